@@ -1,0 +1,37 @@
+# Third-party libraries. All are linked statically into our executables: the wheel must not depend on what a user's
+# machine has, and a static, hidden protobuf is the only one that lives beside a device plugin's own (docs: the
+# plugin carries another protobuf and another abseil in the same process).
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+find_program(PW_PROTOC protoc REQUIRED)
+find_program(PW_GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
+
+# pw_static_library(<target> <pkg-config module>...): an interface target with the static closure of the modules.
+function(pw_static_library target)
+  execute_process(COMMAND ${PKG_CONFIG_EXECUTABLE} --static --libs-only-l ${ARGN}
+                  OUTPUT_VARIABLE libs OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  separate_arguments(libs UNIX_COMMAND "${libs}")
+  set(archives "")
+  set(shared "")
+  foreach(lib IN LISTS libs)
+    string(REGEX REPLACE "^-l" "" name "${lib}")
+    find_library(PW_ARCHIVE_${name} NAMES lib${name}.a)
+    if(PW_ARCHIVE_${name} AND NOT name MATCHES "^(rt|dl|pthread|atomic|m)$")
+      list(APPEND archives "${PW_ARCHIVE_${name}}")
+    else()
+      list(APPEND shared "${name}")
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES archives)
+  list(REMOVE_DUPLICATES shared)
+  list(FILTER shared EXCLUDE REGEX "^-|^pthread$")
+  add_library(${target} INTERFACE)
+  target_link_libraries(${target} INTERFACE -Wl,--start-group ${archives} -Wl,--end-group ${shared} Threads::Threads)
+endfunction()
+
+pw_static_library(pw_third_party_absl absl_status absl_statusor absl_strings absl_str_format absl_flat_hash_map
+                  absl_flat_hash_set absl_synchronization absl_time absl_any_invocable absl_span absl_inlined_vector)
+pw_static_library(pw_third_party_protobuf protobuf)
+pw_static_library(pw_third_party_grpc grpc++ protobuf)
+
+find_package(GTest REQUIRED)

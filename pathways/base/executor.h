@@ -1,0 +1,17 @@
+// Executor: somewhere to run a function later. The only way our code changes threads.
+#pragma once
+
+#include "absl/functional/any_invocable.h"
+
+namespace pw {
+
+using Task = absl::AnyInvocable<void() &&>;
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  // Runs `task` at some later time, never inside this call. Any thread.
+  virtual void Post(Task task) = 0;
+};
+
+}  // namespace pw

@@ -1,0 +1,60 @@
+#include "pathways/base/log.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+namespace pw {
+namespace {
+
+LogLevel LevelFromEnvironment() {
+  const char* value = std::getenv("PATHWAYS_LOG");
+  const std::string_view level = value == nullptr ? "" : value;
+  if (level == "debug") return LogLevel::kDebug;
+  if (level == "warning") return LogLevel::kWarning;
+  if (level == "error") return LogLevel::kError;
+  return LogLevel::kInfo;
+}
+
+std::atomic<LogLevel>& Lowest() {
+  static std::atomic<LogLevel> lowest(LevelFromEnvironment());
+  return lowest;
+}
+
+// "/long/path/pathways/worker/x.cc" -> "worker/x.cc"
+std::string_view ShortName(std::string_view file) {
+  const size_t at = file.rfind("/pathways/");
+  return at == std::string_view::npos ? file : file.substr(at + 10);
+}
+
+}  // namespace
+
+bool LogEnabled(LogLevel level) { return level >= Lowest().load(std::memory_order_relaxed); }
+void SetLogLevel(LogLevel level) { Lowest() = level; }
+
+LogLine::LogLine(LogLevel level, const char* file, int line) {
+  text_ << "DIWE"[static_cast<int>(level)] << ' '
+        << absl::FormatTime("%H:%M:%E3S", absl::Now(), absl::LocalTimeZone()) << ' ' << ShortName(file) << ':' << line
+        << "] ";
+}
+
+LogLine::~LogLine() {
+  text_ << '\n';
+  const std::string line = text_.str();
+  // One write, so that lines of several processes that share a log do not mix.
+  if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;
+}
+
+void CheckFailed(const char* condition, const char* file, int line) {
+  LogLine(LogLevel::kError, file, line).stream() << "internal error, please report: check failed: " << condition;
+  std::abort();
+}
+
+}  // namespace pw
