@@ -1,0 +1,40 @@
+// Reshard plans: which piece of which source shard fills which part of which destination shard.
+//
+// Pure: no ids, no sockets. For every destination shard the pieces cover its region exactly once, and each comes from one source shard. Among source shards that
+// hold the same elements the plan takes one on the same device, else on the same host, else it spreads the load over the replicas, so that
+// an element crosses to a host only once per destination shard that needs it (identical destination shards on one host share: see `share`).
+//
+// Invariants (property-tested against a per-element model):
+//   RP-1  each element of each destination shard is written by exactly one piece
+//   RP-2  it comes from the position of the source array that it has in the destination array
+//   RP-3  a piece is never empty
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "pathways/base/ids.h"
+#include "pathways/buffers/sharding.h"
+
+namespace pw::buffers {
+
+struct ReshardPiece {
+  int source_shard;
+  Region from;  // in elements of the source shard
+  Region to;    // in elements of the destination shard
+};
+
+struct ReshardShard {
+  int shard;                        // of the destination
+  std::vector<ReshardPiece> pieces; // empty if the shard has no elements
+  int same_as = -1;                 // an earlier destination shard on the same host with equal contents: copy it there instead
+};
+
+using ReshardPlan = std::vector<ReshardShard>;  // one entry per destination shard, in order
+
+// `host_of` maps a device to its host. INVALID_ARGUMENT if a sharding does not fit `dims`.
+absl::StatusOr<ReshardPlan> PlanReshard(const Dims& dims, const Sharding& source, const Sharding& destination,
+                                        const std::function<HostId(DeviceId)>& host_of);
+
+}  // namespace pw::buffers

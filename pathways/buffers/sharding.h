@@ -1,0 +1,87 @@
+// Shardings: where the pieces of a logical array are.
+//
+// A Sharding lists devices in shard order (shard i lives on devices()[i]) and says which tile of the array each holds. Tiles come from cutting
+// every dimension d into counts[d] pieces of ceil(dim / counts[d]) elements, as XLA does; the last may be short or empty. Several shards may
+// hold the same tile (replication). Nothing is stored per shard where nothing needs to be: a fully replicated or row-major sharding
+// keeps no table.
+//
+// Invariants:
+//   SH-1  tiles().counts is empty (replicated, any rank) or has one entry >= 1 for each dimension
+//   SH-2  every tile is held by at least one shard
+//   SH-3  all shards hold the same shape when the dimensions divide evenly
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "pathways/base/ids.h"
+
+namespace pw::buffers {
+
+using Dims = std::vector<int64_t>;
+
+// A box of elements of an array.
+struct Region {
+  Dims start;
+  Dims size;
+
+  int64_t elements() const;
+  bool empty() const { return elements() == 0; }
+  friend bool operator==(const Region&, const Region&) = default;
+};
+
+// The common part, or an empty region (all sizes 0) if there is none.
+Region Intersect(const Region& a, const Region& b);
+
+struct Tiles {
+  Dims counts;                 // empty: every shard holds everything
+  std::vector<int32_t> tile_of_shard;  // row-major tile number of each shard; empty: shard i holds tile i
+
+  friend bool operator==(const Tiles&, const Tiles&) = default;
+};
+
+class Sharding {
+ public:
+  Sharding() = default;
+  static Sharding SingleDevice(DeviceId device, std::string memory_kind);
+  static Sharding Replicated(std::vector<DeviceId> devices, std::string memory_kind);
+  // INVALID_ARGUMENT if the tiles and devices break an invariant.
+  static absl::StatusOr<Sharding> Tiled(std::vector<DeviceId> devices, std::string memory_kind, Tiles tiles);
+
+  const std::vector<DeviceId>& devices() const { return *devices_; }
+  int num_shards() const { return static_cast<int>(devices_->size()); }
+  const std::string& memory_kind() const { return memory_kind_; }  // empty: the default memory
+  const Tiles& tiles() const { return *tiles_; }
+  bool fully_replicated() const { return tiles_->counts.empty(); }
+
+  // How the client wrote it: the frontend echoes it. Empty type: not given. Not part of equality.
+  struct WireForm {
+    std::string type_name;
+    std::string data;
+  };
+  const std::shared_ptr<const WireForm>& wire_form() const { return wire_form_; }
+  Sharding WithWireForm(WireForm form) const;
+
+  // The part of an array of shape `dims` that shard `shard` holds. INVALID_ARGUMENT if the ranks differ.
+  absl::StatusOr<Region> ShardRegion(absl::Span<const int64_t> dims, int shard) const;
+  absl::StatusOr<Dims> ShardDims(absl::Span<const int64_t> dims, int shard) const;
+
+  Sharding WithDevices(std::vector<DeviceId> devices) const;  // REQUIRES: as many as before
+  Sharding WithMemoryKind(std::string memory_kind) const;
+
+  friend bool operator==(const Sharding& a, const Sharding& b);
+
+ private:
+  std::shared_ptr<const std::vector<DeviceId>> devices_ = std::make_shared<const std::vector<DeviceId>>();
+  std::shared_ptr<const Tiles> tiles_ = std::make_shared<const Tiles>();
+  std::string memory_kind_;
+  std::shared_ptr<const WireForm> wire_form_;
+};
+
+
+}  // namespace pw::buffers
