@@ -50,7 +50,7 @@ class Sharding {
   Sharding() = default;
   static Sharding SingleDevice(DeviceId device, std::string memory_kind);
   static Sharding Replicated(std::vector<DeviceId> devices, std::string memory_kind);
-  // INVALID_ARGUMENT if the tiles and devices break an invariant.
+  // INVALID_ARGUMENT if the tiles and devices break an invariant. One tile (counts all 1) is the same as Replicated.
   static absl::StatusOr<Sharding> Tiled(std::vector<DeviceId> devices, std::string memory_kind, Tiles tiles);
 
   const std::vector<DeviceId>& devices() const { return *devices_; }
@@ -58,6 +58,8 @@ class Sharding {
   const std::string& memory_kind() const { return memory_kind_; }  // empty: the default memory
   const Tiles& tiles() const { return *tiles_; }
   bool fully_replicated() const { return tiles_->counts.empty(); }
+  int64_t num_tiles() const;
+  int64_t TileOfShard(int shard) const;  // row-major tile number. REQUIRES: the shard exists
 
   // How the client wrote it: the frontend echoes it. Empty type: not given. Not part of equality.
   struct WireForm {
@@ -67,10 +69,16 @@ class Sharding {
   const std::shared_ptr<const WireForm>& wire_form() const { return wire_form_; }
   Sharding WithWireForm(WireForm form) const;
 
-  // The part of an array of shape `dims` that shard `shard` holds. INVALID_ARGUMENT if the ranks differ.
+  // INVALID_ARGUMENT if there are no devices, the ranks differ or a dimension is negative.
+  absl::Status CheckFits(absl::Span<const int64_t> dims) const;
+  // REQUIRES: CheckFits(dims), and that the tile exists.
+  Region TileRegion(absl::Span<const int64_t> dims, int64_t tile) const;
+
+  // The part of an array of shape `dims` that shard `shard` holds. INVALID_ARGUMENT if it does not fit, or there is no such shard.
   absl::StatusOr<Region> ShardRegion(absl::Span<const int64_t> dims, int shard) const;
   absl::StatusOr<Dims> ShardDims(absl::Span<const int64_t> dims, int shard) const;
 
+  // Both forget the wire form, which says otherwise.
   Sharding WithDevices(std::vector<DeviceId> devices) const;  // REQUIRES: as many as before
   Sharding WithMemoryKind(std::string memory_kind) const;
 
@@ -82,6 +90,5 @@ class Sharding {
   std::string memory_kind_;
   std::shared_ptr<const WireForm> wire_form_;
 };
-
 
 }  // namespace pw::buffers
