@@ -1,0 +1,212 @@
+#include "pathways/resource/topology.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/resource/natural_order.h"
+
+namespace pw::resource {
+namespace {
+
+absl::Status Check(const HostDescription& host) {
+  auto bad = [&](std::string what) {
+    return absl::InvalidArgumentError(absl::StrCat("host '", host.name, "' cannot join: ", what));
+  };
+  if (host.name.empty()) return bad("it has no name");
+  if (host.island.empty()) return bad("it names no island");
+  if (host.platform_name.empty()) return bad("it names no platform");
+  if (host.devices.empty()) return bad("it has no devices");
+  for (size_t i = 0; i < host.devices.size(); ++i) {
+    if (host.devices[i].memories.empty()) return bad(absl::StrCat("its device ", i, " has no memory"));
+    std::set<std::string> kinds;
+    for (const MemoryDescription& memory : host.devices[i].memories) {
+      if (!kinds.insert(memory.kind).second) return bad(absl::StrCat("its device ", i, " has two memories of kind '", memory.kind, "'"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+template <class T, class Id>
+const T* At(const std::vector<std::shared_ptr<const T>>& all, Id id) {
+  // Negative ids become large here.
+  const size_t index = static_cast<size_t>(id.v);
+  return index < all.size() ? all[index].get() : nullptr;
+}
+
+template <class T>
+std::vector<decltype(T::id)> Ids(const std::vector<std::shared_ptr<const T>>& all) {
+  std::vector<decltype(T::id)> ids;
+  for (const auto& one : all) {
+    if (one) ids.push_back(one->id);
+  }
+  return ids;
+}
+
+template <class T>
+std::vector<T> Values(const std::vector<std::shared_ptr<const T>>& all) {
+  std::vector<T> values;
+  for (const auto& one : all) {
+    if (one) values.push_back(*one);
+  }
+  return values;
+}
+
+// "3 hosts"
+std::string Count(size_t n, const char* what) { return absl::StrCat(n, " ", what, n == 1 ? "" : "s"); }
+
+}  // namespace
+
+Island& Topology::IslandNamed(const std::string& name) {
+  const auto [it, inserted] = island_ids_.try_emplace(name, IslandId(static_cast<uint32_t>(islands_.size())));
+  if (inserted) islands_.push_back(Island{it->second, name, {}});
+  return islands_[it->second.v];
+}
+
+void Topology::AddDevice(Host& host, DeviceDescription description) {
+  Device device;
+  device.id = DeviceId(static_cast<int32_t>(devices_.size()));
+  device.host = host.id;
+  device.island = host.island;
+  device.local_ordinal = static_cast<int32_t>(host.devices.size());
+  for (const MemoryDescription& memory : description.memories) {
+    const MemoryId id(static_cast<int32_t>(memories_.size()));
+    memories_.push_back(std::make_shared<const Memory>(Memory{id, device.id, memory.kind, memory.kind_id}));
+    device.memories.push_back(id);
+  }
+  device.description = std::move(description);
+  host.devices.push_back(device.id);
+  devices_.push_back(std::make_shared<const Device>(std::move(device)));
+}
+
+absl::StatusOr<HostId> Topology::AddHost(HostDescription description) {
+  PW_RETURN_IF_ERROR(Check(description));
+  Island& island = IslandNamed(description.island);
+  Host host;
+  host.id = HostId(static_cast<uint32_t>(hosts_.size()));
+  host.island = island.id;
+  host.name = std::move(description.name);
+  host.platform_name = std::move(description.platform_name);
+  host.platform_version = std::move(description.platform_version);
+  for (DeviceDescription& device : description.devices) AddDevice(host, std::move(device));
+  island.hosts.push_back(host.id);
+  const HostId id = host.id;
+  hosts_.push_back(std::make_shared<const Host>(std::move(host)));
+  ++epoch_;
+  return id;
+}
+
+absl::StatusOr<std::vector<HostId>> Topology::FormCluster(std::vector<HostDescription> hosts) {
+  if (!hosts_.empty()) return absl::FailedPreconditionError("the cluster has formed before; hosts join one by one now");
+  for (const HostDescription& host : hosts) PW_RETURN_IF_ERROR(Check(host));
+  std::vector<size_t> order(hosts.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    if (hosts[a].island != hosts[b].island) return NaturalLess(hosts[a].island, hosts[b].island);
+    return NaturalLess(hosts[a].name, hosts[b].name);
+  });
+  std::vector<HostId> ids(hosts.size());
+  for (size_t i : order) {
+    PW_ASSIGN_OR_RETURN(ids[i], AddHost(std::move(hosts[i])));
+  }
+  return ids;
+}
+
+absl::StatusOr<Host> Topology::RemoveHost(HostId id) {
+  const Host* found = FindHost(id);
+  if (found == nullptr) return absl::NotFoundError(absl::StrCat(ToString(id), " is not part of the cluster"));
+  Host host = *found;
+  for (DeviceId device : host.devices) {
+    for (MemoryId memory : devices_[device.v]->memories) memories_[memory.v] = nullptr;
+    devices_[device.v] = nullptr;
+  }
+  hosts_[id.v] = nullptr;
+  std::erase(islands_[host.island.v].hosts, id);
+  ++epoch_;
+  return host;
+}
+
+const Device* Topology::FindDevice(DeviceId id) const { return At(devices_, id); }
+const Memory* Topology::FindMemory(MemoryId id) const { return At(memories_, id); }
+const Host* Topology::FindHost(HostId id) const { return At(hosts_, id); }
+
+const Island* Topology::FindIsland(IslandId id) const { return id.v < islands_.size() ? &islands_[id.v] : nullptr; }
+
+const Island* Topology::FindIslandByName(const std::string& name) const {
+  auto it = island_ids_.find(name);
+  return it == island_ids_.end() ? nullptr : &islands_[it->second.v];
+}
+
+absl::StatusOr<const Device*> Topology::GetDevice(DeviceId id) const {
+  if (const Device* device = FindDevice(id)) return device;
+  const bool left = id.v >= 0 && static_cast<size_t>(id.v) < devices_.size();
+  return absl::NotFoundError(absl::StrCat(
+      ToString(id), left ? " has left the cluster with its host" : " does not exist",
+      "; the cluster now has ", Count(devices().size(), "device"), ". Ask for the devices again (a new jax session shows them)"));
+}
+
+absl::StatusOr<const Host*> Topology::GetHostOf(DeviceId device) const {
+  PW_ASSIGN_OR_RETURN(const Device* found, GetDevice(device));
+  return FindHost(found->host);
+}
+
+bool Topology::SameHost(absl::Span<const DeviceId> devices) const {
+  return std::all_of(devices.begin(), devices.end(), [&](DeviceId id) {
+    const Device* device = FindDevice(id);
+    const Device* first = FindDevice(devices[0]);
+    return device != nullptr && first != nullptr && device->host == first->host;
+  });
+}
+
+bool Topology::SameIsland(absl::Span<const DeviceId> devices) const {
+  return std::all_of(devices.begin(), devices.end(), [&](DeviceId id) {
+    const Device* device = FindDevice(id);
+    const Device* first = FindDevice(devices[0]);
+    return device != nullptr && first != nullptr && device->island == first->island;
+  });
+}
+
+std::vector<HostId> Topology::hosts() const { return Ids(hosts_); }
+std::vector<DeviceId> Topology::devices() const { return Ids(devices_); }
+
+std::string Topology::Describe(const Host& host) const {
+  return absl::StrCat("host '", host.name, "' of island '", islands_[host.island.v].name, "'");
+}
+
+Snapshot Topology::TakeSnapshot() const {
+  Snapshot snapshot{epoch_, {}, Values(hosts_), Values(devices_), Values(memories_)};
+  std::copy_if(islands_.begin(), islands_.end(), std::back_inserter(snapshot.islands), [](const Island& i) { return !i.hosts.empty(); });
+  return snapshot;
+}
+
+std::string Topology::Summary() const {
+  const size_t islands = std::count_if(islands_.begin(), islands_.end(), [](const Island& i) { return !i.hosts.empty(); });
+  std::string text = absl::StrCat(Count(islands, "island"), ", ", Count(hosts().size(), "host"), ", ", Count(devices().size(), "device"), "\n");
+  for (const Island& island : islands_) {
+    for (HostId id : island.hosts) {
+      const Host& host = *hosts_[id.v];
+      absl::StrAppend(&text, "  island ", island.name, "  host ", host.name, " (", ToString(id), ")  ", host.devices.size(), " x ",
+                      devices_[host.devices[0].v]->description.kind, "  devices ", host.devices.front().v, "-", host.devices.back().v, "\n");
+    }
+  }
+  return text;
+}
+
+Attributes ClientAttributes(const Topology& topology, const Device& device, SliceIndex slice_index) {
+  Attributes shown = device.description.attributes;
+  shown.strings.erase("slice_index");
+  shown.lists.erase("slice_index");
+  shown.ints["slice_index"] = slice_index == SliceIndex::kPerIsland ? device.island.v : 0;
+  for (const char* ours : {"island", "host"}) {
+    shown.ints.erase(ours);
+    shown.lists.erase(ours);
+  }
+  shown.strings["island"] = topology.FindIsland(device.island)->name;
+  shown.strings["host"] = topology.FindHost(device.host)->name;
+  return shown;
+}
+
+}  // namespace pw::resource

@@ -1,0 +1,206 @@
+#include "pathways/resource/topology.h"
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace pw::resource {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+HostDescription MakeHost(std::string name, std::string island, int devices, int memories = 2) {
+  HostDescription host{std::move(name), std::move(island), "cpu", "1", {}};
+  for (int d = 0; d < devices; ++d) {
+    DeviceDescription device;
+    device.kind = "cpu";
+    for (int m = 0; m < memories; ++m) device.memories.push_back({absl::StrCat("kind", m), m});
+    host.devices.push_back(std::move(device));
+  }
+  return host;
+}
+
+TEST(TopologyTest, NumbersTheFirstClusterByNamesNotByArrival) {
+  std::vector<HostDescription> hosts = {MakeHost("h10", "a", 2), MakeHost("h2", "a", 1), MakeHost("x", "b", 3), MakeHost("y", "B9", 1)};
+  std::sort(hosts.begin(), hosts.end(), [](auto& a, auto& b) { return a.name < b.name; });
+  std::string expected;
+  do {
+    Topology topology;
+    auto ids = topology.FormCluster(hosts);
+    ASSERT_TRUE(ids.ok());
+    for (size_t i = 0; i < hosts.size(); ++i) EXPECT_EQ(topology.FindHost((*ids)[i])->name, hosts[i].name);
+    if (expected.empty()) expected = topology.Summary();
+    EXPECT_EQ(topology.Summary(), expected);
+    EXPECT_EQ(topology.FindHost(HostId(0))->name, "y");
+    EXPECT_EQ(topology.FindHost(HostId(1))->name, "h2");
+    EXPECT_EQ(topology.FindHost(HostId(2))->name, "h10");
+    EXPECT_THAT(topology.FindHost(HostId(2))->devices, ElementsAre(DeviceId(2), DeviceId(3)));
+  } while (std::next_permutation(hosts.begin(), hosts.end(), [](auto& a, auto& b) { return a.name < b.name; }));
+}
+
+TEST(TopologyTest, FormsOnlyOnce) {
+  Topology topology;
+  ASSERT_TRUE(topology.AddHost(MakeHost("a", "i", 1)).ok());
+  EXPECT_EQ(topology.FormCluster({MakeHost("b", "i", 1)}).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(TopologyTest, AHostThatComesBackIsNewButItsIslandIsNot) {
+  Topology topology;
+  const HostId first = *topology.AddHost(MakeHost("a", "i", 2));
+  const IslandId island = topology.FindHost(first)->island;
+  const uint64_t epoch = topology.epoch();
+  const Host gone = *topology.RemoveHost(first);
+  EXPECT_GT(topology.epoch(), epoch);
+  EXPECT_EQ(gone.devices.size(), 2u);
+  EXPECT_EQ(topology.FindHost(first), nullptr);
+  EXPECT_EQ(topology.FindDevice(gone.devices[0]), nullptr);
+  EXPECT_EQ(topology.FindMemory(MemoryId(0)), nullptr);
+  EXPECT_TRUE(topology.TakeSnapshot().islands.empty());
+  EXPECT_THAT(std::string(topology.GetDevice(gone.devices[0]).status().message()), HasSubstr("device 0 has left"));
+  EXPECT_EQ(topology.RemoveHost(first).status().code(), absl::StatusCode::kNotFound);
+
+  const HostId second = *topology.AddHost(MakeHost("a", "i", 2));
+  EXPECT_NE(second, first);
+  EXPECT_THAT(topology.FindHost(second)->devices, ElementsAre(DeviceId(2), DeviceId(3)));
+  EXPECT_EQ(topology.FindHost(second)->island, island);
+  EXPECT_EQ(topology.FindIslandByName("i")->hosts, std::vector<HostId>{second});
+}
+
+TEST(TopologyTest, RefusesIncompleteHostsAndChangesNothing) {
+  Topology topology;
+  auto twice = MakeHost("a", "i", 1);
+  twice.devices[0].memories[1].kind = twice.devices[0].memories[0].kind;
+  auto no_platform = MakeHost("a", "i", 1);
+  no_platform.platform_name.clear();
+  for (const auto& host : {MakeHost("", "i", 1), MakeHost("a", "", 1), MakeHost("a", "i", 0), MakeHost("a", "i", 1, 0), twice, no_platform}) {
+    EXPECT_EQ(topology.AddHost(host).status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(topology.FormCluster({MakeHost("b", "i", 1), host}).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_EQ(topology.epoch(), 0u);
+  EXPECT_EQ(topology.Summary(), "0 islands, 0 hosts, 0 devices\n");
+  EXPECT_EQ(topology.FindIslandByName("i"), nullptr);
+}
+
+TEST(TopologyTest, UnknownIdsAreNotFound) {
+  Topology topology;
+  ASSERT_TRUE(topology.AddHost(MakeHost("a", "i", 1)).ok());
+  EXPECT_EQ(topology.FindDevice(DeviceId(-1)), nullptr);
+  EXPECT_EQ(topology.FindDevice(DeviceId(1)), nullptr);
+  EXPECT_EQ(topology.FindIsland(IslandId(1)), nullptr);
+  EXPECT_THAT(std::string(topology.GetHostOf(DeviceId(9)).status().message()), HasSubstr("device 9 does not exist; the cluster now has 1 device"));
+}
+
+TEST(TopologyTest, ShowsClientsIslandHostAndOneSliceIndex) {
+  Topology topology;
+  auto a = MakeHost("a", "left", 1), b = MakeHost("b", "right", 1);
+  a.devices[0].attributes.ints = {{"slice_index", 5}, {"core_on_chip", 1}};
+  a.devices[0].attributes.lists["coords"] = {1, 2, 3};
+  ASSERT_TRUE(topology.FormCluster({a, b}).ok());
+  const Device& first = *topology.FindDevice(DeviceId(0));
+  const Device& second = *topology.FindDevice(DeviceId(1));
+  const Attributes shown = ClientAttributes(topology, first);
+  EXPECT_EQ(shown.lists.at("coords"), (std::vector<int64_t>{1, 2, 3}));
+  EXPECT_EQ(shown.ints.at("core_on_chip"), 1);
+  EXPECT_EQ(shown.ints.at("slice_index"), 0);
+  EXPECT_EQ(shown.strings.at("island"), "left");
+  EXPECT_EQ(shown.strings.at("host"), "a");
+  EXPECT_EQ(ClientAttributes(topology, second).ints.at("slice_index"), 0);
+  EXPECT_EQ(ClientAttributes(topology, second, SliceIndex::kPerIsland).ints.at("slice_index"), 1);
+}
+
+TEST(TopologyTest, SummaryAndDescriptionAreForPeople) {
+  Topology topology;
+  ASSERT_TRUE(topology.FormCluster({MakeHost("b0", "b", 4), MakeHost("a0", "a", 4)}).ok());
+  EXPECT_EQ(topology.Summary(),
+            "2 islands, 2 hosts, 8 devices\n"
+            "  island a  host a0 (host 0)  4 x cpu  devices 0-3\n"
+            "  island b  host b0 (host 1)  4 x cpu  devices 4-7\n");
+  EXPECT_EQ(topology.Describe(*topology.FindHost(HostId(1))), "host 'b0' of island 'b'");
+}
+
+// The model: what has joined and not left, by host.
+class Model {
+ public:
+  void Check(const Topology& topology) const {
+    const Snapshot s = topology.TakeSnapshot();
+    ASSERT_EQ(s.hosts.size(), hosts.size());
+    size_t devices = 0, memories = 0, placed = 0;
+    std::set<DeviceId> seen;
+    for (const Host& host : s.hosts) {
+      const HostDescription& expected = hosts.at(host.id);
+      ASSERT_EQ(host.name, expected.name);
+      ASSERT_EQ(topology.FindIsland(host.island)->name, expected.island);
+      ASSERT_EQ(island_ids.at(expected.island), host.island);
+      ASSERT_EQ(host.devices.size(), expected.devices.size());
+      ASSERT_TRUE(topology.SameHost(host.devices));
+      for (size_t i = 0; i < host.devices.size(); ++i) {
+        const Device* device = topology.FindDevice(host.devices[i]);
+        ASSERT_TRUE(seen.insert(device->id).second);
+        ASSERT_EQ(device->host, host.id);
+        ASSERT_EQ(device->island, host.island);
+        ASSERT_EQ(device->local_ordinal, static_cast<int>(i));
+        for (MemoryId id : device->memories) ASSERT_EQ(topology.FindMemory(id)->device, device->id);
+        memories += device->memories.size();
+      }
+      devices += host.devices.size();
+    }
+    for (const Island& island : s.islands) {
+      std::vector<DeviceId> all;
+      for (HostId id : island.hosts) {
+        ASSERT_EQ(topology.FindHost(id)->island, island.id);
+        const auto& mine = topology.FindHost(id)->devices;
+        all.insert(all.end(), mine.begin(), mine.end());
+      }
+      ASSERT_FALSE(all.empty());
+      ASSERT_TRUE(topology.SameIsland(all));
+      ASSERT_EQ(topology.SameHost(all), island.hosts.size() == 1);
+      ASSERT_TRUE(std::is_sorted(island.hosts.begin(), island.hosts.end()));
+      placed += island.hosts.size();
+    }
+    ASSERT_EQ(placed, s.hosts.size());
+    ASSERT_EQ(s.devices.size(), devices);
+    ASSERT_EQ(s.memories.size(), memories);
+    ASSERT_EQ(topology.SameIsland(topology.devices()), s.islands.size() <= 1);
+  }
+
+  std::map<HostId, HostDescription> hosts;
+  std::map<std::string, IslandId> island_ids;
+};
+
+TEST(TopologyTest, StaysConsistentWhileHostsComeAndGo) {
+  for (uint32_t seed = 0; seed < 50; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    std::mt19937 rng(seed);
+    Topology topology;
+    Model model;
+    std::set<HostId> ever;
+    std::set<DeviceId> ever_devices;
+    for (int step = 0; step < 60; ++step) {
+      const Topology before = topology;  // a copy is a view that no later change touches
+      const std::string before_text = before.Summary();
+      if (model.hosts.empty() || rng() % 3 != 0) {
+        auto host = MakeHost(absl::StrCat("h", rng() % 5), absl::StrCat("i", rng() % 3), 1 + rng() % 4, 1 + rng() % 3);
+        const HostId id = *topology.AddHost(host);
+        ASSERT_TRUE(ever.insert(id).second);
+        for (DeviceId d : topology.FindHost(id)->devices) ASSERT_TRUE(ever_devices.insert(d).second);
+        model.island_ids.try_emplace(host.island, topology.FindHost(id)->island);
+        model.hosts.emplace(id, std::move(host));
+      } else {
+        auto victim = std::next(model.hosts.begin(), rng() % model.hosts.size());
+        ASSERT_TRUE(topology.RemoveHost(victim->first).ok());
+        model.hosts.erase(victim);
+      }
+      ASSERT_NO_FATAL_FAILURE(model.Check(topology));
+      ASSERT_EQ(before.Summary(), before_text);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pw::resource
