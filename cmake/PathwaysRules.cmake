@@ -6,6 +6,7 @@
 #   pw_test(<folder> SRCS ... [DEPS ...])          the one test binary of a folder: target pw_<folder>_test, ctest name <folder>
 #   pw_proto(<target> PROTOS ... [DEPS ...] [GRPC]) C++ from .proto files under proto/
 #   pw_binary(<name> SRCS ... DEPS ...)            an executable that hides every symbol it links
+#   pw_fuzz(<folder> SRCS ... [DEPS ...])          libFuzzer entry points of a folder, one binary a source; built by the preset `fuzz`
 include(GoogleTest)
 
 function(_pw_targets out)
@@ -82,6 +83,26 @@ function(pw_binary name)
   add_executable(${name} ${A_SRCS})
   target_link_libraries(${name} PRIVATE ${deps} pw_warnings -Wl,--exclude-libs,ALL)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+endfunction()
+
+option(PW_FUZZ "Build the fuzzers (clang only)" OFF)
+add_custom_target(fuzzers)
+
+function(pw_fuzz name)
+  if(NOT PW_FUZZ)
+    return()
+  endif()
+  cmake_parse_arguments(A "" "" "SRCS;DEPS" ${ARGN})
+  _pw_targets(deps ${A_DEPS})
+  foreach(source IN LISTS A_SRCS)
+    get_filename_component(stem "${source}" NAME_WE)
+    add_executable(${stem} EXCLUDE_FROM_ALL ${source})
+    target_compile_options(${stem} PRIVATE -fsanitize=fuzzer)
+    target_link_options(${stem} PRIVATE -fsanitize=fuzzer)
+    target_link_libraries(${stem} PRIVATE pw_${name} ${deps} pw_warnings)
+    set_target_properties(${stem} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/fuzzers")
+    add_dependencies(fuzzers ${stem})
+  endforeach()
 endfunction()
 
 # All link tests in one target, so that `ninja link_tests` proves the layering at the linker.

@@ -1,0 +1,78 @@
+# Every command of the project. `make demo` and `make test` need nothing prepared: they install what is missing, build, and run.
+# All they make lies under build/; a second run reuses it.
+SHELL := /bin/bash
+JOBS  ?= $(shell nproc)
+TREE  := build/release
+VENV  := build/venv
+PY    := $(VENV)/bin/python
+
+.PHONY: help setup setup-dev build wheel demo test test-fast lint format tsa asan tsan fuzz nightly bench clean
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n 's/^#: *//p' Makefile
+
+#: make demo       train a small Transformer on a local cluster of 2 islands x 1 host x 4 CPU devices
+demo: wheel
+	@$(PY) examples/demo.py
+
+#: make test       build and run every test; the last line counts them
+test: wheel
+	@$(PY) tools/run_tests.py --tree $(TREE) --jobs $(JOBS) all
+
+#: make test-fast  the part of `make test` that ends within ten minutes
+test-fast: wheel
+	@$(PY) tools/run_tests.py --tree $(TREE) --jobs $(JOBS) fast
+
+#: make build      the C++ tree, in build/release
+build: setup
+	@cmake --preset release >build/configure.log || { cat build/configure.log; exit 1; }
+	@ninja -C $(TREE) -j$(JOBS)
+
+#: make wheel      our wheel, built from build/release and installed into build/venv
+wheel: build
+	@tools/wheel.sh $(TREE) $(VENV)
+
+#: make setup      Debian packages and build/venv
+setup:
+	@tools/setup.sh
+
+setup-dev:
+	@tools/setup.sh dev
+
+#: make lint       layering, sizes, forbidden constructs; clang-format and clang-tidy on what differs from the last commit
+lint: setup-dev build
+	@$(PY) tools/lint/all.py
+	@tools/lint/clang.sh $(TREE)
+
+#: make format     clang-format on what differs from the last commit
+format: setup-dev
+	@tools/lint/clang.sh --fix
+
+#: make tsa        clang's thread-safety analysis over the whole tree, as errors
+tsa: setup-dev
+	@cmake --preset tsa && ninja -C build/tsa -j$(JOBS)
+
+#: make asan       unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
+asan: setup
+	@cmake --preset asan && ninja -C build/asan -j$(JOBS) && ctest --test-dir build/asan --output-on-failure -j$(JOBS)
+
+#: make tsan       unit tests under ThreadSanitizer (folders that do not link gRPC, whose Debian build is not instrumented)
+tsan: setup
+	@cmake --preset tsan && ninja -C build/tsan -j$(JOBS) && \
+	  TSAN_OPTIONS=halt_on_error=1 ctest --test-dir build/tsan --output-on-failure -j$(JOBS) -E '^(frontend|relay)$$'
+
+#: make fuzz       the wire decoders under libFuzzer and AddressSanitizer, FUZZ_SECONDS each (default 60)
+fuzz: setup-dev
+	@tools/fuzz.sh
+
+#: make nightly    test, asan, tsan, tsa, fuzz, bench
+nightly: test asan tsan tsa fuzz bench
+
+#: make bench      the benchmarks; JSON in build/bench and a line each for people
+bench: wheel
+	@$(PY) tools/run_bench.py --tree $(TREE)
+
+#: make clean      remove the build trees; keeps build/venv
+clean:
+	@rm -rf build/release build/asan build/tsan build/tsa build/debug build/fuzz build/results build/wheel build/bench

@@ -1,0 +1,11 @@
+# What the wheel carries, as the install component `wheel`; paths are relative to site-packages.
+function(pw_install_wheel)
+  foreach(binary IN ITEMS pathways-controller pathways-worker pathways-relay)
+    if(TARGET ${binary})
+      install(TARGETS ${binary} RUNTIME DESTINATION pathways/bin COMPONENT wheel)
+    endif()
+  endforeach()
+  if(TARGET pjrt_cpu)
+    install(TARGETS pjrt_cpu LIBRARY DESTINATION pathways/lib COMPONENT wheel)
+  endif()
+endfunction()

@@ -1,0 +1,22 @@
+"""Runs the lints that need no compiler. Prints what is wrong, one finding a line, and ends with 1 if there is any."""
+
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import forbidden  # noqa: E402
+import layering  # noqa: E402
+import sizes  # noqa: E402
+
+
+def main():
+    failed = 0
+    for name, lint in (("layering", layering), ("sizes", sizes), ("forbidden constructs", forbidden)):
+        problems = lint.check()
+        print("\n".join(f"lint: {p}" for p in problems) + ("\n" if problems else "") + f"lint: {name}: {len(problems)} findings")
+        failed += bool(problems)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""A folder includes only folders above it. The order is the one of pathways/CMakeLists.txt."""
+
+import re
+
+import source
+
+ORDER = ["base", "trace", "net", "resource", "buffers", "dataflow", "gang", "program", "ir", "dispatch", "device",
+         "worker", "controller", "frontend", "relay", "sim", "bin"]
+# Beyond the order: folders that must not know each other, although one stands above the other.
+STRANGERS = {
+    "controller": {"worker", "device"},       # they meet in proto/ and net/
+    "frontend": {"worker", "device"},
+    "relay": set(ORDER) - {"base", "trace", "net", "relay"},
+}
+# (header, who may include it). Headers are matched as they are written in the #include.
+RESERVED = [
+    (re.compile(r"(^|/)pjrt_c_api"), ("pathways/device/pjrt/", "plugins/")),
+    (re.compile(r"ifrt"), ("pathways/frontend/", "pathways/relay/")),
+    (re.compile(r"^mlir/|^llvm/"), ("pathways/ir/", "plugins/")),
+    (re.compile(r"^(xla|tsl|tensorflow)/(?!.*\.pb\.h)"), ("plugins/",)),
+    (re.compile(r"^asio"), ("pathways/net/", "pathways/relay/")),
+    (re.compile(r"^grpc"), ("pathways/frontend/", "pathways/relay/", "pathways/bin/")),
+]
+INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.MULTILINE)
+
+
+def check_layer(path, header):
+    if not header.startswith("pathways/"):
+        return None
+    if header.endswith(".pb.h"):
+        return None  # generated from proto/, which stands above every folder
+    if path.startswith("plugins/"):
+        return "a plugin is a separate library and includes nothing of pathways/"
+    if not path.startswith("pathways/"):
+        return None
+    ours, theirs = path.split("/")[1], header.split("/")[1]
+    if theirs not in ORDER or ours not in ORDER:
+        return f"'{theirs if theirs not in ORDER else ours}' is not a folder of the layout (tools/lint/layering.py ORDER)"
+    if ORDER.index(theirs) > ORDER.index(ours):
+        return f"{ours}/ stands above {theirs}/ and must not include it"
+    if theirs in STRANGERS.get(ours, ()):
+        return f"{ours}/ must not know {theirs}/"
+    return None
+
+
+def check_reserved(path, header):
+    if header.startswith("pathways/") and not header.endswith(".pb.h"):
+        return None
+    for pattern, folders in RESERVED:
+        if pattern.search(header) and path.startswith("pathways/") and not path.startswith(folders):
+            return f"only {', '.join(folders)} may include it"
+    return None
+
+
+def check_own_header_first(path, headers):
+    """thing.cc includes thing.h first: that proves that thing.h compiles alone."""
+    own = path[:-3] + ".h"
+    if path.startswith("pathways/") and path.endswith(".cc") and (source.ROOT / own).exists() and headers[:1] != [own]:
+        return f'the first #include must be "{own}", which proves that it compiles alone'
+    return None
+
+
+def check():
+    problems = []
+    for path in source.cpp_files():
+        headers = INCLUDE.findall(source.read(path))
+        problem = check_own_header_first(path, headers)
+        if problem:
+            problems.append(f"{path}: {problem}")
+        for header in headers:
+            problem = check_layer(path, header) or check_reserved(path, header)
+            if problem:
+                problems.append(f"{path}: #include \"{header}\": {problem}")
+    return problems

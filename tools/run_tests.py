@@ -1,0 +1,131 @@
+"""Runs the tests and counts them: lints, link and header checks, C++ unit tests, Python tests. Every step runs even if one before
+it failed; the last line says how many passed and failed, and the exit status is 1 if any failed.
+
+  run_tests.py --tree build/release --jobs 2 all     everything
+  run_tests.py --tree build/release --jobs 2 fast    leaves out Python tests marked slow
+"""
+
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as xml
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "build" / "results"
+PYTHON_TESTS = ["tests/plugin", "tests/wire", "tests/e2e", "python/tests"]
+
+
+class Tally:
+    """Counts of every step, and the lines that the end of the run shows."""
+
+    def __init__(self):
+        self.passed = self.failed = self.skipped = 0
+        self.lines, self.failures = [], []
+
+    def add(self, step, passed, failed, skipped=0, seconds=0.0, failures=()):
+        self.passed += passed
+        self.failed += failed
+        self.skipped += skipped
+        skip = f", {skipped} skipped" if skipped else ""
+        self.lines.append(f"  {step:<12} {passed:>5} passed, {failed:>3} failed{skip}  ({seconds:.0f} s)")
+        self.failures.extend(f"  {step}: {name}" for name in failures)
+
+    def show(self):
+        print("\n" + "=" * 72)
+        for line in self.lines + (["failed:"] + self.failures if self.failures else []):
+            print(line)
+        print(f"{self.passed} passed, {self.failed} failed" + (f", {self.skipped} skipped" if self.skipped else ""))
+
+
+def run(command, **kwargs):
+    print("\n--- " + " ".join(str(c) for c in command), flush=True)
+    start = time.monotonic()
+    code = subprocess.run(command, cwd=ROOT, check=False, **kwargs).returncode
+    return code, time.monotonic() - start
+
+
+def yes_or_no(tally, step, command):
+    """A step that is one check: a lint, or a target that builds or does not."""
+    code, seconds = run(command)
+    tally.add(step, int(code == 0), int(code != 0), 0, seconds, [] if code == 0 else [" ".join(map(str, command))])
+
+
+def junit_counts(path):
+    """(passed, skipped, names of the failed) of a JUnit file, or None if the run did not get as far as writing it."""
+    if not path.exists():
+        return None
+    passed, skipped, failures = 0, 0, []
+    for case in xml.parse(path).getroot().iter("testcase"):
+        name = "::".join(filter(None, [case.get("classname"), case.get("name")]))
+        if case.find("failure") is not None or case.find("error") is not None or case.get("status") in ("fail", "timeout"):
+            failures.append(name)
+        elif case.find("skipped") is not None or case.get("status") in ("disabled", "notrun"):
+            skipped += 1
+        else:
+            passed += 1
+    return passed, skipped, failures
+
+
+def cpp_tests(tally, tree, jobs):
+    """ctest runs one binary per folder; the cases inside are counted from what GoogleTest writes."""
+    gtest, report = RESULTS / "gtest", RESULTS / "ctest.xml"
+    env = dict(os.environ, GTEST_OUTPUT=f"xml:{gtest}/")
+    code, seconds = run(["ctest", "--test-dir", tree, "-j", str(jobs), "--output-on-failure", "--output-junit", report], env=env)
+    counts = junit_counts(report)
+    if counts is None:
+        tally.add("C++", 0, 1, 0, seconds, ["ctest did not run"])
+        return
+    passed, skipped, failures = 0, 0, []
+    for path in sorted(gtest.glob("*.xml")):
+        p, s, f = junit_counts(path)
+        passed, skipped, failures = passed + p, skipped + s, failures + f
+    _, _, binaries = counts
+    if code != 0 and not failures:  # crashed or timed out before GoogleTest could write
+        failures = binaries or ["ctest"]
+    tally.add("C++", passed, len(failures), skipped, seconds, failures)
+
+
+def python_tests(tally, scope):
+    for folder in PYTHON_TESTS:
+        if not any((ROOT / folder).rglob("test_*.py")):
+            continue
+        report = RESULTS / (folder.replace("/", "-") + ".xml")
+        command = [sys.executable, "-m", "pytest", "-q", "-rf", "--junitxml", report, folder]
+        if scope == "fast":
+            command += ["-m", "not slow"]
+        code, seconds = run(command)
+        counts = junit_counts(report)
+        if counts is None:
+            tally.add(folder, 0, 1, 0, seconds, [f"pytest ended with {code} and wrote no report"])
+            continue
+        passed, skipped, failures = counts
+        if code not in (0, 5) and not failures:
+            failures = [f"pytest ended with {code}"]
+        tally.add(folder, passed, len(failures), skipped, seconds, failures)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tree", default="build/release")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("scope", choices=["all", "fast"])
+    args = parser.parse_args()
+
+    shutil.rmtree(RESULTS, ignore_errors=True)
+    (RESULTS / "gtest").mkdir(parents=True)
+    tally = Tally()
+    yes_or_no(tally, "lint", [sys.executable, "tools/lint/all.py"])
+    yes_or_no(tally, "link tests", ["ninja", "-C", args.tree, f"-j{args.jobs}", "--quiet", "link_tests"])
+    yes_or_no(tally, "headers", ["ninja", "-C", args.tree, f"-j{args.jobs}", "--quiet", "check_headers"])
+    cpp_tests(tally, args.tree, args.jobs)
+    python_tests(tally, args.scope)
+    tally.show()
+    return 1 if tally.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Prepares the machine: Debian packages that are missing, and build/venv with the pinned Python packages.
+#   tools/setup.sh        what building and testing need
+#   tools/setup.sh dev    the clang family too (lint, thread-safety analysis, fuzzing)
+# Reaches for the network only where something is missing; the second run costs a fraction of a second.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+mkdir -p build
+
+say() { printf 'setup: %s\n' "$*"; }
+die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; return; fi
+  command -v sudo >/dev/null || die "missing Debian packages, and neither root nor sudo to install them: run as root: apt-get install $MISSING"
+  sudo "$@"
+}
+
+# Installs those packages of the listed files that dpkg does not have.
+install_packages() {
+  command -v dpkg-query >/dev/null || die "this is not Debian; install the equivalents of tools/packages.txt by hand, then put dpkg's answer aside"
+  MISSING=$(comm -23 <(grep -hv '^#' "$@" | sort -u) \
+                     <(dpkg-query -W -f='${db:Status-Abbrev}${Package}\n' | sed -n 's/^ii //p' | sort -u) | tr '\n' ' ')
+  [ -n "${MISSING// /}" ] || return 0
+  say "installing Debian packages: $MISSING"
+  as_root apt-get update -qq
+  # shellcheck disable=SC2086
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $MISSING >build/apt.log 2>&1 ||
+    { tail -20 build/apt.log >&2; die "apt-get failed; the whole log is build/apt.log"; }
+}
+
+# A venv whose packages are exactly those of the requirement files. venv DIR STAMP-INPUT... ; the caller installs.
+fresh_stamp() { cat "$@" | sha256sum | cut -c1-16; }
+
+make_venv() {
+  local dir=build/venv stamp
+  stamp=$dir/.ready-$(fresh_stamp tools/requirements.txt tools/requirements-nodeps.txt)
+  [ -e "$stamp" ] && return 0
+  say "Python packages into $dir"
+  [ -x $dir/bin/python ] || "${PYTHON:-python3}" -m venv $dir
+  $dir/bin/pip install -q --disable-pip-version-check -r tools/requirements.txt
+  $dir/bin/pip install -q --disable-pip-version-check --no-deps -r tools/requirements-nodeps.txt
+  rm -f $dir/.ready-*
+  touch "$stamp"
+}
+
+if [ "${1:-}" = dev ]; then
+  install_packages tools/packages.txt tools/packages-dev.txt
+else
+  install_packages tools/packages.txt
+fi
+make_venv
