@@ -1,0 +1,141 @@
+#include "pathways/buffers/reshard_plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "pathways/base/status_macros.h"
+
+namespace pw::buffers {
+namespace {
+
+// Which source shards hold each tile, and which of them a given reader should take.
+class Holders {
+ public:
+  Holders(const Sharding& source, const std::function<HostId(DeviceId)>& host_of);
+
+  struct Choice {
+    int shard;
+    bool local;  // on the reader's host
+  };
+  Choice Choose(int64_t tile, int reader, DeviceId device, HostId host);
+
+ private:
+  struct Holder {
+    HostId host;
+    int shard;
+    friend auto operator<=>(const Holder&, const Holder&) = default;
+  };
+  const Sharding& source_;
+  std::vector<size_t> first_;     // of each tile in holders_; one more at the end
+  std::vector<Holder> holders_;   // by tile, then host, then shard
+  std::vector<size_t> next_;      // of each tile: whose turn it is to send to another host
+  absl::flat_hash_map<DeviceId, int> shard_on_;
+};
+
+Holders::Holders(const Sharding& source, const std::function<HostId(DeviceId)>& host_of)
+    : source_(source), first_(source.num_tiles() + 1, 0), holders_(source.num_shards()), next_(source.num_tiles(), 0) {
+  const int shards = source.num_shards();
+  for (int s = 0; s < shards; ++s) ++first_[source.TileOfShard(s) + 1];
+  for (size_t t = 1; t < first_.size(); ++t) first_[t] += first_[t - 1];
+  std::vector<size_t> fill(first_.begin(), first_.end() - 1);
+  for (int s = 0; s < shards; ++s) {
+    const DeviceId device = source.devices()[s];
+    holders_[fill[source.TileOfShard(s)]++] = {host_of(device), s};
+    shard_on_.try_emplace(device, s);
+  }
+  for (size_t t = 0; t + 1 < first_.size(); ++t) {
+    std::sort(holders_.begin() + first_[t], holders_.begin() + first_[t + 1]);
+    next_[t] = t;  // tiles with the same holders start with different ones
+  }
+}
+
+Holders::Choice Holders::Choose(int64_t tile, int reader, DeviceId device, HostId host) {
+  auto same = shard_on_.find(device);
+  if (same != shard_on_.end() && source_.TileOfShard(same->second) == tile) return {same->second, true};
+  const auto begin = holders_.begin() + first_[tile], end = holders_.begin() + first_[tile + 1];
+  const auto local = std::lower_bound(begin, end, host, [](const Holder& h, HostId id) { return h.host < id; });
+  const auto local_end = std::upper_bound(local, end, host, [](HostId id, const Holder& h) { return id < h.host; });
+  if (local != local_end) return {local[reader % (local_end - local)].shard, true};
+  return {begin[next_[tile]++ % (end - begin)].shard, false};
+}
+
+// Calls visit(tile) for every source tile that has elements in `region`. Costs as much as there are such tiles. REQUIRES: not empty.
+template <class Visit>
+void ForEachTile(const Dims& dims, const Dims& counts, const Region& region, Visit visit) {
+  if (counts.empty()) return visit(0);
+  const size_t rank = dims.size();
+  Dims low(rank), high(rank);
+  for (size_t d = 0; d < rank; ++d) {
+    const int64_t piece = dims[d] / counts[d] + (dims[d] % counts[d] != 0);
+    low[d] = region.start[d] / piece;
+    high[d] = (region.start[d] + region.size[d] - 1) / piece;
+  }
+  Dims at = low;
+  while (true) {
+    int64_t tile = 0;
+    for (size_t d = 0; d < rank; ++d) tile = tile * counts[d] + at[d];
+    visit(tile);
+    size_t d = rank;
+    while (d > 0 && at[d - 1] == high[d - 1]) {
+      at[d - 1] = low[d - 1];
+      --d;
+    }
+    if (d == 0) return;
+    ++at[d - 1];
+  }
+}
+
+Region RelativeTo(const Region& inner, const Region& outer) {
+  Region r = inner;
+  for (size_t d = 0; d < r.start.size(); ++d) r.start[d] -= outer.start[d];
+  return r;
+}
+
+struct Planner {
+  const Dims& dims;
+  const Sharding& source;
+  Holders holders;
+
+  // The pieces of one destination region; says whether any of them crosses to another host.
+  bool AddPieces(const Region& region, DeviceId device, HostId host, ReshardShard& out) {
+    bool crosses = false;
+    ForEachTile(dims, source.tiles().counts, region, [&](int64_t tile) {
+      const Region held = source.TileRegion(dims, tile);
+      const Region common = Intersect(held, region);
+      const Holders::Choice choice = holders.Choose(tile, out.shard, device, host);
+      crosses |= !choice.local;
+      out.pieces.push_back({choice.shard, RelativeTo(common, held), RelativeTo(common, region)});
+    });
+    return crosses;
+  }
+};
+
+}  // namespace
+
+absl::StatusOr<ReshardPlan> PlanReshard(const Dims& dims, const Sharding& source, const Sharding& destination,
+                                        const std::function<HostId(DeviceId)>& host_of) {
+  PW_RETURN_IF_ERROR(source.CheckFits(dims));
+  PW_RETURN_IF_ERROR(destination.CheckFits(dims));
+  Planner planner{dims, source, Holders(source, host_of)};
+  // The first destination shard on each host that needs another host's help for a tile.
+  absl::flat_hash_map<std::pair<HostId, int64_t>, int> fetched;
+  ReshardPlan plan(destination.num_shards());
+  for (int s = 0; s < destination.num_shards(); ++s) {
+    ReshardShard& shard = plan[s];
+    shard.shard = s;
+    const int64_t tile = destination.TileOfShard(s);
+    const Region region = destination.TileRegion(dims, tile);
+    if (region.empty()) continue;
+    const DeviceId device = destination.devices()[s];
+    const HostId host = host_of(device);
+    if (auto it = fetched.find({host, tile}); it != fetched.end()) {
+      shard.same_as = it->second;
+    } else if (planner.AddPieces(region, device, host, shard)) {
+      fetched.emplace(std::make_pair(host, tile), s);
+    }
+  }
+  return plan;
+}
+
+}  // namespace pw::buffers
