@@ -1,0 +1,200 @@
+// Programs in: compilation, ahead of time and for a client, and executables read back from bytes.
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "plugins/pjrt_cpu/handles.h"
+#include "xla/hlo/builder/xla_computation.h"
+#include "xla/hlo/ir/hlo_module.h"
+#include "xla/layout_util.h"
+#include "xla/pjrt/host_memory_spaces.h"
+#include "xla/pjrt/plugin/xla_cpu/cpu_topology_description.h"
+#include "xla/pjrt/plugin/xla_cpu/xla_cpu_pjrt_client.h"
+#include "xla/pjrt/proto/compile_options.pb.h"
+#include "xla/service/hlo.pb.h"
+#include "xla/service/hlo_module_util.h"
+#include "xla/shape_util.h"
+
+namespace xla {
+// Declared in a header of the wheel that needs LLVM's.
+absl::StatusOr<mlir::OwningOpRef<mlir::ModuleOp>> ParseMlirModuleString(absl::string_view text, mlir::MLIRContext& context);
+}  // namespace xla
+
+namespace pw::pjrt_cpu {
+namespace {
+
+// Programs below this many bytes of arguments, results and scratch run on the caller's thread if XLA finds them cheap. Above it
+// they always go to a thread of the pool: XLA judges by the kinds of operations and not by their size.
+constexpr int64_t kInlineBytes = 64 << 10;
+
+absl::StatusOr<xla::CompileOptions> ParseOptions(const char* bytes, size_t size) {
+  xla::CompileOptionsProto proto;
+  if (!proto.ParseFromString(absl::string_view(bytes, size))) {
+    return absl::InvalidArgumentError("compile_options is not a serialized CompileOptionsProto");
+  }
+  absl::StatusOr<xla::CompileOptions> options = xla::CompileOptions::FromProto(proto);
+  if (options.ok()) options->allow_in_place_mlir_modification = true;  // the module is parsed for this compilation alone
+  return options;
+}
+
+absl::StatusOr<xla::XlaComputation> ParseHlo(const PJRT_Program& program, absl::string_view format) {
+  const absl::string_view code(program.code, program.code_size);
+  if (format == "hlo") {
+    xla::HloModuleProto proto;
+    if (!proto.ParseFromString(code)) return absl::InvalidArgumentError("the program is not a serialized HloModuleProto");
+    return xla::XlaComputation(std::move(proto));
+  }
+  xla::HloModuleProtoWithConfig proto;
+  if (!proto.ParseFromString(code)) {
+    return absl::InvalidArgumentError("the program is not a serialized HloModuleProtoWithConfig");
+  }
+  return xla::XlaComputation(std::move(*proto.mutable_hlo_module()));
+}
+
+// Parses the program and gives it to `compile`, which is called with a module or a computation and with the options.
+template <typename Compile>
+auto WithProgram(const PJRT_Program& program, xla::CompileOptions options, Compile compile)
+    -> decltype(compile(xla::XlaComputation(), options)) {
+  const absl::string_view format(program.format, program.format_size);
+  if (format == "mlir") {
+    mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+    absl::StatusOr<mlir::OwningOpRef<mlir::ModuleOp>> module =
+        xla::ParseMlirModuleString(absl::string_view(program.code, program.code_size), context);
+    if (!module.ok()) return module.status();
+    return compile(module->get(), std::move(options));
+  }
+  if (format == "hlo" || format == "hlo_with_config") {
+    absl::StatusOr<xla::XlaComputation> computation = ParseHlo(program, format);
+    if (!computation.ok()) return computation.status();
+    return compile(*computation, std::move(options));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("program format '", format, "' is unknown; use mlir, hlo or hlo_with_config"));
+}
+
+PJRT_Error* CompileForClient(PJRT_Client_Compile_Args* args) {
+  PW_ASSIGN_OR_RETURN(xla::CompileOptions options, ParseOptions(args->compile_options, args->compile_options_size));
+  xla::PjRtClient* client = args->client->client.get();
+  PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtLoadedExecutable> executable,
+                      WithProgram(*args->program, std::move(options), [client](const auto& program, xla::CompileOptions o) {
+                        return client->CompileAndLoad(program, std::move(o));
+                      }));
+  PW_ASSIGN_OR_RETURN(args->executable, WrapLoaded(args->client, std::move(executable)));
+  return nullptr;
+}
+
+// A client that only compiles, with as many devices as the topology has.
+absl::StatusOr<std::unique_ptr<xla::PjRtClient>> CompilerFor(const xla::PjRtTopologyDescription& topology) {
+  xla::CpuClientOptions options;
+  options.cpu_device_count = static_cast<int>(topology.DeviceDescriptions().size());
+  return xla::GetXlaPjrtCpuClient(std::move(options));
+}
+
+absl::string_view KindOf(const xla::Shape& shape) {
+  const bool host = shape.has_layout() && shape.layout().memory_space() == xla::Layout::kHostMemorySpace;
+  return host ? xla::PinnedHostMemorySpace::kKind : xla::CpuDeviceMemorySpace::kKind;
+}
+
+void AddOutput(const xla::Shape& shape, ProgramFacts& facts) {
+  facts.output_types.push_back(ToBufferType(shape.element_type()));
+  const size_t rank = shape.IsArray() ? shape.dimensions().size() : 0;
+  facts.output_ranks.push_back(rank);
+  for (size_t i = 0; i < rank; ++i) facts.output_dims.push_back(shape.dimensions(i));
+  facts.output_kinds.push_back(KindOf(shape).data());
+  facts.output_kind_sizes.push_back(KindOf(shape).size());
+  facts.output_bytes.push_back(shape.IsArray() ? xla::ShapeUtil::ByteSizeOf(shape, sizeof(void*)) : 0);
+  xla::Layout layout = shape.has_layout() ? shape.layout() : xla::LayoutUtil::GetDefaultLayoutForRank(rank);
+  layout.set_memory_space(xla::Layout::kDefaultMemorySpace);
+  facts.output_layouts.push_back({std::move(layout)});
+}
+
+absl::StatusOr<std::shared_ptr<const ProgramFacts>> Examine(const xla::PjRtExecutable& executable) {
+  auto facts = std::make_shared<ProgramFacts>();
+  facts->name = std::string(executable.name());
+  if (absl::StatusOr<std::string> print = executable.FingerprintExecutable(); print.ok()) facts->fingerprint = *print;
+  absl::StatusOr<std::vector<std::shared_ptr<xla::HloModule>>> modules = executable.GetHloModules();
+  if (!modules.ok()) return modules.status();
+  if (modules->empty()) return absl::InternalError("the executable has no HLO module");
+  const xla::HloModule& module = *modules->front();
+  const xla::Shape& result = module.result_shape();
+  if (result.IsTuple()) {
+    for (const xla::Shape& element : result.tuple_shapes()) AddOutput(element, *facts);
+  } else {
+    AddOutput(result, *facts);
+  }
+  for (PJRT_Layouts_MemoryLayout& layout : facts->output_layouts) facts->output_layout_pointers.push_back(&layout);
+  module.input_output_alias_config().ForEachAlias(
+      [&](const xla::ShapeIndex&, const xla::HloInputOutputAliasConfig::Alias& alias) {
+        facts->donatable_inputs.push_back(static_cast<int>(alias.parameter_number));
+      });
+  return std::shared_ptr<const ProgramFacts>(std::move(facts));
+}
+
+PJRT_Error* CompileAheadOfTime(PJRT_Compile_Args* args) {
+  PW_ASSIGN_OR_RETURN(xla::CompileOptions options, ParseOptions(args->compile_options, args->compile_options_size));
+  std::unique_ptr<xla::PjRtClient> owned;
+  xla::PjRtClient* client = nullptr;
+  if (args->client != nullptr) {
+    client = args->client->client.get();
+  } else {
+    PW_ASSIGN_OR_RETURN(owned, CompilerFor(*args->topology->topology));
+    client = owned.get();
+  }
+  PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtExecutable> executable,
+                      WithProgram(*args->program, std::move(options), [client](const auto& program, xla::CompileOptions o) {
+                        return client->Compile(program, std::move(o));
+                      }));
+  auto result = std::make_unique<PJRT_Executable>();
+  PW_ASSIGN_OR_RETURN(result->facts, Examine(*executable));
+  result->executable = std::move(executable);
+  args->executable = result.release();
+  return nullptr;
+}
+
+PJRT_Error* Deserialize(PJRT_Executable_DeserializeAndLoad_Args* args) {
+  std::optional<xla::CompileOptions> options;
+  if (PW_HAS_FIELD(args, overridden_serialized_compile_options_size) &&
+      args->overridden_serialized_compile_options != nullptr) {
+    PW_ASSIGN_OR_RETURN(options, ParseOptions(args->overridden_serialized_compile_options,
+                                              args->overridden_serialized_compile_options_size));
+  }
+  PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtLoadedExecutable> executable,
+                      args->client->client->LoadSerializedExecutable(
+                          absl::string_view(args->serialized_executable, args->serialized_executable_size),
+                          std::move(options), xla::LoadOptions()));
+  PW_ASSIGN_OR_RETURN(args->loaded_executable, WrapLoaded(args->client, std::move(executable)));
+  return nullptr;
+}
+
+bool IsSmall(const xla::PjRtLoadedExecutable& executable) {
+  absl::StatusOr<xla::CompiledMemoryStats> stats = executable.GetCompiledMemoryStats();
+  if (!stats.ok()) return true;
+  return stats->argument_size_in_bytes + stats->output_size_in_bytes + stats->temp_size_in_bytes <= kInlineBytes;
+}
+
+}  // namespace
+
+absl::StatusOr<PJRT_LoadedExecutable*> WrapLoaded(PJRT_Client* client, std::unique_ptr<xla::PjRtLoadedExecutable> executable) {
+  auto result = std::make_unique<PJRT_LoadedExecutable>();
+  absl::StatusOr<std::shared_ptr<const ProgramFacts>> facts = Examine(*executable->GetExecutable());
+  if (!facts.ok()) return facts.status();
+  result->client = client;
+  result->facts = *std::move(facts);
+  result->portable = executable->num_replicas() == 1 && executable->num_partitions() == 1;
+  result->run_inline = IsSmall(*executable);
+  for (xla::PjRtDevice* device : executable->addressable_devices()) {
+    result->addressable_devices.push_back(client->device_of.at(device));
+  }
+  absl::MutexLock lock(&result->mu);
+  result->executable = std::move(executable);
+  return result.release();
+}
+
+void FillCompileEntries(PJRT_Api* api) {
+  api->PJRT_Client_Compile = CompileForClient;
+  api->PJRT_Compile = CompileAheadOfTime;
+  api->PJRT_Executable_DeserializeAndLoad = Deserialize;
+}
+
+}  // namespace pw::pjrt_cpu

@@ -1,0 +1,133 @@
+// Execution.
+//
+// What keeps many collectives from deadlocking XLA:CPU (README.md, traps): the client admits 65,536 computations in flight, and
+// every launch of a whole program gets an identity of its own here, whatever the host passes.
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "plugins/pjrt_cpu/handles.h"
+#include "xla/pjrt/plugin/xla_cpu/cpu_execute_options.h"
+#include "xla/runtime/device_id.h"
+
+namespace pw::pjrt_cpu {
+namespace {
+
+// XLA keys the meeting points of a launch's collectives by this number. Zero means "none" to a host, so it is never given out.
+int NextLaunchId() {
+  static std::atomic<uint32_t> next{1};
+  const int id = static_cast<int>(next.fetch_add(1, std::memory_order_relaxed) & 0x7fffffff);
+  return id == 0 ? NextLaunchId() : id;
+}
+
+absl::Status ReadOptions(const PJRT_LoadedExecutable_Execute_Args& args, xla::ExecuteOptions& options) {
+  const PJRT_ExecuteOptions& from = *args.options;
+  if (from.num_send_ops != 0 || from.num_recv_ops != 0) {
+    return absl::UnimplementedError("XLA:CPU has no host send and receive; use a custom call for host callbacks");
+  }
+  for (size_t i = 0; i < from.num_non_donatable_input_indices; ++i) {
+    options.non_donatable_input_indices.insert(static_cast<int>(from.non_donatable_input_indices[i]));
+  }
+  if (from.context != nullptr) options.context = from.context->context.get();
+  if (PW_HAS_FIELD(&from, call_location) && from.call_location != nullptr) options.call_location = from.call_location;
+  if (PW_HAS_FIELD(&from, incarnation_ids)) {
+    for (size_t i = 0; i < from.num_tasks; ++i) {
+      options.incarnations.insert({from.task_ids[i], xla::IncarnationId(from.incarnation_ids[i])});
+    }
+  }
+  // A launch on one device is part of a larger one that only the host knows; a launch on all of them is whole.
+  options.launch_id = args.execute_device != nullptr && from.launch_id != 0 ? from.launch_id : NextLaunchId();
+  options.execution_mode = args.executable->run_inline ? xla::ExecuteOptions::ExecutionMode::kDefault
+                                                       : xla::ExecuteOptions::ExecutionMode::kAsynchronous;
+  return absl::OkStatus();
+}
+
+using Results = std::vector<std::unique_ptr<xla::PjRtBuffer>>;
+
+void ReturnResults(PJRT_LoadedExecutable* executable, Results results, PJRT_Buffer** out) {
+  const std::vector<int64_t>& bytes = executable->facts->output_bytes;
+  for (size_t i = 0; i < results.size(); ++i) out[i] = WrapBuffer(executable->client, std::move(results[i]), bytes[i]);
+}
+
+// Donated arguments are gone as soon as the launch is enqueued.
+void UncountDonated(const PJRT_LoadedExecutable_Execute_Args& args) {
+  for (int parameter : args.executable->facts->donatable_inputs) {
+    if (static_cast<size_t>(parameter) >= args.num_args) continue;
+    for (size_t d = 0; d < args.num_devices; ++d) {
+      PJRT_Buffer* buffer = args.argument_lists[d][parameter];
+      if (buffer->buffer->IsDeleted()) buffer->Uncount();
+    }
+  }
+}
+
+std::vector<xla::PjRtBuffer*> Arguments(const PJRT_LoadedExecutable_Execute_Args& args, size_t device) {
+  std::vector<xla::PjRtBuffer*> result;
+  result.reserve(args.num_args);
+  for (size_t i = 0; i < args.num_args; ++i) result.push_back(args.argument_lists[device][i]->buffer.get());
+  return result;
+}
+
+PJRT_Error* ExecuteOnOne(PJRT_LoadedExecutable_Execute_Args* args, const xla::PjRtLoadedExecutable& executable,
+                         const xla::ExecuteOptions& options) {
+  if (args->num_devices != 1) {
+    return MakeError(absl::InvalidArgumentError(
+        absl::StrCat("execute_device is set, so there must be one list of arguments, not ", args->num_devices)));
+  }
+  std::optional<xla::Future<>> done;
+  const bool want_done = args->device_complete_events != nullptr;
+  const std::vector<xla::PjRtBuffer*> arguments = Arguments(*args, 0);
+  xla::PjRtDevice* device = args->execute_device->device;
+  PW_ASSIGN_OR_RETURN(Results results,
+                      args->executable->portable ? executable.ExecutePortable(arguments, device, options, done, want_done)
+                                                 : executable.ExecuteSharded(arguments, device, options, done, want_done));
+  ReturnResults(args->executable, std::move(results), args->output_lists[0]);
+  if (want_done) args->device_complete_events[0] = WrapFuture(*std::move(done));
+  return nullptr;
+}
+
+PJRT_Error* ExecuteOnAll(PJRT_LoadedExecutable_Execute_Args* args, const xla::PjRtLoadedExecutable& executable,
+                         const xla::ExecuteOptions& options) {
+  std::vector<std::vector<xla::PjRtBuffer*>> arguments;
+  arguments.reserve(args->num_devices);
+  for (size_t d = 0; d < args->num_devices; ++d) arguments.push_back(Arguments(*args, d));
+  std::optional<std::vector<xla::Future<>>> done;
+  if (args->device_complete_events != nullptr) done.emplace();
+  PW_ASSIGN_OR_RETURN(std::vector<Results> results, executable.Execute(arguments, options, done));
+  for (size_t d = 0; d < args->num_devices; ++d) {
+    ReturnResults(args->executable, std::move(results[d]), args->output_lists[d]);
+    if (done.has_value()) args->device_complete_events[d] = WrapFuture(std::move((*done)[d]));
+  }
+  return nullptr;
+}
+
+PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
+  const std::shared_ptr<xla::PjRtLoadedExecutable> executable = args->executable->get();
+  if (executable == nullptr) {
+    return MakeError(absl::FailedPreconditionError(
+        absl::StrCat("executable '", args->executable->facts->name, "' was deleted; compile it again to run it")));
+  }
+  xla::ExecuteOptions options;
+  PW_RETURN_IF_ERROR(ReadOptions(*args, options));
+  PJRT_Error* error = args->execute_device != nullptr ? ExecuteOnOne(args, *executable, options)
+                                                      : ExecuteOnAll(args, *executable, options);
+  UncountDonated(*args);
+  return error;
+}
+
+}  // namespace
+
+void FillExecuteEntries(PJRT_Api* api) {
+  api->PJRT_LoadedExecutable_Execute = Execute;
+  api->PJRT_ExecuteContext_Create = [](PJRT_ExecuteContext_Create_Args* args) -> PJRT_Error* {
+    args->context = new PJRT_ExecuteContext{std::make_unique<xla::CpuExecuteContext>()};
+    return nullptr;
+  };
+  api->PJRT_ExecuteContext_Destroy = [](PJRT_ExecuteContext_Destroy_Args* args) -> PJRT_Error* {
+    delete args->context;
+    return nullptr;
+  };
+}
+
+}  // namespace pw::pjrt_cpu

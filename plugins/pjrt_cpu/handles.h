@@ -1,0 +1,215 @@
+// What stands behind the opaque handles of the PJRT C API.
+//
+// Every PJRT_X* that leaves this library points at one of the structs below, each a thin owner of the XLA object that does the
+// work. Invariants:
+//  1. A handle is created by exactly one entry of the table and freed by its Destroy entry; XLA objects are never shared with the host.
+//  2. Devices, memories and their descriptions live as long as their client; nothing else points into a client.
+//  3. What an entry hands out by pointer (names, dimensions, layouts) lives in the handle, filled once, and never moves.
+//  4. No entry throws, and none blocks except those whose name says so (Await, compile, deserialize).
+// Threads: all entries may be called from any thread. The mutable parts of a handle are guarded by its own mutex or are atomic.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
+#include "plugins/pjrt_cpu/memory_ledger.h"
+#include "plugins/pjrt_cpu/status.h"
+#include "xla/future.h"
+#include "xla/layout.h"
+#include "xla/pjrt/c/pjrt_c_api.h"
+#include "xla/pjrt/c/pjrt_c_api_layouts_extension.h"
+#include "xla/pjrt/c/pjrt_c_api_memory_descriptions_extension.h"
+#include "xla/pjrt/pjrt_client.h"
+#include "xla/pjrt/pjrt_compiler.h"
+#include "xla/pjrt/pjrt_executable.h"
+#include "xla/shape.h"
+#include "xla/xla_data.pb.h"
+
+namespace pw::pjrt_cpu {
+
+// A list of named values whose strings and lists it owns. Filled once; its PJRT view stays valid as long as the object.
+class NamedValues {
+ public:
+  NamedValues() = default;
+  NamedValues(const NamedValues&) = delete;
+  NamedValues& operator=(const NamedValues&) = delete;
+
+  void Add(std::string name, xla::PjRtValueType value);
+  const PJRT_NamedValue* data() const { return views_.data(); }
+  size_t size() const { return views_.size(); }
+
+ private:
+  std::deque<std::pair<std::string, xla::PjRtValueType>> values_;  // a deque: the views point into its elements
+  std::vector<PJRT_NamedValue> views_;
+};
+
+// A layout in the C API's form, with the arrays it points at.
+struct LayoutData {
+  explicit LayoutData(const xla::Layout& layout);
+  LayoutData(const LayoutData&) = delete;
+  PJRT_Buffer_MemoryLayout view;
+  std::vector<int64_t> minor_to_major;
+  std::vector<int64_t> tile_dims;
+  std::vector<size_t> tile_dim_sizes;
+};
+
+PJRT_Buffer_Type ToBufferType(xla::PrimitiveType type);
+absl::StatusOr<xla::PrimitiveType> FromBufferType(PJRT_Buffer_Type type);
+
+// The layout a host asked for: tiled ones as they are, strides only where they are those of a permuted dense array.
+absl::StatusOr<xla::Layout> FromMemoryLayout(const PJRT_Buffer_MemoryLayout& layout, xla::PrimitiveType type,
+                                             absl::Span<const int64_t> dims);
+
+// The shape given by the parts that several argument structs carry; a null layout means dense, row-major.
+absl::StatusOr<xla::Shape> MakeShape(PJRT_Buffer_Type type, const int64_t* dims, size_t num_dims,
+                                     const PJRT_Buffer_MemoryLayout* layout);
+
+// Takes ownership of `buffer` and counts its bytes on its device until it is deleted, donated or destroyed.
+PJRT_Buffer* WrapBuffer(PJRT_Client* client, std::unique_ptr<xla::PjRtBuffer> buffer, int64_t bytes = -1);
+
+PJRT_Event* WrapFuture(xla::Future<> future);
+
+std::unique_ptr<PJRT_TopologyDescription> WrapTopology(const xla::PjRtTopologyDescription* topology,
+                                                       std::unique_ptr<xla::PjRtTopologyDescription> owned);
+
+// Fills the descriptions of the devices of a client.
+void DescribeDevices(PJRT_Client* client);
+
+std::unique_ptr<PJRT_Client> WrapClient(std::unique_ptr<xla::PjRtClient> client, std::shared_ptr<MemoryLedger> ledger);
+
+// Takes ownership; what the host may ask about it is computed here, once.
+absl::StatusOr<PJRT_LoadedExecutable*> WrapLoaded(PJRT_Client* client,
+                                                  std::unique_ptr<xla::PjRtLoadedExecutable> executable);
+
+}  // namespace pw::pjrt_cpu
+
+struct PJRT_MemoryDescription {
+  std::string kind;
+  int kind_id = 0;
+};
+
+struct PJRT_DeviceDescription {
+  const xla::PjRtDeviceDescription* description = nullptr;
+  pw::pjrt_cpu::NamedValues attributes;
+  std::vector<PJRT_MemoryDescription> memories;
+  std::vector<const PJRT_MemoryDescription*> memory_pointers;
+  size_t default_memory = 0;
+};
+
+struct PJRT_Memory {
+  xla::PjRtMemorySpace* memory = nullptr;
+  PJRT_Client* client = nullptr;
+  std::vector<PJRT_Device*> devices;
+};
+
+struct PJRT_Device {
+  xla::PjRtDevice* device = nullptr;
+  PJRT_Client* client = nullptr;
+  PJRT_DeviceDescription description;
+  std::vector<PJRT_Memory*> memories;
+  PJRT_Memory* default_memory = nullptr;
+  pw::pjrt_cpu::UsageCounter usage;  // bytes of the live buffers on this device
+};
+
+struct PJRT_TopologyDescription {
+  const xla::PjRtTopologyDescription* topology = nullptr;
+  std::unique_ptr<xla::PjRtTopologyDescription> owned;
+  std::vector<std::unique_ptr<const xla::PjRtDeviceDescription>> xla_descriptions;
+  std::deque<PJRT_DeviceDescription> descriptions;
+  std::vector<PJRT_DeviceDescription*> description_pointers;
+  pw::pjrt_cpu::NamedValues attributes;
+};
+
+struct PJRT_Client {
+  std::shared_ptr<pw::pjrt_cpu::MemoryLedger> ledger;  // declared first: outlives every buffer of the client
+  std::unique_ptr<xla::PjRtClient> client;
+  std::deque<PJRT_Device> owned_devices;
+  std::deque<PJRT_Memory> owned_memories;
+  std::vector<PJRT_Device*> devices;
+  std::vector<PJRT_Device*> addressable_devices;
+  std::vector<PJRT_Memory*> memories;
+  absl::flat_hash_map<const xla::PjRtDevice*, PJRT_Device*> device_of;
+  absl::flat_hash_map<const xla::PjRtMemorySpace*, PJRT_Memory*> memory_of;
+  std::unique_ptr<PJRT_TopologyDescription> topology;
+  std::string platform_version;
+};
+
+struct PJRT_Event {
+  xla::Future<> future;
+  absl::Mutex mu;
+  xla::Promise<> promise ABSL_GUARDED_BY(mu);  // only for events made by PJRT_Event_Create, until they are set
+};
+
+struct PJRT_ExecuteContext {
+  std::unique_ptr<xla::ExecuteContext> context;
+};
+
+struct PJRT_Layouts_MemoryLayout {
+  xla::Layout layout;
+};
+
+// What a host may ask about a compiled program; immutable once made, shared by the executable handles of one program.
+struct ProgramFacts {
+  std::string name;
+  std::string fingerprint;
+  std::vector<PJRT_Buffer_Type> output_types;
+  std::vector<int64_t> output_dims;
+  std::vector<size_t> output_ranks;
+  std::vector<const char*> output_kinds;
+  std::vector<size_t> output_kind_sizes;
+  std::vector<int64_t> output_bytes;
+  std::vector<PJRT_Layouts_MemoryLayout> output_layouts;
+  std::vector<PJRT_Layouts_MemoryLayout*> output_layout_pointers;
+  std::vector<int> donatable_inputs;  // parameters that the compiled program may take over
+};
+
+struct PJRT_Executable {
+  std::shared_ptr<xla::PjRtLoadedExecutable> loaded;  // null when compiled ahead of time
+  std::shared_ptr<xla::PjRtExecutable> executable;    // never null
+  std::shared_ptr<const ProgramFacts> facts;
+  absl::Mutex mu;
+  std::unique_ptr<pw::pjrt_cpu::NamedValues> costs ABSL_GUARDED_BY(mu);
+  std::optional<std::string> optimized_program ABSL_GUARDED_BY(mu);
+};
+
+struct PJRT_LoadedExecutable {
+  PJRT_Client* client = nullptr;
+  std::shared_ptr<const ProgramFacts> facts;
+  std::vector<PJRT_Device*> addressable_devices;
+  bool portable = false;    // one replica, one partition, and no device named at compile time
+  bool run_inline = false;  // so small that a hand-over to another thread would cost more than it saves
+  absl::Mutex mu;
+  std::shared_ptr<xla::PjRtLoadedExecutable> executable ABSL_GUARDED_BY(mu);  // null once deleted
+
+  std::shared_ptr<xla::PjRtLoadedExecutable> get() {
+    absl::MutexLock lock(&mu);
+    return executable;
+  }
+};
+
+struct PJRT_Buffer {
+  PJRT_Client* client = nullptr;
+  PJRT_Device* device = nullptr;
+  std::unique_ptr<xla::PjRtBuffer> buffer;
+  std::atomic<int64_t> counted_bytes{0};
+  absl::Mutex mu;
+  std::unique_ptr<pw::pjrt_cpu::LayoutData> layout ABSL_GUARDED_BY(mu);
+  std::optional<std::vector<int64_t>> unpadded_dims ABSL_GUARDED_BY(mu);
+  std::optional<std::vector<size_t>> dynamic_dims ABSL_GUARDED_BY(mu);
+  std::vector<std::unique_ptr<xla::PjRtBuffer::ExternalReference>> external_references ABSL_GUARDED_BY(mu);
+
+  // Stops counting the bytes; called when the storage is given up, however that happens. Safe to repeat.
+  void Uncount() { device->usage.Subtract(counted_bytes.exchange(0, std::memory_order_relaxed)); }
+};

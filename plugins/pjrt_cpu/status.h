@@ -1,0 +1,74 @@
+// Errors at the C boundary: absl::Status inside, PJRT_Error outside.
+//
+// A null PJRT_Error* is success. Every error made here is owned by the host, which frees it with PJRT_Error_Destroy.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "xla/pjrt/c/pjrt_c_api.h"
+
+struct PJRT_Error {
+  absl::Status status;
+};
+
+namespace pw::pjrt_cpu {
+
+inline PJRT_Error* MakeError(absl::Status status) {
+  return status.ok() ? nullptr : new PJRT_Error{std::move(status)};
+}
+
+// A status from the three fields that argument structs carry.
+absl::Status MakeStatus(PJRT_Error_Code code, const char* message, size_t message_size);
+
+// The entry of the table for what this library cannot do.
+template <typename Args>
+PJRT_Error* Unimplemented(Args*) {
+  return MakeError(absl::UnimplementedError(
+      absl::StrCat("libpjrt_cpu does not implement ", __PRETTY_FUNCTION__)));
+}
+
+void FillErrorEntries(PJRT_Api* api);
+void FillEventEntries(PJRT_Api* api);
+void FillClientEntries(PJRT_Api* api);
+void FillTopologyEntries(PJRT_Api* api);
+void FillCompileEntries(PJRT_Api* api);
+void FillExecutableEntries(PJRT_Api* api);
+void FillExecuteEntries(PJRT_Api* api);
+void FillBufferEntries(PJRT_Api* api);
+void FillTransferEntries(PJRT_Api* api);
+
+// Extensions; each returns its own static struct.
+PJRT_Extension_Base* LayoutsExtension();
+PJRT_Extension_Base* MemoryDescriptionsExtension();
+PJRT_Extension_Base* FfiExtension();
+
+// Makes the library's own FFI handlers known to XLA. Once per process.
+absl::Status RegisterHandlers();
+
+// Builds against an older header leave the tail of a struct away: true if the caller's struct has the field.
+#define PW_HAS_FIELD(args, field)                                                     \
+  ((args)->struct_size >= static_cast<size_t>(reinterpret_cast<const char*>(&(args)->field) - \
+                                              reinterpret_cast<const char*>(args)) +          \
+                              sizeof((args)->field))
+
+#define PW_RETURN_IF_ERROR(expr)                                                 \
+  do {                                                                           \
+    if (::absl::Status pw_status = (expr); !pw_status.ok()) {                    \
+      return ::pw::pjrt_cpu::MakeError(std::move(pw_status));                    \
+    }                                                                            \
+  } while (false)
+
+#define PW_CONCAT_INNER(a, b) a##b
+#define PW_CONCAT(a, b) PW_CONCAT_INNER(a, b)
+#define PW_ASSIGN_OR_RETURN(lhs, expr) PW_ASSIGN_OR_RETURN_IMPL(PW_CONCAT(pw_or_, __LINE__), lhs, expr)
+#define PW_ASSIGN_OR_RETURN_IMPL(tmp, lhs, expr)                                  \
+  auto tmp = (expr);                                                              \
+  if (!tmp.ok()) return ::pw::pjrt_cpu::MakeError(std::move(tmp).status());       \
+  lhs = *std::move(tmp)
+
+}  // namespace pw::pjrt_cpu
