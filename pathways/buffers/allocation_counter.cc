@@ -1,0 +1,23 @@
+#include "pathways/buffers/allocation_counter.h"
+
+#include <cstdlib>
+#include <new>
+
+namespace {
+pw::buffers::Allocations so_far;
+}  // namespace
+
+void* operator new(size_t size) {
+  ++so_far.count;
+  so_far.bytes += size;
+  if (void* p = std::malloc(size)) return p;
+  std::abort();
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, size_t) noexcept { std::free(p); }
+
+namespace pw::buffers {
+
+Allocations AllocationsSoFar() { return so_far; }
+
+}  // namespace pw::buffers
