@@ -13,6 +13,8 @@ void* operator new(size_t size) {
   if (void* p = std::malloc(size)) return p;
   std::abort();
 }
+// Ours too, since its memory comes back through the delete below.
+void* operator new(size_t size, const std::nothrow_t&) noexcept { return operator new(size); }
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete(void* p, size_t) noexcept { std::free(p); }
 

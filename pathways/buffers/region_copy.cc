@@ -1,0 +1,152 @@
+#include "pathways/buffers/region_copy.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "pathways/base/log.h"
+#include "pathways/base/status_macros.h"
+
+namespace pw::buffers {
+namespace {
+
+constexpr int64_t kBlock = 32;  // 32 x 32 elements of 16 bytes fit a first-level cache
+
+struct Loop {
+  int64_t size;
+  int64_t from;  // byte strides
+  int64_t to;
+};
+using Loops = absl::InlinedVector<Loop, 6>;  // outermost first
+
+// An empty box gives a loop of size 0; dimensions of size 1 give none.
+Loops OrderLoops(absl::Span<const int64_t> size, absl::Span<const int64_t> from, absl::Span<const int64_t> to) {
+  Loops loops;
+  for (size_t d = 0; d < size.size(); ++d) {
+    if (size[d] != 1) loops.push_back({size[d], from[d], to[d]});
+  }
+  std::stable_sort(loops.begin(), loops.end(), [](const Loop& a, const Loop& b) { return std::abs(a.to) > std::abs(b.to); });
+  Loops merged;
+  for (const Loop& inner : loops) {
+    if (!merged.empty() && merged.back().to == inner.to * inner.size && merged.back().from == inner.from * inner.size) {
+      merged.back() = {merged.back().size * inner.size, inner.from, inner.to};
+    } else {
+      merged.push_back(inner);
+    }
+  }
+  return merged;
+}
+
+// Where another dimension than the innermost lies closest in the source, it becomes the one above: the two are walked in blocks.
+void BringSourceOrderIn(Loops& loops) {
+  if (loops.size() < 2) return;
+  auto closest = std::min_element(loops.begin(), loops.end(), [](const Loop& a, const Loop& b) { return std::abs(a.from) < std::abs(b.from); });
+  if (closest == loops.end() - 1) return;
+  std::rotate(closest, closest + 1, loops.end() - 1);
+}
+
+// kBytes 0: `bytes` says.
+template <int kBytes>
+void CopyPlane(const Loop& outer, const Loop& inner, int bytes, const uint8_t* from, uint8_t* to) {
+  for (int64_t i0 = 0; i0 < outer.size; i0 += kBlock) {
+    const int64_t i_end = std::min(outer.size, i0 + kBlock);
+    for (int64_t j0 = 0; j0 < inner.size; j0 += kBlock) {
+      const int64_t j_end = std::min(inner.size, j0 + kBlock);
+      for (int64_t i = i0; i < i_end; ++i) {
+        for (int64_t j = j0; j < j_end; ++j) {
+          std::memcpy(to + i * outer.to + j * inner.to, from + i * outer.from + j * inner.from, kBytes > 0 ? kBytes : bytes);
+        }
+      }
+    }
+  }
+}
+
+using PlaneCopier = void (*)(const Loop&, const Loop&, int, const uint8_t*, uint8_t*);
+
+PlaneCopier CopierFor(int bytes) {
+  switch (bytes) {
+    case 1: return CopyPlane<1>;
+    case 2: return CopyPlane<2>;
+    case 4: return CopyPlane<4>;
+    case 8: return CopyPlane<8>;
+    case 16: return CopyPlane<16>;
+    default: return CopyPlane<0>;
+  }
+}
+
+// Calls f(from, to) with the offsets of every position of the loops.
+template <class F>
+void ForEachOffset(absl::Span<const Loop> loops, int64_t from, int64_t to, const F& f) {
+  if (loops.empty()) return f(from, to);
+  const Loop& loop = loops[0];
+  for (int64_t i = 0; i < loop.size; ++i) ForEachOffset(loops.subspan(1), from + i * loop.from, to + i * loop.to, f);
+}
+
+absl::Status CheckInside(absl::Span<const int64_t> dims, const Region& region) {
+  bool inside = region.start.size() == dims.size() && region.size.size() == dims.size();
+  for (size_t d = 0; inside && d < dims.size(); ++d) {
+    // Compared by subtraction: a sum could overflow.
+    inside = region.start[d] >= 0 && region.size[d] >= 0 && region.start[d] <= dims[d] && region.size[d] <= dims[d] - region.start[d];
+  }
+  if (inside) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the region at [", absl::StrJoin(region.start, ","), "] of size [", absl::StrJoin(region.size, ","),
+                                                 "] is not inside an array of shape [", absl::StrJoin(dims, ","), "]"));
+}
+
+int64_t Offset(const Dims& start, const Dims& strides) {
+  int64_t offset = 0;
+  for (size_t d = 0; d < start.size(); ++d) offset += start[d] * strides[d];
+  return offset;
+}
+
+}  // namespace
+
+void CopyBox(int element_bytes, absl::Span<const int64_t> size, const uint8_t* from, absl::Span<const int64_t> from_strides, uint8_t* to,
+             absl::Span<const int64_t> to_strides) {
+  PW_CHECK(size.size() == from_strides.size() && size.size() == to_strides.size());
+  if (std::find(size.begin(), size.end(), 0) != size.end()) return;
+  Loops loops = OrderLoops(size, from_strides, to_strides);
+  int64_t run = element_bytes;
+  if (!loops.empty() && loops.back().from == element_bytes && loops.back().to == element_bytes) {
+    run *= loops.back().size;
+    loops.pop_back();
+    ForEachOffset(loops, 0, 0, [&](int64_t f, int64_t t) { std::memcpy(to + t, from + f, run); });
+    return;
+  }
+  BringSourceOrderIn(loops);
+  while (loops.size() < 2) loops.insert(loops.begin(), {1, 0, 0});
+  const Loop outer = loops[loops.size() - 2], inner = loops.back();
+  const PlaneCopier copy = CopierFor(element_bytes);
+  const absl::Span<const Loop> rest = absl::MakeSpan(loops).first(loops.size() - 2);
+  ForEachOffset(rest, 0, 0, [&](int64_t f, int64_t t) { copy(outer, inner, element_bytes, from + f, to + t); });
+}
+
+Dims DenseStrides(int element_bytes, absl::Span<const int64_t> dims) {
+  Dims strides(dims.size());
+  int64_t stride = element_bytes;
+  for (size_t d = dims.size(); d-- > 0;) {
+    strides[d] = stride;
+    stride *= std::max<int64_t>(dims[d], 1);
+  }
+  return strides;
+}
+
+absl::Status CopyDenseRegion(int element_bytes, const uint8_t* from, absl::Span<const int64_t> from_dims, const Region& from_region, uint8_t* to,
+                             absl::Span<const int64_t> to_dims, const Region& to_region) {
+  PW_RETURN_IF_ERROR(CheckInside(from_dims, from_region));
+  PW_RETURN_IF_ERROR(CheckInside(to_dims, to_region));
+  if (from_region.size != to_region.size) {
+    return absl::InvalidArgumentError(absl::StrCat("cannot copy a region of size [", absl::StrJoin(from_region.size, ","), "] to one of size [",
+                                                   absl::StrJoin(to_region.size, ","), "]"));
+  }
+  if (from_region.empty()) return absl::OkStatus();
+  const Dims from_strides = DenseStrides(element_bytes, from_dims), to_strides = DenseStrides(element_bytes, to_dims);
+  CopyBox(element_bytes, from_region.size, from + Offset(from_region.start, from_strides), from_strides, to + Offset(to_region.start, to_strides),
+          to_strides);
+  return absl::OkStatus();
+}
+
+}  // namespace pw::buffers
