@@ -1,0 +1,308 @@
+#include "pathways/relay/relay.h"
+
+#include <atomic>
+#include <future>
+#include <map>
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
+#include "grpcpp/security/server_credentials.h"
+#include "grpcpp/server_builder.h"
+#include "gtest/gtest.h"
+#include "ifrt_proxy/grpc_ifrt_service.grpc.pb.h"
+
+namespace pw::relay {
+namespace {
+
+using namespace xla::ifrt::proxy;  // NOLINT(google-build-using-namespace): a test of that protocol
+
+constexpr uint64_t kSession = 4711;
+
+// Opens sessions, answers layouts and destructs, leaves check_value_ready open, keeps host buffers.
+class FakeController : public GrpcIfrtService::Service {
+ public:
+  FakeController() { Listen(0); }
+  ~FakeController() override { Kill(); }
+
+  void Listen(int port) {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(absl::StrCat("127.0.0.1:", port), grpc::InsecureServerCredentials(), &port_);
+    builder.SetMaxReceiveMessageSize(-1);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+    ASSERT_NE(server_, nullptr);
+  }
+  // Ends all connections without a word to the calls.
+  void Kill() {
+    if (server_ == nullptr) return;
+    server_->Shutdown(gpr_inf_past(GPR_CLOCK_MONOTONIC));
+    server_ = nullptr;
+  }
+  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+
+  grpc::Status GetVersion(grpc::ServerContext* context, const GrpcGetVersionRequest* request, GrpcGetVersionResponse* response) override {
+    *response->mutable_version() = request->max_version();
+    return grpc::Status::OK;
+  }
+
+  grpc::Status IfrtSession(grpc::ServerContext* context, grpc::ServerReaderWriter<IfrtResponse, IfrtRequest>* stream) override {
+    if (context->client_metadata().count("ifrt-proxy-grpc-ifrt-session-metadata-bin") == 0) {
+      return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no session metadata");
+    }
+    context->AddInitialMetadata("greeting", "hello");
+    IfrtRequest request;
+    while (stream->Read(&request)) {
+      IfrtResponse response;
+      response.mutable_response_metadata()->set_op_id(request.request_metadata().op_id());
+      if (request.has_init_request()) {
+        response.mutable_init_response()->set_session_id(kSession);
+      } else if (request.has_get_default_layout_request()) {
+        response.mutable_get_default_layout_response()->set_serialized_pjrt_layout("{from the controller}");
+      } else if (request.has_compile_request()) {
+        return grpc::Status(grpc::StatusCode::PERMISSION_DENIED, "no compiling here");
+      } else {
+        continue;  // left open
+      }
+      stream->Write(response);
+    }
+    return grpc::Status::OK;
+  }
+
+  grpc::Status HostBufferStore(grpc::ServerContext* context, grpc::ServerReader<GrpcHostBufferStoreRequest>* reader,
+                               GrpcHostBufferStoreResponse* response) override {
+    GrpcHostBufferStoreRequest chunk;
+    while (reader->Read(&chunk)) stored_ += chunk.data().size();
+    return stored_ == 1 ? grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "one byte is too few") : grpc::Status::OK;
+  }
+
+  std::atomic<size_t> stored_ = 0;
+
+ private:
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+class RelayTest : public ::testing::Test {
+ protected:
+  RelayTest() {
+    auto relay = Relay::Start("127.0.0.1:0", controller_.address());
+    EXPECT_TRUE(relay.ok()) << relay.status();
+    relay_ = *std::move(relay);
+    stub_ = GrpcIfrtService::NewStub(
+        grpc::CreateChannel(absl::StrCat("127.0.0.1:", relay_->port()), grpc::InsecureChannelCredentials()));
+  }
+
+  using Stream = grpc::ClientReaderWriter<IfrtRequest, IfrtResponse>;
+  std::unique_ptr<Stream> Open() {
+    GrpcIfrtSessionMetadata metadata;
+    session_ = std::make_unique<grpc::ClientContext>();
+    session_->AddMetadata("ifrt-proxy-grpc-ifrt-session-metadata-bin", metadata.SerializeAsString() + std::string("\0\xff", 2));
+    auto stream = stub_->IfrtSession(session_.get());
+    IfrtRequest init;
+    init.mutable_request_metadata()->set_op_id(1);
+    init.mutable_init_request();
+    EXPECT_TRUE(stream->Write(init));
+    IfrtResponse response;
+    EXPECT_TRUE(stream->Read(&response));
+    EXPECT_EQ(response.init_response().session_id(), kSession);
+    return stream;
+  }
+
+  static IfrtRequest CheckReady(uint64_t op_id) {
+    IfrtRequest request;
+    request.mutable_request_metadata()->set_op_id(op_id);
+    request.mutable_check_value_ready_request()->add_value_handles(1);
+    return request;
+  }
+  static IfrtRequest Layout(uint64_t op_id) {
+    IfrtRequest request;
+    request.mutable_request_metadata()->set_op_id(op_id);
+    request.mutable_get_default_layout_request()->add_dims(2);
+    return request;
+  }
+
+  grpc::Status Store(size_t bytes) {
+    GrpcHostBufferStoreMetadata metadata;
+    metadata.set_session_id(kSession);
+    metadata.set_buffer_size(bytes);
+    grpc::ClientContext context;
+    context.AddMetadata("ifrt-proxy-grpc-host-buffer-store-metadata-bin", metadata.SerializeAsString());
+    GrpcHostBufferStoreResponse response;
+    auto writer = stub_->HostBufferStore(&context, &response);
+    for (size_t sent = 0; sent < bytes;) {
+      GrpcHostBufferStoreRequest chunk;
+      chunk.set_data(std::string(std::min<size_t>(1 << 20, bytes - sent), 'x'));
+      sent += chunk.data().size();
+      if (!writer->Write(chunk)) break;
+    }
+    writer->WritesDone();
+    return writer->Finish();
+  }
+
+  FakeController controller_;
+  std::unique_ptr<Relay> relay_;
+  std::unique_ptr<GrpcIfrtService::Stub> stub_;
+  std::unique_ptr<grpc::ClientContext> session_;
+};
+
+TEST_F(RelayTest, PassesUnaryCallsHeadersAndFrames) {
+  GrpcGetVersionRequest request;
+  request.mutable_max_version()->set_protocol_version(25);
+  GrpcGetVersionResponse response;
+  grpc::ClientContext context;
+  const grpc::Status status = stub_->GetVersion(&context, request, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(response.version().protocol_version(), 25);
+
+  auto stream = Open();
+  EXPECT_EQ(session_->GetServerInitialMetadata().count("greeting"), 1u);
+  ASSERT_TRUE(stream->Write(Layout(2)));
+  IfrtResponse answer;
+  ASSERT_TRUE(stream->Read(&answer));
+  EXPECT_EQ(answer.get_default_layout_response().serialized_pjrt_layout(), "{from the controller}");
+}
+
+TEST_F(RelayTest, EndsTheSessionWhenTheClientFinishes) {
+  auto stream = Open();
+  stream->WritesDone();
+  IfrtResponse answer;
+  EXPECT_FALSE(stream->Read(&answer));
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
+TEST_F(RelayTest, AnswersWhatIsOpenWhenTheControllerDies) {
+  auto stream = Open();
+  ASSERT_TRUE(stream->Write(CheckReady(2)));
+  ASSERT_TRUE(stream->Write(CheckReady(3)));
+  controller_.Kill();
+  for (uint64_t op_id : {2, 3}) {
+    IfrtResponse answer;
+    ASSERT_TRUE(stream->Read(&answer));
+    EXPECT_EQ(answer.response_metadata().op_id(), op_id);
+    EXPECT_EQ(answer.response_metadata().status().code(), static_cast<int>(absl::StatusCode::kUnavailable));
+    EXPECT_NE(answer.response_metadata().status().message().find(controller_.address()), std::string::npos);
+    EXPECT_NE(answer.response_metadata().status().message().find("clear_backends"), std::string::npos);
+  }
+}
+
+TEST_F(RelayTest, AnswersEverythingAskedAfterTheControllerDied) {
+  auto stream = Open();
+  ASSERT_TRUE(stream->Write(CheckReady(2)));
+  controller_.Kill();
+  IfrtResponse answer;
+  ASSERT_TRUE(stream->Read(&answer));
+  ASSERT_TRUE(stream->Write(Layout(3)));
+  ASSERT_TRUE(stream->Read(&answer));
+  EXPECT_EQ(answer.get_default_layout_response().serialized_pjrt_layout(), "{0}");
+  ASSERT_TRUE(stream->Write(CheckReady(4)));
+  ASSERT_TRUE(stream->Read(&answer));
+  EXPECT_EQ(answer.response_metadata().op_id(), 4u);
+  EXPECT_EQ(answer.response_metadata().status().code(), static_cast<int>(absl::StatusCode::kUnavailable));
+  stream->WritesDone();
+  EXPECT_FALSE(stream->Read(&answer));
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
+TEST_F(RelayTest, ASessionThatTheControllerEndsKeepsItsCodeAndText) {
+  auto stream = Open();
+  IfrtRequest request;
+  request.mutable_request_metadata()->set_op_id(2);
+  request.mutable_compile_request();
+  ASSERT_TRUE(stream->Write(request));
+  IfrtResponse answer;
+  ASSERT_TRUE(stream->Read(&answer));
+  EXPECT_EQ(answer.response_metadata().status().code(), static_cast<int>(absl::StatusCode::kPermissionDenied));
+  EXPECT_NE(answer.response_metadata().status().message().find("no compiling here"), std::string::npos);
+}
+
+TEST_F(RelayTest, HostBuffersPassAndFailSoftly) {
+  EXPECT_TRUE(Store(20 << 20).ok());
+  EXPECT_EQ(controller_.stored_, size_t{20 << 20});
+  auto stream = Open();
+  ASSERT_TRUE(stream->Write(CheckReady(2)));
+  controller_.Kill();
+  IfrtResponse answer;
+  ASSERT_TRUE(stream->Read(&answer));
+  const grpc::Status stored = Store(20 << 20);
+  EXPECT_TRUE(stored.ok()) << stored.error_message();
+  grpc::ClientContext delete_context;
+  GrpcHostBufferDeleteResponse deleted;
+  EXPECT_TRUE(stub_->HostBufferDelete(&delete_context, {}, &deleted).ok());
+  grpc::ClientContext lookup_context;
+  auto reader = stub_->HostBufferLookup(&lookup_context, {});
+  GrpcHostBufferLookupResponse chunk;
+  EXPECT_FALSE(reader->Read(&chunk));
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(RelayTest, AStoreForASessionThatWasLostDoesNotReachANewController) {
+  auto stream = Open();
+  ASSERT_TRUE(stream->Write(CheckReady(2)));
+  controller_.Kill();
+  IfrtResponse answer;
+  ASSERT_TRUE(stream->Read(&answer));
+  controller_.Listen(std::stoi(controller_.address().substr(10)));
+  EXPECT_TRUE(Store(1 << 20).ok());
+  EXPECT_EQ(controller_.stored_, 0u);
+}
+
+TEST_F(RelayTest, WhatTheControllerRefusesIsRefused) {
+  const grpc::Status status = Store(1);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(status.error_message(), "one byte is too few");
+}
+
+TEST_F(RelayTest, ANewSessionReachesTheNextController) {
+  auto stream = Open();
+  controller_.Kill();
+  session_->TryCancel();
+  stream->Finish();
+  controller_.Listen(std::stoi(controller_.address().substr(10)));
+  session_ = nullptr;
+  grpc::ClientContext context;
+  context.set_wait_for_ready(true);
+  GrpcGetVersionResponse response;
+  // The relay's own channel may still be in its back-off: as the client does, ask until it answers.
+  for (int i = 0; i < 1000; ++i) {
+    grpc::ClientContext retry;
+    if (stub_->GetVersion(&retry, {}, &response).ok()) break;
+  }
+  Open();
+}
+
+TEST_F(RelayTest, NoControllerIsNamedToTheClient) {
+  controller_.Kill();
+  grpc::ClientContext context;
+  GrpcGetVersionResponse response;
+  const grpc::Status status = stub_->GetVersion(&context, {}, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_NE(status.error_message().find("no Pathways controller answers at " + controller_.address()), std::string::npos)
+      << status.error_message();
+}
+
+TEST_F(RelayTest, ManyFramesBothWaysKeepTheirOrder) {
+  auto stream = Open();
+  constexpr int kFrames = 20'000;
+  auto writer = std::async(std::launch::async, [&] {
+    for (int i = 0; i < kFrames; ++i) stream->Write(Layout(i + 2));
+  });
+  for (int i = 0; i < kFrames; ++i) {
+    IfrtResponse answer;
+    ASSERT_TRUE(stream->Read(&answer));
+    ASSERT_EQ(answer.response_metadata().op_id(), static_cast<uint64_t>(i + 2));
+  }
+  writer.get();
+}
+
+TEST(RelayStartTest, APortInUseIsAClearError) {
+  auto first = Relay::Start("127.0.0.1:0", "127.0.0.1:1");
+  ASSERT_TRUE(first.ok());
+  auto second = Relay::Start(absl::StrCat("127.0.0.1:", (*first)->port()), "127.0.0.1:1");
+  ASSERT_FALSE(second.ok());
+  EXPECT_NE(second.status().message().find("cannot listen"), absl::string_view::npos);
+}
+
+}  // namespace
+}  // namespace pw::relay
