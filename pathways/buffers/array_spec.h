@@ -18,11 +18,12 @@ struct ArraySpec {
 // "f32[8,128] over 4 devices": for messages.
 std::string ToString(const ArraySpec& spec);
 
-// What every use of a spec from outside needs: a known element type, a sharding that fits the shape, and a size in bytes, whole and of every
-// shard, that fits int64. INVALID_ARGUMENT if not.
+// What every use of a spec from outside needs: a known element type, a sharding that fits the shape, and a size in bytes, whole
+// and of every shard, that fits int64. INVALID_ARGUMENT if not.
 absl::Status Validate(const ArraySpec& spec);
 
-// Elements and bytes in host memory of a dense array. INVALID_ARGUMENT on negative dims or overflow. 0 bytes for types without elements.
+// Elements and bytes in host memory of a dense array. INVALID_ARGUMENT on negative dims or overflow. 0 bytes for types without
+// elements.
 absl::StatusOr<int64_t> NumElements(absl::Span<const int64_t> dims);
 absl::StatusOr<int64_t> DenseBytes(DType dtype, absl::Span<const int64_t> dims);
 

@@ -13,8 +13,8 @@ namespace pw::buffers {
 namespace {
 
 absl::Status Bad(absl::Span<const int64_t> dims, absl::Span<const int64_t> strides, std::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat("byte strides [", absl::StrJoin(strides, ","), "] for shape [", absl::StrJoin(dims, ","),
-                                                 "]: ", std::string(why)));
+  return absl::InvalidArgumentError(absl::StrCat("byte strides [", absl::StrJoin(strides, ","), "] for shape [",
+                                                 absl::StrJoin(dims, ","), "]: ", std::string(why)));
 }
 
 struct Sizes {
@@ -34,7 +34,8 @@ absl::StatusOr<Sizes> Measure(int element_bytes, absl::Span<const int64_t> dims,
       continue;
     }
     int64_t reach = 0;  // from the first element of this dimension to its last
-    bool overflow = strides[d] == std::numeric_limits<int64_t>::min() || __builtin_mul_overflow(dims[d] - 1, std::abs(strides[d]), &reach);
+    bool overflow =
+        strides[d] == std::numeric_limits<int64_t>::min() || __builtin_mul_overflow(dims[d] - 1, std::abs(strides[d]), &reach);
     overflow = overflow || __builtin_add_overflow(sizes.extent.bytes, reach, &sizes.extent.bytes);
     overflow = overflow || __builtin_mul_overflow(sizes.dense_bytes, dims[d], &sizes.dense_bytes);
     if (overflow) return Bad(dims, strides, "the size overflows 64 bits");
@@ -44,14 +45,18 @@ absl::StatusOr<Sizes> Measure(int element_bytes, absl::Span<const int64_t> dims,
 }
 
 absl::Status CheckLimits(int64_t have, int64_t need, int64_t result, int64_t max_bytes) {
-  if (have != need) return absl::InvalidArgumentError(absl::StrCat("the host buffer has ", have, " bytes, but its shape and strides need ", need));
+  if (have != need)
+    return absl::InvalidArgumentError(
+        absl::StrCat("the host buffer has ", have, " bytes, but its shape and strides need ", need));
   if (result <= max_bytes) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("a host buffer of ", result, " bytes is over the limit of ", max_bytes, " bytes"));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("a host buffer of ", result, " bytes is over the limit of ", max_bytes, " bytes"));
 }
 
 }  // namespace
 
-absl::StatusOr<StridedExtent> SpannedRegion(int element_bytes, absl::Span<const int64_t> dims, absl::Span<const int64_t> byte_strides) {
+absl::StatusOr<StridedExtent> SpannedRegion(int element_bytes, absl::Span<const int64_t> dims,
+                                            absl::Span<const int64_t> byte_strides) {
   PW_ASSIGN_OR_RETURN(const Sizes sizes, Measure(element_bytes, dims, byte_strides));
   return sizes.extent;
 }
@@ -67,8 +72,8 @@ bool IsDense(int element_bytes, absl::Span<const int64_t> dims, absl::Span<const
   return true;
 }
 
-absl::StatusOr<Bytes> Densify(Bytes data, int element_bytes, absl::Span<const int64_t> dims, absl::Span<const int64_t> byte_strides,
-                              int64_t max_bytes) {
+absl::StatusOr<Bytes> Densify(Bytes data, int element_bytes, absl::Span<const int64_t> dims,
+                              absl::Span<const int64_t> byte_strides, int64_t max_bytes) {
   PW_ASSIGN_OR_RETURN(const Sizes sizes, Measure(element_bytes, dims, byte_strides));
   PW_RETURN_IF_ERROR(CheckLimits(static_cast<int64_t>(data.size()), sizes.extent.bytes, sizes.dense_bytes, max_bytes));
   if (IsDense(element_bytes, dims, byte_strides)) return data;
@@ -77,8 +82,8 @@ absl::StatusOr<Bytes> Densify(Bytes data, int element_bytes, absl::Span<const in
   return std::move(dense).Freeze();
 }
 
-absl::StatusOr<Bytes> Stridify(Bytes dense, int element_bytes, absl::Span<const int64_t> dims, absl::Span<const int64_t> byte_strides,
-                               int64_t max_bytes) {
+absl::StatusOr<Bytes> Stridify(Bytes dense, int element_bytes, absl::Span<const int64_t> dims,
+                               absl::Span<const int64_t> byte_strides, int64_t max_bytes) {
   PW_ASSIGN_OR_RETURN(const Sizes sizes, Measure(element_bytes, dims, byte_strides));
   PW_RETURN_IF_ERROR(CheckLimits(static_cast<int64_t>(dense.size()), sizes.dense_bytes, sizes.extent.bytes, max_bytes));
   if (IsDense(element_bytes, dims, byte_strides)) return dense;

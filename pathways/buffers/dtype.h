@@ -8,6 +8,7 @@
 
 namespace pw::buffers {
 
+// clang-format off
 enum class DType : int32_t {
   kInvalid = 0,
   kPred = 1,
@@ -21,6 +22,7 @@ enum class DType : int32_t {
   kF6E3M2FN = 35, kF6E2M3FN = 36,
   kString = 99,  // not a device type: string arrays live in host memory of the controller only
 };
+// clang-format on
 
 // Bytes of one element as host memory and the wire hold it. Types narrower than a byte take one byte an element there.
 // 0 for types without elements (token, opaque, string).

@@ -17,7 +17,8 @@ TEST(DTypeTest, KnowsSizesAndNames) {
 }
 
 TEST(DTypeTest, NarrowTypesTakeAWholeByte) {
-  for (DType t : {DType::kS1, DType::kU1, DType::kS2, DType::kU2, DType::kS4, DType::kU4, DType::kF4E2M1FN}) EXPECT_EQ(HostBytes(t), 1);
+  for (DType t : {DType::kS1, DType::kU1, DType::kS2, DType::kU2, DType::kS4, DType::kU4, DType::kF4E2M1FN})
+    EXPECT_EQ(HostBytes(t), 1);
 }
 
 TEST(DTypeTest, TypesWithoutElementsHaveNoBytes) {

@@ -8,7 +8,8 @@
 
 namespace pw::buffers {
 
-LogicalArray::LogicalArray(ArrayId id, SessionId owner, std::shared_ptr<const ArraySpec> spec, int completions, Listener* listener)
+LogicalArray::LogicalArray(ArrayId id, SessionId owner, std::shared_ptr<const ArraySpec> spec, int completions,
+                           Listener* listener)
     : id_(id),
       owner_(owner),
       spec_(std::move(spec)),
@@ -18,7 +19,8 @@ LogicalArray::LogicalArray(ArrayId id, SessionId owner, std::shared_ptr<const Ar
   PW_CHECK(completions >= 0);
 }
 
-LogicalArray::Ref LogicalArray::MakeError(ArrayId id, SessionId owner, std::shared_ptr<const ArraySpec> spec, absl::Status error) {
+LogicalArray::Ref LogicalArray::MakeError(ArrayId id, SessionId owner, std::shared_ptr<const ArraySpec> spec,
+                                          absl::Status error) {
   auto array = std::make_shared<LogicalArray>(id, owner, std::move(spec), 0, nullptr);
   array->Poison(error);
   return array;

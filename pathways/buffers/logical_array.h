@@ -1,11 +1,12 @@
 // LogicalArray: the controller's one record of a sharded array (paper 4.2).
 //
-// However many shards an array has, the controller keeps this record and one reference count: shards are named by (array, index), and nothing
-// is stored for each. The count is that of std::shared_ptr: a client's handle, a computation under way and a waiting reader each hold
-// a Ref. When the last goes, or Delete() is called, the listener hears it once and tells the hosts to free the shards.
+// However many shards an array has, the controller keeps this record and one reference count: shards are named by (array, index),
+// and nothing is stored for each. The count is that of std::shared_ptr: a client's handle, a computation under way and a waiting
+// reader each hold a Ref. When the last goes, or Delete() is called, the listener hears it once and tells the hosts to free the
+// shards.
 //
-// Life: pending on a number of completions (one for each host that has a part in making it) -> ready or error. A ready array can still become
-// an error: when a host that holds a part of it is lost. An error stays, with the text of the first.
+// Life: pending on a number of completions (one for each host that has a part in making it) -> ready or error. A ready array can
+// still become an error: when a host that holds a part of it is lost. An error stays, with the text of the first.
 //
 // Strand-confined: all calls on the controller's strand, no locks.
 //
@@ -91,7 +92,8 @@ class LogicalArray {
   std::vector<Waiter> waiters_;
 };
 
-// OK once all arrays are ready, else the first error in the order of `arrays`, once all have settled. Runs `done` exactly once (LA-1).
+// OK once all arrays are ready, else the first error in the order of `arrays`, once all have settled. Runs `done` exactly once
+// (LA-1).
 void WhenAllSettled(absl::Span<const LogicalArray::Ref> arrays, LogicalArray::Waiter done);
 
 }  // namespace pw::buffers

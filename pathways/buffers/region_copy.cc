@@ -43,7 +43,8 @@ Loops OrderLoops(absl::Span<const int64_t> size, absl::Span<const int64_t> from,
 // Where another dimension than the innermost lies closest in the source, it becomes the one above: the two are walked in blocks.
 void BringSourceOrderIn(Loops& loops) {
   if (loops.size() < 2) return;
-  auto closest = std::min_element(loops.begin(), loops.end(), [](const Loop& a, const Loop& b) { return std::abs(a.from) < std::abs(b.from); });
+  auto closest = std::min_element(loops.begin(), loops.end(),
+                                  [](const Loop& a, const Loop& b) { return std::abs(a.from) < std::abs(b.from); });
   if (closest == loops.end() - 1) return;
   std::rotate(closest, closest + 1, loops.end() - 1);
 }
@@ -68,12 +69,18 @@ using PlaneCopier = void (*)(const Loop&, const Loop&, int, const uint8_t*, uint
 
 PlaneCopier CopierFor(int bytes) {
   switch (bytes) {
-    case 1: return CopyPlane<1>;
-    case 2: return CopyPlane<2>;
-    case 4: return CopyPlane<4>;
-    case 8: return CopyPlane<8>;
-    case 16: return CopyPlane<16>;
-    default: return CopyPlane<0>;
+    case 1:
+      return CopyPlane<1>;
+    case 2:
+      return CopyPlane<2>;
+    case 4:
+      return CopyPlane<4>;
+    case 8:
+      return CopyPlane<8>;
+    case 16:
+      return CopyPlane<16>;
+    default:
+      return CopyPlane<0>;
   }
 }
 
@@ -89,11 +96,13 @@ absl::Status CheckInside(absl::Span<const int64_t> dims, const Region& region) {
   bool inside = region.start.size() == dims.size() && region.size.size() == dims.size();
   for (size_t d = 0; inside && d < dims.size(); ++d) {
     // Compared by subtraction: a sum could overflow.
-    inside = region.start[d] >= 0 && region.size[d] >= 0 && region.start[d] <= dims[d] && region.size[d] <= dims[d] - region.start[d];
+    inside =
+        region.start[d] >= 0 && region.size[d] >= 0 && region.start[d] <= dims[d] && region.size[d] <= dims[d] - region.start[d];
   }
   if (inside) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("the region at [", absl::StrJoin(region.start, ","), "] of size [", absl::StrJoin(region.size, ","),
-                                                 "] is not inside an array of shape [", absl::StrJoin(dims, ","), "]"));
+  return absl::InvalidArgumentError(absl::StrCat("the region at [", absl::StrJoin(region.start, ","), "] of size [",
+                                                 absl::StrJoin(region.size, ","), "] is not inside an array of shape [",
+                                                 absl::StrJoin(dims, ","), "]"));
 }
 
 int64_t Offset(const Dims& start, const Dims& strides) {
@@ -104,8 +113,8 @@ int64_t Offset(const Dims& start, const Dims& strides) {
 
 }  // namespace
 
-void CopyBox(int element_bytes, absl::Span<const int64_t> size, const uint8_t* from, absl::Span<const int64_t> from_strides, uint8_t* to,
-             absl::Span<const int64_t> to_strides) {
+void CopyBox(int element_bytes, absl::Span<const int64_t> size, const uint8_t* from, absl::Span<const int64_t> from_strides,
+             uint8_t* to, absl::Span<const int64_t> to_strides) {
   PW_CHECK(size.size() == from_strides.size() && size.size() == to_strides.size());
   if (std::find(size.begin(), size.end(), 0) != size.end()) return;
   Loops loops = OrderLoops(size, from_strides, to_strides);
@@ -134,18 +143,18 @@ Dims DenseStrides(int element_bytes, absl::Span<const int64_t> dims) {
   return strides;
 }
 
-absl::Status CopyDenseRegion(int element_bytes, const uint8_t* from, absl::Span<const int64_t> from_dims, const Region& from_region, uint8_t* to,
-                             absl::Span<const int64_t> to_dims, const Region& to_region) {
+absl::Status CopyDenseRegion(int element_bytes, const uint8_t* from, absl::Span<const int64_t> from_dims,
+                             const Region& from_region, uint8_t* to, absl::Span<const int64_t> to_dims, const Region& to_region) {
   PW_RETURN_IF_ERROR(CheckInside(from_dims, from_region));
   PW_RETURN_IF_ERROR(CheckInside(to_dims, to_region));
   if (from_region.size != to_region.size) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot copy a region of size [", absl::StrJoin(from_region.size, ","), "] to one of size [",
-                                                   absl::StrJoin(to_region.size, ","), "]"));
+    return absl::InvalidArgumentError(absl::StrCat("cannot copy a region of size [", absl::StrJoin(from_region.size, ","),
+                                                   "] to one of size [", absl::StrJoin(to_region.size, ","), "]"));
   }
   if (from_region.empty()) return absl::OkStatus();
   const Dims from_strides = DenseStrides(element_bytes, from_dims), to_strides = DenseStrides(element_bytes, to_dims);
-  CopyBox(element_bytes, from_region.size, from + Offset(from_region.start, from_strides), from_strides, to + Offset(to_region.start, to_strides),
-          to_strides);
+  CopyBox(element_bytes, from_region.size, from + Offset(from_region.start, from_strides), from_strides,
+          to + Offset(to_region.start, to_strides), to_strides);
   return absl::OkStatus();
 }
 

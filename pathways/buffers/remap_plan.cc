@@ -13,9 +13,7 @@ absl::Status Bad(const T&... text) {
   return absl::InvalidArgumentError(absl::StrCat("remap plan: ", text...));
 }
 
-int64_t Length(const ShardRange& range) {
-  return range.start >= range.end ? 0 : (range.end - range.start - 1) / range.step + 1;
-}
+int64_t Length(const ShardRange& range) { return range.start >= range.end ? 0 : (range.end - range.start - 1) / range.step + 1; }
 
 // The number of indices in the ranges, each below `shards`. At most ranges.size() * shards.
 absl::StatusOr<int64_t> CountIndices(const std::vector<ShardRange>& ranges, int shards) {
@@ -94,7 +92,8 @@ absl::Status Apply(const RemapMapping& m, absl::Span<const int> in_shards, absl:
 
 }  // namespace
 
-absl::StatusOr<std::vector<RemapItem>> ResolveRemap(const RemapPlan& plan, absl::Span<const int> in_shards, absl::Span<const int> out_shards) {
+absl::StatusOr<std::vector<RemapItem>> ResolveRemap(const RemapPlan& plan, absl::Span<const int> in_shards,
+                                                    absl::Span<const int> out_shards) {
   Table table(out_shards);
   for (const RemapMapping& mapping : plan.mappings) PW_RETURN_IF_ERROR(Apply(mapping, in_shards, out_shards, table));
   for (const RemapItem& item : table.items) {

@@ -1,7 +1,7 @@
 // Remap plans: arrays made of the shards of other arrays, without moving data.
 //
-// A mapping pairs ranges of shard indices of one input array with ranges of one output array: the k-th index of `from` feeds the k-th of `to`.
-// Pure. ResolveRemap turns a plan into single shards and checks it.
+// A mapping pairs ranges of shard indices of one input array with ranges of one output array: the k-th index of `from` feeds the
+// k-th of `to`. Pure. ResolveRemap turns a plan into single shards and checks it.
 //
 // Invariants of a resolved plan:
 //   RM-1  every shard of every output array appears exactly once, in ascending order of (out_array, out_shard)
@@ -43,8 +43,9 @@ struct RemapItem {
   friend bool operator==(const RemapItem&, const RemapItem&) = default;
 };
 
-// `in_shards` and `out_shards` give the number of shards of each array. INVALID_ARGUMENT if the plan breaks an invariant; a hostile plan costs
-// no more than a good one.
-absl::StatusOr<std::vector<RemapItem>> ResolveRemap(const RemapPlan& plan, absl::Span<const int> in_shards, absl::Span<const int> out_shards);
+// `in_shards` and `out_shards` give the number of shards of each array. INVALID_ARGUMENT if the plan breaks an invariant; a
+// hostile plan costs no more than a good one.
+absl::StatusOr<std::vector<RemapItem>> ResolveRemap(const RemapPlan& plan, absl::Span<const int> in_shards,
+                                                    absl::Span<const int> out_shards);
 
 }  // namespace pw::buffers

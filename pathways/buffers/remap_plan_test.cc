@@ -6,14 +6,16 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pathways/buffers/random_sharding.h"
+#include "pathways/buffers/random_arrays.h"
 
 namespace pw::buffers {
 namespace {
 
 using testing::HasSubstr;
 
-RemapMapping Map(int in, std::vector<ShardRange> from, int out, std::vector<ShardRange> to) { return {in, out, std::move(from), std::move(to)}; }
+RemapMapping Map(int in, std::vector<ShardRange> from, int out, std::vector<ShardRange> to) {
+  return {in, out, std::move(from), std::move(to)};
+}
 
 std::string Error(const RemapPlan& plan, std::vector<int> in, std::vector<int> out) {
   auto items = ResolveRemap(plan, in, out);
@@ -42,7 +44,8 @@ TEST(RemapPlanTest, RefusesPlansThatDoNotFit) {
   EXPECT_THAT(Error({{Map(0, {{0, 1, 1}}, 0, {{0, 1, 1}})}}, {1}, {2}), HasSubstr("nothing feeds shard 1 of output array 0"));
   EXPECT_THAT(Error({{Map(0, {{0, 1, 1}, {0, 1, 1}}, 0, {{0, 1, 1}, {0, 1, 1}})}}, {1}, {1}), HasSubstr("mapped twice"));
   const int64_t max = std::numeric_limits<int64_t>::max();
-  for (const ShardRange& r : {ShardRange{0, 3, 1}, {-1, 1, 1}, {0, 1, 0}, {0, 1, -1}, {2, 1, 1}, {0, max, 1}, {0, max, max}, {-max, max, 1}}) {
+  for (const ShardRange& r :
+       {ShardRange{0, 3, 1}, {-1, 1, 1}, {0, 1, 0}, {0, 1, -1}, {2, 1, 1}, {0, max, 1}, {0, max, max}, {-max, max, 1}}) {
     EXPECT_THAT(Error({{Map(0, {r}, 0, {{0, 1, 1}})}}, {2}, {2}), HasSubstr("does not fit an array of 2 shards"));
     EXPECT_THAT(Error({{Map(0, {{0, 1, 1}}, 0, {r})}}, {2}, {2}), HasSubstr("does not fit an array of 2 shards"));
   }

@@ -27,9 +27,9 @@ class Holders {
     friend auto operator<=>(const Holder&, const Holder&) = default;
   };
   const Sharding& source_;
-  std::vector<size_t> first_;     // of each tile in holders_; one more at the end
-  std::vector<Holder> holders_;   // by tile, then host, then shard
-  std::vector<size_t> next_;      // of each tile: whose turn it is to send to another host
+  std::vector<size_t> first_;    // of each tile in holders_; one more at the end
+  std::vector<Holder> holders_;  // by tile, then host, then shard
+  std::vector<size_t> next_;     // of each tile: whose turn it is to send to another host
   absl::flat_hash_map<DeviceId, int> shard_on_;
 };
 
@@ -60,7 +60,8 @@ Holders::Choice Holders::Choose(int64_t tile, int reader, DeviceId device, HostI
   return {begin[next_[tile]++ % (end - begin)].shard, false};
 }
 
-// Calls visit(tile) for every source tile that has elements in `region`. Costs as much as there are such tiles. REQUIRES: not empty.
+// Calls visit(tile) for every source tile that has elements in `region`. Costs as much as there are such tiles. REQUIRES: not
+// empty.
 template <class Visit>
 void ForEachTile(const Dims& dims, const Dims& counts, const Region& region, Visit visit) {
   if (counts.empty()) return visit(0);

@@ -5,7 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pathways/buffers/random_sharding.h"
+#include "pathways/buffers/random_arrays.h"
 
 namespace pw::buffers {
 namespace {
@@ -20,20 +20,6 @@ std::function<HostId(DeviceId)> HostsOf(int devices_per_host) {
   return [devices_per_host](DeviceId d) { return HostId(static_cast<uint32_t>(d.v / devices_per_host)); };
 }
 
-// Calls f(index) for every index of the box, row-major.
-template <class F>
-void ForEachIndex(const Dims& size, F f) {
-  if ((Region{{}, size}).empty()) return;
-  Dims at(size.size(), 0);
-  while (true) {
-    f(at);
-    size_t d = size.size();
-    while (d > 0 && at[d - 1] + 1 == size[d - 1]) at[--d] = 0;
-    if (d == 0) return;
-    ++at[d - 1];
-  }
-}
-
 Dims Plus(const Dims& a, const Dims& b) {
   Dims r = a;
   for (size_t d = 0; d < r.size(); ++d) r[d] += b[d];
@@ -41,7 +27,8 @@ Dims Plus(const Dims& a, const Dims& b) {
 }
 
 // RP-1 to RP-4 against a model that looks at each element of each destination shard.
-void CheckPlan(const Dims& dims, const Sharding& source, const Sharding& destination, const std::function<HostId(DeviceId)>& host_of) {
+void CheckPlan(const Dims& dims, const Sharding& source, const Sharding& destination,
+               const std::function<HostId(DeviceId)>& host_of) {
   auto plan = PlanReshard(dims, source, destination, host_of);
   ASSERT_TRUE(plan.ok()) << plan.status();
   ASSERT_EQ(plan->size(), static_cast<size_t>(destination.num_shards()));
@@ -79,7 +66,8 @@ void CheckPlan(const Dims& dims, const Sharding& source, const Sharding& destina
 }
 
 // The nearest holder is taken: same device before same host before anything else.
-void CheckNearest(const Dims& dims, const Sharding& source, const Sharding& destination, const std::function<HostId(DeviceId)>& host_of) {
+void CheckNearest(const Dims& dims, const Sharding& source, const Sharding& destination,
+                  const std::function<HostId(DeviceId)>& host_of) {
   auto plan = PlanReshard(dims, source, destination, host_of);
   auto distance = [&](int s, int d) {
     const DeviceId from = source.devices()[s], to = destination.devices()[d];
@@ -138,7 +126,8 @@ TEST(ReshardPlanTest, ReplicasShareTheSending) {
   EXPECT_EQ(sent.size(), 8u);
   for (auto [shard, n] : sent) EXPECT_EQ(n, 2);
   // Two tiles held by the same two hosts, read once each: not both from the same.
-  plan = *PlanReshard({8}, *Sharding::Tiled(Devices(4), "", {{2}, {0, 1, 0, 1}}), Sharding::SingleDevice(DeviceId(9), ""), HostsOf(2));
+  plan = *PlanReshard({8}, *Sharding::Tiled(Devices(4), "", {{2}, {0, 1, 0, 1}}), Sharding::SingleDevice(DeviceId(9), ""),
+                      HostsOf(2));
   EXPECT_NE(plan[0].pieces.at(0).source_shard / 2, plan[0].pieces.at(1).source_shard / 2);
 }
 

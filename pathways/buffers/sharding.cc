@@ -16,10 +16,11 @@ namespace {
 absl::StatusOr<int64_t> CountTiles(const Dims& counts, size_t num_shards) {
   int64_t tiles = 1;
   for (int64_t count : counts) {
-    if (count < 1) return absl::InvalidArgumentError(absl::StrCat("tile counts must be at least 1, got [", absl::StrJoin(counts, ","), "]"));
+    if (count < 1)
+      return absl::InvalidArgumentError(absl::StrCat("tile counts must be at least 1, got [", absl::StrJoin(counts, ","), "]"));
     if (__builtin_mul_overflow(tiles, count, &tiles) || tiles > static_cast<int64_t>(num_shards)) {
-      return absl::InvalidArgumentError(absl::StrCat("tile counts [", absl::StrJoin(counts, ","), "] make more tiles than the sharding's ",
-                                                     num_shards, " devices"));
+      return absl::InvalidArgumentError(absl::StrCat("tile counts [", absl::StrJoin(counts, ","),
+                                                     "] make more tiles than the sharding's ", num_shards, " devices"));
     }
   }
   return tiles;
@@ -29,15 +30,16 @@ absl::StatusOr<int64_t> CountTiles(const Dims& counts, size_t num_shards) {
 absl::Status CheckTable(const std::vector<int32_t>& table, int64_t tiles, size_t num_shards) {
   if (table.empty()) {
     if (tiles == static_cast<int64_t>(num_shards)) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("a sharding without a tile table needs one device a tile, got ", tiles, " tiles over ",
-                                                   num_shards, " devices"));
+    return absl::InvalidArgumentError(absl::StrCat("a sharding without a tile table needs one device a tile, got ", tiles,
+                                                   " tiles over ", num_shards, " devices"));
   }
   if (table.size() != num_shards) {
     return absl::InvalidArgumentError(absl::StrCat("the tile table has ", table.size(), " entries for ", num_shards, " devices"));
   }
   std::vector<bool> held(tiles, false);
   for (int32_t tile : table) {
-    if (tile < 0 || tile >= tiles) return absl::InvalidArgumentError(absl::StrCat("tile ", tile, " does not exist; there are ", tiles));
+    if (tile < 0 || tile >= tiles)
+      return absl::InvalidArgumentError(absl::StrCat("tile ", tile, " does not exist; there are ", tiles));
     held[tile] = true;
   }
   auto missing = std::find(held.begin(), held.end(), false);
@@ -78,9 +80,7 @@ Region Intersect(const Region& a, const Region& b) {
   return r;
 }
 
-Sharding Sharding::SingleDevice(DeviceId device, std::string memory_kind) {
-  return Replicated({device}, std::move(memory_kind));
-}
+Sharding Sharding::SingleDevice(DeviceId device, std::string memory_kind) { return Replicated({device}, std::move(memory_kind)); }
 
 Sharding Sharding::Replicated(std::vector<DeviceId> devices, std::string memory_kind) {
   Sharding s;
@@ -119,11 +119,12 @@ int64_t Sharding::TileOfShard(int shard) const {
 absl::Status Sharding::CheckFits(absl::Span<const int64_t> dims) const {
   if (devices_->empty()) return absl::InvalidArgumentError("the sharding has no devices");
   if (!tiles_->counts.empty() && tiles_->counts.size() != dims.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("a sharding of rank ", tiles_->counts.size(), " does not fit an array of shape [",
-                                                   absl::StrJoin(dims, ","), "]"));
+    return absl::InvalidArgumentError(absl::StrCat("a sharding of rank ", tiles_->counts.size(),
+                                                   " does not fit an array of shape [", absl::StrJoin(dims, ","), "]"));
   }
   for (int64_t dim : dims) {
-    if (dim < 0) return absl::InvalidArgumentError(absl::StrCat("the shape [", absl::StrJoin(dims, ","), "] has a negative dimension"));
+    if (dim < 0)
+      return absl::InvalidArgumentError(absl::StrCat("the shape [", absl::StrJoin(dims, ","), "] has a negative dimension"));
   }
   return absl::OkStatus();
 }

@@ -1,9 +1,9 @@
 // Shardings: where the pieces of a logical array are.
 //
-// A Sharding lists devices in shard order (shard i lives on devices()[i]) and says which tile of the array each holds. Tiles come from cutting
-// every dimension d into counts[d] pieces of ceil(dim / counts[d]) elements, as XLA does; the last may be short or empty. Several shards may
-// hold the same tile (replication). Nothing is stored per shard where nothing needs to be: a fully replicated or row-major sharding
-// keeps no table.
+// A Sharding lists devices in shard order (shard i lives on devices()[i]) and says which tile of the array each holds. Tiles come
+// from cutting every dimension d into counts[d] pieces of ceil(dim / counts[d]) elements, as XLA does; the last may be short or
+// empty. Several shards may hold the same tile (replication). Nothing is stored per shard where nothing needs to be: a fully
+// replicated or row-major sharding keeps no table.
 //
 // Invariants:
 //   SH-1  tiles().counts is empty (replicated, any rank) or has one entry >= 1 for each dimension
@@ -39,7 +39,7 @@ struct Region {
 Region Intersect(const Region& a, const Region& b);
 
 struct Tiles {
-  Dims counts;                 // empty: every shard holds everything
+  Dims counts;                         // empty: every shard holds everything
   std::vector<int32_t> tile_of_shard;  // row-major tile number of each shard; empty: shard i holds tile i
 
   friend bool operator==(const Tiles&, const Tiles&) = default;
@@ -74,7 +74,8 @@ class Sharding {
   // REQUIRES: CheckFits(dims), and that the tile exists.
   Region TileRegion(absl::Span<const int64_t> dims, int64_t tile) const;
 
-  // The part of an array of shape `dims` that shard `shard` holds. INVALID_ARGUMENT if it does not fit, or there is no such shard.
+  // The part of an array of shape `dims` that shard `shard` holds. INVALID_ARGUMENT if it does not fit, or there is no such
+  // shard.
   absl::StatusOr<Region> ShardRegion(absl::Span<const int64_t> dims, int shard) const;
   absl::StatusOr<Dims> ShardDims(absl::Span<const int64_t> dims, int shard) const;
 

@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pathways/buffers/array_spec.h"
-#include "pathways/buffers/random_sharding.h"
+#include "pathways/buffers/random_arrays.h"
 
 namespace pw::buffers {
 namespace {
@@ -55,17 +55,18 @@ TEST(ShardingTest, KeepsTheWireFormUntilItWouldLie) {
 
 TEST(ShardingTest, RefusesWhatBreaksAnInvariant) {
   const int64_t big = int64_t{1} << 62;
-  const std::vector<Tiles> bad = {{{0}, {}},        {{-1}, {}},       {{2}, {0, 2}},    {{2}, {-1, 0}}, {{2}, {0, 0}},
-                                  {{2}, {0, 1, 1}}, {{3}, {}},        {{big, big}, {}}, {{big}, {0, 0}}, {{1, 3}, {0, 1}},
-                                  {{}, {0, 1}},     {{}, {0}}};
+  const std::vector<Tiles> bad = {{{0}, {}}, {{-1}, {}},       {{2}, {0, 2}},   {{2}, {-1, 0}},   {{2}, {0, 0}}, {{2}, {0, 1, 1}},
+                                  {{3}, {}}, {{big, big}, {}}, {{big}, {0, 0}}, {{1, 3}, {0, 1}}, {{}, {0, 1}},  {{}, {0}}};
   for (const Tiles& tiles : bad) {
-    EXPECT_EQ(Sharding::Tiled(Devices(2), "", tiles).status().code(), absl::StatusCode::kInvalidArgument) << testing::PrintToString(tiles.counts);
+    EXPECT_EQ(Sharding::Tiled(Devices(2), "", tiles).status().code(), absl::StatusCode::kInvalidArgument)
+        << testing::PrintToString(tiles.counts);
   }
 }
 
 TEST(ShardingTest, RefusesShapesThatDoNotFit) {
   auto s = *Sharding::Tiled(Devices(2), "", {{2}, {}});
-  EXPECT_THAT(std::string(s.ShardRegion({4, 4}, 0).status().message()), HasSubstr("a sharding of rank 1 does not fit an array of shape [4,4]"));
+  EXPECT_THAT(std::string(s.ShardRegion({4, 4}, 0).status().message()),
+              HasSubstr("a sharding of rank 1 does not fit an array of shape [4,4]"));
   EXPECT_FALSE(s.ShardRegion({-4}, 0).ok());
   EXPECT_FALSE(s.ShardRegion({4}, 2).ok());
   EXPECT_FALSE(s.ShardRegion({4}, -1).ok());

@@ -24,7 +24,8 @@ absl::Status Check(const HostDescription& host) {
     if (host.devices[i].memories.empty()) return bad(absl::StrCat("its device ", i, " has no memory"));
     std::set<std::string> kinds;
     for (const MemoryDescription& memory : host.devices[i].memories) {
-      if (!kinds.insert(memory.kind).second) return bad(absl::StrCat("its device ", i, " has two memories of kind '", memory.kind, "'"));
+      if (!kinds.insert(memory.kind).second)
+        return bad(absl::StrCat("its device ", i, " has two memories of kind '", memory.kind, "'"));
     }
   }
   return absl::OkStatus();
@@ -143,9 +144,9 @@ const Island* Topology::FindIslandByName(const std::string& name) const {
 absl::StatusOr<const Device*> Topology::GetDevice(DeviceId id) const {
   if (const Device* device = FindDevice(id)) return device;
   const bool left = id.v >= 0 && static_cast<size_t>(id.v) < devices_.size();
-  return absl::NotFoundError(absl::StrCat(
-      ToString(id), left ? " has left the cluster with its host" : " does not exist",
-      "; the cluster now has ", Count(devices().size(), "device"), ". Ask for the devices again (a new jax session shows them)"));
+  return absl::NotFoundError(absl::StrCat(ToString(id), left ? " has left the cluster with its host" : " does not exist",
+                                          "; the cluster now has ", Count(devices().size(), "device"),
+                                          ". Ask for the devices again (a new jax session shows them)"));
 }
 
 absl::StatusOr<const Host*> Topology::GetHostOf(DeviceId device) const {
@@ -178,18 +179,21 @@ std::string Topology::Describe(const Host& host) const {
 
 Snapshot Topology::TakeSnapshot() const {
   Snapshot snapshot{epoch_, {}, Values(hosts_), Values(devices_), Values(memories_)};
-  std::copy_if(islands_.begin(), islands_.end(), std::back_inserter(snapshot.islands), [](const Island& i) { return !i.hosts.empty(); });
+  std::copy_if(islands_.begin(), islands_.end(), std::back_inserter(snapshot.islands),
+               [](const Island& i) { return !i.hosts.empty(); });
   return snapshot;
 }
 
 std::string Topology::Summary() const {
   const size_t islands = std::count_if(islands_.begin(), islands_.end(), [](const Island& i) { return !i.hosts.empty(); });
-  std::string text = absl::StrCat(Count(islands, "island"), ", ", Count(hosts().size(), "host"), ", ", Count(devices().size(), "device"), "\n");
+  std::string text =
+      absl::StrCat(Count(islands, "island"), ", ", Count(hosts().size(), "host"), ", ", Count(devices().size(), "device"), "\n");
   for (const Island& island : islands_) {
     for (HostId id : island.hosts) {
       const Host& host = *hosts_[id.v];
-      absl::StrAppend(&text, "  island ", island.name, "  host ", host.name, " (", ToString(id), ")  ", host.devices.size(), " x ",
-                      devices_[host.devices[0].v]->description.kind, "  devices ", host.devices.front().v, "-", host.devices.back().v, "\n");
+      absl::StrAppend(&text, "  island ", island.name, "  host ", host.name, " (", ToString(id), ")  ", host.devices.size(),
+                      " x ", devices_[host.devices[0].v]->description.kind, "  devices ", host.devices.front().v, "-",
+                      host.devices.back().v, "\n");
     }
   }
   return text;

@@ -1,14 +1,14 @@
 // Topology: which islands, hosts, devices and memories the cluster has at this moment (paper 4.1).
 //
-// An island is a set of hosts whose devices run one SPMD program together over a fast interconnect; it is known by its name. Hosts join and
-// leave at run time and bring their devices and memories with them. Pure data: a copy is a consistent view that any thread may
-// read; the original belongs to the controller's strand. Copies share the descriptions.
+// An island is a set of hosts whose devices run one SPMD program together over a fast interconnect; it is known by its name.
+// Hosts join and leave at run time and bring their devices and memories with them. Pure data: a copy is a consistent view that
+// any thread may read; the original belongs to the controller's strand. Copies share the descriptions.
 //
 // Invariants:
-//   TO-1  ids are dense in the order in which they were given, and never given twice: a host that comes back is a new host with new devices
+//   TO-1  ids are dense in the order given, and never given twice: a host that comes back is a new host with new devices
 //   TO-2  an island keeps its id for the life of the topology, also while it has no host
 //   TO-3  the numbers of the first cluster depend on the hosts' descriptions alone, not on the order in which they connected
-//   TO-4  every device belongs to exactly one host, every memory to one device, every host to one island, in both directions of lookup
+//   TO-4  a device belongs to one host, a memory to one device, a host to one island, in both directions of lookup
 //   TO-5  a call that fails changes nothing
 #pragma once
 
@@ -50,7 +50,7 @@ struct DeviceDescription {
 
 // What a host says of itself when it joins.
 struct HostDescription {
-  std::string name;    // for people; need not be unique
+  std::string name;  // for people; need not be unique
   std::string island;
   std::string platform_name;
   std::string platform_version;
@@ -61,7 +61,7 @@ struct Device {
   DeviceId id;
   HostId host;
   IslandId island;
-  int32_t local_ordinal = 0;  // position in the host's description
+  int32_t local_ordinal = 0;       // position in the host's description
   std::vector<MemoryId> memories;  // the first is the default
   DeviceDescription description;
 };
@@ -102,8 +102,8 @@ class Topology {
   // INVALID_ARGUMENT for a host without a name, island, platform or device, or a device that names a memory kind twice or none.
   absl::StatusOr<HostId> AddHost(HostDescription description);
 
-  // The first cluster: numbers islands by name, then hosts by name ("host2" before "host10"), equal names in the order given. Returns the
-  // hosts' ids in the order of `hosts`. FAILED_PRECONDITION if a host has joined before.
+  // The first cluster: numbers islands by name, then hosts by name ("host2" before "host10"), equal names in the order given.
+  // Returns the hosts' ids in the order of `hosts`. FAILED_PRECONDITION if a host has joined before.
   absl::StatusOr<std::vector<HostId>> FormCluster(std::vector<HostDescription> hosts);
 
   // The host, its devices and memories are gone. NOT_FOUND if it is not there. Returns what it was.

@@ -27,7 +27,8 @@ HostDescription MakeHost(std::string name, std::string island, int devices, int 
 }
 
 TEST(TopologyTest, NumbersTheFirstClusterByNamesNotByArrival) {
-  std::vector<HostDescription> hosts = {MakeHost("h10", "a", 2), MakeHost("h2", "a", 1), MakeHost("x", "b", 3), MakeHost("y", "B9", 1)};
+  std::vector<HostDescription> hosts = {MakeHost("h10", "a", 2), MakeHost("h2", "a", 1), MakeHost("x", "b", 3),
+                                        MakeHost("y", "B9", 1)};
   std::sort(hosts.begin(), hosts.end(), [](auto& a, auto& b) { return a.name < b.name; });
   std::string expected;
   do {
@@ -78,7 +79,8 @@ TEST(TopologyTest, RefusesIncompleteHostsAndChangesNothing) {
   twice.devices[0].memories[1].kind = twice.devices[0].memories[0].kind;
   auto no_platform = MakeHost("a", "i", 1);
   no_platform.platform_name.clear();
-  for (const auto& host : {MakeHost("", "i", 1), MakeHost("a", "", 1), MakeHost("a", "i", 0), MakeHost("a", "i", 1, 0), twice, no_platform}) {
+  for (const auto& host :
+       {MakeHost("", "i", 1), MakeHost("a", "", 1), MakeHost("a", "i", 0), MakeHost("a", "i", 1, 0), twice, no_platform}) {
     EXPECT_EQ(topology.AddHost(host).status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(topology.FormCluster({MakeHost("b", "i", 1), host}).status().code(), absl::StatusCode::kInvalidArgument);
   }
@@ -93,7 +95,8 @@ TEST(TopologyTest, UnknownIdsAreNotFound) {
   EXPECT_EQ(topology.FindDevice(DeviceId(-1)), nullptr);
   EXPECT_EQ(topology.FindDevice(DeviceId(1)), nullptr);
   EXPECT_EQ(topology.FindIsland(IslandId(1)), nullptr);
-  EXPECT_THAT(std::string(topology.GetHostOf(DeviceId(9)).status().message()), HasSubstr("device 9 does not exist; the cluster now has 1 device"));
+  EXPECT_THAT(std::string(topology.GetHostOf(DeviceId(9)).status().message()),
+              HasSubstr("device 9 does not exist; the cluster now has 1 device"));
 }
 
 TEST(TopologyTest, ShowsClientsIslandHostAndOneSliceIndex) {
