@@ -1,0 +1,8 @@
+"""Pathways: one controller drives the accelerators of many hosts, through stock JAX.
+
+Nothing here needs to be imported by a user's program: with JAX_PLATFORMS=pathways in the environment, jax finds the backend by
+itself (`_plugin.py`). With PATHWAYS_ADDRESS=HOST:PORT it connects to that cluster, otherwise a local one is started for the process.
+"""
+
+__version__ = "0.1.0"
+__all__ = ["__version__"]

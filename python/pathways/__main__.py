@@ -1,0 +1,5 @@
+import sys
+
+from pathways.cli import main
+
+sys.exit(main())

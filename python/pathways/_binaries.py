@@ -1,0 +1,67 @@
+"""Where our executables and device plugins are: in the installed package, or in a build tree named by PATHWAYS_BIN_DIR."""
+
+import importlib.util
+import os
+import pathlib
+
+PACKAGE = pathlib.Path(__file__).resolve().parent
+
+
+class MissingError(RuntimeError):
+    """A file that the package should carry is not there."""
+
+
+def _folders(kind):
+    override = os.environ.get("PATHWAYS_BIN_DIR")
+    if override:
+        bin_dir = pathlib.Path(override)
+        yield bin_dir
+        if kind == "lib":  # a build tree keeps the plugin beside its sources
+            yield bin_dir.parent / "plugins" / "pjrt_cpu"
+            yield bin_dir.parent / "lib"
+    yield PACKAGE / kind
+
+
+def find(name, kind="bin"):
+    """The path of one of our files, or MissingError saying where it was looked for."""
+    looked = []
+    for folder in _folders(kind):
+        path = folder / name
+        if path.exists():
+            return path
+        looked.append(str(folder))
+    raise MissingError(
+        f"{name} is missing (looked in {', '.join(looked)}). Reinstall the package with 'pip install .', or set "
+        "PATHWAYS_BIN_DIR to the bin folder of a build tree.")
+
+
+def has(name, kind="bin"):
+    return any((folder / name).exists() for folder in _folders(kind))
+
+
+def _in_site_packages(package, file_name):
+    spec = importlib.util.find_spec(package)
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        path = pathlib.Path(folder) / file_name
+        if path.exists():
+            return path
+    return None
+
+
+def device_plugin(platform):
+    """The PJRT plugin for a platform: "cpu", "cuda", or the path of any plugin."""
+    if platform == "cpu":
+        return find("libpjrt_cpu.so", "lib")
+    if platform == "cuda":
+        for package in ("jax_plugins.xla_cuda13", "jax_plugins.xla_cuda12"):
+            try:
+                path = _in_site_packages(package, "xla_cuda_plugin.so")
+            except ModuleNotFoundError:
+                path = None
+            if path:
+                return path
+        raise MissingError("platform 'cuda' needs NVIDIA's device plugin: pip install 'pathways[cuda13]'")
+    path = pathlib.Path(platform)
+    if not path.exists():
+        raise MissingError(f"no device plugin '{platform}': name a platform (cpu, cuda) or the path of a PJRT plugin")
+    return path

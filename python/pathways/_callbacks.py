@@ -1,0 +1,112 @@
+"""Host callbacks: our own lowering of everything in jax that calls back into Python.
+
+jax has one place where the primitives behind pure_callback, io_callback, debug.callback, debug.print and checkify become a custom
+call: `emit_python_callback`. Its ordinary result carries a pointer of this process, which means nothing on a server. Where the
+lowering targets a Pathways backend we emit the custom call `pathways_host_callback` instead, whose attribute `callback` is the
+number of the function in a registry; everything else in jax (vmap rules, ordered effects and their tokens, the sharding that
+decides where the call runs) stays as it is. Lowerings for other backends, jax's own cpu among them, are untouched.
+"""
+
+import dataclasses
+import functools
+import weakref
+
+import numpy as np
+
+from pathways import _host_calls
+
+TARGET = "pathways_host_callback"
+
+registry = _host_calls.Registry()
+
+
+class _Registration:
+    """Keeps a function callable while the program that calls it lives."""
+
+    def __init__(self, number):
+        self.number = number
+        weakref.finalize(self, registry.retire, number).atexit = False
+
+
+def checked(function, result_avals):
+    """`function` with its results as numpy arrays of exactly the types that the program expects; the texts are jax's."""
+    from jax._src import dtypes
+
+    canonical = getattr(dtypes, "canonicalize_value", None)
+
+    def as_numpy(value):
+        value = np.asarray(value)
+        if canonical is not None:
+            return canonical(value)
+        return np.asarray(value, dtypes.canonicalize_dtype(value.dtype))
+
+    def call(*operands):
+        results = function(*operands)
+        if len(results) != len(result_avals):
+            raise RuntimeError(
+                f"Mismatched number of outputs from callback. Expected: {len(result_avals)}, Actual: {len(results)}")
+        results = tuple(as_numpy(r) for r in results)
+        for i, (result, aval) in enumerate(zip(results, result_avals)):
+            if result.shape != aval.shape:
+                raise RuntimeError(f"Incorrect output shape for return value #{i}: Expected: {aval.shape}, Actual: {result.shape}")
+            if result.dtype != aval.dtype:
+                raise RuntimeError(f"Incorrect output dtype for return value #{i}: Expected: {aval.dtype}, Actual: {result.dtype}")
+        return results
+
+    return call
+
+
+def _sharding_with_token(sharding, results):
+    """With shardy, an annotation for the token in front of those of the results."""
+    from jax._src import sharding_impls
+
+    if results == 0 or not isinstance(sharding, sharding_impls.SdyArrayList):
+        return sharding
+    token = sharding_impls.SdyArray(mesh_shape=(), dim_shardings=(), logical_device_ids=sharding.shardings[0].logical_device_ids)
+    return sharding_impls.SdyArrayList((token, *sharding.shardings))
+
+
+def _emit(ctx, function, token, operands, operand_avals, result_avals, has_side_effect, sharding):
+    from jax._src import core, ffi
+    from jax._src.interpreters import mlir
+
+    number = registry.add(checked(function, result_avals), [aval.dtype for aval in operand_avals])
+    ctx.module_context.add_keepalive(_Registration(number))
+    operands = list(operands)
+    avals_in, avals_out = list(operand_avals), list(result_avals)
+    if token:
+        operands.insert(0, token)
+        avals_in.insert(0, core.abstract_token)
+        avals_out.insert(0, core.abstract_token)
+        sharding = _sharding_with_token(sharding, len(result_avals))
+    ctx = dataclasses.replace(ctx, avals_in=avals_in, avals_out=avals_out)
+    call = ffi.build_ffi_lowering_function(TARGET, has_side_effect=has_side_effect)(ctx, *operands, callback=np.int64(number))
+    if sharding is not None:
+        mlir.set_sharding(ctx.module_context, call, sharding)
+    results = list(call.results)
+    if token:
+        return results[1:], results[0]
+    return results, None
+
+
+def install(is_ours):
+    """Puts our lowering in front of jax's, for backends of which is_ours(client) is true. Idempotent."""
+    from jax._src import callback as jax_callback
+
+    ordinary = jax_callback.emit_python_callback
+    if getattr(ordinary, "_pathways", False):
+        return
+
+    @functools.wraps(ordinary)
+    def emit_python_callback(ctx, callback, token, operands, operand_avals, result_avals, *, has_side_effect, returns_token=True,
+                             partitioned=False, sharding=None, **others):
+        if len(ctx.module_context.platforms) > 1 or not is_ours(ctx.module_context.get_backend()):
+            return ordinary(ctx, callback, token, operands, operand_avals, result_avals, has_side_effect=has_side_effect,
+                            returns_token=returns_token, partitioned=partitioned, sharding=sharding, **others)
+        if partitioned and result_avals:
+            raise ValueError("Partitioned callback not supported with return values.")
+        results, token = _emit(ctx, callback, token, operands, operand_avals, result_avals, has_side_effect, sharding)
+        return results, token, None
+
+    emit_python_callback._pathways = True
+    jax_callback.emit_python_callback = emit_python_callback

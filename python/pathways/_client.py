@@ -1,0 +1,125 @@
+"""Connects this process to a cluster: the one at PATHWAYS_ADDRESS, or a local one of its own."""
+
+import atexit
+import logging
+import os
+import secrets
+import shutil
+import threading
+
+from pathways import _binaries, _bootstrap, _callbacks, _cluster, _host_calls, _processes
+
+logger = logging.getLogger("pathways")
+
+CONNECT_SECONDS = 30
+
+_clients = []
+_lock = threading.Lock()
+
+
+def is_ours(client):
+    """Whether a jax backend client is one of ours."""
+    return any(client is known for known in _clients)
+
+
+class _Endpoint:
+    """What stands between jax's client and the controller on this machine: the run's folder, the relay, and a local cluster if we
+    started one. Lives until the process ends; a later connection (jax's clear_backends) uses it again while it is sound."""
+
+    def __init__(self):
+        self.pid = os.getpid()
+        self.folder = _cluster.new_run_folder()
+        self.cluster = None
+        self.relay = None
+        self.controller = None
+        self.address = None
+        self.callback_socket = None
+
+    def start(self):
+        try:
+            self.controller = os.environ.get("PATHWAYS_ADDRESS") or self._start_cluster()
+            if _binaries.has("pathways-relay"):
+                self._start_relay()
+            else:
+                self.address = self.controller
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def _start_cluster(self):
+        shape = _cluster.default_shape()
+        logger.info("starting a local cluster of %s islands x hosts x devices; logs in %s", shape, self.folder)
+        self.cluster = _cluster.Cluster(shape, self.folder).start()
+        return self.cluster.address
+
+    def _start_relay(self):
+        port_file = self.folder / "relay.port"
+        self.callback_socket = self.folder / "callbacks.sock"
+        args = [_binaries.find("pathways-relay"), "--target", self.controller, "--listen", "127.0.0.1:0", "--port-file", port_file,
+                "--callback-socket", self.callback_socket, "--exit-with-parent"]
+        self.relay = _processes.Process("pathways-relay", args, self.folder / "relay.log")
+        self.address = _processes.wait_for(
+            lambda: _processes.read_port_file(port_file), [self.relay], _cluster.START_SECONDS, "the relay did not start")
+
+    def failure(self):
+        """Why it cannot be used any more, or None."""
+        if self.relay is not None and not self.relay.alive():
+            return self.relay.failure()
+        return self.cluster.failure() if self.cluster is not None else None
+
+    def stop(self):
+        processes = ([self.relay] if self.relay else []) + (self.cluster.processes if self.cluster else [])
+        _processes.stop_all(list(processes))
+
+    def forget(self):
+        """At the end of the process. The children end by themselves once it is really gone (they watch it): until then the jax client,
+        which the interpreter takes down after us, keeps a server to talk to. Logs stay only if something has failed."""
+        if os.getpid() == self.pid and self.failure() is None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+_endpoint = None
+
+
+def _get_endpoint():
+    global _endpoint
+    if _endpoint is not None and (_endpoint.pid != os.getpid() or _endpoint.failure() is not None):
+        if _endpoint.pid == os.getpid():
+            _endpoint.stop()
+        _endpoint = None
+    if _endpoint is None:
+        _endpoint = _Endpoint().start()
+        atexit.register(_endpoint.forget)
+    return _endpoint
+
+
+def make_client():
+    """jax calls this when the backend is first needed."""
+    from jaxlib import _ifrt_proxy
+
+    with _lock:
+        _bootstrap.set_environment()
+        endpoint = _get_endpoint()
+        token = secrets.token_hex(16)
+        options = _ifrt_proxy.ClientConnectionOptions()
+        options.connection_timeout_in_seconds = CONNECT_SECONDS
+        options.initialization_data = {"pathways_companion": token.encode()}
+        if endpoint.callback_socket is not None:
+            _host_calls.CallServer(endpoint.callback_socket, token, _callbacks.registry)
+        try:
+            client = _ifrt_proxy.get_client(f"grpc://{endpoint.address}", options)
+        except Exception as error:
+            raise RuntimeError(_explain(endpoint, error)) from None
+        _clients.append(client)
+        return client
+
+
+def _explain(endpoint, error):
+    where = endpoint.controller
+    lines = [f"cannot connect to the Pathways controller at {where}: {error}"]
+    if failure := endpoint.failure():
+        lines.append(failure)
+    elif os.environ.get("PATHWAYS_ADDRESS"):
+        lines.append(f"Is it running? 'pathways status --address {where}' asks it. PATHWAYS_ADDRESS names it; unset, a local cluster is started.")
+    return "\n".join(lines)

@@ -1,0 +1,122 @@
+"""A cluster on this machine: one controller and a worker for every host, as child processes."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import time
+
+from pathways import _binaries, _processes
+from pathways._shape import Shape
+
+START_SECONDS = float(os.environ.get("PATHWAYS_START_SECONDS", "60"))
+
+
+def default_shape():
+    text = os.environ.get("PATHWAYS_LOCAL", "")
+    try:
+        return Shape.parse(text) if text else Shape()
+    except ValueError as error:
+        raise ValueError(f"PATHWAYS_LOCAL: {error}") from None
+
+
+def default_platform():
+    return os.environ.get("PATHWAYS_PLATFORM", "cpu")
+
+
+class Cluster:
+    """Starts in the constructor's caller, ready when start() returns. `owned`: ends with this process."""
+
+    def __init__(self, shape, folder, platform=None, listen="127.0.0.1:0", owned=True):
+        self.shape = shape
+        self.folder = pathlib.Path(folder)
+        self.platform = platform or default_platform()
+        self.listen = listen
+        self.owned = owned
+        self.address = None
+        self.processes = []
+
+    def start(self):
+        try:
+            self._start_controller()
+            self._start_workers()
+            _processes.wait_for(self._formed, self.processes, START_SECONDS, "the hosts did not join the cluster")
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self):
+        _processes.stop_all(list(reversed(self.processes)))
+
+    def failure(self):
+        """The first process that has ended, or None."""
+        return next((p.failure() for p in self.processes if not p.alive()), None)
+
+    def _log(self, name):
+        return self.folder / f"{name}.log"
+
+    def _start_controller(self):
+        port_file = self.folder / "controller.port"
+        args = [_binaries.find("pathways-controller"), "--listen-clients", self.listen,
+                "--listen-workers", f"unix:{self.folder / 'workers.sock'}", "--expect-hosts", len(self.shape.placement()),
+                "--port-file", port_file, "--own-workers"]
+        if self.owned:
+            args.append("--exit-with-parent")
+        controller = _processes.Process("pathways-controller", args, self._log("controller"))
+        self.processes.append(controller)
+        self.address = _processes.wait_for(
+            lambda: _processes.read_port_file(port_file), self.processes, START_SECONDS, "the controller did not start")
+
+    def _start_workers(self):
+        plugin = _binaries.device_plugin(self.platform)
+        for island, host in self.shape.placement():
+            args = [_binaries.find("pathways-worker"), "--controller", f"unix:{self.folder / 'workers.sock'}", "--plugin", plugin,
+                    "--island", island, "--host-name", host, "--devices", self.shape.devices, "--exit-with-controller"]
+            self.processes.append(_processes.Process(f"pathways-worker {host}", args, self._log(host)))
+
+    def _formed(self):
+        try:
+            report = status(self.address, seconds=5)
+        except StatusError:
+            return None
+        hosts = sum(len(island.get("hosts", [])) for island in report.get("islands", []))
+        return report if hosts >= len(self.shape.placement()) else None
+
+
+class StatusError(RuntimeError):
+    """The controller did not answer."""
+
+
+def status(address, seconds=10.0):
+    """What the controller at HOST:PORT says about its cluster."""
+    command = [str(_binaries.find("pathways-controller")), "--status", address]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired:
+        raise StatusError(f"no answer from the controller at {address} within {seconds:.0f} s") from None
+    if done.returncode != 0:
+        raise StatusError(done.stderr.strip() or f"pathways-controller --status {address} ended with status {done.returncode}")
+    return json.loads(done.stdout)
+
+
+# ------------------------------------------------------------------------------------------------- folders of one run
+def _runs():
+    return pathlib.Path(tempfile.gettempdir()) / f"pathways-{os.getuid()}"
+
+
+def new_run_folder():
+    """A private folder for sockets and logs. Those of processes that are gone are removed after a day."""
+    runs = _runs()
+    runs.mkdir(mode=0o700, exist_ok=True)
+    if runs.stat().st_uid != os.getuid():
+        raise PermissionError(f"{runs} belongs to another user; set TMPDIR to a folder of your own")
+    for old in runs.glob("run-*"):
+        try:
+            if not pathlib.Path("/proc", old.name.split("-")[1]).exists() and time.time() - old.stat().st_mtime > 86400:
+                shutil.rmtree(old, ignore_errors=True)
+        except (OSError, IndexError):
+            continue
+    return pathlib.Path(tempfile.mkdtemp(prefix=f"run-{os.getpid()}-", dir=runs))

@@ -1,0 +1,165 @@
+"""What the commands of the command line do. Each takes the parsed arguments and returns the exit status."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+from pathways import _cluster, _processes, _state, _status
+from pathways._shape import Shape
+
+
+def _shape(args):
+    base = _cluster.default_shape()
+    return Shape(args.islands or base.islands, args.hosts or base.hosts, args.devices or base.devices).checked()
+
+
+def _say(args, fields, text):
+    print(json.dumps(fields) if args.json else text, flush=True)
+
+
+def _describe(address, shape):
+    return {"address": address, "islands": shape.islands, "hosts_per_island": shape.hosts, "devices_per_host": shape.devices,
+            "devices": shape.islands * shape.hosts * shape.devices}
+
+
+def up(args):
+    if args.detach and args.foreground:
+        raise ValueError("--detach and --foreground exclude each other")
+    try:
+        running = _state.load(args.name)
+        raise ValueError(f"cluster '{args.name}' is already up at {running.address} ({running.shape}): 'pathways down' stops it, "
+                         "--name NAME starts another one beside it")
+    except _state.NotRunning:
+        pass
+    shape = _shape(args)
+    cluster = _cluster.Cluster(shape, _state.fresh_folder(args.name), args.platform, args.listen, owned=args.foreground).start()
+    members = [_state.Member(p.log.stem, p.pid, _state.start_time(p.pid), str(p.log)) for p in cluster.processes]
+    state = _state.State(args.name, cluster.address, str(shape), cluster.platform, members)
+    state.save()
+    fields = _describe(cluster.address, shape)
+    _say(args, {**fields, "name": args.name, "logs": str(cluster.folder)},
+         f"Cluster '{args.name}' is up at {cluster.address}: {shape.islands} island(s) x {shape.hosts} host(s) x {shape.devices} device(s).\n"
+         f"  run a program   pathways run -- python train.py\n"
+         f"  or by hand      JAX_PLATFORMS=pathways PATHWAYS_ADDRESS={cluster.address} python train.py\n"
+         f"  stop it         pathways down")
+    return _stay(cluster, state) if args.foreground else 0
+
+
+def _stay(cluster, state):
+    """Until Ctrl-C or SIGTERM; a process of the cluster that ends early is an error."""
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        while (failure := cluster.failure()) is None:
+            time.sleep(0.2)
+        raise _processes.StartError(failure)
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        cluster.stop()
+        (state.folder / "state.json").unlink(missing_ok=True)
+
+
+def _program(args):
+    words = args.program[1:] if args.program[:1] == ["--"] else args.program
+    if not words:
+        raise ValueError("nothing to run: pathways run -- python train.py")
+    return words
+
+
+def run(args):
+    words = _program(args)
+    if args.address:
+        return _run_on(args, words, args.address)
+    if not (args.islands or args.hosts or args.devices or args.platform):
+        try:
+            return _run_on(args, words, _state.load(args.name).address)
+        except _state.NotRunning:
+            pass  # then a cluster just for this program
+    folder = _cluster.new_run_folder()
+    cluster = _cluster.Cluster(_shape(args), folder, args.platform).start()
+    try:
+        code = _run_on(args, words, cluster.address)
+        failure = cluster.failure()
+    finally:
+        cluster.stop()
+    if failure is not None:
+        print(f"pathways run: {failure}", file=sys.stderr)
+        return code or 1
+    shutil.rmtree(folder, ignore_errors=True)
+    return code
+
+
+def _run_on(args, words, address):
+    env = dict(os.environ, PATHWAYS_ADDRESS=address)
+    if "pathways" not in env.get("JAX_PLATFORMS", "").split(","):
+        env["JAX_PLATFORMS"] = "pathways"
+    if args.json:
+        print(json.dumps({"event": "start", "address": address, "command": words}), file=sys.stderr, flush=True)
+    try:
+        child = subprocess.Popen(words, env=env)
+    except OSError as error:
+        raise ValueError(f"cannot run '{words[0]}': {error.strerror}") from None
+    # Ctrl-C reaches the program through the terminal; it decides. A SIGTERM to us is passed on.
+    old_int = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    old_term = signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+    try:
+        code = child.wait()
+    finally:
+        signal.signal(signal.SIGINT, old_int)
+        signal.signal(signal.SIGTERM, old_term)
+    if args.json:
+        print(json.dumps({"event": "end", "status": code}), file=sys.stderr, flush=True)
+    return code if code >= 0 else 128 - code
+
+
+def status(args):
+    address = args.address or os.environ.get("PATHWAYS_ADDRESS") or _state.load(args.name).address
+    report = _cluster.status(address)
+    print(json.dumps(report, indent=2) if args.json else _status.render(report, address))
+    return 0
+
+
+def down(args):
+    state = _state.load(args.name)
+    killed = state.stop()
+    names = [m.name for m in state.members]
+    _say(args, {"stopped": names, "killed": killed}, f"Cluster '{state.name}' is down: {', '.join(names)} ended."
+         + (f" Had to be killed: {', '.join(killed)}." if killed else ""))
+    return 0
+
+
+def logs(args):
+    folder = _state.folder(args.name)
+    available = {path.stem: path for path in sorted(folder.glob("*.log"))}
+    if not available:
+        raise _state.NotRunning(f"cluster '{args.name}' has no logs in {folder}: has it been started with 'pathways up'?")
+    unknown = [name for name in args.process if name not in available]
+    if unknown:
+        raise ValueError(f"no log of '{unknown[0]}': there are {', '.join(available)}")
+    chosen = {name: available[name] for name in (args.process or available)}
+    lines = {name: path.read_text(errors="replace").splitlines()[-args.lines:] if args.lines > 0 else [] for name, path in chosen.items()}
+    if args.json:
+        print(json.dumps({name: {"path": str(chosen[name]), "lines": text} for name, text in lines.items()}))
+    else:
+        for name, text in lines.items():
+            for line in text:
+                print(f"{name:<12} | {line}")
+    return _follow(chosen) if args.follow else 0
+
+
+def _follow(paths):
+    files = {name: open(path, errors="replace") for name, path in paths.items()}
+    for file in files.values():
+        file.seek(0, os.SEEK_END)
+    while True:
+        for name, file in files.items():
+            for line in file:
+                print(f"{name:<12} | {line.rstrip()}", flush=True)
+        time.sleep(0.2)

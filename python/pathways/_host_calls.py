@@ -1,0 +1,167 @@
+"""Answers the calls that running computations make into this process (jax.pure_callback, io_callback, debug.callback, debug.print).
+
+The relay on this machine listens on a Unix socket and passes the calls on. The protocol, in both directions:
+
+    4 bytes     little-endian length of the header
+    header      JSON
+    payload     raw bytes: arrays one after another, dense, row-major, a byte an element for types narrower than a byte
+
+    relay -> us    {"call": n, "callback": n, "operands": [{"dtype": "f32", "dims": [..], "bytes": n}, ..]}   payload: the operands
+    us -> relay    {"call": n, "ok": true, "results": [bytes, ..]}                                            payload: the results
+    us -> relay    {"call": n, "ok": false, "code": absl status code, "message": text}
+    us -> relay    {"companion": token}      the first message; the token also stands in the session's initialization_data
+
+Threads: one reads calls. Each call is run by a thread of its own out of a pool that grows with the calls under way, because a
+callback may wait for another computation that calls back in turn. Order between calls is the computation's business: it
+waits for the answer of an ordered callback before it makes the next.
+"""
+
+import json
+import os
+import queue
+import socket
+import struct
+import threading
+import traceback
+
+import numpy as np
+
+_LENGTH = struct.Struct("<I")
+_MAX_HEADER = 16 << 20
+INTERNAL = 13
+NOT_FOUND = 5
+
+
+class Registry:
+    """The functions that compiled programs may call, by number. Numbers are given in order of lowering, so that the same script
+    writes the same program again and the server's compilation cache recognises it."""
+
+    _RETIRED_KEPT = 256
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._functions = {}
+        self._retired = []
+        self._next = 1
+
+    def add(self, function, dtypes):
+        """function(*numpy arrays) -> sequence of numpy arrays; dtypes of the operands."""
+        with self._lock:
+            number, self._next = self._next, self._next + 1
+            self._functions[number] = (function, tuple(np.dtype(t) for t in dtypes))
+            return number
+
+    def retire(self, number):
+        """The program is gone on our side, but runs of it that were sent may still be under way: the last retired ones stay
+        callable for a while."""
+        with self._lock:
+            self._retired.append(number)
+            if len(self._retired) > self._RETIRED_KEPT:
+                self._functions.pop(self._retired.pop(0), None)
+
+    def get(self, number):
+        with self._lock:
+            return self._functions.get(number)
+
+
+def describe(error):
+    """What the user reads where the result is used: the exception, then where it was raised."""
+    frames = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    return f"{type(error).__name__}: {error}\n{frames}"
+
+
+class CallServer:
+    """The answering side of one connection to the relay."""
+
+    def __init__(self, path, token, registry):
+        self._registry = registry
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.connect(os.fspath(path))
+        self._closed = False
+        self._write_lock = threading.Lock()
+        self._work = queue.SimpleQueue()
+        self._idle = 0
+        self._idle_lock = threading.Lock()
+        self._send({"companion": token}, [])
+        threading.Thread(target=self._read_calls, name="pathways-host-calls", daemon=True).start()
+
+    def close(self):
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+    def _send(self, header, payload):
+        encoded = json.dumps(header, separators=(",", ":")).encode()
+        with self._write_lock:
+            self._socket.sendall(_LENGTH.pack(len(encoded)) + encoded)
+            for part in payload:
+                self._socket.sendall(part)
+
+    def _receive(self, count):
+        data = bytearray(count)
+        view = memoryview(data)
+        while view:
+            got = self._socket.recv_into(view)
+            if got == 0:
+                raise EOFError
+            view = view[got:]
+        return data
+
+    def _read_calls(self):
+        try:
+            while True:
+                (length,) = _LENGTH.unpack(self._receive(_LENGTH.size))
+                if length > _MAX_HEADER:
+                    raise EOFError
+                header = json.loads(self._receive(length))
+                data = [self._receive(operand["bytes"]) for operand in header["operands"]]
+                self._start(header, data)
+        except (EOFError, OSError, ValueError, KeyError):
+            self._socket.close()  # the computations that wait get UNAVAILABLE from the controller
+        with self._idle_lock:
+            self._closed = True
+            for _ in range(self._idle):
+                self._work.put(None)
+
+    def _start(self, header, data):
+        with self._idle_lock:
+            self._work.put((header, data))
+            if self._idle > 0:
+                self._idle -= 1
+                return
+        threading.Thread(target=self._serve, name="pathways-callback", daemon=True).start()
+
+    def _serve(self):
+        while (work := self._work.get()) is not None:
+            try:
+                self._answer(*work)
+            except OSError:
+                return
+            with self._idle_lock:
+                if self._closed:
+                    return
+                self._idle += 1
+
+    def _answer(self, header, data):
+        call = header["call"]
+        try:
+            results = self._run(header, data)
+        except BaseException as error:  # whatever the user's function raises belongs to the user, KeyboardInterrupt and SystemExit too
+            self._send({"call": call, "ok": False, "code": INTERNAL, "message": describe(error)}, [])
+            return
+        if results is None:
+            text = f"the program calls back function {header['callback']}, which this process does not have"
+            self._send({"call": call, "ok": False, "code": NOT_FOUND, "message": text}, [])
+            return
+        self._send({"call": call, "ok": True, "results": [r.nbytes for r in results]},
+                   [r.reshape(-1).view(np.uint8).data for r in results if r.nbytes])
+
+    def _run(self, header, data):
+        entry = self._registry.get(header["callback"])
+        if entry is None:
+            return None
+        function, dtypes = entry
+        operands = [np.ndarray(operand["dims"], dtype, raw)
+                    for raw, dtype, operand in zip(data, dtypes, header["operands"], strict=True)]
+        return [np.ascontiguousarray(r) for r in function(*operands)]

@@ -1,0 +1,37 @@
+"""Registers the backend "pathways" with jax. jax finds this module by its `jax_plugins` entry point and calls initialize() when a
+device is first needed; the factory runs, and processes start, only if the backend is selected."""
+
+from pathways import _bootstrap, _callbacks, _client, _devices, _reshard
+
+PLATFORM = "pathways"
+_PRIORITY = 500  # above every accelerator plugin: PATHWAYS_ADDRESS without JAX_PLATFORMS means this backend
+
+
+def _selected():
+    """The platforms jax is asked for, which a script may have set after its start; None: not ours."""
+    import os
+
+    import jax
+
+    platforms = jax.config.jax_platforms
+    if not platforms:
+        return [] if os.environ.get("PATHWAYS_ADDRESS") else None
+    names = platforms.split(",")
+    return names if PLATFORM in names else None
+
+
+def initialize():
+    import jax
+    from jax._src import xla_bridge
+
+    names = _selected()
+    if names is None:
+        return
+    _bootstrap.set_environment()
+    if names and "cpu" not in names:  # host callbacks and mixed programs need the local cpu backend
+        jax.config.update("jax_platforms", ",".join([*names, "cpu"]))
+    if PLATFORM not in xla_bridge._backend_factories:
+        xla_bridge.register_backend_factory(PLATFORM, _client.make_client, priority=_PRIORITY, fail_quietly=False)
+    _callbacks.install(_client.is_ours)
+    _reshard.install(_client.is_ours)
+    _devices.install(_client.is_ours)

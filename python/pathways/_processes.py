@@ -1,0 +1,131 @@
+"""Child processes that end with this one, and say why when they end early.
+
+Children are started by one thread that lives as long as the process: Linux ties "end with the parent" to the thread that forked,
+and the first jax call of a program may come from a thread that is soon gone. They get a session of their own, so that Ctrl-C reaches
+the user's program alone.
+"""
+
+import concurrent.futures
+import os
+import pathlib
+import queue
+import subprocess
+import threading
+import time
+
+TAIL_LINES = 15
+
+
+class StartError(RuntimeError):
+    """A process of ours did not come up; the text has the end of its log."""
+
+
+class _Spawner:
+    """Starts processes on one long-lived thread. One per process id: after a fork the child makes its own."""
+
+    def __init__(self):
+        self.pid = os.getpid()
+        self._requests = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="pathways-spawner", daemon=True).start()
+
+    def _run(self):
+        while True:
+            future, args, kwargs = self._requests.get()
+            try:
+                future.set_result(subprocess.Popen(args, **kwargs))
+            except BaseException as error:  # handed to the caller
+                future.set_exception(error)
+
+    def start(self, args, **kwargs):
+        future = concurrent.futures.Future()
+        self._requests.put((future, args, kwargs))
+        return future.result()
+
+
+_spawner = None
+_spawner_lock = threading.Lock()
+
+
+def _get_spawner():
+    global _spawner
+    with _spawner_lock:
+        if _spawner is None or _spawner.pid != os.getpid():
+            _spawner = _Spawner()
+        return _spawner
+
+
+class Process:
+    """One child: its command line, its log, and its end."""
+
+    def __init__(self, name, args, log, env=None):
+        self.name = name
+        self.log = pathlib.Path(log)
+        self.args = [str(a) for a in args]
+        with open(self.log, "ab") as output:
+            self.popen = _get_spawner().start(
+                self.args, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, env=env)
+
+    @property
+    def pid(self):
+        return self.popen.pid
+
+    def alive(self):
+        return self.popen.poll() is None
+
+    def failure(self):
+        """Why it ended, with the end of its log."""
+        code = self.popen.poll()
+        how = "is still running" if code is None else f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
+        return f"{self.name} (pid {self.pid}) {how}.\n  command: {' '.join(self.args)}\n  log: {self.log}\n{tail(self.log)}"
+
+    def stop(self, grace=2.0):
+        stop_all([self], grace)
+
+
+def stop_all(processes, grace=2.0):
+    """SIGTERM to all, then SIGKILL to those that have not ended within `grace` seconds."""
+    for process in processes:
+        if process.alive():
+            process.popen.terminate()
+    deadline = time.monotonic() + grace
+    for process in processes:
+        try:
+            process.popen.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.popen.kill()
+            process.popen.wait()
+
+
+def tail(path, lines=TAIL_LINES):
+    """The last lines of a log, indented."""
+    try:
+        text = pathlib.Path(path).read_text(errors="replace").splitlines()
+    except OSError as error:
+        return f"  | (no log: {error})"
+    return "\n".join("  | " + line for line in text[-lines:]) or "  | (the log is empty)"
+
+
+def wait_for(condition, processes, seconds, what):
+    """Waits until condition() is not None and returns it. StartError if a process ends first or time runs out."""
+    deadline = time.monotonic() + seconds
+    pause = 0.002
+    while True:
+        result = condition()
+        if result is not None:
+            return result
+        for process in processes:
+            if not process.alive():
+                raise StartError(f"{what}: {process.failure()}")
+        if time.monotonic() > deadline:
+            raise StartError(f"{what}: not ready after {seconds:.0f} s.\n" + "\n".join(p.failure() for p in processes))
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.05)
+
+
+def read_port_file(path):
+    """The address in a port file, or None while it is not complete (the writer renames it into place)."""
+    try:
+        text = pathlib.Path(path).read_text().strip()
+    except OSError:
+        return None
+    return text.splitlines()[0] if text else None

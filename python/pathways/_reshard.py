@@ -1,0 +1,115 @@
+"""Keeps jax.device_put between devices of ours on the servers.
+
+jax's own way from one sharding to a different one reads the shards into the client and sends them out again. Here what jax
+registers for its arrays (`pxla.shard_arg_handlers`, which device_put and the arguments of jit both go through) is wrapped:
+an array on our devices that is wanted in another sharding on our devices is resharded by one request, and its bytes
+move between the workers. Everything else (numpy arrays, other backends, layouts, the same sharding elsewhere, which is one
+server-side copy already) takes jax's own path.
+"""
+
+import functools
+
+import numpy as np
+
+
+def install(is_ours):
+    """is_ours(client) tells our backends from others. Idempotent."""
+    from jax._src import array as jax_array
+    from jax._src.interpreters import pxla
+
+    ordinary = pxla.shard_arg_handlers[jax_array.ArrayImpl]
+    if getattr(ordinary, "_pathways", False):
+        return
+
+    @functools.wraps(ordinary)
+    def shard_arg(xs, shardings, layouts, copy_semantics):
+        plans = [_wants_reshard(x, sharding, layout, is_ours) for x, sharding, layout in zip(xs, shardings, layouts)]
+        if not any(plans):
+            return ordinary(xs, shardings, layouts, copy_semantics)
+        results = [None] * len(xs)
+        rest = [i for i, plan in enumerate(plans) if not plan]
+        if rest:
+            pick = lambda values: [values[i] for i in rest]
+            for i, result in zip(rest, ordinary(pick(xs), pick(shardings), pick(layouts), pick(copy_semantics))):
+                results[i] = result
+        for i, plan in enumerate(plans):
+            if plan:
+                results[i] = reshard(xs[i], shardings[i], donate=_donates(copy_semantics[i]))
+        return results
+
+    shard_arg._pathways = True
+    pxla.shard_arg_handlers[jax_array.ArrayImpl] = shard_arg
+
+
+def _donates(semantics):
+    from jax._src.lib import xla_client
+
+    return semantics == xla_client.ArrayCopySemantics.DONATE_INPUT
+
+
+def _wants_reshard(x, sharding, layout, is_ours):
+    from jax._src import array as jax_array
+
+    x._check_if_deleted()
+    source = x.sharding
+    if layout is not None or not x.is_fully_addressable or not sharding.is_fully_addressable:
+        return False
+    client = _client_of(source)
+    if not is_ours(client) or _client_of(sharding) is not client:
+        return False
+    try:
+        same = jax_array._sharding_indices_and_eq(source, sharding, len(x.shape))
+    except NotImplementedError:
+        return False
+    return not same
+
+
+def _client_of(sharding):
+    return next(iter(sharding._internal_device_list)).client
+
+
+def reshard(x, sharding, donate=False):
+    """x in another sharding, on any devices of the same backend."""
+    if _server_reshards():
+        from jaxlib import _pathways
+
+        return _pathways._transfer_to_shardings([x], [sharding], donate)[0]
+    result = _in_steps(x, sharding)
+    if donate:
+        x.delete()
+    return result
+
+
+@functools.cache
+def _server_reshards():
+    """Whether the client library knows the request (jaxlib 0.9 and later)."""
+    import jaxlib
+    from jaxlib import _pathways
+
+    version = tuple(int(part) for part in jaxlib.__version__.split(".")[:2])
+    return version >= (0, 9) and hasattr(_pathways, "_transfer_to_shardings")
+
+
+def _in_steps(x, sharding):
+    """For older clients: programs that reshard within one set of devices, and copies of whole shards between two sets."""
+    import jax
+
+    within = lambda value, target: jax.jit(lambda v: v, out_shardings=target)(value)
+    source, target = list(x.sharding._internal_device_list), list(sharding._internal_device_list)
+    if set(source) == set(target):
+        return within(x, sharding)
+    if not x.sharding.is_fully_replicated:
+        x = within(x, _replicated(source))
+    shard = x.addressable_shards[0].data
+    copies = [jax.device_put(shard, device) for device in target]
+    replicated = jax.make_array_from_single_device_arrays(x.shape, _replicated(target), copies)
+    return replicated if sharding.is_fully_replicated and len(target) == 1 else within(replicated, sharding)
+
+
+def _replicated(devices):
+    import jax
+
+    if len(devices) == 1:
+        return jax.sharding.SingleDeviceSharding(devices[0])
+    mesh = jax.sharding.Mesh(np.array(devices), ("all",))
+    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())

@@ -1,0 +1,118 @@
+"""Clusters started by `pathways up`: one folder each under ~/.pathways (or PATHWAYS_HOME), so that later commands find them.
+
+    clusters/NAME/state.json    address, shape, and the processes: name, pid, start time, log
+    clusters/NAME/*.log
+
+A process is named by its pid and its start time together: after a reboot or a wrap-around the pid alone may be somebody else's.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import time
+
+
+class NotRunning(Exception):
+    """There is no such cluster."""
+
+
+def home():
+    return pathlib.Path(os.environ.get("PATHWAYS_HOME") or pathlib.Path.home() / ".pathways")
+
+
+def folder(name):
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,40}", name):
+        raise ValueError(f"'{name}' is not a cluster name: letters, digits, '.', '_' and '-', at most 41 of them")
+    return home() / "clusters" / name
+
+
+def start_time(pid):
+    """When the process started, in clock ticks since boot; None if it is gone (a zombie is gone)."""
+    try:
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else int(fields[19])
+
+
+@dataclasses.dataclass
+class Member:
+    """One process of a cluster."""
+
+    name: str
+    pid: int
+    started: int
+    log: str
+
+    def alive(self):
+        return start_time(self.pid) == self.started
+
+    def signal(self, number):
+        if self.alive():
+            try:
+                os.kill(self.pid, number)
+            except ProcessLookupError:
+                pass
+
+
+@dataclasses.dataclass
+class State:
+    name: str
+    address: str
+    shape: str
+    platform: str
+    members: list
+
+    @property
+    def folder(self):
+        return folder(self.name)
+
+    def alive(self):
+        return any(m.alive() for m in self.members)
+
+    def save(self):
+        path = self.folder / "state.json"
+        temporary = path.with_suffix(".new")
+        temporary.write_text(json.dumps(dataclasses.asdict(self), indent=2))
+        temporary.rename(path)
+
+    def stop(self, grace=3.0):
+        """Ends exactly these processes; returns the names of those that had to be killed."""
+        for member in self.members:
+            member.signal(signal.SIGTERM)
+        deadline = time.monotonic() + grace
+        while self.alive() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        killed = [m.name for m in self.members if m.alive()]
+        for member in self.members:
+            member.signal(signal.SIGKILL)
+        while self.alive():
+            time.sleep(0.01)
+        (self.folder / "state.json").unlink(missing_ok=True)
+        return killed
+
+
+def load(name):
+    """NotRunning if there is none or its controller has ended."""
+    try:
+        raw = json.loads((folder(name) / "state.json").read_text())
+        state = State(**{**raw, "members": [Member(**m) for m in raw["members"]]})
+    except FileNotFoundError:
+        raise NotRunning(f"no cluster '{name}' is running: start one with 'pathways up'") from None
+    except (ValueError, TypeError, KeyError) as error:
+        raise NotRunning(f"{folder(name)}/state.json is not readable ({error}): remove it, then 'pathways up'") from None
+    if not state.alive():
+        raise NotRunning(f"cluster '{name}' is not running any more; its logs are in {folder(name)}. Start a new one with 'pathways up'")
+    return state
+
+
+def fresh_folder(name):
+    """An empty folder for a new cluster."""
+    path = folder(name)
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(parents=True, mode=0o700)
+    return path

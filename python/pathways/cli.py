@@ -1,0 +1,86 @@
+"""The command line: pathways up | run | status | down | logs. Also `python -m pathways`."""
+
+import argparse
+import json
+import os
+import sys
+
+from pathways import __version__, _binaries, _commands, _processes, _state
+from pathways._cluster import StatusError
+
+EXIT_FAILED, EXIT_USAGE, EXIT_NOT_RUNNING = 1, 2, 3
+
+
+def _add_shape(parser, needed_for):
+    group = parser.add_argument_group("shape of the cluster" + needed_for)
+    group.add_argument("--islands", type=int, metavar="N", help="islands: groups of hosts with a fast interconnect (default 1)")
+    group.add_argument("--hosts", type=int, metavar="N", help="hosts in each island, one worker process each (default 1)")
+    group.add_argument("--devices", type=int, metavar="N", help="devices of each host (default 4)")
+    group.add_argument("--platform", metavar="NAME", help="cpu, cuda, or the path of a PJRT plugin (default cpu, or PATHWAYS_PLATFORM)")
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        prog="pathways", description="Clusters of accelerators for stock JAX, driven by one controller.",
+        epilog="A program finds the cluster through two variables: JAX_PLATFORMS=pathways and PATHWAYS_ADDRESS=HOST:PORT. Without "
+               "the second it starts a local cluster of its own, of the shape PATHWAYS_LOCAL=ISLANDSxHOSTSxDEVICES.")
+    parser.add_argument("--version", action="version", version=f"pathways {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    def add(name, function, help, **kwargs):
+        command = commands.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".", **kwargs)
+        command.add_argument("--json", action="store_true", help="answer as JSON")
+        command.add_argument("--name", default="default", metavar="NAME", help="which cluster, if there are several (default: default)")
+        command.set_defaults(function=function)
+        return command
+
+    up = add("up", _commands.up, "start a cluster on this machine")
+    _add_shape(up, "")
+    up.add_argument("--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="where clients connect (default: a free port of 127.0.0.1)")
+    up.add_argument("-d", "--detach", action="store_true", help="leave the cluster running and return (this is the default)")
+    up.add_argument("--foreground", action="store_true", help="stay until Ctrl-C, then stop the cluster")
+
+    run = add("run", _commands.run, "run a program on a cluster: the one that is up, or one just for this program",
+              usage="pathways run [options] -- COMMAND [ARGUMENT ...]")
+    _add_shape(run, " (a cluster just for this program)")
+    run.add_argument("--address", metavar="HOST:PORT", help="run on the cluster whose controller listens there")
+    run.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the program and its arguments")
+
+    status = add("status", _commands.status, "show islands, hosts, devices, clients and memory")
+    status.add_argument("--address", metavar="HOST:PORT", help="ask the controller that listens there")
+
+    add("down", _commands.down, "stop the cluster that 'up' started")
+
+    logs = add("logs", _commands.logs, "show the logs of the cluster")
+    logs.add_argument("process", nargs="*", help="controller or a host's name (default: all)")
+    logs.add_argument("-n", "--lines", type=int, default=50, metavar="N", help="the last N lines of each (default 50)")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on showing what is written, until Ctrl-C")
+    return parser
+
+
+def _complain(args, text, code):
+    if getattr(args, "json", False):
+        print(json.dumps({"error": text}))
+    print(f"pathways {args.command}: {text}", file=sys.stderr)
+    return code
+
+
+def main(argv=None):
+    args = _parser().parse_args(argv)
+    try:
+        return args.function(args)
+    except _state.NotRunning as error:
+        return _complain(args, str(error), EXIT_NOT_RUNNING)
+    except ValueError as error:
+        return _complain(args, str(error), EXIT_USAGE)
+    except (StatusError, _processes.StartError, _binaries.MissingError, OSError) as error:
+        return _complain(args, str(error), EXIT_FAILED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
