@@ -1,11 +1,16 @@
-# What the wheel carries, as the install component `wheel`; paths are relative to site-packages.
+# What the wheel carries, as the install component `wheel`; paths are relative to site-packages. The target `wheel_contents`
+# builds exactly that.
 function(pw_install_wheel)
+  add_custom_target(wheel_contents)
   foreach(binary IN ITEMS pathways-controller pathways-worker pathways-relay)
     if(TARGET ${binary})
       install(TARGETS ${binary} RUNTIME DESTINATION pathways/bin COMPONENT wheel)
+      add_dependencies(wheel_contents ${binary})
     endif()
   endforeach()
   if(TARGET pjrt_cpu)
     install(TARGETS pjrt_cpu LIBRARY DESTINATION pathways/lib COMPONENT wheel)
+    add_dependencies(wheel_contents pjrt_cpu)
   endif()
+  install(FILES python/pathways.pth DESTINATION . COMPONENT wheel)
 endfunction()
