@@ -4,7 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pathways/buffers/allocation_counter.h"
+#include "pathways/buffers/testing/allocation_counter.h"
 
 namespace pw::buffers {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pathways/buffers/random_arrays.h"
+#include "pathways/buffers/testing/random_arrays.h"
 
 namespace pw::buffers {
 namespace {

@@ -1,4 +1,4 @@
-#include "pathways/buffers/allocation_counter.h"
+#include "pathways/buffers/testing/allocation_counter.h"
 
 #include <cstdlib>
 #include <new>
