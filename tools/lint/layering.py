@@ -10,14 +10,15 @@ ORDER = ["base", "trace", "net", "resource", "buffers", "dataflow", "gang", "pro
 STRANGERS = {
     "controller": {"worker", "device"},       # they meet in proto/ and net/
     "frontend": {"worker", "device"},
-    "relay": set(ORDER) - {"base", "trace", "net", "relay"},
+    "relay": set(ORDER) - {"base", "trace", "net", "buffers", "relay"},
 }
 # (header, who may include it). Headers are matched as they are written in the #include.
 RESERVED = [
     (re.compile(r"(^|/)pjrt_c_api"), ("pathways/device/pjrt/", "plugins/")),
     (re.compile(r"ifrt"), ("pathways/frontend/", "pathways/relay/")),
     (re.compile(r"^mlir/|^llvm/"), ("pathways/ir/", "plugins/")),
-    (re.compile(r"^(xla|tsl|tensorflow)/(?!.*\.pb\.h)"), ("plugins/",)),
+    (re.compile(r"^xla/(pjrt/c|ffi/api)/"), ("pathways/device/pjrt/", "plugins/")),  # the C interfaces
+    (re.compile(r"^(xla|tsl|tensorflow)/(?!.*\.pb\.h|pjrt/c/|ffi/api/)"), ("plugins/",)),
     (re.compile(r"^asio"), ("pathways/net/", "pathways/relay/")),
     (re.compile(r"^grpc"), ("pathways/frontend/", "pathways/relay/", "pathways/bin/")),
 ]
