@@ -96,7 +96,7 @@ def _in_steps(x, sharding):
 
     within = lambda value, target: jax.jit(lambda v: v, out_shardings=target)(value)
     source, target = list(x.sharding._internal_device_list), list(sharding._internal_device_list)
-    if set(source) == set(target):
+    if source == target:
         return within(x, sharding)
     if not x.sharding.is_fully_replicated:
         x = within(x, _replicated(source))

@@ -1,0 +1,77 @@
+"""The command line where no cluster is needed."""
+
+import json
+import os
+import sys
+
+import pytest
+
+from pathways import _state, _status, cli
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATHWAYS_HOME", str(tmp_path))
+    monkeypatch.delenv("PATHWAYS_ADDRESS", raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", ["up", "run", "status", "down", "logs"])
+def test_every_command_has_help(command, capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main([command, "--help"])
+    assert end.value.code == 0
+    assert "--json" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["status", "down", "logs"])
+def test_without_a_cluster_the_answer_says_how_to_start_one(command, capsys):
+    assert cli.main([command, "--json"]) == cli.EXIT_NOT_RUNNING
+    out = capsys.readouterr()
+    assert "pathways up" in json.loads(out.out)["error"]
+    assert "pathways up" in out.err
+
+
+@pytest.mark.parametrize("arguments", [["up", "--islands", "-1"], ["up", "--devices", "100000"], ["up", "--name", "../x"], ["run"], ["run", "--"]])
+def test_bad_arguments_are_named(arguments, capsys):
+    assert cli.main(arguments) == cli.EXIT_USAGE
+    assert capsys.readouterr().err.startswith(f"pathways {arguments[0]}: ")
+
+
+def test_a_missing_binary_is_named_with_the_remedy(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("pathways._binaries.PACKAGE", tmp_path)
+    monkeypatch.delenv("PATHWAYS_BIN_DIR", raising=False)
+    assert cli.main(["up"]) == cli.EXIT_FAILED
+    assert "pathways-controller is missing" in capsys.readouterr().err
+
+
+def test_run_passes_the_address_and_the_status(capfd):
+    code = "import os; print(os.environ['PATHWAYS_ADDRESS'], os.environ['JAX_PLATFORMS']); raise SystemExit(7)"
+    assert cli.main(["run", "--address", "host:1", "--", sys.executable, "-c", code]) == 7
+    assert capfd.readouterr().out == "host:1 pathways\n"
+
+
+def test_run_of_a_program_that_does_not_exist(capsys):
+    assert cli.main(["run", "--address", "host:1", "--", "/no/such/program"]) == cli.EXIT_USAGE
+    assert "/no/such/program" in capsys.readouterr().err
+
+
+def test_a_process_is_known_by_pid_and_start_time():
+    pid = os.getpid()
+    assert _state.Member("me", pid, _state.start_time(pid), "log").alive()
+    assert not _state.Member("another", pid, _state.start_time(pid) - 1, "log").alive()
+
+
+def test_a_stale_state_is_not_running(home):
+    folder = _state.fresh_folder("default")
+    _state.State("default", "127.0.0.1:1", "1x1x1", "cpu", [_state.Member("controller", os.getpid(), 1, "log")]).save()
+    with pytest.raises(_state.NotRunning, match=str(folder)):
+        _state.load("default")
+
+
+def test_status_for_people_names_islands_hosts_and_clients():
+    report = {"islands": [{"name": "island0", "hosts": [{"name": "host0", "devices": [{"id": 0, "kind": "cpu", "used_bytes": 2048}]}]}],
+              "clients": [{"session": 3, "description": "jax at 127.0.0.1", "arrays": 2, "bytes": 100}]}
+    text = _status.render(report, "127.0.0.1:5")
+    for part in ["1 island(s), 1 host(s), 1 device(s), 1 client(s)", "island0", "host0", "2.0 KiB", "jax at 127.0.0.1", "2 arrays"]:
+        assert part in text

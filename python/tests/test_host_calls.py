@@ -1,0 +1,124 @@
+"""The answering side of host callbacks, against a relay played by the test."""
+
+import json
+import socket
+import struct
+import threading
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from pathways import _host_calls
+
+
+class Relay:
+    """Speaks the relay's half of the protocol over one connection."""
+
+    def __init__(self, listener):
+        self.socket, _ = listener.accept()
+        self.socket.settimeout(20)
+
+    def send(self, header, *payload):
+        encoded = json.dumps(header).encode()
+        self.socket.sendall(struct.pack("<I", len(encoded)) + encoded + b"".join(payload))
+
+    def _exactly(self, count):
+        data = b""
+        while len(data) < count:
+            got = self.socket.recv(count - len(data))
+            if not got:
+                raise EOFError
+            data += got
+        return data
+
+    def receive(self):
+        header = json.loads(self._exactly(struct.unpack("<I", self._exactly(4))[0]))
+        return header, [self._exactly(n) for n in header.get("results", [])]
+
+    def call(self, number, callback, *arrays):
+        operands = [{"dtype": "any", "dims": list(a.shape), "bytes": a.nbytes} for a in arrays]
+        self.send({"call": number, "callback": callback, "operands": operands}, *(a.tobytes() for a in arrays))
+
+
+@pytest.fixture
+def registry():
+    return _host_calls.Registry()
+
+
+@pytest.fixture
+def relay(tmp_path, registry):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(tmp_path / "calls.sock"))
+        listener.listen()
+        server = _host_calls.CallServer(tmp_path / "calls.sock", "a token", registry)
+        relay = Relay(listener)
+        assert relay.receive()[0] == {"companion": "a token"}
+        yield relay
+        server.close()
+        relay.socket.close()
+
+
+def test_results_come_back_in_order_with_their_bytes(relay, registry):
+    number = registry.add(lambda x, y: (x + y, (x * y).sum()), [np.float32, np.float32])
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    relay.call(7, number, x, x)
+    header, (added, product) = relay.receive()
+    assert header == {"call": 7, "ok": True, "results": [24, 4]}
+    assert np.frombuffer(added, np.float32).tolist() == (x + x).ravel().tolist()
+    assert np.frombuffer(product, np.float32) == 55
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.complex64, ml_dtypes.bfloat16, ml_dtypes.int4, ml_dtypes.float8_e4m3fn])
+@pytest.mark.parametrize("shape", [(), (3,), (0, 2), (2, 1)])
+def test_every_kind_of_element_and_shape_arrives(relay, registry, dtype, shape):
+    seen = []
+    number = registry.add(lambda x: [seen.append((x.dtype, x.shape)) or x], [dtype])
+    sent = np.ones(shape, dtype)
+    relay.call(1, number, sent)
+    header, (returned,) = relay.receive()
+    assert header["ok"] and returned == sent.tobytes()
+    assert seen == [(np.dtype(dtype), shape)]
+
+
+def test_a_result_that_is_not_contiguous_is_sent_row_major(relay, registry):
+    number = registry.add(lambda x: [x.T], [np.int32])
+    x = np.arange(6, dtype=np.int32).reshape(2, 3)
+    relay.call(1, number, x)
+    assert relay.receive()[1] == [x.T.tobytes()]
+
+
+def test_an_exception_becomes_the_answer_with_type_text_and_line(relay, registry):
+    def fails():
+        raise ZeroDivisionError("the user's text")
+
+    relay.call(3, registry.add(fails, []))
+    header, _ = relay.receive()
+    assert (header["call"], header["ok"], header["code"]) == (3, False, _host_calls.INTERNAL)
+    assert header["message"].startswith("ZeroDivisionError: the user's text")
+    assert "in fails" in header["message"]
+
+
+def test_an_unknown_function_is_not_found(relay):
+    relay.call(3, 99)
+    header, _ = relay.receive()
+    assert (header["ok"], header["code"]) == (False, _host_calls.NOT_FOUND)
+    assert "99" in header["message"]
+
+
+def test_a_callback_that_waits_does_not_hold_up_others(relay, registry):
+    go = threading.Event()
+    waits = registry.add(lambda: go.wait(20) and [] or [], [])
+    signals = registry.add(lambda: go.set() or [], [])
+    relay.call(1, waits)
+    relay.call(2, signals)
+    assert {relay.receive()[0]["call"], relay.receive()[0]["call"]} == {1, 2}
+
+
+def test_a_retired_function_stays_for_the_runs_under_way_and_goes_in_the_end(registry):
+    first = registry.add(lambda: [], [])
+    registry.retire(first)
+    assert registry.get(first) is not None
+    for _ in range(_host_calls.Registry._RETIRED_KEPT):
+        registry.retire(registry.add(lambda: [], []))
+    assert registry.get(first) is None

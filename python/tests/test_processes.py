@@ -1,0 +1,63 @@
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from pathways import _processes
+
+
+def test_the_text_of_an_early_end_has_command_status_and_log(tmp_path):
+    process = _processes.Process("helper", [sys.executable, "-c", "print('what went wrong'); raise SystemExit(3)"], tmp_path / "log")
+    with pytest.raises(_processes.StartError) as error:
+        _processes.wait_for(lambda: None, [process], 20, "the helper did not start")
+    for part in ["the helper did not start", "ended with status 3", "what went wrong", str(tmp_path / "log"), sys.executable]:
+        assert part in str(error.value)
+
+
+def test_a_limit_on_waiting_names_the_log_of_what_hangs(tmp_path):
+    process = _processes.Process("helper", ["sleep", "60"], tmp_path / "log")
+    with pytest.raises(_processes.StartError, match="not ready after"):
+        _processes.wait_for(lambda: None, [process], 0.05, "waiting")
+    process.stop()
+    assert not process.alive()
+
+
+def test_what_ignores_the_request_to_end_is_killed(tmp_path):
+    code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('on', flush=True); time.sleep(60)"
+    process = _processes.Process("stubborn", [sys.executable, "-c", code], tmp_path / "log")
+    _processes.wait_for(lambda: "on" in (tmp_path / "log").read_text() or None, [process], 20, "start")
+    process.stop(grace=0.1)
+    assert process.popen.returncode == -signal.SIGKILL
+
+
+def test_children_started_from_a_thread_that_ends_live_on(tmp_path):
+    """Linux sends the parent-death signal when the thread that forked ends."""
+    started = []
+    program = ["setpriv", "--pdeathsig", "KILL", "sleep", "60"]
+    thread = threading.Thread(target=lambda: started.append(_processes.Process("child", program, tmp_path / "log")))
+    thread.start()
+    thread.join()
+    time.sleep(0.3)
+    assert started[0].alive(), started[0].failure()
+    started[0].stop()
+
+
+def test_children_are_out_of_reach_of_the_terminal_s_interrupt(tmp_path):
+    process = _processes.Process("child", ["sleep", "60"], tmp_path / "log")
+    assert os.getpgid(process.pid) != os.getpgid(0)
+    process.stop()
+
+
+def test_a_forked_child_can_start_processes_of_its_own(tmp_path):
+    code = (
+        "import os, sys\nfrom pathways import _processes\n"
+        "_processes.Process('one', ['true'], sys.argv[1] + '/a').popen.wait()\n"
+        "pid = os.fork()\n"
+        "if pid == 0:\n"
+        "  os._exit(_processes.Process('two', ['true'], sys.argv[1] + '/b').popen.wait())\n"
+        "raise SystemExit(os.waitpid(pid, 0)[1])\n")
+    assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], timeout=60).returncode == 0
