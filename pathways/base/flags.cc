@@ -65,21 +65,25 @@ void Flags::Add(const std::string& name, std::string* target, const std::string&
   Register({name, value_name, help, *target, [target](const std::string& text) { return *target = text, true; }});
 }
 
-void Flags::Add(const std::string& name, std::vector<std::string>* target, const std::string& value_name, const std::string& help) {
+void Flags::Add(const std::string& name, std::vector<std::string>* target, const std::string& value_name,
+                const std::string& help) {
   Register({name, value_name, absl::StrCat(help, "; may be given more than once"), absl::StrJoin(*target, " "),
             [target](const std::string& text) { return target->push_back(text), true; }});
 }
 
 void Flags::Add(const std::string& name, int64_t* target, const std::string& value_name, const std::string& help) {
-  Register({name, value_name, help, absl::StrCat(*target), [target](const std::string& text) { return absl::SimpleAtoi(text, target); }});
+  Register({name, value_name, help, absl::StrCat(*target),
+            [target](const std::string& text) { return absl::SimpleAtoi(text, target); }});
 }
 
 void Flags::Add(const std::string& name, int* target, const std::string& value_name, const std::string& help) {
-  Register({name, value_name, help, absl::StrCat(*target), [target](const std::string& text) { return absl::SimpleAtoi(text, target); }});
+  Register({name, value_name, help, absl::StrCat(*target),
+            [target](const std::string& text) { return absl::SimpleAtoi(text, target); }});
 }
 
 void Flags::Add(const std::string& name, double* target, const std::string& value_name, const std::string& help) {
-  Register({name, value_name, help, absl::StrCat(*target), [target](const std::string& text) { return absl::SimpleAtod(text, target); }});
+  Register({name, value_name, help, absl::StrCat(*target),
+            [target](const std::string& text) { return absl::SimpleAtod(text, target); }});
 }
 
 void Flags::Add(const std::string& name, absl::Duration* target, const std::string& value_name, const std::string& help) {
@@ -104,8 +108,9 @@ absl::Status Flags::Unknown(const std::string& name) const {
     if (distance < best) best = distance, nearest = flag.name;
   }
   const bool close = best <= std::max<size_t>(2, name.size() / 3);
-  return absl::InvalidArgumentError(absl::StrCat("unknown flag --", name, close ? absl::StrCat("; did you mean --", nearest, "?") : "",
-                                                 " (", program_, " --help lists all flags)"));
+  return absl::InvalidArgumentError(absl::StrCat("unknown flag --", name,
+                                                 close ? absl::StrCat("; did you mean --", nearest, "?") : "", " (", program_,
+                                                 " --help lists all flags)"));
 }
 
 absl::Status Flags::ParseOne(const std::vector<std::string>& args, size_t* i) {
@@ -121,7 +126,8 @@ absl::Status Flags::ParseOne(const std::vector<std::string>& args, size_t* i) {
   } else if (flag != nullptr && !has_value && flag->value_name.empty()) {
     value = "true";
   } else if (flag != nullptr && !has_value) {
-    if (*i + 1 >= args.size()) return absl::InvalidArgumentError(absl::StrCat("--", name, " needs a value: --", name, "=", flag->value_name));
+    if (*i + 1 >= args.size())
+      return absl::InvalidArgumentError(absl::StrCat("--", name, " needs a value: --", name, "=", flag->value_name));
     value = args[++*i];
   }
   if (flag == nullptr) return Unknown(name);
@@ -152,7 +158,8 @@ absl::Status Flags::Parse(const std::vector<std::string>& args) {
 std::string Flags::Help() const {
   std::string out = absl::StrCat(program_, ": ", Wrap(summary_, 0, 100), "\n\nFlags:\n");
   for (const Flag& flag : flags_) {
-    const std::string form = flag.value_name.empty() ? absl::StrCat("--[no-]", flag.name) : absl::StrCat("--", flag.name, "=", flag.value_name);
+    const std::string form =
+        flag.value_name.empty() ? absl::StrCat("--[no-]", flag.name) : absl::StrCat("--", flag.name, "=", flag.value_name);
     const std::string fallback = flag.default_text.empty() ? "" : absl::StrCat(" (default ", flag.default_text, ")");
     absl::StrAppend(&out, "  ", form, "\n      ", Wrap(absl::StrCat(flag.help, fallback), 6, 100), "\n");
   }

@@ -5,8 +5,8 @@
 //   flags.Add("listen-clients", &address, "HOST:PORT", "where clients connect; port 0 picks a free one");
 //   if (std::optional<int> exit_code = flags.ParseMain(argc, argv)) return *exit_code;
 //
-// Forms: --name=value, --name value; for a bool --name, --no-name, --name=true|false; "--" ends the flags. A vector takes the flag
-// more than once. Names are written with dashes. An object of main(): no globals, no registration.
+// Forms: --name=value, --name value; for a bool --name, --no-name, --name=true|false; "--" ends the flags. A vector takes the
+// flag more than once. Names are written with dashes. An object of main(): no globals, no registration.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +31,12 @@ class Flags {
   void Add(const std::string& name, int64_t* target, const std::string& value_name, const std::string& help);
   void Add(const std::string& name, int* target, const std::string& value_name, const std::string& help);
   void Add(const std::string& name, double* target, const std::string& value_name, const std::string& help);
-  void Add(const std::string& name, absl::Duration* target, const std::string& value_name, const std::string& help);  // "10s", "500ms"
+  void Add(const std::string& name, absl::Duration* target, const std::string& value_name,
+           const std::string& help);  // "10s", "500ms"
   void Add(const std::string& name, bool* target, const std::string& help);
 
-  // INVALID_ARGUMENT names the flag, and for one that does not exist the nearest that does. --help is not an error: help_wanted().
+  // INVALID_ARGUMENT names the flag, and for one that does not exist the nearest that does. --help is not an error:
+  // help_wanted().
   absl::Status Parse(const std::vector<std::string>& args);
   bool help_wanted() const { return help_wanted_; }
   const std::vector<std::string>& positional() const { return positional_; }

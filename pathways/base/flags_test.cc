@@ -26,8 +26,10 @@ struct FlagsTest : ::testing::Test {
 };
 
 TEST_F(FlagsTest, TakesEveryForm) {
-  ASSERT_TRUE(flags.Parse({"--listen-clients=:1", "--expect-hosts", "3", "--own-workers", "--plugin=a", "x", "--plugin", "b=c",
-                           "--heartbeat-limit=500ms", "--", "--y"}).ok());
+  ASSERT_TRUE(flags
+                  .Parse({"--listen-clients=:1", "--expect-hosts", "3", "--own-workers", "--plugin=a", "x", "--plugin", "b=c",
+                          "--heartbeat-limit=500ms", "--", "--y"})
+                  .ok());
   EXPECT_EQ(address, ":1");
   EXPECT_EQ(hosts, 3);
   EXPECT_TRUE(own);

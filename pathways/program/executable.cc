@@ -34,7 +34,8 @@ absl::StatusOr<buffers::ArraySpec> WholeArray(const Executable& executable, cons
                                                           static_cast<int>(value.shard_dims.size())));
   const buffers::Dims& counts = spec.sharding.tiles().counts;
   for (size_t d = 0; d < counts.size(); ++d) {
-    if (__builtin_mul_overflow(spec.dims[d], counts[d], &spec.dims[d])) return absl::InvalidArgumentError("the whole array's size overflows");
+    if (__builtin_mul_overflow(spec.dims[d], counts[d], &spec.dims[d]))
+      return absl::InvalidArgumentError("the whole array's size overflows");
   }
   PW_RETURN_IF_ERROR(buffers::Validate(spec));
   return spec;
@@ -76,7 +77,8 @@ absl::StatusOr<std::shared_ptr<const Executable>> CompleteExecutable(Executable 
   }
   for (int32_t index : compiled.donated_inputs()) {
     if (index < 0 || index >= static_cast<int>(record.parameters.size())) {
-      return absl::InternalError(absl::StrCat("program ", record.name, " is said to donate argument ", index, " of ", record.parameters.size()));
+      return absl::InternalError(
+          absl::StrCat("program ", record.name, " is said to donate argument ", index, " of ", record.parameters.size()));
     }
     record.donated_inputs.push_back(index);
   }
@@ -100,8 +102,8 @@ absl::Status CheckArgument(const Executable& executable, int index, const buffer
   auto device_number = [](std::string* out, DeviceId d) { absl::StrAppend(out, d.v); };
   return absl::InvalidArgumentError(absl::StrCat(
       "argument ", index, " of program ", executable.name, " ", problem, ": it is ", buffers::ToString(spec), " (",
-      absl::StrJoin(spec.sharding.devices().begin(), spec.sharding.devices().begin() + std::min(8, spec.sharding.num_shards()), ",",
-                    device_number),
+      absl::StrJoin(spec.sharding.devices().begin(), spec.sharding.devices().begin() + std::min(8, spec.sharding.num_shards()),
+                    ",", device_number),
       spec.sharding.num_shards() > 8 ? ",..." : "", "); each of the program's ", executable.devices.size(), " devices takes ",
       std::string(buffers::Name(parameter.dtype)), "[", absl::StrJoin(parameter.shard_dims, ","), "]"));
 }

@@ -49,8 +49,8 @@ struct Executable {
   std::shared_ptr<const buffers::ArraySpec> output_spec(int i) const { return {output_specs, &(*output_specs)[i]}; }
 };
 
-// Completes a record (id, owner, shape of the computation, devices and hosts are set) with what the worker reported. An error if the
-// report makes no sense, or describes arrays that we cannot name.
+// Completes a record (id, owner, shape of the computation, devices and hosts are set) with what the worker reported. An error if
+// the report makes no sense, or describes arrays that we cannot name.
 absl::StatusOr<std::shared_ptr<const Executable>> CompleteExecutable(Executable record, const ::pathways::v1::Compiled& compiled);
 
 // OK if an array may be the `index`-th argument: same devices in the same order, same type, and shards of the parameter's shape.

@@ -51,7 +51,8 @@ TEST(ExecutableTest, RefusesArgumentsThatDoNotFit) {
   ASSERT_TRUE(e.ok());
   buffers::ArraySpec spec = *(*e)->output_spec(0);
   spec.dtype = buffers::DType::kF64;
-  EXPECT_THAT(std::string(CheckArgument(**e, 0, spec).message()), HasSubstr("argument 0 of program jit_f has another element type: it is f64[8,3]"));
+  EXPECT_THAT(std::string(CheckArgument(**e, 0, spec).message()),
+              HasSubstr("argument 0 of program jit_f has another element type: it is f64[8,3]"));
   spec = *(*e)->output_spec(0);
   spec.dims = {9, 3};
   EXPECT_FALSE(CheckArgument(**e, 0, spec).ok());

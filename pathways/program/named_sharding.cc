@@ -38,7 +38,8 @@ absl::StatusOr<std::vector<int64_t>> MeshPositions(const xla::MeshProto& mesh, s
     PW_ASSIGN_OR_RETURN(order, TransposedIota({static_cast<int64_t>(num_shards)}, {}, num_shards));
   }
   std::vector<int64_t> position(num_shards, -1);
-  if (order.size() != num_shards) return absl::InvalidArgumentError(absl::StrCat("a mesh lists ", order.size(), " devices of ", num_shards));
+  if (order.size() != num_shards)
+    return absl::InvalidArgumentError(absl::StrCat("a mesh lists ", order.size(), " devices of ", num_shards));
   for (size_t i = 0; i < order.size(); ++i) {
     if (order[i] < 0 || order[i] >= static_cast<int64_t>(num_shards) || position[order[i]] >= 0) {
       return absl::InvalidArgumentError(absl::StrCat("a mesh lists device ", order[i], " twice, or it does not exist"));
@@ -48,7 +49,8 @@ absl::StatusOr<std::vector<int64_t>> MeshPositions(const xla::MeshProto& mesh, s
   return position;
 }
 
-absl::StatusOr<Factor> FactorOf(const xla::AxisRefProto& axis, absl::Span<const int64_t> sizes, absl::Span<const int64_t> strides) {
+absl::StatusOr<Factor> FactorOf(const xla::AxisRefProto& axis, absl::Span<const int64_t> sizes,
+                                absl::Span<const int64_t> strides) {
   const int64_t index = axis.mesh_axis_index();
   if (index < 0 || index >= static_cast<int64_t>(sizes.size())) {
     return absl::InvalidArgumentError(absl::StrCat("a sharding names mesh axis ", index, " of ", sizes.size()));
@@ -57,14 +59,16 @@ absl::StatusOr<Factor> FactorOf(const xla::AxisRefProto& axis, absl::Span<const 
   const int64_t pre = axis.sub_axis_info().pre_size();
   const int64_t size = axis.sub_axis_info().size();
   if (pre < 1 || size < 1 || sizes[index] % pre != 0 || (sizes[index] / pre) % size != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("a sub-axis (", pre, ")", size, " does not divide a mesh axis of size ", sizes[index]));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a sub-axis (", pre, ")", size, " does not divide a mesh axis of size ", sizes[index]));
   }
   return Factor{strides[index] * (sizes[index] / pre / size), size};
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<int64_t>> TransposedIota(absl::Span<const int64_t> reshape_dims, absl::Span<const int64_t> perm, size_t n) {
+absl::StatusOr<std::vector<int64_t>> TransposedIota(absl::Span<const int64_t> reshape_dims, absl::Span<const int64_t> perm,
+                                                    size_t n) {
   PW_RETURN_IF_ERROR(CheckProduct(reshape_dims, n, "iota dims"));
   const size_t rank = reshape_dims.size();
   std::vector<int64_t> strides(rank, 1);
@@ -72,7 +76,8 @@ absl::StatusOr<std::vector<int64_t>> TransposedIota(absl::Span<const int64_t> re
   std::vector<bool> seen(rank, false);
   for (int64_t p : perm) {
     if (perm.size() != rank || p < 0 || p >= static_cast<int64_t>(rank) || seen[p]) {
-      return absl::InvalidArgumentError(absl::StrCat("[", absl::StrJoin(perm, ","), "] is no permutation of ", rank, " dimensions"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("[", absl::StrJoin(perm, ","), "] is no permutation of ", rank, " dimensions"));
     }
     seen[p] = true;
   }
@@ -99,7 +104,8 @@ absl::StatusOr<buffers::Tiles> NamedShardingToTiles(const xla::NamedShardingProt
   for (size_t d = sizes.size(); d-- > 1;) strides[d - 1] = strides[d] * sizes[d];
   PW_ASSIGN_OR_RETURN(const std::vector<int64_t> position, MeshPositions(proto.mesh(), num_shards));
   if (proto.dim_shardings_size() > rank) {
-    return absl::InvalidArgumentError(absl::StrCat("a sharding of ", proto.dim_shardings_size(), " dimensions for a value of rank ", rank));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a sharding of ", proto.dim_shardings_size(), " dimensions for a value of rank ", rank));
   }
   buffers::Tiles tiles{buffers::Dims(rank, 1), std::vector<int32_t>(num_shards, 0)};
   int64_t total = 1;
@@ -112,7 +118,8 @@ absl::StatusOr<buffers::Tiles> NamedShardingToTiles(const xla::NamedShardingProt
       }
       tiles.counts[d] *= factor.size;
       for (size_t s = 0; s < num_shards; ++s) {
-        tiles.tile_of_shard[s] = static_cast<int32_t>(tiles.tile_of_shard[s] * factor.size + position[s] / factor.stride % factor.size);
+        tiles.tile_of_shard[s] =
+            static_cast<int32_t>(tiles.tile_of_shard[s] * factor.size + position[s] / factor.stride % factor.size);
       }
     }
   }

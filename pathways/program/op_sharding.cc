@@ -17,8 +17,9 @@ using xla::OpSharding;
 absl::StatusOr<int> SubgroupDims(const OpSharding& proto, int rank) {
   const int subgroups = proto.replicate_on_last_tile_dim() ? 1 : proto.last_tile_dims_size();
   if (proto.tile_assignment_dimensions_size() == rank + subgroups) return subgroups;
-  return absl::InvalidArgumentError(absl::StrCat("a sharding over a grid [", absl::StrJoin(proto.tile_assignment_dimensions(), ","), "] with ",
-                                                 subgroups, " replicating dimensions does not fit a value of rank ", rank));
+  return absl::InvalidArgumentError(absl::StrCat("a sharding over a grid [",
+                                                 absl::StrJoin(proto.tile_assignment_dimensions(), ","), "] with ", subgroups,
+                                                 " replicating dimensions does not fit a value of rank ", rank));
 }
 
 absl::StatusOr<std::vector<int64_t>> PartitionsInGridOrder(const OpSharding& proto, size_t n) {
@@ -37,8 +38,9 @@ absl::StatusOr<int64_t> GridSize(const OpSharding& proto, size_t num_shards) {
   }
   // A replica-major list of several replicas holds the grid several times.
   if (size > 0 && num_shards % size == 0) return size;
-  return absl::InvalidArgumentError(absl::StrCat("a sharding over a grid [", absl::StrJoin(proto.tile_assignment_dimensions(), ","),
-                                                 "] does not fit ", num_shards, " devices"));
+  return absl::InvalidArgumentError(absl::StrCat("a sharding over a grid [",
+                                                 absl::StrJoin(proto.tile_assignment_dimensions(), ","), "] does not fit ",
+                                                 num_shards, " devices"));
 }
 
 absl::StatusOr<buffers::Tiles> TiledToTiles(const OpSharding& proto, size_t num_shards, int rank) {
@@ -74,13 +76,14 @@ absl::StatusOr<buffers::Tiles> OpShardingToTiles(const OpSharding& proto, size_t
       return buffers::Tiles{};
     case OpSharding::MAXIMAL:
       if (num_shards == 1) return buffers::Tiles{};
-      return absl::InvalidArgumentError(absl::StrCat("a value held by one device (maximal sharding) cannot be an array over ", num_shards,
-                                                     " devices; shard or replicate it"));
+      return absl::InvalidArgumentError(absl::StrCat("a value held by one device (maximal sharding) cannot be an array over ",
+                                                     num_shards, " devices; shard or replicate it"));
     case OpSharding::TUPLE:
       if (proto.tuple_shardings_size() == 1 && proto.tuple_shardings(0).type() != OpSharding::TUPLE) {
         return OpShardingToTiles(proto.tuple_shardings(0), num_shards, rank);
       }
-      return absl::InvalidArgumentError(absl::StrCat("a sharding of a tuple of ", proto.tuple_shardings_size(), " for a single array"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("a sharding of a tuple of ", proto.tuple_shardings_size(), " for a single array"));
     case OpSharding::OTHER:
       return TiledToTiles(proto, num_shards, rank);
     default:
@@ -88,15 +91,15 @@ absl::StatusOr<buffers::Tiles> OpShardingToTiles(const OpSharding& proto, size_t
   }
 }
 
-absl::StatusOr<buffers::Sharding> OpShardingToSharding(const OpSharding& proto, std::vector<DeviceId> devices, std::string memory_kind,
-                                                       int rank) {
+absl::StatusOr<buffers::Sharding> OpShardingToSharding(const OpSharding& proto, std::vector<DeviceId> devices,
+                                                       std::string memory_kind, int rank) {
   if (devices.empty()) return absl::InvalidArgumentError("a sharding without devices");
   PW_ASSIGN_OR_RETURN(buffers::Tiles tiles, OpShardingToTiles(proto, devices.size(), rank));
   return buffers::Sharding::Tiled(std::move(devices), std::move(memory_kind), std::move(tiles));
 }
 
-absl::StatusOr<buffers::Sharding> OpShardingToSharding(std::string_view serialized, std::vector<DeviceId> devices, std::string memory_kind,
-                                                       int rank) {
+absl::StatusOr<buffers::Sharding> OpShardingToSharding(std::string_view serialized, std::vector<DeviceId> devices,
+                                                       std::string memory_kind, int rank) {
   OpSharding proto;
   if (!proto.ParseFromArray(serialized.data(), static_cast<int>(serialized.size()))) {
     return absl::InvalidArgumentError(absl::StrCat("a sharding of ", serialized.size(), " bytes is not an xla.OpSharding"));

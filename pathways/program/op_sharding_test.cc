@@ -43,27 +43,34 @@ TEST(OpShardingTest, ListsOfDevices) {
 }
 
 TEST(OpShardingTest, ReplicatesOnTheLastTileDim) {
-  auto s = Parse("type: OTHER tile_assignment_dimensions: [2, 1, 2] tile_assignment_devices: [0, 1, 2, 3] replicate_on_last_tile_dim: true", 4, 2);
+  auto s = Parse(
+      "type: OTHER tile_assignment_dimensions: [2, 1, 2] tile_assignment_devices: [0, 1, 2, 3] replicate_on_last_tile_dim: true",
+      4, 2);
   ASSERT_TRUE(s.ok()) << s.status();
   EXPECT_EQ(s->tiles().counts, (buffers::Dims{2, 1}));
   EXPECT_EQ(TilesOf(*s), (Table{0, 0, 1, 1}));
 }
 
 TEST(OpShardingTest, LastTileDimsMayBeSeveral) {
-  auto s = Parse("type: OTHER tile_assignment_dimensions: [2, 2, 2] last_tile_dims: [MANUAL, REPLICATED] iota_reshape_dims: [8]", 8, 1);
+  auto s = Parse("type: OTHER tile_assignment_dimensions: [2, 2, 2] last_tile_dims: [MANUAL, REPLICATED] iota_reshape_dims: [8]",
+                 8, 1);
   ASSERT_TRUE(s.ok()) << s.status();
   EXPECT_EQ(TilesOf(*s), (Table{0, 0, 0, 0, 1, 1, 1, 1}));
 }
 
 TEST(OpShardingTest, TransposedIota) {
   // reshape(0..7, [4,2]) transposed: 0 2 4 6 1 3 5 7; P(None, 'x') on a (4, 2) mesh's second axis with the first replicated.
-  auto s = Parse("type: OTHER tile_assignment_dimensions: [1, 2, 4] iota_reshape_dims: [4, 2] iota_transpose_perm: [1, 0] replicate_on_last_tile_dim: true", 8, 2);
+  auto s = Parse(
+      "type: OTHER tile_assignment_dimensions: [1, 2, 4] iota_reshape_dims: [4, 2] iota_transpose_perm: [1, 0] "
+      "replicate_on_last_tile_dim: true",
+      8, 2);
   ASSERT_TRUE(s.ok()) << s.status();
   EXPECT_EQ(TilesOf(*s), (Table{0, 1, 0, 1, 0, 1, 0, 1}));
 }
 
 TEST(OpShardingTest, IotaOfThreeDims) {
-  auto values = Parse("type: OTHER tile_assignment_dimensions: [8] iota_reshape_dims: [2, 2, 2] iota_transpose_perm: [2, 0, 1]", 8, 1);
+  auto values =
+      Parse("type: OTHER tile_assignment_dimensions: [8] iota_reshape_dims: [2, 2, 2] iota_transpose_perm: [2, 0, 1]", 8, 1);
   ASSERT_TRUE(values.ok()) << values.status();
   // order of devices: transpose(iota(2,2,2), (2,0,1)) = 0 2 4 6 1 3 5 7
   EXPECT_EQ(TilesOf(*values), (Table{0, 4, 1, 5, 2, 6, 3, 7}));
@@ -93,18 +100,18 @@ TEST(OpShardingTest, EveryReplicaHoldsTheWhole) {
 
 TEST(OpShardingTest, RefusesWhatIsNoSharding) {
   for (const char* text : {
-           "type: OTHER tile_assignment_dimensions: [2, 2] tile_assignment_devices: [0, 1, 2, 3]",                   // rank
-           "type: OTHER tile_assignment_dimensions: [3] tile_assignment_devices: [0, 1, 2]",                         // 4 devices
-           "type: OTHER tile_assignment_dimensions: [4] tile_assignment_devices: [0, 1, 2]",                         // too few
-           "type: OTHER tile_assignment_dimensions: [4] tile_assignment_devices: [0, 1, 2, 2]",                      // twice
-           "type: OTHER tile_assignment_dimensions: [4] tile_assignment_devices: [0, 1, 2, -1]",                     // negative
-           "type: OTHER tile_assignment_dimensions: [4] tile_assignment_devices: [0, 1, 2, 4]",                      // beyond
-           "type: OTHER tile_assignment_dimensions: [0] tile_assignment_devices: []",                                // zero
-           "type: OTHER tile_assignment_dimensions: [-4] iota_reshape_dims: [-4]",                                   // negative
+           "type: OTHER tile_assignment_dimensions: [2, 2] tile_assignment_devices: [0, 1, 2, 3]",                    // rank
+           "type: OTHER tile_assignment_dimensions: [3] tile_assignment_devices: [0, 1, 2]",                          // 4 devices
+           "type: OTHER tile_assignment_dimensions: [4] tile_assignment_devices: [0, 1, 2]",                          // too few
+           "type: OTHER tile_assignment_dimensions: [4] tile_assignment_devices: [0, 1, 2, 2]",                       // twice
+           "type: OTHER tile_assignment_dimensions: [4] tile_assignment_devices: [0, 1, 2, -1]",                      // negative
+           "type: OTHER tile_assignment_dimensions: [4] tile_assignment_devices: [0, 1, 2, 4]",                       // beyond
+           "type: OTHER tile_assignment_dimensions: [0] tile_assignment_devices: []",                                 // zero
+           "type: OTHER tile_assignment_dimensions: [-4] iota_reshape_dims: [-4]",                                    // negative
            "type: OTHER tile_assignment_dimensions: [9223372036854775807] iota_reshape_dims: [9223372036854775807]",  // overflow
-           "type: OTHER tile_assignment_dimensions: [4] iota_reshape_dims: [2, 3] iota_transpose_perm: [1, 0]",      // 6 of 4
-           "type: OTHER tile_assignment_dimensions: [4] iota_reshape_dims: [2, 2] iota_transpose_perm: [1, 1]",      // no permutation
-           "type: OTHER tile_assignment_dimensions: [4] iota_reshape_dims: [2, 2] iota_transpose_perm: [0]",         // short
+           "type: OTHER tile_assignment_dimensions: [4] iota_reshape_dims: [2, 3] iota_transpose_perm: [1, 0]",       // 6 of 4
+           "type: OTHER tile_assignment_dimensions: [4] iota_reshape_dims: [2, 2] iota_transpose_perm: [1, 1]",  // no permutation
+           "type: OTHER tile_assignment_dimensions: [4] iota_reshape_dims: [2, 2] iota_transpose_perm: [0]",     // short
            "type: OTHER",
        }) {
     EXPECT_EQ(Parse(text, 4, 1).status().code(), absl::StatusCode::kInvalidArgument) << text;
@@ -136,8 +143,10 @@ TEST(OpShardingTest, NamedShardings) {
 }
 
 TEST(OpShardingTest, TheWayBackIsTheSame) {
-  for (const char* text : {"type: REPLICATED", "type: OTHER tile_assignment_dimensions: [2, 2] tile_assignment_devices: [3, 2, 1, 0]",
-                           "type: OTHER tile_assignment_dimensions: [1, 2, 2] tile_assignment_devices: [3, 0, 1, 2] replicate_on_last_tile_dim: true"}) {
+  for (const char* text :
+       {"type: REPLICATED", "type: OTHER tile_assignment_dimensions: [2, 2] tile_assignment_devices: [3, 2, 1, 0]",
+        "type: OTHER tile_assignment_dimensions: [1, 2, 2] tile_assignment_devices: [3, 0, 1, 2] replicate_on_last_tile_dim: "
+        "true"}) {
     auto s = Parse(text, 4, 2);
     ASSERT_TRUE(s.ok()) << s.status();
     auto again = OpShardingToSharding(ShardingToOpSharding(*s), s->devices(), "device", 2);

@@ -1,0 +1,77 @@
+// Outbox: commands on their way to hosts, batched so that each host gets one frame for everything that was decided in one turn of
+// the controller's strand.
+//
+// Planners add commands; the strand's idle hook flushes. Releases are collected apart and go as one command behind the others of
+// their batch: nothing after them in the batch names what they release, because the names are gone. A batch that grows large is
+// closed early, so a busy turn neither holds a host up nor breaks the transport's limits; frames keep the order of the commands.
+//
+// Pure data, strand-confined. Commands for hosts that are not there are dropped: whoever waits for their completion hears of the
+// loss by another way.
+//
+// Invariants:
+//   OB-1  frames of one host carry its commands in the order added; payloads lie in the same order
+//   OB-2  a command is counted exactly once, when it is added; a Release command when its batch closes
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "pathways/base/bytes.h"
+#include "pathways/base/ids.h"
+#include "pathways/v1/worker.pb.h"
+
+namespace pw::dispatch {
+
+// What has been sent to one host, by kind of command, for tests that count and for `status`.
+struct CommandCounters {
+  std::map<::pathways::v1::Command::KindCase, uint64_t> commands;
+  uint64_t frames = 0;
+
+  uint64_t of(::pathways::v1::Command::KindCase kind) const;
+};
+
+class Outbox {
+ public:
+  void AddHost(HostId host);
+  void RemoveHost(HostId host);
+  bool HasHost(HostId host) const { return hosts_.contains(host); }
+
+  // Payload bytes are the caller's business to announce in the command.
+  void Add(HostId host, ::pathways::v1::Command command) { Add(host, std::move(command), {}); }
+  void Add(HostId host, ::pathways::v1::Command command, std::vector<Bytes> payload);
+  void Release(HostId host, ArrayId array);
+
+  // Hands over every frame there is to send, in order. True if there was any.
+  using Send = absl::FunctionRef<void(HostId host, std::string header, std::vector<Bytes> payload)>;
+  bool Flush(Send send);
+
+  // Zeroes for a host that is not there.
+  CommandCounters counters(HostId host) const;
+
+ private:
+  struct Frame {
+    std::string header;
+    std::vector<Bytes> payload;
+  };
+  struct PerHost {
+    ::pathways::v1::ToWorker batch;
+    std::vector<Bytes> payload;
+    size_t header_bytes = 0;  // about
+    size_t payload_bytes = 0;
+    std::vector<uint64_t> released;
+    std::vector<Frame> closed;
+    CommandCounters counters;
+    bool queued = false;  // listed in busy_
+  };
+  void Touch(HostId host, PerHost& box);
+  static void Close(PerHost& box);
+
+  absl::flat_hash_map<HostId, PerHost> hosts_;
+  std::vector<HostId> busy_;  // hosts that have something, in the order in which they got it
+};
+
+}  // namespace pw::dispatch

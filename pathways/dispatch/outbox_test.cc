@@ -1,0 +1,93 @@
+#include "pathways/dispatch/outbox.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace pw::dispatch {
+namespace {
+
+using ::pathways::v1::Command;
+using ::pathways::v1::ToWorker;
+using ::testing::ElementsAre;
+
+struct Sent {
+  HostId host;
+  ToWorker batch;
+  std::string payload;
+};
+
+std::vector<Sent> FlushAll(Outbox& outbox) {
+  std::vector<Sent> sent;
+  outbox.Flush([&](HostId host, std::string header, std::vector<Bytes> payload) {
+    Sent s{host};
+    EXPECT_TRUE(s.batch.ParseFromString(header));
+    for (const Bytes& b : payload) s.payload += b.view();
+    sent.push_back(std::move(s));
+  });
+  return sent;
+}
+
+Command Execute(uint64_t op) {
+  Command c;
+  c.mutable_execute()->set_op(op);
+  return c;
+}
+
+TEST(OutboxTest, OneFrameForEachHostAndTurn) {
+  Outbox outbox;
+  outbox.AddHost(HostId(0));
+  outbox.AddHost(HostId(1));
+  outbox.Add(HostId(1), Execute(1), {Bytes::Copy("ab")});
+  outbox.Add(HostId(0), Execute(2));
+  outbox.Add(HostId(1), Execute(3), {Bytes::Copy("c")});
+  const auto sent = FlushAll(outbox);
+  ASSERT_EQ(sent.size(), 2u);
+  EXPECT_EQ(sent[0].host, HostId(1));
+  EXPECT_EQ(sent[0].payload, "abc");
+  ASSERT_EQ(sent[0].batch.commands_size(), 2);
+  EXPECT_EQ(sent[0].batch.commands(1).execute().op(), 3u);
+  EXPECT_EQ(outbox.counters(HostId(1)).of(Command::kExecute), 2u);
+  EXPECT_EQ(outbox.counters(HostId(1)).frames, 1u);
+  EXPECT_TRUE(FlushAll(outbox).empty());
+}
+
+TEST(OutboxTest, ReleasesGoTogetherBehindTheRest) {
+  Outbox outbox;
+  outbox.AddHost(HostId(0));
+  outbox.Release(HostId(0), ArrayId(7));
+  outbox.Add(HostId(0), Execute(1));
+  outbox.Release(HostId(0), ArrayId(8));
+  const auto sent = FlushAll(outbox);
+  ASSERT_EQ(sent.size(), 1u);
+  ASSERT_EQ(sent[0].batch.commands_size(), 2);
+  EXPECT_THAT(sent[0].batch.commands(1).release().arrays(), ElementsAre(7, 8));
+  EXPECT_EQ(outbox.counters(HostId(0)).of(Command::kRelease), 1u);
+}
+
+TEST(OutboxTest, LargeBatchesAreClosedEarly) {
+  Outbox outbox;
+  outbox.AddHost(HostId(0));
+  const Bytes big = std::move(AlignedBytes(3 << 20)).Freeze();
+  for (int i = 0; i < 7; ++i) outbox.Add(HostId(0), Execute(i), {big});
+  const auto sent = FlushAll(outbox);
+  ASSERT_EQ(sent.size(), 3u);
+  uint64_t op = 0;
+  for (const Sent& s : sent) {
+    for (const Command& c : s.batch.commands()) EXPECT_EQ(c.execute().op(), op++);
+  }
+  EXPECT_EQ(op, 7u);
+}
+
+TEST(OutboxTest, WhatIsForALostHostIsDropped) {
+  Outbox outbox;
+  outbox.AddHost(HostId(0));
+  outbox.Add(HostId(0), Execute(1));
+  outbox.RemoveHost(HostId(0));
+  outbox.Add(HostId(0), Execute(2));
+  outbox.Release(HostId(0), ArrayId(1));
+  EXPECT_TRUE(FlushAll(outbox).empty());
+  EXPECT_EQ(outbox.counters(HostId(0)).frames, 0u);
+}
+
+}  // namespace
+}  // namespace pw::dispatch

@@ -1,0 +1,49 @@
+// Commands that make arrays from host memory, and give existing shards new names. One command to each host concerned.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "pathways/base/bytes.h"
+#include "pathways/base/ids.h"
+#include "pathways/buffers/array_spec.h"
+#include "pathways/dispatch/outbox.h"
+#include "pathways/dispatch/plan_execute.h"
+#include "pathways/resource/topology.h"
+
+namespace pw::dispatch {
+
+// One host buffer that feeds `shards`, all of shape `shard_dims`.
+struct PutCall {
+  SessionId session;
+  ArrayId array;
+  const buffers::ArraySpec* spec;
+  absl::Span<const int64_t> shard_dims;
+  const std::optional<buffers::Dims>* byte_strides;
+  absl::Span<const int32_t> shards;
+  uint64_t transfer;  // names the bytes on every host
+  int64_t total_bytes;
+};
+
+// The hosts that get the bytes, each once, however many shards it has. With `data` they go in the commands, else the caller sends
+// them as chunks. REQUIRES: the shards exist and their devices are there.
+std::vector<HostId> PlanPut(const resource::Topology& topology, const PutCall& call, const std::optional<Bytes>& data,
+                            NameOp name_op, Outbox& outbox);
+
+struct AliasItem {
+  ArrayId array;
+  int32_t shard;
+  ArrayId source;
+  int32_t source_shard;
+  DeviceId device;  // where both are
+};
+
+// REQUIRES: the devices are there.
+void PlanAlias(const resource::Topology& topology, SessionId session, absl::Span<const AliasItem> items, NameOp name_op,
+               Outbox& outbox);
+
+void PlanBitcast(absl::Span<const HostId> hosts, SessionId session, ArrayId source, ArrayId result, buffers::DType dtype,
+                 absl::Span<const int64_t> shard_dims, NameOp name_op, Outbox& outbox);
+
+}  // namespace pw::dispatch

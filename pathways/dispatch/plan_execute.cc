@@ -1,0 +1,52 @@
+#include "pathways/dispatch/plan_execute.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "pathways/base/status_macros.h"
+
+namespace pw::dispatch {
+
+void PlanExecute(const ExecuteCall& call, NameOp name_op, Outbox& outbox) {
+  for (HostId host : call.executable->hosts) {
+    ::pathways::v1::Command command;
+    auto& execute = *command.mutable_execute();
+    execute.set_op(name_op(host).v);
+    execute.set_executable(call.executable->id.v);
+    execute.set_session(call.session.v);
+    execute.mutable_args()->Reserve(static_cast<int>(call.args.size()));
+    for (ArrayId arg : call.args) execute.add_args(arg.v);
+    execute.mutable_results()->Reserve(static_cast<int>(call.results.size()));
+    for (ArrayId result : call.results) execute.add_results(result.v);
+    execute.set_launch_id(call.launch_id);
+    for (int32_t index : call.non_donatable) execute.add_non_donatable(index);
+    execute.set_report_device_time(call.report_device_time);
+    outbox.Add(host, std::move(command));
+  }
+}
+
+absl::StatusOr<std::vector<HostId>> HostsOfComputation(const resource::Topology& topology, absl::Span<const DeviceId> devices) {
+  std::set<HostId> hosts;
+  absl::flat_hash_set<DeviceId> seen;
+  for (DeviceId id : devices) {
+    PW_ASSIGN_OR_RETURN(const resource::Device* device, topology.GetDevice(id));
+    if (!seen.insert(id).second)
+      return absl::InvalidArgumentError(absl::StrCat("the computation names ", ToString(id), " twice"));
+    hosts.insert(device->host);
+  }
+  if (hosts.size() <= 1) return std::vector<HostId>(hosts.begin(), hosts.end());
+  std::vector<std::string> names;
+  for (HostId host : hosts) names.push_back(topology.Describe(*topology.FindHost(host)));
+  if (names.size() > 6) names.resize(6), names.push_back(absl::StrCat("and ", hosts.size() - 6, " more"));
+  return absl::UnimplementedError(
+      absl::StrCat("one computation over the devices of several hosts (", absl::StrJoin(names, ", "),
+                   ") is not supported yet. Use a mesh over the devices of one host (attributes `island` and `host` of a device "
+                   "say where it is), one mesh for "
+                   "each host, and jax.device_put between their arrays, which goes directly from host to host."));
+}
+
+}  // namespace pw::dispatch

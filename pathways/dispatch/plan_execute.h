@@ -1,0 +1,35 @@
+// From one call to the commands for the hosts: exactly one Execute for each host concerned, whatever the number of shards.
+#pragma once
+
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "pathways/base/ids.h"
+#include "pathways/dispatch/outbox.h"
+#include "pathways/program/executable.h"
+#include "pathways/resource/topology.h"
+
+namespace pw::dispatch {
+
+// Names the completion of a host's command. Called once for each command.
+using NameOp = absl::FunctionRef<OpId(HostId)>;
+
+struct ExecuteCall {
+  SessionId session;
+  const program::Executable* executable;
+  absl::Span<const ArrayId> args;
+  absl::Span<const ArrayId> results;
+  int32_t launch_id = 0;
+  absl::Span<const int32_t> non_donatable;
+  bool report_device_time = false;
+};
+
+void PlanExecute(const ExecuteCall& call, NameOp name_op, Outbox& outbox);
+
+// The hosts of a computation's devices, ascending. NOT_FOUND if a device is not there, INVALID_ARGUMENT if one is listed twice.
+// Today a computation runs on the devices of one host: for several, UNIMPLEMENTED with their names and the way out.
+absl::StatusOr<std::vector<HostId>> HostsOfComputation(const resource::Topology& topology, absl::Span<const DeviceId> devices);
+
+}  // namespace pw::dispatch
