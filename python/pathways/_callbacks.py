@@ -9,6 +9,7 @@ decides where the call runs) stays as it is. Lowerings for other backends, jax's
 
 import dataclasses
 import functools
+import inspect
 import weakref
 
 import numpy as np
@@ -62,13 +63,21 @@ def _sharding_with_token(sharding, results):
 
     if results == 0 or not isinstance(sharding, sharding_impls.SdyArrayList):
         return sharding
-    token = sharding_impls.SdyArray(mesh_shape=(), dim_shardings=(), logical_device_ids=sharding.shardings[0].logical_device_ids)
-    return sharding_impls.SdyArrayList((token, *sharding.shardings))
+    first = sharding.shardings[0]
+    sequence = type(sharding.shardings)  # lists or tuples, by jax's version
+    token = sharding_impls.SdyArray(mesh_shape=(), dim_shardings=type(first.dim_shardings)(), logical_device_ids=first.logical_device_ids)
+    return sharding_impls.SdyArrayList(sequence([token, *sharding.shardings]))
+
+
+def _annotate(ctx, call, sharding):
+    from jax._src.interpreters import mlir
+
+    takes_context = len(inspect.signature(mlir.set_sharding).parameters) > 2  # since jax 0.10
+    mlir.set_sharding(*([ctx.module_context] if takes_context else []), call, sharding)
 
 
 def _emit(ctx, function, token, operands, operand_avals, result_avals, has_side_effect, sharding):
     from jax._src import core, ffi
-    from jax._src.interpreters import mlir
 
     number = registry.add(checked(function, result_avals), [aval.dtype for aval in operand_avals])
     ctx.module_context.add_keepalive(_Registration(number))
@@ -82,7 +91,7 @@ def _emit(ctx, function, token, operands, operand_avals, result_avals, has_side_
     ctx = dataclasses.replace(ctx, avals_in=avals_in, avals_out=avals_out)
     call = ffi.build_ffi_lowering_function(TARGET, has_side_effect=has_side_effect)(ctx, *operands, callback=np.int64(number))
     if sharding is not None:
-        mlir.set_sharding(ctx.module_context, call, sharding)
+        _annotate(ctx, call, sharding)
     results = list(call.results)
     if token:
         return results[1:], results[0]
