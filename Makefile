@@ -71,6 +71,7 @@ nightly: test asan tsan tsa fuzz bench
 
 #: make bench      the benchmarks; JSON in build/bench and a line each for people
 bench: wheel
+	@ninja -C $(TREE) -j$(JOBS) benches
 	@$(PY) tools/run_bench.py --tree $(TREE)
 
 #: make clean      remove the build trees; keeps build/venv
