@@ -156,6 +156,9 @@ TEST(WhenAllSettledTest, ReportsTheFirstErrorInTheOrderOfTheArrays) {
   EXPECT_TRUE(seen.empty());
   arrays[1]->OnDone(absl::OkStatus());
   EXPECT_THAT(seen, ElementsAre(absl::StatusCode::kDataLoss));
+  WhenAllSettled({arrays[2], arrays[3]}, Record(seen));
+  EXPECT_THAT(seen, ElementsAre(absl::StatusCode::kDataLoss, absl::StatusCode::kDataLoss));
+  seen.pop_back();
   WhenAllSettled({}, Record(seen));
   WhenAllSettled({arrays[0], arrays[0]}, Record(seen));
   EXPECT_THAT(seen, ElementsAre(absl::StatusCode::kDataLoss, absl::StatusCode::kOk, absl::StatusCode::kOk));
