@@ -1,10 +1,11 @@
 // Transport: ordered streams of frames between our own processes.
 //
-// A frame is a header (a small serialized message) and a payload (raw bytes, possibly large). A connection is full duplex and has two
-// lanes with one order each: frames on the urgent lane overtake frames that wait on the bulk lane. Implementations: AsioTransport (TCP and
-// Unix sockets) and MemoryTransport (in one process, for tests and the simulator).
+// A frame is a header (a small serialized message) and a payload (raw bytes, possibly large). A connection is full duplex and has
+// two lanes with one order each: frames on the urgent lane overtake frames that wait on the bulk lane. Implementations:
+// AsioTransport (TCP and Unix sockets) and MemoryTransport (in one process, for tests and the simulator).
 //
-// Addresses: "tcp:HOST:PORT" ("HOST:PORT" means the same; port 0 listens on a free one) and "unix:PATH" ("unix:@NAME" is abstract).
+// Addresses: "tcp:HOST:PORT" ("HOST:PORT" means the same; port 0 listens on a free one) and "unix:PATH" ("unix:@NAME" is
+// abstract).
 //
 // Invariants:
 //   TR-1  frames of one lane arrive in the order of Send, each exactly once, or the connection closes
@@ -57,7 +58,8 @@ class Connection {
 
   // Delivery begins. `handler` must outlive the connection. Once.
   virtual void Start(Handler* handler) = 0;
-  // Queues one frame; its payload is the pieces one after another, which are not copied. Any thread, never blocks. After close: dropped.
+  // Queues one frame; its payload is the pieces one after another, which are not copied. Any thread, never blocks. After close:
+  // dropped.
   virtual void Send(std::string header, std::vector<Bytes> payload, Lane lane) = 0;
   void Send(std::string header, Lane lane = Lane::kUrgent) { Send(std::move(header), {}, lane); }
   // False while more than the high-water mark waits on the bulk lane: a good producer stops until OnBulkWritable.

@@ -1,0 +1,57 @@
+// Connector: one call of Transport::Connect. Looks the host up, tries its addresses in turn, waits a little and tries again,
+// until it is connected or the time is up. Lives on a loop, kept alive by its pending operations.
+//
+// Invariant CR-1: on_done is called exactly once, on the loop, also when the transport is shut down first.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "pathways/net/address.h"
+#include "pathways/net/asio.h"
+#include "pathways/net/asio_connection.h"
+#include "pathways/net/event_loop.h"
+#include "pathways/net/socket.h"
+#include "pathways/net/transport.h"
+
+namespace pw::net {
+
+class Connector : public std::enable_shared_from_this<Connector> {
+ public:
+  Connector(std::shared_ptr<EventLoop> loop, Address address, absl::Duration timeout, const StreamOptions& options,
+            Transport::ConnectCallback on_done);
+  void Begin();  // any thread, once
+
+ private:
+  void OnLoop();
+  void Resolve();
+  void OnResolved(asio::error_code error, const asio::ip::tcp::resolver::results_type& results);
+  void NextCandidate();
+  void OnAttempted();
+  void OnFailure(int error, std::string text);
+  void Connected(Fd fd);
+  void Done(absl::StatusOr<std::unique_ptr<Connection>> result);
+  absl::Status TimedOut() const;
+
+  const std::shared_ptr<EventLoop> loop_;
+  const Address address_;
+  const absl::Duration timeout_;
+  const StreamOptions options_;
+  Transport::ConnectCallback on_done_;  // empty once called
+
+  // Of the loop.
+  asio::ip::tcp::resolver resolver_;
+  asio::posix::stream_descriptor descriptor_;
+  asio::steady_timer deadline_;
+  asio::steady_timer retry_;
+  std::vector<SocketAddress> candidates_;
+  size_t candidate_ = 0;
+  std::chrono::milliseconds backoff_;
+  std::string last_failure_ = "no attempt was made";
+  uint64_t shutdown_hook_ = 0;
+};
+
+}  // namespace pw::net

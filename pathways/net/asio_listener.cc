@@ -1,0 +1,104 @@
+#include "pathways/net/asio_listener.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include <chrono>
+
+#include "pathways/base/log.h"
+
+namespace pw::net {
+namespace {
+// How long to wait when the system is out of descriptors or memory.
+constexpr std::chrono::milliseconds kRetry{100};
+}  // namespace
+
+Acceptor::Acceptor(std::vector<std::shared_ptr<EventLoop>> loops, Fd fd, Address address, const StreamOptions& options,
+                   Transport::AcceptCallback on_accept)
+    : loops_(std::move(loops)),
+      address_(std::move(address)),
+      options_(options),
+      on_accept_(std::move(on_accept)),
+      initial_fd_(std::move(fd)),
+      fd_(initial_fd_.get()),
+      descriptor_(loops_[0]->io()),
+      retry_(loops_[0]->io()) {
+  gate_.Attach(&on_accept_);
+}
+
+void Acceptor::Open() {
+  loops_[0]->Post([self = shared_from_this()] {
+    if (self->released_) return;
+    asio::error_code error;
+    self->descriptor_.assign(self->fd_, error);
+    if (error) {
+      PW_LOG_ERROR << "cannot accept on " << ToString(self->address_) << ": " << error.message();
+      return;
+    }
+    self->initial_fd_.Release();
+    self->shutdown_hook_ = self->loops_[0]->AddShutdownHook([raw = self.get()] {
+      raw->shutdown_hook_ = 0;
+      raw->shared_from_this()->Release();
+    });
+    self->Arm();
+  });
+}
+
+void Acceptor::Abandon() {
+  gate_.Detach(loops_[0]->RunsHere());
+  if (released_) return;  // by the transport, whose loops may have ended
+  loops_[0]->Post([self = shared_from_this()] { self->Release(); });
+}
+
+void Acceptor::Release() {
+  if (released_.exchange(true)) return;
+  // A file would tempt others to connect to nobody.
+  if (address_.kind == Address::Kind::kUnix && address_.path[0] != '@') ::unlink(address_.path.c_str());
+  asio::error_code ignored;
+  descriptor_.close(ignored);
+  initial_fd_ = Fd();
+  retry_.cancel();
+  if (shutdown_hook_ != 0) loops_[0]->RemoveShutdownHook(std::exchange(shutdown_hook_, 0));
+}
+
+void Acceptor::Arm() {
+  descriptor_.async_wait(asio::posix::stream_descriptor::wait_read, [self = shared_from_this()](asio::error_code error) {
+    if (!self->released_) self->AcceptAll();
+  });
+}
+
+void Acceptor::AcceptAll() {
+  while (!released_) {
+    SocketAddress remote;
+    remote.size = sizeof(remote.storage);
+    Fd fd(::accept4(fd_, reinterpret_cast<sockaddr*>(&remote.storage), &remote.size, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (fd.valid()) {
+      AcceptOne(std::move(fd), remote);
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      return Arm();
+    } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      return RetryLater(errno);
+    }
+    // Anything else is an error of a connection that was gone before we took it.
+  }
+}
+
+void Acceptor::AcceptOne(Fd fd, const SocketAddress& remote) {
+  ConfigureStream(fd.get());
+  std::string peer = NameAccepted(fd.get(), remote, address_);
+  const std::shared_ptr<EventLoop>& loop = loops_[next_loop_++ % loops_.size()];
+  auto stream = std::make_shared<Stream>(loop, std::move(fd), std::move(peer), options_);
+  stream->Open();
+  auto connection = std::make_unique<AsioConnection>(std::move(stream));
+  gate_.Call([&](Transport::AcceptCallback* on_accept) { (*on_accept)(std::move(connection)); });
+}
+
+void Acceptor::RetryLater(int error) {
+  PW_LOG_WARNING << SocketError(error, "cannot accept on " + ToString(address_)).message();
+  retry_.expires_after(kRetry);
+  retry_.async_wait([self = shared_from_this()](asio::error_code) {
+    if (!self->released_) self->AcceptAll();
+  });
+}
+
+}  // namespace pw::net

@@ -1,0 +1,66 @@
+// AsioListener: accepts connections on one address and spreads them over the loops of its transport.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pathways/net/address.h"
+#include "pathways/net/asio.h"
+#include "pathways/net/asio_connection.h"
+#include "pathways/net/event_loop.h"
+#include "pathways/net/handler_gate.h"
+#include "pathways/net/socket.h"
+#include "pathways/net/transport.h"
+
+namespace pw::net {
+
+// The part that operations on the loop share.
+class Acceptor : public std::enable_shared_from_this<Acceptor> {
+ public:
+  // `fd` listens. The first loop accepts.
+  Acceptor(std::vector<std::shared_ptr<EventLoop>> loops, Fd fd, Address address, const StreamOptions& options,
+           Transport::AcceptCallback on_accept);
+  void Open();
+  // Once; when it returns no callback runs any more, and the address is free soon after.
+  void Abandon();
+
+ private:
+  void Arm();
+  void AcceptAll();
+  void AcceptOne(Fd fd, const SocketAddress& remote);
+  void RetryLater(int error);
+  void Release();
+
+  const std::vector<std::shared_ptr<EventLoop>> loops_;
+  const Address address_;
+  const StreamOptions options_;
+  Transport::AcceptCallback on_accept_;
+  HandlerGate<Transport::AcceptCallback> gate_;
+
+  // Of the first loop.
+  Fd initial_fd_;  // until Open
+  const int fd_;
+  asio::posix::stream_descriptor descriptor_;
+  asio::steady_timer retry_;
+  uint64_t shutdown_hook_ = 0;
+  size_t next_loop_ = 0;
+  std::atomic<bool> released_ = false;  // written on the loop
+};
+
+class AsioListener : public Listener {
+ public:
+  AsioListener(std::shared_ptr<Acceptor> acceptor, std::string address)
+      : acceptor_(std::move(acceptor)), address_(std::move(address)) {}
+  ~AsioListener() override { acceptor_->Abandon(); }
+
+  const std::string& address() const override { return address_; }
+
+ private:
+  const std::shared_ptr<Acceptor> acceptor_;
+  const std::string address_;
+};
+
+}  // namespace pw::net

@@ -1,0 +1,90 @@
+// Framing: how a frame lies on a byte stream, and the decoder of what arrives.
+//
+//   offset 0   4 bytes  "PWF1": magic and version of the framing in one
+//          4   u32      header length   } little endian
+//          8   u64      payload length  }
+//         16   header bytes, then payload bytes
+//
+// FrameDecoder is pure: it owns memory, not sockets. The reader asks it for Space, fills some of it, Commits, and Pops frames:
+//
+//   while (n = readv(fd, decoder.Space())) { decoder.Commit(n); while (frame = decoder.Pop()) deliver(frame); }
+//
+// Small things pass through a buffer (one system call brings many frames); the rest of a payload that did not fit goes straight
+// into its own memory. One thread.
+//
+// Invariants:
+//   FR-1  the lengths in a prefix are checked against the limits before memory of that size is asked for
+//   FR-2  after an error every later Pop returns the same error, and no frame
+//   FR-3  a frame's payload starts on a 64-byte boundary and shares memory with nothing
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "pathways/base/bytes.h"
+#include "pathways/net/transport.h"
+
+namespace pw::net {
+
+inline constexpr size_t kPrefixBytes = 16;
+
+struct FramePrefix {
+  uint32_t header_bytes = 0;
+  uint64_t payload_bytes = 0;
+};
+
+void EncodePrefix(FramePrefix prefix, uint8_t out[kPrefixBytes]);
+// INVALID_ARGUMENT where the magic is wrong or a length is above its limit.
+absl::StatusOr<FramePrefix> DecodePrefix(const uint8_t in[kPrefixBytes], const Limits& limits);
+
+// Whether a frame of these sizes may come in: INVALID_ARGUMENT where it is too large.
+absl::Status CheckIncoming(uint64_t header_bytes, uint64_t payload_bytes, const Limits& limits);
+// Whether a frame may be sent to `peer`, which has the same limits: INVALID_ARGUMENT where it is too large.
+absl::Status CheckOutgoing(const std::string& peer, size_t header_bytes, size_t payload_bytes, const Limits& limits);
+
+class FrameDecoder {
+ public:
+  static constexpr size_t kDefaultBufferBytes = 64 << 10;
+
+  explicit FrameDecoder(const Limits& limits, size_t buffer_bytes = kDefaultBufferBytes);
+
+  // Where the next bytes of the stream go; never empty. REQUIRES: Pop() has just returned "none yet".
+  absl::Span<const iovec> Space();
+  // `n` bytes, in the order of Space(), have been filled.
+  void Commit(size_t n);
+  // The next complete frame; nullopt: none yet.
+  absl::StatusOr<std::optional<Frame>> Pop();
+
+  // True between frames: the stream may end here.
+  bool AtBoundary() const { return stage_ == Stage::kPrefix && begin_ == end_; }
+
+ private:
+  enum class Stage { kPrefix, kHeader, kPayload };
+
+  size_t buffered() const { return end_ - begin_; }
+  absl::StatusOr<std::optional<Frame>> Fail(absl::Status error);
+  absl::Status Begin(Stage stage);
+  size_t TakeBuffered(uint8_t* out, size_t wanted);
+  bool FillHeader();
+  bool FillPayload();
+
+  const Limits limits_;
+  AlignedBytes buffer_;
+  size_t begin_ = 0, end_ = 0;  // what the buffer holds and has not been decoded
+  Stage stage_ = Stage::kPrefix;
+  FramePrefix prefix_;
+  Frame frame_;        // under construction
+  size_t filled_ = 0;  // of the header or payload under construction
+  std::optional<AlignedBytes> payload_;
+  std::array<iovec, 2> space_;
+  absl::Status error_;
+};
+
+}  // namespace pw::net

@@ -1,0 +1,171 @@
+#include "pathways/net/memory_connection.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/net/framing.h"
+
+namespace pw::net {
+namespace {
+
+// How many frames one turn delivers before others have the executor.
+constexpr int kTurnFrames = 64;
+
+Bytes Joined(std::vector<Bytes> pieces, size_t size) {
+  if (size == 0) return Bytes();
+  if (pieces.size() == 1 && reinterpret_cast<uintptr_t>(pieces[0].data()) % 64 == 0) return std::move(pieces[0]);
+  AlignedBytes joined(size);
+  size_t at = 0;
+  for (const Bytes& piece : pieces) {
+    if (!piece.empty()) std::memcpy(joined.data() + at, piece.data(), piece.size());
+    at += piece.size();
+  }
+  return std::move(joined).Freeze();
+}
+
+}  // namespace
+
+MemoryEnd::MemoryEnd(Executor* executor, std::string peer, const Limits& limits, std::shared_ptr<MemoryTotals> network_totals)
+    : peer_name_(std::move(peer)), limits_(limits), network_totals_(std::move(network_totals)), strand_(executor) {}
+
+void MemoryEnd::Join(const std::shared_ptr<MemoryEnd>& a, const std::shared_ptr<MemoryEnd>& b) {
+  a->peer_ = b;
+  b->peer_ = a;
+}
+
+void MemoryEnd::Start(Connection::Handler* handler) {
+  gate_.Attach(handler);
+  std::lock_guard<std::mutex> lock(mu_);
+  started_ = true;
+  ScheduleLocked();
+}
+
+void MemoryEnd::Send(std::string header, std::vector<Bytes> payload, Lane lane) {
+  if (closing_) return;
+  size_t payload_bytes = 0;
+  for (const Bytes& piece : payload) payload_bytes += piece.size();
+  if (absl::Status fits = CheckOutgoing(peer_name_, header.size(), payload_bytes, limits_); !fits.ok()) {
+    Close(std::move(fits));
+    return;
+  }
+  for (MemoryTotals* counts : {&counts_, network_totals_.get()}) {
+    counts->frames_sent += 1;
+    counts->bytes_sent += header.size() + payload_bytes;
+  }
+  const std::shared_ptr<MemoryEnd> peer = peer_.lock();
+  if (peer != nullptr) peer->Receive({std::move(header), Joined(std::move(payload), payload_bytes)}, lane);
+}
+
+void MemoryEnd::Receive(Frame frame, Lane lane) {
+  if (absl::Status fits = CheckIncoming(frame.header.size(), frame.payload.size(), limits_); !fits.ok()) {
+    Close(absl::InvalidArgumentError(absl::StrCat("connection to ", peer_name_, " was closed: ", fits.message())));
+    return;
+  }
+  std::lock_guard<std::mutex> lock(mu_);
+  if (reason_.has_value()) return;
+  if (lane == Lane::kBulk) bulk_bytes_ += frame.header.size() + frame.payload.size();
+  (lane == Lane::kUrgent ? urgent_ : bulk_).push_back(std::move(frame));
+  ScheduleLocked();
+}
+
+bool MemoryEnd::CanSendBulk() {
+  const std::shared_ptr<MemoryEnd> peer = peer_.lock();
+  return peer == nullptr || peer->HasRoom();
+}
+
+bool MemoryEnd::HasRoom() {
+  std::lock_guard<std::mutex> lock(mu_);
+  if (bulk_bytes_ <= limits_.bulk_high_water_bytes) return true;
+  peer_waits_ = true;
+  return false;
+}
+
+void MemoryEnd::Close(absl::Status reason) {
+  if (closing_.exchange(true)) return;
+  std::deque<Frame> urgent, bulk;  // freed after the lock is released
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    if (!reason_.has_value()) reason_ = std::move(reason);  // the peer may have been first
+    urgent.swap(urgent_);
+    bulk.swap(bulk_);
+    ScheduleLocked();
+  }
+  if (const std::shared_ptr<MemoryEnd> peer = peer_.lock()) peer->PeerClosed();
+}
+
+void MemoryEnd::PeerClosed() {
+  std::deque<Frame> bulk;  // freed after the lock is released
+  std::lock_guard<std::mutex> lock(mu_);
+  if (reason_.has_value()) return;
+  reason_ = absl::UnavailableError(absl::StrCat("connection to ", peer_name_, " was closed by the peer"));
+  bulk.swap(bulk_);
+  ScheduleLocked();
+}
+
+void MemoryEnd::Abandon() {
+  gate_.Detach(strand_.RunsHere());
+  Close(absl::CancelledError(absl::StrCat("the connection to ", peer_name_, " was destroyed")));
+}
+
+void MemoryEnd::ScheduleLocked() {
+  if (!started_ || scheduled_ || finished_) return;
+  if (urgent_.empty() && bulk_.empty() && !reason_.has_value()) return;
+  scheduled_ = true;
+  strand_.Post([self = shared_from_this()] { self->Deliver(); });
+}
+
+void MemoryEnd::Deliver() {
+  for (int i = 0; i < kTurnFrames && DeliverOne(); ++i) {
+  }
+  std::lock_guard<std::mutex> lock(mu_);
+  scheduled_ = false;
+  ScheduleLocked();
+}
+
+bool MemoryEnd::DeliverOne() {
+  std::optional<Frame> frame;
+  size_t bulk_bytes = 0;
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    std::deque<Frame>* lane = !urgent_.empty() ? &urgent_ : &bulk_;
+    if (!lane->empty()) {
+      frame = std::move(lane->front());
+      lane->pop_front();
+      if (lane == &bulk_) bulk_bytes = frame->header.size() + frame->payload.size();
+    } else if (reason_.has_value()) {
+      finished_ = true;
+    } else {
+      return false;
+    }
+  }
+  if (!frame.has_value()) {
+    closing_ = true;
+    gate_.Call([this](Connection::Handler* handler) { handler->OnClosed(*reason_); });
+    return false;
+  }
+  if (bulk_bytes != 0) Popped(bulk_bytes);
+  for (MemoryTotals* counts : {&counts_, network_totals_.get()}) {
+    counts->frames_received += 1;
+    counts->bytes_received += frame->header.size() + frame->payload.size();
+  }
+  gate_.Call([&](Connection::Handler* handler) { handler->OnFrame(*std::move(frame)); });
+  return true;
+}
+
+void MemoryEnd::Popped(size_t bulk_bytes) {
+  {
+    std::lock_guard<std::mutex> lock(mu_);
+    bulk_bytes_ -= bulk_bytes;
+    if (!peer_waits_ || bulk_bytes_ > limits_.bulk_high_water_bytes / 2) return;
+    peer_waits_ = false;
+  }
+  if (const std::shared_ptr<MemoryEnd> peer = peer_.lock()) peer->PeerDrained();
+}
+
+void MemoryEnd::PeerDrained() {
+  strand_.Post([self = shared_from_this()] {
+    if (!self->closing_) self->gate_.Call([](Connection::Handler* handler) { handler->OnBulkWritable(); });
+  });
+}
+
+}  // namespace pw::net
