@@ -14,7 +14,7 @@ help:
 
 #: make demo       train a small Transformer on a local cluster of 2 islands x 1 host x 4 CPU devices
 demo: wheel
-	@$(PY) examples/demo.py
+	@PATHWAYS_LOCAL=2x1x4 JAX_PLATFORMS=pathways $(PY) examples/train_transformer.py
 
 #: make test       build and run every test; the last line counts them
 test: wheel
