@@ -143,12 +143,18 @@ PJRT_Error* Donate(PJRT_Buffer_DonateWithControlDependency_Args* args) {
   return nullptr;
 }
 
+// A pointer exists once the buffer's memory does, and XLA may allocate it when the producer runs; it checks by aborting. So the
+// entries that give a pointer away wait for the contents, and an error in their place is returned as it is.
+absl::Status AwaitMemory(PJRT_Buffer* buffer) { return buffer->buffer->GetReadyFuture().Await(); }
+
 PJRT_Error* UnsafePointer(PJRT_Buffer_UnsafePointer_Args* args) {
+  PW_RETURN_IF_ERROR(AwaitMemory(args->buffer));
   PW_ASSIGN_OR_RETURN(args->buffer_pointer, args->buffer->client->client->UnsafeBufferPointer(args->buffer->buffer.get()));
   return nullptr;
 }
 
 PJRT_Error* OpaquePointer(PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args* args) {
+  PW_RETURN_IF_ERROR(AwaitMemory(args->buffer));
   PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtBuffer::ExternalReference> reference,
                       args->buffer->buffer->AcquireExternalReference());
   args->device_memory_ptr = reference->OpaqueDeviceMemoryDataPointer();
@@ -156,6 +162,7 @@ PJRT_Error* OpaquePointer(PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args* args) 
 }
 
 PJRT_Error* IncreaseReferences(PJRT_Buffer_IncreaseExternalReferenceCount_Args* args) {
+  PW_RETURN_IF_ERROR(AwaitMemory(args->buffer));
   PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtBuffer::ExternalReference> reference,
                       args->buffer->buffer->AcquireExternalReference());
   absl::MutexLock lock(&args->buffer->mu);

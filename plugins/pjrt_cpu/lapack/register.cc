@@ -1,7 +1,37 @@
+// All handlers, and the two symbols that the static LAPACK expects of its surroundings.
+#include "plugins/pjrt_cpu/lapack/handler.h"
 #include "plugins/pjrt_cpu/status.h"
+
+extern "C" {
+
+// OpenBLAS starts threads of its own when it is loaded. XLA's are enough: one per call, and the others are sent home.
+void openblas_set_num_threads(int threads);
+int blas_thread_shutdown_();
+
+// LAPACK's complaint about a bad argument. The usual one ends the process; here the routine just returns, with the number of the
+// argument in its info, which every caller looks at.
+void xerbla_(const char*, const int*, size_t) {}
+
+// The one routine of the Fortran run-time library that LAPACK needs: joins two blank-padded strings into a third.
+void _gfortran_concat_string(size_t size, char* out, size_t left_size, const char* left, size_t right_size, const char* right) {
+  const size_t from_left = std::min(size, left_size);
+  std::memcpy(out, left, from_left);
+  const size_t from_right = std::min(size - from_left, right_size);
+  std::memcpy(out + from_left, right, from_right);
+  std::memset(out + from_left + from_right, ' ', size - from_left - from_right);
+}
+
+}  // extern "C"
 
 namespace pw::pjrt_cpu {
 
-absl::Status RegisterHandlers() { return absl::OkStatus(); }
+absl::Status RegisterHandlers() {
+  openblas_set_num_threads(1);
+  blas_thread_shutdown_();
+  for (const auto& family : {RegisterSolvers, RegisterFactorizations, RegisterSpectral, RegisterSvd, RegisterSparse}) {
+    if (absl::Status status = family(); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace pw::pjrt_cpu
