@@ -1,0 +1,97 @@
+"""Stock jax on a local cluster of two islands, compared with jax's own cpu backend in the same process.
+
+The pytest process itself is the client: its first use of a device starts the cluster, and one cluster serves all modules.
+Tests that need processes or clusters of their own start them (run_script).
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+os.environ["JAX_PLATFORMS"] = "pathways"
+os.environ.setdefault("PATHWAYS_LOCAL", "2x1x4")
+os.environ.pop("PATHWAYS_ADDRESS", None)
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"  # the reference: jax's own cpu
+
+import jax  # noqa: E402
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PER_ISLAND = 4
+
+
+@pytest.fixture(scope="session")
+def devices():
+    """All devices of the cluster: the first four are island0's, the others island1's."""
+    found = jax.devices()
+    assert len(found) == 2 * PER_ISLAND
+    return found
+
+
+@pytest.fixture(scope="session")
+def islands(devices):
+    return devices[:PER_ISLAND], devices[PER_ISLAND:]
+
+
+@pytest.fixture(scope="session")
+def cpu():
+    """jax's own cpu device."""
+    return jax.devices("cpu")[0]
+
+
+def assert_same(ours, reference, rtol=1e-6, atol=0.0):
+    """Pytrees with equal structure, types, shapes and, within rounding, values."""
+    assert jax.tree.structure(ours) == jax.tree.structure(reference)
+    for mine, theirs in zip(jax.tree.leaves(ours), jax.tree.leaves(reference)):
+        mine, theirs = np.asarray(mine), np.asarray(theirs)
+        assert mine.dtype == theirs.dtype and mine.shape == theirs.shape
+        if mine.dtype.kind in "biu" or mine.dtype == bool:
+            np.testing.assert_array_equal(mine, theirs)
+        else:
+            wide = np.complex128 if mine.dtype.kind == "c" else np.float64
+            np.testing.assert_allclose(mine.astype(wide), theirs.astype(wide), rtol=rtol, atol=atol)
+
+
+@pytest.fixture(scope="session")
+def same(cpu):
+    """same(f, *args): f gives on the cluster what it gives on jax's own cpu. The arguments are numpy arrays."""
+
+    def check(function, *args, jit=True, rtol=1e-6, atol=0.0):
+        compiled = jax.jit(function) if jit else function
+        ours = compiled(*args)
+        with jax.default_device(cpu):
+            reference = compiled(*args)
+        assert all(cpu not in leaf.devices() for leaf in jax.tree.leaves(ours) if isinstance(leaf, jax.Array))
+        assert_same(ours, reference, rtol, atol)
+        return ours
+
+    return check
+
+
+def clean_environment(**env):
+    """The environment of a program of its own."""
+    dropped = ("PATHWAYS_ADDRESS", "PATHWAYS_LOCAL", "XLA_FLAGS", "JAX_PLATFORMS")
+    clean = {k: v for k, v in os.environ.items() if k not in dropped and not k.startswith("IFRT_PROXY")}
+    return {**clean, "JAX_PLATFORMS": "pathways", "PATHWAYS_LOCAL": "1x1x2", **env}
+
+
+@pytest.fixture
+def run_script(tmp_path):
+    """Runs a Python program as a user would, in a process of its own."""
+
+    def run(code, timeout=120, **env):
+        path = tmp_path / "script.py"
+        path.write_text(code)
+        return subprocess.run([sys.executable, str(path)], env=clean_environment(**env), cwd=tmp_path, capture_output=True, text=True,
+                              timeout=timeout)
+
+    return run
+
+
+def pytest_sessionstart(session):
+    # A script that runs before jax is imported needs what pathways.pth does in an installed package; here jax is loaded already.
+    from pathways import _bootstrap
+
+    _bootstrap.main()

@@ -1,0 +1,118 @@
+"""Arrays to the cluster and back."""
+
+import gc
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+DTYPES = [np.bool_, np.int8, np.int16, np.int32, np.uint8, np.uint16, np.uint32, np.float16, np.float32, np.complex64, ml_dtypes.bfloat16,
+          ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3b11fnuz]
+WIDE = [np.int64, np.uint64, np.float64, np.complex128]
+SHAPES = [(), (1,), (7,), (0,), (3, 0, 2), (4, 5), (2, 3, 4)]
+
+
+def sample(shape, dtype, seed=0):
+    values = np.random.default_rng(seed).integers(0, 2 if dtype == np.bool_ else 7, shape)
+    if np.dtype(dtype).kind == "c":
+        values = values + 1j * values[::-1] if values.ndim else values + 2j
+    return np.asarray(values).astype(dtype)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda t: np.dtype(t).name)
+def test_every_type_and_shape_comes_back_as_it_went(dtype, shape):
+    value = sample(shape, dtype)
+    array = jax.device_put(value)
+    assert array.dtype == value.dtype and array.shape == shape
+    np.testing.assert_array_equal(np.asarray(array), value)
+
+
+@pytest.mark.parametrize("dtype", WIDE, ids=lambda t: np.dtype(t).name)
+def test_64_bit_types(dtype):
+    with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():
+        value = sample((3, 2), dtype)
+        array = jax.device_put(value)
+        assert array.dtype == value.dtype
+        np.testing.assert_array_equal(np.asarray(array), value)
+        np.testing.assert_array_equal(np.asarray(jax.jit(lambda x: x + x)(array)), value + value)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda t: np.dtype(t).name)
+def test_programs_take_and_give_every_type(dtype, same):
+    same(lambda x: (x, jnp.reshape(x, (-1,)), x[::-1]), sample((4, 3), dtype))
+
+
+@pytest.mark.parametrize("value", [
+    np.asfortranarray(np.arange(12.0, dtype=np.float32).reshape(3, 4)), np.arange(24.0, dtype=np.float32)[::2], np.arange(24)[::-1],
+    np.arange(24.0, dtype=np.float32).reshape(2, 3, 4).transpose(2, 0, 1), np.broadcast_to(np.float32(3), (4, 5)),
+    np.arange(20, dtype=np.int32).reshape(4, 5)[1:3, ::-2]], ids=["fortran", "step", "backwards", "transposed", "broadcast", "window"])
+def test_strided_buffers(value):
+    np.testing.assert_array_equal(np.asarray(jax.device_put(value)), value)
+
+
+def test_python_numbers_keep_their_weak_types(same):
+    assert jnp.asarray(1.0).dtype == jnp.float32
+    same(lambda x: x * 2 + 1.5, np.int32(3))
+
+
+def test_every_device_takes_an_array(devices):
+    arrays = [jax.device_put(np.full(3, i, np.float32), device) for i, device in enumerate(devices)]
+    for i, (array, device) in enumerate(zip(arrays, devices)):
+        assert array.devices() == {device}
+        np.testing.assert_array_equal(array, np.full(3, i, np.float32))
+
+
+def test_a_large_array_survives_chunking():
+    value = np.random.default_rng(1).integers(0, 255, 9_000_001, dtype=np.uint8)
+    np.testing.assert_array_equal(np.asarray(jax.device_put(value)), value)
+
+
+def test_the_caller_may_change_its_buffer_once_the_put_is_ready():
+    value = np.arange(1000.0, dtype=np.float32)
+    array = jax.device_put(value).block_until_ready()
+    value[:] = -1
+    assert float(array.sum()) == 499500
+
+
+def test_indexing_iterating_and_converting(same):
+    x = jnp.arange(6).reshape(2, 3)
+    assert [row.tolist() for row in x] == [[0, 1, 2], [3, 4, 5]]
+    assert int(x[1, 2]) == 5 and x.tolist() == [[0, 1, 2], [3, 4, 5]] and bool((x >= 0).all())
+    same(lambda a: a.at[1].set(9).at[0, 1].add(4), np.arange(6).reshape(2, 3))
+
+
+def test_a_deleted_array_says_so():
+    x = jnp.arange(3)
+    x.delete()
+    assert x.is_deleted()
+    with pytest.raises(RuntimeError, match="deleted"):
+        np.asarray(x)
+
+
+def test_live_arrays_come_and_go():
+    before = len(jax.live_arrays())
+    kept = [jnp.ones(3) + i for i in range(5)]
+    assert len(jax.live_arrays()) >= before + 5
+    del kept
+    gc.collect()
+    assert len(jax.live_arrays()) <= before + 1
+
+
+def test_keys_copies_and_pickles():
+    import copy
+    import pickle
+
+    key = jax.random.key(3)
+    assert jnp.array_equal(jax.random.key_data(key), jax.random.key_data(copy.copy(key)))
+    x = jnp.arange(4.0)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(x)), x)
+    np.testing.assert_array_equal(copy.deepcopy(x), x)
+
+
+def test_memory_stats_answer():
+    for device in jax.devices():
+        stats = device.memory_stats()
+        assert stats is None or stats["bytes_in_use"] >= 0

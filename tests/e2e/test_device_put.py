@@ -1,0 +1,131 @@
+"""jax.device_put between shardings and meshes: right, and without the bytes passing through the client."""
+
+import itertools
+import os
+import socket
+import struct
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
+
+SIDE = 512  # 1 MiB of float32
+
+
+def shardings(devices):
+    left, right, everything = np.array(devices[:4]), np.array(devices[4:]), np.array(devices)
+    line, square, other = Mesh(left, "x"), Mesh(left.reshape(2, 2), ("x", "y")), Mesh(right, "x")
+    return {"rows": NamedSharding(line, P("x")), "columns": NamedSharding(line, P(None, "x")), "whole": NamedSharding(line, P()),
+            "tiles": NamedSharding(square, P("x", "y")), "partly": NamedSharding(square, P(None, "y")),
+            "reversed": NamedSharding(Mesh(left[::-1], "x"), P("x")), "other rows": NamedSharding(other, P("x")),
+            "other whole": NamedSharding(other, P()), "pair": NamedSharding(Mesh(right[:2], "x"), P("x")),
+            "all rows": NamedSharding(Mesh(everything, "x"), P("x")), "all whole": NamedSharding(Mesh(everything, "x"), P()),
+            "one": SingleDeviceSharding(left[0]), "another": SingleDeviceSharding(right[3])}
+
+
+NAMES = ["rows", "columns", "whole", "tiles", "partly", "reversed", "other rows", "other whole", "pair", "all rows", "all whole", "one", "another"]
+
+
+def client_bytes():
+    """Bytes that this process has sent and received over TCP, over all its connections."""
+    total = 0
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            if not os.readlink(f"/proc/self/fd/{fd}").startswith("socket:"):
+                continue
+            with socket.socket(fileno=os.dup(int(fd))) as connection:
+                info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
+                total += sum(struct.unpack_from("<QQ", info, 120))  # tcpi_bytes_acked, tcpi_bytes_received
+        except OSError:
+            continue
+    return total
+
+
+@pytest.mark.parametrize("pair", list(itertools.product(NAMES, NAMES)), ids=" to ".join)
+def test_values_arrive_and_bytes_stay_between_the_workers(devices, pair):
+    source, target = (shardings(devices)[name] for name in pair)
+    if {"all rows", "all whole"} & set(pair) and len(source.device_set) == len(target.device_set) and source.device_set == target.device_set:
+        pytest.skip("jax makes this one a program over both islands")
+    value = np.random.default_rng(0).random((SIDE, SIDE), np.float32)
+    x = jax.device_put(value, source).block_until_ready()
+    jax.device_put(jnp.zeros((8, 8)), target).block_until_ready()
+    before = client_bytes()
+    y = jax.device_put(x, target).block_until_ready()
+    crossed = client_bytes() - before
+    assert y.sharding.is_equivalent_to(target, 2)
+    np.testing.assert_array_equal(np.asarray(y), value)
+    np.testing.assert_array_equal(np.asarray(x), value)
+    assert crossed < 64 * 1024, f"{crossed} bytes crossed the client"
+
+
+def test_the_counter_counts():
+    before = client_bytes()
+    np.asarray(jax.device_put(np.ones(1 << 20, np.uint8)))
+    assert client_bytes() - before > 1 << 20
+
+
+def test_a_pytree_moves_as_one_call(devices):
+    targets = shardings(devices)
+    tree = {"a": np.arange(16.0, dtype=np.float32), "b": [np.ones((8, 8), np.int32), np.float32(3)]}
+    placed = jax.device_put(tree, targets["whole"])
+    moved = jax.device_put(placed, targets["other whole"])
+    jax.tree.map(np.testing.assert_array_equal, moved, tree)
+
+
+def test_arguments_of_jit_are_placed_without_the_client(devices):
+    split = shardings(devices)["rows"]
+    x = jax.device_put(np.ones((SIDE, SIDE), np.float32), devices[0])  # uncommitted arrays follow the others
+    y = jnp.ones((SIDE, SIDE))
+    f = jax.jit(lambda a: a * 2, in_shardings=split)
+    f(y).block_until_ready()
+    before = client_bytes()
+    f(y + 1).block_until_ready()
+    assert client_bytes() - before < 64 * 1024
+    assert x.devices() == {devices[0]}
+
+
+def test_donation_deletes_the_source(devices):
+    targets = shardings(devices)
+    x = jax.device_put(np.ones((8, 8), np.float32), targets["rows"])
+    y = jax.device_put(x, targets["other whole"], donate=True)
+    np.testing.assert_array_equal(np.asarray(y), np.ones((8, 8)))
+    assert x.is_deleted()
+
+
+def test_a_deleted_source_is_an_error(devices):
+    targets = shardings(devices)
+    x = jax.device_put(np.ones((8, 8), np.float32), targets["rows"])
+    x.delete()
+    with pytest.raises(RuntimeError, match="deleted"):
+        jax.device_put(x, targets["other whole"])
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "bfloat16", "complex64", "int4", "float8_e4m3fn"])
+def test_types_move_too(devices, dtype):
+    targets = shardings(devices)
+    value = np.arange(64).reshape(8, 8) % 5
+    x = jax.device_put(jnp.asarray(value, dtype), targets["tiles"])
+    np.testing.assert_array_equal(np.asarray(jax.device_put(x, targets["pair"])).astype(np.float32).real, np.asarray(x).astype(np.float32).real)
+
+
+def test_keys_move(devices):
+    targets = shardings(devices)
+    keys = jax.random.split(jax.random.key(0), 8)
+    moved = jax.device_put(jax.device_put(keys, targets["rows"]), targets["pair"])
+    np.testing.assert_array_equal(jax.random.key_data(moved), jax.random.key_data(keys))
+
+
+def test_to_and_from_jax_s_own_cpu(devices, cpu):
+    x = jax.device_put(jnp.arange(4.0), cpu)
+    assert x.devices() == {cpu}
+    y = jax.device_put(x, devices[5])
+    assert y.devices() == {devices[5]}
+    np.testing.assert_array_equal(y, np.arange(4.0))
+
+
+def test_uneven_shardings_are_jax_s_error(devices):
+    x = jax.device_put(np.ones(7, np.float32), devices[0])
+    with pytest.raises(ValueError, match="divisible"):
+        jax.device_put(x, shardings(devices)["rows"])
