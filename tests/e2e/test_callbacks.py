@@ -1,0 +1,305 @@
+"""Python functions called by programs on the cluster."""
+
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.experimental import io_callback
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+X = np.arange(6, dtype=np.float32)
+SCALAR = jax.ShapeDtypeStruct((), np.float32)
+
+
+def like(x):
+    return jax.ShapeDtypeStruct(x.shape, x.dtype)
+
+
+def sine(x):
+    return jax.pure_callback(lambda v: np.sin(v), like(x), x, vmap_method="sequential")
+
+
+# ------------------------------------------------------------------------------------------------ pure_callback
+def test_pure_callback_inside_jit():
+    np.testing.assert_allclose(jax.jit(lambda x: sine(x * 2) + 1)(X), np.sin(X * 2) + 1, rtol=1e-6)
+
+
+def test_pure_callback_eagerly():
+    np.testing.assert_allclose(sine(jnp.asarray(X)), np.sin(X), rtol=1e-6)
+
+
+def test_several_operands_and_results_of_all_kinds():
+    def function(a, b, flag):
+        return {"sum": np.asarray(a + b), "flag": ~np.asarray(flag), "count": np.int32(a.size), "empty": np.zeros((0, 3), np.float32)}
+
+    result = {"sum": jax.ShapeDtypeStruct((6,), np.float32), "flag": jax.ShapeDtypeStruct((2,), np.bool_),
+              "count": jax.ShapeDtypeStruct((), np.int32), "empty": jax.ShapeDtypeStruct((0, 3), np.float32)}
+    out = jax.jit(lambda a, b, f: jax.pure_callback(function, result, a, b, f))(X, X, np.array([True, False]))
+    np.testing.assert_array_equal(out["sum"], X + X)
+    assert out["flag"].tolist() == [False, True] and int(out["count"]) == 6 and out["empty"].shape == (0, 3)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int32", "bfloat16", "float16", "complex64", "int4", "float8_e4m3fn"])
+def test_types_go_in_and_come_out(dtype):
+    x = jnp.asarray(np.arange(6) % 2, dtype)
+    seen = []
+    y = jax.jit(lambda v: jax.pure_callback(lambda a: seen.append(a.dtype) or a, like(v), v))(x)
+    assert seen[0] == x.dtype
+    np.testing.assert_array_equal(np.asarray(y), np.asarray(x))
+
+
+@pytest.mark.parametrize("method", ["sequential", "sequential_unrolled", "expand_dims", "broadcast_all"])
+def test_every_vmap_method(method):
+    def function(x, y):
+        return np.asarray(x) + np.asarray(y)
+
+    def call(x, y):
+        return jax.pure_callback(function, like(x), x, y, vmap_method=method)
+
+    np.testing.assert_array_equal(jax.jit(jax.vmap(call, in_axes=(0, None)))(X, np.float32(2)), X + 2)
+
+
+def test_inside_scan_cond_and_while():
+    _, ys = jax.jit(lambda x: jax.lax.scan(lambda c, v: (c + 1, sine(v)), 0, x))(X)
+    np.testing.assert_allclose(ys, np.sin(X), rtol=1e-6)
+    assert float(jax.jit(lambda x: jax.lax.cond(x > 0, sine, lambda v: v, x))(np.float32(1))) == pytest.approx(np.sin(1), rel=1e-6)
+    total = jax.jit(lambda x: jax.lax.while_loop(lambda s: s[0] < 4, lambda s: (s[0] + 1, s[1] + sine(s[1])), (0, x)))(np.float32(1))
+    expected = 1.0
+    for _ in range(4):
+        expected += np.sin(expected)
+    assert float(total[1]) == pytest.approx(expected, rel=1e-5)
+
+
+def test_with_a_custom_gradient():
+    @jax.custom_jvp
+    def f(x):
+        return sine(x)
+
+    f.defjvp(lambda primals, tangents: (f(primals[0]), jnp.cos(primals[0]) * tangents[0]))
+    np.testing.assert_allclose(jax.jit(jax.grad(lambda x: f(x).sum()))(X), np.cos(X), rtol=1e-6)
+
+
+def test_no_derivative_is_jax_s_error():
+    with pytest.raises(ValueError, match="do not support JVP"):
+        jax.grad(lambda x: sine(x).sum())(X)
+
+
+def test_the_function_may_use_jax_and_the_cluster(devices):
+    def function(v):
+        return np.asarray(jax.jit(jnp.cos)(jax.device_put(np.asarray(v), devices[1])))
+
+    np.testing.assert_allclose(jax.jit(lambda x: jax.pure_callback(function, like(x), x))(X), np.cos(X), rtol=1e-6)
+
+
+def test_a_large_operand():
+    x = np.random.default_rng(0).random(1 << 20, np.float32)
+    np.testing.assert_array_equal(jax.jit(lambda v: jax.pure_callback(lambda a: np.asarray(a)[::-1], like(v), v))(x), x[::-1])
+
+
+# ------------------------------------------------------------------------------------------------ errors
+def test_an_exception_reaches_the_user():
+    def fails(x):
+        raise KeyError("text of the user's exception")
+
+    result = jax.jit(lambda x: jax.pure_callback(fails, SCALAR, x))(np.float32(1))
+    with pytest.raises(Exception, match="text of the user's exception") as error:
+        result.block_until_ready()
+    assert "KeyError" in str(error.value) and "in fails" in str(error.value)
+
+
+def test_a_wrong_shape_or_type_reaches_the_user():
+    for wrong, text in [(np.zeros(3, np.float32), "Incorrect output shape"), (np.int32(1), "Incorrect output dtype")]:
+        with pytest.raises(Exception, match=text):
+            np.asarray(jax.jit(lambda x: jax.pure_callback(lambda v: wrong, SCALAR, x))(np.float32(1)))
+
+
+def test_the_cluster_works_after_a_failure():
+    test_an_exception_reaches_the_user()
+    test_pure_callback_inside_jit()
+
+
+# ------------------------------------------------------------------------------------------------ io_callback
+def test_io_callback_returns_and_has_its_effect():
+    seen = []
+
+    def record(x):
+        seen.append(float(x))
+        return np.float32(len(seen))
+
+    f = jax.jit(lambda x: io_callback(record, SCALAR, x))
+    assert [float(f(np.float32(i))) for i in range(3)] == [1, 2, 3]
+    assert seen == [0, 1, 2]
+
+
+def test_an_effect_happens_although_nobody_reads_the_result():
+    seen = []
+    jax.jit(lambda x: (io_callback(lambda v: seen.append(int(v)), None, x), x)[1])(np.int32(5)).block_until_ready()
+    jax.effects_barrier()
+    assert seen == [5]
+
+
+def test_ordered_callbacks_keep_their_order():
+    seen = []
+
+    @jax.jit
+    def f(x):
+        for i in range(10):
+            io_callback(lambda v, i=i: seen.append((int(v), i)), None, x, ordered=True)
+        return x
+
+    for call in range(5):
+        f(np.int32(call))
+    jax.effects_barrier()
+    assert seen == [(call, i) for call in range(5) for i in range(10)]
+
+
+def test_ordered_callbacks_inside_scan():
+    seen = []
+
+    def body(carry, x):
+        io_callback(lambda v: seen.append(int(v)), None, x, ordered=True)
+        return carry, x
+
+    jax.jit(lambda xs: jax.lax.scan(body, 0, xs))(np.arange(20))
+    jax.effects_barrier()
+    assert seen == list(range(20))
+
+
+def test_a_failing_effect_surfaces_at_the_barrier_or_the_result():
+    def fails(x):
+        raise RuntimeError("effect failed 99")
+
+    with pytest.raises(Exception, match="effect failed 99"):
+        jax.jit(lambda x: io_callback(fails, SCALAR, x))(np.float32(1)).block_until_ready()
+        jax.effects_barrier()
+    try:
+        jax.effects_barrier()
+    except Exception:
+        pass
+
+
+# ------------------------------------------------------------------------------------------------ debug
+def test_debug_print(capfd):
+    jax.jit(lambda x: jax.debug.print("x = {x}, sum = {}", x.sum(), x=x))(np.arange(3))
+    jax.effects_barrier()
+    assert capfd.readouterr().out == "x = [0 1 2], sum = 3\n"
+
+
+def test_debug_print_eagerly(capfd):
+    jax.debug.print("value {}", jnp.arange(2))
+    jax.effects_barrier()
+    assert "value [0 1]" in capfd.readouterr().out
+
+
+def test_ordered_debug_print_in_a_loop(capfd):
+    jax.jit(lambda: jax.lax.fori_loop(0, 5, lambda i, c: (jax.debug.print("{}", i, ordered=True), c)[1], 0))()
+    jax.effects_barrier()
+    assert capfd.readouterr().out.split() == list("01234")
+
+
+def test_debug_callback_in_grad_vmap_and_remat():
+    seen = []
+
+    def f(x):
+        jax.debug.callback(lambda v: seen.append(float(v)), x)
+        return x * x
+
+    jax.jit(jax.grad(f))(np.float32(3))
+    jax.jit(jax.vmap(f))(np.array([1, 2], np.float32))
+    jax.jit(jax.grad(jax.checkpoint(f)))(np.float32(7))
+    jax.effects_barrier()
+    assert 3.0 in seen and {1.0, 2.0} <= set(seen) and 7.0 in seen
+
+
+def test_a_failing_checkify_assertion():
+    from jax.experimental import checkify
+
+    def f(x):
+        checkify.check(x > 0, "must be positive, got {x}", x=x)
+        return x
+
+    error, _ = jax.jit(checkify.checkify(f))(np.float32(-2))
+    assert "must be positive, got -2" in error.get()
+
+
+# ------------------------------------------------------------------------------------------------ sharded
+def test_over_a_sharded_array_the_function_sees_the_whole(islands):
+    mesh = Mesh(np.array(islands[0]), ("x",))
+    x = jax.device_put(np.arange(8, dtype=np.float32), NamedSharding(mesh, P("x")))
+    shapes = []
+    y = jax.jit(lambda v: jax.pure_callback(lambda a: shapes.append(a.shape) or np.asarray(a) * 2, like(v), v))(x)
+    np.testing.assert_array_equal(np.asarray(y), np.arange(8) * 2)
+    assert shapes == [(8,)]
+
+
+def test_inside_shard_map_it_is_called_for_every_shard(islands):
+    from test_sharding import shard_map
+
+    mesh = Mesh(np.array(islands[1]), ("x",))
+    lock, seen = threading.Lock(), []
+
+    def function(v):
+        with lock:
+            seen.append(np.asarray(v).tolist())
+        return np.asarray(v) + 1
+
+    body = lambda v: jax.pure_callback(function, jax.ShapeDtypeStruct((2,), np.float32), v)
+    y = jax.jit(shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P("x")))(np.arange(8, dtype=np.float32))
+    np.testing.assert_array_equal(np.asarray(y), np.arange(8) + 1)
+    assert sorted(seen) == [[0, 1], [2, 3], [4, 5], [6, 7]]
+
+
+def test_debug_callback_inside_shard_map_and_over_a_mesh(islands):
+    from test_sharding import shard_map
+
+    mesh = Mesh(np.array(islands[0]), ("x",))
+    seen = []
+
+    def body(v):
+        jax.debug.callback(lambda a: seen.append(np.asarray(a).tolist()), v)
+        return v
+
+    jax.jit(shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P("x")))(np.arange(4)).block_until_ready()
+    jax.effects_barrier()
+    assert sorted(seen) == [[0], [1], [2], [3]]
+    seen.clear()
+    jax.jit(body)(jax.device_put(np.arange(4), NamedSharding(mesh, P("x")))).block_until_ready()
+    jax.effects_barrier()
+    assert seen == [[0, 1, 2, 3]]
+
+
+def test_ordered_effects_over_a_mesh(islands):
+    mesh = Mesh(np.array(islands[0]), ("x",))
+    x = jax.device_put(np.arange(4, dtype=np.int32), NamedSharding(mesh, P("x")))
+    seen = []
+    f = jax.jit(lambda v, i: (io_callback(lambda a, i: seen.append((int(i), np.asarray(a).tolist())), None, v, i, ordered=True), v + 1)[1])
+    for i in range(4):
+        x = f(x, i)
+    jax.effects_barrier()
+    assert seen == [(i, [i, i + 1, i + 2, i + 3]) for i in range(4)]
+
+
+def test_jax_s_own_cpu_backend_keeps_its_callbacks(cpu):
+    with jax.default_device(cpu):
+        np.testing.assert_allclose(jax.jit(sine)(X), np.sin(X), rtol=1e-6)
+
+
+def test_threads_call_back_at_the_same_time():
+    failures = []
+
+    def work(seed):
+        try:
+            f = jax.jit(lambda x: jax.pure_callback(lambda v: np.asarray(v) + seed, like(x), x))
+            for _ in range(10):
+                np.testing.assert_array_equal(f(X), X + seed)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(np.float32(i),)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures[0]
