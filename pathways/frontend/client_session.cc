@@ -1,0 +1,105 @@
+#include "pathways/frontend/client_session.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/log.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/frontend/session_table.h"
+
+namespace pw::frontend {
+
+using controller::Handle;
+
+DecodedRequest Decode(const HandlerTable& handlers, const IfrtRequest& request) {
+  DecodedRequest decoded;
+  decoded.op_id = request.request_metadata().op_id();
+  decoded.user_context = request.request_metadata().user_context_id();
+  decoded.handler = handlers.Find(request.request_case());
+  if (decoded.handler != nullptr) decoded.action = decoded.handler->decode(request);
+  return decoded;
+}
+
+ClientSession::ClientSession(controller::Cluster* cluster, SessionTable* table, SessionHello hello, ResponseSink* sink)
+    : cluster_(cluster), table_(table), hello_(std::move(hello)), sink_(sink) {}
+
+ClientSession::~ClientSession() { End(); }
+
+void ClientSession::Run(DecodedRequest request) {
+  if (request.user_context != 0) released_contexts_.push_back(request.user_context);
+  Reply reply(weak_from_this(), request.op_id, request.handler != nullptr && request.handler->numbered);
+  if (request.handler == nullptr) {
+    return std::move(reply).Fail(absl::UnimplementedError(
+        "this request is of a kind that the server does not know; the client's jaxlib is newer than the server: use an older jaxlib or "
+        "update the server"));
+  }
+  if (session_ == nullptr && request.handler->kind != IfrtRequest::kInitRequest) {
+    return std::move(reply).Fail(absl::FailedPreconditionError(
+        absl::StrCat("the first request of a session must be init_request, not ", request.handler->name)));
+  }
+  std::move(request.action)(*this, std::move(reply));
+}
+
+void ClientSession::End() {
+  sink_ = nullptr;
+  if (session_ == nullptr) return;
+  PW_LOG_INFO << "client at " << hello_.peer << " has gone: its session " << session_->id().v << " ends";
+  table_->Remove(wire_id_, hello_.initialization_data);
+  futures_.clear();
+  plugin_executables_.clear();
+  std::exchange(session_, nullptr).reset();
+}
+
+absl::StatusOr<uint64_t> ClientSession::Initialize() {
+  if (session_ != nullptr) return absl::FailedPreconditionError("init_request was sent twice in one session");
+  PW_ASSIGN_OR_RETURN(session_, cluster_->OpenSession(absl::StrCat("jax client at ", hello_.peer)));
+  cluster_info_ = cluster_->info();
+  wire_id_ = table_->Add(shared_from_this());
+  return wire_id_;
+}
+
+void ClientSession::AddFuture(Handle handle, WireFuture future) { futures_.insert_or_assign(handle, std::move(future)); }
+
+std::optional<ClientSession::WireFuture> ClientSession::TakeFuture(Handle handle) {
+  auto it = futures_.find(handle);
+  if (it == futures_.end()) return std::nullopt;
+  WireFuture future = std::move(it->second);
+  futures_.erase(it);
+  return future;
+}
+
+void ClientSession::Poison(absl::Span<const Handle> results, const absl::Status& error) {
+  // The request was not understood, so neither is the shape of its results; a client never reads an array that is an error.
+  buffers::ArraySpec spec;
+  spec.dtype = buffers::DType::kPred;
+  spec.sharding = buffers::Sharding::SingleDevice(cluster_info_->devices.empty() ? DeviceId(0) : cluster_info_->devices[0].id, "");
+  for (Handle result : results) {
+    if (result == 0) continue;
+    const absl::Status status = session_->MakeErrorArray(result, spec, error);
+    if (!status.ok()) {
+      PW_LOG_DEBUG << "result " << result << " of a request that failed: " << status;
+    }
+  }
+}
+
+absl::Status ClientSession::ReserveReceiving(int64_t bytes, int64_t limit) {
+  if (bytes > limit - receiving_bytes_) {
+    return absl::ResourceExhaustedError(absl::StrCat("this session has ", receiving_bytes_, " bytes of host buffers on the way; ", bytes,
+                                                     " more are over its limit of ", limit));
+  }
+  receiving_bytes_ += bytes;
+  return absl::OkStatus();
+}
+
+void ClientSession::Respond(IfrtResponse response, bool numbered) {
+  if (sink_ == nullptr) return;
+  if (numbered) {
+    auto* metadata = response.mutable_response_metadata();
+    metadata->set_seq_num(next_seq_num_++);
+    metadata->mutable_destroyed_user_context_ids()->Assign(released_contexts_.begin(), released_contexts_.end());
+    released_contexts_.clear();
+  }
+  sink_->Write(std::move(response));
+}
+
+}  // namespace pw::frontend

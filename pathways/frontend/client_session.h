@@ -1,0 +1,120 @@
+// ClientSession: one client's session as the proxy protocol sees it, between the wire and the controller's Session.
+//
+// Adds to the controller's Session what only the protocol knows: the negotiated versions, futures, response numbering and the
+// release of user contexts, programs carried out by the front end itself. Owned by its stream; strand-confined.
+//
+// Invariants:
+//   CS-1  requests run in the order of Run calls; before init_request has succeeded all others fail
+//   CS-2  each request is answered exactly once (Reply)
+//   CS-3  seq_num counts 0, 1, 2, ... over the successful numbered responses, in the order in which they are written
+//   CS-4  a request's user context is released once, by a numbered response written after the request arrived
+//   CS-5  End destroys the controller's session; nothing is written after it
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "pathways/base/future.h"
+#include "pathways/controller/session.h"
+#include "pathways/frontend/convert/attributes.h"
+#include "pathways/frontend/handler.h"
+#include "pathways/frontend/plugin_programs/plugin_program.h"
+#include "pathways/frontend/reply.h"
+
+namespace pw::frontend {
+
+class SessionTable;
+
+// What a client said when it opened its stream.
+struct SessionHello {
+  int protocol_version = 0;
+  int serdes_version = 0;
+  std::string peer;
+  Attributes initialization_data;
+};
+
+// Where responses go. Write takes them in order and does not block.
+class ResponseSink {
+ public:
+  virtual ~ResponseSink() = default;
+  virtual void Write(IfrtResponse response) = 0;
+};
+
+// A request after its first stage.
+struct DecodedRequest {
+  uint64_t op_id = 0;
+  uint64_t user_context = 0;
+  const Handler* handler = nullptr;
+  Action action;
+};
+
+// Any thread. Requests of unknown kind become actions that answer UNIMPLEMENTED.
+DecodedRequest Decode(const HandlerTable& handlers, const IfrtRequest& request);
+
+class ClientSession : public std::enable_shared_from_this<ClientSession> {
+ public:
+  // `cluster`, `table` and `sink` outlive the session's End.
+  ClientSession(controller::Cluster* cluster, SessionTable* table, SessionHello hello, ResponseSink* sink);
+  ~ClientSession();
+
+  void Run(DecodedRequest request);
+  void End();
+
+  // False once End has been called: then session() is gone too.
+  bool open() const { return sink_ != nullptr; }
+  const SessionHello& hello() const { return hello_; }
+  controller::Cluster& cluster() { return *cluster_; }
+  // REQUIRES: initialized (guaranteed to every action but init's).
+  controller::Session& session() { return *session_; }
+  const std::shared_ptr<controller::Session>& shared_session() const { return session_; }
+  const controller::ClusterInfo& cluster_info() const { return *cluster_info_; }
+
+  // --- for the handlers ---
+  // Opens the controller's session. Returns the number by which host-buffer calls name it. FAILED_PRECONDITION the second time.
+  absl::StatusOr<uint64_t> Initialize();
+  // Futures of our own (the controller's session has others), each for one CheckFuture or FetchExecuteResult. `of_delete`: its answer does not
+  // count in seq_num.
+  struct WireFuture {
+    Future<Unit> value;
+    bool of_delete = false;
+  };
+  void AddFuture(controller::Handle handle, WireFuture future);
+  std::optional<WireFuture> TakeFuture(controller::Handle handle);
+  // Binds an error to those of `results` that are not 0.
+  void Poison(absl::Span<const controller::Handle> results, const absl::Status& error);
+  // Executables that the front end carries out itself.
+  absl::flat_hash_map<controller::Handle, std::shared_ptr<PluginExecutable>>& plugin_executables() { return plugin_executables_; }
+  // Executables that the client has deleted but not destructed.
+  absl::flat_hash_set<controller::Handle>& deleted_executables() { return deleted_executables_; }
+
+  // --- for host-buffer calls: bytes announced and not yet stored. RESOURCE_EXHAUSTED over the limit ---
+  absl::Status ReserveReceiving(int64_t bytes, int64_t limit);
+  void ReleaseReceiving(int64_t bytes) { receiving_bytes_ -= bytes; }
+
+  // --- for Reply ---
+  void Respond(IfrtResponse response, bool numbered);
+
+ private:
+  controller::Cluster* const cluster_;
+  SessionTable* const table_;
+  const SessionHello hello_;
+  ResponseSink* sink_;  // null after End
+  std::shared_ptr<controller::Session> session_;
+  std::shared_ptr<const controller::ClusterInfo> cluster_info_;
+  uint64_t wire_id_ = 0;
+  int64_t next_seq_num_ = 0;
+  int64_t receiving_bytes_ = 0;
+  std::vector<uint64_t> released_contexts_;
+  absl::flat_hash_map<controller::Handle, WireFuture> futures_;
+  absl::flat_hash_map<controller::Handle, std::shared_ptr<PluginExecutable>> plugin_executables_;
+  absl::flat_hash_set<controller::Handle> deleted_executables_;
+};
+
+}  // namespace pw::frontend

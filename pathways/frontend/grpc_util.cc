@@ -1,0 +1,64 @@
+#include "pathways/frontend/grpc_util.h"
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
+#include <grpcpp/support/proto_buffer_reader.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace pw::frontend {
+namespace {
+
+using google::protobuf::io::CodedInputStream;
+using google::protobuf::io::CodedOutputStream;
+using google::protobuf::internal::WireFormatLite;
+
+constexpr uint32_t kDataTag = 1 << 3 | 2;  // field 1, length-delimited
+
+void DropBytes(void* bytes) { delete static_cast<Bytes*>(bytes); }
+
+}  // namespace
+
+std::optional<std::string> FindHeader(const grpc::ServerContextBase& context, std::string_view name) {
+  const auto& headers = context.client_metadata();
+  auto it = headers.find(grpc::string_ref(name.data(), name.size()));
+  if (it == headers.end()) return std::nullopt;
+  return std::string(it->second.data(), it->second.size());
+}
+
+grpc::ByteBuffer EmptyMessage() {
+  grpc::Slice slice;
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+absl::StatusOr<size_t> TakeChunk(grpc::ByteBuffer* message, uint8_t* out, size_t room) {
+  grpc::ProtoBufferReader reader(message);
+  if (!reader.status().ok()) return absl::InvalidArgumentError("a chunk cannot be read");
+  CodedInputStream input(&reader);
+  size_t taken = 0;
+  while (uint32_t tag = input.ReadTag()) {
+    if (tag != kDataTag) {
+      if (!WireFormatLite::SkipField(&input, tag)) return absl::InvalidArgumentError("a chunk does not parse");
+      continue;
+    }
+    uint32_t size;
+    if (!input.ReadVarint32(&size)) return absl::InvalidArgumentError("a chunk does not parse");
+    if (size > room - taken) return absl::InvalidArgumentError("more data arrived than was announced");
+    if (!input.ReadRaw(out + taken, static_cast<int>(size))) return absl::InvalidArgumentError("a chunk is cut short");
+    taken += size;
+  }
+  if (!input.ConsumedEntireMessage()) return absl::InvalidArgumentError("a chunk does not parse");
+  return taken;
+}
+
+grpc::ByteBuffer MakeChunk(Bytes data) {
+  uint8_t header[16];
+  uint8_t* end = CodedOutputStream::WriteVarint32ToArray(kDataTag, header);
+  end = CodedOutputStream::WriteVarint32ToArray(static_cast<uint32_t>(data.size()), end);
+  const size_t size = data.size();
+  void* memory = const_cast<uint8_t*>(data.data());
+  grpc::Slice slices[2] = {grpc::Slice(header, end - header), size == 0 ? grpc::Slice() : grpc::Slice(memory, size, DropBytes, new Bytes(std::move(data)))};
+  return grpc::ByteBuffer(slices, size == 0 ? 1 : 2);
+}
+
+}  // namespace pw::frontend

@@ -1,0 +1,56 @@
+// Handlers: how the requests of the proxy protocol are carried out. One table entry for each request kind, one file for each family.
+//
+// A request passes two stages. Its decoder runs on the stream's thread and turns the message into an Action, without touching any session. The action
+// runs on the controller's strand, in stream order. It answers by its Reply, there or later.
+//
+// A decoder never fails: where a message cannot be understood it returns an action that binds the error to the request's result handles and
+// answers with it.
+#pragma once
+
+#include <array>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "ifrt_proxy/ifrt_service.pb.h"
+
+namespace pw::frontend {
+
+using IfrtRequest = xla::ifrt::proxy::IfrtRequest;
+using IfrtResponse = xla::ifrt::proxy::IfrtResponse;
+
+class ClientSession;
+class Reply;
+
+using Action = absl::AnyInvocable<void(ClientSession&, Reply) &&>;
+
+struct Handler {
+  IfrtRequest::RequestCase kind;
+  absl::string_view name;
+  Action (*decode)(const IfrtRequest& request);
+  bool numbered = true;  // counts in ResponseMetadata.seq_num (ifrt_service.proto)
+  bool waited_for = true;  // a thread of the client blocks on the answer, or may; else the answer can wait for company
+};
+
+// The families.
+absl::Span<const Handler> InitHandlers();
+absl::Span<const Handler> MakeArrayHandlers();
+absl::Span<const Handler> ArrayHandlers();
+absl::Span<const Handler> ArrayLifeHandlers();
+absl::Span<const Handler> CompileHandlers();
+absl::Span<const Handler> ExecutableHandlers();
+absl::Span<const Handler> ExecuteHandlers();
+absl::Span<const Handler> DefaultsHandlers();
+
+// All of them, by request kind. Immutable: any thread.
+class HandlerTable {
+ public:
+  HandlerTable();
+  // Null for a kind that this server does not know (a newer client's).
+  const Handler* Find(IfrtRequest::RequestCase kind) const;
+
+ private:
+  std::array<const Handler*, 64> handlers_{};
+};
+
+}  // namespace pw::frontend

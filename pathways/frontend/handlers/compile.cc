@@ -1,0 +1,136 @@
+// compile: one entry for each kind of program.
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "ifrt_proxy/serdes.pb.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/frontend/handlers/results.h"
+
+namespace pw::frontend {
+namespace {
+
+using xla::ifrt::Serialized;
+using xla::ifrt::proxy::CompileResponse;
+
+constexpr int64_t kMaxDevices = 1 << 20;
+
+absl::Status TakeDevices(xla::ExecutableBuildOptionsProto& options, controller::CompileRequest& out) {
+  int64_t replicas = std::max<int64_t>(options.num_replicas(), 1);
+  int64_t partitions = std::max<int64_t>(options.num_partitions(), 1);
+  const bool assigned = options.has_device_assignment();
+  const xla::DeviceAssignmentProto assignment = options.device_assignment();
+  options.clear_device_assignment();
+  if (assigned) {
+    replicas = assignment.replica_count();
+    partitions = assignment.computation_count();
+  }
+  if (replicas < 1 || partitions < 1 || replicas > kMaxDevices || partitions > kMaxDevices / replicas) {
+    return absl::InvalidArgumentError(absl::StrCat("compile options ask for ", replicas, " replicas x ", partitions, " partitions"));
+  }
+  out.num_replicas = static_cast<int>(replicas);
+  out.num_partitions = static_cast<int>(partitions);
+  if (!assigned) return absl::OkStatus();
+  if (assignment.computation_devices_size() != partitions) {
+    return absl::InvalidArgumentError("a device assignment does not list the devices of each partition");
+  }
+  out.devices.resize(replicas * partitions);
+  for (int p = 0; p < partitions; ++p) {
+    const auto& devices = assignment.computation_devices(p).replica_device_ids();
+    if (devices.size() != replicas) return absl::InvalidArgumentError("a device assignment does not list a device for each replica");
+    for (int r = 0; r < replicas; ++r) out.devices[r * partitions + p] = DeviceId(static_cast<int32_t>(devices[r]));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<controller::CompileRequest> DecodeXlaProgram(const xla::ifrt::proxy::CompileRequest& request) {
+  if (request.host_callbacks_size() > 0) {
+    return absl::UnimplementedError(
+        "this program calls back into the client process by a protocol that released clients cannot serve; use the callbacks of the pathways "
+        "package (import jax with JAX_PLATFORMS=pathways)");
+  }
+  xla::ifrt::XlaCompileOptionsProto options;
+  if (request.compile_options().type_name() != "xla::ifrt::XlaCompileOptions" || !options.ParseFromString(request.compile_options().data())) {
+    return absl::InvalidArgumentError(absl::StrCat("compile options of type '", request.compile_options().type_name(), "' cannot be read"));
+  }
+  controller::CompileRequest out;
+  out.format = "mlir";
+  out.program = Bytes::FromString(request.program().data());
+  PW_RETURN_IF_ERROR(TakeDevices(*options.mutable_compile_options()->mutable_executable_build_options(), out));
+  out.options = options.compile_options().SerializeAsString();
+  return out;
+}
+
+void AnswerCompile(ClientSession& session, const controller::ExecutableInfo& info, Reply reply) {
+  IfrtResponse response;
+  CompileResponse& out = *response.mutable_compile_response();
+  out.set_loaded_executable_handle(info.handle);
+  out.set_name(info.name);
+  out.set_num_devices(static_cast<int32_t>(info.devices.size()));
+  for (DeviceId device : info.devices) {
+    out.add_device_ids(device.v);
+    out.add_addressable_device_ids(device.v);
+  }
+  out.set_fingerprint_value(info.fingerprint);
+  const controller::Handle ready = session.session().NewHandle();
+  session.AddFuture(ready, {ReadyFuture(absl::OkStatus())});
+  out.set_ready_future_handle(ready);
+  std::move(reply).Send(std::move(response));
+}
+
+Action CompileXla(const xla::ifrt::proxy::CompileRequest& message) {
+  absl::StatusOr<controller::CompileRequest> request = DecodeXlaProgram(message);
+  if (!request.ok()) return FailWith({}, request.status());
+  return [request = *std::move(request)](ClientSession& session, Reply reply) mutable {
+    session.session().Compile(std::move(request), [weak = session.weak_from_this(), reply = std::move(reply)](
+                                                      absl::StatusOr<std::shared_ptr<const controller::ExecutableInfo>> info) mutable {
+      if (!info.ok()) return std::move(reply).Fail(info.status());
+      if (auto session = weak.lock(); session != nullptr && session->open()) AnswerCompile(*session, **info, std::move(reply));
+    });
+  };
+}
+
+Action CompilePlugin(const xla::ifrt::proxy::CompileRequest& message) {
+  constexpr absl::string_view kPrefix = "__serialized_plugin_program ";
+  absl::string_view text = message.program().data();
+  if (!absl::ConsumePrefix(&text, kPrefix)) return FailWith({}, absl::InvalidArgumentError("Bad PluginProgram: it does not begin as one"));
+  auto executable = MakePluginExecutable(text);
+  if (!executable.ok()) return FailWith({}, executable.status());
+  return [executable = *std::move(executable)](ClientSession& session, Reply reply) {
+    controller::ExecutableInfo info;
+    info.handle = session.session().NewHandle();
+    info.name = executable->name();
+    info.fingerprint = executable->name();
+    info.devices = executable->devices(session.cluster_info());
+    session.plugin_executables().emplace(info.handle, executable);
+    AnswerCompile(session, info, std::move(reply));
+  };
+}
+
+// jax looks for "PjRtCompiler requires an HloProgram" in the text, and then runs the function in the client's own process.
+Action RefuseCustomCall(const xla::ifrt::proxy::CompileRequest&) {
+  return FailWith({}, absl::UnimplementedError("PjRtCompiler requires an HloProgram: this server has no Python to run a colocated function in"));
+}
+
+Action RefuseIfrtIr(const xla::ifrt::proxy::CompileRequest&) {
+  return FailWith({}, absl::UnimplementedError("programs of several meshes (xla::ifrt::IfrtIRProgram) are not supported by this server"));
+}
+
+Action DecodeCompile(const IfrtRequest& message) {
+  const auto& request = message.compile_request();
+  const std::string& type = request.program().type_name();
+  if (type == "xla::ifrt::XlaProgram" || type == "xla::ifrt::HloProgram") return CompileXla(request);
+  if (type == "xla::ifrt::PluginProgram") return CompilePlugin(request);
+  if (type == "xla::ifrt::CustomCallProgram") return RefuseCustomCall(request);
+  if (type == "xla::ifrt::IfrtIRProgram") return RefuseIfrtIr(request);
+  return FailWith({}, absl::UnimplementedError(absl::StrCat("programs of type '", type, "' are not supported by this server")));
+}
+
+constexpr Handler kHandlers[] = {{IfrtRequest::kCompileRequest, "compile", DecodeCompile}};
+
+}  // namespace
+
+absl::Span<const Handler> CompileHandlers() { return kHandlers; }
+
+}  // namespace pw::frontend

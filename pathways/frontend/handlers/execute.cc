@@ -1,0 +1,114 @@
+// loaded_executable_execute and loaded_executable_fetch_execute_result.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/frontend/convert/dtype.h"
+#include "pathways/frontend/convert/sharding.h"
+#include "pathways/frontend/handlers/results.h"
+
+namespace pw::frontend {
+namespace {
+
+using controller::ExecuteRequest;
+using controller::Handle;
+using ExecuteResponse = xla::ifrt::proxy::LoadedExecutableExecuteResponse;
+
+void FillOutputs(absl::Span<const Handle> results, const std::vector<buffers::ArraySpec>& specs, ExecuteResponse& out) {
+  for (size_t i = 0; i < specs.size(); ++i) {
+    ExecuteResponse::Output& output = *out.add_outputs();
+    *output.mutable_dtype() = DTypeToProto(specs[i].dtype);
+    output.mutable_shape()->mutable_dims()->Assign(specs[i].dims.begin(), specs[i].dims.end());
+    *output.mutable_sharding() = ShardingToProto(specs[i].sharding);
+    output.set_array_handle(results[i]);
+  }
+}
+
+void ExecutePlugin(ClientSession& session, PluginExecutable& executable, const ExecuteRequest& request, bool first_call, Reply reply) {
+  // Told first, so that the status handle answers also when the run fails at once.
+  Promise<Unit> finished;
+  if (request.status != 0) session.AddFuture(request.status, {finished.future()});
+  auto outputs = executable.Outputs(session, request.args);
+  if (!outputs.ok()) {
+    finished.Set(outputs.status());
+    session.Poison(request.results, outputs.status());
+    return std::move(reply).Fail(outputs.status());
+  }
+  absl::StatusOr<Handles> results = ResultHandles(session, request.results, outputs->size());
+  if (!results.ok()) return std::move(reply).Fail(results.status());
+  absl::Status status = executable.Execute(session, request.args, *results, [finished = std::move(finished)](absl::Status end) mutable {
+    finished.Set(end.ok() ? absl::StatusOr<Unit>(Unit{}) : absl::StatusOr<Unit>(std::move(end)));
+  });
+  IfrtResponse response;
+  ExecuteResponse& out = *response.mutable_loaded_executable_execute_response();
+  out.set_status_handle(request.status);
+  if (first_call) FillOutputs(*results, *outputs, out);
+  std::move(reply).Finish(status, std::move(response));
+}
+
+void Execute(ClientSession& session, ExecuteRequest request, bool first_call, Reply reply) {
+  if (auto it = session.plugin_executables().find(request.executable); it != session.plugin_executables().end()) {
+    std::shared_ptr<PluginExecutable> executable = it->second;
+    return ExecutePlugin(session, *executable, request, first_call, std::move(reply));
+  }
+  if (session.deleted_executables().contains(request.executable)) {
+    absl::Status error = absl::FailedPreconditionError(absl::StrCat("executable ", request.executable, " has been deleted"));
+    session.Poison(request.results, error);
+    return std::move(reply).Fail(error);
+  }
+  absl::StatusOr<controller::ExecuteReply> run = session.session().Execute(request);
+  IfrtResponse response;
+  ExecuteResponse& out = *response.mutable_loaded_executable_execute_response();
+  if (run.ok()) {
+    out.set_status_handle(request.status);
+    if (first_call) FillOutputs(run->results, *run->specs, out);
+  }
+  std::move(reply).Finish(run.status(), std::move(response));
+}
+
+// A client's first call of an executable leaves the choice of handles to us. An executable without outputs always looks like a first
+// call, which does no harm.
+Action DecodeExecute(const IfrtRequest& message) {
+  const auto& request = message.loaded_executable_execute_request();
+  ExecuteRequest out;
+  out.executable = request.loaded_executable_handle();
+  out.args = ToHandles(request.args_handles());
+  out.results = ToHandles(request.result_array_handle());
+  out.launch_id = request.execute_options().launch_id();
+  const auto& kept = request.execute_options().non_donatable_input_indices();
+  out.non_donatable.assign(kept.begin(), kept.end());
+  for (int32_t id : request.device_ids()) out.devices.push_back(DeviceId(id));
+  const bool first_call = out.results.empty();
+  return [out = std::move(out), first_call, with_status = request.execute_options().fill_status(),
+          status = request.result_status_handle()](ClientSession& session, Reply reply) mutable {
+    if (with_status) out.status = status != 0 ? status : session.session().NewHandle();
+    Execute(session, std::move(out), first_call, std::move(reply));
+  };
+}
+
+Action DecodeFetchResult(const IfrtRequest& message) {
+  return [handle = message.loaded_executable_fetch_execute_result_request().result_status_handle()](ClientSession& session, Reply reply) {
+    auto answer = [reply = std::move(reply)](absl::StatusOr<controller::RunResult> result) mutable {
+      IfrtResponse response;
+      auto& out = *response.mutable_loaded_executable_fetch_execute_result_response();
+      if (result.ok()) out.mutable_device_time()->insert(result->device_microseconds.begin(), result->device_microseconds.end());
+      std::move(reply).Finish(result.status(), std::move(response));
+    };
+    auto future = session.TakeFuture(handle);
+    if (!future) return session.session().FetchExecuteResult(handle, std::move(answer));
+    future->value.OnReady([answer = std::move(answer)](const absl::StatusOr<Unit>& end) mutable {
+      answer(end.ok() ? absl::StatusOr<controller::RunResult>(controller::RunResult{}) : end.status());
+    });
+  };
+}
+
+// An execution is waited for the first time only; the stream notices that (it answers as soon as nothing else is to be done).
+constexpr Handler kHandlers[] = {
+    {IfrtRequest::kLoadedExecutableExecuteRequest, "loaded_executable_execute", DecodeExecute, true, false},
+    {IfrtRequest::kLoadedExecutableFetchExecuteResultRequest, "loaded_executable_fetch_execute_result", DecodeFetchResult},
+};
+
+}  // namespace
+
+absl::Span<const Handler> ExecuteHandlers() { return kHandlers; }
+
+}  // namespace pw::frontend

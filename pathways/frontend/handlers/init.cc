@@ -1,0 +1,96 @@
+// init_request: opens the session and describes the cluster.
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "pathways/frontend/client_session.h"
+#include "pathways/frontend/convert/attributes.h"
+
+namespace pw::frontend {
+namespace {
+
+using xla::ifrt::proxy::InitResponse;
+
+// "1.13.7" -> {1, 13, 7}: the form in which jax compares versions. Empty if it is not of that form.
+std::vector<int64_t> VersionNumbers(absl::string_view text) {
+  std::vector<int64_t> numbers;
+  for (absl::string_view part : absl::StrSplit(text, '.')) {
+    int64_t number;
+    if (!absl::SimpleAtoi(part, &number)) return {};
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+// What jax reads as attributes of the backend object (serialize_with_sdy: all of jax.export depends on it).
+Attributes ClientAttributes(const controller::ClusterInfo& info) {
+  Attributes attributes;
+  attributes["serialize_with_sdy"] = true;
+  attributes["supports_executable_serialization"] = false;
+  attributes["supports_cross_host_transfers"] = false;
+  if (auto version = VersionNumbers(info.stablehlo_version); !version.empty()) attributes["stablehlo_current_version"] = std::move(version);
+  if (int64_t version; absl::SimpleAtoi(info.xla_version, &version)) attributes["xla_version"] = version;
+  return attributes;
+}
+
+void FillDevice(const controller::DeviceInfo& device, InitResponse::Device& out) {
+  out.set_id(device.id.v);
+  out.set_local_device_id(device.local_device_id);
+  out.set_local_hardware_id(device.local_hardware_id);
+  out.set_platform_name(device.platform_name);
+  out.set_device_kind(device.kind);
+  if (!device.memories.empty()) out.set_default_memory_id(device.memories[0].v);
+  for (MemoryId memory : device.memories) out.add_memory_ids(memory.v);
+  out.set_debug_string(device.debug_string);
+  out.set_to_string(device.to_string);
+  Attributes attributes;
+  for (const auto& [name, value] : device.int_attributes) attributes[name] = value;
+  for (const auto& [name, value] : device.string_attributes) attributes[name] = value;
+  for (const auto& [name, value] : device.list_attributes) attributes[name] = value;
+  *out.mutable_attributes() = AttributesToProto(attributes);
+}
+
+void FillMemory(const controller::MemoryInfo& memory, InitResponse::Memory& out) {
+  out.set_id(memory.id.v);
+  out.set_memory_space_kind(memory.kind);
+  out.set_kind_id(memory.kind_id);
+  for (DeviceId device : memory.devices) out.add_device_ids(device.v);
+  out.set_debug_string(memory.debug_string);
+  out.set_to_string(memory.to_string);
+}
+
+// Every device is primary and addressable: to jax this is one process that drives them all.
+void FillCluster(const controller::ClusterInfo& info, InitResponse& out) {
+  out.set_platform_name(info.platform_name);
+  out.set_platform_version(info.platform_version);
+  out.set_platform_id(0);
+  out.set_process_index(0);
+  out.set_runtime_type("pathways");
+  for (const auto& device : info.devices) {
+    FillDevice(device, *out.add_all_devices());
+    out.add_primary_device_ids(device.id.v);
+    out.add_addressable_device_ids(device.id.v);
+  }
+  for (const auto& memory : info.memories) FillMemory(memory, *out.add_memories());
+  *out.mutable_client_attributes() = AttributesToProto(ClientAttributes(info));
+}
+
+Action DecodeInit(const IfrtRequest&) {
+  return [](ClientSession& session, Reply reply) {
+    absl::StatusOr<uint64_t> id = session.Initialize();
+    if (!id.ok()) return std::move(reply).Fail(id.status());
+    IfrtResponse response;
+    InitResponse& init = *response.mutable_init_response();
+    init.set_session_id(*id);
+    FillCluster(session.cluster_info(), init);
+    std::move(reply).Send(std::move(response));
+  };
+}
+
+constexpr Handler kHandlers[] = {{IfrtRequest::kInitRequest, "init", DecodeInit}};
+
+}  // namespace
+
+absl::Span<const Handler> InitHandlers() { return kHandlers; }
+
+}  // namespace pw::frontend

@@ -1,0 +1,32 @@
+// Reading the JSON of plugin programs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "google/protobuf/struct.pb.h"
+#include "pathways/base/ids.h"
+#include "pathways/buffers/sharding.h"
+
+namespace pw::frontend {
+
+using JsonObject = google::protobuf::Struct;
+using JsonValue = google::protobuf::Value;
+
+// INVALID_ARGUMENT unless `text` is one object.
+absl::StatusOr<JsonObject> ParseJson(absl::string_view text);
+
+// All of these: INVALID_ARGUMENT, naming the field, if it is missing or of another kind.
+absl::StatusOr<JsonObject> ObjectField(const JsonObject& object, const std::string& name);
+absl::StatusOr<std::vector<JsonObject>> ObjectsField(const JsonObject& object, const std::string& name);
+absl::StatusOr<std::string> StringField(const JsonObject& object, const std::string& name);
+absl::StatusOr<std::string> Base64Field(const JsonObject& object, const std::string& name);
+absl::StatusOr<std::vector<int64_t>> NumbersField(const JsonObject& object, const std::string& name);
+bool BoolField(const JsonObject& object, const std::string& name);  // false if missing
+
+// {"device_ids": [...]}
+absl::StatusOr<std::vector<DeviceId>> DevicesField(const JsonObject& object, const std::string& name);
+
+}  // namespace pw::frontend

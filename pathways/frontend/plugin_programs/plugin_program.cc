@@ -1,0 +1,34 @@
+#include "pathways/frontend/plugin_programs/plugin_program.h"
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/frontend/plugin_programs/json.h"
+#include "pathways/frontend/plugin_programs/reshard.h"
+
+namespace pw::frontend {
+namespace {
+
+struct Kind {
+  absl::string_view key;
+  absl::StatusOr<std::shared_ptr<PluginExecutable>> (*make)(const JsonObject& request);
+};
+
+constexpr Kind kKinds[] = {
+    {"reshardRequest", MakeReshardProgram},
+};
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<PluginExecutable>> MakePluginExecutable(absl::string_view json) {
+  PW_ASSIGN_OR_RETURN(JsonObject object, ParseJson(json));
+  if (object.fields_size() != 1) return absl::InvalidArgumentError("Bad PluginProgram: it must have one key, the kind of request");
+  const std::string key = object.fields().begin()->first;
+  for (const Kind& kind : kKinds) {
+    if (kind.key != key) continue;
+    PW_ASSIGN_OR_RETURN(JsonObject request, ObjectField(object, key));
+    return kind.make(request);
+  }
+  return absl::UnimplementedError(absl::StrCat("Bad PluginProgram: requests of kind \"", key, "\" are not supported by this server"));
+}
+
+}  // namespace pw::frontend

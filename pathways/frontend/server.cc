@@ -1,0 +1,130 @@
+#include "pathways/frontend/server.h"
+
+#include <grpcpp/grpcpp.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ifrt_proxy/grpc_ifrt_service.grpc.pb.h"
+#include "pathways/base/log.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/frontend/companion.h"
+#include "pathways/frontend/grpc_util.h"
+#include "pathways/frontend/host_buffer_calls.h"
+#include "pathways/frontend/server_state.h"
+#include "pathways/frontend/session_stream.h"
+#include "pathways/frontend/shared_directory.h"
+#include "pathways/frontend/versions.h"
+
+namespace pw::frontend {
+namespace {
+
+namespace proxy = xla::ifrt::proxy;
+using proxy::GrpcIfrtService;
+
+// Raw: the methods that carry streams of messages take them as bytes, to say what is wrong with a bad one and to copy data only once.
+using ServiceBase = GrpcIfrtService::WithCallbackMethod_GetVersion<GrpcIfrtService::WithRawCallbackMethod_IfrtSession<
+    GrpcIfrtService::WithRawCallbackMethod_HostBufferStore<GrpcIfrtService::WithRawCallbackMethod_HostBufferLookup<
+        GrpcIfrtService::WithCallbackMethod_HostBufferDelete<
+            GrpcIfrtService::WithCallbackMethod_HostBufferReadFromDisk<GrpcIfrtService::Service>>>>>>;
+
+class Service final : public ServiceBase {
+ public:
+  explicit Service(std::shared_ptr<ServerState> state) : state_(std::move(state)) {}
+
+  grpc::ServerUnaryReactor* GetVersion(grpc::CallbackServerContext* context, const proxy::GrpcGetVersionRequest* request,
+                                       proxy::GrpcGetVersionResponse* response) override {
+    grpc::ServerUnaryReactor* call = context->DefaultReactor();
+    auto version = Negotiate(request->min_version(), request->max_version());
+    if (version.ok()) *response->mutable_version() = *version;
+    call->Finish(ToGrpc(version.status()));
+    return call;
+  }
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* IfrtSession(grpc::CallbackServerContext* context) override {
+    return SessionStream::Open(state_, context);
+  }
+  grpc::ServerReadReactor<grpc::ByteBuffer>* HostBufferStore(grpc::CallbackServerContext* context, grpc::ByteBuffer* response) override {
+    return StoreHostBuffer(state_, context, response);
+  }
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* HostBufferLookup(grpc::CallbackServerContext* context,
+                                                               const grpc::ByteBuffer* request) override {
+    return LookupHostBuffer(state_, context, request);
+  }
+  grpc::ServerUnaryReactor* HostBufferDelete(grpc::CallbackServerContext* context, const proxy::GrpcHostBufferDeleteRequest* request,
+                                             proxy::GrpcHostBufferDeleteResponse*) override {
+    return DeleteHostBuffer(state_, context, request);
+  }
+  grpc::ServerUnaryReactor* HostBufferReadFromDisk(grpc::CallbackServerContext* context,
+                                                   const proxy::GrpcHostBufferReadFromDiskRequest* request,
+                                                   proxy::GrpcHostBufferReadFromDiskResponse*) override {
+    return ReadHostBufferFromDisk(state_, context, request);
+  }
+
+ private:
+  const std::shared_ptr<ServerState> state_;
+};
+
+void SetChannelArguments(const ServerOptions& options, grpc::ServerBuilder& builder) {
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a port in use is an error, not a second listener
+  builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
+  builder.SetMaxSendMessageSize(-1);
+  const int interval = static_cast<int>(absl::ToInt64Milliseconds(options.keepalive_interval));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, interval);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, static_cast<int>(absl::ToInt64Milliseconds(options.keepalive_timeout)));
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_SENT_PING_INTERVAL_WITHOUT_DATA_MS, interval);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+}
+
+}  // namespace
+
+struct Server::Impl {
+  ThreadPool files{"pw-files", 1};
+  std::shared_ptr<ServerState> state = std::make_shared<ServerState>();
+  std::unique_ptr<Service> service;
+  std::unique_ptr<CompanionService> companion;
+  std::unique_ptr<grpc::Server> grpc;
+  int port = 0;
+};
+
+Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, controller::Cluster* cluster) {
+  auto impl = std::make_unique<Impl>();
+  impl->state->options = options;
+  impl->state->cluster = cluster;
+  impl->state->files = &impl->files;
+  if (!options.shared_directory.empty()) {
+    PW_ASSIGN_OR_RETURN(impl->state->shared_directory_fd, OpenSharedDirectory(options.shared_directory));
+  }
+  impl->service = std::make_unique<Service>(impl->state);
+  impl->companion = std::make_unique<CompanionService>(impl->state);
+  grpc::ServerBuilder builder;
+  SetChannelArguments(options, builder);
+  const std::string address = absl::StrCat(options.host, ":", options.port);
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &impl->port);
+  builder.RegisterService(impl->service.get());
+  builder.RegisterService(impl->companion.get());
+  impl->grpc = builder.BuildAndStart();
+  if (impl->grpc == nullptr || impl->port == 0) {
+    return absl::UnavailableError(absl::StrCat("cannot listen at ", address, " for clients: the port is in use, or the address is not this machine's; "
+                                               "choose another with --client_port, or stop what holds it"));
+  }
+  PW_LOG_INFO << "clients connect to " << options.host << ":" << impl->port;
+  return std::unique_ptr<Server>(new Server(std::move(impl)));
+}
+
+Server::~Server() { Shutdown(); }
+
+int Server::port() const { return impl_->port; }
+
+void Server::Shutdown() {
+  if (impl_->grpc == nullptr) return;
+  impl_->grpc->Shutdown(std::chrono::system_clock::now());  // cancels what is under way
+  impl_->grpc->Wait();
+  impl_->grpc.reset();
+  if (impl_->state->shared_directory_fd >= 0) close(std::exchange(impl_->state->shared_directory_fd, -1));
+}
+
+}  // namespace pw::frontend

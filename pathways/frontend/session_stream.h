@@ -1,0 +1,75 @@
+// SessionStream: the gRPC side of one session: reads requests eagerly, hands them to the ClientSession on the strand, writes its responses.
+//
+// Reading. One read is always under way, until the backlog (requests not yet run, responses not yet sent) reaches its limit; it goes on when
+// the backlog has halved. Parsing and decoding happen on the reading thread.
+//
+// Writing. Responses queue up on the strand. One batch is under way at a time; it belongs to gRPC's threads until its last message is done, then the
+// strand hands over the next. Answers that no one waits for are handed over when the backlog is empty or 64 of them have gathered.
+//
+// Lives until gRPC's OnDone and as long as tasks on the strand refer to it.
+#pragma once
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "pathways/frontend/client_session.h"
+#include "pathways/frontend/server_state.h"
+
+namespace pw::frontend {
+
+class SessionStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+                            public ResponseSink,
+                            public std::enable_shared_from_this<SessionStream> {
+ public:
+  static SessionStream* Open(std::shared_ptr<ServerState> server, grpc::CallbackServerContext* context);
+
+  explicit SessionStream(std::shared_ptr<ServerState> server) : server_(std::move(server)) {}
+
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override;
+  void OnDone() override { self_.reset(); }
+
+ private:
+  void Write(IfrtResponse response) override;  // strand
+  void Run(DecodedRequest request, int64_t bytes);  // strand
+  void Flush();                                // strand
+  void Close(grpc::Status status);             // strand
+  bool OverLimit(int64_t share) const;
+  void ResumeReading();
+  void SendNext();
+
+  const std::shared_ptr<ServerState> server_;
+  std::shared_ptr<SessionStream> self_;  // until OnDone
+
+  // Shared.
+  std::atomic<int64_t> backlog_requests_{0};
+  std::atomic<int64_t> backlog_bytes_{0};
+  std::atomic<int64_t> unsent_{0};
+  std::atomic<bool> paused_{false};   // no read is under way; whoever resets it starts one
+  std::atomic<bool> closed_{false};
+  std::atomic<bool> sending_now_{false};
+  std::atomic<bool> more_queued_{false};
+
+  // Of the thread that reads.
+  grpc::ByteBuffer incoming_;
+  int64_t requests_read_ = 0;
+
+  // Of gRPC's threads while sending_now_, else of the strand.
+  std::vector<grpc::ByteBuffer> batch_;
+  size_t batch_next_ = 0;
+
+  // Of the strand.
+  std::shared_ptr<ClientSession> session_;
+  std::vector<grpc::ByteBuffer> queued_;
+  bool running_ = false;  // inside Run: its answers are flushed at its end
+  bool closing_ = false;
+  bool finished_ = false;
+  grpc::Status close_status_;
+};
+
+}  // namespace pw::frontend

@@ -1,0 +1,78 @@
+#include "pathways/frontend/shared_directory.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/status_macros.h"
+
+namespace pw::frontend {
+namespace {
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+absl::Status ReadAll(int fd, uint8_t* out, int64_t size) {
+  int64_t done = 0;
+  while (done < size) {
+    const ssize_t n = pread(fd, out + done, size - done, done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return absl::UnavailableError(strerror(errno));
+    if (n == 0) return absl::InvalidArgumentError("it ended early");
+    done += n;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<int> OpenSharedDirectory(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd >= 0) return fd;
+  return absl::InvalidArgumentError(absl::StrCat("the shared directory ", path, " cannot be opened: ", strerror(errno)));
+}
+
+absl::StatusOr<AlignedBytes> TryAllocate(int64_t size) {
+  try {
+    return AlignedBytes(static_cast<size_t>(size));
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(absl::StrCat("the controller has no memory for a host buffer of ", size, " bytes"));
+  }
+}
+
+absl::StatusOr<Bytes> ReadSharedFile(int directory, uint64_t handle, int64_t size) {
+  const std::string name = absl::StrCat("lt_", handle);
+  // O_NONBLOCK: opening a pipe of that name must not block.
+  Descriptor file(openat(directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (file.get() < 0) {
+    return absl::NotFoundError(absl::StrCat("the file ", name, " in the shared directory cannot be opened: ", strerror(errno),
+                                            "; client and server must see the same directory"));
+  }
+  struct stat info;
+  if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_size != size) {
+    return absl::InvalidArgumentError(absl::StrCat("the file ", name, " in the shared directory is not a plain file of ", size, " bytes"));
+  }
+  PW_ASSIGN_OR_RETURN(AlignedBytes data, TryAllocate(size));
+  if (absl::Status s = ReadAll(file.get(), data.data(), size); !s.ok()) {
+    return absl::Status(s.code(), absl::StrCat("the file ", name, " in the shared directory cannot be read: ", s.message()));
+  }
+  return std::move(data).Freeze();
+}
+
+}  // namespace pw::frontend
