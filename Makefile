@@ -31,7 +31,7 @@ build: setup
 
 #: make wheel      our wheel, built from build/release and installed into build/venv
 wheel: build
-	@tools/wheel.sh $(TREE) $(VENV)
+	@tools/wheel.sh $(TREE)
 
 #: make setup      Debian packages and build/venv
 setup:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prepares the machine: Debian packages that are missing, and build/venv with the pinned Python packages.
-#   tools/setup.sh        what building and testing need
+#   tools/setup.sh        what building and testing need: build/venv, and build/venv-jax-VERSION for the older clients
 #   tools/setup.sh dev    the clang family too (lint, thread-safety analysis, fuzzing)
 # Reaches for the network only where something is missing; the second run costs a fraction of a second.
 set -euo pipefail
@@ -18,7 +18,7 @@ as_root() {
 
 # Installs those packages of the listed files that dpkg does not have.
 install_packages() {
-  command -v dpkg-query >/dev/null || die "this is not Debian; install the equivalents of tools/packages.txt by hand, then put dpkg's answer aside"
+  command -v dpkg-query >/dev/null || die "this is not Debian; install the equivalents of tools/packages.txt by hand, and build with cmake --preset release"
   MISSING=$(comm -23 <(grep -hv '^#' "$@" | sort -u) \
                      <(dpkg-query -W -f='${db:Status-Abbrev}${Package}\n' | sed -n 's/^ii //p' | sort -u) | tr '\n' ' ')
   [ -n "${MISSING// /}" ] || return 0
@@ -29,18 +29,16 @@ install_packages() {
     { tail -20 build/apt.log >&2; die "apt-get failed; the whole log is build/apt.log"; }
 }
 
-# A venv whose packages are exactly those of the requirement files. venv DIR STAMP-INPUT... ; the caller installs.
-fresh_stamp() { cat "$@" | sha256sum | cut -c1-16; }
-
+# make_venv DIR FILE [NODEPS-FILE]: a Python environment with the packages of the files, made anew in place when they change.
 make_venv() {
-  local dir=build/venv stamp
-  stamp=$dir/.ready-$(fresh_stamp tools/requirements.txt tools/requirements-nodeps.txt)
+  local dir=$1 stamp
+  stamp=$dir/.ready-$(cat "${@:2}" | sha256sum | cut -c1-16)
   [ -e "$stamp" ] && return 0
   say "Python packages into $dir"
-  [ -x $dir/bin/python ] || "${PYTHON:-python3}" -m venv $dir
-  $dir/bin/pip install -q --disable-pip-version-check -r tools/requirements.txt
-  $dir/bin/pip install -q --disable-pip-version-check --no-deps -r tools/requirements-nodeps.txt
-  rm -f $dir/.ready-*
+  [ -x "$dir/bin/python" ] || "${PYTHON:-python3}" -m venv "$dir"
+  "$dir/bin/pip" install -q --disable-pip-version-check -r "$2"
+  [ $# -lt 3 ] || "$dir/bin/pip" install -q --disable-pip-version-check --no-deps -r "$3"
+  rm -f "$dir"/.ready-*
   touch "$stamp"
 }
 
@@ -49,4 +47,9 @@ if [ "${1:-}" = dev ]; then
 else
   install_packages tools/packages.txt
 fi
-make_venv
+"${PYTHON:-python3}" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || die "Python 3.10 or newer is needed; name one with PYTHON=..."
+make_venv build/venv tools/requirements.txt tools/requirements-nodeps.txt
+# The other clients that are supported, each with its own jaxlib.
+for file in tools/requirements-jax-*.txt; do
+  make_venv "build/venv-${file:19:-4}" "$file"
+done
