@@ -103,9 +103,8 @@ def test_an_exception_reaches_the_user():
     def fails(x):
         raise KeyError("text of the user's exception")
 
-    result = jax.jit(lambda x: jax.pure_callback(fails, SCALAR, x))(np.float32(1))
     with pytest.raises(Exception, match="text of the user's exception") as error:
-        result.block_until_ready()
+        jax.jit(lambda x: jax.pure_callback(fails, SCALAR, x))(np.float32(1)).block_until_ready()
     assert "KeyError" in str(error.value) and "in fails" in str(error.value)
 
 

@@ -85,7 +85,7 @@ def test_donation_reuses_the_buffer_and_deletes_the_input():
     assert x.is_deleted()
     y = f(f(y))
     assert float(y[0]) == 3
-    with pytest.raises(RuntimeError, match="deleted"):
+    with pytest.raises((RuntimeError, ValueError), match="deleted"):
         f(x)
 
 
@@ -160,6 +160,7 @@ def test_threads_share_the_client():
 
 
 def test_export_and_import(same):
+    pytest.importorskip("flatbuffers")
     from jax import export
 
     exported = export.export(jax.jit(lambda x: jnp.sin(x) + 1), platforms=["cpu"])(jax.ShapeDtypeStruct(X.shape, X.dtype))
