@@ -1,0 +1,49 @@
+// FloorSession: the least a server can do so that a stock jax client runs `y = f(y)`.
+//
+// It keeps the spec of every array and computes nothing: an executable's one output has the spec of its first argument, and contents are
+// zeros. What a client does not wait for is not answered (unless `answer_all`), so what remains is the client's own cost of a request: the
+// floor against which the real server is measured. Whether an array is ready it says when its upload has arrived. One thread at a time; a kind it does not know is answered by UNIMPLEMENTED.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "bench/floor/host_buffers.h"
+#include "ifrt_proxy/ifrt_service.pb.h"
+
+namespace pw::bench {
+
+class FloorSession {
+ public:
+  FloorSession(uint64_t id, int devices, bool answer_all, HostBuffers* buffers)
+      : id_(id), devices_(devices), answer_all_(answer_all), buffers_(buffers) {}
+
+  // The answer, or nullopt where none is needed.
+  std::optional<xla::ifrt::proxy::IfrtResponse> Handle(const xla::ifrt::proxy::IfrtRequest& request);
+
+ private:
+  using Output = xla::ifrt::proxy::LoadedExecutableExecuteResponse::Output;  // an array's spec, as jax wants it
+
+  void Init(xla::ifrt::proxy::InitResponse* response) const;
+  void Compile(const xla::ifrt::proxy::CompileRequest& request, xla::ifrt::proxy::CompileResponse* response);
+  void Metadata(xla::ifrt::proxy::LoadedExecutableMetadataResponse* response) const;
+  // False: the client has the results' handles and does not wait.
+  bool Execute(const xla::ifrt::proxy::LoadedExecutableExecuteRequest& request,
+               xla::ifrt::proxy::LoadedExecutableExecuteResponse* response);
+  void Put(const xla::ifrt::proxy::MakeArrayFromHostBufferRequest& request);
+  void AwaitUploads(const xla::ifrt::proxy::CheckValueReadyRequest& request);
+  void CopyToHost(const xla::ifrt::proxy::CopyToHostBufferRequest& request);
+  void PutShards(const xla::ifrt::proxy::MakeArraysFromHostBufferShardsRequest& request);
+
+  const uint64_t id_;
+  const int devices_;
+  const bool answer_all_;
+  HostBuffers* const buffers_;
+  uint64_t next_handle_ = uint64_t{1} << 62;
+  std::map<uint64_t, Output> arrays_;
+  std::map<uint64_t, std::vector<uint64_t>> uploads_;  // array -> host buffers not yet waited for
+};
+
+}  // namespace pw::bench
