@@ -26,7 +26,9 @@ function(pw_static_library target)
   list(REMOVE_DUPLICATES shared)
   list(FILTER shared EXCLUDE REGEX "^-|^pthread$")
   add_library(${target} INTERFACE)
-  target_link_libraries(${target} INTERFACE -Wl,--start-group ${archives} -Wl,--end-group ${shared} Threads::Threads)
+  # The group is one argument: CMake drops repeated items of a link line, and two libraries of ours may bring the same archives.
+  list(JOIN archives "," group)
+  target_link_libraries(${target} INTERFACE "-Wl,--start-group,${group},--end-group" ${shared} Threads::Threads)
 endfunction()
 
 pw_static_library(pw_third_party_absl absl_status absl_statusor absl_strings absl_str_format absl_flat_hash_map

@@ -1,0 +1,287 @@
+#include "pathways/frontend/testing/fake_cluster.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/status_macros.h"
+
+namespace pw::frontend::testing {
+
+using controller::CopySemantics;
+using controller::Handle;
+using HandleSpan = absl::Span<const Handle>;
+using SpecSpan = absl::Span<const buffers::ArraySpec>;
+
+FakeSession::~FakeSession() { cluster_->sessions.erase(id_.v); }
+
+absl::StatusOr<FakeSession::Array*> FakeSession::Find(Handle handle) {
+  auto it = arrays.find(handle);
+  if (it == arrays.end()) return absl::NotFoundError(absl::StrCat("there is no array ", handle));
+  return &it->second;
+}
+
+absl::Status FakeSession::Add(Handle handle, Array array) {
+  if (handle == 0) return absl::InvalidArgumentError("handle 0 names nothing");
+  if (!arrays.emplace(handle, std::move(array)).second) return absl::AlreadyExistsError(absl::StrCat("handle ", handle, " is taken"));
+  return absl::OkStatus();
+}
+
+absl::Status FakeSession::StoreHostBuffer(Handle handle, Bytes data) {
+  if (host_buffers.contains(handle)) return absl::AlreadyExistsError(absl::StrCat("host buffer ", handle, " is there already"));
+  for (auto& [array, record] : arrays) {
+    for (const auto& source : record.sources) {
+      if (source.host_buffer == handle) {
+        record.data = std::move(data);
+        return absl::OkStatus();
+      }
+    }
+  }
+  host_buffers.emplace(handle, std::move(data));
+  return absl::OkStatus();
+}
+
+void FakeSession::LookupHostBuffer(Handle handle, controller::ResultCallback<Bytes> done) {
+  auto it = host_buffers.find(handle);
+  absl::StatusOr<Bytes> data = absl::NotFoundError(absl::StrCat("there is no host buffer ", handle));
+  if (it != host_buffers.end()) data = it->second;
+  cluster_->Post([data = std::move(data), done = std::move(done)]() mutable { std::move(done)(std::move(data)); });
+}
+
+absl::Status FakeSession::DeleteHostBuffer(Handle handle) {
+  return host_buffers.erase(handle) > 0 ? absl::OkStatus() : absl::NotFoundError(absl::StrCat("there is no host buffer ", handle));
+}
+
+absl::Status FakeSession::MakeArray(Handle result, const buffers::ArraySpec& spec, std::vector<controller::HostShard> sources) {
+  Array array{spec, absl::OkStatus(), Bytes(), std::move(sources)};
+  for (const auto& source : array.sources) {
+    if (auto it = host_buffers.find(source.host_buffer); it != host_buffers.end()) {
+      array.data = it->second;
+      host_buffers.erase(it);
+    }
+  }
+  return Add(result, std::move(array));
+}
+
+absl::Status FakeSession::MakeErrorArray(Handle result, const buffers::ArraySpec& spec, absl::Status error) {
+  return Add(result, Array{spec, std::move(error)});
+}
+
+absl::Status FakeSession::Assemble(Handle result, const buffers::ArraySpec& spec, HandleSpan singles, CopySemantics) {
+  Array array{spec};
+  for (Handle single : singles) {
+    absl::StatusOr<Array*> part = Find(single);
+    array.error.Update(part.ok() ? (*part)->error : part.status());
+    if (part.ok()) array.data = (*part)->data;
+  }
+  const absl::Status status = array.error;
+  PW_RETURN_IF_ERROR(Add(result, std::move(array)));
+  return status;
+}
+
+absl::Status FakeSession::Disassemble(HandleSpan results, Handle array, CopySemantics) {
+  return Derive(results, std::vector<Handle>(results.size(), array), {});
+}
+
+absl::Status FakeSession::FullyReplicatedShard(Handle result, Handle array, CopySemantics) { return Derive({&result, 1}, {&array, 1}, {}); }
+
+absl::StatusOr<std::vector<FakeSession::Array>> FakeSession::DeriveAll(HandleSpan results, HandleSpan inputs, SpecSpan specs) {
+  if (results.size() != inputs.size()) return absl::InvalidArgumentError("as many results as arrays are needed");
+  std::vector<Array> derived;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    PW_ASSIGN_OR_RETURN(Array * input, Find(inputs[i]));
+    derived.push_back(*input);
+    derived.back().sources.clear();
+    if (!specs.empty()) derived.back().spec = specs[i];
+  }
+  return derived;
+}
+
+absl::Status FakeSession::Derive(HandleSpan results, HandleSpan inputs, SpecSpan specs) {
+  absl::StatusOr<std::vector<Array>> derived = DeriveAll(results, inputs, specs);
+  for (size_t i = 0; i < results.size(); ++i) {
+    PW_RETURN_IF_ERROR(Add(results[i], derived.ok() ? (*derived)[i] : Array{buffers::ArraySpec(), derived.status()}));
+  }
+  return derived.status();
+}
+
+absl::Status FakeSession::Copy(HandleSpan results, HandleSpan inputs, std::optional<std::vector<DeviceId>> devices,
+                               std::optional<std::string> memory_kind, CopySemantics) {
+  last_copy_devices = std::move(devices);
+  last_copy_memory_kind = std::move(memory_kind);
+  return Derive(results, inputs, {});
+}
+
+absl::Status FakeSession::Reshard(HandleSpan results, HandleSpan inputs, SpecSpan specs, CopySemantics) {
+  return Derive(results, inputs, specs);
+}
+
+absl::Status FakeSession::Remap(HandleSpan results, HandleSpan inputs, const buffers::RemapPlan& plan, SpecSpan specs, CopySemantics) {
+  last_remap = plan;
+  if (inputs.empty()) return absl::InvalidArgumentError("nothing to remap");
+  return Derive(results, std::vector<Handle>(results.size(), inputs[0]), specs);
+}
+
+absl::Status FakeSession::Bitcast(HandleSpan results, HandleSpan inputs, SpecSpan specs, CopySemantics) {
+  return Derive(results, inputs, specs);
+}
+
+void FakeSession::WhenReady(HandleSpan inputs, controller::StatusCallback done) {
+  absl::Status status;
+  for (Handle input : inputs) {
+    absl::StatusOr<Array*> array = Find(input);
+    status.Update(array.ok() ? (*array)->error : array.status());
+  }
+  cluster_->Post([status, done = std::move(done)]() mutable { std::move(done)(status); });
+}
+
+void FakeSession::CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims>, controller::StatusCallback done) {
+  absl::StatusOr<Array*> found = Find(array);
+  absl::Status status = found.ok() ? (*found)->error : found.status();
+  if (status.ok()) status = StoreHostBuffer(host_buffer, (*found)->data);
+  cluster_->Post([status, done = std::move(done)]() mutable { std::move(done)(status); });
+}
+
+absl::Status FakeSession::Delete(HandleSpan handles) {
+  absl::Status status;
+  for (Handle handle : handles) {
+    absl::StatusOr<Array*> array = Find(handle);
+    status.Update(array.status());
+    if (array.ok()) (*array)->deleted = true;
+  }
+  return status;
+}
+
+absl::Status FakeSession::Destruct(HandleSpan handles) {
+  absl::Status status;
+  for (Handle handle : handles) {
+    if (arrays.erase(handle) == 0) status.Update(absl::NotFoundError(absl::StrCat("there is no array ", handle)));
+  }
+  return status;
+}
+
+absl::StatusOr<bool> FakeSession::IsDeleted(Handle handle) {
+  PW_ASSIGN_OR_RETURN(Array * array, Find(handle));
+  return array->deleted;
+}
+
+absl::StatusOr<buffers::ArraySpec> FakeSession::Spec(Handle handle) {
+  PW_ASSIGN_OR_RETURN(Array * array, Find(handle));
+  return array->spec;
+}
+
+// A program of one parameter and one output, f32[4], on the first of its devices.
+void FakeSession::Compile(controller::CompileRequest request,
+                          controller::ResultCallback<std::shared_ptr<const controller::ExecutableInfo>> done) {
+  last_compile = std::move(request);
+  auto info = std::make_shared<controller::ExecutableInfo>();
+  info->handle = NewHandle();
+  info->name = "jit_f";
+  info->fingerprint = "fingerprint";
+  info->devices = last_compile.devices.empty() ? std::vector<DeviceId>{DeviceId(0)} : last_compile.devices;
+  info->parameters.resize(1);
+  info->outputs.resize(1);
+  for (auto* value : {&info->parameters[0], &info->outputs[0]}) {
+    value->dtype = buffers::DType::kF32;
+    value->shard_dims = {4};
+    value->memory_kind = "device";
+  }
+  info->donated_inputs = {0};
+  info->output_specs.push_back({buffers::DType::kF32, {4}, buffers::Sharding::SingleDevice(info->devices[0], "device"), ""});
+  executables[info->handle] = info;
+  absl::StatusOr<std::shared_ptr<const controller::ExecutableInfo>> result = info;
+  if (last_compile.program.view() == "broken") result = absl::InvalidArgumentError("the program does not parse");
+  cluster_->Post([result = std::move(result), done = std::move(done)]() mutable { std::move(done)(std::move(result)); });
+}
+
+absl::StatusOr<std::shared_ptr<const controller::ExecutableInfo>> FakeSession::Info(Handle executable) {
+  auto it = executables.find(executable);
+  if (it == executables.end()) return absl::NotFoundError(absl::StrCat("there is no executable ", executable));
+  return it->second;
+}
+
+absl::StatusOr<controller::ExecuteReply> FakeSession::Execute(const controller::ExecuteRequest& request) {
+  last_execute = request;
+  PW_ASSIGN_OR_RETURN(auto info, Info(request.executable));
+  controller::ExecuteReply reply;
+  reply.results = request.results;
+  if (reply.results.empty()) reply.results.push_back(NewHandle());
+  reply.specs = std::make_shared<std::vector<buffers::ArraySpec>>(info->output_specs);
+  const absl::Status status = Derive(reply.results, request.args, *reply.specs);
+  if (request.status != 0) runs[request.status] = status;
+  if (!status.ok()) return status;
+  return reply;
+}
+
+void FakeSession::FetchExecuteResult(Handle status, controller::ResultCallback<controller::RunResult> done) {
+  absl::StatusOr<controller::RunResult> result = absl::NotFoundError(absl::StrCat("there is no future ", status));
+  if (auto it = runs.find(status); it != runs.end()) {
+    result = it->second.ok() ? absl::StatusOr<controller::RunResult>(controller::RunResult{{{"cpu", 2.5}}}) : it->second;
+    runs.erase(it);
+  }
+  cluster_->Post([result = std::move(result), done = std::move(done)]() mutable { std::move(done)(std::move(result)); });
+}
+
+void FakeSession::GetCostAnalysis(Handle executable, controller::ResultCallback<controller::CostAnalysis> done) {
+  absl::StatusOr<controller::CostAnalysis> costs = controller::CostAnalysis{{{"flops", 8.0}}};
+  if (auto info = Info(executable); !info.ok()) costs = info.status();
+  cluster_->Post([costs = std::move(costs), done = std::move(done)]() mutable { std::move(done)(std::move(costs)); });
+}
+
+void FakeSession::GetProgramText(Handle executable, controller::ResultCallback<std::string> done) {
+  absl::StatusOr<std::string> text = std::string("HloModule f");
+  if (auto info = Info(executable); !info.ok()) text = info.status();
+  cluster_->Post([text = std::move(text), done = std::move(done)]() mutable { std::move(done)(std::move(text)); });
+}
+
+absl::Status FakeSession::DestructExecutable(Handle executable) {
+  return executables.erase(executable) > 0 ? absl::OkStatus() : absl::NotFoundError(absl::StrCat("there is no executable ", executable));
+}
+
+FakeCluster::FakeCluster(Executor* executor, int devices) : executor_(executor) {
+  auto info = std::make_shared<controller::ClusterInfo>();
+  info->platform_name = "cpu";
+  info->platform_version = "fake";
+  info->stablehlo_version = "1.13.7";
+  for (int i = 0; i < devices; ++i) {
+    controller::DeviceInfo device;
+    device.id = DeviceId(i);
+    device.platform_name = "cpu";
+    device.kind = "cpu";
+    device.memories = {MemoryId(i)};
+    device.int_attributes["island"] = 0;
+    info->devices.push_back(device);
+    info->memories.push_back({MemoryId(i), "device", 0, {DeviceId(i)}, "", ""});
+  }
+  info_ = std::move(info);
+}
+
+void FakeCluster::Post(absl::AnyInvocable<void() &&> task) {
+  if (executor_ != nullptr) return executor_->Post(std::move(task));
+  tasks_.push_back(std::move(task));
+}
+
+void FakeCluster::RunAll() {
+  while (!tasks_.empty()) {
+    auto task = std::move(tasks_.front());
+    tasks_.pop_front();
+    std::move(task)();
+  }
+}
+
+absl::StatusOr<std::shared_ptr<controller::Session>> FakeCluster::OpenSession(std::string) {
+  if (!open_error.ok()) return open_error;
+  const SessionId id(next_session_++);
+  auto session = std::make_shared<FakeSession>(this, id);
+  sessions[id.v] = session.get();
+  return session;
+}
+
+void FakeCluster::SetHostCallHandler(SessionId session, std::shared_ptr<controller::HostCallHandler> handler) {
+  handlers[session.v] = std::move(handler);
+}
+
+void FakeCluster::GetStatus(controller::ResultCallback<std::string> done) {
+  Post([done = std::move(done)]() mutable { std::move(done)(std::string("{\"islands\": []}")); });
+}
+
+}  // namespace pw::frontend::testing

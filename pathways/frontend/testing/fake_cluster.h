@@ -1,0 +1,117 @@
+// A cluster without workers, for tests of the front end: sessions keep arrays as bytes, programs copy their first argument to their output.
+//
+// FakeCluster queues posted tasks; a test runs them by RunAll (one thread), or gives an executor that does.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "pathways/base/executor.h"
+#include "pathways/controller/session.h"
+
+namespace pw::frontend::testing {
+
+class FakeCluster;
+
+class FakeSession final : public controller::Session {
+ public:
+  using Handle = controller::Handle;
+
+  FakeSession(FakeCluster* cluster, SessionId id) : cluster_(cluster), id_(id) {}
+  ~FakeSession() override;
+
+  SessionId id() const override { return id_; }
+  Handle NewHandle() override { return next_handle_++; }
+
+  absl::Status StoreHostBuffer(Handle handle, Bytes data) override;
+  void LookupHostBuffer(Handle handle, controller::ResultCallback<Bytes> done) override;
+  absl::Status DeleteHostBuffer(Handle handle) override;
+
+  absl::Status MakeArray(Handle result, const buffers::ArraySpec& spec, std::vector<controller::HostShard> sources) override;
+  absl::Status MakeErrorArray(Handle result, const buffers::ArraySpec& spec, absl::Status error) override;
+  absl::Status Assemble(Handle result, const buffers::ArraySpec& spec, absl::Span<const Handle> singles,
+                        controller::CopySemantics semantics) override;
+  absl::Status Disassemble(absl::Span<const Handle> results, Handle array, controller::CopySemantics semantics) override;
+  absl::Status FullyReplicatedShard(Handle result, Handle array, controller::CopySemantics semantics) override;
+  absl::Status Copy(absl::Span<const Handle> results, absl::Span<const Handle> arrays, std::optional<std::vector<DeviceId>> devices,
+                    std::optional<std::string> memory_kind, controller::CopySemantics semantics) override;
+  absl::Status Reshard(absl::Span<const Handle> results, absl::Span<const Handle> arrays, absl::Span<const buffers::ArraySpec> specs,
+                       controller::CopySemantics semantics) override;
+  absl::Status Remap(absl::Span<const Handle> results, absl::Span<const Handle> arrays, const buffers::RemapPlan& plan,
+                     absl::Span<const buffers::ArraySpec> specs, controller::CopySemantics semantics) override;
+  absl::Status Bitcast(absl::Span<const Handle> results, absl::Span<const Handle> arrays, absl::Span<const buffers::ArraySpec> specs,
+                       controller::CopySemantics semantics) override;
+  void WhenReady(absl::Span<const Handle> arrays, controller::StatusCallback done) override;
+  void CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims> byte_strides, controller::StatusCallback done) override;
+  absl::Status Delete(absl::Span<const Handle> arrays) override;
+  absl::Status Destruct(absl::Span<const Handle> arrays) override;
+  absl::StatusOr<bool> IsDeleted(Handle array) override;
+  absl::StatusOr<buffers::ArraySpec> Spec(Handle array) override;
+
+  void Compile(controller::CompileRequest request,
+               controller::ResultCallback<std::shared_ptr<const controller::ExecutableInfo>> done) override;
+  absl::StatusOr<std::shared_ptr<const controller::ExecutableInfo>> Info(Handle executable) override;
+  absl::StatusOr<controller::ExecuteReply> Execute(const controller::ExecuteRequest& request) override;
+  void FetchExecuteResult(Handle status, controller::ResultCallback<controller::RunResult> done) override;
+  void GetCostAnalysis(Handle executable, controller::ResultCallback<controller::CostAnalysis> done) override;
+  void GetProgramText(Handle executable, controller::ResultCallback<std::string> done) override;
+  absl::Status DestructExecutable(Handle executable) override;
+
+  struct Array {
+    buffers::ArraySpec spec;
+    absl::Status error;
+    Bytes data;
+    std::vector<controller::HostShard> sources;
+    bool deleted = false;
+  };
+  std::map<Handle, Array> arrays;
+  std::map<Handle, Bytes> host_buffers;
+  std::map<Handle, std::shared_ptr<const controller::ExecutableInfo>> executables;
+  std::map<Handle, absl::Status> runs;
+  controller::CompileRequest last_compile;
+  controller::ExecuteRequest last_execute;
+  std::optional<std::vector<DeviceId>> last_copy_devices;
+  std::optional<std::string> last_copy_memory_kind;
+  buffers::RemapPlan last_remap;
+
+ private:
+  absl::StatusOr<Array*> Find(Handle handle);
+  absl::Status Add(Handle handle, Array array);
+  // `results` as copies of `arrays`, with other specs if given. The error, if any, is bound to all results.
+  absl::Status Derive(absl::Span<const Handle> results, absl::Span<const Handle> arrays, absl::Span<const buffers::ArraySpec> specs);
+  absl::StatusOr<std::vector<Array>> DeriveAll(absl::Span<const Handle> results, absl::Span<const Handle> arrays,
+                                               absl::Span<const buffers::ArraySpec> specs);
+
+  FakeCluster* const cluster_;
+  const SessionId id_;
+  Handle next_handle_ = controller::kFirstServerHandle;
+};
+
+class FakeCluster final : public controller::Cluster {
+ public:
+  // `executor` (one thread, or a strand) may be null: then RunAll runs what has been posted.
+  explicit FakeCluster(Executor* executor = nullptr, int devices = 4);
+
+  void Post(absl::AnyInvocable<void() &&> task) override;
+  void RunAll();
+  std::shared_ptr<const controller::ClusterInfo> info() const override { return info_; }
+  absl::StatusOr<std::shared_ptr<controller::Session>> OpenSession(std::string description) override;
+  void SetHostCallHandler(SessionId session, std::shared_ptr<controller::HostCallHandler> handler) override;
+  void GetStatus(controller::ResultCallback<std::string> done) override;
+
+  std::map<uint64_t, FakeSession*> sessions;  // live
+  std::map<uint64_t, std::shared_ptr<controller::HostCallHandler>> handlers;
+  absl::Status open_error;
+
+ private:
+  Executor* const executor_;
+  std::deque<absl::AnyInvocable<void() &&>> tasks_;
+  std::shared_ptr<const controller::ClusterInfo> info_;
+  uint64_t next_session_ = 1;
+};
+
+}  // namespace pw::frontend::testing
