@@ -1,0 +1,583 @@
+// The front door over real gRPC: streams, host buffers, limits, bad input.
+#include "pathways/frontend/server.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "ifrt_proxy/grpc_ifrt_service.grpc.pb.h"
+#include "pathways/base/strand.h"
+#include "pathways/base/thread_pool.h"
+#include "pathways/frontend/convert/attributes.h"
+#include "pathways/frontend/convert/sharding.h"
+#include "pathways/frontend/session_table.h"
+#include "pathways/frontend/testing/fake_cluster.h"
+#include "pathways/v1/client.grpc.pb.h"
+
+namespace pw::frontend {
+namespace {
+
+using ::testing::HasSubstr;
+using xla::ifrt::proxy::GrpcHostBufferStoreMetadata;
+using xla::ifrt::proxy::GrpcIfrtService;
+using xla::ifrt::proxy::GrpcIfrtSessionMetadata;
+using xla::ifrt::proxy::IfrtRequest;
+using xla::ifrt::proxy::IfrtResponse;
+
+constexpr char kSessionHeader[] = "ifrt-proxy-grpc-ifrt-session-metadata-bin";
+constexpr char kStoreHeader[] = "ifrt-proxy-grpc-host-buffer-store-metadata-bin";
+
+// A session stream of a test client.
+class Stream {
+ public:
+  Stream(GrpcIfrtService::Stub& stub, std::string metadata) {
+    context_.AddMetadata(kSessionHeader, std::move(metadata));
+    stream_ = stub.IfrtSession(&context_);
+  }
+  ~Stream() {
+    if (stream_ == nullptr) return;
+    context_.TryCancel();
+    stream_->Finish();
+  }
+  bool Send(IfrtRequest request) {
+    request.mutable_request_metadata()->set_op_id(++op_id_);
+    return stream_->Write(request);
+  }
+  bool Receive(IfrtResponse& response) { return stream_->Read(&response); }
+  IfrtResponse Call(IfrtRequest request) {
+    IfrtResponse response;
+    if (!Send(std::move(request)) || !Receive(response)) ADD_FAILURE() << "the stream has ended";
+    return response;
+  }
+  grpc::Status Finish() {
+    grpc::Status status = stream_->Finish();
+    stream_ = nullptr;
+    return status;
+  }
+  void HalfClose() { stream_->WritesDone(); }
+  uint64_t Init() {
+    IfrtRequest request;
+    request.mutable_init_request();
+    return Call(std::move(request)).init_response().session_id();
+  }
+
+ private:
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<IfrtRequest, IfrtResponse>> stream_;
+  uint64_t op_id_ = 0;
+};
+
+class ServerTest : public ::testing::Test {
+ protected:
+  void Start(ServerOptions options = {}) {
+    auto server = Server::Start(options, &cluster_);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    grpc::ChannelArguments arguments;
+    arguments.SetMaxReceiveMessageSize(-1);
+    channel_ = grpc::CreateCustomChannel(absl::StrCat("127.0.0.1:", server_->port()), grpc::InsecureChannelCredentials(), arguments);
+    stub_ = GrpcIfrtService::NewStub(channel_);
+  }
+  ~ServerTest() override {
+    stub_.reset();
+    channel_.reset();
+    if (server_ != nullptr) server_->Shutdown();
+    server_.reset();
+  }
+
+  static std::string Metadata(int version = 25, const Attributes& data = {}) {
+    GrpcIfrtSessionMetadata metadata;
+    metadata.mutable_version()->set_protocol_version(version);
+    *metadata.mutable_initialization_data() = AttributesToProto(data);
+    return metadata.SerializeAsString();
+  }
+  std::unique_ptr<Stream> Open() { return std::make_unique<Stream>(*stub_, Metadata()); }
+
+  // Runs on the strand and waits.
+  template <class F>
+  auto OnStrand(F f) {
+    std::promise<decltype(f())> result;
+    strand_.Post([&] { result.set_value(f()); });
+    return result.get_future().get();
+  }
+  size_t Sessions() {
+    return OnStrand([this] { return cluster_.sessions.size(); });
+  }
+  // True once `condition`, asked on the strand, holds; false after some seconds.
+  template <class F>
+  bool Eventually(F condition) {
+    for (int i = 0; i < 500; ++i) {
+      if (OnStrand(condition)) return true;
+      absl::SleepFor(absl::Milliseconds(10));
+    }
+    return false;
+  }
+
+  static std::string StoreHeader(uint64_t session, uint64_t handle, int64_t size) {
+    GrpcHostBufferStoreMetadata metadata;
+    metadata.set_session_id(session);
+    metadata.set_handle(handle);
+    metadata.set_buffer_size(size);
+    return metadata.SerializeAsString();
+  }
+  grpc::Status Store(const std::string& header, const std::vector<std::string>& chunks) {
+    grpc::ClientContext context;
+    if (!header.empty()) context.AddMetadata(kStoreHeader, header);
+    xla::ifrt::proxy::GrpcHostBufferStoreResponse response;
+    auto writer = stub_->HostBufferStore(&context, &response);
+    for (const std::string& chunk : chunks) {
+      xla::ifrt::proxy::GrpcHostBufferStoreRequest request;
+      request.set_data(chunk);
+      if (!writer->Write(request)) break;
+    }
+    writer->WritesDone();
+    return writer->Finish();
+  }
+  grpc::Status Lookup(uint64_t session, uint64_t handle, std::string& data, int& messages) {
+    grpc::ClientContext context;
+    xla::ifrt::proxy::GrpcHostBufferLookupRequest request;
+    request.set_session_id(session);
+    request.set_handle(handle);
+    auto reader = stub_->HostBufferLookup(&context, request);
+    xla::ifrt::proxy::GrpcHostBufferLookupResponse response;
+    for (messages = 0; reader->Read(&response); ++messages) data += response.data();
+    return reader->Finish();
+  }
+  grpc::Status Delete(uint64_t session, uint64_t handle) {
+    grpc::ClientContext context;
+    xla::ifrt::proxy::GrpcHostBufferDeleteRequest request;
+    request.set_session_id(session);
+    request.set_handle(handle);
+    xla::ifrt::proxy::GrpcHostBufferDeleteResponse response;
+    return stub_->HostBufferDelete(&context, request, &response);
+  }
+  grpc::Status ReadFromDisk(uint64_t session, uint64_t handle, int64_t size) {
+    grpc::ClientContext context;
+    xla::ifrt::proxy::GrpcHostBufferReadFromDiskRequest request;
+    request.mutable_metadata()->set_session_id(session);
+    request.mutable_metadata()->set_handle(handle);
+    request.mutable_metadata()->set_buffer_size(size);
+    xla::ifrt::proxy::GrpcHostBufferReadFromDiskResponse response;
+    return stub_->HostBufferReadFromDisk(&context, request, &response);
+  }
+  static IfrtRequest ErrorArray(uint64_t handle) {
+    IfrtRequest request;
+    auto& make = *request.mutable_make_error_arrays_request();
+    make.mutable_error()->set_code(tensorflow::error::DATA_LOSS);
+    auto& spec = *make.add_array_specs();
+    spec.mutable_dtype()->set_kind(xla::ifrt::DTypeProto::KIND_F32);
+    *spec.mutable_sharding() = ShardingToProto(buffers::Sharding::SingleDevice(DeviceId(0), ""));
+    make.add_array_handles(handle);
+    return request;
+  }
+
+  ThreadPool pool_{"test-strand", 1};
+  Strand strand_{&pool_};
+  testing::FakeCluster cluster_{&strand_};
+  std::unique_ptr<Server> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<GrpcIfrtService::Stub> stub_;
+};
+
+TEST_F(ServerTest, VersionsAreNegotiated) {
+  Start();
+  grpc::ClientContext context;
+  xla::ifrt::proxy::GrpcGetVersionRequest request;
+  request.mutable_min_version()->set_protocol_version(16);
+  request.mutable_max_version()->set_protocol_version(22);
+  request.mutable_max_version()->set_ifrt_serdes_version_number(3);
+  xla::ifrt::proxy::GrpcGetVersionResponse response;
+  ASSERT_TRUE(stub_->GetVersion(&context, request, &response).ok());
+  EXPECT_EQ(response.version().protocol_version(), 22);
+  EXPECT_EQ(response.version().ifrt_serdes_version_number(), 3);
+  grpc::ClientContext context2;
+  request.mutable_min_version()->set_protocol_version(26);
+  request.mutable_max_version()->set_protocol_version(30);
+  EXPECT_EQ(stub_->GetVersion(&context2, request, &response).error_code(), grpc::FAILED_PRECONDITION);
+}
+
+TEST_F(ServerTest, APortInUseIsAnError) {
+  Start();
+  ServerOptions second;
+  second.port = server_->port();
+  auto server = Server::Start(second, &cluster_);
+  EXPECT_EQ(server.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(server.status().message()), HasSubstr(absl::StrCat(":", second.port)));
+}
+
+TEST_F(ServerTest, ASharedDirectoryThatIsNoneIsAnError) {
+  ServerOptions options;
+  options.shared_directory = "/proc/self/nowhere";
+  EXPECT_EQ(Server::Start(options, &cluster_).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ServerTest, ASessionLivesAsLongAsItsStream) {
+  Start();
+  auto stream = Open();
+  EXPECT_NE(stream->Init(), 0);
+  EXPECT_EQ(Sessions(), 1);
+  stream->HalfClose();
+  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_TRUE(Eventually([this] { return cluster_.sessions.empty(); }));
+}
+
+TEST_F(ServerTest, ACancelledStreamEndsItsSession) {
+  Start();
+  auto stream = Open();
+  stream->Init();
+  stream.reset();
+  EXPECT_TRUE(Eventually([this] { return cluster_.sessions.empty(); }));
+}
+
+TEST_F(ServerTest, ShutdownEndsSessionsWithTheirStreams) {
+  Start();
+  auto stream = Open();
+  stream->Init();
+  server_->Shutdown();
+  EXPECT_FALSE(stream->Finish().ok());
+  EXPECT_EQ(Sessions(), 0);
+}
+
+TEST_F(ServerTest, ManyRequestsAreAnsweredOnceEachThoughTheClientReadsLate) {
+  ServerOptions options;
+  options.max_backlog_requests = 50;  // so that reading pauses and goes on
+  Start(options);
+  auto stream = Open();
+  stream->Init();
+  constexpr int kCount = 5000;
+  std::thread writer([&] {
+    for (int i = 1; i <= kCount; ++i) ASSERT_TRUE(stream->Send(ErrorArray(i)));
+  });
+  std::vector<int> seen(kCount + 2);
+  for (int i = 0; i < kCount; ++i) {
+    IfrtResponse response;
+    ASSERT_TRUE(stream->Receive(response));
+    EXPECT_EQ(response.response_metadata().status().code(), 0);
+    EXPECT_EQ(response.response_metadata().seq_num(), i + 1);
+    ++seen[response.response_metadata().op_id()];
+  }
+  writer.join();
+  for (int i = 2; i <= kCount + 1; ++i) EXPECT_EQ(seen[i], 1) << i;
+}
+
+TEST_F(ServerTest, AClientThatNeverReadsIsHeldBackAndCanStillEnd) {
+  ServerOptions options;
+  options.max_backlog_requests = 50;
+  Start(options);
+  auto stream = Open();
+  stream->Init();
+  std::thread writer([&] {
+    IfrtRequest request = ErrorArray(1);  // all but the first fail, with a text each
+    while (stream->Send(request)) {
+    }
+  });
+  EXPECT_TRUE(Eventually([this] { return cluster_.sessions.begin()->second->arrays.size() == 1; }));
+  server_->Shutdown();
+  writer.join();
+  EXPECT_EQ(Sessions(), 0);
+}
+
+TEST_F(ServerTest, SessionsNeedTheirHeader) {
+  Start();
+  grpc::ClientContext context;
+  EXPECT_EQ(stub_->IfrtSession(&context)->Finish().error_code(), grpc::INVALID_ARGUMENT);
+  Stream garbage(*stub_, "\xff\xff");
+  EXPECT_EQ(garbage.Finish().error_code(), grpc::INVALID_ARGUMENT);
+  Stream old(*stub_, Metadata(3));
+  EXPECT_EQ(old.Finish().error_code(), grpc::FAILED_PRECONDITION);
+}
+
+// Sends bytes that are no message on a session stream.
+TEST_F(ServerTest, ARequestThatDoesNotParseEndsOnlyItsSession) {
+  Start();
+  auto good = Open();
+  good->Init();
+  grpc::TemplatedGenericStub<grpc::ByteBuffer, grpc::ByteBuffer> raw(channel_);
+  grpc::ClientContext context;
+  context.AddMetadata(kSessionHeader, Metadata());
+  grpc::CompletionQueue queue;
+  auto call = raw.PrepareCall(&context, "/xla.ifrt.proxy.GrpcIfrtService/IfrtSession", &queue);
+  void* tag;
+  bool ok;
+  call->StartCall(nullptr);
+  queue.Next(&tag, &ok);
+  grpc::Slice slice("\x0a\x7f truncated");
+  call->Write(grpc::ByteBuffer(&slice, 1), nullptr);
+  queue.Next(&tag, &ok);
+  grpc::Status status;
+  call->Finish(&status, nullptr);
+  queue.Next(&tag, &ok);
+  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("request 1"));
+  EXPECT_EQ(good->Call(ErrorArray(5)).response_metadata().status().code(), 0);
+}
+
+TEST_F(ServerTest, AnOversizedRequestEndsItsSession) {
+  ServerOptions options;
+  options.max_message_bytes = 1 << 20;
+  Start(options);
+  auto stream = Open();
+  stream->Init();
+  IfrtRequest request;
+  request.mutable_compile_request()->mutable_program()->set_data(std::string(2 << 20, 'x'));
+  stream->Send(std::move(request));
+  IfrtResponse response;
+  EXPECT_FALSE(stream->Receive(response));
+  EXPECT_FALSE(stream->Finish().ok());
+  EXPECT_TRUE(Eventually([this] { return cluster_.sessions.empty(); }));
+  EXPECT_NE(Open()->Init(), 0);
+}
+
+TEST_F(ServerTest, HostBuffersComeBackAsTheyWent) {
+  Start();
+  auto stream = Open();
+  const uint64_t session = stream->Init();
+  const std::string big = std::string(3 << 20, 'a') + std::string(12345, 'b');
+  ASSERT_TRUE(Store(StoreHeader(session, 1, big.size()), {big.substr(0, 1 << 20), big.substr(1 << 20)}).ok());
+  ASSERT_TRUE(Store(StoreHeader(session, 2, 0), {}).ok());
+  std::string data;
+  int messages;
+  ASSERT_TRUE(Lookup(session, 1, data, messages).ok());
+  EXPECT_EQ(data, big);
+  EXPECT_EQ(messages, 4);
+  data.clear();
+  ASSERT_TRUE(Lookup(session, 2, data, messages).ok());
+  EXPECT_EQ(data, "");
+  EXPECT_EQ(messages, 1);
+  EXPECT_TRUE(Delete(session, 1).ok());
+  EXPECT_EQ(Delete(session, 1).error_code(), grpc::NOT_FOUND);
+  EXPECT_EQ(Lookup(session, 1, data, messages).error_code(), grpc::NOT_FOUND);
+}
+
+TEST_F(ServerTest, HostBuffersThatLieAreRefused) {
+  ServerOptions options;
+  options.max_host_buffer_bytes = 1000;
+  Start(options);
+  auto stream = Open();
+  const uint64_t session = stream->Init();
+  EXPECT_EQ(Store("", {"x"}).error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(Store("\xff\xff", {"x"}).error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(Store(StoreHeader(session, 1, 4), {"12345"}).error_code(), grpc::INVALID_ARGUMENT);
+  const grpc::Status short_data = Store(StoreHeader(session, 1, 4), {"123"});
+  EXPECT_EQ(short_data.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_THAT(short_data.error_message(), HasSubstr("announced with 4 bytes and ended after 3"));
+  EXPECT_EQ(Store(StoreHeader(session, 1, -4), {}).error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(Store(StoreHeader(session, 1, 1001), {}).error_code(), grpc::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(Store(StoreHeader(session + 1, 1, 4), {"1234"}).error_code(), grpc::NOT_FOUND);
+  EXPECT_EQ(Delete(session + 1, 1).error_code(), grpc::NOT_FOUND);
+  ASSERT_TRUE(Store(StoreHeader(session, 1, 4), {"1234"}).ok());
+  EXPECT_EQ(Store(StoreHeader(session, 1, 4), {"1234"}).error_code(), grpc::ALREADY_EXISTS);
+  EXPECT_EQ(Sessions(), 1);
+}
+
+TEST_F(ServerTest, ASessionMayAnnounceOnlySoMuchAtOnce) {
+  ServerOptions options;
+  options.max_receiving_bytes_per_session = 100;
+  Start(options);
+  auto stream = Open();
+  const uint64_t session = stream->Init();
+  EXPECT_EQ(Store(StoreHeader(session, 1, 101), {}).error_code(), grpc::RESOURCE_EXHAUSTED);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(Store(StoreHeader(session, 1, 100), {"short"}).error_code(), grpc::INVALID_ARGUMENT);  // and gives back what it took
+    ASSERT_TRUE(Eventually([] { return true; }));
+  }
+}
+
+// gRPC's limit of pending requests must not apply: jax opens this many at once, and one refused call would end the session.
+TEST_F(ServerTest, FourThousandStoresAtOnce) {
+  Start();
+  auto stream = Open();
+  const uint64_t session = stream->Init();
+  constexpr int kCount = 4000;
+  struct Call {
+    grpc::ClientContext context;
+    xla::ifrt::proxy::GrpcHostBufferStoreResponse response;
+    std::unique_ptr<grpc::ClientAsyncWriter<xla::ifrt::proxy::GrpcHostBufferStoreRequest>> writer;
+    grpc::Status status;
+    int step = 0;
+  };
+  grpc::CompletionQueue queue;
+  std::vector<std::unique_ptr<Call>> calls;
+  for (int i = 0; i < kCount; ++i) {
+    auto& call = *calls.emplace_back(std::make_unique<Call>());
+    call.context.AddMetadata(kStoreHeader, StoreHeader(session, i + 1, 4));
+    call.writer = stub_->AsyncHostBufferStore(&call.context, &call.response, &queue, &call);
+  }
+  int done = 0;
+  xla::ifrt::proxy::GrpcHostBufferStoreRequest request;
+  request.set_data("data");
+  while (done < kCount) {
+    void* tag;
+    bool ok;
+    ASSERT_TRUE(queue.Next(&tag, &ok));
+    auto& call = *static_cast<Call*>(tag);
+    switch (call.step++) {
+      case 0: call.writer->Write(request, &call); break;
+      case 1: call.writer->WritesDone(&call); break;
+      case 2: call.writer->Finish(&call.status, &call); break;
+      default: ++done; break;
+    }
+  }
+  for (const auto& call : calls) ASSERT_TRUE(call->status.ok()) << call->status.error_message();
+  EXPECT_EQ(OnStrand([this] { return cluster_.sessions.begin()->second->host_buffers.size(); }), kCount);
+}
+
+class SharedDirectoryTest : public ServerTest {
+ protected:
+  SharedDirectoryTest() : directory_(std::filesystem::path(::testing::TempDir()) / absl::StrCat("pw_shared_", getpid())) {
+    std::filesystem::create_directories(directory_);
+    ServerOptions options;
+    options.shared_directory = directory_;
+    Start(options);
+  }
+  ~SharedDirectoryTest() override { std::filesystem::remove_all(directory_); }
+  void WriteFile(const std::string& name, const std::string& data) { std::ofstream(directory_ / name) << data; }
+
+  const std::filesystem::path directory_;
+};
+
+TEST_F(SharedDirectoryTest, FilesBecomeHostBuffers) {
+  auto stream = Open();
+  const uint64_t session = stream->Init();
+  WriteFile("lt_7", "contents");
+  ASSERT_TRUE(ReadFromDisk(session, 7, 8).ok());
+  std::string data;
+  int messages;
+  ASSERT_TRUE(Lookup(session, 7, data, messages).ok());
+  EXPECT_EQ(data, "contents");
+}
+
+TEST_F(SharedDirectoryTest, OnlyPlainFilesOfTheAnnouncedSizeAreRead) {
+  auto stream = Open();
+  const uint64_t session = stream->Init();
+  EXPECT_EQ(ReadFromDisk(session, 1, 8).error_code(), grpc::NOT_FOUND);
+  WriteFile("lt_2", "contents");
+  EXPECT_EQ(ReadFromDisk(session, 2, 9).error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(ReadFromDisk(session, 2, -1).error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(ReadFromDisk(session + 1, 2, 8).error_code(), grpc::NOT_FOUND);
+  std::filesystem::create_symlink(directory_ / "lt_2", directory_ / "lt_3");
+  EXPECT_EQ(ReadFromDisk(session, 3, 8).error_code(), grpc::NOT_FOUND);
+  std::filesystem::create_directory(directory_ / "lt_4");
+  EXPECT_EQ(ReadFromDisk(session, 4, 8).error_code(), grpc::INVALID_ARGUMENT);
+  ASSERT_EQ(mkfifo((directory_ / "lt_5").c_str(), 0600), 0);
+  EXPECT_EQ(ReadFromDisk(session, 5, 0).error_code(), grpc::INVALID_ARGUMENT);
+}
+
+TEST_F(ServerTest, WithoutASharedDirectoryTheClientIsToldWhatToDo) {
+  Start();
+  EXPECT_THAT(ReadFromDisk(1, 1, 8).error_message(), HasSubstr("IFRT_PROXY_GRPC_LARGE_TRANSFER_OPTIMIZATION_DIRECTORY"));
+}
+
+class CompanionTest : public ServerTest {
+ protected:
+  using Answer = pathways::v1::HostCallAnswer;
+  using Request = pathways::v1::HostCallRequest;
+  struct Channel {
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::ClientReaderWriter<Answer, Request>> stream;
+  };
+  CompanionTest() {
+    Start();
+    companion_ = pathways::v1::ClientCompanion::NewStub(channel_);
+  }
+  std::unique_ptr<Channel> OpenChannel(const std::string& token) {
+    auto channel = std::make_unique<Channel>();
+    channel->stream = companion_->HostCalls(&channel->context);
+    Answer hello;
+    hello.set_companion(token);
+    channel->stream->Write(hello);
+    return channel;
+  }
+  std::unique_ptr<Stream> OpenWithToken(const std::string& token) {
+    return std::make_unique<Stream>(*stub_, Metadata(25, {{kCompanionKey, token}}));
+  }
+  bool HandlerSet() {
+    return Eventually([this] { return !cluster_.handlers.empty() && cluster_.handlers.begin()->second != nullptr; });
+  }
+  std::future<absl::StatusOr<std::vector<Bytes>>> HostCall() {
+    auto promise = std::make_shared<std::promise<absl::StatusOr<std::vector<Bytes>>>>();
+    strand_.Post([this, promise] {
+      controller::HostCall call;
+      call.callback = 17;
+      call.operands.push_back({buffers::DType::kF32, {1}, std::nullopt});
+      call.data.push_back(Bytes::Copy("abcd"));
+      cluster_.handlers.begin()->second->OnHostCall(std::move(call), [promise](auto result) { promise->set_value(std::move(result)); });
+    });
+    return promise->get_future();
+  }
+
+  std::unique_ptr<pathways::v1::ClientCompanion::Stub> companion_;
+};
+
+TEST_F(CompanionTest, HostCallsGoThereAndBack) {
+  auto channel = OpenChannel("token");
+  auto stream = OpenWithToken("token");
+  stream->Init();
+  ASSERT_TRUE(HandlerSet());
+  auto result = HostCall();
+  Request request;
+  ASSERT_TRUE(channel->stream->Read(&request));
+  EXPECT_EQ(request.callback(), 17);
+  EXPECT_EQ(request.operands(0).data(), "abcd");
+  Answer answer;
+  answer.set_call(request.call());
+  answer.add_results("efgh");
+  channel->stream->Write(answer);
+  auto results = result.get();
+  ASSERT_TRUE(results.ok()) << results.status();
+  EXPECT_EQ((*results)[0].view(), "efgh");
+  // An exception in Python.
+  result = HostCall();
+  ASSERT_TRUE(channel->stream->Read(&request));
+  answer.Clear();
+  answer.set_call(request.call());
+  answer.mutable_status()->set_code(13);
+  answer.mutable_status()->set_message("ValueError: no");
+  channel->stream->Write(answer);
+  EXPECT_THAT(std::string(result.get().status().message()), HasSubstr("ValueError"));
+}
+
+TEST_F(CompanionTest, ALostChannelFailsItsCalls) {
+  auto stream = OpenWithToken("token");
+  stream->Init();
+  auto channel = OpenChannel("token");
+  ASSERT_TRUE(HandlerSet());
+  auto result = HostCall();
+  Request request;
+  ASSERT_TRUE(channel->stream->Read(&request));
+  channel->context.TryCancel();
+  EXPECT_EQ(result.get().status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(Eventually([this] { return cluster_.handlers.begin()->second == nullptr; }));
+}
+
+TEST_F(CompanionTest, TokensAreTakenOnce) {
+  auto first = OpenChannel("token");
+  auto stream = OpenWithToken("token");
+  stream->Init();
+  ASSERT_TRUE(HandlerSet());
+  EXPECT_EQ(OpenChannel("token")->stream->Finish().error_code(), grpc::ALREADY_EXISTS);
+  EXPECT_EQ(OpenChannel("")->stream->Finish().error_code(), grpc::INVALID_ARGUMENT);
+  Answer stray;
+  stray.set_call(99);
+  first->stream->Write(stray);
+  EXPECT_EQ(first->stream->Finish().error_code(), grpc::INVALID_ARGUMENT);
+}
+
+TEST_F(CompanionTest, StatusIsPassedOn) {
+  grpc::ClientContext context;
+  pathways::v1::GetStatusResponse response;
+  ASSERT_TRUE(companion_->GetStatus(&context, {}, &response).ok());
+  EXPECT_EQ(response.json(), "{\"islands\": []}");
+}
+
+}  // namespace
+}  // namespace pw::frontend
