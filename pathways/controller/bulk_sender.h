@@ -1,0 +1,44 @@
+// BulkSender: large host buffers on their way to one host, in chunks on the bulk lane.
+//
+// Sends while the lane has room and goes on when it has again, so that no more than the lane's high-water mark is ever queued
+// below. Sessions take turns, chunk by chunk; the transfers of one session go one after another. Strand-confined.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+
+#include "pathways/base/bytes.h"
+#include "pathways/base/ids.h"
+#include "pathways/net/transport.h"
+
+namespace pw::controller {
+
+inline constexpr size_t kChunkBytes = 1 << 20;
+
+class BulkSender {
+ public:
+  // `connection` outlives this object.
+  explicit BulkSender(net::Connection* connection) : connection_(connection) {}
+
+  void Enqueue(SessionId session, uint64_t transfer, Bytes data);
+  void DropSession(SessionId session);
+  // Sends what there is room for. Called by Enqueue, and by the owner when the lane has drained.
+  void Pump();
+  size_t queued_bytes() const { return queued_bytes_; }
+
+ private:
+  struct Transfer {
+    uint64_t name;
+    Bytes data;
+    size_t offset = 0;
+  };
+  void SendChunk(SessionId session, Transfer& transfer);
+
+  net::Connection* const connection_;
+  std::map<SessionId, std::deque<Transfer>> queues_;  // none is empty
+  SessionId last_;                                    // whose turn it was
+  size_t queued_bytes_ = 0;
+};
+
+}  // namespace pw::controller

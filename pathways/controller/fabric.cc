@@ -1,0 +1,153 @@
+#include "pathways/controller/fabric.h"
+
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "pathways/base/status_macros.h"
+
+namespace pw::controller {
+
+using ::pathways::v1::Command;
+using ::pathways::v1::Event;
+
+absl::StatusOr<uint64_t> PayloadBytes(const Event& event) {
+  switch (event.kind_case()) {
+    case Event::kFetched:
+      return event.fetched().payload_bytes();
+    case Event::kChunk:
+      return event.chunk().payload_bytes();
+    case Event::kHostCall: {
+      uint64_t total = 0;
+      for (const auto& operand : event.host_call().operands()) {
+        if (__builtin_add_overflow(total, operand.bytes(), &total))
+          return absl::InternalError("the operands of a host call overflow");
+      }
+      return total;
+    }
+    default:
+      return 0;
+  }
+}
+
+Fabric::Fabric(const SessionLimits& limits, std::function<void(Task)> post) : limits_(limits), post_(std::move(post)) {}
+
+void Fabric::AddHost(HostId host, net::Connection* connection) {
+  outbox_.AddHost(host);
+  peers_[host] = std::make_unique<Peer>(Peer{connection, BulkSender(connection)});
+}
+
+void Fabric::RemoveHost(HostId host, const std::vector<DeviceId>& devices, const absl::Status& error) {
+  auto shared = std::make_shared<const absl::Status>(error);
+  for (DeviceId device : devices) lost_devices_[device] = shared;
+  outbox_.RemoveHost(host);
+  peers_.erase(host);
+  ops_.OnHostLost(host, error);
+  fetches_.FailHost(host, error);
+  compiles_.FailHost(host, error);
+  descriptions_.FailHost(host, error);
+  memory_reports_.FailHost(host, error);
+}
+
+absl::Status Fabric::OnEvent(HostId host, const Event& event, Bytes payload) {
+  switch (event.kind_case()) {
+    case Event::kDone:
+      ops_.OnDone(host, event.done());
+      break;
+    case Event::kFetched:
+      fetches_.OnFetched(host, event.fetched(), std::move(payload));
+      break;
+    case Event::kChunk:
+      fetches_.OnChunk(host, event.chunk(), payload);
+      break;
+    case Event::kCompiled:
+      compiles_.Resolve(event.compiled().executable(), host, event.compiled());
+      break;
+    case Event::kDescribed:
+      descriptions_.Resolve(event.described().query(), host, event.described());
+      break;
+    case Event::kMemoryReport:
+      memory_reports_.Resolve(event.memory_report().query(), host, event.memory_report());
+      break;
+    default:
+      return absl::InternalError(absl::StrCat("event ", static_cast<int>(event.kind_case()), " makes no sense here"));
+  }
+  return absl::OkStatus();
+}
+
+void Fabric::OnBulkWritable(HostId host) {
+  auto it = peers_.find(host);
+  if (it != peers_.end()) it->second->bulk.Pump();
+}
+
+void Fabric::Flush() {
+  outbox_.Flush([this](HostId host, std::string header, std::vector<Bytes> payload) {
+    auto it = peers_.find(host);
+    if (it != peers_.end()) it->second->connection->Send(std::move(header), std::move(payload), net::Lane::kUrgent);
+  });
+}
+
+absl::Status Fabric::CheckDevices(const std::vector<DeviceId>& devices) const {
+  absl::flat_hash_set<DeviceId> seen;
+  if (devices.size() > 1) seen.reserve(devices.size());
+  for (DeviceId id : devices) {
+    if (topology_.FindDevice(id) == nullptr) {
+      auto lost = lost_devices_.find(id);
+      if (lost != lost_devices_.end()) return *lost->second;
+      return absl::InvalidArgumentError(absl::StrCat(ToString(id), " does not exist"));
+    }
+    if (devices.size() > 1 && !seen.insert(id).second)
+      return absl::InvalidArgumentError(absl::StrCat(ToString(id), " is listed twice"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> Fabric::MemoryKind(DeviceId id, const std::string& kind) const {
+  const resource::Device& device = *topology_.FindDevice(id);
+  const auto& memories = device.description.memories;
+  if (kind.empty()) return memories.empty() ? std::string() : memories.front().kind;
+  std::vector<std::string> kinds;
+  for (const auto& memory : memories) {
+    if (memory.kind == kind) return kind;
+    kinds.push_back(memory.kind);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(ToString(id), " has no memory of kind \"", kind, "\"; it has ", absl::StrJoin(kinds, ", ")));
+}
+
+void Fabric::SendBytes(HostId host, SessionId session, uint64_t transfer, const Bytes& data) {
+  auto it = peers_.find(host);
+  if (it == peers_.end()) return;
+  if (data.size() > kChunkBytes) {
+    it->second->bulk.Enqueue(session, transfer, data);
+    return;
+  }
+  Command command;
+  auto& chunk = *command.mutable_chunk();
+  chunk.set_transfer(transfer);
+  chunk.set_total_bytes(data.size());
+  chunk.set_payload_bytes(data.size());
+  chunk.set_session(session.v);
+  outbox_.Add(host, std::move(command), {data});
+}
+
+void Fabric::EndSession(SessionId session) {
+  const absl::Status ended = absl::CancelledError("the session has ended");
+  fetches_.FailSession(session, ended);
+  compiles_.FailSession(session, ended);
+  descriptions_.FailSession(session, ended);
+  for (auto& [host, peer] : peers_) {
+    peer->bulk.DropSession(session);
+    Command command;
+    command.mutable_release_owner()->set_session(session.v);
+    outbox_.Add(host, std::move(command));
+  }
+}
+
+size_t Fabric::queued_bulk_bytes(HostId host) const {
+  auto it = peers_.find(host);
+  return it == peers_.end() ? 0 : it->second->bulk.queued_bytes();
+}
+
+}  // namespace pw::controller

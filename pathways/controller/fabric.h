@@ -1,0 +1,100 @@
+// Fabric: what sessions use of the cluster: who is there, the way to the hosts, and what is under way. Strand-confined.
+//
+// It knows hosts by their connection and devices by the topology, and nothing of sessions but their number. The cluster adds and
+// removes hosts and feeds in what they say; sessions plan commands into the outbox and wait here for the answers.
+//
+// Invariant FA-1: when a host is lost, everything that waits for it gets the error that names it; nothing waits for a host that
+// is not there.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "pathways/base/executor.h"
+#include "pathways/base/ids.h"
+#include "pathways/controller/bulk_sender.h"
+#include "pathways/controller/fetches.h"
+#include "pathways/controller/host_groups.h"
+#include "pathways/controller/ops_in_flight.h"
+#include "pathways/controller/options.h"
+#include "pathways/controller/pending_replies.h"
+#include "pathways/dispatch/outbox.h"
+#include "pathways/net/transport.h"
+#include "pathways/resource/topology.h"
+#include "pathways/v1/worker.pb.h"
+
+namespace pw::controller {
+
+class Fabric {
+ public:
+  // `post` runs a task on the controller's strand, later.
+  Fabric(const SessionLimits& limits, std::function<void(Task)> post);
+
+  // `connection` outlives the host's presence here.
+  void AddHost(HostId host, net::Connection* connection);
+  // The host's devices are no more, and all that waits for it fails with `error`. Its arrays are the sessions' to poison, before
+  // this.
+  void RemoveHost(HostId host, const std::vector<DeviceId>& devices, const absl::Status& error);
+  // A completion, an answer or data. INTERNAL if the payload does not fit, or the event is not one of these.
+  absl::Status OnEvent(HostId host, const ::pathways::v1::Event& event, Bytes payload);
+  void OnBulkWritable(HostId host);
+  // Sends what is in the outbox.
+  void Flush();
+
+  void Post(Task task) { post_(std::move(task)); }
+  uint64_t NextId() { return next_id_++; }
+  const SessionLimits& limits() const { return limits_; }
+
+  resource::Topology& topology() { return topology_; }
+  dispatch::Outbox& outbox() { return outbox_; }
+  OpsInFlight& ops() { return ops_; }
+  HostGroups& groups() { return groups_; }
+  Fetches& fetches() { return fetches_; }
+  PendingReplies<::pathways::v1::Compiled>& compiles() { return compiles_; }
+  PendingReplies<::pathways::v1::Described>& descriptions() { return descriptions_; }
+  PendingReplies<::pathways::v1::MemoryReport>& memory_reports() { return memory_reports_; }
+
+  // OK if all are there; UNAVAILABLE for one that was lost, with its host's name; INVALID_ARGUMENT for one that never was, or
+  // listed twice.
+  absl::Status CheckDevices(const std::vector<DeviceId>& devices) const;
+  // The memory of that kind ("": the default one) of a device. INVALID_ARGUMENT lists those it has. REQUIRES: the device is
+  // there.
+  absl::StatusOr<std::string> MemoryKind(DeviceId device, const std::string& kind) const;
+
+  // The bytes of a transfer that a Put has announced to the host: small ones with the commands, large ones on the bulk lane.
+  void SendBytes(HostId host, SessionId session, uint64_t transfer, const Bytes& data);
+  // Nothing more is sent or answered for a session; the hosts free what it owns.
+  void EndSession(SessionId session);
+
+  size_t queued_bulk_bytes(HostId host) const;
+
+ private:
+  struct Peer {
+    net::Connection* connection;
+    BulkSender bulk;
+  };
+
+  const SessionLimits limits_;
+  const std::function<void(Task)> post_;
+  uint64_t next_id_ = 1;  // names arrays, executables, transfers and questions
+  resource::Topology topology_;
+  dispatch::Outbox outbox_;
+  OpsInFlight ops_;
+  HostGroups groups_{&outbox_};
+  Fetches fetches_;
+  PendingReplies<::pathways::v1::Compiled> compiles_;
+  PendingReplies<::pathways::v1::Described> descriptions_;
+  PendingReplies<::pathways::v1::MemoryReport> memory_reports_;
+  absl::flat_hash_map<HostId, std::unique_ptr<Peer>> peers_;
+  absl::flat_hash_map<DeviceId, std::shared_ptr<const absl::Status>> lost_devices_;
+};
+
+// How many payload bytes an event announces. INTERNAL if the number overflows.
+absl::StatusOr<uint64_t> PayloadBytes(const ::pathways::v1::Event& event);
+
+}  // namespace pw::controller

@@ -1,0 +1,87 @@
+#include "pathways/controller/fetches.h"
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/controller/wire_status.h"
+
+namespace pw::controller {
+namespace {
+
+absl::Status WrongSize(uint64_t expected, uint64_t got) {
+  return absl::InternalError(absl::StrCat("a host sent ", got, " bytes of an array where ", expected, " were asked for"));
+}
+
+}  // namespace
+
+void Fetches::Add(uint64_t id, HostId host, SessionId session, uint64_t expected_bytes, Callback done) {
+  auto assembly = std::make_unique<Assembly>();
+  assembly->host = host;
+  assembly->session = session;
+  assembly->expected = expected_bytes;
+  assembly->done = std::move(done);
+  pending_.insert({id, std::move(assembly)});
+}
+
+Fetches::Map::iterator Fetches::Find(HostId host, uint64_t id) {
+  auto it = pending_.find(id);
+  return it == pending_.end() || it->second->host != host ? pending_.end() : it;
+}
+
+void Fetches::Finish(Map::iterator it, absl::StatusOr<Bytes> result) {
+  Callback done = std::move(it->second->done);
+  pending_.erase(it);
+  std::move(done)(std::move(result));
+}
+
+void Fetches::OnFetched(HostId host, const ::pathways::v1::Fetched& fetched, Bytes payload) {
+  auto it = Find(host, fetched.fetch());
+  if (it == pending_.end()) return;
+  Assembly& a = *it->second;
+  if (absl::Status status = FromProto(fetched.status()); !status.ok()) return Finish(it, status);
+  if (fetched.total_bytes() != a.expected) return Finish(it, WrongSize(a.expected, fetched.total_bytes()));
+  if (payload.size() == a.expected) return Finish(it, std::move(payload));
+  if (!payload.empty()) return Finish(it, WrongSize(a.expected, payload.size()));
+  a.announced = true;
+  if (a.received == a.expected) Finish(it, std::move(*a.memory).Freeze());
+}
+
+void Fetches::OnChunk(HostId host, const ::pathways::v1::Chunk& chunk, const Bytes& payload) {
+  auto it = Find(host, chunk.transfer());
+  if (it == pending_.end()) return;
+  Assembly& a = *it->second;
+  if (chunk.total_bytes() != a.expected) return Finish(it, WrongSize(a.expected, chunk.total_bytes()));
+  // Chunks of one transfer come in order, each once.
+  if (chunk.offset() != a.received || payload.size() > a.expected - a.received) {
+    return Finish(it, absl::InternalError(absl::StrCat("a host sent ", payload.size(), " bytes at ", chunk.offset(), " of ",
+                                                       a.expected, " where those at ", a.received, " were due")));
+  }
+  if (a.memory == nullptr) a.memory = std::make_unique<AlignedBytes>(a.expected);
+  if (!payload.empty()) std::memcpy(a.memory->data() + a.received, payload.data(), payload.size());
+  a.received += payload.size();
+  if (a.announced && a.received == a.expected) Finish(it, std::move(*a.memory).Freeze());
+}
+
+template <class Predicate>
+void Fetches::FailWhere(const absl::Status& error, Predicate predicate) {
+  std::vector<Callback> failed;
+  for (auto it = pending_.begin(); it != pending_.end();) {
+    auto here = it++;
+    if (!predicate(*here->second)) continue;
+    failed.push_back(std::move(here->second->done));
+    pending_.erase(here);
+  }
+  for (Callback& done : failed) std::move(done)(error);
+}
+
+void Fetches::FailHost(HostId host, const absl::Status& error) {
+  FailWhere(error, [host](const Assembly& a) { return a.host == host; });
+}
+
+void Fetches::FailSession(SessionId session, const absl::Status& error) {
+  FailWhere(error, [session](const Assembly& a) { return a.session == session; });
+}
+
+}  // namespace pw::controller

@@ -1,0 +1,30 @@
+#include "pathways/controller/host_groups.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pw::controller {
+
+void HostGroup::OnReleased(const buffers::LogicalArray& array) {
+  if (array.owner() == *ending_) return;
+  for (HostId host : hosts_) outbox_->Release(host, array.id());
+}
+
+HostGroup* HostGroups::Of(const resource::Topology& topology, const buffers::Sharding& sharding) {
+  std::vector<HostId> hosts;
+  for (DeviceId id : sharding.devices()) {
+    const HostId host = topology.FindDevice(id)->host;
+    if (hosts.empty() || hosts.back() != host) hosts.push_back(host);
+  }
+  std::sort(hosts.begin(), hosts.end());
+  hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
+  return Of(std::move(hosts));
+}
+
+HostGroup* HostGroups::Of(std::vector<HostId> hosts) {
+  std::unique_ptr<HostGroup>& group = groups_[hosts];
+  if (group == nullptr) group = std::make_unique<HostGroup>(std::move(hosts), outbox_, &ending_);
+  return group.get();
+}
+
+}  // namespace pw::controller

@@ -1,0 +1,57 @@
+#include "pathways/controller/ops_in_flight.h"
+
+#include <utility>
+
+#include "pathways/controller/wire_status.h"
+
+namespace pw::controller {
+
+OpId OpsInFlight::Add(HostId host, std::shared_ptr<const WeakArrays> results, Callback done) {
+  const uint64_t id = next_++;
+  ops_.insert({id, Op{host, std::move(results), std::move(done)}});
+  return OpId(id);
+}
+
+void OpsInFlight::OnDone(HostId host, const ::pathways::v1::Done& done) {
+  absl::flat_hash_map<uint64_t, double> times;
+  for (const auto& timed : done.timed()) times[timed.op()] = timed.device_microseconds();
+  for (uint64_t op : done.ok()) {
+    auto it = times.find(op);
+    Complete(host, op, absl::OkStatus(), it == times.end() ? std::nullopt : std::optional<double>(it->second));
+  }
+  for (const auto& failed : done.failed()) {
+    absl::Status status = FromProto(failed.status());
+    if (status.ok()) status = absl::InternalError("a host reported a failure without saying which");
+    Complete(host, failed.op(), status, std::nullopt);
+  }
+}
+
+void OpsInFlight::OnHostLost(HostId host, const absl::Status& error) {
+  std::vector<Op> lost;
+  for (auto it = ops_.begin(); it != ops_.end();) {
+    auto here = it++;
+    if (here->second.host != host) continue;
+    lost.push_back(std::move(here->second));
+    ops_.erase(here);
+  }
+  for (Op& op : lost) Finish(std::move(op), error, std::nullopt);
+}
+
+void OpsInFlight::Complete(HostId host, uint64_t id, const absl::Status& status, std::optional<double> device_microseconds) {
+  auto it = ops_.find(id);
+  if (it == ops_.end() || it->second.host != host) return;
+  Op op = std::move(it->second);
+  ops_.erase(it);
+  Finish(std::move(op), status, device_microseconds);
+}
+
+void OpsInFlight::Finish(Op op, const absl::Status& status, std::optional<double> device_microseconds) {
+  if (op.results != nullptr) {
+    for (const auto& weak : *op.results) {
+      if (auto array = weak.lock()) array->OnDone(status);
+    }
+  }
+  if (op.done) std::move(op.done)(status, device_microseconds);
+}
+
+}  // namespace pw::controller

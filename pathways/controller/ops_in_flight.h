@@ -1,0 +1,51 @@
+// OpsInFlight: commands that hosts have not reported complete, and the arrays that wait for them. Strand-confined.
+//
+// An op names one command to one host. It refers weakly to the arrays it makes: a client may drop them before they exist.
+//
+// Invariant OF-1: each op completes exactly once: by its host's Done, or with the error when the host is lost.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "pathways/base/ids.h"
+#include "pathways/buffers/logical_array.h"
+#include "pathways/v1/worker.pb.h"
+
+namespace pw::controller {
+
+using WeakArrays = std::vector<std::weak_ptr<buffers::LogicalArray>>;
+
+class OpsInFlight {
+ public:
+  // `device_microseconds` only if the command asked for it.
+  using Callback = absl::AnyInvocable<void(const absl::Status& status, std::optional<double> device_microseconds) &&>;
+
+  // `results` may be shared between the ops of several hosts; each gets one completion from each.
+  OpId Add(HostId host, std::shared_ptr<const WeakArrays> results, Callback done = nullptr);
+
+  // Unknown ops, and ops of other hosts, are ignored.
+  void OnDone(HostId host, const ::pathways::v1::Done& done);
+  void OnHostLost(HostId host, const absl::Status& error);
+
+  size_t size() const { return ops_.size(); }
+
+ private:
+  struct Op {
+    HostId host;
+    std::shared_ptr<const WeakArrays> results;
+    Callback done;
+  };
+  void Complete(HostId host, uint64_t op, const absl::Status& status, std::optional<double> device_microseconds);
+  static void Finish(Op op, const absl::Status& status, std::optional<double> device_microseconds);
+
+  absl::flat_hash_map<uint64_t, Op> ops_;
+  uint64_t next_ = 1;
+};
+
+}  // namespace pw::controller

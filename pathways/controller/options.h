@@ -1,0 +1,24 @@
+// Settings of a controller.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/time/time.h"
+
+namespace pw::controller {
+
+struct SessionLimits {
+  int64_t handles = 20'000'000;              // arrays, executables and the like that one client may have at a time
+  int64_t staged_bytes = int64_t{64} << 30;  // host buffers of one client that wait in the controller
+};
+
+struct ClusterOptions {
+  int expect_hosts = 1;                                     // the cluster forms when so many have joined
+  absl::Duration heartbeat_limit = absl::Seconds(10);       // a host that is silent for so long is lost
+  absl::Duration status_timeout = absl::Milliseconds(500);  // how long GetStatus waits for a host
+  SessionLimits limits;
+  std::string version = "0.1.0";
+};
+
+}  // namespace pw::controller

@@ -1,0 +1,68 @@
+// PendingReplies: questions to hosts whose answers have not come yet. Strand-confined.
+//
+// Invariant PR-1: each callback runs exactly once: with the answer, or with the error when its host is lost or its session ends.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "pathways/base/ids.h"
+
+namespace pw::controller {
+
+template <class Reply>
+class PendingReplies {
+ public:
+  using Callback = absl::AnyInvocable<void(absl::StatusOr<Reply>) &&>;
+
+  // `session` is 0 for the cluster's own questions.
+  void Add(uint64_t id, HostId host, SessionId session, Callback callback) {
+    pending_.insert({id, Pending{host, session, std::move(callback)}});
+  }
+
+  // False if nobody waits for that answer from that host.
+  bool Resolve(uint64_t id, HostId host, absl::StatusOr<Reply> reply) {
+    auto it = pending_.find(id);
+    if (it == pending_.end() || it->second.host != host) return false;
+    Callback callback = std::move(it->second.callback);
+    pending_.erase(it);
+    std::move(callback)(std::move(reply));
+    return true;
+  }
+
+  void FailHost(HostId host, const absl::Status& error) {
+    FailWhere(error, [host](const Pending& p) { return p.host == host; });
+  }
+  void FailSession(SessionId session, const absl::Status& error) {
+    FailWhere(error, [session](const Pending& p) { return p.session == session; });
+  }
+  size_t size() const { return pending_.size(); }
+
+ private:
+  struct Pending {
+    HostId host;
+    SessionId session;
+    Callback callback;
+  };
+
+  template <class Predicate>
+  void FailWhere(const absl::Status& error, Predicate predicate) {
+    std::vector<Callback> failed;
+    for (auto it = pending_.begin(); it != pending_.end();) {
+      auto here = it++;
+      if (!predicate(here->second)) continue;
+      failed.push_back(std::move(here->second.callback));
+      pending_.erase(here);
+    }
+    for (Callback& callback : failed) std::move(callback)(error);
+  }
+
+  absl::flat_hash_map<uint64_t, Pending> pending_;
+};
+
+}  // namespace pw::controller

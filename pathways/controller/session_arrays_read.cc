@@ -1,0 +1,113 @@
+// Readiness, data back to the client, and the end of arrays.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/buffers/byte_strides.h"
+#include "pathways/controller/session_impl.h"
+
+namespace pw::controller {
+namespace {
+
+absl::StatusOr<int64_t> BytesToFetch(const buffers::ArraySpec& spec, const std::optional<buffers::Dims>& byte_strides) {
+  PW_ASSIGN_OR_RETURN(const buffers::Dims dims, spec.sharding.ShardDims(spec.dims, 0));
+  if (!byte_strides.has_value() || buffers::HostBytes(spec.dtype) == 0) return buffers::DenseBytes(spec.dtype, dims);
+  PW_ASSIGN_OR_RETURN(const buffers::StridedExtent extent,
+                      buffers::SpannedRegion(buffers::HostBytes(spec.dtype), dims, *byte_strides));
+  return extent.bytes;
+}
+
+}  // namespace
+
+void SessionImpl::WhenReady(absl::Span<const Handle> arrays, StatusCallback done) {
+  std::vector<Record> records;
+  bool settled = true;
+  absl::Status error;
+  for (Handle handle : arrays) {
+    absl::StatusOr<ArrayEntry*> entry = arrays_.Live(handle);
+    if (!entry.ok()) return Answer(std::move(done), entry.status());
+    settled &= (*entry)->record->settled();
+    error.Update((*entry)->record->status());
+    records.push_back((*entry)->record);
+  }
+  if (settled) return Answer(std::move(done), error);
+  const uint64_t key = fabric_->NextId();
+  // The read holds the arrays, so that they live until they are ready.
+  reads_->insert({key, Read{records, std::move(done)}});
+  buffers::WhenAllSettled(records, [key, weak = std::weak_ptr<Reads>(reads_), fabric = fabric_](const absl::Status& status) {
+    auto reads = weak.lock();
+    if (reads == nullptr) return;
+    auto it = reads->find(key);
+    if (it == reads->end()) return;
+    Read read = std::move(it->second);
+    reads->erase(it);
+    fabric->Post([done = std::move(read.done), status]() mutable { std::move(done)(status); });
+  });
+}
+
+void SessionImpl::CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims> byte_strides,
+                                   StatusCallback done) {
+  int64_t bytes = 0;
+  const ArrayEntry* entry = nullptr;
+  auto check = [&]() -> absl::Status {
+    PW_ASSIGN_OR_RETURN(entry, arrays_.Live(array));
+    if (entry->is_error()) return entry->record->status();
+    if (entry->spec->sharding.num_tiles() != 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(buffers::ToString(*entry->spec), " is cut into ", entry->spec->sharding.num_tiles(),
+                       " pieces: only an array that one device holds whole can be copied to a host buffer"));
+    }
+    if (host_buffer == 0 || staged_.contains(host_buffer) || filling_.contains(host_buffer) || awaited_.contains(host_buffer)) {
+      return absl::AlreadyExistsError(absl::StrCat("host buffer ", host_buffer, " exists already, or names nothing"));
+    }
+    PW_ASSIGN_OR_RETURN(bytes, BytesToFetch(*entry->spec, byte_strides));
+    if (bytes <= fabric_->limits().staged_bytes - staged_bytes_) return absl::OkStatus();
+    return absl::ResourceExhaustedError(absl::StrCat("host buffer ", host_buffer, " of ", bytes,
+                                                     " bytes does not fit: this client has ", staged_bytes_,
+                                                     " bytes waiting in the controller"));
+  };
+  if (absl::Status status = check(); !status.ok()) return Answer(std::move(done), status);
+  filling_[host_buffer].done = std::move(done);
+  if (entry->strings != nullptr) return FetchStrings(host_buffer, *entry);
+  const HostId host = fabric_->topology().FindDevice(entry->spec->sharding.devices()[0])->host;
+  ::pathways::v1::Command command;
+  auto& fetch = *command.mutable_fetch();
+  fetch.set_fetch(fabric_->NextId());
+  fetch.set_array(entry->record->id().v);
+  if (byte_strides.has_value()) {
+    fetch.set_has_byte_strides(true);
+    fetch.mutable_byte_strides()->Add(byte_strides->begin(), byte_strides->end());
+  }
+  fabric_->fetches().Add(fetch.fetch(), host, id_, bytes,
+                         [this, host_buffer](absl::StatusOr<Bytes> result) { OnFetched(host_buffer, std::move(result)); });
+  fabric_->outbox().Add(host, std::move(command));
+}
+
+void SessionImpl::FetchStrings(Handle host_buffer, const ArrayEntry& entry) {
+  // `reads_` stands for this session: the waiter may outlive it.
+  entry.record->WhenSettled(
+      [this, host_buffer, cell = (*entry.strings)[0], weak = std::weak_ptr<Reads>(reads_)](const absl::Status& status) {
+        if (weak.expired()) return;
+        if (!status.ok()) return OnFetched(host_buffer, status);
+        OnFetched(host_buffer, *cell->data);
+      });
+}
+
+absl::Status SessionImpl::Delete(absl::Span<const Handle> arrays) { return arrays_.Delete(arrays); }
+
+absl::Status SessionImpl::Destruct(absl::Span<const Handle> arrays) { return arrays_.Erase(arrays); }
+
+absl::StatusOr<bool> SessionImpl::IsDeleted(Handle array) {
+  const ArrayEntry* entry = arrays_.Find(array);
+  if (entry == nullptr) return UnknownHandle("array", array);
+  return entry->is_deleted();
+}
+
+absl::StatusOr<buffers::ArraySpec> SessionImpl::Spec(Handle array) {
+  const ArrayEntry* entry = arrays_.Find(array);
+  if (entry == nullptr) return UnknownHandle("array", array);
+  if (entry->spec != nullptr) return *entry->spec;
+  return entry->record == nullptr ? absl::InvalidArgumentError("a deleted error has no shape") : entry->record->status();
+}
+
+}  // namespace pw::controller

@@ -1,0 +1,173 @@
+// Compiled programs. Compilation runs in the background on the hosts; its answer makes the record.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/controller/session_impl.h"
+#include "pathways/controller/wire_status.h"
+#include "pathways/dispatch/plan_execute.h"
+
+namespace pw::controller {
+namespace {
+
+using ::pathways::v1::Command;
+
+ValueInfo ToInfo(const program::Value& value) {
+  return {value.dtype, value.shard_dims, value.op_sharding, value.layout, value.memory_kind};
+}
+
+std::shared_ptr<const ExecutableInfo> MakeInfo(const program::Executable& record, Handle handle) {
+  auto info = std::make_shared<ExecutableInfo>();
+  info->handle = handle;
+  info->name = record.name;
+  info->fingerprint = record.fingerprint;
+  info->devices = record.devices;
+  for (const auto& value : record.parameters) info->parameters.push_back(ToInfo(value));
+  for (const auto& value : record.outputs) info->outputs.push_back(ToInfo(value));
+  info->output_specs = *record.output_specs;
+  info->donated_inputs = record.donated_inputs;
+  info->memory_stats = record.memory_stats;
+  info->code_bytes = record.code_bytes;
+  return info;
+}
+
+void Drop(Fabric& fabric, const program::Executable& record) {
+  for (HostId host : record.hosts) {
+    Command command;
+    command.mutable_drop_executable()->add_executables(record.id.v);
+    fabric.outbox().Add(host, std::move(command));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<program::Executable> SessionImpl::CheckCompile(CompileRequest& request) const {
+  program::Executable record;
+  record.owner = id_;
+  record.num_replicas = request.num_replicas;
+  record.num_partitions = request.num_partitions;
+  const resource::Topology& topology = fabric_->topology();
+  const int64_t wanted = int64_t{request.num_replicas} * request.num_partitions;
+  if (request.num_replicas < 1 || request.num_partitions < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a program of ", request.num_replicas, " replicas and ", request.num_partitions, " partitions"));
+  }
+  if (request.devices.empty()) {
+    request.devices = topology.devices();
+    if (static_cast<int64_t>(request.devices.size()) > wanted) request.devices.resize(wanted);
+  }
+  if (static_cast<int64_t>(request.devices.size()) != wanted) {
+    return absl::InvalidArgumentError(absl::StrCat("a program of ", request.num_replicas, " replicas and ",
+                                                   request.num_partitions, " partitions needs ", wanted, " devices, there are ",
+                                                   request.devices.size()));
+  }
+  PW_RETURN_IF_ERROR(fabric_->CheckDevices(request.devices));
+  PW_ASSIGN_OR_RETURN(record.hosts, dispatch::HostsOfComputation(topology, request.devices));
+  if (static_cast<int64_t>(executables_.size()) >= fabric_->limits().handles) {
+    return absl::ResourceExhaustedError(absl::StrCat("this client has ", executables_.size(), " programs"));
+  }
+  record.id = ExecutableId(fabric_->NextId());
+  record.devices = std::move(request.devices);
+  return record;
+}
+
+void SessionImpl::Compile(CompileRequest request, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) {
+  absl::StatusOr<program::Executable> record = CheckCompile(request);
+  if (!record.ok()) return Answer<std::shared_ptr<const ExecutableInfo>>(std::move(done), record.status());
+  const HostId host = record->hosts.front();
+  Command command;
+  auto& compile = *command.mutable_compile();
+  compile.set_executable(record->id.v);
+  compile.set_session(id_.v);
+  compile.set_format(request.format);
+  compile.set_program_bytes(request.program.size());
+  compile.set_options_bytes(request.options.size());
+  compile.set_num_replicas(request.num_replicas);
+  compile.set_num_partitions(request.num_partitions);
+  for (DeviceId device : record->devices) compile.add_local_devices(fabric_->topology().FindDevice(device)->local_ordinal);
+  compile.set_host_callbacks(host_callbacks_);
+  const uint64_t id = record->id.v;
+  fabric_->compiles().Add(
+      id, host, id_,
+      [this, record = *std::move(record), done = std::move(done)](absl::StatusOr<::pathways::v1::Compiled> compiled) mutable {
+        OnCompiled(std::move(record), std::move(compiled), std::move(done));
+      });
+  fabric_->outbox().Add(host, std::move(command), {std::move(request.program), Bytes::FromString(std::move(request.options))});
+}
+
+void SessionImpl::OnCompiled(program::Executable record, absl::StatusOr<::pathways::v1::Compiled> compiled,
+                             ResultCallback<std::shared_ptr<const ExecutableInfo>> done) {
+  using Info = std::shared_ptr<const ExecutableInfo>;
+  if (!compiled.ok()) return Answer<Info>(std::move(done), compiled.status());
+  if (absl::Status status = FromProto(compiled->status()); !status.ok()) return Answer<Info>(std::move(done), status);
+  auto complete = program::CompleteExecutable(record, *compiled);
+  if (!complete.ok()) {
+    Drop(*fabric_, record);
+    return Answer<Info>(std::move(done), complete.status());
+  }
+  const Handle handle = NewHandle();
+  ExecutableEntry entry{*std::move(complete), nullptr, {}};
+  entry.info = MakeInfo(*entry.record, handle);
+  entry.accepted.resize(entry.record->parameters.size());
+  Info info = entry.info;
+  executables_.insert({handle, std::move(entry)});
+  Answer<Info>(std::move(done), std::move(info));
+}
+
+absl::StatusOr<SessionImpl::ExecutableEntry*> SessionImpl::FindExecutable(Handle handle) {
+  auto it = executables_.find(handle);
+  if (it == executables_.end()) return UnknownHandle("executable", handle);
+  return &it->second;
+}
+
+absl::StatusOr<std::shared_ptr<const ExecutableInfo>> SessionImpl::Info(Handle executable) {
+  PW_ASSIGN_OR_RETURN(const ExecutableEntry* entry, FindExecutable(executable));
+  return entry->info;
+}
+
+absl::Status SessionImpl::DestructExecutable(Handle executable) {
+  PW_ASSIGN_OR_RETURN(const ExecutableEntry* entry, FindExecutable(executable));
+  Drop(*fabric_, *entry->record);
+  executables_.erase(executable);
+  return absl::OkStatus();
+}
+
+void SessionImpl::Describe(Handle executable, ::pathways::v1::Describe::What what,
+                           ResultCallback<::pathways::v1::Described> done) {
+  absl::StatusOr<ExecutableEntry*> entry = FindExecutable(executable);
+  absl::Status status = entry.status();
+  if (status.ok()) status = fabric_->CheckDevices((*entry)->record->devices);
+  if (!status.ok()) return Answer<::pathways::v1::Described>(std::move(done), status);
+  const program::Executable& record = *(*entry)->record;
+  Command command;
+  auto& describe = *command.mutable_describe();
+  describe.set_query(fabric_->NextId());
+  describe.set_executable(record.id.v);
+  describe.set_what(what);
+  fabric_->descriptions().Add(describe.query(), record.hosts.front(), id_,
+                              [this, done = std::move(done)](absl::StatusOr<::pathways::v1::Described> described) mutable {
+                                if (described.ok() && described->status().code() != 0) described = FromProto(described->status());
+                                Answer<::pathways::v1::Described>(std::move(done), std::move(described));
+                              });
+  fabric_->outbox().Add(record.hosts.front(), std::move(command));
+}
+
+void SessionImpl::GetCostAnalysis(Handle executable, ResultCallback<CostAnalysis> done) {
+  Describe(executable, ::pathways::v1::Describe::COST_ANALYSIS,
+           [done = std::move(done)](absl::StatusOr<::pathways::v1::Described> described) mutable {
+             if (!described.ok()) return std::move(done)(described.status());
+             CostAnalysis analysis;
+             for (const auto& [name, number] : described->numbers()) analysis.numbers[name] = number;
+             std::move(done)(std::move(analysis));
+           });
+}
+
+void SessionImpl::GetProgramText(Handle executable, ResultCallback<std::string> done) {
+  Describe(executable, ::pathways::v1::Describe::PROGRAM_TEXT,
+           [done = std::move(done)](absl::StatusOr<::pathways::v1::Described> described) mutable {
+             if (!described.ok()) return std::move(done)(described.status());
+             std::move(done)(described->text());
+           });
+}
+
+}  // namespace pw::controller

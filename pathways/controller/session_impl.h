@@ -1,0 +1,214 @@
+// SessionImpl: Session over a Fabric. One file for each family of methods:
+//   session_impl.cc           beginning and end, what all families use
+//   session_host_buffers.cc   staged bytes
+//   session_arrays_make.cc    arrays from host memory, errors
+//   session_arrays_alias.cc   assemble, disassemble, one shard, remap, bitcast: no data moves
+//   session_arrays_move.cc    copy, reshard
+//   session_arrays_read.cc    readiness, fetching, deleting
+//   session_executables.cc    compile, describe
+//   session_execute.cc        execute and the results of runs
+//
+// Callbacks of the client always run from a task of their own (Session's promise: never inside the call). Everything that is
+// under way refers to the session by what it needs, not by pointer, or is answered with CANCELLED in the destructor.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "pathways/buffers/reshard_plan.h"
+#include "pathways/controller/array_table.h"
+#include "pathways/controller/fabric.h"
+#include "pathways/controller/session.h"
+#include "pathways/dispatch/plan_arrays.h"
+#include "pathways/program/executable.h"
+
+namespace pw::controller {
+
+class SessionImpl final : public Session {
+ public:
+  using ArraySpec = buffers::ArraySpec;
+  using SpecPtr = std::shared_ptr<const ArraySpec>;
+  using Record = buffers::LogicalArray::Ref;
+
+  // `fabric` outlives the session. `on_end` is called in the destructor, last.
+  SessionImpl(SessionId id, std::string description, Fabric* fabric, absl::AnyInvocable<void() &&> on_end);
+  ~SessionImpl() override;
+
+  // --- for the cluster ---
+  const std::string& description() const { return description_; }
+  void OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error);
+  void set_host_callbacks(bool enabled) { host_callbacks_ = enabled; }
+  size_t num_arrays() const { return arrays_.size(); }
+  int64_t array_bytes() const { return arrays_.TotalBytes(); }
+  size_t num_executables() const { return executables_.size(); }
+  int64_t staged_bytes() const { return staged_bytes_; }
+
+  // --- Session ---
+  SessionId id() const override { return id_; }
+  Handle NewHandle() override { return arrays_.NewHandle(); }
+
+  absl::Status StoreHostBuffer(Handle handle, Bytes data) override;
+  void LookupHostBuffer(Handle handle, ResultCallback<Bytes> done) override;
+  absl::Status DeleteHostBuffer(Handle handle) override;
+
+  absl::Status MakeArray(Handle result, const ArraySpec& spec, std::vector<HostShard> sources) override;
+  absl::Status MakeErrorArray(Handle result, const ArraySpec& spec, absl::Status error) override;
+  absl::Status Assemble(Handle result, const ArraySpec& spec, absl::Span<const Handle> singles, CopySemantics semantics) override;
+  absl::Status Disassemble(absl::Span<const Handle> results, Handle array, CopySemantics semantics) override;
+  absl::Status FullyReplicatedShard(Handle result, Handle array, CopySemantics semantics) override;
+  absl::Status Copy(absl::Span<const Handle> results, absl::Span<const Handle> arrays,
+                    std::optional<std::vector<DeviceId>> devices, std::optional<std::string> memory_kind,
+                    CopySemantics semantics) override;
+  absl::Status Reshard(absl::Span<const Handle> results, absl::Span<const Handle> arrays, absl::Span<const ArraySpec> specs,
+                       CopySemantics semantics) override;
+  absl::Status Remap(absl::Span<const Handle> results, absl::Span<const Handle> arrays, const buffers::RemapPlan& plan,
+                     absl::Span<const ArraySpec> specs, CopySemantics semantics) override;
+  absl::Status Bitcast(absl::Span<const Handle> results, absl::Span<const Handle> arrays, absl::Span<const ArraySpec> specs,
+                       CopySemantics semantics) override;
+  void WhenReady(absl::Span<const Handle> arrays, StatusCallback done) override;
+  void CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims> byte_strides,
+                        StatusCallback done) override;
+  absl::Status Delete(absl::Span<const Handle> arrays) override;
+  absl::Status Destruct(absl::Span<const Handle> arrays) override;
+  absl::StatusOr<bool> IsDeleted(Handle array) override;
+  absl::StatusOr<ArraySpec> Spec(Handle array) override;
+
+  void Compile(CompileRequest request, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) override;
+  absl::StatusOr<std::shared_ptr<const ExecutableInfo>> Info(Handle executable) override;
+  absl::StatusOr<ExecuteReply> Execute(const ExecuteRequest& request) override;
+  void FetchExecuteResult(Handle status, ResultCallback<RunResult> done) override;
+  void GetCostAnalysis(Handle executable, ResultCallback<CostAnalysis> done) override;
+  void GetProgramText(Handle executable, ResultCallback<std::string> done) override;
+  absl::Status DestructExecutable(Handle executable) override;
+
+ private:
+  // A host buffer that has been promised to an array before it came.
+  struct Awaited {
+    std::weak_ptr<buffers::LogicalArray> array;
+    std::shared_ptr<StringCell> cell;  // of string arrays
+    std::vector<HostId> hosts;         // empty: nobody wants it any more
+    uint64_t transfer = 0;
+    int64_t bytes = 0;
+  };
+  // A host buffer that a fetch under way will fill.
+  struct Filling {
+    bool dropped = false;  // deleted before it came
+    std::vector<ResultCallback<Bytes>> lookups;
+    StatusCallback done;
+  };
+  struct Read {
+    std::vector<Record> arrays;
+    StatusCallback done;
+  };
+  using Reads = std::map<uint64_t, Read>;
+  // An Execute whose result the client will ask for.
+  struct Run {
+    int missing = 0;  // hosts that have not reported
+    absl::Status status;
+    RunResult result;
+    ResultCallback<RunResult> waiter;  // FetchExecuteResult, once it has come
+    void AnswerWaiter(Fabric& fabric);
+  };
+  struct ExecutableEntry {
+    std::shared_ptr<const program::Executable> record;
+    std::shared_ptr<const ExecutableInfo> info;
+    std::vector<SpecPtr> accepted;  // for each parameter the last spec that was found to fit
+  };
+  struct CheckedExecute;
+
+  // -- session_impl.cc
+  template <class T>
+  void Answer(ResultCallback<T> done, absl::StatusOr<T> result) {
+    fabric_->Post([done = std::move(done), result = std::move(result)]() mutable { std::move(done)(std::move(result)); });
+  }
+  void Answer(StatusCallback done, absl::Status status);
+  // Result handles that can hold the error do; returns it.
+  absl::Status Fail(absl::Span<const Handle> results, absl::Span<const SpecPtr> specs, const absl::Status& error);
+  void InsertError(Handle result, SpecPtr spec, const absl::Status& error);
+  // A new array with one completion outstanding that the caller gives with OnDone when all commands are planned.
+  Record NewRecord(const SpecPtr& spec);
+  absl::Status CheckSpec(const ArraySpec& spec) const;
+  // Another handle for the same record, seen as `spec`.
+  void Share(Handle result, const ArrayEntry& source, SpecPtr spec);
+  // New string array from cells of others.
+  void InsertStrings(Handle result, SpecPtr spec, StringCells cells);
+  void Consume(absl::Span<const Handle> arrays, CopySemantics semantics);
+  absl::StatusOr<std::vector<ArrayEntry>> LiveEntries(absl::Span<const Handle> arrays);
+  // Names a host's command; each of `results` waits for it.
+  OpId NameOp(HostId host, const std::vector<Record>& results);
+
+  // -- session_host_buffers.cc
+  absl::StatusOr<Bytes> TakeStaged(Handle handle);  // NOT_FOUND if it has not come
+  void DeliverAwaited(Awaited awaited, const Bytes& data);
+  void OnFetched(Handle host_buffer, absl::StatusOr<Bytes> result);
+  void AnswerFilling(Filling filling, const absl::StatusOr<Bytes>& result);
+
+  // -- session_arrays_make.cc
+  absl::Status CheckSources(const ArraySpec& spec, const std::vector<HostShard>& sources, std::vector<int64_t>* bytes) const;
+  void PutSource(const Record& record, const HostShard& source, int64_t bytes);
+  absl::Status MakeStringArray(Handle result, const SpecPtr& spec, const std::vector<HostShard>& sources);
+  void DiscardSources(const std::vector<HostShard>& sources);
+  absl::Status TryMakeArray(Handle result, const SpecPtr& spec, const std::vector<HostShard>& sources);
+
+  // -- session_arrays_alias.cc
+  absl::Status TryAssemble(Handle result, const SpecPtr& spec, absl::Span<const Handle> singles);
+  absl::Status TryDisassemble(absl::Span<const Handle> results, Handle array);
+  absl::Status TryRemap(absl::Span<const Handle> results, absl::Span<const Handle> arrays, const buffers::RemapPlan& plan,
+                        absl::Span<const SpecPtr> specs);
+  absl::Status TryBitcast(absl::Span<const Handle> results, absl::Span<const Handle> arrays, absl::Span<const SpecPtr> specs);
+  // A new array of the given (source record, shard) in shard order.
+  struct Pick {
+    const ArrayEntry* source;
+    int shard;
+  };
+  void InsertAliases(Handle result, const SpecPtr& spec, absl::Span<const Pick> picks);
+
+  // -- session_arrays_move.cc
+  absl::StatusOr<SpecPtr> CopySpec(const ArrayEntry& source, const std::optional<std::vector<DeviceId>>& devices,
+                                   const std::optional<std::string>& memory_kind) const;
+  bool SamePlacement(const buffers::Sharding& a, const buffers::Sharding& b) const;
+  void Move(Handle result, const ArrayEntry& source, const SpecPtr& spec, const buffers::ReshardPlan& plan);
+  absl::StatusOr<StringCells> ReshardCells(const ArrayEntry& source, const ArraySpec& spec) const;
+  absl::Status ReshardOne(Handle result, const ArrayEntry& source, const SpecPtr& spec, CopySemantics semantics);
+
+  // -- session_arrays_read.cc
+  void FetchStrings(Handle host_buffer, const ArrayEntry& entry);
+
+  // -- session_executables.cc
+  absl::StatusOr<program::Executable> CheckCompile(CompileRequest& request) const;
+  void OnCompiled(program::Executable record, absl::StatusOr<::pathways::v1::Compiled> compiled,
+                  ResultCallback<std::shared_ptr<const ExecutableInfo>> done);
+  absl::StatusOr<ExecutableEntry*> FindExecutable(Handle handle);
+  void Describe(Handle executable, ::pathways::v1::Describe::What what, ResultCallback<::pathways::v1::Described> done);
+
+  // -- session_execute.cc
+  absl::StatusOr<CheckedExecute> CheckExecute(const ExecuteRequest& request);
+  absl::Status CheckArgs(ExecutableEntry& executable, CheckedExecute& call);
+  void Launch(const ExecuteRequest& request, CheckedExecute& call, std::shared_ptr<Run> run);
+  void ConsumeDonated(const ExecuteRequest& request, const program::Executable& executable, bool launched);
+
+  const SessionId id_;
+  const std::string description_;
+  Fabric* const fabric_;
+  absl::AnyInvocable<void() &&> on_end_;
+  bool host_callbacks_ = false;
+  const SpecPtr no_spec_ = std::make_shared<const ArraySpec>();
+
+  ArrayTable arrays_;
+  absl::flat_hash_map<Handle, Bytes> staged_;
+  int64_t staged_bytes_ = 0;
+  absl::flat_hash_map<Handle, Awaited> awaited_;
+  absl::flat_hash_map<Handle, Filling> filling_;
+  // Waiters of arrays outlive a session; they hold this weakly.
+  std::shared_ptr<Reads> reads_ = std::make_shared<Reads>();
+  absl::flat_hash_map<Handle, ExecutableEntry> executables_;
+  absl::flat_hash_map<Handle, std::shared_ptr<Run>> runs_;
+  std::vector<std::weak_ptr<Run>> awaited_runs_;  // may name runs that are over
+  size_t live_runs_at_sweep_ = 0;
+};
+
+}  // namespace pw::controller

@@ -1,0 +1,31 @@
+// String arrays live in the controller: devices have no such type. One cell for each shard, shared by the arrays that have the
+// same shard.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "pathways/base/bytes.h"
+#include "pathways/buffers/logical_array.h"
+
+namespace pw::controller {
+
+struct StringCell {
+  std::optional<Bytes> data;                                  // as the client sent it; nullopt: still on its way
+  std::vector<std::weak_ptr<buffers::LogicalArray>> waiting;  // each waits for one completion
+
+  void Fill(Bytes bytes) {
+    data = std::move(bytes);
+    Settle(absl::OkStatus());
+  }
+  void Settle(const absl::Status& status) {
+    for (auto& weak : std::exchange(waiting, {})) {
+      if (auto array = weak.lock()) array->OnDone(status);
+    }
+  }
+};
+
+using StringCells = std::vector<std::shared_ptr<StringCell>>;
+
+}  // namespace pw::controller
