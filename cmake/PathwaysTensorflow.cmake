@@ -1,0 +1,27 @@
+# Where the tensorflow-cpu wheel is, and from it the few C headers that a PJRT host needs.
+#
+# PW_TENSORFLOW_DIR is the installed `tensorflow` folder; PW_PYTHON an interpreter that has it. The wheel is never imported. The headers
+# are linked into a folder of their own: the wheel's include folder also has another protobuf and XLA's C++ headers, which nothing outside
+# the plugin may see.
+set(PW_TENSORFLOW_DIR "" CACHE PATH "Folder of the installed tensorflow package (tensorflow-cpu 2.21.0)")
+if(NOT PW_TENSORFLOW_DIR)
+  foreach(python IN ITEMS "${PW_PYTHON}" "${PROJECT_SOURCE_DIR}/build/venv/bin/python")
+    if(python AND EXISTS "${python}" AND NOT PW_TENSORFLOW_DIR)
+      execute_process(
+        COMMAND "${python}" -c "import importlib.util as u; s = u.find_spec('tensorflow'); print(s.submodule_search_locations[0] if s else '')"
+        OUTPUT_VARIABLE found OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+      set(PW_TENSORFLOW_DIR "${found}" CACHE PATH "Folder of the installed tensorflow package (tensorflow-cpu 2.21.0)" FORCE)
+    endif()
+  endforeach()
+endif()
+if(NOT EXISTS "${PW_TENSORFLOW_DIR}/include/xla/pjrt/c/pjrt_c_api.h")
+  message(FATAL_ERROR "The worker needs the PJRT headers of the tensorflow-cpu 2.21.0 wheel: 'pip install tensorflow-cpu==2.21.0' into the "
+                      "interpreter named by PW_PYTHON, or set PW_TENSORFLOW_DIR to its tensorflow folder (now '${PW_TENSORFLOW_DIR}').")
+endif()
+
+set(PW_PJRT_HEADERS "${PROJECT_BINARY_DIR}/pjrt_headers")
+foreach(header IN ITEMS xla/pjrt/c/pjrt_c_api.h xla/pjrt/c/pjrt_c_api_ffi_extension.h xla/ffi/api/c_api.h)
+  get_filename_component(folder "${PW_PJRT_HEADERS}/${header}" DIRECTORY)
+  file(MAKE_DIRECTORY "${folder}")
+  file(CREATE_LINK "${PW_TENSORFLOW_DIR}/include/${header}" "${PW_PJRT_HEADERS}/${header}" SYMBOLIC)
+endforeach()

@@ -1,0 +1,190 @@
+// pathways-worker: owns the accelerators of one host. Wiring only; worker/ and device/ have the substance.
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "pathways/base/clock.h"
+#include "pathways/base/flags.h"
+#include "pathways/base/log.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/base/stop_signal.h"
+#include "pathways/base/strand.h"
+#include "pathways/base/thread_pool.h"
+#include "pathways/base/timer_queue.h"
+#include "pathways/device/pjrt/runtime.h"
+#include "pathways/net/asio_transport.h"
+#include "pathways/worker/controller_link.h"
+
+namespace {
+
+struct Options {
+  std::string controller;
+  std::string island = "island0";
+  std::string host_name;
+  std::string plugin;
+  std::vector<std::string> plugin_options;
+  int devices = 0;
+  std::string listen;
+  std::string advertise;
+  std::string compile_cache;
+  int64_t compile_cache_bytes = int64_t{4} << 30;
+  int64_t memory_limit = 0;
+  int64_t staging_limit = 0;
+  int compile_threads = 2;
+  bool exit_with_controller = false;
+  bool exit_with_parent = false;
+};
+
+void Declare(Options* options, pw::Flags* flags) {
+  flags->Add("controller", &options->controller, "ADDRESS", "the controller's address for workers: HOST:PORT or unix:PATH");
+  flags->Add("island", &options->island, "NAME", "hosts that name the same island share one fast interconnect");
+  flags->Add("host-name", &options->host_name, "NAME", "how people call this host; default: its network name");
+  flags->Add("plugin", &options->plugin, "PATH",
+             "the device plugin, any PJRT .so; default: $PATHWAYS_PLUGIN, else libpjrt_cpu.so beside this program (../lib)");
+  flags->Add("plugin-option", &options->plugin_options, "NAME=VALUE", "a create option for the plugin");
+  flags->Add("devices", &options->devices, "N", "how many CPU devices to make (cpu plugin only); 0: what the plugin finds");
+  flags->Add("listen", &options->listen, "ADDRESS",
+             "where other workers connect: HOST:PORT (port 0 picks a free one) or unix:PATH; default: chosen after the controller's address");
+  flags->Add("advertise", &options->advertise, "HOST", "the name under which other hosts reach --listen; default: this host's network name");
+  flags->Add("compile-cache", &options->compile_cache, "DIR", "a folder where compiled programs are kept between runs; default: none");
+  flags->Add("compile-cache-bytes", &options->compile_cache_bytes, "BYTES", "the folder's size limit; the least recently used entries go");
+  flags->Add("compile-threads", &options->compile_threads, "N", "how many programs compile at once");
+  flags->Add("memory-limit", &options->memory_limit, "BYTES", "memory for arrays on each device; 0: what the device has");
+  flags->Add("staging-limit", &options->staging_limit, "BYTES", "host memory for transfers under way; 0: half of the machine's memory");
+  flags->Add("exit-with-controller", &options->exit_with_controller, "stop when the controller is lost, instead of waiting for a new one");
+  flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
+}
+
+std::string NetworkName() {
+  char name[256] = "localhost";
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+std::string DefaultPlugin() {
+  if (const char* named = std::getenv("PATHWAYS_PLUGIN"); named != nullptr && *named != '\0') return named;
+  char path[4096];
+  const ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+  const std::string self(path, n > 0 ? static_cast<size_t>(n) : 0);
+  const std::string folder = self.substr(0, self.rfind('/'));
+  for (const char* place : {"/../lib/libpjrt_cpu.so", "/libpjrt_cpu.so", "/../plugins/pjrt_cpu/libpjrt_cpu.so"}) {
+    if (access((folder + place).c_str(), R_OK) == 0) return folder + place;
+  }
+  return folder + "/../lib/libpjrt_cpu.so";
+}
+
+absl::StatusOr<pw::device::pjrt::RuntimeOptions> RuntimeOptionsFrom(const Options& options) {
+  pw::device::pjrt::RuntimeOptions result;
+  result.plugin = options.plugin.empty() ? DefaultPlugin() : options.plugin;
+  if (options.devices < 0) return absl::InvalidArgumentError("--devices must not be negative");
+  if (options.devices > 0) result.options.push_back({"cpu_device_count", "", options.devices, true});
+  for (const std::string& text : options.plugin_options) {
+    const std::pair<std::string, std::string> kv = absl::StrSplit(text, absl::MaxSplits('=', 1));
+    if (kv.first.empty() || !absl::StrContains(text, '=')) return absl::InvalidArgumentError(absl::StrCat("--plugin-option wants NAME=VALUE, not '", text, "'"));
+    int64_t number = 0;
+    const bool is_number = absl::SimpleAtoi(kv.second, &number);
+    result.options.push_back({kv.first, is_number ? "" : kv.second, number, is_number});
+  }
+  return result;
+}
+
+// Workers of one machine meet on an abstract Unix socket, which leaves nothing behind; others on TCP.
+std::string ListenAddress(const Options& options) {
+  if (!options.listen.empty()) return options.listen;
+  const std::string& c = options.controller;
+  if (absl::StartsWith(c, "unix:") || absl::StrContains(c, "127.0.0.1") || absl::StrContains(c, "localhost")) {
+    return absl::StrCat("unix:@pathways-worker-", getpid());
+  }
+  return "tcp:0.0.0.0:0";
+}
+
+// "tcp:0.0.0.0:41234" means nothing to others.
+std::string Advertised(const std::string& listening, const Options& options) {
+  if (absl::StartsWith(listening, "unix:")) return listening;
+  const std::string port = listening.substr(listening.rfind(':'));
+  if (!options.advertise.empty()) return absl::StrCat("tcp:", options.advertise, port);
+  return absl::StartsWith(listening, "tcp:0.0.0.0:") ? absl::StrCat("tcp:", NetworkName(), port) : listening;
+}
+
+int64_t HalfOfMemory() { return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE) / 2; }
+
+absl::Status Run(const Options& options, pw::StopSignal* stop) {
+  if (options.controller.empty()) return absl::InvalidArgumentError("--controller is needed: the address at which the controller takes workers");
+  if (options.compile_threads < 1) return absl::InvalidArgumentError("--compile-threads must be at least 1");
+  PW_ASSIGN_OR_RETURN(const auto runtime_options, RuntimeOptionsFrom(options));
+  PW_ASSIGN_OR_RETURN(const auto runtime, pw::device::pjrt::MakeRuntime(runtime_options));
+
+  pw::SteadyClock clock;
+  pw::TimerQueue timers(&clock);
+  pw::ThreadPool executor("pw-executor", 1);
+  pw::ThreadPool compile_pool("pw-compile", options.compile_threads);
+  pw::Strand strand(&executor);
+  pw::net::AsioTransport transport;
+  int next_launch_id = 0;
+
+  pw::worker::Environment environment;
+  environment.runtime = runtime.get();
+  environment.strand = &strand;
+  environment.clock = &clock;
+  environment.compile_pool = &compile_pool;
+  environment.compile_cache = std::make_shared<pw::worker::CompileCache>(options.compile_cache, options.compile_cache_bytes);
+  environment.transport = &transport;
+  environment.next_launch_id = &next_launch_id;
+  environment.limits.device_memory_bytes = options.memory_limit;
+  environment.limits.staging_bytes = options.staging_limit > 0 ? options.staging_limit : HalfOfMemory();
+
+  std::atomic<pw::worker::ControllerLink*> link_for_peers{nullptr};
+  PW_ASSIGN_OR_RETURN(const auto listener, transport.Listen(ListenAddress(options), [&](std::unique_ptr<pw::net::Connection> connection) {
+    if (auto* link = link_for_peers.load()) link->AcceptPeer(std::move(connection));
+  }));
+  pw::worker::LinkOptions link_options;
+  link_options.controller = options.controller;
+  link_options.host_name = options.host_name.empty() ? NetworkName() : options.host_name;
+  link_options.island = options.island;
+  link_options.data_address = Advertised(listener->address(), options);
+  link_options.pid = getpid();
+  link_options.exit_with_controller = options.exit_with_controller;
+  absl::Status outcome;
+  pw::worker::ControllerLink link(environment, &strand, &timers, link_options, [&outcome](const absl::Status& status) {
+    outcome = status;
+    kill(getpid(), SIGTERM);  // wakes main, below
+  });
+  link_for_peers.store(&link);
+  link.Start();
+
+  const std::string reason = stop->Wait(options.exit_with_parent);
+  PW_LOG_INFO << "worker: stopping: " << reason;
+  std::promise<void> stopped;
+  link.Stop(reason, [&] { stopped.set_value(); });
+  stopped.get_future().wait();
+  if (!outcome.ok()) std::fprintf(stderr, "pathways-worker: %s\n", std::string(outcome.message()).c_str());
+  // Devices may still be at work for arrays that are gone. Waiting for them, or for a compilation, helps nobody.
+  std::fflush(nullptr);
+  std::_Exit(outcome.ok() ? 0 : 1);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  pw::StopSignal stop;
+  Options options;
+  pw::Flags flags("pathways-worker",
+                  "Owns the accelerators of one host: joins the controller, compiles and runs its programs, holds its arrays, and exchanges data with "
+                  "the other workers.");
+  Declare(&options, &flags);
+  if (const auto code = flags.ParseMain(argc, argv)) return *code;
+  const absl::Status status = Run(options, &stop);
+  std::fprintf(stderr, "pathways-worker: %s\n", std::string(status.message()).c_str());
+  return 1;
+}

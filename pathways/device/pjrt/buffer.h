@@ -1,0 +1,41 @@
+// Device buffers over PJRT.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "pathways/device/device.h"
+#include "pathways/device/pjrt/client.h"
+
+namespace pw::device::pjrt {
+
+class Buffer : public DeviceBuffer {
+ public:
+  // Takes ownership of `handle`. What it holds is known to the caller: asking the plugin for it costs four calls.
+  Buffer(std::shared_ptr<const Client> client, PJRT_Buffer* handle, DType dtype, Dims dims, int device, std::string memory_kind);
+  ~Buffer() override;
+
+  DType dtype() const override { return dtype_; }
+  const Dims& dims() const override { return dims_; }
+  int device() const override { return device_; }
+  const std::string& memory_kind() const override { return memory_kind_; }
+  Future<Unit> Ready() override;
+  Future<Bytes> ToHost() override;
+  absl::StatusOr<std::unique_ptr<DeviceBuffer>> CopyTo(int device, absl::string_view memory_kind) override;
+
+  PJRT_Buffer* handle() const { return handle_; }
+
+ private:
+  const std::shared_ptr<const Client> client_;
+  PJRT_Buffer* const handle_;
+  const DType dtype_;
+  const Dims dims_;
+  const int device_;
+  const std::string memory_kind_;
+};
+
+// A buffer with the contents of `array`, adopted without a copy where the device shares the host's memory and alignment allows.
+absl::StatusOr<std::unique_ptr<DeviceBuffer>> BufferFromHost(const std::shared_ptr<const Client>& client, HostArray array, int device,
+                                                             absl::string_view memory_kind);
+
+}  // namespace pw::device::pjrt

@@ -1,0 +1,193 @@
+#include "pathways/device/pjrt/client.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "absl/types/span.h"
+#include "pathways/base/status_macros.h"
+
+namespace pw::device::pjrt {
+namespace {
+
+std::vector<PJRT_NamedValue> ToNamedValues(const std::vector<ClientOption>& options) {
+  std::vector<PJRT_NamedValue> values;
+  for (const ClientOption& option : options) {
+    PW_PJRT_ARGS(value, PJRT_NamedValue);
+    value.name = option.name.data();
+    value.name_size = option.name.size();
+    if (option.is_number) {
+      value.type = PJRT_NamedValue_kInt64;
+      value.int64_value = option.number;
+      value.value_size = 1;
+    } else {
+      value.type = PJRT_NamedValue_kString;
+      value.string_value = option.text.data();
+      value.value_size = option.text.size();
+    }
+    values.push_back(value);
+  }
+  return values;
+}
+
+void AddAttribute(const PJRT_NamedValue& value, DeviceInfo* info) {
+  std::string name(value.name, value.name_size);
+  switch (value.type) {
+    case PJRT_NamedValue_kString:
+      info->string_attributes[name] = std::string(value.string_value, value.value_size);
+      break;
+    case PJRT_NamedValue_kInt64:
+      info->int_attributes[name] = value.int64_value;
+      break;
+    case PJRT_NamedValue_kInt64List:
+      info->coordinate_attributes[name].assign(value.int64_array_value, value.int64_array_value + value.value_size);
+      break;
+    case PJRT_NamedValue_kFloat:
+      info->string_attributes[name] = absl::StrCat(value.float_value);
+      break;
+    case PJRT_NamedValue_kBool:
+      info->int_attributes[name] = value.bool_value ? 1 : 0;
+      break;
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const Client>> Client::Create(std::shared_ptr<const Api> api, const std::vector<ClientOption>& options) {
+  std::vector<PJRT_NamedValue> values = ToNamedValues(options);
+  PW_PJRT_ARGS(args, PJRT_Client_Create_Args);
+  args.create_options = values.data();
+  args.num_options = values.size();
+  if (absl::Status status = api->Call(&PJRT_Api::PJRT_Client_Create, &args); !status.ok()) {
+    return absl::Status(status.code(), absl::StrCat("the device plugin '", api->path(), "' cannot start its devices: ", status.message()));
+  }
+  std::shared_ptr<Client> client(new Client(std::move(api), args.client));
+  PW_RETURN_IF_ERROR(client->ReadInfo());
+  PW_RETURN_IF_ERROR(client->ReadDevices());
+  return client;
+}
+
+Client::~Client() {
+  PW_PJRT_ARGS(args, PJRT_Client_Destroy_Args);
+  args.client = handle_;
+  api_->Call(&PJRT_Api::PJRT_Client_Destroy, &args).IgnoreError();
+}
+
+absl::Status Client::ReadInfo() {
+  PW_PJRT_ARGS(name, PJRT_Client_PlatformName_Args);
+  name.client = handle_;
+  PW_RETURN_IF_ERROR(api_->Call(&PJRT_Api::PJRT_Client_PlatformName, &name));
+  info_.platform_name.assign(name.platform_name, name.platform_name_size);
+  PW_PJRT_ARGS(version, PJRT_Client_PlatformVersion_Args);
+  version.client = handle_;
+  PW_RETURN_IF_ERROR(api_->Call(&PJRT_Api::PJRT_Client_PlatformVersion, &version));
+  info_.platform_version.assign(version.platform_version, version.platform_version_size);
+
+  PW_PJRT_ARGS(attributes, PJRT_Plugin_Attributes_Args);
+  if (!api_->Call(&PJRT_Api::PJRT_Plugin_Attributes, &attributes).ok()) return absl::OkStatus();
+  for (size_t i = 0; i < attributes.num_attributes; ++i) {
+    const PJRT_NamedValue& value = attributes.attributes[i];
+    const absl::string_view key(value.name, value.name_size);
+    if (key == "stablehlo_current_version" && value.type == PJRT_NamedValue_kInt64List) {
+      info_.stablehlo_version = absl::StrJoin(absl::MakeConstSpan(value.int64_array_value, value.value_size), ".");
+    } else if (key == "xla_version" && value.type == PJRT_NamedValue_kInt64) {
+      info_.xla_version = absl::StrCat(value.int64_value);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Client::ReadDevices() {
+  PW_PJRT_ARGS(args, PJRT_Client_AddressableDevices_Args);
+  args.client = handle_;
+  PW_RETURN_IF_ERROR(api_->Call(&PJRT_Api::PJRT_Client_AddressableDevices, &args));
+  for (size_t i = 0; i < args.num_addressable_devices; ++i) {
+    PJRT_Device* handle = args.addressable_devices[i];
+    PW_ASSIGN_OR_RETURN(Device device, ReadDevice(handle));
+    ordinals_[handle] = static_cast<int>(devices_.size());
+    devices_.push_back(std::move(device));
+  }
+  if (devices_.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat("the device plugin '", api_->path(), "' finds no device on this host"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Device> Client::ReadDevice(PJRT_Device* handle) const {
+  Device device{handle};
+  DeviceInfo& info = device.info;
+  PW_PJRT_ARGS(get, PJRT_Device_GetDescription_Args);
+  get.device = handle;
+  PW_RETURN_IF_ERROR(api_->Call(&PJRT_Api::PJRT_Device_GetDescription, &get));
+  PW_PJRT_ARGS(id, PJRT_DeviceDescription_Id_Args);
+  id.device_description = get.device_description;
+  PW_RETURN_IF_ERROR(api_->Call(&PJRT_Api::PJRT_DeviceDescription_Id, &id));
+  info.runtime_id = id.id;
+  PW_PJRT_ARGS(hardware, PJRT_Device_LocalHardwareId_Args);
+  hardware.device = handle;
+  PW_RETURN_IF_ERROR(api_->Call(&PJRT_Api::PJRT_Device_LocalHardwareId, &hardware));
+  info.local_hardware_id = hardware.local_hardware_id;
+  PW_PJRT_ARGS(kind, PJRT_DeviceDescription_Kind_Args);
+  kind.device_description = get.device_description;
+  PW_RETURN_IF_ERROR(api_->Call(&PJRT_Api::PJRT_DeviceDescription_Kind, &kind));
+  info.kind.assign(kind.device_kind, kind.device_kind_size);
+  PW_PJRT_ARGS(debug, PJRT_DeviceDescription_DebugString_Args);
+  debug.device_description = get.device_description;
+  PW_RETURN_IF_ERROR(api_->Call(&PJRT_Api::PJRT_DeviceDescription_DebugString, &debug));
+  info.debug_string.assign(debug.debug_string, debug.debug_string_size);
+  PW_PJRT_ARGS(text, PJRT_DeviceDescription_ToString_Args);
+  text.device_description = get.device_description;
+  PW_RETURN_IF_ERROR(api_->Call(&PJRT_Api::PJRT_DeviceDescription_ToString, &text));
+  info.to_string.assign(text.to_string, text.to_string_size);
+  PW_PJRT_ARGS(attributes, PJRT_DeviceDescription_Attributes_Args);
+  attributes.device_description = get.device_description;
+  if (api_->Call(&PJRT_Api::PJRT_DeviceDescription_Attributes, &attributes).ok()) {
+    for (size_t i = 0; i < attributes.num_attributes; ++i) AddAttribute(attributes.attributes[i], &info);
+  }
+  PW_RETURN_IF_ERROR(ReadMemories(&device));
+  return device;
+}
+
+absl::Status Client::ReadMemories(Device* device) const {
+  PW_PJRT_ARGS(list, PJRT_Device_AddressableMemories_Args);
+  list.device = device->handle;
+  PW_RETURN_IF_ERROR(api_->Call(&PJRT_Api::PJRT_Device_AddressableMemories, &list));
+  PW_PJRT_ARGS(first, PJRT_Device_DefaultMemory_Args);
+  first.device = device->handle;
+  PW_RETURN_IF_ERROR(api_->Call(&PJRT_Api::PJRT_Device_DefaultMemory, &first));
+  std::vector<PJRT_Memory*> handles(list.memories, list.memories + list.num_memories);
+  std::stable_partition(handles.begin(), handles.end(), [&](PJRT_Memory* m) { return m == first.memory; });
+  for (PJRT_Memory* handle : handles) {
+    PW_PJRT_ARGS(kind, PJRT_Memory_Kind_Args);
+    kind.memory = handle;
+    PW_RETURN_IF_ERROR(api_->Call(&PJRT_Api::PJRT_Memory_Kind, &kind));
+    PW_PJRT_ARGS(id, PJRT_Memory_Kind_Id_Args);
+    id.memory = handle;
+    if (!api_->Call(&PJRT_Api::PJRT_Memory_Kind_Id, &id).ok()) id.kind_id = static_cast<int>(device->memories.size());
+    device->memories.push_back({handle, std::string(kind.kind, kind.kind_size)});
+    device->info.memories.push_back({device->memories.back().kind, id.kind_id});
+  }
+  if (device->memories.empty()) return absl::InternalError("a device has no memory");
+  return absl::OkStatus();
+}
+
+int Client::OrdinalOf(PJRT_Device* device) const {
+  auto it = ordinals_.find(device);
+  return it == ordinals_.end() ? -1 : it->second;
+}
+
+absl::StatusOr<const Memory*> Client::FindMemory(int device, absl::string_view kind) const {
+  if (device < 0 || device >= static_cast<int>(devices_.size())) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no local device ", device, "; this host has ", devices_.size()));
+  }
+  const std::vector<Memory>& memories = devices_[device].memories;
+  if (kind.empty()) return &memories.front();
+  for (const Memory& memory : memories) {
+    if (memory.kind == kind) return &memory;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      devices_[device].info.to_string, " has no memory of kind '", kind, "'; it has ",
+      absl::StrJoin(memories, ", ", [](std::string* out, const Memory& m) { absl::StrAppend(out, m.kind); })));
+}
+
+}  // namespace pw::device::pjrt

@@ -1,0 +1,56 @@
+// One PJRT client, its devices and memories: what programs and buffers of a runtime share. Immutable once made. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "pathways/device/device.h"
+#include "pathways/device/pjrt/api.h"
+#include "pathways/device/pjrt/client_option.h"
+
+namespace pw::device::pjrt {
+
+struct Memory {
+  PJRT_Memory* handle;
+  std::string kind;
+};
+
+struct Device {
+  PJRT_Device* handle;
+  DeviceInfo info;
+  std::vector<Memory> memories;  // the first is the default
+};
+
+class Client {
+ public:
+  static absl::StatusOr<std::shared_ptr<const Client>> Create(std::shared_ptr<const Api> api, const std::vector<ClientOption>& options);
+  ~Client();
+
+  const Api& api() const { return *api_; }
+  PJRT_Client* handle() const { return handle_; }
+  const RuntimeInfo& info() const { return info_; }
+  const std::vector<Device>& devices() const { return devices_; }
+  // -1 if the handle is none of devices().
+  int OrdinalOf(PJRT_Device* device) const;
+  // INVALID_ARGUMENT for an ordinal or a memory kind that is not there; an empty kind is the default.
+  absl::StatusOr<const Memory*> FindMemory(int device, absl::string_view kind) const;
+
+ private:
+  Client(std::shared_ptr<const Api> api, PJRT_Client* handle) : api_(std::move(api)), handle_(handle) {}
+  absl::Status ReadInfo();
+  absl::Status ReadDevices();
+  absl::StatusOr<Device> ReadDevice(PJRT_Device* handle) const;
+  absl::Status ReadMemories(Device* device) const;
+
+  const std::shared_ptr<const Api> api_;
+  PJRT_Client* const handle_;
+  RuntimeInfo info_;
+  std::vector<Device> devices_;
+  std::map<PJRT_Device*, int> ordinals_;
+};
+
+}  // namespace pw::device::pjrt

@@ -1,0 +1,37 @@
+#include "pathways/device/pjrt/compile_options.h"
+
+#include "xla/compile_options.pb.h"
+
+namespace pw::device::pjrt {
+
+absl::StatusOr<std::string> PlaceOptions(const CompileRequest& request, const Client& client) {
+  const int64_t wanted = int64_t{request.num_replicas} * request.num_partitions;
+  if (request.num_replicas < 1 || request.num_partitions < 1 || wanted != static_cast<int64_t>(request.devices.size())) {
+    return absl::InvalidArgumentError(absl::StrCat("a program of ", request.num_replicas, " replicas and ", request.num_partitions,
+                                                   " partitions needs as many devices as their product, not ", request.devices.size()));
+  }
+  xla::CompileOptionsProto options;
+  if (!options.ParseFromString(request.options)) {
+    return absl::InvalidArgumentError("the compile options are not a serialized xla.CompileOptionsProto");
+  }
+  xla::ExecutableBuildOptionsProto* build = options.mutable_executable_build_options();
+  build->set_num_replicas(request.num_replicas);
+  build->set_num_partitions(request.num_partitions);
+  xla::DeviceAssignmentProto* assignment = build->mutable_device_assignment();
+  assignment->Clear();
+  assignment->set_replica_count(request.num_replicas);
+  assignment->set_computation_count(request.num_partitions);
+  for (int p = 0; p < request.num_partitions; ++p) {
+    auto* computation = assignment->add_computation_devices();
+    for (int r = 0; r < request.num_replicas; ++r) {
+      const int ordinal = request.devices[r * request.num_partitions + p];
+      if (ordinal < 0 || ordinal >= static_cast<int>(client.devices().size())) {
+        return absl::InvalidArgumentError(absl::StrCat("there is no local device ", ordinal, "; this host has ", client.devices().size()));
+      }
+      computation->add_replica_device_ids(client.devices()[ordinal].info.runtime_id);
+    }
+  }
+  return options.SerializeAsString();
+}
+
+}  // namespace pw::device::pjrt

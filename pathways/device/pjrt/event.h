@@ -1,0 +1,18 @@
+// PJRT events as futures.
+#pragma once
+
+#include "absl/functional/any_invocable.h"
+#include "absl/types/span.h"
+
+#include "pathways/base/future.h"
+#include "pathways/device/pjrt/api.h"
+
+namespace pw::device::pjrt {
+
+// Runs `callback` once the event is set, inline if it is already, else on a thread of the plugin. Takes ownership of the event.
+void WhenReady(const Api& api, PJRT_Event* event, absl::AnyInvocable<void(absl::Status) &&> callback);
+
+// Set when all events are, with the first error among them. Takes ownership of the events.
+Future<Unit> JoinEvents(const Api& api, absl::Span<PJRT_Event* const> events);
+
+}  // namespace pw::device::pjrt

@@ -1,0 +1,134 @@
+#include "pathways/device/pjrt/program.h"
+
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/device/pjrt/buffer.h"
+#include "pathways/device/pjrt/event.h"
+#include "pathways/device/pjrt/program_info.h"
+
+namespace pw::device::pjrt {
+
+absl::StatusOr<std::shared_ptr<LoadedProgram>> Program::Wrap(std::shared_ptr<const Client> client, PJRT_LoadedExecutable* loaded,
+                                                             const std::vector<int>& devices, std::shared_ptr<HostCallbacks> callbacks) {
+  std::shared_ptr<Program> program(new Program(std::move(client), loaded, std::move(callbacks)));
+  PW_RETURN_IF_ERROR(program->Read(devices));
+  return program;
+}
+
+absl::Status Program::Read(const std::vector<int>& devices) {
+  PW_PJRT_ARGS(args, PJRT_LoadedExecutable_GetExecutable_Args);
+  args.loaded_executable = loaded_;
+  PW_RETURN_IF_ERROR(client_->api().Call(&PJRT_Api::PJRT_LoadedExecutable_GetExecutable, &args));
+  executable_ = args.executable;
+  PW_ASSIGN_OR_RETURN(info_, ReadProgramInfo(*client_, loaded_, executable_));
+  if (info_.devices != devices) {
+    return absl::InternalError("the device plugin loaded a program for other devices than those it was asked for");
+  }
+  return absl::OkStatus();
+}
+
+Program::~Program() {
+  PW_PJRT_ARGS(executable, PJRT_Executable_Destroy_Args);
+  executable.executable = executable_;
+  if (executable_ != nullptr) client_->api().Call(&PJRT_Api::PJRT_Executable_Destroy, &executable).IgnoreError();
+  PW_PJRT_ARGS(loaded, PJRT_LoadedExecutable_Destroy_Args);
+  loaded.executable = loaded_;
+  client_->api().Call(&PJRT_Api::PJRT_LoadedExecutable_Destroy, &loaded).IgnoreError();
+}
+
+absl::StatusOr<Launch> Program::Execute(absl::Span<DeviceBuffer* const> arguments, const LaunchOptions& options) {
+  if (callbacks_ == nullptr) return Run(arguments, options, nullptr);
+  PW_ASSIGN_OR_RETURN(std::shared_ptr<CallContext> context, callbacks_->MakeContext(options.session));
+  absl::StatusOr<Launch> launch = Run(arguments, options, context->handle());
+  // The plugin may use the context until the last device is done.
+  if (launch.ok()) launch->done.OnReady([context](const absl::StatusOr<Unit>&) {});
+  return launch;
+}
+
+absl::StatusOr<Launch> Program::Run(absl::Span<DeviceBuffer* const> arguments, const LaunchOptions& options, PJRT_ExecuteContext* context) {
+  const size_t devices = info_.devices.size();
+  const size_t results = info_.outputs.size();
+  const size_t num_args = arguments.size() / devices;
+  if (num_args * devices != arguments.size() || (num_args != info_.parameters.size() && !info_.parameters.empty())) {
+    return absl::InvalidArgumentError(absl::StrCat("program '", info_.name, "' takes ", info_.parameters.size(), " arguments on each of ",
+                                                   devices, " devices, not ", arguments.size(), " in all"));
+  }
+  absl::InlinedVector<PJRT_Buffer*, 32> handles;
+  for (DeviceBuffer* argument : arguments) handles.push_back(static_cast<Buffer*>(argument)->handle());
+  absl::InlinedVector<PJRT_Buffer*, 32> outputs(devices * results);
+  absl::InlinedVector<PJRT_Buffer* const*, 8> argument_lists;
+  absl::InlinedVector<PJRT_Buffer**, 8> output_lists;
+  for (size_t d = 0; d < devices; ++d) {
+    argument_lists.push_back(handles.data() + d * num_args);
+    output_lists.push_back(outputs.data() + d * results);
+  }
+  absl::InlinedVector<PJRT_Event*, 8> events(devices);
+
+  PW_PJRT_ARGS(execute_options, PJRT_ExecuteOptions);
+  execute_options.launch_id = options.launch_id;
+  execute_options.non_donatable_input_indices = options.non_donatable.data();
+  execute_options.num_non_donatable_input_indices = options.non_donatable.size();
+  execute_options.context = context;
+  PW_PJRT_ARGS(args, PJRT_LoadedExecutable_Execute_Args);
+  args.executable = loaded_;
+  args.options = &execute_options;
+  args.argument_lists = argument_lists.data();
+  args.num_devices = devices;
+  args.num_args = num_args;
+  args.output_lists = output_lists.data();
+  args.device_complete_events = events.data();
+  PW_RETURN_IF_ERROR(client_->api().Call(&PJRT_Api::PJRT_LoadedExecutable_Execute, &args));
+
+  Launch launch;
+  launch.outputs.reserve(outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const ValueInfo& value = info_.outputs[i % results];
+    launch.outputs.push_back(
+        std::make_unique<Buffer>(client_, outputs[i], value.dtype, value.dims, info_.devices[i / results], value.memory_kind));
+  }
+  launch.done = JoinEvents(client_->api(), events);
+  return launch;
+}
+
+absl::StatusOr<std::string> Program::Text() {
+  // PJRT hands out programs as protocol buffers only. Our own CPU plugin also prints them, those of other platforms included.
+  using Print = char* (*)(const char* module, size_t size, size_t* text_size);
+  auto print = reinterpret_cast<Print>(client_->api().FindSymbol("PathwaysHloModuleText"));
+  if (print == nullptr) return absl::UnimplementedError(absl::StrCat("the device plugin ", client_->api().path(), " cannot print programs"));
+  PW_ASSIGN_OR_RETURN(std::string module, OptimizedModule(client_->api(), executable_));
+  size_t size = 0;
+  char* text = print(module.data(), module.size(), &size);
+  if (text == nullptr) return absl::InternalError("the device plugin could not print the optimized program");
+  std::string result(text, size);
+  free(text);
+  return result;
+}
+
+absl::StatusOr<std::map<std::string, double>> Program::CostAnalysis() {
+  PW_PJRT_ARGS(args, PJRT_Executable_GetCostAnalysis_Args);
+  args.executable = executable_;
+  PW_RETURN_IF_ERROR(client_->api().Call(&PJRT_Api::PJRT_Executable_GetCostAnalysis, &args));
+  std::map<std::string, double> costs;
+  for (size_t i = 0; i < args.num_properties; ++i) {
+    const PJRT_NamedValue& value = args.properties[i];
+    const std::string name(value.name, value.name_size);
+    if (value.type == PJRT_NamedValue_kFloat) costs[name] = value.float_value;
+    if (value.type == PJRT_NamedValue_kInt64) costs[name] = static_cast<double>(value.int64_value);
+  }
+  return costs;
+}
+
+absl::StatusOr<std::string> Program::Serialize() {
+  PW_PJRT_ARGS(args, PJRT_Executable_Serialize_Args);
+  args.executable = executable_;
+  PW_RETURN_IF_ERROR(client_->api().Call(&PJRT_Api::PJRT_Executable_Serialize, &args));
+  std::string bytes(args.serialized_bytes, args.serialized_bytes_size);
+  args.serialized_executable_deleter(args.serialized_executable);
+  return bytes;
+}
+
+}  // namespace pw::device::pjrt

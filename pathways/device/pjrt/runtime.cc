@@ -1,0 +1,92 @@
+#include "pathways/device/pjrt/runtime.h"
+
+#include <utility>
+
+#include "pathways/base/status_macros.h"
+#include "pathways/device/pjrt/buffer.h"
+#include "pathways/device/pjrt/client.h"
+#include "pathways/device/pjrt/compile_options.h"
+#include "pathways/device/pjrt/host_callback.h"
+#include "pathways/device/pjrt/program.h"
+
+namespace pw::device::pjrt {
+namespace {
+
+class Runtime : public DeviceRuntime {
+ public:
+  Runtime(std::shared_ptr<const Client> client, absl::StatusOr<std::shared_ptr<HostCallbacks>> callbacks)
+      : client_(std::move(client)), callbacks_(std::move(callbacks)) {
+    for (const Device& device : client_->devices()) devices_.push_back(device.info);
+  }
+
+  const RuntimeInfo& info() const override { return client_->info(); }
+  const std::vector<DeviceInfo>& devices() const override { return devices_; }
+
+  absl::StatusOr<std::unique_ptr<DeviceBuffer>> FromHost(HostArray array, int device, absl::string_view memory_kind) override {
+    return BufferFromHost(client_, std::move(array), device, memory_kind);
+  }
+
+  absl::StatusOr<std::shared_ptr<LoadedProgram>> Compile(const CompileRequest& request) override {
+    PW_ASSIGN_OR_RETURN(const std::string options, PlaceOptions(request, *client_));
+    PW_ASSIGN_OR_RETURN(std::shared_ptr<HostCallbacks> callbacks, CallbacksFor(request));
+    PW_PJRT_ARGS(program, PJRT_Program);
+    program.code = const_cast<char*>(request.program.data());
+    program.code_size = request.program.size();
+    program.format = request.format.data();
+    program.format_size = request.format.size();
+    PW_PJRT_ARGS(args, PJRT_Client_Compile_Args);
+    args.client = client_->handle();
+    args.program = &program;
+    args.compile_options = options.data();
+    args.compile_options_size = options.size();
+    PW_RETURN_IF_ERROR(client_->api().Call(&PJRT_Api::PJRT_Client_Compile, &args));
+    return Program::Wrap(client_, args.executable, request.devices, std::move(callbacks));
+  }
+
+  absl::StatusOr<std::shared_ptr<LoadedProgram>> Load(const std::string& serialized, const CompileRequest& request) override {
+    PW_ASSIGN_OR_RETURN(const std::string options, PlaceOptions(request, *client_));
+    PW_ASSIGN_OR_RETURN(std::shared_ptr<HostCallbacks> callbacks, CallbacksFor(request));
+    PW_PJRT_ARGS(args, PJRT_Executable_DeserializeAndLoad_Args);
+    args.client = client_->handle();
+    args.serialized_executable = serialized.data();
+    args.serialized_executable_size = serialized.size();
+    args.overridden_serialized_compile_options = options.data();
+    args.overridden_serialized_compile_options_size = options.size();
+    PW_RETURN_IF_ERROR(client_->api().Call(&PJRT_Api::PJRT_Executable_DeserializeAndLoad, &args));
+    return Program::Wrap(client_, args.loaded_executable, request.devices, std::move(callbacks));
+  }
+
+  absl::StatusOr<MemoryUsage> Memory(int device) override {
+    if (device < 0 || device >= static_cast<int>(devices_.size())) return absl::InvalidArgumentError(absl::StrCat("no local device ", device));
+    PW_PJRT_ARGS(args, PJRT_Device_MemoryStats_Args);
+    args.device = client_->devices()[device].handle;
+    PW_RETURN_IF_ERROR(client_->api().Call(&PJRT_Api::PJRT_Device_MemoryStats, &args));
+    return MemoryUsage{args.bytes_in_use, args.peak_bytes_in_use_is_set ? args.peak_bytes_in_use : 0,
+                       args.bytes_limit_is_set ? args.bytes_limit : 0};
+  }
+
+  void SetHostCallHandler(HostCallHandler handler) override {
+    if (callbacks_.ok()) (*callbacks_)->SetHandler(std::move(handler));
+  }
+
+ private:
+  absl::StatusOr<std::shared_ptr<HostCallbacks>> CallbacksFor(const CompileRequest& request) const {
+    if (!request.host_callbacks) return std::shared_ptr<HostCallbacks>();
+    return callbacks_;
+  }
+
+  const std::shared_ptr<const Client> client_;
+  const absl::StatusOr<std::shared_ptr<HostCallbacks>> callbacks_;  // or why there are none
+  std::vector<DeviceInfo> devices_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeRuntime(const RuntimeOptions& options) {
+  PW_ASSIGN_OR_RETURN(std::shared_ptr<const Api> api, Api::Load(options.plugin));
+  PW_ASSIGN_OR_RETURN(std::shared_ptr<const Client> client, Client::Create(std::move(api), options.options));
+  absl::StatusOr<std::shared_ptr<HostCallbacks>> callbacks = HostCallbacks::Register(client);
+  return std::make_unique<Runtime>(std::move(client), std::move(callbacks));
+}
+
+}  // namespace pw::device::pjrt

@@ -1,0 +1,87 @@
+// The link to the controller: joining, heartbeats, losing it and joining again.
+//
+//   connecting ──► greeting ──Welcome──► serving (a Worker exists) ──► lost: the Worker and all it holds are dropped ──► connecting
+//
+// Pings are answered on the connection's own thread, so that a long step on the strand does not look like a dead worker. Silence
+// of three heartbeats means that the controller is gone.
+//
+// Invariants:
+//   CL-1  the strand's idle hook flushes what the commands of a turn have produced
+//   CL-2  a malformed frame ends the connection with the reason, never the process
+//   CL-3  after `finished` has been called nothing is started any more
+// Lives on the worker's strand. The connection's thread only posts to it and answers pings.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "pathways/base/strand.h"
+#include "pathways/base/timer_queue.h"
+#include "pathways/net/transport.h"
+#include "pathways/worker/worker.h"
+
+namespace pw::worker {
+
+struct LinkOptions {
+  std::string controller;      // address
+  std::string host_name;
+  std::string island;
+  std::string data_address;    // where peers reach us
+  int64_t pid = 0;
+  bool exit_with_controller = false;
+  absl::Duration connect_timeout = absl::Seconds(10);  // of one attempt; attempts go on
+  absl::Duration retry_delay = absl::Milliseconds(500);
+  absl::Duration greeting_timeout = absl::Seconds(30);
+};
+
+class ControllerLink {
+ public:
+  // Why it ended, and with which exit status.
+  using Finished = std::function<void(const absl::Status&)>;
+
+  // Everything in `environment`, `strand` (its strand) and `timers` must outlive this. Construct before anything is posted to the strand.
+  ControllerLink(const Environment& environment, Strand* strand, Timers* timers, LinkOptions options, Finished finished);
+  ~ControllerLink();
+
+  // The following from any thread.
+  void Start();
+  void AcceptPeer(std::unique_ptr<net::Connection> connection);
+  // Drops everything, says goodbye, and calls `stopped` on the strand. Nothing runs afterwards.
+  void Stop(std::string reason, Task stopped);
+
+ private:
+  class Handler;
+
+  void Connect();
+  void Connected(absl::StatusOr<std::unique_ptr<net::Connection>> connection);
+  void Handle(uint64_t connection, const pathways::v1::ToWorker& batch, const Bytes& payload);
+  void HandleLinkCommand(const pathways::v1::Command& command);
+  void Welcomed(const pathways::v1::Welcome& welcome);
+  void Watch(uint64_t connection);
+  void Lost(uint64_t connection, const absl::Status& reason);
+  void Reconnect();
+  void Finish(const absl::Status& status);
+  void Drop();
+  pathways::v1::FromWorker Hello() const;
+
+  const Environment environment_;
+  Strand* const strand_;
+  Timers* const timers_;
+  const LinkOptions options_;
+  Finished finished_;
+  uint64_t generation_ = 0;  // names the present connection
+  std::unique_ptr<Handler> handler_;
+  std::unique_ptr<net::Connection> connection_;
+  std::unique_ptr<Worker> worker_;
+  std::vector<std::unique_ptr<net::Connection>> early_peers_;  // accepted before Welcome was read
+  absl::Duration silence_limit_;
+  bool complained_ = false;  // about a controller that cannot be reached: say it once
+  bool stopped_ = false;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace pw::worker

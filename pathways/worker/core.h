@@ -1,0 +1,55 @@
+// What the parts of one worker share. One Core lives as long as one controller; losing the controller drops it and everything it holds.
+// Lives on the worker's strand.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "pathways/base/clock.h"
+#include "pathways/base/executor.h"
+#include "pathways/base/future.h"
+#include "pathways/device/device.h"
+#include "pathways/worker/hazards.h"
+#include "pathways/worker/memory_gate.h"
+#include "pathways/worker/memory_ledger.h"
+#include "pathways/worker/object_store.h"
+#include "pathways/worker/outbox.h"
+
+namespace pw::worker {
+
+struct Core {
+  Core(device::DeviceRuntime* runtime, Executor* strand, Clock* clock, net::Connection* connection, int64_t memory_limit)
+      : runtime(runtime), strand(strand), clock(clock), outbox(connection),
+        ledger(std::make_shared<MemoryLedger>(static_cast<int>(runtime->devices().size()), memory_limit)), memory(ledger.get(), &hazards) {}
+
+  device::DeviceRuntime* const runtime;
+  Executor* const strand;
+  Clock* const clock;
+  Outbox outbox;
+  const std::shared_ptr<MemoryLedger> ledger;
+  ObjectStore store;
+  Hazards hazards;
+  MemoryGate memory;
+  absl::flat_hash_set<SessionId> ended;  // sessions that were released: what still arrives for them is dropped
+
+  ShardRef NewShard(int device, SessionId session) { return std::make_shared<Shard>(ledger, device, session); }
+
+  // Calls `then` on the strand with the value, unless this Core has gone by then. Counts as activity until then.
+  template <class T, class F>
+  void Await(const Future<T>& future, F then) {
+    memory.Begin();
+    future.OnReady(strand, [this, alive = std::weak_ptr<bool>(alive_), then = std::move(then)](const absl::StatusOr<T>& value) mutable {
+      if (alive.expired()) return;
+      then(value);
+      memory.End();
+    });
+  }
+  // For callbacks that come from elsewhere.
+  std::weak_ptr<bool> alive() const { return alive_; }
+
+ private:
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace pw::worker

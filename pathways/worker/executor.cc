@@ -1,0 +1,217 @@
+#include "pathways/worker/executor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/str_cat.h"
+
+namespace pw::worker {
+namespace v1 = pathways::v1;
+
+// One execution, from its command to its completion.
+struct Runner::Run {
+  uint64_t op = 0;
+  SessionId session;
+  ProgramRef program;
+  bool report_time = false;
+  std::vector<ArrayId> arg_ids;
+  std::vector<ArrayId> result_ids;
+  std::vector<int32_t> forbidden;  // donations that the command rules out
+  std::vector<int32_t> given;      // arguments that this execution takes over
+  std::vector<ShardRef> args;      // argument k of position p at [p * arguments + k]
+  std::vector<ShardRef> results;   // likewise
+  Hazards::TaskRef task;
+  absl::Time started;
+
+  size_t positions() const { return program->devices.size(); }
+  const device::ProgramInfo& info() const { return program->loaded->info(); }
+};
+
+void Runner::Execute(const v1::Execute& command) {
+  auto run = std::make_shared<Run>();
+  run->op = command.op();
+  run->session = SessionId(command.session());
+  run->report_time = command.report_device_time();
+  run->program = programs_->Find(ExecutableId(command.executable()));
+  for (uint64_t id : command.args()) run->arg_ids.push_back(ArrayId(id));
+  for (uint64_t id : command.results()) run->result_ids.push_back(ArrayId(id));
+  run->forbidden.assign(command.non_donatable().begin(), command.non_donatable().end());
+  if (run->program == nullptr) {
+    const absl::Status error = absl::NotFoundError(absl::StrCat(
+        ToString(ExecutableId(command.executable())), " is not loaded on this host: it was dropped, or compiled for other hosts"));
+    for (ArrayId id : run->result_ids) core_->store.Poison(id, error, run->session);
+    core_->outbox.Done(run->op, error);
+    return;
+  }
+  Resolve(run);
+}
+
+// Names become shards here, in the order of the commands.
+void Runner::Resolve(const RunRef& run) {
+  run->task = std::make_shared<Hazards::Task>();
+  Hazards::Task& task = *run->task;
+  for (size_t p = 0; p < run->positions(); ++p) {
+    for (ArrayId id : run->arg_ids) run->args.push_back(core_->store.FindOrFailed(id, static_cast<int>(p)));
+  }
+  task.reads = run->args;
+  if (run->program->loaded != nullptr) {
+    ForgetDonated(*run);
+    for (int32_t k : run->info().donated_inputs) {
+      if (!MayDonate(*run, k)) continue;
+      run->given.push_back(k);
+      for (size_t p = 0; p < run->positions(); ++p) task.consumes.push_back(run->args[p * run->arg_ids.size() + k]);
+    }
+  }
+  for (size_t p = 0; p < run->positions(); ++p) {
+    for (ArrayId id : run->result_ids) {
+      run->results.push_back(core_->NewShard(run->program->devices[p], run->session));
+      core_->store.Bind(id, static_cast<int>(p), run->results.back(), run->session);
+    }
+  }
+  task.run = [this, run](const absl::Status& inputs) { return Start(run, inputs); };
+  if (run->program->pending) {
+    // What it donates is not known yet. It will give nothing away, since commands that arrive meanwhile may read the same arrays.
+    core_->hazards.Hold(run->task);
+    run->program->waiters.push_back([this, alive = core_->alive(), run] {
+      if (alive.expired()) return;
+      if (run->program->loaded != nullptr) ForgetDonated(*run);
+      core_->hazards.Release(run->task);
+    });
+  }
+  core_->hazards.Submit(run->task);
+}
+
+// A donated array is gone for those who come later, whether or not its memory is taken over.
+void Runner::ForgetDonated(const Run& run) {
+  for (int32_t k : run.info().donated_inputs) {
+    if (static_cast<size_t>(k) >= run.arg_ids.size() || std::count(run.forbidden.begin(), run.forbidden.end(), k) > 0) continue;
+    core_->store.Release(run.arg_ids[k]);
+  }
+}
+
+// Whether argument k is ours alone, as far as names and this call go.
+bool Runner::MayDonate(const Run& run, int32_t k) const {
+  const size_t args = run.arg_ids.size();
+  if (static_cast<size_t>(k) >= args || std::count(run.forbidden.begin(), run.forbidden.end(), k) > 0) return false;
+  for (size_t p = 0; p < run.positions(); ++p) {
+    const ShardRef& shard = run.args[p * args + k];
+    if (shard->names > 0) return false;
+    const auto row = run.args.begin() + static_cast<int64_t>(p * args);
+    if (std::count(row, row + static_cast<int64_t>(args), shard) > 1) return false;
+  }
+  return true;
+}
+
+absl::Status Runner::Check(const Run& run) const {
+  if (!run.program->error.ok()) return run.program->error;
+  const device::ProgramInfo& info = run.info();
+  if (run.result_ids.size() != info.outputs.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("program '", info.name, "' has ", info.outputs.size(), " results, not ", run.result_ids.size()));
+  }
+  if (!info.parameters.empty() && run.arg_ids.size() != info.parameters.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("program '", info.name, "' takes ", info.parameters.size(), " arguments, not ", run.arg_ids.size()));
+  }
+  for (size_t i = 0; i < run.args.size(); ++i) {
+    if (run.args[i]->failed()) continue;  // reported as such
+    const int wanted = run.program->devices[i / run.arg_ids.size()];
+    if (run.args[i]->device() == wanted) continue;
+    return absl::InvalidArgumentError(absl::StrCat("argument ", i % run.arg_ids.size(), " of program '", info.name, "' is on local device ",
+                                                   run.args[i]->device(), " where it must be on ", wanted));
+  }
+  return absl::OkStatus();
+}
+
+Hazards::Outcome Runner::Start(const RunRef& run, const absl::Status& inputs) {
+  absl::Status status = Check(*run);
+  if (status.ok()) status = inputs;
+  if (status.ok()) {
+    absl::Status why;
+    switch (Admit(run, &why)) {
+      case MemoryGate::Verdict::kWait:
+        return Hazards::Outcome::kWait;
+      case MemoryGate::Verdict::kNever:
+        status = why;
+        break;
+      case MemoryGate::Verdict::kRoom:
+        break;
+    }
+  }
+  if (status.ok()) {
+    Launch(run);
+  } else {
+    Finish(run, status);
+  }
+  return Hazards::Outcome::kDone;
+}
+
+MemoryGate::Verdict Runner::Admit(const RunRef& run, absl::Status* why) {
+  if (core_->ledger->limit() == 0) return MemoryGate::Verdict::kRoom;
+  int64_t each = 0;
+  for (int64_t bytes : run->program->output_bytes) each += bytes;
+  absl::InlinedVector<MemoryGate::Need, 8> needs;
+  for (int device : run->program->devices) needs.push_back({device, each});
+  // Donated inputs become outputs.
+  for (const ShardRef& shard : run->task->consumes) {
+    for (MemoryGate::Need& need : needs) need.bytes -= need.device == shard->device() ? shard->bytes() : 0;
+  }
+  return core_->memory.Admit(needs, run->task, why);
+}
+
+void Runner::Launch(const RunRef& run) {
+  const device::ProgramInfo& info = run->info();
+  const size_t args = run->arg_ids.size();
+  device::LaunchOptions options;
+  options.launch_id = NextLaunchId();
+  options.session = run->session;
+  for (int32_t k : info.donated_inputs) {
+    if (std::count(run->given.begin(), run->given.end(), k) == 0) options.non_donatable.push_back(k);
+  }
+  absl::InlinedVector<device::DeviceBuffer*, 32> buffers;
+  for (const ShardRef& shard : run->args) buffers.push_back(shard->buffer());
+  if (std::count(buffers.begin(), buffers.end(), nullptr) > 0) {
+    return Finish(run, absl::FailedPreconditionError(absl::StrCat("an argument of program '", info.name, "' has been donated or deleted")));
+  }
+  run->started = run->report_time ? core_->clock->Now() : absl::Time();
+  absl::StatusOr<device::Launch> launch = run->program->loaded->Execute(buffers, options);
+  if (!launch.ok()) return Finish(run, launch.status());
+  for (int32_t k : run->given) {
+    for (size_t p = 0; p < run->positions(); ++p) run->args[p * args + k]->Consume();
+  }
+  const size_t results = run->result_ids.size();
+  for (size_t i = 0; i < run->results.size(); ++i) {
+    run->results[i]->SetLive(std::move(launch->outputs[i]), run->program->output_bytes[i % results]);
+  }
+  core_->Await(launch->done, [this, run](const absl::StatusOr<Unit>& done) { Finish(run, done.status()); });
+}
+
+// The error of an input is the reason, where there is one, rather than what the runtime makes of it.
+void Runner::Finish(const RunRef& run, const absl::Status& status) {
+  absl::Status reason = status;
+  if (!status.ok()) {
+    for (const ShardRef& shard : run->args) {
+      if (!shard->failed()) continue;
+      reason = shard->error();
+      break;
+    }
+  }
+  for (const ShardRef& shard : run->results) {
+    if (reason.ok()) shard->SetReady();
+    else shard->SetFailed(reason);
+  }
+  if (reason.ok() && run->report_time) {
+    core_->outbox.DoneTimed(run->op, absl::ToDoubleMicroseconds(core_->clock->Now() - run->started));
+  } else {
+    core_->outbox.Done(run->op, reason);
+  }
+  run->args.clear();
+  run->results.clear();
+  run->task = nullptr;
+}
+
+int Runner::NextLaunchId() {
+  *next_launch_id_ = *next_launch_id_ == INT32_MAX ? 1 : *next_launch_id_ + 1;
+  return *next_launch_id_;
+}
+
+}  // namespace pw::worker

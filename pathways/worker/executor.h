@@ -1,0 +1,43 @@
+// The executor: runs programs on this host's devices in the order of the commands, as far as inputs allow (hazards.h).
+//
+// Invariants:
+//   EX-1  every execution is enqueued on all its devices by one call, so all devices see executions in the same order
+//   EX-2  launch ids are unique while the process lives
+//   EX-3  an argument is given away only if nobody else can still need it: no other name, no parked reader, used once in the call
+// Lives on the worker's strand.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "pathways/worker/core.h"
+#include "pathways/worker/programs.h"
+
+namespace pw::worker {
+
+class Runner {
+ public:
+  Runner(Core* core, Programs* programs, int* next_launch_id) : core_(core), programs_(programs), next_launch_id_(next_launch_id) {}
+
+  void Execute(const pathways::v1::Execute& command);
+
+ private:
+  struct Run;
+  using RunRef = std::shared_ptr<Run>;
+
+  void Resolve(const RunRef& run);
+  absl::Status Check(const Run& run) const;
+  Hazards::Outcome Start(const RunRef& run, const absl::Status& inputs);
+  void ForgetDonated(const Run& run);
+  bool MayDonate(const Run& run, int32_t argument) const;
+  MemoryGate::Verdict Admit(const RunRef& run, absl::Status* why);
+  void Launch(const RunRef& run);
+  void Finish(const RunRef& run, const absl::Status& status);
+  int NextLaunchId();
+
+  Core* const core_;
+  Programs* const programs_;
+  int* const next_launch_id_;
+};
+
+}  // namespace pw::worker

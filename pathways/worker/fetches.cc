@@ -1,0 +1,117 @@
+#include "pathways/worker/fetches.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "pathways/worker/regions.h"
+
+namespace pw::worker {
+namespace {
+namespace v1 = pathways::v1;
+constexpr size_t kInlineBytes = 64 << 10;
+constexpr size_t kChunkBytes = 1 << 20;
+}  // namespace
+
+void Fetches::Fetch(const v1::Fetch& command) {
+  auto request = std::make_shared<Request>();
+  request->fetch = command.fetch();
+  request->shard = core_->store.FindOrFailed(ArrayId(command.array()), command.shard());
+  request->session = request->shard->session();
+  if (command.has_byte_strides()) request->byte_strides.emplace(command.byte_strides().begin(), command.byte_strides().end());
+  request->task = std::make_shared<Hazards::Task>();
+  request->task->reads = {request->shard};
+  request->task->run = [this, request](const absl::Status& input) { return Start(request, input); };
+  core_->hazards.Submit(request->task);
+}
+
+Hazards::Outcome Fetches::Start(const RequestRef& request, const absl::Status& input) {
+  if (!input.ok()) {
+    Answer(request, input);
+    return Hazards::Outcome::kDone;
+  }
+  device::DeviceBuffer* buffer = request->shard->buffer();
+  absl::StatusOr<int64_t> bytes = HostSize(buffer->dtype(), buffer->dims());
+  if (bytes.ok() && request->byte_strides.has_value()) {
+    bytes = StridedSize(buffers::HostBytes(buffer->dtype()), buffer->dims(), *request->byte_strides);
+  }
+  if (!bytes.ok()) {
+    Answer(request, bytes.status());
+    return Hazards::Outcome::kDone;
+  }
+  if (in_memory_ > 0 && *bytes > limit_bytes_ - in_memory_) {
+    core_->hazards.Hold(request->task);
+    waiting_.push_back(request->task);
+    return Hazards::Outcome::kWait;
+  }
+  request->bytes = *bytes;
+  request->dtype = buffer->dtype();
+  request->dims = buffer->dims();
+  in_memory_ += request->bytes;
+  // The shard stays until then: its error, if it has one, is the reason to give.
+  core_->Await(buffer->ToHost(), [this, request](const absl::StatusOr<Bytes>& bytes) { Answer(request, bytes); });
+  return Hazards::Outcome::kDone;
+}
+
+void Fetches::Answer(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
+  request->task = nullptr;
+  if (!bytes.ok()) {
+    Freed(request->bytes);
+    return Fail(request->fetch, request->shard->failed() ? request->shard->error() : bytes.status());
+  }
+  if (core_->ended.contains(request->session)) return Freed(request->bytes);
+  if (request->byte_strides.has_value() && request->bytes > 0) {
+    bytes = ToStrides(buffers::HostBytes(request->dtype), request->dims, *bytes, *request->byte_strides);
+  }
+  const bool is_inline = bytes->size() <= kInlineBytes;
+  std::vector<Bytes> payload;
+  if (is_inline) payload.push_back(*bytes);
+  v1::Fetched* fetched = core_->outbox.Add(std::move(payload))->mutable_fetched();
+  fetched->set_fetch(request->fetch);
+  fetched->set_total_bytes(bytes->size());
+  fetched->set_payload_bytes(is_inline ? bytes->size() : 0);
+  if (is_inline) return Freed(request->bytes);
+  sending_.push_back({request->fetch, request->session, *std::move(bytes)});
+  Pump();
+}
+
+void Fetches::Fail(uint64_t fetch, const absl::Status& status) {
+  v1::Fetched* fetched = core_->outbox.Add()->mutable_fetched();
+  fetched->set_fetch(fetch);
+  *fetched->mutable_status() = ToProto(status);
+}
+
+void Fetches::Pump() {
+  int64_t freed = 0;
+  while (!sending_.empty() && core_->outbox.CanSendBulk()) {
+    Sending& next = sending_.front();
+    const size_t size = std::min(kChunkBytes, next.data.size() - next.sent);
+    core_->outbox.SendChunk(next.fetch, next.sent, next.data.size(), next.data.Slice(next.sent, size));
+    next.sent += size;
+    if (next.sent < next.data.size()) continue;
+    freed += static_cast<int64_t>(next.data.size());
+    sending_.pop_front();
+  }
+  if (freed > 0) Freed(freed);
+}
+
+void Fetches::Freed(int64_t bytes) {
+  in_memory_ -= bytes;
+  std::deque<Hazards::TaskRef> now;
+  now.swap(waiting_);
+  for (Hazards::TaskRef& task : now) core_->hazards.Release(task);
+}
+
+void Fetches::ReleaseOwner(SessionId session) {
+  int64_t freed = 0;
+  for (auto it = sending_.begin(); it != sending_.end();) {
+    if (it->session != session) {
+      ++it;
+      continue;
+    }
+    freed += static_cast<int64_t>(it->data.size());
+    it = sending_.erase(it);
+  }
+  Freed(freed);
+}
+
+}  // namespace pw::worker

@@ -1,0 +1,60 @@
+// Fetches: shards to host memory, and from there to the controller.
+//
+// Small results travel inside Fetched; large ones as chunks on the bulk lane, as fast as the connection takes them.
+//
+// Invariants:
+//   FT-1  copies to host memory that are not sent yet never exceed the limit by more than one; further fetches wait, and are readers meanwhile
+//   FT-2  a fetch is answered by exactly one Fetched, unless its session has ended
+// Lives on the worker's strand.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+
+#include "pathways/worker/core.h"
+
+namespace pw::worker {
+
+class Fetches {
+ public:
+  Fetches(Core* core, int64_t limit_bytes) : core_(core), limit_bytes_(limit_bytes) {}
+
+  void Fetch(const pathways::v1::Fetch& command);
+  // The connection takes bulk data again.
+  void Pump();
+  void ReleaseOwner(SessionId session);
+
+ private:
+  struct Request {
+    uint64_t fetch;
+    ShardRef shard;
+    SessionId session;
+    std::optional<device::Dims> byte_strides;
+    int64_t bytes = 0;  // what it adds to in_memory_
+    buffers::DType dtype = buffers::DType::kInvalid;
+    device::Dims dims;
+    Hazards::TaskRef task;
+  };
+  using RequestRef = std::shared_ptr<Request>;
+  struct Sending {
+    uint64_t fetch;
+    SessionId session;
+    Bytes data;
+    size_t sent = 0;
+  };
+
+  Hazards::Outcome Start(const RequestRef& request, const absl::Status& input);
+  void Answer(const RequestRef& request, absl::StatusOr<Bytes> bytes);
+  void Fail(uint64_t fetch, const absl::Status& status);
+  void Freed(int64_t bytes);
+
+  Core* const core_;
+  const int64_t limit_bytes_;
+  int64_t in_memory_ = 0;
+  std::deque<Hazards::TaskRef> waiting_;  // for in_memory_ to shrink
+  std::deque<Sending> sending_;
+};
+
+}  // namespace pw::worker

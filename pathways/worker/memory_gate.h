@@ -1,0 +1,53 @@
+// The memory gate: whether there is room on the devices for what a command is about to make.
+//
+// A command that finds no room waits while anything is under way that may free some (work on devices, transfers, other parked commands).
+// Once nothing is, the oldest waiting command fails with RESOURCE_EXHAUSTED and the list of holders, and the others look again.
+//
+// Invariants:
+//   MG-1  without a limit nothing ever waits
+//   MG-2  a waiting command is looked at again whenever memory was given back or the last activity ended
+// Lives on the worker's strand.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "pathways/worker/hazards.h"
+#include "pathways/worker/memory_ledger.h"
+
+namespace pw::worker {
+
+class MemoryGate {
+ public:
+  MemoryGate(const MemoryLedger* ledger, Hazards* hazards) : ledger_(ledger), hazards_(hazards) {}
+
+  struct Need {
+    int device;
+    int64_t bytes;
+  };
+  enum class Verdict { kRoom, kWait, kNever };
+  // kWait has held the task; kNever explains itself in `why`.
+  Verdict Admit(absl::Span<const Need> needs, const Hazards::TaskRef& task, absl::Status* why);
+
+  // Work that may free memory when it ends.
+  void Begin() { ++activity_; }
+  void End();
+  // Lets waiting commands look again if memory was given back. Called when the strand has run empty.
+  void Poll();
+
+ private:
+  bool Fits(absl::Span<const Need> needs, int* device) const;
+  bool Idle() const;
+  void WakeAll();
+
+  const MemoryLedger* const ledger_;
+  Hazards* const hazards_;
+  int64_t activity_ = 0;
+  bool last_chance_ = false;  // nothing is under way: the next command that does not fit fails
+  uint64_t seen_refunds_ = 0;
+  std::deque<Hazards::TaskRef> waiting_;
+};
+
+}  // namespace pw::worker

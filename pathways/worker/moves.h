@@ -1,0 +1,61 @@
+// Moves: this host's part of copies and reshards, within the host and between hosts.
+//
+// A Move says which regions of local shards to send to peers and which pieces make up each new local shard. A shard that is copied as a whole
+// goes device to device through the runtime; everything else is put together in host memory. Sends read their shards before later
+// donations take them (hazards.h).
+//
+// Invariants:
+//   MV-1  a Move is done when its sends have left and its new shards have settled
+//   MV-2  a shard is copied to host memory at most once for each Move
+//   MV-3  one failed piece fails the shard it belongs to and nothing else; a send whose shard has failed tells the receiver
+// Lives on the worker's strand.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/container/flat_hash_map.h"
+#include "pathways/worker/core.h"
+#include "pathways/worker/peers.h"
+#include "pathways/worker/staging.h"
+
+namespace pw::worker {
+
+class Moves : public Peers::Receiver {
+ public:
+  Moves(Core* core, Peers* peers, int64_t staging_limit_bytes) : core_(core), peers_(peers), staging_(staging_limit_bytes) {
+    peers->SetReceiver(this);
+  }
+
+  void SetPeers(const pathways::v1::Peers& peers) { peers_->SetPeers(peers); }
+  void Move(const pathways::v1::Move& command);
+  void ReleaseOwner(SessionId session);
+
+  void OnChunk(HostId from, const pathways::v1::Chunk& chunk, Bytes payload) override;
+  void OnTransferFailed(HostId from, uint64_t transfer, const absl::Status& status) override;
+  void OnPeerLost(HostId host, const absl::Status& status) override;
+
+ private:
+  struct Operation;
+  struct Assembly;
+  using OperationRef = std::shared_ptr<Operation>;
+  using AssemblyRef = std::shared_ptr<Assembly>;
+
+  Future<Bytes> HostCopy(const OperationRef& operation, const ShardRef& shard);
+  void Send(const OperationRef& operation, const pathways::v1::Move::Send& send);
+  void SendRegion(const OperationRef& operation, const pathways::v1::Move::Send& send, const ShardRef& shard);
+  absl::Status Check(const pathways::v1::Move::Receive& receive, Assembly* assembly) const;
+  void Receive(const OperationRef& operation, const pathways::v1::Move::Receive& receive);
+  bool CopyWhole(const OperationRef& operation, const pathways::v1::Move::Receive& receive, const AssemblyRef& assembly);
+  void Assemble(const OperationRef& operation, const pathways::v1::Move::Receive& receive, const AssemblyRef& assembly);
+  void AddLocal(const OperationRef& operation, const AssemblyRef& assembly, size_t piece, const ShardRef& source);
+  void AddPiece(const OperationRef& operation, const AssemblyRef& assembly, size_t piece, const absl::StatusOr<Bytes>& bytes, const device::Dims& dims,
+                const device::Dims& start);
+  void Finish(const OperationRef& operation, const AssemblyRef& assembly);
+
+  Core* const core_;
+  Peers* const peers_;
+  Staging staging_;
+};
+
+}  // namespace pw::worker

@@ -1,0 +1,71 @@
+#include "pathways/worker/outbox.h"
+
+#include <utility>
+
+namespace pw::worker {
+namespace {
+constexpr int kBatchEvents = 512;
+constexpr size_t kBatchPayload = 1 << 20;
+}  // namespace
+
+pathways::v1::Status ToProto(const absl::Status& status) {
+  pathways::v1::Status proto;
+  proto.set_code(static_cast<int>(status.code()));
+  proto.set_message(std::string(status.message()));
+  return proto;
+}
+
+absl::Status FromProto(const pathways::v1::Status& status) {
+  return absl::Status(static_cast<absl::StatusCode>(status.code()), status.message());
+}
+
+pathways::v1::Event* Outbox::Add(std::vector<Bytes> payload) {
+  if (batch_.events_size() >= kBatchEvents || payload_bytes_ >= kBatchPayload) Flush();
+  for (Bytes& piece : payload) {
+    payload_bytes_ += piece.size();
+    if (!piece.empty()) payload_.push_back(std::move(piece));
+  }
+  return batch_.add_events();
+}
+
+void Outbox::Done(uint64_t op, const absl::Status& status) {
+  if (op == 0) return;  // nobody asked
+  if (status.ok()) {
+    done_.add_ok(op);
+    return;
+  }
+  auto* failed = done_.add_failed();
+  failed->set_op(op);
+  *failed->mutable_status() = ToProto(status);
+}
+
+void Outbox::DoneTimed(uint64_t op, double device_microseconds) {
+  done_.add_ok(op);
+  auto* timed = done_.add_timed();
+  timed->set_op(op);
+  timed->set_device_microseconds(device_microseconds);
+}
+
+void Outbox::Flush() {
+  if (done_.ok_size() + done_.failed_size() > 0) *batch_.add_events()->mutable_done() = std::move(done_);
+  done_.Clear();
+  if (batch_.events_size() == 0) return;
+  connection_->Send(batch_.SerializeAsString(), std::move(payload_), net::Lane::kUrgent);
+  batch_.Clear();
+  payload_.clear();
+  payload_bytes_ = 0;
+}
+
+void Outbox::SendChunk(uint64_t transfer, uint64_t offset, uint64_t total, Bytes piece) {
+  pathways::v1::FromWorker message;
+  auto* chunk = message.add_events()->mutable_chunk();
+  chunk->set_transfer(transfer);
+  chunk->set_offset(offset);
+  chunk->set_total_bytes(total);
+  chunk->set_payload_bytes(piece.size());
+  std::vector<Bytes> payload;
+  payload.push_back(std::move(piece));
+  connection_->Send(message.SerializeAsString(), std::move(payload), net::Lane::kBulk);
+}
+
+}  // namespace pw::worker

@@ -1,0 +1,44 @@
+// The outbox: what a worker says to its controller, batched. Events gather until the strand has run empty or a batch is large, then leave
+// as one frame. Completions gather in one Done.
+//
+// Lives on the worker's strand.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "pathways/base/bytes.h"
+#include "pathways/net/transport.h"
+#include "pathways/v1/worker.pb.h"
+
+namespace pw::worker {
+
+class Outbox {
+ public:
+  // `connection` must outlive this.
+  explicit Outbox(net::Connection* connection) : connection_(connection) {}
+
+  // A new event in the current batch, whose payload (if any) is `payload`. Valid until the next call.
+  pathways::v1::Event* Add(std::vector<Bytes> payload = {});
+  void Done(uint64_t op, const absl::Status& status);
+  void DoneTimed(uint64_t op, double device_microseconds);
+  void Flush();
+
+  // One chunk of a fetch, past everything else, on the bulk lane.
+  void SendChunk(uint64_t transfer, uint64_t offset, uint64_t total, Bytes piece);
+  bool CanSendBulk() const { return connection_->CanSendBulk(); }
+
+ private:
+  net::Connection* const connection_;
+  pathways::v1::FromWorker batch_;
+  pathways::v1::Done done_;
+  std::vector<Bytes> payload_;
+  size_t payload_bytes_ = 0;
+};
+
+pathways::v1::Status ToProto(const absl::Status& status);
+absl::Status FromProto(const pathways::v1::Status& status);
+
+}  // namespace pw::worker

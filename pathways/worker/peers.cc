@@ -1,0 +1,249 @@
+#include "pathways/worker/peers.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace pw::worker {
+namespace {
+namespace v1 = pathways::v1;
+
+constexpr size_t kChunkBytes = 1 << 20;
+constexpr size_t kRemembered = 1024;  // transfers of a connection that may be lost with it
+constexpr absl::Duration kConnectTimeout = absl::Seconds(5);
+
+}  // namespace
+
+struct Peers::Outgoing : net::Connection::Handler {
+  Outgoing(Peers* peers, HostId host) : peers(peers), host(host), strand(peers->core_->strand), alive(peers->core_->alive()) {}
+
+  // From a thread of the transport.
+  void OnFrame(net::Frame) override {}  // nothing is said in this direction
+  void OnBulkWritable() override { Post([](Peers* p, HostId host) { p->Pump(host); }); }
+  void OnClosed(const absl::Status& reason) override {
+    Post([reason](Peers* p, HostId host) { p->OutgoingLost(host, reason); });
+  }
+  template <class F>
+  void Post(F f) {
+    strand->Post([peers = peers, host = host, alive = alive, f] {
+      if (!alive.expired()) f(peers, host);
+    });
+  }
+
+  Peers* const peers;
+  const HostId host;
+  Executor* const strand;
+  const std::weak_ptr<bool> alive;
+  std::string address;
+  bool connecting = false;
+  std::deque<Item> queue;
+  std::deque<uint64_t> on_the_way;  // transfers handed to the present connection, the latest kRemembered of them
+  std::unique_ptr<net::Connection> connection;
+};
+
+struct Peers::Incoming : net::Connection::Handler {
+  Incoming(Peers* peers, uint64_t id) : peers(peers), id(id), strand(peers->core_->strand), alive(peers->core_->alive()) {}
+
+  void OnFrame(net::Frame frame) override {
+    auto message = std::make_shared<v1::PeerMessage>();
+    if (!message->ParseFromString(frame.header)) return connection->Close(absl::InvalidArgumentError("a peer sent a message that does not parse"));
+    strand->Post([peers = peers, id = id, alive = alive, message, payload = std::move(frame.payload)]() mutable {
+      if (!alive.expired()) peers->OnFrame(id, *message, std::move(payload));
+    });
+  }
+  void OnClosed(const absl::Status& reason) override {
+    strand->Post([peers = peers, id = id, alive = alive, reason] {
+      if (!alive.expired()) peers->IncomingLost(id, reason);
+    });
+  }
+
+  Peers* const peers;
+  const uint64_t id;
+  Executor* const strand;
+  const std::weak_ptr<bool> alive;
+  bool greeted = false;
+  HostId from;
+  std::unique_ptr<net::Connection> connection;
+};
+
+Peers::Peers(Core* core, net::Transport* transport, HostId self, uint64_t incarnation)
+    : core_(core), transport_(transport), self_(self), incarnation_(incarnation) {}
+Peers::~Peers() = default;
+
+void Peers::SetPeers(const v1::Peers& peers) {
+  std::map<HostId, std::string> now;
+  for (const v1::Peers::Peer& peer : peers.peers()) now[HostId(peer.host())] = peer.address();
+  std::vector<HostId> gone;
+  for (const auto& [host, out] : outgoing_) {
+    if (now.count(host) == 0) gone.push_back(host);
+  }
+  for (HostId host : gone) {
+    const absl::Status status = absl::UnavailableError(absl::StrCat(ToString(host), " has left the cluster"));
+    std::unique_ptr<Outgoing> out = std::move(outgoing_[host]);
+    outgoing_.erase(host);
+    FailQueue(out.get(), status);
+    if (receiver_ != nullptr) receiver_->OnPeerLost(host, status);
+  }
+  for (const auto& [host, address] : now) {
+    std::unique_ptr<Outgoing>& out = outgoing_[host];
+    if (out == nullptr) out = std::make_unique<Outgoing>(this, host);
+    out->address = address;
+  }
+}
+
+void Peers::Send(HostId to, uint64_t transfer, SessionId session, Bytes data, Sent sent) {
+  Queue(to, {transfer, session, std::move(data), 0, absl::OkStatus(), std::move(sent)});
+}
+
+void Peers::SendFailed(HostId to, uint64_t transfer, const absl::Status& status) {
+  Queue(to, {transfer, SessionId(), Bytes(), 0, status, [](const absl::Status&) {}});
+}
+
+void Peers::Queue(HostId to, Item item) {
+  auto it = outgoing_.find(to);
+  if (it == outgoing_.end()) {
+    return std::move(item.sent)(absl::UnavailableError(absl::StrCat(ToString(to), " is not in the cluster, or no longer")));
+  }
+  it->second->queue.push_back(std::move(item));
+  if (it->second->connection != nullptr) return Pump(to);
+  Connect(to);
+}
+
+void Peers::Connect(HostId to) {
+  Outgoing& out = *outgoing_[to];
+  if (out.connecting) return;
+  out.connecting = true;
+  // The callback comes from a thread of the transport.
+  transport_->Connect(out.address, kConnectTimeout,
+                      [this, to, strand = core_->strand, alive = core_->alive()](absl::StatusOr<std::unique_ptr<net::Connection>> connection) {
+                        auto shared = std::make_shared<absl::StatusOr<std::unique_ptr<net::Connection>>>(std::move(connection));
+                        strand->Post([this, to, alive, shared] {
+                          if (!alive.expired()) Connected(to, std::move(*shared));
+                        });
+                      });
+}
+
+void Peers::Connected(HostId to, absl::StatusOr<std::unique_ptr<net::Connection>> connection) {
+  auto it = outgoing_.find(to);
+  if (it == outgoing_.end()) return;
+  Outgoing& out = *it->second;
+  out.connecting = false;
+  if (!connection.ok()) {
+    return FailQueue(&out, absl::UnavailableError(absl::StrCat("cannot reach ", ToString(to), " at ", out.address, ": ", connection.status().message())));
+  }
+  out.connection = *std::move(connection);
+  out.connection->Start(&out);
+  v1::PeerMessage hello;
+  hello.mutable_hello()->set_from_host(self_.v);
+  hello.mutable_hello()->set_incarnation(incarnation_);
+  out.connection->Send(hello.SerializeAsString(), net::Lane::kBulk);
+  for (uint64_t transfer : std::exchange(out.on_the_way, {})) {
+    Item lost{transfer, SessionId(), Bytes(), 0, absl::UnavailableError(absl::StrCat("the connection from ", ToString(self_), " broke during the transfer")),
+              [](const absl::Status&) {}};
+    out.queue.push_front(std::move(lost));
+  }
+  Pump(to);
+}
+
+// Everything goes on the bulk lane, so that the order of the transfers is the order of the frames.
+void Peers::Pump(HostId to) {
+  auto it = outgoing_.find(to);
+  if (it == outgoing_.end() || it->second->connection == nullptr) return;
+  Outgoing& out = *it->second;
+  std::vector<Sent> sent;
+  while (!out.queue.empty() && out.connection->CanSendBulk()) {
+    Item& item = out.queue.front();
+    v1::PeerMessage message;
+    std::vector<Bytes> payload;
+    if (!item.failed.ok()) {
+      message.mutable_failed()->set_transfer(item.transfer);
+      *message.mutable_failed()->mutable_status() = ToProto(item.failed);
+    } else {
+      const size_t size = std::min(kChunkBytes, item.data.size() - item.offset);
+      v1::Chunk* chunk = message.mutable_chunk();
+      chunk->set_transfer(item.transfer);
+      chunk->set_offset(item.offset);
+      chunk->set_total_bytes(item.data.size());
+      chunk->set_payload_bytes(size);
+      chunk->set_session(item.session.v);
+      if (size > 0) payload.push_back(item.data.Slice(item.offset, size));
+      item.offset += size;
+    }
+    out.connection->Send(message.SerializeAsString(), std::move(payload), net::Lane::kBulk);
+    if (item.failed.ok() && item.offset < item.data.size()) continue;
+    if (item.failed.ok()) out.on_the_way.push_back(item.transfer);
+    if (out.on_the_way.size() > kRemembered) out.on_the_way.pop_front();
+    sent.push_back(std::move(item.sent));
+    out.queue.pop_front();
+  }
+  for (Sent& callback : sent) std::move(callback)(absl::OkStatus());
+}
+
+void Peers::OutgoingLost(HostId to, const absl::Status& reason) {
+  auto it = outgoing_.find(to);
+  if (it == outgoing_.end()) return;
+  it->second->connection.reset();
+  FailQueue(it->second.get(), absl::UnavailableError(absl::StrCat("the connection to ", ToString(to), " at ", it->second->address, " broke: ", reason.message())));
+}
+
+void Peers::FailQueue(Outgoing* out, const absl::Status& status) {
+  std::deque<Item> queue;
+  queue.swap(out->queue);
+  for (Item& item : queue) {
+    // The other side may be waiting for it; it hears of it when there is a connection again.
+    out->on_the_way.push_back(item.transfer);
+    std::move(item.sent)(status);
+  }
+  while (out->on_the_way.size() > kRemembered) out->on_the_way.pop_front();
+}
+
+void Peers::Accept(std::unique_ptr<net::Connection> connection) {
+  const uint64_t id = next_incoming_++;
+  auto in = std::make_unique<Incoming>(this, id);
+  in->connection = std::move(connection);
+  Incoming* raw = in.get();
+  incoming_[id] = std::move(in);
+  raw->connection->Start(raw);
+}
+
+void Peers::OnFrame(uint64_t id, const v1::PeerMessage& message, Bytes payload) {
+  auto it = incoming_.find(id);
+  if (it == incoming_.end()) return;
+  if (absl::Status status = Handle(it->second.get(), message, std::move(payload)); !status.ok()) it->second->connection->Close(status);
+}
+
+absl::Status Peers::Handle(Incoming* in, const v1::PeerMessage& message, Bytes payload) {
+  if (!in->greeted) {
+    if (!message.has_hello()) return absl::FailedPreconditionError("a peer must say hello first");
+    if (message.hello().incarnation() != incarnation_) return absl::FailedPreconditionError("a worker of another controller's life called; it must join again");
+    in->greeted = true;
+    in->from = HostId(message.hello().from_host());
+    return absl::OkStatus();
+  }
+  switch (message.kind_case()) {
+    case v1::PeerMessage::kChunk:
+      if (message.chunk().payload_bytes() != payload.size()) return absl::InvalidArgumentError("a chunk announces another size than its frame has");
+      if (!core_->ended.contains(SessionId(message.chunk().session()))) receiver_->OnChunk(in->from, message.chunk(), std::move(payload));
+      return absl::OkStatus();
+    case v1::PeerMessage::kFailed:
+      receiver_->OnTransferFailed(in->from, message.failed().transfer(), FromProto(message.failed().status()));
+      return absl::OkStatus();
+    default:
+      return absl::InvalidArgumentError("a peer sent a message of unknown kind");
+  }
+}
+
+void Peers::IncomingLost(uint64_t id, const absl::Status& reason) {
+  auto it = incoming_.find(id);
+  if (it == incoming_.end()) return;
+  const bool greeted = it->second->greeted;
+  const HostId from = it->second->from;
+  incoming_.erase(it);
+  if (greeted && receiver_ != nullptr) {
+    receiver_->OnPeerLost(from, absl::UnavailableError(absl::StrCat("the connection from ", ToString(from), " broke: ", reason.message())));
+  }
+}
+
+}  // namespace pw::worker

@@ -1,0 +1,84 @@
+// Peers: direct connections to other workers, one each way, made when there is first something to send.
+//
+// Data flows from the side that connected (peer.proto). Transfers of one peer leave in order, in chunks, as fast as the connection takes
+// them. When a connection breaks, what was queued fails with UNAVAILABLE naming the host, and so does what the other side was
+// waiting for; the next transfer connects again, and first reports as failed what may have been lost in the broken connection.
+//
+// Invariants:
+//   PE-1  a stranger (another controller's life, or no hello) is refused
+//   PE-2  every Send is reported once: OK when the last chunk has been handed to the connection, or why not
+// Lives on the worker's strand; connections' threads only post to it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/functional/any_invocable.h"
+#include "pathways/net/transport.h"
+#include "pathways/v1/peer.pb.h"
+#include "pathways/worker/core.h"
+
+namespace pw::worker {
+
+class Peers {
+ public:
+  // What arrives from peers. Set before anything is accepted.
+  class Receiver {
+   public:
+    virtual ~Receiver() = default;
+    virtual void OnChunk(HostId from, const pathways::v1::Chunk& chunk, Bytes payload) = 0;
+    virtual void OnTransferFailed(HostId from, uint64_t transfer, const absl::Status& status) = 0;
+    virtual void OnPeerLost(HostId host, const absl::Status& status) = 0;
+  };
+
+  Peers(Core* core, net::Transport* transport, HostId self, uint64_t incarnation);
+  ~Peers();
+
+  void SetReceiver(Receiver* receiver) { receiver_ = receiver; }
+  void SetPeers(const pathways::v1::Peers& peers);
+  bool Knows(HostId host) const { return outgoing_.count(host) > 0; }
+  HostId self() const { return self_; }
+
+  using Sent = absl::AnyInvocable<void(const absl::Status&) &&>;
+  void Send(HostId to, uint64_t transfer, SessionId session, Bytes data, Sent sent);
+  void SendFailed(HostId to, uint64_t transfer, const absl::Status& status);
+
+  // A connection that the listener has accepted.
+  void Accept(std::unique_ptr<net::Connection> connection);
+
+ private:
+  struct Item {
+    uint64_t transfer;
+    SessionId session;
+    Bytes data;
+    size_t offset = 0;
+    absl::Status failed;  // not OK: a TransferFailed instead of data
+    Sent sent;
+  };
+  struct Outgoing;
+  struct Incoming;
+
+  void Queue(HostId to, Item item);
+  void Connect(HostId to);
+  void Connected(HostId to, absl::StatusOr<std::unique_ptr<net::Connection>> connection);
+  void Pump(HostId to);
+  void OutgoingLost(HostId to, const absl::Status& reason);
+  void FailQueue(Outgoing* out, const absl::Status& status);
+  void OnFrame(uint64_t id, const pathways::v1::PeerMessage& message, Bytes payload);
+  absl::Status Handle(Incoming* in, const pathways::v1::PeerMessage& message, Bytes payload);
+  void IncomingLost(uint64_t id, const absl::Status& reason);
+
+  Core* const core_;
+  net::Transport* const transport_;
+  const HostId self_;
+  const uint64_t incarnation_;
+  Receiver* receiver_ = nullptr;
+  std::map<HostId, std::unique_ptr<Outgoing>> outgoing_;
+  uint64_t next_incoming_ = 1;
+  std::map<uint64_t, std::unique_ptr<Incoming>> incoming_;
+};
+
+}  // namespace pw::worker

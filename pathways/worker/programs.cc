@@ -1,0 +1,178 @@
+#include "pathways/worker/programs.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/log.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/worker/program_checks.h"
+
+namespace pw::worker {
+namespace {
+namespace v1 = pathways::v1;
+
+absl::StatusOr<device::CompileRequest> ToRequest(const v1::Compile& command, const Bytes& payload, size_t devices) {
+  if (command.program_bytes() > payload.size() || command.options_bytes() != payload.size() - command.program_bytes()) {
+    return absl::InvalidArgumentError("the program and its options do not have the sizes that were announced");
+  }
+  device::CompileRequest request;
+  request.format = command.format();
+  const absl::string_view bytes(reinterpret_cast<const char*>(payload.data()), payload.size());
+  request.program = std::string(bytes.substr(0, command.program_bytes()));
+  request.options = std::string(bytes.substr(command.program_bytes()));
+  request.num_replicas = command.num_replicas();
+  request.num_partitions = command.num_partitions();
+  request.host_callbacks = command.host_callbacks();
+  const int64_t wanted = int64_t{command.num_replicas()} * command.num_partitions();
+  if (command.num_replicas() < 1 || command.num_partitions() < 1 || wanted != command.local_devices_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("a program of ", command.num_replicas(), " replicas and ", command.num_partitions(),
+                                                   " partitions cannot run on ", command.local_devices_size(), " devices"));
+  }
+  for (int device : command.local_devices()) {
+    if (device < 0 || device >= static_cast<int>(devices)) {
+      return absl::InvalidArgumentError(absl::StrCat("there is no local device ", device, "; this host has ", devices));
+    }
+    request.devices.push_back(device);
+  }
+  return request;
+}
+
+void Fill(const device::ValueInfo& value, v1::Compiled::Value* out) {
+  out->set_dtype(static_cast<int32_t>(value.dtype));
+  for (int64_t d : value.dims) out->add_shard_dims(d);
+  out->set_op_sharding(value.op_sharding);
+  out->set_layout(value.layout);
+  out->set_memory_kind(value.memory_kind);
+}
+
+}  // namespace
+
+void Programs::Compile(const v1::Compile& command, const Bytes& payload) {
+  auto program = std::make_shared<Program>();
+  program->session = SessionId(command.session());
+  programs_[ExecutableId(command.executable())] = program;
+  absl::StatusOr<device::CompileRequest> request = ToRequest(command, payload, core_->runtime->devices().size());
+  if (!request.ok()) {
+    Result failed;
+    failed.program = request.status();
+    return Finish(command.executable(), program, std::move(failed));
+  }
+  program->devices = request->devices;
+  pool_->Post([this, alive = core_->alive(), strand = core_->strand, runtime = core_->runtime, cache = cache_, clock = core_->clock, program,
+               id = command.executable(), request = *std::move(request)]() mutable {
+    if (alive.expired()) return;  // nobody will use it
+    const absl::Time start = clock->Now();
+    auto result = std::make_shared<Result>(CompileNow(runtime, *cache, request));
+    result->seconds = absl::ToDoubleSeconds(clock->Now() - start);
+    strand->Post([this, alive, program, id, result] {
+      if (!alive.expired()) Finish(id, program, std::move(*result));
+    });
+  });
+}
+
+Programs::Result Programs::CompileNow(device::DeviceRuntime* runtime, const CompileCache& cache, const device::CompileRequest& request) {
+  Result result;
+  if (absl::Status status = CheckCustomCalls(request.program); !status.ok()) {
+    result.program = status;
+    return result;
+  }
+  const std::string key = cache.enabled() ? CompileCache::Key(request, runtime->info()) : "";
+  if (std::optional<std::string> entry = cache.Read(key); entry.has_value()) {
+    result.program = runtime->Load(*entry, request);
+    result.from_cache = result.program.ok();
+    if (result.from_cache) return result;
+    PW_LOG_WARNING << "a cached program does not load and is compiled again: " << result.program.status().ToString();
+    cache.Remove(key);
+  }
+  result.program = runtime->Compile(request);
+  if (!result.program.ok()) {
+    result.program = ExplainRefusal(result.program.status(), request.program, runtime->info().stablehlo_version);
+  } else if (cache.enabled()) {
+    if (absl::StatusOr<std::string> bytes = (*result.program)->Serialize(); bytes.ok()) cache.Write(key, *bytes);
+  }
+  return result;
+}
+
+void Programs::Finish(uint64_t id, const ProgramRef& program, Result result) {
+  program->pending = false;
+  if (result.program.ok()) {
+    program->loaded = *result.program;
+    for (const device::ValueInfo& output : program->loaded->info().outputs) {
+      program->output_bytes.push_back(DeviceBytes(output.dtype, output.dims));
+    }
+  } else {
+    program->error = result.program.status();
+  }
+  Answer(id, result);
+  std::vector<absl::AnyInvocable<void() &&>> waiters;
+  waiters.swap(program->waiters);
+  for (auto& waiter : waiters) std::move(waiter)();
+}
+
+void Programs::Answer(uint64_t id, const Result& result) {
+  v1::Compiled* compiled = core_->outbox.Add()->mutable_compiled();
+  compiled->set_executable(id);
+  compiled->set_compile_seconds(result.seconds);
+  if (!result.program.ok()) {
+    *compiled->mutable_status() = ToProto(result.program.status());
+    return;
+  }
+  const device::ProgramInfo& info = (*result.program)->info();
+  compiled->set_name(info.name);
+  compiled->set_fingerprint(info.fingerprint);
+  for (const device::ValueInfo& value : info.outputs) Fill(value, compiled->add_outputs());
+  for (const device::ValueInfo& value : info.parameters) Fill(value, compiled->add_parameters());
+  for (int32_t k : info.donated_inputs) compiled->add_donated_inputs(k);
+  compiled->set_code_bytes(info.code_bytes);
+  compiled->set_memory_stats(info.memory_stats);
+  compiled->set_from_cache(result.from_cache);
+}
+
+void Programs::Drop(const v1::DropExecutable& command) {
+  for (uint64_t id : command.executables()) programs_.erase(ExecutableId(id));
+}
+
+void Programs::ReleaseOwner(SessionId session) {
+  absl::erase_if(programs_, [session](const auto& entry) { return entry.second->session == session; });
+}
+
+ProgramRef Programs::Find(ExecutableId id) const {
+  auto it = programs_.find(id);
+  return it == programs_.end() ? nullptr : it->second;
+}
+
+void Programs::Describe(const v1::Describe& command) {
+  const ProgramRef program = Find(ExecutableId(command.executable()));
+  absl::Status status;
+  std::shared_ptr<device::LoadedProgram> loaded;
+  if (program == nullptr) {
+    status = absl::NotFoundError(absl::StrCat(ToString(ExecutableId(command.executable())), " is not loaded on this host"));
+  } else if (program->loaded == nullptr) {
+    status = program->pending ? absl::UnavailableError("the program is still being compiled") : program->error;
+  } else {
+    loaded = program->loaded;
+  }
+  // Text can be long in the making, so it is made off the strand.
+  pool_->Post([this, alive = core_->alive(), strand = core_->strand, loaded, status, query = command.query(), what = command.what()] {
+    auto described = std::make_shared<v1::Described>();
+    described->set_query(query);
+    absl::Status result = status;
+    if (result.ok() && what == v1::Describe::PROGRAM_TEXT) {
+      absl::StatusOr<std::string> text = loaded->Text();
+      result = text.status();
+      if (text.ok()) described->set_text(*std::move(text));
+    } else if (result.ok() && what == v1::Describe::COST_ANALYSIS) {
+      absl::StatusOr<std::map<std::string, double>> costs = loaded->CostAnalysis();
+      result = costs.status();
+      if (costs.ok()) described->mutable_numbers()->insert(costs->begin(), costs->end());
+    } else if (result.ok()) {
+      result = absl::UnimplementedError(absl::StrCat("a worker cannot describe aspect ", static_cast<int>(what), " of a program"));
+    }
+    if (!result.ok()) *described->mutable_status() = ToProto(result);
+    strand->Post([this, alive, described] {
+      if (!alive.expired()) *core_->outbox.Add()->mutable_described() = std::move(*described);
+    });
+  });
+}
+
+}  // namespace pw::worker

@@ -1,0 +1,37 @@
+// Moving boxes of elements between pieces of host memory. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "pathways/base/bytes.h"
+#include "pathways/buffers/dtype.h"
+#include "pathways/device/device.h"
+
+namespace pw::worker {
+
+using device::Dims;
+
+// Elements of `dims`; INVALID_ARGUMENT for negative ones or for more bytes than 2^62.
+absl::StatusOr<int64_t> ElementCount(absl::Span<const int64_t> dims);
+// Bytes of a dense array in host memory, with the same checks.
+absl::StatusOr<int64_t> HostSize(buffers::DType dtype, absl::Span<const int64_t> dims);
+
+// Bytes of the smallest region that byte strides span. INVALID_ARGUMENT if the ranks differ or the region is unreasonable.
+absl::StatusOr<int64_t> StridedSize(int element_bytes, absl::Span<const int64_t> dims, absl::Span<const int64_t> byte_strides);
+
+// True if [start, start + size) lies inside `dims`.
+bool Contains(absl::Span<const int64_t> dims, absl::Span<const int64_t> start, absl::Span<const int64_t> size);
+
+// Copies the box `size` from row-major `from` at `from_start` to row-major `to` at `to_start`. REQUIRES: both boxes lie inside.
+void CopyBox(int element_bytes, absl::Span<const int64_t> size, const uint8_t* from, absl::Span<const int64_t> from_dims,
+             absl::Span<const int64_t> from_start, uint8_t* to, absl::Span<const int64_t> to_dims, absl::Span<const int64_t> to_start);
+
+// The same elements, laid out with the given strides. REQUIRES: StridedSize has accepted them.
+Bytes ToStrides(int element_bytes, absl::Span<const int64_t> dims, const Bytes& dense, absl::Span<const int64_t> byte_strides);
+
+}  // namespace pw::worker

@@ -1,0 +1,85 @@
+#include "pathways/worker/shard.h"
+
+#include <utility>
+
+#include "pathways/base/log.h"
+
+namespace pw::worker {
+namespace {
+
+void CallAll(std::vector<Shard::Callback>* callbacks) {
+  std::vector<Shard::Callback> now;
+  now.swap(*callbacks);
+  for (Shard::Callback& callback : now) std::move(callback)();
+}
+
+// Types that a device packs several to a byte.
+int BitsOf(buffers::DType dtype) {
+  using buffers::DType;
+  switch (dtype) {
+    case DType::kS4: case DType::kU4: case DType::kF4E2M1FN: return 4;
+    case DType::kS2: case DType::kU2: return 2;
+    case DType::kS1: case DType::kU1: return 1;
+    default: return 8 * buffers::HostBytes(dtype);
+  }
+}
+
+}  // namespace
+
+int64_t DeviceBytes(buffers::DType dtype, const device::Dims& dims) {
+  int64_t n = 1;
+  for (int64_t d : dims) n *= d;
+  return (n * BitsOf(dtype) + 7) / 8;
+}
+
+Shard::~Shard() { Consume(); }
+
+std::shared_ptr<Shard> Shard::Failed(absl::Status error) {
+  auto shard = std::make_shared<Shard>(nullptr, 0, SessionId());
+  shard->SetFailed(std::move(error));
+  return shard;
+}
+
+void Shard::SetLive(std::unique_ptr<device::DeviceBuffer> buffer, int64_t bytes) {
+  PW_CHECK(state_ == State::kPending);
+  state_ = State::kLive;
+  buffer_ = std::move(buffer);
+  bytes_ = bytes;
+  ledger_->Charge(device_, session_, bytes_);
+  CallAll(&on_live_);
+}
+
+void Shard::SetReady() {
+  PW_CHECK(state_ == State::kLive);
+  state_ = State::kReady;
+  Settle();
+}
+
+void Shard::SetFailed(absl::Status error) {
+  PW_CHECK(!settled());
+  state_ = State::kFailed;
+  error_ = std::move(error);
+  Consume();
+  CallAll(&on_live_);
+  Settle();
+}
+
+void Shard::Settle() { CallAll(&on_settled_); }
+
+void Shard::Consume() {
+  buffer_.reset();
+  if (bytes_ != 0) ledger_->Refund(device_, session_, bytes_);
+  bytes_ = 0;
+}
+
+void Shard::OnLive(Callback callback) {
+  if (state_ != State::kPending) return std::move(callback)();
+  on_live_.push_back(std::move(callback));
+}
+
+void Shard::OnSettled(Callback callback) {
+  if (settled()) return std::move(callback)();
+  on_settled_.push_back(std::move(callback));
+}
+
+}  // namespace pw::worker

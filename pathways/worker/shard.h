@@ -1,0 +1,84 @@
+// A shard: the part of an array that lives on one device of this host, from the command that will make it to the last use of it.
+//
+// Names (array id, shard index) refer to shards through the object store; commands under way hold them directly. Because a command turns names
+// into shards when it arrives, a later release or reuse of a name cannot hurt it. Several names may mean one shard (aliases).
+//
+//   pending ──SetLive──► live ──SetReady──► ready          live: there is a buffer; the device may still be filling it
+//      └──────────SetFailed──────┴──► failed
+//
+// Invariants:
+//   SD-1  a shard leaves pending once, and settles (ready or failed) once
+//   SD-2  its memory is charged from SetLive to the end of its life, or to Consume
+// Lives on the worker's strand.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "pathways/base/ids.h"
+#include "pathways/device/device.h"
+#include "pathways/worker/memory_ledger.h"
+
+namespace pw::worker {
+
+class Shard {
+ public:
+  using Callback = absl::AnyInvocable<void() &&>;
+  enum class State { kPending, kLive, kReady, kFailed };
+
+  Shard(std::shared_ptr<MemoryLedger> ledger, int device, SessionId session)
+      : ledger_(std::move(ledger)), device_(device), session_(session) {}
+  ~Shard();
+  Shard(const Shard&) = delete;
+  // A shard that has failed from the start.
+  static std::shared_ptr<Shard> Failed(absl::Status error);
+
+  State state() const { return state_; }
+  bool pending() const { return state_ == State::kPending; }
+  bool failed() const { return state_ == State::kFailed; }
+  bool settled() const { return state_ == State::kReady || state_ == State::kFailed; }
+  const absl::Status& error() const { return error_; }
+  int device() const { return device_; }
+  SessionId session() const { return session_; }
+  int64_t bytes() const { return bytes_; }
+  // Null while pending, after failure and after Consume.
+  device::DeviceBuffer* buffer() const { return buffer_.get(); }
+
+  void SetLive(std::unique_ptr<device::DeviceBuffer> buffer, int64_t bytes);
+  void SetReady();
+  void SetFailed(absl::Status error);
+  // An execution has taken the buffer over.
+  void Consume();
+
+  // Called once when the shard has left pending, or now if it has.
+  void OnLive(Callback callback);
+  // Called once when the shard is ready or failed, or now if it is.
+  void OnSettled(Callback callback);
+
+  int names = 0;           // how many names mean this shard; kept by ObjectStore
+  int parked_readers = 0;  // how many parked commands will read it; kept by Hazards
+  std::vector<Callback> when_unread;  // who waits for parked_readers to become 0; kept by Hazards
+
+ private:
+  void Settle();
+
+  const std::shared_ptr<MemoryLedger> ledger_;
+  const int device_;
+  const SessionId session_;
+  State state_ = State::kPending;
+  int64_t bytes_ = 0;
+  std::unique_ptr<device::DeviceBuffer> buffer_;
+  absl::Status error_;
+  std::vector<Callback> on_live_;
+  std::vector<Callback> on_settled_;
+};
+
+using ShardRef = std::shared_ptr<Shard>;
+
+// What elements of this type and shape occupy on a device.
+int64_t DeviceBytes(buffers::DType dtype, const device::Dims& dims);
+
+}  // namespace pw::worker

@@ -1,0 +1,78 @@
+// Staging: transfers whose bytes arrive in chunks, put together in aligned host memory.
+//
+// A transfer is a name, a number of bytes and their owner. Its chunks and the command that wants it (Expect) may come in either order. A
+// transfer that is one chunk keeps that chunk's memory.
+//
+// Invariants:
+//   SG-1  chunks of a transfer come in order and do not overlap; anything else fails the transfer, and nothing but the transfer
+//   SG-2  memory for transfers under way never exceeds the limit: one that would exceed it fails with RESOURCE_EXHAUSTED
+//   SG-3  an expected transfer is delivered exactly once, with its bytes or an error
+//   SG-4  what is left of an owner that has gone is dropped, and so is what arrives for it later
+// Lives on the worker's strand.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "pathways/base/bytes.h"
+#include "pathways/base/ids.h"
+#include "pathways/v1/worker.pb.h"
+
+namespace pw::worker {
+
+class Staging {
+ public:
+  using Callback = absl::AnyInvocable<void(absl::StatusOr<Bytes>) &&>;
+
+  explicit Staging(int64_t limit_bytes) : limit_bytes_(limit_bytes) {}
+
+  // `source` names where the chunk came from: FailSource takes all its transfers down.
+  void AddChunk(const pathways::v1::Chunk& chunk, Bytes payload, HostId source = HostId());
+  void Expect(uint64_t transfer, int64_t total_bytes, SessionId session, HostId source, Callback callback);
+  // It will not come. Also for a transfer that nobody has mentioned yet; `session` is then its owner.
+  void Fail(uint64_t transfer, const absl::Status& status, SessionId session = SessionId());
+  // Everything of this source that is not complete.
+  void FailSource(HostId source, const absl::Status& status);
+  // Fails what `session` waits for and drops what has arrived for it.
+  void ReleaseOwner(SessionId session, const absl::Status& status);
+
+  int64_t staged_bytes() const { return staged_bytes_; }
+  size_t transfers() const { return transfers_.size(); }
+
+ private:
+  struct Transfer {
+    SessionId session;
+    HostId source;
+    int64_t total = -1;  // not known yet
+    int64_t received = 0;
+    int64_t reserved = 0;
+    std::optional<AlignedBytes> memory;
+    Bytes whole;  // instead of `memory` if one chunk was everything
+    bool complete = false;
+    absl::Status status;
+    Callback callback;  // null until expected
+  };
+  void FailIf(absl::FunctionRef<bool(const Transfer&)> which, const absl::Status& status);
+  absl::Status Append(Transfer* transfer, const pathways::v1::Chunk& chunk, Bytes payload);
+  absl::Status SetTotal(Transfer* transfer, int64_t total);
+  absl::Status Reserve(Transfer* transfer);
+  void FreeMemory(Transfer* transfer);
+  void Deliver(uint64_t id);
+  void Bury(uint64_t id);
+
+  const int64_t limit_bytes_;
+  int64_t staged_bytes_ = 0;
+  absl::flat_hash_map<uint64_t, Transfer> transfers_;
+  std::deque<uint64_t> buried_order_;  // transfers that were delivered as failed, the latest of them: their late chunks are dropped
+  absl::flat_hash_set<uint64_t> buried_;
+};
+
+}  // namespace pw::worker

@@ -1,0 +1,135 @@
+#include "pathways/worker/worker.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace pw::worker {
+namespace {
+namespace v1 = pathways::v1;
+
+// What of a frame's payload belongs to this command.
+uint64_t PayloadBytes(const v1::Command& command) {
+  switch (command.kind_case()) {
+    case v1::Command::kCompile: {
+      const uint64_t program = command.compile().program_bytes(), options = command.compile().options_bytes();
+      return program + options < program ? UINT64_MAX : program + options;
+    }
+    case v1::Command::kPut: return command.put().payload_bytes();
+    case v1::Command::kChunk: return command.chunk().payload_bytes();
+    case v1::Command::kHostReply: {
+      uint64_t sum = 0;
+      for (uint64_t bytes : command.host_reply().result_bytes()) {
+        if (sum + bytes < sum) return UINT64_MAX;
+        sum += bytes;
+      }
+      return sum;
+    }
+    default: return 0;
+  }
+}
+
+absl::Status CheckPayloads(const v1::ToWorker& batch, size_t size) {
+  uint64_t left = size;
+  for (const v1::Command& command : batch.commands()) {
+    const uint64_t bytes = PayloadBytes(command);
+    if (bytes > left) return absl::InvalidArgumentError(absl::StrCat("a frame's messages announce more payload than its ", size, " bytes"));
+    left -= bytes;
+  }
+  if (left > 0) return absl::InvalidArgumentError(absl::StrCat(left, " bytes of a frame's payload belong to no message"));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Worker::Worker(const Environment& environment, net::Connection* connection, const v1::Welcome& welcome)
+    : core_(environment.runtime, environment.strand, environment.clock, connection, environment.limits.device_memory_bytes),
+      programs_(&core_, environment.compile_pool, environment.compile_cache),
+      runner_(&core_, &programs_, environment.next_launch_id),
+      puts_(&core_, environment.limits.staging_bytes),
+      fetches_(&core_, environment.limits.fetch_bytes),
+      aliases_(&core_),
+      host_calls_(&core_),
+      peers_(&core_, environment.transport, HostId(welcome.host()), welcome.incarnation()),
+      moves_(&core_, &peers_, environment.limits.staging_bytes) {}
+
+Worker::~Worker() = default;
+
+absl::Status Worker::Handle(const v1::ToWorker& batch, const Bytes& payload) {
+  if (absl::Status status = CheckPayloads(batch, payload.size()); !status.ok()) return status;
+  uint64_t offset = 0;
+  for (const v1::Command& command : batch.commands()) {
+    const uint64_t bytes = PayloadBytes(command);
+    Dispatch(command, bytes == 0 ? Bytes() : payload.Slice(offset, bytes));
+    offset += bytes;
+  }
+  return absl::OkStatus();
+}
+
+void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
+  switch (command.kind_case()) {
+    case v1::Command::kPeers: return moves_.SetPeers(command.peers());
+    case v1::Command::kCompile: return programs_.Compile(command.compile(), payload);
+    case v1::Command::kDropExecutable: return programs_.Drop(command.drop_executable());
+    case v1::Command::kDescribe: return programs_.Describe(command.describe());
+    case v1::Command::kExecute: return runner_.Execute(command.execute());
+    case v1::Command::kPut: return puts_.Put(command.put(), payload);
+    case v1::Command::kChunk:
+      if (core_.ended.contains(SessionId(command.chunk().session()))) return;
+      return puts_.AddChunk(command.chunk(), payload);
+    case v1::Command::kAbortTransfer:
+      if (core_.ended.contains(SessionId(command.abort_transfer().session()))) return;
+      return puts_.Abort(command.abort_transfer());
+    case v1::Command::kFetch: return fetches_.Fetch(command.fetch());
+    case v1::Command::kAlias: return aliases_.Alias(command.alias());
+    case v1::Command::kMove: return moves_.Move(command.move());
+    case v1::Command::kBitcast: return aliases_.Bitcast(command.bitcast());
+    case v1::Command::kPoison: return aliases_.Poison(command.poison());
+    case v1::Command::kRelease: return Release(command.release());
+    case v1::Command::kReleaseOwner: return ReleaseOwner(SessionId(command.release_owner().session()));
+    case v1::Command::kHostReply: return host_calls_.Reply(command.host_reply(), payload);
+    case v1::Command::kMemoryQuery: return ReportMemory(command.memory_query().query());
+    case v1::Command::kWelcome:
+    case v1::Command::kPing:
+    case v1::Command::kShutdown:
+    case v1::Command::KIND_NOT_SET: return;  // the link's, or of a newer controller
+  }
+}
+
+void Worker::Release(const v1::Release& command) {
+  for (uint64_t array : command.arrays()) core_.store.Release(ArrayId(array));
+}
+
+void Worker::ReleaseOwner(SessionId session) {
+  core_.ended.insert(session);
+  core_.store.ReleaseOwner(session);
+  programs_.ReleaseOwner(session);
+  fetches_.ReleaseOwner(session);
+  host_calls_.ReleaseOwner(session);
+  // What the session waits for fails, and so does, from there on, what waits for that.
+  puts_.ReleaseOwner(session);
+  moves_.ReleaseOwner(session);
+}
+
+void Worker::ReportMemory(uint64_t query) {
+  v1::MemoryReport* report = core_.outbox.Add()->mutable_memory_report();
+  report->set_query(query);
+  report->set_arrays(core_.store.arrays());
+  for (int d = 0; d < static_cast<int>(core_.runtime->devices().size()); ++d) {
+    auto* device = report->add_devices();
+    device->set_used_bytes(core_.ledger->used(d));
+    device->set_peak_bytes(core_.ledger->peak(d));
+    device->set_limit_bytes(core_.ledger->limit());
+    if (core_.ledger->limit() == 0) {
+      if (absl::StatusOr<device::MemoryUsage> usage = core_.runtime->Memory(d); usage.ok()) device->set_limit_bytes(usage->limit_bytes);
+    }
+    for (const auto& [session, bytes] : core_.ledger->UsedBySession(d)) (*device->mutable_used_by_session())[session] = bytes;
+  }
+}
+
+void Worker::Idle() {
+  core_.memory.Poll();
+  core_.outbox.Flush();
+}
+
+}  // namespace pw::worker

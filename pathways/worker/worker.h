@@ -1,0 +1,79 @@
+// A worker in the service of one controller: everything it holds, and the commands that act on it.
+//
+// One Worker exists from Welcome until the controller is lost; then it is dropped with all it holds. The link (controller_link.h) reads
+// frames and hands them over; the parts (puts, fetches, moves, ...) do the work.
+//
+// Invariants:
+//   WK-1  commands take effect in the order of Handle
+//   WK-2  a malformed batch is refused as a whole, before any of it takes effect; the link then ends the connection
+// Lives on the worker's strand, destruction included.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "pathways/net/transport.h"
+#include "pathways/worker/aliases.h"
+#include "pathways/worker/core.h"
+#include "pathways/worker/executor.h"
+#include "pathways/worker/fetches.h"
+#include "pathways/worker/host_calls.h"
+#include "pathways/worker/moves.h"
+#include "pathways/worker/programs.h"
+#include "pathways/worker/puts.h"
+
+namespace pw::worker {
+
+// Per-device and host limits. Units in the names.
+struct Limits {
+  int64_t device_memory_bytes = 0;                  // 0: what the device has
+  int64_t staging_bytes = int64_t{4} << 30;         // transfers to this host that are not complete
+  int64_t fetch_bytes = int64_t{1} << 30;           // copies in host memory on their way to the controller or to peers
+};
+
+// What outlives one controller. All of it must outlive every Worker.
+struct Environment {
+  device::DeviceRuntime* runtime = nullptr;
+  Executor* strand = nullptr;
+  Clock* clock = nullptr;
+  Executor* compile_pool = nullptr;
+  std::shared_ptr<const CompileCache> compile_cache;
+  net::Transport* transport = nullptr;
+  int* next_launch_id = nullptr;
+  Limits limits;
+};
+
+class Worker {
+ public:
+  // `connection` must outlive this.
+  Worker(const Environment& environment, net::Connection* connection, const pathways::v1::Welcome& welcome);
+  ~Worker();
+
+  // One frame's commands and their payloads, one after another. Ping, Shutdown and Welcome are the link's.
+  absl::Status Handle(const pathways::v1::ToWorker& batch, const Bytes& payload);
+  // What has gathered leaves. Called when the strand has run empty.
+  void Idle();
+  void BulkWritable() { fetches_.Pump(); }
+
+  // For the listener of peer connections.
+  Peers& peers() { return peers_; }
+  int64_t arrays() const { return core_.store.arrays(); }
+
+ private:
+  void Dispatch(const pathways::v1::Command& command, const Bytes& payload);
+  void Release(const pathways::v1::Release& command);
+  void ReleaseOwner(SessionId session);
+  void ReportMemory(uint64_t query);
+
+  Core core_;
+  Programs programs_;
+  Runner runner_;
+  Puts puts_;
+  Fetches fetches_;
+  Aliases aliases_;
+  HostCalls host_calls_;
+  Peers peers_;
+  Moves moves_;
+};
+
+}  // namespace pw::worker
