@@ -1,0 +1,170 @@
+"""One side of a comparison: a jax process of its own that runs what it is asked, a JSON line a request on standard input, a JSON line a
+result on standard output. The first argument says which jax:
+
+    inprocess        stock jax with 8 CPU devices in this process
+    direct ADDRESS   stock jax's IFRT proxy client, straight to a server
+    package ADDRESS  JAX_PLATFORMS=pathways as a user has it, relay included
+"""
+
+import json
+import os
+import statistics
+import sys
+import time
+
+DEVICES = 8
+
+
+def set_environment(mode, address):
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    if mode == "inprocess":
+        os.environ["JAX_PLATFORMS"] = "cpu"
+        os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={DEVICES}"
+    elif mode == "direct":
+        os.environ["JAX_PLATFORMS"] = "direct"
+        os.environ["IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS"] = "true"
+    else:
+        os.environ["JAX_PLATFORMS"] = "pathways"
+        os.environ["PATHWAYS_ADDRESS"] = address
+
+
+def register_direct(address):
+    from jax._src import xla_bridge
+
+    def connect():
+        from jaxlib import _ifrt_proxy
+
+        options = _ifrt_proxy.ClientConnectionOptions()
+        options.connection_timeout_in_seconds = 20
+        return _ifrt_proxy.get_client(f"grpc://{address}", options)
+
+    xla_bridge.register_backend_factory("direct", connect, priority=500)
+
+
+class Bench:
+    """What can be asked: the public methods. Programs are y = f(y): a loop can go on for ever."""
+
+    def __init__(self):
+        import jax
+        import numpy as np
+
+        self.jax, self.np = jax, np
+        self.values, self.functions = {}, {}
+        self.kept = []
+
+    def _program(self, name):
+        """f and its current y; compiled and run at first use."""
+        if name not in self.functions:
+            self.functions[name], y = getattr(self, f"_make_{name}")()
+            for _ in range(3):  # the first call brings the result's spec, later ones are what is measured
+                y = self.functions[name](y)
+            self.values[name] = self.jax.block_until_ready(y)
+        return self.functions[name], self.values[name]
+
+    def _make_scalar(self):
+        y = self.jax.device_put(self.np.float32(0), self.jax.devices()[0])
+        return self.jax.jit(lambda y: y + 1), y
+
+    def _mesh(self):
+        jax = self.jax
+        mesh = jax.sharding.Mesh(self.np.array(jax.devices()[:DEVICES]), ("i",))
+        sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("i"))
+        return mesh, sharding, jax.device_put(self.np.zeros(DEVICES, self.np.float32), sharding)
+
+    def _make_sharded(self):
+        _, sharding, y = self._mesh()
+        return self.jax.jit(lambda y: y + 1, out_shardings=sharding), y
+
+    def _make_psum(self):
+        jax = self.jax
+        mesh, sharding, y = self._mesh()
+        spec = jax.sharding.PartitionSpec("i")
+        step = jax.shard_map(lambda y: jax.lax.psum(y, "i") * 0.125 + 1, mesh=mesh, in_specs=spec, out_specs=spec)
+        return jax.jit(step, out_shardings=sharding), y
+
+    def enqueue(self, program, calls, bursts):
+        """Of a call that does not wait: its time, the processor time of the calling thread, and its share of the wait at the end of a
+        burst. Medians over bursts, after one that warms up."""
+        f, y = self._program(program)
+        samples = []
+        for _ in range(bursts + 1):
+            cpu, start = time.thread_time(), time.perf_counter()
+            for _ in range(calls):
+                y = f(y)
+            enqueued, cpu = time.perf_counter(), time.thread_time() - cpu
+            y.block_until_ready()
+            samples.append((enqueued - start, cpu, time.perf_counter() - enqueued))
+        self.values[program] = y
+        us = [statistics.median(column) / calls * 1e6 for column in zip(*samples[1:])]
+        return dict(zip(("us", "thread_cpu_us", "drain_us"), us))
+
+    def rate(self, program, calls, depth):
+        """Calls a second from the first to the last result; never more than `depth` are under way."""
+        f, y = self._program(program)
+        start = time.perf_counter()
+        for i in range(1, calls + 1):
+            y = f(y)
+            if i % depth == 0:
+                y.block_until_ready()
+        self.values[program] = self.jax.block_until_ready(y)
+        return {"per_s": calls / (time.perf_counter() - start)}
+
+    def latency(self, program, calls):
+        f, y = self._program(program)
+        times = []
+        for _ in range(calls):
+            start = time.perf_counter()
+            self.jax.block_until_ready(f(y))
+            times.append((time.perf_counter() - start) * 1e6)
+        times.sort()
+        return {"p50_us": times[len(times) // 2], "p99_us": times[len(times) * 99 // 100]}
+
+    def up(self, mib):
+        """Host to device until the array is ready. A different array each time: nothing to reuse."""
+        host = self.np.full(mib << 18, len(self.kept) + 1, self.np.float32)
+        start = time.perf_counter()
+        array = self.jax.block_until_ready(self.jax.device_put(host, self.jax.devices()[0]))
+        seconds = time.perf_counter() - start
+        self.kept = [array]
+        return {"seconds": seconds}
+
+    def down(self, mib):
+        """Device to host, of an array that has never been on this host."""
+        if "down" not in self.functions:
+            self.functions["down"] = self.jax.jit(lambda y: y + 1)
+        array = self.kept[0]
+        assert array.size == mib << 18, "up comes first"
+        array = self.kept[0] = self.jax.block_until_ready(self.functions["down"](array))
+        start = time.perf_counter()
+        host = self.np.asarray(array)
+        seconds = time.perf_counter() - start
+        return {"seconds": seconds, "check": float(host[0]) + float(host[-1])}
+
+    def hold(self, count):
+        """Makes `count` live arrays of a few bytes, of one computation each."""
+        y = self.jax.device_put(self.np.arange(4, dtype=self.np.float32), self.jax.devices()[0])
+        f = self.jax.jit(lambda y: y + 1)
+        self.kept = [f(y) for _ in range(count)]
+        self.jax.block_until_ready(self.kept)
+        return {"arrays": len(self.kept)}
+
+
+def main():
+    mode, address = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else ""
+    set_environment(mode, address)
+    out = os.fdopen(os.dup(1), "w")  # what libraries print goes to standard error
+    os.dup2(2, 1)
+    if mode == "direct":
+        register_direct(address)
+    bench = Bench()
+    print(json.dumps({"devices": len(bench.jax.devices()), "jax": bench.jax.__version__}), file=out, flush=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        result = getattr(bench, request.pop("do"))(**request)
+        print(json.dumps(result), file=out, flush=True)
+    out.flush()
+    os._exit(0)  # without the client's farewell on standard error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""What is compared with what: servers and clients, each in processes of its own, and rounds that take turns."""
+
+import contextlib
+import json
+import os
+import pathlib
+import select
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ANSWER_SECONDS = 180
+
+
+class Stuck(RuntimeError):
+    """A side did not answer in time. Stock jax on CPU can do that by itself under a deep queue of collectives."""
+
+
+class Side:
+    """A process that answers JSON lines."""
+
+    def __init__(self, name, command, env=None, log=None):
+        self.name = name
+        self.log = log or tempfile.NamedTemporaryFile(prefix=f"bench-{name}-", suffix=".log")
+        self.process = subprocess.Popen([str(c) for c in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
+                                        env={**os.environ, **(env or {})})
+
+    def send(self, text):
+        self.process.stdin.write((text + "\n").encode())
+        self.process.stdin.flush()
+
+    def receive(self, seconds=ANSWER_SECONDS):
+        ready, _, _ = select.select([self.process.stdout], [], [], seconds)
+        line = self.process.stdout.readline() if ready else None
+        if line:
+            return json.loads(line)
+        how = f"did not answer within {seconds} s" if not ready else f"ended with status {self.process.wait()}"
+        raise Stuck(f"{self.name} {how}; its last words:\n{pathlib.Path(self.log.name).read_text(errors='replace')[-2000:]}")
+
+    def ask(self, do, **arguments):
+        self.send(json.dumps({"do": do, **arguments}))
+        return self.receive()
+
+    def close(self):
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+@contextlib.contextmanager
+def client(name, mode, address="", env=None):
+    """A jax process, see _client.py; ready when this returns."""
+    side = Side(name, [sys.executable, HERE / "_client.py", mode, address], env)
+    try:
+        side.info = side.receive()
+        yield side
+    finally:
+        side.close()
+
+
+@contextlib.contextmanager
+def floor_server(tree, *flags):
+    """The address of a server that discards."""
+    with tempfile.TemporaryDirectory() as folder:
+        port_file = pathlib.Path(folder) / "port"
+        process = subprocess.Popen([str(tree / "bin" / "floor_server"), "--port-file", str(port_file), *flags], stderr=subprocess.DEVNULL)
+        try:
+            deadline = time.monotonic() + 10
+            while not port_file.exists():
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError(f"floor_server did not start (status {process.poll()})")
+                time.sleep(0.01)
+            yield port_file.read_text().strip()
+        finally:
+            process.terminate()
+            process.wait()
+
+
+@contextlib.contextmanager
+def cluster(shape="1x1x8"):
+    """A local cluster of the installed package; yields it (address, processes: the controller comes first)."""
+    from pathways import _cluster
+    from pathways._shape import Shape
+
+    with tempfile.TemporaryDirectory(prefix="bench-cluster-") as folder:
+        running = _cluster.Cluster(Shape.parse(shape), folder).start()
+        try:
+            yield running
+        finally:
+            running.stop()
+
+
+def take_turns(rounds, asks):
+    """asks: {name: function}. Runs all of them in turn, `rounds` times after one that does not count; {name: [results]}."""
+    results = {name: [] for name in asks}
+    for number in range(rounds + 1):
+        for name, ask in asks.items():
+            result = ask()
+            if number:
+                results[name].append(result)
+    return results
+
+
+def median(results, key):
+    return statistics.median(r[key] for r in results)
+
+
+def spread(results, key):
+    """Largest over smallest: how far to trust a median."""
+    values = [r[key] for r in results]
+    return max(values) / max(min(values), 1e-12)
+
+
+def resident_bytes(pid):
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError(f"process {pid} has ended")
