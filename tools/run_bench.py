@@ -1,12 +1,25 @@
 """Runs every benchmark one after another: the binaries named *_bench of a build tree, and bench/*.py. Each prints a line or a few
-for people and writes JSON to build/bench/NAME.json (it gets `--json PATH`)."""
+for people and writes JSON to build/bench/NAME.json (it gets `--json PATH`). At the end: every target that they name, met or not."""
 
 import argparse
+import json
 import pathlib
 import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+def summary(results):
+    """A table of the goals in the results that have any."""
+    rows = []
+    for path in results:
+        for goal in json.loads(path.read_text()).get("targets", []) if path.exists() else []:
+            value = "-" if goal["value"] is None else f"{goal['value']:.2f}"
+            limit = f"{'<=' if goal['at_most'] else '>='} {goal['limit']}"
+            rows.append((path.stem, goal["name"], value, limit, {True: "met", False: "MISSED", None: "not measured"}[goal["met"]]))
+    widths = [max(len(row[i]) for row in rows) for i in range(5)] if rows else []
+    return "\n".join("  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in rows)
 
 
 def main():
@@ -18,13 +31,17 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     benches = {p.stem: [p] for p in sorted((ROOT / args.tree).glob("bin/*_bench"))}
     benches |= {p.stem: [sys.executable, p] for p in sorted((ROOT / "bench").glob("*.py")) if not p.name.startswith("_")}
-    failed = []
+    failed, written = [], []
     for name, command in benches.items():
         if args.only and name not in args.only:
             continue
         print(f"--- {name}", flush=True)
-        if subprocess.run(command + ["--json", out / f"{name}.json"], cwd=ROOT, check=False).returncode:
+        written.append(out / f"{name}.json")
+        written[-1].unlink(missing_ok=True)
+        tree = ["--tree", args.tree] if command[0] == sys.executable else []
+        if subprocess.run(command + ["--json", written[-1], *tree], cwd=ROOT, check=False).returncode:
             failed.append(name)
+    print(summary(written))
     print("bench: results in build/bench" + (f"; failed: {', '.join(failed)}" if failed else ""))
     return 1 if failed else 0
 
