@@ -26,6 +26,16 @@ def default_platform():
     return os.environ.get("PATHWAYS_PLATFORM", "cpu")
 
 
+def _compile_cache():
+    """Compiled programs are kept on disk for all clusters of this user: the second start of a script compiles nothing."""
+    folder = os.environ.get("PATHWAYS_COMPILE_CACHE")
+    if folder == "off":
+        return []
+    if not folder:
+        folder = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "pathways" / "programs"
+    return ["--compile-cache", folder]
+
+
 class Cluster:
     """Starts in the constructor's caller, ready when start() returns. `owned`: ends with this process."""
 
@@ -74,7 +84,11 @@ class Cluster:
         plugin = _binaries.device_plugin(self.platform)
         for island, host in self.shape.placement():
             args = [_binaries.find("pathways-worker"), "--controller", f"unix:{self.folder / 'workers.sock'}", "--plugin", plugin,
-                    "--island", island, "--host-name", host, "--devices", self.shape.devices, "--exit-with-controller"]
+                    "--island", island, "--host-name", host, "--exit-with-controller", *_compile_cache()]
+            if self.platform == "cpu":
+                args += ["--devices", self.shape.devices]
+            if self.owned:
+                args.append("--exit-with-parent")
             self.processes.append(_processes.Process(f"pathways-worker {host}", args, self._log(host)))
 
     def _formed(self):
@@ -82,8 +96,7 @@ class Cluster:
             report = status(self.address, seconds=5)
         except StatusError:
             return None
-        hosts = sum(len(island.get("hosts", [])) for island in report.get("islands", []))
-        return report if hosts >= len(self.shape.placement()) else None
+        return report if report.get("joined_hosts", 0) >= len(self.shape.placement()) else None
 
 
 class StatusError(RuntimeError):

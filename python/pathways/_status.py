@@ -12,34 +12,36 @@ def amount(count):
 
 
 def _memory(device):
-    used, limit = device.get("used_bytes", 0), device.get("limit_bytes", 0)
-    return f"{amount(used)} of {amount(limit)}" if limit else amount(used)
+    memory = device.get("memory")
+    if memory is None:
+        return "memory unknown"
+    used, limit = memory.get("used_bytes", 0), memory.get("limit_bytes", 0)
+    return f"{amount(used)} of {amount(limit)}" if limit > 0 else amount(used)
+
+
+def _host(host, devices):
+    mine = [d for d in devices if d["host"] == host["id"]]
+    kinds = ", ".join(sorted({d["kind"] for d in mine})) or "device"
+    lines = [f"  host {host['name']:<16} {host['state']:<8} {len(mine)} x {kinds}   pid {host['pid']}"]
+    return lines + [f"    device {d['id']:<6} {_memory(d)}" for d in mine]
+
+
+def _client(client):
+    return (f"  client {client['id']:<6} {client['description']}   {client['arrays']} arrays, {amount(client['array_bytes'])}, "
+            f"{client['executables']} programs, connected for {client['seconds_connected']:.0f} s")
 
 
 def render(report, address):
-    lines = [f"controller  {address}"]
-    islands = report.get("islands", [])
-    devices = [d for i in islands for h in i.get("hosts", []) for d in h.get("devices", [])]
-    lines.append(f"{len(islands)} island(s), {sum(len(i.get('hosts', [])) for i in islands)} host(s), {len(devices)} device(s), "
-                 f"{len(report.get('clients', []))} client(s)")
+    islands, hosts, devices, clients = (report.get(key, []) for key in ("islands", "hosts", "devices", "clients"))
+    lines = [f"controller {address}   {report.get('state', '')}, up for {report.get('uptime_seconds', 0):.0f} s",
+             f"{len(islands)} island(s), {len(hosts)} host(s), {len(devices)} device(s), {len(clients)} client(s)"]
+    if report.get("state") == "forming":
+        lines.append(f"waiting for hosts: {report.get('joined_hosts')} of {report.get('expected_hosts')} have joined")
     for island in islands:
-        lines.append(f"\nisland {island.get('name', '?')}")
-        for host in island.get("hosts", []):
-            members = host.get("devices", [])
-            used = sum(d.get("used_bytes", 0) for d in members)
-            state = host.get("state", "")
-            lines.append(f"  host {host.get('name', '?'):<14} {len(members)} x {_kind(members)}   memory {amount(used)}   {state}".rstrip())
-            for device in members:
-                lines.append(f"    device {device.get('id', '?'):<5} {_memory(device)}")
-    clients = report.get("clients", [])
+        lines.append(f"\nisland {island['name']}")
+        for host in hosts:
+            if host["island"] == island["id"]:
+                lines += _host(host, devices)
     if clients:
-        lines.append("\nclients")
-    for client in clients:
-        lines.append(f"  {client.get('session', client.get('id', '?'))}  {client.get('description', '')}   "
-                     f"{client.get('arrays', 0)} arrays, {amount(client.get('bytes', 0))}")
+        lines += ["", *map(_client, clients)]
     return "\n".join(lines)
-
-
-def _kind(devices):
-    kinds = sorted({d.get("kind", d.get("platform", "device")) for d in devices})
-    return ", ".join(kinds) or "device"

@@ -70,8 +70,12 @@ def test_a_stale_state_is_not_running(home):
 
 
 def test_status_for_people_names_islands_hosts_and_clients():
-    report = {"islands": [{"name": "island0", "hosts": [{"name": "host0", "devices": [{"id": 0, "kind": "cpu", "used_bytes": 2048}]}]}],
-              "clients": [{"session": 3, "description": "jax at 127.0.0.1", "arrays": 2, "bytes": 100}]}
+    report = {"state": "formed", "uptime_seconds": 3.2, "islands": [{"id": 0, "name": "island0", "hosts": [0]}],
+              "hosts": [{"id": 0, "name": "host0", "island": 0, "state": "up", "pid": 77}],
+              "devices": [{"id": 0, "host": 0, "kind": "cpu", "memory": {"used_bytes": 2048, "limit_bytes": 1 << 30}},
+                          {"id": 1, "host": 0, "kind": "cpu"}],
+              "clients": [{"id": 3, "description": "jax at 127.0.0.1", "arrays": 2, "array_bytes": 100, "executables": 1, "seconds_connected": 9}]}
     text = _status.render(report, "127.0.0.1:5")
-    for part in ["1 island(s), 1 host(s), 1 device(s), 1 client(s)", "island0", "host0", "2.0 KiB", "jax at 127.0.0.1", "2 arrays"]:
+    for part in ["1 island(s), 1 host(s), 2 device(s), 1 client(s)", "island0", "host0", "2 x cpu", "2.0 KiB of 1.0 GiB", "memory unknown",
+                 "jax at 127.0.0.1", "2 arrays"]:
         assert part in text

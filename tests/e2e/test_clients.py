@@ -33,8 +33,7 @@ def cluster(tmp_path_factory):
 def test_status_counts_islands_hosts_devices(cluster):
     env, address = cluster
     report = json.loads(pathways("status", "--json", env=env).stdout)
-    hosts = [host for island in report["islands"] for host in island["hosts"]]
-    assert len(report["islands"]) == 2 and len(hosts) == 2 and sum(len(h["devices"]) for h in hosts) == 4
+    assert [len(report[key]) for key in ("islands", "hosts", "devices")] == [2, 2, 4]
     text = pathways("status", env=env).stdout
     assert address in text and "2 island(s), 2 host(s), 4 device(s)" in text
 
