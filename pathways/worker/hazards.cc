@@ -34,12 +34,14 @@ void Hazards::Park(const TaskRef& task) {
   task->parked = true;
   parked_.insert(task);
   for (const ShardRef& shard : task->reads) ++shard->parked_readers;
+  for (const ShardRef& shard : task->consumes) --shard->parked_readers;  // it does not wait for itself
 }
 
 void Hazards::Unpark(const TaskRef& task) {
   if (!task->parked) return;
   task->parked = false;
   parked_.erase(task);
+  for (const ShardRef& shard : task->consumes) ++shard->parked_readers;
   for (const ShardRef& shard : task->reads) {
     if (--shard->parked_readers > 0 || shard->when_unread.empty()) continue;
     std::vector<Shard::Callback> waiters;

@@ -86,8 +86,9 @@ void Staging::Deliver(uint64_t id) {
   if (it == transfers_.end() || it->second.callback == nullptr || (!it->second.complete && it->second.status.ok())) return;
   Transfer transfer = std::move(it->second);
   transfers_.erase(it);
-  absl::StatusOr<Bytes> result = transfer.status;
-  if (transfer.status.ok()) result = transfer.memory.has_value() ? std::move(*transfer.memory).Freeze() : std::move(transfer.whole);
+  absl::StatusOr<Bytes> result = Bytes();
+  if (!transfer.status.ok()) result = transfer.status;
+  else result = transfer.memory.has_value() ? std::move(*transfer.memory).Freeze() : std::move(transfer.whole);
   staged_bytes_ -= std::exchange(transfer.reserved, 0);  // from now on the receiver's
   if (!transfer.complete) Bury(id);
   std::move(transfer.callback)(std::move(result));

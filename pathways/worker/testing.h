@@ -1,0 +1,287 @@
+// A worker under test: a simulated runtime, executors that run only when told to, and a connection that remembers. Not for products.
+#pragma once
+
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "pathways/base/clock.h"
+#include "pathways/base/strand.h"
+#include "pathways/device/simulated/runtime.h"
+#include "pathways/net/memory_transport.h"
+#include "pathways/worker/worker.h"
+
+namespace pw::worker {
+
+namespace v1 = pathways::v1;
+
+// Runs tasks when told to, in the order of posting.
+class ManualExecutor : public Executor {
+ public:
+  void Post(Task task) override { tasks_.push_back(std::move(task)); }
+  bool RunOne() {
+    if (tasks_.empty()) return false;
+    Task task = std::move(tasks_.front());
+    tasks_.pop_front();
+    std::move(task)();
+    return true;
+  }
+  void RunAll() {
+    while (RunOne()) {
+    }
+  }
+  size_t size() const { return tasks_.size(); }
+
+ private:
+  std::deque<Task> tasks_;
+};
+
+// Remembers what a worker says.
+class RecordingConnection : public net::Connection {
+ public:
+  void Start(Handler*) override {}
+  void Send(std::string header, std::vector<Bytes> payload, net::Lane lane) override {
+    v1::FromWorker message;
+    ASSERT_TRUE(message.ParseFromString(header));
+    std::string bytes;
+    for (const Bytes& piece : payload) bytes.append(piece.view());
+    size_t offset = 0;
+    auto take = [&](size_t n) { offset += n; return bytes.substr(offset - n, n); };
+    ++frames;
+    for (const v1::Event& event : message.events()) {
+      if (event.has_done()) {
+        for (uint64_t op : event.done().ok()) EXPECT_TRUE(done.emplace(op, absl::OkStatus()).second) << "op " << op << " done twice";
+        for (const auto& f : event.done().failed()) EXPECT_TRUE(done.emplace(f.op(), FromProto(f.status())).second) << "op " << f.op() << " done twice";
+      } else if (event.has_fetched()) {
+        EXPECT_TRUE(fetched.emplace(event.fetched().fetch(), event.fetched()).second) << "fetched twice";
+        fetched_bytes[event.fetched().fetch()] = take(event.fetched().payload_bytes());
+      } else if (event.has_chunk()) {
+        EXPECT_EQ(lane, net::Lane::kBulk);
+        EXPECT_EQ(event.chunk().offset(), fetched_bytes[event.chunk().transfer()].size());
+        fetched_bytes[event.chunk().transfer()] += take(event.chunk().payload_bytes());
+        ++chunks;
+      } else if (event.has_host_call()) {
+        host_calls.push_back(event.host_call());
+        host_call_bytes.push_back("");
+        for (const auto& operand : event.host_call().operands()) host_call_bytes.back() += take(operand.bytes());
+      } else if (event.has_compiled()) {
+        EXPECT_TRUE(compiled.emplace(event.compiled().executable(), event.compiled()).second);
+      } else if (event.has_described()) {
+        described[event.described().query()] = event.described();
+      } else if (event.has_memory_report()) {
+        memory[event.memory_report().query()] = event.memory_report();
+      }
+    }
+    EXPECT_EQ(offset, bytes.size()) << "payload that belongs to no message";
+  }
+  bool CanSendBulk() const override { return bulk_open; }
+  void Close(absl::Status reason) override { closed = reason; }
+  net::Counters counters() const override { return {}; }
+  const std::string& peer() const override { return peer_; }
+
+  std::map<uint64_t, absl::Status> done;
+  std::map<uint64_t, v1::Fetched> fetched;
+  std::map<uint64_t, std::string> fetched_bytes;
+  std::map<uint64_t, v1::Compiled> compiled;
+  std::map<uint64_t, v1::Described> described;
+  std::map<uint64_t, v1::MemoryReport> memory;
+  std::vector<v1::HostCall> host_calls;
+  std::vector<std::string> host_call_bytes;
+  absl::Status closed;
+  bool bulk_open = true;
+  int chunks = 0;
+  int frames = 0;
+
+ private:
+  std::string peer_ = "test";
+};
+
+inline std::string FloatBytes(const std::vector<float>& values) {
+  return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+}
+inline std::vector<float> Floats(const std::string& bytes) {
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
+  return values;
+}
+
+// One worker and the commands that tests give it.
+class WorkerHarness {
+ public:
+  struct Setup {
+    int devices = 2;
+    Limits limits;
+    uint32_t host = 1;
+    std::string compile_cache;
+    net::Transport* transport = nullptr;
+    ManualExecutor* executor = nullptr;  // shared with other harnesses; null: an own one
+  };
+  explicit WorkerHarness(Setup setup) : executor(setup.executor != nullptr ? *setup.executor : own_), runtime({setup.devices, &device_executor}), strand(&executor) {
+    Environment environment;
+    environment.runtime = &runtime;
+    environment.strand = &strand;
+    environment.clock = &clock_;
+    environment.compile_pool = &compile_executor;
+    environment.compile_cache = std::make_shared<CompileCache>(setup.compile_cache, int64_t{1} << 30);
+    environment.transport = setup.transport;
+    environment.next_launch_id = &launch_id_;
+    environment.limits = setup.limits;
+    v1::Welcome welcome;
+    welcome.set_host(setup.host);
+    welcome.set_incarnation(7);
+    strand.SetIdleHook([this] {
+      if (worker != nullptr) worker->Idle();
+    });
+    worker = std::make_unique<Worker>(environment, &connection, welcome);
+  }
+  WorkerHarness() : WorkerHarness(Setup()) {}
+  ~WorkerHarness() {
+    worker = nullptr;
+    Settle();
+  }
+
+  // Gives a command; it has taken effect when this returns, what it waits for has not.
+  void Do(const v1::Command& command, const std::string& payload = "") {
+    v1::ToWorker batch;
+    *batch.add_commands() = command;
+    strand.Post([this, batch, payload] { EXPECT_TRUE(worker->Handle(batch, Bytes::Copy(payload)).ok()); });
+    if (!hold_commands) executor.RunAll();
+  }
+  // Runs everything that can run.
+  void Settle() {
+    while (executor.size() + device_executor.size() + compile_executor.size() > 0) {
+      executor.RunAll();
+      device_executor.RunAll();
+      compile_executor.RunAll();
+    }
+  }
+
+  void Compile(uint64_t id, const std::string& program, std::vector<int> devices = {0, 1}, uint64_t session = 1) {
+    v1::Command command;
+    auto* c = command.mutable_compile();
+    c->set_executable(id);
+    c->set_session(session);
+    c->set_format("sim");
+    c->set_program_bytes(program.size());
+    c->set_num_replicas(1);
+    c->set_num_partitions(static_cast<int>(devices.size()));
+    for (int d : devices) c->add_local_devices(d);
+    Do(command, program);
+  }
+  void Execute(uint64_t op, uint64_t executable, std::vector<uint64_t> args, std::vector<uint64_t> results, uint64_t session = 1) {
+    v1::Command command;
+    auto* e = command.mutable_execute();
+    e->set_op(op);
+    e->set_executable(executable);
+    e->set_session(session);
+    for (uint64_t a : args) e->add_args(a);
+    for (uint64_t r : results) e->add_results(r);
+    Do(command);
+  }
+  v1::Command PutCommand(uint64_t op, uint64_t array, int64_t elements, const std::vector<int>& devices, uint64_t session = 1) {
+    v1::Command command;
+    auto* p = command.mutable_put();
+    p->set_op(op);
+    p->set_session(session);
+    p->set_array(array);
+    p->set_dtype(11);
+    p->add_dims(elements);
+    for (size_t i = 0; i < devices.size(); ++i) {
+      auto* placement = p->add_placements();
+      placement->set_shard(static_cast<int>(i));
+      placement->set_local_device(devices[i]);
+    }
+    p->set_total_bytes(elements * sizeof(float));
+    p->set_transfer(op + 1000000);
+    return command;
+  }
+  void Put(uint64_t op, uint64_t array, const std::vector<float>& values, const std::vector<int>& devices = {0, 1}, uint64_t session = 1) {
+    v1::Command command = PutCommand(op, array, static_cast<int64_t>(values.size()), devices, session);
+    command.mutable_put()->set_payload_bytes(values.size() * sizeof(float));
+    Do(command, FloatBytes(values));
+  }
+  // Announces a put whose bytes come by SendChunks(op, ...).
+  void PutLater(uint64_t op, uint64_t array, int64_t elements, const std::vector<int>& devices = {0, 1}, uint64_t session = 1) {
+    Do(PutCommand(op, array, elements, devices, session));
+  }
+  void SendChunks(uint64_t op, const std::vector<float>& values, size_t chunk_bytes = 8, uint64_t session = 1) {
+    const std::string bytes = FloatBytes(values);
+    for (size_t at = 0; at < bytes.size(); at += chunk_bytes) {
+      const std::string piece = bytes.substr(at, chunk_bytes);
+      v1::Command command;
+      auto* chunk = command.mutable_chunk();
+      chunk->set_transfer(op + 1000000);
+      chunk->set_offset(at);
+      chunk->set_total_bytes(bytes.size());
+      chunk->set_payload_bytes(piece.size());
+      chunk->set_session(session);
+      Do(command, piece);
+    }
+  }
+  void Fetch(uint64_t fetch, uint64_t array, int shard) {
+    v1::Command command;
+    command.mutable_fetch()->set_fetch(fetch);
+    command.mutable_fetch()->set_array(array);
+    command.mutable_fetch()->set_shard(shard);
+    Do(command);
+  }
+  void Release(uint64_t array) {
+    v1::Command command;
+    command.mutable_release()->add_arrays(array);
+    Do(command);
+  }
+  void ReleaseOwner(uint64_t session) {
+    v1::Command command;
+    command.mutable_release_owner()->set_session(session);
+    Do(command);
+  }
+  void Alias(uint64_t op, uint64_t array, int shard, uint64_t source, int source_shard) {
+    v1::Command command;
+    command.mutable_alias()->set_op(op);
+    command.mutable_alias()->set_session(1);
+    auto* item = command.mutable_alias()->add_items();
+    item->set_array(array);
+    item->set_shard(shard);
+    item->set_source_array(source);
+    item->set_source_shard(source_shard);
+    Do(command);
+  }
+  v1::MemoryReport Memory() {
+    v1::Command command;
+    command.mutable_memory_query()->set_query(++query_);
+    Do(command);
+    executor.RunAll();
+    return connection.memory[query_];
+  }
+  // "(3.0 4.0)" or the error, once everything has settled.
+  std::vector<float> Read(uint64_t array, int shard) {
+    const uint64_t fetch = 900000 + ++query_;
+    Fetch(fetch, array, shard);
+    Settle();
+    EXPECT_TRUE(FromProto(connection.fetched[fetch].status()).ok()) << connection.fetched[fetch].status().message();
+    return Floats(connection.fetched_bytes[fetch]);
+  }
+
+ private:
+  ManualExecutor own_;
+  SteadyClock clock_;
+  int launch_id_ = 0;
+  uint64_t query_ = 0;
+
+ public:
+  ManualExecutor& executor;
+  ManualExecutor device_executor;
+  ManualExecutor compile_executor;
+  device::SimulatedRuntime runtime;
+  Strand strand;
+  RecordingConnection connection;
+  std::unique_ptr<Worker> worker;
+  bool hold_commands = false;
+};
+
+}  // namespace pw::worker
