@@ -1,5 +1,6 @@
 #include "pathways/controller/ops_in_flight.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "pathways/controller/wire_status.h"
@@ -35,6 +36,10 @@ void OpsInFlight::OnHostLost(HostId host, const absl::Status& error) {
     ops_.erase(here);
   }
   for (Op& op : lost) Finish(std::move(op), error, std::nullopt);
+}
+
+size_t OpsInFlight::CountFor(HostId host) const {
+  return std::count_if(ops_.begin(), ops_.end(), [host](const auto& entry) { return entry.second.host == host; });
 }
 
 void OpsInFlight::Complete(HostId host, uint64_t id, const absl::Status& status, std::optional<double> device_microseconds) {

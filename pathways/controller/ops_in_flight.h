@@ -34,6 +34,7 @@ class OpsInFlight {
   void OnHostLost(HostId host, const absl::Status& error);
 
   size_t size() const { return ops_.size(); }
+  size_t CountFor(HostId host) const;
 
  private:
   struct Op {

@@ -1,0 +1,132 @@
+// ClusterImpl: the controller itself: workers that join and are lost, sessions that come and go, one strand for all of it.
+//
+// Forming. Until expect_hosts workers have joined there is no cluster: then all of them are numbered at once, by their names
+// (TO-3), and welcomed. Workers that join later get the next numbers, and sessions opened from then on see their devices.
+//
+// Losing. A closed connection, a goodbye, a message that makes no sense or silence beyond heartbeat_limit: the host is gone for
+// good. Arrays with a shard there become errors that name it, what waits for it fails, the other hosts are told, sessions go on.
+// A worker that returns is a new host.
+//
+// Files: cluster_impl.cc (life, links), cluster_membership.cc (joining, losing, heartbeats), cluster_sessions.cc (sessions, host
+// calls), cluster_status.cc (status, operator's requests).
+//
+// Invariants:
+//   CI-1  every method runs on the strand unless it says any thread
+//   CI-2  tasks and callbacks that outlive the cluster do nothing
+// The executor outlives the cluster; timers and the transport are stopped before it goes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "pathways/base/clock.h"
+#include "pathways/base/strand.h"
+#include "pathways/base/timer_queue.h"
+#include "pathways/controller/fabric.h"
+#include "pathways/controller/host_link.h"
+#include "pathways/controller/options.h"
+#include "pathways/controller/session.h"
+#include "pathways/controller/session_impl.h"
+#include "pathways/net/transport.h"
+
+namespace pw::controller {
+
+class ClusterImpl final : public Cluster, private HostLink::Owner, public std::enable_shared_from_this<ClusterImpl> {
+ public:
+  struct Environment {
+    Executor* executor;
+    Timers* timers;
+    Clock* clock;
+  };
+  static std::shared_ptr<ClusterImpl> Create(ClusterOptions options, const Environment& environment);
+  ~ClusterImpl() override;
+
+  // Accepts workers and operators. Returns the address with the real port. Before anything else, by the thread that created this.
+  absl::StatusOr<std::string> Listen(net::Transport* transport, const std::string& address);
+  // Ends: tells the workers to stop if `stop_workers`, closes all connections, then runs `stopped` on the strand. Any thread.
+  void Stop(std::string reason, bool stop_workers, Task stopped);
+
+  void Post(absl::AnyInvocable<void() &&> task) override { strand_.Post(std::move(task)); }  // any thread
+  std::shared_ptr<const ClusterInfo> info() const override { return info_; }
+  absl::StatusOr<std::shared_ptr<Session>> OpenSession(std::string description) override;
+  void SetHostCallHandler(SessionId session, std::shared_ptr<HostCallHandler> handler) override;
+  void GetStatus(ResultCallback<std::string> done) override;
+
+  // For tests that count, on the strand.
+  Fabric& fabric() { return *fabric_; }
+  bool formed() const { return formed_; }
+
+ private:
+  enum class LinkState { kNew, kPending, kHost, kLeaving };
+  struct Link {
+    std::unique_ptr<HostLink> link;
+    LinkState state = LinkState::kNew;
+    HostId host;
+    ::pathways::v1::Hello hello;
+    absl::Time last_heard;
+  };
+  struct OpenedSession {
+    SessionImpl* session;
+    absl::Time since;
+  };
+  struct StatusQuery;
+
+  ClusterImpl(ClusterOptions options, const Environment& environment);
+
+  // -- cluster_impl.cc
+  void AddConnection(std::unique_ptr<net::Connection> connection);
+  void OnWorkerMessage(LinkId id, ::pathways::v1::FromWorker message, std::vector<Bytes> payloads) override;
+  void OnAdminRequest(LinkId id, ::pathways::v1::AdminRequest request) override;
+  void OnLinkWritable(LinkId id) override;
+  void OnLinkClosed(LinkId id, const absl::Status& reason) override;
+  // False if the link is gone or going: the rest of its message is void.
+  bool OnEvent(LinkId id, const ::pathways::v1::Event& event, Bytes payload);
+  HostLink::PostToOwner PostToThis();
+
+  // -- cluster_membership.cc
+  void OnHello(LinkId id, const ::pathways::v1::Hello& hello);
+  void Refuse(LinkId id, const absl::Status& reason);
+  std::vector<LinkId> PendingLinks() const;  // in the order in which they joined
+  void Form();
+  void Admit(LinkId id, HostId host);
+  void MembershipChanged();  // others are told, and what clients see
+  void LoseHost(LinkId id, const absl::Status& reason);
+  absl::Status LossError(const resource::Host& host, const absl::Status& reason) const;
+  std::string platform() const;
+  absl::Duration tick() const { return options_.heartbeat_limit / 10; }
+  void ScheduleTick();
+  void Tick();
+
+  // -- cluster_sessions.cc
+  void OnHostCall(HostId host, const ::pathways::v1::HostCall& call, const Bytes& payload);
+  void ReplyToHostCall(HostId host, uint64_t call, absl::StatusOr<std::vector<Bytes>> results);
+
+  // -- cluster_status.cc
+  std::string StatusJson(const std::map<HostId, ::pathways::v1::MemoryReport>& memory);
+
+  const ClusterOptions options_;
+  const Environment environment_;
+  Strand strand_;
+  std::unique_ptr<Fabric> fabric_;
+  std::unique_ptr<net::Listener> listener_;
+  LinkId next_link_ = 1;
+  std::map<LinkId, Link> links_;
+  std::map<HostId, LinkId> hosts_;
+  std::shared_ptr<const ClusterInfo> info_ = std::make_shared<const ClusterInfo>();
+  bool formed_ = false;
+  bool stopped_ = false;
+  absl::Time started_;
+  absl::Time last_tick_;
+  uint64_t next_ping_ = 1;
+  uint64_t next_session_ = 1;
+  std::map<SessionId, OpenedSession> sessions_;
+  std::map<SessionId, std::shared_ptr<HostCallHandler>> handlers_;
+};
+
+}  // namespace pw::controller

@@ -1,0 +1,113 @@
+#include "pathways/controller/cluster_info.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "pathways/base/status_macros.h"
+
+namespace pw::controller {
+namespace {
+
+using ::pathways::v1::Hello;
+
+resource::DeviceDescription DescribeDevice(const Hello::Device& proto) {
+  resource::DeviceDescription device;
+  device.kind = proto.kind();
+  device.local_hardware_id = proto.local_hardware_id();
+  device.debug_string = proto.debug_string();
+  device.to_string = proto.to_string();
+  device.memory_limit_bytes = proto.memory_limit_bytes();
+  for (const auto& memory : proto.memories()) device.memories.push_back({memory.kind(), memory.kind_id()});
+  device.attributes.ints.insert(proto.int_attributes().begin(), proto.int_attributes().end());
+  device.attributes.strings.insert(proto.string_attributes().begin(), proto.string_attributes().end());
+  for (const auto& [name, list] : proto.coordinate_attributes()) {
+    device.attributes.lists[name].assign(list.values().begin(), list.values().end());
+  }
+  return device;
+}
+
+// "1.13.0" before "1.14.0"; what is no version sorts as 0.
+std::vector<int> VersionNumbers(const std::string& version) {
+  std::vector<int> numbers;
+  for (absl::string_view part : absl::StrSplit(version, '.')) {
+    int number = 0;
+    numbers.push_back(absl::SimpleAtoi(part, &number) ? number : 0);
+  }
+  return numbers;
+}
+
+DeviceInfo ShowDevice(const resource::Topology& topology, const resource::Device& device, const std::string& platform) {
+  DeviceInfo info;
+  info.id = device.id;
+  info.local_device_id = device.id.v;  // to the one process that drives them all, every device is local
+  info.local_hardware_id = device.description.local_hardware_id;
+  info.platform_name = platform;
+  info.kind = device.description.kind;
+  info.debug_string = device.description.debug_string;
+  info.to_string = device.description.to_string;
+  info.memories = device.memories;
+  resource::Attributes attributes = resource::ClientAttributes(topology, device);
+  info.int_attributes = std::move(attributes.ints);
+  info.string_attributes = std::move(attributes.strings);
+  info.list_attributes = std::move(attributes.lists);
+  return info;
+}
+
+MemoryInfo ShowMemory(const resource::Memory& memory) {
+  MemoryInfo info;
+  info.id = memory.id;
+  info.kind = memory.kind;
+  info.kind_id = memory.kind_id;
+  info.devices = {memory.device};
+  info.to_string = absl::StrCat("MEMORY_SPACE_", memory.id.v);
+  info.debug_string = absl::StrCat("Memory(id=", memory.id.v, ", kind=", memory.kind, ", device=", memory.device.v, ")");
+  return info;
+}
+
+}  // namespace
+
+resource::HostDescription DescribeHost(const Hello& hello) {
+  resource::HostDescription host{hello.host_name(), hello.island(), hello.platform_name(), hello.platform_version(), {}};
+  for (const auto& device : hello.devices()) host.devices.push_back(DescribeDevice(device));
+  return host;
+}
+
+absl::Status CheckHello(const Hello& hello, const std::string& platform) {
+  if (hello.protocol_version() != kWorkerProtocolVersion) {
+    return absl::FailedPreconditionError(absl::StrCat("the worker '", hello.host_name(), "' speaks version ",
+                                                      hello.protocol_version(), " of the worker protocol, this controller ",
+                                                      kWorkerProtocolVersion,
+                                                      ": install the same release of pathways on all hosts"));
+  }
+  if (!platform.empty() && hello.platform_name() != platform) {
+    return absl::FailedPreconditionError(absl::StrCat("the worker '", hello.host_name(), "' has ", hello.platform_name(),
+                                                      " devices, this cluster runs on ", platform,
+                                                      ": a cluster has devices of one platform"));
+  }
+  // The topology knows what a host must have; a scratch one leaves ours alone.
+  resource::Topology scratch;
+  return scratch.AddHost(DescribeHost(hello)).status();
+}
+
+std::shared_ptr<const ClusterInfo> MakeClusterInfo(const resource::Topology& topology, const std::vector<const Hello*>& hellos) {
+  auto info = std::make_shared<ClusterInfo>();
+  if (!hellos.empty()) {
+    info->platform_name = hellos[0]->platform_name();
+    info->platform_version = hellos[0]->platform_version();
+    info->xla_version = hellos[0]->xla_version();
+    const Hello* oldest = *std::min_element(hellos.begin(), hellos.end(), [](const Hello* a, const Hello* b) {
+      return VersionNumbers(a->stablehlo_version()) < VersionNumbers(b->stablehlo_version());
+    });
+    info->stablehlo_version = oldest->stablehlo_version();
+  }
+  const resource::Snapshot snapshot = topology.TakeSnapshot();
+  for (const resource::Device& device : snapshot.devices)
+    info->devices.push_back(ShowDevice(topology, device, info->platform_name));
+  for (const resource::Memory& memory : snapshot.memories) info->memories.push_back(ShowMemory(memory));
+  return info;
+}
+
+}  // namespace pw::controller

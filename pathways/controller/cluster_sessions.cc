@@ -1,0 +1,77 @@
+// Sessions, and the calls that running programs make to their clients.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/log.h"
+#include "pathways/controller/cluster_impl.h"
+#include "pathways/controller/wire_status.h"
+
+namespace pw::controller {
+
+absl::StatusOr<std::shared_ptr<Session>> ClusterImpl::OpenSession(std::string description) {
+  if (stopped_) return absl::UnavailableError("the controller is stopping");
+  if (!formed_) {
+    return absl::UnavailableError(absl::StrCat("the cluster has not formed yet: ", PendingLinks().size(), " of ",
+                                               options_.expect_hosts,
+                                               " hosts have joined. Start the missing workers, or try again in a moment."));
+  }
+  if (hosts_.empty()) return absl::UnavailableError("the cluster has lost all its hosts: start workers that join it");
+  const SessionId id(next_session_++);
+  auto on_end = [weak = weak_from_this(), id] {
+    auto self = weak.lock();
+    if (self == nullptr) return;
+    self->sessions_.erase(id);
+    self->handlers_.erase(id);
+  };
+  auto session = std::make_shared<SessionImpl>(id, std::move(description), fabric_.get(), std::move(on_end));
+  sessions_[id] = {session.get(), environment_.clock->Now()};
+  return std::shared_ptr<Session>(std::move(session));
+}
+
+void ClusterImpl::SetHostCallHandler(SessionId session, std::shared_ptr<HostCallHandler> handler) {
+  auto it = sessions_.find(session);
+  if (it == sessions_.end()) return;
+  it->second.session->set_host_callbacks(handler != nullptr);
+  if (handler == nullptr)
+    handlers_.erase(session);
+  else
+    handlers_[session] = std::move(handler);
+}
+
+void ClusterImpl::OnHostCall(HostId host, const ::pathways::v1::HostCall& proto, const Bytes& payload) {
+  auto handler = handlers_.find(SessionId(proto.session()));
+  if (handler == handlers_.end()) {
+    return ReplyToHostCall(host, proto.call(),
+                           absl::FailedPreconditionError("a computation calls a Python function, but its client has no channel "
+                                                         "for that any more, or never had: host callbacks need the pathways "
+                                                         "package in the client's process"));
+  }
+  HostCall call;
+  call.callback = proto.callback();
+  size_t offset = 0;
+  for (const auto& operand : proto.operands()) {
+    auto dtype = buffers::DTypeFromNumber(operand.dtype());
+    if (!dtype.ok()) return ReplyToHostCall(host, proto.call(), dtype.status());
+    call.operands.push_back({*dtype, buffers::Dims(operand.dims().begin(), operand.dims().end()), std::nullopt});
+    call.data.push_back(operand.bytes() == 0 ? Bytes() : payload.Slice(offset, operand.bytes()));
+    offset += operand.bytes();
+  }
+  const std::shared_ptr<HostCallHandler> keep = handler->second;  // it may end its session
+  keep->OnHostCall(std::move(call),
+                   [weak = weak_from_this(), host, id = proto.call()](absl::StatusOr<std::vector<Bytes>> results) {
+                     if (auto self = weak.lock()) self->ReplyToHostCall(host, id, std::move(results));
+                   });
+}
+
+void ClusterImpl::ReplyToHostCall(HostId host, uint64_t call, absl::StatusOr<std::vector<Bytes>> results) {
+  ::pathways::v1::Command command;
+  auto& reply = *command.mutable_host_reply();
+  reply.set_call(call);
+  ToProto(results.status(), reply.mutable_status());
+  std::vector<Bytes> payload;
+  if (results.ok()) payload = *std::move(results);
+  for (const Bytes& result : payload) reply.add_result_bytes(result.size());
+  fabric_->outbox().Add(host, std::move(command), std::move(payload));
+}
+
+}  // namespace pw::controller

@@ -1,0 +1,102 @@
+#include "pathways/controller/json.h"
+
+#include <cmath>
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+
+namespace pw::controller {
+namespace {
+
+// The length of a well-formed UTF-8 sequence at the start of `text`; 0 if there is none.
+size_t Utf8Length(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  const size_t length = lead < 0x80                   ? 1
+                        : lead >= 0xC2 && lead < 0xE0 ? 2
+                        : lead >= 0xE0 && lead < 0xF0 ? 3
+                        : lead >= 0xF0 && lead < 0xF5 ? 4
+                                                      : 0;
+  if (length == 0 || length > text.size()) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  }
+  if (lead == 0xE0 && byte(1) < 0xA0) return 0;  // overlong
+  if (lead == 0xED && byte(1) > 0x9F) return 0;  // surrogates
+  if ((lead == 0xF0 && byte(1) < 0x90) || (lead == 0xF4 && byte(1) > 0x8F)) return 0;
+  return length;
+}
+
+}  // namespace
+
+void JsonWriter::Separate() {
+  if (needs_comma_) text_ += ',';
+  needs_comma_ = true;
+}
+
+JsonWriter& JsonWriter::Open(char c) {
+  Separate();
+  text_ += c;
+  needs_comma_ = false;
+  return *this;
+}
+
+JsonWriter& JsonWriter::Close(char c) {
+  text_ += c;
+  needs_comma_ = true;
+  return *this;
+}
+
+JsonWriter& JsonWriter::Key(std::string_view key) {
+  String(key);
+  text_ += ':';
+  needs_comma_ = false;
+  return *this;
+}
+
+JsonWriter& JsonWriter::String(std::string_view value) {
+  Separate();
+  text_ += '"';
+  while (!value.empty()) {
+    const char c = value[0];
+    size_t length = 1;
+    if (c == '"' || c == '\\') {
+      text_ += '\\';
+      text_ += c;
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
+      char escaped[8];
+      std::snprintf(escaped, sizeof(escaped), "\\u%04x", c);
+      text_ += escaped;
+    } else if (length = Utf8Length(value); length > 0) {
+      text_ += value.substr(0, length);
+    } else {
+      text_ += "\\ufffd";
+      length = 1;
+    }
+    value.remove_prefix(length);
+  }
+  text_ += '"';
+  return *this;
+}
+
+JsonWriter& JsonWriter::Int(int64_t value) {
+  Separate();
+  absl::StrAppend(&text_, value);
+  return *this;
+}
+
+JsonWriter& JsonWriter::Number(double value) {
+  Separate();
+  char number[40];
+  std::snprintf(number, sizeof(number), "%.6g", value);
+  text_ += std::isfinite(value) ? number : "null";
+  return *this;
+}
+
+JsonWriter& JsonWriter::Bool(bool value) {
+  Separate();
+  text_ += value ? "true" : "false";
+  return *this;
+}
+
+}  // namespace pw::controller

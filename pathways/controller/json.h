@@ -1,0 +1,32 @@
+// JsonWriter: JSON text, written in order. Commas, quoting and numbers are its business; balanced calls the caller's.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace pw::controller {
+
+class JsonWriter {
+ public:
+  JsonWriter& BeginObject() { return Open('{'); }
+  JsonWriter& EndObject() { return Close('}'); }
+  JsonWriter& BeginArray() { return Open('['); }
+  JsonWriter& EndArray() { return Close(']'); }
+  JsonWriter& Key(std::string_view key);
+  JsonWriter& String(std::string_view value);  // bytes that are not UTF-8 become U+FFFD
+  JsonWriter& Int(int64_t value);
+  JsonWriter& Number(double value);  // not finite: null
+  JsonWriter& Bool(bool value);
+  std::string Take() { return std::move(text_); }
+
+ private:
+  JsonWriter& Open(char c);
+  JsonWriter& Close(char c);
+  void Separate();
+
+  std::string text_;
+  bool needs_comma_ = false;
+};
+
+}  // namespace pw::controller

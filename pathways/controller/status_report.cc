@@ -1,0 +1,103 @@
+#include "pathways/controller/status_report.h"
+
+#include "pathways/controller/json.h"
+
+namespace pw::controller {
+namespace {
+
+void WriteIslands(const StatusReport& report, JsonWriter& json) {
+  json.Key("islands").BeginArray();
+  for (const resource::Island& island : report.topology.islands) {
+    json.BeginObject().Key("id").Int(island.id.v).Key("name").String(island.name).Key("hosts").BeginArray();
+    for (HostId host : island.hosts) json.Int(host.v);
+    json.EndArray().EndObject();
+  }
+  json.EndArray();
+}
+
+void WriteHost(const resource::Host& host, const HostStatus& status, JsonWriter& json) {
+  json.BeginObject().Key("id").Int(host.id.v).Key("name").String(host.name).Key("island").Int(host.island.v);
+  json.Key("state").String(status.state).Key("pid").Int(status.pid);
+  json.Key("platform").String(host.platform_name).Key("platform_version").String(host.platform_version);
+  json.Key("data_address").String(status.data_address).Key("peer").String(status.peer);
+  json.Key("seconds_since_heard").Number(status.seconds_since_heard).Key("ops_in_flight").Int(status.ops_in_flight);
+  json.Key("frames_sent")
+      .Int(status.frames_sent)
+      .Key("bytes_sent")
+      .Int(status.bytes_sent)
+      .Key("bytes_received")
+      .Int(status.bytes_received);
+  json.Key("commands").BeginObject();
+  for (const auto& [kind, count] : status.commands) json.Key(kind).Int(count);
+  json.EndObject().Key("devices").BeginArray();
+  for (DeviceId device : host.devices) json.Int(device.v);
+  json.EndArray().EndObject();
+}
+
+void WriteDevice(const resource::Device& device, const HostStatus& host, JsonWriter& json) {
+  json.BeginObject().Key("id").Int(device.id.v).Key("host").Int(device.host.v).Key("island").Int(device.island.v);
+  json.Key("local_ordinal").Int(device.local_ordinal).Key("kind").String(device.description.kind);
+  json.Key("memory_kinds").BeginArray();
+  for (const auto& memory : device.description.memories) json.String(memory.kind);
+  json.EndArray();
+  if (host.memory.has_value() && device.local_ordinal < host.memory->devices_size()) {
+    const auto& memory = host.memory->devices(device.local_ordinal);
+    json.Key("memory").BeginObject();
+    json.Key("used_bytes")
+        .Int(memory.used_bytes())
+        .Key("peak_bytes")
+        .Int(memory.peak_bytes())
+        .Key("limit_bytes")
+        .Int(memory.limit_bytes());
+    json.Key("used_by_client").BeginObject();
+    for (const auto& [session, bytes] :
+         std::map<uint64_t, int64_t>(memory.used_by_session().begin(), memory.used_by_session().end())) {
+      json.Key(std::to_string(session)).Int(bytes);
+    }
+    json.EndObject().EndObject();
+  }
+  json.EndObject();
+}
+
+void WriteClient(const ClientStatus& client, JsonWriter& json) {
+  json.BeginObject().Key("id").Int(client.session.v).Key("description").String(client.description);
+  json.Key("seconds_connected")
+      .Number(client.seconds_connected)
+      .Key("arrays")
+      .Int(client.arrays)
+      .Key("array_bytes")
+      .Int(client.array_bytes);
+  json.Key("staged_bytes").Int(client.staged_bytes).Key("executables").Int(client.executables).EndObject();
+}
+
+}  // namespace
+
+std::string ToJson(const StatusReport& report) {
+  static const HostStatus kUnknown;
+  auto status_of = [&](HostId id) -> const HostStatus& {
+    auto it = report.hosts.find(id);
+    return it == report.hosts.end() ? kUnknown : it->second;
+  };
+  JsonWriter json;
+  json.BeginObject()
+      .Key("version")
+      .String(report.version)
+      .Key("pid")
+      .Int(report.pid)
+      .Key("uptime_seconds")
+      .Number(report.uptime_seconds);
+  json.Key("state").String(report.formed ? "formed" : "forming").Key("expected_hosts").Int(report.expected_hosts);
+  json.Key("joined_hosts").Int(report.joined_hosts).Key("platform").String(report.platform_name);
+  json.Key("stablehlo_version").String(report.stablehlo_version);
+  WriteIslands(report, json);
+  json.Key("hosts").BeginArray();
+  for (const resource::Host& host : report.topology.hosts) WriteHost(host, status_of(host.id), json);
+  json.EndArray().Key("devices").BeginArray();
+  for (const resource::Device& device : report.topology.devices) WriteDevice(device, status_of(device.host), json);
+  json.EndArray().Key("clients").BeginArray();
+  for (const ClientStatus& client : report.clients) WriteClient(client, json);
+  json.EndArray().EndObject();
+  return json.Take();
+}
+
+}  // namespace pw::controller

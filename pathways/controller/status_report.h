@@ -1,0 +1,56 @@
+// What `pathways status` shows, as JSON (docs/status.md). Pure: the cluster fills in what it knows.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "pathways/base/ids.h"
+#include "pathways/resource/topology.h"
+#include "pathways/v1/worker.pb.h"
+
+namespace pw::controller {
+
+struct HostStatus {
+  std::string state;  // "up", "silent"
+  int64_t pid = 0;
+  std::string data_address;
+  std::string peer;
+  double seconds_since_heard = 0;
+  int64_t ops_in_flight = 0;
+  uint64_t bytes_sent = 0;
+  uint64_t bytes_received = 0;
+  uint64_t frames_sent = 0;
+  std::map<std::string, uint64_t> commands;            // by kind
+  std::optional<::pathways::v1::MemoryReport> memory;  // none: the host did not answer in time
+};
+
+struct ClientStatus {
+  SessionId session;
+  std::string description;
+  double seconds_connected = 0;
+  int64_t arrays = 0;
+  int64_t array_bytes = 0;
+  int64_t staged_bytes = 0;
+  int64_t executables = 0;
+};
+
+struct StatusReport {
+  std::string version;
+  int64_t pid = 0;
+  double uptime_seconds = 0;
+  bool formed = false;
+  int expected_hosts = 0;
+  int joined_hosts = 0;
+  std::string platform_name;
+  std::string stablehlo_version;
+  resource::Snapshot topology;
+  std::map<HostId, HostStatus> hosts;
+  std::vector<ClientStatus> clients;
+};
+
+std::string ToJson(const StatusReport& report);
+
+}  // namespace pw::controller
