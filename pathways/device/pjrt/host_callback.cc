@@ -134,6 +134,7 @@ absl::Status StartCall(XLA_FFI_CallFrame* frame) {
   request.device = DeviceOf(*frame);
   for (int64_t i = 0; i < frame->args.size; ++i) {
     PW_ASSIGN_OR_RETURN(HostCallOperand operand, ReadBuffer(frame->args.args[i]));
+    if (operand.dtype == buffers::DType::kToken) continue;  // orders the call; the function does not see it
     const char* data = static_cast<const char*>(static_cast<const XLA_FFI_Buffer*>(frame->args.args[i])->data);
     operand.data = Bytes::Copy({data, static_cast<size_t>(ByteSize(operand))});
     request.operands.push_back(std::move(operand));
@@ -141,6 +142,7 @@ absl::Status StartCall(XLA_FFI_CallFrame* frame) {
   PendingCall call{frame->api, nullptr, {}, {}};
   for (int64_t i = 0; i < frame->rets.size; ++i) {
     PW_ASSIGN_OR_RETURN(HostCallOperand result, ReadBuffer(frame->rets.rets[i]));
+    if (result.dtype == buffers::DType::kToken) continue;
     call.results.push_back(static_cast<const XLA_FFI_Buffer*>(frame->rets.rets[i])->data);
     call.result_bytes.push_back(ByteSize(result));
   }
