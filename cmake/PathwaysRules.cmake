@@ -89,6 +89,9 @@ function(pw_binary name)
 endfunction()
 
 option(PW_FUZZ "Build the fuzzers (clang only)" OFF)
+if(PW_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)  # coverage of what the fuzzers call
+endif()
 add_custom_target(fuzzers)
 
 function(pw_fuzz name)
