@@ -6,6 +6,11 @@ TREE  := build/release
 VENV  := build/venv
 PY    := $(VENV)/bin/python
 
+# The compiler cache lives here too, and is shared by all build trees below this folder.
+export CCACHE_DIR ?= $(CURDIR)/build/ccache
+export CCACHE_BASEDIR ?= $(CURDIR)
+export CCACHE_NOHASHDIR ?= 1
+
 .PHONY: help setup setup-dev build wheel demo test test-fast lint format tsa asan tsan fuzz nightly bench clean
 .DEFAULT_GOAL := help
 

@@ -16,7 +16,10 @@ import xml.etree.ElementTree as xml
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "build" / "results"
-PYTHON_TESTS = ["tests/plugin", "tests/wire", "tests/e2e", "python/tests"]
+PYTHON_TESTS = ["tests/plugin", "tests/wire", "python/tests", "tests/e2e"]
+# What every supported jaxlib has to pass; the older ones have environments of their own.
+CLIENT_TESTS = ["tests/wire", "tests/e2e/test_arrays.py", "tests/e2e/test_programs.py", "tests/e2e/test_sharding.py",
+                "tests/e2e/test_callbacks.py"]
 
 
 class Tally:
@@ -89,23 +92,28 @@ def cpp_tests(tally, tree, jobs):
     tally.add("C++", passed, len(failures), skipped, seconds, failures)
 
 
+def pytest(tally, step, python, paths, scope):
+    report = RESULTS / (step.replace("/", "-").replace(" ", "-") + ".xml")
+    command = [python, "-m", "pytest", "-q", "-rf", "--junitxml", report, *paths]
+    if scope == "fast":
+        command += ["-m", "not slow"]
+    code, seconds = run(command)
+    counts = junit_counts(report)
+    if counts is None:
+        tally.add(step, 0, 1, 0, seconds, [f"pytest ended with {code} and wrote no report"])
+        return
+    passed, skipped, failures = counts
+    if code not in (0, 5) and not failures:
+        failures = [f"pytest ended with {code}"]
+    tally.add(step, passed, len(failures), skipped, seconds, failures)
+
+
 def python_tests(tally, scope):
     for folder in PYTHON_TESTS:
-        if not any((ROOT / folder).rglob("test_*.py")):
-            continue
-        report = RESULTS / (folder.replace("/", "-") + ".xml")
-        command = [sys.executable, "-m", "pytest", "-q", "-rf", "--junitxml", report, folder]
-        if scope == "fast":
-            command += ["-m", "not slow"]
-        code, seconds = run(command)
-        counts = junit_counts(report)
-        if counts is None:
-            tally.add(folder, 0, 1, 0, seconds, [f"pytest ended with {code} and wrote no report"])
-            continue
-        passed, skipped, failures = counts
-        if code not in (0, 5) and not failures:
-            failures = [f"pytest ended with {code}"]
-        tally.add(folder, passed, len(failures), skipped, seconds, failures)
+        pytest(tally, folder, sys.executable, [folder], scope)
+    if scope == "all":
+        for venv in sorted(ROOT.glob("build/venv-jax-*")):
+            pytest(tally, venv.name.removeprefix("venv-"), venv / "bin/python", CLIENT_TESTS, scope)
 
 
 def main():
