@@ -48,47 +48,48 @@ class Store final : public grpc::ServerReadReactor<grpc::ByteBuffer>, public std
   void OnReadDone(bool ok) override {
     if (!ok) return OnEnd();
     absl::StatusOr<size_t> taken = TakeChunk(&chunk_, data_.data() + received_, data_.size() - received_);
-    if (!taken.ok()) return Fail(taken.status());
+    if (!taken.ok()) return PostEnd(taken.status());
     chunk_.Clear();
     received_ += *taken;
     StartRead(&chunk_);
   }
-  void OnDone() override {
-    server_->cluster->Post([self = std::move(self_)] { self->Release(); });
-  }
+  void OnDone() override { self_.reset(); }
 
  private:
   // Strand.
   void Admit() {
     auto session = server_->sessions.Find(metadata_.session_id());
-    if (!session.ok()) return Fail(session.status());
+    if (!session.ok()) return End(session.status());
     if (absl::Status s = (*session)->ReserveReceiving(metadata_.buffer_size(), server_->options.max_receiving_bytes_per_session); !s.ok()) {
-      return Fail(s);
+      return End(s);
     }
     session_ = *session;
     absl::StatusOr<AlignedBytes> data = TryAllocate(metadata_.buffer_size());
-    if (!data.ok()) return Fail(data.status());
+    if (!data.ok()) return End(data.status());
     data_ = *std::move(data);
     StartRead(&chunk_);
   }
 
   void OnEnd() {
     if (received_ != data_.size()) {
-      return Fail(absl::InvalidArgumentError(absl::StrCat("host buffer ", metadata_.handle(), " was announced with ", data_.size(),
-                                                          " bytes and ended after ", received_)));
+      return PostEnd(absl::InvalidArgumentError(absl::StrCat("host buffer ", metadata_.handle(), " was announced with ", data_.size(),
+                                                             " bytes and ended after ", received_)));
     }
     server_->cluster->Post([self = shared_from_this(), data = std::move(data_).Freeze()]() mutable {
       auto session = self->session_.lock();
-      if (session == nullptr || !session->open()) return self->Fail(absl::NotFoundError("the session has ended"));
-      self->Finish(ToGrpc(session->session().StoreHostBuffer(self->metadata_.handle(), std::move(data))));
+      if (session == nullptr || !session->open()) return self->End(absl::NotFoundError("the session has ended"));
+      self->End(session->session().StoreHostBuffer(self->metadata_.handle(), std::move(data)));
     });
   }
 
-  void Fail(const absl::Status& status) { Finish(ToGrpc(status)); }
+  void PostEnd(absl::Status status) {
+    server_->cluster->Post([self = shared_from_this(), status = std::move(status)] { self->End(status); });
+  }
 
   // Strand.
-  void Release() {
+  void End(const absl::Status& status) {
     if (auto session = session_.lock()) session->ReleaseReceiving(metadata_.buffer_size());
+    Finish(ToGrpc(status));
   }
 
   const std::shared_ptr<ServerState> server_;

@@ -121,7 +121,7 @@ int Server::port() const { return impl_->port; }
 
 void Server::Shutdown() {
   if (impl_->grpc == nullptr) return;
-  impl_->grpc->Shutdown(std::chrono::system_clock::now());  // cancels what is under way
+  impl_->grpc->Shutdown(gpr_inf_past(GPR_CLOCK_REALTIME));  // no grace: cancels what is under way
   impl_->grpc->Wait();
   impl_->grpc.reset();
   if (impl_->state->shared_directory_fd >= 0) close(std::exchange(impl_->state->shared_directory_fd, -1));

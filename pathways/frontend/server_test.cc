@@ -115,9 +115,9 @@ class ServerTest : public ::testing::Test {
   // True once `condition`, asked on the strand, holds; false after some seconds.
   template <class F>
   bool Eventually(F condition) {
-    for (int i = 0; i < 500; ++i) {
+    for (int i = 0; i < 300000; ++i) {
       if (OnStrand(condition)) return true;
-      absl::SleepFor(absl::Milliseconds(10));
+      std::this_thread::yield();
     }
     return false;
   }
@@ -388,7 +388,6 @@ TEST_F(ServerTest, ASessionMayAnnounceOnlySoMuchAtOnce) {
   EXPECT_EQ(Store(StoreHeader(session, 1, 101), {}).error_code(), grpc::RESOURCE_EXHAUSTED);
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(Store(StoreHeader(session, 1, 100), {"short"}).error_code(), grpc::INVALID_ARGUMENT);  // and gives back what it took
-    ASSERT_TRUE(Eventually([] { return true; }));
   }
 }
 

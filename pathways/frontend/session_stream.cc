@@ -14,7 +14,9 @@ namespace pw::frontend {
 namespace {
 
 constexpr char kMetadataHeader[] = "ifrt-proxy-grpc-ifrt-session-metadata-bin";
-constexpr size_t kGather = 64;  // responses that are no one's worry, before they are sent anyway
+// Responses that no one waits for: how many, and how long they stay, before they are sent anyway.
+constexpr size_t kGather = 256;
+constexpr int64_t kGatherMilliseconds = 2;
 
 absl::StatusOr<SessionHello> ReadHello(const grpc::CallbackServerContext& context) {
   std::optional<std::string> header = FindHeader(context, kMetadataHeader);
@@ -91,18 +93,39 @@ void SessionStream::ResumeReading() {
 }
 
 void SessionStream::Run(DecodedRequest request, int64_t bytes) {
-  const bool waited_for = request.handler == nullptr || request.handler->waited_for;
   if (!closing_) {
+    urgent_ = request.handler == nullptr || request.handler->waited_for;
     running_ = true;
     session_->Run(std::move(request));
     running_ = false;
   }
   backlog_bytes_ -= bytes;
-  if (--backlog_requests_ == 0 || waited_for || queued_.size() >= kGather) Flush();
+  --backlog_requests_;
+  if (urgent_ || queued_.size() >= kGather) {
+    Flush();
+  } else if (!queued_.empty()) {
+    FlushSoon();
+  }
   ResumeReading();
 }
 
+void SessionStream::FlushSoon() {
+  if (std::exchange(flush_due_, true)) return;
+  // Weak: the alarm keeps its function until it is set again.
+  const gpr_timespec deadline = gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(kGatherMilliseconds, GPR_TIMESPAN));
+  alarm_.Set(deadline, [weak = weak_from_this()](bool) {
+    auto self = weak.lock();
+    if (self == nullptr) return;
+    self->server_->cluster->Post([self] {
+      self->flush_due_ = false;
+      self->Flush();
+    });
+  });
+}
+
 void SessionStream::Write(IfrtResponse response) {
+  // A client waits for the first execution of a program: it learns the results' specs from it.
+  if (response.loaded_executable_execute_response().outputs_size() > 0) urgent_ = true;
   queued_.push_back(Serialize(response));
   ++unsent_;
   if (!running_) Flush();

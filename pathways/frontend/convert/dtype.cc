@@ -45,6 +45,8 @@ constexpr auto kPairs = std::to_array<std::pair<int, DType>>({
     {Kind::KIND_F8E5M2FNUZ, DType::kF8E5M2FNUZ},
     {Kind::KIND_F8E8M0FNU, DType::kF8E8M0FNU},
     {Kind::KIND_F4E2M1FN, DType::kF4E2M1FN},
+    {Kind::KIND_F6E2M3FN, DType::kF6E2M3FN},
+    {Kind::KIND_F6E3M2FN, DType::kF6E3M2FN},
     {Kind::KIND_STRING, DType::kString},
 });
 

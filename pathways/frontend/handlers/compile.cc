@@ -54,6 +54,9 @@ absl::StatusOr<controller::CompileRequest> DecodeXlaProgram(const xla::ifrt::pro
   if (request.compile_options().type_name() != "xla::ifrt::XlaCompileOptions" || !options.ParseFromString(request.compile_options().data())) {
     return absl::InvalidArgumentError(absl::StrCat("compile options of type '", request.compile_options().type_name(), "' cannot be read"));
   }
+  if (options.outputs_bundle_slice_sizes_size() > 0) {
+    return absl::UnimplementedError("this server does not deliver several results of a program as one array (outputs_bundle_slice_sizes)");
+  }
   controller::CompileRequest out;
   out.format = "mlir";
   out.program = Bytes::FromString(request.program().data());

@@ -1,0 +1,27 @@
+// A front door before a cluster without workers, for trying clients: arrays go in and come back, programs return their first argument.
+// Prints its port; runs until its standard input ends.
+#include <cstdio>
+
+#include "pathways/base/strand.h"
+#include "pathways/base/thread_pool.h"
+#include "pathways/frontend/server.h"
+#include "pathways/frontend/testing/fake_cluster.h"
+
+int main(int argc, char** argv) {
+  pw::ThreadPool pool("pw-strand", 1);
+  pw::Strand strand(&pool);
+  pw::frontend::testing::FakeCluster cluster(&strand);
+  pw::frontend::ServerOptions options;
+  if (argc > 1) options.shared_directory = argv[1];
+  auto server = pw::frontend::Server::Start(options, &cluster);
+  if (!server.ok()) {
+    std::fprintf(stderr, "%s\n", server.status().ToString().c_str());
+    return 1;
+  }
+  std::printf("%d\n", (*server)->port());
+  std::fflush(stdout);
+  while (std::getchar() != EOF) {
+  }
+  (*server)->Shutdown();
+  return 0;
+}

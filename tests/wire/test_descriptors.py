@@ -1,0 +1,128 @@
+"""Our .proto files against the descriptors that installed jaxlib wheels embed. What drifts is named, field by field.
+
+Every jaxlib found in build/venv* is checked; PATHWAYS_JAXLIB may name more libjax_common.so files, separated by colons.
+"""
+
+import os
+import pathlib
+
+import descriptors
+import pytest
+
+ROOT = descriptors.ROOT
+PROTOS = [*sorted((ROOT / "proto" / "ifrt_proxy").glob("*.proto")), *(ROOT / "proto" / "xla" / f for f in
+          ("xla_data.proto", "compile_options.proto", "executable_metadata.proto"))]
+# What only clients newer than the pinned one have.
+NEWER = {
+    ".xla.ifrt.DTypeProto.Kind.KIND_F6E2M3FN",
+    ".xla.ifrt.DTypeProto.Kind.KIND_F6E3M2FN",
+    ".xla.ifrt.XlaCompileOptionsProto.outputs_bundle_slice_sizes",
+}
+PINNED = "build/venv/"  # the newest client we test with: what it lacks is drift, in older ones it is their age
+
+
+def libraries():
+    found = sorted(ROOT.glob("build/venv*/lib/python3*/site-packages/jaxlib/libjax_common.so"))
+    return found + [pathlib.Path(p) for p in os.environ.get("PATHWAYS_JAXLIB", "").split(":") if p]
+
+
+LIBRARIES = libraries()
+
+
+def label(library):
+    versions = list(library.parents[1].glob("jaxlib-*.dist-info"))
+    return versions[0].name[:-10] if versions else str(library)
+
+
+@pytest.fixture(scope="module", params=LIBRARIES, ids=label)
+def wheel(request):
+    files = descriptors.embedded(request.param)
+    assert len(files) > 20, f"{request.param} embeds only {len(files)} descriptors: has the format of the embedding changed?"
+    messages, enums, methods = {}, {}, {}
+    for file in files.values():
+        messages.update(file.messages)
+        enums.update(file.enums)
+        methods.update(file.methods)
+    return messages, enums, methods, PINNED in str(request.param)
+
+
+@pytest.fixture(scope="module")
+def own():
+    return descriptors.ours(PROTOS)
+
+
+def compare_field(name, mine, theirs, pinned):
+    # Whether a client knows "absent" from 0 is not on the wire, and older ones did not for some fields.
+    for what in ("number", "label", "type", "type_name", "oneof") + (("optional",) if pinned else ()):
+        a, b = getattr(mine, what), getattr(theirs, what)
+        if a != b:
+            yield f"{name}: {what} is {a!r} here and {b!r} in jaxlib"
+
+
+def compare_message(name, mine, theirs, pinned):
+    by_number = {field.number: field for field in theirs.values()}
+    for field in mine.values():
+        full = f"{name}.{field.name}"
+        if field.name in theirs:
+            yield from compare_field(full, field, theirs[field.name], pinned)
+        elif field.number in by_number:
+            yield f"{full}: number {field.number} is {by_number[field.number].name} in jaxlib"
+        elif pinned and full not in NEWER:
+            yield f"{full}: jaxlib has no such field"
+
+
+def test_a_jaxlib_is_there_to_compare_with():
+    assert LIBRARIES, "no jaxlib under build/venv*: run tools/setup.sh"
+
+
+def test_messages_agree(wheel, own):
+    messages, _, _, pinned = wheel
+    drift = []
+    for file in own:
+        for name, mine in file.messages.items():
+            if name in messages:
+                drift += compare_message(name, mine, messages[name], pinned)
+            elif pinned:
+                drift.append(f"{name}: jaxlib has no such message")
+    assert not drift, "\n".join(drift)
+
+
+def test_enums_agree(wheel, own):
+    _, enums, _, pinned = wheel
+    drift = []
+    for file in own:
+        for name, mine in file.enums.items():
+            theirs = enums.get(name, {})
+            if not theirs and pinned:
+                drift.append(f"{name}: jaxlib has no such enum")
+            for value, number in mine.items():
+                if theirs.get(value, number) != number:
+                    drift.append(f"{name}.{value} is {number} here and {theirs[value]} in jaxlib")
+                elif pinned and theirs and value not in theirs and f"{name}.{value}" not in NEWER:
+                    drift.append(f"{name}.{value}: jaxlib has no such value")
+    assert not drift, "\n".join(drift)
+
+
+def test_every_element_type_of_the_client_is_known(wheel, own):
+    """A type that a newer client has and we lack would fail at run time only."""
+    _, enums, _, _ = wheel
+    mine = {value for file in own for value in file.enums.get(".xla.ifrt.DTypeProto.Kind", {})}
+    assert set(enums[".xla.ifrt.DTypeProto.Kind"]) <= mine
+
+
+def test_every_request_kind_of_the_client_is_known(wheel, own):
+    messages, _, _, _ = wheel
+    mine = {field for file in own for field in file.messages.get(".xla.ifrt.proxy.IfrtRequest", {})}
+    assert set(messages[".xla.ifrt.proxy.IfrtRequest"]) <= mine
+
+
+def test_methods_agree(wheel, own):
+    _, _, methods, pinned = wheel
+    drift = []
+    for file in own:
+        for name, mine in file.methods.items():
+            if name in methods and methods[name] != mine:
+                drift.append(f"{name}: {mine} here and {methods[name]} in jaxlib")
+            elif pinned and name not in methods:
+                drift.append(f"{name}: jaxlib has no such method")
+    assert not drift, "\n".join(drift)
