@@ -19,7 +19,10 @@ std::shared_ptr<grpc::Channel> ControllerChannel(const std::string& address) {
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);  // also the limit of one attempt to connect
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
+  constexpr int kPingMs = 10'000;  // the front end's server allows it (frontend/server.cc)
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kPingMs);
+  args.SetInt(GRPC_ARG_HTTP2_MIN_SENT_PING_INTERVAL_WITHOUT_DATA_MS, kPingMs);
+  args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 15'000);
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), args);
 }
