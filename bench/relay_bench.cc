@@ -1,7 +1,7 @@
 // What the relay costs: the same client against the same server, directly and through a relay on this machine, in one run.
 //
-// Round trip of one small request; requests a second when the client does not wait (which is how jax sends); bytes a second of one
-// host buffer up and down. The server does nothing: it answers and discards.
+// Round trip of one small request; requests a second when the client does not wait (which is how jax sends); bytes a second of
+// one host buffer up and down. The server does nothing: it answers and discards.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -146,8 +146,8 @@ std::string Json(const Figures& f) {
 }
 
 void Print(const char* name, const Figures& f) {
-  std::printf("%-8s round trip %6.1f us (p99 %6.1f)   %8.0f requests/s   up %.2f GB/s   down %.2f GB/s\n", name, f.round_trip_p50_us,
-              f.round_trip_p99_us, f.requests_per_s, f.up_gb_per_s, f.down_gb_per_s);
+  std::printf("%-8s round trip %6.1f us (p99 %6.1f)   %8.0f requests/s   up %.2f GB/s   down %.2f GB/s\n", name,
+              f.round_trip_p50_us, f.round_trip_p99_us, f.requests_per_s, f.up_gb_per_s, f.down_gb_per_s);
 }
 
 }  // namespace

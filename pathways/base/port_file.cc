@@ -15,7 +15,8 @@ absl::Status WritePortFile(const std::string& path, const std::string& text) {
   file << text << "\n";
   file.close();
   if (file.good() && std::rename(draft.c_str(), path.c_str()) == 0) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno), ". Name another file with --port-file."));
+  return absl::UnavailableError(
+      absl::StrCat("cannot write ", path, ": ", std::strerror(errno), ". Name another file with --port-file."));
 }
 
 }  // namespace pw

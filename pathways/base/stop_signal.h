@@ -4,7 +4,8 @@
 //   ... start everything ...
 //   PW_LOG_INFO << stop.Wait(exit_with_parent);
 //
-// The parent is watched through a file descriptor, not through a death signal: that one fires when the *thread* ends that started us.
+// The parent is watched through a file descriptor, not through a death signal: that one fires when the *thread* ends that started
+// us.
 #pragma once
 
 #include <sys/types.h>

@@ -34,8 +34,8 @@ absl::Status Run(const Options& options, pw::StopSignal* stop) {
   PW_ASSIGN_OR_RETURN(auto relay, pw::relay::Relay::Start(options.listen, options.target));
   std::unique_ptr<pw::relay::CallbackBridge> bridge;
   if (!options.callback_socket.empty()) {
-    PW_ASSIGN_OR_RETURN(
-        bridge, pw::relay::CallbackBridge::Start(options.callback_socket, pw::relay::ControllerChannel(options.target)));
+    PW_ASSIGN_OR_RETURN(bridge,
+                        pw::relay::CallbackBridge::Start(options.callback_socket, pw::relay::ControllerChannel(options.target)));
   }
   const std::string address = absl::StrCat(Host(options.listen), ":", relay->port());
   if (!options.port_file.empty()) PW_RETURN_IF_ERROR(pw::WritePortFile(options.port_file, address));
@@ -50,13 +50,15 @@ int main(int argc, char** argv) {
   pw::StopSignal stop;
   setenv("GRPC_VERBOSITY", "NONE", 0);  // its complaints repeat, less clearly, what our errors say
   Options options;
-  pw::Flags flags("pathways-relay",
-                  "The endpoint on the client's machine: passes jax's requests to the controller, and answers in its place when the "
-                  "controller has gone, so that the user's process gets an error instead of ending.");
+  pw::Flags flags(
+      "pathways-relay",
+      "The endpoint on the client's machine: passes jax's requests to the controller, and answers in its place when the "
+      "controller has gone, so that the user's process gets an error instead of ending.");
   flags.Add("target", &options.target, "HOST:PORT", "the controller");
   flags.Add("listen", &options.listen, "HOST:PORT", "where jax's client connects; port 0 picks a free one");
   flags.Add("port-file", &options.port_file, "PATH", "where to write the address that is listened on");
-  flags.Add("callback-socket", &options.callback_socket, "PATH", "a Unix socket through which computations call Python functions here");
+  flags.Add("callback-socket", &options.callback_socket, "PATH",
+            "a Unix socket through which computations call Python functions here");
   flags.Add("exit-with-parent", &options.exit_with_parent, "stop when the process that started this one ends");
   if (const auto code = flags.ParseMain(argc, argv)) return *code;
   const absl::Status status = Run(options, &stop);

@@ -45,7 +45,8 @@ grpc::ByteBuffer Call::Lane::Pop() {
 
 void Call::Await(Hub* hub) {
   Call* call = new Call(hub);  // deletes itself
-  hub->service.RequestCall(&call->client_context_, &call->client_, hub->queue.get(), hub->queue.get(), call->Begin(&call->accepted_));
+  hub->service.RequestCall(&call->client_context_, &call->client_, hub->queue.get(), hub->queue.get(),
+                           call->Begin(&call->accepted_));
 }
 
 Call::Call(Hub* hub) : hub_(hub), client_(&client_context_) {

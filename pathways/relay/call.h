@@ -1,12 +1,13 @@
 // Call: one RPC passing through. It has two halves, the one the client opened with us and the one we open with the controller;
 // frames are pumped both ways as they are, and headers, trailers and the final status are passed on.
 //
-// Everything happens on the one thread that drains the relay's completion queue: that thread is the strand of all calls, there is no
-// lock, and a frame goes from socket to socket without changing threads. A Call owns itself: it is born waiting for an RPC and
+// Everything happens on the one thread that drains the relay's completion queue: that thread is the strand of all calls, there is
+// no lock, and a frame goes from socket to socket without changing threads. A Call owns itself: it is born waiting for an RPC and
 // deletes itself when both halves have ended and no operation is under way.
 //
 // Invariants:
-//   CA-1  at most one read and one write is under way per half; a direction stops reading while more than kWindow bytes wait to be
+//   CA-1  at most one read and one write is under way per half; a direction stops reading while more than kWindow bytes wait to
+//   be
 //         written, so that a slow side brakes the fast one instead of filling memory
 //   CA-2  frames keep their order in each direction; those received from the controller before it went are delivered before any
 //         answer made here
@@ -102,10 +103,10 @@ class Call {
   std::unique_ptr<grpc::GenericClientAsyncReaderWriter> controller_;
   grpc::ByteBuffer from_controller_;
   Lane down_;
-  bool started_ = false;       // the controller's half takes frames
-  bool half_closed_ = false;   // told the controller that the client has finished
+  bool started_ = false;      // the controller's half takes frames
+  bool half_closed_ = false;  // told the controller that the client has finished
   bool headers_sent_ = false;
-  bool ended_ = false;         // the controller's half has ended, with end_
+  bool ended_ = false;  // the controller's half has ended, with end_
   bool taken_over_ = false;
   grpc::Status end_;
 

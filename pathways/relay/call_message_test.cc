@@ -17,7 +17,8 @@ TEST(CallMessageTest, ACallNamesItsOperands) {
   operand->set_data(std::string(8, 'x'));
   call.add_operands()->set_dtype(1);
   const std::string text = EncodeCall(call);
-  const std::string json = R"({"call":7,"callback":3,"operands":[{"dtype":"f32","dims":[2,1],"bytes":8},{"dtype":"pred","dims":[],"bytes":0}]})";
+  const std::string json =
+      R"({"call":7,"callback":3,"operands":[{"dtype":"f32","dims":[2,1],"bytes":8},{"dtype":"pred","dims":[],"bytes":0}]})";
   EXPECT_EQ(text.substr(4), json);
   EXPECT_EQ(static_cast<uint8_t>(text[0]) | static_cast<uint8_t>(text[1]) << 8, static_cast<int>(json.size()));
 }

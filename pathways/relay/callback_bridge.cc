@@ -58,8 +58,8 @@ absl::StatusOr<std::unique_ptr<CallbackBridge>> CallbackBridge::Start(const std:
   auto state = std::make_unique<State>();
   state->path = path;
   state->controller = std::move(controller);
-  if (absl::Status status = path.size() > 107 ? absl::UnavailableError(absl::StrCat(path, " is too long for a Unix socket"))
-                                              : state->Listen();
+  if (absl::Status status =
+          path.size() > 107 ? absl::UnavailableError(absl::StrCat(path, " is too long for a Unix socket")) : state->Listen();
       !status.ok()) {
     return status;
   }

@@ -1,12 +1,12 @@
 // CallbackBridge: lets running computations call Python functions of this machine's processes. It listens on a Unix socket; for
-// every process that connects and names its token it opens a HostCalls stream (client.proto) with the controller and carries calls
-// down and answers up. It knows nothing of what the calls mean.
+// every process that connects and names its token it opens a HostCalls stream (client.proto) with the controller and carries
+// calls down and answers up. It knows nothing of what the calls mean.
 //
-// Either end closing closes the other: when Python goes, the controller fails the calls under way; when the controller goes, Python
-// sees the end of the socket.
+// Either end closing closes the other: when Python goes, the controller fails the calls under way; when the controller goes,
+// Python sees the end of the socket.
 //
-// Owns one thread, which runs the socket's events; what gRPC reports on its own threads is posted there. That thread is the strand
-// of the bridge and of its companions.
+// Owns one thread, which runs the socket's events; what gRPC reports on its own threads is posted there. That thread is the
+// strand of the bridge and of its companions.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,8 @@ namespace pw::relay {
 class CallbackBridge {
  public:
   // Makes the socket, readable for this user only. An old socket file at `path` is replaced. UNAVAILABLE: it cannot be made.
-  static absl::StatusOr<std::unique_ptr<CallbackBridge>> Start(const std::string& path, std::shared_ptr<grpc::Channel> controller);
+  static absl::StatusOr<std::unique_ptr<CallbackBridge>> Start(const std::string& path,
+                                                               std::shared_ptr<grpc::Channel> controller);
   // Ends all connections; removes the socket.
   ~CallbackBridge();
 

@@ -39,11 +39,13 @@ class FakeController : public pathways::v1::ClientCompanion::Service {
     server_ = nullptr;
   }
 
-  grpc::Status HostCalls(grpc::ServerContext* context, grpc::ServerReaderWriter<HostCallRequest, HostCallAnswer>* stream) override {
+  grpc::Status HostCalls(grpc::ServerContext* context,
+                         grpc::ServerReaderWriter<HostCallRequest, HostCallAnswer>* stream) override {
     HostCallAnswer message;
     if (!stream->Read(&message)) return grpc::Status::OK;
     Keep(message);
-    if (message.companion() == "refused") return grpc::Status(grpc::StatusCode::ALREADY_EXISTS, "a companion of that name is here");
+    if (message.companion() == "refused")
+      return grpc::Status(grpc::StatusCode::ALREADY_EXISTS, "a companion of that name is here");
     for (uint64_t call : {1, 2}) {
       HostCallRequest request;
       request.set_call(call);

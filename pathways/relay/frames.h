@@ -1,5 +1,5 @@
-// What the relay knows of the IFRT proxy's frames: enough to note which requests are unanswered, and to answer them itself once the
-// controller is gone. Array data, programs and everything else pass unread.
+// What the relay knows of the IFRT proxy's frames: enough to note which requests are unanswered, and to answer them itself once
+// the controller is gone. Array data, programs and everything else pass unread.
 //
 // Invariants:
 //   FR-1  every answer made here is one that the stock client survives: get_default_layout gets a valid layout (an error there
@@ -19,9 +19,9 @@ namespace pw::relay {
 // A request or response as far as the relay reads it.
 struct Frame {
   uint64_t op_id = 0;
-  int kind = 0;                // the number of the oneof's field, the same in request and response; 0: none (an error response)
-  int layout_rank = 0;         // get_default_layout requests: the number of dimensions
-  bool relay_future = false;   // check_future requests: about a future that this file made up
+  int kind = 0;               // the number of the oneof's field, the same in request and response; 0: none (an error response)
+  int layout_rank = 0;        // get_default_layout requests: the number of dimensions
+  bool relay_future = false;  // check_future requests: about a future that this file made up
 };
 
 Frame ReadRequest(const grpc::ByteBuffer& request);

@@ -2,7 +2,8 @@
 // the controller; when the controller goes, the relay answers in its place (traffic.h), so that the user's process gets an error
 // where it would have aborted.
 //
-// Owns one thread, which drains one completion queue: that is where all calls live (call.h). Destruction cancels what is under way.
+// Owns one thread, which drains one completion queue: that is where all calls live (call.h). Destruction cancels what is under
+// way.
 #pragma once
 
 #include <memory>

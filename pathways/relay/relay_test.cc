@@ -42,7 +42,8 @@ class FakeController : public GrpcIfrtService::Service {
   }
   std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
 
-  grpc::Status GetVersion(grpc::ServerContext* context, const GrpcGetVersionRequest* request, GrpcGetVersionResponse* response) override {
+  grpc::Status GetVersion(grpc::ServerContext* context, const GrpcGetVersionRequest* request,
+                          GrpcGetVersionResponse* response) override {
     *response->mutable_version() = request->max_version();
     return grpc::Status::OK;
   }

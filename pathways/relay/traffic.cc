@@ -129,12 +129,13 @@ absl::Status DescribeLoss(const std::string& controller, const grpc::Status& end
                                                end.error_message().empty() ? "" : absl::StrCat(" (", end.error_message(), ")"),
                                                ". ", kRemedy));
   }
-  return absl::Status(static_cast<absl::StatusCode>(end.error_code()),
-                      absl::StrCat("the Pathways controller at ", controller, " ended this session: ", end.error_message(), ". ",
-                                   kRemedy));
+  return absl::Status(
+      static_cast<absl::StatusCode>(end.error_code()),
+      absl::StrCat("the Pathways controller at ", controller, " ended this session: ", end.error_message(), ". ", kRemedy));
 }
 
-std::unique_ptr<Traffic> MakeTraffic(const grpc::GenericServerContext& context, const std::string& controller, GoneSessions* gone) {
+std::unique_ptr<Traffic> MakeTraffic(const grpc::GenericServerContext& context, const std::string& controller,
+                                     GoneSessions* gone) {
   const std::string& method = context.method();
   if (absl::EndsWith(method, "/IfrtSession")) return std::make_unique<SessionTraffic>(controller, gone);
   if (absl::EndsWith(method, "/HostBufferStore")) return std::make_unique<BufferTraffic>(StoreSessionId(context), gone);

@@ -44,13 +44,15 @@ class Traffic {
 
   // The controller's half has ended. True: the relay takes over. False: `*end`, possibly reworded, is passed on to the client.
   virtual bool TakesOver(grpc::Status* end) = 0;
-  // After a take-over: the frames owed at once, the answers to one more request, and the last frames once the client has finished.
+  // After a take-over: the frames owed at once, the answers to one more request, and the last frames once the client has
+  // finished.
   virtual std::vector<grpc::ByteBuffer> Owed() { return {}; }
   virtual std::vector<grpc::ByteBuffer> AnswersTo(const grpc::ByteBuffer& request) { return {}; }
   virtual std::vector<grpc::ByteBuffer> Last() { return {}; }
 };
 
 // The traffic of a call by its method and headers. `gone` and `controller` outlive the result.
-std::unique_ptr<Traffic> MakeTraffic(const grpc::GenericServerContext& context, const std::string& controller, GoneSessions* gone);
+std::unique_ptr<Traffic> MakeTraffic(const grpc::GenericServerContext& context, const std::string& controller,
+                                     GoneSessions* gone);
 
 }  // namespace pw::relay
