@@ -1,0 +1,134 @@
+// pathways-controller: the one controller of a cluster. Wiring only; controller/ and frontend/ have the substance.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <future>
+#include <memory>
+#include <string>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "pathways/base/clock.h"
+#include "pathways/base/flags.h"
+#include "pathways/base/log.h"
+#include "pathways/base/port_file.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/base/stop_signal.h"
+#include "pathways/base/thread_pool.h"
+#include "pathways/base/timer_queue.h"
+#include "pathways/bin/controller_status.h"
+#include "pathways/controller/cluster_impl.h"
+#include "pathways/frontend/server.h"
+#include "pathways/net/asio_transport.h"
+
+namespace {
+
+struct Options {
+  std::string listen_clients = "127.0.0.1:0";
+  std::string listen_workers = "127.0.0.1:0";
+  std::string port_file;
+  std::string shared_directory;
+  std::string status;
+  absl::Duration status_timeout = absl::Seconds(10);
+  bool own_workers = false;
+  bool exit_with_parent = false;
+  bool version = false;
+  pw::controller::ClusterOptions cluster;
+};
+
+void Declare(Options* options, pw::Flags* flags) {
+  flags->Add("listen-clients", &options->listen_clients, "HOST:PORT", "where jax programs connect; port 0 picks a free one");
+  flags->Add("listen-workers", &options->listen_workers, "ADDRESS", "where workers join: HOST:PORT or unix:PATH");
+  flags->Add("expect-hosts", &options->cluster.expect_hosts, "N",
+             "wait until so many hosts have joined, then number them by name; further hosts may join later");
+  flags->Add("heartbeat-limit", &options->cluster.heartbeat_limit, "DURATION", "a host that is silent for so long is lost");
+  flags->Add("staged-limit", &options->cluster.limits.staged_bytes, "BYTES",
+             "host buffers of one client that may wait in the controller");
+  flags->Add("handle-limit", &options->cluster.limits.handles, "N", "arrays that one client may have at a time");
+  flags->Add("shared-directory", &options->shared_directory, "DIR",
+             "a folder in memory through which clients on this machine hand over large arrays; default: none");
+  flags->Add(
+      "port-file", &options->port_file, "PATH",
+      "written once all addresses are listened on: the clients' address, the workers' address and the process id, a line each");
+  flags->Add("own-workers", &options->own_workers, "stop the workers too when this process is stopped");
+  flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
+  flags->Add("status", &options->status, "ADDRESS",
+             "do not serve: print the report of the controller at ADDRESS as JSON (docs/status.md)");
+  flags->Add("status-timeout", &options->status_timeout, "DURATION", "how long --status waits");
+  flags->Add("version", &options->version, "print the version");
+}
+
+absl::Status ParseClientAddress(const std::string& address, pw::frontend::ServerOptions* server) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos || colon == 0 || !absl::SimpleAtoi(address.substr(colon + 1), &server->port) ||
+      server->port < 0 || server->port > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat("--listen-clients wants HOST:PORT, not '", address, "'"));
+  }
+  server->host = address.substr(0, colon);
+  return absl::OkStatus();
+}
+
+absl::Status Serve(const Options& options, pw::StopSignal* stop) {
+  if (options.cluster.expect_hosts < 1) return absl::InvalidArgumentError("--expect-hosts must be at least 1");
+  if (options.cluster.heartbeat_limit < absl::Milliseconds(10))
+    return absl::InvalidArgumentError("--heartbeat-limit is too short: 10ms at least");
+  pw::frontend::ServerOptions server_options;
+  server_options.shared_directory = options.shared_directory;
+  PW_RETURN_IF_ERROR(ParseClientAddress(options.listen_clients, &server_options));
+
+  // Destroyed in the reverse order: clients, timers, connections, the executor with what it still runs, then the state.
+  pw::SteadyClock clock;
+  std::shared_ptr<pw::controller::ClusterImpl> cluster;
+  pw::ThreadPool executor("pw-controller", 1);
+  pw::net::AsioTransport transport;
+  pw::TimerQueue timers(&clock);
+  cluster = pw::controller::ClusterImpl::Create(options.cluster, {&executor, &timers, &clock});
+  PW_ASSIGN_OR_RETURN(const std::string workers, cluster->Listen(&transport, options.listen_workers));
+  PW_ASSIGN_OR_RETURN(auto server, pw::frontend::Server::Start(server_options, cluster.get()));
+  const std::string clients = absl::StrCat(server_options.host, ":", server->port());
+  if (!options.port_file.empty())
+    PW_RETURN_IF_ERROR(pw::WritePortFile(options.port_file, absl::StrCat(clients, "\n", workers, "\n", getpid())));
+  PW_LOG_INFO << "controller: clients connect to " << clients << ", workers to " << workers << "; waiting for "
+              << options.cluster.expect_hosts << (options.cluster.expect_hosts == 1 ? " host" : " hosts");
+
+  const std::string reason = stop->Wait(options.exit_with_parent);
+  PW_LOG_INFO << "controller: stopping: " << reason;
+  server->Shutdown();
+  std::promise<void> stopped;
+  cluster->Stop(absl::StrCat("the controller ends: ", reason), options.own_workers, [&] { stopped.set_value(); });
+  stopped.get_future().wait();
+  return absl::OkStatus();
+}
+
+int PrintStatus(const Options& options) {
+  const absl::StatusOr<std::string> report = pw::AskForStatus(options.status, options.status_timeout);
+  if (report.ok()) {
+    std::puts(report->c_str());
+    return 0;
+  }
+  std::fprintf(stderr, "pathways-controller: %s\n", std::string(report.status().message()).c_str());
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  pw::StopSignal stop;
+  setenv("GRPC_VERBOSITY", "NONE", 0);  // its complaints repeat, less clearly, what our errors say
+  Options options;
+  pw::Flags flags("pathways-controller",
+                  "Drives the accelerators of a cluster: takes the workers of its hosts, serves jax programs, and sends every "
+                  "host what it has to do.");
+  Declare(&options, &flags);
+  if (const auto code = flags.ParseMain(argc, argv)) return *code;
+  if (options.version) {
+    std::puts(options.cluster.version.c_str());
+    return 0;
+  }
+  if (!options.status.empty()) return PrintStatus(options);
+  const absl::Status status = Serve(options, &stop);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "pathways-controller: %s\n", std::string(status.message()).c_str());
+  return 2;  // bad flags, an address in use: nothing was served
+}

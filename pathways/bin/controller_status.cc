@@ -1,0 +1,90 @@
+#include "pathways/bin/controller_status.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "pathways/base/future.h"
+#include "pathways/net/asio_transport.h"
+#include "pathways/v1/admin.pb.h"
+#include "pathways/v1/client.grpc.pb.h"
+
+namespace pw {
+namespace {
+
+absl::StatusOr<std::string> AskAsClient(const std::string& address, absl::Duration timeout) {
+  auto stub = ::pathways::v1::ClientCompanion::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  ::pathways::v1::GetStatusResponse response;
+  const grpc::Status status = stub->GetStatus(&context, {}, &response);
+  if (status.ok()) return response.json();
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                      absl::StrCat("no answer from a controller at ", address, ": ", status.error_message()));
+}
+
+// Asks on a connection of its own; the promise is set by the first answer, or by the end of the connection.
+class Question final : public net::Connection::Handler {
+ public:
+  explicit Question(Promise<std::string> promise) : promise_(std::move(promise)) {}
+
+  void OnFrame(net::Frame frame) override {
+    ::pathways::v1::AdminReply reply;
+    if (!reply.ParseFromString(frame.header)) return Answer(absl::InternalError("what answered is no controller"));
+    if (reply.status().code() != 0)
+      return Answer(absl::Status(static_cast<absl::StatusCode>(reply.status().code()), reply.status().message()));
+    Answer(reply.json());
+  }
+  void OnClosed(const absl::Status& reason) override { Answer(reason); }
+
+ private:
+  void Answer(absl::StatusOr<std::string> answer) {
+    if (std::exchange(answered_, true)) return;
+    promise_.Set(std::move(answer));
+  }
+  Promise<std::string> promise_;
+  bool answered_ = false;
+};
+
+template <class T>
+absl::StatusOr<T> Wait(const Future<T>& future, absl::Duration timeout, const std::string& address) {
+  auto done = std::make_shared<std::promise<absl::StatusOr<T>>>();
+  future.OnReady([done](const absl::StatusOr<T>& value) { done->set_value(value); });
+  auto waiting = done->get_future();
+  if (waiting.wait_for(absl::ToChronoMilliseconds(timeout)) == std::future_status::ready) return waiting.get();
+  return absl::DeadlineExceededError(
+      absl::StrCat("no answer from a controller at ", address, " within ", absl::FormatDuration(timeout)));
+}
+
+absl::StatusOr<std::string> AskAsWorker(const std::string& address, absl::Duration timeout) {
+  auto promise = std::make_shared<Promise<std::string>>();
+  const Future<std::string> future = promise->future();
+  std::unique_ptr<Question> question;
+  std::unique_ptr<net::Connection> connection;
+  net::AsioTransport transport;  // first to go: no callback runs afterwards
+  transport.Connect(address, timeout, [&](absl::StatusOr<std::unique_ptr<net::Connection>> connected) {
+    if (!connected.ok()) return promise->Set(connected.status());
+    question = std::make_unique<Question>(std::move(*promise));
+    connection = *std::move(connected);
+    connection->Start(question.get());
+    ::pathways::v1::AdminRequest request;
+    request.mutable_status();
+    connection->Send(request.SerializeAsString());
+  });
+  return Wait(future, timeout, address);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> AskForStatus(const std::string& address, absl::Duration timeout) {
+  const bool of_workers = absl::StartsWith(address, "unix:") || absl::StartsWith(address, "tcp:");
+  return of_workers ? AskAsWorker(address, timeout) : AskAsClient(address, timeout);
+}
+
+}  // namespace pw
