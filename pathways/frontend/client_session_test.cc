@@ -67,8 +67,8 @@ TEST_P(ClientSessionTest, AnArrayTakesItsHostBufferBeforeOrAfter) {
   EXPECT_EQ(MakeArray(1).make_array_from_host_buffer_response().array_handle(), 1);
   EXPECT_EQ(CodeOf(MakeArray(2)), 0);
   ASSERT_TRUE(fake().StoreHostBuffer(2, Bytes::Copy("fedcba9876543210")).ok());
-  EXPECT_EQ(fake().arrays[1].data.view(), "0123456789abcdef");
-  EXPECT_EQ(fake().arrays[2].data.view(), "fedcba9876543210");
+  EXPECT_EQ(fake().arrays[1].data->bytes.view(), "0123456789abcdef");
+  EXPECT_EQ(fake().arrays[2].data->bytes.view(), "fedcba9876543210");
   EXPECT_THAT(*fake().arrays[1].sources[0].layout.byte_strides, ElementsAre(4));
   EXPECT_THAT(fake().arrays[1].sources[0].shards, ElementsAre(0));
 }

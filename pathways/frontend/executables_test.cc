@@ -128,7 +128,7 @@ TEST_P(ExecutableTest, QuestionsAboutAnExecutable) {
 
 TEST_P(ExecutableTest, TheFirstExecuteAnswersWithSpecsLaterOnesWithNothing) {
   Init();
-  MakeArray(1);
+  MakeFilledArray(1);
   const uint64_t executable = CompileJit();
   const auto first = Execute(executable, {1}, {});
   const auto& outputs = first.loaded_executable_execute_response().outputs();
@@ -146,7 +146,7 @@ TEST_P(ExecutableTest, TheFirstExecuteAnswersWithSpecsLaterOnesWithNothing) {
 
 TEST_P(ExecutableTest, TheStatusOfARunIsFetchedOnce) {
   Init();
-  MakeArray(1);
+  MakeFilledArray(1);
   const uint64_t executable = CompileJit();
   Execute(executable, {1}, {2}, 30);
   if (GetParam() < protocol::kFetchExecuteResult) {
@@ -170,7 +170,7 @@ TEST_P(ExecutableTest, AFailedRunPoisonsItsResults) {
 
 TEST_P(ExecutableTest, ReshardProgramsCopyTheirArguments) {
   Init();
-  MakeArray(1);
+  MakeFilledArray(1);
   const auto refused = Compile("xla::ifrt::PluginProgram", "__serialized_plugin_program {\"printTextRequest\": {}}");
   EXPECT_THAT(TextOf(refused), HasSubstr("Bad PluginProgram"));
   EXPECT_EQ(CodeOf(Compile("xla::ifrt::PluginProgram", "__serialized_plugin_program {")), 3);

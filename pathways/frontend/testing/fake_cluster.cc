@@ -31,7 +31,10 @@ absl::Status FakeSession::StoreHostBuffer(Handle handle, Bytes data) {
   for (auto& [array, record] : arrays) {
     for (const auto& source : record.sources) {
       if (source.host_buffer == handle) {
-        record.data = std::move(data);
+        if (record.data->there) return absl::AlreadyExistsError(absl::StrCat("host buffer ", handle, " has come already"));
+        record.data->bytes = std::move(data);
+        record.data->there = true;
+        for (auto& waiter : std::exchange(record.data->waiters, {})) cluster_->Post(std::move(waiter));
         return absl::OkStatus();
       }
     }
@@ -52,10 +55,13 @@ absl::Status FakeSession::DeleteHostBuffer(Handle handle) {
 }
 
 absl::Status FakeSession::MakeArray(Handle result, const buffers::ArraySpec& spec, std::vector<controller::HostShard> sources) {
-  Array array{spec, absl::OkStatus(), Bytes(), std::move(sources)};
+  Array array{spec};
+  array.sources = std::move(sources);
+  array.data->there = array.sources.empty();
   for (const auto& source : array.sources) {
     if (auto it = host_buffers.find(source.host_buffer); it != host_buffers.end()) {
-      array.data = it->second;
+      array.data->bytes = it->second;
+      array.data->there = true;
       host_buffers.erase(it);
     }
   }
@@ -125,20 +131,34 @@ absl::Status FakeSession::Bitcast(HandleSpan results, HandleSpan inputs, SpecSpa
   return Derive(results, inputs, specs);
 }
 
+void FakeSession::AfterAll(HandleSpan handles, absl::AnyInvocable<void() &&> then) {
+  for (size_t i = 0; i < handles.size(); ++i) {
+    absl::StatusOr<Array*> array = Find(handles[i]);
+    if (!array.ok() || (*array)->data->there) continue;
+    (*array)->data->waiters.push_back([this, rest = std::vector<Handle>(handles.begin() + i, handles.end()), then = std::move(then)]() mutable {
+      AfterAll(rest, std::move(then));
+    });
+    return;
+  }
+  cluster_->Post(std::move(then));
+}
+
 void FakeSession::WhenReady(HandleSpan inputs, controller::StatusCallback done) {
   absl::Status status;
   for (Handle input : inputs) {
     absl::StatusOr<Array*> array = Find(input);
     status.Update(array.ok() ? (*array)->error : array.status());
   }
-  cluster_->Post([status, done = std::move(done)]() mutable { std::move(done)(status); });
+  AfterAll(inputs, [status, done = std::move(done)]() mutable { std::move(done)(status); });
 }
 
 void FakeSession::CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims>, controller::StatusCallback done) {
   absl::StatusOr<Array*> found = Find(array);
-  absl::Status status = found.ok() ? (*found)->error : found.status();
-  if (status.ok()) status = StoreHostBuffer(host_buffer, (*found)->data);
-  cluster_->Post([status, done = std::move(done)]() mutable { std::move(done)(status); });
+  const absl::Status status = found.ok() ? (*found)->error : found.status();
+  std::shared_ptr<Contents> data = found.ok() ? (*found)->data : nullptr;
+  AfterAll({&array, 1}, [this, status, data, host_buffer, done = std::move(done)]() mutable {
+    std::move(done)(status.ok() ? StoreHostBuffer(host_buffer, data->bytes) : status);
+  });
 }
 
 absl::Status FakeSession::Delete(HandleSpan handles) {

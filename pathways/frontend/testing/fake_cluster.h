@@ -61,10 +61,16 @@ class FakeSession final : public controller::Session {
   void GetProgramText(Handle executable, controller::ResultCallback<std::string> done) override;
   absl::Status DestructExecutable(Handle executable) override;
 
+  // The contents of an array and of those made from it.
+  struct Contents {
+    Bytes bytes;
+    bool there = true;
+    std::vector<absl::AnyInvocable<void() &&>> waiters;
+  };
   struct Array {
     buffers::ArraySpec spec;
     absl::Status error;
-    Bytes data;
+    std::shared_ptr<Contents> data = std::make_shared<Contents>();
     std::vector<controller::HostShard> sources;
     bool deleted = false;
   };
@@ -79,6 +85,8 @@ class FakeSession final : public controller::Session {
   buffers::RemapPlan last_remap;
 
  private:
+  // Runs `then` once the contents of all arrays known by these handles are there, never inside the call.
+  void AfterAll(absl::Span<const Handle> handles, absl::AnyInvocable<void() &&> then);
   absl::StatusOr<Array*> Find(Handle handle);
   absl::Status Add(Handle handle, Array array);
   // `results` as copies of `arrays`, with other specs if given. The error, if any, is bound to all results.

@@ -81,6 +81,10 @@ class ClientSessionTest : public ::testing::TestWithParam<int> {
     make.mutable_byte_strides()->add_strides(4);
     return Call(std::move(request));
   }
+  void MakeFilledArray(uint64_t handle) {
+    EXPECT_EQ(CodeOf(MakeArray(handle)), 0);
+    EXPECT_TRUE(fake().StoreHostBuffer(handle, Bytes::Copy("0123456789abcdef")).ok());
+  }
   IfrtResponse CheckReady(std::vector<uint64_t> handles) {
     IfrtRequest request;
     request.mutable_check_value_ready_request()->mutable_value_handles()->Assign(handles.begin(), handles.end());
