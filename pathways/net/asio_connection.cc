@@ -18,6 +18,8 @@ namespace {
 constexpr size_t kTurnBytes = 2 << 20;
 // A frame up to this size may leave from the thread that sends it.
 constexpr size_t kInlineBytes = 32 << 10;
+// ... but not more often than this: a thread that sends frame after frame is better served by the loop, which gathers them.
+constexpr std::chrono::microseconds kInlineGap{5};
 constexpr std::chrono::milliseconds kLinger{1000};
 
 }  // namespace
@@ -178,12 +180,20 @@ void Stream::Send(std::string header, std::vector<Bytes> payload, Lane lane) {
   const bool here = loop_->RunsHere();
   if (here && in_event_) {
     flush_due_ = true;
-  } else if (!here && options_.inline_sends && size <= kInlineBytes) {
+  } else if (!here && size <= kInlineBytes && InlineIsDue()) {
     if (writer_.Run(1) != StreamWriter::Result::kDrained) PassToLoop();
     if (writer_.TakeBulkWritable()) NotifyBulkWritable();
   } else {
     PassToLoop();
   }
+}
+
+bool Stream::InlineIsDue() {
+  if (!options_.inline_sends) return false;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - last_inline_ < kInlineGap) return false;
+  last_inline_ = now;
+  return true;
 }
 
 void Stream::PassToLoop() {
