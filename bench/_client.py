@@ -83,20 +83,20 @@ class Bench:
         return jax.jit(step, out_shardings=sharding), y
 
     def enqueue(self, program, calls, bursts):
-        """Of a call that does not wait: its time, the processor time of the calling thread, and its share of the wait at the end of a
-        burst. Medians over bursts, after one that warms up."""
+        """Of a call that does not wait: its time, the processor time of the calling thread and of the whole process (which do not depend
+        on what else the machine does), and its share of the wait at the end of a burst. Medians over bursts, after one that warms up."""
         f, y = self._program(program)
         samples = []
         for _ in range(bursts + 1):
-            cpu, start = time.thread_time(), time.perf_counter()
+            process, thread, start = time.process_time(), time.thread_time(), time.perf_counter()
             for _ in range(calls):
                 y = f(y)
-            enqueued, cpu = time.perf_counter(), time.thread_time() - cpu
+            enqueued, thread = time.perf_counter(), time.thread_time() - thread
             y.block_until_ready()
-            samples.append((enqueued - start, cpu, time.perf_counter() - enqueued))
+            samples.append((enqueued - start, thread, time.process_time() - process, time.perf_counter() - enqueued))
         self.values[program] = y
         us = [statistics.median(column) / calls * 1e6 for column in zip(*samples[1:])]
-        return dict(zip(("us", "thread_cpu_us", "drain_us"), us))
+        return dict(zip(("us", "thread_cpu_us", "process_cpu_us", "drain_us"), us))
 
     def rate(self, program, calls, depth):
         """Calls a second from the first to the last result; never more than `depth` are under way."""

@@ -28,8 +28,7 @@ def open_sides(stack, args):
 def measure(sides, program, args):
     results = _sides.take_turns(args.rounds, {
         name: lambda side=side: side.ask("enqueue", program=program, calls=args.calls, bursts=args.bursts) for name, side in sides.items()})
-    return {name: {"us": _sides.median(r, "us"), "thread_cpu_us": _sides.median(r, "thread_cpu_us"),
-                   "drain_us": _sides.median(r, "drain_us"), "spread": _sides.spread(r, "us")} for name, r in results.items()}
+    return {name: {key: _sides.median(r, key) for key in r[0]} | {"spread": _sides.spread(r, "us")} for name, r in results.items()}
 
 
 def main():
@@ -45,7 +44,9 @@ def main():
     targets = []
     for program in PROGRAMS:
         us = {name: f["us"] for name, f in figures[program].items()}
-        print(f"enqueue {program:8}" + "".join(f"  {name} {value:.1f} us" for name, value in us.items()))
+        print(f"enqueue {program:8}" + "".join(f"  {name} {value:.1f} us" for name, value in us.items()) + "   (processor time of the thread"
+              + "".join(f" {f['thread_cpu_us']:.1f}" for f in figures[program].values()) + ", of the process"
+              + "".join(f" {f['process_cpu_us']:.1f}" for f in figures[program].values()) + ")")
         ours = us.get("ours")
         targets.append(_report.target(f"{program}: ours / floor", ours and ours / us["floor"], 1.3))
         if program != "scalar":
