@@ -31,13 +31,13 @@ void Call::Event::Run(bool ok) {
   if (owner->under_way_ == 0) delete owner;
 }
 
-void Call::Lane::Push(grpc::ByteBuffer frame) {
+void Call::Lane::Push(const grpc::ByteBuffer& frame) {
   bytes += frame.Length();
-  waiting.push_back(std::move(frame));
+  waiting.push_back(frame);
 }
 
 grpc::ByteBuffer Call::Lane::Pop() {
-  grpc::ByteBuffer frame = std::move(waiting.front());
+  grpc::ByteBuffer frame = waiting.front();
   waiting.pop_front();
   bytes -= frame.Length();
   return frame;
@@ -79,7 +79,7 @@ void Call::OnAccepted(bool ok) {
 
 void Call::StartController() {
   CopyMetadata(client_context_.client_metadata(),
-               [this](std::string name, std::string value) { controller_context_.AddMetadata(name, value); });
+               [this](const std::string& name, const std::string& value) { controller_context_.AddMetadata(name, value); });
   controller_context_.set_deadline(client_context_.deadline());
   controller_ = hub_->stub->PrepareCall(&controller_context_, client_context_.method(), hub_->queue.get());
   controller_->StartCall(Begin(&controller_started_));
@@ -98,12 +98,13 @@ void Call::OnClientRead(bool ok) {
   if (!ok) {
     up_.ended = true;
   } else if (taken_over_) {
-    for (auto& answer : traffic_->AnswersTo(from_client_)) down_.Push(std::move(answer));
+    for (const auto& answer : traffic_->AnswersTo(from_client_)) down_.Push(answer);
     from_client_.Clear();
     PumpDown();
   } else if (!ended_) {  // what comes after the end is of no use to anyone
     traffic_->Passing(from_client_);
-    up_.Push(std::exchange(from_client_, {}));
+    up_.Push(from_client_);
+    from_client_.Clear();
   }
   PumpUp();
   if (up_.ended && taken_over_) PumpDown();
@@ -160,7 +161,8 @@ void Call::OnControllerRead(bool ok) {
   if (!client_gone_) {
     SendHeaders();
     traffic_->Returning(from_controller_);
-    down_.Push(std::exchange(from_controller_, {}));
+    down_.Push(from_controller_);
+    from_controller_.Clear();
     PumpDown();
   }
   ReadController();
@@ -169,7 +171,7 @@ void Call::OnControllerRead(bool ok) {
 void Call::SendHeaders() {
   if (std::exchange(headers_sent_, true)) return;
   CopyMetadata(controller_context_.GetServerInitialMetadata(),
-               [this](std::string name, std::string value) { client_context_.AddInitialMetadata(name, value); });
+               [this](const std::string& name, const std::string& value) { client_context_.AddInitialMetadata(name, value); });
 }
 
 void Call::OnControllerEnded(bool ok) {
@@ -180,7 +182,7 @@ void Call::OnControllerEnded(bool ok) {
     return;
   }
   CopyMetadata(controller_context_.GetServerTrailingMetadata(),
-               [this](std::string name, std::string value) { client_context_.AddTrailingMetadata(name, value); });
+               [this](const std::string& name, const std::string& value) { client_context_.AddTrailingMetadata(name, value); });
   PumpDown();
 }
 
@@ -188,7 +190,7 @@ void Call::TakeOver() {
   taken_over_ = ended_ = true;
   up_.waiting.clear();  // Traffic has noted what they ask for
   up_.bytes = 0;
-  for (auto& answer : traffic_->Owed()) down_.Push(std::move(answer));
+  for (const auto& answer : traffic_->Owed()) down_.Push(answer);
   PumpDown();
   ReadClient();
 }
@@ -196,7 +198,7 @@ void Call::TakeOver() {
 void Call::PumpDown() {
   if (client_gone_ || finishing_ || down_.writing) return;
   if (down_.waiting.empty() && taken_over_ && up_.ended) {
-    for (auto& frame : traffic_->Last()) down_.Push(std::move(frame));
+    for (const auto& frame : traffic_->Last()) down_.Push(frame);
     traffic_ = nullptr;
     taken_over_ = false;  // nothing is left to answer: what follows is the ordinary end
     end_ = grpc::Status::OK;

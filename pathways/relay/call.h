@@ -61,7 +61,7 @@ class Call {
     bool writing = false;  // a write is under way
     bool reading = false;  // a read of what feeds this lane is under way
     bool ended = false;    // nothing more will be read
-    void Push(grpc::ByteBuffer frame);
+    void Push(const grpc::ByteBuffer& frame);  // shares the bytes
     grpc::ByteBuffer Pop();
   };
 

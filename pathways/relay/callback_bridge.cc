@@ -73,7 +73,7 @@ CallbackBridge::CallbackBridge(std::unique_ptr<State> state) : state_(std::move(
 CallbackBridge::~CallbackBridge() {
   asio::post(state_->io, [state = state_.get()] {
     asio::error_code ignored;
-    state->acceptor.close(ignored);
+    (void)state->acceptor.close(ignored);
     unlink(state->path.c_str());
     for (auto& weak : state->companions) {
       if (auto companion = weak.lock()) companion->Close();

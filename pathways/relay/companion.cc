@@ -72,7 +72,7 @@ Companion::Companion(Socket socket, std::shared_ptr<grpc::Channel> controller)
 void Companion::Close() {
   if (std::exchange(closed_, true)) return;
   asio::error_code ignored;
-  socket_.close(ignored);
+  (void)socket_.close(ignored);
   if (stream_ != nullptr) std::exchange(stream_, nullptr)->Release();
 }
 

@@ -57,6 +57,7 @@ class SessionTraffic : public Traffic {
     unanswered_.clear();
     std::sort(frames.begin(), frames.end(), [](const Frame& a, const Frame& b) { return a.op_id < b.op_id; });
     std::vector<grpc::ByteBuffer> answers;
+    answers.reserve(frames.size());
     for (const Frame& frame : frames) answers.push_back(Answer(frame, loss_));
     return answers;
   }
