@@ -37,13 +37,11 @@ absl::Status SessionImpl::StoreHostBuffer(Handle handle, Bytes data) {
 void SessionImpl::DeliverAwaited(Awaited awaited, const Bytes& data) {
   const auto array = awaited.array.lock();
   if (awaited.cell != nullptr) return awaited.cell->Fill(data);
-  absl::Status error;
-  if (array == nullptr) {
-    error = absl::CancelledError("the array was dropped before its data came");
-  } else if (static_cast<int64_t>(data.size()) != awaited.bytes) {
+  absl::Status error;  // also for an array that is gone: what was computed from it may live, and waits for the data
+  if (static_cast<int64_t>(data.size()) != awaited.bytes) {
     error = absl::InvalidArgumentError(
         absl::StrCat("a host buffer of ", data.size(), " bytes came for an array that needs ", awaited.bytes));
-    array->Poison(error);
+    if (array != nullptr) array->Poison(error);
   }
   for (HostId host : awaited.hosts) {
     if (error.ok()) {

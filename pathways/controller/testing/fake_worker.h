@@ -1,0 +1,121 @@
+// FakeWorker: a worker that keeps shards in host memory, for tests of the controller. It speaks the worker protocol over any
+// transport and keeps its promises: commands take effect in order, one that waits for data does not hold up others, a failed
+// command poisons its results.
+//
+// Programs are toys: the bytes to compile are a serialized v1.Compiled, which is echoed as the answer, and whose name says what
+// runs:
+//   "copy"   result i is argument i            "add"    result 0 is argument 0 + argument 1 (f32)
+//   "fail"   every run fails with RESOURCE_EXHAUSTED "toy failure"
+//   "refuse" compilation fails with INVALID_ARGUMENT "toy refusal"
+// Direct transfers between fake workers go through a Hub that a test shares between them.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "pathways/net/transport.h"
+#include "pathways/v1/worker.pb.h"
+
+namespace pw::controller {
+
+class FakeWorker : private net::Connection::Handler {
+ public:
+  struct Options {
+    std::string name;
+    std::string island;
+    int devices = 4;
+    std::string platform = "cpu";
+    std::string stablehlo_version = "1.13.0";
+    int protocol_version = 1;
+  };
+  struct Hub {
+    std::map<uint64_t, absl::StatusOr<std::string>> transfers;
+    std::set<FakeWorker*> workers;
+    uint64_t bytes = 0;
+  };
+
+  FakeWorker(Options options, Hub* hub);
+  ~FakeWorker() override;
+
+  void Join(net::Transport* transport, const std::string& address);
+  void Die();  // the connection closes
+  void Send(const ::pathways::v1::FromWorker& message, std::vector<Bytes> payload = {}, net::Lane lane = net::Lane::kUrgent);
+
+  // What a test can look at.
+  std::vector<::pathways::v1::Command> log;  // every command, in order; chunks without their bytes
+  int frames = 0;
+  bool closed = false;
+  absl::Status close_reason;
+  ::pathways::v1::Welcome welcome;
+  ::pathways::v1::Peers peers;
+  size_t num_shards() const { return shards_.size(); }
+  bool Has(uint64_t array) const;
+  size_t num_executables() const { return executables_.size(); }
+  int Count(::pathways::v1::Command::KindCase kind) const;
+
+  // What a test can have it do.
+  bool silent = false;     // hears, and answers nothing
+  bool hold_done = false;  // keeps completions back until ReleaseDone
+  bool hold_compiled = false;
+  size_t chunk_bytes = 1 << 20;  // fetched data beyond this goes in chunks
+  void ReleaseDone();
+  void ReleaseCompiled();
+  void CallHost(uint64_t call, uint64_t session, uint64_t callback, const std::string& operand);
+  std::map<uint64_t, std::pair<::pathways::v1::HostReply, std::string>> host_replies;
+
+ private:
+  struct Shard {
+    int dtype = 0;
+    std::vector<int64_t> dims;
+    std::optional<absl::StatusOr<std::string>> value;  // none: on its way
+  };
+  using Key = std::pair<uint64_t, int>;
+  struct Transfer {
+    std::string data;
+    uint64_t received = 0;
+    std::optional<absl::Status> failed;
+  };
+
+  void OnFrame(net::Frame frame) override;
+  void OnClosed(const absl::Status& reason) override;
+  // The link's own commands; true if it was one.
+  bool HandleLink(const ::pathways::v1::Command& command);
+  void Handle(const ::pathways::v1::Command& command, std::string payload);
+  void RunReady();
+  std::vector<Key> Inputs(const ::pathways::v1::Command& command) const;
+  std::vector<Key> Outputs(const ::pathways::v1::Command& command) const;
+  bool Ready(const ::pathways::v1::Command& command) const;
+  void Run(const ::pathways::v1::Command& command);
+  void RunPut(const ::pathways::v1::Put& put);
+  void RunFetch(const ::pathways::v1::Fetch& fetch);
+  void RunExecute(const ::pathways::v1::Execute& execute);
+  void RunMove(const ::pathways::v1::Move& move);
+  void RunAlias(const ::pathways::v1::Alias& alias);
+  void RunBitcast(const ::pathways::v1::Bitcast& bitcast);
+  void SendFetched(uint64_t fetch, const absl::StatusOr<std::string>& value);
+  void Done(uint64_t op, const absl::Status& status, std::optional<double> microseconds = std::nullopt);
+  absl::StatusOr<std::string> Read(const Key& key) const;
+  void Poke();
+
+  const Options options_;
+  Hub* const hub_;
+  std::unique_ptr<net::Connection> connection_;
+  std::map<Key, Shard> shards_;
+  std::map<uint64_t, uint64_t> owners_;  // array to session
+  std::map<uint64_t, ::pathways::v1::Compiled> executables_;
+  std::map<uint64_t, std::pair<uint64_t, int>> executable_devices_;  // session, number of devices
+  std::map<uint64_t, Transfer> incoming_;                            // by transfer name
+  std::deque<::pathways::v1::Command> waiting_;
+  ::pathways::v1::FromWorker held_done_;
+  ::pathways::v1::FromWorker held_compiled_;
+};
+
+}  // namespace pw::controller
