@@ -22,13 +22,20 @@ ValueInfo ToValue(const xla::ShapeProto& shape, const std::string& default_kind)
   return value;
 }
 
+// "Replicated" is the message with every field at its default, which serializes to nothing; but no bytes mean "unknown" to those who
+// read our op_sharding. So the type is written out.
+std::string Serialize(const xla::OpSharding& sharding) {
+  const std::string bytes = sharding.SerializeAsString();
+  return bytes.empty() ? std::string("\x08\x00", 2) : bytes;
+}
+
 void ReadOutputShardings(const xla::OpSharding& sharding, std::vector<ValueInfo>* outputs) {
   if (sharding.type() != xla::OpSharding::TUPLE) {
-    if (outputs->size() == 1) outputs->front().op_sharding = sharding.SerializeAsString();
+    if (outputs->size() == 1) outputs->front().op_sharding = Serialize(sharding);
     return;
   }
   for (size_t i = 0; i < outputs->size() && i < static_cast<size_t>(sharding.tuple_shardings_size()); ++i) {
-    (*outputs)[i].op_sharding = sharding.tuple_shardings(static_cast<int>(i)).SerializeAsString();
+    (*outputs)[i].op_sharding = Serialize(sharding.tuple_shardings(static_cast<int>(i)));
   }
 }
 
@@ -107,7 +114,7 @@ absl::Status ReadModule(const std::string& serialized, const std::string& defaul
   }
   const int shardings = module.spmd_parameters_shardings_size();
   for (int i = 0; i < shardings && i < static_cast<int>(info->parameters.size()); ++i) {
-    info->parameters[i].op_sharding = module.spmd_parameters_shardings(i).SerializeAsString();
+    info->parameters[i].op_sharding = Serialize(module.spmd_parameters_shardings(i));
   }
   if (module.has_spmd_output_sharding()) ReadOutputShardings(module.spmd_output_sharding(), &info->outputs);
   info->donated_inputs.clear();
