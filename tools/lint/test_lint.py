@@ -1,0 +1,74 @@
+"""The lints find what they are for: one planted breach of each rule."""
+
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import forbidden  # noqa: E402
+import layering  # noqa: E402
+import sizes  # noqa: E402
+import source  # noqa: E402
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    """tree(path=text, ...) makes that the whole tree."""
+
+    def make(files):
+        for path, text in files.items():
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text(text)
+        (tmp_path / "tools/lint").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tools/lint/waivers.txt").write_text("")
+        monkeypatch.setattr(source, "ROOT", tmp_path)
+        monkeypatch.setattr(source, "cpp_files", lambda: sorted(files))
+
+    return make
+
+
+@pytest.mark.parametrize("path, include, text", [
+    ("pathways/base/x.h", "pathways/net/y.h", "must not include it"),
+    ("pathways/controller/x.h", "pathways/worker/y.h", "must not"),
+    ("pathways/relay/x.h", "pathways/frontend/y.h", "must not know"),
+    ("pathways/worker/x.h", "xla/pjrt/c/pjrt_c_api.h", "only pathways/device/pjrt/"),
+    ("pathways/controller/x.h", "ifrt_proxy/ifrt_service.pb.h", "only pathways/frontend/"),
+    ("pathways/device/x.h", "xla/literal.h", "only plugins/"),
+    ("plugins/pjrt_cpu/x.h", "pathways/base/log.h", "separate library"),
+])
+def test_an_include_in_the_wrong_direction(tree, path, include, text):
+    tree({path: f'#include "{include}"\n'})
+    assert len(layering.check()) == 1 and text in layering.check()[0]
+
+
+def test_includes_in_the_right_direction(tree):
+    tree({"pathways/frontend/x.h": '#include "pathways/base/y.h"\n#include "ifrt_proxy/z.pb.h"\n',
+          "pathways/device/pjrt/x.h": '#include "xla/pjrt/c/pjrt_c_api.h"\n'})
+    assert layering.check() == []
+
+
+def test_a_source_begins_with_its_own_header(tree):
+    tree({"pathways/base/x.h": "", "pathways/base/x.cc": '#include <string>\n#include "pathways/base/x.h"\n'})
+    assert "the first #include" in layering.check()[0]
+
+
+def test_long_functions_and_files(tree):
+    body = "  Step();\n" * 71
+    tree({"pathways/base/x.cc": f"namespace pw {{\nclass A {{\n  void Long() {{\n{body}  }}\n  void Short() {{}}\n}};\n}}\n",
+          "pathways/base/y.h": "\n" * 301})
+    problems = sizes.check()
+    assert len(problems) == 2 and "Long has 73 lines" in problems[0] and "301 lines" in problems[1]
+
+
+@pytest.mark.parametrize("line", [
+    "std::thread t;", "std::this_thread::sleep_for(x);", "auto t = std::chrono::steady_clock::now();", "int r = rand();", "std::mutex mu;",
+    "co_await x;", "throw 1;"])
+def test_forbidden_constructs(tree, line):
+    tree({"pathways/worker/x.cc": line + "\n"})
+    assert len(forbidden.check()) == 1
+
+
+def test_words_in_comments_and_strings_are_no_constructs(tree):
+    tree({"pathways/worker/x.cc": '// std::thread\nconst char* s = "std::mutex";\n/* rand() */\nchar c = \'"\'; int n = 1\'000;\n'})
+    assert forbidden.check() == []
