@@ -111,7 +111,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   impl->grpc = builder.BuildAndStart();
   if (impl->grpc == nullptr || impl->port == 0) {
     return absl::UnavailableError(absl::StrCat("cannot listen at ", address, " for clients: the port is in use, or the address is not this machine's; "
-                                               "choose another with --client_port, or stop what holds it"));
+                                               "choose another with --listen-clients, or stop what holds it"));
   }
   PW_LOG_INFO << "clients connect to " << options.host << ":" << impl->port;
   return std::unique_ptr<Server>(new Server(std::move(impl)));

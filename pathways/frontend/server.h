@@ -24,7 +24,7 @@ namespace pw::frontend {
 struct ServerOptions {
   std::string host = "127.0.0.1";
   int port = 0;  // 0: any free one
-  // A file that clients on this machine leave host buffers in ("lt_<handle>"); empty: that way is closed.
+  // Where clients on this machine leave host buffers as files (shared_directory.h); empty: that way is closed.
   std::string shared_directory;
   int64_t max_message_bytes = int64_t{256} << 20;
   int64_t max_host_buffer_bytes = int64_t{16} << 30;

@@ -20,6 +20,7 @@
 #include "pathways/frontend/convert/attributes.h"
 #include "pathways/frontend/convert/sharding.h"
 #include "pathways/frontend/session_table.h"
+#include "pathways/frontend/shared_directory.h"
 #include "pathways/frontend/testing/fake_cluster.h"
 #include "pathways/v1/client.grpc.pb.h"
 
@@ -453,6 +454,16 @@ TEST_F(SharedDirectoryTest, FilesBecomeHostBuffers) {
   int messages;
   ASSERT_TRUE(Lookup(session, 7, data, messages).ok());
   EXPECT_EQ(data, "contents");
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "lt_7"));
+}
+
+TEST_F(SharedDirectoryTest, AClientMayHaveAFolderOfItsOwn) {
+  std::filesystem::create_directory(directory_ / "client-1");
+  WriteFile("client-1/lt_7", "contents");
+  Stream own(*stub_, Metadata(25, {{kSharedSubdirectoryKey, std::string("client-1")}}));
+  EXPECT_TRUE(ReadFromDisk(own.Init(), 7, 8).ok());
+  Stream outside(*stub_, Metadata(25, {{kSharedSubdirectoryKey, std::string("../etc")}}));
+  EXPECT_EQ(ReadFromDisk(outside.Init(), 7, 8).error_code(), grpc::INVALID_ARGUMENT);
 }
 
 TEST_F(SharedDirectoryTest, OnlyPlainFilesOfTheAnnouncedSizeAreRead) {

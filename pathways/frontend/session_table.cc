@@ -1,7 +1,6 @@
 #include "pathways/frontend/session_table.h"
 
 #include <utility>
-#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "pathways/frontend/client_session.h"
@@ -9,12 +8,7 @@
 namespace pw::frontend {
 namespace {
 
-std::string TokenOf(const Attributes& data) {
-  auto it = data.find(kCompanionKey);
-  if (it == data.end()) return "";
-  const auto* token = std::get_if<std::string>(&it->second);
-  return token == nullptr ? "" : *token;
-}
+std::string TokenOf(const Attributes& data) { return StringAttribute(data, kCompanionKey); }
 
 void Join(ClientSession& session, std::shared_ptr<controller::HostCallHandler> channel) {
   session.cluster().SetHostCallHandler(session.session().id(), std::move(channel));

@@ -4,10 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 
@@ -56,10 +58,22 @@ absl::StatusOr<AlignedBytes> TryAllocate(int64_t size) {
   }
 }
 
-absl::StatusOr<Bytes> ReadSharedFile(int directory, uint64_t handle, int64_t size) {
+namespace {
+
+bool IsPlainName(const std::string& name) {
+  return name.size() <= 128 && std::all_of(name.begin(), name.end(), [](char c) { return absl::ascii_isalnum(c) || c == '-' || c == '_'; });
+}
+
+}  // namespace
+
+absl::StatusOr<Bytes> TakeSharedFile(int directory, const std::string& subdirectory, uint64_t handle, int64_t size) {
+  if (!IsPlainName(subdirectory)) {
+    return absl::InvalidArgumentError("the client's folder in the shared directory has a name with other signs than letters, digits, - and _");
+  }
   const std::string name = absl::StrCat("lt_", handle);
+  Descriptor folder(openat(directory, subdirectory.empty() ? "." : subdirectory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   // O_NONBLOCK: opening a pipe of that name must not block.
-  Descriptor file(openat(directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  Descriptor file(folder.get() < 0 ? -1 : openat(folder.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (file.get() < 0) {
     return absl::NotFoundError(absl::StrCat("the file ", name, " in the shared directory cannot be opened: ", strerror(errno),
                                             "; client and server must see the same directory"));
@@ -72,6 +86,7 @@ absl::StatusOr<Bytes> ReadSharedFile(int directory, uint64_t handle, int64_t siz
   if (absl::Status s = ReadAll(file.get(), data.data(), size); !s.ok()) {
     return absl::Status(s.code(), absl::StrCat("the file ", name, " in the shared directory cannot be read: ", s.message()));
   }
+  unlinkat(folder.get(), name.c_str(), 0);
   return std::move(data).Freeze();
 }
 

@@ -1,7 +1,9 @@
 // Files that clients on this machine leave for the server instead of sending a host buffer over the network.
 //
-// A client chooses nothing but the number in the name: only "lt_<handle>" in the configured directory is ever opened, no link is
-// followed, and only a regular file of exactly the announced size is read.
+// The files are "lt_<handle>" in the configured directory. Clients number their handles alike, so two of them cannot share a directory: one
+// may give the name of a folder in it, for its own files, as initialization_data["pathways_shared_subdirectory"]. A client chooses nothing
+// else: no link is followed, and only a regular file of exactly the announced size is read. It is removed once it has been read (the
+// stock client leaves it behind).
 #pragma once
 
 #include <cstdint>
@@ -15,8 +17,12 @@ namespace pw::frontend {
 // A descriptor of the directory, for ReadSharedFile. INVALID_ARGUMENT if it is not a directory.
 absl::StatusOr<int> OpenSharedDirectory(const std::string& path);
 
-// Blocks. NOT_FOUND, INVALID_ARGUMENT (not a plain file of that size), RESOURCE_EXHAUSTED (no memory), naming the file.
-absl::StatusOr<Bytes> ReadSharedFile(int directory, uint64_t handle, int64_t size);
+// The key of initialization_data under which a client names its own folder: up to 128 letters, digits, '-' and '_'.
+inline constexpr char kSharedSubdirectoryKey[] = "pathways_shared_subdirectory";
+
+// Reads the file and removes it. Blocks. `subdirectory` may be empty. NOT_FOUND, INVALID_ARGUMENT (not a plain file of that size, a bad
+// folder name), RESOURCE_EXHAUSTED (no memory), naming the file.
+absl::StatusOr<Bytes> TakeSharedFile(int directory, const std::string& subdirectory, uint64_t handle, int64_t size);
 
 // Memory for `size` bytes, or RESOURCE_EXHAUSTED.
 absl::StatusOr<AlignedBytes> TryAllocate(int64_t size);

@@ -43,4 +43,10 @@ Attributes AttributesFromProto(const xla::ifrt::AttributeMapProto& proto) {
   return attributes;
 }
 
+std::string StringAttribute(const Attributes& attributes, const std::string& name) {
+  auto it = attributes.find(name);
+  const std::string* value = it == attributes.end() ? nullptr : std::get_if<std::string>(&it->second);
+  return value == nullptr ? "" : *value;
+}
+
 }  // namespace pw::frontend

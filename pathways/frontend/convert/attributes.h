@@ -18,4 +18,7 @@ xla::ifrt::AttributeMapProto AttributesToProto(const Attributes& attributes);
 // Values of kinds not known here are left out.
 Attributes AttributesFromProto(const xla::ifrt::AttributeMapProto& proto);
 
+// Empty if it is missing or not a string.
+std::string StringAttribute(const Attributes& attributes, const std::string& name);
+
 }  // namespace pw::frontend
