@@ -45,13 +45,14 @@ uint64_t MemoryRegistry::WaitFor(const std::string& address, const void* owner, 
   {
     std::lock_guard<std::mutex> lock(mu_);
     id = next_waiter_++;
-    if (const auto it = listening_.find(address); it != listening_.end()) {
-      found = it->second;
-    } else {
+    const auto it = listening_.find(address);
+    if (it == listening_.end()) {
       waiting_.emplace(id, Waiting{address, owner, std::move(waiter)});
+      return id;
     }
+    found = it->second;
   }
-  if (found != nullptr) waiter(found);
+  waiter(found);
   return id;
 }
 
