@@ -59,7 +59,7 @@ class RecordingConnection : public net::Connection {
         for (const auto& f : event.done().failed()) EXPECT_TRUE(done.emplace(f.op(), FromProto(f.status())).second) << "op " << f.op() << " done twice";
       } else if (event.has_fetched()) {
         EXPECT_TRUE(fetched.emplace(event.fetched().fetch(), event.fetched()).second) << "fetched twice";
-        fetched_bytes[event.fetched().fetch()] = take(event.fetched().payload_bytes());
+        fetched_bytes[event.fetched().fetch()] += take(event.fetched().payload_bytes());
       } else if (event.has_chunk()) {
         EXPECT_EQ(lane, net::Lane::kBulk);
         EXPECT_EQ(event.chunk().offset(), fetched_bytes[event.chunk().transfer()].size());

@@ -14,7 +14,9 @@ absl::StatusOr<std::string> PlaceOptions(const CompileRequest& request, const Cl
   if (!options.ParseFromString(request.options)) {
     return absl::InvalidArgumentError("the compile options are not a serialized xla.CompileOptionsProto");
   }
+  const bool has_build_options = options.has_executable_build_options();
   xla::ExecutableBuildOptionsProto* build = options.mutable_executable_build_options();
+  if (!has_build_options) build->set_device_ordinal(-1);  // XLA's word for "as assigned"
   build->set_num_replicas(request.num_replicas);
   build->set_num_partitions(request.num_partitions);
   xla::DeviceAssignmentProto* assignment = build->mutable_device_assignment();

@@ -1,0 +1,247 @@
+// Moves between workers: two of them, joined by a transport in memory.
+#include "pathways/worker/moves.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "pathways/worker/testing.h"
+
+namespace pw::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Workers of hosts 1 and 2.
+class TwoWorkers {
+ public:
+  TwoWorkers() {
+    for (uint32_t host : {1u, 2u}) {
+      WorkerHarness::Setup setup;
+      setup.host = host;
+      setup.executor = &executor_;
+      setup.transport = &transport_;
+      hosts_.push_back(std::make_unique<WorkerHarness>(setup));
+      listeners_.push_back(*transport_.Listen("host" + std::to_string(host) + ":1", [this, host](std::unique_ptr<net::Connection> c) {
+        auto shared = std::make_shared<std::unique_ptr<net::Connection>>(std::move(c));
+        WorkerHarness* w = hosts_[host - 1].get();
+        w->strand.Post([w, shared] {
+          if (w->worker != nullptr) w->worker->peers().Accept(std::move(*shared));
+        });
+      }));
+    }
+    SetPeers({1, 2});
+  }
+  ~TwoWorkers() {
+    for (auto& host : hosts_) host->worker = nullptr;
+    Settle();
+  }
+
+  WorkerHarness& operator[](uint32_t host) { return *hosts_[host - 1]; }
+  void SetPeers(const std::vector<uint32_t>& known) {
+    v1::Command command;
+    for (uint32_t host : known) {
+      auto* peer = command.mutable_peers()->add_peers();
+      peer->set_host(host);
+      peer->set_address("host" + std::to_string(host) + ":1");
+    }
+    for (auto& host : hosts_) host->Do(command);
+  }
+  void Settle() {
+    for (int i = 0; i < 3; ++i) {
+      for (auto& host : hosts_) host->Settle();
+    }
+  }
+  void StopListening(uint32_t host) { listeners_[host - 1].reset(); }
+
+ private:
+  ManualExecutor executor_;
+  net::MemoryNetwork network_;
+  net::MemoryTransport transport_{&network_, &executor_};
+  std::vector<std::unique_ptr<WorkerHarness>> hosts_;
+  std::vector<std::unique_ptr<net::Listener>> listeners_;
+};
+
+void Set(v1::Move::Region* region, std::vector<int64_t> start, std::vector<int64_t> size) {
+  for (int64_t s : start) region->add_start(s);
+  for (int64_t s : size) region->add_size(s);
+}
+
+v1::Command SendCommand(uint64_t op, uint64_t transfer, uint64_t array, int shard, int64_t start, int64_t size, uint32_t to) {
+  v1::Command command;
+  command.mutable_move()->set_op(op);
+  command.mutable_move()->set_session(1);
+  auto* send = command.mutable_move()->add_sends();
+  send->set_transfer(transfer);
+  send->set_array(array);
+  send->set_shard(shard);
+  Set(send->mutable_region(), {start}, {size});
+  send->set_to_host(to);
+  return command;
+}
+
+v1::Move::Receive* AddReceive(v1::Command* command, uint64_t op, uint64_t array, int64_t elements) {
+  command->mutable_move()->set_op(op);
+  command->mutable_move()->set_session(1);
+  auto* receive = command->mutable_move()->add_receives();
+  receive->set_array(array);
+  receive->set_local_device(1);
+  receive->set_dtype(11);
+  receive->add_dims(elements);
+  return receive;
+}
+
+void AddRemote(v1::Move::Receive* receive, int64_t start, int64_t size, uint64_t transfer, uint32_t from) {
+  auto* piece = receive->add_pieces();
+  Set(piece->mutable_to(), {start}, {size});
+  piece->set_transfer(transfer);
+  piece->set_from_host(from);
+}
+
+TEST(Moves, PiecesFromHereAndThereMakeAShard) {
+  TwoWorkers hosts;
+  hosts[1].Put(10, 100, {1, 2, 3, 4});
+  hosts[2].Put(10, 200, {5, 6, 7, 8});
+  hosts.Settle();
+  hosts[1].Do(SendCommand(11, 77, 100, 1, 1, 2, 2));
+  v1::Command command;
+  auto* receive = AddReceive(&command, 12, 300, 5);
+  AddRemote(receive, 0, 2, 77, 1);
+  auto* local = receive->add_pieces();
+  Set(local->mutable_to(), {2}, {3});
+  local->set_source_array(200);
+  local->set_source_shard(0);
+  Set(local->mutable_from(), {1}, {3});
+  local->set_from_host(2);
+  hosts[2].Do(command);
+  hosts.Settle();
+  EXPECT_TRUE(hosts[1].connection.done.at(11).ok());
+  EXPECT_TRUE(hosts[2].connection.done.at(12).ok());
+  EXPECT_THAT(hosts[2].Read(300, 0), ElementsAre(2, 3, 6, 7, 8));
+}
+
+TEST(Moves, LargeTransfersGoInChunksWhicheverSideIsFirst) {
+  TwoWorkers hosts;
+  std::vector<float> values(3 << 20, 2.5f);
+  values.back() = 7;
+  v1::Command command;
+  AddRemote(AddReceive(&command, 12, 300, static_cast<int64_t>(values.size())), 0, static_cast<int64_t>(values.size()), 77, 1);
+  hosts[2].Do(command);
+  hosts[1].Put(10, 100, values);
+  hosts[1].Do(SendCommand(11, 77, 100, 0, 0, static_cast<int64_t>(values.size()), 2));
+  hosts.Settle();
+  EXPECT_EQ(hosts[2].Read(300, 0), values);
+}
+
+TEST(Moves, ASendReadsItsArrayBeforeALaterDonation) {
+  TwoWorkers hosts;
+  hosts[1].Compile(1, "args=1 outputs=1 dims=2 donate=0");
+  hosts.Settle();
+  hosts[1].PutLater(10, 100, 2);
+  hosts[1].Do(SendCommand(11, 77, 100, 0, 0, 2, 2));
+  hosts[1].Execute(12, 1, {100}, {101});
+  v1::Command command;
+  AddRemote(AddReceive(&command, 13, 300, 2), 0, 2, 77, 1);
+  hosts[2].Do(command);
+  hosts[1].SendChunks(10, {1, 2});
+  hosts.Settle();
+  EXPECT_THAT(hosts[2].Read(300, 0), ElementsAre(1, 2));
+  EXPECT_THAT(hosts[1].Read(101, 0), ElementsAre(2, 3));
+}
+
+TEST(Moves, APoisonedSourcePoisonsTheFarShard) {
+  TwoWorkers hosts;
+  v1::Command poison;
+  poison.mutable_poison()->add_arrays(100);
+  poison.mutable_poison()->mutable_error()->set_code(13);
+  poison.mutable_poison()->mutable_error()->set_message("bad step");
+  hosts[1].Do(poison);
+  hosts[1].Do(SendCommand(11, 77, 100, 0, 0, 2, 2));
+  v1::Command command;
+  AddRemote(AddReceive(&command, 12, 300, 2), 0, 2, 77, 1);
+  hosts[2].Do(command);
+  hosts.Settle();
+  EXPECT_EQ(hosts[1].connection.done.at(11), absl::InternalError("bad step"));
+  EXPECT_EQ(hosts[2].connection.done.at(12), absl::InternalError("bad step"));
+}
+
+TEST(Moves, ALostPeerFailsWhatWasToComeFromIt) {
+  TwoWorkers hosts;
+  hosts[1].Put(10, 100, {1, 2});
+  hosts.Settle();
+  v1::Command command;
+  AddRemote(AddReceive(&command, 12, 300, 2), 0, 2, 77, 1);
+  hosts[2].Do(command);
+  hosts.Settle();
+  hosts.SetPeers({2});
+  hosts.Settle();
+  EXPECT_EQ(hosts[2].connection.done.at(12).code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(hosts[2].connection.done.at(12).message()), HasSubstr("host 1"));
+  v1::Command late;
+  AddRemote(AddReceive(&late, 13, 301, 2), 0, 2, 78, 1);
+  hosts[2].Do(late);
+  hosts.Settle();
+  EXPECT_EQ(hosts[2].connection.done.at(13).code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(Moves, APeerThatCannotBeReachedFailsTheSend) {
+  TwoWorkers hosts;
+  hosts.StopListening(2);
+  hosts[1].Put(10, 100, {1, 2});
+  hosts[1].Do(SendCommand(11, 77, 100, 0, 0, 2, 2));
+  hosts[1].Do(SendCommand(12, 78, 100, 0, 0, 2, 9));
+  hosts.Settle();
+  EXPECT_EQ(hosts[1].connection.done.at(11).code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(hosts[1].connection.done.at(11).message()), HasSubstr("host 2 at host2:1"));
+  EXPECT_EQ(hosts[1].connection.done.at(12).code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(hosts[1].Read(100, 0), ElementsAre(1, 2));
+}
+
+TEST(Moves, WholeShardsAreCopiedByTheRuntime) {
+  WorkerHarness w;
+  w.PutLater(10, 100, 2);
+  v1::Command command;
+  auto* receive = AddReceive(&command, 11, 200, 2);
+  receive->set_memory_kind("pinned_host");
+  auto* piece = receive->add_pieces();
+  Set(piece->mutable_to(), {0}, {2});
+  Set(piece->mutable_from(), {0}, {2});
+  piece->set_source_array(100);
+  piece->set_from_host(1);
+  w.Do(command);
+  receive->set_array(201);
+  receive->set_memory_kind("attic");
+  command.mutable_move()->set_op(12);
+  w.Do(command);
+  w.SendChunks(10, {3, 4});
+  w.Settle();
+  EXPECT_THAT(w.Read(200, 0), ElementsAre(3, 4));
+  EXPECT_EQ(w.connection.done.at(12).code(), absl::StatusCode::kInvalidArgument) << "no such memory";
+}
+
+TEST(Moves, RefusesPiecesThatDoNotFit) {
+  WorkerHarness w;
+  w.Put(10, 100, {1, 2});
+  v1::Command outside;
+  auto* piece = AddReceive(&outside, 11, 200, 2)->add_pieces();
+  Set(piece->mutable_to(), {1}, {2});
+  v1::Command gap;
+  piece = AddReceive(&gap, 12, 201, 2)->add_pieces();
+  Set(piece->mutable_to(), {0}, {1});
+  v1::Command source;
+  piece = AddReceive(&source, 13, 202, 1)->add_pieces();
+  Set(piece->mutable_to(), {0}, {1});
+  Set(piece->mutable_from(), {2}, {1});
+  piece->set_source_array(100);
+  piece->set_from_host(1);
+  for (const v1::Command& command : {outside, gap, source}) w.Do(command);
+  w.Do(SendCommand(14, 5, 100, 0, 1, 2, 1));
+  w.Settle();
+  for (uint64_t op : {11, 12, 13, 14}) EXPECT_EQ(w.connection.done.at(op).code(), absl::StatusCode::kInvalidArgument) << op;
+}
+
+}  // namespace
+}  // namespace pw::worker
