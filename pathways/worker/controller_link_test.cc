@@ -1,0 +1,274 @@
+// Joining, heartbeats, losing the controller: the link against a controller made of a transport in memory, with time that only moves when told to.
+#include "pathways/worker/controller_link.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "pathways/worker/testing.h"
+
+namespace pw::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ManualTime : public Clock, public Timers {
+ public:
+  absl::Time Now() override { return now_; }
+  void After(absl::Duration delay, Executor* executor, Task task) override { due_.emplace(now_ + delay, std::make_pair(executor, std::move(task))); }
+  void Advance(absl::Duration by) {
+    now_ += by;
+    while (!due_.empty() && due_.begin()->first <= now_) {
+      auto entry = std::move(due_.begin()->second);
+      due_.erase(due_.begin());
+      entry.first->Post(std::move(entry.second));
+    }
+  }
+
+ private:
+  absl::Time now_ = absl::UnixEpoch();
+  std::multimap<absl::Time, std::pair<Executor*, Task>> due_;
+};
+
+// The controller's end.
+class FakeController : public net::Connection::Handler {
+ public:
+  void Accept(std::unique_ptr<net::Connection> c) {
+    connection = std::move(c);
+    connection->Start(this);
+    ++connections;
+  }
+  void OnFrame(net::Frame frame) override {
+    v1::FromWorker message;
+    ASSERT_TRUE(message.ParseFromString(frame.header));
+    for (const v1::Event& event : message.events()) events.push_back(event);
+  }
+  void OnClosed(const absl::Status& reason) override { closed = reason; }
+  void Send(const v1::Command& command, const std::string& payload = "") {
+    v1::ToWorker batch;
+    *batch.add_commands() = command;
+    std::vector<Bytes> pieces;
+    if (!payload.empty()) pieces.push_back(Bytes::Copy(payload));
+    connection->Send(batch.SerializeAsString(), std::move(pieces), net::Lane::kUrgent);
+  }
+  void Welcome(double heartbeat = 1) {
+    v1::Command command;
+    command.mutable_welcome()->set_host(3);
+    command.mutable_welcome()->set_incarnation(9);
+    command.mutable_welcome()->set_heartbeat_seconds(heartbeat);
+    Send(command);
+  }
+  void Ping(uint64_t sequence) {
+    v1::Command command;
+    command.mutable_ping()->set_sequence(sequence);
+    Send(command);
+  }
+
+  std::unique_ptr<net::Connection> connection;
+  std::vector<v1::Event> events;
+  absl::Status closed;
+  int connections = 0;
+};
+
+class LinkTest : public ::testing::Test {
+ protected:
+  void Start(bool exit_with_controller = false, bool listen = true) {
+    if (listen) Listen();
+    environment_.runtime = &runtime_;
+    environment_.strand = &strand_;
+    environment_.clock = &time_;
+    environment_.compile_pool = &executor_;
+    environment_.compile_cache = std::make_shared<CompileCache>("", 0);
+    environment_.transport = &transport_;
+    environment_.next_launch_id = &launch_id_;
+    LinkOptions options;
+    options.controller = "controller:1";
+    options.host_name = "hosta";
+    options.island = "i0";
+    options.data_address = "hosta:2";
+    options.exit_with_controller = exit_with_controller;
+    link_ = std::make_unique<ControllerLink>(environment_, &strand_, &time_, options, [this](const absl::Status& s) { finished_.push_back(s); });
+    link_->Start();
+    Run();
+  }
+  void Listen() {
+    listener_ = *transport_.Listen("controller:1", [this](std::unique_ptr<net::Connection> c) { controller_.Accept(std::move(c)); });
+  }
+  void Run() { executor_.RunAll(); }
+  void Advance(absl::Duration by) {
+    time_.Advance(by);
+    Run();
+  }
+  void TearDown() override {
+    bool stopped = false;
+    link_->Stop("end of test", [&] { stopped = true; });
+    Run();
+    EXPECT_TRUE(stopped);
+    link_ = nullptr;
+    controller_.connection = nullptr;
+    Run();
+  }
+
+  ManualExecutor executor_;
+  ManualTime time_;
+  net::MemoryNetwork network_;
+  net::MemoryTransport transport_{&network_, &executor_};
+  device::SimulatedRuntime runtime_{{3, &executor_}};
+  Strand strand_{&executor_};
+  int launch_id_ = 0;
+  Environment environment_;
+  FakeController controller_;
+  std::unique_ptr<net::Listener> listener_;
+  std::unique_ptr<ControllerLink> link_;
+  std::vector<absl::Status> finished_;
+};
+
+TEST_F(LinkTest, SaysWhoItIsAndServes) {
+  Start();
+  ASSERT_EQ(controller_.events.size(), 1u);
+  const v1::Hello& hello = controller_.events[0].hello();
+  EXPECT_EQ(hello.protocol_version(), 1);
+  EXPECT_EQ(hello.host_name(), "hosta");
+  EXPECT_EQ(hello.island(), "i0");
+  EXPECT_EQ(hello.data_address(), "hosta:2");
+  EXPECT_EQ(hello.devices_size(), 3);
+  EXPECT_EQ(hello.devices(0).memories(0).kind(), "device");
+  EXPECT_EQ(hello.stablehlo_version(), "1.13.0");
+  controller_.Welcome();
+  v1::Command command;
+  command.mutable_memory_query()->set_query(4);
+  controller_.Send(command);
+  Run();
+  ASSERT_EQ(controller_.events.size(), 2u);
+  EXPECT_EQ(controller_.events[1].memory_report().query(), 4u);
+}
+
+TEST_F(LinkTest, WaitsForAControllerThatIsNotThereYet) {
+  Start(false, false);
+  Advance(absl::Seconds(1));
+  EXPECT_TRUE(finished_.empty());
+  Listen();
+  Advance(absl::Seconds(1));
+  EXPECT_EQ(controller_.connections, 1);
+}
+
+TEST_F(LinkTest, AnswersPingsAndTakesSilenceForTheEnd) {
+  Start();
+  controller_.Welcome(1);
+  Run();
+  for (uint64_t i = 1; i <= 5; ++i) {
+    controller_.Ping(i);
+    Run();
+    Advance(absl::Seconds(1));
+  }
+  EXPECT_EQ(controller_.events.size(), 6u);
+  EXPECT_EQ(controller_.events.back().pong().sequence(), 5u);
+  EXPECT_TRUE(controller_.closed.ok());
+  Advance(absl::Seconds(1));
+  Advance(absl::Seconds(1));
+  EXPECT_FALSE(controller_.closed.ok());
+  Advance(absl::Seconds(1));
+  EXPECT_EQ(controller_.connections, 2) << "it joins again, as a new host";
+}
+
+TEST_F(LinkTest, FreesEverythingWhenTheControllerIsLost) {
+  Start();
+  controller_.Welcome();
+  v1::Command put;
+  put.mutable_put()->set_op(1);
+  put.mutable_put()->set_array(5);
+  put.mutable_put()->set_dtype(11);
+  put.mutable_put()->set_total_bytes(4);
+  put.mutable_put()->set_payload_bytes(4);
+  put.mutable_put()->add_placements();
+  controller_.Send(put, "abcd");
+  Run();
+  EXPECT_EQ(controller_.events.back().done().ok_size(), 1);
+  controller_.connection->Close(absl::UnavailableError("controller is gone"));
+  Run();
+  Advance(absl::Seconds(1));
+  ASSERT_EQ(controller_.connections, 2);
+  EXPECT_TRUE(controller_.events.back().has_hello());
+  controller_.Welcome();
+  v1::Command query;
+  query.mutable_memory_query()->set_query(1);
+  controller_.Send(query);
+  Run();
+  EXPECT_EQ(controller_.events.back().memory_report().arrays(), 0);
+  EXPECT_EQ(controller_.events.back().memory_report().devices(0).used_bytes(), 0);
+}
+
+TEST_F(LinkTest, ExitsWithItsControllerIfToldTo) {
+  Start(true);
+  controller_.Welcome();
+  Run();
+  controller_.connection->Close(absl::UnavailableError("gone"));
+  Run();
+  EXPECT_THAT(finished_, testing::ElementsAre(absl::OkStatus()));
+}
+
+TEST_F(LinkTest, RefusalIsAnErrorWithTheReason) {
+  Start(true);
+  controller_.connection->Close(absl::FailedPreconditionError("protocol version 1 is too old"));
+  Run();
+  ASSERT_EQ(finished_.size(), 1u);
+  EXPECT_FALSE(finished_[0].ok());
+}
+
+TEST_F(LinkTest, ShutdownEndsIt) {
+  Start();
+  controller_.Welcome();
+  v1::Command command;
+  command.mutable_shutdown()->set_reason("maintenance");
+  controller_.Send(command);
+  Run();
+  EXPECT_THAT(finished_, testing::ElementsAre(absl::OkStatus()));
+  Advance(absl::Seconds(5));
+  EXPECT_EQ(controller_.connections, 1);
+}
+
+TEST_F(LinkTest, MalformedFramesEndTheConnectionNotTheProcess) {
+  Start();
+  controller_.Welcome();
+  Run();
+  controller_.connection->Send("\xff\xff\xff");
+  Run();
+  Advance(absl::Seconds(1));
+  EXPECT_EQ(controller_.connections, 2);
+  v1::Command put;
+  put.mutable_put()->set_payload_bytes(1000);
+  controller_.Send(put, "short");  // and no welcome before it
+  Run();
+  Advance(absl::Seconds(1));
+  EXPECT_EQ(controller_.connections, 3);
+}
+
+TEST_F(LinkTest, AStrangeControllersPeersAreRefused) {
+  Start();
+  controller_.Welcome();
+  Run();
+  std::unique_ptr<net::Connection> far_end;
+  auto listener = *transport_.Listen("data:1", [&](std::unique_ptr<net::Connection> c) { link_->AcceptPeer(std::move(c)); });
+  transport_.Connect("data:1", absl::Seconds(1), [&](absl::StatusOr<std::unique_ptr<net::Connection>> c) { far_end = *std::move(c); });
+  Run();
+  struct Ears : net::Connection::Handler {
+    void OnFrame(net::Frame) override {}
+    void OnClosed(const absl::Status& reason) override { closed = reason; }
+    absl::Status closed;
+  } ears;
+  far_end->Start(&ears);
+  pathways::v1::PeerMessage hello;
+  hello.mutable_hello()->set_incarnation(8);
+  far_end->Send(hello.SerializeAsString());
+  Run();
+  EXPECT_FALSE(ears.closed.ok());
+  far_end = nullptr;
+}
+
+}  // namespace
+}  // namespace pw::worker
