@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -167,7 +168,8 @@ absl::Status Run(const Options& options, pw::StopSignal* stop) {
   PW_LOG_INFO << "worker: stopping: " << reason;
   std::promise<void> stopped;
   link.Stop(reason, [&] { stopped.set_value(); });
-  stopped.get_future().wait();
+  // A computation that holds the strand up (a program blocked inside the device runtime) must not keep the process.
+  stopped.get_future().wait_for(std::chrono::seconds(2));
   if (!outcome.ok()) std::fprintf(stderr, "pathways-worker: %s\n", std::string(outcome.message()).c_str());
   // Devices may still be at work for arrays that are gone. Waiting for them, or for a compilation, helps nobody.
   std::fflush(nullptr);
