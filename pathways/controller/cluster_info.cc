@@ -39,6 +39,15 @@ std::vector<int> VersionNumbers(const std::string& version) {
   return numbers;
 }
 
+// Runtimes write the number that a device has on its host ("CpuDevice(id=2)"); people need the one that names it in the cluster.
+std::string WithClusterId(std::string text, DeviceId id) {
+  const size_t at = text.find("id=");
+  if (at == std::string::npos) return text;
+  const size_t digits = text.find_first_not_of("0123456789", at + 3);
+  const size_t end = digits == std::string::npos ? text.size() : digits;
+  return end == at + 3 ? text : text.replace(at + 3, end - at - 3, absl::StrCat(id.v));
+}
+
 DeviceInfo ShowDevice(const resource::Topology& topology, const resource::Device& device, const std::string& platform) {
   DeviceInfo info;
   info.id = device.id;
@@ -46,8 +55,8 @@ DeviceInfo ShowDevice(const resource::Topology& topology, const resource::Device
   info.local_hardware_id = device.description.local_hardware_id;
   info.platform_name = platform;
   info.kind = device.description.kind;
-  info.debug_string = device.description.debug_string;
-  info.to_string = device.description.to_string;
+  info.debug_string = WithClusterId(device.description.debug_string, device.id);
+  info.to_string = WithClusterId(device.description.to_string, device.id);
   info.memories = device.memories;
   resource::Attributes attributes = resource::ClientAttributes(topology, device);
   info.int_attributes = std::move(attributes.ints);

@@ -33,6 +33,9 @@ TEST(ClusterTest, FormsWhenAllHostsHaveJoinedAndNumbersThemByName) {
   EXPECT_EQ(a.welcome.incarnation(), b1.welcome.incarnation());
   EXPECT_EQ(cluster->info()->devices.size(), 6u);
   EXPECT_EQ(cluster->info()->devices[4].string_attributes.at("island"), "b");
+  EXPECT_EQ(cluster->info()->devices[4].to_string, "FakeDevice(id=4)");
+  EXPECT_EQ(cluster->info()->devices[4].debug_string, "id=");
+  EXPECT_EQ(cluster->info()->devices[5].debug_string, "fake");
   EXPECT_EQ(cluster->info()->platform_name, "cpu");
   cluster->Stop("end", false, [] {});
   t.Run();

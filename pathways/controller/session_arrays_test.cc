@@ -66,6 +66,19 @@ TEST(MakeArrayTest, BulkDataWaitsForRoom) {
   EXPECT_EQ(t.cluster->fabric().queued_bulk_bytes(HostId(0)), 0u);
 }
 
+// jax sends a constant, runs a program on it and forgets it before the other connection has carried the bytes.
+TEST(MakeArrayTest, DataThatComesAfterItsArrayWasForgottenStillReachesWhatWasMadeOfIt) {
+  TestCluster t;
+  Session& s = t.Open();
+  ASSERT_TRUE(s.MakeArray(1, t.Single(0, {2}), {{1, {buffers::DType::kU8, {2}}, {0}}}).ok());
+  ASSERT_TRUE(s.Copy({{2}}, {{1}}, t.Devices(1, 1), std::nullopt, kReuse).ok());
+  ASSERT_TRUE(s.Destruct({{1}}).ok());
+  t.Run();
+  ASSERT_TRUE(s.StoreHostBuffer(1, Bytes::Copy("ab")).ok());
+  EXPECT_EQ(*t.Fetch(2), "ab");
+  EXPECT_EQ(t.cluster->fabric().ops().size(), 0u);
+}
+
 TEST(MakeArrayTest, StridesBothWays) {
   TestCluster t;
   Session& s = t.Open();

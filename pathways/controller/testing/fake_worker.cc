@@ -84,6 +84,8 @@ void FakeWorker::Join(net::Transport* transport, const std::string& address) {
       auto& device = *hello.add_devices();
       device.set_kind("fake");
       device.set_local_hardware_id(d);
+      device.set_to_string(absl::StrCat("FakeDevice(id=", d, ")"));
+      device.set_debug_string(d % 2 == 0 ? "id=" : "fake");
       for (const char* kind : {"device", "pinned_host"}) device.add_memories()->set_kind(kind);
     }
     Send(message);
