@@ -5,6 +5,7 @@ import logging
 import os
 import secrets
 import shutil
+import socket
 import threading
 
 from pathways import _binaries, _bootstrap, _callbacks, _cluster, _host_calls, _processes
@@ -78,6 +79,25 @@ class _Endpoint:
         if os.getpid() == self.pid and self.failure() is None:
             shutil.rmtree(self.folder, ignore_errors=True)
 
+
+def _cut_connections():
+    """In a forked child: what jax's client does there, its clean-up at the latest, must not reach the server over the connections it
+    shares with the parent. They are replaced by sockets that lead nowhere."""
+    if _endpoint is None or _endpoint.address is None:
+        return
+    host, _, port = _endpoint.address.rpartition(":")
+    keep, sink = socket.socketpair()
+    _cut_connections.sink = (keep, sink)
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        try:
+            with socket.socket(fileno=os.dup(fd)) as connection:
+                if connection.getpeername()[:2] == (host, int(port)):
+                    os.dup2(sink.fileno(), fd)
+        except (OSError, TypeError):
+            continue  # not a socket, not connected, or gone
+
+
+os.register_at_fork(after_in_child=_cut_connections)
 
 _endpoint = None
 

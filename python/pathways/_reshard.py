@@ -15,11 +15,13 @@ import numpy as np
 def install(is_ours):
     """is_ours(client) tells our backends from others. Idempotent."""
     from jax._src import array as jax_array
+    from jax._src import dispatch
     from jax._src.interpreters import pxla
 
     ordinary = pxla.shard_arg_handlers[jax_array.ArrayImpl]
     if getattr(ordinary, "_pathways", False):
         return
+    dispatch._different_device_order_reshard = _for_other_order(dispatch._different_device_order_reshard, is_ours)
 
     @functools.wraps(ordinary)
     def shard_arg(xs, shardings, layouts, copy_semantics):
@@ -39,6 +41,19 @@ def install(is_ours):
 
     shard_arg._pathways = True
     pxla.shard_arg_handlers[jax_array.ArrayImpl] = shard_arg
+
+
+def _for_other_order(ordinary, is_ours):
+    """device_put's way between two orders of the same devices: a program over all of them, which we do not need."""
+
+    @functools.wraps(ordinary)
+    def different_device_order_reshard(x, target_sharding, copy):
+        x._check_if_deleted()
+        if x.is_fully_addressable and is_ours(_client_of(x.sharding)):
+            return reshard(x, target_sharding, donate=_donates(copy))
+        return ordinary(x, target_sharding, copy)
+
+    return different_device_order_reshard
 
 
 def _donates(semantics):

@@ -72,7 +72,7 @@ def same(cpu):
 
 def clean_environment(**env):
     """The environment of a program of its own."""
-    dropped = ("PATHWAYS_ADDRESS", "PATHWAYS_LOCAL", "XLA_FLAGS", "JAX_PLATFORMS")
+    dropped = ("PATHWAYS_ADDRESS", "PATHWAYS_LOCAL", "XLA_FLAGS", "JAX_PLATFORMS", "TF_CPP_MIN_LOG_LEVEL")
     clean = {k: v for k, v in os.environ.items() if k not in dropped and not k.startswith("IFRT_PROXY")}
     return {**clean, "JAX_PLATFORMS": "pathways", "PATHWAYS_LOCAL": "1x1x2", **env}
 

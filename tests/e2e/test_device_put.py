@@ -46,8 +46,6 @@ def client_bytes():
 @pytest.mark.parametrize("pair", list(itertools.product(NAMES, NAMES)), ids=" to ".join)
 def test_values_arrive_and_bytes_stay_between_the_workers(devices, pair):
     source, target = (shardings(devices)[name] for name in pair)
-    if {"all rows", "all whole"} & set(pair) and len(source.device_set) == len(target.device_set) and source.device_set == target.device_set:
-        pytest.skip("jax makes this one a program over both islands")
     value = np.random.default_rng(0).random((SIDE, SIDE), np.float32)
     x = jax.device_put(value, source).block_until_ready()
     jax.device_put(jnp.zeros((8, 8)), target).block_until_ready()
@@ -127,5 +125,5 @@ def test_to_and_from_jax_s_own_cpu(devices, cpu):
 
 def test_uneven_shardings_are_jax_s_error(devices):
     x = jax.device_put(np.ones(7, np.float32), devices[0])
-    with pytest.raises(ValueError, match="divisible"):
+    with pytest.raises(ValueError, match="divisible|partitioned 4 times"):
         jax.device_put(x, shardings(devices)["rows"])
