@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <future>
 #include <memory>
 #include <string>
@@ -118,6 +119,18 @@ std::string Advertised(const std::string& listening, const Options& options) {
   return absl::StartsWith(listening, "tcp:0.0.0.0:") ? absl::StrCat("tcp:", NetworkName(), port) : listening;
 }
 
+// What compiled code depends on: the kind of the devices and the instructions that the CPU has.
+std::string Machine(const pw::device::DeviceRuntime& runtime) {
+  std::string text = runtime.devices().front().kind;
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line);) {
+    if (!absl::StartsWith(line, "model name") && !absl::StartsWith(line, "flags") && !absl::StartsWith(line, "Features")) continue;
+    absl::StrAppend(&text, "\n", line);
+    if (!absl::StartsWith(line, "model name")) break;  // the first CPU speaks for all
+  }
+  return text;
+}
+
 int64_t HalfOfMemory() { return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE) / 2; }
 
 absl::Status Run(const Options& options, pw::StopSignal* stop) {
@@ -139,7 +152,7 @@ absl::Status Run(const Options& options, pw::StopSignal* stop) {
   environment.strand = &strand;
   environment.clock = &clock;
   environment.compile_pool = &compile_pool;
-  environment.compile_cache = std::make_shared<pw::worker::CompileCache>(options.compile_cache, options.compile_cache_bytes);
+  environment.compile_cache = std::make_shared<pw::worker::CompileCache>(options.compile_cache, options.compile_cache_bytes, Machine(*runtime));
   environment.transport = &transport;
   environment.next_launch_id = &next_launch_id;
   environment.limits.device_memory_bytes = options.memory_limit;
@@ -180,6 +193,7 @@ absl::Status Run(const Options& options, pw::StopSignal* stop) {
 
 int main(int argc, char** argv) {
   pw::StopSignal stop;
+  setenv("TF_CPP_MIN_LOG_LEVEL", "3", 0);  // XLA's chatter; what matters comes as a status
   Options options;
   pw::Flags flags("pathways-worker",
                   "Owns the accelerators of one host: joins the controller, compiles and runs its programs, holds its arrays, and exchanges data with "

@@ -49,8 +49,9 @@ std::string Checksum(absl::string_view bytes) {
 
 }  // namespace
 
-std::string CompileCache::Key(const device::CompileRequest& request, const device::RuntimeInfo& runtime) {
+std::string CompileCache::Key(const device::CompileRequest& request, const device::RuntimeInfo& runtime) const {
   Hash128 hash;
+  hash.AddField(machine_);
   hash.AddField(runtime.platform_name);
   hash.AddField(runtime.platform_version);
   hash.AddField(runtime.xla_version);

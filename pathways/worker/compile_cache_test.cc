@@ -1,5 +1,7 @@
 #include "pathways/worker/compile_cache.h"
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -73,13 +75,15 @@ TEST_F(CompileCacheTest, TheKeyCoversEverythingThatMatters) {
   request.options = "o";
   request.devices = {0};
   const device::RuntimeInfo runtime{"cpu", "1", "1.13.0", "2"};
-  const std::string key = CompileCache::Key(request, runtime);
-  EXPECT_EQ(CompileCache::Key(request, runtime), key);
+  const CompileCache cache(folder_, 1000, "avx2");
+  const std::string key = cache.Key(request, runtime);
+  EXPECT_EQ(CompileCache("elsewhere", 1, "avx2").Key(request, runtime), key);
+  EXPECT_NE(CompileCache(folder_, 1000, "avx512").Key(request, runtime), key);
   auto differs = [&](auto change) {
     device::CompileRequest r = request;
     device::RuntimeInfo i = runtime;
     change(r, i);
-    return CompileCache::Key(r, i) != key;
+    return cache.Key(r, i) != key;
   };
   EXPECT_TRUE(differs([](auto& r, auto&) { r.program = "po"; r.options = ""; }));
   EXPECT_TRUE(differs([](auto& r, auto&) { r.options = "O"; }));

@@ -76,7 +76,7 @@ Programs::Result Programs::CompileNow(device::DeviceRuntime* runtime, const Comp
     result.program = status;
     return result;
   }
-  const std::string key = cache.enabled() ? CompileCache::Key(request, runtime->info()) : "";
+  const std::string key = cache.enabled() ? cache.Key(request, runtime->info()) : "";
   if (std::optional<std::string> entry = cache.Read(key); entry.has_value()) {
     result.program = runtime->Load(*entry, request);
     result.from_cache = result.program.ok();
