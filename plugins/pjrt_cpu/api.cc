@@ -1,6 +1,7 @@
 // The table: the one symbol this library exports.
 #include <cstddef>
 
+#include "plugins/pjrt_cpu/profiler.h"
 #include "plugins/pjrt_cpu/status.h"
 
 namespace pw::pjrt_cpu {
@@ -66,6 +67,7 @@ PJRT_Extension_Base* Extensions() {
   PJRT_Extension_Base* first = LayoutsExtension();
   first->next = MemoryDescriptionsExtension();
   first->next->next = FfiExtension();
+  first->next->next->next = ProfilerExtension();
   return first;
 }
 

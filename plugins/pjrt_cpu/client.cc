@@ -13,7 +13,7 @@
 namespace pw::pjrt_cpu {
 namespace {
 
-PJRT_Error* Create(PJRT_Client_Create_Args* args) {
+PJRT_Error* CreateClient(PJRT_Client_Create_Args* args) {
   PW_ASSIGN_OR_RETURN(const Options options, ReadOptions(args->create_options, args->num_options));
   auto ledger = std::make_shared<MemoryLedger>(options.memory_limit_bytes);
   xla::CpuClientOptions xla_options;
@@ -101,7 +101,7 @@ std::unique_ptr<PJRT_Client> WrapClient(std::unique_ptr<xla::PjRtClient> xla_cli
 }
 
 void FillClientEntries(PJRT_Api* api) {
-  api->PJRT_Client_Create = Create;
+  api->PJRT_Client_Create = CreateClient;
   api->PJRT_Client_Destroy = [](PJRT_Client_Destroy_Args* args) -> PJRT_Error* {
     delete args->client;
     return nullptr;

@@ -5,8 +5,12 @@
 #include <utility>
 
 #include "plugins/pjrt_cpu/handles.h"
+#include "plugins/pjrt_cpu/placement.h"
 #include "xla/hlo/builder/xla_computation.h"
+#include "xla/hlo/ir/hlo_computation.h"
+#include "xla/hlo/ir/hlo_instruction.h"
 #include "xla/hlo/ir/hlo_module.h"
+#include "xla/hlo/ir/hlo_opcode.h"
 #include "xla/layout_util.h"
 #include "xla/pjrt/host_memory_spaces.h"
 #include "xla/pjrt/plugin/xla_cpu/cpu_topology_description.h"
@@ -16,10 +20,13 @@
 #include "xla/service/hlo_module_util.h"
 #include "xla/shape_util.h"
 
+// Declared in headers of the wheel that need LLVM's.
 namespace xla {
-// Declared in a header of the wheel that needs LLVM's.
 absl::StatusOr<mlir::OwningOpRef<mlir::ModuleOp>> ParseMlirModuleString(absl::string_view text, mlir::MLIRContext& context);
 }  // namespace xla
+namespace tensorflow {
+std::string MlirModuleToString(mlir::ModuleOp module, bool show_debug_info);
+}  // namespace tensorflow
 
 namespace pw::pjrt_cpu {
 namespace {
@@ -52,6 +59,13 @@ absl::StatusOr<xla::XlaComputation> ParseHlo(const PJRT_Program& program, absl::
   return xla::XlaComputation(std::move(*proto.mutable_hlo_module()));
 }
 
+absl::StatusOr<mlir::OwningOpRef<mlir::ModuleOp>> ParseModule(absl::string_view code, mlir::MLIRContext& context) {
+  absl::StatusOr<mlir::OwningOpRef<mlir::ModuleOp>> module = xla::ParseMlirModuleString(code, context);
+  if (!module.ok() || !HasPlacement(code)) return module;
+  const std::string text = tensorflow::MlirModuleToString(module->get(), /*show_debug_info=*/true);
+  return xla::ParseMlirModuleString(WithoutPlacement(text), context);
+}
+
 // Parses the program and gives it to `compile`, which is called with a module or a computation and with the options.
 template <typename Compile>
 auto WithProgram(const PJRT_Program& program, xla::CompileOptions options, Compile compile)
@@ -60,7 +74,7 @@ auto WithProgram(const PJRT_Program& program, xla::CompileOptions options, Compi
   if (format == "mlir") {
     mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
     absl::StatusOr<mlir::OwningOpRef<mlir::ModuleOp>> module =
-        xla::ParseMlirModuleString(absl::string_view(program.code, program.code_size), context);
+        ParseModule(absl::string_view(program.code, program.code_size), context);
     if (!module.ok()) return module.status();
     return compile(module->get(), std::move(options));
   }
@@ -101,6 +115,7 @@ void AddOutput(const xla::Shape& shape, ProgramFacts& facts) {
   const size_t rank = shape.IsArray() ? shape.dimensions().size() : 0;
   facts.output_ranks.push_back(rank);
   for (size_t i = 0; i < rank; ++i) facts.output_dims.push_back(shape.dimensions(i));
+  if (KindOf(shape) != xla::CpuDeviceMemorySpace::kKind) facts.results_elsewhere.push_back(facts.output_kinds.size());
   facts.output_kinds.push_back(KindOf(shape).data());
   facts.output_kind_sizes.push_back(KindOf(shape).size());
   facts.output_bytes.push_back(shape.IsArray() ? xla::ShapeUtil::ByteSizeOf(shape, sizeof(void*)) : 0);
@@ -117,7 +132,7 @@ absl::StatusOr<std::shared_ptr<const ProgramFacts>> Examine(const xla::PjRtExecu
   if (!modules.ok()) return modules.status();
   if (modules->empty()) return absl::InternalError("the executable has no HLO module");
   const xla::HloModule& module = *modules->front();
-  const xla::Shape& result = module.result_shape();
+  const xla::Shape& result = module.entry_computation_layout().result_shape();  // with the memory spaces asked for
   if (result.IsTuple()) {
     for (const xla::Shape& element : result.tuple_shapes()) AddOutput(element, *facts);
   } else {
@@ -167,6 +182,45 @@ PJRT_Error* Deserialize(PJRT_Executable_DeserializeAndLoad_Args* args) {
   return nullptr;
 }
 
+// Whether this instruction stands still until somebody else has done something: another device, or the host.
+bool Waits(const xla::HloInstruction& instruction) {
+  switch (instruction.opcode()) {
+    case xla::HloOpcode::kAllGather:
+    case xla::HloOpcode::kAllGatherStart:
+    case xla::HloOpcode::kAllReduce:
+    case xla::HloOpcode::kAllReduceStart:
+    case xla::HloOpcode::kAllToAll:
+    case xla::HloOpcode::kCollectiveBroadcast:
+    case xla::HloOpcode::kCollectivePermute:
+    case xla::HloOpcode::kCollectivePermuteStart:
+    case xla::HloOpcode::kInfeed:
+    case xla::HloOpcode::kOutfeed:
+    case xla::HloOpcode::kRaggedAllToAll:
+    case xla::HloOpcode::kRecv:
+    case xla::HloOpcode::kReduceScatter:
+    case xla::HloOpcode::kSend:
+      return true;
+    case xla::HloOpcode::kCustomCall:
+      return instruction.custom_call_target() == "pathways_host_callback";
+    default:
+      return false;
+  }
+}
+
+// Such a program must not run on the caller's thread, which has yet to launch it on the other devices. In doubt: true.
+bool WaitsForOthers(const xla::PjRtLoadedExecutable& executable) {
+  absl::StatusOr<std::vector<std::shared_ptr<xla::HloModule>>> modules = executable.GetHloModules();
+  if (!modules.ok()) return true;
+  for (const std::shared_ptr<xla::HloModule>& module : *modules) {
+    for (const xla::HloComputation* computation : module->computations()) {
+      for (const xla::HloInstruction* instruction : computation->instructions()) {
+        if (Waits(*instruction)) return true;
+      }
+    }
+  }
+  return false;
+}
+
 bool IsSmall(const xla::PjRtLoadedExecutable& executable) {
   absl::StatusOr<xla::CompiledMemoryStats> stats = executable.GetCompiledMemoryStats();
   if (!stats.ok()) return true;
@@ -182,7 +236,7 @@ absl::StatusOr<PJRT_LoadedExecutable*> WrapLoaded(PJRT_Client* client, std::uniq
   result->client = client;
   result->facts = *std::move(facts);
   result->portable = executable->num_replicas() == 1 && executable->num_partitions() == 1;
-  result->run_inline = IsSmall(*executable);
+  result->run_inline = IsSmall(*executable) && !WaitsForOthers(*executable);
   for (xla::PjRtDevice* device : executable->addressable_devices()) {
     result->addressable_devices.push_back(client->device_of.at(device));
   }

@@ -13,7 +13,7 @@ PJRT_Event* WrapFuture(xla::Future<> future) {
 
 namespace {
 
-PJRT_Error* Create(PJRT_Event_Create_Args* args) {
+PJRT_Error* CreateEvent(PJRT_Event_Create_Args* args) {
   auto [promise, future] = xla::MakePromise<>();
   PJRT_Event* event = WrapFuture(std::move(future));
   {
@@ -24,7 +24,7 @@ PJRT_Error* Create(PJRT_Event_Create_Args* args) {
   return nullptr;
 }
 
-PJRT_Error* Set(PJRT_Event_Set_Args* args) {
+PJRT_Error* SetEvent(PJRT_Event_Set_Args* args) {
   xla::Promise<> promise;
   {
     absl::MutexLock lock(&args->event->mu);
@@ -65,8 +65,8 @@ void FillEventEntries(PJRT_Api* api) {
     });
     return nullptr;
   };
-  api->PJRT_Event_Create = Create;
-  api->PJRT_Event_Set = Set;
+  api->PJRT_Event_Create = CreateEvent;
+  api->PJRT_Event_Set = SetEvent;
 }
 
 }  // namespace pw::pjrt_cpu

@@ -144,6 +144,7 @@ struct PJRT_Client {
   absl::flat_hash_map<const xla::PjRtMemorySpace*, PJRT_Memory*> memory_of;
   std::unique_ptr<PJRT_TopologyDescription> topology;
   std::string platform_version;
+  absl::Mutex launch_mu;  // held while a launch is handed to its devices, one after another
 };
 
 struct PJRT_Event {
@@ -172,6 +173,7 @@ struct ProgramFacts {
   std::vector<int64_t> output_bytes;
   std::vector<PJRT_Layouts_MemoryLayout> output_layouts;
   std::vector<PJRT_Layouts_MemoryLayout*> output_layout_pointers;
+  std::vector<size_t> results_elsewhere;  // results that live in another memory than the device's own
   std::vector<int> donatable_inputs;  // parameters that the compiled program may take over
 };
 
@@ -189,7 +191,7 @@ struct PJRT_LoadedExecutable {
   std::shared_ptr<const ProgramFacts> facts;
   std::vector<PJRT_Device*> addressable_devices;
   bool portable = false;    // one replica, one partition, and no device named at compile time
-  bool run_inline = false;  // so small that a hand-over to another thread would cost more than it saves
+  bool run_inline = false;  // so small that a hand-over to another thread would cost more than it saves, and waits for nobody
   absl::Mutex mu;
   std::shared_ptr<xla::PjRtLoadedExecutable> executable ABSL_GUARDED_BY(mu);  // null once deleted
 

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "plugins/pjrt_cpu/status.h"
 #include "xla/pjrt/plugin/xla_cpu/cpu_memory.h"
 
 namespace pw::pjrt_cpu {
@@ -77,7 +78,7 @@ absl::StatusOr<std::unique_ptr<xla::CpuMemory>> MemoryLedger::Allocate(size_t by
   usage_.Add(wanted);  // counted before it exists, so that two callers cannot both take the last bytes
   const auto refuse = [&](const std::string& why) {
     usage_.Subtract(wanted);
-    return absl::ResourceExhaustedError(absl::StrCat("Out of memory allocating ", bytes, " bytes: ", why));
+    return Lasting(absl::ResourceExhaustedError(absl::StrCat("Out of memory allocating ", bytes, " bytes: ", why)));
   };
   if (limit_ > 0 && usage_.in_use() > limit_) {
     return refuse(absl::StrCat(usage_.in_use() - wanted, " of ", limit_,

@@ -1,15 +1,53 @@
 #include "plugins/pjrt_cpu/status.h"
 
-#include <algorithm>
+#include <string>
+#include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/string_view.h"
 
 namespace pw::pjrt_cpu {
+namespace {
+
+// The code of a lasting error stands in its text between two of these: a control character that no message contains.
+constexpr char kMark = '\x1f';
+
+// Takes the first mark out of `text`; its code, or nothing.
+int TakeMark(std::string& text) {
+  const size_t begin = text.find(kMark);
+  const size_t end = begin == std::string::npos ? begin : text.find(kMark, begin + 1);
+  if (end == std::string::npos) return 0;
+  int code = 0;
+  if (!absl::SimpleAtoi(text.substr(begin + 1, end - begin - 1), &code)) code = 0;
+  text.erase(begin, end - begin + 1);
+  return code;
+}
+
+}  // namespace
+
+absl::Status Lasting(const absl::Status& status) {
+  if (status.ok()) return status;
+  const std::string mark(1, kMark);
+  return absl::Status(status.code(), absl::StrCat(status.message(), mark, static_cast<int>(status.code()), mark));
+}
+
+PJRT_Error* MakeError(absl::Status status) {
+  if (status.ok()) return nullptr;
+  std::string text(status.message());
+  int code = static_cast<int>(status.code());
+  if (const int first = TakeMark(text); first != 0) {
+    code = first;
+    while (TakeMark(text) != 0) {
+    }
+    status = absl::Status(static_cast<absl::StatusCode>(code), text);
+  }
+  return new PJRT_Error{std::move(status)};
+}
 
 absl::Status MakeStatus(PJRT_Error_Code code, const char* message, size_t message_size) {
   // The two enumerations are the same list by definition.
-  return absl::Status(static_cast<absl::StatusCode>(code),
-                      message == nullptr ? absl::string_view() : absl::string_view(message, message_size));
+  return Lasting(absl::Status(static_cast<absl::StatusCode>(code),
+                              message == nullptr ? absl::string_view() : absl::string_view(message, message_size)));
 }
 
 void FillErrorEntries(PJRT_Api* api) {

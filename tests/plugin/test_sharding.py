@@ -1,0 +1,176 @@
+"""Eight devices: partitioned programs, collectives, and the loop that stock jax does not survive."""
+import subprocess
+import sys
+import textwrap
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+X = np.random.default_rng(0).standard_normal((16, 24)).astype(np.float32)
+
+
+def close(a, b, tol=1e-4):
+    np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=tol, atol=tol)
+
+
+@pytest.fixture
+def grid(devices):
+    return Mesh(np.array(devices).reshape(4, 2), ("a", "b"))
+
+
+@pytest.mark.parametrize("shardy", [True, False])
+@pytest.mark.parametrize("left", [P("a", "b"), P("b", None), P(None, "a"), P(("a", "b"), None), P()])
+@pytest.mark.parametrize("right", [P("b", None), P(None, "a"), P()])
+def test_partitioned_matmul(grid, left, right, shardy):
+    before = jax.config.jax_use_shardy_partitioner
+    jax.config.update("jax_use_shardy_partitioner", shardy)
+    try:
+        a, b = jax.device_put(X, NamedSharding(grid, left)), jax.device_put(X.T, NamedSharding(grid, right))
+        out = jax.jit(lambda a, b: jnp.tanh(a @ b), out_shardings=NamedSharding(grid, P("a", "b")))(a, b)
+    finally:
+        jax.config.update("jax_use_shardy_partitioner", before)
+    assert out.sharding.spec == P("a", "b") and len(out.addressable_shards) == 8
+    close(out, np.tanh(X @ X.T))
+
+
+def test_training_step(grid):
+    def loss(w, x, y):
+        return jnp.mean((jax.nn.relu(x @ w["in"]) @ w["out"] - y) ** 2)
+
+    rng = np.random.default_rng(1)
+    w = {"in": rng.standard_normal((24, 32)), "out": rng.standard_normal((32, 8))}
+    x, y = rng.standard_normal((16, 24)), rng.standard_normal((16, 8))
+    want_value, want = jax.value_and_grad(loss)(w, x, y)
+    placed = {"in": jax.device_put(w["in"], NamedSharding(grid, P(None, "b"))),
+              "out": jax.device_put(w["out"], NamedSharding(grid, P("b", None)))}
+    batch = [jax.device_put(v, NamedSharding(grid, P("a"))) for v in (x, y)]
+    value, got = jax.jit(jax.value_and_grad(loss))(placed, *batch)
+    close(value, want_value)
+    jax.tree.map(close, got, want)
+
+
+def over(mesh, f, out=P("x"), **kwargs):
+    return jax.jit(jax.shard_map(f, mesh=mesh, in_specs=P("x"), out_specs=out, check_vma=False, **kwargs))
+
+
+def test_collectives(mesh):
+    x = jax.device_put(X, NamedSharding(mesh, P("x")))
+    parts = X.reshape(8, 2, 24)
+    close(over(mesh, lambda v: lax.psum(v, "x"), P())(x), parts.sum(0))
+    close(over(mesh, lambda v: lax.pmax(v, "x"), P())(x), parts.max(0))
+    close(over(mesh, lambda v: lax.pmin(v, "x"), P())(x), parts.min(0))
+    close(over(mesh, lambda v: lax.pmean(v, "x"), P())(x), parts.mean(0))
+    close(over(mesh, lambda v: lax.all_gather(v, "x", tiled=True), P())(x), X)
+    close(over(mesh, lambda v: lax.ppermute(v, "x", [(i, (i + 1) % 8) for i in range(8)]))(x), np.roll(parts, 1, 0).reshape(16, 24))
+    close(over(mesh, lambda v: lax.psum_scatter(v, "x", scatter_dimension=1, tiled=True), P(None, "x"))(x), parts.sum(0))
+    close(over(mesh, lambda v: lax.all_to_all(v, "x", 1, 0, tiled=True), P(None, "x"))(x), X)
+    close(over(mesh, lambda v: v + lax.axis_index("x"))(x), (parts + np.arange(8)[:, None, None]).reshape(16, 24))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8", "uint32", "float16", "bfloat16", "float32", "float64",
+                                   "complex64", "complex128"])
+def test_all_reduce_of_types(mesh, dtype):
+    x = jnp.arange(16).astype(dtype)
+    got = over(mesh, lambda v: lax.psum(v, "x"), P())(jax.device_put(x, NamedSharding(mesh, P("x"))))
+    close(got.astype("complex128"), np.arange(16).reshape(8, 2).sum(0))
+
+
+def test_logical_all_reduce(mesh):
+    x = jax.device_put(np.array([True] * 7 + [False]), NamedSharding(mesh, P("x")))
+    assert jax.jit(lambda v: (v.all(), v.any()))(x) == (False, True)
+
+
+def test_groups_of_devices(grid):
+    f = jax.shard_map(lambda v: (lax.psum(v, "a"), lax.psum(v, "b")), mesh=grid, in_specs=P("a", "b"),
+                      out_specs=(P(None, "b"), P("a", None)))
+    over_a, over_b = jax.jit(f)(jax.device_put(X, NamedSharding(grid, P("a", "b"))))
+    close(over_a, X.reshape(4, 4, 24).sum(0))
+    close(over_b, X.reshape(16, 2, 12).sum(1))
+
+
+def test_programs_on_disjoint_meshes(devices):
+    left, right = Mesh(np.array(devices[:4]), ("x",)), Mesh(np.array(devices[4:]), ("x",))
+    a, b = (jax.device_put(X, NamedSharding(m, P("x"))) for m in (left, right))
+    for _ in range(20):
+        a, b = (over(m, lambda v: v + lax.psum(v, "x") * 0.001)(v) for m, v in ((left, a), (right, b)))
+    close(a, b)
+    close(jax.device_put(a, NamedSharding(right, P(None, "x"))), b)
+
+
+def test_reshard(grid, devices):
+    x = jax.device_put(X, NamedSharding(grid, P("a", "b")))
+    for spec in (P(), P("b", "a"), P(("a", "b"),), P(None, "b")):
+        close(jax.device_put(x, NamedSharding(grid, spec)), X)
+    small = Mesh(np.array(devices[:2]), ("x",))
+    close(jax.device_put(x, NamedSharding(small, P("x"))), X)
+    assert all(s.data.shape == (4, 12) for s in x.addressable_shards)
+    close(jax.make_array_from_callback(X.shape, x.sharding, lambda i: X[i]), X)
+    close(jax.make_array_from_single_device_arrays(X.shape, x.sharding, [s.data for s in x.addressable_shards]), X)
+
+
+def test_random_and_sort_are_partitioned(grid):
+    sharding = NamedSharding(grid, P("a", "b"))
+    f = jax.jit(lambda: jax.random.normal(jax.random.key(3), (16, 24)), out_shardings=sharding)
+    close(f(), jax.random.normal(jax.random.key(3), (16, 24)))
+    close(jax.jit(lambda x: jnp.sort(x, 0))(jax.device_put(X, sharding)), np.sort(X, 0))
+
+
+def test_scan_with_collectives(mesh):
+    def body(v):
+        return lax.scan(lambda c, _: (lax.ppermute(c, "x", [(i, (i + 1) % 8) for i in range(8)]) + lax.psum(c, "x") * 0, None),
+                        v, None, length=24)[0]
+
+    x = jax.device_put(X, NamedSharding(mesh, P("x")))
+    close(over(mesh, body)(x), X)
+
+
+def test_pmap(devices):
+    if not hasattr(jax, "pmap"):
+        pytest.skip("this jax has no pmap")
+    got = jax.pmap(lambda v: lax.psum(v, "i"), axis_name="i", devices=devices)(X.reshape(8, 2, 24))
+    close(got[0], X.reshape(8, 2, 24).sum(0))
+
+
+def run_apart(plugin, program, seconds):
+    """A fresh process: what these tests guard against ends the process or never returns."""
+    prelude = f"""
+        import os
+        os.environ.update(JAX_PLATFORMS="pwcpu", PJRT_NAMES_AND_LIBRARY_PATHS="pwcpu:{plugin}", PJRT_CPU_DEVICES="8")
+        import jax, jax.numpy as jnp, numpy as np
+        from jax import lax
+        from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+        mesh = Mesh(np.array(jax.devices()), ("x",))
+        def over(f): return jax.jit(jax.shard_map(f, mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False))
+        x = jax.device_put(np.ones(8, np.float32), NamedSharding(mesh, P("x")))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(prelude) + textwrap.dedent(program)], timeout=seconds,
+                          capture_output=True, text=True)
+    assert done.returncode == 0 and "right" in done.stdout, done.stdout + done.stderr[-3000:]
+
+
+@pytest.mark.timeout(240)
+def test_twenty_thousand_collectives(plugin):
+    run_apart(plugin, """
+        step = over(lambda v: lax.psum(v, "x") * 0.125)
+        for _ in range(20_000): x = step(x)
+        print("right" if np.allclose(x, 1) else x)
+    """, 200)
+
+
+@pytest.mark.timeout(240)
+def test_deep_queue_of_unequal_work(plugin):
+    """Collectives queued behind slow work on one device, and two chains interleaved."""
+    run_apart(plugin, """
+        step = over(lambda v: lax.psum(v, "x") * 0.125)
+        skew = over(lambda v: v + 0 * lax.cond(lax.axis_index("x") == 0, lambda: lax.fori_loop(0, 200, lambda i, c: c @ c * 0.01,
+                    jnp.ones((64, 64), jnp.float32))[0, 0], lambda: jnp.float32(0)))
+        y = x
+        for i in range(1000):
+            x = step(skew(x)) if i % 50 == 0 else step(x)
+            y = step(y)
+        print("right" if np.allclose(x, 1) and np.allclose(y, 1) else (x, y))
+    """, 200)
