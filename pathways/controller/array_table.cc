@@ -83,7 +83,7 @@ int64_t ArrayTable::TotalBytes() const {
   int64_t total = 0;
   absl::flat_hash_set<const buffers::LogicalArray*> seen;
   for (const auto& [handle, entry] : entries_) {
-    if (entry.record == nullptr || entry.spec == nullptr || !seen.insert(entry.record.get()).second) continue;
+    if (entry.record == nullptr || entry.is_deleted() || entry.is_error() || !seen.insert(entry.record.get()).second) continue;
     total += buffers::DenseBytes(entry.spec->dtype, entry.spec->dims).value_or(0);
   }
   return total;

@@ -29,9 +29,7 @@ absl::StatusOr<std::shared_ptr<Session>> ClusterImpl::OpenSession(std::string de
 }
 
 void ClusterImpl::SetHostCallHandler(SessionId session, std::shared_ptr<HostCallHandler> handler) {
-  auto it = sessions_.find(session);
-  if (it == sessions_.end()) return;
-  it->second.session->set_host_callbacks(handler != nullptr);
+  if (!sessions_.contains(session)) return;
   if (handler == nullptr)
     handlers_.erase(session);
   else

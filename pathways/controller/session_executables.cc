@@ -1,4 +1,5 @@
 // Compiled programs. Compilation runs in the background on the hosts; its answer makes the record.
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,10 @@ namespace pw::controller {
 namespace {
 
 using ::pathways::v1::Command;
+
+// The custom call through which programs reach Python functions of the client. Its name stands in the program's bytes, text or
+// bytecode.
+constexpr std::string_view kHostCallbackTarget = "pathways_host_callback";
 
 ValueInfo ToInfo(const program::Value& value) {
   return {value.dtype, value.shard_dims, value.op_sharding, value.layout, value.memory_kind};
@@ -85,7 +90,7 @@ void SessionImpl::Compile(CompileRequest request, ResultCallback<std::shared_ptr
   compile.set_num_replicas(request.num_replicas);
   compile.set_num_partitions(request.num_partitions);
   for (DeviceId device : record->devices) compile.add_local_devices(fabric_->topology().FindDevice(device)->local_ordinal);
-  compile.set_host_callbacks(host_callbacks_);
+  compile.set_host_callbacks(request.program.view().find(kHostCallbackTarget) != std::string_view::npos);
   const uint64_t id = record->id.v;
   fabric_->compiles().Add(
       id, host, id_,

@@ -63,6 +63,17 @@ TEST(CompileTest, ErrorsKeepTheirCodeAndText) {
   EXPECT_EQ(t.workers[0]->Count(Command::kDropExecutable), 1);
 }
 
+TEST(CompileTest, SaysWhetherTheProgramCallsBack) {
+  TestCluster t(1, 1);
+  t.Open();
+  auto toy = t.Toy("copy", 1, 1, 1);
+  ASSERT_TRUE(t.Compile(toy, t.Devices(0, 1)).ok());
+  EXPECT_FALSE(t.workers[0]->log.back().compile().host_callbacks());
+  toy.set_fingerprint("... pathways_host_callback ...");  // somewhere in the bytes
+  ASSERT_TRUE(t.Compile(toy, t.Devices(0, 1)).ok());
+  EXPECT_TRUE(t.workers[0]->log.back().compile().host_callbacks());
+}
+
 TEST(CompileTest, WithoutDevicesTheFirstOnesAreTaken) {
   TestCluster t(1, 4);
   t.Open();

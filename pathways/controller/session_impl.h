@@ -41,7 +41,6 @@ class SessionImpl final : public Session {
   // --- for the cluster ---
   const std::string& description() const { return description_; }
   void OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error);
-  void set_host_callbacks(bool enabled) { host_callbacks_ = enabled; }
   size_t num_arrays() const { return arrays_.size(); }
   int64_t array_bytes() const { return arrays_.TotalBytes(); }
   size_t num_executables() const { return executables_.size(); }
@@ -195,7 +194,6 @@ class SessionImpl final : public Session {
   const std::string description_;
   Fabric* const fabric_;
   absl::AnyInvocable<void() &&> on_end_;
-  bool host_callbacks_ = false;
   const SpecPtr no_spec_ = std::make_shared<const ArraySpec>();
 
   ArrayTable arrays_;
