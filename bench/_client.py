@@ -2,6 +2,7 @@
 result on standard output. The first argument says which jax:
 
     inprocess        stock jax with 8 CPU devices in this process
+    plugin PATH      stock jax with our device plugin in this process, 8 devices: XLA as the worker has it, without the rest
     direct ADDRESS   stock jax's IFRT proxy client, straight to a server
     package ADDRESS  JAX_PLATFORMS=pathways as a user has it, relay included
 """
@@ -20,6 +21,10 @@ def set_environment(mode, address):
     if mode == "inprocess":
         os.environ["JAX_PLATFORMS"] = "cpu"
         os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={DEVICES}"
+    elif mode == "plugin":
+        os.environ["JAX_PLATFORMS"] = "plugin"
+        os.environ["PJRT_NAMES_AND_LIBRARY_PATHS"] = f"plugin:{address}"
+        os.environ["PJRT_CPU_DEVICES"] = str(DEVICES)
     elif mode == "direct":
         os.environ["JAX_PLATFORMS"] = "direct"
         os.environ["IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS"] = "true"

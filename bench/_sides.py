@@ -118,6 +118,21 @@ def spread(results, key):
     return max(values) / max(min(values), 1e-12)
 
 
+def processor_seconds(pid):
+    """What a process has used of the processors, all its threads together."""
+    user, system = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def children(pid):
+    """{name: pid} of the processes that this one has started."""
+    found = {}
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            found[pathlib.Path(f"/proc/{child}/comm").read_text().strip()] = int(child)
+    return found
+
+
 def resident_bytes(pid):
     for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):

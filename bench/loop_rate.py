@@ -1,4 +1,5 @@
 """The loop y = psum(y) / 8 + 1 over 8 devices from end to end, pipelined, against jax in process; and how long block_until_ready(f(x)) takes.
+"plugin" is jax in process with our device plugin instead of its own XLA: what is left of ours without processes and protocols.
 
 In process at most 16 steps are under way: stock jax stops for good with more than its 32. Ours runs with the same depth and with one
 hundred times that.
@@ -26,6 +27,17 @@ def latencies(sides, program, args):
     return {name: {key: _sides.median(r, key) for key in ("p50_us", "p99_us")} for name, r in results.items()}
 
 
+def processor_us(side, cluster, program, calls):
+    """Processor time of a step, process by process: what bounds the rate when processors are few. cluster None: one process."""
+    pids = {"client": side.process.pid}
+    if cluster is not None:
+        pids |= {"controller": cluster.processes[0].pid, "worker": cluster.processes[1].pid}
+        pids |= {name: pid for name, pid in _sides.children(side.process.pid).items() if "relay" in name}
+    before = {name: _sides.processor_seconds(pid) for name, pid in pids.items()}
+    side.ask("rate", program=program, calls=calls, depth=SHALLOW if cluster is None else DEEP)
+    return {name: (_sides.processor_seconds(pid) - before[name]) / calls * 1e6 for name, pid in pids.items()}
+
+
 def main():
     def add(parser):
         parser.add_argument("--calls", type=int, default=1600)
@@ -35,17 +47,24 @@ def main():
     with contextlib.ExitStack() as stack:
         sides = {"inprocess": stack.enter_context(_sides.client("inprocess", "inprocess"))}
         if not args.floor_only:
+            from pathways import _binaries
+
+            sides["plugin"] = stack.enter_context(_sides.client("plugin", "plugin", str(_binaries.device_plugin("cpu"))))
             cluster = stack.enter_context(_sides.cluster())
             sides["ours"] = stack.enter_context(_sides.client("ours", "package", cluster.address))
             sides["ours_direct"] = stack.enter_context(_sides.client("ours_direct", "direct", cluster.address))
         rate = {program: rates(sides, program, args) for program in PROGRAMS}
         latency = {program: latencies(sides, program, args) for program in PROGRAMS}
+        processor = {program: {name: processor_us(side, cluster if name.startswith("ours") else None, program, args.calls * 4)
+                               for name, side in sides.items()} for program in PROGRAMS}
     for program in PROGRAMS:
         print(f"rate {program:8}" + "".join(f"  {name} {value:.0f}/s" for name, value in rate[program].items()))
         print(f"latency {program:8}" + "".join(f"  {name} {value['p50_us']:.0f} us" for name, value in latency[program].items()))
+        for name, parts in processor[program].items():
+            print(f"processor {program:8}  {name} {sum(parts.values()):.0f} us a step:" + "".join(f" {n} {v:.0f}" for n, v in parts.items()))
     best = max((rate["psum"][name] for name in ("ours", "ours_deep") if name in rate["psum"]), default=None)
     ratio = best and best / rate["psum"]["inprocess"]
-    _report.finish(args, "loop_rate", {"rate_per_s": rate, "latency": latency},
+    _report.finish(args, "loop_rate", {"rate_per_s": rate, "latency": latency, "processor_us": processor},
                    [_report.target("psum: rate ours / in process", ratio, 1.0, at_most=False)])
 
 

@@ -3,10 +3,13 @@ server that discards (what any server could reach), and through the shared direc
 """
 
 import contextlib
+import os
 import tempfile
 
 import _report
 import _sides
+
+OPTIMIZATION = "IFRT_PROXY_GRPC_LARGE_TRANSFER_OPTIMIZATION"
 
 
 def stream_asks(side):
@@ -35,11 +38,12 @@ def main():
         asks = stream_asks(stream)
         asks["discarding"] = jax_ask(enter(_sides.client("discarding", "direct", floor)), args.mib)
         if not args.floor_only:
+            directory = enter(tempfile.TemporaryDirectory(dir="/dev/shm"))
+            os.environ[f"{OPTIMIZATION}_DIRECTORY"] = directory  # the cluster serves what the client library is told
             cluster = enter(_sides.cluster("1x1x1"))
             asks["ours"] = jax_ask(enter(_sides.client("ours", "package", cluster.address)), args.mib)
             asks["ours_direct"] = jax_ask(enter(_sides.client("ours_direct", "direct", cluster.address)), args.mib)
-            shared = {"IFRT_PROXY_GRPC_LARGE_TRANSFER_OPTIMIZATION_THRESHOLD_BYTES": str(1 << 20),
-                      "IFRT_PROXY_GRPC_LARGE_TRANSFER_OPTIMIZATION_DIRECTORY": enter(tempfile.TemporaryDirectory(dir="/dev/shm"))}
+            shared = {f"{OPTIMIZATION}_THRESHOLD_BYTES": str(1 << 20)}
             asks["ours_shared"] = jax_ask(enter(_sides.client("ours_shared", "package", cluster.address, shared)), args.mib)
         # A side's download follows its upload at once: only the array in hand is kept.
         pairs = _sides.take_turns(args.rounds, {name: lambda ask=ask: {d: ask(d) for d in ("up", "down")} for name, ask in asks.items()})

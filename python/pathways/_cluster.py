@@ -75,6 +75,9 @@ class Cluster:
                 "--port-file", port_file, "--own-workers"]
         if self.owned:
             args.append("--exit-with-parent")
+        # The folder in which jax's client library is told to leave large arrays.
+        if directory := os.environ.get("IFRT_PROXY_GRPC_LARGE_TRANSFER_OPTIMIZATION_DIRECTORY"):
+            args += ["--shared-directory", directory]
         controller = _processes.Process("pathways-controller", args, self._log("controller"))
         self.processes.append(controller)
         self.address = _processes.wait_for(
