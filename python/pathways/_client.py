@@ -75,8 +75,9 @@ class _Endpoint:
 
     def forget(self):
         """At the end of the process. The children end by themselves once it is really gone (they watch it): until then the jax client,
-        which the interpreter takes down after us, keeps a server to talk to. Logs stay only if something has failed."""
-        if os.getpid() == self.pid and self.failure() is None:
+        which the interpreter takes down after us, keeps a server to talk to. Logs stay only if a process has failed, or PATHWAYS_KEEP_LOGS is
+        set."""
+        if os.getpid() == self.pid and self.failure() is None and not os.environ.get("PATHWAYS_KEEP_LOGS"):
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
