@@ -29,6 +29,8 @@ struct Options {
   std::string listen_workers = "127.0.0.1:0";
   std::string port_file;
   std::string shared_directory;
+  std::string persistence_directory;
+  std::string object_directory;
   std::string status;
   absl::Duration status_timeout = absl::Seconds(10);
   bool own_workers = false;
@@ -48,6 +50,10 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add("handle-limit", &options->cluster.limits.handles, "N", "arrays that one client may have at a time");
   flags->Add("shared-directory", &options->shared_directory, "DIR",
              "a folder in memory through which clients on this machine hand over large arrays; default: none");
+  flags->Add("persistence-directory", &options->persistence_directory, "DIR",
+             "clients may have arrays and profiles written below this folder and read from it; default: none");
+  flags->Add("object-directory", &options->object_directory, "DIR",
+             "where what clients write to gs://BUCKET/OBJECT is kept, as DIR/gs/BUCKET/OBJECT; default: nowhere");
   flags->Add(
       "port-file", &options->port_file, "PATH",
       "written once all addresses are listened on: the clients' address, the workers' address and the process id, a line each");
@@ -75,6 +81,8 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
     return absl::InvalidArgumentError("--heartbeat-limit is too short: 10ms at least");
   pw::frontend::ServerOptions server_options;
   server_options.shared_directory = options.shared_directory;
+  server_options.persistence_directory = options.persistence_directory;
+  server_options.object_directory = options.object_directory;
   PW_RETURN_IF_ERROR(ParseClientAddress(options.listen_clients, &server_options));
 
   // Destroyed in the reverse order: clients, timers, connections, the executor with what it still runs, then the state.

@@ -20,8 +20,9 @@ DecodedRequest Decode(const HandlerTable& handlers, const IfrtRequest& request) 
   return decoded;
 }
 
-ClientSession::ClientSession(controller::Cluster* cluster, SessionTable* table, SessionHello hello, ResponseSink* sink)
-    : cluster_(cluster), table_(table), hello_(std::move(hello)), sink_(sink) {}
+ClientSession::ClientSession(controller::Cluster* cluster, SessionTable* table, const PluginServices* services, SessionHello hello,
+                             ResponseSink* sink)
+    : cluster_(cluster), table_(table), services_(services), hello_(std::move(hello)), sink_(sink) {}
 
 ClientSession::~ClientSession() { End(); }
 
@@ -37,6 +38,7 @@ void ClientSession::Run(DecodedRequest request) {
     return std::move(reply).Fail(absl::FailedPreconditionError(
         absl::StrCat("the first request of a session must be init_request, not ", request.handler->name)));
   }
+  if (recorder_ != nullptr) recorder_->OnRequest(request.op_id, request.handler->name);
   std::move(request.action)(*this, std::move(reply));
 }
 
@@ -93,6 +95,7 @@ absl::Status ClientSession::ReserveReceiving(int64_t bytes, int64_t limit) {
 
 void ClientSession::Respond(IfrtResponse response, bool numbered) {
   if (sink_ == nullptr) return;
+  if (recorder_ != nullptr) recorder_->OnAnswer(response.response_metadata().op_id());
   if (numbered) {
     auto* metadata = response.mutable_response_metadata();
     metadata->set_seq_num(next_seq_num_++);

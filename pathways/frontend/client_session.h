@@ -26,7 +26,9 @@
 #include "pathways/frontend/convert/attributes.h"
 #include "pathways/frontend/handler.h"
 #include "pathways/frontend/plugin_programs/plugin_program.h"
+#include "pathways/frontend/plugin_programs/services.h"
 #include "pathways/frontend/reply.h"
+#include "pathways/frontend/trace_recorder.h"
 
 namespace pw::frontend {
 
@@ -60,8 +62,8 @@ DecodedRequest Decode(const HandlerTable& handlers, const IfrtRequest& request);
 
 class ClientSession : public std::enable_shared_from_this<ClientSession> {
  public:
-  // `cluster`, `table` and `sink` outlive the session's End.
-  ClientSession(controller::Cluster* cluster, SessionTable* table, SessionHello hello, ResponseSink* sink);
+  // All but `hello` outlive the session's End; `services` outlives the session.
+  ClientSession(controller::Cluster* cluster, SessionTable* table, const PluginServices* services, SessionHello hello, ResponseSink* sink);
   ~ClientSession();
 
   void Run(DecodedRequest request);
@@ -71,6 +73,7 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
   bool open() const { return sink_ != nullptr; }
   const SessionHello& hello() const { return hello_; }
   controller::Cluster& cluster() { return *cluster_; }
+  const PluginServices& services() const { return *services_; }
   // REQUIRES: initialized (guaranteed to every action but init's).
   controller::Session& session() { return *session_; }
   const std::shared_ptr<controller::Session>& shared_session() const { return session_; }
@@ -94,6 +97,11 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
   // Executables that the client has deleted but not destructed.
   absl::flat_hash_set<controller::Handle>& deleted_executables() { return deleted_executables_; }
 
+  // The profile that is being taken, or null.
+  TraceRecorder* recorder() { return recorder_.get(); }
+  void StartRecording() { recorder_ = std::make_unique<TraceRecorder>(services_->clock); }
+  std::unique_ptr<TraceRecorder> StopRecording() { return std::move(recorder_); }
+
   // --- for host-buffer calls: bytes announced and not yet stored. RESOURCE_EXHAUSTED over the limit ---
   absl::Status ReserveReceiving(int64_t bytes, int64_t limit);
   void ReleaseReceiving(int64_t bytes) { receiving_bytes_ -= bytes; }
@@ -104,6 +112,7 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
  private:
   controller::Cluster* const cluster_;
   SessionTable* const table_;
+  const PluginServices* const services_;
   const SessionHello hello_;
   ResponseSink* sink_;  // null after End
   std::shared_ptr<controller::Session> session_;
@@ -112,6 +121,7 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
   int64_t next_seq_num_ = 0;
   int64_t receiving_bytes_ = 0;
   std::vector<uint64_t> released_contexts_;
+  std::unique_ptr<TraceRecorder> recorder_;
   absl::flat_hash_map<controller::Handle, WireFuture> futures_;
   absl::flat_hash_map<controller::Handle, std::shared_ptr<PluginExecutable>> plugin_executables_;
   absl::flat_hash_set<controller::Handle> deleted_executables_;

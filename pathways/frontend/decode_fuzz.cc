@@ -20,6 +20,12 @@ class Sink final : public pw::frontend::ResponseSink {
   int answers = 0;
 };
 
+// Files are handled on the one thread there is; none may be named.
+class Inline final : public pw::Executor {
+ public:
+  void Post(pw::Task task) override { std::move(task)(); }
+};
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -27,7 +33,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   pw::frontend::testing::FakeCluster cluster;
   pw::frontend::SessionTable table;
   Sink sink;
-  auto session = std::make_shared<pw::frontend::ClientSession>(&cluster, &table, pw::frontend::SessionHello{}, &sink);
+  static Inline files;
+  static pw::SteadyClock clock;
+  static const pw::frontend::PluginServices services{pw::frontend::Storage("", ""), &files, &clock};
+  auto session = std::make_shared<pw::frontend::ClientSession>(&cluster, &table, &services, pw::frontend::SessionHello{}, &sink);
   pw::frontend::IfrtRequest init;
   init.mutable_init_request();
   session->Run(pw::frontend::Decode(handlers, init));

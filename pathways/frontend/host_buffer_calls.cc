@@ -196,7 +196,7 @@ grpc::ServerUnaryReactor* ReadHostBufferFromDisk(std::shared_ptr<ServerState> se
     auto session = server->sessions.Find(metadata.session_id());
     if (!session.ok()) return call->Finish(ToGrpc(session.status()));
     std::string folder = StringAttribute((*session)->hello().initialization_data, kSharedSubdirectoryKey);
-    server->files->Post([server, call, metadata, folder = std::move(folder)] {
+    server->plugins.files->Post([server, call, metadata, folder = std::move(folder)] {
       absl::StatusOr<Bytes> data = TakeSharedFile(server->shared_directory_fd, folder, metadata.handle(), metadata.buffer_size());
       server->cluster->Post([server, call, metadata, data = std::move(data)]() mutable {
         call->Finish(ToGrpc(StoreRead(*server, metadata, std::move(data))));

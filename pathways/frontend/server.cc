@@ -7,8 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "ifrt_proxy/grpc_ifrt_service.grpc.pb.h"
+#include "pathways/base/clock.h"
 #include "pathways/base/log.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/base/thread_pool.h"
 #include "pathways/frontend/companion.h"
 #include "pathways/frontend/grpc_util.h"
 #include "pathways/frontend/host_buffer_calls.h"
@@ -82,8 +84,9 @@ void SetChannelArguments(const ServerOptions& options, grpc::ServerBuilder& buil
 }  // namespace
 
 struct Server::Impl {
+  SteadyClock clock;
   ThreadPool files{"pw-files", 1};
-  std::shared_ptr<ServerState> state = std::make_shared<ServerState>();
+  std::shared_ptr<ServerState> state;
   std::unique_ptr<Service> service;
   std::unique_ptr<CompanionService> companion;
   std::unique_ptr<grpc::Server> grpc;
@@ -94,9 +97,7 @@ Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, controller::Cluster* cluster) {
   auto impl = std::make_unique<Impl>();
-  impl->state->options = options;
-  impl->state->cluster = cluster;
-  impl->state->files = &impl->files;
+  impl->state = std::make_shared<ServerState>(options, cluster, &impl->files, &impl->clock);
   if (!options.shared_directory.empty()) {
     PW_ASSIGN_OR_RETURN(impl->state->shared_directory_fd, OpenSharedDirectory(options.shared_directory));
   }

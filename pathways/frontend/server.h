@@ -26,6 +26,9 @@ struct ServerOptions {
   int port = 0;  // 0: any free one
   // Where clients on this machine leave host buffers as files (shared_directory.h); empty: that way is closed.
   std::string shared_directory;
+  // What plugin programs may read and write on this machine (plugin_programs/storage.h): paths below the first, gs://... in the second.
+  std::string persistence_directory;
+  std::string object_directory;
   int64_t max_message_bytes = int64_t{256} << 20;
   int64_t max_host_buffer_bytes = int64_t{16} << 30;
   int64_t max_receiving_bytes_per_session = int64_t{64} << 30;  // announced by host-buffer stores under way

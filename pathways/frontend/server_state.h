@@ -3,21 +3,24 @@
 
 #include <memory>
 
-#include "pathways/base/thread_pool.h"
 #include "pathways/controller/session.h"
 #include "pathways/frontend/handler.h"
+#include "pathways/frontend/plugin_programs/services.h"
 #include "pathways/frontend/server.h"
 #include "pathways/frontend/session_table.h"
 
 namespace pw::frontend {
 
 struct ServerState {
-  ServerOptions options;
-  controller::Cluster* cluster;
-  HandlerTable handlers;
-  SessionTable sessions;          // strand
+  ServerState(const ServerOptions& server_options, controller::Cluster* of_cluster, Executor* files, Clock* clock)
+      : options(server_options), cluster(of_cluster), plugins{Storage(options.persistence_directory, options.object_directory), files, clock} {}
+
+  const ServerOptions options;
+  controller::Cluster* const cluster;
+  const HandlerTable handlers;
+  const PluginServices plugins;  // with the thread on which files are read
+  SessionTable sessions;         // strand
   int shared_directory_fd = -1;
-  ThreadPool* files = nullptr;    // for reading files
 };
 
 }  // namespace pw::frontend

@@ -51,7 +51,7 @@ SessionStream* SessionStream::Open(std::shared_ptr<ServerState> server, grpc::Ca
     return stream.get();
   }
   ServerState& state = *stream->server_;
-  stream->session_ = std::make_shared<ClientSession>(state.cluster, &state.sessions, *std::move(hello), stream.get());
+  stream->session_ = std::make_shared<ClientSession>(state.cluster, &state.sessions, &state.plugins, *std::move(hello), stream.get());
   stream->StartRead(&stream->incoming_);
   return stream.get();
 }

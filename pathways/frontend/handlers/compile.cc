@@ -94,6 +94,16 @@ Action CompileXla(const xla::ifrt::proxy::CompileRequest& message) {
   };
 }
 
+void AddPlugin(ClientSession& session, std::shared_ptr<PluginExecutable> executable, Reply reply) {
+  controller::ExecutableInfo info;
+  info.handle = session.session().NewHandle();
+  info.name = executable->name();
+  info.fingerprint = executable->name();
+  info.devices = executable->devices(session.cluster_info());
+  session.plugin_executables().emplace(info.handle, std::move(executable));
+  AnswerCompile(session, info, std::move(reply));
+}
+
 Action CompilePlugin(const xla::ifrt::proxy::CompileRequest& message) {
   constexpr absl::string_view kPrefix = "__serialized_plugin_program ";
   absl::string_view text = message.program().data();
@@ -101,13 +111,10 @@ Action CompilePlugin(const xla::ifrt::proxy::CompileRequest& message) {
   auto executable = MakePluginExecutable(text);
   if (!executable.ok()) return FailWith({}, executable.status());
   return [executable = *std::move(executable)](ClientSession& session, Reply reply) {
-    controller::ExecutableInfo info;
-    info.handle = session.session().NewHandle();
-    info.name = executable->name();
-    info.fingerprint = executable->name();
-    info.devices = executable->devices(session.cluster_info());
-    session.plugin_executables().emplace(info.handle, executable);
-    AnswerCompile(session, info, std::move(reply));
+    executable->Prepare(session, [executable, weak = session.weak_from_this(), reply = std::move(reply)](absl::Status status) mutable {
+      if (!status.ok()) return std::move(reply).Fail(status);
+      if (auto session = weak.lock(); session != nullptr && session->open()) AddPlugin(*session, std::move(executable), std::move(reply));
+    });
   };
 }
 

@@ -23,21 +23,39 @@ void FillOutputs(absl::Span<const Handle> results, const std::vector<buffers::Ar
   }
 }
 
+// The end of a plugin program's run, told once.
+class RunEnd {
+ public:
+  Future<Unit> future() const { return promise_.future(); }
+  void Tell(const absl::Status& status) {
+    if (!std::exchange(told_, true)) promise_.Set(status.ok() ? absl::StatusOr<Unit>(Unit{}) : absl::StatusOr<Unit>(status));
+  }
+
+ private:
+  Promise<Unit> promise_;
+  bool told_ = false;
+};
+
 void ExecutePlugin(ClientSession& session, PluginExecutable& executable, const ExecuteRequest& request, bool first_call, Reply reply) {
   // Told first, so that the status handle answers also when the run fails at once.
-  Promise<Unit> finished;
-  if (request.status != 0) session.AddFuture(request.status, {finished.future()});
+  auto end = std::make_shared<RunEnd>();
+  if (request.status != 0) session.AddFuture(request.status, {end->future()});
   auto outputs = executable.Outputs(session, request.args);
   if (!outputs.ok()) {
-    finished.Set(outputs.status());
+    end->Tell(outputs.status());
     session.Poison(request.results, outputs.status());
     return std::move(reply).Fail(outputs.status());
   }
   absl::StatusOr<Handles> results = ResultHandles(session, request.results, outputs->size());
-  if (!results.ok()) return std::move(reply).Fail(results.status());
-  absl::Status status = executable.Execute(session, request.args, *results, [finished = std::move(finished)](absl::Status end) mutable {
-    finished.Set(end.ok() ? absl::StatusOr<Unit>(Unit{}) : absl::StatusOr<Unit>(std::move(end)));
-  });
+  if (!results.ok()) {
+    end->Tell(results.status());
+    return std::move(reply).Fail(results.status());
+  }
+  const absl::Status status = executable.Execute(session, request.args, *results, [end](const absl::Status& s) { end->Tell(s); });
+  if (!status.ok()) {
+    end->Tell(status);
+    session.Poison(*results, status);
+  }
   IfrtResponse response;
   ExecuteResponse& out = *response.mutable_loaded_executable_execute_response();
   out.set_status_handle(request.status);

@@ -3,6 +3,8 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/frontend/plugin_programs/json.h"
+#include "pathways/frontend/plugin_programs/persistence.h"
+#include "pathways/frontend/plugin_programs/profile.h"
 #include "pathways/frontend/plugin_programs/reshard.h"
 
 namespace pw::frontend {
@@ -15,6 +17,9 @@ struct Kind {
 
 constexpr Kind kKinds[] = {
     {"reshardRequest", MakeReshardProgram},
+    {"bulk_persistence_write_request", MakeWriteProgram},
+    {"bulk_persistence_read_request", MakeReadProgram},
+    {"profileRequest", MakeProfileProgram},
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,15 +21,17 @@ namespace pw::frontend {
 
 class ClientSession;
 
-class PluginExecutable {
+class PluginExecutable : public std::enable_shared_from_this<PluginExecutable> {
  public:
   virtual ~PluginExecutable() = default;
+  // Once, before anything else: what the compilation of such a program is. `done` runs once, possibly inside the call.
+  virtual void Prepare(ClientSession& session, controller::StatusCallback done) { std::move(done)(absl::OkStatus()); }
   virtual std::string name() const = 0;
   // The client wants each argument to have one shard on each of these. At least one.
   virtual std::vector<DeviceId> devices(const controller::ClusterInfo& cluster) const = 0;
   // What Execute makes of such arguments. The same for every call with arguments of the same specs.
   virtual absl::StatusOr<std::vector<buffers::ArraySpec>> Outputs(ClientSession& session, absl::Span<const controller::Handle> args) = 0;
-  // `results` has one handle for each output; on failure they hold the error. `done` (exactly once) tells the end of the run.
+  // `results` has one handle for each output. `done` tells the end of the run, once; it may be dropped if Execute fails.
   virtual absl::Status Execute(ClientSession& session, absl::Span<const controller::Handle> args, absl::Span<const controller::Handle> results,
                                controller::StatusCallback done) = 0;
 };

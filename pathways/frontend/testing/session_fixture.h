@@ -30,7 +30,7 @@ class ClientSessionTest : public ::testing::TestWithParam<int> {
     hello.protocol_version = GetParam();
     hello.serdes_version = 3;
     hello.peer = "ipv4:127.0.0.1:4242";
-    session_ = std::make_shared<ClientSession>(&cluster_, &table_, hello, &sink_);
+    session_ = std::make_shared<ClientSession>(&cluster_, &table_, &services_, hello, &sink_);
   }
 
   // The answer to `request`, or one with op_id 0 if none has come. Checks what holds for all answers.
@@ -120,6 +120,18 @@ class ClientSessionTest : public ::testing::TestWithParam<int> {
   FakeCluster cluster_;
   HandlerTable handlers_;
   SessionTable table_;
+  // Files are handled on the one thread there is.
+  class Inline final : public Executor {
+   public:
+    explicit Inline(FakeCluster* cluster) : cluster_(cluster) {}
+    void Post(Task task) override { cluster_->Post(std::move(task)); }
+
+   private:
+    FakeCluster* const cluster_;
+  };
+  Inline files_{&cluster_};
+  SteadyClock clock_;
+  PluginServices services_{Storage(::testing::TempDir(), ""), &files_, &clock_};
   Sink sink_;
   std::shared_ptr<ClientSession> session_;
   uint64_t op_id_ = 0;

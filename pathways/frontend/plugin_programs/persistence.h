@@ -1,0 +1,19 @@
+// {"bulk_persistence_write_request": {"write_requests": [R...]}}: stores the arguments, one for each R, as zarr arrays.
+// {"bulk_persistence_read_request": {"read_requests": [R...]}}: the outputs are the stored arrays.
+// R = {"b64_location": base64 of a folder, "b64_name": base64, "b64_hlo_sharding_string": base64 of an xla.OpSharding, "devices":
+// {"device_ids": [...]}, "shape": dims (write) or {"xla_primitive_type_str": "F32", "dimensions": dims} (read)}. The array's own
+// folder is location/name. The controller reads and writes, one tile at a time: every tile of a sharding is one chunk.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "pathways/frontend/plugin_programs/json.h"
+#include "pathways/frontend/plugin_programs/plugin_program.h"
+
+namespace pw::frontend {
+
+absl::StatusOr<std::shared_ptr<PluginExecutable>> MakeWriteProgram(const JsonObject& request);
+absl::StatusOr<std::shared_ptr<PluginExecutable>> MakeReadProgram(const JsonObject& request);
+
+}  // namespace pw::frontend
