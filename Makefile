@@ -10,6 +10,8 @@ PY    := $(VENV)/bin/python
 export CCACHE_DIR ?= $(CURDIR)/build/ccache
 export CCACHE_BASEDIR ?= $(CURDIR)
 export CCACHE_NOHASHDIR ?= 1
+# So do the programs that workers have compiled.
+export PATHWAYS_COMPILE_CACHE ?= $(CURDIR)/build/programs
 
 .PHONY: help setup setup-dev build wheel demo test test-fast lint format tsa asan tsan fuzz nightly bench clean
 .DEFAULT_GOAL := help
@@ -81,4 +83,4 @@ bench: wheel
 
 #: make clean      remove the build trees; keeps build/venv
 clean:
-	@rm -rf build/release build/asan build/tsan build/tsa build/debug build/fuzz build/results build/wheel build/bench
+	@rm -rf build/release build/asan build/tsan build/tsa build/debug build/fuzz build/results build/wheel build/bench build/programs
