@@ -57,14 +57,20 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add("plugin-option", &options->plugin_options, "NAME=VALUE", "a create option for the plugin");
   flags->Add("devices", &options->devices, "N", "how many CPU devices to make (cpu plugin only); 0: what the plugin finds");
   flags->Add("listen", &options->listen, "ADDRESS",
-             "where other workers connect: HOST:PORT (port 0 picks a free one) or unix:PATH; default: chosen after the controller's address");
-  flags->Add("advertise", &options->advertise, "HOST", "the name under which other hosts reach --listen; default: this host's network name");
-  flags->Add("compile-cache", &options->compile_cache, "DIR", "a folder where compiled programs are kept between runs; default: none");
-  flags->Add("compile-cache-bytes", &options->compile_cache_bytes, "BYTES", "the folder's size limit; the least recently used entries go");
+             "where other workers connect: HOST:PORT (port 0 picks a free one) or unix:PATH; default: chosen after the "
+             "controller's address");
+  flags->Add("advertise", &options->advertise, "HOST",
+             "the name under which other hosts reach --listen; default: this host's network name");
+  flags->Add("compile-cache", &options->compile_cache, "DIR",
+             "a folder where compiled programs are kept between runs; default: none");
+  flags->Add("compile-cache-bytes", &options->compile_cache_bytes, "BYTES",
+             "the folder's size limit; the least recently used entries go");
   flags->Add("compile-threads", &options->compile_threads, "N", "how many programs compile at once");
   flags->Add("memory-limit", &options->memory_limit, "BYTES", "memory for arrays on each device; 0: what the device has");
-  flags->Add("staging-limit", &options->staging_limit, "BYTES", "host memory for transfers under way; 0: half of the machine's memory");
-  flags->Add("exit-with-controller", &options->exit_with_controller, "stop when the controller is lost, instead of waiting for a new one");
+  flags->Add("staging-limit", &options->staging_limit, "BYTES",
+             "host memory for transfers under way; 0: half of the machine's memory");
+  flags->Add("exit-with-controller", &options->exit_with_controller,
+             "stop when the controller is lost, instead of waiting for a new one");
   flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
 }
 
@@ -93,7 +99,8 @@ absl::StatusOr<pw::device::pjrt::RuntimeOptions> RuntimeOptionsFrom(const Option
   if (options.devices > 0) result.options.push_back({"cpu_device_count", "", options.devices, true});
   for (const std::string& text : options.plugin_options) {
     const std::pair<std::string, std::string> kv = absl::StrSplit(text, absl::MaxSplits('=', 1));
-    if (kv.first.empty() || !absl::StrContains(text, '=')) return absl::InvalidArgumentError(absl::StrCat("--plugin-option wants NAME=VALUE, not '", text, "'"));
+    if (kv.first.empty() || !absl::StrContains(text, '='))
+      return absl::InvalidArgumentError(absl::StrCat("--plugin-option wants NAME=VALUE, not '", text, "'"));
     int64_t number = 0;
     const bool is_number = absl::SimpleAtoi(kv.second, &number);
     result.options.push_back({kv.first, is_number ? "" : kv.second, number, is_number});
@@ -124,7 +131,8 @@ std::string Machine(const pw::device::DeviceRuntime& runtime) {
   std::string text = runtime.devices().front().kind;
   std::ifstream cpuinfo("/proc/cpuinfo");
   for (std::string line; std::getline(cpuinfo, line);) {
-    if (!absl::StartsWith(line, "model name") && !absl::StartsWith(line, "flags") && !absl::StartsWith(line, "Features")) continue;
+    if (!absl::StartsWith(line, "model name") && !absl::StartsWith(line, "flags") && !absl::StartsWith(line, "Features"))
+      continue;
     absl::StrAppend(&text, "\n", line);
     if (!absl::StartsWith(line, "model name")) break;  // the first CPU speaks for all
   }
@@ -134,7 +142,8 @@ std::string Machine(const pw::device::DeviceRuntime& runtime) {
 int64_t HalfOfMemory() { return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE) / 2; }
 
 absl::Status Run(const Options& options, pw::StopSignal* stop) {
-  if (options.controller.empty()) return absl::InvalidArgumentError("--controller is needed: the address at which the controller takes workers");
+  if (options.controller.empty())
+    return absl::InvalidArgumentError("--controller is needed: the address at which the controller takes workers");
   if (options.compile_threads < 1) return absl::InvalidArgumentError("--compile-threads must be at least 1");
   PW_ASSIGN_OR_RETURN(const auto runtime_options, RuntimeOptionsFrom(options));
   PW_ASSIGN_OR_RETURN(const auto runtime, pw::device::pjrt::MakeRuntime(runtime_options));
@@ -152,16 +161,18 @@ absl::Status Run(const Options& options, pw::StopSignal* stop) {
   environment.strand = &strand;
   environment.clock = &clock;
   environment.compile_pool = &compile_pool;
-  environment.compile_cache = std::make_shared<pw::worker::CompileCache>(options.compile_cache, options.compile_cache_bytes, Machine(*runtime));
+  environment.compile_cache =
+      std::make_shared<pw::worker::CompileCache>(options.compile_cache, options.compile_cache_bytes, Machine(*runtime));
   environment.transport = &transport;
   environment.next_launch_id = &next_launch_id;
   environment.limits.device_memory_bytes = options.memory_limit;
   environment.limits.staging_bytes = options.staging_limit > 0 ? options.staging_limit : HalfOfMemory();
 
   std::atomic<pw::worker::ControllerLink*> link_for_peers{nullptr};
-  PW_ASSIGN_OR_RETURN(const auto listener, transport.Listen(ListenAddress(options), [&](std::unique_ptr<pw::net::Connection> connection) {
-    if (auto* link = link_for_peers.load()) link->AcceptPeer(std::move(connection));
-  }));
+  PW_ASSIGN_OR_RETURN(const auto listener,
+                      transport.Listen(ListenAddress(options), [&](std::unique_ptr<pw::net::Connection> connection) {
+                        if (auto* link = link_for_peers.load()) link->AcceptPeer(std::move(connection));
+                      }));
   pw::worker::LinkOptions link_options;
   link_options.controller = options.controller;
   link_options.host_name = options.host_name.empty() ? NetworkName() : options.host_name;
@@ -196,7 +207,8 @@ int main(int argc, char** argv) {
   setenv("TF_CPP_MIN_LOG_LEVEL", "3", 0);  // XLA's chatter; what matters comes as a status
   Options options;
   pw::Flags flags("pathways-worker",
-                  "Owns the accelerators of one host: joins the controller, compiles and runs its programs, holds its arrays, and exchanges data with "
+                  "Owns the accelerators of one host: joins the controller, compiles and runs its programs, holds its arrays, "
+                  "and exchanges data with "
                   "the other workers.");
   Declare(&options, &flags);
   if (const auto code = flags.ParseMain(argc, argv)) return *code;

@@ -1,11 +1,12 @@
 // The device runtime: what a worker asks of the accelerators of its host.
 //
-// Implementations: pjrt/ (any PJRT plugin, by path) and simulated/ (arithmetic on host memory, for tests and the simulator). Devices are
-// named by their local ordinal, the index in devices(). All work is asynchronous: a buffer exists, and can be passed on, before its
-// contents do; errors travel with buffers and futures.
+// Implementations: pjrt/ (any PJRT plugin, by path) and simulated/ (arithmetic on host memory, for tests and the simulator).
+// Devices are named by their local ordinal, the index in devices(). All work is asynchronous: a buffer exists, and can be passed
+// on, before its contents do; errors travel with buffers and futures.
 //
 // Invariants:
-//   DV-1  any thread may call anything; calls that only read are safe at the same time. Two executions that share a device run on it in the
+//   DV-1  any thread may call anything; calls that only read are safe at the same time. Two executions that share a device run on
+//   it in the
 //         order of the Execute calls, so the caller makes those calls from one thread
 //   DV-2  a runtime outlives its programs and buffers
 //   DV-3  dropping a buffer is always safe: its memory stays until the work that was enqueued on it is done
@@ -111,7 +112,7 @@ struct ProgramInfo {
 struct LaunchOptions {
   int launch_id = 0;
   std::vector<int64_t> non_donatable;
-  SessionId session;         // whom host callbacks belong to
+  SessionId session;  // whom host callbacks belong to
 };
 
 struct Launch {
@@ -165,12 +166,10 @@ class DeviceRuntime {
   virtual const RuntimeInfo& info() const = 0;
   virtual const std::vector<DeviceInfo>& devices() const = 0;
 
-  virtual absl::StatusOr<std::unique_ptr<DeviceBuffer>> FromHost(HostArray array, int device,
-                                                                 absl::string_view memory_kind) = 0;
+  virtual absl::StatusOr<std::unique_ptr<DeviceBuffer>> FromHost(HostArray array, int device, absl::string_view memory_kind) = 0;
   virtual absl::StatusOr<std::shared_ptr<LoadedProgram>> Compile(const CompileRequest& request) = 0;
   // A program from LoadedProgram::Serialize, for the devices it was compiled for.
-  virtual absl::StatusOr<std::shared_ptr<LoadedProgram>> Load(const std::string& serialized,
-                                                              const CompileRequest& request) = 0;
+  virtual absl::StatusOr<std::shared_ptr<LoadedProgram>> Load(const std::string& serialized, const CompileRequest& request) = 0;
   virtual absl::StatusOr<MemoryUsage> Memory(int device) = 0;
   // Who answers host callbacks; replaces the previous handler. A null one refuses them.
   virtual void SetHostCallHandler(HostCallHandler handler) = 0;

@@ -52,7 +52,8 @@ void Aliases::Bitcast(const v1::Bitcast& command) {
   absl::StatusOr<buffers::DType> dtype = buffers::DTypeFromNumber(command.dtype());
   const device::Dims dims(command.dims().begin(), command.dims().end());
   std::vector<std::pair<int, ShardRef>> sources;
-  core_->store.ForEachShard(ArrayId(command.source()), [&](int index, const ShardRef& shard) { sources.emplace_back(index, shard); });
+  core_->store.ForEachShard(ArrayId(command.source()),
+                            [&](int index, const ShardRef& shard) { sources.emplace_back(index, shard); });
   absl::Status status = dtype.ok() ? HostSize(*dtype, dims).status() : dtype.status();
   if (status.ok() && sources.empty()) status = core_->store.FindOrFailed(ArrayId(command.source()), 0)->error();
   if (!status.ok()) {
@@ -75,28 +76,31 @@ void Aliases::Bitcast(const v1::Bitcast& command) {
 }
 
 // PJRT has no view of a buffer under another type, so the bytes pass through host memory. That works on every device.
-Hazards::Outcome Aliases::StartBitcast(const ShardRef& source, const ShardRef& result, buffers::DType dtype, const device::Dims& dims,
-                                       const absl::Status& input) {
+Hazards::Outcome Aliases::StartBitcast(const ShardRef& source, const ShardRef& result, buffers::DType dtype,
+                                       const device::Dims& dims, const absl::Status& input) {
   if (!input.ok()) {
     result->SetFailed(input);
     return Hazards::Outcome::kDone;
   }
   const device::DeviceBuffer* from = source->buffer();
-  const bool packed = DeviceBytes(dtype, {8}) != 8 * buffers::HostBytes(dtype) || DeviceBytes(from->dtype(), {8}) != 8 * buffers::HostBytes(from->dtype());
+  const bool packed = DeviceBytes(dtype, {8}) != 8 * buffers::HostBytes(dtype) ||
+                      DeviceBytes(from->dtype(), {8}) != 8 * buffers::HostBytes(from->dtype());
   if (packed && DeviceBytes(dtype, {8}) != DeviceBytes(from->dtype(), {8})) {
-    result->SetFailed(absl::UnimplementedError(absl::StrCat("bitcast between ", std::string(buffers::Name(from->dtype())), " and ", std::string(buffers::Name(dtype)),
-                                                            ": types narrower than a byte can only become others of the same width")));
+    result->SetFailed(absl::UnimplementedError(
+        absl::StrCat("bitcast between ", std::string(buffers::Name(from->dtype())), " and ", std::string(buffers::Name(dtype)),
+                     ": types narrower than a byte can only become others of the same width")));
     return Hazards::Outcome::kDone;
   }
   if (DeviceBytes(dtype, dims) != DeviceBytes(from->dtype(), from->dims())) {
-    result->SetFailed(absl::InvalidArgumentError(absl::StrCat("bitcast of ", DeviceBytes(from->dtype(), from->dims()), " bytes to ",
-                                                              DeviceBytes(dtype, dims), " bytes")));
+    result->SetFailed(absl::InvalidArgumentError(
+        absl::StrCat("bitcast of ", DeviceBytes(from->dtype(), from->dims()), " bytes to ", DeviceBytes(dtype, dims), " bytes")));
     return Hazards::Outcome::kDone;
   }
-  core_->Await(source->buffer()->ToHost(), [this, source, result, dtype, dims, kind = from->memory_kind()](const absl::StatusOr<Bytes>& bytes) {
-    if (!bytes.ok()) return result->SetFailed(source->failed() ? source->error() : bytes.status());
-    Place(core_, result, {*bytes, dtype, dims, std::nullopt, false}, kind, [](const absl::Status&) {});
-  });
+  core_->Await(source->buffer()->ToHost(),
+               [this, source, result, dtype, dims, kind = from->memory_kind()](const absl::StatusOr<Bytes>& bytes) {
+                 if (!bytes.ok()) return result->SetFailed(source->failed() ? source->error() : bytes.status());
+                 Place(core_, result, {*bytes, dtype, dims, std::nullopt, false}, kind, [](const absl::Status&) {});
+               });
   return Hazards::Outcome::kDone;
 }
 

@@ -37,7 +37,8 @@ struct Hash128 {
     Add(bytes);
   }
   std::string Hex() const {
-    return absl::StrCat(absl::Hex(static_cast<uint64_t>(state >> 64), absl::kZeroPad16), absl::Hex(static_cast<uint64_t>(state), absl::kZeroPad16));
+    return absl::StrCat(absl::Hex(static_cast<uint64_t>(state >> 64), absl::kZeroPad16),
+                        absl::Hex(static_cast<uint64_t>(state), absl::kZeroPad16));
   }
 };
 
@@ -58,7 +59,8 @@ std::string CompileCache::Key(const device::CompileRequest& request, const devic
   hash.AddField(request.format);
   hash.AddField(request.program);
   hash.AddField(request.options);
-  hash.AddField(absl::StrCat(request.num_replicas, "x", request.num_partitions, "/", absl::StrJoin(request.devices, ","), "/", request.host_callbacks));
+  hash.AddField(absl::StrCat(request.num_replicas, "x", request.num_partitions, "/", absl::StrJoin(request.devices, ","), "/",
+                             request.host_callbacks));
   return hash.Hex();
 }
 

@@ -1,8 +1,8 @@
 // The compile cache: compiled programs on disk, shared by all clients of all workers that use the folder.
 //
-// An entry is one file, named by the hash of what it was compiled from, whose first bytes are a checksum of the rest. Entries are written beside and
-// renamed, so readers see whole ones. A damaged entry is deleted and counts as absent. When the folder grows beyond its limit, the
-// entries that were used longest ago go.
+// An entry is one file, named by the hash of what it was compiled from, whose first bytes are a checksum of the rest. Entries are
+// written beside and renamed, so readers see whole ones. A damaged entry is deleted and counts as absent. When the folder grows
+// beyond its limit, the entries that were used longest ago go.
 //
 // Invariants:
 //   CC-1  an entry is only ever used with the same program, options, placement, machine and runtime version
@@ -20,8 +20,8 @@ namespace pw::worker {
 
 class CompileCache {
  public:
-  // An empty folder name switches the cache off. The folder is made when the first entry is written. `machine` says what compiled code
-  // depends on beyond the runtime's version: the kind of device, the instructions of the CPU.
+  // An empty folder name switches the cache off. The folder is made when the first entry is written. `machine` says what compiled
+  // code depends on beyond the runtime's version: the kind of device, the instructions of the CPU.
   CompileCache(std::string folder, int64_t limit_bytes, std::string machine = "")
       : folder_(std::move(folder)), limit_bytes_(limit_bytes), machine_(std::move(machine)) {}
 

@@ -85,7 +85,10 @@ TEST_F(CompileCacheTest, TheKeyCoversEverythingThatMatters) {
     change(r, i);
     return cache.Key(r, i) != key;
   };
-  EXPECT_TRUE(differs([](auto& r, auto&) { r.program = "po"; r.options = ""; }));
+  EXPECT_TRUE(differs([](auto& r, auto&) {
+    r.program = "po";
+    r.options = "";
+  }));
   EXPECT_TRUE(differs([](auto& r, auto&) { r.options = "O"; }));
   EXPECT_TRUE(differs([](auto& r, auto&) { r.devices = {1}; }));
   EXPECT_TRUE(differs([](auto& r, auto&) { r.num_partitions = 2; }));

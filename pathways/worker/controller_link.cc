@@ -37,7 +37,12 @@ void Describe(const device::DeviceInfo& info, int64_t memory_limit, v1::Hello::D
 class ControllerLink::Handler : public net::Connection::Handler {
  public:
   Handler(ControllerLink* link, uint64_t generation)
-      : link_(link), generation_(generation), strand_(link->strand_), clock_(link->environment_.clock), alive_(link->alive_), last_heard_(clock_->Now()) {}
+      : link_(link),
+        generation_(generation),
+        strand_(link->strand_),
+        clock_(link->environment_.clock),
+        alive_(link->alive_),
+        last_heard_(clock_->Now()) {}
 
   void SetConnection(net::Connection* connection) { connection_ = connection; }
   absl::Time last_heard() const { return last_heard_.load(); }
@@ -50,11 +55,15 @@ class ControllerLink::Handler : public net::Connection::Handler {
     }
     bool more = !frame.payload.empty();
     for (const v1::Command& command : batch->commands()) {
-      if (command.has_ping()) Answer(command.ping());
-      else more = true;
+      if (command.has_ping())
+        Answer(command.ping());
+      else
+        more = true;
     }
     if (!more) return;
-    Post([batch, payload = std::move(frame.payload)](ControllerLink* link, uint64_t generation) { link->Handle(generation, *batch, payload); });
+    Post([batch, payload = std::move(frame.payload)](ControllerLink* link, uint64_t generation) {
+      link->Handle(generation, *batch, payload);
+    });
   }
   void OnClosed(const absl::Status& reason) override {
     Post([reason](ControllerLink* link, uint64_t generation) { link->Lost(generation, reason); });
@@ -87,7 +96,8 @@ class ControllerLink::Handler : public net::Connection::Handler {
   std::atomic<absl::Time> last_heard_;
 };
 
-ControllerLink::ControllerLink(const Environment& environment, Strand* strand, Timers* timers, LinkOptions options, Finished finished)
+ControllerLink::ControllerLink(const Environment& environment, Strand* strand, Timers* timers, LinkOptions options,
+                               Finished finished)
     : environment_(environment), strand_(strand), timers_(timers), options_(std::move(options)), finished_(std::move(finished)) {
   strand_->SetIdleHook([this, alive = std::weak_ptr<bool>(alive_)] {
     if (!alive.expired() && worker_ != nullptr) worker_->Idle();
@@ -102,13 +112,14 @@ void ControllerLink::Start() {
 
 void ControllerLink::Connect() {
   if (stopped_) return;
-  environment_.transport->Connect(options_.controller, options_.connect_timeout,
-                                  [this, alive = std::weak_ptr<bool>(alive_), strand = strand_](absl::StatusOr<std::unique_ptr<net::Connection>> connection) {
-                                    auto shared = std::make_shared<absl::StatusOr<std::unique_ptr<net::Connection>>>(std::move(connection));
-                                    strand->Post([this, alive, shared] {
-                                      if (!alive.expired()) Connected(std::move(*shared));
-                                    });
-                                  });
+  environment_.transport->Connect(
+      options_.controller, options_.connect_timeout,
+      [this, alive = std::weak_ptr<bool>(alive_), strand = strand_](absl::StatusOr<std::unique_ptr<net::Connection>> connection) {
+        auto shared = std::make_shared<absl::StatusOr<std::unique_ptr<net::Connection>>>(std::move(connection));
+        strand->Post([this, alive, shared] {
+          if (!alive.expired()) Connected(std::move(*shared));
+        });
+      });
 }
 
 void ControllerLink::Connected(absl::StatusOr<std::unique_ptr<net::Connection>> connection) {
@@ -147,7 +158,8 @@ v1::FromWorker ControllerLink::Hello() const {
   for (size_t i = 0; i < devices.size(); ++i) {
     int64_t limit = environment_.limits.device_memory_bytes;
     if (limit == 0) {
-      if (absl::StatusOr<device::MemoryUsage> usage = environment_.runtime->Memory(static_cast<int>(i)); usage.ok()) limit = usage->limit_bytes;
+      if (absl::StatusOr<device::MemoryUsage> usage = environment_.runtime->Memory(static_cast<int>(i)); usage.ok())
+        limit = usage->limit_bytes;
     }
     Describe(devices[i], limit, hello->add_devices());
   }
@@ -159,8 +171,10 @@ void ControllerLink::Handle(uint64_t generation, const v1::ToWorker& batch, cons
   for (const v1::Command& command : batch.commands()) HandleLinkCommand(command);
   if (generation != generation_ || stopped_) return;
   absl::Status status;
-  if (worker_ != nullptr) status = worker_->Handle(batch, payload);
-  else status = absl::FailedPreconditionError("the controller sent commands before its welcome");
+  if (worker_ != nullptr)
+    status = worker_->Handle(batch, payload);
+  else
+    status = absl::FailedPreconditionError("the controller sent commands before its welcome");
   if (!status.ok()) connection_->Close(status);
 }
 
@@ -174,11 +188,13 @@ void ControllerLink::HandleLinkCommand(const v1::Command& command) {
 
 void ControllerLink::Welcomed(const v1::Welcome& welcome) {
   if (worker_ != nullptr) return connection_->Close(absl::FailedPreconditionError("the controller welcomed this worker twice"));
-  if (welcome.heartbeat_seconds() > 0) silence_limit_ = 3 * std::max(absl::Seconds(welcome.heartbeat_seconds()), kShortestHeartbeat);
+  if (welcome.heartbeat_seconds() > 0)
+    silence_limit_ = 3 * std::max(absl::Seconds(welcome.heartbeat_seconds()), kShortestHeartbeat);
   worker_ = std::make_unique<Worker>(environment_, connection_.get(), welcome);
   for (auto& peer : std::exchange(early_peers_, {})) worker_->peers().Accept(std::move(peer));
-  PW_LOG_INFO << "joined the controller at " << options_.controller << " as host " << welcome.host() << " of island " << welcome.island() << " with "
-              << environment_.runtime->devices().size() << " " << environment_.runtime->info().platform_name << " devices";
+  PW_LOG_INFO << "joined the controller at " << options_.controller << " as host " << welcome.host() << " of island "
+              << welcome.island() << " with " << environment_.runtime->devices().size() << " "
+              << environment_.runtime->info().platform_name << " devices";
 }
 
 void ControllerLink::AcceptPeer(std::unique_ptr<net::Connection> connection) {
@@ -194,8 +210,9 @@ void ControllerLink::AcceptPeer(std::unique_ptr<net::Connection> connection) {
 void ControllerLink::Watch(uint64_t generation) {
   const absl::Duration silence = environment_.clock->Now() - handler_->last_heard();
   if (silence >= silence_limit_) {
-    return connection_->Close(absl::UnavailableError(
-        absl::StrCat("nothing heard from the controller at ", options_.controller, " for ", absl::FormatDuration(absl::Trunc(silence, absl::Milliseconds(1))))));
+    return connection_->Close(
+        absl::UnavailableError(absl::StrCat("nothing heard from the controller at ", options_.controller, " for ",
+                                            absl::FormatDuration(absl::Trunc(silence, absl::Milliseconds(1))))));
   }
   const absl::Duration wait = std::max(std::min(silence_limit_ - silence, absl::Seconds(1)), absl::Milliseconds(1));
   timers_->After(wait, strand_, [this, generation, alive = std::weak_ptr<bool>(alive_)] {
@@ -208,7 +225,8 @@ void ControllerLink::Lost(uint64_t generation, const absl::Status& reason) {
   const bool served = worker_ != nullptr;
   Drop();
   if (stopped_) return;
-  PW_LOG_WARNING << (served ? "lost the controller at " : "was not admitted by the controller at ") << options_.controller << ": " << reason.message();
+  PW_LOG_WARNING << (served ? "lost the controller at " : "was not admitted by the controller at ") << options_.controller << ": "
+                 << reason.message();
   if (options_.exit_with_controller) return Finish(served ? absl::OkStatus() : reason);
   Reconnect();
 }
@@ -230,11 +248,12 @@ void ControllerLink::Finish(const absl::Status& status) {
   if (stopped_) return;
   stopped_ = true;
   ++generation_;
-  strand_->Post([this, status, alive = std::weak_ptr<bool>(alive_)] {  // not inside the handling of a command of the Worker that goes
-    if (alive.expired()) return;
-    Drop();
-    finished_(status);
-  });
+  strand_->Post(
+      [this, status, alive = std::weak_ptr<bool>(alive_)] {  // not inside the handling of a command of the Worker that goes
+        if (alive.expired()) return;
+        Drop();
+        finished_(status);
+      });
 }
 
 void ControllerLink::Stop(std::string reason, Task stopped) {

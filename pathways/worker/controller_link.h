@@ -1,6 +1,7 @@
 // The link to the controller: joining, heartbeats, losing it and joining again.
 //
-//   connecting ──► greeting ──Welcome──► serving (a Worker exists) ──► lost: the Worker and all it holds are dropped ──► connecting
+//   connecting ──► greeting ──Welcome──► serving (a Worker exists) ──► lost: the Worker and all it holds are dropped ──►
+//   connecting
 //
 // Pings are answered on the connection's own thread, so that a long step on the strand does not look like a dead worker. Silence
 // of three heartbeats means that the controller is gone.
@@ -27,10 +28,10 @@
 namespace pw::worker {
 
 struct LinkOptions {
-  std::string controller;      // address
+  std::string controller;  // address
   std::string host_name;
   std::string island;
-  std::string data_address;    // where peers reach us
+  std::string data_address;  // where peers reach us
   int64_t pid = 0;
   bool exit_with_controller = false;
   absl::Duration connect_timeout = absl::Seconds(10);  // of one attempt; attempts go on
@@ -43,7 +44,8 @@ class ControllerLink {
   // Why it ended, and with which exit status.
   using Finished = std::function<void(const absl::Status&)>;
 
-  // Everything in `environment`, `strand` (its strand) and `timers` must outlive this. Construct before anything is posted to the strand.
+  // Everything in `environment`, `strand` (its strand) and `timers` must outlive this. Construct before anything is posted to the
+  // strand.
   ControllerLink(const Environment& environment, Strand* strand, Timers* timers, LinkOptions options, Finished finished);
   ~ControllerLink();
 

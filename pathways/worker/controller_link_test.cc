@@ -1,4 +1,5 @@
-// Joining, heartbeats, losing the controller: the link against a controller made of a transport in memory, with time that only moves when told to.
+// Joining, heartbeats, losing the controller: the link against a controller made of a transport in memory, with time that only
+// moves when told to.
 #include "pathways/worker/controller_link.h"
 
 #include <algorithm>
@@ -20,7 +21,9 @@ using ::testing::HasSubstr;
 class ManualTime : public Clock, public Timers {
  public:
   absl::Time Now() override { return now_; }
-  void After(absl::Duration delay, Executor* executor, Task task) override { due_.emplace(now_ + delay, std::make_pair(executor, std::move(task))); }
+  void After(absl::Duration delay, Executor* executor, Task task) override {
+    due_.emplace(now_ + delay, std::make_pair(executor, std::move(task)));
+  }
   void Advance(absl::Duration by) {
     now_ += by;
     while (!due_.empty() && due_.begin()->first <= now_) {
@@ -92,12 +95,14 @@ class LinkTest : public ::testing::Test {
     options.island = "i0";
     options.data_address = "hosta:2";
     options.exit_with_controller = exit_with_controller;
-    link_ = std::make_unique<ControllerLink>(environment_, &strand_, &time_, options, [this](const absl::Status& s) { finished_.push_back(s); });
+    link_ = std::make_unique<ControllerLink>(environment_, &strand_, &time_, options,
+                                             [this](const absl::Status& s) { finished_.push_back(s); });
     link_->Start();
     Run();
   }
   void Listen() {
-    listener_ = *transport_.Listen("controller:1", [this](std::unique_ptr<net::Connection> c) { controller_.Accept(std::move(c)); });
+    listener_ =
+        *transport_.Listen("controller:1", [this](std::unique_ptr<net::Connection> c) { controller_.Accept(std::move(c)); });
   }
   void Run() { executor_.RunAll(); }
   void Advance(absl::Duration by) {
@@ -254,7 +259,8 @@ TEST_F(LinkTest, AStrangeControllersPeersAreRefused) {
   Run();
   std::unique_ptr<net::Connection> far_end;
   auto listener = *transport_.Listen("data:1", [&](std::unique_ptr<net::Connection> c) { link_->AcceptPeer(std::move(c)); });
-  transport_.Connect("data:1", absl::Seconds(1), [&](absl::StatusOr<std::unique_ptr<net::Connection>> c) { far_end = *std::move(c); });
+  transport_.Connect("data:1", absl::Seconds(1),
+                     [&](absl::StatusOr<std::unique_ptr<net::Connection>> c) { far_end = *std::move(c); });
   Run();
   struct Ears : net::Connection::Handler {
     void OnFrame(net::Frame) override {}

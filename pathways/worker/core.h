@@ -1,5 +1,5 @@
-// What the parts of one worker share. One Core lives as long as one controller; losing the controller drops it and everything it holds.
-// Lives on the worker's strand.
+// What the parts of one worker share. One Core lives as long as one controller; losing the controller drops it and everything it
+// holds. Lives on the worker's strand.
 #pragma once
 
 #include <memory>
@@ -20,8 +20,12 @@ namespace pw::worker {
 
 struct Core {
   Core(device::DeviceRuntime* runtime, Executor* strand, Clock* clock, net::Connection* connection, int64_t memory_limit)
-      : runtime(runtime), strand(strand), clock(clock), outbox(connection),
-        ledger(std::make_shared<MemoryLedger>(static_cast<int>(runtime->devices().size()), memory_limit)), memory(ledger.get(), &hazards) {}
+      : runtime(runtime),
+        strand(strand),
+        clock(clock),
+        outbox(connection),
+        ledger(std::make_shared<MemoryLedger>(static_cast<int>(runtime->devices().size()), memory_limit)),
+        memory(ledger.get(), &hazards) {}
 
   device::DeviceRuntime* const runtime;
   Executor* const strand;
@@ -39,11 +43,12 @@ struct Core {
   template <class T, class F>
   void Await(const Future<T>& future, F then) {
     memory.Begin();
-    future.OnReady(strand, [this, alive = std::weak_ptr<bool>(alive_), then = std::move(then)](const absl::StatusOr<T>& value) mutable {
-      if (alive.expired()) return;
-      then(value);
-      memory.End();
-    });
+    future.OnReady(strand,
+                   [this, alive = std::weak_ptr<bool>(alive_), then = std::move(then)](const absl::StatusOr<T>& value) mutable {
+                     if (alive.expired()) return;
+                     then(value);
+                     memory.End();
+                   });
   }
   // For callbacks that come from elsewhere.
   std::weak_ptr<bool> alive() const { return alive_; }

@@ -38,8 +38,9 @@ void Runner::Execute(const v1::Execute& command) {
   for (uint64_t id : command.results()) run->result_ids.push_back(ArrayId(id));
   run->forbidden.assign(command.non_donatable().begin(), command.non_donatable().end());
   if (run->program == nullptr) {
-    const absl::Status error = absl::NotFoundError(absl::StrCat(
-        ToString(ExecutableId(command.executable())), " is not loaded on this host: it was dropped, or compiled for other hosts"));
+    const absl::Status error =
+        absl::NotFoundError(absl::StrCat(ToString(ExecutableId(command.executable())),
+                                         " is not loaded on this host: it was dropped, or compiled for other hosts"));
     for (ArrayId id : run->result_ids) core_->store.Poison(id, error, run->session);
     core_->outbox.Done(run->op, error);
     return;
@@ -107,17 +108,20 @@ absl::Status Runner::Check(const Run& run) const {
   if (!run.program->error.ok()) return run.program->error;
   const device::ProgramInfo& info = run.info();
   if (run.result_ids.size() != info.outputs.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("program '", info.name, "' has ", info.outputs.size(), " results, not ", run.result_ids.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("program '", info.name, "' has ", info.outputs.size(), " results, not ", run.result_ids.size()));
   }
   if (!info.parameters.empty() && run.arg_ids.size() != info.parameters.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("program '", info.name, "' takes ", info.parameters.size(), " arguments, not ", run.arg_ids.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("program '", info.name, "' takes ", info.parameters.size(), " arguments, not ", run.arg_ids.size()));
   }
   for (size_t i = 0; i < run.args.size(); ++i) {
     if (run.args[i]->failed()) continue;  // reported as such
     const int wanted = run.program->devices[i / run.arg_ids.size()];
     if (run.args[i]->device() == wanted) continue;
-    return absl::InvalidArgumentError(absl::StrCat("argument ", i % run.arg_ids.size(), " of program '", info.name, "' is on local device ",
-                                                   run.args[i]->device(), " where it must be on ", wanted));
+    return absl::InvalidArgumentError(absl::StrCat("argument ", i % run.arg_ids.size(), " of program '", info.name,
+                                                   "' is on local device ", run.args[i]->device(), " where it must be on ",
+                                                   wanted));
   }
   return absl::OkStatus();
 }
@@ -170,7 +174,8 @@ void Runner::Launch(const RunRef& run) {
   absl::InlinedVector<device::DeviceBuffer*, 32> buffers;
   for (const ShardRef& shard : run->args) buffers.push_back(shard->buffer());
   if (std::count(buffers.begin(), buffers.end(), nullptr) > 0) {
-    return Finish(run, absl::FailedPreconditionError(absl::StrCat("an argument of program '", info.name, "' has been donated or deleted")));
+    return Finish(
+        run, absl::FailedPreconditionError(absl::StrCat("an argument of program '", info.name, "' has been donated or deleted")));
   }
   run->started = run->report_time ? core_->clock->Now() : absl::Time();
   absl::StatusOr<device::Launch> launch = run->program->loaded->Execute(buffers, options);
@@ -196,8 +201,10 @@ void Runner::Finish(const RunRef& run, const absl::Status& status) {
     }
   }
   for (const ShardRef& shard : run->results) {
-    if (reason.ok()) shard->SetReady();
-    else shard->SetFailed(reason);
+    if (reason.ok())
+      shard->SetReady();
+    else
+      shard->SetFailed(reason);
   }
   if (reason.ok() && run->report_time) {
     core_->outbox.DoneTimed(run->op, absl::ToDoubleMicroseconds(core_->clock->Now() - run->started));

@@ -17,7 +17,8 @@ namespace pw::worker {
 
 class Runner {
  public:
-  Runner(Core* core, Programs* programs, int* next_launch_id) : core_(core), programs_(programs), next_launch_id_(next_launch_id) {}
+  Runner(Core* core, Programs* programs, int* next_launch_id)
+      : core_(core), programs_(programs), next_launch_id_(next_launch_id) {}
 
   void Execute(const pathways::v1::Execute& command);
 

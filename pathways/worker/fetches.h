@@ -3,8 +3,8 @@
 // Small results travel inside Fetched; large ones as chunks on the bulk lane, as fast as the connection takes them.
 //
 // Invariants:
-//   FT-1  copies to host memory that are not sent yet never exceed the limit by more than one; further fetches wait, and are readers meanwhile
-//   FT-2  a fetch is answered by exactly one Fetched, unless its session has ended
+//   FT-1  copies to host memory that are not sent yet never exceed the limit by more than one; further fetches wait, and are
+//   readers meanwhile FT-2  a fetch is answered by exactly one Fetched, unless its session has ended
 // Lives on the worker's strand.
 #pragma once
 

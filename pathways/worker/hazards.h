@@ -1,9 +1,10 @@
 // Hazards: when a command may run, so that overlapping commands look as if run one after another.
 //
-// A command arrives with the shards it reads and those among them that it consumes (donations that really happen). It runs at once if it
-// can, inside Submit. Otherwise it is parked, and later commands go on. It waits for
+// A command arrives with the shards it reads and those among them that it consumes (donations that really happen). It runs at
+// once if it can, inside Submit. Otherwise it is parked, and later commands go on. It waits for
 //   - shards it reads to leave pending (read after write);
-//   - shards it consumes to have no earlier parked reader (write after read). Later readers cannot exist: the consumer has taken away the
+//   - shards it consumes to have no earlier parked reader (write after read). Later readers cannot exist: the consumer has taken
+//   away the
 //     last name when it arrived;
 //   - whatever else its owner holds it for (Hold): a program that is still being compiled, memory.
 // Once a buffer exists, the device runtime keeps the order of the work on it, so nothing here waits for devices.

@@ -10,24 +10,28 @@ namespace pw::worker {
 namespace v1 = pathways::v1;
 
 HostCalls::HostCalls(Core* core) : core_(core) {
-  core->runtime->SetHostCallHandler([this, strand = core->strand, alive = core->alive()](device::HostCallRequest request, DoneFn done) {
-    auto shared = std::make_shared<device::HostCallRequest>(std::move(request));
-    strand->Post([this, alive, shared, done = std::move(done)]() mutable {
-      if (alive.expired()) return done(absl::UnavailableError("the worker has lost its controller while the program was calling back"));
-      Start(*shared, std::move(done));
-    });
-  });
+  core->runtime->SetHostCallHandler(
+      [this, strand = core->strand, alive = core->alive()](device::HostCallRequest request, DoneFn done) {
+        auto shared = std::make_shared<device::HostCallRequest>(std::move(request));
+        strand->Post([this, alive, shared, done = std::move(done)]() mutable {
+          if (alive.expired())
+            return done(absl::UnavailableError("the worker has lost its controller while the program was calling back"));
+          Start(*shared, std::move(done));
+        });
+      });
 }
 
 HostCalls::~HostCalls() {
   core_->runtime->SetHostCallHandler(nullptr);
   absl::flat_hash_map<uint64_t, Pending> pending;
   pending.swap(pending_);
-  for (auto& [call, p] : pending) p.done(absl::UnavailableError("the worker has lost its controller while the program was calling back"));
+  for (auto& [call, p] : pending)
+    p.done(absl::UnavailableError("the worker has lost its controller while the program was calling back"));
 }
 
 void HostCalls::Start(const device::HostCallRequest& request, DoneFn done) {
-  if (core_->ended.contains(request.session)) return done(absl::CancelledError("the client has gone; nobody can answer its program's callback"));
+  if (core_->ended.contains(request.session))
+    return done(absl::CancelledError("the client has gone; nobody can answer its program's callback"));
   const uint64_t call = next_call_++;
   pending_[call] = {request.session, std::move(done)};
   std::vector<Bytes> payload;
@@ -55,7 +59,8 @@ void HostCalls::Reply(const v1::HostReply& reply, const Bytes& payload) {
   std::vector<Bytes> results;
   size_t offset = 0;
   for (uint64_t size : reply.result_bytes()) {
-    if (size > payload.size() - offset) return done(absl::InvalidArgumentError("the reply to a host callback is shorter than it says"));
+    if (size > payload.size() - offset)
+      return done(absl::InvalidArgumentError("the reply to a host callback is shorter than it says"));
     results.push_back(payload.Slice(offset, size));
     offset += size;
   }

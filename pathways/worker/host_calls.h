@@ -1,7 +1,8 @@
 // Host calls: running programs that call a Python function of their client.
 //
-// The device runtime hands over a call from one of its threads; it travels to the controller with its operands, and the computation goes on
-// when the reply arrives. Calls of a session that ends, and all calls when the controller is lost, fail, so that no device waits for ever.
+// The device runtime hands over a call from one of its threads; it travels to the controller with its operands, and the
+// computation goes on when the reply arrives. Calls of a session that ends, and all calls when the controller is lost, fail, so
+// that no device waits for ever.
 //
 // Invariants:
 //   HT-1  every call is completed exactly once

@@ -30,9 +30,9 @@ MemoryGate::Verdict MemoryGate::Admit(absl::Span<const Need> needs, const Hazard
     waiting_.push_back(task);
     return Verdict::kWait;
   }
-  *why = absl::ResourceExhaustedError(absl::StrCat("out of memory on local device ", device, ": ", HumanBytes(sum), " more are needed, ",
-                                                   HumanBytes(ledger_->used(device)), " of ", HumanBytes(ledger_->limit()),
-                                                   " are in use (", ledger_->Holders(device), "). Delete arrays or use more devices"));
+  *why = absl::ResourceExhaustedError(absl::StrCat(
+      "out of memory on local device ", device, ": ", HumanBytes(sum), " more are needed, ", HumanBytes(ledger_->used(device)),
+      " of ", HumanBytes(ledger_->limit()), " are in use (", ledger_->Holders(device), "). Delete arrays or use more devices"));
   return Verdict::kNever;
 }
 

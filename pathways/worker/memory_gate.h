@@ -1,7 +1,8 @@
 // The memory gate: whether there is room on the devices for what a command is about to make.
 //
-// A command that finds no room waits while anything is under way that may free some (work on devices, transfers, other parked commands).
-// Once nothing is, the oldest waiting command fails with RESOURCE_EXHAUSTED and the list of holders, and the others look again.
+// A command that finds no room waits while anything is under way that may free some (work on devices, transfers, other parked
+// commands). Once nothing is, the oldest waiting command fails with RESOURCE_EXHAUSTED and the list of holders, and the others
+// look again.
 //
 // Invariants:
 //   MG-1  without a limit nothing ever waits

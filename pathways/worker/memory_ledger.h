@@ -1,7 +1,7 @@
 // Who holds how much of each device's memory.
 //
-// The ledger counts what arrays occupy, from the moment a command is given memory for its results until nothing refers to them any more
-// (the commands under way included). It decides nothing by itself: memory_gate.h does.
+// The ledger counts what arrays occupy, from the moment a command is given memory for its results until nothing refers to them
+// any more (the commands under way included). It decides nothing by itself: memory_gate.h does.
 //
 // Invariants:
 //   ML-1  used(d) is the sum over sessions of what they hold on device d

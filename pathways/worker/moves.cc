@@ -97,7 +97,8 @@ void Moves::SendRegion(const OperationRef& operation, const v1::Move::Send& send
     peers_->SendFailed(to, send.transfer(), error);
     return operation->Settled(error);
   }
-  core_->Await(HostCopy(operation, shard), [this, operation, to, transfer = send.transfer(), shard, dims, start, size, width](const absl::StatusOr<Bytes>& bytes) {
+  core_->Await(HostCopy(operation, shard), [this, operation, to, transfer = send.transfer(), shard, dims, start, size,
+                                            width](const absl::StatusOr<Bytes>& bytes) {
     if (!bytes.ok()) {
       const absl::Status error = shard->failed() ? shard->error() : bytes.status();
       peers_->SendFailed(to, transfer, error);
@@ -109,7 +110,8 @@ void Moves::SendRegion(const OperationRef& operation, const v1::Move::Send& send
       CopyBox(width, size, bytes->data(), dims, start, dense.data(), size, Dims(size.size(), 0));
       region = std::move(dense).Freeze();
     }
-    peers_->Send(to, transfer, operation->session, std::move(region), [operation](const absl::Status& sent) { operation->Settled(sent); });
+    peers_->Send(to, transfer, operation->session, std::move(region),
+                 [operation](const absl::Status& sent) { operation->Settled(sent); });
   });
 }
 
@@ -124,14 +126,16 @@ absl::Status Moves::Check(const v1::Move::Receive& receive, Assembly* assembly) 
   int64_t covered = 0;
   for (const v1::Move::Receive::Piece& piece : receive.pieces()) {
     Assembly::Piece p{ToDims(piece.to().start()), ToDims(piece.to().size()), ToDims(piece.from().start()), 0};
-    if (!Contains(assembly->dims, p.to_start, p.size)) return absl::InvalidArgumentError("a piece of a new shard lies outside it");
+    if (!Contains(assembly->dims, p.to_start, p.size))
+      return absl::InvalidArgumentError("a piece of a new shard lies outside it");
     PW_ASSIGN_OR_RETURN(const int64_t elements, ElementCount(p.size));
     p.bytes = elements * width;
     covered += p.bytes;
     assembly->pieces.push_back(std::move(p));
   }
   if (covered != assembly->total_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("the pieces of a new shard have ", covered, " bytes, the shard ", assembly->total_bytes));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the pieces of a new shard have ", covered, " bytes, the shard ", assembly->total_bytes));
   }
   return absl::OkStatus();
 }
@@ -142,7 +146,8 @@ void Moves::Receive(const OperationRef& operation, const v1::Move::Receive& rece
   auto assembly = std::make_shared<Assembly>();
   absl::Status status = Check(receive, assembly.get());
   if (receive.local_device() < 0 || receive.local_device() >= devices) {
-    status = absl::InvalidArgumentError(absl::StrCat("there is no local device ", receive.local_device(), "; this host has ", devices));
+    status = absl::InvalidArgumentError(
+        absl::StrCat("there is no local device ", receive.local_device(), "; this host has ", devices));
   }
   if (!status.ok()) {
     core_->store.Bind(ArrayId(receive.array()), receive.shard(), Shard::Failed(status), operation->session);
@@ -164,8 +169,10 @@ bool Moves::CopyWhole(const OperationRef& operation, const v1::Move::Receive& re
   std::weak_ptr<Hazards::Task> weak = task;
   task->run = [this, operation, assembly, source, weak](const absl::Status& input) {
     auto finish = [operation, assembly](const absl::Status& status) {
-      if (status.ok()) assembly->shard->SetReady();
-      else assembly->shard->SetFailed(status);
+      if (status.ok())
+        assembly->shard->SetReady();
+      else
+        assembly->shard->SetFailed(status);
       operation->Settled(status);
     };
     if (!input.ok()) {
@@ -181,9 +188,13 @@ bool Moves::CopyWhole(const OperationRef& operation, const v1::Move::Receive& re
     const MemoryGate::Need need{assembly->shard->device(), bytes};
     absl::Status why;
     switch (core_->memory.Admit({&need, 1}, weak.lock(), &why)) {
-      case MemoryGate::Verdict::kWait: return Hazards::Outcome::kWait;
-      case MemoryGate::Verdict::kNever: finish(why); return Hazards::Outcome::kDone;
-      case MemoryGate::Verdict::kRoom: break;
+      case MemoryGate::Verdict::kWait:
+        return Hazards::Outcome::kWait;
+      case MemoryGate::Verdict::kNever:
+        finish(why);
+        return Hazards::Outcome::kDone;
+      case MemoryGate::Verdict::kRoom:
+        break;
     }
     absl::StatusOr<std::unique_ptr<device::DeviceBuffer>> copy = from->CopyTo(assembly->shard->device(), assembly->memory_kind);
     if (!copy.ok()) {  // some runtimes refuse a copy within one memory
@@ -192,7 +203,9 @@ bool Moves::CopyWhole(const OperationRef& operation, const v1::Move::Receive& re
     }
     const Future<Unit> ready = (*copy)->Ready();
     assembly->shard->SetLive(*std::move(copy), bytes);
-    core_->Await(ready, [finish, source](const absl::StatusOr<Unit>& done) { finish(source->failed() ? source->error() : done.status()); });
+    core_->Await(ready, [finish, source](const absl::StatusOr<Unit>& done) {
+      finish(source->failed() ? source->error() : done.status());
+    });
     return Hazards::Outcome::kDone;
   };
   assembly->left = 1;
@@ -211,8 +224,10 @@ void Moves::Assemble(const OperationRef& operation, const v1::Move::Receive& rec
       auto task = std::make_shared<Hazards::Task>();
       task->reads = {source};
       task->run = [this, operation, assembly, index, source](const absl::Status& input) {
-        if (input.ok()) AddLocal(operation, assembly, index, source);
-        else AddPiece(operation, assembly, index, input, {}, {});
+        if (input.ok())
+          AddLocal(operation, assembly, index, source);
+        else
+          AddPiece(operation, assembly, index, input, {}, {});
         return Hazards::Outcome::kDone;
       };
       core_->hazards.Submit(std::move(task));
@@ -225,7 +240,8 @@ void Moves::Assemble(const OperationRef& operation, const v1::Move::Receive& rec
                       const Dims& size = assembly->pieces[index].size;
                       AddPiece(operation, assembly, index, bytes, size, Dims(size.size(), 0));
                     });
-    if (!peers_->Knows(from)) staging_.FailSource(from, absl::UnavailableError(absl::StrCat(ToString(from), " is not in the cluster, or no longer")));
+    if (!peers_->Knows(from))
+      staging_.FailSource(from, absl::UnavailableError(absl::StrCat(ToString(from), " is not in the cluster, or no longer")));
   }
   if (--assembly->left == 0) Finish(operation, assembly);
 }
@@ -234,23 +250,28 @@ void Moves::AddLocal(const OperationRef& operation, const AssemblyRef& assembly,
   const Dims dims = source->buffer()->dims();
   const Dims start = assembly->pieces[piece].from_start;
   if (source->buffer()->dtype() != assembly->dtype || !Contains(dims, start, assembly->pieces[piece].size)) {
-    return AddPiece(operation, assembly, piece, absl::InvalidArgumentError("a piece of a new shard does not lie inside its source"), {}, {});
+    return AddPiece(operation, assembly, piece,
+                    absl::InvalidArgumentError("a piece of a new shard does not lie inside its source"), {}, {});
   }
-  core_->Await(HostCopy(operation, source), [this, operation, assembly, piece, source, dims, start](const absl::StatusOr<Bytes>& bytes) {
-    AddPiece(operation, assembly, piece, bytes.ok() || !source->failed() ? bytes : absl::StatusOr<Bytes>(source->error()), dims, start);
-  });
+  core_->Await(HostCopy(operation, source),
+               [this, operation, assembly, piece, source, dims, start](const absl::StatusOr<Bytes>& bytes) {
+                 AddPiece(operation, assembly, piece,
+                          bytes.ok() || !source->failed() ? bytes : absl::StatusOr<Bytes>(source->error()), dims, start);
+               });
 }
 
-void Moves::AddPiece(const OperationRef& operation, const AssemblyRef& assembly, size_t index, const absl::StatusOr<Bytes>& bytes, const Dims& dims,
-                     const Dims& start) {
+void Moves::AddPiece(const OperationRef& operation, const AssemblyRef& assembly, size_t index, const absl::StatusOr<Bytes>& bytes,
+                     const Dims& dims, const Dims& start) {
   const Assembly::Piece& piece = assembly->pieces[index];
   if (!bytes.ok()) {
     if (assembly->status.ok()) assembly->status = bytes.status();
   } else if (piece.bytes == assembly->total_bytes && static_cast<int64_t>(bytes->size()) == piece.bytes) {
     assembly->whole = *bytes;
   } else if (piece.bytes > 0) {
-    if (assembly->memory == nullptr) assembly->memory = std::make_unique<AlignedBytes>(static_cast<size_t>(assembly->total_bytes));
-    CopyBox(buffers::HostBytes(assembly->dtype), piece.size, bytes->data(), dims, start, assembly->memory->data(), assembly->dims, piece.to_start);
+    if (assembly->memory == nullptr)
+      assembly->memory = std::make_unique<AlignedBytes>(static_cast<size_t>(assembly->total_bytes));
+    CopyBox(buffers::HostBytes(assembly->dtype), piece.size, bytes->data(), dims, start, assembly->memory->data(), assembly->dims,
+            piece.to_start);
   }
   if (--assembly->left == 0) Finish(operation, assembly);
 }

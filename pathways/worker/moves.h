@@ -1,8 +1,8 @@
 // Moves: this host's part of copies and reshards, within the host and between hosts.
 //
-// A Move says which regions of local shards to send to peers and which pieces make up each new local shard. A shard that is copied as a whole
-// goes device to device through the runtime; everything else is put together in host memory. Sends read their shards before later
-// donations take them (hazards.h).
+// A Move says which regions of local shards to send to peers and which pieces make up each new local shard. A shard that is
+// copied as a whole goes device to device through the runtime; everything else is put together in host memory. Sends read their
+// shards before later donations take them (hazards.h).
 //
 // Invariants:
 //   MV-1  a Move is done when its sends have left and its new shards have settled
@@ -49,8 +49,8 @@ class Moves : public Peers::Receiver {
   bool CopyWhole(const OperationRef& operation, const pathways::v1::Move::Receive& receive, const AssemblyRef& assembly);
   void Assemble(const OperationRef& operation, const pathways::v1::Move::Receive& receive, const AssemblyRef& assembly);
   void AddLocal(const OperationRef& operation, const AssemblyRef& assembly, size_t piece, const ShardRef& source);
-  void AddPiece(const OperationRef& operation, const AssemblyRef& assembly, size_t piece, const absl::StatusOr<Bytes>& bytes, const device::Dims& dims,
-                const device::Dims& start);
+  void AddPiece(const OperationRef& operation, const AssemblyRef& assembly, size_t piece, const absl::StatusOr<Bytes>& bytes,
+                const device::Dims& dims, const device::Dims& start);
   void Finish(const OperationRef& operation, const AssemblyRef& assembly);
 
   Core* const core_;

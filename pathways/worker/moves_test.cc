@@ -25,13 +25,14 @@ class TwoWorkers {
       setup.executor = &executor_;
       setup.transport = &transport_;
       hosts_.push_back(std::make_unique<WorkerHarness>(setup));
-      listeners_.push_back(*transport_.Listen("host" + std::to_string(host) + ":1", [this, host](std::unique_ptr<net::Connection> c) {
-        auto shared = std::make_shared<std::unique_ptr<net::Connection>>(std::move(c));
-        WorkerHarness* w = hosts_[host - 1].get();
-        w->strand.Post([w, shared] {
-          if (w->worker != nullptr) w->worker->peers().Accept(std::move(*shared));
-        });
-      }));
+      listeners_.push_back(
+          *transport_.Listen("host" + std::to_string(host) + ":1", [this, host](std::unique_ptr<net::Connection> c) {
+            auto shared = std::make_shared<std::unique_ptr<net::Connection>>(std::move(c));
+            WorkerHarness* w = hosts_[host - 1].get();
+            w->strand.Post([w, shared] {
+              if (w->worker != nullptr) w->worker->peers().Accept(std::move(*shared));
+            });
+          }));
     }
     SetPeers({1, 2});
   }

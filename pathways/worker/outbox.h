@@ -1,5 +1,5 @@
-// The outbox: what a worker says to its controller, batched. Events gather until the strand has run empty or a batch is large, then leave
-// as one frame. Completions gather in one Done.
+// The outbox: what a worker says to its controller, batched. Events gather until the strand has run empty or a batch is large,
+// then leave as one frame. Completions gather in one Done.
 //
 // Lives on the worker's strand.
 #pragma once

@@ -21,7 +21,9 @@ struct Peers::Outgoing : net::Connection::Handler {
 
   // From a thread of the transport.
   void OnFrame(net::Frame) override {}  // nothing is said in this direction
-  void OnBulkWritable() override { Post([](Peers* p, HostId host) { p->Pump(host); }); }
+  void OnBulkWritable() override {
+    Post([](Peers* p, HostId host) { p->Pump(host); });
+  }
   void OnClosed(const absl::Status& reason) override {
     Post([reason](Peers* p, HostId host) { p->OutgoingLost(host, reason); });
   }
@@ -48,7 +50,8 @@ struct Peers::Incoming : net::Connection::Handler {
 
   void OnFrame(net::Frame frame) override {
     auto message = std::make_shared<v1::PeerMessage>();
-    if (!message->ParseFromString(frame.header)) return connection->Close(absl::InvalidArgumentError("a peer sent a message that does not parse"));
+    if (!message->ParseFromString(frame.header))
+      return connection->Close(absl::InvalidArgumentError("a peer sent a message that does not parse"));
     strand->Post([peers = peers, id = id, alive = alive, message, payload = std::move(frame.payload)]() mutable {
       if (!alive.expired()) peers->OnFrame(id, *message, std::move(payload));
     });
@@ -116,13 +119,14 @@ void Peers::Connect(HostId to) {
   if (out.connecting) return;
   out.connecting = true;
   // The callback comes from a thread of the transport.
-  transport_->Connect(out.address, kConnectTimeout,
-                      [this, to, strand = core_->strand, alive = core_->alive()](absl::StatusOr<std::unique_ptr<net::Connection>> connection) {
-                        auto shared = std::make_shared<absl::StatusOr<std::unique_ptr<net::Connection>>>(std::move(connection));
-                        strand->Post([this, to, alive, shared] {
-                          if (!alive.expired()) Connected(to, std::move(*shared));
-                        });
-                      });
+  transport_->Connect(
+      out.address, kConnectTimeout,
+      [this, to, strand = core_->strand, alive = core_->alive()](absl::StatusOr<std::unique_ptr<net::Connection>> connection) {
+        auto shared = std::make_shared<absl::StatusOr<std::unique_ptr<net::Connection>>>(std::move(connection));
+        strand->Post([this, to, alive, shared] {
+          if (!alive.expired()) Connected(to, std::move(*shared));
+        });
+      });
 }
 
 void Peers::Connected(HostId to, absl::StatusOr<std::unique_ptr<net::Connection>> connection) {
@@ -131,7 +135,8 @@ void Peers::Connected(HostId to, absl::StatusOr<std::unique_ptr<net::Connection>
   Outgoing& out = *it->second;
   out.connecting = false;
   if (!connection.ok()) {
-    return FailQueue(&out, absl::UnavailableError(absl::StrCat("cannot reach ", ToString(to), " at ", out.address, ": ", connection.status().message())));
+    return FailQueue(&out, absl::UnavailableError(absl::StrCat("cannot reach ", ToString(to), " at ", out.address, ": ",
+                                                               connection.status().message())));
   }
   out.connection = *std::move(connection);
   out.connection->Start(&out);
@@ -140,7 +145,11 @@ void Peers::Connected(HostId to, absl::StatusOr<std::unique_ptr<net::Connection>
   hello.mutable_hello()->set_incarnation(incarnation_);
   out.connection->Send(hello.SerializeAsString(), net::Lane::kBulk);
   for (uint64_t transfer : std::exchange(out.on_the_way, {})) {
-    Item lost{transfer, SessionId(), Bytes(), 0, absl::UnavailableError(absl::StrCat("the connection from ", ToString(self_), " broke during the transfer")),
+    Item lost{transfer,
+              SessionId(),
+              Bytes(),
+              0,
+              absl::UnavailableError(absl::StrCat("the connection from ", ToString(self_), " broke during the transfer")),
               [](const absl::Status&) {}};
     out.queue.push_front(std::move(lost));
   }
@@ -185,7 +194,8 @@ void Peers::OutgoingLost(HostId to, const absl::Status& reason) {
   auto it = outgoing_.find(to);
   if (it == outgoing_.end()) return;
   it->second->connection.reset();
-  FailQueue(it->second.get(), absl::UnavailableError(absl::StrCat("the connection to ", ToString(to), " at ", it->second->address, " broke: ", reason.message())));
+  FailQueue(it->second.get(), absl::UnavailableError(absl::StrCat("the connection to ", ToString(to), " at ", it->second->address,
+                                                                  " broke: ", reason.message())));
 }
 
 void Peers::FailQueue(Outgoing* out, const absl::Status& status) {
@@ -211,21 +221,25 @@ void Peers::Accept(std::unique_ptr<net::Connection> connection) {
 void Peers::OnFrame(uint64_t id, const v1::PeerMessage& message, Bytes payload) {
   auto it = incoming_.find(id);
   if (it == incoming_.end()) return;
-  if (absl::Status status = Handle(it->second.get(), message, std::move(payload)); !status.ok()) it->second->connection->Close(status);
+  if (absl::Status status = Handle(it->second.get(), message, std::move(payload)); !status.ok())
+    it->second->connection->Close(status);
 }
 
 absl::Status Peers::Handle(Incoming* in, const v1::PeerMessage& message, Bytes payload) {
   if (!in->greeted) {
     if (!message.has_hello()) return absl::FailedPreconditionError("a peer must say hello first");
-    if (message.hello().incarnation() != incarnation_) return absl::FailedPreconditionError("a worker of another controller's life called; it must join again");
+    if (message.hello().incarnation() != incarnation_)
+      return absl::FailedPreconditionError("a worker of another controller's life called; it must join again");
     in->greeted = true;
     in->from = HostId(message.hello().from_host());
     return absl::OkStatus();
   }
   switch (message.kind_case()) {
     case v1::PeerMessage::kChunk:
-      if (message.chunk().payload_bytes() != payload.size()) return absl::InvalidArgumentError("a chunk announces another size than its frame has");
-      if (!core_->ended.contains(SessionId(message.chunk().session()))) receiver_->OnChunk(in->from, message.chunk(), std::move(payload));
+      if (message.chunk().payload_bytes() != payload.size())
+        return absl::InvalidArgumentError("a chunk announces another size than its frame has");
+      if (!core_->ended.contains(SessionId(message.chunk().session())))
+        receiver_->OnChunk(in->from, message.chunk(), std::move(payload));
       return absl::OkStatus();
     case v1::PeerMessage::kFailed:
       receiver_->OnTransferFailed(in->from, message.failed().transfer(), FromProto(message.failed().status()));
@@ -242,7 +256,8 @@ void Peers::IncomingLost(uint64_t id, const absl::Status& reason) {
   const HostId from = it->second->from;
   incoming_.erase(it);
   if (greeted && receiver_ != nullptr) {
-    receiver_->OnPeerLost(from, absl::UnavailableError(absl::StrCat("the connection from ", ToString(from), " broke: ", reason.message())));
+    receiver_->OnPeerLost(
+        from, absl::UnavailableError(absl::StrCat("the connection from ", ToString(from), " broke: ", reason.message())));
   }
 }
 

@@ -1,8 +1,9 @@
 // Peers: direct connections to other workers, one each way, made when there is first something to send.
 //
-// Data flows from the side that connected (peer.proto). Transfers of one peer leave in order, in chunks, as fast as the connection takes
-// them. When a connection breaks, what was queued fails with UNAVAILABLE naming the host, and so does what the other side was
-// waiting for; the next transfer connects again, and first reports as failed what may have been lost in the broken connection.
+// Data flows from the side that connected (peer.proto). Transfers of one peer leave in order, in chunks, as fast as the
+// connection takes them. When a connection breaks, what was queued fails with UNAVAILABLE naming the host, and so does what the
+// other side was waiting for; the next transfer connects again, and first reports as failed what may have been lost in the broken
+// connection.
 //
 // Invariants:
 //   PE-1  a stranger (another controller's life, or no hello) is refused

@@ -13,8 +13,10 @@ struct Pending {
   absl::AnyInvocable<void(const absl::Status&) &&> done;
 
   void Finish(const absl::Status& status) {
-    if (status.ok()) shard->SetReady();
-    else shard->SetFailed(status);
+    if (status.ok())
+      shard->SetReady();
+    else
+      shard->SetFailed(status);
     std::move(done)(status);
   }
 };
@@ -42,10 +44,13 @@ Hazards::Outcome TryPlace(Core* core, const std::shared_ptr<Pending>& pending, c
 
 }  // namespace
 
-void Place(Core* core, ShardRef shard, device::HostArray array, std::string memory_kind, absl::AnyInvocable<void(const absl::Status&) &&> done) {
+void Place(Core* core, ShardRef shard, device::HostArray array, std::string memory_kind,
+           absl::AnyInvocable<void(const absl::Status&) &&> done) {
   auto pending = std::make_shared<Pending>(Pending{std::move(shard), std::move(array), std::move(memory_kind), std::move(done)});
   auto task = std::make_shared<Hazards::Task>();
-  task->run = [core, pending, weak = std::weak_ptr<Hazards::Task>(task)](const absl::Status&) { return TryPlace(core, pending, weak.lock()); };
+  task->run = [core, pending, weak = std::weak_ptr<Hazards::Task>(task)](const absl::Status&) {
+    return TryPlace(core, pending, weak.lock());
+  };
   core->hazards.Submit(std::move(task));
 }
 

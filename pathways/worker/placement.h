@@ -10,6 +10,7 @@
 namespace pw::worker {
 
 // Makes `shard` live and settles it; then calls `done` with how it ended.
-void Place(Core* core, ShardRef shard, device::HostArray array, std::string memory_kind, absl::AnyInvocable<void(const absl::Status&) &&> done);
+void Place(Core* core, ShardRef shard, device::HostArray array, std::string memory_kind,
+           absl::AnyInvocable<void(const absl::Status&) &&> done);
 
 }  // namespace pw::worker

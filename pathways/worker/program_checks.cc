@@ -49,9 +49,10 @@ std::vector<int> Numbers(absl::string_view version) {
 absl::Status CheckCustomCalls(absl::string_view program) {
   for (absl::string_view target : kClientSide) {
     if (!ContainsWord(program, target)) continue;
-    return absl::UnimplementedError(absl::StrCat("the program calls '", target, "', which only works where the client and its devices are one process. ",
-                                                 absl::StrContains(target, "callback") ? "Host callbacks need the pathways package on the client's side"
-                                                                                       : "Remove that call"));
+    return absl::UnimplementedError(
+        absl::StrCat("the program calls '", target, "', which only works where the client and its devices are one process. ",
+                     absl::StrContains(target, "callback") ? "Host callbacks need the pathways package on the client's side"
+                                                           : "Remove that call"));
   }
   return absl::OkStatus();
 }
@@ -61,7 +62,8 @@ std::string StablehloVersion(absl::string_view program) {
   const size_t at = program.substr(0, 64).find(kProducer);
   if (at == absl::string_view::npos) return "";
   absl::string_view rest = program.substr(at + kProducer.size());
-  const auto end = std::find_if_not(rest.begin(), rest.end(), [](char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)) || c == '.'; });
+  const auto end = std::find_if_not(rest.begin(), rest.end(),
+                                    [](char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)) || c == '.'; });
   return std::string(rest.begin(), end);
 }
 
@@ -69,9 +71,9 @@ absl::Status ExplainRefusal(const absl::Status& refusal, absl::string_view progr
   const std::string version = StablehloVersion(program);
   const std::vector<int> theirs = Numbers(version), ours = Numbers(runtime_version);
   if (theirs.empty() || ours.empty() || theirs <= ours) return refusal;
-  return absl::Status(refusal.code(),
-                      absl::StrCat(refusal.message(), "\nThe program was written for StableHLO ", version, ", this worker's device runtime reads up to ",
-                                   runtime_version, ": use a newer device runtime on the workers, or an older jax on the client"));
+  return absl::Status(refusal.code(), absl::StrCat(refusal.message(), "\nThe program was written for StableHLO ", version,
+                                                   ", this worker's device runtime reads up to ", runtime_version,
+                                                   ": use a newer device runtime on the workers, or an older jax on the client"));
 }
 
 }  // namespace pw::worker

@@ -25,8 +25,9 @@ absl::StatusOr<device::CompileRequest> ToRequest(const v1::Compile& command, con
   request.host_callbacks = command.host_callbacks();
   const int64_t wanted = int64_t{command.num_replicas()} * command.num_partitions();
   if (command.num_replicas() < 1 || command.num_partitions() < 1 || wanted != command.local_devices_size()) {
-    return absl::InvalidArgumentError(absl::StrCat("a program of ", command.num_replicas(), " replicas and ", command.num_partitions(),
-                                                   " partitions cannot run on ", command.local_devices_size(), " devices"));
+    return absl::InvalidArgumentError(absl::StrCat("a program of ", command.num_replicas(), " replicas and ",
+                                                   command.num_partitions(), " partitions cannot run on ",
+                                                   command.local_devices_size(), " devices"));
   }
   for (int device : command.local_devices()) {
     if (device < 0 || device >= static_cast<int>(devices)) {
@@ -58,8 +59,8 @@ void Programs::Compile(const v1::Compile& command, const Bytes& payload) {
     return Finish(command.executable(), program, std::move(failed));
   }
   program->devices = request->devices;
-  pool_->Post([this, alive = core_->alive(), strand = core_->strand, runtime = core_->runtime, cache = cache_, clock = core_->clock, program,
-               id = command.executable(), request = *std::move(request)]() mutable {
+  pool_->Post([this, alive = core_->alive(), strand = core_->strand, runtime = core_->runtime, cache = cache_,
+               clock = core_->clock, program, id = command.executable(), request = *std::move(request)]() mutable {
     if (alive.expired()) return;  // nobody will use it
     const absl::Time start = clock->Now();
     auto result = std::make_shared<Result>(CompileNow(runtime, *cache, request));
@@ -70,7 +71,8 @@ void Programs::Compile(const v1::Compile& command, const Bytes& payload) {
   });
 }
 
-Programs::Result Programs::CompileNow(device::DeviceRuntime* runtime, const CompileCache& cache, const device::CompileRequest& request) {
+Programs::Result Programs::CompileNow(device::DeviceRuntime* runtime, const CompileCache& cache,
+                                      const device::CompileRequest& request) {
   Result result;
   if (absl::Status status = CheckCustomCalls(request.program); !status.ok()) {
     result.program = status;
@@ -153,26 +155,28 @@ void Programs::Describe(const v1::Describe& command) {
     loaded = program->loaded;
   }
   // Text can be long in the making, so it is made off the strand.
-  pool_->Post([this, alive = core_->alive(), strand = core_->strand, loaded, status, query = command.query(), what = command.what()] {
-    auto described = std::make_shared<v1::Described>();
-    described->set_query(query);
-    absl::Status result = status;
-    if (result.ok() && what == v1::Describe::PROGRAM_TEXT) {
-      absl::StatusOr<std::string> text = loaded->Text();
-      result = text.status();
-      if (text.ok()) described->set_text(*std::move(text));
-    } else if (result.ok() && what == v1::Describe::COST_ANALYSIS) {
-      absl::StatusOr<std::map<std::string, double>> costs = loaded->CostAnalysis();
-      result = costs.status();
-      if (costs.ok()) described->mutable_numbers()->insert(costs->begin(), costs->end());
-    } else if (result.ok()) {
-      result = absl::UnimplementedError(absl::StrCat("a worker cannot describe aspect ", static_cast<int>(what), " of a program"));
-    }
-    if (!result.ok()) *described->mutable_status() = ToProto(result);
-    strand->Post([this, alive, described] {
-      if (!alive.expired()) *core_->outbox.Add()->mutable_described() = std::move(*described);
-    });
-  });
+  pool_->Post(
+      [this, alive = core_->alive(), strand = core_->strand, loaded, status, query = command.query(), what = command.what()] {
+        auto described = std::make_shared<v1::Described>();
+        described->set_query(query);
+        absl::Status result = status;
+        if (result.ok() && what == v1::Describe::PROGRAM_TEXT) {
+          absl::StatusOr<std::string> text = loaded->Text();
+          result = text.status();
+          if (text.ok()) described->set_text(*std::move(text));
+        } else if (result.ok() && what == v1::Describe::COST_ANALYSIS) {
+          absl::StatusOr<std::map<std::string, double>> costs = loaded->CostAnalysis();
+          result = costs.status();
+          if (costs.ok()) described->mutable_numbers()->insert(costs->begin(), costs->end());
+        } else if (result.ok()) {
+          result =
+              absl::UnimplementedError(absl::StrCat("a worker cannot describe aspect ", static_cast<int>(what), " of a program"));
+        }
+        if (!result.ok()) *described->mutable_status() = ToProto(result);
+        strand->Post([this, alive, described] {
+          if (!alive.expired()) *core_->outbox.Add()->mutable_described() = std::move(*described);
+        });
+      });
 }
 
 }  // namespace pw::worker

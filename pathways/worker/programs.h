@@ -1,7 +1,7 @@
 // Programs: what was compiled for whom, and compiling in the background.
 //
-// Compilations run on a pool of their own, several at once, first looking into the compile cache. An execution may arrive before its
-// program is compiled; it then waits for it like for an input.
+// Compilations run on a pool of their own, several at once, first looking into the compile cache. An execution may arrive before
+// its program is compiled; it then waits for it like for an input.
 //
 // Invariants:
 //   PG-1  every Compile is answered by exactly one Compiled
@@ -25,9 +25,9 @@ struct Program {
   SessionId session;
   std::vector<int> devices;  // local ordinal of each position
   bool pending = true;
-  absl::Status error;                            // why it did not compile
+  absl::Status error;                             // why it did not compile
   std::shared_ptr<device::LoadedProgram> loaded;  // null while pending and after an error
-  std::vector<int64_t> output_bytes;             // on one device
+  std::vector<int64_t> output_bytes;              // on one device
   std::vector<absl::AnyInvocable<void() &&>> waiters;
 };
 using ProgramRef = std::shared_ptr<Program>;
@@ -35,7 +35,8 @@ using ProgramRef = std::shared_ptr<Program>;
 class Programs {
  public:
   // `pool` and `cache` must outlive every compilation.
-  Programs(Core* core, Executor* pool, std::shared_ptr<const CompileCache> cache) : core_(core), pool_(pool), cache_(std::move(cache)) {}
+  Programs(Core* core, Executor* pool, std::shared_ptr<const CompileCache> cache)
+      : core_(core), pool_(pool), cache_(std::move(cache)) {}
 
   void Compile(const pathways::v1::Compile& command, const Bytes& payload);
   void Drop(const pathways::v1::DropExecutable& command);

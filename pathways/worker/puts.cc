@@ -29,7 +29,8 @@ absl::Status Puts::Check(const v1::Put& command, Request* request) const {
   device::HostArray& array = request->array;
   PW_ASSIGN_OR_RETURN(array.dtype, buffers::DTypeFromNumber(command.dtype()));
   if (buffers::HostBytes(array.dtype) == 0) {
-    return absl::InvalidArgumentError(absl::StrCat("arrays of type ", std::string(buffers::Name(array.dtype)), " have no elements to put on a device"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("arrays of type ", std::string(buffers::Name(array.dtype)), " have no elements to put on a device"));
   }
   array.dims.assign(command.dims().begin(), command.dims().end());
   PW_ASSIGN_OR_RETURN(request->total_bytes, HostSize(array.dtype, array.dims));
@@ -38,12 +39,14 @@ absl::Status Puts::Check(const v1::Put& command, Request* request) const {
     PW_ASSIGN_OR_RETURN(request->total_bytes, StridedSize(buffers::HostBytes(array.dtype), array.dims, *array.byte_strides));
   }
   if (static_cast<int64_t>(command.total_bytes()) != request->total_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("the shape takes ", request->total_bytes, " bytes, ", command.total_bytes(), " were announced"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the shape takes ", request->total_bytes, " bytes, ", command.total_bytes(), " were announced"));
   }
   const int devices = static_cast<int>(core_->runtime->devices().size());
   for (const v1::Placement& placement : command.placements()) {
     if (placement.local_device() >= 0 && placement.local_device() < devices) continue;
-    return absl::InvalidArgumentError(absl::StrCat("there is no local device ", placement.local_device(), "; this host has ", devices));
+    return absl::InvalidArgumentError(
+        absl::StrCat("there is no local device ", placement.local_device(), "; this host has ", devices));
   }
   return absl::OkStatus();
 }
@@ -66,20 +69,23 @@ void Puts::Put(const v1::Put& command, const Bytes& payload) {
   if (request->targets.empty()) return core_->outbox.Done(request->op, absl::OkStatus());
   if (command.payload_bytes() > 0 || request->total_bytes == 0) {
     if (static_cast<int64_t>(payload.size()) == request->total_bytes) return Arrived(request, payload);
-    return Arrived(request, absl::InvalidArgumentError(absl::StrCat("a put of ", request->total_bytes, " bytes carries ", payload.size())));
+    return Arrived(
+        request, absl::InvalidArgumentError(absl::StrCat("a put of ", request->total_bytes, " bytes carries ", payload.size())));
   }
   core_->memory.Begin();
-  staging_.Expect(command.transfer(), request->total_bytes, request->session, HostId(), [this, request](absl::StatusOr<Bytes> bytes) {
-    core_->memory.End();
-    Arrived(request, std::move(bytes));
-  });
+  staging_.Expect(command.transfer(), request->total_bytes, request->session, HostId(),
+                  [this, request](absl::StatusOr<Bytes> bytes) {
+                    core_->memory.End();
+                    Arrived(request, std::move(bytes));
+                  });
 }
 
 void Puts::AddChunk(const v1::Chunk& chunk, Bytes payload) { staging_.AddChunk(chunk, std::move(payload)); }
 
 void Puts::Abort(const v1::AbortTransfer& command) {
   const absl::Status status = FromProto(command.status());
-  staging_.Fail(command.transfer(), status.ok() ? absl::CancelledError("the transfer was aborted") : status, SessionId(command.session()));
+  staging_.Fail(command.transfer(), status.ok() ? absl::CancelledError("the transfer was aborted") : status,
+                SessionId(command.session()));
 }
 
 void Puts::ReleaseOwner(SessionId session) {
@@ -97,7 +103,8 @@ void Puts::Arrived(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
   request->array.data = *std::move(bytes);
   request->array.exclusive = request->targets.size() == 1;
   for (const Request::Target& target : request->targets) {
-    Place(core_, target.shard, request->array, target.memory_kind, [this, request](const absl::Status& status) { Settled(request, status); });
+    Place(core_, target.shard, request->array, target.memory_kind,
+          [this, request](const absl::Status& status) { Settled(request, status); });
   }
   request->array.data = Bytes();
 }

@@ -1,7 +1,7 @@
 // Puts: shards from host memory.
 //
-// The bytes come with the command or as chunks. Each placement becomes a buffer once they are there, without a copy where the device
-// shares the host's memory; several placements share the same bytes.
+// The bytes come with the command or as chunks. Each placement becomes a buffer once they are there, without a copy where the
+// device shares the host's memory; several placements share the same bytes.
 //
 // Lives on the worker's strand.
 #pragma once

@@ -27,8 +27,8 @@ int64_t OffsetOf(absl::Span<const int64_t> strides, absl::Span<const int64_t> st
 }
 
 // Copies a box between two strided layouts, one run of `run` bytes after another. Dimensions from `rank` on are inside a run.
-void CopyStrided(size_t rank, absl::Span<const int64_t> size, int64_t run, const uint8_t* from, absl::Span<const int64_t> from_strides,
-                 uint8_t* to, absl::Span<const int64_t> to_strides) {
+void CopyStrided(size_t rank, absl::Span<const int64_t> size, int64_t run, const uint8_t* from,
+                 absl::Span<const int64_t> from_strides, uint8_t* to, absl::Span<const int64_t> to_strides) {
   if (rank == 0) {
     std::memcpy(to, from, static_cast<size_t>(run));
     return;
@@ -94,7 +94,8 @@ bool Contains(absl::Span<const int64_t> dims, absl::Span<const int64_t> start, a
 }
 
 void CopyBox(int element_bytes, absl::Span<const int64_t> size, const uint8_t* from, absl::Span<const int64_t> from_dims,
-             absl::Span<const int64_t> from_start, uint8_t* to, absl::Span<const int64_t> to_dims, absl::Span<const int64_t> to_start) {
+             absl::Span<const int64_t> from_start, uint8_t* to, absl::Span<const int64_t> to_dims,
+             absl::Span<const int64_t> to_start) {
   for (int64_t d : size) {
     if (d == 0) return;
   }
@@ -108,7 +109,8 @@ void CopyBox(int element_bytes, absl::Span<const int64_t> size, const uint8_t* f
     --rank;
     if (size[rank] != from_dims[rank] || size[rank] != to_dims[rank]) break;
   }
-  CopyStrided(rank, size, run, from + OffsetOf(from_strides, from_start), from_strides, to + OffsetOf(to_strides, to_start), to_strides);
+  CopyStrided(rank, size, run, from + OffsetOf(from_strides, from_start), from_strides, to + OffsetOf(to_strides, to_start),
+              to_strides);
 }
 
 Bytes ToStrides(int element_bytes, absl::Span<const int64_t> dims, const Bytes& dense, absl::Span<const int64_t> byte_strides) {
@@ -118,7 +120,8 @@ Bytes ToStrides(int element_bytes, absl::Span<const int64_t> dims, const Bytes& 
   std::memset(result.data(), 0, result.size());  // gaps must not carry what was there before
   int64_t first = 0;
   for (size_t i = 0; i < dims.size(); ++i) first += byte_strides[i] < 0 ? -byte_strides[i] * (dims[i] - 1) : 0;
-  CopyStrided(dims.size(), dims, element_bytes, dense.data(), RowMajorStrides(element_bytes, dims), result.data() + first, byte_strides);
+  CopyStrided(dims.size(), dims, element_bytes, dense.data(), RowMajorStrides(element_bytes, dims), result.data() + first,
+              byte_strides);
   return std::move(result).Freeze();
 }
 

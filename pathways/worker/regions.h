@@ -29,7 +29,8 @@ bool Contains(absl::Span<const int64_t> dims, absl::Span<const int64_t> start, a
 
 // Copies the box `size` from row-major `from` at `from_start` to row-major `to` at `to_start`. REQUIRES: both boxes lie inside.
 void CopyBox(int element_bytes, absl::Span<const int64_t> size, const uint8_t* from, absl::Span<const int64_t> from_dims,
-             absl::Span<const int64_t> from_start, uint8_t* to, absl::Span<const int64_t> to_dims, absl::Span<const int64_t> to_start);
+             absl::Span<const int64_t> from_start, uint8_t* to, absl::Span<const int64_t> to_dims,
+             absl::Span<const int64_t> to_start);
 
 // The same elements, laid out with the given strides. REQUIRES: StridedSize has accepted them.
 Bytes ToStrides(int element_bytes, absl::Span<const int64_t> dims, const Bytes& dense, absl::Span<const int64_t> byte_strides);

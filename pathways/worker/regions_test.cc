@@ -51,11 +51,15 @@ TEST(Regions, CopyBoxMovesEveryElementToItsPlaceAndTouchesNothingElse) {
       to_start.push_back(pick(to_dims[i] - size[i] + 1));
     }
     ASSERT_TRUE(Contains(from_dims, from_start, size));
-    std::vector<uint16_t> from(static_cast<size_t>(*ElementCount(from_dims))), to(static_cast<size_t>(*ElementCount(to_dims)), 9999);
+    std::vector<uint16_t> from(static_cast<size_t>(*ElementCount(from_dims))),
+        to(static_cast<size_t>(*ElementCount(to_dims)), 9999);
     for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<uint16_t>(i);
     std::vector<uint16_t> expected = to;
-    ForEach(size, [&](const Dims& index) { expected[Offset(to_dims, Plus(index, to_start))] = from[Offset(from_dims, Plus(index, from_start))]; });
-    CopyBox(2, size, reinterpret_cast<const uint8_t*>(from.data()), from_dims, from_start, reinterpret_cast<uint8_t*>(to.data()), to_dims, to_start);
+    ForEach(size, [&](const Dims& index) {
+      expected[Offset(to_dims, Plus(index, to_start))] = from[Offset(from_dims, Plus(index, from_start))];
+    });
+    CopyBox(2, size, reinterpret_cast<const uint8_t*>(from.data()), from_dims, from_start, reinterpret_cast<uint8_t*>(to.data()),
+            to_dims, to_start);
     ASSERT_EQ(to, expected) << "run " << run;
   }
 }

@@ -17,10 +17,18 @@ void CallAll(std::vector<Shard::Callback>* callbacks) {
 int BitsOf(buffers::DType dtype) {
   using buffers::DType;
   switch (dtype) {
-    case DType::kS4: case DType::kU4: case DType::kF4E2M1FN: return 4;
-    case DType::kS2: case DType::kU2: return 2;
-    case DType::kS1: case DType::kU1: return 1;
-    default: return 8 * buffers::HostBytes(dtype);
+    case DType::kS4:
+    case DType::kU4:
+    case DType::kF4E2M1FN:
+      return 4;
+    case DType::kS2:
+    case DType::kU2:
+      return 2;
+    case DType::kS1:
+    case DType::kU1:
+      return 1;
+    default:
+      return 8 * buffers::HostBytes(dtype);
   }
 }
 

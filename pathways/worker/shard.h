@@ -1,7 +1,8 @@
 // A shard: the part of an array that lives on one device of this host, from the command that will make it to the last use of it.
 //
-// Names (array id, shard index) refer to shards through the object store; commands under way hold them directly. Because a command turns names
-// into shards when it arrives, a later release or reuse of a name cannot hurt it. Several names may mean one shard (aliases).
+// Names (array id, shard index) refer to shards through the object store; commands under way hold them directly. Because a
+// command turns names into shards when it arrives, a later release or reuse of a name cannot hurt it. Several names may mean one
+// shard (aliases).
 //
 //   pending ──SetLive──► live ──SetReady──► ready          live: there is a buffer; the device may still be filling it
 //      └──────────SetFailed──────┴──► failed
@@ -58,8 +59,8 @@ class Shard {
   // Called once when the shard is ready or failed, or now if it is.
   void OnSettled(Callback callback);
 
-  int names = 0;           // how many names mean this shard; kept by ObjectStore
-  int parked_readers = 0;  // how many parked commands will read it; kept by Hazards
+  int names = 0;                      // how many names mean this shard; kept by ObjectStore
+  int parked_readers = 0;             // how many parked commands will read it; kept by Hazards
   std::vector<Callback> when_unread;  // who waits for parked_readers to become 0; kept by Hazards
 
  private:

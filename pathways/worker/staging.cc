@@ -35,9 +35,9 @@ absl::Status Staging::SetTotal(Transfer* transfer, int64_t total) {
 
 absl::Status Staging::Reserve(Transfer* transfer) {
   if (transfer->total > limit_bytes_ - staged_bytes_) {
-    return absl::ResourceExhaustedError(absl::StrCat("a transfer of ", HumanBytes(transfer->total), " does not fit into host memory: transfers under way take ",
-                                                     HumanBytes(staged_bytes_), " of the ", HumanBytes(limit_bytes_),
-                                                     " that this worker sets aside. Send less at a time"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "a transfer of ", HumanBytes(transfer->total), " does not fit into host memory: transfers under way take ",
+        HumanBytes(staged_bytes_), " of the ", HumanBytes(limit_bytes_), " that this worker sets aside. Send less at a time"));
   }
   transfer->reserved = transfer->total;
   staged_bytes_ += transfer->reserved;
@@ -48,8 +48,9 @@ absl::Status Staging::Append(Transfer* transfer, const v1::Chunk& chunk, Bytes p
   PW_RETURN_IF_ERROR(SetTotal(transfer, static_cast<int64_t>(chunk.total_bytes())));
   const int64_t size = static_cast<int64_t>(payload.size());
   if (static_cast<int64_t>(chunk.offset()) != transfer->received || size > transfer->total - transfer->received) {
-    return absl::InvalidArgumentError(absl::StrCat("a chunk of ", size, " bytes at ", chunk.offset(), " does not continue a transfer with ",
-                                                   transfer->received, " of ", transfer->total, " bytes"));
+    return absl::InvalidArgumentError(absl::StrCat("a chunk of ", size, " bytes at ", chunk.offset(),
+                                                   " does not continue a transfer with ", transfer->received, " of ",
+                                                   transfer->total, " bytes"));
   }
   if (size == transfer->total) {
     if (transfer->callback == nullptr) PW_RETURN_IF_ERROR(Reserve(transfer));  // it may lie here for long
@@ -87,8 +88,10 @@ void Staging::Deliver(uint64_t id) {
   Transfer transfer = std::move(it->second);
   transfers_.erase(it);
   absl::StatusOr<Bytes> result = Bytes();
-  if (!transfer.status.ok()) result = transfer.status;
-  else result = transfer.memory.has_value() ? std::move(*transfer.memory).Freeze() : std::move(transfer.whole);
+  if (!transfer.status.ok())
+    result = transfer.status;
+  else
+    result = transfer.memory.has_value() ? std::move(*transfer.memory).Freeze() : std::move(transfer.whole);
   staged_bytes_ -= std::exchange(transfer.reserved, 0);  // from now on the receiver's
   if (!transfer.complete) Bury(id);
   std::move(transfer.callback)(std::move(result));

@@ -1,7 +1,7 @@
 // Staging: transfers whose bytes arrive in chunks, put together in aligned host memory.
 //
-// A transfer is a name, a number of bytes and their owner. Its chunks and the command that wants it (Expect) may come in either order. A
-// transfer that is one chunk keeps that chunk's memory.
+// A transfer is a name, a number of bytes and their owner. Its chunks and the command that wants it (Expect) may come in either
+// order. A transfer that is one chunk keeps that chunk's memory.
 //
 // Invariants:
 //   SG-1  chunks of a transfer come in order and do not overlap; anything else fails the transfer, and nothing but the transfer
@@ -71,7 +71,8 @@ class Staging {
   const int64_t limit_bytes_;
   int64_t staged_bytes_ = 0;
   absl::flat_hash_map<uint64_t, Transfer> transfers_;
-  std::deque<uint64_t> buried_order_;  // transfers that were delivered as failed, the latest of them: their late chunks are dropped
+  std::deque<uint64_t>
+      buried_order_;  // transfers that were delivered as failed, the latest of them: their late chunks are dropped
   absl::flat_hash_set<uint64_t> buried_;
 };
 

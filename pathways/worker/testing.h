@@ -1,4 +1,5 @@
-// A worker under test: a simulated runtime, executors that run only when told to, and a connection that remembers. Not for products.
+// A worker under test: a simulated runtime, executors that run only when told to, and a connection that remembers. Not for
+// products.
 #pragma once
 
 #include <cstring>
@@ -51,12 +52,17 @@ class RecordingConnection : public net::Connection {
     std::string bytes;
     for (const Bytes& piece : payload) bytes.append(piece.view());
     size_t offset = 0;
-    auto take = [&](size_t n) { offset += n; return bytes.substr(offset - n, n); };
+    auto take = [&](size_t n) {
+      offset += n;
+      return bytes.substr(offset - n, n);
+    };
     ++frames;
     for (const v1::Event& event : message.events()) {
       if (event.has_done()) {
-        for (uint64_t op : event.done().ok()) EXPECT_TRUE(done.emplace(op, absl::OkStatus()).second) << "op " << op << " done twice";
-        for (const auto& f : event.done().failed()) EXPECT_TRUE(done.emplace(f.op(), FromProto(f.status())).second) << "op " << f.op() << " done twice";
+        for (uint64_t op : event.done().ok())
+          EXPECT_TRUE(done.emplace(op, absl::OkStatus()).second) << "op " << op << " done twice";
+        for (const auto& f : event.done().failed())
+          EXPECT_TRUE(done.emplace(f.op(), FromProto(f.status())).second) << "op " << f.op() << " done twice";
       } else if (event.has_fetched()) {
         EXPECT_TRUE(fetched.emplace(event.fetched().fetch(), event.fetched()).second) << "fetched twice";
         fetched_bytes[event.fetched().fetch()] += take(event.fetched().payload_bytes());
@@ -121,7 +127,10 @@ class WorkerHarness {
     net::Transport* transport = nullptr;
     ManualExecutor* executor = nullptr;  // shared with other harnesses; null: an own one
   };
-  explicit WorkerHarness(Setup setup) : executor(setup.executor != nullptr ? *setup.executor : own_), runtime({setup.devices, &device_executor}), strand(&executor) {
+  explicit WorkerHarness(Setup setup)
+      : executor(setup.executor != nullptr ? *setup.executor : own_),
+        runtime({setup.devices, &device_executor}),
+        strand(&executor) {
     Environment environment;
     environment.runtime = &runtime;
     environment.strand = &strand;
@@ -173,7 +182,8 @@ class WorkerHarness {
     for (int d : devices) c->add_local_devices(d);
     Do(command, program);
   }
-  void Execute(uint64_t op, uint64_t executable, std::vector<uint64_t> args, std::vector<uint64_t> results, uint64_t session = 1) {
+  void Execute(uint64_t op, uint64_t executable, std::vector<uint64_t> args, std::vector<uint64_t> results,
+               uint64_t session = 1) {
     v1::Command command;
     auto* e = command.mutable_execute();
     e->set_op(op);
@@ -200,7 +210,8 @@ class WorkerHarness {
     p->set_transfer(op + 1000000);
     return command;
   }
-  void Put(uint64_t op, uint64_t array, const std::vector<float>& values, const std::vector<int>& devices = {0, 1}, uint64_t session = 1) {
+  void Put(uint64_t op, uint64_t array, const std::vector<float>& values, const std::vector<int>& devices = {0, 1},
+           uint64_t session = 1) {
     v1::Command command = PutCommand(op, array, static_cast<int64_t>(values.size()), devices, session);
     command.mutable_put()->set_payload_bytes(values.size() * sizeof(float));
     Do(command, FloatBytes(values));

@@ -15,8 +15,10 @@ uint64_t PayloadBytes(const v1::Command& command) {
       const uint64_t program = command.compile().program_bytes(), options = command.compile().options_bytes();
       return program + options < program ? UINT64_MAX : program + options;
     }
-    case v1::Command::kPut: return command.put().payload_bytes();
-    case v1::Command::kChunk: return command.chunk().payload_bytes();
+    case v1::Command::kPut:
+      return command.put().payload_bytes();
+    case v1::Command::kChunk:
+      return command.chunk().payload_bytes();
     case v1::Command::kHostReply: {
       uint64_t sum = 0;
       for (uint64_t bytes : command.host_reply().result_bytes()) {
@@ -25,7 +27,8 @@ uint64_t PayloadBytes(const v1::Command& command) {
       }
       return sum;
     }
-    default: return 0;
+    default:
+      return 0;
   }
 }
 
@@ -33,7 +36,8 @@ absl::Status CheckPayloads(const v1::ToWorker& batch, size_t size) {
   uint64_t left = size;
   for (const v1::Command& command : batch.commands()) {
     const uint64_t bytes = PayloadBytes(command);
-    if (bytes > left) return absl::InvalidArgumentError(absl::StrCat("a frame's messages announce more payload than its ", size, " bytes"));
+    if (bytes > left)
+      return absl::InvalidArgumentError(absl::StrCat("a frame's messages announce more payload than its ", size, " bytes"));
     left -= bytes;
   }
   if (left > 0) return absl::InvalidArgumentError(absl::StrCat(left, " bytes of a frame's payload belong to no message"));
@@ -68,31 +72,47 @@ absl::Status Worker::Handle(const v1::ToWorker& batch, const Bytes& payload) {
 
 void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
   switch (command.kind_case()) {
-    case v1::Command::kPeers: return moves_.SetPeers(command.peers());
-    case v1::Command::kCompile: return programs_.Compile(command.compile(), payload);
-    case v1::Command::kDropExecutable: return programs_.Drop(command.drop_executable());
-    case v1::Command::kDescribe: return programs_.Describe(command.describe());
-    case v1::Command::kExecute: return runner_.Execute(command.execute());
-    case v1::Command::kPut: return puts_.Put(command.put(), payload);
+    case v1::Command::kPeers:
+      return moves_.SetPeers(command.peers());
+    case v1::Command::kCompile:
+      return programs_.Compile(command.compile(), payload);
+    case v1::Command::kDropExecutable:
+      return programs_.Drop(command.drop_executable());
+    case v1::Command::kDescribe:
+      return programs_.Describe(command.describe());
+    case v1::Command::kExecute:
+      return runner_.Execute(command.execute());
+    case v1::Command::kPut:
+      return puts_.Put(command.put(), payload);
     case v1::Command::kChunk:
       if (core_.ended.contains(SessionId(command.chunk().session()))) return;
       return puts_.AddChunk(command.chunk(), payload);
     case v1::Command::kAbortTransfer:
       if (core_.ended.contains(SessionId(command.abort_transfer().session()))) return;
       return puts_.Abort(command.abort_transfer());
-    case v1::Command::kFetch: return fetches_.Fetch(command.fetch());
-    case v1::Command::kAlias: return aliases_.Alias(command.alias());
-    case v1::Command::kMove: return moves_.Move(command.move());
-    case v1::Command::kBitcast: return aliases_.Bitcast(command.bitcast());
-    case v1::Command::kPoison: return aliases_.Poison(command.poison());
-    case v1::Command::kRelease: return Release(command.release());
-    case v1::Command::kReleaseOwner: return ReleaseOwner(SessionId(command.release_owner().session()));
-    case v1::Command::kHostReply: return host_calls_.Reply(command.host_reply(), payload);
-    case v1::Command::kMemoryQuery: return ReportMemory(command.memory_query().query());
+    case v1::Command::kFetch:
+      return fetches_.Fetch(command.fetch());
+    case v1::Command::kAlias:
+      return aliases_.Alias(command.alias());
+    case v1::Command::kMove:
+      return moves_.Move(command.move());
+    case v1::Command::kBitcast:
+      return aliases_.Bitcast(command.bitcast());
+    case v1::Command::kPoison:
+      return aliases_.Poison(command.poison());
+    case v1::Command::kRelease:
+      return Release(command.release());
+    case v1::Command::kReleaseOwner:
+      return ReleaseOwner(SessionId(command.release_owner().session()));
+    case v1::Command::kHostReply:
+      return host_calls_.Reply(command.host_reply(), payload);
+    case v1::Command::kMemoryQuery:
+      return ReportMemory(command.memory_query().query());
     case v1::Command::kWelcome:
     case v1::Command::kPing:
     case v1::Command::kShutdown:
-    case v1::Command::KIND_NOT_SET: return;  // the link's, or of a newer controller
+    case v1::Command::KIND_NOT_SET:
+      return;  // the link's, or of a newer controller
   }
 }
 
@@ -121,7 +141,8 @@ void Worker::ReportMemory(uint64_t query) {
     device->set_peak_bytes(core_.ledger->peak(d));
     device->set_limit_bytes(core_.ledger->limit());
     if (core_.ledger->limit() == 0) {
-      if (absl::StatusOr<device::MemoryUsage> usage = core_.runtime->Memory(d); usage.ok()) device->set_limit_bytes(usage->limit_bytes);
+      if (absl::StatusOr<device::MemoryUsage> usage = core_.runtime->Memory(d); usage.ok())
+        device->set_limit_bytes(usage->limit_bytes);
     }
     for (const auto& [session, bytes] : core_.ledger->UsedBySession(d)) (*device->mutable_used_by_session())[session] = bytes;
   }

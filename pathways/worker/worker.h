@@ -1,7 +1,7 @@
 // A worker in the service of one controller: everything it holds, and the commands that act on it.
 //
-// One Worker exists from Welcome until the controller is lost; then it is dropped with all it holds. The link (controller_link.h) reads
-// frames and hands them over; the parts (puts, fetches, moves, ...) do the work.
+// One Worker exists from Welcome until the controller is lost; then it is dropped with all it holds. The link (controller_link.h)
+// reads frames and hands them over; the parts (puts, fetches, moves, ...) do the work.
 //
 // Invariants:
 //   WK-1  commands take effect in the order of Handle
@@ -26,9 +26,9 @@ namespace pw::worker {
 
 // Per-device and host limits. Units in the names.
 struct Limits {
-  int64_t device_memory_bytes = 0;                  // 0: what the device has
-  int64_t staging_bytes = int64_t{4} << 30;         // transfers to this host that are not complete
-  int64_t fetch_bytes = int64_t{1} << 30;           // copies in host memory on their way to the controller or to peers
+  int64_t device_memory_bytes = 0;           // 0: what the device has
+  int64_t staging_bytes = int64_t{4} << 30;  // transfers to this host that are not complete
+  int64_t fetch_bytes = int64_t{1} << 30;    // copies in host memory on their way to the controller or to peers
 };
 
 // What outlives one controller. All of it must outlive every Worker.

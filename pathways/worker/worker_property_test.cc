@@ -18,8 +18,8 @@ namespace {
 
 constexpr int kDevices = 2;
 
-// A shard in the model: its elements, or the errors that it may report. Several inputs that fail at about the same time are several
-// truths: which of them is seen first is nobody's business.
+// A shard in the model: its elements, or the errors that it may report. Several inputs that fail at about the same time are
+// several truths: which of them is seen first is nobody's business.
 struct ModelShard {
   std::vector<float> values;
   std::set<std::string> errors;
@@ -102,13 +102,20 @@ class RandomStream {
 
   void Step() {
     const int kind = model_.arrays.empty() ? 0 : Pick(16);
-    if (kind <= 2) Put();
-    else if (kind <= 8) Execute();
-    else if (kind <= 10) Alias();
-    else if (kind <= 12) Move();
-    else if (kind == 13) Poison();
-    else if (kind == 14) Fetch(AnyArray(), Pick(kDevices));
-    else Release();
+    if (kind <= 2)
+      Put();
+    else if (kind <= 8)
+      Execute();
+    else if (kind <= 10)
+      Alias();
+    else if (kind <= 12)
+      Move();
+    else if (kind == 13)
+      Poison();
+    else if (kind == 14)
+      Fetch(AnyArray(), Pick(kDevices));
+    else
+      Release();
   }
 
   void Put() {
@@ -223,8 +230,12 @@ class RandomStream {
   void RunSomething() {
     switch (Pick(4)) {
       case 0:
-      case 1: w_.executor.RunOne(); return;
-      case 2: w_.device_executor.RunOne(); return;
+      case 1:
+        w_.executor.RunOne();
+        return;
+      case 2:
+        w_.device_executor.RunOne();
+        return;
       default:
         if (!late_.empty() && Pick(3) == 0) SendLate();
     }

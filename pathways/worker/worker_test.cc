@@ -13,8 +13,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr char kAdd[] = "args=1 outputs=1 dims=4";                 // x + 1
-constexpr char kDonate[] = "args=1 outputs=1 dims=4 donate=0";     // x + 1, in place
+constexpr char kAdd[] = "args=1 outputs=1 dims=4";              // x + 1
+constexpr char kDonate[] = "args=1 outputs=1 dims=4 donate=0";  // x + 1, in place
 constexpr char kHold[] = "args=1 outputs=1 dims=4 hold=1";
 
 TEST(Worker, PutExecuteFetch) {
@@ -65,7 +65,7 @@ TEST(Worker, ReleaseAndDonationWaitForEarlierReaders) {
   w.Execute(13, 2, {100}, {400});       // takes 100 over: must wait
   w.Settle();
   EXPECT_EQ(w.connection.done.count(13), 0u);
-  w.Release(200);                       // its name goes, its bytes are still wanted
+  w.Release(200);  // its name goes, its bytes are still wanted
   w.SendChunks(11, {2, 2, 2, 2});
   EXPECT_THAT(w.Read(300, 0), ElementsAre(6, 6, 6, 6));
   EXPECT_THAT(w.Read(400, 0), ElementsAre(2, 2, 2, 2));

@@ -9,7 +9,8 @@ namespace pw::device::pjrt {
 
 absl::StatusOr<std::shared_ptr<const Api>> Api::Load(const std::string& path) {
   if (access(path.c_str(), R_OK) != 0) {
-    return absl::NotFoundError(absl::StrCat("there is no device plugin at '", path, "': install the device extra of this package, or name a PJRT plugin "
+    return absl::NotFoundError(absl::StrCat("there is no device plugin at '", path,
+                                            "': install the device extra of this package, or name a PJRT plugin "
                                             "(a .so file) with --plugin or PATHWAYS_PLUGIN"));
   }
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -37,16 +38,18 @@ absl::StatusOr<std::shared_ptr<const Api>> Api::Load(const std::string& path) {
 absl::Status Api::Check() const {
   // Whatever the version, these come first in the table.
   if (api_->struct_size < offsetof(PJRT_Api, PJRT_Error_GetCode) + sizeof(void*)) {
-    return absl::FailedPreconditionError(absl::StrCat("the device plugin '", path_, "' is broken: its table has only ", api_->struct_size, " bytes"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the device plugin '", path_, "' is broken: its table has only ", api_->struct_size, " bytes"));
   }
   const PJRT_Api_Version& version = api_->pjrt_api_version;
   if (version.major_version != PJRT_API_MAJOR) {
-    return absl::FailedPreconditionError(absl::StrCat("the device plugin '", path_, "' speaks PJRT ", version.major_version, ".",
-                                                      version.minor_version, ", this worker ", PJRT_API_MAJOR, ".", PJRT_API_MINOR,
-                                                      ": the major versions must agree; install a plugin of this generation"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the device plugin '", path_, "' speaks PJRT ", version.major_version, ".", version.minor_version, ", this worker ",
+        PJRT_API_MAJOR, ".", PJRT_API_MINOR, ": the major versions must agree; install a plugin of this generation"));
   }
-  if (!Has(&PJRT_Api::PJRT_Client_Create) || !Has(&PJRT_Api::PJRT_LoadedExecutable_Execute) || !Has(&PJRT_Api::PJRT_Client_BufferFromHostBuffer) ||
-      !Has(&PJRT_Api::PJRT_Event_OnReady) || !Has(&PJRT_Api::PJRT_Error_Message) || !Has(&PJRT_Api::PJRT_Error_Destroy)) {
+  if (!Has(&PJRT_Api::PJRT_Client_Create) || !Has(&PJRT_Api::PJRT_LoadedExecutable_Execute) ||
+      !Has(&PJRT_Api::PJRT_Client_BufferFromHostBuffer) || !Has(&PJRT_Api::PJRT_Event_OnReady) ||
+      !Has(&PJRT_Api::PJRT_Error_Message) || !Has(&PJRT_Api::PJRT_Error_Destroy)) {
     return absl::FailedPreconditionError(absl::StrCat("the device plugin '", path_, "' (PJRT ", version.major_version, ".",
                                                       version.minor_version, ") lacks entries that every plugin must have"));
   }

@@ -1,7 +1,7 @@
 // The PJRT C API of one plugin: loaded by path, called through thin wrappers that speak absl::Status.
 //
-// Only this folder includes the C API's headers. A PJRT entry takes one struct of arguments that begins with its own size; `MakeArgs<T>(size)`
-// makes one, `Api::Call` runs an entry and turns its error into a status.
+// Only this folder includes the C API's headers. A PJRT entry takes one struct of arguments that begins with its own size;
+// `MakeArgs<T>(size)` makes one, `Api::Call` runs an entry and turns its error into a status.
 //
 // Invariants:
 //   PA-1  a loaded plugin stays loaded for the life of the process: device threads may still run its code
@@ -41,17 +41,18 @@ class Api {
 
   // True if the plugin is new enough to have the entry at this place of the table, and fills it.
   template <class Fn>
-  bool Has(Fn* PJRT_Api::*entry) const {
+  bool Has(Fn* PJRT_Api::* entry) const {
     const auto offset = reinterpret_cast<const char*>(&(api_->*entry)) - reinterpret_cast<const char*>(api_);
     return static_cast<size_t>(offset) + sizeof(Fn*) <= api_->struct_size && api_->*entry != nullptr;
   }
 
   // Runs an entry that returns an error.
   template <class Fn, class Args>
-  absl::Status Call(Fn* PJRT_Api::*entry, Args* args) const {
+  absl::Status Call(Fn* PJRT_Api::* entry, Args* args) const {
     const auto offset = reinterpret_cast<const char*>(&(api_->*entry)) - reinterpret_cast<const char*>(api_);
     if (static_cast<size_t>(offset) + sizeof(Fn*) > api_->struct_size || api_->*entry == nullptr) {
-      return absl::UnimplementedError(absl::StrCat("the device plugin ", path_, " lacks an entry of the PJRT C API that this needs"));
+      return absl::UnimplementedError(
+          absl::StrCat("the device plugin ", path_, " lacks an entry of the PJRT C API that this needs"));
     }
     return TakeError((api_->*entry)(args));
   }

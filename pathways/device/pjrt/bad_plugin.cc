@@ -17,6 +17,6 @@ extern "C" __attribute__((visibility("default"))) const PJRT_Api* GetPjrtApi() {
 }
 #elif PW_BAD_PLUGIN == 3  // nothing at all
 extern "C" __attribute__((visibility("default"))) const PJRT_Api* GetPjrtApi() { return nullptr; }
-#else  // no plugin
+#else                     // no plugin
 extern "C" __attribute__((visibility("default"))) int NotAPlugin() { return 0; }
 #endif

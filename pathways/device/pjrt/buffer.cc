@@ -43,8 +43,14 @@ int64_t FirstElementOffset(const HostArray& array) {
 
 }  // namespace
 
-Buffer::Buffer(std::shared_ptr<const Client> client, PJRT_Buffer* handle, DType dtype, Dims dims, int device, std::string memory_kind)
-    : client_(std::move(client)), handle_(handle), dtype_(dtype), dims_(std::move(dims)), device_(device), memory_kind_(std::move(memory_kind)) {}
+Buffer::Buffer(std::shared_ptr<const Client> client, PJRT_Buffer* handle, DType dtype, Dims dims, int device,
+               std::string memory_kind)
+    : client_(std::move(client)),
+      handle_(handle),
+      dtype_(dtype),
+      dims_(std::move(dims)),
+      device_(device),
+      memory_kind_(std::move(memory_kind)) {}
 
 Buffer::~Buffer() {
   PW_PJRT_ARGS(args, PJRT_Buffer_Destroy_Args);
@@ -95,8 +101,8 @@ absl::StatusOr<std::unique_ptr<DeviceBuffer>> Buffer::CopyTo(int device, absl::s
   return std::make_unique<Buffer>(client_, args.dst_buffer, dtype_, dims_, device, memory->kind);
 }
 
-absl::StatusOr<std::unique_ptr<DeviceBuffer>> BufferFromHost(const std::shared_ptr<const Client>& client, HostArray array, int device,
-                                                             absl::string_view memory_kind) {
+absl::StatusOr<std::unique_ptr<DeviceBuffer>> BufferFromHost(const std::shared_ptr<const Client>& client, HostArray array,
+                                                             int device, absl::string_view memory_kind) {
   PW_ASSIGN_OR_RETURN(const Memory* memory, client->FindMemory(device, memory_kind));
   PW_ASSIGN_OR_RETURN(const PJRT_Buffer_Type type, ToPjrt(array.dtype));
   static constexpr char kNothing = 0;  // a place to point at when there is no element
@@ -110,7 +116,8 @@ absl::StatusOr<std::unique_ptr<DeviceBuffer>> BufferFromHost(const std::shared_p
     args.byte_strides = array.byte_strides->data();
     args.num_byte_strides = array.byte_strides->size();
   }
-  args.host_buffer_semantics = array.exclusive ? PJRT_HostBufferSemantics_kMutableZeroCopy : PJRT_HostBufferSemantics_kImmutableZeroCopy;
+  args.host_buffer_semantics =
+      array.exclusive ? PJRT_HostBufferSemantics_kMutableZeroCopy : PJRT_HostBufferSemantics_kImmutableZeroCopy;
   args.device = client->devices()[device].handle;
   args.memory = memory->handle;
   PW_RETURN_IF_ERROR(client->api().Call(&PJRT_Api::PJRT_Client_BufferFromHostBuffer, &args));

@@ -35,7 +35,7 @@ class Buffer : public DeviceBuffer {
 };
 
 // A buffer with the contents of `array`, adopted without a copy where the device shares the host's memory and alignment allows.
-absl::StatusOr<std::unique_ptr<DeviceBuffer>> BufferFromHost(const std::shared_ptr<const Client>& client, HostArray array, int device,
-                                                             absl::string_view memory_kind);
+absl::StatusOr<std::unique_ptr<DeviceBuffer>> BufferFromHost(const std::shared_ptr<const Client>& client, HostArray array,
+                                                             int device, absl::string_view memory_kind);
 
 }  // namespace pw::device::pjrt

@@ -53,13 +53,15 @@ void AddAttribute(const PJRT_NamedValue& value, DeviceInfo* info) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const Client>> Client::Create(std::shared_ptr<const Api> api, const std::vector<ClientOption>& options) {
+absl::StatusOr<std::shared_ptr<const Client>> Client::Create(std::shared_ptr<const Api> api,
+                                                             const std::vector<ClientOption>& options) {
   std::vector<PJRT_NamedValue> values = ToNamedValues(options);
   PW_PJRT_ARGS(args, PJRT_Client_Create_Args);
   args.create_options = values.data();
   args.num_options = values.size();
   if (absl::Status status = api->Call(&PJRT_Api::PJRT_Client_Create, &args); !status.ok()) {
-    return absl::Status(status.code(), absl::StrCat("the device plugin '", api->path(), "' cannot start its devices: ", status.message()));
+    return absl::Status(status.code(),
+                        absl::StrCat("the device plugin '", api->path(), "' cannot start its devices: ", status.message()));
   }
   std::shared_ptr<Client> client(new Client(std::move(api), args.client));
   PW_RETURN_IF_ERROR(client->ReadInfo());
@@ -185,9 +187,9 @@ absl::StatusOr<const Memory*> Client::FindMemory(int device, absl::string_view k
   for (const Memory& memory : memories) {
     if (memory.kind == kind) return &memory;
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      devices_[device].info.to_string, " has no memory of kind '", kind, "'; it has ",
-      absl::StrJoin(memories, ", ", [](std::string* out, const Memory& m) { absl::StrAppend(out, m.kind); })));
+  return absl::InvalidArgumentError(
+      absl::StrCat(devices_[device].info.to_string, " has no memory of kind '", kind, "'; it has ",
+                   absl::StrJoin(memories, ", ", [](std::string* out, const Memory& m) { absl::StrAppend(out, m.kind); })));
 }
 
 }  // namespace pw::device::pjrt

@@ -27,7 +27,8 @@ struct Device {
 
 class Client {
  public:
-  static absl::StatusOr<std::shared_ptr<const Client>> Create(std::shared_ptr<const Api> api, const std::vector<ClientOption>& options);
+  static absl::StatusOr<std::shared_ptr<const Client>> Create(std::shared_ptr<const Api> api,
+                                                              const std::vector<ClientOption>& options);
   ~Client();
 
   const Api& api() const { return *api_; }

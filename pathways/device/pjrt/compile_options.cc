@@ -7,8 +7,9 @@ namespace pw::device::pjrt {
 absl::StatusOr<std::string> PlaceOptions(const CompileRequest& request, const Client& client) {
   const int64_t wanted = int64_t{request.num_replicas} * request.num_partitions;
   if (request.num_replicas < 1 || request.num_partitions < 1 || wanted != static_cast<int64_t>(request.devices.size())) {
-    return absl::InvalidArgumentError(absl::StrCat("a program of ", request.num_replicas, " replicas and ", request.num_partitions,
-                                                   " partitions needs as many devices as their product, not ", request.devices.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a program of ", request.num_replicas, " replicas and ", request.num_partitions,
+                     " partitions needs as many devices as their product, not ", request.devices.size()));
   }
   xla::CompileOptionsProto options;
   if (!options.ParseFromString(request.options)) {
@@ -28,7 +29,8 @@ absl::StatusOr<std::string> PlaceOptions(const CompileRequest& request, const Cl
     for (int r = 0; r < request.num_replicas; ++r) {
       const int ordinal = request.devices[r * request.num_partitions + p];
       if (ordinal < 0 || ordinal >= static_cast<int>(client.devices().size())) {
-        return absl::InvalidArgumentError(absl::StrCat("there is no local device ", ordinal, "; this host has ", client.devices().size()));
+        return absl::InvalidArgumentError(
+            absl::StrCat("there is no local device ", ordinal, "; this host has ", client.devices().size()));
       }
       computation->add_replica_device_ids(client.devices()[ordinal].info.runtime_id);
     }

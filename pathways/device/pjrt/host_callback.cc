@@ -6,18 +6,24 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_replace.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/device/pjrt/packed.h"
 #include "xla/ffi/api/c_api.h"
 #include "xla/pjrt/c/pjrt_c_api_ffi_extension.h"
 
 namespace pw::device::pjrt {
 namespace {
 
-constexpr absl::string_view kTarget = "pathways_host_callback";
+// The name in programs, and the one under which XLA knows such a call: it gives a call of that name the sharding that lets it run on
+// one device of a mesh, also when it has no results. Of the same length, so that one replaces the other in any form of a program.
+constexpr absl::string_view kTarget = "pathways_host_callback_call";
+constexpr absl::string_view kXlaTarget = "xla_ffi_python_cpu_callback";
+static_assert(kTarget.size() == kXlaTarget.size());
 constexpr absl::string_view kTypeName = "pw::device::pjrt::CallContext";
 
-// The plugin's number for user data of type CallContext. A C handler gets no argument of ours, so this has to be found without one; it is
-// the same for every client of a process.
+// The plugin's number for user data of type CallContext. A C handler gets no argument of ours, so this has to be found without
+// one; it is the same for every client of a process.
 std::atomic<int64_t> context_type_id{0};
 
 XLA_FFI_Error* MakeError(const XLA_FFI_Api* api, const absl::Status& status) {
@@ -59,14 +65,16 @@ int64_t ByteSize(const HostCallOperand& operand) {
 
 absl::StatusOr<uint64_t> ReadCallback(const XLA_FFI_Attrs& attrs) {
   for (int64_t i = 0; i < attrs.size; ++i) {
-    if (absl::string_view(attrs.names[i]->ptr, attrs.names[i]->len) != "callback" || attrs.types[i] != XLA_FFI_AttrType_SCALAR) continue;
+    if (absl::string_view(attrs.names[i]->ptr, attrs.names[i]->len) != "callback" || attrs.types[i] != XLA_FFI_AttrType_SCALAR)
+      continue;
     const auto* scalar = static_cast<const XLA_FFI_Scalar*>(attrs.attrs[i]);
     if (scalar->dtype != XLA_FFI_DataType_S64 && scalar->dtype != XLA_FFI_DataType_U64) continue;
     uint64_t value;
     std::memcpy(&value, scalar->value, sizeof(value));
     return value;
   }
-  return absl::InvalidArgumentError(absl::StrCat("the custom call ", kTarget, " needs a 64-bit integer attribute named callback"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("the custom call ", kTarget, " needs a 64-bit integer attribute named callback"));
 }
 
 absl::StatusOr<CallContext*> FindContext(const XLA_FFI_CallFrame& frame) {
@@ -93,19 +101,25 @@ struct PendingCall {
   const XLA_FFI_Api* api;
   XLA_FFI_Future* future;
   std::vector<void*> results;
+  std::vector<buffers::DType> result_types;
   std::vector<int64_t> result_bytes;
 
   absl::Status Write(const HostCallReply& reply) const {
     if (!reply.ok()) return reply.status();
     if (reply->size() != results.size()) {
-      return absl::InvalidArgumentError(absl::StrCat("the host callback returned ", reply->size(), " results instead of ", results.size()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("the host callback returned ", reply->size(), " results instead of ", results.size()));
     }
     for (size_t i = 0; i < results.size(); ++i) {
       if (static_cast<int64_t>((*reply)[i].size()) != result_bytes[i]) {
-        return absl::InvalidArgumentError(absl::StrCat("result ", i, " of the host callback has ", (*reply)[i].size(), " bytes instead of ",
-                                                       result_bytes[i]));
+        return absl::InvalidArgumentError(
+            absl::StrCat("result ", i, " of the host callback has ", (*reply)[i].size(), " bytes instead of ", result_bytes[i]));
       }
-      if (result_bytes[i] > 0) std::memcpy(results[i], (*reply)[i].data(), result_bytes[i]);
+      if (PackedBits(result_types[i]) > 0) {
+        Pack(result_types[i], (*reply)[i].view(), results[i]);
+      } else if (result_bytes[i] > 0) {
+        std::memcpy(results[i], (*reply)[i].data(), result_bytes[i]);
+      }
     }
     return absl::OkStatus();
   }
@@ -127,7 +141,7 @@ struct PendingCall {
 };
 
 absl::Status StartCall(XLA_FFI_CallFrame* frame) {
-  PW_ASSIGN_OR_RETURN(CallContext* context, FindContext(*frame));
+  PW_ASSIGN_OR_RETURN(CallContext * context, FindContext(*frame));
   HostCallRequest request;
   request.session = context->session();
   PW_ASSIGN_OR_RETURN(request.callback, ReadCallback(frame->attrs));
@@ -136,14 +150,16 @@ absl::Status StartCall(XLA_FFI_CallFrame* frame) {
     PW_ASSIGN_OR_RETURN(HostCallOperand operand, ReadBuffer(frame->args.args[i]));
     if (operand.dtype == buffers::DType::kToken) continue;  // orders the call; the function does not see it
     const char* data = static_cast<const char*>(static_cast<const XLA_FFI_Buffer*>(frame->args.args[i])->data);
-    operand.data = Bytes::Copy({data, static_cast<size_t>(ByteSize(operand))});
+    operand.data = PackedBits(operand.dtype) > 0 ? Unpack(operand.dtype, data, ByteSize(operand))
+                                                 : Bytes::Copy({data, static_cast<size_t>(ByteSize(operand))});
     request.operands.push_back(std::move(operand));
   }
-  PendingCall call{frame->api, nullptr, {}, {}};
+  PendingCall call{frame->api, nullptr, {}, {}, {}};
   for (int64_t i = 0; i < frame->rets.size; ++i) {
     PW_ASSIGN_OR_RETURN(HostCallOperand result, ReadBuffer(frame->rets.rets[i]));
     if (result.dtype == buffers::DType::kToken) continue;
     call.results.push_back(static_cast<const XLA_FFI_Buffer*>(frame->rets.rets[i])->data);
+    call.result_types.push_back(result.dtype);
     call.result_bytes.push_back(ByteSize(result));
   }
   request.result_bytes = call.result_bytes;
@@ -183,8 +199,8 @@ absl::Status RegisterType(const Api& api, const PJRT_FFI_Extension& ffi) {
   PW_RETURN_IF_ERROR(api.TakeError(ffi.type_register(&args)));
   context_type_id.store(args.type_id);
   PW_PJRT_ARGS(handler, PJRT_FFI_Register_Handler_Args);
-  handler.target_name = kTarget.data();
-  handler.target_name_size = kTarget.size();
+  handler.target_name = kXlaTarget.data();
+  handler.target_name_size = kXlaTarget.size();
   handler.handler = reinterpret_cast<void*>(&Handle);
   handler.platform_name = "Host";
   handler.platform_name_size = 4;
@@ -192,6 +208,8 @@ absl::Status RegisterType(const Api& api, const PJRT_FFI_Extension& ffi) {
 }
 
 }  // namespace
+
+std::string WithXlaNames(absl::string_view program) { return absl::StrReplaceAll(program, {{kTarget, kXlaTarget}}); }
 
 CallContext::~CallContext() {
   PW_PJRT_ARGS(args, PJRT_ExecuteContext_Destroy_Args);
@@ -201,11 +219,13 @@ CallContext::~CallContext() {
 
 absl::StatusOr<std::shared_ptr<HostCallbacks>> HostCallbacks::Register(std::shared_ptr<const Client> client) {
   if (client->info().platform_name != "cpu") {
-    return absl::UnimplementedError(absl::StrCat("host callbacks run on cpu devices only, not on ", client->info().platform_name));
+    return absl::UnimplementedError(
+        absl::StrCat("host callbacks run on cpu devices only, not on ", client->info().platform_name));
   }
   const PJRT_FFI_Extension* ffi = FindFfi(client->api());
   if (ffi == nullptr || ffi->type_register == nullptr || ffi->user_data_add == nullptr || ffi->register_handler == nullptr) {
-    return absl::UnimplementedError(absl::StrCat("the device plugin ", client->api().path(), " has no FFI extension for host callbacks"));
+    return absl::UnimplementedError(
+        absl::StrCat("the device plugin ", client->api().path(), " has no FFI extension for host callbacks"));
   }
   PW_RETURN_IF_ERROR(RegisterType(client->api(), *ffi));
   return std::shared_ptr<HostCallbacks>(new HostCallbacks(std::move(client)));

@@ -1,26 +1,32 @@
-// Host callbacks: the custom call `pathways_host_callback`, through which a running program reaches a Python function of the client.
+// Host callbacks: the custom call `pathways_host_callback_call`, through which a running program reaches a Python function of the
+// client.
 //
-// It is a typed FFI handler, registered with the plugin when the runtime starts. Its attribute `callback` (64-bit integer) is the client's name
-// for the function; it takes any operands and gives any results. The call is asynchronous: no thread of the plugin waits for the
-// client. Which session a call belongs to comes with the execution, as user data of its context.
+// It is a typed FFI handler, registered with the plugin when the runtime starts. Its attribute `callback` (64-bit integer) is the
+// client's name for the function; it takes any operands and gives any results. The call is asynchronous: no thread of the plugin
+// waits for the client. Which session a call belongs to comes with the execution, as user data of its context.
 //
 // Invariants:
-//   HC-1  a handler call completes exactly once: with the reply, with its error, or with an error of ours if the reply does not fit
-//   HC-2  operands are copied before the handler returns; results are written before it completes
-//   HC-3  dropping HostCallbacks makes later calls fail; calls under way still complete
+//   HC-1  a handler call completes exactly once: with the reply, with its error, or with an error of ours if the reply does not
+//   fit HC-2  operands are copied before the handler returns; results are written before it completes HC-3  dropping
+//   HostCallbacks makes later calls fail; calls under way still complete
 // Any thread.
 #pragma once
 
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 
+#include "absl/strings/string_view.h"
 #include "pathways/device/device.h"
 #include "pathways/device/pjrt/client.h"
 
 namespace pw::device::pjrt {
 
 class HostCallbacks;
+
+// The program with its host callbacks under the name that XLA expects of such calls.
+std::string WithXlaNames(absl::string_view program);
 
 // What one execution carries: alive until it is done.
 class CallContext {

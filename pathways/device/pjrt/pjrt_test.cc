@@ -62,7 +62,8 @@ std::vector<T> Values(DeviceBuffer* buffer) {
   return values;
 }
 std::unique_ptr<DeviceBuffer> Put(const std::vector<float>& values, int device = 0, bool exclusive = false) {
-  auto buffer = Runtime()->FromHost({FloatBytes(values), DType::kF32, {static_cast<int64_t>(values.size())}, std::nullopt, exclusive}, device, "");
+  auto buffer = Runtime()->FromHost(
+      {FloatBytes(values), DType::kF32, {static_cast<int64_t>(values.size())}, std::nullopt, exclusive}, device, "");
   EXPECT_TRUE(buffer.ok()) << buffer.status().ToString();
   return *std::move(buffer);
 }
@@ -99,7 +100,7 @@ constexpr char kSharded[] = R"(module @sharded attributes {mhlo.num_partitions =
 })";
 constexpr char kCallback[] = R"(module @callback {
   func.func public @main(%arg0: tensor<4xf32>) -> (tensor<2xi32>, tensor<4xf32>) {
-    %0:2 = stablehlo.custom_call @pathways_host_callback(%arg0) {api_version = 4 : i32, has_side_effect = true,
+    %0:2 = stablehlo.custom_call @pathways_host_callback_call(%arg0) {api_version = 4 : i32, has_side_effect = true,
         backend_config = {callback = 77 : i64}} : (tensor<4xf32>) -> (tensor<2xi32>, tensor<4xf32>)
     return %0#0, %0#1 : tensor<2xi32>, tensor<4xf32>
   }
@@ -283,7 +284,8 @@ TEST_F(PjrtTest, CallsBackToTheHost) {
   auto program = Runtime()->Compile(request);
   ASSERT_TRUE(program.ok()) << program.status().ToString();
   std::promise<std::pair<HostCallRequest, std::function<void(HostCallReply)>>> called;
-  Runtime()->SetHostCallHandler([&](HostCallRequest r, std::function<void(HostCallReply)> done) { called.set_value({std::move(r), std::move(done)}); });
+  Runtime()->SetHostCallHandler(
+      [&](HostCallRequest r, std::function<void(HostCallReply)> done) { called.set_value({std::move(r), std::move(done)}); });
   auto x = Put({1, 2, 3, 4}, 1);
   DeviceBuffer* argument = x.get();
   auto launch = (*program)->Execute({&argument, 1}, {.session = SessionId(9)});
@@ -301,7 +303,8 @@ TEST_F(PjrtTest, CallsBackToTheHost) {
   EXPECT_THAT(Values<int32_t>(launch->outputs[0].get()), ElementsAre(5, 6));
   EXPECT_THAT(Values(launch->outputs[1].get()), ElementsAre(1, 2, 3, 4));
 
-  for (const HostCallReply& reply : {HostCallReply(absl::InternalError("ValueError: no such fish")), HostCallReply(std::vector<Bytes>{})}) {
+  for (const HostCallReply& reply :
+       {HostCallReply(absl::InternalError("ValueError: no such fish")), HostCallReply(std::vector<Bytes>{})}) {
     Runtime()->SetHostCallHandler([&](HostCallRequest, std::function<void(HostCallReply)> answer) { answer(reply); });
     auto failing = (*program)->Execute({&argument, 1}, {});
     absl::Status status = failing.ok() ? Wait(failing->done).status() : failing.status();

@@ -13,7 +13,8 @@
 namespace pw::device::pjrt {
 
 absl::StatusOr<std::shared_ptr<LoadedProgram>> Program::Wrap(std::shared_ptr<const Client> client, PJRT_LoadedExecutable* loaded,
-                                                             const std::vector<int>& devices, std::shared_ptr<HostCallbacks> callbacks) {
+                                                             const std::vector<int>& devices,
+                                                             std::shared_ptr<HostCallbacks> callbacks) {
   std::shared_ptr<Program> program(new Program(std::move(client), loaded, std::move(callbacks)));
   PW_RETURN_IF_ERROR(program->Read(devices));
   return program;
@@ -49,13 +50,15 @@ absl::StatusOr<Launch> Program::Execute(absl::Span<DeviceBuffer* const> argument
   return launch;
 }
 
-absl::StatusOr<Launch> Program::Run(absl::Span<DeviceBuffer* const> arguments, const LaunchOptions& options, PJRT_ExecuteContext* context) {
+absl::StatusOr<Launch> Program::Run(absl::Span<DeviceBuffer* const> arguments, const LaunchOptions& options,
+                                    PJRT_ExecuteContext* context) {
   const size_t devices = info_.devices.size();
   const size_t results = info_.outputs.size();
   const size_t num_args = arguments.size() / devices;
   if (num_args * devices != arguments.size() || (num_args != info_.parameters.size() && !info_.parameters.empty())) {
-    return absl::InvalidArgumentError(absl::StrCat("program '", info_.name, "' takes ", info_.parameters.size(), " arguments on each of ",
-                                                   devices, " devices, not ", arguments.size(), " in all"));
+    return absl::InvalidArgumentError(absl::StrCat("program '", info_.name, "' takes ", info_.parameters.size(),
+                                                   " arguments on each of ", devices, " devices, not ", arguments.size(),
+                                                   " in all"));
   }
   absl::InlinedVector<PJRT_Buffer*, 32> handles;
   for (DeviceBuffer* argument : arguments) handles.push_back(static_cast<Buffer*>(argument)->handle());
@@ -98,7 +101,8 @@ absl::StatusOr<std::string> Program::Text() {
   // PJRT hands out programs as protocol buffers only. Our own CPU plugin also prints them, those of other platforms included.
   using Print = char* (*)(const char* module, size_t size, size_t* text_size);
   auto print = reinterpret_cast<Print>(client_->api().FindSymbol("PathwaysHloModuleText"));
-  if (print == nullptr) return absl::UnimplementedError(absl::StrCat("the device plugin ", client_->api().path(), " cannot print programs"));
+  if (print == nullptr)
+    return absl::UnimplementedError(absl::StrCat("the device plugin ", client_->api().path(), " cannot print programs"));
   PW_ASSIGN_OR_RETURN(std::string module, OptimizedModule(client_->api(), executable_));
   size_t size = 0;
   char* text = print(module.data(), module.size(), &size);

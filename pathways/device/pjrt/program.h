@@ -15,9 +15,11 @@ namespace pw::device::pjrt {
 
 class Program : public LoadedProgram {
  public:
-  // Takes ownership of `loaded`, whose devices must be `devices` in that order. `callbacks` is null for programs without host callbacks.
+  // Takes ownership of `loaded`, whose devices must be `devices` in that order. `callbacks` is null for programs without host
+  // callbacks.
   static absl::StatusOr<std::shared_ptr<LoadedProgram>> Wrap(std::shared_ptr<const Client> client, PJRT_LoadedExecutable* loaded,
-                                                             const std::vector<int>& devices, std::shared_ptr<HostCallbacks> callbacks);
+                                                             const std::vector<int>& devices,
+                                                             std::shared_ptr<HostCallbacks> callbacks);
   ~Program() override;
 
   const ProgramInfo& info() const override { return info_; }
@@ -30,7 +32,8 @@ class Program : public LoadedProgram {
   Program(std::shared_ptr<const Client> client, PJRT_LoadedExecutable* loaded, std::shared_ptr<HostCallbacks> callbacks)
       : client_(std::move(client)), loaded_(loaded), callbacks_(std::move(callbacks)) {}
   absl::Status Read(const std::vector<int>& devices);
-  absl::StatusOr<Launch> Run(absl::Span<DeviceBuffer* const> arguments, const LaunchOptions& options, PJRT_ExecuteContext* context);
+  absl::StatusOr<Launch> Run(absl::Span<DeviceBuffer* const> arguments, const LaunchOptions& options,
+                             PJRT_ExecuteContext* context);
 
   const std::shared_ptr<const Client> client_;
   PJRT_LoadedExecutable* const loaded_;

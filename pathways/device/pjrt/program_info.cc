@@ -22,8 +22,8 @@ ValueInfo ToValue(const xla::ShapeProto& shape, const std::string& default_kind)
   return value;
 }
 
-// "Replicated" is the message with every field at its default, which serializes to nothing; but no bytes mean "unknown" to those who
-// read our op_sharding. So the type is written out.
+// "Replicated" is the message with every field at its default, which serializes to nothing; but no bytes mean "unknown" to those
+// who read our op_sharding. So the type is written out.
 std::string Serialize(const xla::OpSharding& sharding) {
   const std::string bytes = sharding.SerializeAsString();
   return bytes.empty() ? std::string("\x08\x00", 2) : bytes;
@@ -47,7 +47,8 @@ absl::Status ReadOutputs(const Api& api, PJRT_Executable* executable, ProgramInf
   PW_PJRT_ARGS(dims, PJRT_Executable_OutputDimensions_Args);
   dims.executable = executable;
   PW_RETURN_IF_ERROR(api.Call(&PJRT_Api::PJRT_Executable_OutputDimensions, &dims));
-  if (types.num_output_types != dims.num_outputs) return absl::InternalError("the plugin disagrees with itself about the number of outputs");
+  if (types.num_output_types != dims.num_outputs)
+    return absl::InternalError("the plugin disagrees with itself about the number of outputs");
   const int64_t* next = dims.dims;
   info->outputs.resize(dims.num_outputs);
   for (size_t i = 0; i < dims.num_outputs; ++i) {
@@ -88,7 +89,8 @@ std::string ReadMemoryStats(const Api& api, PJRT_Executable* executable) {
   return stats.SerializeAsString();
 }
 
-// Which of our devices each position is. The caller's assignment decided it; a plugin that orders them otherwise would mix up shards.
+// Which of our devices each position is. The caller's assignment decided it; a plugin that orders them otherwise would mix up
+// shards.
 absl::StatusOr<std::vector<int>> ReadDevices(const Client& client, PJRT_LoadedExecutable* loaded) {
   PW_PJRT_ARGS(args, PJRT_LoadedExecutable_AddressableDevices_Args);
   args.executable = loaded;
@@ -102,7 +104,8 @@ absl::StatusOr<std::vector<int>> ReadDevices(const Client& client, PJRT_LoadedEx
 
 absl::Status ReadModule(const std::string& serialized, const std::string& default_kind, ProgramInfo* info) {
   xla::HloModuleProto module;
-  if (!module.ParseFromString(serialized)) return absl::InvalidArgumentError("the optimized program is not a serialized xla.HloModuleProto");
+  if (!module.ParseFromString(serialized))
+    return absl::InvalidArgumentError("the optimized program is not a serialized xla.HloModuleProto");
   const xla::ProgramShapeProto& shape = module.host_program_shape();
   info->parameters.clear();
   for (const xla::ShapeProto& parameter : shape.parameters()) info->parameters.push_back(ToValue(parameter, default_kind));
@@ -120,7 +123,8 @@ absl::Status ReadModule(const std::string& serialized, const std::string& defaul
   info->donated_inputs.clear();
   for (const auto& entry : module.input_output_alias().entries()) {
     const int64_t parameter = entry.parameter_number();
-    if (parameter >= 0 && parameter < static_cast<int64_t>(info->parameters.size())) info->donated_inputs.push_back(static_cast<int32_t>(parameter));
+    if (parameter >= 0 && parameter < static_cast<int64_t>(info->parameters.size()))
+      info->donated_inputs.push_back(static_cast<int32_t>(parameter));
   }
   std::sort(info->donated_inputs.begin(), info->donated_inputs.end());
   info->donated_inputs.erase(std::unique(info->donated_inputs.begin(), info->donated_inputs.end()), info->donated_inputs.end());
@@ -138,9 +142,11 @@ absl::StatusOr<std::string> OptimizedModule(const Api& api, PJRT_Executable* exe
   PW_RETURN_IF_ERROR(api.Call(&PJRT_Api::PJRT_Executable_OptimizedProgram, &args));
   const absl::string_view format(program.format, program.format_size);
   if (format == "hlo") return code;
-  if (format != "hlo_with_config") return absl::UnimplementedError(absl::StrCat("the optimized program has the format '", format, "'"));
+  if (format != "hlo_with_config")
+    return absl::UnimplementedError(absl::StrCat("the optimized program has the format '", format, "'"));
   xla::HloModuleProtoWithConfig with_config;
-  if (!with_config.ParseFromString(code)) return absl::InvalidArgumentError("the optimized program is not a serialized xla.HloModuleProtoWithConfig");
+  if (!with_config.ParseFromString(code))
+    return absl::InvalidArgumentError("the optimized program is not a serialized xla.HloModuleProtoWithConfig");
   return with_config.hlo_module().SerializeAsString();
 }
 

@@ -30,8 +30,10 @@ class Runtime : public DeviceRuntime {
     PW_ASSIGN_OR_RETURN(const std::string options, PlaceOptions(request, *client_));
     PW_ASSIGN_OR_RETURN(std::shared_ptr<HostCallbacks> callbacks, CallbacksFor(request));
     PW_PJRT_ARGS(program, PJRT_Program);
-    program.code = const_cast<char*>(request.program.data());
-    program.code_size = request.program.size();
+    const std::string renamed = request.host_callbacks ? WithXlaNames(request.program) : std::string();
+    const absl::string_view code = request.host_callbacks ? absl::string_view(renamed) : absl::string_view(request.program);
+    program.code = const_cast<char*>(code.data());
+    program.code_size = code.size();
     program.format = request.format.data();
     program.format_size = request.format.size();
     PW_PJRT_ARGS(args, PJRT_Client_Compile_Args);
@@ -57,7 +59,8 @@ class Runtime : public DeviceRuntime {
   }
 
   absl::StatusOr<MemoryUsage> Memory(int device) override {
-    if (device < 0 || device >= static_cast<int>(devices_.size())) return absl::InvalidArgumentError(absl::StrCat("no local device ", device));
+    if (device < 0 || device >= static_cast<int>(devices_.size()))
+      return absl::InvalidArgumentError(absl::StrCat("no local device ", device));
     PW_PJRT_ARGS(args, PJRT_Device_MemoryStats_Args);
     args.device = client_->devices()[device].handle;
     PW_RETURN_IF_ERROR(client_->api().Call(&PJRT_Api::PJRT_Device_MemoryStats, &args));

@@ -46,8 +46,8 @@ absl::StatusOr<PJRT_Buffer_Type> ToPjrt(DType dtype) {
   for (const auto& [ours, theirs] : kTypes) {
     if (ours == dtype) return theirs;
   }
-  return absl::UnimplementedError(absl::StrCat("devices of this version take no elements of type ", std::string(buffers::Name(dtype)), " (number ",
-                                               static_cast<int>(dtype), ")"));
+  return absl::UnimplementedError(absl::StrCat("devices of this version take no elements of type ",
+                                               std::string(buffers::Name(dtype)), " (number ", static_cast<int>(dtype), ")"));
 }
 
 DType FromPjrt(PJRT_Buffer_Type type) {

@@ -50,7 +50,8 @@ int64_t Elements(const Dims& dims) {
 }
 
 absl::Status CheckPlace(const State& state, int device, absl::string_view kind) {
-  if (device < 0 || device >= static_cast<int>(state.devices.size())) return absl::InvalidArgumentError(absl::StrCat("no local device ", device));
+  if (device < 0 || device >= static_cast<int>(state.devices.size()))
+    return absl::InvalidArgumentError(absl::StrCat("no local device ", device));
   for (const MemoryInfo& memory : state.devices[device].memories) {
     if (kind.empty() || memory.kind == kind) return absl::OkStatus();
   }
@@ -60,7 +61,12 @@ absl::Status CheckPlace(const State& state, int device, absl::string_view kind) 
 class SimulatedBuffer : public DeviceBuffer {
  public:
   SimulatedBuffer(std::shared_ptr<State> state, DType dtype, Dims dims, int device, std::string kind, Future<Bytes> contents)
-      : state_(std::move(state)), dtype_(dtype), dims_(std::move(dims)), device_(device), kind_(std::move(kind)), contents_(std::move(contents)) {}
+      : state_(std::move(state)),
+        dtype_(dtype),
+        dims_(std::move(dims)),
+        device_(device),
+        kind_(std::move(kind)),
+        contents_(std::move(contents)) {}
 
   DType dtype() const override { return dtype_; }
   const Dims& dims() const override { return dims_; }
@@ -81,7 +87,8 @@ class SimulatedBuffer : public DeviceBuffer {
   absl::StatusOr<std::unique_ptr<DeviceBuffer>> CopyTo(int device, absl::string_view kind) override {
     if (donated_) return absl::FailedPreconditionError("CopyTo of a donated buffer");
     PW_RETURN_IF_ERROR(CheckPlace(*state_, device, kind));
-    return std::make_unique<SimulatedBuffer>(state_, dtype_, dims_, device, kind.empty() ? "device" : std::string(kind), contents_);
+    return std::make_unique<SimulatedBuffer>(state_, dtype_, dims_, device, kind.empty() ? "device" : std::string(kind),
+                                             contents_);
   }
 
   const Future<Bytes>& contents() const { return contents_; }
@@ -114,16 +121,24 @@ absl::StatusOr<Recipe> Parse(const std::string& text) {
   for (absl::string_view word : absl::StrSplit(text, ' ', absl::SkipWhitespace())) {
     const std::pair<std::string, std::string> kv = absl::StrSplit(word, absl::MaxSplits('=', 1));
     bool good = true;
-    if (kv.first == "args") good = absl::SimpleAtoi(kv.second, &recipe.args);
-    else if (kv.first == "outputs") good = absl::SimpleAtoi(kv.second, &recipe.outputs);
-    else if (kv.first == "hold") recipe.hold = kv.second == "1";
-    else if (kv.first == "callback") good = absl::SimpleAtoi(kv.second, &recipe.callback);
-    else if (kv.first == "fail") recipe.fail = absl::StrReplaceAll(kv.second, {{"_", " "}});
-    else if (kv.first == "invalid") return absl::InvalidArgumentError(absl::StrReplaceAll(kv.second, {{"_", " "}}));
+    if (kv.first == "args")
+      good = absl::SimpleAtoi(kv.second, &recipe.args);
+    else if (kv.first == "outputs")
+      good = absl::SimpleAtoi(kv.second, &recipe.outputs);
+    else if (kv.first == "hold")
+      recipe.hold = kv.second == "1";
+    else if (kv.first == "callback")
+      good = absl::SimpleAtoi(kv.second, &recipe.callback);
+    else if (kv.first == "fail")
+      recipe.fail = absl::StrReplaceAll(kv.second, {{"_", " "}});
+    else if (kv.first == "invalid")
+      return absl::InvalidArgumentError(absl::StrReplaceAll(kv.second, {{"_", " "}}));
     else if (kv.first == "dims") {
-      for (absl::string_view d : absl::StrSplit(kv.second, 'x', absl::SkipEmpty())) good = good && absl::SimpleAtoi(d, &recipe.dims.emplace_back());
+      for (absl::string_view d : absl::StrSplit(kv.second, 'x', absl::SkipEmpty()))
+        good = good && absl::SimpleAtoi(d, &recipe.dims.emplace_back());
     } else if (kv.first == "donate") {
-      for (absl::string_view d : absl::StrSplit(kv.second, ',', absl::SkipEmpty())) good = good && absl::SimpleAtoi(d, &recipe.donate.emplace_back());
+      for (absl::string_view d : absl::StrSplit(kv.second, ',', absl::SkipEmpty()))
+        good = good && absl::SimpleAtoi(d, &recipe.donate.emplace_back());
     } else {
       good = false;
     }
@@ -158,7 +173,8 @@ struct Execution {
   Promise<Unit> done;
 
   void Finish(const absl::StatusOr<std::vector<Bytes>>& results) {
-    for (size_t k = 0; k < outputs.size(); ++k) outputs[k].Set(results.ok() ? absl::StatusOr<Bytes>((*results)[k]) : results.status());
+    for (size_t k = 0; k < outputs.size(); ++k)
+      outputs[k].Set(results.ok() ? absl::StatusOr<Bytes>((*results)[k]) : results.status());
     done.Set(results.ok() ? absl::StatusOr<Unit>(Unit{}) : results.status());
   }
 };
@@ -191,7 +207,8 @@ void Calculate(const std::shared_ptr<Execution>& e) {
 
 // Calls `then` when the inputs from `next` on are all there.
 void WhenInputs(const std::shared_ptr<Execution>& e, size_t next) {
-  if (next < e->inputs.size()) return e->inputs[next].OnReady([e, next](const absl::StatusOr<Bytes>&) { WhenInputs(e, next + 1); });
+  if (next < e->inputs.size())
+    return e->inputs[next].OnReady([e, next](const absl::StatusOr<Bytes>&) { WhenInputs(e, next + 1); });
   if (e->recipe.hold) return e->state->RunHeld([e] { Calculate(e); });
   e->state->Run([e] { Calculate(e); });
 }
@@ -237,7 +254,8 @@ class SimulatedProgram : public LoadedProgram {
     const size_t args = info_.parameters.size();
     if (arguments.size() != args * info_.devices.size()) return absl::InvalidArgumentError("wrong number of arguments");
     for (DeviceBuffer* argument : arguments) {
-      if (static_cast<SimulatedBuffer*>(argument)->donated()) return absl::FailedPreconditionError("Execute with a donated buffer");
+      if (static_cast<SimulatedBuffer*>(argument)->donated())
+        return absl::FailedPreconditionError("Execute with a donated buffer");
     }
     {
       std::lock_guard<std::mutex> lock(state_->mu);
@@ -254,8 +272,8 @@ class SimulatedProgram : public LoadedProgram {
       e->device = info_.devices[p];
       for (size_t k = 0; k < args; ++k) e->inputs.push_back(static_cast<SimulatedBuffer*>(arguments[p * args + k])->contents());
       for (const ValueInfo& value : info_.outputs) {
-        launch.outputs.push_back(
-            std::make_unique<SimulatedBuffer>(state_, value.dtype, value.dims, e->device, "device", e->outputs.emplace_back().future()));
+        launch.outputs.push_back(std::make_unique<SimulatedBuffer>(state_, value.dtype, value.dims, e->device, "device",
+                                                                   e->outputs.emplace_back().future()));
       }
       done.push_back(e->done.future());
       executions.push_back(std::move(e));
@@ -303,7 +321,8 @@ SimulatedRuntime::~SimulatedRuntime() = default;
 const RuntimeInfo& SimulatedRuntime::info() const { return state_->info; }
 const std::vector<DeviceInfo>& SimulatedRuntime::devices() const { return state_->devices; }
 
-absl::StatusOr<std::unique_ptr<DeviceBuffer>> SimulatedRuntime::FromHost(HostArray array, int device, absl::string_view memory_kind) {
+absl::StatusOr<std::unique_ptr<DeviceBuffer>> SimulatedRuntime::FromHost(HostArray array, int device,
+                                                                         absl::string_view memory_kind) {
   PW_RETURN_IF_ERROR(CheckPlace(*state_, device, memory_kind));
   Bytes data = array.data;
   if (array.byte_strides.has_value()) {
@@ -322,7 +341,8 @@ absl::StatusOr<std::unique_ptr<DeviceBuffer>> SimulatedRuntime::FromHost(HostArr
     data = std::move(dense).Freeze();
   }
   return std::make_unique<SimulatedBuffer>(state_, array.dtype, std::move(array.dims), device,
-                                           memory_kind.empty() ? "device" : std::string(memory_kind), Future<Bytes>::Ready(std::move(data)));
+                                           memory_kind.empty() ? "device" : std::string(memory_kind),
+                                           Future<Bytes>::Ready(std::move(data)));
 }
 
 absl::StatusOr<std::shared_ptr<LoadedProgram>> SimulatedRuntime::Compile(const CompileRequest& request) {
@@ -335,13 +355,16 @@ absl::StatusOr<std::shared_ptr<LoadedProgram>> SimulatedRuntime::Compile(const C
   return std::make_shared<SimulatedProgram>(state_, std::move(recipe), request);
 }
 
-absl::StatusOr<std::shared_ptr<LoadedProgram>> SimulatedRuntime::Load(const std::string& serialized, const CompileRequest& request) {
+absl::StatusOr<std::shared_ptr<LoadedProgram>> SimulatedRuntime::Load(const std::string& serialized,
+                                                                      const CompileRequest& request) {
   if (serialized != absl::StrCat("simulated:", request.program)) return absl::InvalidArgumentError("not a simulated program");
   PW_ASSIGN_OR_RETURN(Recipe recipe, Parse(request.program));
   return std::make_shared<SimulatedProgram>(state_, std::move(recipe), request);
 }
 
-absl::StatusOr<MemoryUsage> SimulatedRuntime::Memory(int device) { return absl::UnimplementedError("simulated devices count no memory"); }
+absl::StatusOr<MemoryUsage> SimulatedRuntime::Memory(int device) {
+  return absl::UnimplementedError("simulated devices count no memory");
+}
 
 void SimulatedRuntime::SetHostCallHandler(HostCallHandler handler) {
   std::lock_guard<std::mutex> lock(state_->mu);

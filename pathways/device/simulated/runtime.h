@@ -1,13 +1,12 @@
-// A simulated device runtime: arithmetic on host memory. For tests and the simulator; same interface, same asynchrony, no accelerator.
+// A simulated device runtime: arithmetic on host memory. For tests and the simulator; same interface, same asynchrony, no
+// accelerator.
 //
 // Its programs are text of format "sim": words `key=value` separated by spaces.
-//   args=N outputs=M   all of type f32 and shape `dims`: result k is k + 1 + sum over i of (i + 1) * argument i, element by element
-//   dims=4x2           the shape of each; empty for a scalar
-//   donate=0,2         arguments that it takes over
-//   fail=TEXT          every execution fails with INTERNAL and this text ('_' stands for a space)
-//   hold=1             executions do not end before ReleaseHeld()
-//   callback=7         result 0 is what host callback 7 answers to the arguments
-//   invalid=TEXT       does not compile
+//   args=N outputs=M   all of type f32 and shape `dims`: result k is k + 1 + sum over i of (i + 1) * argument i, element by
+//   element dims=4x2           the shape of each; empty for a scalar donate=0,2         arguments that it takes over fail=TEXT
+//   every execution fails with INTERNAL and this text ('_' stands for a space) hold=1             executions do not end before
+//   ReleaseHeld() callback=7         result 0 is what host callback 7 answers to the arguments invalid=TEXT       does not
+//   compile
 // A donated buffer can no longer be read: that is how tests notice a hazard.
 //
 // Any thread. Work runs on the executor given, or inside the call that makes it possible if there is none.

@@ -1,0 +1,55 @@
+#include "pathways/device/pjrt/packed.h"
+
+#include <cstring>
+#include <utility>
+
+namespace pw::device::pjrt {
+namespace {
+
+using buffers::DType;
+
+bool IsSigned(DType dtype) { return dtype == DType::kS4 || dtype == DType::kS2 || dtype == DType::kS1; }
+
+}  // namespace
+
+int PackedBits(DType dtype) {
+  switch (dtype) {
+    case DType::kS4:
+    case DType::kU4:
+    case DType::kF4E2M1FN:
+      return 4;
+    case DType::kS2:
+    case DType::kU2:
+      return 2;
+    case DType::kS1:
+    case DType::kU1:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+Bytes Unpack(DType dtype, const void* packed, int64_t elements) {
+  const int bits = PackedBits(dtype), per_byte = 8 / bits;
+  const uint8_t mask = static_cast<uint8_t>((1 << bits) - 1), sign = static_cast<uint8_t>(1 << (bits - 1));
+  const auto* in = static_cast<const uint8_t*>(packed);
+  AlignedBytes out(static_cast<size_t>(elements));
+  for (int64_t i = 0; i < elements; ++i) {
+    uint8_t value = in[i / per_byte] >> (i % per_byte * bits) & mask;
+    if (IsSigned(dtype) && (value & sign) != 0) value |= static_cast<uint8_t>(~mask);
+    out.data()[i] = value;
+  }
+  return std::move(out).Freeze();
+}
+
+void Pack(DType dtype, std::string_view unpacked, void* packed) {
+  const int bits = PackedBits(dtype), per_byte = 8 / bits;
+  const uint8_t mask = static_cast<uint8_t>((1 << bits) - 1);
+  auto* out = static_cast<uint8_t*>(packed);
+  std::memset(out, 0, (unpacked.size() + per_byte - 1) / per_byte);
+  for (size_t i = 0; i < unpacked.size(); ++i) {
+    out[i / per_byte] |= static_cast<uint8_t>((static_cast<uint8_t>(unpacked[i]) & mask) << (i % per_byte * bits));
+  }
+}
+
+}  // namespace pw::device::pjrt
