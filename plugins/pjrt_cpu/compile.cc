@@ -201,7 +201,8 @@ bool Waits(const xla::HloInstruction& instruction) {
     case xla::HloOpcode::kSend:
       return true;
     case xla::HloOpcode::kCustomCall:
-      return instruction.custom_call_target() == "pathways_host_callback";
+      return instruction.custom_call_target() == "xla_ffi_python_cpu_callback" ||
+             instruction.custom_call_target() == "pathways_host_callback";
     default:
       return false;
   }
