@@ -36,6 +36,14 @@ def _compile_cache():
     return ["--compile-cache", folder]
 
 
+def _client_files():
+    """Where programs may have the controller write and read files (pathwaysutils' persistence and profiles). Not everywhere: any process of
+    this machine can connect."""
+    below = os.environ.get("PATHWAYS_PERSISTENCE_DIRECTORY") or tempfile.gettempdir()
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+    return ["--persistence-directory", below, "--object-directory", cache / "pathways" / "objects"]
+
+
 class Cluster:
     """Starts in the constructor's caller, ready when start() returns. `owned`: ends with this process."""
 
@@ -72,7 +80,7 @@ class Cluster:
         port_file = self.folder / "controller.port"
         args = [_binaries.find("pathways-controller"), "--listen-clients", self.listen,
                 "--listen-workers", f"unix:{self.folder / 'workers.sock'}", "--expect-hosts", len(self.shape.placement()),
-                "--port-file", port_file, "--own-workers"]
+                "--port-file", port_file, "--own-workers", *_client_files()]
         if self.owned:
             args.append("--exit-with-parent")
         # The folder in which jax's client library is told to leave large arrays.
