@@ -93,6 +93,9 @@ absl::Status CheckArgument(const Executable& executable, int index, const buffer
   const char* problem = nullptr;
   if (spec.sharding.devices() != executable.devices) {
     problem = "lives on other devices than the program was compiled for";
+  } else if (parameter.dtype == buffers::DType::kToken) {
+    // The first token of a chain of ordered effects comes from the client, which makes an empty array of booleans of it.
+    if (spec.dtype != buffers::DType::kToken && spec.dtype != buffers::DType::kPred) problem = "is not a token";
   } else if (spec.dtype != parameter.dtype) {
     problem = "has another element type";
   } else if (!SameShardDims(spec, parameter.shard_dims)) {
