@@ -7,6 +7,12 @@
 #include "pathways/controller/wire_status.h"
 
 namespace pw::controller {
+namespace {
+
+// They travel in one frame.
+constexpr size_t kMaxHostReplyBytes = size_t{512} << 20;
+
+}  // namespace
 
 absl::StatusOr<std::shared_ptr<Session>> ClusterImpl::OpenSession(std::string description) {
   if (stopped_) return absl::UnavailableError("the controller is stopping");
@@ -68,6 +74,14 @@ void ClusterImpl::ReplyToHostCall(HostId host, uint64_t call, absl::StatusOr<std
   ToProto(results.status(), reply.mutable_status());
   std::vector<Bytes> payload;
   if (results.ok()) payload = *std::move(results);
+  size_t total = 0;
+  for (const Bytes& result : payload) total += result.size();
+  if (total > kMaxHostReplyBytes) {
+    return ReplyToHostCall(
+        host, call,
+        absl::ResourceExhaustedError(
+            absl::StrCat("a Python function returned ", total, " bytes to a computation, the limit is ", kMaxHostReplyBytes)));
+  }
   for (const Bytes& result : payload) reply.add_result_bytes(result.size());
   fabric_->outbox().Add(host, std::move(command), std::move(payload));
 }

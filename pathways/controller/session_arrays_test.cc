@@ -142,6 +142,7 @@ TEST(MakeArrayTest, RefusesWhatMakesNoSense) {
   expect(s.MakeArray(h, t.Single(0, {2}), {{h, {u8, {2}, buffers::Dims{1, 1}}, {0}}}), kInvalid, "");
   expect(s.MakeArray(h, t.Single(0, {}, buffers::DType::kToken), {{h, {buffers::DType::kToken, {}}, {0}}}),
          absl::StatusCode::kUnimplemented, "token");
+  expect(s.MakeArray(h, t.Single(0, buffers::Dims(300, 1)), {{h, {u8, buffers::Dims(300, 1)}, {0}}}), kInvalid, "at most 256 dimensions");
   auto pinned = t.Single(0, {1});
   pinned.sharding = pinned.sharding.WithMemoryKind("attic");
   expect(s.MakeArray(h, pinned, {{h, {u8, {1}}, {0}}}), kInvalid, "it has device, pinned_host");

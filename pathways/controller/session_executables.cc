@@ -57,6 +57,7 @@ absl::StatusOr<program::Executable> SessionImpl::CheckCompile(CompileRequest& re
     return absl::InvalidArgumentError(
         absl::StrCat("a program of ", request.num_replicas, " replicas and ", request.num_partitions, " partitions"));
   }
+  if (request.format.size() > 64) return absl::InvalidArgumentError("a program format of more than 64 characters");
   if (request.devices.empty()) {
     request.devices = topology.devices();
     if (static_cast<int64_t>(request.devices.size()) > wanted) request.devices.resize(wanted);

@@ -7,6 +7,12 @@
 #include "pathways/base/status_macros.h"
 
 namespace pw::controller {
+namespace {
+
+// Commands carry shapes: what clients may write into them is bounded, so that no message grows beyond what a frame may hold.
+constexpr size_t kMaxRank = 256;
+
+}  // namespace
 
 SessionImpl::SessionImpl(SessionId id, std::string description, Fabric* fabric, absl::AnyInvocable<void() &&> on_end)
     : id_(id),
@@ -56,6 +62,8 @@ SessionImpl::Record SessionImpl::NewRecord(const SpecPtr& spec) {
 }
 
 absl::Status SessionImpl::CheckSpec(const ArraySpec& spec) const {
+  if (spec.dims.size() > kMaxRank)
+    return absl::InvalidArgumentError(absl::StrCat("arrays have at most ", kMaxRank, " dimensions"));
   PW_RETURN_IF_ERROR(buffers::Validate(spec));
   PW_RETURN_IF_ERROR(fabric_->CheckDevices(spec.sharding.devices()));
   if (spec.sharding.memory_kind().empty()) return absl::OkStatus();

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <utility>
+#include <vector>
 
 namespace pw::dispatch {
 namespace {
@@ -13,6 +14,27 @@ void SetRegion(const buffers::Region& region, Move::Region* proto) {
   proto->mutable_start()->Add(region.start.begin(), region.start.end());
   proto->mutable_size()->Add(region.size.begin(), region.size.end());
 }
+
+// A command of a large reshard is cut into several before its message grows beyond what a frame may hold.
+constexpr int kMaxEntries = 4096;
+
+// The moves of one host, each of at most about kMaxEntries sends and pieces.
+class Moves {
+ public:
+  Move& Room() {
+    if (moves_.empty() || entries_ >= kMaxEntries) {
+      moves_.emplace_back();
+      entries_ = 0;
+    }
+    return moves_.back();
+  }
+  void Count() { ++entries_; }
+  std::vector<Move>& all() { return moves_; }
+
+ private:
+  std::vector<Move> moves_;
+  int entries_ = 0;  // of the last one
+};
 
 class Planner {
  public:
@@ -34,20 +56,23 @@ class Planner {
   // Twins read what the first commands make, so they come second.
   void Emit(NameOp name_op, Outbox& outbox) {
     for (auto* moves : {&first_, &second_}) {
-      for (auto& [host, move] : *moves) {
-        move.set_op(name_op(host).v);
-        move.set_session(call_.session.v);
-        Command command;
-        *command.mutable_move() = std::move(move);
-        outbox.Add(host, std::move(command));
+      for (auto& [host, of_host] : *moves) {
+        for (Move& move : of_host.all()) {
+          move.set_op(name_op(host).v);
+          move.set_session(call_.session.v);
+          Command command;
+          *command.mutable_move() = std::move(move);
+          outbox.Add(host, std::move(command));
+        }
       }
     }
   }
 
  private:
-  Move::Receive& AddReceive(Move& move, int shard, const resource::Device& device) {
+  Move::Receive& AddReceive(Moves& moves, int shard, const resource::Device& device) {
     const buffers::ArraySpec& spec = *call_.result_spec;
-    Move::Receive& receive = *move.add_receives();
+    Move::Receive& receive = *moves.Room().add_receives();
+    moves.Count();
     receive.set_array(call_.result.v);
     receive.set_shard(shard);
     receive.set_local_device(device.local_ordinal);
@@ -61,6 +86,7 @@ class Planner {
   void AddPiece(const buffers::ReshardPiece& piece, HostId to_host, Move::Receive& receive) {
     const HostId from_host = topology_.FindDevice(call_.source_spec->sharding.devices()[piece.source_shard])->host;
     Move::Receive::Piece& proto = *receive.add_pieces();
+    first_[to_host].Count();
     SetRegion(piece.to, proto.mutable_to());
     proto.set_from_host(from_host.v);
     if (from_host == to_host) {
@@ -70,7 +96,8 @@ class Planner {
       return;
     }
     proto.set_transfer(name_transfer_());
-    Move::Send& send = *first_[from_host].add_sends();
+    Move::Send& send = *first_[from_host].Room().add_sends();
+    first_[from_host].Count();
     send.set_transfer(proto.transfer());
     send.set_array(call_.source.v);
     send.set_shard(piece.source_shard);
@@ -92,8 +119,8 @@ class Planner {
   const resource::Topology& topology_;
   const MoveCall& call_;
   const absl::FunctionRef<uint64_t()> name_transfer_;
-  std::map<HostId, Move> first_;
-  std::map<HostId, Move> second_;
+  std::map<HostId, Moves> first_;
+  std::map<HostId, Moves> second_;
 };
 
 }  // namespace

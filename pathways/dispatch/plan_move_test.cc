@@ -88,6 +88,30 @@ TEST(PlanMoveTest, ReplicasOnOneHostAreSentOnce) {
   EXPECT_EQ(twins.receives(0).pieces(0).from_host(), 1u);
 }
 
+TEST(PlanMoveTest, LargePlansAreCutIntoCommandsOfBoundedSize) {
+  constexpr int kDevices = 160;
+  const auto topology = TestTopology(2, kDevices);
+  const auto from = Rows(0, kDevices, {kDevices * 3, kDevices});
+  buffers::ArraySpec to{buffers::DType::kF32, from.dims,
+                        *buffers::Sharding::Tiled(DeviceRange(kDevices, kDevices), "device", {{1, kDevices}, {}})};
+  auto plan =
+      buffers::PlanReshard(from.dims, from.sharding, to.sharding, [&](DeviceId d) { return topology.FindDevice(d)->host; });
+  ASSERT_TRUE(plan.ok());
+  auto commands = Plan(topology, from, to, *plan);
+  int sends = 0, receives = 0;
+  for (auto& [host, list] : commands) {
+    EXPECT_GT(list.size(), 1u);
+    for (const Command& c : list) {
+      EXPECT_LT(c.ByteSizeLong(), 1u << 20);
+      EXPECT_GT(c.move().op(), 0u);
+      sends += c.move().sends_size();
+      receives += c.move().receives_size();
+    }
+  }
+  EXPECT_EQ(sends, kDevices * kDevices);
+  EXPECT_EQ(receives, kDevices);
+}
+
 TEST(PlanMoveTest, EmptyShardsHaveNoPieces) {
   const auto topology = TestTopology(1, 2);
   const auto from = Rows(0, 2, {0, 3});
