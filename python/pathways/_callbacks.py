@@ -2,7 +2,7 @@
 
 jax has one place where the primitives behind pure_callback, io_callback, debug.callback, debug.print and checkify become a custom
 call: `emit_python_callback`. Its ordinary result carries a pointer of this process, which means nothing on a server. Where the
-lowering targets a Pathways backend we emit the custom call `pathways_host_callback` instead, whose attribute `callback` is the
+lowering targets a Pathways backend we emit the custom call `pathways_host_callback_call` instead, whose attribute `callback` is the
 number of the function in a registry; everything else in jax (vmap rules, ordered effects and their tokens, the sharding that
 decides where the call runs) stays as it is. Lowerings for other backends, jax's own cpu among them, are untouched.
 """
@@ -16,7 +16,7 @@ import numpy as np
 
 from pathways import _host_calls
 
-TARGET = "pathways_host_callback"
+TARGET = "pathways_host_callback_call"
 
 registry = _host_calls.Registry()
 

@@ -1,4 +1,4 @@
-// Host callbacks: the custom call `pathways_host_callback`, through which a running program reaches a Python function of the
+// Host callbacks: the custom call `pathways_host_callback_call`, through which a running program reaches a Python function of the
 // client.
 //
 // It is a typed FFI handler, registered with the plugin when the runtime starts. Its attribute `callback` (64-bit integer) is the

@@ -100,7 +100,7 @@ constexpr char kSharded[] = R"(module @sharded attributes {mhlo.num_partitions =
 })";
 constexpr char kCallback[] = R"(module @callback {
   func.func public @main(%arg0: tensor<4xf32>) -> (tensor<2xi32>, tensor<4xf32>) {
-    %0:2 = stablehlo.custom_call @pathways_host_callback(%arg0) {api_version = 4 : i32, has_side_effect = true,
+    %0:2 = stablehlo.custom_call @pathways_host_callback_call(%arg0) {api_version = 4 : i32, has_side_effect = true,
         backend_config = {callback = 77 : i64}} : (tensor<4xf32>) -> (tensor<2xi32>, tensor<4xf32>)
     return %0#0, %0#1 : tensor<2xi32>, tensor<4xf32>
   }
