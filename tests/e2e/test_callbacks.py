@@ -224,6 +224,7 @@ def test_a_failing_checkify_assertion():
 
 
 # ------------------------------------------------------------------------------------------------ sharded
+@pytest.mark.xfail(strict=True, reason="a result that only one device of a mesh holds (maximal sharding) is refused: it needs a sharding of its own")
 def test_over_a_sharded_array_the_function_sees_the_whole(islands):
     mesh = Mesh(np.array(islands[0]), ("x",))
     x = jax.device_put(np.arange(8, dtype=np.float32), NamedSharding(mesh, P("x")))
