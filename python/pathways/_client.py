@@ -92,7 +92,8 @@ def _cut_connections():
     for fd in map(int, os.listdir("/proc/self/fd")):
         try:
             with socket.socket(fileno=os.dup(fd)) as connection:
-                if connection.getpeername()[:2] == (host, int(port)):
+                peer = connection.getpeername()[:2]  # an IPv6 socket says ::ffff:127.0.0.1
+                if isinstance(peer, tuple) and (peer[0].removeprefix("::ffff:"), peer[1]) == (host, int(port)):
                     os.dup2(sink.fileno(), fd)
         except (OSError, TypeError):
             continue  # not a socket, not connected, or gone
