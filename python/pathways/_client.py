@@ -1,11 +1,13 @@
 """Connects this process to a cluster: the one at PATHWAYS_ADDRESS, or a local one of its own."""
 
 import atexit
+import ctypes
 import logging
 import os
 import secrets
 import shutil
 import socket
+import sys
 import threading
 
 from pathways import _binaries, _bootstrap, _callbacks, _cluster, _host_calls, _processes
@@ -99,7 +101,16 @@ def _cut_connections():
             continue  # not a socket, not connected, or gone
 
 
+def _keep_clients():
+    """In a forked child: no client is ever destroyed. Its threads, jax's own cpu client's too, did not come along, and a destructor
+    would wait for them for ever. One reference that nobody gives back outlives the interpreter's clean-up."""
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    for client in getattr(bridge, "_backends", {}).values():
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))
+
+
 os.register_at_fork(after_in_child=_cut_connections)
+os.register_at_fork(after_in_child=_keep_clients)
 
 _endpoint = None
 

@@ -36,26 +36,34 @@ def up(args):
     except _state.NotRunning:
         pass
     shape = _shape(args)
+    if args.foreground:
+        signal.signal(signal.SIGTERM, _interrupt)  # before anyone can know that we run, and stop us
     cluster = _cluster.Cluster(shape, _state.fresh_folder(args.name), args.platform, args.listen, owned=args.foreground).start()
     members = [_state.Member(p.log.stem, p.pid, _state.start_time(p.pid), str(p.log)) for p in cluster.processes]
     state = _state.State(args.name, cluster.address, str(shape), cluster.platform, members)
     state.save()
-    fields = _describe(cluster.address, shape)
+    return _stay(args, cluster, state) if args.foreground else _announce(args, cluster)
+
+
+def _announce(args, cluster):
+    fields = _describe(cluster.address, cluster.shape)
+    shape = cluster.shape
     _say(args, {**fields, "name": args.name, "logs": str(cluster.folder)},
          f"Cluster '{args.name}' is up at {cluster.address}: {shape.islands} island(s) x {shape.hosts} host(s) x {shape.devices} device(s).\n"
          f"  run a program   pathways run -- python train.py\n"
          f"  or by hand      JAX_PLATFORMS=pathways PATHWAYS_ADDRESS={cluster.address} python train.py\n"
          f"  stop it         pathways down")
-    return _stay(cluster, state) if args.foreground else 0
+    return 0
 
 
-def _stay(cluster, state):
+def _interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def _stay(args, cluster, state):
     """Until Ctrl-C or SIGTERM; a process of the cluster that ends early is an error."""
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, interrupt)
     try:
+        _announce(args, cluster)
         while (failure := cluster.failure()) is None:
             time.sleep(0.2)
         raise _processes.StartError(failure)
