@@ -101,16 +101,18 @@ def _cut_connections():
             continue  # not a socket, not connected, or gone
 
 
-def _keep_clients():
-    """In a forked child: no client is ever destroyed. Its threads, jax's own cpu client's too, did not come along, and a destructor
-    would wait for them for ever. One reference that nobody gives back outlives the interpreter's clean-up."""
+def _keep_what_is_the_parent_s():
+    """In a forked child: clients, arrays and programs of the parent are never destroyed. Their threads, those of jax's own cpu client too,
+    did not come along, and a destructor would wait for them for ever. A reference that nobody gives back outlives the
+    interpreter's clean-up."""
     bridge = sys.modules.get("jax._src.xla_bridge")
-    for client in getattr(bridge, "_backends", {}).values():
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))
+    for client in list(getattr(bridge, "_backends", {}).values()):
+        for thing in (client, *client.live_arrays(), *client.live_executables()):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
 os.register_at_fork(after_in_child=_cut_connections)
-os.register_at_fork(after_in_child=_keep_clients)
+os.register_at_fork(after_in_child=_keep_what_is_the_parent_s)
 
 _endpoint = None
 

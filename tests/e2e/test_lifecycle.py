@@ -44,7 +44,9 @@ class Program:
     def __init__(self, tmp_path, code, **env):
         path = tmp_path / "program.py"
         path.write_text(self.PROLOGUE + code)
-        self.popen = subprocess.Popen([sys.executable, str(path)], env=clean_environment(**env), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        # A shell starts what runs in its background with interrupts ignored, and that is inherited.
+        self.popen = subprocess.Popen([sys.executable, str(path)], env=clean_environment(**env), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                      text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         line = self.popen.stdout.readline()
         assert line == "ready\n", self.popen.communicate()[1]
         assert len(processes_of(self.popen.pid)) >= 2
