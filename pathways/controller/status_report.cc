@@ -1,6 +1,6 @@
 #include "pathways/controller/status_report.h"
 
-#include "pathways/controller/json.h"
+#include "pathways/base/json_writer.h"
 
 namespace pw::controller {
 namespace {

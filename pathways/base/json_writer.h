@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace pw::controller {
+namespace pw {
 
 class JsonWriter {
  public:
@@ -17,6 +17,7 @@ class JsonWriter {
   JsonWriter& String(std::string_view value);  // bytes that are not UTF-8 become U+FFFD
   JsonWriter& Int(int64_t value);
   JsonWriter& Number(double value);  // not finite: null
+  JsonWriter& Fixed(int64_t thousandths);  // 1234 is 1.234
   JsonWriter& Bool(bool value);
   std::string Take() { return std::move(text_); }
 
@@ -29,4 +30,4 @@ class JsonWriter {
   bool needs_comma_ = false;
 };
 
-}  // namespace pw::controller
+}  // namespace pw

@@ -1,11 +1,11 @@
-#include "pathways/controller/json.h"
+#include "pathways/base/json_writer.h"
 
 #include <cmath>
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
 
-namespace pw::controller {
+namespace pw {
 namespace {
 
 // The length of a well-formed UTF-8 sequence at the start of `text`; 0 if there is none.
@@ -93,10 +93,17 @@ JsonWriter& JsonWriter::Number(double value) {
   return *this;
 }
 
+JsonWriter& JsonWriter::Fixed(int64_t thousandths) {
+  Separate();
+  const uint64_t size = thousandths < 0 ? -static_cast<uint64_t>(thousandths) : static_cast<uint64_t>(thousandths);
+  absl::StrAppend(&text_, thousandths < 0 ? "-" : "", size / 1000, ".", absl::Dec(size % 1000, absl::kZeroPad3));
+  return *this;
+}
+
 JsonWriter& JsonWriter::Bool(bool value) {
   Separate();
   text_ += value ? "true" : "false";
   return *this;
 }
 
-}  // namespace pw::controller
+}  // namespace pw
