@@ -1,0 +1,108 @@
+#include "pathways/dataflow/graph.h"
+
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+
+namespace pw::dataflow {
+namespace {
+
+std::string Describe(const std::vector<Node>& nodes, const Edge& edge) {
+  return absl::StrCat("the ", ToString(edge.kind), " edge from '", nodes[edge.from.v].name, "' to '", nodes[edge.to.v].name, "'");
+}
+
+absl::Status CheckEdge(const std::vector<Node>& nodes, const Edge& edge) {
+  if (edge.from.v >= nodes.size() || edge.to.v >= nodes.size())
+    return absl::InvalidArgumentError(absl::StrCat("an edge names a node that is not among the graph's ", nodes.size()));
+  const uint32_t from = nodes[edge.from.v].placement->num_shards(), to = nodes[edge.to.v].placement->num_shards();
+  auto wrong = [&](absl::string_view rule) {
+    return absl::InvalidArgumentError(absl::StrCat(Describe(nodes, edge), " connects ", from, " shards with ", to, "; ", rule));
+  };
+  switch (edge.kind) {
+    case EdgeKind::kOneToOne:
+      return from == to ? absl::OkStatus() : wrong("both sides must have equally many");
+    case EdgeKind::kScatter:
+      return from == 1 ? absl::OkStatus() : wrong("its source must have one");
+    case EdgeKind::kGather:
+      return to == 1 ? absl::OkStatus() : wrong("its destination must have one");
+    case EdgeKind::kAllToAll:
+    case EdgeKind::kSparse:
+      return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("an edge of unknown kind");
+}
+
+absl::Status CheckAcyclic(const std::vector<Node>& nodes, const std::vector<Edge>& edges) {
+  std::vector<uint32_t> open(nodes.size(), 0);
+  std::vector<std::vector<uint32_t>> next(nodes.size());
+  for (const Edge& edge : edges) {
+    ++open[edge.to.v];
+    next[edge.from.v].push_back(edge.to.v);
+  }
+  std::vector<uint32_t> ready;
+  for (uint32_t n = 0; n < nodes.size(); ++n) {
+    if (open[n] == 0) ready.push_back(n);
+  }
+  for (size_t i = 0; i < ready.size(); ++i) {
+    for (uint32_t n : next[ready[i]]) {
+      if (--open[n] == 0) ready.push_back(n);
+    }
+  }
+  if (ready.size() == nodes.size()) return absl::OkStatus();
+  for (uint32_t n = 0; n < nodes.size(); ++n) {
+    if (open[n] > 0) return absl::InvalidArgumentError(absl::StrCat("node '", nodes[n].name, "' is on a cycle, or behind one"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+const char* ToString(EdgeKind kind) {
+  switch (kind) {
+    case EdgeKind::kOneToOne:
+      return "one-to-one";
+    case EdgeKind::kScatter:
+      return "scatter";
+    case EdgeKind::kGather:
+      return "gather";
+    case EdgeKind::kAllToAll:
+      return "all-to-all";
+    case EdgeKind::kSparse:
+      return "sparse";
+  }
+  return "unknown";
+}
+
+absl::StatusOr<std::shared_ptr<const Graph>> Graph::Create(std::vector<Node> nodes, std::vector<Edge> edges) {
+  if (nodes.empty() || nodes.size() > kMaxNodes || edges.size() > kMaxEdges) {
+    return absl::InvalidArgumentError(absl::StrCat("a graph has 1 to ", kMaxNodes, " nodes and at most ", kMaxEdges,
+                                                   " edges, not ", nodes.size(), " and ", edges.size()));
+  }
+  for (const Node& node : nodes) {
+    if (node.placement == nullptr) return absl::InvalidArgumentError(absl::StrCat("node '", node.name, "' is placed nowhere"));
+  }
+  for (const Edge& edge : edges) {
+    if (absl::Status status = CheckEdge(nodes, edge); !status.ok()) return status;
+  }
+  if (absl::Status status = CheckAcyclic(nodes, edges); !status.ok()) return status;
+  return std::shared_ptr<const Graph>(new Graph(std::move(nodes), std::move(edges)));
+}
+
+Graph::Graph(std::vector<Node> nodes, std::vector<Edge> edges)
+    : nodes_(std::move(nodes)), edges_(std::move(edges)), inputs_(nodes_.size()), outputs_(nodes_.size()) {
+  std::vector<HostSet::Interval> intervals;
+  absl::flat_hash_set<const Placement*> seen;  // nodes share theirs: each counts once
+  for (const Node& node : nodes_) {
+    if (!seen.insert(node.placement.get()).second) continue;
+    const HostSet& hosts = node.placement->hosts();
+    intervals.insert(intervals.end(), hosts.intervals().begin(), hosts.intervals().end());
+  }
+  hosts_ = HostSet(std::move(intervals));
+  for (uint32_t e = 0; e < edges_.size(); ++e) {
+    outputs_[edges_[e].from.v].push_back(EdgeId(e));
+    inputs_[edges_[e].to.v].push_back(EdgeId(e));
+  }
+}
+
+}  // namespace pw::dataflow

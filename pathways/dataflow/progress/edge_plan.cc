@@ -1,0 +1,68 @@
+#include "pathways/dataflow/progress/edge_plan.h"
+
+#include <algorithm>
+
+namespace pw::dataflow {
+namespace {
+
+bool GoesDirect(EdgeKind kind, const Placement& from, const Placement& to, const ProgressKnobs& knobs) {
+  return kind == EdgeKind::kOneToOne || uint64_t{from.hosts().size()} * to.hosts().size() <= knobs.direct_pairs;
+}
+
+std::vector<HostId> HostsOf(const Placement& placement, const std::vector<uint32_t>& shards) {
+  std::vector<HostId> hosts;
+  for (uint32_t shard : shards) hosts.push_back(placement.HostOf(shard));
+  std::sort(hosts.begin(), hosts.end());
+  hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
+  return hosts;
+}
+
+std::vector<HostId> All(const HostSet& set) {
+  std::vector<HostId> hosts;
+  for (uint32_t i = 0; i < set.size(); ++i) hosts.push_back(set.At(i));
+  return hosts;
+}
+
+}  // namespace
+
+EdgePlan::EdgePlan(EdgeKind kind, const Placement& from, const Placement& to, HostId self, const ProgressKnobs& knobs)
+    : kind(kind), from(&from), to(&to), self(self), sources(from.ShardsOf(self)), destinations(to.ShardsOf(self)) {
+  direct = GoesDirect(kind, from, to, knobs);
+  if (direct) {
+    PlanDirect();
+  } else {
+    PlanTrees(knobs);
+  }
+}
+
+bool EdgePlan::Allows(uint32_t source, uint32_t destination) const {
+  return kind == EdgeKind::kOneToOne ? source == destination : destination < to->num_shards();
+}
+
+void EdgePlan::PlanDirect() {
+  if (kind == EdgeKind::kOneToOne) {
+    report_to = HostsOf(*to, sources);
+    reporters = HostsOf(*from, destinations);
+    return;
+  }
+  if (!sources.empty()) report_to = All(to->hosts());
+  if (!destinations.empty()) reporters = All(from->hosts());
+}
+
+void EdgePlan::PlanTrees(const ProgressKnobs& knobs) {
+  const uint32_t fan_in = std::max(knobs.fan_in, 2u);
+  down_root = to->hosts().At(0);
+  up_root = from->hosts().At(0);
+  if (std::optional<uint32_t> position = from->hosts().PositionOf(self)) {
+    const ReportTree tree(from->hosts().size(), fan_in);
+    if (std::optional<uint32_t> parent = tree.Parent(*position)) up_parent = from->hosts().At(*parent);
+    for (uint32_t child : tree.Children(*position)) up_children.push_back(from->hosts().At(child));
+  }
+  if (std::optional<uint32_t> position = to->hosts().PositionOf(self)) {
+    const ReportTree tree(to->hosts().size(), fan_in);
+    if (std::optional<uint32_t> parent = tree.Parent(*position)) down_parent = to->hosts().At(*parent);
+    down_children = tree.Children(*position);
+  }
+}
+
+}  // namespace pw::dataflow

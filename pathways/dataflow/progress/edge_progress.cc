@@ -1,0 +1,249 @@
+#include "pathways/dataflow/progress/edge_progress.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/log.h"
+
+namespace pw::dataflow {
+namespace {
+
+std::optional<size_t> IndexIn(const std::vector<HostId>& hosts, HostId host) {
+  auto it = std::lower_bound(hosts.begin(), hosts.end(), host);
+  if (it == hosts.end() || *it != host) return std::nullopt;
+  return it - hosts.begin();
+}
+
+absl::Status Stranger(HostId from, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(ToString(from), " sent ", what, " of an edge in which it has no such part"));
+}
+
+Counts ToCounts(const absl::flat_hash_map<uint32_t, uint64_t>& sent) {
+  std::vector<std::pair<uint32_t, uint64_t>> sorted(sent.begin(), sent.end());
+  std::sort(sorted.begin(), sorted.end());
+  Counts counts;
+  for (const auto& [shard, messages] : sorted) counts.Append({shard, 1, messages});
+  return counts;
+}
+
+// Calls f(host, part of a run that lies on one host), in the order of the shards.
+template <class F>
+void ForEachHostPart(const Counts& counts, const Placement& placement, F f) {
+  for (const Counts::Stretch& run : counts.runs()) {
+    const uint32_t end = run.first + run.length;
+    for (uint32_t at = run.first; at < end;) {
+      const uint32_t part_end = std::min(end, placement.EndOfHostAt(at));
+      f(placement.HostOf(at), Counts::Stretch{at, part_end - at, run.messages});
+      at = part_end;
+    }
+  }
+}
+
+}  // namespace
+
+EdgeProgress::EdgeProgress(const EdgePlan* plan)
+    : plan_(plan),
+      sources_open_(static_cast<uint32_t>(plan->sources.size())),
+      destinations_(plan->destinations.size()),
+      open_(static_cast<uint32_t>(plan->destinations.size())) {
+  if (plan_->direct) {
+    unreported_ = static_cast<uint32_t>(plan_->reporters.size());
+    reported_.resize(unreported_);
+    return;
+  }
+  up_.way = Report::Way::kUp;
+  up_reported_.resize(plan_->up_children.size());
+  if (!plan_->sources.empty()) up_missing_ = static_cast<uint32_t>(plan_->up_children.size()) + 1;
+  down_waits_ = !plan_->destinations.empty();
+}
+
+uint64_t EdgeProgress::Sent(uint32_t destination) {
+  ++sent_[destination];
+  return ++last_sequence_[plan_->to->HostOf(destination)];
+}
+
+void EdgeProgress::SourceDone(uint32_t source, const absl::Status& status, Effects* effects) {
+  PW_CHECK(sources_open_ > 0);
+  if (!status.ok()) AddPoisons({{source, status}}, &own_poisons_);
+  if (--sources_open_ > 0) return;
+  if (plan_->direct) {
+    ReportOwn(effects);
+  } else {
+    Report own;
+    own.counts = ToCounts(sent_);
+    own.poisons = std::move(own_poisons_);
+    Contribute(own, effects);
+  }
+  sent_ = {};
+  last_sequence_ = {};
+  own_poisons_ = {};
+}
+
+void EdgeProgress::ReportOwn(Effects* effects) {
+  std::vector<Report> reports(plan_->report_to.size());
+  ForEachHostPart(ToCounts(sent_), *plan_->to,
+                  [&](HostId host, Counts::Stretch part) { reports[*IndexIn(plan_->report_to, host)].counts.Append(part); });
+  for (const Poison& poison : own_poisons_) {
+    if (!plan_->poisons_all()) {
+      reports[*IndexIn(plan_->report_to, plan_->to->HostOf(poison.source_shard))].poisons.push_back(poison);
+      continue;
+    }
+    for (Report& report : reports) report.poisons.push_back(poison);
+  }
+  for (size_t i = 0; i < reports.size(); ++i) {
+    if (plan_->report_to[i] != plan_->self) {
+      effects->reports.push_back({plan_->report_to[i], std::move(reports[i])});
+      continue;
+    }
+    reported_[*IndexIn(plan_->reporters, plan_->self)] = true;
+    --unreported_;
+    Expect(reports[i]);
+  }
+  CloseComplete(effects);
+}
+
+absl::StatusOr<bool> EdgeProgress::Received(HostId from, uint64_t sequence, uint32_t destination, Effects* effects) {
+  auto it = std::lower_bound(plan_->destinations.begin(), plan_->destinations.end(), destination);
+  if (it == plan_->destinations.end() || *it != destination) return Stranger(from, "a tuple for a shard that is not here,");
+  const bool can_send =
+      plan_->kind == EdgeKind::kOneToOne ? plan_->from->HostOf(destination) == from : plan_->from->hosts().Contains(from);
+  if (!can_send) return Stranger(from, "a tuple");
+  const size_t index = it - plan_->destinations.begin();
+  Destination& shard = destinations_[index];
+  if (shard.closed) return false;  // it has had them all
+  // What a host sends to itself is never doubled.
+  if (from != plan_->self && !seen_[from].Insert(sequence)) return false;
+  ++shard.received;
+  CloseIfComplete(index, effects);
+  return true;
+}
+
+absl::Status EdgeProgress::OnReport(HostId from, const Report& report, Effects* effects) {
+  if (absl::Status status = CheckReport(from, report); !status.ok()) return status;
+  if (plan_->direct != (report.way == Report::Way::kDirect)) return Stranger(from, "a report that takes another way");
+  switch (report.way) {
+    case Report::Way::kDirect:
+      return OnDirect(from, report, effects);
+    case Report::Way::kUp:
+      return OnUp(from, report, effects);
+    case Report::Way::kDown:
+      return OnDown(from, report, effects);
+  }
+  return Stranger(from, "a report of unknown way");
+}
+
+absl::Status EdgeProgress::CheckReport(HostId from, const Report& report) const {
+  if (absl::Status status = Counts::Check(report.counts.runs(), plan_->to->num_shards()); !status.ok()) return status;
+  if (plan_->poisons_all() && report.poisons.size() > 1) return Stranger(from, "a report with more than one error");
+  for (const Poison& poison : report.poisons) {
+    if (poison.status.ok() || poison.source_shard >= plan_->from->num_shards()) return Stranger(from, "the error of a shard");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EdgeProgress::OnDirect(HostId from, const Report& report, Effects* effects) {
+  const std::optional<size_t> reporter = IndexIn(plan_->reporters, from);
+  if (!reporter.has_value() || from == plan_->self) return Stranger(from, "a report");
+  if (reported_[*reporter]) return absl::OkStatus();
+  reported_[*reporter] = true;
+  --unreported_;
+  Expect(report);
+  CloseComplete(effects);
+  return absl::OkStatus();
+}
+
+absl::Status EdgeProgress::OnUp(HostId from, const Report& report, Effects* effects) {
+  const std::optional<size_t> child = IndexIn(plan_->up_children, from);
+  if (!child.has_value()) return Stranger(from, "a report");
+  if (up_reported_[*child]) return absl::OkStatus();
+  up_reported_[*child] = true;
+  Contribute(report, effects);
+  return absl::OkStatus();
+}
+
+void EdgeProgress::Contribute(const Report& report, Effects* effects) {
+  up_.counts.Add(report.counts);
+  AddPoisons(report.poisons, &up_.poisons);
+  if (--up_missing_ > 0) return;
+  Report sum = std::exchange(up_, {});
+  if (plan_->up_parent.has_value()) {
+    effects->reports.push_back({*plan_->up_parent, std::move(sum)});
+    return;
+  }
+  sum.way = Report::Way::kDown;
+  if (plan_->down_root != plan_->self) {
+    effects->reports.push_back({plan_->down_root, std::move(sum)});
+  } else {
+    PassDown(sum, effects);
+  }
+}
+
+absl::Status EdgeProgress::OnDown(HostId from, const Report& report, Effects* effects) {
+  if (plan_->destinations.empty() || from != plan_->down_parent.value_or(plan_->up_root) || from == plan_->self)
+    return Stranger(from, "a report from above");
+  if (down_waits_) PassDown(report, effects);
+  return absl::OkStatus();
+}
+
+// Each child gets what concerns its subtree.
+void EdgeProgress::PassDown(const Report& report, Effects* effects) {
+  down_waits_ = false;
+  std::vector<Report> parts(plan_->down_children.size() + 1);  // the first is this host's own
+  const HostSet& hosts = plan_->to->hosts();
+  ForEachHostPart(report.counts, *plan_->to, [&](HostId host, Counts::Stretch part) {
+    // The last child at or before the host has it in its subtree; before the first child there is only this host.
+    const auto& children = plan_->down_children;
+    parts[std::upper_bound(children.begin(), children.end(), *hosts.PositionOf(host)) - children.begin()].counts.Append(part);
+  });
+  for (size_t i = 1; i < parts.size(); ++i) {
+    parts[i].way = Report::Way::kDown;
+    parts[i].poisons = report.poisons;
+    effects->reports.push_back({hosts.At(plan_->down_children[i - 1]), std::move(parts[i])});
+  }
+  parts[0].poisons = report.poisons;
+  Expect(parts[0]);
+  CloseComplete(effects);
+}
+
+void EdgeProgress::Expect(const Report& report) {
+  for (const Counts::Stretch& run : report.counts.runs()) {
+    const std::vector<uint32_t>& shards = plan_->destinations;
+    for (auto it = std::lower_bound(shards.begin(), shards.end(), run.first); it != shards.end() && *it - run.first < run.length;
+         ++it)
+      destinations_[it - shards.begin()].expected += run.messages;
+  }
+  AddPoisons(report.poisons, &poisons_);
+}
+
+void EdgeProgress::AddPoisons(const std::vector<Poison>& poisons, std::vector<Poison>* to) const {
+  for (const Poison& poison : poisons) {
+    auto it = std::lower_bound(to->begin(), to->end(), poison.source_shard,
+                               [](const Poison& p, uint32_t shard) { return p.source_shard < shard; });
+    if (it == to->end() || it->source_shard != poison.source_shard) to->insert(it, poison);
+  }
+  if (plan_->poisons_all() && to->size() > 1) to->resize(1);
+}
+
+void EdgeProgress::CloseComplete(Effects* effects) {
+  if (!AllReported()) return;
+  for (size_t i = 0; i < destinations_.size(); ++i) CloseIfComplete(i, effects);
+}
+
+void EdgeProgress::CloseIfComplete(size_t index, Effects* effects) {
+  Destination& shard = destinations_[index];
+  if (!AllReported() || shard.closed || shard.received < shard.expected) return;
+  shard.closed = true;
+  absl::Status status;
+  if (plan_->poisons_all()) {
+    if (!poisons_.empty()) status = poisons_.front().status;
+  } else {
+    for (const Poison& poison : poisons_) {
+      if (poison.source_shard == plan_->destinations[index]) status = poison.status;
+    }
+  }
+  effects->closed.push_back({plan_->destinations[index], std::move(status)});
+  if (--open_ == 0) seen_ = {};
+}
+
+}  // namespace pw::dataflow
