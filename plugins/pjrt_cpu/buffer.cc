@@ -79,6 +79,21 @@ absl::StatusOr<xla::Shape> HostShape(PJRT_Buffer_ToHostBuffer_Args* args) {
   return host;
 }
 
+// XLA's own read for the CPU copies the bytes as they lie, whatever the layout of the literal: in another order they are put here.
+xla::Future<> Read(xla::PjRtBuffer& buffer, const std::shared_ptr<xla::MutableBorrowingLiteral>& into) {
+  const xla::Shape& wanted = into->shape();
+  const auto order = buffer.on_device_shape().layout().minor_to_major();
+  if (wanted.layout().minor_to_major() == order) return buffer.ToLiteral(into.get());
+  xla::Shape as_it_lies = xla::ShapeUtil::MakeShape(wanted.element_type(), wanted.dimensions());
+  *as_it_lies.mutable_layout() = xla::LayoutUtil::MakeLayout(order);
+  auto copy = std::make_shared<xla::Literal>(as_it_lies);
+  auto [promise, done] = xla::MakePromise<>();
+  buffer.ToLiteral(copy.get()).OnReady([copy, into, promise = std::move(promise)](const absl::Status& status) mutable {
+    promise.Set(status.ok() ? into->CopyFrom(*copy) : status);
+  });
+  return std::move(done);
+}
+
 PJRT_Error* ToHost(PJRT_Buffer_ToHostBuffer_Args* args) {
   if (args->src->buffer->IsDeleted()) return MakeError(Deleted("ToHostBuffer()"));
   PW_ASSIGN_OR_RETURN(const xla::Shape shape, HostShape(args));
@@ -92,7 +107,7 @@ PJRT_Error* ToHost(PJRT_Buffer_ToHostBuffer_Args* args) {
         absl::StrCat("the destination holds ", args->dst_size, " bytes, the buffer's contents need ", needed)));
   }
   auto literal = std::make_shared<xla::MutableBorrowingLiteral>(static_cast<const char*>(args->dst), shape);
-  xla::Future<> done = args->src->buffer->ToLiteral(literal.get());
+  xla::Future<> done = Read(*args->src->buffer, literal);
   done.OnReady([literal](const absl::Status&) {});  // the copy writes through it
   args->event = WrapFuture(std::move(done));
   return nullptr;

@@ -19,6 +19,7 @@ namespace pw::pjrt_cpu::testing {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 
 const int64_t kFour[] = {4};
@@ -125,6 +126,46 @@ TEST(Buffers, RawCopiesTakeARange) {
   EXPECT_TRUE(Await(later.event).ok());
   EXPECT_THAT(two, ElementsAre(1, 2));
   Destroy(buffer);
+}
+
+TEST(Buffers, AreReadInTheOrderThatTheHostNames) {
+  alignas(64) float rows[] = {1, 2, 3, 4, 5, 6};
+  alignas(64) float columns[] = {1, 4, 2, 5, 3, 6};
+  const int64_t dims[] = {2, 3};
+  const int64_t by_row[] = {1, 0}, by_column[] = {0, 1};
+  auto layout = [](const int64_t* minor_to_major) {
+    PW_ARGS(PJRT_Buffer_MemoryLayout, layout);
+    layout.type = PJRT_Buffer_MemoryLayout_Type_Tiled;
+    layout.tiled.struct_size = PJRT_Buffer_MemoryLayout_Tiled_STRUCT_SIZE;
+    layout.tiled.minor_to_major = minor_to_major;
+    layout.tiled.minor_to_major_size = 2;
+    return layout;
+  };
+  for (const int64_t* on_device : {by_row, by_column}) {
+    PJRT_Buffer_MemoryLayout device_layout = layout(on_device);
+    PW_ARGS(PJRT_Client_CreateViewOfDeviceBuffer_Args, view);
+    view.client = Host::Get().client;
+    view.device_buffer_ptr = on_device == by_row ? rows : columns;
+    view.element_type = PJRT_Buffer_Type_F32;
+    view.dims = dims;
+    view.num_dims = 2;
+    view.layout = &device_layout;
+    view.memory = Host::Get().memories[0];
+    Check(Api()->PJRT_Client_CreateViewOfDeviceBuffer(&view));
+    for (const int64_t* on_host : {by_row, by_column}) {
+      float seen[6];
+      PJRT_Buffer_MemoryLayout host_layout = layout(on_host);
+      PW_ARGS(PJRT_Buffer_ToHostBuffer_Args, read);
+      read.src = view.buffer;
+      read.host_layout = &host_layout;
+      read.dst = seen;
+      read.dst_size = sizeof(seen);
+      Check(Api()->PJRT_Buffer_ToHostBuffer(&read));
+      EXPECT_TRUE(Await(read.event).ok());
+      EXPECT_THAT(seen, ElementsAreArray(on_host == by_row ? rows : columns, 6));
+    }
+    Destroy(view.buffer);
+  }
 }
 
 TEST(Buffers, ErrorBuffersPoisonWhatDependsOnThem) {

@@ -69,7 +69,7 @@ PJRT_Error* CreateView(PJRT_Client_CreateViewOfDeviceBuffer_Args* args) {
   PW_ASSIGN_OR_RETURN(const xla::Shape shape, MakeShape(args->element_type, args->dims, args->num_dims, args->layout));
   PJRT_Memory* memory = PW_HAS_FIELD(args, memory) ? args->memory : nullptr;
   PW_ASSIGN_OR_RETURN(xla::PjRtMemorySpace * space, Space(memory, args->device));
-  std::function<void()> on_delete;
+  std::function<void()> on_delete = [] {};  // XLA calls it in any case
   if (args->on_delete_callback != nullptr) {
     on_delete = [callback = args->on_delete_callback, data = args->device_buffer_ptr, user_arg = args->on_delete_callback_arg] {
       callback(data, user_arg);

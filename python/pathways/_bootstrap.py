@@ -55,6 +55,10 @@ def main():
     platforms = os.environ.get("JAX_PLATFORMS", "").split(",")
     if selected():
         set_environment()
+        if platforms != [""] and "cpu" not in platforms:
+            # Host callbacks and mixed programs need the local cpu backend. Said before jax reads it: a setting that changes when the first
+            # device is used would surprise those who compare.
+            os.environ["JAX_PLATFORMS"] = ",".join([*platforms, "cpu"])
         if _HOOKED in sys.modules:
             from pathways import _distributed
 

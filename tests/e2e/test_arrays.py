@@ -57,6 +57,22 @@ def test_strided_buffers(value):
     np.testing.assert_array_equal(np.asarray(jax.device_put(value)), value)
 
 
+def test_layouts_of_the_device_do_not_show(devices, islands):
+    from jax.experimental.layout import Format, Layout
+
+    value = np.arange(32, dtype=np.float32).reshape(4, 8)
+    mesh = jax.sharding.Mesh(np.array(islands[1]), ("x",))
+    for sharding in (jax.sharding.SingleDeviceSharding(devices[2]), jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(None, "x"))):
+        by_column = Format(Layout((1, 0)), sharding)
+        made = jax.jit(lambda x: x * 2, out_shardings=by_column)(value)
+        assert made.format.layout.major_to_minor == (1, 0)
+        np.testing.assert_array_equal(np.asarray(made), value * 2)
+        np.testing.assert_array_equal(np.asarray(jax.jit(lambda x: x + 1, in_shardings=by_column)(made)), value * 2 + 1)
+        put = jax.device_put(value, by_column)
+        assert put.format.layout.major_to_minor == (1, 0)
+        np.testing.assert_array_equal(np.asarray(put), value)
+
+
 def test_python_numbers_keep_their_weak_types(same):
     assert jnp.asarray(1.0).dtype == jnp.float32
     same(lambda x: x * 2 + 1.5, np.int32(3))

@@ -184,3 +184,14 @@ def test_backends_can_be_cleared_and_come_back(run_script):
 def test_the_start_is_quick(run_script):
     done = run_script("import time, jax\nt = time.monotonic()\njax.devices()\nprint(time.monotonic() - t)\n", PATHWAYS_LOCAL="1x1x4")
     assert float(done.stdout) < 10, done.stdout
+
+
+def test_settings_of_jax_do_not_change_when_the_first_device_is_used(run_script):
+    done = run_script("""
+import jax
+before = dict(jax.config.values)
+jax.jit(lambda x: x + 1)(1.0)
+assert jax.config.values == before, {k: (v, jax.config.values[k]) for k, v in before.items() if jax.config.values[k] != v}
+assert jax.devices("cpu")[0].client is not jax.devices()[0].client
+""")
+    assert done.returncode == 0, done.stderr

@@ -166,3 +166,8 @@ def test_export_and_import(same):
     exported = export.export(jax.jit(lambda x: jnp.sin(x) + 1), platforms=["cpu"])(jax.ShapeDtypeStruct(X.shape, X.dtype))
     again = export.deserialize(exported.serialize())
     np.testing.assert_allclose(again.call(X), np.sin(X) + 1, rtol=1e-6)
+
+
+def test_the_cost_of_a_program_is_known_before_it_is_compiled():
+    lowered = jax.jit(lambda x: x @ x).lower(jax.ShapeDtypeStruct((4, 4), np.float32))
+    assert lowered.cost_analysis()["flops"] == 128
