@@ -11,13 +11,14 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/clock.h"
 #include "pathways/base/flags.h"
+#include "pathways/base/json_writer.h"
 #include "pathways/base/log.h"
 #include "pathways/base/port_file.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/base/stop_signal.h"
 #include "pathways/base/thread_pool.h"
 #include "pathways/base/timer_queue.h"
-#include "pathways/bin/controller_status.h"
+#include "pathways/bin/controller_questions.h"
 #include "pathways/controller/cluster_impl.h"
 #include "pathways/frontend/server.h"
 #include "pathways/net/asio_transport.h"
@@ -33,6 +34,9 @@ struct Options {
   std::string object_directory;
   std::string status;
   absl::Duration status_timeout = absl::Seconds(10);
+  std::string trace;
+  std::string trace_output = "pathways-trace.json";
+  absl::Duration trace_duration = absl::Seconds(5);
   bool own_workers = false;
   bool exit_with_parent = false;
   bool version = false;
@@ -61,7 +65,11 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
   flags->Add("status", &options->status, "ADDRESS",
              "do not serve: print the report of the controller at ADDRESS as JSON (docs/status.md)");
-  flags->Add("status-timeout", &options->status_timeout, "DURATION", "how long --status waits");
+  flags->Add("status-timeout", &options->status_timeout, "DURATION", "how long --status, and --trace after its duration, waits");
+  flags->Add("trace", &options->trace, "HOST:PORT",
+             "do not serve: have the cluster of the controller whose clients connect there record what it does");
+  flags->Add("trace-duration", &options->trace_duration, "DURATION", "how long --trace records");
+  flags->Add("trace-output", &options->trace_output, "PATH", "where --trace writes; ui.perfetto.dev opens it");
   flags->Add("version", &options->version, "print the version");
 }
 
@@ -119,6 +127,20 @@ int PrintStatus(const Options& options) {
   return 1;
 }
 
+int Trace(const Options& options) {
+  const auto summary = pw::SaveTrace(options.trace, options.trace_duration, options.status_timeout, options.trace_output);
+  if (!summary.ok()) {
+    std::fprintf(stderr, "pathways-controller: %s\n", std::string(summary.status().message()).c_str());
+    return 1;
+  }
+  pw::JsonWriter json;
+  json.BeginObject().Key("path").String(options.trace_output).Key("events").Int(summary->events);
+  json.Key("events_not_recorded").Int(summary->events_not_recorded).Key("silent_hosts").BeginArray();
+  for (const std::string& host : summary->silent_hosts) json.String(host);
+  std::puts(json.EndArray().EndObject().Take().c_str());
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -135,6 +157,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (!options.status.empty()) return PrintStatus(options);
+  if (!options.trace.empty()) return Trace(options);
   const absl::Status status = Serve(options, &stop);
   if (status.ok()) return 0;
   std::fprintf(stderr, "pathways-controller: %s\n", std::string(status.message()).c_str());

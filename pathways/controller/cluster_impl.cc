@@ -16,9 +16,10 @@ std::shared_ptr<ClusterImpl> ClusterImpl::Create(ClusterOptions options, const E
   cluster->strand_.SetIdleHook([weak] {
     if (auto self = weak.lock()) self->fabric_->Flush();
   });
-  cluster->fabric_ = std::make_unique<Fabric>(cluster->options_.limits, [weak](Task task) {
+  cluster->fabric_ = std::make_unique<Fabric>(cluster->options_.limits, environment.clock, [weak](Task task) {
     if (auto self = weak.lock()) self->strand_.Post(std::move(task));
   });
+  cluster->fabric_->set_sequential_dispatch(cluster->options_.sequential_dispatch);
   cluster->ScheduleTick();
   return cluster;
 }

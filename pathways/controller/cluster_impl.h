@@ -8,7 +8,7 @@
 // A worker that returns is a new host.
 //
 // Files: cluster_impl.cc (life, links), cluster_membership.cc (joining, losing, heartbeats), cluster_sessions.cc (sessions, host
-// calls), cluster_status.cc (status, operator's requests).
+// calls), cluster_status.cc (status, operator's requests), cluster_trace.cc (a recording of what everybody does).
 //
 // Invariants:
 //   CI-1  every method runs on the strand unless it says any thread
@@ -57,6 +57,7 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   absl::StatusOr<std::shared_ptr<Session>> OpenSession(std::string description) override;
   void SetHostCallHandler(SessionId session, std::shared_ptr<HostCallHandler> handler) override;
   void GetStatus(ResultCallback<std::string> done) override;
+  void RecordTrace(absl::Duration duration, size_t max_events, ResultCallback<ClusterTrace> done) override;
 
   // For tests that count, on the strand.
   Fabric& fabric() { return *fabric_; }
@@ -76,6 +77,7 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
     absl::Time since;
   };
   struct StatusQuery;
+  struct Tracing;
 
   ClusterImpl(ClusterOptions options, const Environment& environment);
 
@@ -110,6 +112,11 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   // -- cluster_status.cc
   std::string StatusJson(const std::map<HostId, ::pathways::v1::MemoryReport>& memory);
 
+  // -- cluster_trace.cc
+  void AskForTrace(HostId host, bool on, size_t max_events);
+  void GatherTrace();
+  void FinishTrace();
+
   const ClusterOptions options_;
   const Environment environment_;
   Strand strand_;
@@ -127,6 +134,7 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   uint64_t next_session_ = 1;
   std::map<SessionId, OpenedSession> sessions_;
   std::map<SessionId, std::shared_ptr<HostCallHandler>> handlers_;
+  std::shared_ptr<Tracing> tracing_;  // while one is being recorded
 };
 
 }  // namespace pw::controller

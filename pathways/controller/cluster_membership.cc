@@ -118,8 +118,9 @@ void ClusterImpl::LoseHost(LinkId id, const absl::Status& reason) {
   const LinkState state = std::exchange(link.state, LinkState::kLeaving);
   if (state == LinkState::kLeaving) return;
   if (state != LinkState::kHost) {
-    if (state == LinkState::kPending)
+    if (state == LinkState::kPending) {
       PW_LOG_WARNING << "host '" << link.hello.host_name() << "' left before the cluster formed: " << reason.message();
+    }
     return link.link->connection()->Close(reason);
   }
   const resource::Host host = *fabric_->topology().FindHost(link.host);

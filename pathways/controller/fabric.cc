@@ -31,7 +31,8 @@ absl::StatusOr<uint64_t> PayloadBytes(const Event& event) {
   }
 }
 
-Fabric::Fabric(const SessionLimits& limits, std::function<void(Task)> post) : limits_(limits), post_(std::move(post)) {}
+Fabric::Fabric(const SessionLimits& limits, Clock* clock, std::function<void(Task)> post)
+    : limits_(limits), post_(std::move(post)), recorder_(clock) {}
 
 void Fabric::AddHost(HostId host, net::Connection* connection) {
   outbox_.AddHost(host);
@@ -48,6 +49,7 @@ void Fabric::RemoveHost(HostId host, const std::vector<DeviceId>& devices, const
   compiles_.FailHost(host, error);
   descriptions_.FailHost(host, error);
   memory_reports_.FailHost(host, error);
+  trace_reports_.FailHost(host, error);
 }
 
 absl::Status Fabric::OnEvent(HostId host, const Event& event, Bytes payload) {
@@ -69,6 +71,9 @@ absl::Status Fabric::OnEvent(HostId host, const Event& event, Bytes payload) {
       break;
     case Event::kMemoryReport:
       memory_reports_.Resolve(event.memory_report().query(), host, event.memory_report());
+      break;
+    case Event::kTraceReport:
+      trace_reports_.Resolve(event.trace_report().query(), host, event.trace_report());
       break;
     default:
       return absl::InternalError(absl::StrCat("event ", static_cast<int>(event.kind_case()), " makes no sense here"));

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -26,6 +27,7 @@
 #include "pathways/dispatch/outbox.h"
 #include "pathways/net/transport.h"
 #include "pathways/resource/topology.h"
+#include "pathways/trace/recorder.h"
 #include "pathways/v1/worker.pb.h"
 
 namespace pw::controller {
@@ -33,7 +35,7 @@ namespace pw::controller {
 class Fabric {
  public:
   // `post` runs a task on the controller's strand, later.
-  Fabric(const SessionLimits& limits, std::function<void(Task)> post);
+  Fabric(const SessionLimits& limits, Clock* clock, std::function<void(Task)> post);
 
   // `connection` outlives the host's presence here.
   void AddHost(HostId host, net::Connection* connection);
@@ -48,6 +50,11 @@ class Fabric {
 
   void Post(Task task) { post_(std::move(task)); }
   uint64_t NextId() { return next_id_++; }
+  // The first of so many ids in a row.
+  uint64_t ReserveIds(uint64_t count) { return std::exchange(next_id_, next_id_ + count); }
+  // Programs are dispatched node by node (controller/sequential_run.h) instead of all at once.
+  bool sequential_dispatch() const { return sequential_dispatch_; }
+  void set_sequential_dispatch(bool on) { sequential_dispatch_ = on; }
   const SessionLimits& limits() const { return limits_; }
 
   resource::Topology& topology() { return topology_; }
@@ -58,6 +65,9 @@ class Fabric {
   PendingReplies<::pathways::v1::Compiled>& compiles() { return compiles_; }
   PendingReplies<::pathways::v1::Described>& descriptions() { return descriptions_; }
   PendingReplies<::pathways::v1::MemoryReport>& memory_reports() { return memory_reports_; }
+
+  PendingReplies<::pathways::v1::TraceReport>& trace_reports() { return trace_reports_; }
+  trace::Recorder& recorder() { return recorder_; }
 
   // OK if all are there; UNAVAILABLE for one that was lost, with its host's name; INVALID_ARGUMENT for one that never was, or
   // listed twice.
@@ -81,6 +91,7 @@ class Fabric {
 
   const SessionLimits limits_;
   const std::function<void(Task)> post_;
+  bool sequential_dispatch_ = false;
   uint64_t next_id_ = 1;  // names arrays, executables, transfers and questions
   resource::Topology topology_;
   dispatch::Outbox outbox_;
@@ -90,6 +101,8 @@ class Fabric {
   PendingReplies<::pathways::v1::Compiled> compiles_;
   PendingReplies<::pathways::v1::Described> descriptions_;
   PendingReplies<::pathways::v1::MemoryReport> memory_reports_;
+  PendingReplies<::pathways::v1::TraceReport> trace_reports_;
+  trace::Recorder recorder_;
   absl::flat_hash_map<HostId, std::unique_ptr<Peer>> peers_;
   absl::flat_hash_map<DeviceId, std::shared_ptr<const absl::Status>> lost_devices_;
 };

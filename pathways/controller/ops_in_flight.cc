@@ -9,13 +9,14 @@ namespace pw::controller {
 
 OpId OpsInFlight::Add(HostId host, std::shared_ptr<const WeakArrays> results, Callback done) {
   const uint64_t id = next_++;
-  ops_.insert({id, Op{host, std::move(results), std::move(done)}});
+  ops_.insert({id, Op{host, std::move(results), std::move(done), {}}});
   return OpId(id);
 }
 
 void OpsInFlight::OnDone(HostId host, const ::pathways::v1::Done& done) {
   absl::flat_hash_map<uint64_t, double> times;
   for (const auto& timed : done.timed()) times[timed.op()] = timed.device_microseconds();
+  for (const auto& poisoned : done.poisoned()) Poisoned(host, poisoned);
   for (uint64_t op : done.ok()) {
     auto it = times.find(op);
     Complete(host, op, absl::OkStatus(), it == times.end() ? std::nullopt : std::optional<double>(it->second));
@@ -24,6 +25,18 @@ void OpsInFlight::OnDone(HostId host, const ::pathways::v1::Done& done) {
     absl::Status status = FromProto(failed.status());
     if (status.ok()) status = absl::InternalError("a host reported a failure without saying which");
     Complete(host, failed.op(), status, std::nullopt);
+  }
+}
+
+void OpsInFlight::Poisoned(HostId host, const ::pathways::v1::Done::Poisoned& poisoned) {
+  auto it = ops_.find(poisoned.op());
+  if (it == ops_.end() || it->second.host != host) return;
+  absl::Status status = FromProto(poisoned.status());
+  if (status.ok()) status = absl::InternalError("a host reported a failure without saying which");
+  it->second.partial.Update(status);
+  for (uint32_t k : poisoned.results()) {
+    if (it->second.results == nullptr || k >= it->second.results->size()) continue;
+    if (auto array = (*it->second.results)[k].lock()) array->Poison(status);
   }
 }
 
@@ -56,7 +69,7 @@ void OpsInFlight::Finish(Op op, const absl::Status& status, std::optional<double
       if (auto array = weak.lock()) array->OnDone(status);
     }
   }
-  if (op.done) std::move(op.done)(status, device_microseconds);
+  if (op.done) std::move(op.done)(status.ok() ? op.partial : status, device_microseconds);
 }
 
 }  // namespace pw::controller

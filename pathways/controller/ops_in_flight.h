@@ -41,7 +41,9 @@ class OpsInFlight {
     HostId host;
     std::shared_ptr<const WeakArrays> results;
     Callback done;
+    absl::Status partial;  // a failure that not all results depend on
   };
+  void Poisoned(HostId host, const ::pathways::v1::Done::Poisoned& poisoned);
   void Complete(HostId host, uint64_t op, const absl::Status& status, std::optional<double> device_microseconds);
   static void Finish(Op op, const absl::Status& status, std::optional<double> device_microseconds);
 

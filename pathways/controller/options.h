@@ -18,6 +18,7 @@ struct ClusterOptions {
   absl::Duration heartbeat_limit = absl::Seconds(10);       // a host that is silent for so long is lost
   absl::Duration status_timeout = absl::Milliseconds(500);  // how long GetStatus waits for a host
   SessionLimits limits;
+  bool sequential_dispatch = false;                         // programs of many nodes are sent node by node
   std::string version = "0.1.0";
 };
 

@@ -157,6 +157,8 @@ class Session {
 
   // --- executables -----------------------------------------------------------------------------------------------------------------------
   virtual void Compile(CompileRequest request, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) = 0;
+  // A program of many nodes (proto/pathways/v1/program.proto); its handle is used as that of an executable.
+  virtual void CompileProgram(Bytes program, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) = 0;
   virtual absl::StatusOr<std::shared_ptr<const ExecutableInfo>> Info(Handle executable) = 0;
   virtual absl::StatusOr<ExecuteReply> Execute(const ExecuteRequest& request) = 0;
   // Consumes the status handle of an Execute, once that run is complete.
@@ -213,6 +215,13 @@ struct ClusterInfo {
   std::vector<MemoryInfo> memories;
 };
 
+struct ClusterTrace {
+  std::string perfetto_json;
+  int64_t events = 0;
+  int64_t events_not_recorded = 0;
+  std::vector<std::string> silent_hosts;  // did not answer in time, and are not in the picture
+};
+
 // What the front end needs of the controller. Any thread may call Post; everything else on the strand.
 class Cluster {
  public:
@@ -224,6 +233,8 @@ class Cluster {
   virtual void SetHostCallHandler(SessionId session, std::shared_ptr<HostCallHandler> handler) = 0;
   // Islands, hosts, devices, clients, memory as JSON text (schema: docs/status.md), for `pathways status`.
   virtual void GetStatus(ResultCallback<std::string> done) = 0;
+  // Records what the whole cluster does for so long. FAILED_PRECONDITION while another recording runs.
+  virtual void RecordTrace(absl::Duration duration, size_t max_events, ResultCallback<ClusterTrace> done) = 0;
 };
 
 }  // namespace pw::controller

@@ -127,11 +127,13 @@ absl::StatusOr<SessionImpl::ExecutableEntry*> SessionImpl::FindExecutable(Handle
 }
 
 absl::StatusOr<std::shared_ptr<const ExecutableInfo>> SessionImpl::Info(Handle executable) {
+  if (auto it = programs_.find(executable); it != programs_.end()) return it->second->info;
   PW_ASSIGN_OR_RETURN(const ExecutableEntry* entry, FindExecutable(executable));
   return entry->info;
 }
 
 absl::Status SessionImpl::DestructExecutable(Handle executable) {
+  if (programs_.contains(executable)) return DestructProgram(executable);
   PW_ASSIGN_OR_RETURN(const ExecutableEntry* entry, FindExecutable(executable));
   Drop(*fabric_, *entry->record);
   executables_.erase(executable);
@@ -142,6 +144,8 @@ void SessionImpl::Describe(Handle executable, ::pathways::v1::Describe::What wha
                            ResultCallback<::pathways::v1::Described> done) {
   absl::StatusOr<ExecutableEntry*> entry = FindExecutable(executable);
   absl::Status status = entry.status();
+  if (programs_.contains(executable))
+    status = absl::UnimplementedError("a program of many nodes is described by its nodes' executables, not as a whole");
   if (status.ok()) status = fabric_->CheckDevices((*entry)->record->devices);
   if (!status.ok()) return Answer<::pathways::v1::Described>(std::move(done), status);
   const program::Executable& record = *(*entry)->record;

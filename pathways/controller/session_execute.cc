@@ -86,7 +86,7 @@ void SessionImpl::Launch(const ExecuteRequest& request, CheckedExecute& call, st
     arrays_.Insert(call.results[i], {std::move(array), std::move(spec), nullptr, false});
   }
   dispatch::ExecuteCall plan{id_, &record, args, results, request.launch_id, request.non_donatable, run != nullptr};
-  auto name_op = [&](HostId host) {
+  auto add_op = [&](HostId host) {
     if (run == nullptr) return fabric_->ops().Add(host, waiting);
     const std::string platform = fabric_->topology().FindHost(host)->platform_name;
     ++run->missing;
@@ -99,6 +99,11 @@ void SessionImpl::Launch(const ExecuteRequest& request, CheckedExecute& call, st
                                 if (!microseconds.has_value() && longest == 0) run->result.device_microseconds.erase(platform);
                                 if (--run->missing == 0) run->AnswerWaiter(*fabric);
                               });
+  };
+  auto name_op = [&](HostId host) {
+    const OpId op = add_op(host);
+    if (fabric_->recorder().on()) Trace(op, record.name);
+    return op;
   };
   dispatch::PlanExecute(plan, name_op, fabric_->outbox());
 }
@@ -124,6 +129,9 @@ absl::StatusOr<ExecuteReply> SessionImpl::Execute(const ExecuteRequest& request)
     }
     run = std::make_shared<Run>();
     runs_.insert({request.status, run});
+  }
+  if (!programs_.empty()) {
+    if (auto it = programs_.find(request.executable); it != programs_.end()) return RunProgram(it->second, request, run);
   }
   absl::StatusOr<CheckedExecute> call = CheckExecute(request);
   if (!call.ok()) {

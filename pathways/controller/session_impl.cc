@@ -23,6 +23,7 @@ SessionImpl::SessionImpl(SessionId id, std::string description, Fabric* fabric, 
 
 SessionImpl::~SessionImpl() {
   const absl::Status ended = absl::CancelledError("the session has ended");
+  alive_ = nullptr;
   fabric_->groups().set_ending_session(id_);
   fabric_->EndSession(id_);  // answers fetches, compilations and descriptions
   for (auto& [key, read] : std::exchange(*reads_, {})) Answer(std::move(read.done), ended);
@@ -37,6 +38,7 @@ SessionImpl::~SessionImpl() {
 }
 
 void SessionImpl::OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error) {
+  PoisonProgramResults(lost, error);
   arrays_.OnDevicesLost(lost, error);
 }
 
@@ -104,7 +106,13 @@ absl::StatusOr<std::vector<ArrayEntry>> SessionImpl::LiveEntries(absl::Span<cons
 OpId SessionImpl::NameOp(HostId host, const std::vector<Record>& results) {
   auto weak = std::make_shared<WeakArrays>(results.begin(), results.end());
   for (const Record& result : results) result->Expect(1);
-  return fabric_->ops().Add(host, std::move(weak));
+  const OpId op = fabric_->ops().Add(host, std::move(weak));
+  if (fabric_->recorder().on()) Trace(op, "arrays");
+  return op;
+}
+
+void SessionImpl::Trace(OpId op, const std::string& what) {
+  fabric_->recorder().Instant(trace::Kind::kRequest, absl::StrCat("client ", id_.v), what, op.v);
 }
 
 }  // namespace pw::controller

@@ -7,6 +7,7 @@
 //   session_arrays_read.cc    readiness, fetching, deleting
 //   session_executables.cc    compile, describe
 //   session_execute.cc        execute and the results of runs
+//   session_programs.cc       programs of many nodes
 //
 // Callbacks of the client always run from a task of their own (Session's promise: never inside the call). Everything that is
 // under way refers to the session by what it needs, not by pointer, or is answered with CANCELLED in the destructor.
@@ -22,6 +23,7 @@
 #include "pathways/buffers/reshard_plan.h"
 #include "pathways/controller/array_table.h"
 #include "pathways/controller/fabric.h"
+#include "pathways/controller/program_entry.h"
 #include "pathways/controller/session.h"
 #include "pathways/dispatch/plan_arrays.h"
 #include "pathways/program/executable.h"
@@ -44,6 +46,8 @@ class SessionImpl final : public Session {
   size_t num_arrays() const { return arrays_.size(); }
   int64_t array_bytes() const { return arrays_.TotalBytes(); }
   size_t num_executables() const { return executables_.size(); }
+  size_t num_programs() const { return programs_.size(); }
+  size_t num_program_runs() const { return program_runs_.size(); }
   int64_t staged_bytes() const { return staged_bytes_; }
 
   // --- Session ---
@@ -77,6 +81,7 @@ class SessionImpl final : public Session {
   absl::StatusOr<ArraySpec> Spec(Handle array) override;
 
   void Compile(CompileRequest request, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) override;
+  void CompileProgram(Bytes program, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) override;
   absl::StatusOr<std::shared_ptr<const ExecutableInfo>> Info(Handle executable) override;
   absl::StatusOr<ExecuteReply> Execute(const ExecuteRequest& request) override;
   void FetchExecuteResult(Handle status, ResultCallback<RunResult> done) override;
@@ -139,6 +144,7 @@ class SessionImpl final : public Session {
   absl::StatusOr<std::vector<ArrayEntry>> LiveEntries(absl::Span<const Handle> arrays);
   // Names a host's command; each of `results` waits for it.
   OpId NameOp(HostId host, const std::vector<Record>& results);
+  void Trace(OpId op, const std::string& what);
 
   // -- session_host_buffers.cc
   absl::StatusOr<Bytes> TakeStaged(Handle handle);  // NOT_FOUND if it has not come
@@ -190,6 +196,25 @@ class SessionImpl final : public Session {
   void Launch(const ExecuteRequest& request, CheckedExecute& call, std::shared_ptr<Run> run);
   void ConsumeDonated(const ExecuteRequest& request, const program::Executable& executable, bool launched);
 
+  // -- session_programs.cc
+  struct ProgramCompile;
+  absl::Status CheckProgram(const program::Program& program, std::vector<DeviceId>* devices) const;
+  static absl::Status AtUserOf(const program::Program& program, int executable, const absl::Status& status);
+  void FinishCompile(const std::weak_ptr<bool>& alive, ProgramCompile& compile);
+  absl::StatusOr<std::shared_ptr<const ExecutableInfo>> AddProgram(ProgramCompile& compile);
+  void LoadProgram(const ProgramEntry& entry);
+  absl::Status DestructProgram(Handle handle);
+  void DropExecutables(const std::vector<Handle>& executables);
+  absl::Status CheckProgramArgs(ProgramEntry& entry, absl::Span<const Handle> handles, std::vector<ArrayEntry>* args);
+  Record PoisonedArgument(const ProgramEntry::Argument& argument, const absl::Status& error);
+  absl::StatusOr<ExecuteReply> RunProgram(const std::shared_ptr<ProgramEntry>& entry, const ExecuteRequest& request,
+                                          const std::shared_ptr<Run>& run);
+  void StartProgram(const std::shared_ptr<ProgramEntry>& entry, const std::vector<ArrayEntry>& args,
+                    absl::Span<const Handle> results, const std::shared_ptr<Run>& run);
+  void SendRuns(const std::shared_ptr<ProgramEntry>& entry, const std::vector<Record>& args, const std::vector<Record>& results,
+                const std::shared_ptr<Run>& run);
+  void PoisonProgramResults(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error);
+
   const SessionId id_;
   const std::string description_;
   Fabric* const fabric_;
@@ -204,6 +229,9 @@ class SessionImpl final : public Session {
   // Waiters of arrays outlive a session; they hold this weakly.
   std::shared_ptr<Reads> reads_ = std::make_shared<Reads>();
   absl::flat_hash_map<Handle, ExecutableEntry> executables_;
+  absl::flat_hash_map<Handle, std::shared_ptr<ProgramEntry>> programs_;
+  absl::flat_hash_map<uint64_t, std::shared_ptr<ProgramRun>> program_runs_;  // by the base of their names
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   absl::flat_hash_map<Handle, std::shared_ptr<Run>> runs_;
   std::vector<std::weak_ptr<Run>> awaited_runs_;  // may name runs that are over
   size_t live_runs_at_sweep_ = 0;

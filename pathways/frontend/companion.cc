@@ -10,6 +10,9 @@
 namespace pw::frontend {
 namespace {
 
+constexpr double kLongestTraceSeconds = 600;
+constexpr size_t kTraceEvents = 200000;  // of each process, if the client has no wish
+
 using pathways::v1::HostCallAnswer;
 using pathways::v1::HostCallRequest;
 
@@ -138,6 +141,30 @@ grpc::ServerUnaryReactor* CompanionService::GetStatus(grpc::CallbackServerContex
     state->cluster->GetStatus([call, response](absl::StatusOr<std::string> json) {
       if (json.ok()) response->set_json(*std::move(json));
       call->Finish(ToGrpc(json.status()));
+    });
+  });
+  return call;
+}
+
+grpc::ServerUnaryReactor* CompanionService::Trace(grpc::CallbackServerContext* context, const pathways::v1::TraceRequest* request,
+                                                  pathways::v1::TraceResponse* response) {
+  grpc::ServerUnaryReactor* call = context->DefaultReactor();
+  const double seconds = request->seconds();
+  if (!(seconds > 0 && seconds <= kLongestTraceSeconds)) {
+    call->Finish(ToGrpc(absl::InvalidArgumentError(
+        absl::StrCat("a trace lasts more than 0 and at most ", kLongestTraceSeconds, " seconds, not ", seconds))));
+    return call;
+  }
+  const size_t max_events = request->max_events() == 0 ? kTraceEvents : request->max_events();
+  state_->cluster->Post([state = state_, call, response, seconds, max_events] {
+    state->cluster->RecordTrace(absl::Seconds(seconds), max_events, [call, response](absl::StatusOr<controller::ClusterTrace> trace) {
+      if (trace.ok()) {
+        response->set_perfetto_json(std::move(trace->perfetto_json));
+        response->set_events(trace->events);
+        response->set_events_not_recorded(trace->events_not_recorded);
+        for (std::string& host : trace->silent_hosts) response->add_silent_hosts(std::move(host));
+      }
+      call->Finish(ToGrpc(trace.status()));
     });
   });
   return call;

@@ -10,6 +10,7 @@
 #include "pathways/base/executor.h"
 #include "pathways/base/future.h"
 #include "pathways/device/device.h"
+#include "pathways/trace/recorder.h"
 #include "pathways/worker/hazards.h"
 #include "pathways/worker/memory_gate.h"
 #include "pathways/worker/memory_ledger.h"
@@ -23,6 +24,7 @@ struct Core {
       : runtime(runtime),
         strand(strand),
         clock(clock),
+        recorder(clock),
         outbox(connection),
         ledger(std::make_shared<MemoryLedger>(static_cast<int>(runtime->devices().size()), memory_limit)),
         memory(ledger.get(), &hazards) {}
@@ -30,6 +32,7 @@ struct Core {
   device::DeviceRuntime* const runtime;
   Executor* const strand;
   Clock* const clock;
+  trace::Recorder recorder;
   Outbox outbox;
   const std::shared_ptr<MemoryLedger> ledger;
   ObjectStore store;

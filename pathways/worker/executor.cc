@@ -5,6 +5,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
+#include "pathways/worker/tracing.h"
 
 namespace pw::worker {
 namespace v1 = pathways::v1;
@@ -177,7 +178,7 @@ void Runner::Launch(const RunRef& run) {
     return Finish(
         run, absl::FailedPreconditionError(absl::StrCat("an argument of program '", info.name, "' has been donated or deleted")));
   }
-  run->started = run->report_time ? core_->clock->Now() : absl::Time();
+  run->started = run->report_time || core_->recorder.on() ? core_->clock->Now() : absl::InfinitePast();
   absl::StatusOr<device::Launch> launch = run->program->loaded->Execute(buffers, options);
   if (!launch.ok()) return Finish(run, launch.status());
   for (int32_t k : run->given) {
@@ -211,9 +212,15 @@ void Runner::Finish(const RunRef& run, const absl::Status& status) {
   } else {
     core_->outbox.Done(run->op, reason);
   }
+  if (core_->recorder.on() && run->started > absl::InfinitePast()) Record(*run);
   run->args.clear();
   run->results.clear();
   run->task = nullptr;
+}
+
+void Runner::Record(const Run& run) {
+  for (int device : run.program->devices)
+    core_->recorder.Span(trace::Kind::kRun, DeviceTrack(device), run.info().name, run.started, run.op);
 }
 
 int Runner::NextLaunchId() {

@@ -34,6 +34,7 @@ class Runner {
   MemoryGate::Verdict Admit(const RunRef& run, absl::Status* why);
   void Launch(const RunRef& run);
   void Finish(const RunRef& run, const absl::Status& status);
+  void Record(const Run& run);
   int NextLaunchId();
 
   Core* const core_;

@@ -25,11 +25,14 @@ struct Moves::Operation {
   size_t left = 1;  // one for the command itself
   absl::Status status;
   absl::flat_hash_map<const Shard*, Future<Bytes>> copies;
+  absl::Time begun = absl::InfinitePast();
+  int64_t bytes = 0;  // sent, and received from peers: for the trace
 
   void Settled(const absl::Status& part) {
     if (status.ok()) status = part;
     if (--left > 0) return;
     core->outbox.Done(op, status);
+    core->recorder.Span(trace::Kind::kTransfer, "transfers", "move", begun, op, bytes);
     copies.clear();
   }
 };
@@ -56,6 +59,7 @@ struct Moves::Assembly {
 
 void Moves::Move(const v1::Move& command) {
   auto operation = std::make_shared<Operation>(Operation{core_, command.op(), SessionId(command.session())});
+  if (core_->recorder.on()) operation->begun = core_->recorder.Now();
   // Sends first: a new shard may take the name of one that is sent.
   for (const v1::Move::Send& send : command.sends()) Send(operation, send);
   for (const v1::Move::Receive& receive : command.receives()) Receive(operation, receive);
@@ -110,6 +114,7 @@ void Moves::SendRegion(const OperationRef& operation, const v1::Move::Send& send
       CopyBox(width, size, bytes->data(), dims, start, dense.data(), size, Dims(size.size(), 0));
       region = std::move(dense).Freeze();
     }
+    operation->bytes += static_cast<int64_t>(region.size());
     peers_->Send(to, transfer, operation->session, std::move(region),
                  [operation](const absl::Status& sent) { operation->Settled(sent); });
   });
@@ -237,6 +242,7 @@ void Moves::Assemble(const OperationRef& operation, const v1::Move::Receive& rec
     staging_.Expect(piece.transfer(), assembly->pieces[index].bytes, operation->session, from,
                     [this, operation, assembly, index](absl::StatusOr<Bytes> bytes) {
                       core_->memory.End();
+                      operation->bytes += bytes.ok() ? static_cast<int64_t>(bytes->size()) : 0;
                       const Dims& size = assembly->pieces[index].size;
                       AddPiece(operation, assembly, index, bytes, size, Dims(size.size(), 0));
                     });

@@ -30,6 +30,7 @@ pathways::v1::Event* Outbox::Add(std::vector<Bytes> payload) {
 
 void Outbox::Done(uint64_t op, const absl::Status& status) {
   if (op == 0) return;  // nobody asked
+  if ((op & kLocalOp) != 0) return local_(op, status);
   // Under steady load the strand never runs empty; completions must not wait for that.
   if (done_.ok_size() + done_.failed_size() >= kBatchEvents) Flush();
   if (status.ok()) {
@@ -39,6 +40,13 @@ void Outbox::Done(uint64_t op, const absl::Status& status) {
   auto* failed = done_.add_failed();
   failed->set_op(op);
   *failed->mutable_status() = ToProto(status);
+}
+
+void Outbox::Poisoned(uint64_t op, const absl::Status& status, const std::vector<uint32_t>& results) {
+  auto* poisoned = done_.add_poisoned();
+  poisoned->set_op(op);
+  *poisoned->mutable_status() = ToProto(status);
+  poisoned->mutable_results()->Add(results.begin(), results.end());
 }
 
 void Outbox::DoneTimed(uint64_t op, double device_microseconds) {

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,6 +25,11 @@ class Outbox {
   // A new event in the current batch, whose payload (if any) is `payload`. Valid until the next call.
   pathways::v1::Event* Add(std::vector<Bytes> payload = {});
   void Done(uint64_t op, const absl::Status& status);
+  // Before the Done of a run's op: some of its results, or none, failed with this.
+  void Poisoned(uint64_t op, const absl::Status& status, const std::vector<uint32_t>& results);
+  // Ops with this bit were given out on this host: their completions go to `done`, not to the controller.
+  static constexpr uint64_t kLocalOp = uint64_t{1} << 63;
+  void SetLocal(std::function<void(uint64_t op, const absl::Status& status)> done) { local_ = std::move(done); }
   void DoneTimed(uint64_t op, double device_microseconds);
   void Flush();
 
@@ -32,6 +39,7 @@ class Outbox {
 
  private:
   net::Connection* const connection_;
+  std::function<void(uint64_t op, const absl::Status& status)> local_;
   pathways::v1::FromWorker batch_;
   pathways::v1::Done done_;
   std::vector<Bytes> payload_;

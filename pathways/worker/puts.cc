@@ -111,7 +111,9 @@ void Puts::Arrived(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
 
 void Puts::Settled(const RequestRef& request, const absl::Status& status) {
   if (request->status.ok()) request->status = status;
-  if (--request->unsettled == 0) core_->outbox.Done(request->op, request->status);
+  if (--request->unsettled > 0) return;
+  core_->outbox.Done(request->op, request->status);
+  core_->recorder.Instant(trace::Kind::kTransfer, "transfers", "put", request->op, request->total_bytes);
 }
 
 }  // namespace pw::worker

@@ -48,6 +48,7 @@ absl::Status CheckPayloads(const v1::ToWorker& batch, size_t size) {
 
 Worker::Worker(const Environment& environment, net::Connection* connection, const v1::Welcome& welcome)
     : core_(environment.runtime, environment.strand, environment.clock, connection, environment.limits.device_memory_bytes),
+      program_runs_(&core_, [this](const v1::Command& command) { Dispatch(command, Bytes()); }),
       programs_(&core_, environment.compile_pool, environment.compile_cache),
       runner_(&core_, &programs_, environment.next_launch_id),
       puts_(&core_, environment.limits.staging_bytes),
@@ -55,7 +56,8 @@ Worker::Worker(const Environment& environment, net::Connection* connection, cons
       aliases_(&core_),
       host_calls_(&core_),
       peers_(&core_, environment.transport, HostId(welcome.host()), welcome.incarnation()),
-      moves_(&core_, &peers_, environment.limits.staging_bytes) {}
+      moves_(&core_, &peers_, environment.limits.staging_bytes),
+      tracing_(&core_) {}
 
 Worker::~Worker() = default;
 
@@ -71,6 +73,7 @@ absl::Status Worker::Handle(const v1::ToWorker& batch, const Bytes& payload) {
 }
 
 void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
+  if (core_.recorder.on()) tracing_.Prepared(command);
   switch (command.kind_case()) {
     case v1::Command::kPeers:
       return moves_.SetPeers(command.peers());
@@ -108,6 +111,14 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
       return host_calls_.Reply(command.host_reply(), payload);
     case v1::Command::kMemoryQuery:
       return ReportMemory(command.memory_query().query());
+    case v1::Command::kTrace:
+      return tracing_.Trace(command.trace());
+    case v1::Command::kLoadProgram:
+      return program_runs_.Load(command.load_program());
+    case v1::Command::kDropProgram:
+      return program_runs_.Drop(command.drop_program());
+    case v1::Command::kRunProgram:
+      return program_runs_.Run(command.run_program());
     case v1::Command::kWelcome:
     case v1::Command::kPing:
     case v1::Command::kShutdown:
@@ -124,6 +135,7 @@ void Worker::ReleaseOwner(SessionId session) {
   core_.ended.insert(session);
   core_.store.ReleaseOwner(session);
   programs_.ReleaseOwner(session);
+  program_runs_.ReleaseOwner(session);
   fetches_.ReleaseOwner(session);
   host_calls_.ReleaseOwner(session);
   // What the session waits for fails, and so does, from there on, what waits for that.

@@ -19,8 +19,10 @@
 #include "pathways/worker/fetches.h"
 #include "pathways/worker/host_calls.h"
 #include "pathways/worker/moves.h"
+#include "pathways/worker/program_runs.h"
 #include "pathways/worker/programs.h"
 #include "pathways/worker/puts.h"
+#include "pathways/worker/tracing.h"
 
 namespace pw::worker {
 
@@ -66,6 +68,7 @@ class Worker {
   void ReportMemory(uint64_t query);
 
   Core core_;
+  ProgramRuns program_runs_;
   Programs programs_;
   Runner runner_;
   Puts puts_;
@@ -74,6 +77,7 @@ class Worker {
   HostCalls host_calls_;
   Peers peers_;
   Moves moves_;
+  Tracing tracing_;
 };
 
 }  // namespace pw::worker

@@ -116,13 +116,21 @@ class StatusError(RuntimeError):
 
 def status(address, seconds=10.0):
     """What the controller at HOST:PORT says about its cluster."""
-    command = [str(_binaries.find("pathways-controller")), "--status", address]
+    return _ask(address, seconds, "--status", address)
+
+
+def trace(address, seconds, path):
+    """Has the cluster record what it does, into a file; returns a summary."""
+    return _ask(address, seconds + 30, "--trace", address, f"--trace-duration={seconds}s", f"--trace-output={path}")
+
+
+def _ask(address, seconds, *question):
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+        done = subprocess.run([str(_binaries.find("pathways-controller")), *question], capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
         raise StatusError(f"no answer from the controller at {address} within {seconds:.0f} s") from None
     if done.returncode != 0:
-        raise StatusError(done.stderr.strip() or f"pathways-controller --status {address} ended with status {done.returncode}")
+        raise StatusError(done.stderr.strip() or f"pathways-controller {question[0]} {address} ended with status {done.returncode}")
     return json.loads(done.stdout)
 
 

@@ -134,6 +134,22 @@ def status(args):
     return 0
 
 
+def trace(args):
+    address = args.address or os.environ.get("PATHWAYS_ADDRESS") or _state.load(args.name).address
+    if not 0 < args.seconds <= 600:
+        raise ValueError(f"--seconds wants more than 0 and at most 600, not {args.seconds:g}")
+    if not args.json:
+        print(f"recording {address} for {args.seconds:g} s ...", file=sys.stderr)
+    summary = _cluster.trace(address, args.seconds, os.path.abspath(args.output))
+    lines = [f"{summary['events']} events in {args.output}: open it at https://ui.perfetto.dev"]
+    if summary["events_not_recorded"]:
+        lines.append(f"{summary['events_not_recorded']} more came after the limit and are missing: record for less long")
+    if summary["silent_hosts"]:
+        lines.append(f"missing, because they did not answer: {', '.join(summary['silent_hosts'])}")
+    _say(args, summary, "\n".join(lines))
+    return 0
+
+
 def down(args):
     state = _state.load(args.name)
     killed = state.stop()

@@ -49,6 +49,11 @@ def _parser():
     status = add("status", _commands.status, "show islands, hosts, devices, clients and memory")
     status.add_argument("--address", metavar="HOST:PORT", help="ask the controller that listens there")
 
+    trace = add("trace", _commands.trace, "record what the cluster does for a while, as a file that ui.perfetto.dev opens")
+    trace.add_argument("--address", metavar="HOST:PORT", help="the cluster whose controller listens there")
+    trace.add_argument("-s", "--seconds", type=float, default=5.0, metavar="S", help="how long (default 5, at most 600)")
+    trace.add_argument("-o", "--output", default="pathways-trace.json", metavar="PATH", help="where to (default pathways-trace.json)")
+
     add("down", _commands.down, "stop the cluster that 'up' started")
 
     logs = add("logs", _commands.logs, "show the logs of the cluster")

@@ -54,6 +54,8 @@ class FakeSession final : public controller::Session {
 
   void Compile(controller::CompileRequest request,
                controller::ResultCallback<std::shared_ptr<const controller::ExecutableInfo>> done) override;
+  void CompileProgram(Bytes program,
+                      controller::ResultCallback<std::shared_ptr<const controller::ExecutableInfo>> done) override;
   absl::StatusOr<std::shared_ptr<const controller::ExecutableInfo>> Info(Handle executable) override;
   absl::StatusOr<controller::ExecuteReply> Execute(const controller::ExecuteRequest& request) override;
   void FetchExecuteResult(Handle status, controller::ResultCallback<controller::RunResult> done) override;
@@ -110,6 +112,7 @@ class FakeCluster final : public controller::Cluster {
   absl::StatusOr<std::shared_ptr<controller::Session>> OpenSession(std::string description) override;
   void SetHostCallHandler(SessionId session, std::shared_ptr<controller::HostCallHandler> handler) override;
   void GetStatus(controller::ResultCallback<std::string> done) override;
+  void RecordTrace(absl::Duration duration, size_t max_events, controller::ResultCallback<controller::ClusterTrace> done) override;
 
   std::map<uint64_t, FakeSession*> sessions;  // live
   std::map<uint64_t, std::shared_ptr<controller::HostCallHandler>> handlers;

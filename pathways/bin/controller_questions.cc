@@ -1,8 +1,9 @@
-#include "pathways/bin/controller_status.h"
+#include "pathways/bin/controller_questions.h"
 
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
+#include <fstream>
 #include <future>
 #include <memory>
 #include <utility>
@@ -17,16 +18,30 @@
 
 namespace pw {
 namespace {
+namespace v1 = ::pathways::v1;
 
-absl::StatusOr<std::string> AskAsClient(const std::string& address, absl::Duration timeout) {
-  auto stub = ::pathways::v1::ClientCompanion::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+// One call on the address where clients connect.
+template <class Request, class Response>
+absl::Status Call(const std::string& address, absl::Duration timeout, const Request& request, Response* response,
+                  grpc::Status (v1::ClientCompanion::Stub::*method)(grpc::ClientContext*, const Request&, Response*)) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);
+  v1::ClientCompanion::Stub stub(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
-  ::pathways::v1::GetStatusResponse response;
-  const grpc::Status status = stub->GetStatus(&context, {}, &response);
-  if (status.ok()) return response.json();
+  const grpc::Status status = (stub.*method)(&context, request, response);
+  if (status.ok()) return absl::OkStatus();
+  const bool refused = status.error_code() == grpc::FAILED_PRECONDITION || status.error_code() == grpc::INVALID_ARGUMENT;
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
-                      absl::StrCat("no answer from a controller at ", address, ": ", status.error_message()));
+                      refused ? status.error_message()
+                              : absl::StrCat("no answer from a controller at ", address, ": ", status.error_message()));
+}
+
+absl::StatusOr<std::string> AskAsClient(const std::string& address, absl::Duration timeout) {
+  v1::GetStatusResponse response;
+  const absl::Status status = Call(address, timeout, v1::GetStatusRequest(), &response, &v1::ClientCompanion::Stub::GetStatus);
+  if (!status.ok()) return status;
+  return std::move(*response.mutable_json());
 }
 
 // Asks on a connection of its own; the promise is set by the first answer, or by the end of the connection.
@@ -35,7 +50,7 @@ class Question final : public net::Connection::Handler {
   explicit Question(Promise<std::string> promise) : promise_(std::move(promise)) {}
 
   void OnFrame(net::Frame frame) override {
-    ::pathways::v1::AdminReply reply;
+    v1::AdminReply reply;
     if (!reply.ParseFromString(frame.header)) return Answer(absl::InternalError("what answered is no controller"));
     if (reply.status().code() != 0)
       return Answer(absl::Status(static_cast<absl::StatusCode>(reply.status().code()), reply.status().message()));
@@ -73,7 +88,7 @@ absl::StatusOr<std::string> AskAsWorker(const std::string& address, absl::Durati
     question = std::make_unique<Question>(std::move(*promise));
     connection = *std::move(connected);
     connection->Start(question.get());
-    ::pathways::v1::AdminRequest request;
+    v1::AdminRequest request;
     request.mutable_status();
     connection->Send(request.SerializeAsString());
   });
@@ -85,6 +100,21 @@ absl::StatusOr<std::string> AskAsWorker(const std::string& address, absl::Durati
 absl::StatusOr<std::string> AskForStatus(const std::string& address, absl::Duration timeout) {
   const bool of_workers = absl::StartsWith(address, "unix:") || absl::StartsWith(address, "tcp:");
   return of_workers ? AskAsWorker(address, timeout) : AskAsClient(address, timeout);
+}
+
+absl::StatusOr<TraceSummary> SaveTrace(const std::string& address, absl::Duration duration, absl::Duration timeout,
+                                       const std::string& path) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  if (!file) return absl::InvalidArgumentError(absl::StrCat("cannot write to ", path));
+  v1::TraceRequest request;
+  request.set_seconds(absl::ToDoubleSeconds(duration));
+  v1::TraceResponse response;
+  const absl::Status status = Call(address, duration + timeout, request, &response, &v1::ClientCompanion::Stub::Trace);
+  if (!status.ok()) return status;
+  file << response.perfetto_json();
+  if (!file.flush()) return absl::ResourceExhaustedError(absl::StrCat("cannot write all of the trace to ", path));
+  return TraceSummary{response.events(), response.events_not_recorded(),
+                      {response.silent_hosts().begin(), response.silent_hosts().end()}};
 }
 
 }  // namespace pw

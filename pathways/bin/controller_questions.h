@@ -1,0 +1,26 @@
+// The operator's side of `pathways-controller --status ADDRESS` and `--trace ADDRESS`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace pw {
+
+// The report (docs/status.md) of the controller at ADDRESS: where its clients connect ("HOST:PORT"), or where its workers do
+// ("tcp:HOST:PORT", "unix:PATH").
+absl::StatusOr<std::string> AskForStatus(const std::string& address, absl::Duration timeout);
+
+struct TraceSummary {
+  int64_t events = 0;
+  int64_t events_not_recorded = 0;
+  std::vector<std::string> silent_hosts;
+};
+// Has the cluster of the controller whose clients connect to ADDRESS recorded for so long, and writes the picture to the file.
+absl::StatusOr<TraceSummary> SaveTrace(const std::string& address, absl::Duration duration, absl::Duration timeout,
+                                       const std::string& path);
+
+}  // namespace pw

@@ -1,0 +1,49 @@
+// What a session keeps of a program of many nodes: the record that its handle means, and those of its runs that are under way.
+// Strand-confined.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "pathways/controller/ops_in_flight.h"
+#include "pathways/controller/session.h"
+#include "pathways/dispatch/lower_program.h"
+#include "pathways/program/program.h"
+
+namespace pw::controller {
+
+struct ProgramEntry {
+  ProgramEntry() = default;
+  ProgramEntry(const ProgramEntry&) = delete;
+  ~ProgramEntry() {
+    if (on_gone) on_gone();
+  }
+
+  uint64_t id = 0;  // as hosts know it
+  std::shared_ptr<const program::TypedProgram> typed;
+  std::function<void()> on_gone;    // drops the executables: with the last of handle and runs
+  dispatch::LoweredProgram lowered;
+  std::vector<DeviceId> devices;    // all that it uses, ascending
+  struct Argument {
+    std::shared_ptr<const buffers::ArraySpec> spec;      // what an array must be
+    std::shared_ptr<const buffers::ArraySpec> accepted;  // the last one that was found to be so
+    int node = 0;
+    bool donated = false;
+  };
+  std::vector<Argument> arguments;  // one for each array of a call
+  bool any_donated = false;
+  std::shared_ptr<const ExecutableInfo> info;
+
+  const program::Program& program() const { return typed->program; }
+  std::shared_ptr<const buffers::ArraySpec> result_spec(size_t i) const { return {typed->result_specs, &(*typed->result_specs)[i]}; }
+};
+
+// A run whose hosts have not all answered.
+struct ProgramRun {
+  std::shared_ptr<const ProgramEntry> entry;
+  WeakArrays results;
+  int left = 0;  // hosts
+};
+
+}  // namespace pw::controller

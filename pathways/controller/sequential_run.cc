@@ -1,0 +1,91 @@
+#include "pathways/controller/sequential_run.h"
+
+#include <utility>
+
+#include "pathways/program/command_template.h"
+
+namespace pw::controller {
+
+std::vector<uint64_t> IdsOf(const std::vector<buffers::LogicalArray::Ref>& arrays, const std::vector<uint32_t>& picked) {
+  std::vector<uint64_t> ids;
+  ids.reserve(picked.size());
+  for (uint32_t k : picked) ids.push_back(arrays[k]->id().v);
+  return ids;
+}
+
+SequentialRun::SequentialRun(Fabric* fabric, SessionId session, std::weak_ptr<bool> alive,
+                             std::shared_ptr<const ProgramEntry> entry, Arrays args, Arrays results,
+                             std::function<void(const absl::Status&)> done)
+    : fabric_(fabric),
+      session_(session),
+      alive_(std::move(alive)),
+      entry_(std::move(entry)),
+      args_(std::move(args)),
+      results_(std::move(results)),
+      done_(std::move(done)),
+      base_(fabric->ReserveIds(entry_->lowered.names)),
+      next_(entry_->lowered.hosts.size(), 0),
+      node_status_(entry_->program().nodes.size()) {}
+
+void SequentialRun::Next() {
+  if (alive_.expired()) return;
+  const auto& nodes = entry_->program().nodes;
+  sending_ = true;
+  while (node_ + 1 < static_cast<int>(nodes.size())) {
+    ++node_;
+    for (size_t h = 0; h < next_.size(); ++h) Send(h);
+    const bool works = nodes[node_].kind == program::NodeKind::kCompute || nodes[node_].kind == program::NodeKind::kTransfer;
+    if (works && left_ > 0) break;
+  }
+  sending_ = false;
+  if (left_ == 0) Finish();
+}
+
+// This node's commands for one host.
+void SequentialRun::Send(size_t h) {
+  const dispatch::LoweredHost& part = entry_->lowered.hosts[h];
+  if (next_[h] >= part.commands.size() || part.node_of[next_[h]] != node_) return;
+  const bool there = fabric_->outbox().HasHost(part.host);
+  if (!there) node_status_[node_].Update(entry_->program().At(node_, fabric_->CheckDevices(entry_->devices)));
+  const std::vector<uint64_t> args = IdsOf(args_, part.args), results = IdsOf(results_, part.results);
+  const program::Binding binding{args, results, base_, session_.v};
+  for (; next_[h] < part.commands.size() && part.node_of[next_[h]] == node_; ++next_[h]) {
+    if (!there) continue;
+    const ::pathways::v1::Command& command = part.commands[next_[h]];
+    uint64_t op = 0;
+    if (program::HasOp(command)) {
+      ++left_;
+      op = fabric_->ops()
+               .Add(part.host, nullptr,
+                    [self = shared_from_this(), node = node_](const absl::Status& status, std::optional<double>) {
+                      self->Completed(node, status);
+                    })
+               .v;
+    }
+    ::pathways::v1::Command bound = command;
+    program::Bind(command, binding, op, &bound);
+    fabric_->outbox().Add(part.host, std::move(bound));
+  }
+}
+
+void SequentialRun::Completed(int node, const absl::Status& status) {
+  node_status_[node].Update(entry_->program().At(node, status));
+  if (--left_ > 0 || sending_) return;
+  Next();
+}
+
+void SequentialRun::Finish() {
+  const dispatch::LoweredProgram& lowered = entry_->lowered;
+  absl::Status first;
+  for (const absl::Status& status : node_status_) first.Update(status);
+  for (size_t r = 0; r < results_.size(); ++r) {
+    absl::Status status = node_status_[lowered.result_makers[r]];
+    status.Update(node_status_[entry_->program().results[r]]);
+    results_[r]->OnDone(status);
+  }
+  results_.clear();
+  args_.clear();
+  if (done_) std::exchange(done_, nullptr)(first);
+}
+
+}  // namespace pw::controller

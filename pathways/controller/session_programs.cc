@@ -1,0 +1,393 @@
+// Programs of many nodes. Compiling: their executables in parallel, like any others; then types, lowering, and each host's part sent
+// to it once. Running: one message to each host, and one record for each result; intermediate values never exist here.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/controller/sequential_run.h"
+#include "pathways/controller/session_impl.h"
+#include "pathways/program/op_sharding.h"
+
+namespace pw::controller {
+namespace {
+
+using ::pathways::v1::Command;
+using InfoPtr = std::shared_ptr<const ExecutableInfo>;
+using program::NodeKind;
+
+// A LoadProgram is cut into several before its frame grows large.
+constexpr size_t kLoadBytes = 512 << 10;
+
+ValueInfo ToInfo(const buffers::ArraySpec& spec) {
+  ValueInfo info;
+  info.dtype = spec.dtype;
+  info.shard_dims = spec.sharding.ShardDims(spec.dims, 0).value_or(buffers::Dims());
+  info.op_sharding = program::ShardingToOpSharding(spec.sharding).SerializeAsString();
+  info.layout = spec.layout;
+  info.memory_kind = spec.sharding.memory_kind();
+  return info;
+}
+
+std::vector<ProgramEntry::Argument> MakeArguments(const program::Program& program) {
+  std::vector<ProgramEntry::Argument> arguments;
+  for (int n : program.args) {
+    const program::Node& node = program.nodes[n];
+    if (!node.apart) {
+      arguments.push_back({node.spec, nullptr, n, node.donated});
+      continue;
+    }
+    for (int s = 0; s < node.spec->sharding.num_shards(); ++s) {
+      auto spec = std::make_shared<buffers::ArraySpec>();
+      spec->dtype = node.spec->dtype;
+      spec->dims = node.spec->sharding.ShardDims(node.spec->dims, s).value_or(buffers::Dims());
+      spec->sharding =
+          buffers::Sharding::SingleDevice(node.spec->sharding.devices()[s], node.spec->sharding.memory_kind());
+      arguments.push_back({std::move(spec), nullptr, n, node.donated});
+    }
+  }
+  return arguments;
+}
+
+// The client wants every array of a call to have one shard on each of these.
+std::vector<DeviceId> ClientDevices(const ProgramEntry& entry) {
+  if (entry.arguments.empty()) return {entry.devices.front()};
+  const std::vector<DeviceId>& first = entry.arguments[0].spec->sharding.devices();
+  for (const auto& argument : entry.arguments) {
+    if (argument.spec->sharding.devices().size() != first.size()) return {first[0]};
+  }
+  return first;
+}
+
+InfoPtr MakeInfo(const ProgramEntry& entry, Handle handle) {
+  auto info = std::make_shared<ExecutableInfo>();
+  info->handle = handle;
+  info->name = entry.program().name;
+  info->fingerprint = absl::StrCat("program ", entry.id);
+  info->devices = ClientDevices(entry);
+  for (size_t i = 0; i < entry.arguments.size(); ++i) {
+    info->parameters.push_back(ToInfo(*entry.arguments[i].spec));
+    if (entry.arguments[i].donated) info->donated_inputs.push_back(static_cast<int32_t>(i));
+  }
+  for (const buffers::ArraySpec& spec : *entry.typed->result_specs) info->outputs.push_back(ToInfo(spec));
+  info->output_specs = *entry.typed->result_specs;
+  return info;
+}
+
+bool Fits(const buffers::ArraySpec& array, const buffers::ArraySpec& wanted) {
+  return array.dtype == wanted.dtype && array.dims == wanted.dims && array.sharding.devices() == wanted.sharding.devices() &&
+         array.sharding.tiles() == wanted.sharding.tiles();
+}
+
+std::string DeviceList(const buffers::ArraySpec& spec) {
+  std::string list;
+  const auto& devices = spec.sharding.devices();
+  for (size_t i = 0; i < devices.size() && i < 8; ++i) absl::StrAppend(&list, i == 0 ? "" : ",", devices[i].v);
+  return devices.size() > 8 ? absl::StrCat(list, ",...") : list;
+}
+
+}  // namespace
+
+// A program whose executables are being compiled.
+struct SessionImpl::ProgramCompile {
+  program::Program program;
+  std::vector<Handle> executables;
+  std::vector<program::ExecutablePtr> records;
+  size_t left = 0;
+  absl::Status error;
+  int failed_node = 0;
+  ResultCallback<InfoPtr> done;
+};
+
+absl::Status SessionImpl::CheckProgram(const program::Program& program, std::vector<DeviceId>* devices) const {
+  std::set<DeviceId> all;
+  for (size_t n = 0; n < program.nodes.size(); ++n) {
+    const program::Node& node = program.nodes[n];
+    if (node.kind == NodeKind::kArg) {
+      PW_RETURN_IF_ERROR(program.At(static_cast<int>(n), CheckSpec(*node.spec)));
+      all.insert(node.spec->sharding.devices().begin(), node.spec->sharding.devices().end());
+    } else if (node.kind == NodeKind::kTransfer) {
+      const auto& sharding = program.proto->shardings(node.sharding);
+      const std::vector<int32_t> numbers(sharding.devices().begin(), sharding.devices().end());
+      std::vector<DeviceId> ids;
+      for (int32_t number : numbers) ids.push_back(DeviceId(number));
+      absl::Status status = fabric_->CheckDevices(ids);
+      if (status.ok() && !sharding.memory_kind().empty()) status = fabric_->MemoryKind(ids[0], sharding.memory_kind()).status();
+      PW_RETURN_IF_ERROR(program.At(static_cast<int>(n), status));
+      all.insert(ids.begin(), ids.end());
+    }
+  }
+  for (const auto& executable : program.proto->executables()) {
+    for (int32_t number : executable.devices()) all.insert(DeviceId(number));
+  }
+  if (all.empty()) return absl::InvalidArgumentError(absl::StrCat("program ", program.name, " uses no device"));
+  devices->assign(all.begin(), all.end());
+  return absl::OkStatus();
+}
+
+void SessionImpl::CompileProgram(Bytes bytes, ResultCallback<InfoPtr> done) {
+  const std::string_view text = bytes.view();
+  absl::StatusOr<program::Program> program = program::ParseProgram({text.data(), text.size()});
+  std::vector<DeviceId> devices;
+  absl::Status status = program.ok() ? CheckProgram(*program, &devices) : program.status();
+  if (!status.ok()) return Answer<InfoPtr>(std::move(done), status);
+  auto compile = std::make_shared<ProgramCompile>();
+  const std::shared_ptr<const ::pathways::v1::Program> proto = program->proto;
+  compile->program = *std::move(program);
+  compile->executables.resize(proto->executables_size(), 0);
+  compile->records.resize(proto->executables_size());
+  compile->left = proto->executables_size() + 1;  // one for this function
+  compile->done = std::move(done);
+  for (int i = 0; i < proto->executables_size(); ++i) {
+    const auto& executable = proto->executables(i);
+    CompileRequest request;
+    request.format = executable.format();
+    request.program = Bytes::FromString(std::string(executable.module()));
+    request.options = executable.options();
+    request.num_replicas = executable.num_replicas();
+    request.num_partitions = executable.num_partitions();
+    for (int32_t device : executable.devices()) request.devices.push_back(DeviceId(device));
+    Compile(std::move(request), [this, alive = std::weak_ptr<bool>(alive_), compile, i](absl::StatusOr<InfoPtr> info) {
+      if (alive.expired()) info = absl::CancelledError("the session has ended");
+      if (info.ok()) {
+        compile->executables[i] = (*info)->handle;
+        compile->records[i] = executables_[(*info)->handle].record;
+      } else if (compile->error.ok()) {
+        compile->error = AtUserOf(compile->program, i, info.status());
+      }
+      if (--compile->left == 0) FinishCompile(alive, *compile);
+    });
+  }
+  if (--compile->left > 0) return;
+  fabric_->Post([this, alive = std::weak_ptr<bool>(alive_), compile] { FinishCompile(alive, *compile); });
+}
+
+// The error with the first node that runs the executable.
+absl::Status SessionImpl::AtUserOf(const program::Program& program, int executable, const absl::Status& status) {
+  for (size_t n = 0; n < program.nodes.size(); ++n) {
+    if (program.nodes[n].executable == executable) return program.At(static_cast<int>(n), status);
+  }
+  return status;
+}
+
+void SessionImpl::FinishCompile(const std::weak_ptr<bool>& alive, ProgramCompile& compile) {
+  if (alive.expired()) return std::move(compile.done)(absl::CancelledError("the session has ended"));
+  absl::StatusOr<InfoPtr> info = absl::UnknownError("");
+  if (compile.error.ok())
+    info = AddProgram(compile);
+  else
+    info = compile.error;
+  if (!info.ok()) DropExecutables(compile.executables);
+  std::move(compile.done)(std::move(info));
+}
+
+absl::StatusOr<InfoPtr> SessionImpl::AddProgram(ProgramCompile& compile) {
+  auto entry = std::make_shared<ProgramEntry>();
+  PW_RETURN_IF_ERROR(CheckProgram(compile.program, &entry->devices));  // again: hosts may have gone meanwhile
+  PW_RETURN_IF_ERROR(fabric_->CheckDevices(entry->devices));
+  PW_ASSIGN_OR_RETURN(entry->typed, program::TypedProgram::Make(std::move(compile.program), compile.records));
+  PW_ASSIGN_OR_RETURN(entry->lowered,
+                      dispatch::LowerProgram(*entry->typed, fabric_->topology(), {.pinned = fabric_->sequential_dispatch()}));
+  entry->id = fabric_->NextId();
+  entry->on_gone = [this, alive = std::weak_ptr<bool>(alive_), executables = std::exchange(compile.executables, {})] {
+    if (!alive.expired()) DropExecutables(executables);
+  };
+  entry->arguments = MakeArguments(entry->program());
+  for (const auto& argument : entry->arguments) entry->any_donated = entry->any_donated || argument.donated;
+  const Handle handle = NewHandle();
+  entry->info = MakeInfo(*entry, handle);
+  if (!fabric_->sequential_dispatch()) LoadProgram(*entry);
+  programs_.insert({handle, entry});
+  return entry->info;
+}
+
+void SessionImpl::LoadProgram(const ProgramEntry& entry) {
+  for (const dispatch::LoweredHost& part : entry.lowered.hosts) {
+    size_t i = 0;
+    do {
+      Command command;
+      auto& load = *command.mutable_load_program();
+      load.set_program(entry.id);
+      load.set_session(id_.v);
+      for (size_t bytes = 0; i < part.commands.size() && bytes < kLoadBytes; ++i) {
+        bytes += part.commands[i].ByteSizeLong();
+        *load.add_commands() = part.commands[i];
+      }
+      fabric_->outbox().Add(part.host, std::move(command));
+    } while (i < part.commands.size());
+  }
+}
+
+absl::Status SessionImpl::DestructProgram(Handle handle) {
+  const std::shared_ptr<ProgramEntry> entry = std::move(programs_.extract(handle).mapped());
+  for (const dispatch::LoweredHost& part : entry->lowered.hosts) {
+    if (fabric_->sequential_dispatch()) break;
+    Command command;
+    command.mutable_drop_program()->set_program(entry->id);
+    fabric_->outbox().Add(part.host, std::move(command));
+  }
+  return absl::OkStatus();
+}
+
+void SessionImpl::DropExecutables(const std::vector<Handle>& executables) {
+  for (Handle executable : executables) {
+    if (executable != 0) DestructExecutable(executable).IgnoreError();
+  }
+}
+
+absl::Status SessionImpl::CheckProgramArgs(ProgramEntry& entry, absl::Span<const Handle> handles, std::vector<ArrayEntry>* args) {
+  if (handles.size() != entry.arguments.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("program ", entry.program().name, " takes ", entry.arguments.size(), " arrays, not ", handles.size()));
+  }
+  PW_ASSIGN_OR_RETURN(*args, LiveEntries(handles));
+  for (size_t i = 0; i < args->size(); ++i) {
+    ProgramEntry::Argument& wanted = entry.arguments[i];
+    const ArrayEntry& arg = (*args)[i];
+    if (arg.is_error() || arg.spec == wanted.accepted) continue;
+    if (arg.strings != nullptr || !Fits(*arg.spec, *wanted.spec)) {
+      return absl::InvalidArgumentError(absl::StrCat("argument ", i, " of program ", entry.program().name, " is ",
+                                                     buffers::ToString(*arg.spec), " (", DeviceList(*arg.spec), ") where ",
+                                                     buffers::ToString(*wanted.spec), " (", DeviceList(*wanted.spec),
+                                                     ") is expected [at ", entry.program().Describe(wanted.node), "]"));
+    }
+    wanted.accepted = arg.spec;
+  }
+  if (!entry.any_donated) return absl::OkStatus();
+  for (size_t i = 0; i < args->size(); ++i) {
+    for (size_t j = 0; entry.arguments[i].donated && j < args->size(); ++j) {
+      if (i == j || (*args)[i].record != (*args)[j].record) continue;
+      return absl::InvalidArgumentError(absl::StrCat("argument ", i, " of program ", entry.program().name,
+                                                     " is donated, but the same array is argument ", j, " too"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// An argument that is an error becomes a poisoned array on its hosts, so that what depends on it, and nothing else, fails.
+SessionImpl::Record SessionImpl::PoisonedArgument(const ProgramEntry::Argument& argument, const absl::Status& error) {
+  HostGroup* group = fabric_->groups().Of(fabric_->topology(), argument.spec->sharding);
+  auto record = std::make_shared<buffers::LogicalArray>(ArrayId(fabric_->NextId()), id_, argument.spec, 0, group);
+  for (HostId host : group->hosts()) {
+    Command command;
+    auto& poison = *command.mutable_poison();
+    poison.set_session(id_.v);
+    poison.add_arrays(record->id().v);
+    poison.mutable_error()->set_code(static_cast<int>(error.code()));
+    poison.mutable_error()->set_message(std::string(error.message()));
+    fabric_->outbox().Add(host, std::move(command));
+  }
+  return record;
+}
+
+absl::StatusOr<ExecuteReply> SessionImpl::RunProgram(const std::shared_ptr<ProgramEntry>& entry, const ExecuteRequest& request,
+                                                     const std::shared_ptr<Run>& run) {
+  std::vector<Handle> results = request.results;
+  const size_t wanted = entry->lowered.result_hosts.size();
+  while (request.results.empty() && results.size() < wanted) results.push_back(NewHandle());
+  std::vector<ArrayEntry> args;
+  auto check = [&]() -> absl::Status {
+    if (results.size() != wanted) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("program ", entry->program().name, " has ", wanted, " results, not ", results.size()));
+    }
+    PW_RETURN_IF_ERROR(arrays_.CheckNew(results));
+    PW_RETURN_IF_ERROR(CheckProgramArgs(*entry, request.args, &args));
+    for (const dispatch::LoweredHost& part : entry->lowered.hosts) {
+      if (!fabric_->outbox().HasHost(part.host)) PW_RETURN_IF_ERROR(fabric_->CheckDevices(entry->devices));
+    }
+    return absl::OkStatus();
+  };
+  const absl::Status status = check();
+  if (status.ok()) {
+    StartProgram(entry, args, results, run);
+  } else if (run != nullptr) {
+    run->status = status;
+  }
+  for (size_t i = 0; i < request.args.size() && i < entry->arguments.size(); ++i) {
+    if (!entry->arguments[i].donated) continue;
+    ArrayEntry* arg = arrays_.Find(request.args[i]);
+    if (arg == nullptr || arg->is_deleted()) continue;
+    if (status.ok() && !arg->is_error()) arg->record->Donate();
+    arrays_.Delete({request.args[i]}).IgnoreError();
+  }
+  if (!status.ok()) return Fail(request.results, {}, status);
+  return ExecuteReply{std::move(results), entry->typed->result_specs};
+}
+
+void SessionImpl::StartProgram(const std::shared_ptr<ProgramEntry>& entry, const std::vector<ArrayEntry>& args,
+                               absl::Span<const Handle> results, const std::shared_ptr<Run>& run) {
+  std::vector<Record> arg_records, result_records;
+  for (size_t i = 0; i < args.size(); ++i) {
+    arg_records.push_back(args[i].is_error() ? PoisonedArgument(entry->arguments[i], args[i].record->status()) : args[i].record);
+  }
+  const bool sequential = fabric_->sequential_dispatch();
+  for (size_t r = 0; r < results.size(); ++r) {
+    const std::vector<HostId>& hosts = entry->lowered.result_hosts[r];
+    SpecPtr spec = entry->result_spec(r);
+    auto record = std::make_shared<buffers::LogicalArray>(ArrayId(fabric_->NextId()), id_, spec,
+                                                          sequential ? 1 : static_cast<int>(hosts.size()),
+                                                          fabric_->groups().Of(hosts));
+    result_records.push_back(record);
+    arrays_.Insert(results[r], {std::move(record), std::move(spec), nullptr, false});
+  }
+  if (!sequential) return SendRuns(entry, arg_records, result_records, run);
+  std::function<void(const absl::Status&)> done;
+  if (run != nullptr) {
+    ++run->missing;
+    done = [run, fabric = fabric_](const absl::Status& status) {
+      run->status.Update(status);
+      if (--run->missing == 0) run->AnswerWaiter(*fabric);
+    };
+  }
+  std::make_shared<SequentialRun>(fabric_, id_, alive_, entry, std::move(arg_records), std::move(result_records), std::move(done))
+      ->Start();
+}
+
+// Parallel dispatch: every host gets one message, all of them now.
+void SessionImpl::SendRuns(const std::shared_ptr<ProgramEntry>& entry, const std::vector<Record>& args,
+                           const std::vector<Record>& results, const std::shared_ptr<Run>& run) {
+  auto underway = std::make_shared<ProgramRun>();
+  underway->entry = entry;
+  underway->results.assign(results.begin(), results.end());
+  underway->left = static_cast<int>(entry->lowered.hosts.size());
+  const uint64_t base = fabric_->ReserveIds(entry->lowered.names + 1);
+  program_runs_.insert({base, underway});
+  for (const dispatch::LoweredHost& part : entry->lowered.hosts) {
+    auto waiting = std::make_shared<WeakArrays>();
+    for (uint32_t r : part.results) waiting->push_back(results[r]);
+    if (run != nullptr) ++run->missing;
+    const OpId op = fabric_->ops().Add(part.host, std::move(waiting),
+                                       [this, alive = std::weak_ptr<bool>(alive_), base, underway, run, fabric = fabric_](
+                                           const absl::Status& status, std::optional<double>) {
+                                         if (--underway->left == 0 && !alive.expired()) program_runs_.erase(base);
+                                         if (run == nullptr) return;
+                                         run->status.Update(status);
+                                         if (--run->missing == 0) run->AnswerWaiter(*fabric);
+                                       });
+    Command command;
+    auto& message = *command.mutable_run_program();
+    message.set_op(op.v);
+    message.set_program(entry->id);
+    message.set_session(id_.v);
+    message.set_base(base);
+    for (uint32_t k : part.args) message.add_args(args[k]->id().v);
+    for (uint32_t k : part.results) message.add_results(results[k]->id().v);
+    fabric_->outbox().Add(part.host, std::move(command));
+  }
+}
+
+// The results that would have been made on these devices, and are still pending, say which node that was.
+void SessionImpl::PoisonProgramResults(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error) {
+  for (auto& [base, run] : program_runs_) {
+    const ProgramEntry& entry = *run->entry;
+    for (size_t r = 0; r < run->results.size(); ++r) {
+      const buffers::LogicalArray::Ref result = run->results[r].lock();
+      if (result == nullptr || result->settled()) continue;
+      result->OnDevicesLost(lost, entry.program().At(entry.lowered.result_makers[r], error));
+    }
+  }
+}
+
+}  // namespace pw::controller

@@ -1,0 +1,205 @@
+#include "pathways/program/program.h"
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/program/op_sharding.h"
+
+namespace pw::program {
+namespace {
+
+namespace v1 = ::pathways::v1;
+
+constexpr size_t kMaxLocation = 1024;
+constexpr size_t kMaxRank = 256;
+constexpr absl::string_view kMark = " [at ";
+
+absl::Status Bad(absl::string_view what) { return absl::InvalidArgumentError(what); }
+
+absl::StatusOr<buffers::Sharding> MakeSharding(const v1::Program& proto, uint32_t index, int rank) {
+  if (index >= static_cast<uint32_t>(proto.shardings_size())) {
+    return Bad(absl::StrCat("there is no sharding ", index, "; the program has ", proto.shardings_size()));
+  }
+  const v1::ProgramSharding& sharding = proto.shardings(static_cast<int>(index));
+  if (sharding.devices_size() == 0) return Bad("its sharding has no devices");
+  std::vector<DeviceId> devices;
+  for (int32_t id : sharding.devices()) devices.push_back(DeviceId(id));
+  return OpShardingToSharding(sharding.op_sharding(), std::move(devices), sharding.memory_kind(), rank);
+}
+
+class Parser {
+ public:
+  absl::StatusOr<Program> Parse(std::shared_ptr<const v1::Program> proto) {
+    proto_ = proto.get();
+    program_.name = proto->name().substr(0, kMaxLocation);
+    program_.proto = proto;
+    if (proto->nodes_size() > kMaxNodes)
+      return Bad(absl::StrCat("a program has at most ", kMaxNodes, " nodes, not ", proto->nodes_size()));
+    PW_RETURN_IF_ERROR(CheckExecutables());
+    for (const v1::ProgramNode& node : proto->nodes()) {
+      absl::Status status = AddNode(node);
+      if (!status.ok()) return program_.At(static_cast<int>(program_.nodes.size()) - 1, status);
+    }
+    return std::move(program_);
+  }
+
+ private:
+  absl::Status CheckExecutables() const {
+    for (int i = 0; i < proto_->executables_size(); ++i) {
+      const v1::ProgramExecutable& executable = proto_->executables(i);
+      const int64_t wanted = int64_t{executable.num_replicas()} * executable.num_partitions();
+      if (executable.num_replicas() < 1 || executable.num_partitions() < 1 || wanted != executable.devices_size()) {
+        return Bad(absl::StrCat("executable ", i, " of program ", program_.name, " has ", executable.num_replicas(),
+                                " replicas and ", executable.num_partitions(), " partitions on ", executable.devices_size(),
+                                " devices"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddNode(const v1::ProgramNode& proto) {
+    Node& node = program_.nodes.emplace_back();
+    node.location = proto.location().substr(0, kMaxLocation);
+    node.first_output = static_cast<int>(program_.producer_of.size());
+    PW_RETURN_IF_ERROR(Fill(proto, node));
+    const int self = static_cast<int>(program_.nodes.size()) - 1;
+    if (node.num_outputs < 0 || node.num_outputs > kMaxValues - node.first_output)
+      return Bad(absl::StrCat("a program has at most ", kMaxValues, " values"));
+    program_.producer_of.resize(node.first_output + node.num_outputs, self);
+    if (node.kind == NodeKind::kArg) program_.args.push_back(self);
+    if (node.kind == NodeKind::kResult) program_.results.push_back(self);
+    return absl::OkStatus();
+  }
+
+  absl::Status Fill(const v1::ProgramNode& proto, Node& node) {
+    switch (proto.kind_case()) {
+      case v1::ProgramNode::kArg:
+        return FillArg(proto.arg(), node);
+      case v1::ProgramNode::kCompute:
+        node.kind = NodeKind::kCompute;
+        node.num_outputs = static_cast<int>(std::min<uint32_t>(proto.compute().num_outputs(), kMaxValues + 1));
+        if (proto.compute().executable() >= static_cast<uint32_t>(proto_->executables_size())) {
+          return Bad(absl::StrCat("there is no executable ", proto.compute().executable(), "; the program has ",
+                                  proto_->executables_size()));
+        }
+        node.executable = static_cast<int>(proto.compute().executable());
+        for (uint32_t input : proto.compute().inputs()) PW_RETURN_IF_ERROR(AddInput(input, node));
+        return absl::OkStatus();
+      case v1::ProgramNode::kTransfer:
+        node.kind = NodeKind::kTransfer;
+        node.num_outputs = 1;
+        node.sharding = static_cast<int>(proto.transfer().sharding());
+        if (proto.transfer().sharding() >= static_cast<uint32_t>(proto_->shardings_size()))
+          return Bad(absl::StrCat("there is no sharding ", proto.transfer().sharding()));
+        return AddInput(proto.transfer().input(), node);
+      case v1::ProgramNode::kResult:
+        node.kind = NodeKind::kResult;
+        return AddInput(proto.result().input(), node);
+      case v1::ProgramNode::KIND_NOT_SET:
+        return Bad("it is of no known kind");
+    }
+    return Bad("it is of no known kind");
+  }
+
+  absl::Status FillArg(const v1::ProgramNode::Arg& proto, Node& node) {
+    node.kind = NodeKind::kArg;
+    node.num_outputs = 1;
+    node.donated = proto.donated();
+    node.apart = proto.apart();
+    auto spec = std::make_shared<buffers::ArraySpec>();
+    PW_ASSIGN_OR_RETURN(spec->dtype, buffers::DTypeFromNumber(proto.dtype()));
+    if (static_cast<size_t>(proto.dims_size()) > kMaxRank) return Bad(absl::StrCat("arrays have at most ", kMaxRank, " dimensions"));
+    spec->dims.assign(proto.dims().begin(), proto.dims().end());
+    PW_ASSIGN_OR_RETURN(spec->sharding, MakeSharding(*proto_, proto.sharding(), proto.dims_size()));
+    PW_RETURN_IF_ERROR(buffers::Validate(*spec));
+    node.spec = std::move(spec);
+    return absl::OkStatus();
+  }
+
+  absl::Status AddInput(uint32_t value, Node& node) {
+    if (value >= static_cast<uint32_t>(node.first_output)) {
+      return Bad(absl::StrCat("it uses value ", value, ", which no node before it makes: nodes must stand in an order in which they "
+                              "could run, so a program has no cycles"));
+    }
+    node.inputs.push_back(static_cast<int>(value));
+    return absl::OkStatus();
+  }
+
+  const v1::Program* proto_ = nullptr;
+  Program program_;
+};
+
+absl::StatusOr<std::shared_ptr<const buffers::ArraySpec>> TransferSpec(const Program& program, const Node& node,
+                                                                       const buffers::ArraySpec& source) {
+  auto spec = std::make_shared<buffers::ArraySpec>(source);
+  spec->layout.clear();
+  PW_ASSIGN_OR_RETURN(spec->sharding, MakeSharding(*program.proto, static_cast<uint32_t>(node.sharding),
+                                                   static_cast<int>(source.dims.size())));
+  PW_RETURN_IF_ERROR(buffers::Validate(*spec));
+  return std::shared_ptr<const buffers::ArraySpec>(std::move(spec));
+}
+
+absl::Status CheckCompute(const TypedProgram& typed, const Node& node, const Executable& executable) {
+  if (node.inputs.size() != executable.parameters.size()) {
+    return Bad(absl::StrCat("program ", executable.name, " takes ", executable.parameters.size(), " arguments, not ",
+                            node.inputs.size()));
+  }
+  if (node.num_outputs != static_cast<int>(executable.outputs.size())) {
+    return Bad(absl::StrCat("program ", executable.name, " has ", executable.outputs.size(), " results, not ", node.num_outputs));
+  }
+  for (size_t k = 0; k < node.inputs.size(); ++k)
+    PW_RETURN_IF_ERROR(CheckArgument(executable, static_cast<int>(k), typed.input_spec(node, static_cast<int>(k))));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status WithLocation(const absl::Status& status, absl::string_view location) {
+  if (status.ok() || location.empty() || absl::StrContains(status.message(), kMark)) return status;
+  return absl::Status(status.code(), absl::StrCat(status.message(), kMark, location, "]"));
+}
+
+std::string Program::Describe(int node) const {
+  const std::string& location = nodes[node].location;
+  return absl::StrCat("node ", node, " of ", name, location.empty() ? "" : ": ", location);
+}
+
+absl::Status Program::At(int node, const absl::Status& status) const { return WithLocation(status, Describe(node)); }
+
+absl::StatusOr<Program> ParseProgram(absl::string_view bytes) {
+  auto proto = std::make_shared<v1::Program>();
+  if (bytes.size() > INT32_MAX || !proto->ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
+    return Bad("the bytes of a program do not parse");
+  return Parser().Parse(std::move(proto));
+}
+
+absl::StatusOr<std::shared_ptr<const TypedProgram>> TypedProgram::Make(Program program, std::vector<ExecutablePtr> executables) {
+  auto typed = std::make_shared<TypedProgram>();
+  typed->program = std::move(program);
+  typed->executables = std::move(executables);
+  auto results = std::make_shared<std::vector<buffers::ArraySpec>>();
+  for (size_t n = 0; n < typed->program.nodes.size(); ++n) {
+    const Node& node = typed->program.nodes[n];
+    absl::Status status;
+    if (node.kind == NodeKind::kArg) {
+      typed->specs.push_back(node.spec);
+    } else if (node.kind == NodeKind::kTransfer) {
+      auto spec = TransferSpec(typed->program, node, typed->input_spec(node, 0));
+      status = spec.status();
+      if (status.ok()) typed->specs.push_back(*std::move(spec));
+    } else if (node.kind == NodeKind::kResult) {
+      results->push_back(typed->input_spec(node, 0));
+    } else {
+      const Executable& executable = *typed->executables[node.executable];
+      status = CheckCompute(*typed, node, executable);
+      for (int k = 0; k < node.num_outputs && status.ok(); ++k) typed->specs.push_back(executable.output_spec(k));
+    }
+    if (!status.ok()) return typed->program.At(static_cast<int>(n), status);
+  }
+  typed->result_specs = std::move(results);
+  return std::shared_ptr<const TypedProgram>(std::move(typed));
+}
+
+}  // namespace pw::program

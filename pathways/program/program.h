@@ -1,0 +1,82 @@
+// Program: a user's program of many nodes, read from its bytes (proto/pathways/v1/program.proto says what they mean).
+//
+// A dataflow graph with one node for each sharded computation, however many devices it runs on (paper 4.2). Immutable once read.
+// Two checks make it fit to be lowered: ParseProgram, of everything that the bytes alone can tell, and TypedProgram::Make, when the
+// executables of its Compute nodes have been compiled and their types are known.
+//
+// Invariants:
+//   PR-1  a node's inputs are values made by nodes before it: the order of the nodes is a topological one
+//   PR-2  values are numbered in the order of the nodes that make them; producer_of(value) is exact
+//   PR-3  in a TypedProgram every input of a Compute fits the executable's parameter, and every value has a spec
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "pathways/base/ids.h"
+#include "pathways/buffers/array_spec.h"
+#include "pathways/program/executable.h"
+#include "pathways/v1/program.pb.h"
+
+namespace pw::program {
+
+enum class NodeKind { kArg, kCompute, kTransfer, kResult };
+
+struct Node {
+  NodeKind kind = NodeKind::kArg;
+  std::string location;
+  std::vector<int> inputs;                         // values
+  int first_output = 0;                            // value
+  int num_outputs = 0;
+  int executable = -1;                             // of a Compute: index in executables
+  std::shared_ptr<const buffers::ArraySpec> spec;  // of an Arg
+  int sharding = -1;                               // of a Transfer: index in proto->shardings()
+  bool donated = false;                            // Arg
+  bool apart = false;                              // Arg: one array for each shard
+};
+
+struct Program {
+  std::string name;
+  std::vector<Node> nodes;
+  std::vector<int> producer_of;                    // the node of each value
+  std::vector<int> args;                           // nodes
+  std::vector<int> results;                        // nodes
+  std::shared_ptr<const ::pathways::v1::Program> proto;  // modules, options, shardings
+
+  // "node 37 of step (train.py:12 in loss)"
+  std::string Describe(int node) const;
+  // The error with the node in it, unless there is one already.
+  absl::Status At(int node, const absl::Status& status) const;
+};
+
+inline constexpr absl::string_view kProgramMagic = "pathways.v1.Program\n";
+
+// INVALID_ARGUMENT, naming the node, for anything that is not a program: bytes that do not parse, values used before they are
+// made, indices out of range, unknown types, arrays too large to count, more nodes than kMaxNodes.
+inline constexpr int kMaxNodes = 1 << 18;
+inline constexpr int kMaxValues = 1 << 20;
+absl::StatusOr<Program> ParseProgram(absl::string_view bytes);
+
+using ExecutablePtr = std::shared_ptr<const Executable>;
+
+// A program whose types agree.
+struct TypedProgram {
+  Program program;
+  std::vector<ExecutablePtr> executables;
+  std::vector<std::shared_ptr<const buffers::ArraySpec>> specs;  // of each value
+  std::shared_ptr<const std::vector<buffers::ArraySpec>> result_specs;
+
+  // INVALID_ARGUMENT, naming the node and both types, if they do not. `executables` are those of the proto, in its order.
+  static absl::StatusOr<std::shared_ptr<const TypedProgram>> Make(Program program, std::vector<ExecutablePtr> executables);
+
+  const buffers::ArraySpec& input_spec(const Node& node, int input) const { return *specs[node.inputs[input]]; }
+};
+
+// Marks where in the user's program an error began: in its message, so that it crosses every wire. A mark is never put twice.
+absl::Status WithLocation(const absl::Status& status, absl::string_view location);
+
+}  // namespace pw::program

@@ -1,0 +1,176 @@
+#include "pathways/program/program.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "pathways/program/command_template.h"
+
+namespace pw::program {
+namespace {
+
+namespace v1 = ::pathways::v1;
+using ::testing::HasSubstr;
+
+constexpr int kF32 = 11;
+
+// Two devices, a chain: arg -> f -> transfer -> g -> result.
+v1::Program Chain() {
+  v1::Program p;
+  p.set_name("step");
+  for (int d = 0; d < 2; ++d) {
+    p.add_shardings()->add_devices(d);
+    auto* e = p.add_executables();
+    e->set_num_replicas(1);
+    e->set_num_partitions(1);
+    e->add_devices(d);
+  }
+  auto* arg = p.add_nodes();
+  arg->mutable_arg()->set_dtype(kF32);
+  arg->mutable_arg()->add_dims(4);
+  auto compute = [&](int executable, uint32_t input, const std::string& location) {
+    auto* node = p.add_nodes();
+    node->set_location(location);
+    node->mutable_compute()->set_executable(executable);
+    node->mutable_compute()->add_inputs(input);
+    node->mutable_compute()->set_num_outputs(1);
+  };
+  compute(0, 0, "train.py:3 in f");
+  auto* transfer = p.add_nodes();
+  transfer->mutable_transfer()->set_input(1);
+  transfer->mutable_transfer()->set_sharding(1);
+  compute(1, 2, "train.py:9 in g");
+  p.add_nodes()->mutable_result()->set_input(3);
+  return p;
+}
+
+ExecutablePtr Made(int device, std::vector<int64_t> dims) {
+  Executable record;
+  record.devices = {DeviceId(device)};
+  record.hosts = {HostId(0)};
+  v1::Compiled compiled;
+  compiled.set_name("toy");
+  for (auto* value : {compiled.add_parameters(), compiled.add_outputs()}) {
+    value->set_dtype(kF32);
+    for (int64_t d : dims) value->add_shard_dims(d);
+  }
+  return *CompleteExecutable(record, compiled);
+}
+
+absl::StatusOr<Program> Parse(const v1::Program& proto) { return ParseProgram(proto.SerializeAsString()); }
+
+TEST(Program, IsReadFromItsBytes) {
+  auto program = Parse(Chain());
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_EQ(program->nodes.size(), 5u);
+  EXPECT_EQ(program->producer_of, (std::vector<int>{0, 1, 2, 3}));
+  EXPECT_EQ(program->args, std::vector<int>{0});
+  EXPECT_EQ(program->results, std::vector<int>{4});
+  EXPECT_EQ(program->Describe(3), "node 3 of step: train.py:9 in g");
+}
+
+TEST(Program, TypesOfAllValuesFollowFromArgumentsAndExecutables) {
+  auto typed = TypedProgram::Make(*Parse(Chain()), {Made(0, {4}), Made(1, {4})});
+  ASSERT_TRUE(typed.ok()) << typed.status();
+  EXPECT_EQ((*typed)->specs.size(), 4u);
+  EXPECT_EQ((*typed)->specs[2]->sharding.devices(), std::vector<DeviceId>{DeviceId(1)});
+  EXPECT_EQ((*typed)->result_specs->size(), 1u);
+}
+
+void ExpectRefused(const v1::Program& proto, const std::string& what) {
+  const auto program = Parse(proto);
+  EXPECT_EQ(program.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(program.status().message()), HasSubstr(what));
+}
+
+TEST(Program, WhatCannotRunIsRefusedNamingTheNodeAndItsPlace) {
+  v1::Program p = Chain();
+  p.mutable_nodes(1)->mutable_compute()->set_inputs(0, 3);  // f needs what g makes
+  ExpectRefused(p, "no cycles [at node 1 of step: train.py:3 in f]");
+  p = Chain();
+  p.mutable_nodes(3)->mutable_compute()->set_executable(2);
+  ExpectRefused(p, "there is no executable 2; the program has 2 [at node 3 of step: train.py:9 in g]");
+  p = Chain();
+  p.mutable_nodes(2)->mutable_transfer()->set_sharding(9);
+  ExpectRefused(p, "there is no sharding 9 [at node 2 of step]");
+  p = Chain();
+  p.mutable_nodes(0)->mutable_arg()->set_dtype(1000);
+  ExpectRefused(p, "[at node 0 of step]");
+  p = Chain();
+  p.mutable_nodes(0)->mutable_arg()->add_dims(int64_t{1} << 62);
+  ExpectRefused(p, "[at node 0 of step]");
+  p = Chain();
+  p.mutable_nodes(1)->mutable_compute()->set_num_outputs(0xFFFFFFFF);
+  ExpectRefused(p, "a program has at most");
+  p = Chain();
+  p.mutable_nodes(1)->clear_kind();
+  ExpectRefused(p, "of no known kind");
+  p = Chain();
+  p.mutable_executables(0)->set_num_partitions(3);
+  ExpectRefused(p, "executable 0 of program step has 1 replicas and 3 partitions on 1 devices");
+  p = Chain();
+  p.mutable_shardings(0)->clear_devices();
+  ExpectRefused(p, "its sharding has no devices [at node 0 of step]");
+  EXPECT_FALSE(ParseProgram("\xff\xff garbage").ok());
+}
+
+TEST(Program, TypesThatDoNotAgreeAreRefusedNamingTheNode) {
+  auto typed = TypedProgram::Make(*Parse(Chain()), {Made(0, {4}), Made(1, {5})});
+  EXPECT_THAT(std::string(typed.status().message()), HasSubstr("has shards of another shape"));
+  EXPECT_THAT(std::string(typed.status().message()), HasSubstr("[at node 3 of step: train.py:9 in g]"));
+  typed = TypedProgram::Make(*Parse(Chain()), {Made(0, {4}), Made(0, {4})});
+  EXPECT_THAT(std::string(typed.status().message()), HasSubstr("lives on other devices"));
+}
+
+TEST(Program, AnErrorIsMarkedOnce) {
+  const absl::Status inner = WithLocation(absl::InternalError("boom"), "node 1 of f");
+  EXPECT_EQ(WithLocation(inner, "node 2 of f"), inner);
+  EXPECT_EQ(inner.message(), "boom [at node 1 of f]");
+  EXPECT_TRUE(WithLocation(absl::OkStatus(), "x").ok());
+}
+
+TEST(CommandTemplate, SlotsAreFilledAndNothingElseIsTouched) {
+  v1::Command command;
+  auto* execute = command.mutable_execute();
+  execute->set_executable(5);
+  execute->add_args(Slot(SlotKind::kArgument, 1));
+  execute->add_args(Slot(SlotKind::kName, 2));
+  execute->add_results(Slot(SlotKind::kResult, 0));
+  const std::vector<uint64_t> args = {100, 101}, results = {200};
+  EXPECT_TRUE(CheckTemplate(command, 2, 1).ok());
+  EXPECT_FALSE(CheckTemplate(command, 1, 1).ok());
+  EXPECT_FALSE(CheckTemplate(command, 2, 0).ok());
+  v1::Command out = command;
+  for (uint64_t base : {1000, 2000}) {
+    Bind(command, {args, results, base, 7}, 9, &out);
+    EXPECT_EQ(out.execute().args(0), 101u);
+    EXPECT_EQ(out.execute().args(1), base + 2);
+    EXPECT_EQ(out.execute().results(0), 200u);
+    EXPECT_EQ(out.execute().executable(), 5u);
+    EXPECT_EQ(out.execute().session(), 7u);
+    EXPECT_EQ(out.execute().op(), 9u);
+  }
+}
+
+TEST(CommandTemplate, AMoveKeepsItsLocalPiecesWithoutTransferNames) {
+  v1::Command command;
+  auto* receive = command.mutable_move()->add_receives();
+  receive->set_array(Slot(SlotKind::kName, 0));
+  receive->add_pieces()->set_source_array(Slot(SlotKind::kArgument, 0));
+  receive->add_pieces()->set_transfer(Slot(SlotKind::kName, 1));
+  const std::vector<uint64_t> args = {100};
+  v1::Command out = command;
+  Bind(command, {args, {}, 1000, 7}, 9, &out);
+  EXPECT_EQ(out.move().receives(0).array(), 1000u);
+  EXPECT_EQ(out.move().receives(0).pieces(0).source_array(), 100u);
+  EXPECT_EQ(out.move().receives(0).pieces(0).transfer(), 0u);
+  EXPECT_EQ(out.move().receives(0).pieces(1).transfer(), 1001u);
+  EXPECT_EQ(out.move().receives(0).pieces(1).source_array(), 0u);
+}
+
+TEST(CommandTemplate, OnlyCommandsThatMakeOrDropArraysBelongInPrograms) {
+  v1::Command command;
+  command.mutable_shutdown();
+  EXPECT_FALSE(CheckTemplate(command, 0, 0).ok());
+}
+
+}  // namespace
+}  // namespace pw::program

@@ -1,0 +1,67 @@
+// Programs of many nodes: this host's part of each, and its runs.
+//
+// A program is a list of command templates (program/command_template.h). A run binds them to the arrays and names that its message
+// gives and hands each command to the parts that carry out single commands: there is no second way to execute or move anything,
+// and commands of a run wait for their inputs as any others do. The completions of the commands come back here (Outbox::Done)
+// instead of going to the controller, which hears of the run once.
+//
+// Invariants:
+//   RU-1  every RunProgram is answered exactly once, after all its commands have completed
+//   RU-2  the answer names each result of the run that is poisoned on this host, and nothing else
+// Lives on the worker's strand.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "pathways/worker/core.h"
+
+namespace pw::worker {
+
+class ProgramRuns {
+ public:
+  using Dispatch = std::function<void(const pathways::v1::Command&)>;
+
+  // Takes over the outbox's local completions.
+  ProgramRuns(Core* core, Dispatch dispatch);
+
+  void Load(const pathways::v1::LoadProgram& command);
+  void Drop(const pathways::v1::DropProgram& command) { programs_.erase(command.program()); }
+  void Run(const pathways::v1::RunProgram& command);
+  void ReleaseOwner(SessionId session);
+
+  int64_t loaded() const { return static_cast<int64_t>(programs_.size()); }
+  int64_t running() const { return static_cast<int64_t>(runs_.size()); }
+
+ private:
+  struct Loaded {
+    SessionId session;
+    std::vector<pathways::v1::Command> templates;
+    std::vector<pathways::v1::Command> bound;  // by the latest run
+    size_t args = 0;
+    size_t results = 0;
+    absl::Status error;  // why it cannot run
+  };
+  struct Underway {
+    uint64_t op = 0;
+    size_t left = 0;
+    uint32_t first_failed = 0;  // command
+    absl::Status error;         // of that command
+    std::vector<uint64_t> results;
+  };
+
+  void Completed(uint64_t local_op, const absl::Status& status);
+  void Finish(const Underway& run);
+  void Refuse(const pathways::v1::RunProgram& command, const absl::Status& error);
+
+  Core* const core_;
+  const Dispatch dispatch_;
+  absl::flat_hash_map<uint64_t, std::shared_ptr<Loaded>> programs_;
+  absl::flat_hash_map<uint64_t, Underway> runs_;
+  uint64_t next_run_ = 0;
+};
+
+}  // namespace pw::worker

@@ -1,0 +1,67 @@
+#include "pathways/worker/tracing.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/trace/machine_clock.h"
+
+namespace pw::worker {
+namespace v1 = pathways::v1;
+
+namespace {
+
+// A report is one frame: what is asked for beyond this is not kept.
+constexpr size_t kMostEvents = 1 << 18;
+
+}  // namespace
+
+void Tracing::Trace(const v1::Trace& command) {
+  v1::TraceReport* report = core_->outbox.Add()->mutable_trace_report();
+  report->set_query(command.query());
+  report->set_clock(trace::MachineClock());
+  report->set_now_nanoseconds(absl::ToUnixNanos(core_->recorder.Now()));
+  if (command.on()) return core_->recorder.Start(std::min<size_t>(command.max_events(), kMostEvents));
+  trace::Recording recording = core_->recorder.Stop();
+  report->set_dropped(recording.dropped);
+  for (std::string& track : recording.tracks) report->add_tracks(std::move(track));
+  for (trace::Event& event : recording.events) {
+    auto* out = report->add_events();
+    out->set_kind(static_cast<int32_t>(event.kind));
+    out->set_track(event.track);
+    out->set_name(std::move(event.name));
+    out->set_begin_nanoseconds(absl::ToUnixNanos(event.begin));
+    out->set_duration_nanoseconds(absl::ToInt64Nanoseconds(event.duration));
+    out->set_flow(event.flow);
+    out->set_bytes(event.bytes);
+  }
+}
+
+void Tracing::Prepared(const v1::Command& command) {
+  uint64_t op = 0;
+  switch (command.kind_case()) {
+    case v1::Command::kExecute:
+      op = command.execute().op();
+      break;
+    case v1::Command::kPut:
+      op = command.put().op();
+      break;
+    case v1::Command::kMove:
+      op = command.move().op();
+      break;
+    case v1::Command::kAlias:
+      op = command.alias().op();
+      break;
+    case v1::Command::kBitcast:
+      op = command.bitcast().op();
+      break;
+    default:
+      return;  // completes without a word, or is a question
+  }
+  const auto* kind = v1::Command::descriptor()->FindFieldByNumber(command.kind_case());
+  core_->recorder.Instant(trace::Kind::kPrepare, "commands", kind->name(), op);
+}
+
+std::string DeviceTrack(int device) { return absl::StrCat("device ", device); }
+
+}  // namespace pw::worker
