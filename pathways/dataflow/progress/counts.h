@@ -28,16 +28,16 @@ class Counts {
   void Add(const Counts& other);
 
   uint64_t Of(uint32_t shard) const;
-  bool empty() const { return runs_.empty(); }
-  const std::vector<Stretch>& runs() const { return runs_; }
+  bool empty() const { return stretches_.empty(); }
+  const std::vector<Stretch>& stretches() const { return stretches_; }
 
   // From outside: INVALID_ARGUMENT unless ascending, apart, below `shards`, and below kMaxMessages.
-  static absl::Status Check(absl::Span<const Stretch> runs, uint32_t shards);
+  static absl::Status Check(absl::Span<const Stretch> stretches, uint32_t shards);
 
   friend bool operator==(const Counts&, const Counts&) = default;
 
  private:
-  std::vector<Stretch> runs_;  // ascending, apart, messages != 0; neighbours that touch have different numbers
+  std::vector<Stretch> stretches_;  // ascending, apart, messages != 0; neighbours that touch have different numbers
 };
 
 }  // namespace pw::dataflow

@@ -17,7 +17,7 @@ using testing::IsEmpty;
 TEST(Counts, KeepEqualNeighboursAsOneRun) {
   Counts counts;
   for (uint32_t s = 0; s < 2048; ++s) counts.Append({s, 1, 3});
-  EXPECT_THAT(counts.runs(), ElementsAre(Stretch{0, 2048, 3}));
+  EXPECT_THAT(counts.stretches(), ElementsAre(Stretch{0, 2048, 3}));
   EXPECT_EQ(counts.Of(2047), 3u);
   EXPECT_EQ(counts.Of(2048), 0u);
 }
@@ -25,7 +25,7 @@ TEST(Counts, KeepEqualNeighboursAsOneRun) {
 TEST(Counts, OfNothingTakeNothing) {
   Counts counts;
   counts.Append({5, 3, 0});
-  EXPECT_THAT(counts.runs(), IsEmpty());
+  EXPECT_THAT(counts.stretches(), IsEmpty());
 }
 
 // The sum of random counts is what a plain map says, in the shortest form.
@@ -48,7 +48,7 @@ TEST(Counts, AddLikeAMap) {
     Counts shortest;
     for (const auto& [shard, messages] : model) shortest.Append({shard, 1, messages});
     ASSERT_EQ(sum, shortest);
-    ASSERT_TRUE(Counts::Check(sum.runs(), 40).ok());
+    ASSERT_TRUE(Counts::Check(sum.stretches(), 40).ok());
   }
 }
 

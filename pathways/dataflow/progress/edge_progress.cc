@@ -30,7 +30,7 @@ Counts ToCounts(const absl::flat_hash_map<uint32_t, uint64_t>& sent) {
 // Calls f(host, part of a run that lies on one host), in the order of the shards.
 template <class F>
 void ForEachHostPart(const Counts& counts, const Placement& placement, F f) {
-  for (const Counts::Stretch& run : counts.runs()) {
+  for (const Counts::Stretch& run : counts.stretches()) {
     const uint32_t end = run.first + run.length;
     for (uint32_t at = run.first; at < end;) {
       const uint32_t part_end = std::min(end, placement.EndOfHostAt(at));
@@ -134,10 +134,13 @@ absl::Status EdgeProgress::OnReport(HostId from, const Report& report, Effects* 
 }
 
 absl::Status EdgeProgress::CheckReport(HostId from, const Report& report) const {
-  if (absl::Status status = Counts::Check(report.counts.runs(), plan_->to->num_shards()); !status.ok()) return status;
+  if (absl::Status status = Counts::Check(report.counts.stretches(), plan_->to->num_shards()); !status.ok()) return status;
   if (plan_->poisons_all() && report.poisons.size() > 1) return Stranger(from, "a report with more than one error");
+  uint64_t next = 0;
   for (const Poison& poison : report.poisons) {
-    if (poison.status.ok() || poison.source_shard >= plan_->from->num_shards()) return Stranger(from, "the error of a shard");
+    if (poison.status.ok() || poison.source_shard >= plan_->from->num_shards() || poison.source_shard < next)
+      return Stranger(from, "the error of a shard");
+    next = uint64_t{poison.source_shard} + 1;
   }
   return absl::OkStatus();
 }
@@ -207,7 +210,7 @@ void EdgeProgress::PassDown(const Report& report, Effects* effects) {
 }
 
 void EdgeProgress::Expect(const Report& report) {
-  for (const Counts::Stretch& run : report.counts.runs()) {
+  for (const Counts::Stretch& run : report.counts.stretches()) {
     const std::vector<uint32_t>& shards = plan_->destinations;
     for (auto it = std::lower_bound(shards.begin(), shards.end(), run.first); it != shards.end() && *it - run.first < run.length;
          ++it)

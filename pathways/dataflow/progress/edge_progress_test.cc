@@ -104,7 +104,7 @@ TEST(EdgeProgress, OnlyDestinationsThatWereSentToAreCounted) {
   Effects effects;
   world.at(HostId(0)).SourceDone(0, absl::OkStatus(), &effects);
   size_t counted = 0;
-  for (const auto& outgoing : effects.reports) counted += outgoing.report.counts.runs().size();
+  for (const auto& outgoing : effects.reports) counted += outgoing.report.counts.stretches().size();
   EXPECT_EQ(counted, 1u);
 }
 

@@ -1,0 +1,99 @@
+// Frames of the dataflow on the wire (proto/pathways/v1/dataflow.proto): what they carry, putting them together, taking them
+// apart.
+//
+// Invariant FM-1: ParseFrame returns contents whose parts fit each other (numbers of tuples, payload, ascending counts), or
+// INVALID_ARGUMENT; whether they fit a run is the run's to check.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "pathways/base/bytes.h"
+#include "pathways/dataflow/graph.h"
+#include "pathways/dataflow/progress/edge_progress.h"
+#include "pathways/dataflow/tuple.h"
+#include "pathways/net/transport.h"
+#include "pathways/v1/dataflow.pb.h"
+
+namespace pw::dataflow {
+
+struct TupleMessage {
+  RunId run;
+  EdgeId edge;
+  uint64_t sequence = 0;
+  uint32_t shard = 0;
+  Tuple tuple;
+};
+
+struct ReportMessage {
+  RunId run;
+  EdgeId edge;
+  Report report;
+};
+
+// `graph` and `run` are the sender's.
+struct InstallMessage {
+  uint64_t graph = 0;
+  std::shared_ptr<const Graph> definition;
+};
+
+struct StartMessage {
+  uint64_t run = 0;
+  uint64_t graph = 0;
+  uint64_t oldest_live = 0;
+  std::string argument;
+};
+
+struct EndMessage {
+  RunId run;
+  absl::Status status;
+};
+
+struct UninstallMessage {
+  uint64_t graph = 0;
+};
+
+struct FrameContents {
+  std::vector<TupleMessage> tuples;
+  std::vector<ReportMessage> reports;
+  std::vector<InstallMessage> installs;
+  std::vector<StartMessage> starts;
+  std::vector<EndMessage> ends;
+  std::vector<uint64_t> uninstalls;
+  uint64_t consumed_urgent = 0, consumed_bulk = 0;
+};
+
+absl::StatusOr<FrameContents> ParseFrame(const net::Frame& frame);
+
+// A frame under construction.
+class FrameBuilder {
+ public:
+  void Add(const TupleMessage& message);
+  void Add(const ReportMessage& message);
+  void Add(const InstallMessage& message);
+  void Add(const StartMessage& message);
+  void Add(const EndMessage& message);
+  void Add(const UninstallMessage& message);
+  void SetConsumed(uint64_t urgent, uint64_t bulk);
+
+  bool empty() const { return messages_ == 0; }
+  size_t messages() const { return messages_; }
+  size_t tuples() const { return tuples_; }
+  // About what it takes on the wire, and in memory until then.
+  size_t bytes() const { return bytes_; }
+
+  std::string SerializeHeader() const { return proto_.SerializeAsString(); }
+  std::vector<Bytes> TakePayload() { return std::move(payload_); }
+
+ private:
+  ::pathways::v1::dataflow::Frame proto_;
+  std::vector<Bytes> payload_;
+  size_t messages_ = 0;
+  size_t tuples_ = 0;
+  size_t bytes_ = 0;
+};
+
+}  // namespace pw::dataflow

@@ -1,0 +1,72 @@
+// Threads, time and timers that stand still until a test moves them. Everything runs on the test's thread; tasks run in the order
+// of posting, or, given a generator, in any order (those of one strand stay in theirs).
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "pathways/base/clock.h"
+#include "pathways/base/executor.h"
+#include "pathways/base/timer_queue.h"
+#include "pathways/dataflow/testing/random.h"
+
+namespace pw::dataflow {
+
+class ManualExecutor : public Executor {
+ public:
+  ManualExecutor() = default;
+  explicit ManualExecutor(uint64_t seed) : random_(seed) {}
+
+  void Post(Task task) override { queue_.push_back(std::move(task)); }
+  // False: there was none.
+  bool RunOne() {
+    if (queue_.empty()) return false;
+    if (random_.has_value()) std::swap(queue_.front(), queue_[random_->Below(static_cast<uint32_t>(queue_.size()))]);
+    Task task = std::move(queue_.front());
+    queue_.pop_front();
+    std::move(task)();
+    return true;
+  }
+  void RunUntilIdle() {
+    while (RunOne()) {
+    }
+  }
+
+ private:
+  std::deque<Task> queue_;
+  std::optional<Random> random_;
+};
+
+class ManualClock : public Clock {
+ public:
+  absl::Time Now() override { return now; }
+  absl::Time now = absl::FromUnixSeconds(1000);
+};
+
+class ManualTimers : public Timers {
+ public:
+  explicit ManualTimers(ManualClock* clock) : clock_(clock) {}
+  void After(absl::Duration delay, Executor* executor, Task task) override {
+    entries_.emplace(clock_->now + delay, std::pair(executor, std::move(task)));
+  }
+  size_t armed() const { return entries_.size(); }
+  // Moves the clock to the next deadline and posts what is due then. False: there is none.
+  bool Step() {
+    if (entries_.empty()) return false;
+    clock_->now = std::max(clock_->now, entries_.begin()->first);
+    while (!entries_.empty() && entries_.begin()->first <= clock_->now) {
+      auto [executor, task] = std::move(entries_.begin()->second);
+      entries_.erase(entries_.begin());
+      executor->Post(std::move(task));
+    }
+    return true;
+  }
+
+ private:
+  ManualClock* const clock_;
+  std::multimap<absl::Time, std::pair<Executor*, Task>> entries_;
+};
+
+}  // namespace pw::dataflow

@@ -1,0 +1,16 @@
+// Tuple: what travels along an edge to one destination shard: bytes, or an error in their place. A value; the bytes are shared.
+#pragma once
+
+#include "absl/status/status.h"
+#include "pathways/base/bytes.h"
+
+namespace pw::dataflow {
+
+struct Tuple {
+  Bytes data;
+  absl::Status error;  // not OK: this tuple is an error
+
+  size_t size() const { return data.size(); }
+};
+
+}  // namespace pw::dataflow
