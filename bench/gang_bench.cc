@@ -1,0 +1,77 @@
+// What the scheduler costs for each computation, from submission over the grant to its end: flat in the number of devices, and
+// nearly so in the number of clients.
+#include <benchmark/benchmark.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "pathways/gang/scheduler.h"
+
+namespace pw::gang {
+namespace {
+
+std::vector<DeviceId> Devices(int first, int count) {
+  std::vector<DeviceId> devices;
+  for (int d = 0; d < count; ++d) devices.push_back(DeviceId(first + d));
+  return devices;
+}
+
+// Granted at once: the loop of a single client.
+void SubmitAndGrant(benchmark::State& state) {
+  auto scheduler = *Scheduler::Create({});
+  const std::vector<Scheduler::Place> places = {
+      {IslandId(0), scheduler->Lane(IslandId(0), Devices(0, static_cast<int>(state.range(0))))}};
+  int64_t now = 0;
+  for (auto _ : state) {
+    const GangId gang = scheduler->Submit({ClientId(1), ExecutableId(1), places}, now += 1000);
+    benchmark::DoNotOptimize(scheduler->TakeGrants());
+    scheduler->OnDone(gang, 1000);
+  }
+  state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(SubmitAndGrant)->Arg(8)->Arg(128)->Arg(2048);
+
+// Clients that all have work waiting; half of them on half of the devices.
+void SubmitToAFullIsland(benchmark::State& state) {
+  auto scheduler = *Scheduler::Create({});
+  const int devices = static_cast<int>(state.range(0)), clients = static_cast<int>(state.range(1));
+  const std::vector<Scheduler::Place> whole = {{IslandId(0), scheduler->Lane(IslandId(0), Devices(0, devices))}};
+  const std::vector<Scheduler::Place> half = {{IslandId(0), scheduler->Lane(IslandId(0), Devices(0, devices / 2))}};
+  int64_t now = 0;
+  int turn = 0;
+  auto submit = [&] {
+    const int client = turn++ % clients;
+    scheduler->Submit({ClientId(client), ExecutableId(client), client % 2 == 0 ? whole : half}, now += 1000);
+  };
+  for (int i = 0; i < 16 * clients; ++i) submit();
+  std::vector<GangId> running = scheduler->TakeGrants();
+  size_t next = 0;
+  for (auto _ : state) {
+    submit();
+    scheduler->OnDone(running[next++], 100'000);
+    for (GangId gang : scheduler->TakeGrants()) running.push_back(gang);
+  }
+  state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(SubmitToAFullIsland)->ArgsProduct({{8, 128, 2048}, {2, 16, 256}});
+
+}  // namespace
+}  // namespace pw::gang
+
+// --json PATH, as all benchmarks here take it; everything else is Google Benchmark's.
+int main(int argc, char** argv) {
+  std::vector<std::string> texts(argv, argv + argc);
+  for (size_t i = 1; i + 1 < texts.size(); ++i) {
+    if (texts[i] != "--json") continue;
+    texts[i] = "--benchmark_out_format=json";
+    texts[i + 1] = "--benchmark_out=" + texts[i + 1];
+  }
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  int count = static_cast<int>(pointers.size());
+  benchmark::Initialize(&count, pointers.data());
+  if (benchmark::ReportUnrecognizedArguments(count, pointers.data())) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}

@@ -1,0 +1,265 @@
+#include "pathways/gang/island_scheduler.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+
+namespace pw::gang {
+
+IslandScheduler::IslandScheduler(const Options& options, std::unique_ptr<Policy> policy, const CostModel* costs)
+    : window_ns_(options.window_ns),
+      window_gangs_(std::max(1, options.window_gangs)),
+      policy_(std::move(policy)),
+      costs_(costs) {}
+
+LaneId IslandScheduler::Lane(absl::Span<const DeviceId> devices) {
+  std::vector<LaneId> moved;
+  const LaneId lane = partition_.Lane(devices, [&](Partition::Atom from, Partition::Atom to) {
+    while (atoms_.size() <= to) atoms_.push_back({0, 0, MakeOrdered<std::pair<Key, LaneId>>()});
+    atoms_[to] = atoms_[from];
+  });
+  while (atoms_.size() < partition_.atoms()) atoms_.push_back({0, 0, MakeOrdered<std::pair<Key, LaneId>>()});
+  if (lane.v == lanes_.size()) {
+    LaneState& state = lanes_.emplace_back();
+    state.heads = MakeOrdered<std::pair<Key, ClientId>>();
+  }
+  return lane;
+}
+
+IslandScheduler::Key IslandScheduler::FullKey(ClientId client, Key key) const {
+  key.rank += policy_->ClientRank(client);
+  return key;
+}
+
+int64_t IslandScheduler::DeviceTime(const Item& item, int64_t ns) const {
+  return ns * static_cast<int64_t>(partition_.devices(item.lane).size());
+}
+
+void IslandScheduler::Enqueue(const Work& work) {
+  const Key key{policy_->GangRank(work.id.v, work.submitted_ns), !work.inputs_complete, work.id.v};
+  const Item item{work.client, work.lane, work.executable, key};
+  Client& client = clients_[work.client];
+  if (client.gangs++ == 0) policy_->OnActive(work.client);  // it has no queues whose ranks could change
+  Queue(items_.insert({work.id, item}).first->second);
+}
+
+void IslandScheduler::Queue(const Item& item) {
+  LaneState& lane = lanes_[item.lane.v];
+  auto [it, is_new] = lane.queues.try_emplace(item.client, CountedLess{comparisons_.get()});
+  Ordered<Key>& queue = it->second;
+  if (is_new) {
+    clients_[item.client].lanes.push_back(item.lane);
+  } else if (item.key < *queue.begin()) {
+    lane.heads.erase({FullKey(item.client, *queue.begin()), item.client});
+  } else {
+    queue.insert(item.key);
+    return;
+  }
+  queue.insert(item.key);
+  lane.heads.insert({FullKey(item.client, item.key), item.client});
+  Update(item.lane);
+}
+
+void IslandScheduler::Unqueue(const Item& item) {
+  LaneState& lane = lanes_[item.lane.v];
+  Ordered<Key>& queue = lane.queues.at(item.client);
+  const bool was_head = *queue.begin() == item.key;
+  if (was_head) lane.heads.erase({FullKey(item.client, item.key), item.client});
+  queue.erase(item.key);
+  if (!queue.empty()) {
+    if (was_head) lane.heads.insert({FullKey(item.client, *queue.begin()), item.client});
+  } else {
+    lane.queues.erase(item.client);
+    std::erase(clients_[item.client].lanes, item.lane);
+  }
+  if (was_head) Update(item.lane);
+}
+
+// Runs a change of the policy that may move the client's rank: its heads leave their places before it and take new ones after.
+void IslandScheduler::Rerank(ClientId id, absl::FunctionRef<bool()> change) {
+  auto client = clients_.find(id);
+  const int64_t before = policy_->ClientRank(id);
+  if (!change() || client == clients_.end()) return;
+  const int64_t after = policy_->ClientRank(id);
+  for (LaneId lane_id : client->second.lanes) {
+    LaneState& lane = lanes_[lane_id.v];
+    Key key = *lane.queues.at(id).begin();
+    const int64_t own = key.rank;
+    key.rank = own + before;
+    lane.heads.erase({key, id});
+    key.rank = own + after;
+    lane.heads.insert({key, id});
+    Update(lane_id);
+  }
+}
+
+// The lane's first gang may be another one: tells its atoms, and has whoever comes first there now looked at.
+void IslandScheduler::Update(LaneId id) {
+  LaneState& lane = lanes_[id.v];
+  const bool wanted = lane.held != GangId() || !lane.heads.empty();
+  Key first;
+  if (lane.held != GangId())
+    first.rank = std::numeric_limits<int64_t>::min();
+  else if (wanted)
+    first = lane.heads.begin()->first;
+  if (wanted != lane.registered || first != lane.first) {
+    for (Partition::Atom atom : partition_.atoms_of(id)) {
+      if (lane.registered) atoms_[atom].waiting.erase({lane.first, id});
+      if (wanted) atoms_[atom].waiting.insert({first, id});
+    }
+    lane.registered = wanted;
+    lane.first = first;
+  }
+  WakeFirst(id);
+}
+
+void IslandScheduler::WakeFirst(LaneId id) {
+  for (Partition::Atom atom : partition_.atoms_of(id)) {
+    if (atoms_[atom].waiting.empty()) continue;
+    const LaneId first = atoms_[atom].waiting.begin()->second;
+    if (!std::exchange(lanes_[first.v].dirty, true)) dirty_.push_back(first);
+  }
+}
+
+bool IslandScheduler::IsFirst(LaneId id) const {
+  const absl::Span<const Partition::Atom> atoms = partition_.atoms_of(id);
+  return std::all_of(atoms.begin(), atoms.end(),
+                     [&](Partition::Atom atom) { return atoms_[atom].waiting.begin()->second == id; });
+}
+
+bool IslandScheduler::HasRoom(LaneId id, int64_t predicted_ns) const {
+  const absl::Span<const Partition::Atom> atoms = partition_.atoms_of(id);
+  return std::all_of(atoms.begin(), atoms.end(), [&](Partition::Atom atom) {
+    return atoms_[atom].outstanding_gangs < window_gangs_ || atoms_[atom].outstanding_ns + predicted_ns <= window_ns_;
+  });
+}
+
+void IslandScheduler::Grant(Item& item) {
+  item.state = State::kGranted;
+  item.predicted_ns = costs_->Predict(item.executable);
+  for (Partition::Atom atom : partition_.atoms_of(item.lane)) {
+    atoms_[atom].outstanding_ns += item.predicted_ns;
+    ++atoms_[atom].outstanding_gangs;
+  }
+  Rerank(item.client, [&] { return policy_->OnGrant(item.client, DeviceTime(item, item.predicted_ns)); });
+}
+
+void IslandScheduler::ReturnRoom(const Item& item) {
+  for (Partition::Atom atom : partition_.atoms_of(item.lane)) {
+    atoms_[atom].outstanding_ns -= item.predicted_ns;
+    --atoms_[atom].outstanding_gangs;
+  }
+  WakeFirst(item.lane);
+}
+
+void IslandScheduler::Erase(absl::flat_hash_map<GangId, Item>::iterator it) {
+  auto client = clients_.find(it->second.client);
+  if (--client->second.gangs == 0) clients_.erase(client);
+  items_.erase(it);
+}
+
+void IslandScheduler::SetInputsComplete(GangId gang) {
+  auto it = items_.find(gang);
+  if (it == items_.end() || it->second.state != State::kQueued || !it->second.key.incomplete) return;
+  Unqueue(it->second);
+  it->second.key.incomplete = false;
+  Queue(it->second);
+}
+
+void IslandScheduler::Commit(GangId gang) {
+  auto it = items_.find(gang);
+  if (it == items_.end() || it->second.state != State::kHeld) return;
+  lanes_[it->second.lane.v].held = GangId();
+  Grant(it->second);
+  Update(it->second.lane);
+}
+
+void IslandScheduler::Finish(GangId gang, int64_t measured_ns) {
+  auto it = items_.find(gang);
+  if (it == items_.end()) return;
+  if (it->second.state != State::kGranted) return Remove(gang);
+  const Item item = it->second;
+  Rerank(item.client,
+         [&] { return policy_->OnDone(item.client, DeviceTime(item, item.predicted_ns), DeviceTime(item, measured_ns)); });
+  ReturnRoom(item);
+  Erase(it);
+}
+
+void IslandScheduler::Remove(GangId gang) {
+  auto it = items_.find(gang);
+  if (it == items_.end()) return;
+  const Item item = it->second;
+  switch (item.state) {
+    case State::kQueued:
+      Unqueue(item);
+      break;
+    case State::kHeld:
+      lanes_[item.lane.v].held = GangId();
+      Update(item.lane);
+      break;
+    case State::kGranted:
+      return Finish(gang, 0);
+  }
+  Erase(it);
+}
+
+std::vector<GangId> IslandScheduler::LoseDevices(absl::Span<const DeviceId> devices) {
+  const absl::flat_hash_set<DeviceId> gone(devices.begin(), devices.end());
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    const std::vector<DeviceId>& of_lane = partition_.devices(LaneId(static_cast<uint32_t>(i)));
+    lanes_[i].lost |= std::any_of(of_lane.begin(), of_lane.end(), [&](DeviceId d) { return gone.contains(d); });
+  }
+  std::vector<GangId> lost;
+  for (const auto& [id, item] : items_) {
+    if (lanes_[item.lane.v].lost) lost.push_back(id);
+  }
+  std::sort(lost.begin(), lost.end());
+  for (GangId id : lost) Remove(id);
+  return lost;
+}
+
+void IslandScheduler::SetShare(ClientId client, const Share& share) {
+  Rerank(client, [&] { return policy_->SetShare(client, share); });
+}
+
+void IslandScheduler::DecideLane(LaneId id, Decide decide) {
+  LaneState& lane = lanes_[id.v];
+  while (lane.held == GangId() && !lane.heads.empty() && IsFirst(id)) {
+    const GangId gang(lane.heads.begin()->first.sequence);
+    Item& item = items_.at(gang);
+    if (!HasRoom(id, costs_->Predict(item.executable))) return;
+    const Decision decision = decide(gang);
+    Unqueue(item);
+    if (decision == Decision::kHold) {
+      item.state = State::kHeld;
+      lane.held = gang;
+      return Update(id);
+    }
+    Grant(item);
+  }
+}
+
+void IslandScheduler::Pump(Decide decide) {
+  while (!dirty_.empty()) {
+    const LaneId lane = dirty_.front();
+    dirty_.pop_front();
+    lanes_[lane.v].dirty = false;
+    DecideLane(lane, decide);
+  }
+}
+
+int64_t IslandScheduler::outstanding_ns(LaneId lane) const {
+  int64_t most = 0;
+  for (Partition::Atom atom : partition_.atoms_of(lane)) most = std::max(most, atoms_[atom].outstanding_ns);
+  return most;
+}
+
+int IslandScheduler::outstanding_gangs(LaneId lane) const {
+  int most = 0;
+  for (Partition::Atom atom : partition_.atoms_of(lane)) most = std::max(most, atoms_[atom].outstanding_gangs);
+  return most;
+}
+
+}  // namespace pw::gang

@@ -1,0 +1,26 @@
+// Settings of the gang scheduler.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "pathways/gang/policy.h"
+
+namespace pw::gang {
+
+struct Options {
+  std::string policy = "share";         // one of PolicyNames()
+  int64_t window_ns = 10'000'000;       // predicted time granted to a device and not done
+  int window_gangs = 2;                 // so many gangs may be granted to a device whatever their predicted time; at least 1
+  int64_t default_cost_ns = 1'000'000;  // predicted of an executable that was never measured
+  int64_t aging_ns = 500'000'000;       // of policy "priority": waiting that long counts as one priority
+};
+
+std::vector<std::string> PolicyNames();
+// INVALID_ARGUMENT names the policies that there are.
+absl::StatusOr<std::unique_ptr<Policy>> MakePolicy(const Options& options);
+
+}  // namespace pw::gang

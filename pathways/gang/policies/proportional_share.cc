@@ -1,0 +1,50 @@
+#include "pathways/gang/policies/proportional_share.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pw::gang {
+namespace {
+
+constexpr double kLeastWeight = 1e-6;
+
+}  // namespace
+
+int64_t ProportionalShare::RankOf(const Account& account) const {
+  return static_cast<int64_t>(std::floor(account.virtual_us / grain_us_));
+}
+
+int64_t ProportionalShare::ClientRank(ClientId client) const {
+  auto it = accounts_.find(client);
+  return it == accounts_.end() ? 0 : RankOf(it->second);
+}
+
+bool ProportionalShare::SetShare(ClientId client, const Share& share) {
+  accounts_[client].weight = std::max(share.weight, kLeastWeight);
+  return false;  // the rank moves with the next charge
+}
+
+bool ProportionalShare::OnActive(ClientId client) {
+  Account& account = accounts_[client];
+  const int64_t before = RankOf(account);
+  account.virtual_us = std::max(account.virtual_us, island_us_);
+  return RankOf(account) != before;
+}
+
+bool ProportionalShare::OnGrant(ClientId client, int64_t predicted_device_ns) {
+  island_us_ = std::max(island_us_, accounts_[client].virtual_us);
+  return Charge(client, predicted_device_ns);
+}
+
+bool ProportionalShare::OnDone(ClientId client, int64_t predicted_device_ns, int64_t measured_device_ns) {
+  return Charge(client, measured_device_ns - predicted_device_ns);
+}
+
+bool ProportionalShare::Charge(ClientId client, int64_t device_ns) {
+  Account& account = accounts_[client];
+  const int64_t before = RankOf(account);
+  account.virtual_us += static_cast<double>(device_ns) / 1000 / account.weight;
+  return RankOf(account) != before;
+}
+
+}  // namespace pw::gang

@@ -1,0 +1,46 @@
+// Proportional share: device time in proportion to the clients' weights (stride scheduling on measured time).
+//
+// Each client has a virtual time: the device time that it got, divided by its weight. The client that is furthest behind goes
+// first. A grant is charged with its prediction, so that a burst of grants is spread before any of it has run, and corrected when
+// the measured time is known.
+//
+// Work-conserving: ranks only order who is there. No hoarding: a client that comes back after having had nothing here starts at
+// the island's virtual time (where the last grant was charged) if it is behind that, so idling earns nothing. What it owes it
+// keeps. A changed weight applies to what is charged from then on.
+//
+// The rank is the virtual time in steps of `grain_us`: within a step the policy is indifferent (policy.h), and a client is at
+// most one step and one window's grants away from its share.
+#pragma once
+
+#include "absl/container/flat_hash_map.h"
+#include "pathways/gang/policy.h"
+
+namespace pw::gang {
+
+class ProportionalShare final : public Policy {
+ public:
+  explicit ProportionalShare(double grain_us = 1000) : grain_us_(grain_us) {}
+
+  const char* name() const override { return "share"; }
+  int64_t GangRank(uint64_t, int64_t) const override { return 0; }
+  int64_t ClientRank(ClientId client) const override;
+  bool SetShare(ClientId client, const Share& share) override;
+  bool OnActive(ClientId client) override;
+  bool OnGrant(ClientId client, int64_t predicted_device_ns) override;
+  bool OnDone(ClientId client, int64_t predicted_device_ns, int64_t measured_device_ns) override;
+  void Forget(ClientId client) override { accounts_.erase(client); }
+
+ private:
+  struct Account {
+    double weight = 1;
+    double virtual_us = 0;
+  };
+  bool Charge(ClientId client, int64_t device_ns);
+  int64_t RankOf(const Account& account) const;
+
+  const double grain_us_;
+  double island_us_ = 0;  // the island's virtual time
+  absl::flat_hash_map<ClientId, Account> accounts_;
+};
+
+}  // namespace pw::gang
