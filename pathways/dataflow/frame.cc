@@ -105,6 +105,7 @@ absl::StatusOr<FrameContents> ParseFrame(const net::Frame& frame) {
   contents.uninstalls.assign(proto.uninstalls().begin(), proto.uninstalls().end());
   contents.consumed_urgent = proto.consumed_urgent();
   contents.consumed_bulk = proto.consumed_bulk();
+  contents.critical = proto.critical();
   return contents;
 }
 

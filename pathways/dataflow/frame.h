@@ -64,6 +64,7 @@ struct FrameContents {
   std::vector<EndMessage> ends;
   std::vector<uint64_t> uninstalls;
   uint64_t consumed_urgent = 0, consumed_bulk = 0;
+  bool critical = false;
 };
 
 absl::StatusOr<FrameContents> ParseFrame(const net::Frame& frame);
@@ -78,6 +79,7 @@ class FrameBuilder {
   void Add(const EndMessage& message);
   void Add(const UninstallMessage& message);
   void SetConsumed(uint64_t urgent, uint64_t bulk);
+  void SetCritical(bool critical) { proto_.set_critical(critical); }
 
   bool empty() const { return messages_ == 0; }
   size_t messages() const { return messages_; }

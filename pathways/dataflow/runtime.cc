@@ -1,0 +1,253 @@
+// Graphs and runs: how they begin and end. The loop and the frames are in runtime_loop.cc.
+#include "pathways/dataflow/runtime.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/log.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/dataflow/result_operator.h"
+
+namespace pw::dataflow {
+
+Runtime::Runtime(const Environment& environment, const RuntimeKnobs& knobs)
+    : environment_(environment),
+      knobs_(knobs),
+      operators_(environment.operators == nullptr ? Operators() : *environment.operators),
+      batcher_(knobs.batching, environment.clock,
+               [this](HostId to, bool critical, FrameBuilder frame) { Emit(to, critical, std::move(frame)); }),
+      early_(knobs.max_early_bytes) {
+  operators_.Add(kResultOp, [this](const OperatorContext& context) -> absl::StatusOr<std::unique_ptr<Operator>> {
+    auto own = IsOwn(context.run) ? own_runs_.find(context.run.sequence) : own_runs_.end();
+    if (own == own_runs_.end()) return absl::InvalidArgumentError("a result node must be placed on the coordinator of its graph");
+    return std::make_unique<ResultOperator>(own->second.options);
+  });
+  environment_.links->Start(this);
+}
+
+Runtime::~Runtime() {
+  busy_ = true;  // operators that go now start nothing
+  runs_.clear();
+  removed_.clear();
+}
+
+void Runtime::Post(absl::AnyInvocable<void(Runtime&) &&> task) {
+  environment_.strand->Post([this, alive = std::weak_ptr<bool>(alive_), task = std::move(task)]() mutable {
+    if (!alive.expired()) std::move(task)(*this);
+  });
+}
+
+template <class Message>
+void Runtime::SendControl(HostId to, const Message& message) {
+  if (to == environment_.self || lost_.contains(to)) return;
+  ++counters_.control_sent;
+  batcher_.Add(to, true, message);
+}
+
+template <class Message>
+void Runtime::SendControl(const HostSet& to, const Message& message) {
+  for (uint32_t i = 0; i < to.size(); ++i) SendControl(to.At(i), message);
+}
+
+// The host that is lost, if one is.
+absl::Status Runtime::LostAmong(const HostSet& hosts) const {
+  for (const auto& [host, reason] : lost_) {
+    if (hosts.Contains(host)) return reason;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<GraphId> Runtime::Install(std::shared_ptr<const Graph> graph) {
+  PW_RETURN_IF_ERROR(LostAmong(graph->hosts()));
+  PW_ASSIGN_OR_RETURN(std::shared_ptr<const HostPlan> plan,
+                      HostPlan::Create(graph, environment_.self, environment_.self, knobs_.progress, knobs_.max_local_shards));
+  const GraphId id{environment_.self, next_graph_++};
+  graphs_[id] = std::move(plan);
+  SendControl(graph->hosts(), InstallMessage{id.sequence, graph});
+  Settle();
+  return id;
+}
+
+void Runtime::Uninstall(GraphId id) {
+  auto it = graphs_.find(id);
+  PW_CHECK(id.coordinator == environment_.self && it != graphs_.end());
+  const std::shared_ptr<const HostPlan> plan = std::move(it->second);
+  graphs_.erase(it);
+  SendControl(plan->graph().hosts(), UninstallMessage{id.sequence});
+  Settle();
+}
+
+RunId Runtime::Start(GraphId graph, RunOptions options) {
+  auto it = graphs_.find(graph);
+  PW_CHECK(graph.coordinator == environment_.self && it != graphs_.end());
+  const RunId id{environment_.self, next_run_++};
+  own_runs_[id.sequence] = {std::make_shared<const RunOptions>(std::move(options)), it->second, graph};
+  const HostSet& hosts = it->second->graph().hosts();
+  if (LostAmong(hosts).ok()) {
+    SendControl(hosts,
+                StartMessage{id.sequence, graph.sequence, own_runs_.begin()->first, own_runs_[id.sequence].options->argument});
+  }
+  // The caller has the run's name before it hears of it.
+  Post([id](Runtime& runtime) { runtime.Begin(id); });
+  Settle();
+  return id;
+}
+
+void Runtime::Begin(RunId id) {
+  auto own = own_runs_.find(id.sequence);
+  if (own == own_runs_.end()) return;  // cancelled
+  const bool outer = std::exchange(busy_, true);
+  if (absl::Status lost = LostAmong(own->second.plan->graph().hosts()); !lost.ok()) {
+    EndEarly(id, lost);
+  } else {
+    StartHere(id, own->second.plan, own->second.options->argument);
+  }
+  busy_ = outer;
+  Settle();
+}
+
+void Runtime::StartHere(RunId id, std::shared_ptr<const HostPlan> plan, std::string argument) {
+  Courier* const courier = this;
+  auto run = std::make_unique<Run>(id, std::move(plan), std::move(argument), courier);
+  Run* raw = run.get();
+  runs_[id] = std::move(run);
+  if (absl::Status status = raw->Start(operators_); !status.ok()) return EndEarly(id, status);
+  EarlyMessages::Held held = early_.Take(id);
+  if (held.lost_some) {
+    return EndEarly(id, absl::ResourceExhaustedError(absl::StrCat(
+                            "more tuples for ", ToString(id), " came to ", ToString(environment_.self),
+                            " before its start than there was room for (max_early_bytes = ", knobs_.max_early_bytes, ")")));
+  }
+  for (auto& [from, message] : held.messages) {
+    if (TupleMessage* tuple = std::get_if<TupleMessage>(&message)) {
+      TakeForRun(from, std::move(*tuple));
+    } else {
+      TakeForRun(from, std::get<ReportMessage>(std::move(message)));
+    }
+  }
+  EndIfOver(id);
+}
+
+void Runtime::Cancel(RunId id, const absl::Status& status) {
+  if (!IsOwn(id) || own_runs_.count(id.sequence) == 0) return;
+  const bool outer = std::exchange(busy_, true);
+  EndEarly(id, status);
+  busy_ = outer;
+  Settle();
+}
+
+bool Runtime::With(const ShardRef& ref, absl::FunctionRef<void(Shard&)> f) {
+  auto it = runs_.find(ref.run);
+  Shard* shard = it == runs_.end() ? nullptr : it->second->Find(ref.node, ref.shard);
+  if (shard == nullptr) return false;
+  const bool outer = std::exchange(busy_, true);
+  f(*shard);
+  EndIfOver(ref.run);
+  busy_ = outer;
+  Settle();
+  return true;
+}
+
+void Runtime::EndIfOver(RunId id) {
+  auto it = runs_.find(id);
+  if (it == runs_.end() || !it->second->over()) return;
+  const std::optional<absl::Status> outcome = it->second->outcome();
+  Remove(id);
+  if (IsOwn(id)) Done(id.sequence, *outcome);
+}
+
+void Runtime::EndEarly(RunId id, const absl::Status& status) {
+  if (!IsOwn(id)) {
+    Remove(id);
+    return SendControl(id.coordinator, EndMessage{id, status});
+  }
+  auto own = own_runs_.find(id.sequence);
+  if (own == own_runs_.end()) return;
+  SendControl(own->second.plan->graph().hosts(), EndMessage{id, status});
+  Remove(id);
+  Done(id.sequence, status);
+}
+
+void Runtime::Remove(RunId id) {
+  retired_.Add(id);
+  waiting_runs_.erase(id);
+  auto it = runs_.find(id);
+  if (it == runs_.end()) return;
+  removed_.push_back(std::move(it->second));
+  runs_.erase(it);
+}
+
+void Runtime::Done(uint64_t own_run, const absl::Status& status) {
+  auto own = own_runs_.find(own_run);
+  if (own == own_runs_.end()) return;
+  const std::shared_ptr<const RunOptions> options = std::move(own->second.options);
+  own_runs_.erase(own);
+  if (options->on_done) options->on_done(status);
+}
+
+void Runtime::Violated(RunId id, HostId by, const absl::Status& status) {
+  EndEarly(id, absl::InternalError(absl::StrCat(ToString(id), " was ended: ", ToString(by),
+                                                " sent what does not belong to it: ", status.message())));
+}
+
+void Runtime::OnPeerLost(HostId host, const absl::Status& reason) {
+  const absl::Status status = absl::UnavailableError(absl::StrCat("lost ", ToString(host), ": ", reason.message()));
+  if (!lost_.emplace(host, status).second) return;
+  flows_.erase(host);
+  batcher_.Drop(host);
+  retired_.AddAll(host);
+  early_.DropBefore(host, UINT64_MAX);
+  absl::erase_if(graphs_, [&](const auto& entry) { return entry.first.coordinator == host; });
+  std::vector<RunId> ended;
+  for (const auto& [id, run] : runs_) {
+    if (id.coordinator == host || run->plan().graph().hosts().Contains(host)) ended.push_back(id);
+  }
+  const bool outer = std::exchange(busy_, true);
+  for (RunId id : ended) EndEarly(id, status);
+  busy_ = outer;
+  Settle();
+}
+
+void Runtime::TakeInstall(HostId from, InstallMessage& message) {
+  const GraphId id{from, message.graph};
+  if (graphs_.contains(id)) return;
+  auto plan = HostPlan::Create(std::move(message.definition), from, environment_.self, knobs_.progress, knobs_.max_local_shards);
+  // Without a plan, the runs of the graph are refused one by one.
+  if (plan.ok()) {
+    graphs_[id] = *std::move(plan);
+  } else {
+    PW_LOG_WARNING << ToString(id) << " was refused: " << plan.status();
+  }
+}
+
+void Runtime::TakeStart(HostId from, StartMessage& message) {
+  const RunId id{from, message.run};
+  retired_.AddBefore(from, message.oldest_live);
+  early_.DropBefore(from, message.oldest_live);
+  if (retired_.Contains(id) || runs_.contains(id)) return;
+  auto graph = graphs_.find({from, message.graph});
+  if (graph == graphs_.end()) {
+    return EndEarly(
+        id, absl::FailedPreconditionError(absl::StrCat(ToString(environment_.self), " does not have graph ", message.graph,
+                                                       " of ", ToString(from), ", or has refused it")));
+  }
+  const std::shared_ptr<const HostPlan> plan = graph->second;
+  if (absl::Status lost = LostAmong(plan->graph().hosts()); !lost.ok()) return EndEarly(id, lost);
+  StartHere(id, plan, std::move(message.argument));
+}
+
+void Runtime::TakeEnd(HostId from, const EndMessage& message) {
+  if (from == message.run.coordinator) {
+    early_.Take(message.run);
+    return Remove(message.run);
+  }
+  auto own = IsOwn(message.run) ? own_runs_.find(message.run.sequence) : own_runs_.end();
+  if (own != own_runs_.end() && own->second.plan->graph().hosts().Contains(from)) EndEarly(message.run, message.status);
+}
+
+size_t Runtime::waiting_bytes(HostId host) const {
+  auto it = flows_.find(host);
+  return it == flows_.end() ? 0 : it->second.waiting_bytes(false) + it->second.waiting_bytes(true);
+}
+
+}  // namespace pw::dataflow
