@@ -316,6 +316,23 @@ TEST(Executables, RunOnAllDevicesAndOneByOne) {
   for (auto& list : arguments) Destroy(list[0]);
 }
 
+// Devices that have come to a collective do not wait for one that never will.
+TEST(Executables, ThatFailOnOneDeviceFailAsAWhole) {
+  PJRT_LoadedExecutable* sum = Compile(kSumOverFour, 4);
+  std::vector<std::vector<PJRT_Buffer*>> arguments;
+  for (int d = 0; d < 4; ++d) arguments.push_back({Put({1.0f * d, 1, 2, 3}, d)});
+  for (int round = 0; round < 3; ++round) {
+    std::vector<std::vector<PJRT_Buffer*>> wrong = arguments;
+    wrong[2] = arguments[1];  // on another device
+    EXPECT_THROW(Launch(sum, wrong), std::runtime_error);
+    for (PJRT_Buffer* out : Launch(sum, arguments)) {
+      EXPECT_THAT(Fetch(out), ElementsAre(6, 4, 8, 12));
+      Destroy(out);
+    }
+  }
+  for (auto& list : arguments) Destroy(list[0]);
+}
+
 TEST(Executables, SurviveSerialization) {
   PJRT_LoadedExecutable* sum = Compile(kSumOverFour, 4);
   PW_ARGS(PJRT_LoadedExecutable_GetExecutable_Args, get);

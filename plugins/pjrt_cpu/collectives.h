@@ -1,4 +1,4 @@
-// How devices of several processes reduce together. One process needs nothing: XLA's own in-process collectives serve it.
+// How devices reduce together.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace pw::pjrt_cpu {
 
-// Null for one process. `args` holds the host's key-value callbacks, through which processes find each other; they stay valid as
+// For one process: those of all_reduce.h. `args` holds the host's key-value callbacks, through which processes find each other; they stay valid as
 // long as the client. Several processes: UNIMPLEMENTED until the network collectives exist.
 absl::StatusOr<std::shared_ptr<xla::cpu::CpuCollectives>> MakeCollectives(const Options& options,
                                                                           const PJRT_Client_Create_Args& args);

@@ -1,9 +1,13 @@
 // Programs in: compilation, ahead of time and for a client, and executables read back from bytes.
+#include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "plugins/pjrt_cpu/all_reduce.h"
+#include "plugins/pjrt_cpu/contained.h"
 #include "plugins/pjrt_cpu/handles.h"
 #include "plugins/pjrt_cpu/placement.h"
 #include "xla/hlo/builder/xla_computation.h"
@@ -16,6 +20,7 @@
 #include "xla/pjrt/plugin/xla_cpu/cpu_topology_description.h"
 #include "xla/pjrt/plugin/xla_cpu/xla_cpu_pjrt_client.h"
 #include "xla/pjrt/proto/compile_options.pb.h"
+#include "xla/service/collective_ops_utils.h"
 #include "xla/service/hlo.pb.h"
 #include "xla/service/hlo_module_util.h"
 #include "xla/shape_util.h"
@@ -91,8 +96,10 @@ PJRT_Error* CompileForClient(PJRT_Client_Compile_Args* args) {
   PW_ASSIGN_OR_RETURN(xla::CompileOptions options, ParseOptions(args->compile_options, args->compile_options_size));
   xla::PjRtClient* client = args->client->client.get();
   PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtLoadedExecutable> executable,
-                      WithProgram(*args->program, std::move(options), [client](const auto& program, xla::CompileOptions o) {
-                        return client->CompileAndLoad(program, std::move(o));
+                      Contained([&] {
+                        return WithProgram(*args->program, std::move(options), [client](const auto& program, xla::CompileOptions o) {
+                          return client->CompileAndLoad(program, std::move(o));
+                        });
                       }));
   PW_ASSIGN_OR_RETURN(args->executable, WrapLoaded(args->client, std::move(executable)));
   return nullptr;
@@ -157,8 +164,10 @@ PJRT_Error* CompileAheadOfTime(PJRT_Compile_Args* args) {
     client = owned.get();
   }
   PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtExecutable> executable,
-                      WithProgram(*args->program, std::move(options), [client](const auto& program, xla::CompileOptions o) {
-                        return client->Compile(program, std::move(o));
+                      Contained([&] {
+                        return WithProgram(*args->program, std::move(options), [client](const auto& program, xla::CompileOptions o) {
+                          return client->Compile(program, std::move(o));
+                        });
                       }));
   auto result = std::make_unique<PJRT_Executable>();
   PW_ASSIGN_OR_RETURN(result->facts, Examine(*executable));
@@ -228,6 +237,93 @@ bool IsSmall(const xla::PjRtLoadedExecutable& executable) {
   return stats->argument_size_in_bytes + stats->output_size_in_bytes + stats->temp_size_in_bytes <= kInlineBytes;
 }
 
+// An all-reduce that is done here, of every operand.
+bool IsOurAllReduce(const xla::HloInstruction& instruction) {
+  const std::optional<xla::ReductionKind> kind = xla::MatchReductionComputation(instruction.to_apply());
+  if (!kind.has_value()) return false;
+  for (const xla::HloInstruction* operand : instruction.operands()) {
+    const xla::Shape& shape = operand->shape();
+    if (!shape.IsArray() || !ReducesHere(shape.element_type(), *kind, xla::ShapeUtil::ElementsIn(shape))) return false;
+  }
+  return true;
+}
+
+// How often the body of a loop runs, where the compiler found out; else 0.
+int64_t TripCount(const xla::HloInstruction& loop) {
+  const std::string& config = loop.raw_backend_config_string();
+  static constexpr absl::string_view kCount = "\"known_trip_count\":{\"n\":\"";
+  const size_t at = config.find(kCount);
+  return at == std::string::npos ? 0 : std::strtoll(config.c_str() + at + kCount.size(), nullptr, 10);
+}
+
+// Instructions that XLA carries out on the thread that comes to them, however large that is: neither Eigen's threads, nor libraries.
+bool StaysOnThread(const xla::HloInstruction& instruction) {
+  switch (instruction.opcode()) {
+    case xla::HloOpcode::kAllReduce:
+      return IsOurAllReduce(instruction);
+    case xla::HloOpcode::kBitcast:
+    case xla::HloOpcode::kBroadcast:
+    case xla::HloOpcode::kCall:
+    case xla::HloOpcode::kConcatenate:
+    case xla::HloOpcode::kConditional:
+    case xla::HloOpcode::kConstant:
+    case xla::HloOpcode::kDynamicSlice:
+    case xla::HloOpcode::kDynamicUpdateSlice:
+    case xla::HloOpcode::kFusion:
+    case xla::HloOpcode::kGather:
+    case xla::HloOpcode::kGetTupleElement:
+    case xla::HloOpcode::kIota:
+    case xla::HloOpcode::kPad:
+    case xla::HloOpcode::kParameter:
+    case xla::HloOpcode::kPartitionId:
+    case xla::HloOpcode::kReduce:
+    case xla::HloOpcode::kReplicaId:
+    case xla::HloOpcode::kReshape:
+    case xla::HloOpcode::kReverse:
+    case xla::HloOpcode::kScatter:
+    case xla::HloOpcode::kSlice:
+    case xla::HloOpcode::kTranspose:
+    case xla::HloOpcode::kTuple:
+    case xla::HloOpcode::kWhile:
+      return true;
+    default:
+      return instruction.IsElementwise();
+  }
+}
+
+// XLA runs the steps of a computation one after another if they are few, or if all that they touch is this small.
+constexpr int kSequentialSteps = 8;
+constexpr int64_t kSequentialBytes = 512;
+constexpr int64_t kMostLoops = 4096;  // steps of all loops: the caller waits for them
+
+bool RunsInSequence(const xla::HloComputation& computation) {
+  int64_t largest = 0;
+  for (const xla::HloInstruction* instruction : computation.instructions()) {
+    if (instruction->shape().IsToken()) continue;
+    largest = std::max<int64_t>(largest, xla::ShapeUtil::ByteSizeOf(instruction->shape(), sizeof(void*)));
+  }
+  return largest <= kSequentialBytes || computation.instruction_count() <= kSequentialSteps;
+}
+
+// Whether the launches on all devices can run as fibers of one thread (fibers.h, invariant 2): nothing may leave the thread, and
+// nothing may block but our own all-reduces.
+bool CanTakeTurns(const xla::PjRtLoadedExecutable& executable) {
+  if (executable.addressable_devices().size() < 2) return false;
+  absl::StatusOr<std::vector<std::shared_ptr<xla::HloModule>>> modules = executable.GetHloModules();
+  if (!modules.ok() || modules->size() != 1) return false;
+  int64_t loops = 1;
+  for (const xla::HloComputation* computation : modules->front()->computations()) {
+    if (computation->IsFusionComputation()) continue;
+    if (!RunsInSequence(*computation)) return false;
+    for (const xla::HloInstruction* instruction : computation->instructions()) {
+      if (!StaysOnThread(*instruction)) return false;
+      if (instruction->opcode() == xla::HloOpcode::kWhile) loops *= TripCount(*instruction);
+      if (loops < 1 || loops > kMostLoops) return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 absl::StatusOr<PJRT_LoadedExecutable*> WrapLoaded(PJRT_Client* client, std::unique_ptr<xla::PjRtLoadedExecutable> executable) {
@@ -237,7 +333,10 @@ absl::StatusOr<PJRT_LoadedExecutable*> WrapLoaded(PJRT_Client* client, std::uniq
   result->client = client;
   result->facts = *std::move(facts);
   result->portable = executable->num_replicas() == 1 && executable->num_partitions() == 1;
-  result->run_inline = IsSmall(*executable) && !WaitsForOthers(*executable);
+  const bool small = IsSmall(*executable);
+  const bool waits = WaitsForOthers(*executable);
+  result->run_inline = small && !waits;
+  result->take_turns = small && waits && CanTakeTurns(*executable);
   for (xla::PjRtDevice* device : executable->addressable_devices()) {
     result->addressable_devices.push_back(client->device_of.at(device));
   }

@@ -7,7 +7,8 @@
 //
 // A launch is handed to its devices one by one. XLA's own Execute for several devices hands every device to a thread of its own,
 // waits for all of them, and lets no two launches overlap, whether or not they have collectives: eight times the work for a small
-// program, half as much again for a collective one.
+// program, half as much again for a collective one. Small collective programs go further: their launches are fibers of the calling
+// thread, which meet in all-reduces of ours (fibers.h, all_reduce.h), so no other thread is woken at all.
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -66,9 +67,31 @@ absl::Status MoveToMemory(const ProgramFacts& facts, Results& results) {
   return absl::OkStatus();
 }
 
-void ReturnResults(PJRT_LoadedExecutable* executable, Results results, PJRT_Buffer** out) {
+void ReturnResults(PJRT_LoadedExecutable* executable, Results results, bool filled, PJRT_Buffer** out) {
   const std::vector<int64_t>& bytes = executable->facts->output_bytes;
-  for (size_t i = 0; i < results.size(); ++i) out[i] = WrapBuffer(executable->client, std::move(results[i]), bytes[i]);
+  for (size_t i = 0; i < results.size(); ++i) {
+    out[i] = WrapBuffer(executable->client, std::move(results[i]), bytes[i]);
+    out[i]->filled.store(filled, std::memory_order_relaxed);
+  }
+}
+
+bool IsFilled(PJRT_Buffer& buffer) {
+  if (buffer.filled.load(std::memory_order_relaxed)) return true;
+  xla::Future<> ready = buffer.buffer->GetReadyFuture();
+  if (!ready.IsReady() || !ready.Await().ok()) return false;
+  buffer.filled.store(true, std::memory_order_relaxed);
+  return true;
+}
+
+// Fibers must come to their meetings: one whose argument has failed, or is still being made, would not.
+bool MayTakeTurns(const PJRT_LoadedExecutable_Execute_Args& args) {
+  if (!args.executable->take_turns || Fibers::InFiber()) return false;
+  for (size_t d = 0; d < args.num_devices; ++d) {
+    for (size_t i = 0; i < args.num_args; ++i) {
+      if (!IsFilled(*args.argument_lists[d][i])) return false;
+    }
+  }
+  return true;
 }
 
 // Donated arguments are gone as soon as the launch is enqueued.
@@ -103,13 +126,38 @@ PJRT_Error* ExecuteOnOne(PJRT_LoadedExecutable_Execute_Args* args, const xla::Pj
                       args->executable->portable ? executable.ExecutePortable(arguments, device, options, done, want_done)
                                                  : executable.ExecuteSharded(arguments, device, options, done, want_done));
   PW_RETURN_IF_ERROR(MoveToMemory(*args->executable->facts, results));
-  ReturnResults(args->executable, std::move(results), args->output_lists[0]);
+  ReturnResults(args->executable, std::move(results), /*filled=*/false, args->output_lists[0]);
   if (want_done) args->device_complete_events[0] = WrapFuture(*std::move(done));
   return nullptr;
 }
 
+// Launches on every device, in order; the first error, if any.
+absl::Status Launch(const PJRT_LoadedExecutable_Execute_Args& args, const xla::PjRtLoadedExecutable& executable,
+                    xla::ExecuteOptions& options, bool in_turns, bool want_done, std::vector<Results>& results,
+                    std::vector<std::optional<xla::Future<>>>& done) {
+  const std::vector<PJRT_Device*>& devices = args.executable->addressable_devices;
+  absl::Status status;
+  const auto launch = [&](size_t d) {
+    absl::StatusOr<Results> result = executable.ExecuteSharded(Arguments(args, d), devices[d]->device, options, done[d], want_done);
+    if (result.ok()) results[d] = *std::move(result);
+    if (status.ok()) status = result.status();
+    return result.ok();
+  };
+  PJRT_Client* client = args.executable->client;
+  absl::MutexLock lock(&client->launch_mu);
+  if (in_turns) {
+    options.execution_mode = xla::ExecuteOptions::ExecutionMode::kSynchronous;
+    client->fibers.Run(devices.size(), launch);
+    return status;
+  }
+  for (size_t d = 0; d < devices.size(); ++d) {
+    if (!launch(d)) break;
+  }
+  return status;
+}
+
 PJRT_Error* ExecuteOnAll(PJRT_LoadedExecutable_Execute_Args* args, const xla::PjRtLoadedExecutable& executable,
-                         const xla::ExecuteOptions& options) {
+                         xla::ExecuteOptions& options) {
   const std::vector<PJRT_Device*>& devices = args->executable->addressable_devices;
   if (args->num_devices != devices.size()) {
     return MakeError(absl::InvalidArgumentError(
@@ -118,15 +166,12 @@ PJRT_Error* ExecuteOnAll(PJRT_LoadedExecutable_Execute_Args* args, const xla::Pj
   const bool want_done = args->device_complete_events != nullptr;
   std::vector<Results> results(devices.size());
   std::vector<std::optional<xla::Future<>>> done(devices.size());
-  {
-    absl::MutexLock lock(&args->executable->client->launch_mu);
-    for (size_t d = 0; d < devices.size(); ++d) {
-      PW_ASSIGN_OR_RETURN(results[d], executable.ExecuteSharded(Arguments(*args, d), devices[d]->device, options, done[d], want_done));
-    }
-  }
+  const bool in_turns = MayTakeTurns(*args);
+  PW_RETURN_IF_ERROR(Launch(*args, executable, options, in_turns, want_done, results, done));
   for (size_t d = 0; d < devices.size(); ++d) {
     PW_RETURN_IF_ERROR(MoveToMemory(*args->executable->facts, results[d]));
-    ReturnResults(args->executable, std::move(results[d]), args->output_lists[d]);
+    const bool filled = in_turns && want_done && done[d]->IsReady() && done[d]->Await().ok();
+    ReturnResults(args->executable, std::move(results[d]), filled, args->output_lists[d]);
     if (want_done) args->device_complete_events[d] = WrapFuture(*std::move(done[d]));
   }
   return nullptr;

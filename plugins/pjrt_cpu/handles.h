@@ -24,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "plugins/pjrt_cpu/fibers.h"
 #include "plugins/pjrt_cpu/memory_ledger.h"
 #include "plugins/pjrt_cpu/status.h"
 #include "xla/future.h"
@@ -145,6 +146,7 @@ struct PJRT_Client {
   std::unique_ptr<PJRT_TopologyDescription> topology;
   std::string platform_version;
   absl::Mutex launch_mu;  // held while a launch is handed to its devices, one after another
+  pw::pjrt_cpu::Fibers fibers ABSL_GUARDED_BY(launch_mu);
 };
 
 struct PJRT_Event {
@@ -192,6 +194,7 @@ struct PJRT_LoadedExecutable {
   std::vector<PJRT_Device*> addressable_devices;
   bool portable = false;    // one replica, one partition, and no device named at compile time
   bool run_inline = false;  // so small that a hand-over to another thread would cost more than it saves, and waits for nobody
+  bool take_turns = false;  // as small, and waits for nobody but its own other devices: they run in turns on the caller's thread
   absl::Mutex mu;
   std::shared_ptr<xla::PjRtLoadedExecutable> executable ABSL_GUARDED_BY(mu);  // null once deleted
 
@@ -206,6 +209,7 @@ struct PJRT_Buffer {
   PJRT_Device* device = nullptr;
   std::unique_ptr<xla::PjRtBuffer> buffer;
   std::atomic<int64_t> counted_bytes{0};
+  std::atomic<bool> filled{false};  // known to have its contents; false: ask XLA
   absl::Mutex mu;
   std::unique_ptr<pw::pjrt_cpu::LayoutData> layout ABSL_GUARDED_BY(mu);
   std::optional<std::vector<int64_t>> unpadded_dims ABSL_GUARDED_BY(mu);

@@ -1,4 +1,5 @@
 """Eight devices: partitioned programs, collectives, and the loop that stock jax does not survive."""
+import concurrent.futures
 import subprocess
 import sys
 import textwrap
@@ -77,6 +78,57 @@ def test_all_reduce_of_types(mesh, dtype):
     x = jnp.arange(16).astype(dtype)
     got = over(mesh, lambda v: lax.psum(v, "x"), P())(jax.device_put(x, NamedSharding(mesh, P("x"))))
     close(got.astype("complex128"), np.arange(16).reshape(8, 2).sum(0))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int64", "float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("width", [1, 100, 3000, 40_000])
+def test_all_reduces_have_the_bits_of_jax(mesh, dtype, width):
+    """Small ones run with all devices on one thread, middling ones meet here, large ones are XLA's own."""
+    x = np.random.default_rng(width).normal(size=(8, width)) * 50
+    want, got = (
+        [np.asarray(r) for r in over(m, lambda v: (lax.psum(v, "x"), lax.pmax(v, "x")), P())(
+            jax.device_put(jnp.asarray(x).astype(dtype), NamedSharding(m, P("x"))))]
+        for m in (Mesh(np.array(jax.devices("cpu")), ("x",)), mesh))
+    for w, g in zip(want, got):
+        assert w.tobytes() == g.tobytes()
+
+
+def test_all_reduces_in_loops_and_branches(grid):
+    """Groups of devices that meet in turns: in two directions, inside loops, inside a branch that half of them take."""
+    def body(v):
+        inner = lambda i, c: lax.psum(c, "a") / 4 + lax.psum(c, "b") / 2 - c * 0.5
+        looped = lax.fori_loop(0, 40, lambda i, c: lax.fori_loop(0, 3, inner, c) * 0.9, v)
+        return lax.cond(lax.axis_index("a") < 2, lambda c: lax.psum(c, "b"), lambda c: c * 2, looped)
+
+    want, got = (
+        np.asarray(jax.jit(jax.shard_map(body, mesh=m, in_specs=P("a", "b"), out_specs=P("a", "b"), check_vma=False))(
+            jax.device_put(X[:4, :2], NamedSharding(m, P("a", "b")))))
+        for m in (Mesh(np.array(jax.devices("cpu")).reshape(4, 2), ("a", "b")), grid))
+    close(got, want)
+
+
+def test_collectives_whose_arguments_are_late(mesh):
+    """Some come from work still under way, some are donated: those launches have a thread each, the others one for all."""
+    slow = over(mesh, lambda v: v + 0 * lax.fori_loop(0, 300, lambda i, c: c @ c * 0.01, jnp.ones((64, 64), jnp.float32))[0, 0])
+    step = over(mesh, lambda v: lax.psum(v, "x") * 0.125)
+    given = jax.jit(step, donate_argnums=0)
+    x = jax.device_put(np.ones(8, np.float32), NamedSharding(mesh, P("x")))
+    for i in range(60):
+        x = step(slow(x)) if i % 7 == 0 else given(x) if i % 3 == 0 else step(x)
+    close(x, np.ones(8))
+
+
+def test_many_threads_launch_collectives(mesh):
+    step = over(mesh, lambda v: lax.psum(v, "x") * 0.125)
+
+    def chain(start):
+        x = jax.device_put(np.full(8, start, np.float32), NamedSharding(mesh, P("x")))
+        for _ in range(300):
+            x = step(x)
+        return float(x[0])
+
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(chain, range(6))) == list(range(6))
 
 
 def test_logical_all_reduce(mesh):
