@@ -2,8 +2,8 @@
 // look up. No contents. Thread-safe; keyed by session and host-buffer handle.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -16,14 +16,29 @@ class HostBuffers {
   using Key = std::pair<uint64_t, uint64_t>;
 
   void SetArrived(Key key) {
-    const std::lock_guard lock(mutex_);
-    arrived_.insert(key);
-    arrival_.notify_all();
+    std::function<void()> waiting;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto it = waiting_.find(key);
+      if (it == waiting_.end()) {
+        arrived_.insert(key);
+        return;
+      }
+      waiting = std::move(it->second);
+      waiting_.erase(it);
+    }
+    waiting();
   }
-  // Blocks until the upload is complete; forgets it.
-  void AwaitArrival(Key key) {
-    std::unique_lock lock(mutex_);
-    arrival_.wait(lock, [&] { return arrived_.erase(key) > 0; });
+  // Calls `then` once, when the upload is complete: now, or on the thread that completes it. Forgets the upload.
+  void WhenArrived(Key key, std::function<void()> then) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (arrived_.erase(key) == 0) {
+        waiting_[key] = std::move(then);
+        return;
+      }
+    }
+    then();
   }
   void SetSize(Key key, int64_t size) {
     const std::lock_guard lock(mutex_);
@@ -41,8 +56,8 @@ class HostBuffers {
 
  private:
   std::mutex mutex_;
-  std::condition_variable arrival_;
   std::set<Key> arrived_;
+  std::map<Key, std::function<void()>> waiting_;
   std::map<Key, int64_t> sizes_;
 };
 

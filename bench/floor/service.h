@@ -1,6 +1,7 @@
 // FloorService: the gRPC side of the floor server. Sessions answer what a client must have answered (FloorSession); host buffers are
 // read and discarded, and what is looked up is zeros of the right size, in chunks of 1 MiB.
-// Synchronous: each call has a gRPC thread of its own.
+// On gRPC's callback interface, as the real front door: a request costs the server no wake-up of a thread of its own, so the floor
+// takes as little of the processors away from the client as a server can.
 #pragma once
 
 #include <atomic>
@@ -13,23 +14,23 @@ namespace pw::bench {
 
 inline constexpr size_t kChunkBytes = 1 << 20;  // what jax's client uses
 
-class FloorService final : public xla::ifrt::proxy::GrpcIfrtService::Service {
+class FloorService final : public xla::ifrt::proxy::GrpcIfrtService::CallbackService {
  public:
   FloorService(int devices, bool answer_all) : devices_(devices), answer_all_(answer_all) {}
 
-  grpc::Status GetVersion(grpc::ServerContext* context, const xla::ifrt::proxy::GrpcGetVersionRequest* request,
-                          xla::ifrt::proxy::GrpcGetVersionResponse* response) override;
-  grpc::Status IfrtSession(
-      grpc::ServerContext* context,
-      grpc::ServerReaderWriter<xla::ifrt::proxy::IfrtResponse, xla::ifrt::proxy::IfrtRequest>* stream) override;
-  grpc::Status HostBufferStore(grpc::ServerContext* context,
-                               grpc::ServerReader<xla::ifrt::proxy::GrpcHostBufferStoreRequest>* reader,
-                               xla::ifrt::proxy::GrpcHostBufferStoreResponse* response) override;
+  grpc::ServerUnaryReactor* GetVersion(grpc::CallbackServerContext* context,
+                                       const xla::ifrt::proxy::GrpcGetVersionRequest* request,
+                                       xla::ifrt::proxy::GrpcGetVersionResponse* response) override;
+  grpc::ServerBidiReactor<xla::ifrt::proxy::IfrtRequest, xla::ifrt::proxy::IfrtResponse>* IfrtSession(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerReadReactor<xla::ifrt::proxy::GrpcHostBufferStoreRequest>* HostBufferStore(
+      grpc::CallbackServerContext* context, xla::ifrt::proxy::GrpcHostBufferStoreResponse* response) override;
   // Of a handle that no session has filled, the handle itself is the size: what a bare stream asks for.
-  grpc::Status HostBufferLookup(grpc::ServerContext* context, const xla::ifrt::proxy::GrpcHostBufferLookupRequest* request,
-                                grpc::ServerWriter<xla::ifrt::proxy::GrpcHostBufferLookupResponse>* writer) override;
-  grpc::Status HostBufferDelete(grpc::ServerContext* context, const xla::ifrt::proxy::GrpcHostBufferDeleteRequest* request,
-                                xla::ifrt::proxy::GrpcHostBufferDeleteResponse* response) override;
+  grpc::ServerWriteReactor<xla::ifrt::proxy::GrpcHostBufferLookupResponse>* HostBufferLookup(
+      grpc::CallbackServerContext* context, const xla::ifrt::proxy::GrpcHostBufferLookupRequest* request) override;
+  grpc::ServerUnaryReactor* HostBufferDelete(grpc::CallbackServerContext* context,
+                                             const xla::ifrt::proxy::GrpcHostBufferDeleteRequest* request,
+                                             xla::ifrt::proxy::GrpcHostBufferDeleteResponse* response) override;
 
  private:
   const int devices_;

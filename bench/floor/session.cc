@@ -1,5 +1,7 @@
 #include "bench/floor/session.h"
 
+#include <atomic>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -36,7 +38,7 @@ int64_t ElementSize(DTypeProto::Kind kind) {
 
 }  // namespace
 
-std::optional<IfrtResponse> FloorSession::Handle(const IfrtRequest& request) {
+void FloorSession::Handle(const IfrtRequest& request, Respond respond) {
   IfrtResponse response;
   response.mutable_response_metadata()->set_op_id(request.request_metadata().op_id());
   bool needed = true;
@@ -52,9 +54,8 @@ std::optional<IfrtResponse> FloorSession::Handle(const IfrtRequest& request) {
     case IfrtRequest::kInitRequest: Init(response.mutable_init_response()); break;
     case IfrtRequest::kCheckFutureRequest: response.mutable_check_future_response(); break;
     case IfrtRequest::kCheckValueReadyRequest:
-      AwaitUploads(request.check_value_ready_request());
       response.mutable_check_value_ready_response();
-      break;
+      return WhenUploaded(request.check_value_ready_request(), [respond = std::move(respond), response] { respond(response); });
     case IfrtRequest::kMakeArrayFromHostBufferRequest:
       Put(request.make_array_from_host_buffer_request());
       response.mutable_make_array_from_host_buffer_response()->set_array_handle(
@@ -85,8 +86,7 @@ std::optional<IfrtResponse> FloorSession::Handle(const IfrtRequest& request) {
     default:
       SetUnimplemented(response.mutable_response_metadata()->mutable_status(), absl::StrCat("request ", request.request_case()));
   }
-  if (!needed && !answer_all_) return std::nullopt;
-  return response;
+  if (needed || answer_all_) respond(std::move(response));
 }
 
 void FloorSession::Init(InitResponse* response) const {
@@ -172,12 +172,20 @@ void FloorSession::PutShards(const MakeArraysFromHostBufferShardsRequest& reques
   }
 }
 
-void FloorSession::AwaitUploads(const CheckValueReadyRequest& request) {
+void FloorSession::WhenUploaded(const CheckValueReadyRequest& request, std::function<void()> then) {
+  std::vector<uint64_t> missing;
   for (const uint64_t array : request.value_handles()) {
     const auto it = uploads_.find(array);
     if (it == uploads_.end()) continue;
-    for (const uint64_t buffer : it->second) buffers_->AwaitArrival({id_, buffer});
+    missing.insert(missing.end(), it->second.begin(), it->second.end());
     uploads_.erase(it);
+  }
+  if (missing.empty()) return then();
+  auto left = std::make_shared<std::atomic<size_t>>(missing.size());
+  for (const uint64_t buffer : missing) {
+    buffers_->WhenArrived({id_, buffer}, [left, then] {
+      if (--*left == 0) then();
+    });
   }
 }
 

@@ -2,12 +2,13 @@
 //
 // It keeps the spec of every array and computes nothing: an executable's one output has the spec of its first argument, and contents are
 // zeros. What a client does not wait for is not answered (unless `answer_all`), so what remains is the client's own cost of a request: the
-// floor against which the real server is measured. Whether an array is ready it says when its upload has arrived. One thread at a time; a kind it does not know is answered by UNIMPLEMENTED.
+// floor against which the real server is measured. Whether an array is ready it says when its upload has arrived. One thread at a time;
+// a kind it does not know is answered by UNIMPLEMENTED.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
-#include <optional>
 #include <vector>
 
 #include "bench/floor/host_buffers.h"
@@ -20,8 +21,10 @@ class FloorSession {
   FloorSession(uint64_t id, int devices, bool answer_all, HostBuffers* buffers)
       : id_(id), devices_(devices), answer_all_(answer_all), buffers_(buffers) {}
 
-  // The answer, or nullopt where none is needed.
-  std::optional<xla::ifrt::proxy::IfrtResponse> Handle(const xla::ifrt::proxy::IfrtRequest& request);
+  // May be called later and on another thread.
+  using Respond = std::function<void(xla::ifrt::proxy::IfrtResponse)>;
+  // Calls `respond` once where an answer is needed.
+  void Handle(const xla::ifrt::proxy::IfrtRequest& request, Respond respond);
 
  private:
   using Output = xla::ifrt::proxy::LoadedExecutableExecuteResponse::Output;  // an array's spec, as jax wants it
@@ -33,7 +36,8 @@ class FloorSession {
   bool Execute(const xla::ifrt::proxy::LoadedExecutableExecuteRequest& request,
                xla::ifrt::proxy::LoadedExecutableExecuteResponse* response);
   void Put(const xla::ifrt::proxy::MakeArrayFromHostBufferRequest& request);
-  void AwaitUploads(const xla::ifrt::proxy::CheckValueReadyRequest& request);
+  // Calls `then` when they are all here.
+  void WhenUploaded(const xla::ifrt::proxy::CheckValueReadyRequest& request, std::function<void()> then);
   void CopyToHost(const xla::ifrt::proxy::CopyToHostBufferRequest& request);
   void PutShards(const xla::ifrt::proxy::MakeArraysFromHostBufferShardsRequest& request);
 
