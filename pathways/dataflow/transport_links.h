@@ -70,11 +70,11 @@ class TransportLinks : public Links {
   Executor* const strand_;
   const Options options_;
   Handler* handler_ = nullptr;
+  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // outlives the connections, whose threads look at it
   absl::flat_hash_map<HostId, std::unique_ptr<Outgoing>> outgoing_;
   std::map<uint64_t, std::unique_ptr<Incoming>> incoming_;
   uint64_t next_incoming_ = 1;
   absl::flat_hash_set<HostId> lost_;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
 }  // namespace pw::dataflow
