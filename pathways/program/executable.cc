@@ -30,6 +30,10 @@ absl::StatusOr<buffers::ArraySpec> WholeArray(const Executable& executable, cons
   spec.dtype = value.dtype;
   spec.dims = value.shard_dims;
   spec.layout = value.layout;
+  if (value.dtype == buffers::DType::kToken) {  // it has no contents: whichever device XLA says it is on, all have it
+    spec.sharding = buffers::Sharding::Replicated(executable.devices, value.memory_kind);
+    return spec;
+  }
   PW_ASSIGN_OR_RETURN(spec.sharding, OpShardingToSharding(value.op_sharding, executable.devices, value.memory_kind,
                                                           static_cast<int>(value.shard_dims.size())));
   const buffers::Dims& counts = spec.sharding.tiles().counts;

@@ -46,6 +46,22 @@ TEST(ExecutableTest, KnowsTheWholeArraysOfItsResults) {
   EXPECT_TRUE(CheckArgument(**e, 0, *spec).ok());
 }
 
+TEST(ExecutableTest, TokensAreOnAllDevicesWhereverTheCompilerPutsThem) {
+  Compiled c = OneInOneOut();
+  xla::OpSharding first;
+  first.set_type(xla::OpSharding::MAXIMAL);
+  first.add_tile_assignment_devices(0);
+  auto* token = c.mutable_outputs(0);
+  token->set_dtype(static_cast<int>(buffers::DType::kToken));
+  token->clear_shard_dims();
+  token->set_op_sharding(first.SerializeAsString());
+  auto e = CompleteExecutable(FourDevices(), c);
+  ASSERT_TRUE(e.ok()) << e.status();
+  EXPECT_TRUE((*e)->output_spec(0)->sharding.fully_replicated());
+  token->set_dtype(11);  // contents that only one device has are not an array over all of them
+  EXPECT_THAT(std::string(CompleteExecutable(FourDevices(), c).status().message()), HasSubstr("maximal sharding"));
+}
+
 TEST(ExecutableTest, RefusesArgumentsThatDoNotFit) {
   auto e = CompleteExecutable(FourDevices(), OneInOneOut());
   ASSERT_TRUE(e.ok());

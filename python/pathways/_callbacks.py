@@ -76,6 +76,34 @@ def _annotate(ctx, call, sharding):
     mlir.set_sharding(*([ctx.module_context] if takes_context else []), call, sharding)
 
 
+def _replicated_like(sharding, aval):
+    """What every device holds, if `sharding` says that one device makes it; else None."""
+    from jax._src import named_sharding, sharding_impls
+    from jax._src.lib import xla_client
+
+    if isinstance(sharding, sharding_impls.SdyArrayList):
+        if not sharding.shardings[0].logical_device_ids:
+            return None
+        dims = (named_sharding.SdyDim(axes=(), is_open=False),) * aval.ndim
+        return named_sharding.SdyArray(mesh_shape=(), dim_shardings=dims, logical_device_ids=())
+    if sharding is None or sharding.type != xla_client.OpSharding.Type.MAXIMAL:
+        return None
+    replicated = xla_client.OpSharding()
+    replicated.type = xla_client.OpSharding.Type.REPLICATED
+    return replicated
+
+
+def _on_all_devices(ctx, results, avals, sharding):
+    """Of a function that one device calls for all, every device gets the result: an array that others hold too can be the program's result,
+    and go on to other devices and programs."""
+    from jax._src.interpreters import mlir
+
+    if getattr(ctx.module_context.axis_context, "num_devices", 1) == 1:
+        return results
+    wanted = [_replicated_like(sharding, aval) for aval in avals]
+    return [r if w is None else mlir.wrap_with_sharding_op(ctx, r, aval, w) for r, aval, w in zip(results, avals, wanted)]
+
+
 def _emit(ctx, function, token, operands, operand_avals, result_avals, has_side_effect, sharding):
     from jax._src import core, ffi
 
@@ -83,6 +111,7 @@ def _emit(ctx, function, token, operands, operand_avals, result_avals, has_side_
     ctx.module_context.add_keepalive(_Registration(number))
     operands = list(operands)
     avals_in, avals_out = list(operand_avals), list(result_avals)
+    one_device = sharding
     if token:
         operands.insert(0, token)
         avals_in.insert(0, core.abstract_token)
@@ -93,9 +122,8 @@ def _emit(ctx, function, token, operands, operand_avals, result_avals, has_side_
     if sharding is not None:
         _annotate(ctx, call, sharding)
     results = list(call.results)
-    if token:
-        return results[1:], results[0]
-    return results, None
+    token = results.pop(0) if token else None
+    return _on_all_devices(ctx, results, result_avals, one_device), token
 
 
 def install(is_ours):

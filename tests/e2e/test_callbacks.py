@@ -224,7 +224,6 @@ def test_a_failing_checkify_assertion():
 
 
 # ------------------------------------------------------------------------------------------------ sharded
-@pytest.mark.xfail(strict=True, reason="a result that only one device of a mesh holds (maximal sharding) is refused: it needs a sharding of its own")
 def test_over_a_sharded_array_the_function_sees_the_whole(islands):
     mesh = Mesh(np.array(islands[0]), ("x",))
     x = jax.device_put(np.arange(8, dtype=np.float32), NamedSharding(mesh, P("x")))
@@ -232,6 +231,25 @@ def test_over_a_sharded_array_the_function_sees_the_whole(islands):
     y = jax.jit(lambda v: jax.pure_callback(lambda a: shapes.append(a.shape) or np.asarray(a) * 2, like(v), v))(x)
     np.testing.assert_array_equal(np.asarray(y), np.arange(8) * 2)
     assert shapes == [(8,)]
+    for shard in y.addressable_shards:  # every device has the result
+        np.testing.assert_array_equal(np.asarray(shard.data), np.arange(8) * 2)
+    np.testing.assert_array_equal(np.asarray(jax.device_put(y, islands[1][3])), np.arange(8) * 2)
+    np.testing.assert_array_equal(np.asarray(jax.jit(lambda v, w: v + w)(x, y)), np.arange(8) * 3)
+
+
+def test_ordered_callbacks_over_a_sharded_array(islands):
+    mesh = Mesh(np.array(islands[0]), ("x",))
+    x = jax.device_put(np.arange(8, dtype=np.float32), NamedSharding(mesh, P("x")))
+    seen = []
+
+    def program(v):
+        io_callback(lambda a: seen.append(("first", a.tolist())), None, v, ordered=True)
+        y = io_callback(lambda a: seen.append(("second", a.tolist())) or np.asarray(a) + 1, like(v), v * 2, ordered=True)
+        return v + y
+
+    np.testing.assert_array_equal(np.asarray(jax.jit(program)(x)), np.arange(8) * 3 + 1)
+    jax.effects_barrier()
+    assert seen == [("first", np.arange(8.0).tolist()), ("second", (np.arange(8.0) * 2).tolist())]
 
 
 def test_inside_shard_map_it_is_called_for_every_shard(islands):
