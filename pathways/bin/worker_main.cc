@@ -151,6 +151,7 @@ absl::Status Run(const Options& options, pw::StopSignal* stop) {
   pw::SteadyClock clock;
   pw::TimerQueue timers(&clock);
   pw::ThreadPool executor("pw-executor", 1);
+  pw::ThreadPool copy_pool("pw-copy", 1);
   pw::ThreadPool compile_pool("pw-compile", options.compile_threads);
   pw::Strand strand(&executor);
   pw::net::AsioTransport transport;
@@ -161,6 +162,7 @@ absl::Status Run(const Options& options, pw::StopSignal* stop) {
   environment.strand = &strand;
   environment.clock = &clock;
   environment.compile_pool = &compile_pool;
+  environment.copy_pool = &copy_pool;
   environment.compile_cache =
       std::make_shared<pw::worker::CompileCache>(options.compile_cache, options.compile_cache_bytes, Machine(*runtime));
   environment.transport = &transport;

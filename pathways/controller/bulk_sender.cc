@@ -20,6 +20,14 @@ void BulkSender::DropSession(SessionId session) {
   queues_.erase(it);
 }
 
+size_t BulkSender::queued_bytes(SessionId session) const {
+  auto it = queues_.find(session);
+  size_t sum = 0;
+  if (it == queues_.end()) return sum;
+  for (const Transfer& transfer : it->second) sum += transfer.data.size() - transfer.offset;
+  return sum;
+}
+
 void BulkSender::Pump() {
   while (!queues_.empty() && connection_->CanSendBulk()) {
     auto it = queues_.upper_bound(last_);

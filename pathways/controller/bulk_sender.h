@@ -26,6 +26,7 @@ class BulkSender {
   // Sends what there is room for. Called by Enqueue, and by the owner when the lane has drained.
   void Pump();
   size_t queued_bytes() const { return queued_bytes_; }
+  size_t queued_bytes(SessionId session) const;
 
  private:
   struct Transfer {

@@ -86,6 +86,9 @@ bool ClusterImpl::OnEvent(LinkId id, const Event& event, Bytes payload) {
     // Heard of, which is all.
   } else if (is_host && event.has_host_call()) {
     OnHostCall(it->second.host, event.host_call(), payload);
+  } else if (is_host && event.has_shared_verified()) {
+    fabric_->SetTakesShared(it->second.host);
+    MembershipChanged();
   } else if (is_host) {
     status = fabric_->OnEvent(it->second.host, event, std::move(payload));
   } else {

@@ -33,6 +33,7 @@
 #include "pathways/controller/options.h"
 #include "pathways/controller/session.h"
 #include "pathways/controller/session_impl.h"
+#include "pathways/net/shared_memory.h"
 #include "pathways/net/transport.h"
 
 namespace pw::controller {
@@ -120,6 +121,7 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   const ClusterOptions options_;
   const Environment environment_;
   Strand strand_;
+  const net::Probe probe_;  // for hosts to find out whether they share a machine with us
   std::unique_ptr<Fabric> fabric_;
   std::unique_ptr<net::Listener> listener_;
   LinkId next_link_ = 1;

@@ -87,6 +87,12 @@ void ClusterImpl::Admit(LinkId id, HostId host_id) {
   welcome.set_incarnation(static_cast<uint64_t>(absl::ToUnixNanos(started_)));
   welcome.set_heartbeat_seconds(absl::ToDoubleSeconds(options_.heartbeat_limit) / 3);
   for (DeviceId device : host.devices) welcome.add_device_ids(device.v);
+  if (probe_.valid()) {
+    net::WriteName(probe_.name(), welcome.mutable_probe()->mutable_memory());
+    welcome.mutable_probe()->set_secret(probe_.secret());
+  }
+  welcome.set_takes_shared(link.hello.has_probe() &&
+                           net::VerifyProbe(net::ReadName(link.hello.probe().memory()), link.hello.probe().secret()));
   fabric_->outbox().Add(host_id, std::move(command));
 }
 
@@ -98,6 +104,7 @@ void ClusterImpl::MembershipChanged() {
     auto& peer = *command.mutable_peers()->add_peers();
     peer.set_host(host.v);
     peer.set_address(links_[link].hello.data_address());
+    peer.set_takes_shared(fabric_->takes_shared(host));
   }
   for (const auto& [host, link] : hosts_) fabric_->outbox().Add(host, command);
   info_ = MakeClusterInfo(fabric_->topology(), hellos);

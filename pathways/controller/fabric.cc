@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/controller/wire_status.h"
+#include "pathways/net/shared_memory.h"
 
 namespace pw::controller {
 
@@ -36,7 +38,17 @@ Fabric::Fabric(const SessionLimits& limits, Clock* clock, std::function<void(Tas
 
 void Fabric::AddHost(HostId host, net::Connection* connection) {
   outbox_.AddHost(host);
-  peers_[host] = std::make_unique<Peer>(Peer{connection, BulkSender(connection)});
+  peers_[host] = std::make_unique<Peer>(Peer{connection, BulkSender(connection), false, {}});
+}
+
+void Fabric::SetTakesShared(HostId host) {
+  auto it = peers_.find(host);
+  if (it != peers_.end()) it->second->takes_shared = true;
+}
+
+bool Fabric::takes_shared(HostId host) const {
+  auto it = peers_.find(host);
+  return it != peers_.end() && it->second->takes_shared;
 }
 
 void Fabric::RemoveHost(HostId host, const std::vector<DeviceId>& devices, const absl::Status& error) {
@@ -57,7 +69,16 @@ absl::Status Fabric::OnEvent(HostId host, const Event& event, Bytes payload) {
     case Event::kDone:
       ops_.OnDone(host, event.done());
       break;
+    case Event::kSharedTaken:
+      if (auto it = peers_.find(host); it != peers_.end()) {
+        for (uint64_t transfer : event.shared_taken().transfers()) it->second->loans.Return(transfer);
+      }
+      break;
     case Event::kFetched:
+      if (event.fetched().has_shared()) {
+        OnFetchedShared(host, event.fetched());
+        break;
+      }
       fetches_.OnFetched(host, event.fetched(), std::move(payload));
       break;
     case Event::kChunk:
@@ -79,6 +100,19 @@ absl::Status Fabric::OnEvent(HostId host, const Event& event, Bytes payload) {
       return absl::InternalError(absl::StrCat("event ", static_cast<int>(event.kind_case()), " makes no sense here"));
   }
   return absl::OkStatus();
+}
+
+void Fabric::OnFetchedShared(HostId host, const ::pathways::v1::Fetched& fetched) {
+  absl::StatusOr<Bytes> data = net::OpenShared(net::ReadName(fetched.shared()), /*exclusive=*/false);
+  Command command;
+  command.mutable_shared_taken()->add_transfers(fetched.fetch());
+  outbox_.Add(host, std::move(command));
+  ::pathways::v1::Fetched plain;
+  plain.set_fetch(fetched.fetch());
+  plain.set_total_bytes(fetched.total_bytes());
+  if (data.ok()) return fetches_.OnFetched(host, plain, *std::move(data));
+  ToProto(data.status(), plain.mutable_status());
+  fetches_.OnFetched(host, plain, Bytes());
 }
 
 void Fabric::OnBulkWritable(HostId host) {
@@ -121,9 +155,22 @@ absl::StatusOr<std::string> Fabric::MemoryKind(DeviceId id, const std::string& k
       absl::StrCat(ToString(id), " has no memory of kind \"", kind, "\"; it has ", absl::StrJoin(kinds, ", ")));
 }
 
-void Fabric::SendBytes(HostId host, SessionId session, uint64_t transfer, const Bytes& data) {
+void Fabric::SendBytes(HostId host, SessionId session, uint64_t transfer, const Bytes& data, bool exclusive) {
   auto it = peers_.find(host);
   if (it == peers_.end()) return;
+  const std::optional<net::SharedName> name = it->second->takes_shared ? net::NameOf(data) : std::nullopt;
+  if (name.has_value()) {
+    Command command;
+    auto& chunk = *command.mutable_chunk();
+    chunk.set_transfer(transfer);
+    chunk.set_total_bytes(data.size());
+    chunk.set_session(session.v);
+    chunk.set_exclusive(exclusive);
+    net::WriteName(*name, chunk.mutable_shared());
+    outbox_.Add(host, std::move(command));
+    it->second->loans.Add(transfer, session, data);
+    return;
+  }
   if (data.size() > kChunkBytes) {
     it->second->bulk.Enqueue(session, transfer, data);
     return;
@@ -144,10 +191,22 @@ void Fabric::EndSession(SessionId session) {
   descriptions_.FailSession(session, ended);
   for (auto& [host, peer] : peers_) {
     peer->bulk.DropSession(session);
+    peer->loans.DropSession(session);
     Command command;
     command.mutable_release_owner()->set_session(session.v);
     outbox_.Add(host, std::move(command));
   }
+}
+
+size_t Fabric::queued_bytes(SessionId session) const {
+  size_t sum = 0;
+  for (const auto& [host, peer] : peers_) sum += peer->bulk.queued_bytes(session) + peer->loans.bytes_of(session);
+  return sum;
+}
+
+size_t Fabric::lent_bytes(HostId host) const {
+  auto it = peers_.find(host);
+  return it == peers_.end() ? 0 : it->second->loans.bytes();
 }
 
 size_t Fabric::queued_bulk_bytes(HostId host) const {

@@ -25,6 +25,7 @@
 #include "pathways/controller/options.h"
 #include "pathways/controller/pending_replies.h"
 #include "pathways/dispatch/outbox.h"
+#include "pathways/net/loans.h"
 #include "pathways/net/transport.h"
 #include "pathways/resource/topology.h"
 #include "pathways/trace/recorder.h"
@@ -39,6 +40,9 @@ class Fabric {
 
   // `connection` outlives the host's presence here.
   void AddHost(HostId host, net::Connection* connection);
+  // The host can open memory that this process shares.
+  void SetTakesShared(HostId host);
+  bool takes_shared(HostId host) const;
   // The host's devices are no more, and all that waits for it fails with `error`. Its arrays are the sessions' to poison, before
   // this.
   void RemoveHost(HostId host, const std::vector<DeviceId>& devices, const absl::Status& error);
@@ -76,17 +80,25 @@ class Fabric {
   // there.
   absl::StatusOr<std::string> MemoryKind(DeviceId device, const std::string& kind) const;
 
-  // The bytes of a transfer that a Put has announced to the host: small ones with the commands, large ones on the bulk lane.
-  void SendBytes(HostId host, SessionId session, uint64_t transfer, const Bytes& data);
+  // The bytes of a transfer that a Put has announced to the host: small ones with the commands, large ones on the bulk lane, shared
+  // memory by its name if the host can open it. `exclusive`: the caller keeps no reference and sends them to nobody else.
+  void SendBytes(HostId host, SessionId session, uint64_t transfer, const Bytes& data, bool exclusive = false);
+  // Of a session's data, what has not left for hosts yet.
+  size_t queued_bytes(SessionId session) const;
   // Nothing more is sent or answered for a session; the hosts free what it owns.
   void EndSession(SessionId session);
 
   size_t queued_bulk_bytes(HostId host) const;
+  size_t lent_bytes(HostId host) const;
 
  private:
+  void OnFetchedShared(HostId host, const ::pathways::v1::Fetched& fetched);
+
   struct Peer {
     net::Connection* connection;
     BulkSender bulk;
+    bool takes_shared = false;
+    net::Loans loans;
   };
 
   const SessionLimits limits_;

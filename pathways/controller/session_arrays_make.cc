@@ -93,7 +93,7 @@ void SessionImpl::PutSource(const Record& record, const HostShard& source, int64
   if (!data.ok()) {
     awaited_[source.host_buffer] = Awaited{record, nullptr, std::move(hosts), call.transfer, bytes};
   } else if (!with_command.has_value()) {
-    for (HostId host : hosts) fabric_->SendBytes(host, id_, call.transfer, *data);
+    for (HostId host : hosts) fabric_->SendBytes(host, id_, call.transfer, *data, hosts.size() == 1);
   }
 }
 

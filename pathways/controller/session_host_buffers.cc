@@ -20,9 +20,10 @@ absl::Status SessionImpl::StoreHostBuffer(Handle handle, Bytes data) {
     return absl::AlreadyExistsError(absl::StrCat("host buffer ", handle, " exists already"));
   }
   const int64_t size = static_cast<int64_t>(data.size());
-  if (size > fabric_->limits().staged_bytes - staged_bytes_) {
+  const int64_t waiting = staged_bytes_ + static_cast<int64_t>(fabric_->queued_bytes(id_));
+  if (size > fabric_->limits().staged_bytes - waiting) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("host buffer ", handle, " of ", size, " bytes does not fit: this client has ", staged_bytes_,
+        absl::StrCat("host buffer ", handle, " of ", size, " bytes does not fit: this client has ", waiting,
                      " bytes waiting in the controller, the limit is ", fabric_->limits().staged_bytes));
   }
   if (static_cast<int64_t>(staged_.size()) >= fabric_->limits().handles) {
@@ -45,7 +46,7 @@ void SessionImpl::DeliverAwaited(Awaited awaited, const Bytes& data) {
   }
   for (HostId host : awaited.hosts) {
     if (error.ok()) {
-      if (!data.empty()) fabric_->SendBytes(host, id_, awaited.transfer, data);
+      if (!data.empty()) fabric_->SendBytes(host, id_, awaited.transfer, data, awaited.hosts.size() == 1);
       continue;
     }
     ::pathways::v1::Command command;

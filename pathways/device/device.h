@@ -85,6 +85,11 @@ class DeviceBuffer {
   virtual Future<Unit> Ready() = 0;
   // A dense row-major copy.
   virtual Future<Bytes> ToHost() = 0;
+  // The same into memory of the caller's: `size` bytes at `out`, exactly what the contents take; `owner` keeps them.
+  virtual Future<Unit> CopyToHost(uint8_t* out, size_t size, std::shared_ptr<const void> owner) = 0;
+  // The contents where they lie, if that is host memory, dense and row-major; else UNIMPLEMENTED. REQUIRES: ready. While the view lives
+  // the buffer must live too, and not be donated.
+  virtual absl::StatusOr<Bytes> HostView() { return absl::UnimplementedError("the contents do not lie in host memory"); }
   // A copy in a memory of any device of this runtime. An empty kind means that device's default memory.
   virtual absl::StatusOr<std::unique_ptr<DeviceBuffer>> CopyTo(int device, absl::string_view memory_kind) = 0;
 };

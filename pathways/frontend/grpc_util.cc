@@ -4,7 +4,11 @@
 #include <google/protobuf/wire_format_lite.h>
 #include <grpcpp/support/proto_buffer_reader.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
+#include "pathways/base/status_macros.h"
 
 namespace pw::frontend {
 namespace {
@@ -31,11 +35,11 @@ grpc::ByteBuffer EmptyMessage() {
   return grpc::ByteBuffer(&slice, 1);
 }
 
-absl::StatusOr<size_t> TakeChunk(grpc::ByteBuffer* message, uint8_t* out, size_t room) {
+absl::StatusOr<size_t> FindChunk(grpc::ByteBuffer* message, size_t room, std::vector<iovec>* pieces) {
   grpc::ProtoBufferReader reader(message);
   if (!reader.status().ok()) return absl::InvalidArgumentError("a chunk cannot be read");
   CodedInputStream input(&reader);
-  size_t taken = 0;
+  size_t found = 0;
   while (uint32_t tag = input.ReadTag()) {
     if (tag != kDataTag) {
       if (!WireFormatLite::SkipField(&input, tag)) return absl::InvalidArgumentError("a chunk does not parse");
@@ -43,12 +47,30 @@ absl::StatusOr<size_t> TakeChunk(grpc::ByteBuffer* message, uint8_t* out, size_t
     }
     uint32_t size;
     if (!input.ReadVarint32(&size)) return absl::InvalidArgumentError("a chunk does not parse");
-    if (size > room - taken) return absl::InvalidArgumentError("more data arrived than was announced");
-    if (!input.ReadRaw(out + taken, static_cast<int>(size))) return absl::InvalidArgumentError("a chunk is cut short");
-    taken += size;
+    if (size > room - found) return absl::InvalidArgumentError("more data arrived than was announced");
+    found += size;
+    while (size > 0) {
+      const void* data;
+      int here;
+      if (!input.GetDirectBufferPointer(&data, &here) || here <= 0) return absl::InvalidArgumentError("a chunk is cut short");
+      const int take = static_cast<int>(std::min<uint32_t>(size, static_cast<uint32_t>(here)));
+      pieces->push_back({const_cast<void*>(data), static_cast<size_t>(take)});
+      input.Skip(take);
+      size -= static_cast<uint32_t>(take);
+    }
   }
   if (!input.ConsumedEntireMessage()) return absl::InvalidArgumentError("a chunk does not parse");
-  return taken;
+  return found;
+}
+
+absl::StatusOr<size_t> TakeChunk(grpc::ByteBuffer* message, uint8_t* out, size_t room) {
+  std::vector<iovec> pieces;
+  PW_ASSIGN_OR_RETURN(const size_t size, FindChunk(message, room, &pieces));
+  for (const iovec& piece : pieces) {
+    std::memcpy(out, piece.iov_base, piece.iov_len);
+    out += piece.iov_len;
+  }
+  return size;
 }
 
 grpc::ByteBuffer MakeChunk(Bytes data) {

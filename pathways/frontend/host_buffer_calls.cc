@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "pathways/base/status_macros.h"
 #include "pathways/frontend/client_session.h"
 #include "pathways/frontend/grpc_util.h"
 #include "pathways/frontend/shared_directory.h"
@@ -26,10 +27,46 @@ absl::Status CheckSize(const ServerOptions& options, int64_t size) {
                                                    options.max_host_buffer_bytes, "; cut the array into smaller shards or raise the limit"));
 }
 
+// Where an arriving host buffer is put together: memory that workers of this machine can map, if it is large, else ordinary memory.
+class Assembly {
+ public:
+  absl::Status Allocate(net::SharedMemoryFactory* factory, int64_t size) {
+    if (static_cast<size_t>(size) >= net::SharedMemoryFactory::kWorthwhileBytes) {
+      if (auto shared = factory->Create(static_cast<size_t>(size)); shared.ok()) {
+        shared_ = *std::move(shared);
+        return absl::OkStatus();
+      }
+    }
+    PW_ASSIGN_OR_RETURN(own_, TryAllocate(size));
+    return absl::OkStatus();
+  }
+  size_t size() const { return shared_.has_value() ? shared_->size() : own_.size(); }
+  size_t received() const { return received_; }
+  absl::Status Take(grpc::ByteBuffer* chunk) {
+    if (!shared_.has_value()) {
+      PW_ASSIGN_OR_RETURN(const size_t size, TakeChunk(chunk, own_.data() + received_, own_.size() - received_));
+      received_ += size;
+      return absl::OkStatus();
+    }
+    pieces_.clear();
+    PW_ASSIGN_OR_RETURN(const size_t size, FindChunk(chunk, shared_->size() - received_, &pieces_));
+    PW_RETURN_IF_ERROR(shared_->Write(received_, pieces_));
+    received_ += size;
+    return absl::OkStatus();
+  }
+  Bytes Freeze() && { return shared_.has_value() ? std::move(*shared_).Freeze() : std::move(own_).Freeze(); }
+
+ private:
+  std::optional<net::SharedMemory> shared_;
+  AlignedBytes own_{0};
+  size_t received_ = 0;
+  std::vector<iovec> pieces_;
+};
+
 // HostBufferStore. Announced bytes count against the session from the first turn on the strand to the end of the call.
 class Store final : public grpc::ServerReadReactor<grpc::ByteBuffer>, public std::enable_shared_from_this<Store> {
  public:
-  Store(std::shared_ptr<ServerState> server, grpc::ByteBuffer* response) : server_(std::move(server)), data_(0) { *response = EmptyMessage(); }
+  Store(std::shared_ptr<ServerState> server, grpc::ByteBuffer* response) : server_(std::move(server)) { *response = EmptyMessage(); }
 
   static Store* Open(std::shared_ptr<ServerState> server, grpc::CallbackServerContext* context, grpc::ByteBuffer* response) {
     auto call = std::make_shared<Store>(std::move(server), response);
@@ -47,10 +84,8 @@ class Store final : public grpc::ServerReadReactor<grpc::ByteBuffer>, public std
 
   void OnReadDone(bool ok) override {
     if (!ok) return OnEnd();
-    absl::StatusOr<size_t> taken = TakeChunk(&chunk_, data_.data() + received_, data_.size() - received_);
-    if (!taken.ok()) return PostEnd(taken.status());
+    if (absl::Status taken = data_.Take(&chunk_); !taken.ok()) return PostEnd(taken);
     chunk_.Clear();
-    received_ += *taken;
     StartRead(&chunk_);
   }
   void OnDone() override { self_.reset(); }
@@ -64,16 +99,14 @@ class Store final : public grpc::ServerReadReactor<grpc::ByteBuffer>, public std
       return End(s);
     }
     session_ = *session;
-    absl::StatusOr<AlignedBytes> data = TryAllocate(metadata_.buffer_size());
-    if (!data.ok()) return End(data.status());
-    data_ = *std::move(data);
+    if (absl::Status allocated = data_.Allocate(&server_->shared, metadata_.buffer_size()); !allocated.ok()) return End(allocated);
     StartRead(&chunk_);
   }
 
   void OnEnd() {
-    if (received_ != data_.size()) {
+    if (data_.received() != data_.size()) {
       return PostEnd(absl::InvalidArgumentError(absl::StrCat("host buffer ", metadata_.handle(), " was announced with ", data_.size(),
-                                                             " bytes and ended after ", received_)));
+                                                             " bytes and ended after ", data_.received())));
     }
     server_->cluster->Post([self = shared_from_this(), data = std::move(data_).Freeze()]() mutable {
       auto session = self->session_.lock();
@@ -96,8 +129,7 @@ class Store final : public grpc::ServerReadReactor<grpc::ByteBuffer>, public std
   std::shared_ptr<Store> self_;
   GrpcHostBufferStoreMetadata metadata_;
   std::weak_ptr<ClientSession> session_;  // of the strand
-  AlignedBytes data_;
-  size_t received_ = 0;
+  Assembly data_;
   grpc::ByteBuffer chunk_;
 };
 
@@ -197,7 +229,7 @@ grpc::ServerUnaryReactor* ReadHostBufferFromDisk(std::shared_ptr<ServerState> se
     if (!session.ok()) return call->Finish(ToGrpc(session.status()));
     std::string folder = StringAttribute((*session)->hello().initialization_data, kSharedSubdirectoryKey);
     server->plugins.files->Post([server, call, metadata, folder = std::move(folder)] {
-      absl::StatusOr<Bytes> data = TakeSharedFile(server->shared_directory_fd, folder, metadata.handle(), metadata.buffer_size());
+      absl::StatusOr<Bytes> data = TakeSharedFile(server->shared_directory_fd, folder, metadata.handle(), metadata.buffer_size(), &server->shared);
       server->cluster->Post([server, call, metadata, data = std::move(data)]() mutable {
         call->Finish(ToGrpc(StoreRead(*server, metadata, std::move(data))));
       });

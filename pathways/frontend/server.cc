@@ -72,6 +72,9 @@ void SetChannelArguments(const ServerOptions& options, grpc::ServerBuilder& buil
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
   builder.SetMaxSendMessageSize(-1);
   const int interval = static_cast<int>(absl::ToInt64Milliseconds(options.keepalive_interval));
+  // Host buffers come in large messages: few frames instead of many, and enough of them on the way.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 4 << 20);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 8 << 20);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, interval);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, static_cast<int>(absl::ToInt64Milliseconds(options.keepalive_timeout)));
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);

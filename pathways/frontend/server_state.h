@@ -8,6 +8,7 @@
 #include "pathways/frontend/plugin_programs/services.h"
 #include "pathways/frontend/server.h"
 #include "pathways/frontend/session_table.h"
+#include "pathways/net/shared_memory.h"
 
 namespace pw::frontend {
 
@@ -21,6 +22,7 @@ struct ServerState {
   const PluginServices plugins;  // with the thread on which files are read
   SessionTable sessions;         // strand
   int shared_directory_fd = -1;
+  net::SharedMemoryFactory shared;  // for what workers of this machine shall have
 };
 
 }  // namespace pw::frontend

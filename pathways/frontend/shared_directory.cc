@@ -1,13 +1,16 @@
 #include "pathways/frontend/shared_directory.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -25,9 +28,10 @@ class Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   int get() const { return fd_; }
+  int Release() { return std::exchange(fd_, -1); }
 
  private:
-  const int fd_;
+  int fd_;
 };
 
 absl::Status ReadAll(int fd, uint8_t* out, int64_t size) {
@@ -64,9 +68,20 @@ bool IsPlainName(const std::string& name) {
   return name.size() <= 128 && std::all_of(name.begin(), name.end(), [](char c) { return absl::ascii_isalnum(c) || c == '-' || c == '_'; });
 }
 
+// A file in memory, without a name, that no other descriptor refers to: nobody can write to it or cut it short from now on. The kernel
+// grants a write lease only then; tmpfs, because the pages of other files are written back to a disk.
+bool IsOursAlone(int fd) {
+  struct stat info;
+  struct statfs system;
+  if (fstat(fd, &info) != 0 || info.st_nlink != 0 || fstatfs(fd, &system) != 0 || system.f_type != TMPFS_MAGIC) return false;
+  if (fcntl(fd, F_SETLEASE, F_WRLCK) != 0) return false;
+  return fcntl(fd, F_SETLEASE, F_UNLCK) == 0;
+}
+
 }  // namespace
 
-absl::StatusOr<Bytes> TakeSharedFile(int directory, const std::string& subdirectory, uint64_t handle, int64_t size) {
+absl::StatusOr<Bytes> TakeSharedFile(int directory, const std::string& subdirectory, uint64_t handle, int64_t size,
+                                     net::SharedMemoryFactory* factory) {
   if (!IsPlainName(subdirectory)) {
     return absl::InvalidArgumentError("the client's folder in the shared directory has a name with other signs than letters, digits, - and _");
   }
@@ -82,11 +97,12 @@ absl::StatusOr<Bytes> TakeSharedFile(int directory, const std::string& subdirect
   if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_size != size) {
     return absl::InvalidArgumentError(absl::StrCat("the file ", name, " in the shared directory is not a plain file of ", size, " bytes"));
   }
+  unlinkat(folder.get(), name.c_str(), 0);
+  if (size > 0 && factory->HasRoom() && IsOursAlone(file.get())) return factory->Adopt(file.Release(), static_cast<size_t>(size));
   PW_ASSIGN_OR_RETURN(AlignedBytes data, TryAllocate(size));
   if (absl::Status s = ReadAll(file.get(), data.data(), size); !s.ok()) {
     return absl::Status(s.code(), absl::StrCat("the file ", name, " in the shared directory cannot be read: ", s.message()));
   }
-  unlinkat(folder.get(), name.c_str(), 0);
   return std::move(data).Freeze();
 }
 

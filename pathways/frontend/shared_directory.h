@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "pathways/base/bytes.h"
+#include "pathways/net/shared_memory.h"
 
 namespace pw::frontend {
 
@@ -20,9 +21,12 @@ absl::StatusOr<int> OpenSharedDirectory(const std::string& path);
 // The key of initialization_data under which a client names its own folder: up to 128 letters, digits, '-' and '_'.
 inline constexpr char kSharedSubdirectoryKey[] = "pathways_shared_subdirectory";
 
-// Reads the file and removes it. Blocks. `subdirectory` may be empty. NOT_FOUND, INVALID_ARGUMENT (not a plain file of that size, a bad
+// Takes the file and removes its name. Blocks. `subdirectory` may be empty. NOT_FOUND, INVALID_ARGUMENT (not a plain file of that size, a bad
 // folder name), RESOURCE_EXHAUSTED (no memory), naming the file.
-absl::StatusOr<Bytes> TakeSharedFile(int directory, const std::string& subdirectory, uint64_t handle, int64_t size);
+//
+// A file in memory (tmpfs) that nobody else has open is taken as it is, without a copy: workers of this machine map it too.
+absl::StatusOr<Bytes> TakeSharedFile(int directory, const std::string& subdirectory, uint64_t handle, int64_t size,
+                                     net::SharedMemoryFactory* factory);
 
 // Memory for `size` bytes, or RESOURCE_EXHAUSTED.
 absl::StatusOr<AlignedBytes> TryAllocate(int64_t size);

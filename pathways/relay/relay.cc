@@ -9,11 +9,18 @@
 #include "grpcpp/server_builder.h"
 
 namespace pw::relay {
+namespace {
+// Host buffers pass in large messages: few frames instead of many, and enough of them on the way.
+constexpr int kFrameBytes = 4 << 20;
+constexpr int kLookaheadBytes = 8 << 20;
+}  // namespace
 
 std::shared_ptr<grpc::Channel> ControllerChannel(const std::string& address) {
   grpc::ChannelArguments args;
   args.SetMaxSendMessageSize(-1);
   args.SetMaxReceiveMessageSize(-1);
+  args.SetInt(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kFrameBytes);
+  args.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // the user's http_proxy is not meant for the cluster
   args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
@@ -36,6 +43,8 @@ absl::StatusOr<std::unique_ptr<Relay>> Relay::Start(const std::string& listen, c
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a port in use is an error
   builder.SetMaxSendMessageSize(-1);
   builder.SetMaxReceiveMessageSize(-1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kFrameBytes);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
   builder.RegisterAsyncGenericService(&relay->hub_.service);
   relay->hub_.queue = builder.AddCompletionQueue();
   relay->server_ = builder.BuildAndStart();

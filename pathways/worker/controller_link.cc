@@ -154,6 +154,10 @@ v1::FromWorker ControllerLink::Hello() const {
   hello->set_platform_version(info.platform_version);
   hello->set_stablehlo_version(info.stablehlo_version);
   hello->set_xla_version(info.xla_version);
+  if (probe_.valid()) {
+    net::WriteName(probe_.name(), hello->mutable_probe()->mutable_memory());
+    hello->mutable_probe()->set_secret(probe_.secret());
+  }
   const std::vector<device::DeviceInfo>& devices = environment_.runtime->devices();
   for (size_t i = 0; i < devices.size(); ++i) {
     int64_t limit = environment_.limits.device_memory_bytes;

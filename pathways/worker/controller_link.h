@@ -22,6 +22,7 @@
 #include "absl/time/time.h"
 #include "pathways/base/strand.h"
 #include "pathways/base/timer_queue.h"
+#include "pathways/net/shared_memory.h"
 #include "pathways/net/transport.h"
 #include "pathways/worker/worker.h"
 
@@ -74,6 +75,7 @@ class ControllerLink {
   Strand* const strand_;
   Timers* const timers_;
   const LinkOptions options_;
+  const net::Probe probe_;  // for the controller to find out whether it can open what we share
   Finished finished_;
   uint64_t generation_ = 0;  // names the present connection
   std::unique_ptr<Handler> handler_;

@@ -10,6 +10,7 @@
 #include "pathways/base/executor.h"
 #include "pathways/base/future.h"
 #include "pathways/device/device.h"
+#include "pathways/net/shared_memory.h"
 #include "pathways/trace/recorder.h"
 #include "pathways/worker/hazards.h"
 #include "pathways/worker/memory_gate.h"
@@ -33,6 +34,9 @@ struct Core {
   Executor* const strand;
   Clock* const clock;
   trace::Recorder recorder;
+  bool shares_memory = false;  // the controller and the hosts on this machine can open what this process shares
+  net::SharedMemoryFactory shared;
+  Executor* copy_pool = nullptr;
   Outbox outbox;
   const std::shared_ptr<MemoryLedger> ledger;
   ObjectStore store;

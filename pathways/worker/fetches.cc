@@ -1,8 +1,12 @@
 #include "pathways/worker/fetches.h"
 
+#include <sys/uio.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "pathways/net/shared_memory.h"
+#include "pathways/worker/host_copies.h"
 #include "pathways/worker/regions.h"
 
 namespace pw::worker {
@@ -25,12 +29,15 @@ void Fetches::Fetch(const v1::Fetch& command) {
 }
 
 Hazards::Outcome Fetches::Start(const RequestRef& request, const absl::Status& input) {
+  if (request->answered) return Hazards::Outcome::kDone;
   if (!input.ok()) {
     Answer(request, input);
     return Hazards::Outcome::kDone;
   }
   device::DeviceBuffer* buffer = request->shard->buffer();
   absl::StatusOr<int64_t> bytes = HostSize(buffer->dtype(), buffer->dims());
+  if (request->byte_strides.has_value() && IsRowMajor(buffers::HostBytes(buffer->dtype()), buffer->dims(), *request->byte_strides))
+    request->byte_strides.reset();
   if (bytes.ok() && request->byte_strides.has_value()) {
     bytes = StridedSize(buffers::HostBytes(buffer->dtype()), buffer->dims(), *request->byte_strides);
   }
@@ -38,6 +45,7 @@ Hazards::Outcome Fetches::Start(const RequestRef& request, const absl::Status& i
     Answer(request, bytes.status());
     return Hazards::Outcome::kDone;
   }
+  in_memory_ -= std::exchange(request->bytes, 0);  // of a first try
   if (in_memory_ > 0 && *bytes > limit_bytes_ - in_memory_) {
     core_->hazards.Hold(request->task);
     waiting_.push_back(request->task);
@@ -47,9 +55,55 @@ Hazards::Outcome Fetches::Start(const RequestRef& request, const absl::Status& i
   request->dtype = buffer->dtype();
   request->dims = buffer->dims();
   in_memory_ += request->bytes;
+  if (StartCopy(request)) return Hazards::Outcome::kWait;
   // The shard stays until then: its error, if it has one, is the reason to give.
-  core_->Await(buffer->ToHost(), [this, request](const absl::StatusOr<Bytes>& bytes) { Answer(request, bytes); });
+  Future<Bytes> copy = core_->shares_memory && !request->byte_strides.has_value()
+                           ? ToSharedHost(&core_->shared, buffer, static_cast<size_t>(*bytes))
+                           : buffer->ToHost();
+  core_->Await(copy, [this, request](const absl::StatusOr<Bytes>& bytes) { Answer(request, bytes); });
   return Hazards::Outcome::kDone;
+}
+
+// Where the device's memory is the host's, one copy of our own makes shared memory of it: without the page faults that writing to fresh
+// memory costs. The request stays a reader of the shard meanwhile, so nobody takes the buffer over.
+bool Fetches::StartCopy(const RequestRef& request) {
+  if (!core_->shares_memory || core_->copy_pool == nullptr || request->byte_strides.has_value() || request->view_tried ||
+      static_cast<size_t>(request->bytes) < net::SharedMemoryFactory::kWorthwhileBytes) {
+    return false;
+  }
+  request->view_tried = true;
+  core_->hazards.Hold(request->task);
+  core_->Await(request->shard->buffer()->Ready(),
+               [this, request](const absl::StatusOr<Unit>& ready) { CopyView(request, ready.status()); });
+  return true;
+}
+
+void Fetches::CopyView(const RequestRef& request, const absl::Status& ready) {
+  absl::StatusOr<Bytes> view = ready.ok() ? request->shard->buffer()->HostView() : ready;
+  absl::StatusOr<net::SharedMemory> memory = core_->shared.Create(static_cast<size_t>(request->bytes));
+  // Without either, Start goes the ordinary way.
+  if (!view.ok() || !memory.ok()) return core_->hazards.Release(request->task);
+  core_->memory.Begin();
+  core_->copy_pool->Post([this, request, view = *std::move(view), memory = *std::move(memory), strand = core_->strand,
+                          alive = core_->alive()]() mutable {
+    const iovec piece = {const_cast<uint8_t*>(view.data()), view.size()};
+    const absl::Status written = memory.Write(0, {&piece, 1});
+    view = Bytes();
+    absl::StatusOr<Bytes> bytes = std::move(memory).Freeze();
+    if (!written.ok()) bytes = written;
+    // `request` dies on the strand, also where the worker has gone.
+    strand->Post([this, request = std::move(request), bytes = std::move(bytes), alive = std::move(alive)]() mutable {
+      if (!alive.expired()) Copied(request, std::move(bytes));
+    });
+  });
+}
+
+void Fetches::Copied(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
+  core_->memory.End();
+  request->answered = true;
+  const Hazards::TaskRef task = request->task;
+  Answer(request, std::move(bytes));
+  core_->hazards.Release(task);
 }
 
 void Fetches::Answer(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
@@ -62,6 +116,7 @@ void Fetches::Answer(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
   if (request->byte_strides.has_value() && request->bytes > 0) {
     bytes = ToStrides(buffers::HostBytes(request->dtype), request->dims, *bytes, *request->byte_strides);
   }
+  if (core_->shares_memory && net::NameOf(*bytes).has_value()) return Lend(request, *bytes);
   const bool is_inline = bytes->size() <= kInlineBytes;
   std::vector<Bytes> payload;
   if (is_inline) payload.push_back(*bytes);
@@ -72,6 +127,18 @@ void Fetches::Answer(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
   if (is_inline) return Freed(request->bytes);
   sending_.push_back({request->fetch, request->session, *std::move(bytes)});
   Pump();
+}
+
+void Fetches::Lend(const RequestRef& request, const Bytes& bytes) {
+  v1::Fetched* fetched = core_->outbox.Add()->mutable_fetched();
+  fetched->set_fetch(request->fetch);
+  fetched->set_total_bytes(bytes.size());
+  net::WriteName(*net::NameOf(bytes), fetched->mutable_shared());
+  loans_.Add(request->fetch, request->session, bytes, [this, size = request->bytes] { Freed(size); });
+}
+
+void Fetches::Taken(const v1::SharedTaken& command) {
+  for (uint64_t fetch : command.transfers()) loans_.Return(fetch);
 }
 
 void Fetches::Fail(uint64_t fetch, const absl::Status& status) {
@@ -102,7 +169,8 @@ void Fetches::Freed(int64_t bytes) {
 }
 
 void Fetches::ReleaseOwner(SessionId session) {
-  int64_t freed = 0;
+  int64_t freed = static_cast<int64_t>(loans_.bytes_of(session));
+  loans_.DropSession(session);
   for (auto it = sending_.begin(); it != sending_.end();) {
     if (it->session != session) {
       ++it;

@@ -1,6 +1,7 @@
 // Fetches: shards to host memory, and from there to the controller.
 //
-// Small results travel inside Fetched; large ones as chunks on the bulk lane, as fast as the connection takes them.
+// Small results travel inside Fetched; large ones are named there if the controller can open our memory, or go as chunks on the bulk
+// lane, as fast as the connection takes them.
 //
 // Invariants:
 //   FT-1  copies to host memory that are not sent yet never exceed the limit by more than one; further fetches wait, and are
@@ -13,6 +14,7 @@
 #include <memory>
 #include <optional>
 
+#include "pathways/net/loans.h"
 #include "pathways/worker/core.h"
 
 namespace pw::worker {
@@ -22,6 +24,8 @@ class Fetches {
   Fetches(Core* core, int64_t limit_bytes) : core_(core), limit_bytes_(limit_bytes) {}
 
   void Fetch(const pathways::v1::Fetch& command);
+  // The controller has opened what Fetched named.
+  void Taken(const pathways::v1::SharedTaken& command);
   // The connection takes bulk data again.
   void Pump();
   void ReleaseOwner(SessionId session);
@@ -36,6 +40,8 @@ class Fetches {
     buffers::DType dtype = buffers::DType::kInvalid;
     device::Dims dims;
     Hazards::TaskRef task;
+    bool answered = false;
+    bool view_tried = false;
   };
   using RequestRef = std::shared_ptr<Request>;
   struct Sending {
@@ -46,8 +52,12 @@ class Fetches {
   };
 
   Hazards::Outcome Start(const RequestRef& request, const absl::Status& input);
+  bool StartCopy(const RequestRef& request);
+  void CopyView(const RequestRef& request, const absl::Status& ready);
+  void Copied(const RequestRef& request, absl::StatusOr<Bytes> bytes);
   void Answer(const RequestRef& request, absl::StatusOr<Bytes> bytes);
   void Fail(uint64_t fetch, const absl::Status& status);
+  void Lend(const RequestRef& request, const Bytes& bytes);
   void Freed(int64_t bytes);
 
   Core* const core_;
@@ -55,6 +65,7 @@ class Fetches {
   int64_t in_memory_ = 0;
   std::deque<Hazards::TaskRef> waiting_;  // for in_memory_ to shrink
   std::deque<Sending> sending_;
+  net::Loans loans_;
 };
 
 }  // namespace pw::worker

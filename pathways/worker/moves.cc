@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/net/shared_memory.h"
+#include "pathways/worker/host_copies.h"
 #include "pathways/worker/placement.h"
 #include "pathways/worker/regions.h"
 
@@ -66,10 +68,27 @@ void Moves::Move(const v1::Move& command) {
   operation->Settled(absl::OkStatus());
 }
 
-Future<Bytes> Moves::HostCopy(const OperationRef& operation, const ShardRef& shard) {
+Future<Bytes> Moves::HostCopy(const OperationRef& operation, const ShardRef& shard, bool shared) {
   Future<Bytes>& copy = operation->copies[shard.get()];
-  if (!copy.valid()) copy = shard->buffer()->ToHost();
+  if (copy.valid()) return copy;
+  const absl::StatusOr<int64_t> size = HostSize(shard->buffer()->dtype(), shard->buffer()->dims());
+  copy = shared && size.ok() ? ToSharedHost(&core_->shared, shard->buffer(), static_cast<size_t>(*size)) : shard->buffer()->ToHost();
   return copy;
+}
+
+// The box, dense: in shared memory if that is wanted and worth while.
+Bytes Moves::CutOut(const Bytes& from, int width, const Dims& dims, const Dims& start, const Dims& size, bool shared) {
+  const size_t bytes = static_cast<size_t>(*ElementCount(size) * width);
+  const Dims origin(size.size(), 0);
+  if (shared && bytes >= net::SharedMemoryFactory::kWorthwhileBytes) {
+    if (absl::StatusOr<net::SharedMemory> memory = core_->shared.Create(bytes); memory.ok()) {
+      CopyBox(width, size, from.data(), dims, start, memory->data(), size, origin);
+      return std::move(*memory).Freeze();
+    }
+  }
+  AlignedBytes dense(bytes);
+  CopyBox(width, size, from.data(), dims, start, dense.data(), size, origin);
+  return std::move(dense).Freeze();
 }
 
 // ---- sends
@@ -101,7 +120,8 @@ void Moves::SendRegion(const OperationRef& operation, const v1::Move::Send& send
     peers_->SendFailed(to, send.transfer(), error);
     return operation->Settled(error);
   }
-  core_->Await(HostCopy(operation, shard), [this, operation, to, transfer = send.transfer(), shard, dims, start, size,
+  const bool shared = peers_->TakesShared(to);
+  core_->Await(HostCopy(operation, shard, shared && IsWhole(dims, start, size)), [this, operation, shared, to, transfer = send.transfer(), shard, dims, start, size,
                                             width](const absl::StatusOr<Bytes>& bytes) {
     if (!bytes.ok()) {
       const absl::Status error = shard->failed() ? shard->error() : bytes.status();
@@ -109,11 +129,7 @@ void Moves::SendRegion(const OperationRef& operation, const v1::Move::Send& send
       return operation->Settled(error);
     }
     Bytes region = *bytes;
-    if (!IsWhole(dims, start, size)) {
-      AlignedBytes dense(static_cast<size_t>(*ElementCount(size) * width));
-      CopyBox(width, size, bytes->data(), dims, start, dense.data(), size, Dims(size.size(), 0));
-      region = std::move(dense).Freeze();
-    }
+    if (!IsWhole(dims, start, size)) region = CutOut(*bytes, width, dims, start, size, shared);
     operation->bytes += static_cast<int64_t>(region.size());
     peers_->Send(to, transfer, operation->session, std::move(region),
                  [operation](const absl::Status& sent) { operation->Settled(sent); });
@@ -259,7 +275,7 @@ void Moves::AddLocal(const OperationRef& operation, const AssemblyRef& assembly,
     return AddPiece(operation, assembly, piece,
                     absl::InvalidArgumentError("a piece of a new shard does not lie inside its source"), {}, {});
   }
-  core_->Await(HostCopy(operation, source),
+  core_->Await(HostCopy(operation, source, false),
                [this, operation, assembly, piece, source, dims, start](const absl::StatusOr<Bytes>& bytes) {
                  AddPiece(operation, assembly, piece,
                           bytes.ok() || !source->failed() ? bytes : absl::StatusOr<Bytes>(source->error()), dims, start);

@@ -41,7 +41,8 @@ class Moves : public Peers::Receiver {
   using OperationRef = std::shared_ptr<Operation>;
   using AssemblyRef = std::shared_ptr<Assembly>;
 
-  Future<Bytes> HostCopy(const OperationRef& operation, const ShardRef& shard);
+  Future<Bytes> HostCopy(const OperationRef& operation, const ShardRef& shard, bool shared);
+  Bytes CutOut(const Bytes& from, int width, const device::Dims& dims, const device::Dims& start, const device::Dims& size, bool shared);
   void Send(const OperationRef& operation, const pathways::v1::Move::Send& send);
   void SendRegion(const OperationRef& operation, const pathways::v1::Move::Send& send, const ShardRef& shard);
   absl::Status Check(const pathways::v1::Move::Receive& receive, Assembly* assembly) const;

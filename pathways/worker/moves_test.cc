@@ -18,10 +18,11 @@ using ::testing::HasSubstr;
 // Workers of hosts 1 and 2.
 class TwoWorkers {
  public:
-  TwoWorkers() {
+  explicit TwoWorkers(bool takes_shared = false) : takes_shared_(takes_shared) {
     for (uint32_t host : {1u, 2u}) {
       WorkerHarness::Setup setup;
       setup.host = host;
+      setup.takes_shared = takes_shared;
       setup.executor = &executor_;
       setup.transport = &transport_;
       hosts_.push_back(std::make_unique<WorkerHarness>(setup));
@@ -48,6 +49,7 @@ class TwoWorkers {
       auto* peer = command.mutable_peers()->add_peers();
       peer->set_host(host);
       peer->set_address("host" + std::to_string(host) + ":1");
+      peer->set_takes_shared(takes_shared_);
     }
     for (auto& host : hosts_) host->Do(command);
   }
@@ -59,6 +61,7 @@ class TwoWorkers {
   void StopListening(uint32_t host) { listeners_[host - 1].reset(); }
 
  private:
+  const bool takes_shared_;
   ManualExecutor executor_;
   net::MemoryNetwork network_;
   net::MemoryTransport transport_{&network_, &executor_};
@@ -135,6 +138,26 @@ TEST(Moves, LargeTransfersGoInChunksWhicheverSideIsFirst) {
   hosts[1].Do(SendCommand(11, 77, 100, 0, 0, static_cast<int64_t>(values.size()), 2));
   hosts.Settle();
   EXPECT_EQ(hosts[2].Read(300, 0), values);
+}
+
+TEST(Moves, HostsOfOneMachineNameSharedMemoryInsteadOfSending) {
+  for (const int64_t start : {0, 5}) {  // the whole shard, and a part of it
+    TwoWorkers hosts(/*takes_shared=*/true);
+    std::vector<float> values(1 << 20, 2.5f);
+    values.back() = 7;
+    const auto size = static_cast<int64_t>(values.size()) - start;
+    v1::Command command;
+    AddRemote(AddReceive(&command, 12, 300, size), 0, size, 77, 1);
+    hosts[2].Do(command);
+    hosts[1].Put(10, 100, values);
+    hosts[1].Do(SendCommand(11, 77, 100, 0, start, size, 2));
+    hosts.Settle();
+    EXPECT_TRUE(hosts[1].connection.done.at(11).ok());
+    EXPECT_EQ(hosts[1].worker->peers().counters(HostId(2)).frames_sent, 2u) << "hello, and the name of the memory";
+    EXPECT_LT(hosts[1].worker->peers().counters(HostId(2)).bytes_sent, 200u);
+    const std::vector<float> got = hosts[2].Read(300, 0);
+    EXPECT_EQ(got, std::vector<float>(values.begin() + start, values.end()));
+  }
 }
 
 TEST(Moves, ASendReadsItsArrayBeforeALaterDonation) {

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "pathways/net/loans.h"
+#include "pathways/net/shared_memory.h"
 
 namespace pw::worker {
 namespace {
@@ -20,7 +22,11 @@ struct Peers::Outgoing : net::Connection::Handler {
   Outgoing(Peers* peers, HostId host) : peers(peers), host(host), strand(peers->core_->strand), alive(peers->core_->alive()) {}
 
   // From a thread of the transport.
-  void OnFrame(net::Frame) override {}  // nothing is said in this direction
+  void OnFrame(net::Frame frame) override {
+    v1::PeerMessage message;
+    if (!message.ParseFromString(frame.header) || !message.has_taken()) return;  // nothing else is said in this direction
+    Post([taken = message.taken()](Peers* p, HostId host) { p->Returned(host, taken); });
+  }
   void OnBulkWritable() override {
     Post([](Peers* p, HostId host) { p->Pump(host); });
   }
@@ -39,6 +45,8 @@ struct Peers::Outgoing : net::Connection::Handler {
   Executor* const strand;
   const std::weak_ptr<bool> alive;
   std::string address;
+  bool takes_shared = false;
+  net::Loans loans;
   bool connecting = false;
   std::deque<Item> queue;
   std::deque<uint64_t> on_the_way;  // transfers handed to the present connection, the latest kRemembered of them
@@ -76,8 +84,8 @@ Peers::Peers(Core* core, net::Transport* transport, HostId self, uint64_t incarn
 Peers::~Peers() = default;
 
 void Peers::SetPeers(const v1::Peers& peers) {
-  std::map<HostId, std::string> now;
-  for (const v1::Peers::Peer& peer : peers.peers()) now[HostId(peer.host())] = peer.address();
+  std::map<HostId, const v1::Peers::Peer*> now;
+  for (const v1::Peers::Peer& peer : peers.peers()) now[HostId(peer.host())] = &peer;
   std::vector<HostId> gone;
   for (const auto& [host, out] : outgoing_) {
     if (now.count(host) == 0) gone.push_back(host);
@@ -89,11 +97,22 @@ void Peers::SetPeers(const v1::Peers& peers) {
     FailQueue(out.get(), status);
     if (receiver_ != nullptr) receiver_->OnPeerLost(host, status);
   }
-  for (const auto& [host, address] : now) {
+  for (const auto& [host, peer] : now) {
     std::unique_ptr<Outgoing>& out = outgoing_[host];
     if (out == nullptr) out = std::make_unique<Outgoing>(this, host);
-    out->address = address;
+    out->address = peer->address();
+    out->takes_shared = peer->takes_shared() && core_->shares_memory;
   }
+}
+
+bool Peers::TakesShared(HostId host) const {
+  auto it = outgoing_.find(host);
+  return it != outgoing_.end() && it->second->takes_shared;
+}
+
+net::Counters Peers::counters(HostId host) const {
+  auto it = outgoing_.find(host);
+  return it == outgoing_.end() || it->second->connection == nullptr ? net::Counters() : it->second->connection->counters();
 }
 
 void Peers::Send(HostId to, uint64_t transfer, SessionId session, Bytes data, Sent sent) {
@@ -164,6 +183,11 @@ void Peers::Pump(HostId to) {
   std::vector<Sent> sent;
   while (!out.queue.empty() && out.connection->CanSendBulk()) {
     Item& item = out.queue.front();
+    if (item.failed.ok() && out.takes_shared && net::NameOf(item.data).has_value()) {
+      Lend(&out, std::move(item));
+      out.queue.pop_front();
+      continue;
+    }
     v1::PeerMessage message;
     std::vector<Bytes> payload;
     if (!item.failed.ok()) {
@@ -190,6 +214,27 @@ void Peers::Pump(HostId to) {
   for (Sent& callback : sent) std::move(callback)(absl::OkStatus());
 }
 
+void Peers::Lend(Outgoing* out, Item item) {
+  v1::PeerMessage message;
+  v1::Chunk* chunk = message.mutable_chunk();
+  chunk->set_transfer(item.transfer);
+  chunk->set_total_bytes(item.data.size());
+  chunk->set_session(item.session.v);
+  net::WriteName(*net::NameOf(item.data), chunk->mutable_shared());
+  out->connection->Send(message.SerializeAsString(), net::Lane::kBulk);
+  out->on_the_way.push_back(item.transfer);
+  if (out->on_the_way.size() > kRemembered) out->on_the_way.pop_front();
+  out->loans.Add(item.transfer, item.session, std::move(item.data),
+                 [sent = std::move(item.sent)]() mutable { std::move(sent)(absl::OkStatus()); });
+}
+
+void Peers::Returned(HostId to, const v1::SharedTaken& taken) {
+  for (uint64_t transfer : taken.transfers()) {
+    auto it = outgoing_.find(to);  // again: what is returned may change who is there
+    if (it != outgoing_.end()) it->second->loans.Return(transfer);
+  }
+}
+
 void Peers::OutgoingLost(HostId to, const absl::Status& reason) {
   auto it = outgoing_.find(to);
   if (it == outgoing_.end()) return;
@@ -201,6 +246,8 @@ void Peers::OutgoingLost(HostId to, const absl::Status& reason) {
 void Peers::FailQueue(Outgoing* out, const absl::Status& status) {
   std::deque<Item> queue;
   queue.swap(out->queue);
+  // What was lent may have arrived: the receiver is told of the break by itself (on_the_way). Here the send is over either way.
+  for (auto& [transfer, returned] : out->loans.DropAll()) std::move(returned)();
   for (Item& item : queue) {
     // The other side may be waiting for it; it hears of it when there is a connection again.
     out->on_the_way.push_back(item.transfer);
@@ -236,6 +283,7 @@ absl::Status Peers::Handle(Incoming* in, const v1::PeerMessage& message, Bytes p
   }
   switch (message.kind_case()) {
     case v1::PeerMessage::kChunk:
+      if (message.chunk().has_shared()) return TakeShared(in, message.chunk());
       if (message.chunk().payload_bytes() != payload.size())
         return absl::InvalidArgumentError("a chunk announces another size than its frame has");
       if (!core_->ended.contains(SessionId(message.chunk().session())))
@@ -247,6 +295,19 @@ absl::Status Peers::Handle(Incoming* in, const v1::PeerMessage& message, Bytes p
     default:
       return absl::InvalidArgumentError("a peer sent a message of unknown kind");
   }
+}
+
+absl::Status Peers::TakeShared(Incoming* in, const v1::Chunk& chunk) {
+  absl::StatusOr<Bytes> shared = net::OpenShared(net::ReadName(chunk.shared()), chunk.exclusive());
+  v1::PeerMessage answer;
+  answer.mutable_taken()->add_transfers(chunk.transfer());
+  in->connection->Send(answer.SerializeAsString(), net::Lane::kBulk);
+  if (core_->ended.contains(SessionId(chunk.session()))) return absl::OkStatus();
+  if (shared.ok())
+    receiver_->OnChunk(in->from, chunk, *std::move(shared));
+  else
+    receiver_->OnTransferFailed(in->from, chunk.transfer(), shared.status());
+  return absl::OkStatus();
 }
 
 void Peers::IncomingLost(uint64_t id, const absl::Status& reason) {

@@ -7,7 +7,8 @@
 //
 // Invariants:
 //   PE-1  a stranger (another controller's life, or no hello) is refused
-//   PE-2  every Send is reported once: OK when the last chunk has been handed to the connection, or why not
+//   PE-2  every Send is reported once: OK when the last chunk has been handed to the connection, or the peer has opened the memory
+//   that was named instead; or why not
 // Lives on the worker's strand; connections' threads only post to it.
 #pragma once
 
@@ -41,7 +42,11 @@ class Peers {
   void SetReceiver(Receiver* receiver) { receiver_ = receiver; }
   void SetPeers(const pathways::v1::Peers& peers);
   bool Knows(HostId host) const { return outgoing_.count(host) > 0; }
+  // Whether it pays to have data for this host in shared memory.
+  bool TakesShared(HostId host) const;
   HostId self() const { return self_; }
+  // What has gone over the present connection to a host, for tests that count.
+  net::Counters counters(HostId host) const;
 
   using Sent = absl::AnyInvocable<void(const absl::Status&) &&>;
   void Send(HostId to, uint64_t transfer, SessionId session, Bytes data, Sent sent);
@@ -66,10 +71,13 @@ class Peers {
   void Connect(HostId to);
   void Connected(HostId to, absl::StatusOr<std::unique_ptr<net::Connection>> connection);
   void Pump(HostId to);
+  void Lend(Outgoing* out, Item item);
+  void Returned(HostId to, const pathways::v1::SharedTaken& taken);
   void OutgoingLost(HostId to, const absl::Status& reason);
   void FailQueue(Outgoing* out, const absl::Status& status);
   void OnFrame(uint64_t id, const pathways::v1::PeerMessage& message, Bytes payload);
   absl::Status Handle(Incoming* in, const pathways::v1::PeerMessage& message, Bytes payload);
+  absl::Status TakeShared(Incoming* in, const pathways::v1::Chunk& chunk);
   void IncomingLost(uint64_t id, const absl::Status& reason);
 
   Core* const core_;

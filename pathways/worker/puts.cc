@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/net/shared_memory.h"
 #include "pathways/worker/placement.h"
 #include "pathways/worker/regions.h"
 
@@ -80,7 +81,13 @@ void Puts::Put(const v1::Put& command, const Bytes& payload) {
                   });
 }
 
-void Puts::AddChunk(const v1::Chunk& chunk, Bytes payload) { staging_.AddChunk(chunk, std::move(payload)); }
+void Puts::AddChunk(const v1::Chunk& chunk, Bytes payload) {
+  if (!chunk.has_shared()) return staging_.AddChunk(chunk, std::move(payload));
+  absl::StatusOr<Bytes> shared = net::OpenShared(net::ReadName(chunk.shared()), chunk.exclusive());
+  core_->outbox.Add()->mutable_shared_taken()->add_transfers(chunk.transfer());
+  if (shared.ok()) return staging_.AddChunk(chunk, *std::move(shared));
+  staging_.Fail(chunk.transfer(), shared.status(), SessionId(chunk.session()));
+}
 
 void Puts::Abort(const v1::AbortTransfer& command) {
   const absl::Status status = FromProto(command.status());

@@ -85,6 +85,16 @@ absl::StatusOr<int64_t> StridedSize(int element_bytes, absl::Span<const int64_t>
   return static_cast<int64_t>(size);
 }
 
+bool IsRowMajor(int element_bytes, absl::Span<const int64_t> dims, absl::Span<const int64_t> byte_strides) {
+  if (dims.size() != byte_strides.size()) return false;
+  int64_t dense = element_bytes;
+  for (size_t i = dims.size(); i-- > 0;) {
+    if (dims[i] != 1 && byte_strides[i] != dense) return false;
+    dense *= dims[i];
+  }
+  return true;
+}
+
 bool Contains(absl::Span<const int64_t> dims, absl::Span<const int64_t> start, absl::Span<const int64_t> size) {
   if (dims.size() != start.size() || dims.size() != size.size()) return false;
   for (size_t i = 0; i < dims.size(); ++i) {

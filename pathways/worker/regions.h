@@ -24,6 +24,9 @@ absl::StatusOr<int64_t> HostSize(buffers::DType dtype, absl::Span<const int64_t>
 // Bytes of the smallest region that byte strides span. INVALID_ARGUMENT if the ranks differ or the region is unreasonable.
 absl::StatusOr<int64_t> StridedSize(int element_bytes, absl::Span<const int64_t> dims, absl::Span<const int64_t> byte_strides);
 
+// True if the strides are those of a dense row-major array.
+bool IsRowMajor(int element_bytes, absl::Span<const int64_t> dims, absl::Span<const int64_t> byte_strides);
+
 // True if [start, start + size) lies inside `dims`.
 bool Contains(absl::Span<const int64_t> dims, absl::Span<const int64_t> start, absl::Span<const int64_t> size);
 

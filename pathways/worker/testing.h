@@ -15,6 +15,7 @@
 #include "pathways/base/strand.h"
 #include "pathways/device/simulated/runtime.h"
 #include "pathways/net/memory_transport.h"
+#include "pathways/net/shared_memory.h"
 #include "pathways/worker/worker.h"
 
 namespace pw::worker {
@@ -66,6 +67,12 @@ class RecordingConnection : public net::Connection {
       } else if (event.has_fetched()) {
         EXPECT_TRUE(fetched.emplace(event.fetched().fetch(), event.fetched()).second) << "fetched twice";
         fetched_bytes[event.fetched().fetch()] += take(event.fetched().payload_bytes());
+        if (!event.fetched().has_shared()) continue;
+        absl::StatusOr<Bytes> shared = net::OpenShared(net::ReadName(event.fetched().shared()), false);
+        ASSERT_TRUE(shared.ok()) << shared.status();
+        fetched_bytes[event.fetched().fetch()] = std::string(shared->view());
+      } else if (event.has_shared_taken()) {
+        taken.insert(taken.end(), event.shared_taken().transfers().begin(), event.shared_taken().transfers().end());
       } else if (event.has_chunk()) {
         EXPECT_EQ(lane, net::Lane::kBulk);
         EXPECT_EQ(event.chunk().offset(), fetched_bytes[event.chunk().transfer()].size());
@@ -96,6 +103,7 @@ class RecordingConnection : public net::Connection {
   std::map<uint64_t, v1::Compiled> compiled;
   std::map<uint64_t, v1::Described> described;
   std::map<uint64_t, v1::MemoryReport> memory;
+  std::vector<uint64_t> taken;
   std::vector<v1::HostCall> host_calls;
   std::vector<std::string> host_call_bytes;
   absl::Status closed;
@@ -125,6 +133,7 @@ class WorkerHarness {
     uint32_t host = 1;
     std::string compile_cache;
     net::Transport* transport = nullptr;
+    bool takes_shared = false;           // the controller can open what the worker shares
     ManualExecutor* executor = nullptr;  // shared with other harnesses; null: an own one
   };
   explicit WorkerHarness(Setup setup)
@@ -137,12 +146,14 @@ class WorkerHarness {
     environment.clock = &clock_;
     environment.compile_pool = &compile_executor;
     environment.compile_cache = std::make_shared<CompileCache>(setup.compile_cache, int64_t{1} << 30);
+    environment.copy_pool = &copy_executor;
     environment.transport = setup.transport;
     environment.next_launch_id = &launch_id_;
     environment.limits = setup.limits;
     v1::Welcome welcome;
     welcome.set_host(setup.host);
     welcome.set_incarnation(7);
+    welcome.set_takes_shared(setup.takes_shared);
     strand.SetIdleHook([this] {
       if (worker != nullptr) worker->Idle();
     });
@@ -163,10 +174,12 @@ class WorkerHarness {
   }
   // Runs everything that can run.
   void Settle() {
-    while (executor.size() + device_executor.size() + compile_executor.size() > 0) {
+    while (executor.size() + device_executor.size() + compile_executor.size() + copy_executor.size() > 0) {
       executor.RunAll();
       device_executor.RunAll();
       compile_executor.RunAll();
+      if (!hold_copies) copy_executor.RunAll();
+      if (hold_copies && executor.size() + device_executor.size() + compile_executor.size() == 0) break;
     }
   }
 
@@ -288,11 +301,13 @@ class WorkerHarness {
   ManualExecutor& executor;
   ManualExecutor device_executor;
   ManualExecutor compile_executor;
+  ManualExecutor copy_executor;
   device::SimulatedRuntime runtime;
   Strand strand;
   RecordingConnection connection;
   std::unique_ptr<Worker> worker;
   bool hold_commands = false;
+  bool hold_copies = false;
 };
 
 }  // namespace pw::worker

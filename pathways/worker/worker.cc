@@ -57,7 +57,11 @@ Worker::Worker(const Environment& environment, net::Connection* connection, cons
       host_calls_(&core_),
       peers_(&core_, environment.transport, HostId(welcome.host()), welcome.incarnation()),
       moves_(&core_, &peers_, environment.limits.staging_bytes),
-      tracing_(&core_) {}
+      tracing_(&core_) {
+  core_.shares_memory = welcome.takes_shared();
+  core_.copy_pool = environment.copy_pool;
+  if (net::VerifyProbe(net::ReadName(welcome.probe().memory()), welcome.probe().secret())) core_.outbox.Add()->mutable_shared_verified();
+}
 
 Worker::~Worker() = default;
 
@@ -88,6 +92,7 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
     case v1::Command::kPut:
       return puts_.Put(command.put(), payload);
     case v1::Command::kChunk:
+      // Shared memory too: the controller has dropped what an ended session has lent.
       if (core_.ended.contains(SessionId(command.chunk().session()))) return;
       return puts_.AddChunk(command.chunk(), payload);
     case v1::Command::kAbortTransfer:
@@ -95,6 +100,8 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
       return puts_.Abort(command.abort_transfer());
     case v1::Command::kFetch:
       return fetches_.Fetch(command.fetch());
+    case v1::Command::kSharedTaken:
+      return fetches_.Taken(command.shared_taken());
     case v1::Command::kAlias:
       return aliases_.Alias(command.alias());
     case v1::Command::kMove:

@@ -39,6 +39,7 @@ struct Environment {
   Executor* strand = nullptr;
   Clock* clock = nullptr;
   Executor* compile_pool = nullptr;
+  Executor* copy_pool = nullptr;  // where large copies between memories of this host are made; null: the device runtime makes them
   std::shared_ptr<const CompileCache> compile_cache;
   net::Transport* transport = nullptr;
   int* next_launch_id = nullptr;

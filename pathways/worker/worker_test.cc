@@ -205,6 +205,101 @@ TEST(Worker, LargeFetchesGoInChunksAndHeedBackPressure) {
   EXPECT_EQ(Floats(w.connection.fetched_bytes[20]), values);
 }
 
+std::vector<float> Many() {
+  std::vector<float> values(1 << 19);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  return values;
+}
+
+void TakeShared(WorkerHarness& w, uint64_t fetch) {
+  v1::Command command;
+  command.mutable_shared_taken()->add_transfers(fetch);
+  w.Do(command);
+}
+
+TEST(Worker, AFetchNamesSharedMemoryWhereTheControllerCanOpenIt) {
+  WorkerHarness w({.limits = {.fetch_bytes = 3 << 20}, .takes_shared = true});
+  w.Put(10, 100, Many());
+  w.Settle();
+  w.Fetch(20, 100, 0);
+  w.Fetch(21, 100, 1);
+  w.Settle();
+  EXPECT_EQ(w.connection.chunks, 0);
+  EXPECT_EQ(w.connection.fetched.at(20).payload_bytes(), 0u);
+  EXPECT_EQ(Floats(w.connection.fetched_bytes[20]), Many());
+  EXPECT_EQ(w.connection.fetched.count(21), 0u) << "there is room when the first has been taken";
+  TakeShared(w, 20);
+  w.Settle();
+  EXPECT_EQ(Floats(w.connection.fetched_bytes[21]), Many());
+  TakeShared(w, 21);
+  w.Put(11, 101, {1, 2});
+  EXPECT_THAT(w.Read(101, 0), ElementsAre(1, 2));
+}
+
+TEST(Worker, ADonationWaitsForACopyOfTheArrayThatIsBeingMade) {
+  WorkerHarness w({.takes_shared = true});
+  w.Compile(1, kDonate);
+  w.Put(10, 100, Many());
+  w.Settle();
+  w.hold_copies = true;
+  w.Fetch(20, 100, 0);
+  w.Settle();
+  EXPECT_EQ(w.copy_executor.size(), 1u);
+  w.Execute(11, 1, {100}, {101});
+  w.Settle();
+  EXPECT_EQ(w.connection.done.count(11), 0u);
+  w.hold_copies = false;
+  w.Settle();
+  EXPECT_TRUE(w.connection.done.at(11).ok());
+  EXPECT_EQ(Floats(w.connection.fetched_bytes[20]), Many());
+}
+
+TEST(Worker, ASessionOrAWorkerMayEndWhileACopyIsBeingMade) {
+  for (bool whole_worker : {false, true}) {
+    WorkerHarness w({.takes_shared = true});
+    w.Put(10, 100, Many());
+    w.Settle();
+    w.hold_copies = true;
+    w.Fetch(20, 100, 0);
+    w.Settle();
+    w.ReleaseOwner(1);
+    w.strand.Post([&] {
+      if (whole_worker) w.worker = nullptr;
+    });
+    w.hold_copies = false;
+    w.Settle();
+    EXPECT_EQ(w.connection.fetched.count(20), 0u);
+    if (!whole_worker) {
+      EXPECT_EQ(w.Memory().devices(0).used_bytes(), 0);
+    }
+  }
+}
+
+TEST(Worker, APutTakesTheSharedMemoryThatAChunkNames) {
+  WorkerHarness w({.takes_shared = true});
+  net::SharedMemoryFactory factory;
+  net::SharedMemory memory = *factory.Create(4 * sizeof(float));
+  const std::string values = FloatBytes({1, 2, 3, 4});
+  std::memcpy(memory.data(), values.data(), values.size());
+  Bytes bytes = std::move(memory).Freeze();
+  for (uint64_t op : {10, 11}) {
+    w.PutLater(op, op + 90, 4);
+    v1::Command command;
+    auto* chunk = command.mutable_chunk();
+    chunk->set_transfer(op + 1000000);
+    chunk->set_total_bytes(values.size());
+    chunk->set_session(1);
+    net::WriteName(*net::NameOf(bytes), chunk->mutable_shared());
+    if (op == 11) chunk->mutable_shared()->set_inode(1);
+    w.Do(command);
+  }
+  w.Settle();
+  bytes = Bytes();
+  EXPECT_THAT(w.connection.taken, ElementsAre(1000010, 1000011));
+  EXPECT_THAT(w.Read(100, 1), ElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(w.connection.done.at(11).code(), absl::StatusCode::kUnavailable);
+}
+
 TEST(Worker, ReleaseOwnerFreesEverythingAlsoWhatIsOnItsWay) {
   WorkerHarness w;
   w.Compile(1, kAdd, {0, 1}, 1);

@@ -4,6 +4,7 @@
 
 #include "pathways/base/status_macros.h"
 #include "pathways/device/pjrt/event.h"
+#include "pathways/device/pjrt/packed.h"
 #include "pathways/device/pjrt/types.h"
 
 namespace pw::device::pjrt {
@@ -67,29 +68,79 @@ Future<Unit> Buffer::Ready() {
   return JoinEvents(client_->api(), {&args.event, 1});
 }
 
+size_t Buffer::HostBytes() const {
+  return static_cast<size_t>(buffers::HostBytes(dtype_)) * static_cast<size_t>(Elements(dims_));
+}
+
 Future<Bytes> Buffer::ToHost() {
-  const size_t size = static_cast<size_t>(buffers::HostBytes(dtype_)) * static_cast<size_t>(Elements(dims_));
+  const size_t size = HostBytes();
   if (size == 0) return Future<Bytes>::Ready(Bytes());
   auto memory = std::make_shared<AlignedBytes>(size);
+  Promise<Bytes> promise;
+  Future<Bytes> future = promise.future();
+  CopyToHost(memory->data(), size, memory)
+      .OnReady([memory, promise = std::move(promise)](const absl::StatusOr<Unit>& copied) mutable {
+        if (copied.ok()) {
+          promise.Set(std::move(*memory).Freeze());
+        } else {
+          promise.Set(copied.status());
+        }
+      });
+  return future;
+}
+
+Future<Unit> Buffer::CopyToHost(uint8_t* out, size_t size, std::shared_ptr<const void> owner) {
+  if (size != HostBytes()) {
+    return Future<Unit>::Ready(absl::InvalidArgumentError("the memory for a host copy has another size than the buffer's contents"));
+  }
+  if (size == 0) return Future<Unit>::Ready(Unit());
   RowMajor row_major(dims_.size());
   PW_PJRT_ARGS(args, PJRT_Buffer_ToHostBuffer_Args);
   args.src = handle_;
   args.host_layout = &row_major.layout;
-  args.dst = memory->data();
+  args.dst = out;
   args.dst_size = size;
   if (absl::Status status = client_->api().Call(&PJRT_Api::PJRT_Buffer_ToHostBuffer, &args); !status.ok()) {
-    return Future<Bytes>::Ready(std::move(status));
+    return Future<Unit>::Ready(std::move(status));
   }
-  Promise<Bytes> promise;
-  Future<Bytes> future = promise.future();
-  WhenReady(client_->api(), args.event, [memory, promise = std::move(promise)](absl::Status status) mutable {
+  Promise<Unit> promise;
+  Future<Unit> future = promise.future();
+  WhenReady(client_->api(), args.event, [owner = std::move(owner), promise = std::move(promise)](absl::Status status) mutable {
     if (status.ok()) {
-      promise.Set(std::move(*memory).Freeze());
+      promise.Set(Unit());
     } else {
       promise.Set(std::move(status));
     }
   });
   return future;
+}
+
+absl::Status Buffer::CheckRowMajor() {
+  PW_PJRT_ARGS(args, PJRT_Buffer_GetMemoryLayout_Args);
+  args.buffer = handle_;
+  PW_RETURN_IF_ERROR(client_->api().Call(&PJRT_Api::PJRT_Buffer_GetMemoryLayout, &args));
+  bool row_major = args.layout.type == PJRT_Buffer_MemoryLayout_Type_Tiled && args.layout.tiled.num_tiles == 0 &&
+                   args.layout.tiled.minor_to_major_size == dims_.size();
+  for (size_t i = 0; row_major && i < dims_.size(); ++i)
+    row_major = args.layout.tiled.minor_to_major[i] == static_cast<int64_t>(dims_.size() - 1 - i);
+  return row_major ? absl::OkStatus() : absl::UnimplementedError("the contents are not laid out row by row");
+}
+
+absl::StatusOr<Bytes> Buffer::HostView() {
+  if (client_->info().platform_name != "cpu" || PackedBits(dtype_) > 0) return absl::UnimplementedError("the contents do not lie in host memory as they are read");
+  PW_RETURN_IF_ERROR(CheckRowMajor());
+  PW_PJRT_ARGS(hold, PJRT_Buffer_IncreaseExternalReferenceCount_Args);
+  hold.buffer = handle_;
+  PW_RETURN_IF_ERROR(client_->api().Call(&PJRT_Api::PJRT_Buffer_IncreaseExternalReferenceCount, &hold));
+  std::shared_ptr<const void> owner(handle_, [client = client_](PJRT_Buffer* handle) {
+    PW_PJRT_ARGS(drop, PJRT_Buffer_DecreaseExternalReferenceCount_Args);
+    drop.buffer = handle;
+    client->api().Call(&PJRT_Api::PJRT_Buffer_DecreaseExternalReferenceCount, &drop).IgnoreError();
+  });
+  PW_PJRT_ARGS(args, PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args);
+  args.buffer = handle_;
+  PW_RETURN_IF_ERROR(client_->api().Call(&PJRT_Api::PJRT_Buffer_OpaqueDeviceMemoryDataPointer, &args));
+  return Bytes(std::move(owner), args.device_memory_ptr, HostBytes());
 }
 
 absl::StatusOr<std::unique_ptr<DeviceBuffer>> Buffer::CopyTo(int device, absl::string_view memory_kind) {

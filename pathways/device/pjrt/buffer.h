@@ -21,11 +21,16 @@ class Buffer : public DeviceBuffer {
   const std::string& memory_kind() const override { return memory_kind_; }
   Future<Unit> Ready() override;
   Future<Bytes> ToHost() override;
+  Future<Unit> CopyToHost(uint8_t* out, size_t size, std::shared_ptr<const void> owner) override;
+  absl::StatusOr<Bytes> HostView() override;
   absl::StatusOr<std::unique_ptr<DeviceBuffer>> CopyTo(int device, absl::string_view memory_kind) override;
 
   PJRT_Buffer* handle() const { return handle_; }
 
  private:
+  size_t HostBytes() const;
+  absl::Status CheckRowMajor();
+
   const std::shared_ptr<const Client> client_;
   PJRT_Buffer* const handle_;
   const DType dtype_;

@@ -84,6 +84,23 @@ class SimulatedBuffer : public DeviceBuffer {
     if (donated_) return Future<Bytes>::Ready(absl::FailedPreconditionError("ToHost of a donated buffer"));
     return contents_;
   }
+  absl::StatusOr<Bytes> HostView() override {
+    if (donated_) return absl::FailedPreconditionError("HostView of a donated buffer");
+    if (!contents_.ready()) return absl::FailedPreconditionError("HostView of a buffer that is not ready");
+    return contents_.value();
+  }
+  Future<Unit> CopyToHost(uint8_t* out, size_t size, std::shared_ptr<const void> owner) override {
+    if (donated_) return Future<Unit>::Ready(absl::FailedPreconditionError("CopyToHost of a donated buffer"));
+    Promise<Unit> promise;
+    Future<Unit> future = promise.future();
+    contents_.OnReady([out, size, owner, promise = std::move(promise)](const absl::StatusOr<Bytes>& contents) mutable {
+      if (!contents.ok()) return promise.Set(contents.status());
+      if (contents->size() != size) return promise.Set(absl::InvalidArgumentError("the memory for a host copy has another size"));
+      if (size > 0) std::memcpy(out, contents->data(), size);
+      promise.Set(Unit());
+    });
+    return future;
+  }
   absl::StatusOr<std::unique_ptr<DeviceBuffer>> CopyTo(int device, absl::string_view kind) override {
     if (donated_) return absl::FailedPreconditionError("CopyTo of a donated buffer");
     PW_RETURN_IF_ERROR(CheckPlace(*state_, device, kind));

@@ -1,0 +1,29 @@
+// Copies of device buffers in host memory that other processes of this machine can be told of.
+#pragma once
+
+#include "pathways/base/future.h"
+#include "pathways/device/device.h"
+#include "pathways/net/shared_memory.h"
+
+namespace pw::worker {
+
+// A dense row-major copy of `size` bytes: in shared memory if that is worth while and there is some, else in ordinary memory.
+inline Future<Bytes> ToSharedHost(net::SharedMemoryFactory* factory, device::DeviceBuffer* buffer, size_t size) {
+  if (size < net::SharedMemoryFactory::kWorthwhileBytes) return buffer->ToHost();
+  absl::StatusOr<net::SharedMemory> memory = factory->Create(size);
+  if (!memory.ok()) return buffer->ToHost();
+  uint8_t* const data = memory->data();
+  const Bytes whole = std::move(*memory).Freeze();
+  Promise<Bytes> promise;
+  Future<Bytes> future = promise.future();
+  buffer->CopyToHost(data, size, whole.owner()).OnReady([whole, promise = std::move(promise)](const absl::StatusOr<Unit>& copied) mutable {
+    if (copied.ok()) {
+      promise.Set(whole);
+    } else {
+      promise.Set(copied.status());
+    }
+  });
+  return future;
+}
+
+}  // namespace pw::worker
