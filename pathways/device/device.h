@@ -11,7 +11,7 @@
 //   DV-2  a runtime outlives its programs and buffers
 //   DV-3  dropping a buffer is always safe: its memory stays until the work that was enqueued on it is done
 //   DV-4  host memory is dense and row-major unless strides are given, with one byte an element for types narrower than a byte
-//   DV-5  no call blocks for device work; Compile and Load block for the compiler
+//   DV-5  no call blocks for device work, not even where a plugin's own does; Compile and Load block for the compiler
 #pragma once
 
 #include <cstdint>
@@ -130,6 +130,7 @@ class LoadedProgram {
   virtual ~LoadedProgram() = default;
   virtual const ProgramInfo& info() const = 0;
   // Argument k of position p at [p * parameters + k]. Arguments that are donated are empty afterwards and can only be dropped.
+  // What goes wrong later than this call comes with the outputs and with `done`.
   virtual absl::StatusOr<Launch> Execute(absl::Span<DeviceBuffer* const> arguments, const LaunchOptions& options) = 0;
   // What people read. UNIMPLEMENTED where the runtime cannot say.
   virtual absl::StatusOr<std::string> Text() = 0;

@@ -44,49 +44,50 @@ int64_t FirstElementOffset(const HostArray& array) {
 
 }  // namespace
 
-Buffer::Buffer(std::shared_ptr<const Client> client, PJRT_Buffer* handle, DType dtype, Dims dims, int device,
-               std::string memory_kind)
-    : client_(std::move(client)),
-      handle_(handle),
-      dtype_(dtype),
-      dims_(std::move(dims)),
-      device_(device),
-      memory_kind_(std::move(memory_kind)) {}
-
-Buffer::~Buffer() {
-  PW_PJRT_ARGS(args, PJRT_Buffer_Destroy_Args);
-  args.buffer = handle_;
-  client_->api().Call(&PJRT_Api::PJRT_Buffer_Destroy, &args).IgnoreError();
+Future<Unit> Buffer::Ready() {
+  Promise<Unit> promise;
+  Future<Unit> future = promise.future();
+  // The callback holds the cell, and with it the buffer, until the plugin has been asked.
+  cell_->WhenSet([cell = cell_, promise = std::move(promise)](const Cell::Handle& handle) mutable {
+    if (!handle.ok()) return promise.Set(handle.status());
+    const Api& api = cell->client()->api();
+    PW_PJRT_ARGS(args, PJRT_Buffer_ReadyEvent_Args);
+    args.buffer = *handle;
+    if (absl::Status status = api.Call(&PJRT_Api::PJRT_Buffer_ReadyEvent, &args); !status.ok()) return promise.Set(status);
+    WhenReady(api, args.event, [promise = std::move(promise)](absl::Status status) mutable {
+      if (status.ok()) return promise.Set(Unit{});
+      promise.Set(std::move(status));
+    });
+  });
+  return future;
 }
 
-Future<Unit> Buffer::Ready() {
-  PW_PJRT_ARGS(args, PJRT_Buffer_ReadyEvent_Args);
-  args.buffer = handle_;
-  if (absl::Status status = client_->api().Call(&PJRT_Api::PJRT_Buffer_ReadyEvent, &args); !status.ok()) {
-    return Future<Unit>::Ready(std::move(status));
-  }
-  return JoinEvents(client_->api(), {&args.event, 1});
+Future<Bytes> Buffer::ToHost() {
+  const size_t size = static_cast<size_t>(buffers::HostBytes(dtype_)) * static_cast<size_t>(Elements(dims_));
+  if (size == 0) return Future<Bytes>::Ready(Bytes());
+  Promise<Bytes> promise;
+  Future<Bytes> future = promise.future();
+  cell_->WhenSet([cell = cell_, size, rank = dims_.size(), promise = std::move(promise)](const Cell::Handle& handle) mutable {
+    if (!handle.ok()) return promise.Set(handle.status());
+    const Api& api = cell->client()->api();
+    auto memory = std::make_shared<AlignedBytes>(size);
+    RowMajor row_major(rank);
+    PW_PJRT_ARGS(args, PJRT_Buffer_ToHostBuffer_Args);
+    args.src = *handle;
+    args.host_layout = &row_major.layout;
+    args.dst = memory->data();
+    args.dst_size = size;
+    if (absl::Status status = api.Call(&PJRT_Api::PJRT_Buffer_ToHostBuffer, &args); !status.ok()) return promise.Set(status);
+    WhenReady(api, args.event, [memory, promise = std::move(promise)](absl::Status status) mutable {
+      if (status.ok()) return promise.Set(std::move(*memory).Freeze());
+      promise.Set(std::move(status));
+    });
+  });
+  return future;
 }
 
 size_t Buffer::HostBytes() const {
   return static_cast<size_t>(buffers::HostBytes(dtype_)) * static_cast<size_t>(Elements(dims_));
-}
-
-Future<Bytes> Buffer::ToHost() {
-  const size_t size = HostBytes();
-  if (size == 0) return Future<Bytes>::Ready(Bytes());
-  auto memory = std::make_shared<AlignedBytes>(size);
-  Promise<Bytes> promise;
-  Future<Bytes> future = promise.future();
-  CopyToHost(memory->data(), size, memory)
-      .OnReady([memory, promise = std::move(promise)](const absl::StatusOr<Unit>& copied) mutable {
-        if (copied.ok()) {
-          promise.Set(std::move(*memory).Freeze());
-        } else {
-          promise.Set(copied.status());
-        }
-      });
-  return future;
 }
 
 Future<Unit> Buffer::CopyToHost(uint8_t* out, size_t size, std::shared_ptr<const void> owner) {
@@ -94,31 +95,31 @@ Future<Unit> Buffer::CopyToHost(uint8_t* out, size_t size, std::shared_ptr<const
     return Future<Unit>::Ready(absl::InvalidArgumentError("the memory for a host copy has another size than the buffer's contents"));
   }
   if (size == 0) return Future<Unit>::Ready(Unit());
-  RowMajor row_major(dims_.size());
-  PW_PJRT_ARGS(args, PJRT_Buffer_ToHostBuffer_Args);
-  args.src = handle_;
-  args.host_layout = &row_major.layout;
-  args.dst = out;
-  args.dst_size = size;
-  if (absl::Status status = client_->api().Call(&PJRT_Api::PJRT_Buffer_ToHostBuffer, &args); !status.ok()) {
-    return Future<Unit>::Ready(std::move(status));
-  }
   Promise<Unit> promise;
   Future<Unit> future = promise.future();
-  WhenReady(client_->api(), args.event, [owner = std::move(owner), promise = std::move(promise)](absl::Status status) mutable {
-    if (status.ok()) {
-      promise.Set(Unit());
-    } else {
+  cell_->WhenSet([cell = cell_, out, size, owner = std::move(owner), rank = dims_.size(),
+                  promise = std::move(promise)](const Cell::Handle& handle) mutable {
+    if (!handle.ok()) return promise.Set(handle.status());
+    const Api& api = cell->client()->api();
+    RowMajor row_major(rank);
+    PW_PJRT_ARGS(args, PJRT_Buffer_ToHostBuffer_Args);
+    args.src = *handle;
+    args.host_layout = &row_major.layout;
+    args.dst = out;
+    args.dst_size = size;
+    if (absl::Status status = api.Call(&PJRT_Api::PJRT_Buffer_ToHostBuffer, &args); !status.ok()) return promise.Set(status);
+    WhenReady(api, args.event, [owner = std::move(owner), promise = std::move(promise)](absl::Status status) mutable {
+      if (status.ok()) return promise.Set(Unit{});
       promise.Set(std::move(status));
-    }
+    });
   });
   return future;
 }
 
-absl::Status Buffer::CheckRowMajor() {
+absl::Status Buffer::CheckRowMajor(PJRT_Buffer* handle) const {
   PW_PJRT_ARGS(args, PJRT_Buffer_GetMemoryLayout_Args);
-  args.buffer = handle_;
-  PW_RETURN_IF_ERROR(client_->api().Call(&PJRT_Api::PJRT_Buffer_GetMemoryLayout, &args));
+  args.buffer = handle;
+  PW_RETURN_IF_ERROR(cell_->client()->api().Call(&PJRT_Api::PJRT_Buffer_GetMemoryLayout, &args));
   bool row_major = args.layout.type == PJRT_Buffer_MemoryLayout_Type_Tiled && args.layout.tiled.num_tiles == 0 &&
                    args.layout.tiled.minor_to_major_size == dims_.size();
   for (size_t i = 0; row_major && i < dims_.size(); ++i)
@@ -127,29 +128,43 @@ absl::Status Buffer::CheckRowMajor() {
 }
 
 absl::StatusOr<Bytes> Buffer::HostView() {
-  if (client_->info().platform_name != "cpu" || PackedBits(dtype_) > 0) return absl::UnimplementedError("the contents do not lie in host memory as they are read");
-  PW_RETURN_IF_ERROR(CheckRowMajor());
+  const std::shared_ptr<const Client>& client = cell_->client();
+  if (client->info().platform_name != "cpu" || PackedBits(dtype_) > 0)
+    return absl::UnimplementedError("the contents do not lie in host memory as they are read");
+  if (!cell_->is_set()) return absl::FailedPreconditionError("HostView of a buffer that is not ready");
+  PW_ASSIGN_OR_RETURN(PJRT_Buffer* const handle, cell_->handle());
+  PW_RETURN_IF_ERROR(CheckRowMajor(handle));
   PW_PJRT_ARGS(hold, PJRT_Buffer_IncreaseExternalReferenceCount_Args);
-  hold.buffer = handle_;
-  PW_RETURN_IF_ERROR(client_->api().Call(&PJRT_Api::PJRT_Buffer_IncreaseExternalReferenceCount, &hold));
-  std::shared_ptr<const void> owner(handle_, [client = client_](PJRT_Buffer* handle) {
+  hold.buffer = handle;
+  PW_RETURN_IF_ERROR(client->api().Call(&PJRT_Api::PJRT_Buffer_IncreaseExternalReferenceCount, &hold));
+  std::shared_ptr<const void> owner(handle, [cell = cell_](PJRT_Buffer* held) {
     PW_PJRT_ARGS(drop, PJRT_Buffer_DecreaseExternalReferenceCount_Args);
-    drop.buffer = handle;
-    client->api().Call(&PJRT_Api::PJRT_Buffer_DecreaseExternalReferenceCount, &drop).IgnoreError();
+    drop.buffer = held;
+    cell->client()->api().Call(&PJRT_Api::PJRT_Buffer_DecreaseExternalReferenceCount, &drop).IgnoreError();
   });
   PW_PJRT_ARGS(args, PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args);
-  args.buffer = handle_;
-  PW_RETURN_IF_ERROR(client_->api().Call(&PJRT_Api::PJRT_Buffer_OpaqueDeviceMemoryDataPointer, &args));
+  args.buffer = handle;
+  PW_RETURN_IF_ERROR(client->api().Call(&PJRT_Api::PJRT_Buffer_OpaqueDeviceMemoryDataPointer, &args));
   return Bytes(std::move(owner), args.device_memory_ptr, HostBytes());
 }
 
 absl::StatusOr<std::unique_ptr<DeviceBuffer>> Buffer::CopyTo(int device, absl::string_view memory_kind) {
-  PW_ASSIGN_OR_RETURN(const Memory* memory, client_->FindMemory(device, memory_kind));
-  PW_PJRT_ARGS(args, PJRT_Buffer_CopyToMemory_Args);
-  args.buffer = handle_;
-  args.dst_memory = memory->handle;
-  PW_RETURN_IF_ERROR(client_->api().Call(&PJRT_Api::PJRT_Buffer_CopyToMemory, &args));
-  return std::make_unique<Buffer>(client_, args.dst_buffer, dtype_, dims_, device, memory->kind);
+  const std::shared_ptr<const Client>& client = cell_->client();
+  PW_ASSIGN_OR_RETURN(const Memory* memory, client->FindMemory(device, memory_kind));
+  auto copy = std::make_shared<Cell>(client);
+  cell_->WhenSet([source = cell_, copy, memory](const Cell::Handle& handle) {
+    if (!handle.ok()) return copy->Set(handle.status());
+    PW_PJRT_ARGS(args, PJRT_Buffer_CopyToMemory_Args);
+    args.buffer = *handle;
+    args.dst_memory = memory->handle;
+    if (absl::Status status = source->client()->api().Call(&PJRT_Api::PJRT_Buffer_CopyToMemory, &args); !status.ok()) {
+      return copy->Set(std::move(status));
+    }
+    copy->Set(args.dst_buffer);
+  });
+  // A refusal that is known already is an answer, not a buffer that fails later.
+  if (copy->is_set() && !copy->handle().ok()) return copy->handle().status();
+  return std::make_unique<Buffer>(std::move(copy), dtype_, dims_, device, memory->kind);
 }
 
 absl::StatusOr<std::unique_ptr<DeviceBuffer>> BufferFromHost(const std::shared_ptr<const Client>& client, HostArray array,
@@ -172,7 +187,8 @@ absl::StatusOr<std::unique_ptr<DeviceBuffer>> BufferFromHost(const std::shared_p
   args.device = client->devices()[device].handle;
   args.memory = memory->handle;
   PW_RETURN_IF_ERROR(client->api().Call(&PJRT_Api::PJRT_Client_BufferFromHostBuffer, &args));
-  auto buffer = std::make_unique<Buffer>(client, args.buffer, array.dtype, std::move(array.dims), device, memory->kind);
+  auto buffer = std::make_unique<Buffer>(std::make_shared<Cell>(client, args.buffer), array.dtype, std::move(array.dims), device,
+                                         memory->kind);
   // The bytes live until the runtime lets go of them, which is when the buffer dies if it adopted them.
   WhenReady(client->api(), args.done_with_host_buffer, [data = std::move(array.data)](const absl::Status&) {});
   return buffer;

@@ -3,17 +3,18 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "pathways/device/device.h"
-#include "pathways/device/pjrt/client.h"
+#include "pathways/device/pjrt/cell.h"
 
 namespace pw::device::pjrt {
 
 class Buffer : public DeviceBuffer {
  public:
-  // Takes ownership of `handle`. What it holds is known to the caller: asking the plugin for it costs four calls.
-  Buffer(std::shared_ptr<const Client> client, PJRT_Buffer* handle, DType dtype, Dims dims, int device, std::string memory_kind);
-  ~Buffer() override;
+  // What the cell holds, or will, is known to the caller: asking the plugin for it costs four calls.
+  Buffer(std::shared_ptr<Cell> cell, DType dtype, Dims dims, int device, std::string memory_kind)
+      : cell_(std::move(cell)), dtype_(dtype), dims_(std::move(dims)), device_(device), memory_kind_(std::move(memory_kind)) {}
 
   DType dtype() const override { return dtype_; }
   const Dims& dims() const override { return dims_; }
@@ -25,14 +26,13 @@ class Buffer : public DeviceBuffer {
   absl::StatusOr<Bytes> HostView() override;
   absl::StatusOr<std::unique_ptr<DeviceBuffer>> CopyTo(int device, absl::string_view memory_kind) override;
 
-  PJRT_Buffer* handle() const { return handle_; }
+  const std::shared_ptr<Cell>& cell() const { return cell_; }
 
  private:
   size_t HostBytes() const;
-  absl::Status CheckRowMajor();
+  absl::Status CheckRowMajor(PJRT_Buffer* handle) const;
 
-  const std::shared_ptr<const Client> client_;
-  PJRT_Buffer* const handle_;
+  const std::shared_ptr<Cell> cell_;
   const DType dtype_;
   const Dims dims_;
   const int device_;

@@ -1,4 +1,6 @@
 // The device runtime over a real plugin: the CPU one.
+#include <dlfcn.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <future>
@@ -212,7 +214,12 @@ TEST_F(PjrtTest, ReportsWhatIsReallyDonated) {
   ASSERT_TRUE(second.ok());
   EXPECT_THAT(Values(second->outputs[0].get()), ElementsAre(11, 12, 13, 14));
   EXPECT_THAT(Values(second->outputs[1].get()), ElementsAre(100, 100, 100, 100));
-  EXPECT_FALSE((*program)->Execute(arguments, {}).ok()) << "x is gone";
+  auto third = (*program)->Execute(arguments, {});
+  EXPECT_FALSE(third.ok() && Wait(third->done).ok()) << "x is gone";
+  auto fourth = (*program)->Execute({{third->outputs[0].get(), y.get()}}, {});
+  EXPECT_FALSE(Wait(fourth->done).ok()) << "errors travel with buffers";
+  EXPECT_FALSE(Wait(fourth->outputs[0]->Ready()).ok());
+  EXPECT_FALSE(Wait(fourth->outputs[0]->ToHost()).ok());
 }
 
 TEST_F(PjrtTest, RunsOneProgramOverSeveralDevices) {
@@ -324,6 +331,42 @@ TEST_F(PjrtTest, RefusesBadProgramsAndOptions) {
   bad = Request(kAddOne);
   bad.num_replicas = 3;
   EXPECT_EQ(Runtime()->Compile(bad).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// DV-5. A caller that is the worker's strand goes on with everything else; what was launched still runs in order.
+TEST_F(PjrtTest, APluginThatBlocksDoesNotBlockTheCaller) {
+  auto runtime = pjrt::MakeRuntime({PW_GATED_PLUGIN, {{"cpu_device_count", "", 2, true}}});
+  ASSERT_TRUE(runtime.ok()) << runtime.status().ToString();
+  auto gate = reinterpret_cast<void (*)(bool)>(dlsym(dlopen(PW_GATED_PLUGIN, RTLD_NOW), "PwGate"));
+  ASSERT_NE(gate, nullptr) << dlerror();
+  auto add = (*runtime)->Compile(Request(kAddOne, {1}));
+  auto in_place = (*runtime)->Compile(Request(kAddOneInPlace, {1}));
+  ASSERT_TRUE(add.ok() && in_place.ok());
+  auto x = (*runtime)->FromHost({FloatBytes({1, 2, 3, 4}), DType::kF32, {4}, std::nullopt, false}, 1, "");
+  ASSERT_TRUE(x.ok());
+
+  gate(false);
+  DeviceBuffer* argument = x->get();
+  auto first = (*add)->Execute({&argument, 1}, {});
+  ASSERT_TRUE(first.ok());
+  const Future<Bytes> before = first->outputs[0]->ToHost();
+  auto copy = first->outputs[0]->CopyTo(0, "");
+  ASSERT_TRUE(copy.ok());
+  std::vector<DeviceBuffer*> arguments = {first->outputs[0].get(), x->get()};
+  auto second = (*in_place)->Execute(arguments, {});  // takes over what was read and copied above
+  ASSERT_TRUE(second.ok());
+  first->outputs.clear();
+  EXPECT_THAT(Values(x->get()), ElementsAre(1, 2, 3, 4)) << "what is there can be read meanwhile";
+  EXPECT_FALSE(first->done.ready());
+  EXPECT_FALSE(before.ready());
+
+  gate(true);
+  EXPECT_THAT(Values(second->outputs[0].get()), ElementsAre(3, 5, 7, 9));
+  EXPECT_TRUE(Wait(first->done).ok());
+  absl::StatusOr<Bytes> bytes = Wait(before);
+  ASSERT_TRUE(bytes.ok());
+  EXPECT_EQ(std::string(bytes->view()), std::string(FloatBytes({2, 3, 4, 5}).view()));
+  EXPECT_THAT(Values(copy->get()), ElementsAre(2, 3, 4, 5));
 }
 
 TEST(PluginLoader, ExplainsWhatIsWrong) {

@@ -12,10 +12,20 @@
 
 namespace pw::device::pjrt {
 
-absl::StatusOr<std::shared_ptr<LoadedProgram>> Program::Wrap(std::shared_ptr<const Client> client, PJRT_LoadedExecutable* loaded,
-                                                             const std::vector<int>& devices,
+// A launch that waits for its turn.
+struct Program::Order {
+  std::vector<std::shared_ptr<Cell>> arguments;
+  std::vector<std::shared_ptr<Cell>> results;
+  std::vector<int64_t> non_donatable;
+  int launch_id = 0;
+  SessionId session;
+  Promise<Unit> done;
+};
+
+absl::StatusOr<std::shared_ptr<LoadedProgram>> Program::Wrap(std::shared_ptr<const Client> client, Executor* launcher,
+                                                             PJRT_LoadedExecutable* loaded, const std::vector<int>& devices,
                                                              std::shared_ptr<HostCallbacks> callbacks) {
-  std::shared_ptr<Program> program(new Program(std::move(client), loaded, std::move(callbacks)));
+  std::shared_ptr<Program> program(new Program(std::move(client), launcher, loaded, std::move(callbacks)));
   PW_RETURN_IF_ERROR(program->Read(devices));
   return program;
 }
@@ -42,16 +52,6 @@ Program::~Program() {
 }
 
 absl::StatusOr<Launch> Program::Execute(absl::Span<DeviceBuffer* const> arguments, const LaunchOptions& options) {
-  if (callbacks_ == nullptr) return Run(arguments, options, nullptr);
-  PW_ASSIGN_OR_RETURN(std::shared_ptr<CallContext> context, callbacks_->MakeContext(options.session));
-  absl::StatusOr<Launch> launch = Run(arguments, options, context->handle());
-  // The plugin may use the context until the last device is done.
-  if (launch.ok()) launch->done.OnReady([context](const absl::StatusOr<Unit>&) {});
-  return launch;
-}
-
-absl::StatusOr<Launch> Program::Run(absl::Span<DeviceBuffer* const> arguments, const LaunchOptions& options,
-                                    PJRT_ExecuteContext* context) {
   const size_t devices = info_.devices.size();
   const size_t results = info_.outputs.size();
   const size_t num_args = arguments.size() / devices;
@@ -60,8 +60,43 @@ absl::StatusOr<Launch> Program::Run(absl::Span<DeviceBuffer* const> arguments, c
                                                    " arguments on each of ", devices, " devices, not ", arguments.size(),
                                                    " in all"));
   }
+  auto order = std::make_unique<Order>();
+  order->arguments.reserve(arguments.size());
+  for (DeviceBuffer* argument : arguments) order->arguments.push_back(static_cast<Buffer*>(argument)->cell());
+  order->non_donatable = options.non_donatable;
+  order->launch_id = options.launch_id;
+  order->session = options.session;
+  Launch launch;
+  launch.done = order->done.future();
+  launch.outputs.reserve(devices * results);
+  order->results.reserve(devices * results);
+  for (size_t i = 0; i < devices * results; ++i) {
+    const ValueInfo& value = info_.outputs[i % results];
+    order->results.push_back(std::make_shared<Cell>(client_));
+    launch.outputs.push_back(
+        std::make_unique<Buffer>(order->results.back(), value.dtype, value.dims, info_.devices[i / results], value.memory_kind));
+  }
+  launcher_->Post([self = shared_from_this(), order = std::move(order)] { self->Carry(*order); });
+  return launch;
+}
+
+// A launch that cannot happen leaves results that say why.
+void Program::Carry(Order& order) {
+  absl::Status status = Enqueue(order);
+  if (status.ok()) return;
+  for (const std::shared_ptr<Cell>& result : order.results) result->Set(status);
+  order.done.Set(std::move(status));
+}
+
+absl::Status Program::Enqueue(Order& order) {
+  const size_t devices = info_.devices.size();
+  const size_t results = info_.outputs.size();
+  const size_t num_args = order.arguments.size() / devices;
   absl::InlinedVector<PJRT_Buffer*, 32> handles;
-  for (DeviceBuffer* argument : arguments) handles.push_back(static_cast<Buffer*>(argument)->handle());
+  for (const std::shared_ptr<Cell>& argument : order.arguments) {
+    PW_ASSIGN_OR_RETURN(PJRT_Buffer* handle, argument->handle());  // its launch came before this one
+    handles.push_back(handle);
+  }
   absl::InlinedVector<PJRT_Buffer*, 32> outputs(devices * results);
   absl::InlinedVector<PJRT_Buffer* const*, 8> argument_lists;
   absl::InlinedVector<PJRT_Buffer**, 8> output_lists;
@@ -70,12 +105,16 @@ absl::StatusOr<Launch> Program::Run(absl::Span<DeviceBuffer* const> arguments, c
     output_lists.push_back(outputs.data() + d * results);
   }
   absl::InlinedVector<PJRT_Event*, 8> events(devices);
+  std::shared_ptr<CallContext> context;
+  if (callbacks_ != nullptr) {
+    PW_ASSIGN_OR_RETURN(context, callbacks_->MakeContext(order.session));
+  }
 
   PW_PJRT_ARGS(execute_options, PJRT_ExecuteOptions);
-  execute_options.launch_id = options.launch_id;
-  execute_options.non_donatable_input_indices = options.non_donatable.data();
-  execute_options.num_non_donatable_input_indices = options.non_donatable.size();
-  execute_options.context = context;
+  execute_options.launch_id = order.launch_id;
+  execute_options.non_donatable_input_indices = order.non_donatable.data();
+  execute_options.num_non_donatable_input_indices = order.non_donatable.size();
+  execute_options.context = context == nullptr ? nullptr : context->handle();
   PW_PJRT_ARGS(args, PJRT_LoadedExecutable_Execute_Args);
   args.executable = loaded_;
   args.options = &execute_options;
@@ -86,15 +125,11 @@ absl::StatusOr<Launch> Program::Run(absl::Span<DeviceBuffer* const> arguments, c
   args.device_complete_events = events.data();
   PW_RETURN_IF_ERROR(client_->api().Call(&PJRT_Api::PJRT_LoadedExecutable_Execute, &args));
 
-  Launch launch;
-  launch.outputs.reserve(outputs.size());
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const ValueInfo& value = info_.outputs[i % results];
-    launch.outputs.push_back(
-        std::make_unique<Buffer>(client_, outputs[i], value.dtype, value.dims, info_.devices[i / results], value.memory_kind));
-  }
-  launch.done = JoinEvents(client_->api(), events);
-  return launch;
+  for (size_t i = 0; i < outputs.size(); ++i) order.results[i]->Set(outputs[i]);
+  // The plugin may use the context until the last device is done.
+  JoinEvents(client_->api(), events)
+      .OnReady([context, done = std::move(order.done)](const absl::StatusOr<Unit>& value) mutable { done.Set(value); });
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> Program::Text() {

@@ -13,11 +13,12 @@
 
 namespace pw::device::pjrt {
 
-class Program : public LoadedProgram {
+class Program : public LoadedProgram, public std::enable_shared_from_this<Program> {
  public:
   // Takes ownership of `loaded`, whose devices must be `devices` in that order. `callbacks` is null for programs without host
-  // callbacks.
-  static absl::StatusOr<std::shared_ptr<LoadedProgram>> Wrap(std::shared_ptr<const Client> client, PJRT_LoadedExecutable* loaded,
+  // callbacks. `launcher` runs launches one after another, on no thread that anybody else needs, and outlives the program.
+  static absl::StatusOr<std::shared_ptr<LoadedProgram>> Wrap(std::shared_ptr<const Client> client, Executor* launcher,
+                                                             PJRT_LoadedExecutable* loaded,
                                                              const std::vector<int>& devices,
                                                              std::shared_ptr<HostCallbacks> callbacks);
   ~Program() override;
@@ -29,13 +30,18 @@ class Program : public LoadedProgram {
   absl::StatusOr<std::string> Serialize() override;
 
  private:
-  Program(std::shared_ptr<const Client> client, PJRT_LoadedExecutable* loaded, std::shared_ptr<HostCallbacks> callbacks)
-      : client_(std::move(client)), loaded_(loaded), callbacks_(std::move(callbacks)) {}
+  struct Order;
+
+  Program(std::shared_ptr<const Client> client, Executor* launcher, PJRT_LoadedExecutable* loaded,
+          std::shared_ptr<HostCallbacks> callbacks)
+      : client_(std::move(client)), launcher_(launcher), loaded_(loaded), callbacks_(std::move(callbacks)) {}
   absl::Status Read(const std::vector<int>& devices);
-  absl::StatusOr<Launch> Run(absl::Span<DeviceBuffer* const> arguments, const LaunchOptions& options,
-                             PJRT_ExecuteContext* context);
+  // On the launcher.
+  void Carry(Order& order);
+  absl::Status Enqueue(Order& order);
 
   const std::shared_ptr<const Client> client_;
+  Executor* const launcher_;
   PJRT_LoadedExecutable* const loaded_;
   const std::shared_ptr<HostCallbacks> callbacks_;
   PJRT_Executable* executable_ = nullptr;

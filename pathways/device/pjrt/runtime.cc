@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "pathways/base/status_macros.h"
+#include "pathways/base/thread_pool.h"
 #include "pathways/device/pjrt/buffer.h"
 #include "pathways/device/pjrt/client.h"
 #include "pathways/device/pjrt/compile_options.h"
@@ -42,7 +43,7 @@ class Runtime : public DeviceRuntime {
     args.compile_options = options.data();
     args.compile_options_size = options.size();
     PW_RETURN_IF_ERROR(client_->api().Call(&PJRT_Api::PJRT_Client_Compile, &args));
-    return Program::Wrap(client_, args.executable, request.devices, std::move(callbacks));
+    return Program::Wrap(client_, &launcher_, args.executable, request.devices, std::move(callbacks));
   }
 
   absl::StatusOr<std::shared_ptr<LoadedProgram>> Load(const std::string& serialized, const CompileRequest& request) override {
@@ -55,7 +56,7 @@ class Runtime : public DeviceRuntime {
     args.overridden_serialized_compile_options = options.data();
     args.overridden_serialized_compile_options_size = options.size();
     PW_RETURN_IF_ERROR(client_->api().Call(&PJRT_Api::PJRT_Executable_DeserializeAndLoad, &args));
-    return Program::Wrap(client_, args.loaded_executable, request.devices, std::move(callbacks));
+    return Program::Wrap(client_, &launcher_, args.loaded_executable, request.devices, std::move(callbacks));
   }
 
   absl::StatusOr<MemoryUsage> Memory(int device) override {
@@ -81,6 +82,7 @@ class Runtime : public DeviceRuntime {
   const std::shared_ptr<const Client> client_;
   const absl::StatusOr<std::shared_ptr<HostCallbacks>> callbacks_;  // or why there are none
   std::vector<DeviceInfo> devices_;
+  mutable ThreadPool launcher_{"launcher", 1};  // the last member: what is queued there uses the others
 };
 
 }  // namespace
