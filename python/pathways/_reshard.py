@@ -3,8 +3,8 @@
 jax's own way from one sharding to a different one reads the shards into the client and sends them out again. Here what jax
 registers for its arrays (`pxla.shard_arg_handlers`, which device_put and the arguments of jit both go through) is wrapped:
 an array on our devices that is wanted in another sharding on our devices is resharded by one request, and its bytes
-move between the workers. Everything else (numpy arrays, other backends, layouts, the same sharding elsewhere, which is one
-server-side copy already) takes jax's own path.
+move between the workers. Between our devices and those of another backend of this process an array goes through host memory. Everything else
+(numpy arrays, layouts, the same sharding elsewhere, which is one server-side copy already) takes jax's own path.
 """
 
 import functools
@@ -25,6 +25,9 @@ def install(is_ours):
 
     @functools.wraps(ordinary)
     def shard_arg(xs, shardings, layouts, copy_semantics):
+        if any(_crosses(x, sharding, is_ours) for x, sharding in zip(xs, shardings)):
+            return [_through_host(*args) if _crosses(args[0], args[1], is_ours) else shard_arg(*([a] for a in args))[0]
+                    for args in zip(xs, shardings, layouts, copy_semantics)]
         plans = [_wants_reshard(x, sharding, layout, is_ours) for x, sharding, layout in zip(xs, shardings, layouts)]
         if not any(plans):
             return ordinary(xs, shardings, layouts, copy_semantics)
@@ -41,6 +44,21 @@ def install(is_ours):
 
     shard_arg._pathways = True
     pxla.shard_arg_handlers[jax_array.ArrayImpl] = shard_arg
+
+
+def _crosses(x, sharding, is_ours):
+    """Whether the array is on our devices and wanted on those of another backend of this process (jax's own cpu), or the other way."""
+    x._check_if_deleted()
+    if not x.is_fully_addressable or not sharding.is_fully_addressable:
+        return False
+    return is_ours(_client_of(x.sharding)) != is_ours(_client_of(sharding))
+
+
+def _through_host(x, sharding, layout, copy_semantics):
+    """Between backends: the client libraries know each other's arrays in some cases only."""
+    from jax._src.interpreters import pxla
+
+    return pxla.shard_arg_handlers[np.ndarray]([np.asarray(x)], [sharding], [layout], [copy_semantics])[0]
 
 
 def _for_other_order(ordinary, is_ours):

@@ -127,3 +127,18 @@ def test_uneven_shardings_are_jax_s_error(devices):
     x = jax.device_put(np.ones(7, np.float32), devices[0])
     with pytest.raises(ValueError, match="divisible|partitioned 4 times"):
         jax.device_put(x, shardings(devices)["rows"])
+
+
+def test_to_and_from_the_backend_of_this_process(islands):
+    local = jax.devices("cpu")[:4]
+    ours, theirs = Mesh(np.array(islands[1]), ("x",)), Mesh(np.array(local), ("x",))
+    x = np.arange(8, dtype=np.float32)
+    there = jax.device_put(x, NamedSharding(ours, P("x")))
+    here = jax.device_put(there, NamedSharding(theirs, P("x")))
+    assert here.devices() == set(local)
+    back, one = jax.device_put([here, there], [NamedSharding(ours, P()), local[1]])
+    assert back.devices() == set(islands[1]) and one.devices() == {local[1]}
+    for array in (here, back, one):
+        np.testing.assert_array_equal(np.asarray(array), x)
+    key = jax.random.key(7)
+    assert jax.random.key_data(jax.device_put(key, local[0])).tolist() == jax.random.key_data(key).tolist()
