@@ -1,0 +1,123 @@
+"""Large arrays between a client, the controller and the workers of one machine: they are handed over as shared memory, and nothing of it
+stays when somebody is killed in the middle."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import clean_environment
+
+from pathways import _cluster
+from pathways._shape import Shape
+
+OPTIMIZATION = "IFRT_PROXY_GRPC_LARGE_TRANSFER_OPTIMIZATION"
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    """Two islands of one device, and a directory in memory for files of clients."""
+    files = pathlib.Path(f"/dev/shm/pathways-test-{os.getpid()}")
+    files.mkdir()
+    monkeypatch.setenv(f"{OPTIMIZATION}_DIRECTORY", str(files))
+    running = _cluster.Cluster(Shape.parse("2x1x1"), tmp_path).start()
+    try:
+        running.files = files
+        yield running
+    finally:
+        running.stop()
+        for left in files.iterdir():
+            left.unlink()
+        files.rmdir()
+
+
+def pids(cluster):
+    return [p.process.pid if hasattr(p, "process") else p.pid for p in cluster.processes]
+
+
+def shared_memories(cluster):
+    """What the cluster's processes have of it, open or mapped; each has one as its probe."""
+    opened, mapped = 0, 0
+    for pid in pids(cluster):
+        for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+            try:
+                opened += "memfd:pathways" in os.readlink(fd)
+            except FileNotFoundError:
+                continue
+        mapped += len(re.findall(r"memfd:pathways|/lt_", pathlib.Path(f"/proc/{pid}/maps").read_text()))
+    return opened, mapped
+
+
+def settled(condition, seconds=10):
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return condition()
+
+
+def client(cluster, code, **env):
+    return subprocess.Popen([sys.executable, "-c", code], env=clean_environment(PATHWAYS_ADDRESS=cluster.address, **env),
+                            stdout=subprocess.PIPE, text=True)
+
+
+ROUND_TRIP = """
+import jax, numpy as np
+host = np.arange(3 << 20, dtype=np.float32).reshape(3, -1)
+a, b = jax.devices()
+for layout in (host, np.asfortranarray(host), host[:, ::2]):
+    x = jax.device_put(layout, a)
+    y = jax.device_put(x, b)  # from worker to worker
+    np.testing.assert_array_equal(np.asarray(y), layout)
+    np.testing.assert_array_equal(np.asarray(jax.jit(lambda v: v + 1, donate_argnums=0)(x)), layout + 1)
+print("same")
+"""
+
+
+@pytest.mark.parametrize("shared_directory", [False, True])
+def test_large_arrays_arrive_and_are_freed(cluster, shared_directory):
+    before = shared_memories(cluster)
+    assert before == (3, 3)
+    extra = {f"{OPTIMIZATION}_DIRECTORY": str(cluster.files), f"{OPTIMIZATION}_THRESHOLD_BYTES": "65536"} if shared_directory else {}
+    done = client(cluster, ROUND_TRIP, **extra)
+    assert done.communicate(timeout=120)[0] == "same\n"
+    assert settled(lambda: shared_memories(cluster) == before), shared_memories(cluster)
+    assert not list(cluster.files.iterdir())
+
+
+ENDLESS = """
+import jax, numpy as np
+host = np.ones(32 << 20, np.float32)
+f = jax.jit(lambda v: v + 1)
+print("ready", flush=True)
+while True:
+    np.asarray(f(jax.device_put(jax.device_put(host, jax.devices()[0]), jax.devices()[1])))
+"""
+
+
+@pytest.mark.parametrize("delay", [0.3, 0.7, 1.2])
+def test_a_client_killed_in_the_middle_leaves_nothing(cluster, delay):
+    before = shared_memories(cluster)
+    victim = client(cluster, ENDLESS)
+    assert victim.stdout.readline() == "ready\n"
+    time.sleep(delay)  # anywhere in the transfers
+    victim.send_signal(signal.SIGKILL)
+    victim.wait()
+    assert settled(lambda: shared_memories(cluster) == before), shared_memories(cluster)
+
+
+def test_a_worker_killed_in_the_middle_leaves_nothing(cluster):
+    on_disk = set(os.listdir("/dev/shm"))
+    victim = client(cluster, ENDLESS)
+    assert victim.stdout.readline() == "ready\n"
+    time.sleep(0.5)
+    controller, first, second = pids(cluster)
+    os.kill(second, signal.SIGKILL)
+    victim.wait(60)  # with the error of the lost host
+    assert victim.returncode != 0
+    cluster.processes[:] = cluster.processes[:2]
+    assert settled(lambda: shared_memories(cluster) == (2, 2)), shared_memories(cluster)
+    assert set(os.listdir("/dev/shm")) == on_disk
