@@ -46,9 +46,15 @@ std::optional<absl::Time> Batcher::NextDue() {
   return due_.front().at;
 }
 
-void Batcher::FlushDue() {
-  const absl::Time now = clock_->Now();
-  while (!due_.empty() && (Stale(due_.front()) || due_.front().at <= now)) {
+void Batcher::FlushDue() { FlushUntil(clock_->Now()); }
+
+void Batcher::FlushAll() {
+  FlushCritical();
+  FlushUntil(absl::InfiniteFuture());
+}
+
+void Batcher::FlushUntil(absl::Time limit) {
+  while (!due_.empty() && (Stale(due_.front()) || due_.front().at <= limit)) {
     const Due due = due_.front();
     due_.pop_front();
     if (Stale(due)) continue;

@@ -63,6 +63,8 @@ class Batcher {
   std::optional<absl::Time> NextDue();
   // All coalesced messages that are due leave.
   void FlushDue();
+  // All leave.
+  void FlushAll();
   // What waits for a host that is gone is dropped.
   void Drop(HostId host) { hosts_.erase(host); }
   size_t waiting_bytes(HostId to, bool critical) const;
@@ -81,6 +83,7 @@ class Batcher {
   void Opened(HostId to, bool critical);
   void Full(HostId to, bool critical);
   void EmitFrame(HostId to, bool critical);
+  void FlushUntil(absl::Time limit);
   bool Stale(const Due& due) const;
 
   const BatchingKnobs knobs_;

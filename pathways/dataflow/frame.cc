@@ -97,7 +97,10 @@ absl::StatusOr<FrameContents> ParseFrame(const net::Frame& frame) {
   }
   for (const auto& install : proto.installs()) {
     PW_ASSIGN_OR_RETURN(std::shared_ptr<const Graph> graph, FromProto(install.definition()));
-    contents.installs.push_back({install.graph(), std::move(graph)});
+    ProgressKnobs knobs;
+    if (install.fan_in() != 0) knobs.fan_in = install.fan_in();
+    if (install.direct_pairs() != 0) knobs.direct_pairs = install.direct_pairs();
+    contents.installs.push_back({install.graph(), std::move(graph), knobs});
   }
   for (const auto& start : proto.starts())
     contents.starts.push_back({start.run(), start.graph(), start.oldest_live(), start.argument()});
@@ -156,6 +159,8 @@ void FrameBuilder::Add(const InstallMessage& message) {
   auto* install = proto_.add_installs();
   install->set_graph(message.graph);
   *install->mutable_definition() = ToProto(*message.definition);
+  install->set_fan_in(message.progress.fan_in);
+  install->set_direct_pairs(message.progress.direct_pairs);
   ++messages_;
   bytes_ += install->ByteSizeLong();
 }

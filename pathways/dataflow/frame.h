@@ -38,6 +38,7 @@ struct ReportMessage {
 struct InstallMessage {
   uint64_t graph = 0;
   std::shared_ptr<const Graph> definition;
+  ProgressKnobs progress;
 };
 
 struct StartMessage {

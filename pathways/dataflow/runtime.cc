@@ -1,6 +1,7 @@
 // Graphs and runs: how they begin and end. The loop and the frames are in runtime_loop.cc.
 #include "pathways/dataflow/runtime.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -59,11 +60,13 @@ absl::Status Runtime::LostAmong(const HostSet& hosts) const {
 
 absl::StatusOr<GraphId> Runtime::Install(std::shared_ptr<const Graph> graph) {
   PW_RETURN_IF_ERROR(LostAmong(graph->hosts()));
+  // All hosts go by what the message says, this one included.
+  const ProgressKnobs progress{std::max(knobs_.progress.fan_in, 2u), std::max(knobs_.progress.direct_pairs, 1u)};
   PW_ASSIGN_OR_RETURN(std::shared_ptr<const HostPlan> plan,
-                      HostPlan::Create(graph, environment_.self, environment_.self, knobs_.progress, knobs_.max_local_shards));
+                      HostPlan::Create(graph, environment_.self, environment_.self, progress, knobs_.max_local_shards));
   const GraphId id{environment_.self, next_graph_++};
   graphs_[id] = std::move(plan);
-  SendControl(graph->hosts(), InstallMessage{id.sequence, graph});
+  SendControl(graph->hosts(), InstallMessage{id.sequence, graph, progress});
   Settle();
   return id;
 }
@@ -211,7 +214,7 @@ void Runtime::OnPeerLost(HostId host, const absl::Status& reason) {
 void Runtime::TakeInstall(HostId from, InstallMessage& message) {
   const GraphId id{from, message.graph};
   if (graphs_.contains(id)) return;
-  auto plan = HostPlan::Create(std::move(message.definition), from, environment_.self, knobs_.progress, knobs_.max_local_shards);
+  auto plan = HostPlan::Create(std::move(message.definition), from, environment_.self, message.progress, knobs_.max_local_shards);
   // Without a plan, the runs of the graph are refused one by one.
   if (plan.ok()) {
     graphs_[id] = *std::move(plan);

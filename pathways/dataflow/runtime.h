@@ -47,7 +47,7 @@
 namespace pw::dataflow {
 
 struct RuntimeKnobs {
-  ProgressKnobs progress;
+  ProgressKnobs progress;  // of graphs installed here
   BatchingKnobs batching;
   FlowKnobs flow;
   size_t local_high_water_bytes = 16 << 20;  // of tuples between shards of this host
@@ -79,7 +79,7 @@ inline constexpr char kResultOp[] = "result";
 
 class Runtime : private Links::Handler, private Courier {
  public:
-  // Everything outlives this. Timers post to `strand`.
+  // Everything outlives this. Timers post to `strand`; without them nothing waits to be coalesced beyond a turn of the strand.
   struct Environment {
     HostId self;
     Executor* strand = nullptr;

@@ -87,6 +87,7 @@ void Runtime::ArmTimer() {
   if (timer_armed_) return;
   const std::optional<absl::Time> due = batcher_.NextDue();
   if (!due.has_value()) return;
+  if (environment_.timers == nullptr) return batcher_.FlushAll();
   timer_armed_ = true;
   environment_.timers->After(*due - environment_.clock->Now(), environment_.strand, [this, alive = std::weak_ptr<bool>(alive_)] {
     if (alive.expired()) return;

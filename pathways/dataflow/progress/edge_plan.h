@@ -29,6 +29,9 @@ struct ProgressKnobs {
   uint32_t direct_pairs = 64;  // up to so many pairs of hosts, source hosts report directly
 };
 
+// For hosts that reach the coordinator and nobody else: nobody adds up for others.
+inline ProgressKnobs StarKnobs() { return {.direct_pairs = UINT32_MAX}; }
+
 struct EdgePlan {
   // `from` and `to` outlive the plan.
   EdgePlan(EdgeKind kind, const Placement& from, const Placement& to, HostId self, const ProgressKnobs& knobs);
