@@ -1,5 +1,6 @@
 """The loop y = psum(y) / 8 + 1 over 8 devices from end to end, pipelined, against jax in process; and how long block_until_ready(f(x)) takes.
-"plugin" is jax in process with our device plugin instead of its own XLA: what is left of ours without processes and protocols.
+"plugin" is jax in process with our device plugin instead of its own XLA: what is left of ours without processes and protocols; "floor" is
+a server that computes nothing and answers at once: the round trip that no server can beat.
 
 In process at most 16 steps are under way: stock jax stops for good with more than its 32. Ours runs with the same depth and with one
 hundred times that.
@@ -38,6 +39,21 @@ def processor_us(side, cluster, program, calls):
     return {name: (_sides.processor_seconds(pid) - before[name]) / calls * 1e6 for name, pid in pids.items()}
 
 
+def messages(side, cluster, program, calls):
+    """What a step of the loop takes on the connection between controller and worker: commands by kind, frames (commands travel several to
+    a frame), bytes both ways."""
+    from pathways import _cluster
+
+    def count():
+        host, = _cluster.status(cluster.address)["hosts"]
+        return {f"command {kind}": n for kind, n in host["commands"].items()} | {
+            key: host[key] for key in ("frames_sent", "bytes_sent", "bytes_received")}
+
+    before = count()
+    side.ask("rate", program=program, calls=calls, depth=DEEP)
+    return {key: round((n - before.get(key, 0)) / calls, 3) for key, n in count().items() if n > before.get(key, 0)}
+
+
 def main():
     def add(parser):
         parser.add_argument("--calls", type=int, default=1600)
@@ -53,19 +69,29 @@ def main():
             cluster = stack.enter_context(_sides.cluster())
             sides["ours"] = stack.enter_context(_sides.client("ours", "package", cluster.address))
             sides["ours_direct"] = stack.enter_context(_sides.client("ours_direct", "direct", cluster.address))
+        floor = stack.enter_context(_sides.client("floor", "direct", stack.enter_context(_sides.floor_server(args.tree))))
         rate = {program: rates(sides, program, args) for program in PROGRAMS}
-        latency = {program: latencies(sides, program, args) for program in PROGRAMS}
+        latency = {program: latencies(sides | {"floor": floor}, program, args) for program in PROGRAMS}
+        sent = {} if args.floor_only else {program: messages(sides["ours"], cluster, program, args.calls * 4) for program in PROGRAMS}
         processor = {program: {name: processor_us(side, cluster if name.startswith("ours") else None, program, args.calls * 4)
                                for name, side in sides.items()} for program in PROGRAMS}
     for program in PROGRAMS:
         print(f"rate {program:8}" + "".join(f"  {name} {value:.0f}/s" for name, value in rate[program].items()))
         print(f"latency {program:8}" + "".join(f"  {name} {value['p50_us']:.0f} us" for name, value in latency[program].items()))
+        if program in sent:
+            print(f"messages {program:8}" + "".join(f"  {what} {n:.3f}" for what, n in sent[program].items()) + "  a step")
         for name, parts in processor[program].items():
             print(f"processor {program:8}  {name} {sum(parts.values()):.0f} us a step:" + "".join(f" {n} {v:.0f}" for n, v in parts.items()))
     best = max((rate["psum"][name] for name in ("ours", "ours_deep") if name in rate["psum"]), default=None)
     ratio = best and best / rate["psum"]["inprocess"]
-    _report.finish(args, "loop_rate", {"rate_per_s": rate, "latency": latency, "processor_us": processor},
-                   [_report.target("psum: rate ours / in process", ratio, 1.0, at_most=False)])
+    targets = [_report.target("psum: rate ours / in process", ratio, 1.0, at_most=False)]
+    for program in PROGRAMS if "ours" in sides else ():
+        p50 = {name: figures["p50_us"] for name, figures in latency[program].items()}
+        # What is ours to spend: the floor's round trip, and what the computation takes in process.
+        targets.append(_report.target(f"{program}: latency ours / (floor + in process)", p50["ours"] / (p50["floor"] + p50["inprocess"]), 2.0))
+    targets += [_report.target(f"{program}: execute commands a step", n["command execute"], 1.0) for program, n in sent.items()]
+    targets += [_report.target(f"{program}: frames to the worker a step", n["frames_sent"], 1.0) for program, n in sent.items()]
+    _report.finish(args, "loop_rate", {"rate_per_s": rate, "latency": latency, "messages_a_step": sent, "processor_us": processor}, targets)
 
 
 if __name__ == "__main__":
