@@ -7,6 +7,7 @@
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
+#include "pathways/base/allocator.h"
 
 namespace pw::relay {
 namespace {
@@ -38,6 +39,7 @@ absl::StatusOr<std::unique_ptr<Relay>> Relay::Start(const std::string& listen, c
   std::unique_ptr<Relay> relay(new Relay());
   relay->hub_.controller = controller;
   relay->hub_.stub = std::make_unique<grpc::GenericStub>(ControllerChannel(controller));
+  KeepMemoryOfLargeMessages();
   grpc::ServerBuilder builder;
   builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &relay->port_);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a port in use is an error
