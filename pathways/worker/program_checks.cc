@@ -1,6 +1,7 @@
 #include "pathways/worker/program_checks.h"
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -44,6 +45,14 @@ std::vector<int> Numbers(absl::string_view version) {
   return numbers;
 }
 
+// Whether the runtime says that it could not read the program. What else it may say (a wrong shape, memory that is short) has nothing to
+// do with versions.
+bool IsAboutTheFormat(absl::string_view message) {
+  constexpr absl::string_view kWords[] = {"parse", "deserialize", "bytecode", "stablehlo", "vhlo", "legalize", "dialect"};
+  const std::string lower = absl::AsciiStrToLower(message);
+  return std::any_of(std::begin(kWords), std::end(kWords), [&](absl::string_view word) { return absl::StrContains(lower, word); });
+}
+
 }  // namespace
 
 absl::Status CheckCustomCalls(absl::string_view program) {
@@ -70,7 +79,7 @@ std::string StablehloVersion(absl::string_view program) {
 absl::Status ExplainRefusal(const absl::Status& refusal, absl::string_view program, const std::string& runtime_version) {
   const std::string version = StablehloVersion(program);
   const std::vector<int> theirs = Numbers(version), ours = Numbers(runtime_version);
-  if (theirs.empty() || ours.empty() || theirs <= ours) return refusal;
+  if (theirs.empty() || ours.empty() || theirs <= ours || !IsAboutTheFormat(refusal.message())) return refusal;
   return absl::Status(refusal.code(), absl::StrCat(refusal.message(), "\nThe program was written for StableHLO ", version,
                                                    ", this worker's device runtime reads up to ", runtime_version,
                                                    ": use a newer device runtime on the workers, or an older jax on the client"));

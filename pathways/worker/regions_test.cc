@@ -104,6 +104,8 @@ TEST(ProgramChecks, NamesBothVersionsWhenTheProgramIsTooNew) {
   EXPECT_NE(text.find("1.13.0"), std::string::npos);
   EXPECT_EQ(ExplainRefusal(refusal, program, "1.14.2"), refusal);
   EXPECT_EQ(ExplainRefusal(refusal, "module {}", "1.13.0"), refusal);
+  const absl::Status unrelated = absl::ResourceExhaustedError("out of memory allocating 64 bytes");
+  EXPECT_EQ(ExplainRefusal(unrelated, program, "1.13.0"), unrelated);
 }
 
 }  // namespace
