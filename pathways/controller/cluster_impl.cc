@@ -20,6 +20,13 @@ std::shared_ptr<ClusterImpl> ClusterImpl::Create(ClusterOptions options, const E
     if (auto self = weak.lock()) self->strand_.Post(std::move(task));
   });
   cluster->fabric_->set_sequential_dispatch(cluster->options_.sequential_dispatch);
+  cluster->housekeeping_ = std::make_unique<Housekeeping>(&cluster->fabric_->outbox(), &cluster->strand_, environment.clock,
+                                                          environment.timers, [weak](HostId host, const absl::Status& why) {
+                                                            auto self = weak.lock();
+                                                            if (self == nullptr) return;
+                                                            auto it = self->hosts_.find(host);
+                                                            if (it != self->hosts_.end()) self->LoseHost(it->second, why);
+                                                          });
   cluster->ScheduleTick();
   return cluster;
 }
@@ -89,6 +96,8 @@ bool ClusterImpl::OnEvent(LinkId id, const Event& event, Bytes payload) {
   } else if (is_host && event.has_shared_verified()) {
     fabric_->SetTakesShared(it->second.host);
     MembershipChanged();
+  } else if (is_host && event.has_dataflow()) {
+    housekeeping_->OnFrame(it->second.host, event.dataflow(), std::move(payload));
   } else if (is_host) {
     status = fabric_->OnEvent(it->second.host, event, std::move(payload));
   } else {

@@ -30,6 +30,7 @@
 #include "pathways/base/timer_queue.h"
 #include "pathways/controller/fabric.h"
 #include "pathways/controller/host_link.h"
+#include "pathways/controller/housekeeping.h"
 #include "pathways/controller/options.h"
 #include "pathways/controller/session.h"
 #include "pathways/controller/session_impl.h"
@@ -77,7 +78,6 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
     SessionImpl* session;
     absl::Time since;
   };
-  struct StatusQuery;
   struct Tracing;
 
   ClusterImpl(ClusterOptions options, const Environment& environment);
@@ -123,6 +123,7 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   Strand strand_;
   const net::Probe probe_;  // for hosts to find out whether they share a machine with us
   std::unique_ptr<Fabric> fabric_;
+  std::unique_ptr<Housekeeping> housekeeping_;  // after the fabric, through which it speaks
   std::unique_ptr<net::Listener> listener_;
   LinkId next_link_ = 1;
   std::map<LinkId, Link> links_;

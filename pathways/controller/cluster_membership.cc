@@ -1,5 +1,6 @@
 // Joining, being lost, and the heartbeats that tell the two apart.
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -99,7 +100,9 @@ void ClusterImpl::Admit(LinkId id, HostId host_id) {
 void ClusterImpl::MembershipChanged() {
   std::vector<const ::pathways::v1::Hello*> hellos;
   Command command;
+  std::set<HostId> there;
   for (const auto& [host, link] : hosts_) {
+    there.insert(host);
     hellos.push_back(&links_[link].hello);
     auto& peer = *command.mutable_peers()->add_peers();
     peer.set_host(host.v);
@@ -107,6 +110,7 @@ void ClusterImpl::MembershipChanged() {
     peer.set_takes_shared(fabric_->takes_shared(host));
   }
   for (const auto& [host, link] : hosts_) fabric_->outbox().Add(host, command);
+  housekeeping_->SetHosts(std::move(there));
   info_ = MakeClusterInfo(fabric_->topology(), hellos);
 }
 
@@ -140,6 +144,7 @@ void ClusterImpl::LoseHost(LinkId id, const absl::Status& reason) {
   for (auto& [session_id, opened] : sessions_) sessions.push_back(opened.session);
   for (SessionImpl* session : sessions) session->OnDevicesLost(devices, error);
   fabric_->RemoveHost(link.host, host.devices, error);
+  housekeeping_->RemoveHost(link.host, error);
   MembershipChanged();
   link.link->connection()->Close(reason);
 }

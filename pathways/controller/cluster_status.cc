@@ -12,37 +12,14 @@ namespace pw::controller {
 using ::pathways::v1::Command;
 using ::pathways::v1::MemoryReport;
 
-// One question to every host; answered when all have, or when the time is up.
-struct ClusterImpl::StatusQuery {
-  std::map<HostId, MemoryReport> memory;
-  size_t missing = 0;
-  ResultCallback<std::string> done;  // empty once answered
-};
-
 void ClusterImpl::GetStatus(ResultCallback<std::string> done) {
-  auto query = std::make_shared<StatusQuery>();
-  query->done = std::move(done);
-  query->missing = hosts_.size() + 1;  // and the end of this function
-  auto one_less = [weak = weak_from_this(), query](bool at_once) {
+  housekeeping_->GatherMemory(options_.status_timeout, [weak = weak_from_this(), done = std::move(done)](auto memory) mutable {
     auto self = weak.lock();
-    if (self == nullptr || !query->done) return;
-    if (--query->missing > 0 && !at_once) return;
-    self->strand_.Post([done = std::exchange(query->done, nullptr), json = self->StatusJson(query->memory)]() mutable {
-      std::move(done)(json);
+    if (self == nullptr) return;
+    self->strand_.Post([weak, memory = std::move(memory), done = std::move(done)]() mutable {
+      if (auto cluster = weak.lock()) std::move(done)(cluster->StatusJson(memory));
     });
-  };
-  for (const auto& [host, link] : hosts_) {
-    Command command;
-    command.mutable_memory_query()->set_query(fabric_->NextId());
-    fabric_->memory_reports().Add(command.memory_query().query(), host, SessionId(),
-                                  [query, one_less, host = host](absl::StatusOr<MemoryReport> report) {
-                                    if (report.ok()) query->memory[host] = *std::move(report);
-                                    one_less(false);
-                                  });
-    fabric_->outbox().Add(host, std::move(command));
-  }
-  environment_.timers->After(options_.status_timeout, &strand_, [one_less] { one_less(true); });
-  one_less(false);
+  });
 }
 
 std::string ClusterImpl::StatusJson(const std::map<HostId, MemoryReport>& memory) {

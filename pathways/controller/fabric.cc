@@ -20,6 +20,8 @@ absl::StatusOr<uint64_t> PayloadBytes(const Event& event) {
       return event.fetched().payload_bytes();
     case Event::kChunk:
       return event.chunk().payload_bytes();
+    case Event::kDataflow:
+      return event.dataflow().payload_bytes();
     case Event::kHostCall: {
       uint64_t total = 0;
       for (const auto& operand : event.host_call().operands()) {
@@ -60,7 +62,6 @@ void Fabric::RemoveHost(HostId host, const std::vector<DeviceId>& devices, const
   fetches_.FailHost(host, error);
   compiles_.FailHost(host, error);
   descriptions_.FailHost(host, error);
-  memory_reports_.FailHost(host, error);
   trace_reports_.FailHost(host, error);
 }
 
@@ -89,9 +90,6 @@ absl::Status Fabric::OnEvent(HostId host, const Event& event, Bytes payload) {
       break;
     case Event::kDescribed:
       descriptions_.Resolve(event.described().query(), host, event.described());
-      break;
-    case Event::kMemoryReport:
-      memory_reports_.Resolve(event.memory_report().query(), host, event.memory_report());
       break;
     case Event::kTraceReport:
       trace_reports_.Resolve(event.trace_report().query(), host, event.trace_report());

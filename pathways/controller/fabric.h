@@ -68,7 +68,6 @@ class Fabric {
   Fetches& fetches() { return fetches_; }
   PendingReplies<::pathways::v1::Compiled>& compiles() { return compiles_; }
   PendingReplies<::pathways::v1::Described>& descriptions() { return descriptions_; }
-  PendingReplies<::pathways::v1::MemoryReport>& memory_reports() { return memory_reports_; }
 
   PendingReplies<::pathways::v1::TraceReport>& trace_reports() { return trace_reports_; }
   trace::Recorder& recorder() { return recorder_; }
@@ -112,7 +111,6 @@ class Fabric {
   Fetches fetches_;
   PendingReplies<::pathways::v1::Compiled> compiles_;
   PendingReplies<::pathways::v1::Described> descriptions_;
-  PendingReplies<::pathways::v1::MemoryReport> memory_reports_;
   PendingReplies<::pathways::v1::TraceReport> trace_reports_;
   trace::Recorder recorder_;
   absl::flat_hash_map<HostId, std::unique_ptr<Peer>> peers_;

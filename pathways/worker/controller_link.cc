@@ -194,7 +194,9 @@ void ControllerLink::Welcomed(const v1::Welcome& welcome) {
   if (worker_ != nullptr) return connection_->Close(absl::FailedPreconditionError("the controller welcomed this worker twice"));
   if (welcome.heartbeat_seconds() > 0)
     silence_limit_ = 3 * std::max(absl::Seconds(welcome.heartbeat_seconds()), kShortestHeartbeat);
-  worker_ = std::make_unique<Worker>(environment_, connection_.get(), welcome);
+  Environment environment = environment_;
+  environment.timers = timers_;
+  worker_ = std::make_unique<Worker>(environment, connection_.get(), welcome);
   for (auto& peer : std::exchange(early_peers_, {})) worker_->peers().Accept(std::move(peer));
   PW_LOG_INFO << "joined the controller at " << options_.controller << " as host " << welcome.host() << " of island "
               << welcome.island() << " with " << environment_.runtime->devices().size() << " "

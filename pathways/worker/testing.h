@@ -88,6 +88,8 @@ class RecordingConnection : public net::Connection {
         described[event.described().query()] = event.described();
       } else if (event.has_memory_report()) {
         memory[event.memory_report().query()] = event.memory_report();
+      } else if (event.has_dataflow()) {
+        dataflow.emplace_back(event.dataflow().header(), take(event.dataflow().payload_bytes()));
       }
     }
     EXPECT_EQ(offset, bytes.size()) << "payload that belongs to no message";
@@ -103,6 +105,7 @@ class RecordingConnection : public net::Connection {
   std::map<uint64_t, v1::Compiled> compiled;
   std::map<uint64_t, v1::Described> described;
   std::map<uint64_t, v1::MemoryReport> memory;
+  std::vector<std::pair<std::string, std::string>> dataflow;  // headers and payloads
   std::vector<uint64_t> taken;
   std::vector<v1::HostCall> host_calls;
   std::vector<std::string> host_call_bytes;

@@ -19,6 +19,8 @@ uint64_t PayloadBytes(const v1::Command& command) {
       return command.put().payload_bytes();
     case v1::Command::kChunk:
       return command.chunk().payload_bytes();
+    case v1::Command::kDataflow:
+      return command.dataflow().payload_bytes();
     case v1::Command::kHostReply: {
       uint64_t sum = 0;
       for (uint64_t bytes : command.host_reply().result_bytes()) {
@@ -57,7 +59,8 @@ Worker::Worker(const Environment& environment, net::Connection* connection, cons
       host_calls_(&core_),
       peers_(&core_, environment.transport, HostId(welcome.host()), welcome.incarnation()),
       moves_(&core_, &peers_, environment.limits.staging_bytes),
-      tracing_(&core_) {
+      tracing_(&core_),
+      housekeeping_(&core_, HostId(welcome.host()), environment.timers, [this] { return Memory(); }) {
   core_.shares_memory = welcome.takes_shared();
   core_.copy_pool = environment.copy_pool;
   if (net::VerifyProbe(net::ReadName(welcome.probe().memory()), welcome.probe().secret())) core_.outbox.Add()->mutable_shared_verified();
@@ -118,6 +121,8 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
       return host_calls_.Reply(command.host_reply(), payload);
     case v1::Command::kMemoryQuery:
       return ReportMemory(command.memory_query().query());
+    case v1::Command::kDataflow:
+      return housekeeping_.OnFrame(command.dataflow(), payload);
     case v1::Command::kTrace:
       return tracing_.Trace(command.trace());
     case v1::Command::kLoadProgram:
@@ -152,10 +157,15 @@ void Worker::ReleaseOwner(SessionId session) {
 
 void Worker::ReportMemory(uint64_t query) {
   v1::MemoryReport* report = core_.outbox.Add()->mutable_memory_report();
+  *report = Memory();
   report->set_query(query);
-  report->set_arrays(core_.store.arrays());
+}
+
+v1::MemoryReport Worker::Memory() const {
+  v1::MemoryReport report;
+  report.set_arrays(core_.store.arrays());
   for (int d = 0; d < static_cast<int>(core_.runtime->devices().size()); ++d) {
-    auto* device = report->add_devices();
+    auto* device = report.add_devices();
     device->set_used_bytes(core_.ledger->used(d));
     device->set_peak_bytes(core_.ledger->peak(d));
     device->set_limit_bytes(core_.ledger->limit());
@@ -165,6 +175,7 @@ void Worker::ReportMemory(uint64_t query) {
     }
     for (const auto& [session, bytes] : core_.ledger->UsedBySession(d)) (*device->mutable_used_by_session())[session] = bytes;
   }
+  return report;
 }
 
 void Worker::Idle() {

@@ -18,6 +18,7 @@
 #include "pathways/worker/executor.h"
 #include "pathways/worker/fetches.h"
 #include "pathways/worker/host_calls.h"
+#include "pathways/worker/housekeeping.h"
 #include "pathways/worker/moves.h"
 #include "pathways/worker/program_runs.h"
 #include "pathways/worker/programs.h"
@@ -38,6 +39,7 @@ struct Environment {
   device::DeviceRuntime* runtime = nullptr;
   Executor* strand = nullptr;
   Clock* clock = nullptr;
+  Timers* timers = nullptr;  // may be none
   Executor* compile_pool = nullptr;
   Executor* copy_pool = nullptr;  // where large copies between memories of this host are made; null: the device runtime makes them
   std::shared_ptr<const CompileCache> compile_cache;
@@ -67,6 +69,7 @@ class Worker {
   void Release(const pathways::v1::Release& command);
   void ReleaseOwner(SessionId session);
   void ReportMemory(uint64_t query);
+  pathways::v1::MemoryReport Memory() const;
 
   Core core_;
   ProgramRuns program_runs_;
@@ -79,6 +82,7 @@ class Worker {
   Peers peers_;
   Moves moves_;
   Tracing tracing_;
+  Housekeeping housekeeping_;
 };
 
 }  // namespace pw::worker

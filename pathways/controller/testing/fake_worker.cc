@@ -26,6 +26,8 @@ size_t PayloadOf(const Command& c) {
       return c.put().payload_bytes();
     case Command::kChunk:
       return c.chunk().payload_bytes();
+    case Command::kDataflow:
+      return c.dataflow().payload_bytes();
     case Command::kHostReply: {
       size_t total = 0;
       for (uint64_t bytes : c.host_reply().result_bytes()) total += bytes;
@@ -130,6 +132,9 @@ bool FakeWorker::HandleLink(const Command& command) {
   switch (command.kind_case()) {
     case Command::kWelcome:
       welcome = command.welcome();
+      dataflow_ = std::make_unique<FakeDataflow>(
+          HostId(welcome.host()), options_.devices,
+          [this](const v1::FromWorker& message, std::vector<Bytes> payload) { Send(message, std::move(payload)); });
       return true;
     case Command::kPeers:
       peers = command.peers();
@@ -160,6 +165,7 @@ void FakeWorker::Handle(const Command& command, std::string payload) {
     incoming_[command.abort_transfer().transfer()].failed = FromProto(command.abort_transfer().status());
     return;
   }
+  if (command.has_dataflow()) return dataflow_->OnFrame(command.dataflow(), std::move(payload));
   if (command.has_host_reply()) {
     host_replies[command.host_reply().call()] = {command.host_reply(), payload};
     return;
@@ -319,13 +325,6 @@ void FakeWorker::Run(const Command& c) {
       described.set_query(c.describe().query());
       described.set_text("text of " + executables_[c.describe().executable()].name());
       (*described.mutable_numbers())["flops"] = 12;
-      return Send(message);
-    }
-    case Command::kMemoryQuery: {
-      v1::FromWorker message;
-      auto& report = *message.add_events()->mutable_memory_report();
-      report.set_query(c.memory_query().query());
-      for (int d = 0; d < options_.devices; ++d) report.add_devices()->set_used_bytes(100 + d);
       return Send(message);
     }
     default:
