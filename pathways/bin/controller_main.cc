@@ -29,6 +29,7 @@ struct Options {
   std::string listen_clients = "127.0.0.1:0";
   std::string listen_workers = "127.0.0.1:0";
   std::string port_file;
+  std::string dispatch = "parallel";
   std::string shared_directory;
   std::string persistence_directory;
   std::string object_directory;
@@ -52,6 +53,8 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add("staged-limit", &options->cluster.limits.staged_bytes, "BYTES",
              "host buffers of one client that may wait in the controller");
   flags->Add("handle-limit", &options->cluster.limits.handles, "N", "arrays that one client may have at a time");
+  flags->Add("dispatch", &options->dispatch, "parallel|sequential",
+             "how programs of many nodes go to the hosts: all at once, or node by node, for comparison");
   flags->Add("shared-directory", &options->shared_directory, "DIR",
              "a folder in memory through which clients on this machine hand over large arrays; default: none");
   flags->Add("persistence-directory", &options->persistence_directory, "DIR",
@@ -85,6 +88,8 @@ absl::Status ParseClientAddress(const std::string& address, pw::frontend::Server
 
 absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   if (options.cluster.expect_hosts < 1) return absl::InvalidArgumentError("--expect-hosts must be at least 1");
+  if (options.dispatch != "parallel" && options.dispatch != "sequential")
+    return absl::InvalidArgumentError("--dispatch is parallel or sequential");
   if (options.cluster.heartbeat_limit < absl::Milliseconds(10))
     return absl::InvalidArgumentError("--heartbeat-limit is too short: 10ms at least");
   pw::frontend::ServerOptions server_options;
@@ -99,7 +104,9 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   pw::ThreadPool executor("pw-controller", 1);
   pw::net::AsioTransport transport;
   pw::TimerQueue timers(&clock);
-  cluster = pw::controller::ClusterImpl::Create(options.cluster, {&executor, &timers, &clock});
+  pw::controller::ClusterOptions cluster_options = options.cluster;
+  cluster_options.sequential_dispatch = options.dispatch == "sequential";
+  cluster = pw::controller::ClusterImpl::Create(cluster_options, {&executor, &timers, &clock});
   PW_ASSIGN_OR_RETURN(const std::string workers, cluster->Listen(&transport, options.listen_workers));
   PW_ASSIGN_OR_RETURN(auto server, pw::frontend::Server::Start(server_options, cluster.get()));
   const std::string clients = absl::StrCat(server_options.host, ":", server->port());

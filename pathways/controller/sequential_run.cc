@@ -28,10 +28,9 @@ SequentialRun::SequentialRun(Fabric* fabric, SessionId session, std::weak_ptr<bo
       node_status_(entry_->program().nodes.size()) {}
 
 void SequentialRun::Next() {
-  if (alive_.expired()) return;
   const auto& nodes = entry_->program().nodes;
   sending_ = true;
-  while (node_ + 1 < static_cast<int>(nodes.size())) {
+  while (!alive_.expired() && node_ + 1 < static_cast<int>(nodes.size())) {
     ++node_;
     for (size_t h = 0; h < next_.size(); ++h) Send(h);
     const bool works = nodes[node_].kind == program::NodeKind::kCompute || nodes[node_].kind == program::NodeKind::kTransfer;
@@ -64,12 +63,13 @@ void SequentialRun::Send(size_t h) {
     }
     ::pathways::v1::Command bound = command;
     program::Bind(command, binding, op, &bound);
-    fabric_->outbox().Add(part.host, std::move(bound));
+    fabric_->outbox().AddExclusive(part.host, std::move(bound));
   }
 }
 
 void SequentialRun::Completed(int node, const absl::Status& status) {
-  node_status_[node].Update(entry_->program().At(node, status));
+  // What a host reports says where it began; that the host is gone does not.
+  node_status_[node].Update(absl::IsUnavailable(status) ? entry_->program().At(node, status) : status);
   if (--left_ > 0 || sending_) return;
   Next();
 }
@@ -85,6 +85,7 @@ void SequentialRun::Finish() {
   }
   results_.clear();
   args_.clear();
+  fabric_->outbox().EndExclusive();
   if (done_) std::exchange(done_, nullptr)(first);
 }
 

@@ -1,10 +1,10 @@
 // SequentialRun: one run of a program, dispatched node by node, each when the one before it has completed.
 //
 // The commands are those that parallel dispatch has the hosts make for themselves (dispatch/lower_program.h): this is the other
-// half of every comparison, of results and of time (paper 4.5, figure 7). Lowered with `pinned`, since the client goes on using
-// and dropping its arrays meanwhile. Nodes without a computation or transfer are not waited for.
+// half of every comparison, of results and of time (paper 4.5, figure 7). Nodes without a computation or transfer are not waited
+// for. Later commands to the hosts, which may name the run's results, wait in the outbox until all of it has been sent and done.
 //
-// Owned by the completions that it waits for. Does nothing more once its session has ended. Strand-confined.
+// Owned by the completions that it waits for. Sends nothing more once its session has ended. Strand-confined.
 #pragma once
 
 #include <functional>
@@ -21,6 +21,7 @@ class SequentialRun : public std::enable_shared_from_this<SequentialRun> {
  public:
   using Arrays = std::vector<buffers::LogicalArray::Ref>;
   // Each of `results` waits for one completion, which this gives. `args` are held until the end. `alive` goes with the session.
+  // Start is called inside the outbox's exclusive section, which ends with the run.
   SequentialRun(Fabric* fabric, SessionId session, std::weak_ptr<bool> alive, std::shared_ptr<const ProgramEntry> entry, Arrays args,
                 Arrays results, std::function<void(const absl::Status&)> done);
 

@@ -9,6 +9,7 @@
 #include "pathways/controller/sequential_run.h"
 #include "pathways/controller/session_impl.h"
 #include "pathways/program/op_sharding.h"
+#include "xla/compile_options.pb.h"
 
 namespace pw::controller {
 namespace {
@@ -28,6 +29,14 @@ ValueInfo ToInfo(const buffers::ArraySpec& spec) {
   info.layout = spec.layout;
   info.memory_kind = spec.sharding.memory_kind();
   return info;
+}
+
+// Compile options say nothing of devices (CompileRequest::options), so that compiled programs are found again in the cache.
+std::string WithoutDevices(const std::string& options) {
+  xla::CompileOptionsProto proto;
+  if (!proto.ParseFromString(options)) return options;  // the compiler will say so
+  proto.mutable_executable_build_options()->clear_device_assignment();
+  return proto.SerializeAsString();
 }
 
 std::vector<ProgramEntry::Argument> MakeArguments(const program::Program& program) {
@@ -144,7 +153,7 @@ void SessionImpl::CompileProgram(Bytes bytes, ResultCallback<InfoPtr> done) {
     CompileRequest request;
     request.format = executable.format();
     request.program = Bytes::FromString(std::string(executable.module()));
-    request.options = executable.options();
+    request.options = WithoutDevices(executable.options());
     request.num_replicas = executable.num_replicas();
     request.num_partitions = executable.num_partitions();
     for (int32_t device : executable.devices()) request.devices.push_back(DeviceId(device));
@@ -187,8 +196,7 @@ absl::StatusOr<InfoPtr> SessionImpl::AddProgram(ProgramCompile& compile) {
   PW_RETURN_IF_ERROR(CheckProgram(compile.program, &entry->devices));  // again: hosts may have gone meanwhile
   PW_RETURN_IF_ERROR(fabric_->CheckDevices(entry->devices));
   PW_ASSIGN_OR_RETURN(entry->typed, program::TypedProgram::Make(std::move(compile.program), compile.records));
-  PW_ASSIGN_OR_RETURN(entry->lowered,
-                      dispatch::LowerProgram(*entry->typed, fabric_->topology(), {.pinned = fabric_->sequential_dispatch()}));
+  PW_ASSIGN_OR_RETURN(entry->lowered, dispatch::LowerProgram(*entry->typed, fabric_->topology()));
   entry->id = fabric_->NextId();
   entry->on_gone = [this, alive = std::weak_ptr<bool>(alive_), executables = std::exchange(compile.executables, {})] {
     if (!alive.expired()) DropExecutables(executables);
@@ -333,16 +341,18 @@ void SessionImpl::StartProgram(const std::shared_ptr<ProgramEntry>& entry, const
     arrays_.Insert(results[r], {std::move(record), std::move(spec), nullptr, false});
   }
   if (!sequential) return SendRuns(entry, arg_records, result_records, run);
-  std::function<void(const absl::Status&)> done;
-  if (run != nullptr) {
-    ++run->missing;
-    done = [run, fabric = fabric_](const absl::Status& status) {
-      run->status.Update(status);
-      if (--run->missing == 0) run->AnswerWaiter(*fabric);
-    };
-  }
-  std::make_shared<SequentialRun>(fabric_, id_, alive_, entry, std::move(arg_records), std::move(result_records), std::move(done))
-      ->Start();
+  const uint64_t key = fabric_->NextId();
+  program_runs_.insert({key, std::make_shared<ProgramRun>(ProgramRun{entry, {result_records.begin(), result_records.end()}, 1})});
+  if (run != nullptr) ++run->missing;
+  auto done = [this, alive = std::weak_ptr<bool>(alive_), key, run, fabric = fabric_](const absl::Status& status) {
+    if (!alive.expired()) program_runs_.erase(key);
+    if (run == nullptr) return;
+    run->status.Update(status);
+    if (--run->missing == 0) run->AnswerWaiter(*fabric);
+  };
+  auto sequence = std::make_shared<SequentialRun>(fabric_, id_, alive_, entry, std::move(arg_records), std::move(result_records),
+                                                  std::move(done));
+  fabric_->outbox().BeginExclusive([sequence] { sequence->Start(); });
 }
 
 // Parallel dispatch: every host gets one message, all of them now.
@@ -353,7 +363,7 @@ void SessionImpl::SendRuns(const std::shared_ptr<ProgramEntry>& entry, const std
   underway->results.assign(results.begin(), results.end());
   underway->left = static_cast<int>(entry->lowered.hosts.size());
   const uint64_t base = fabric_->ReserveIds(entry->lowered.names + 1);
-  program_runs_.insert({base, underway});
+  if (underway->left > 0) program_runs_.insert({base, underway});  // a program without values concerns no host
   for (const dispatch::LoweredHost& part : entry->lowered.hosts) {
     auto waiting = std::make_shared<WeakArrays>();
     for (uint32_t r : part.results) waiting->push_back(results[r]);

@@ -27,8 +27,8 @@ constexpr SessionId kNoSession{};
 // Arguments and results are numbered for the whole program first; each host's own numbers are given at the end.
 class Lowering {
  public:
-  Lowering(const program::TypedProgram& typed, const resource::Topology& topology, const LowerOptions& options)
-      : typed_(typed), program_(typed.program), topology_(topology), options_(options) {
+  Lowering(const program::TypedProgram& typed, const resource::Topology& topology)
+      : typed_(typed), program_(typed.program), topology_(topology) {
     for (HostId host : topology.hosts()) outbox_.AddHost(host);
   }
 
@@ -86,7 +86,7 @@ class Lowering {
     }
   }
 
-  // A computed value that is a result bears its name, unless the run pins its values.
+  // A computed value that is a result bears its name.
   void NameResults() {
     for (size_t r = 0; r < program_.results.size(); ++r) {
       Value& root = Root(program_.nodes[program_.results[r]].inputs[0]);
@@ -97,9 +97,8 @@ class Lowering {
   // The name of a value that a node makes.
   uint64_t NameOutput(int value) {
     Value& root = values_[value];
-    const bool is_result = root.result >= 0 && !options_.pinned;
-    root.owned = !is_result;
-    root.name = is_result ? Slot(SlotKind::kResult, root.result) : NewName();
+    root.owned = root.result < 0;
+    root.name = root.result >= 0 ? Slot(SlotKind::kResult, root.result) : NewName();
     return root.name;
   }
 
@@ -113,12 +112,10 @@ class Lowering {
     for (int s = 0; s < shards; ++s) needs_[HostOf(spec, s)].args.insert(first_array + (node.apart ? s : 0));
     value.owned = node.donated;
     value.name = first;
-    if (!node.apart && (node.donated || !options_.pinned)) return;
+    if (!node.apart) return;
     value.name = NewName();
     value.owned = true;
-    AliasShards(spec, value.name, [&](int shard) {
-      return node.apart ? std::pair<uint64_t, int>(first + shard, 0) : std::pair<uint64_t, int>(first, shard);
-    });
+    AliasShards(spec, value.name, [&](int shard) { return std::pair<uint64_t, int>(first + shard, 0); });
     if (!node.donated) return;
     for (int s = 0; s < shards; ++s) Release(HostOf(spec, s), first + s);
   }
@@ -273,7 +270,6 @@ class Lowering {
   const program::TypedProgram& typed_;
   const program::Program& program_;
   const resource::Topology& topology_;
-  const LowerOptions options_;
   int node_ = 0;
   uint64_t names_ = 0;
   uint32_t arrays_ = 0;
@@ -287,9 +283,8 @@ class Lowering {
 
 }  // namespace
 
-absl::StatusOr<LoweredProgram> LowerProgram(const program::TypedProgram& program, const resource::Topology& topology,
-                                            const LowerOptions& options) {
-  return Lowering(program, topology, options).Run();
+absl::StatusOr<LoweredProgram> LowerProgram(const program::TypedProgram& program, const resource::Topology& topology) {
+  return Lowering(program, topology).Run();
 }
 
 }  // namespace pw::dispatch

@@ -46,14 +46,7 @@ struct LoweredProgram {
   std::vector<int> result_makers;                 // the node that makes each result: a Compute, Transfer or Arg
 };
 
-struct LowerOptions {
-  // The run holds arguments and results by names of its own, so that it does not matter what becomes of the caller's while it
-  // lasts. Needed where the commands do not leave all at once.
-  bool pinned = false;
-};
-
 // REQUIRES: all devices of the program are there. Errors name the node.
-absl::StatusOr<LoweredProgram> LowerProgram(const program::TypedProgram& program, const resource::Topology& topology,
-                                            const LowerOptions& options);
+absl::StatusOr<LoweredProgram> LowerProgram(const program::TypedProgram& program, const resource::Topology& topology);
 
 }  // namespace pw::dispatch

@@ -13,6 +13,26 @@ constexpr size_t kMaxPayloadBytes = 8 << 20;
 constexpr int kMaxCommands = 1024;
 constexpr size_t kMaxReleased = 32768;
 
+// Data on its way, answers and the link's own business never wait: what is under way may need them to end.
+bool WaitsForOthers(Command::KindCase kind) {
+  switch (kind) {
+    case Command::kWelcome:
+    case Command::kPeers:
+    case Command::kPing:
+    case Command::kShutdown:
+    case Command::kCompile:
+    case Command::kDescribe:
+    case Command::kChunk:
+    case Command::kAbortTransfer:
+    case Command::kHostReply:
+    case Command::kMemoryQuery:
+    case Command::kTrace:
+      return false;
+    default:
+      return true;
+  }
+}
+
 }  // namespace
 
 uint64_t CommandCounters::of(Command::KindCase kind) const {
@@ -29,7 +49,32 @@ void Outbox::Touch(HostId host, PerHost& box) {
   box.queued = true;
 }
 
+void Outbox::BeginExclusive(absl::AnyInvocable<void() &&> start) {
+  if (exclusive_) {
+    later_.push_back([this, start = std::move(start)]() mutable { BeginExclusive(std::move(start)); });
+    return;
+  }
+  exclusive_ = true;
+  std::move(start)();
+}
+
+void Outbox::EndExclusive() {
+  exclusive_ = false;
+  while (!exclusive_ && !later_.empty()) {
+    auto next = std::move(later_.front());
+    later_.pop_front();
+    std::move(next)();
+  }
+}
+
 void Outbox::Add(HostId host, Command command, std::vector<Bytes> payload) {
+  if (!exclusive_ || !WaitsForOthers(command.kind_case())) return AddNow(host, std::move(command), std::move(payload));
+  later_.push_back([this, host, command = std::move(command), payload = std::move(payload)]() mutable {
+    Add(host, std::move(command), std::move(payload));
+  });
+}
+
+void Outbox::AddNow(HostId host, Command command, std::vector<Bytes> payload) {
   auto it = hosts_.find(host);
   if (it == hosts_.end()) return;
   PerHost& box = it->second;
@@ -46,6 +91,10 @@ void Outbox::Add(HostId host, Command command, std::vector<Bytes> payload) {
 }
 
 void Outbox::Release(HostId host, ArrayId array) {
+  if (exclusive_) {
+    later_.push_back([this, host, array] { Release(host, array); });
+    return;
+  }
   auto it = hosts_.find(host);
   if (it == hosts_.end()) return;
   Touch(host, it->second);

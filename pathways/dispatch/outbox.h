@@ -14,11 +14,13 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
 #include "pathways/base/bytes.h"
 #include "pathways/base/ids.h"
@@ -45,6 +47,12 @@ class Outbox {
   void Add(HostId host, ::pathways::v1::Command command, std::vector<Bytes> payload);
   void Release(HostId host, ArrayId array);
 
+  // Sequential dispatch: runs `start` now, or when the work before it has ended. Until EndExclusive, commands that name arrays or
+  // programs wait, but for those given to AddExclusive; then they follow in the order in which they were added.
+  void BeginExclusive(absl::AnyInvocable<void() &&> start);
+  void AddExclusive(HostId host, ::pathways::v1::Command command) { AddNow(host, std::move(command), {}); }
+  void EndExclusive();
+
   // Hands over every frame there is to send, in order. True if there was any.
   using Send = absl::FunctionRef<void(HostId host, std::string header, std::vector<Bytes> payload)>;
   bool Flush(Send send);
@@ -67,10 +75,13 @@ class Outbox {
     CommandCounters counters;
     bool queued = false;  // listed in busy_
   };
+  void AddNow(HostId host, ::pathways::v1::Command command, std::vector<Bytes> payload);
   void Touch(HostId host, PerHost& box);
   static void Close(PerHost& box);
 
   absl::flat_hash_map<HostId, PerHost> hosts_;
+  bool exclusive_ = false;
+  std::deque<absl::AnyInvocable<void() &&>> later_;
   std::vector<HostId> busy_;  // hosts that have something, in the order in which they got it
 };
 

@@ -5,6 +5,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
+#include "pathways/program/program.h"
 #include "pathways/worker/tracing.h"
 
 namespace pw::worker {
@@ -16,6 +17,7 @@ struct Runner::Run {
   SessionId session;
   ProgramRef program;
   bool report_time = false;
+  std::string location;  // in the user's program
   std::vector<ArrayId> arg_ids;
   std::vector<ArrayId> result_ids;
   std::vector<int32_t> forbidden;  // donations that the command rules out
@@ -34,6 +36,7 @@ void Runner::Execute(const v1::Execute& command) {
   run->op = command.op();
   run->session = SessionId(command.session());
   run->report_time = command.report_device_time();
+  run->location = command.location();
   run->program = programs_->Find(ExecutableId(command.executable()));
   for (uint64_t id : command.args()) run->arg_ids.push_back(ArrayId(id));
   for (uint64_t id : command.results()) run->result_ids.push_back(ArrayId(id));
@@ -193,7 +196,7 @@ void Runner::Launch(const RunRef& run) {
 
 // The error of an input is the reason, where there is one, rather than what the runtime makes of it.
 void Runner::Finish(const RunRef& run, const absl::Status& status) {
-  absl::Status reason = status;
+  absl::Status reason = program::WithLocation(status, run->location);
   if (!status.ok()) {
     for (const ShardRef& shard : run->args) {
       if (!shard->failed()) continue;

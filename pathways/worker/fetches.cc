@@ -110,7 +110,11 @@ void Fetches::Answer(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
   request->task = nullptr;
   if (!bytes.ok()) {
     Freed(request->bytes);
-    return Fail(request->fetch, request->shard->failed() ? request->shard->error() : bytes.status());
+    // Where the shard is failing its own error is the reason, which may be known only a little later.
+    request->shard->OnSettled([this, fetch = request->fetch, shard = request->shard.get(), error = bytes.status()] {
+      Fail(fetch, shard->failed() ? shard->error() : error);
+    });
+    return;
   }
   if (core_->ended.contains(request->session)) return Freed(request->bytes);
   if (request->byte_strides.has_value() && request->bytes > 0) {

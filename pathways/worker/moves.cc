@@ -1,10 +1,12 @@
 #include "pathways/worker/moves.h"
 
+#include <functional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/program/program.h"
 #include "pathways/net/shared_memory.h"
 #include "pathways/worker/host_copies.h"
 #include "pathways/worker/placement.h"
@@ -15,6 +17,10 @@ namespace {
 namespace v1 = pathways::v1;
 
 Dims ToDims(const google::protobuf::RepeatedField<int64_t>& field) { return Dims(field.begin(), field.end()); }
+// Reading a shard has failed: if the shard fails too then its error is the reason, though it may be known only a little later.
+void WhyFailed(const ShardRef& shard, const absl::Status& error, std::function<void(const absl::Status&)> then) {
+  shard->OnSettled([raw = shard.get(), error, then = std::move(then)] { then(raw->failed() ? raw->error() : error); });
+}
 bool IsWhole(const Dims& dims, const Dims& start, const Dims& size) { return size == dims && start == Dims(dims.size(), 0); }
 
 }  // namespace
@@ -24,7 +30,8 @@ struct Moves::Operation {
   Core* core;
   uint64_t op;
   SessionId session;
-  size_t left = 1;  // one for the command itself
+  std::string location;  // in the user's program
+  size_t left = 1;       // one for the command itself
   absl::Status status;
   absl::flat_hash_map<const Shard*, Future<Bytes>> copies;
   absl::Time begun = absl::InfinitePast();
@@ -60,7 +67,7 @@ struct Moves::Assembly {
 };
 
 void Moves::Move(const v1::Move& command) {
-  auto operation = std::make_shared<Operation>(Operation{core_, command.op(), SessionId(command.session())});
+  auto operation = std::make_shared<Operation>(Operation{core_, command.op(), SessionId(command.session()), command.location()});
   if (core_->recorder.on()) operation->begun = core_->recorder.Now();
   // Sends first: a new shard may take the name of one that is sent.
   for (const v1::Move::Send& send : command.sends()) Send(operation, send);
@@ -124,9 +131,10 @@ void Moves::SendRegion(const OperationRef& operation, const v1::Move::Send& send
   core_->Await(HostCopy(operation, shard, shared && IsWhole(dims, start, size)), [this, operation, shared, to, transfer = send.transfer(), shard, dims, start, size,
                                             width](const absl::StatusOr<Bytes>& bytes) {
     if (!bytes.ok()) {
-      const absl::Status error = shard->failed() ? shard->error() : bytes.status();
-      peers_->SendFailed(to, transfer, error);
-      return operation->Settled(error);
+      return WhyFailed(shard, bytes.status(), [this, operation, to, transfer](const absl::Status& error) {
+        peers_->SendFailed(to, transfer, error);
+        operation->Settled(error);
+      });
     }
     Bytes region = *bytes;
     if (!IsWhole(dims, start, size)) region = CutOut(*bytes, width, dims, start, size, shared);
@@ -225,7 +233,8 @@ bool Moves::CopyWhole(const OperationRef& operation, const v1::Move::Receive& re
     const Future<Unit> ready = (*copy)->Ready();
     assembly->shard->SetLive(*std::move(copy), bytes);
     core_->Await(ready, [finish, source](const absl::StatusOr<Unit>& done) {
-      finish(source->failed() ? source->error() : done.status());
+      if (done.ok()) return finish(absl::OkStatus());
+      WhyFailed(source, done.status(), finish);
     });
     return Hazards::Outcome::kDone;
   };
@@ -260,6 +269,8 @@ void Moves::Assemble(const OperationRef& operation, const v1::Move::Receive& rec
                       core_->memory.End();
                       operation->bytes += bytes.ok() ? static_cast<int64_t>(bytes->size()) : 0;
                       const Dims& size = assembly->pieces[index].size;
+                      // A host that is gone; other errors come from the source and say where they began.
+                      if (absl::IsUnavailable(bytes.status())) bytes = program::WithLocation(bytes.status(), operation->location);
                       AddPiece(operation, assembly, index, bytes, size, Dims(size.size(), 0));
                     });
     if (!peers_->Knows(from))
@@ -277,8 +288,10 @@ void Moves::AddLocal(const OperationRef& operation, const AssemblyRef& assembly,
   }
   core_->Await(HostCopy(operation, source, false),
                [this, operation, assembly, piece, source, dims, start](const absl::StatusOr<Bytes>& bytes) {
-                 AddPiece(operation, assembly, piece,
-                          bytes.ok() || !source->failed() ? bytes : absl::StatusOr<Bytes>(source->error()), dims, start);
+                 if (bytes.ok()) return AddPiece(operation, assembly, piece, bytes, dims, start);
+                 WhyFailed(source, bytes.status(), [this, operation, assembly, piece](const absl::Status& error) {
+                   AddPiece(operation, assembly, piece, error, {}, {});
+                 });
                });
 }
 

@@ -5,4 +5,12 @@ itself (`_plugin.py`). With PATHWAYS_ADDRESS=HOST:PORT it connects to that clust
 """
 
 __version__ = "0.1.0"
-__all__ = ["__version__"]
+__all__ = ["__version__", "program"]
+
+
+def __getattr__(name):  # jax is imported only by those who use it through us
+    if name == "program":
+        from pathways._program import program
+
+        return program
+    raise AttributeError(f"module 'pathways' has no attribute '{name}'")

@@ -7,6 +7,7 @@
 #include "ifrt_proxy/serdes.pb.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/frontend/handlers/results.h"
+#include "pathways/program/program.h"
 
 namespace pw::frontend {
 namespace {
@@ -104,10 +105,22 @@ void AddPlugin(ClientSession& session, std::shared_ptr<PluginExecutable> executa
   AnswerCompile(session, info, std::move(reply));
 }
 
+// A program of many nodes: pathways/v1/program.proto.
+Action CompileProgram(absl::string_view bytes) {
+  return [program = Bytes::FromString(std::string(bytes))](ClientSession& session, Reply reply) {
+    session.session().CompileProgram(program, [weak = session.weak_from_this(), reply = std::move(reply)](
+                                                  absl::StatusOr<std::shared_ptr<const controller::ExecutableInfo>> info) mutable {
+      if (!info.ok()) return std::move(reply).Fail(info.status());
+      if (auto session = weak.lock(); session != nullptr && session->open()) AnswerCompile(*session, **info, std::move(reply));
+    });
+  };
+}
+
 Action CompilePlugin(const xla::ifrt::proxy::CompileRequest& message) {
   constexpr absl::string_view kPrefix = "__serialized_plugin_program ";
   absl::string_view text = message.program().data();
   if (!absl::ConsumePrefix(&text, kPrefix)) return FailWith({}, absl::InvalidArgumentError("Bad PluginProgram: it does not begin as one"));
+  if (absl::string_view bytes = text; absl::ConsumePrefix(&bytes, program::kProgramMagic)) return CompileProgram(bytes);
   auto executable = MakePluginExecutable(text);
   if (!executable.ok()) return FailWith({}, executable.status());
   return [executable = *std::move(executable)](ClientSession& session, Reply reply) {

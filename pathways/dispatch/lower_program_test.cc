@@ -1,0 +1,121 @@
+// What each host is told, and the outbox's exclusive sections, which node by node dispatch of the same needs. Whole programs are
+// tested with real workers in tests/programs.
+#include "pathways/dispatch/lower_program.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "pathways/dispatch/testing/test_topology.h"
+#include "pathways/program/command_template.h"
+
+namespace pw::dispatch {
+namespace {
+
+namespace v1 = ::pathways::v1;
+using program::Slot;
+using program::SlotKind;
+using ::testing::ElementsAre;
+
+// arg -> f (devices of host 0) -> transfer to host 1 -> result, and the argument itself.
+std::shared_ptr<const program::TypedProgram> TwoHosts(int devices) {
+  v1::Program p;
+  p.set_name("step");
+  auto* e = p.add_executables();
+  e->set_num_replicas(1);
+  e->set_num_partitions(devices);
+  for (int h = 0; h < 2; ++h) {
+    auto* sharding = p.add_shardings();
+    for (int d = 0; d < devices; ++d) sharding->add_devices(h * devices + d);
+  }
+  program::Executable record;
+  for (int d = 0; d < devices; ++d) e->add_devices(d), record.devices.push_back(DeviceId(d));
+  record.id = ExecutableId(7);
+  record.hosts = {HostId(0)};
+  v1::Compiled compiled;
+  for (auto* value : {compiled.add_parameters(), compiled.add_outputs()}) value->set_dtype(11), value->add_shard_dims(4);
+  p.add_nodes()->mutable_arg()->set_dtype(11);
+  p.mutable_nodes(0)->mutable_arg()->add_dims(4);
+  auto* compute = p.add_nodes()->mutable_compute();
+  compute->add_inputs(0);
+  compute->set_num_outputs(1);
+  p.add_nodes()->mutable_transfer()->set_input(1);
+  p.mutable_nodes(2)->mutable_transfer()->set_sharding(1);
+  p.add_nodes()->mutable_result()->set_input(2);
+  p.add_nodes()->mutable_result()->set_input(0);
+  auto program = program::ParseProgram(p.SerializeAsString());
+  EXPECT_TRUE(program.ok()) << program.status();
+  auto typed = program::TypedProgram::Make(*std::move(program), {*program::CompleteExecutable(record, compiled)});
+  EXPECT_TRUE(typed.ok()) << typed.status();
+  return *typed;
+}
+
+TEST(LowerProgram, EachHostGetsItsCommandsWithSlotsForNames) {
+  const resource::Topology topology = TestTopology(2, 1);
+  auto lowered = LowerProgram(*TwoHosts(1), topology);
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  ASSERT_EQ(lowered->hosts.size(), 2u);
+  EXPECT_EQ(lowered->arrays, 1u);
+  const LoweredHost &h0 = lowered->hosts[0], &h1 = lowered->hosts[1];
+  ASSERT_EQ(h0.commands.size(), 4u);  // execute, send, release, alias of the argument that is a result
+  EXPECT_THAT(h0.node_of, ElementsAre(1, 2, 2, 4));
+  const uint64_t between = h0.commands[0].execute().results(0);
+  EXPECT_EQ(h0.commands[0].execute().executable(), 7u);
+  EXPECT_EQ(h0.commands[0].execute().args(0), Slot(SlotKind::kArgument, 0));
+  EXPECT_TRUE(program::IsSlot(between, SlotKind::kName));
+  EXPECT_EQ(h0.commands[1].move().sends(0).array(), between);
+  EXPECT_THAT(h0.commands[2].release().arrays(), ElementsAre(between));
+  EXPECT_EQ(h0.commands[3].alias().items(0).array(), Slot(SlotKind::kResult, 0)) << "the host's first, the program's second";
+  EXPECT_THAT(h0.results, ElementsAre(1u));
+  ASSERT_EQ(h1.commands.size(), 1u);
+  EXPECT_EQ(h1.commands[0].move().receives(0).array(), Slot(SlotKind::kResult, 0));
+  EXPECT_EQ(h1.commands[0].move().receives(0).pieces(0).transfer(), h0.commands[1].move().sends(0).transfer());
+  EXPECT_THAT(h1.args, ElementsAre());
+  EXPECT_THAT(h1.results, ElementsAre(0u));
+  EXPECT_THAT(lowered->result_makers, ElementsAre(2, 0));
+}
+
+TEST(LowerProgram, ExecutesDoNotGrowWithTheNumberOfShards) {
+  for (int devices : {1, 8, 256}) {
+    auto lowered = LowerProgram(*TwoHosts(devices), TestTopology(2, devices));
+    ASSERT_TRUE(lowered.ok()) << lowered.status();
+    int executes = 0;
+    for (const auto& command : lowered->hosts[0].commands) executes += command.has_execute();
+    EXPECT_EQ(executes, 1);
+  }
+}
+
+TEST(OutboxTest, WhatIsExclusiveGoesBeforeWhatWasAddedMeanwhile) {
+  Outbox outbox;
+  outbox.AddHost(HostId(0));
+  auto execute = [](uint64_t op) {
+    v1::Command command;
+    command.mutable_execute()->set_op(op);
+    return command;
+  };
+  std::vector<int> started;
+  outbox.BeginExclusive([&] { started.push_back(1); });
+  outbox.Add(HostId(0), execute(10));
+  outbox.Release(HostId(0), ArrayId(5));
+  outbox.BeginExclusive([&] { started.push_back(2); });
+  outbox.Add(HostId(0), execute(20));
+  v1::Command chunk;
+  chunk.mutable_chunk();
+  outbox.Add(HostId(0), chunk);  // data never waits
+  outbox.AddExclusive(HostId(0), execute(1));
+  EXPECT_THAT(started, ElementsAre(1));
+  outbox.EndExclusive();
+  EXPECT_THAT(started, ElementsAre(1, 2));
+  outbox.AddExclusive(HostId(0), execute(2));
+  outbox.EndExclusive();
+  std::vector<uint64_t> ops;
+  outbox.Flush([&](HostId, std::string header, std::vector<Bytes>) {
+    v1::ToWorker batch;
+    ASSERT_TRUE(batch.ParseFromString(header));
+    for (const auto& command : batch.commands()) {
+      if (command.has_execute()) ops.push_back(command.execute().op());
+    }
+  });
+  EXPECT_THAT(ops, ElementsAre(1, 10, 2, 20));
+}
+
+}  // namespace
+}  // namespace pw::dispatch

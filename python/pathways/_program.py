@@ -1,0 +1,174 @@
+"""`@pw.program`: one Python function that calls many compiled functions, run as one program.
+
+The function is traced once for each kind of arguments (structure, shapes, types, placements, static values); the program is sent to
+the controller, compiled there in parallel, and each later call is one message, whatever the number of computations in it. Data moves
+between the devices of its parts by itself. Without the decorator the function gives the same values.
+
+    @pw.program
+    def f(v):
+        x = a(v)              # a, b, c: jax.jit on different devices
+        return b(x), a(c(x))
+"""
+
+import functools
+import inspect
+import threading
+
+import jax
+from jax._src import core
+from jax._src.interpreters import pxla
+
+from pathways import _client
+from pathways import _program_graph as graphs
+from pathways import _program_wire as wire
+
+
+def program(function=None, *, static_argnums=(), static_argnames=(), donate_argnums=()):
+    """Decorates a function of pytrees of arrays. Static arguments are part of what is traced and must be hashable; donated arguments
+    are given up by the caller, who can then not use them any more. Called while jax traces something, it is the plain function."""
+    if function is None:
+        return functools.partial(program, static_argnums=static_argnums, static_argnames=static_argnames,
+                                 donate_argnums=donate_argnums)
+    return functools.wraps(function)(Program(function, static_argnums, static_argnames, donate_argnums))
+
+
+def _tuple(value):
+    return (value,) if isinstance(value, (int, str)) else tuple(value)
+
+
+class Program:
+    def __init__(self, function, static_argnums, static_argnames, donate_argnums):
+        self._function = function
+        self._static_argnums = frozenset(_tuple(static_argnums))
+        names = frozenset(_tuple(static_argnames))
+        try:
+            parameters = list(inspect.signature(function).parameters)
+        except (TypeError, ValueError):
+            parameters = []
+        self._static_argnums |= {parameters.index(name) for name in names if name in parameters}
+        self._static_argnames = names | {parameters[i] for i in self._static_argnums if i < len(parameters)}
+        self._donate_argnums = frozenset(_tuple(donate_argnums))
+        self._compiled = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, *args, **kwargs):
+        leaves, tree, static = self._flatten(args, kwargs)
+        if any(isinstance(leaf, core.Tracer) for leaf in leaves) or not _ours():
+            return self._function(*args, **kwargs)
+        return self._find(leaves, tree, static).run(leaves)
+
+    def lower(self, *args, **kwargs):
+        """The program for such arguments, to be looked at: `.as_text()`."""
+        leaves, tree, static = self._flatten(args, kwargs)
+        return self._trace(leaves, tree, static)[0]
+
+    def _flatten(self, args, kwargs):
+        static = tuple((i, args[i]) for i in sorted(self._static_argnums) if i < len(args))
+        static += tuple((name, kwargs[name]) for name in sorted(self._static_argnames) if name in kwargs)
+        dynamic = tuple(None if i in self._static_argnums else arg for i, arg in enumerate(args))
+        named = {name: value for name, value in kwargs.items() if name not in self._static_argnames}
+        leaves, tree = jax.tree.flatten((dynamic, named))
+        return leaves, tree, static
+
+    def _find(self, leaves, tree, static):
+        key = (tree, static, tuple(map(_kind, leaves)))
+        compiled = self._compiled.get(key)
+        if compiled is None:
+            with self._lock:
+                compiled = self._compiled.get(key)
+                if compiled is None:
+                    compiled = self._compiled[key] = _Compiled(*self._trace(leaves, tree, static))
+        return compiled
+
+    def _trace(self, leaves, tree, static):
+        out_tree = None
+
+        def flat(*values):
+            nonlocal out_tree
+            dynamic, named = jax.tree.unflatten(tree, values)
+            args = list(dynamic)
+            for where, value in static:
+                if isinstance(where, int):
+                    args[where] = value
+                else:
+                    named = {**named, where: value}
+            results, out_tree = jax.tree.flatten(self._function(*args, **named))
+            return results
+
+        avals = [jax.api_util.shaped_abstractify(leaf) for leaf in leaves]
+        closed = jax.make_jaxpr(flat)(*(jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals))
+        graph = graphs.Graph(getattr(self._function, "__name__", "program"))
+        donated = self._donated(tree)
+        inputs = [graph.argument(aval, leaf.sharding if isinstance(leaf, jax.Array) and leaf.committed else None,
+                                 donated=i in donated) for i, (aval, leaf) in enumerate(zip(closed.in_avals, leaves))]
+        graph.finish(graph.run(closed.jaxpr, closed.consts, inputs))
+        return graph, out_tree, closed.out_avals
+
+    def _donated(self, tree):
+        if not self._donate_argnums:
+            return frozenset()
+        numbered = jax.tree.unflatten(tree, range(tree.num_leaves))
+        return frozenset(leaf for i in self._donate_argnums if i < len(numbered[0]) for leaf in jax.tree.leaves(numbered[0][i]))
+
+    def __get__(self, instance, owner=None):
+        return self if instance is None else functools.partial(self, instance)
+
+
+def _ours():
+    return _client.is_ours(jax.devices()[0].client)
+
+
+def _kind(leaf):
+    if isinstance(leaf, jax.Array):
+        return (leaf.aval, leaf.sharding if leaf.committed else None)
+    return jax.api_util.shaped_abstractify(leaf)
+
+
+class _Compiled:
+    """A program that the controller has compiled."""
+
+    def __init__(self, graph, out_tree, out_avals):
+        from jaxlib import _jax
+
+        self._graph = graph  # keeps what the program closes over
+        self._out_tree = out_tree
+        self._shardings = [argument.value.sharding for argument in graph.arguments]
+        self._donated = [i for i, argument in enumerate(graph.arguments) if argument.donated]
+        self._apart = graph.apart
+        self._keys = frozenset(i for i, argument in enumerate(graph.arguments)
+                               if jax.dtypes.issubdtype(argument.value.aval.dtype, jax.dtypes.extended))
+        self._constants = self._put([argument.constant for argument in graph.arguments if argument.constant is not None],
+                                    [argument.value.sharding for argument in graph.arguments if argument.constant is not None])
+        self._is_constant = [argument.constant is not None for argument in graph.arguments]
+        client = jax.devices()[0].client
+        bytes_ = wire.MAGIC + graph.to_bytes()
+        self._executable = client.compile_and_load_ifrt_program(
+            _jax.ifrt_programs.make_plugin_program(bytes_), _jax.ifrt_programs.make_plugin_compile_options())
+        self._handlers = [pxla.global_aval_to_result_handler(aval, value.sharding, True)
+                          for aval, value in zip(out_avals, graph.results)]
+
+    @staticmethod
+    def _put(arrays, shardings):
+        wrong = [i for i, (array, sharding) in enumerate(zip(arrays, shardings))
+                 if not isinstance(array, jax.Array) or array.sharding != sharding]
+        if wrong:
+            arrays = list(arrays)
+            placed = jax.device_put([arrays[i] for i in wrong], [shardings[i] for i in wrong])
+            for i, array in zip(wrong, placed):
+                arrays[i] = array
+        return arrays
+
+    def run(self, leaves):
+        if self._constants:
+            given, constants = iter(leaves), iter(self._constants)
+            leaves = [next(constants if constant else given) for constant in self._is_constant]
+        arrays = self._put(leaves, self._shardings)
+        sent = arrays
+        if self._keys:
+            sent = [array._base_array if i in self._keys else array for i, array in enumerate(arrays)]
+        if self._apart:
+            sent = [part for array in sent for part in (array._arrays if len(array.sharding.device_set) > 1 else [array])]
+        results = self._executable.execute_sharded(sent).consume_with_handlers(self._handlers) if self._handlers else []
+        for i in self._donated:
+            arrays[i].delete()
+        return jax.tree.unflatten(self._out_tree, results)

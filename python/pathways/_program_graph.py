@@ -1,0 +1,366 @@
+"""From a jaxpr to a dataflow graph: what `@pw.program` sends to the controller.
+
+A jaxpr of a function that calls compiled functions has one `jit` equation for each call. Each equation becomes a Compute node, lowered
+by itself to StableHLO, on the devices that its shardings name; other equations become nodes too, on the devices of their inputs. Where
+a value is wanted in another sharding than it has, a Transfer node stands between. Values that the caller has not placed (numpy arrays,
+arrays on the default device) are placed where they are used first.
+"""
+
+import dataclasses
+import os
+from typing import Any
+
+import jax
+import numpy as np
+from jax._src import core
+from jax._src import source_info_util
+from jax._src.interpreters import pxla
+from jax._src.sharding_impls import UNSPECIFIED, UnspecifiedValue
+from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
+
+from pathways import _program_wire as wire
+
+# The element types of pathways/buffers/dtype.h.
+_DTYPES = {name: number for number, names in {
+    1: "bool", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "uint8", 7: "uint16", 8: "uint32", 9: "uint64", 10: "float16",
+    11: "float32", 12: "float64", 15: "complex64", 16: "bfloat16", 18: "complex128", 19: "float8_e5m2", 20: "float8_e4m3fn",
+    21: "int4", 22: "uint4", 23: "float8_e4m3b11fnuz", 24: "float8_e5m2fnuz", 25: "float8_e4m3fnuz", 28: "float8_e4m3",
+    29: "float8_e3m4", 32: "float4_e2m1fn", 33: "float8_e8m0fnu"}.items() for name in [names]}
+
+
+def devices_of(sharding):
+    return tuple(sharding._internal_device_list)
+
+
+def replicated(devices):
+    if len(devices) == 1:
+        return SingleDeviceSharding(devices[0])
+    return NamedSharding(jax.sharding.Mesh(np.array(devices), ("all",)), PartitionSpec())
+
+
+def _physical(aval, sharding):
+    """What is on the devices: for arrays of random keys, arrays of numbers."""
+    if not jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
+        return aval, sharding
+    from jax._src import sharding_impls
+
+    return core.physical_aval(aval), sharding_impls.physical_sharding(aval, sharding)
+
+
+@dataclasses.dataclass(eq=False)
+class Value:
+    """An array in the program. `sharding` is None while it is an argument that nobody has placed."""
+    aval: Any
+    sharding: Any = None
+    number: int = -1
+    uses: int = 0
+
+
+@dataclasses.dataclass(eq=False)
+class Argument:
+    value: Value
+    constant: Any = None  # an array that the function closes over
+    donated: bool = False
+
+
+@dataclasses.dataclass(eq=False)
+class Node:
+    location: str
+    inputs: list
+    outputs: list
+    executable: int = -1  # -1: a transfer
+
+
+class Graph:
+    def __init__(self, name):
+        self.name = name
+        self.arguments = []
+        self.nodes = []
+        self.results = []
+        self.executables = []    # bytes
+        self.executable_names = []
+        self._shardings = {}     # key -> number
+        self._sharding_bytes = []
+        self._transfers = {}     # (value, sharding key) -> Value
+        self._lowered = {}       # what -> (executable, output shardings, kept inputs, constants)
+        self._keep = []          # objects whose id is part of a key
+
+    # -- building
+
+    def argument(self, aval, sharding, constant=None, donated=False):
+        value = Value(aval, sharding)
+        self.arguments.append(Argument(value, constant, donated))
+        return value
+
+    def place(self, value, sharding, location):
+        """The value in this sharding."""
+        if value.sharding is None:
+            value.sharding = sharding
+        if self._key(value, value.sharding) == self._key(value, sharding):
+            return value
+        key = (value, self._key(value, sharding))
+        if key not in self._transfers:
+            self._transfers[key] = moved = Value(value.aval, sharding)
+            self.nodes.append(Node(location, [value], [moved]))
+        return self._transfers[key]
+
+    def _key(self, value, sharding):
+        aval, sharding = _physical(value.aval, sharding)
+        op_sharding = sharding._to_xla_hlo_sharding(aval.ndim).to_proto().SerializeToString()
+        return (tuple(d.id for d in devices_of(sharding)), op_sharding, sharding.memory_kind or "")
+
+    def run(self, jaxpr, consts, inputs):
+        """Adds the equations of a jaxpr; returns its results."""
+        self._debug_info = jaxpr.debug_info.with_unknown_names()
+        env = dict(zip(jaxpr.invars, inputs))
+        for var, const in zip(jaxpr.constvars, consts):
+            committed = isinstance(const, jax.Array) and const.committed
+            env[var] = self.argument(var.aval, const.sharding if committed else None, constant=const)
+        last_use = {var: i for i, eqn in enumerate(jaxpr.eqns) for var in eqn.invars if isinstance(var, core.Var)}
+        for var in jaxpr.outvars:
+            if isinstance(var, core.Var):
+                last_use.pop(var, None)
+        for i, eqn in enumerate(jaxpr.eqns):
+            location = _location(eqn.source_info)
+            try:
+                self._equation(eqn, env, location, {var for var in eqn.invars if last_use.get(_var(var)) == i})
+            except Exception as error:
+                error.add_note(f"in program {self.name}, at {location} ({eqn.primitive})")
+                raise
+        return [self._read(env, var) for var in jaxpr.outvars]
+
+    def _read(self, env, var):
+        if isinstance(var, core.Literal):
+            return self.argument(var.aval, None, constant=np.asarray(var.val, var.aval.dtype))
+        return env[var]
+
+    def _equation(self, eqn, env, location, ending):
+        if eqn.primitive.name == "device_put":
+            for var, out, target in zip(eqn.invars, eqn.outvars, eqn.params["devices"]):
+                value = self._read(env, var)
+                if isinstance(target, jax.Device):
+                    target = SingleDeviceSharding(target)
+                env[out] = value if target is None else self.place(value, target, location)
+            return
+        # Literals become constants of the equation's module.
+        variables = [var for var in eqn.invars if isinstance(var, core.Var)]
+        values = [env[var] for var in variables]
+        if eqn.primitive.name == "jit":
+            closed = eqn.params["jaxpr"]
+            pick = lambda items: [item for item, var in zip(items, eqn.invars) if isinstance(var, core.Var)]
+            wanted, donated = pick(eqn.params["in_shardings"]), pick(eqn.params["donated_invars"])
+            outs = list(eqn.params["out_shardings"])
+            literals = tuple(None if isinstance(var, core.Var) else (var.val, var.aval.dtype) for var in eqn.invars)
+            what = ("jit", id(closed), repr(literals))
+            function = _with_literals(core.jaxpr_as_fun(closed), literals)
+            name = eqn.params["name"]
+            self._keep.append(closed)
+        else:
+            jaxpr = core.Jaxpr((), variables, eqn.outvars, [eqn], eqn.effects, debug_info=self._debug_info)
+            closed = core.ClosedJaxpr(jaxpr, ())
+            wanted, donated = [UNSPECIFIED] * len(values), [False] * len(values)
+            outs = [UNSPECIFIED] * len(eqn.outvars)
+            what = (str(jaxpr),)
+            function = core.jaxpr_as_fun(closed)
+            name = eqn.primitive.name
+        if closed.jaxpr.effects:
+            raise NotImplementedError(f"{name} has effects ({closed.jaxpr.effects}): call it outside of the program")
+        devices = self._devices(closed, wanted, outs, values)
+        wanted = [self._wanted(w, value, devices, i, closed) for i, (w, value) in enumerate(zip(wanted, values))]
+        outs = [UNSPECIFIED if isinstance(out, UnspecifiedValue) or out is None else _concrete(out, devices) for out in outs]
+        inputs = [self.place(value, sharding, location) for value, sharding in zip(values, wanted)]
+        for var, value, gives in zip(variables, values, donated):
+            if gives and var in ending:
+                for argument in self.arguments:
+                    argument.donated |= argument.value is value
+        self._compute(function, name, what, inputs, wanted, outs, donated, devices, eqn.outvars, env, location)
+
+    def _devices(self, closed, wanted, outs, values):
+        """Where an equation runs: where its shardings say, else where its inputs are."""
+        for sharding in [*wanted, *outs, *_inner_shardings(closed.jaxpr)]:
+            found = _concrete_devices(sharding)
+            if found:
+                return found
+        for value in values:
+            if value.sharding is not None:
+                return devices_of(value.sharding)
+        return (jax.devices()[0],)
+
+    def _wanted(self, sharding, value, devices, position, closed):
+        if not isinstance(sharding, UnspecifiedValue) and sharding is not None:
+            return _concrete(sharding, devices)
+        if value.sharding is not None and devices_of(value.sharding) == devices:
+            return value.sharding
+        eqns = closed.jaxpr.eqns
+        if len(eqns) == 1 and eqns[0].primitive.name == "shard_map":  # pmap, for one
+            for var, spec in zip(eqns[0].invars, eqns[0].params["in_specs"]):
+                if position < len(closed.jaxpr.invars) and var is closed.jaxpr.invars[position]:
+                    return _concrete(NamedSharding(eqns[0].params["mesh"], spec), devices)
+        return replicated(devices)
+
+    def _compute(self, function, name, what, inputs, wanted, outs, donated, devices, outvars, env, location):
+        key = (what, tuple(map(self._key, inputs, wanted)), tuple(map(str, outs)), tuple(donated),
+               tuple((v.aval.shape, str(v.aval.dtype), v.aval.weak_type) for v in inputs), tuple(d.id for d in devices))
+        if key not in self._lowered:
+            self._lowered[key] = self._lower(function, name, inputs, wanted, outs, donated, devices)
+        executable, out_shardings, kept, constants = self._lowered[key]
+        hoisted = [self.argument(core.get_aval(array), sharding, constant=array) for array, sharding in constants]
+        outputs = [Value(var.aval, sharding) for var, sharding in zip(outvars, out_shardings)]
+        self.nodes.append(Node(location, hoisted + [inputs[i] for i in kept], outputs, executable))
+        env.update(zip(outvars, outputs))
+
+    def _lower(self, function, name, inputs, wanted, outs, donated, devices):
+        def named(*args):
+            return function(*args)
+
+        named.__name__ = named.__qualname__ = name.strip("<>") or "node"
+        if not inputs and all(isinstance(out, UnspecifiedValue) for out in outs):
+            outs = [replicated(devices)] * len(outs)  # nothing else says where to run
+        given = dict(out_shardings=outs) if not any(isinstance(out, UnspecifiedValue) for out in outs) else {}
+        if not given and any(not isinstance(out, UnspecifiedValue) for out in outs):
+            given = dict(out_shardings=[None if isinstance(out, UnspecifiedValue) else out for out in outs])
+        donate = tuple(i for i, gives in enumerate(donated) if gives)
+        jitted = jax.jit(named, in_shardings=tuple(wanted), donate_argnums=donate, **given)
+        shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, sharding=w, weak_type=v.aval.weak_type)
+                  for v, w in zip(inputs, wanted)]
+        lowered = jitted.trace(*shapes).lower()
+        mesh = lowered._lowering
+        args = mesh.compile_args
+        if args["ordered_effects"] or args["host_callbacks"]:
+            raise NotImplementedError(f"{name} calls back to Python: call it outside of the program")
+        out_shardings = list(args["out_shardings"])
+        if any(isinstance(s, UnspecifiedValue) for s in out_shardings):
+            if len(devices) == 1:
+                out_shardings = [SingleDeviceSharding(devices[0])] * len(out_shardings)
+            else:  # only the compiler knows; the controller's own compilation finds the result in the workers' cache
+                out_shardings = jax.tree.leaves(lowered.compile().output_shardings)
+        out_shardings = [_concrete(s, devices) for s in out_shardings]
+        constants = list(zip(mesh.const_args, args["in_shardings"]))
+        kept = [i - len(constants) for i in sorted(args["kept_var_idx"]) if i >= len(constants)]
+        self.executables.append(_executable_bytes(mesh, args, devices))
+        self.executable_names.append(name)
+        return len(self.executables) - 1, out_shardings, kept, constants
+
+    # -- writing
+
+    def finish(self, results):
+        default = SingleDeviceSharding(jax.devices()[0])
+        for value in [*results, *(argument.value for argument in self.arguments)]:
+            if value.sharding is None:
+                value.sharding = default
+        self.results = results
+        counts = {len(devices_of(a.value.sharding)) for a in self.arguments}
+        # The client wants every array of a call to have equally many shards.
+        self.apart = len(counts) > 1
+        self._used = {id(v) for node in self.nodes for v in node.inputs} | {id(v) for v in results}
+
+    def _sharding(self, value):
+        key = self._key(value, value.sharding)
+        if key not in self._shardings:
+            self._shardings[key] = len(self._sharding_bytes)
+            self._sharding_bytes.append(wire.sharding(*key))
+        return self._shardings[key]
+
+    def to_bytes(self):
+        nodes, values = [], 0
+        for i, argument in enumerate(self.arguments):
+            value = argument.value
+            aval, _ = _physical(value.aval, value.sharding)
+            if str(aval.dtype) not in _DTYPES:
+                raise NotImplementedError(f"argument {i} of program {self.name} has elements of type {aval.dtype}")
+            apart = self.apart and len(devices_of(value.sharding)) > 1
+            nodes.append(wire.arg(f"argument {i}", _DTYPES[str(aval.dtype)], aval.shape, self._sharding(value), argument.donated,
+                                  apart))
+            value.number, values = values, values + 1
+        for node in self.nodes:
+            inputs = [value.number for value in node.inputs]
+            if node.executable < 0:
+                nodes.append(wire.transfer(node.location, inputs[0], self._sharding(node.outputs[0])))
+            else:
+                nodes.append(wire.compute(node.location, node.executable, inputs, len(node.outputs)))
+            for value in node.outputs:
+                value.number, values = values, values + 1
+        for i, value in enumerate(self.results):
+            nodes.append(wire.result(f"result {i}", value.number))
+        return wire.program(self.name, self.executables, self._sharding_bytes, nodes)
+
+    def as_text(self):
+        """One line for each node."""
+        name = lambda value: f"%{value.number}:{value.aval.str_short()}@{','.join(str(d.id) for d in devices_of(value.sharding))}"
+        self.to_bytes()  # numbers the values
+        lines = [f"program {self.name}"]
+        for argument in self.arguments:
+            kind = "constant" if argument.constant is not None else "arg"
+            lines.append(f"  {name(argument.value)} = {kind}{' donated' if argument.donated else ''}")
+        for node in self.nodes:
+            what = "transfer" if node.executable < 0 else f"compute {self.executable_names[node.executable]}"
+            inputs = " ".join(f"%{value.number}" for value in node.inputs)
+            lines.append(f"  {', '.join(map(name, node.outputs))} = {what} {inputs}  # {node.location}")
+        lines.append(f"  result {' '.join(f'%{value.number}' for value in self.results)}")
+        return "\n".join(lines)
+
+
+def _var(var):
+    return var if isinstance(var, core.Var) else None
+
+
+def _with_literals(function, literals):
+    if all(literal is None for literal in literals):
+        return function
+
+    def call(*args):
+        rest = iter(args)
+        return function(*(next(rest) if literal is None else np.asarray(*literal) for literal in literals))
+
+    return call
+
+
+def _concrete_devices(sharding):
+    if isinstance(sharding, UnspecifiedValue) or sharding is None:
+        return ()
+    try:
+        return devices_of(sharding)
+    except (ValueError, AttributeError):  # over an abstract mesh
+        return ()
+
+
+def _concrete(sharding, devices):
+    if _concrete_devices(sharding):
+        return sharding
+    return pxla.maybe_concretize_mesh(sharding, pxla._create_device_list(tuple(devices)))
+
+
+def _inner_shardings(jaxpr):
+    """The shardings that are written inside a computation."""
+    for eqn in jaxpr.eqns:
+        for name in ("in_shardings", "out_shardings"):
+            yield from eqn.params.get(name, ())
+        if eqn.primitive.name == "sharding_constraint":
+            yield eqn.params["sharding"]
+        mesh = eqn.params.get("mesh")
+        if isinstance(mesh, jax.sharding.Mesh):
+            yield NamedSharding(mesh, PartitionSpec())
+        for inner in core.jaxprs_in_params(eqn.params):
+            yield from _inner_shardings(inner)
+
+
+def _location(source_info):
+    frame = source_info_util.user_frame(source_info.traceback)
+    if frame is None:
+        return ""
+    return f"{os.path.basename(frame.file_name)}:{frame.start_line} in {frame.function_name.rsplit('.', 1)[-1]}"
+
+
+def _executable_bytes(mesh, args, devices):
+    from jax._src.lib import xla_client
+
+    allow_in, allow_out = pxla.get_prop_to_input_output(args["in_shardings"], args["out_shardings"], 0)
+    options = pxla.create_compile_options(
+        mesh.stablehlo(), args["tuple_args"], allow_in, allow_out, args["backend"], np.array(devices, dtype=object),
+        dict(mesh._compiler_options_kvs))
+    client = devices[0].client
+    version = getattr(client, "stablehlo_current_version", None) or "1.13.0"
+    if not isinstance(version, str):
+        version = ".".join(map(str, version))
+    module = xla_client._xla.mlir.serialize_portable_artifact(mesh.stablehlo(), version, True)
+    return wire.executable(module, options.SerializeAsString(), [d.id for d in devices])
