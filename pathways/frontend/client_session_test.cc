@@ -27,12 +27,25 @@ TEST_P(ClientSessionTest, InitDescribesTheCluster) {
   EXPECT_THAT(init.primary_device_ids(), ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(init.addressable_device_ids(), ElementsAre(0, 1, 2, 3));
   EXPECT_EQ(init.all_devices(2).default_memory_id(), 2);
-  EXPECT_EQ(init.all_devices(2).attributes().attributes().at("island").int64_value(), 0);
+  EXPECT_EQ(init.all_devices(2).attributes().attributes().at("island").string_value(), "right");
   const auto& attributes = init.client_attributes().attributes();
   EXPECT_TRUE(attributes.at("serialize_with_sdy").bool_value());
   EXPECT_FALSE(attributes.at("supports_executable_serialization").bool_value());
   EXPECT_THAT(attributes.at("stablehlo_current_version").int64_list_value().elements(), ElementsAre(1, 13, 7));
   EXPECT_TRUE(table_.Find(init.session_id()).ok());
+}
+
+TEST_P(ClientSessionTest, IslandsAreSlicesToAllButOurOwnPackage) {
+  auto slices = [](const IfrtResponse& response) {
+    std::vector<int64_t> slices;
+    for (const auto& device : response.init_response().all_devices()) {
+      slices.push_back(device.attributes().attributes().at("slice_index").int64_value());
+    }
+    return slices;
+  };
+  EXPECT_THAT(slices(Init()), ElementsAre(0, 0, 1, 1));
+  Connect({{kCompanionKey, std::string("token")}});
+  EXPECT_THAT(slices(Init()), ElementsAre(0, 0, 0, 0));
 }
 
 TEST_P(ClientSessionTest, ASecondInitIsRefusedAndTheSessionGoesOn) {

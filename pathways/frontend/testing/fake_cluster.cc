@@ -272,7 +272,8 @@ FakeCluster::FakeCluster(Executor* executor, int devices) : executor_(executor) 
     device.platform_name = "cpu";
     device.kind = "cpu";
     device.memories = {MemoryId(i)};
-    device.int_attributes["island"] = 0;
+    device.int_attributes["slice_index"] = 0;
+    device.string_attributes["island"] = i < 2 ? "left" : "right";
     info->devices.push_back(device);
     info->memories.push_back({MemoryId(i), "device", 0, {DeviceId(i)}, "", ""});
   }

@@ -25,11 +25,15 @@ class Sink final : public ResponseSink {
 
 class ClientSessionTest : public ::testing::TestWithParam<int> {
  protected:
-  ClientSessionTest() {
+  ClientSessionTest() { Connect({}); }
+
+  // Starts anew as another client.
+  void Connect(Attributes initialization_data) {
     SessionHello hello;
     hello.protocol_version = GetParam();
     hello.serdes_version = 3;
     hello.peer = "ipv4:127.0.0.1:4242";
+    hello.initialization_data = std::move(initialization_data);
     session_ = std::make_shared<ClientSession>(&cluster_, &table_, &services_, hello, &sink_);
   }
 

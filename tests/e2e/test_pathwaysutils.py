@@ -1,0 +1,52 @@
+"""Google's pathwaysutils, unchanged, drives our server."""
+
+import importlib.util
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from conftest import clean_environment
+from pathways._cluster import Cluster
+from pathways._shape import Shape
+
+PROGRAM = pathlib.Path(__file__).with_name("pathwaysutils_program.py")
+STEPS = ["initialize", "reshard", "experimental_reshard", "intermediate_sharding", "split_and_concatenate_by_mesh_axis", "persistence",
+         "profiling", "elastic_slices"]
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("pathwaysutils") is None, reason="pathwaysutils is not installed")
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    """All steps in one process and on one cluster of their own: two islands of four devices."""
+    folder = tmp_path_factory.mktemp("pathwaysutils")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATHWAYS_PERSISTENCE_DIRECTORY", str(folder))
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        cluster = Cluster(Shape.parse("2x1x4"), folder).start()
+    try:
+        env = clean_environment(JAX_PLATFORMS="proxy", JAX_BACKEND_TARGET=f"grpc://{cluster.address}",
+                                IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS="true", TF_CPP_MIN_LOG_LEVEL="2")
+        done = subprocess.run([sys.executable, str(PROGRAM), str(folder)], env=env, cwd=folder, capture_output=True, text=True, timeout=300)
+    finally:
+        cluster.stop()
+    assert done.returncode == 0, done.stderr
+    return folder, json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_step(outcomes, step):
+    assert outcomes[1][step] == "ok", outcomes[1][step]
+
+
+def test_every_step_is_looked_at(outcomes):
+    assert set(outcomes[1]) == set(STEPS)
+
+
+def test_what_is_written_is_where_the_operator_allows(outcomes):
+    folder, _ = outcomes
+    assert list((folder / "checkpoint" / "w").iterdir())
+    assert list((folder / "cache" / "pathways" / "objects" / "gs" / "bucket" / "profile").rglob("*.json"))
