@@ -27,6 +27,7 @@ bool WaitsForOthers(Command::KindCase kind) {
     case Command::kHostReply:
     case Command::kMemoryQuery:
     case Command::kTrace:
+    case Command::kDataflow:
       return false;
     default:
       return true;
