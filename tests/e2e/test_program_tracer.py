@@ -7,6 +7,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
 
 import pathways as pw
+from pathways import _client, _cluster
 
 
 def on(device):
@@ -171,6 +172,32 @@ def test_the_text_has_a_line_for_every_node(devices):
     text = pw.program(lambda x: away(step(x))).lower(np.ones(4, np.float32)).as_text()
     assert text.count("compute") == 2 and text.count("transfer") == 1
     assert "test_program_tracer.py" in text
+
+
+def test_a_call_is_one_message_to_each_host_and_leaves_nothing_behind(devices, islands):
+    def hosts():
+        report = _cluster.status(_client._get_endpoint().controller)
+        kinds = ("run_program", "execute", "move")
+        return [[host["commands"].get(kind, 0) for kind in kinds] for host in report["hosts"]], [c["arrays"] for c in report["clients"]]
+
+    here, there = (jax.jit(lambda x: x + 1.0, in_shardings=on(part[0])) for part in islands)
+
+    @pw.program
+    def f(x):
+        for _ in range(8):
+            x = there(here(x))
+        return x
+
+    x = jax.device_put(np.zeros(4, np.float32), devices[0])
+    f(x).block_until_ready()
+    before, arrays = hosts()
+    for _ in range(10):
+        y = f(x)
+    y.block_until_ready()
+    after, arrays_after = hosts()
+    assert [[a - b for a, b in zip(*pair)] for pair in zip(after, before)] == [[10, 0, 0], [10, 0, 0]]
+    assert arrays_after == [arrays[0] + 1], "the last result; values between the nodes are the hosts' own"
+    np.testing.assert_array_equal(np.asarray(y), np.full(4, 16.0))
 
 
 def test_random_keys_cross_between_nodes(devices):
