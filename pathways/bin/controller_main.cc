@@ -21,6 +21,7 @@
 #include "pathways/bin/controller_questions.h"
 #include "pathways/controller/cluster_impl.h"
 #include "pathways/frontend/server.h"
+#include "pathways/gang/scheduler.h"
 #include "pathways/net/asio_transport.h"
 
 namespace {
@@ -38,6 +39,8 @@ struct Options {
   std::string trace;
   std::string trace_output = "pathways-trace.json";
   absl::Duration trace_duration = absl::Seconds(5);
+  absl::Duration gang_window = absl::Milliseconds(10);
+  absl::Duration gang_aging = absl::Milliseconds(500);
   bool own_workers = false;
   bool exit_with_parent = false;
   bool version = false;
@@ -61,6 +64,12 @@ void Declare(Options* options, pw::Flags* flags) {
              "clients may have arrays and profiles written below this folder and read from it; default: none");
   flags->Add("object-directory", &options->object_directory, "DIR",
              "where what clients write to gs://BUCKET/OBJECT is kept, as DIR/gs/BUCKET/OBJECT; default: nowhere");
+  flags->Add("policy", &options->cluster.gang.policy, "fifo|share|priority",
+             "whose computation goes next: first come, device time in proportion to the clients' weights, or their priorities");
+  flags->Add("gang-window", &options->gang_window, "DURATION",
+             "computations that a device may have been given ahead, by the time that they are predicted to take");
+  flags->Add("gang-window-count", &options->cluster.gang.window_gangs, "N", "so many it may have whatever they take");
+  flags->Add("gang-aging", &options->gang_aging, "DURATION", "with --policy=priority: waiting so long counts as one priority");
   flags->Add(
       "port-file", &options->port_file, "PATH",
       "written once all addresses are listened on: the clients' address, the workers' address and the process id, a line each");
@@ -105,6 +114,9 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   pw::net::AsioTransport transport;
   pw::TimerQueue timers(&clock);
   pw::controller::ClusterOptions cluster_options = options.cluster;
+  cluster_options.gang.window_ns = absl::ToInt64Nanoseconds(options.gang_window);
+  cluster_options.gang.aging_ns = absl::ToInt64Nanoseconds(options.gang_aging);
+  PW_RETURN_IF_ERROR(pw::gang::Scheduler::Create(cluster_options.gang).status());
   cluster_options.sequential_dispatch = options.dispatch == "sequential";
   cluster = pw::controller::ClusterImpl::Create(cluster_options, {&executor, &timers, &clock});
   PW_ASSIGN_OR_RETURN(const std::string workers, cluster->Listen(&transport, options.listen_workers));

@@ -1,5 +1,6 @@
 #include "pathways/controller/cluster_impl.h"
 
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,15 +11,29 @@ namespace pw::controller {
 
 using ::pathways::v1::Event;
 
+namespace {
+
+// Node by node, programs are granted as they come: their commands wait for one another, and a window would wait for them.
+gang::Options GangOptions(const ClusterOptions& options) {
+  gang::Options gang = options.gang;
+  if (!options.sequential_dispatch) return gang;
+  gang.policy = "fifo";
+  gang.window_gangs = std::numeric_limits<int>::max();
+  return gang;
+}
+
+}  // namespace
+
 std::shared_ptr<ClusterImpl> ClusterImpl::Create(ClusterOptions options, const Environment& environment) {
   std::shared_ptr<ClusterImpl> cluster(new ClusterImpl(std::move(options), environment));
   std::weak_ptr<ClusterImpl> weak = cluster;
   cluster->strand_.SetIdleHook([weak] {
     if (auto self = weak.lock()) self->fabric_->Flush();
   });
-  cluster->fabric_ = std::make_unique<Fabric>(cluster->options_.limits, environment.clock, [weak](Task task) {
-    if (auto self = weak.lock()) self->strand_.Post(std::move(task));
-  });
+  cluster->fabric_ = std::make_unique<Fabric>(cluster->options_.limits, GangOptions(cluster->options_), environment.clock,
+                                              [weak](Task task) {
+                                                if (auto self = weak.lock()) self->strand_.Post(std::move(task));
+                                              });
   cluster->fabric_->set_sequential_dispatch(cluster->options_.sequential_dispatch);
   cluster->housekeeping_ = std::make_unique<Housekeeping>(&cluster->fabric_->outbox(), &cluster->strand_, environment.clock,
                                                           environment.timers, [weak](HostId host, const absl::Status& why) {

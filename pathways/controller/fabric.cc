@@ -35,8 +35,10 @@ absl::StatusOr<uint64_t> PayloadBytes(const Event& event) {
   }
 }
 
-Fabric::Fabric(const SessionLimits& limits, Clock* clock, std::function<void(Task)> post)
-    : limits_(limits), post_(std::move(post)), recorder_(clock) {}
+Fabric::Fabric(const SessionLimits& limits, const gang::Options& gang, Clock* clock, std::function<void(Task)> post)
+    : limits_(limits), post_(std::move(post)), gangs_(gang, clock, &topology_, &outbox_), recorder_(clock) {
+  ops_.SetGangs(&gangs_);
+}
 
 void Fabric::AddHost(HostId host, net::Connection* connection) {
   outbox_.AddHost(host);
@@ -58,6 +60,7 @@ void Fabric::RemoveHost(HostId host, const std::vector<DeviceId>& devices, const
   for (DeviceId device : devices) lost_devices_[device] = shared;
   outbox_.RemoveHost(host);
   peers_.erase(host);
+  gangs_.OnHostLost(host, devices, error);
   ops_.OnHostLost(host, error);
   fetches_.FailHost(host, error);
   compiles_.FailHost(host, error);
@@ -119,6 +122,7 @@ void Fabric::OnBulkWritable(HostId host) {
 }
 
 void Fabric::Flush() {
+  gangs_.FlushGrants();
   outbox_.Flush([this](HostId host, std::string header, std::vector<Bytes> payload) {
     auto it = peers_.find(host);
     if (it != peers_.end()) it->second->connection->Send(std::move(header), std::move(payload), net::Lane::kUrgent);
@@ -187,6 +191,7 @@ void Fabric::EndSession(SessionId session) {
   fetches_.FailSession(session, ended);
   compiles_.FailSession(session, ended);
   descriptions_.FailSession(session, ended);
+  gangs_.EndSession(session);
   for (auto& [host, peer] : peers_) {
     peer->bulk.DropSession(session);
     peer->loans.DropSession(session);

@@ -20,6 +20,7 @@
 #include "pathways/base/ids.h"
 #include "pathways/controller/bulk_sender.h"
 #include "pathways/controller/fetches.h"
+#include "pathways/controller/gangs.h"
 #include "pathways/controller/host_groups.h"
 #include "pathways/controller/ops_in_flight.h"
 #include "pathways/controller/options.h"
@@ -36,7 +37,7 @@ namespace pw::controller {
 class Fabric {
  public:
   // `post` runs a task on the controller's strand, later.
-  Fabric(const SessionLimits& limits, Clock* clock, std::function<void(Task)> post);
+  Fabric(const SessionLimits& limits, const gang::Options& gang, Clock* clock, std::function<void(Task)> post);
 
   // `connection` outlives the host's presence here.
   void AddHost(HostId host, net::Connection* connection);
@@ -64,6 +65,7 @@ class Fabric {
   resource::Topology& topology() { return topology_; }
   dispatch::Outbox& outbox() { return outbox_; }
   OpsInFlight& ops() { return ops_; }
+  Gangs& gangs() { return gangs_; }
   HostGroups& groups() { return groups_; }
   Fetches& fetches() { return fetches_; }
   PendingReplies<::pathways::v1::Compiled>& compiles() { return compiles_; }
@@ -107,6 +109,7 @@ class Fabric {
   resource::Topology topology_;
   dispatch::Outbox outbox_;
   OpsInFlight ops_;
+  Gangs gangs_;
   HostGroups groups_{&outbox_};
   Fetches fetches_;
   PendingReplies<::pathways::v1::Compiled> compiles_;

@@ -7,9 +7,9 @@
 
 namespace pw::controller {
 
-OpId OpsInFlight::Add(HostId host, std::shared_ptr<const WeakArrays> results, Callback done) {
+OpId OpsInFlight::Add(HostId host, std::shared_ptr<const WeakArrays> results, Callback done, gang::GangId gang) {
   const uint64_t id = next_++;
-  ops_.insert({id, Op{host, std::move(results), std::move(done), {}}});
+  ops_.insert({id, Op{host, std::move(results), std::move(done), gang, {}}});
   return OpId(id);
 }
 
@@ -17,14 +17,15 @@ void OpsInFlight::OnDone(HostId host, const ::pathways::v1::Done& done) {
   absl::flat_hash_map<uint64_t, double> times;
   for (const auto& timed : done.timed()) times[timed.op()] = timed.device_microseconds();
   for (const auto& poisoned : done.poisoned()) Poisoned(host, poisoned);
-  for (uint64_t op : done.ok()) {
-    auto it = times.find(op);
-    Complete(host, op, absl::OkStatus(), it == times.end() ? std::nullopt : std::optional<double>(it->second));
+  for (int i = 0; i < done.ok_size(); ++i) {
+    auto it = times.find(done.ok(i));
+    const double busy = i < done.device_microseconds_size() ? done.device_microseconds(i) : 0;
+    Complete(host, done.ok(i), absl::OkStatus(), it == times.end() ? std::nullopt : std::optional<double>(it->second), busy);
   }
   for (const auto& failed : done.failed()) {
     absl::Status status = FromProto(failed.status());
     if (status.ok()) status = absl::InternalError("a host reported a failure without saying which");
-    Complete(host, failed.op(), status, std::nullopt);
+    Complete(host, failed.op(), status, std::nullopt, 0);
   }
 }
 
@@ -48,28 +49,30 @@ void OpsInFlight::OnHostLost(HostId host, const absl::Status& error) {
     lost.push_back(std::move(here->second));
     ops_.erase(here);
   }
-  for (Op& op : lost) Finish(std::move(op), error, std::nullopt);
+  for (Op& op : lost) Finish(std::move(op), error, std::nullopt, 0);
 }
 
 size_t OpsInFlight::CountFor(HostId host) const {
   return std::count_if(ops_.begin(), ops_.end(), [host](const auto& entry) { return entry.second.host == host; });
 }
 
-void OpsInFlight::Complete(HostId host, uint64_t id, const absl::Status& status, std::optional<double> device_microseconds) {
+void OpsInFlight::Complete(HostId host, uint64_t id, const absl::Status& status, std::optional<double> timed,
+                           double busy_microseconds) {
   auto it = ops_.find(id);
   if (it == ops_.end() || it->second.host != host) return;
   Op op = std::move(it->second);
   ops_.erase(it);
-  Finish(std::move(op), status, device_microseconds);
+  Finish(std::move(op), status, timed, busy_microseconds);
 }
 
-void OpsInFlight::Finish(Op op, const absl::Status& status, std::optional<double> device_microseconds) {
+void OpsInFlight::Finish(Op op, const absl::Status& status, std::optional<double> timed, double busy_microseconds) {
   if (op.results != nullptr) {
     for (const auto& weak : *op.results) {
       if (auto array = weak.lock()) array->OnDone(status);
     }
   }
-  if (op.done) std::move(op.done)(status.ok() ? op.partial : status, device_microseconds);
+  if (op.done) std::move(op.done)(status.ok() ? op.partial : status, timed);
+  if (op.gang != gang::GangId()) gangs_->OnHostDone(op.gang, status.ok() ? std::optional<double>(busy_microseconds) : std::nullopt);
 }
 
 }  // namespace pw::controller

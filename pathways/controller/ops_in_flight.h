@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "pathways/base/ids.h"
 #include "pathways/buffers/logical_array.h"
+#include "pathways/controller/gangs.h"
 #include "pathways/v1/worker.pb.h"
 
 namespace pw::controller {
@@ -27,7 +28,9 @@ class OpsInFlight {
   using Callback = absl::AnyInvocable<void(const absl::Status& status, std::optional<double> device_microseconds) &&>;
 
   // `results` may be shared between the ops of several hosts; each gets one completion from each.
-  OpId Add(HostId host, std::shared_ptr<const WeakArrays> results, Callback done = nullptr);
+  // `gang`: the computation of which it is one host's part.
+  OpId Add(HostId host, std::shared_ptr<const WeakArrays> results, Callback done = nullptr, gang::GangId gang = {});
+  void SetGangs(Gangs* gangs) { gangs_ = gangs; }
 
   // Unknown ops, and ops of other hosts, are ignored.
   void OnDone(HostId host, const ::pathways::v1::Done& done);
@@ -41,14 +44,16 @@ class OpsInFlight {
     HostId host;
     std::shared_ptr<const WeakArrays> results;
     Callback done;
+    gang::GangId gang;
     absl::Status partial;  // a failure that not all results depend on
   };
   void Poisoned(HostId host, const ::pathways::v1::Done::Poisoned& poisoned);
-  void Complete(HostId host, uint64_t op, const absl::Status& status, std::optional<double> device_microseconds);
-  static void Finish(Op op, const absl::Status& status, std::optional<double> device_microseconds);
+  void Complete(HostId host, uint64_t op, const absl::Status& status, std::optional<double> timed, double busy_microseconds);
+  void Finish(Op op, const absl::Status& status, std::optional<double> timed, double busy_microseconds);
 
   absl::flat_hash_map<uint64_t, Op> ops_;
   uint64_t next_ = 1;
+  Gangs* gangs_ = nullptr;
 };
 
 }  // namespace pw::controller

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "pathways/gang/options.h"
 
 namespace pw::controller {
 
@@ -18,6 +19,7 @@ struct ClusterOptions {
   absl::Duration heartbeat_limit = absl::Seconds(10);       // a host that is silent for so long is lost
   absl::Duration status_timeout = absl::Milliseconds(500);  // how long GetStatus waits for a host
   SessionLimits limits;
+  gang::Options gang;  // in what order computations run
   bool sequential_dispatch = false;                         // programs of many nodes are sent node by node
   std::string version = "0.1.0";
 };

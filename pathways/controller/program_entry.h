@@ -25,6 +25,8 @@ struct ProgramEntry {
   std::function<void()> on_gone;    // drops the executables: with the last of handle and runs
   dispatch::LoweredProgram lowered;
   std::vector<DeviceId> devices;    // all that it uses, ascending
+  std::vector<DeviceId> computing;  // those of its Compute nodes, ascending: what its gang occupies
+  std::vector<HostId> hosts;        // of `lowered`
   struct Argument {
     std::shared_ptr<const buffers::ArraySpec> spec;      // what an array must be
     std::shared_ptr<const buffers::ArraySpec> accepted;  // the last one that was found to be so

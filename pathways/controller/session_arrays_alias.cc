@@ -91,6 +91,7 @@ void SessionImpl::InsertAliases(Handle result, const SpecPtr& spec, absl::Span<c
         {record->id(), static_cast<int32_t>(i), picks[i].source->record->id(), picks[i].shard, spec->sharding.devices()[i]});
   }
   dispatch::PlanAlias(fabric_->topology(), id_, items, [&](HostId host) { return NameOp(host, {record}); }, fabric_->outbox());
+  for (const Pick& pick : picks) fabric_->gangs().Derive(id_, record->id(), {pick.source->record->id()});
   record->OnDone(absl::OkStatus());
   arrays_.Insert(result, {std::move(record), spec, nullptr, false});
 }
@@ -149,6 +150,7 @@ absl::Status SessionImpl::TryDisassemble(absl::Span<const Handle> results, Handl
     const DeviceId device = single->sharding.devices()[0];
     items.push_back({record->id(), 0, source.record->id(), static_cast<int32_t>(i), device});
     by_host[fabric_->topology().FindDevice(device)->host].push_back(record);
+    fabric_->gangs().Derive(id_, record->id(), {source.record->id()});
     arrays_.Insert(results[i], {std::move(record), std::move(single), nullptr, false});
   }
   dispatch::PlanAlias(
@@ -241,6 +243,7 @@ absl::Status SessionImpl::TryBitcast(absl::Span<const Handle> results, absl::Spa
     dispatch::PlanBitcast(
         hosts, id_, sources[i].record->id(), record->id(), specs[i]->dtype, shard_dims[i],
         [&](HostId host) { return NameOp(host, {record}); }, fabric_->outbox());
+    fabric_->gangs().Derive(id_, record->id(), {sources[i].record->id()});
     record->OnDone(absl::OkStatus());
     arrays_.Insert(results[i], {std::move(record), specs[i], nullptr, false});
   }

@@ -92,8 +92,10 @@ void SessionImpl::PutSource(const Record& record, const HostShard& source, int64
       fabric_->topology(), call, with_command, [&](HostId host) { return NameOp(host, {record}); }, fabric_->outbox());
   if (!data.ok()) {
     awaited_[source.host_buffer] = Awaited{record, nullptr, std::move(hosts), call.transfer, bytes};
+    fabric_->gangs().Await(record);
   } else if (!with_command.has_value()) {
     for (HostId host : hosts) fabric_->SendBytes(host, id_, call.transfer, *data, hosts.size() == 1);
+    fabric_->gangs().Await(record);
   }
 }
 

@@ -42,6 +42,7 @@ void SessionImpl::Move(Handle result, const ArrayEntry& source, const SpecPtr& s
   dispatch::PlanMove(
       fabric_->topology(), call, plan, [&] { return fabric_->NextId(); }, [&](HostId host) { return NameOp(host, {record}); },
       fabric_->outbox());
+  fabric_->gangs().Derive(id_, record->id(), {source.record->id()});
   record->OnDone(absl::OkStatus());
   arrays_.Insert(result, {std::move(record), spec, nullptr, false});
 }

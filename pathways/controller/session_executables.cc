@@ -37,6 +37,7 @@ std::shared_ptr<const ExecutableInfo> MakeInfo(const program::Executable& record
 }
 
 void Drop(Fabric& fabric, const program::Executable& record) {
+  fabric.gangs().ForgetExecutable(record.id);
   for (HostId host : record.hosts) {
     Command command;
     command.mutable_drop_executable()->add_executables(record.id.v);

@@ -10,6 +10,14 @@
 
 namespace pw::controller {
 
+namespace {
+
+bool MayDonate(const program::Executable& executable, const ExecuteRequest& request) {
+  return executable.donated_inputs.size() > request.non_donatable.size();
+}
+
+}  // namespace
+
 struct SessionImpl::CheckedExecute {
   ExecutableEntry* executable = nullptr;
   std::vector<ArrayEntry*> args;
@@ -85,9 +93,12 @@ void SessionImpl::Launch(const ExecuteRequest& request, CheckedExecute& call, st
     waiting->push_back(array);
     arrays_.Insert(call.results[i], {std::move(array), std::move(spec), nullptr, false});
   }
-  dispatch::ExecuteCall plan{id_, &record, args, results, request.launch_id, request.non_donatable, run != nullptr};
+  const Gangs::Ticket ticket =
+      fabric_->gangs().Submit({id_, record.id, record.devices, record.hosts, args, results, MayDonate(record, request)});
+  dispatch::ExecuteCall plan{id_, &record, args, results, request.launch_id, request.non_donatable, run != nullptr,
+                             ticket.grant()};
   auto add_op = [&](HostId host) {
-    if (run == nullptr) return fabric_->ops().Add(host, waiting);
+    if (run == nullptr) return fabric_->ops().Add(host, waiting, nullptr, ticket.gang);
     const std::string platform = fabric_->topology().FindHost(host)->platform_name;
     ++run->missing;
     return fabric_->ops().Add(host, waiting,
@@ -98,7 +109,8 @@ void SessionImpl::Launch(const ExecuteRequest& request, CheckedExecute& call, st
                                 longest = std::max(longest, microseconds.value_or(0));
                                 if (!microseconds.has_value() && longest == 0) run->result.device_microseconds.erase(platform);
                                 if (--run->missing == 0) run->AnswerWaiter(*fabric);
-                              });
+                              },
+                              ticket.gang);
   };
   auto name_op = [&](HostId host) {
     const OpId op = add_op(host);

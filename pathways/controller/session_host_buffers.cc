@@ -44,6 +44,7 @@ void SessionImpl::DeliverAwaited(Awaited awaited, const Bytes& data) {
         absl::StrCat("a host buffer of ", data.size(), " bytes came for an array that needs ", awaited.bytes));
     if (array != nullptr) array->Poison(error);
   }
+  if (array != nullptr && data.size() <= kChunkBytes) fabric_->gangs().Arrived(array->id());  // the bytes go before what follows
   for (HostId host : awaited.hosts) {
     if (error.ok()) {
       if (!data.empty()) fabric_->SendBytes(host, id_, awaited.transfer, data, awaited.hosts.size() == 1);

@@ -202,6 +202,10 @@ absl::StatusOr<InfoPtr> SessionImpl::AddProgram(ProgramCompile& compile) {
     if (!alive.expired()) DropExecutables(executables);
   };
   entry->arguments = MakeArguments(entry->program());
+  std::set<DeviceId> computing;
+  for (const auto& executable : entry->typed->executables) computing.insert(executable->devices.begin(), executable->devices.end());
+  entry->computing.assign(computing.begin(), computing.end());
+  for (const dispatch::LoweredHost& part : entry->lowered.hosts) entry->hosts.push_back(part.host);
   for (const auto& argument : entry->arguments) entry->any_donated = entry->any_donated || argument.donated;
   const Handle handle = NewHandle();
   entry->info = MakeInfo(*entry, handle);
@@ -229,6 +233,7 @@ void SessionImpl::LoadProgram(const ProgramEntry& entry) {
 
 absl::Status SessionImpl::DestructProgram(Handle handle) {
   const std::shared_ptr<ProgramEntry> entry = std::move(programs_.extract(handle).mapped());
+  fabric_->gangs().ForgetExecutable(ExecutableId(entry->id));
   for (const dispatch::LoweredHost& part : entry->lowered.hosts) {
     if (fabric_->sequential_dispatch()) break;
     Command command;
@@ -364,6 +369,18 @@ void SessionImpl::SendRuns(const std::shared_ptr<ProgramEntry>& entry, const std
   underway->left = static_cast<int>(entry->lowered.hosts.size());
   const uint64_t base = fabric_->ReserveIds(entry->lowered.names + 1);
   if (underway->left > 0) program_runs_.insert({base, underway});  // a program without values concerns no host
+  Gangs::Ticket ticket;
+  if (!entry->computing.empty()) {
+    std::vector<ArrayId> arg_ids, result_ids;
+    for (const Record& arg : args) arg_ids.push_back(arg->id());
+    for (const Record& result : results) result_ids.push_back(result->id());
+    ticket = fabric_->gangs().Submit(
+        {id_, ExecutableId(entry->id), entry->computing, entry->hosts, arg_ids, result_ids, entry->any_donated});
+  } else {  // copies only
+    for (const Record& result : results) {
+      for (const Record& arg : args) fabric_->gangs().Derive(id_, result->id(), {arg->id()});
+    }
+  }
   for (const dispatch::LoweredHost& part : entry->lowered.hosts) {
     auto waiting = std::make_shared<WeakArrays>();
     for (uint32_t r : part.results) waiting->push_back(results[r]);
@@ -375,13 +392,15 @@ void SessionImpl::SendRuns(const std::shared_ptr<ProgramEntry>& entry, const std
                                          if (run == nullptr) return;
                                          run->status.Update(status);
                                          if (--run->missing == 0) run->AnswerWaiter(*fabric);
-                                       });
+                                       },
+                                       ticket.gang);
     Command command;
     auto& message = *command.mutable_run_program();
     message.set_op(op.v);
     message.set_program(entry->id);
     message.set_session(id_.v);
     message.set_base(base);
+    message.set_grant(ticket.grant());
     for (uint32_t k : part.args) message.add_args(args[k]->id().v);
     for (uint32_t k : part.results) message.add_results(results[k]->id().v);
     fabric_->outbox().Add(part.host, std::move(command));

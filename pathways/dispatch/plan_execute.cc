@@ -25,6 +25,7 @@ void PlanExecute(const ExecuteCall& call, NameOp name_op, Outbox& outbox) {
     execute.set_launch_id(call.launch_id);
     for (int32_t index : call.non_donatable) execute.add_non_donatable(index);
     execute.set_report_device_time(call.report_device_time);
+    execute.set_grant(call.grant);
     outbox.Add(host, std::move(command));
   }
 }

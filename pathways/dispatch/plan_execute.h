@@ -24,6 +24,7 @@ struct ExecuteCall {
   int32_t launch_id = 0;
   absl::Span<const int32_t> non_donatable;
   bool report_device_time = false;
+  uint64_t grant = 0;  // the gang whose grant it waits for; 0: it is granted
 };
 
 void PlanExecute(const ExecuteCall& call, NameOp name_op, Outbox& outbox);

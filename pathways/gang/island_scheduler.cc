@@ -250,6 +250,11 @@ void IslandScheduler::Pump(Decide decide) {
   }
 }
 
+bool IslandScheduler::Overlap(LaneId a, LaneId b) const {
+  const absl::Span<const Partition::Atom> of_a = partition_.atoms_of(a), of_b = partition_.atoms_of(b);
+  return std::find_first_of(of_a.begin(), of_a.end(), of_b.begin(), of_b.end()) != of_a.end();
+}
+
 int64_t IslandScheduler::outstanding_ns(LaneId lane) const {
   int64_t most = 0;
   for (Partition::Atom atom : partition_.atoms_of(lane)) most = std::max(most, atoms_[atom].outstanding_ns);

@@ -67,6 +67,9 @@ class IslandScheduler {
   // False if a device of the lane was lost.
   bool usable(LaneId lane) const { return !lanes_[lane.v].lost; }
 
+  // True if they share a device.
+  bool Overlap(LaneId a, LaneId b) const;
+
   // The gang is eligible. REQUIRES: usable(work.lane).
   void Enqueue(const Work& work);
   void SetInputsComplete(GangId gang);

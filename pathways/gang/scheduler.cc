@@ -63,6 +63,12 @@ GangId Scheduler::Submit(const Gang& gang, int64_t now_ns) {
   return id;
 }
 
+GangId Scheduler::Expect() {
+  const GangId id(next_gang_++);
+  records_.insert({id, Record()});
+  return id;
+}
+
 // In the next of its islands.
 void Scheduler::Enqueue(GangId id, Record& record) {
   const Place place = record.places[record.reached++];
@@ -138,9 +144,11 @@ void Scheduler::Gone(GangId id) {
     Island(record.places[i].island).Remove(id);
     dirty_.push_back(record.places[i].island);
   }
-  ClientStats& client = clients_[record.client];
-  --(record.granted ? client.granted : client.waiting);
-  ForgetIfOver(record.client);
+  if (!record.places.empty()) {
+    ClientStats& client = clients_[record.client];
+    --(record.granted ? client.granted : client.waiting);
+    ForgetIfOver(record.client);
+  }
   ReleaseDependents(record, record.granted);
 }
 
@@ -173,7 +181,7 @@ void Scheduler::OnDone(GangId id, std::optional<int64_t> measured_ns) {
 void Scheduler::Cancel(ClientId client) {
   std::vector<GangId> waiting;
   for (const auto& [id, record] : records_) {
-    if (record.client == client && !record.granted) waiting.push_back(id);
+    if (record.client == client && !record.granted && !record.places.empty()) waiting.push_back(id);
   }
   // The youngest first: nobody is granted because of a producer that goes in the same call.
   std::sort(waiting.begin(), waiting.end(), std::greater<>());
@@ -183,20 +191,28 @@ void Scheduler::Cancel(ClientId client) {
   Pump();
 }
 
-void Scheduler::OnDevicesLost(IslandId island, absl::Span<const DeviceId> devices) {
-  auto it = islands_.find(island);
-  if (it == islands_.end()) return;
-  std::vector<GangId> lost = it->second->LoseDevices(devices);
-  // Those that have not come to this island's order yet.
-  for (const auto& [id, record] : records_) {
-    for (size_t i = record.reached; i < record.places.size(); ++i) {
-      if (record.places[i].island == island && !it->second->usable(record.places[i].lane)) lost.push_back(id);
-    }
+void Scheduler::OnDevicesLost(absl::Span<const DeviceId> devices) {
+  std::vector<GangId> lost;
+  for (const auto& [island, scheduler] : islands_) {
+    const std::vector<GangId> here = LoseDevices(island, devices);
+    lost.insert(lost.end(), here.begin(), here.end());
   }
   std::sort(lost.begin(), lost.end());
   for (GangId id : lost) Gone(id);
   lost_.insert(lost_.end(), lost.begin(), lost.end());
   Pump();
+}
+
+// The gangs that have a place there; they are still in the records.
+std::vector<GangId> Scheduler::LoseDevices(IslandId island, absl::Span<const DeviceId> devices) {
+  std::vector<GangId> lost = islands_.at(island)->LoseDevices(devices);
+  // Those that have not come to this island's order yet.
+  for (const auto& [id, record] : records_) {
+    for (size_t i = record.reached; i < record.places.size(); ++i) {
+      if (record.places[i].island == island && !islands_.at(island)->usable(record.places[i].lane)) lost.push_back(id);
+    }
+  }
+  return lost;
 }
 
 void Scheduler::SetShare(ClientId client, const Share& share) {

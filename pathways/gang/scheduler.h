@@ -67,11 +67,14 @@ class Scheduler {
 
   // The gang may be granted by this call. If it cannot be because a device was lost, it is gone at once (TakeLost).
   GangId Submit(const Gang& gang, int64_t now_ns);
+  // Something outside the scheduler that gangs may name as a producer, until OnDone ends it.
+  GangId Expect();
   // The client is gone: what has not been granted disappears, the rest runs to its end. Its share is forgotten.
   void Cancel(ClientId client);
   // The gang has run for so long, or has failed (nullopt), granted or not. Unknown gangs are ignored.
   void OnDone(GangId gang, std::optional<int64_t> measured_ns);
-  void OnDevicesLost(IslandId island, absl::Span<const DeviceId> devices);
+  // In whatever islands they are.
+  void OnDevicesLost(absl::Span<const DeviceId> devices);
 
   void SetShare(ClientId client, const Share& share);
   void ForgetExecutable(ExecutableId executable) { costs_.Forget(executable); }
@@ -81,8 +84,8 @@ class Scheduler {
   // Gangs that were removed, granted or not, because a device of theirs was lost.
   std::vector<GangId> TakeLost();
 
-  bool IsWaiting(GangId gang) const;  // submitted, not granted, not gone
-  size_t gangs() const { return records_.size(); }
+  bool IsWaiting(GangId gang) const;                // submitted, not granted, not gone
+  size_t gangs() const { return records_.size(); }  // those expected from outside, too
   uint64_t grants() const { return grants_total_; }
   const Options& options() const { return options_; }
   // Those that were given work or a share, until Cancel and the end of what was granted.
@@ -109,6 +112,7 @@ class Scheduler {
   void Pump();
   void PumpIsland(IslandId id);
   void Grant(GangId id);
+  std::vector<GangId> LoseDevices(IslandId island, absl::Span<const DeviceId> devices);
   void Gone(GangId id);
   void ForgetIfOver(ClientId client);
   void ReleaseDependents(const Record& record, bool was_granted);

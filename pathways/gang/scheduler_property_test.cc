@@ -112,7 +112,7 @@ void Act(World& world, Dice& dice, std::set<int>& lost) {
       if (lost.size() > 4) return;
       const int island = static_cast<int>(dice.In(0, kIslands)), device = static_cast<int>(dice.In(0, kDevices));
       lost.insert(100 * island + device);
-      return world.Lose(static_cast<uint32_t>(island), {100 * island + device});
+      return world.Lose({100 * island + device});
     }
     default:
       world.SetShare(Client(dice), {0.5 * static_cast<double>(dice.In(1, 9)), static_cast<int>(dice.In(-3, 4))});

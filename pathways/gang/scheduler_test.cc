@@ -120,7 +120,7 @@ TEST(Scheduler, ALostDeviceFailsItsGangsAndReleasesTheOthers) {
   const GangId b = world.Submit(1, 1, {{0, {0}}}, kMs);
   const GangId c = world.Submit(1, 1, {{0, {1}}}, kMs);
   const GangId d = world.Submit(1, 1, {{0, {2}}}, kMs, {c});
-  world.Lose(0, {1});
+  world.Lose({1});
   EXPECT_THAT(world.grants, ElementsAre(a, b, d));
   EXPECT_EQ(world.runs.at(a).state, World::State::kGone);
   EXPECT_EQ(world.runs.at(c).state, World::State::kGone);
@@ -135,6 +135,18 @@ TEST(Scheduler, AFailedGangFreesItsConsumersAndCostsNothing) {
   world.scheduler->OnDone(a, std::nullopt);
   EXPECT_THAT(world.scheduler->TakeGrants(), ElementsAre(b));
   EXPECT_EQ(world.scheduler->clients().at(ClientId(1)).device_ns, 0);
+}
+
+TEST(Scheduler, WhatIsExpectedFromOutsideHoldsUpItsConsumersAlone) {
+  World world(With("fifo", 1));
+  const GangId upload = world.scheduler->Expect();
+  world.runs[upload].state = World::State::kDone;  // not the world's to run
+  const GangId a = world.Submit(1, 1, {{0, {0}}}, kMs, {upload});
+  const GangId b = world.Submit(2, 1, {{0, {0}}}, kMs);
+  EXPECT_THAT(world.grants, ElementsAre(b));
+  world.scheduler->OnDone(upload, std::nullopt);
+  world.Step();
+  EXPECT_THAT(world.grants, ElementsAre(b, a));
 }
 
 TEST(Scheduler, APriorityChangeReordersWhatWaits) {

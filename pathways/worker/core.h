@@ -13,6 +13,7 @@
 #include "pathways/net/shared_memory.h"
 #include "pathways/trace/recorder.h"
 #include "pathways/worker/hazards.h"
+#include "pathways/worker/launch_order.h"
 #include "pathways/worker/memory_gate.h"
 #include "pathways/worker/memory_ledger.h"
 #include "pathways/worker/object_store.h"
@@ -28,7 +29,8 @@ struct Core {
         recorder(clock),
         outbox(connection),
         ledger(std::make_shared<MemoryLedger>(static_cast<int>(runtime->devices().size()), memory_limit)),
-        memory(ledger.get(), &hazards) {}
+        order(static_cast<int>(runtime->devices().size()), &hazards),
+        memory(ledger.get(), &hazards, &order) {}
 
   device::DeviceRuntime* const runtime;
   Executor* const strand;
@@ -41,6 +43,7 @@ struct Core {
   const std::shared_ptr<MemoryLedger> ledger;
   ObjectStore store;
   Hazards hazards;
+  LaunchOrder order;
   MemoryGate memory;
   absl::flat_hash_set<SessionId> ended;  // sessions that were released: what still arrives for them is dropped
 

@@ -25,7 +25,8 @@ struct Runner::Run {
   std::vector<ShardRef> args;      // argument k of position p at [p * arguments + k]
   std::vector<ShardRef> results;   // likewise
   Hazards::TaskRef task;
-  absl::Time started;
+  LaunchOrder::Turn turn;
+  absl::Time started = absl::InfinitePast();
 
   size_t positions() const { return program->devices.size(); }
   const device::ProgramInfo& info() const { return program->loaded->info(); }
@@ -49,11 +50,11 @@ void Runner::Execute(const v1::Execute& command) {
     core_->outbox.Done(run->op, error);
     return;
   }
-  Resolve(run);
+  Resolve(run, command.grant());
 }
 
 // Names become shards here, in the order of the commands.
-void Runner::Resolve(const RunRef& run) {
+void Runner::Resolve(const RunRef& run, uint64_t grant) {
   run->task = std::make_shared<Hazards::Task>();
   Hazards::Task& task = *run->task;
   for (size_t p = 0; p < run->positions(); ++p) {
@@ -84,6 +85,7 @@ void Runner::Resolve(const RunRef& run) {
       core_->hazards.Release(run->task);
     });
   }
+  core_->order.Enter(&run->turn, grant, run->session, &run->program->devices, run->task);
   core_->hazards.Submit(run->task);
 }
 
@@ -132,7 +134,8 @@ absl::Status Runner::Check(const Run& run) const {
 
 Hazards::Outcome Runner::Start(const RunRef& run, const absl::Status& inputs) {
   absl::Status status = Check(*run);
-  if (status.ok()) status = inputs;
+  status.Update(inputs);
+  status.Update(run->turn.refused);
   if (status.ok()) {
     absl::Status why;
     switch (Admit(run, &why)) {
@@ -150,6 +153,7 @@ Hazards::Outcome Runner::Start(const RunRef& run, const absl::Status& inputs) {
   } else {
     Finish(run, status);
   }
+  core_->order.Leave(&run->turn);
   return Hazards::Outcome::kDone;
 }
 
@@ -181,7 +185,7 @@ void Runner::Launch(const RunRef& run) {
     return Finish(
         run, absl::FailedPreconditionError(absl::StrCat("an argument of program '", info.name, "' has been donated or deleted")));
   }
-  run->started = run->report_time || core_->recorder.on() ? core_->clock->Now() : absl::InfinitePast();
+  run->started = core_->clock->Now();
   absl::StatusOr<device::Launch> launch = run->program->loaded->Execute(buffers, options);
   if (!launch.ok()) return Finish(run, launch.status());
   for (int32_t k : run->given) {
@@ -210,10 +214,12 @@ void Runner::Finish(const RunRef& run, const absl::Status& status) {
     else
       shard->SetFailed(reason);
   }
+  const absl::Time now = reason.ok() ? core_->clock->Now() : run->started;
+  const double busy = reason.ok() ? core_->order.Charge(run->program->devices, run->started, now) : 0;
   if (reason.ok() && run->report_time) {
-    core_->outbox.DoneTimed(run->op, absl::ToDoubleMicroseconds(core_->clock->Now() - run->started));
+    core_->outbox.DoneTimed(run->op, absl::ToDoubleMicroseconds(now - run->started), busy);
   } else {
-    core_->outbox.Done(run->op, reason);
+    core_->outbox.Done(run->op, reason, busy);
   }
   if (core_->recorder.on() && run->started > absl::InfinitePast()) Record(*run);
   run->args.clear();

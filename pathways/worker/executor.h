@@ -1,7 +1,7 @@
 // The executor: runs programs on this host's devices in the order of the commands, as far as inputs allow (hazards.h).
 //
 // Invariants:
-//   EX-1  every execution is enqueued on all its devices by one call, so all devices see executions in the same order
+//   EX-1  every execution is enqueued on all its devices by one call, in the order of grants (launch_order.h)
 //   EX-2  launch ids are unique while the process lives
 //   EX-3  an argument is given away only if nobody else can still need it: no other name, no parked reader, used once in the call
 // Lives on the worker's strand.
@@ -26,7 +26,7 @@ class Runner {
   struct Run;
   using RunRef = std::shared_ptr<Run>;
 
-  void Resolve(const RunRef& run);
+  void Resolve(const RunRef& run, uint64_t grant);
   absl::Status Check(const Run& run) const;
   Hazards::Outcome Start(const RunRef& run, const absl::Status& inputs);
   void ForgetDonated(const Run& run);

@@ -24,7 +24,8 @@ MemoryGate::Verdict MemoryGate::Admit(absl::Span<const Need> needs, const Hazard
   int64_t sum = 0;
   for (const Need& need : needs) sum += need.device == device ? need.bytes : 0;
   // Commands that wait here are parked too, but free nothing.
-  const int64_t others = hazards_->parked() - static_cast<int64_t>(waiting_.size()) - (task->is_parked() ? 1 : 0);
+  const int64_t others =
+      hazards_->parked() - order_->held() - static_cast<int64_t>(waiting_.size()) - (task->is_parked() ? 1 : 0);
   if (sum <= ledger_->limit() && !last_chance_ && (activity_ > 0 || others > 0)) {
     hazards_->Hold(task);
     waiting_.push_back(task);
@@ -56,7 +57,9 @@ void MemoryGate::Poll() {
   }
 }
 
-bool MemoryGate::Idle() const { return activity_ == 0 && hazards_->parked() == static_cast<int64_t>(waiting_.size()); }
+bool MemoryGate::Idle() const {
+  return activity_ == 0 && hazards_->parked() - order_->held() == static_cast<int64_t>(waiting_.size());
+}
 
 void MemoryGate::WakeAll() {
   std::deque<Hazards::TaskRef> now;

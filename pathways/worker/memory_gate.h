@@ -4,6 +4,9 @@
 // commands). Once nothing is, the oldest waiting command fails with RESOURCE_EXHAUSTED and the list of holders, and the others
 // look again.
 //
+// Executions that are not at the head of their launch queues free nothing before one that waits here at the head of its own, so they
+// do not count as under way.
+//
 // Invariants:
 //   MG-1  without a limit nothing ever waits
 //   MG-2  a waiting command is looked at again whenever memory was given back or the last activity ended
@@ -16,13 +19,15 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "pathways/worker/hazards.h"
+#include "pathways/worker/launch_order.h"
 #include "pathways/worker/memory_ledger.h"
 
 namespace pw::worker {
 
 class MemoryGate {
  public:
-  MemoryGate(const MemoryLedger* ledger, Hazards* hazards) : ledger_(ledger), hazards_(hazards) {}
+  MemoryGate(const MemoryLedger* ledger, Hazards* hazards, const LaunchOrder* order)
+      : ledger_(ledger), hazards_(hazards), order_(order) {}
 
   struct Need {
     int device;
@@ -45,6 +50,7 @@ class MemoryGate {
 
   const MemoryLedger* const ledger_;
   Hazards* const hazards_;
+  const LaunchOrder* const order_;
   int64_t activity_ = 0;
   bool last_chance_ = false;  // nothing is under way: the next command that does not fit fails
   uint64_t seen_refunds_ = 0;

@@ -28,15 +28,20 @@ pathways::v1::Event* Outbox::Add(std::vector<Bytes> payload) {
   return batch_.add_events();
 }
 
-void Outbox::Done(uint64_t op, const absl::Status& status) {
+// Times are sent only if there are any: then one for each op, from the first on.
+void Outbox::AddOk(uint64_t op, double device_microseconds) {
+  done_.add_ok(op);
+  if (device_microseconds == 0 && done_.device_microseconds_size() == 0) return;
+  done_.mutable_device_microseconds()->Resize(done_.ok_size(), 0);
+  done_.set_device_microseconds(done_.ok_size() - 1, static_cast<float>(device_microseconds));
+}
+
+void Outbox::Done(uint64_t op, const absl::Status& status, double device_microseconds) {
   if (op == 0) return;  // nobody asked
-  if ((op & kLocalOp) != 0) return local_(op, status);
+  if ((op & kLocalOp) != 0) return local_(op, status, device_microseconds);
   // Under steady load the strand never runs empty; completions must not wait for that.
   if (done_.ok_size() + done_.failed_size() >= kBatchEvents) Flush();
-  if (status.ok()) {
-    done_.add_ok(op);
-    return;
-  }
+  if (status.ok()) return AddOk(op, device_microseconds);
   auto* failed = done_.add_failed();
   failed->set_op(op);
   *failed->mutable_status() = ToProto(status);
@@ -49,11 +54,11 @@ void Outbox::Poisoned(uint64_t op, const absl::Status& status, const std::vector
   poisoned->mutable_results()->Add(results.begin(), results.end());
 }
 
-void Outbox::DoneTimed(uint64_t op, double device_microseconds) {
-  done_.add_ok(op);
+void Outbox::DoneTimed(uint64_t op, double microseconds, double device_microseconds) {
+  AddOk(op, device_microseconds);
   auto* timed = done_.add_timed();
   timed->set_op(op);
-  timed->set_device_microseconds(device_microseconds);
+  timed->set_device_microseconds(microseconds);
 }
 
 void Outbox::Flush() {

@@ -24,13 +24,16 @@ class Outbox {
 
   // A new event in the current batch, whose payload (if any) is `payload`. Valid until the next call.
   pathways::v1::Event* Add(std::vector<Bytes> payload = {});
-  void Done(uint64_t op, const absl::Status& status);
+  // `device_microseconds`: how long it kept devices busy, summed over them.
+  void Done(uint64_t op, const absl::Status& status, double device_microseconds = 0);
   // Before the Done of a run's op: some of its results, or none, failed with this.
   void Poisoned(uint64_t op, const absl::Status& status, const std::vector<uint32_t>& results);
   // Ops with this bit were given out on this host: their completions go to `done`, not to the controller.
   static constexpr uint64_t kLocalOp = uint64_t{1} << 63;
-  void SetLocal(std::function<void(uint64_t op, const absl::Status& status)> done) { local_ = std::move(done); }
-  void DoneTimed(uint64_t op, double device_microseconds);
+  using Local = std::function<void(uint64_t op, const absl::Status& status, double device_microseconds)>;
+  void SetLocal(Local done) { local_ = std::move(done); }
+  // For those who asked how long it took, too.
+  void DoneTimed(uint64_t op, double microseconds, double device_microseconds);
   void Flush();
 
   // One chunk of a fetch, past everything else, on the bulk lane.
@@ -38,8 +41,10 @@ class Outbox {
   bool CanSendBulk() const { return connection_->CanSendBulk(); }
 
  private:
+  void AddOk(uint64_t op, double device_microseconds);
+
   net::Connection* const connection_;
-  std::function<void(uint64_t op, const absl::Status& status)> local_;
+  Local local_;
   pathways::v1::FromWorker batch_;
   pathways::v1::Done done_;
   std::vector<Bytes> payload_;

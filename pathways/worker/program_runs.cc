@@ -31,7 +31,7 @@ constexpr uint64_t LocalOp(uint64_t run, uint64_t command) { return Outbox::kLoc
 }  // namespace
 
 ProgramRuns::ProgramRuns(Core* core, Dispatch dispatch) : core_(core), dispatch_(std::move(dispatch)) {
-  core_->outbox.SetLocal([this](uint64_t op, const absl::Status& status) { Completed(op, status); });
+  core_->outbox.SetLocal([this](uint64_t op, const absl::Status& status, double microseconds) { Completed(op, status, microseconds); });
 }
 
 void ProgramRuns::Load(const v1::LoadProgram& command) {
@@ -74,15 +74,17 @@ void ProgramRuns::Run(const v1::RunProgram& command) {
   for (const v1::Command& part : program->templates) run.left += program::HasOp(part) ? 1 : 0;
   for (size_t i = 0; i < program->templates.size(); ++i) {
     program::Bind(program->templates[i], binding, LocalOp(number, i), &program->bound[i]);
+    if (program->bound[i].has_execute()) program->bound[i].mutable_execute()->set_grant(command.grant());
     dispatch_(program->bound[i]);
   }
-  Completed(LocalOp(number, 0), absl::OkStatus());
+  Completed(LocalOp(number, 0), absl::OkStatus(), 0);
 }
 
-void ProgramRuns::Completed(uint64_t local_op, const absl::Status& status) {
+void ProgramRuns::Completed(uint64_t local_op, const absl::Status& status, double device_microseconds) {
   auto it = runs_.find((local_op & ~Outbox::kLocalOp) >> kCommandBits);
   if (it == runs_.end()) return;
   Underway& run = it->second;
+  run.device_microseconds += device_microseconds;
   const uint32_t command = static_cast<uint32_t>(local_op & (kMostCommands - 1));
   if (!status.ok() && (run.error.ok() || command < run.first_failed)) {
     run.error = status;
@@ -106,7 +108,7 @@ void ProgramRuns::Finish(const Underway& run) {
     }
     if (!first_told) core_->outbox.Poisoned(run.op, run.error, {});
   }
-  core_->outbox.Done(run.op, absl::OkStatus());
+  core_->outbox.Done(run.op, absl::OkStatus(), run.device_microseconds);
 }
 
 void ProgramRuns::Refuse(const v1::RunProgram& command, const absl::Status& error) {

@@ -48,12 +48,13 @@ class ProgramRuns {
   struct Underway {
     uint64_t op = 0;
     size_t left = 0;
+    double device_microseconds = 0;
     uint32_t first_failed = 0;  // command
     absl::Status error;         // of that command
     std::vector<uint64_t> results;
   };
 
-  void Completed(uint64_t local_op, const absl::Status& status);
+  void Completed(uint64_t local_op, const absl::Status& status, double device_microseconds);
   void Finish(const Underway& run);
   void Refuse(const pathways::v1::RunProgram& command, const absl::Status& error);
 

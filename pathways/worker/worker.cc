@@ -92,6 +92,8 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
       return programs_.Describe(command.describe());
     case v1::Command::kExecute:
       return runner_.Execute(command.execute());
+    case v1::Command::kGrant:
+      return core_.order.Grant(command.grant());
     case v1::Command::kPut:
       return puts_.Put(command.put(), payload);
     case v1::Command::kChunk:
@@ -153,6 +155,7 @@ void Worker::ReleaseOwner(SessionId session) {
   // What the session waits for fails, and so does, from there on, what waits for that.
   puts_.ReleaseOwner(session);
   moves_.ReleaseOwner(session);
+  core_.order.ReleaseOwner(session);
 }
 
 void Worker::ReportMemory(uint64_t query) {

@@ -39,18 +39,29 @@ TEST(Worker, ExecuteMayArriveBeforeItsProgramIsCompiled) {
   EXPECT_EQ(w.worker->arrays(), 1) << "the donated array is gone";
 }
 
+// Executions that wait for bytes from outside are granted when those are there; until then they hold nobody up.
 TEST(Worker, AParkedCommandDoesNotBlockIndependentLaterOnes) {
   WorkerHarness w;
   w.Compile(1, kAdd);
   w.Settle();
   w.PutLater(10, 100, 4);
-  w.Execute(11, 1, {100}, {101});
+  v1::Command waits;
+  waits.mutable_execute()->set_op(11);
+  waits.mutable_execute()->set_executable(1);
+  waits.mutable_execute()->set_session(1);
+  waits.mutable_execute()->add_args(100);
+  waits.mutable_execute()->add_results(101);
+  waits.mutable_execute()->set_grant(5);
+  w.Do(waits);
   w.Put(12, 200, {5, 6, 7, 8});
   w.Execute(13, 1, {200}, {201});
   w.Settle();
   EXPECT_EQ(w.connection.done.count(11), 0u);
   EXPECT_TRUE(w.connection.done.at(13).ok());
   w.SendChunks(10, {1, 2, 3, 4});
+  v1::Command grant;
+  grant.mutable_grant()->add_gangs(5);
+  w.Do(grant);
   EXPECT_THAT(w.Read(101, 1), ElementsAre(2, 3, 4, 5));
 }
 

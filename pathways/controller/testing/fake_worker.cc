@@ -183,6 +183,7 @@ void FakeWorker::Handle(const Command& command, std::string payload) {
     if (!hold_compiled) ReleaseCompiled();
     return;
   }
+  if (command.has_grant()) granted_.insert(command.grant().gangs().begin(), command.grant().gangs().end());
   if (command.has_release_owner()) {
     std::erase_if(waiting_, [&](const Command& c) { return SessionOf(c) == command.release_owner().session(); });
   }
@@ -250,6 +251,7 @@ std::vector<FakeWorker::Key> FakeWorker::Inputs(const Command& c) const {
 }
 
 bool FakeWorker::Ready(const Command& c) const {
+  if (c.has_execute() && c.execute().grant() != 0 && !granted_.contains(c.execute().grant())) return false;
   if (c.has_put()) {
     if (c.put().total_bytes() == 0) return true;
     auto it = incoming_.find(c.put().transfer());

@@ -115,6 +115,7 @@ class FakeWorker : private net::Connection::Handler {
   std::map<uint64_t, std::pair<uint64_t, int>> executable_devices_;  // session, number of devices
   std::map<uint64_t, Transfer> incoming_;                            // by transfer name
   std::deque<::pathways::v1::Command> waiting_;
+  std::set<uint64_t> granted_;  // gangs
   std::unique_ptr<FakeDataflow> dataflow_;  // once welcomed
   ::pathways::v1::FromWorker held_done_;
   ::pathways::v1::FromWorker held_compiled_;

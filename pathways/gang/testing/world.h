@@ -52,10 +52,10 @@ class World {
     scheduler->SetShare(ClientId(client), share);
     Collect();
   }
-  void Lose(uint32_t island, std::vector<int> devices) {
+  void Lose(std::vector<int> devices) {
     std::vector<DeviceId> ids;
     for (int d : devices) ids.push_back(DeviceId(d));
-    scheduler->OnDevicesLost(IslandId(island), ids);
+    scheduler->OnDevicesLost(ids);
     Collect();
   }
   // The next end of a gang. False if none runs.

@@ -1,0 +1,244 @@
+#include "pathways/controller/gangs.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "pathways/controller/wire_status.h"
+
+namespace pw::controller {
+namespace {
+
+// Lists of waiting gangs are swept when they have doubled.
+constexpr size_t kSweep = 64;
+
+}  // namespace
+
+Gangs::Gangs(const gang::Options& options, Clock* clock, const resource::Topology* topology, dispatch::Outbox* outbox)
+    : clock_(clock),
+      started_(clock->Now()),
+      topology_(topology),
+      outbox_(outbox),
+      scheduler_(*gang::Scheduler::Create(options)) {}
+
+int64_t Gangs::NowNs() const { return absl::ToInt64Nanoseconds(clock_->Now() - started_); }
+
+const Gangs::Placement* Gangs::PlacementOf(const Launch& launch) {
+  const Placement*& known = placement_of_[launch.executable];
+  if (known != nullptr) return known;
+  std::map<IslandId, std::vector<DeviceId>> islands;
+  for (DeviceId device : launch.devices) islands[topology_->FindDevice(device)->island].push_back(device);
+  Places places;
+  for (const auto& [island, devices] : islands) places.push_back({island, scheduler_->Lane(island, devices)});
+  std::unique_ptr<Placement>& placement = placements_[places];
+  if (placement == nullptr)
+    placement = std::make_unique<Placement>(Placement{std::move(places), static_cast<int>(launch.devices.size())});
+  return known = placement.get();
+}
+
+bool Gangs::Overlap(const Placement& a, const Placement& b, const gang::Scheduler& scheduler) {
+  for (const auto& x : a.places) {
+    for (const auto& y : b.places) {
+      if (x.island == y.island && scheduler.island(x.island)->Overlap(x.lane, y.lane)) return true;
+    }
+  }
+  return false;
+}
+
+bool Gangs::IsWaiting(gang::GangId gang) const {
+  auto it = running_.find(gang);
+  return it != running_.end() && it->second.waiting;
+}
+
+// What must be granted before.
+Gangs::GangList Gangs::Needs(const Launch& launch, const Placement* placement) {
+  GangList needs;
+  if (!due_.empty()) {
+    for (ArrayId arg : launch.args) {
+      if (auto it = due_.find(arg); it != due_.end()) needs.insert(needs.end(), it->second.begin(), it->second.end());
+    }
+  }
+  if (launch.donates && !clients_.empty()) {
+    if (auto it = clients_.find(launch.session); it != clients_.end()) AddDonorNeeds(it->second, placement, &needs);
+  }
+  std::sort(needs.begin(), needs.end());
+  needs.erase(std::unique(needs.begin(), needs.end()), needs.end());
+  return needs;
+}
+
+void Gangs::AddDonorNeeds(Client& client, const Placement* placement, GangList* needs) {
+  for (auto& [other, gangs] : client.launched) {
+    if (other != placement && !Overlap(*other, *placement, *scheduler_)) continue;
+    for (gang::GangId gang : gangs) {
+      if (IsWaiting(gang)) needs->push_back(gang);
+    }
+    if (other == placement) gangs.clear();  // whoever waits for the donor waits for them
+  }
+  std::erase_if(client.copied, [&](gang::GangId gang) { return !IsWaiting(gang); });
+  needs->insert(needs->end(), client.copied.begin(), client.copied.end());
+}
+
+void Gangs::Enlist(gang::GangId gang, const Launch& launch, const Placement* placement) {
+  GangList& list = clients_[launch.session].launched[placement];
+  if (list.size() >= kSweep && list.size() == list.capacity()) {
+    std::erase_if(list, [&](gang::GangId other) { return !IsWaiting(other); });
+    list.reserve(2 * list.size() + kSweep);
+  }
+  list.push_back(gang);
+  for (ArrayId result : launch.results) MakeDue(result, gang);
+}
+
+void Gangs::MakeDue(ArrayId array, gang::GangId gang) {
+  due_[array].push_back(gang);
+  running_.at(gang).due.push_back(array);
+}
+
+Gangs::Ticket Gangs::Submit(const Launch& launch) {
+  const Placement* placement = PlacementOf(launch);
+  const GangList needs = Needs(launch, placement);
+  const gang::GangId gang = scheduler_->Submit({launch.session, launch.executable, placement->places, needs}, NowNs());
+  Running running;
+  running.session = launch.session;
+  running.hosts.assign(launch.hosts.begin(), launch.hosts.end());
+  running.hosts_left = static_cast<int>(launch.hosts.size());
+  running.devices = placement->devices;
+  running.waiting = scheduler_->IsWaiting(gang);
+  const bool waits = running.waiting;
+  running_.insert({gang, std::move(running)});
+  if (waits) {
+    Enlist(gang, launch, placement);
+  } else {
+    scheduler_->TakeGrants();  // this one, and nothing else: a submission frees nothing
+    FlushGrants();             // what was granted before goes before it (GG-1)
+  }
+  return {gang, !waits};
+}
+
+void Gangs::OnHostDone(gang::GangId gang, std::optional<double> device_microseconds) {
+  auto it = running_.find(gang);
+  if (it == running_.end()) return;
+  Running& running = it->second;
+  running.failed |= !device_microseconds.has_value();
+  running.device_microseconds += device_microseconds.value_or(0);
+  if (--running.hosts_left > 0) return;
+  std::optional<int64_t> measured_ns;
+  if (!running.failed) measured_ns = static_cast<int64_t>(running.device_microseconds * 1000 / std::max(1, running.devices));
+  Settle(gang);
+  running_.erase(gang);
+  scheduler_->OnDone(gang, measured_ns);
+  TakeGrants();
+}
+
+// It does not wait any more: what was due from it is not.
+void Gangs::Settle(gang::GangId gang) {
+  Running& running = running_.at(gang);
+  running.waiting = false;
+  for (ArrayId array : std::exchange(running.due, {})) {
+    auto it = due_.find(array);
+    if (it == due_.end()) continue;
+    auto& gangs = it->second;
+    gangs.erase(std::remove(gangs.begin(), gangs.end(), gang), gangs.end());
+    if (gangs.empty()) due_.erase(it);
+  }
+}
+
+void Gangs::TakeGrants() {
+  for (gang::GangId gang : scheduler_->TakeGrants()) {
+    auto it = running_.find(gang);
+    if (it == running_.end()) continue;
+    for (HostId host : it->second.hosts) grants_[host].add_gangs(gang.v);
+    Settle(gang);
+  }
+}
+
+void Gangs::FlushGrants() {
+  if (grants_.empty()) return;
+  for (auto& [host, grant] : std::exchange(grants_, {})) {
+    ::pathways::v1::Command command;
+    *command.mutable_grant() = std::move(grant);
+    outbox_->Add(host, std::move(command));
+  }
+}
+
+void Gangs::Derive(SessionId session, ArrayId result, absl::Span<const ArrayId> sources) {
+  if (due_.empty()) return;
+  std::set<gang::GangId> needs;
+  for (ArrayId source : sources) {
+    if (auto it = due_.find(source); it != due_.end()) needs.insert(it->second.begin(), it->second.end());
+  }
+  if (needs.empty()) return;
+  for (gang::GangId gang : needs) MakeDue(result, gang);
+  clients_[session].copied.merge(needs);
+}
+
+void Gangs::Await(const buffers::LogicalArray::Ref& array) {
+  const ArrayId id = array->id();
+  Outside& outside = outside_[id];
+  if (++outside.missing > 1) return;
+  outside.gang = scheduler_->Expect();
+  outside.array = array;
+  Running running;
+  running.session = array->owner();
+  running.waiting = true;
+  running_.insert({outside.gang, std::move(running)});
+  MakeDue(id, outside.gang);
+  array->WhenSettled([this, id](const absl::Status&) { EndOutside(id); });
+}
+
+void Gangs::Arrived(ArrayId array) {
+  auto it = outside_.find(array);
+  if (it != outside_.end() && --it->second.missing == 0) EndOutside(array);
+}
+
+void Gangs::EndOutside(ArrayId array) {
+  auto it = outside_.find(array);
+  if (it == outside_.end()) return;
+  const Outside outside = std::move(it->second);  // the array goes last
+  const gang::GangId gang = outside.gang;
+  outside_.erase(it);
+  Settle(gang);
+  running_.erase(gang);
+  scheduler_->OnDone(gang, std::nullopt);
+  TakeGrants();
+}
+
+void Gangs::SetShare(SessionId session, const gang::Share& share) {
+  scheduler_->SetShare(session, share);
+  TakeGrants();
+}
+
+// The hosts fail what was not granted when they release what the session owns.
+void Gangs::EndSession(SessionId session) {
+  std::vector<ArrayId> expected;
+  for (const auto& [id, outside] : outside_) {
+    if (outside.array->owner() == session) expected.push_back(id);
+  }
+  scheduler_->Cancel(session);
+  for (ArrayId id : expected) EndOutside(id);
+  clients_.erase(session);
+  for (auto& [gang, running] : running_) {
+    if (running.session == session && running.waiting && !running.hosts.empty()) Settle(gang);
+  }
+  TakeGrants();
+}
+
+void Gangs::ForgetExecutable(ExecutableId executable) {
+  placement_of_.erase(executable);
+  scheduler_->ForgetExecutable(executable);
+}
+
+void Gangs::OnHostLost(HostId host, absl::Span<const DeviceId> devices, const absl::Status& error) {
+  scheduler_->OnDevicesLost(devices);
+  for (gang::GangId gang : scheduler_->TakeLost()) {
+    if (!IsWaiting(gang)) continue;
+    for (HostId other : running_.at(gang).hosts) {
+      if (other == host) continue;
+      auto* refused = grants_[other].add_refused();
+      refused->set_gang(gang.v);
+      ToProto(error, refused->mutable_status());
+    }
+    Settle(gang);
+  }
+  TakeGrants();
+}
+
+}  // namespace pw::controller
