@@ -123,7 +123,7 @@ inline std::string FloatBytes(const std::vector<float>& values) {
 }
 inline std::vector<float> Floats(const std::string& bytes) {
   std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
   return values;
 }
 
