@@ -39,6 +39,7 @@ def functions(text):
 
 
 def _classify(head):
+    head = "\n".join(line for line in head.split("\n") if not line.lstrip().startswith("#"))
     head = re.sub(r"template\s*<[^{}]*?>\s*(?=\w)", "", head)
     if "(" not in head or (_CONTAINER.match(head.lstrip()) and not head.rstrip().endswith((")", "const", "override", "noexcept"))):
         return "container"

@@ -1,0 +1,117 @@
+// What stands around a worker under test: an executor that runs when told to, and a connection that remembers what the worker says.
+// Not for products.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "pathways/base/executor.h"
+#include "pathways/net/transport.h"
+#include "pathways/v1/worker.pb.h"
+#include "pathways/worker/outbox.h"
+
+namespace pw::worker {
+
+namespace v1 = pathways::v1;
+
+// Runs tasks when told to, in the order of posting.
+class ManualExecutor : public Executor {
+ public:
+  void Post(Task task) override { tasks_.push_back(std::move(task)); }
+  bool RunOne() {
+    if (tasks_.empty()) return false;
+    Task task = std::move(tasks_.front());
+    tasks_.pop_front();
+    std::move(task)();
+    return true;
+  }
+  void RunAll() {
+    while (RunOne()) {
+    }
+  }
+  size_t size() const { return tasks_.size(); }
+
+ private:
+  std::deque<Task> tasks_;
+};
+
+// Remembers what a worker says.
+class RecordingConnection : public net::Connection {
+ public:
+  void Start(Handler*) override {}
+  void Send(std::string header, std::vector<Bytes> payload, net::Lane lane) override {
+    v1::FromWorker message;
+    ASSERT_TRUE(message.ParseFromString(header));
+    std::string bytes;
+    for (const Bytes& piece : payload) bytes.append(piece.view());
+    size_t offset = 0;
+    auto take = [&](size_t n) {
+      offset += n;
+      return bytes.substr(offset - n, n);
+    };
+    ++frames;
+    for (const v1::Event& event : message.events()) {
+      if (event.has_done()) {
+        for (uint64_t op : event.done().ok())
+          EXPECT_TRUE(done.emplace(op, absl::OkStatus()).second) << "op " << op << " done twice";
+        for (const auto& f : event.done().failed())
+          EXPECT_TRUE(done.emplace(f.op(), FromProto(f.status())).second) << "op " << f.op() << " done twice";
+      } else if (event.has_fetched()) {
+        EXPECT_TRUE(fetched.emplace(event.fetched().fetch(), event.fetched()).second) << "fetched twice";
+        fetched_bytes[event.fetched().fetch()] += take(event.fetched().payload_bytes());
+        if (!event.fetched().has_shared()) continue;
+        absl::StatusOr<Bytes> shared = net::OpenShared(net::ReadName(event.fetched().shared()), false);
+        ASSERT_TRUE(shared.ok()) << shared.status();
+        fetched_bytes[event.fetched().fetch()] = std::string(shared->view());
+      } else if (event.has_shared_taken()) {
+        taken.insert(taken.end(), event.shared_taken().transfers().begin(), event.shared_taken().transfers().end());
+      } else if (event.has_chunk()) {
+        EXPECT_EQ(lane, net::Lane::kBulk);
+        EXPECT_EQ(event.chunk().offset(), fetched_bytes[event.chunk().transfer()].size());
+        fetched_bytes[event.chunk().transfer()] += take(event.chunk().payload_bytes());
+        ++chunks;
+      } else if (event.has_host_call()) {
+        host_calls.push_back(event.host_call());
+        host_call_bytes.push_back("");
+        for (const auto& operand : event.host_call().operands()) host_call_bytes.back() += take(operand.bytes());
+      } else if (event.has_compiled()) {
+        EXPECT_TRUE(compiled.emplace(event.compiled().executable(), event.compiled()).second);
+      } else if (event.has_described()) {
+        described[event.described().query()] = event.described();
+      } else if (event.has_memory_report()) {
+        memory[event.memory_report().query()] = event.memory_report();
+      } else if (event.has_dataflow()) {
+        dataflow.emplace_back(event.dataflow().header(), take(event.dataflow().payload_bytes()));
+      }
+    }
+    EXPECT_EQ(offset, bytes.size()) << "payload that belongs to no message";
+  }
+  bool CanSendBulk() const override { return bulk_open; }
+  void Close(absl::Status reason) override { closed = reason; }
+  net::Counters counters() const override { return {}; }
+  const std::string& peer() const override { return peer_; }
+
+  std::map<uint64_t, absl::Status> done;
+  std::map<uint64_t, v1::Fetched> fetched;
+  std::map<uint64_t, std::string> fetched_bytes;
+  std::map<uint64_t, v1::Compiled> compiled;
+  std::map<uint64_t, v1::Described> described;
+  std::map<uint64_t, v1::MemoryReport> memory;
+  std::vector<std::pair<std::string, std::string>> dataflow;  // headers and payloads
+  std::vector<uint64_t> taken;
+  std::vector<v1::HostCall> host_calls;
+  std::vector<std::string> host_call_bytes;
+  absl::Status closed;
+  bool bulk_open = true;
+  int chunks = 0;
+  int frames = 0;
+
+ private:
+  std::string peer_ = "test";
+};
+
+}  // namespace pw::worker
