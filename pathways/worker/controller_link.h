@@ -56,6 +56,9 @@ class ControllerLink {
   // Drops everything, says goodbye, and calls `stopped` on the strand. Nothing runs afterwards.
   void Stop(std::string reason, Task stopped);
 
+  // For tests that count, on the strand.
+  int64_t arrays() const { return worker_ == nullptr ? 0 : worker_->arrays(); }
+
  private:
   class Handler;
 
