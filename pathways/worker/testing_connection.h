@@ -10,6 +10,7 @@
 
 #include "gtest/gtest.h"
 #include "pathways/base/executor.h"
+#include "pathways/net/shared_memory.h"
 #include "pathways/net/transport.h"
 #include "pathways/v1/worker.pb.h"
 #include "pathways/worker/outbox.h"

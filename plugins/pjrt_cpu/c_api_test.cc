@@ -2,7 +2,9 @@
 #include "plugins/pjrt_cpu/c_api_testing.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
@@ -223,7 +225,7 @@ TEST(Buffers, AnAliasIsFulfilledLater) {
 TEST(Buffers, ViewsTellWhenTheyAreDone) {
   auto* data = static_cast<float*>(std::aligned_alloc(64, 64));
   for (int i = 0; i < 4; ++i) data[i] = i;
-  bool done = false;
+  std::promise<void> done;  // given by whichever thread lets go of the memory last
   PW_ARGS(PJRT_Client_CreateViewOfDeviceBuffer_Args, args);
   args.client = Host::Get().client;
   args.device_buffer_ptr = data;
@@ -231,13 +233,14 @@ TEST(Buffers, ViewsTellWhenTheyAreDone) {
   args.num_dims = 1;
   args.element_type = PJRT_Buffer_Type_F32;
   args.device = Host::Get().devices[0];
-  args.on_delete_callback = [](void*, void* arg) { *static_cast<bool*>(arg) = true; };
+  args.on_delete_callback = [](void*, void* arg) { static_cast<std::promise<void>*>(arg)->set_value(); };
   args.on_delete_callback_arg = &done;
   Check(Api()->PJRT_Client_CreateViewOfDeviceBuffer(&args));
   EXPECT_THAT(Fetch(args.buffer), ElementsAre(0, 1, 2, 3));
-  EXPECT_FALSE(done);
+  std::future<void> is_done = done.get_future();
+  EXPECT_NE(is_done.wait_for(std::chrono::seconds(0)), std::future_status::ready);
   Destroy(args.buffer);
-  EXPECT_TRUE(done);
+  EXPECT_EQ(is_done.wait_for(std::chrono::seconds(30)), std::future_status::ready);
   std::free(data);
 }
 
