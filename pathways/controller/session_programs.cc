@@ -8,6 +8,7 @@
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/sequential_run.h"
 #include "pathways/controller/session_impl.h"
+#include "pathways/program/compile_options.h"
 #include "pathways/program/op_sharding.h"
 #include "xla/compile_options.pb.h"
 
@@ -35,8 +36,7 @@ ValueInfo ToInfo(const buffers::ArraySpec& spec) {
 std::string WithoutDevices(const std::string& options) {
   xla::CompileOptionsProto proto;
   if (!proto.ParseFromString(options)) return options;  // the compiler will say so
-  proto.mutable_executable_build_options()->clear_device_assignment();
-  return proto.SerializeAsString();
+  return program::CanonicalCompileOptions(std::move(proto));
 }
 
 std::vector<ProgramEntry::Argument> MakeArguments(const program::Program& program) {

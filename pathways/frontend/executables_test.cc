@@ -62,7 +62,7 @@ TEST_P(ExecutableTest, CompileKeepsOptionsItDoesNotKnow) {
   Init();
   xla::ifrt::XlaCompileOptionsProto options;
   auto& compile = *options.mutable_compile_options();
-  compile.GetReflection()->MutableUnknownFields(&compile)->AddLengthDelimited(7, "override");
+  compile.GetReflection()->MutableUnknownFields(&compile)->AddLengthDelimited(1000, "override");
   Compile("xla::ifrt::XlaProgram", "stablehlo", options.SerializeAsString());
   EXPECT_THAT(fake().last_compile.options, HasSubstr("override"));
 }

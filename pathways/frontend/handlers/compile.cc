@@ -7,6 +7,7 @@
 #include "ifrt_proxy/serdes.pb.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/frontend/handlers/results.h"
+#include "pathways/program/compile_options.h"
 #include "pathways/program/program.h"
 
 namespace pw::frontend {
@@ -17,12 +18,11 @@ using xla::ifrt::proxy::CompileResponse;
 
 constexpr int64_t kMaxDevices = 1 << 20;
 
-absl::Status TakeDevices(xla::ExecutableBuildOptionsProto& options, controller::CompileRequest& out) {
+absl::Status TakeDevices(const xla::ExecutableBuildOptionsProto& options, controller::CompileRequest& out) {
   int64_t replicas = std::max<int64_t>(options.num_replicas(), 1);
   int64_t partitions = std::max<int64_t>(options.num_partitions(), 1);
   const bool assigned = options.has_device_assignment();
-  const xla::DeviceAssignmentProto assignment = options.device_assignment();
-  options.clear_device_assignment();
+  const xla::DeviceAssignmentProto& assignment = options.device_assignment();
   if (assigned) {
     replicas = assignment.replica_count();
     partitions = assignment.computation_count();
@@ -61,8 +61,8 @@ absl::StatusOr<controller::CompileRequest> DecodeXlaProgram(const xla::ifrt::pro
   controller::CompileRequest out;
   out.format = "mlir";
   out.program = Bytes::FromString(request.program().data());
-  PW_RETURN_IF_ERROR(TakeDevices(*options.mutable_compile_options()->mutable_executable_build_options(), out));
-  out.options = options.compile_options().SerializeAsString();
+  PW_RETURN_IF_ERROR(TakeDevices(options.compile_options().executable_build_options(), out));
+  out.options = program::CanonicalCompileOptions(std::move(*options.mutable_compile_options()));
   return out;
 }
 

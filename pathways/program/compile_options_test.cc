@@ -1,0 +1,56 @@
+#include "pathways/program/compile_options.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace pw::program {
+namespace {
+
+// A field of a message: length-delimited, with a number below 2048.
+std::string Field(int number, const std::string& bytes) {
+  std::string out;
+  const int tag = number << 3 | 2;
+  out += static_cast<char>((tag & 0x7f) | 0x80);
+  out += static_cast<char>(tag >> 7);
+  out += static_cast<char>(bytes.size());
+  return out + bytes;
+}
+
+std::string Entry(const std::string& key, const std::string& value) { return Field(1, key) + Field(2, value); }
+
+xla::CompileOptionsProto Parse(const std::string& debug, const std::string& overrides) {
+  xla::CompileOptionsProto options;
+  EXPECT_TRUE(options.ParseFromString(Field(3, Field(3, debug)) + overrides));
+  return options;
+}
+
+TEST(CompileOptionsTest, TheOrderOfMapEntriesDoesNotMatter) {
+  const std::string a = Entry("rtt_us", "1"), b = Entry("nic_speed_gbps", "2"), c = Entry("gpus_per_node", "8");
+  const std::string x = Entry("xla_x", Field(1, "y")), y = Entry("xla_a", Field(1, "b"));
+  for (int map : {357, 500}) {
+    const std::string forward = Field(map, a) + Field(map, b) + Field(map, c), backward = Field(map, c) + Field(map, b) + Field(map, a);
+    EXPECT_EQ(CanonicalCompileOptions(Parse(forward, Field(7, x) + Field(7, y))),
+              CanonicalCompileOptions(Parse(backward, Field(7, y) + Field(7, x))));
+    EXPECT_NE(CanonicalCompileOptions(Parse(forward, "")), CanonicalCompileOptions(Parse(Field(map, a) + Field(map, b), "")));
+  }
+}
+
+TEST(CompileOptionsTest, WhatIsNotDeclaredPassesThrough) {
+  const std::string unknown = Field(444, "as it came");
+  const std::string bytes = CanonicalCompileOptions(Parse(unknown + Field(500, Entry("k", "v")), Field(1000, "target")));
+  EXPECT_NE(bytes.find(unknown), std::string::npos);
+  EXPECT_NE(bytes.find(Field(1000, "target")), std::string::npos);
+}
+
+TEST(CompileOptionsTest, DevicesAreLeftOut) {
+  xla::CompileOptionsProto options;
+  options.mutable_executable_build_options()->set_num_replicas(2);
+  const std::string without = CanonicalCompileOptions(options);
+  options.mutable_executable_build_options()->mutable_device_assignment()->set_replica_count(2);
+  EXPECT_EQ(CanonicalCompileOptions(options), without);
+}
+
+}  // namespace
+}  // namespace pw::program

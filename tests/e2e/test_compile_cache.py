@@ -1,0 +1,27 @@
+"""The compile cache on disk: what one start of a script has compiled, the next one loads."""
+
+SCRIPT = """
+import jax, jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
+
+mesh = jax.make_mesh((2,), ("x",))
+x = jax.device_put(jnp.arange(8.0), jax.NamedSharding(mesh, P("x")))
+print(jax.jit(lambda x: jnp.sin(x).sum())(x))
+print(jax.random.normal(jax.random.key(0), (3,)))
+print(jax.jit(lambda x: x * 2, compiler_options={"xla_cpu_enable_fast_math": False, "xla_cpu_prefer_vector_width": 128})(jnp.ones(2)))
+jax.debug.print("{}", x.sum())
+"""
+
+
+def test_the_second_start_of_a_script_compiles_nothing(run_script, tmp_path):
+    def entries():
+        return sorted(path.name for path in (tmp_path / "pathways" / "programs").iterdir())
+
+    first = run_script(SCRIPT, XDG_CACHE_HOME=str(tmp_path))
+    assert first.returncode == 0, first.stderr
+    compiled = entries()
+    assert compiled
+    for _ in range(2):  # a client writes the entries of maps in another order each time
+        again = run_script(SCRIPT, XDG_CACHE_HOME=str(tmp_path))
+        assert (again.returncode, again.stdout) == (0, first.stdout), again.stderr
+        assert entries() == compiled
