@@ -7,6 +7,7 @@ result on standard output. The first argument says which jax:
     package ADDRESS  JAX_PLATFORMS=pathways as a user has it, relay included
 """
 
+import collections
 import json
 import os
 import statistics
@@ -70,6 +71,12 @@ class Bench:
         y = self.jax.device_put(self.np.float32(0), self.jax.devices()[0])
         return self.jax.jit(lambda y: y + 1), y
 
+    def _make_work(self):
+        """Some milliseconds of one core; the result does not depend on the last one, so that a queue of them is a queue of work."""
+        jax = self.jax
+        y = jax.device_put(self.np.ones(4096, self.np.float32), jax.devices()[0])
+        return jax.jit(lambda y: jax.lax.fori_loop(0, 300, lambda i, v: jax.numpy.sin(v) * 1.01, y) * 0 + 1), y
+
     def _mesh(self):
         jax = self.jax
         mesh = jax.sharding.Mesh(self.np.array(jax.devices()[:DEVICES]), ("i",))
@@ -113,6 +120,23 @@ class Bench:
                 y.block_until_ready()
         self.values[program] = self.jax.block_until_ready(y)
         return {"per_s": calls / (time.perf_counter() - start)}
+
+    def prepare(self, program):
+        self._program(program)
+        return {}
+
+    def flood(self, program, seconds, depth):
+        """Calls for so long, with `depth` of them always under way."""
+        f, y = self._program(program)
+        pending, calls, end = collections.deque(), 0, time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            pending.append(f(y))
+            calls += 1
+            if len(pending) > depth:  # a wait now and then, lest the client is what limits
+                oldest = [pending.popleft() for _ in range(depth // 4)]
+                oldest[-1].block_until_ready()
+        self.jax.block_until_ready(list(pending))
+        return {"calls": calls}
 
     def latency(self, program, calls):
         f, y = self._program(program)

@@ -84,13 +84,13 @@ def floor_server(tree, *flags):
 
 
 @contextlib.contextmanager
-def cluster(shape="1x1x8"):
+def cluster(shape="1x1x8", policy=None):
     """A local cluster of the installed package; yields it (address, processes: the controller comes first)."""
     from pathways import _cluster
     from pathways._shape import Shape
 
     with tempfile.TemporaryDirectory(prefix="bench-cluster-") as folder:
-        running = _cluster.Cluster(Shape.parse(shape), folder).start()
+        running = _cluster.Cluster(Shape.parse(shape), folder, policy=policy).start()
         try:
             yield running
         finally:

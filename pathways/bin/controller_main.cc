@@ -36,6 +36,10 @@ struct Options {
   std::string object_directory;
   std::string status;
   absl::Duration status_timeout = absl::Seconds(10);
+  std::string share;
+  int64_t share_client = 0;
+  std::string share_weight;
+  std::string share_priority;
   std::string trace;
   std::string trace_output = "pathways-trace.json";
   absl::Duration trace_duration = absl::Seconds(5);
@@ -78,6 +82,11 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add("status", &options->status, "ADDRESS",
              "do not serve: print the report of the controller at ADDRESS as JSON (docs/status.md)");
   flags->Add("status-timeout", &options->status_timeout, "DURATION", "how long --status, and --trace after its duration, waits");
+  flags->Add("share", &options->share, "HOST:PORT",
+             "do not serve: change what a client of the controller whose clients connect there is entitled to");
+  flags->Add("share-client", &options->share_client, "ID", "of --share: which client, as --status numbers them");
+  flags->Add("share-weight", &options->share_weight, "W", "of --share: device time in proportion to it (--policy=share)");
+  flags->Add("share-priority", &options->share_priority, "P", "of --share: the highest goes first (--policy=priority)");
   flags->Add("trace", &options->trace, "HOST:PORT",
              "do not serve: have the cluster of the controller whose clients connect there record what it does");
   flags->Add("trace-duration", &options->trace_duration, "DURATION", "how long --trace records");
@@ -136,6 +145,17 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   return absl::OkStatus();
 }
 
+absl::Status ChangeShare(const Options& options) {
+  PW_ASSIGN_OR_RETURN(const pw::gang::ShareChange change, pw::gang::ParseShareChange(options.share_weight, options.share_priority));
+  if (change.empty()) return absl::InvalidArgumentError("nothing to change: give --share-weight, --share-priority or both");
+  PW_ASSIGN_OR_RETURN(const pw::gang::Share share, pw::SetShare(options.share, options.status_timeout,
+                                                                static_cast<uint64_t>(options.share_client), change));
+  pw::JsonWriter json;
+  json.BeginObject().Key("client").Int(options.share_client).Key("weight").Number(share.weight);
+  std::puts(json.Key("priority").Int(share.priority).EndObject().Take().c_str());
+  return absl::OkStatus();
+}
+
 int PrintStatus(const Options& options) {
   const absl::StatusOr<std::string> report = pw::AskForStatus(options.status, options.status_timeout);
   if (report.ok()) {
@@ -177,7 +197,7 @@ int main(int argc, char** argv) {
   }
   if (!options.status.empty()) return PrintStatus(options);
   if (!options.trace.empty()) return Trace(options);
-  const absl::Status status = Serve(options, &stop);
+  const absl::Status status = options.share.empty() ? Serve(options, &stop) : ChangeShare(options);
   if (status.ok()) return 0;
   std::fprintf(stderr, "pathways-controller: %s\n", std::string(status.message()).c_str());
   return 2;  // bad flags, an address in use: nothing was served

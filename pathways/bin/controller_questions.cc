@@ -31,7 +31,8 @@ absl::Status Call(const std::string& address, absl::Duration timeout, const Requ
   context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
   const grpc::Status status = (stub.*method)(&context, request, response);
   if (status.ok()) return absl::OkStatus();
-  const bool refused = status.error_code() == grpc::FAILED_PRECONDITION || status.error_code() == grpc::INVALID_ARGUMENT;
+  const bool refused = status.error_code() == grpc::FAILED_PRECONDITION || status.error_code() == grpc::INVALID_ARGUMENT ||
+                       status.error_code() == grpc::NOT_FOUND;
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
                       refused ? status.error_message()
                               : absl::StrCat("no answer from a controller at ", address, ": ", status.error_message()));
@@ -115,6 +116,18 @@ absl::StatusOr<TraceSummary> SaveTrace(const std::string& address, absl::Duratio
   if (!file.flush()) return absl::ResourceExhaustedError(absl::StrCat("cannot write all of the trace to ", path));
   return TraceSummary{response.events(), response.events_not_recorded(),
                       {response.silent_hosts().begin(), response.silent_hosts().end()}};
+}
+
+absl::StatusOr<gang::Share> SetShare(const std::string& address, absl::Duration timeout, uint64_t client,
+                                     const gang::ShareChange& change) {
+  v1::SetShareRequest request;
+  request.set_client(client);
+  if (change.weight.has_value()) request.set_weight(*change.weight);
+  if (change.priority.has_value()) request.set_priority(*change.priority);
+  v1::SetShareResponse response;
+  const absl::Status status = Call(address, timeout, request, &response, &v1::ClientCompanion::Stub::SetShare);
+  if (!status.ok()) return status;
+  return gang::Share{.weight = response.weight(), .priority = response.priority()};
 }
 
 }  // namespace pw

@@ -1,4 +1,4 @@
-// The operator's side of `pathways-controller --status ADDRESS` and `--trace ADDRESS`.
+// The operator's side of `pathways-controller --status ADDRESS`, `--trace ADDRESS` and `--share ADDRESS`.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "pathways/gang/share.h"
 
 namespace pw {
 
@@ -22,5 +23,9 @@ struct TraceSummary {
 // Has the cluster of the controller whose clients connect to ADDRESS recorded for so long, and writes the picture to the file.
 absl::StatusOr<TraceSummary> SaveTrace(const std::string& address, absl::Duration duration, absl::Duration timeout,
                                        const std::string& path);
+
+// Changes what a client is entitled to; INVALID_ARGUMENT, NOT_FOUND.
+absl::StatusOr<gang::Share> SetShare(const std::string& address, absl::Duration timeout, uint64_t client,
+                                     const gang::ShareChange& change);
 
 }  // namespace pw

@@ -58,6 +58,7 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   std::shared_ptr<const ClusterInfo> info() const override { return info_; }
   absl::StatusOr<std::shared_ptr<Session>> OpenSession(std::string description) override;
   void SetHostCallHandler(SessionId session, std::shared_ptr<HostCallHandler> handler) override;
+  absl::StatusOr<gang::Share> ChangeShare(SessionId session, const gang::ShareChange& change) override;
   void GetStatus(ResultCallback<std::string> done) override;
   void RecordTrace(absl::Duration duration, size_t max_events, ResultCallback<ClusterTrace> done) override;
 

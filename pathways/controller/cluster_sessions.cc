@@ -2,7 +2,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "pathways/base/log.h"
+#include "pathways/base/status_macros.h"
 #include "pathways/controller/cluster_impl.h"
 #include "pathways/controller/wire_status.h"
 
@@ -40,6 +42,19 @@ void ClusterImpl::SetHostCallHandler(SessionId session, std::shared_ptr<HostCall
     handlers_.erase(session);
   else
     handlers_[session] = std::move(handler);
+}
+
+absl::StatusOr<gang::Share> ClusterImpl::ChangeShare(SessionId session, const gang::ShareChange& change) {
+  if (!sessions_.contains(session)) {
+    std::vector<uint64_t> known;
+    for (const auto& [id, opened] : sessions_) known.push_back(id.v);
+    return absl::NotFoundError(
+        absl::StrCat("there is no client ", session.v, known.empty() ? "; none is connected" : "; the clients that are connected: ",
+                     absl::StrJoin(known, ", ")));
+  }
+  PW_ASSIGN_OR_RETURN(const gang::Share share, gang::Changed(fabric_->gangs().ClientOf(session).share, change));
+  fabric_->gangs().SetShare(session, share);
+  return share;
 }
 
 void ClusterImpl::OnHostCall(HostId host, const ::pathways::v1::HostCall& proto, const Bytes& payload) {

@@ -33,6 +33,8 @@ std::string ClusterImpl::StatusJson(const std::map<HostId, MemoryReport>& memory
   report.joined_hosts = static_cast<int>(hosts_.size() + PendingLinks().size());
   report.platform_name = info_->platform_name;
   report.stablehlo_version = info_->stablehlo_version;
+  report.policy = options_.gang.policy;
+  report.granted = fabric_->gangs().scheduler().grants();
   report.topology = fabric_->topology().TakeSnapshot();
   for (const auto& [host, link_id] : hosts_) {
     Link& link = links_[link_id];
@@ -57,7 +59,7 @@ std::string ClusterImpl::StatusJson(const std::map<HostId, MemoryReport>& memory
     const SessionImpl& s = *opened.session;
     report.clients.push_back({id, s.description(), absl::ToDoubleSeconds(now - opened.since),
                               static_cast<int64_t>(s.num_arrays()), s.array_bytes(), s.staged_bytes(),
-                              static_cast<int64_t>(s.num_executables())});
+                              static_cast<int64_t>(s.num_executables()), fabric_->gangs().ClientOf(id)});
   }
   return ToJson(report);
 }

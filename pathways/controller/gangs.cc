@@ -206,6 +206,11 @@ void Gangs::SetShare(SessionId session, const gang::Share& share) {
   TakeGrants();
 }
 
+gang::Scheduler::ClientStats Gangs::ClientOf(SessionId session) const {
+  auto it = scheduler_->clients().find(session);
+  return it == scheduler_->clients().end() ? gang::Scheduler::ClientStats() : it->second;
+}
+
 // The hosts fail what was not granted when they release what the session owns.
 void Gangs::EndSession(SessionId session) {
   std::vector<ArrayId> expected;

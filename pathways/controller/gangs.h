@@ -71,6 +71,8 @@ class Gangs {
   void Arrived(ArrayId array);
 
   void SetShare(SessionId session, const gang::Share& share);
+  // Its share, what it has waiting and what it has used.
+  gang::Scheduler::ClientStats ClientOf(SessionId session) const;
   void EndSession(SessionId session);
   void ForgetExecutable(ExecutableId executable);
   void OnHostLost(HostId host, absl::Span<const DeviceId> devices, const absl::Status& error);

@@ -34,6 +34,7 @@
 #include "pathways/base/ids.h"
 #include "pathways/buffers/array_spec.h"
 #include "pathways/buffers/remap_plan.h"
+#include "pathways/gang/share.h"
 
 namespace pw::controller {
 
@@ -231,6 +232,9 @@ class Cluster {
   // `description` is for people ("jax client at 127.0.0.1:3312"). UNAVAILABLE before the cluster has formed.
   virtual absl::StatusOr<std::shared_ptr<Session>> OpenSession(std::string description) = 0;
   virtual void SetHostCallHandler(SessionId session, std::shared_ptr<HostCallHandler> handler) = 0;
+  // What the client is entitled to of the devices' time, from now on. Returns the whole of it. INVALID_ARGUMENT; NOT_FOUND lists the
+  // clients that there are.
+  virtual absl::StatusOr<gang::Share> ChangeShare(SessionId session, const gang::ShareChange& change) = 0;
   // Islands, hosts, devices, clients, memory as JSON text (schema: docs/status.md), for `pathways status`.
   virtual void GetStatus(ResultCallback<std::string> done) = 0;
   // Records what the whole cluster does for so long. FAILED_PRECONDITION while another recording runs.

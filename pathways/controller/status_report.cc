@@ -67,7 +67,11 @@ void WriteClient(const ClientStatus& client, JsonWriter& json) {
       .Int(client.arrays)
       .Key("array_bytes")
       .Int(client.array_bytes);
-  json.Key("staged_bytes").Int(client.staged_bytes).Key("executables").Int(client.executables).EndObject();
+  json.Key("staged_bytes").Int(client.staged_bytes).Key("executables").Int(client.executables);
+  const gang::Scheduler::ClientStats& gangs = client.gangs;
+  json.Key("weight").Number(gangs.share.weight).Key("priority").Int(gangs.share.priority);
+  json.Key("device_seconds").Number(static_cast<double>(gangs.device_ns) * 1e-9).Key("waiting").Int(gangs.waiting);
+  json.Key("running").Int(gangs.granted).Key("completed").Int(gangs.done).EndObject();
 }
 
 }  // namespace
@@ -88,7 +92,8 @@ std::string ToJson(const StatusReport& report) {
       .Number(report.uptime_seconds);
   json.Key("state").String(report.formed ? "formed" : "forming").Key("expected_hosts").Int(report.expected_hosts);
   json.Key("joined_hosts").Int(report.joined_hosts).Key("platform").String(report.platform_name);
-  json.Key("stablehlo_version").String(report.stablehlo_version);
+  json.Key("stablehlo_version").String(report.stablehlo_version).Key("policy").String(report.policy);
+  json.Key("granted").Int(report.granted);
   WriteIslands(report, json);
   json.Key("hosts").BeginArray();
   for (const resource::Host& host : report.topology.hosts) WriteHost(host, status_of(host.id), json);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "pathways/base/ids.h"
+#include "pathways/gang/scheduler.h"
 #include "pathways/resource/topology.h"
 #include "pathways/v1/worker.pb.h"
 
@@ -35,6 +36,7 @@ struct ClientStatus {
   int64_t array_bytes = 0;
   int64_t staged_bytes = 0;
   int64_t executables = 0;
+  gang::Scheduler::ClientStats gangs;
 };
 
 struct StatusReport {
@@ -46,6 +48,8 @@ struct StatusReport {
   int joined_hosts = 0;
   std::string platform_name;
   std::string stablehlo_version;
+  std::string policy;
+  uint64_t granted = 0;
   resource::Snapshot topology;
   std::map<HostId, HostStatus> hosts;
   std::vector<ClientStatus> clients;

@@ -54,7 +54,11 @@ void ClientSession::End() {
 
 absl::StatusOr<uint64_t> ClientSession::Initialize() {
   if (session_ != nullptr) return absl::FailedPreconditionError("init_request was sent twice in one session");
+  PW_ASSIGN_OR_RETURN(const gang::ShareChange share,
+                      gang::ParseShareChange(StringAttribute(hello_.initialization_data, kWeightKey),
+                                             StringAttribute(hello_.initialization_data, kPriorityKey)));
   PW_ASSIGN_OR_RETURN(session_, cluster_->OpenSession(absl::StrCat("jax client at ", hello_.peer)));
+  if (!share.empty()) cluster_->ChangeShare(session_->id(), share).IgnoreError();  // it has been checked
   cluster_info_ = cluster_->info();
   wire_id_ = table_->Add(shared_from_this());
   return wire_id_;

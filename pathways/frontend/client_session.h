@@ -34,6 +34,10 @@ namespace pw::frontend {
 
 class SessionTable;
 
+// The keys of initialization_data under which a client states its share (gang/share.h), as text.
+inline constexpr char kWeightKey[] = "pathways_weight";
+inline constexpr char kPriorityKey[] = "pathways_priority";
+
 // What a client said when it opened its stream.
 struct SessionHello {
   int protocol_version = 0;

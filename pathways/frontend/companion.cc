@@ -146,6 +146,23 @@ grpc::ServerUnaryReactor* CompanionService::GetStatus(grpc::CallbackServerContex
   return call;
 }
 
+grpc::ServerUnaryReactor* CompanionService::SetShare(grpc::CallbackServerContext* context, const pathways::v1::SetShareRequest* request,
+                                                     pathways::v1::SetShareResponse* response) {
+  grpc::ServerUnaryReactor* call = context->DefaultReactor();
+  gang::ShareChange change;
+  if (request->has_weight()) change.weight = request->weight();
+  if (request->has_priority()) change.priority = request->priority();
+  state_->cluster->Post([state = state_, call, response, client = SessionId(request->client()), change] {
+    const absl::StatusOr<gang::Share> share = state->cluster->ChangeShare(client, change);
+    if (share.ok()) {
+      response->set_weight(share->weight);
+      response->set_priority(share->priority);
+    }
+    call->Finish(ToGrpc(share.status()));
+  });
+  return call;
+}
+
 grpc::ServerUnaryReactor* CompanionService::Trace(grpc::CallbackServerContext* context, const pathways::v1::TraceRequest* request,
                                                   pathways::v1::TraceResponse* response) {
   grpc::ServerUnaryReactor* call = context->DefaultReactor();

@@ -15,6 +15,8 @@ class CompanionService final : public pathways::v1::ClientCompanion::CallbackSer
   grpc::ServerBidiReactor<pathways::v1::HostCallAnswer, pathways::v1::HostCallRequest>* HostCalls(grpc::CallbackServerContext* context) override;
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context, const pathways::v1::GetStatusRequest* request,
                                       pathways::v1::GetStatusResponse* response) override;
+  grpc::ServerUnaryReactor* SetShare(grpc::CallbackServerContext* context, const pathways::v1::SetShareRequest* request,
+                                     pathways::v1::SetShareResponse* response) override;
   grpc::ServerUnaryReactor* Trace(grpc::CallbackServerContext* context, const pathways::v1::TraceRequest* request,
                                   pathways::v1::TraceResponse* response) override;
 

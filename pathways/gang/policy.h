@@ -16,15 +16,9 @@
 #include <cstdint>
 
 #include "pathways/gang/ids.h"
+#include "pathways/gang/share.h"
 
 namespace pw::gang {
-
-// What a client is entitled to. A policy uses the part that concerns it.
-struct Share {
-  double weight = 1;  // > 0: device time in proportion to it
-  int priority = 0;   // higher goes first
-  friend bool operator==(const Share&, const Share&) = default;
-};
 
 class Policy {
  public:

@@ -5,7 +5,7 @@ itself (`_plugin.py`). With PATHWAYS_ADDRESS=HOST:PORT it connects to that clust
 """
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "program"]
+__all__ = ["__version__", "program", "set_share"]
 
 
 def __getattr__(name):  # jax is imported only by those who use it through us
@@ -13,4 +13,8 @@ def __getattr__(name):  # jax is imported only by those who use it through us
         from pathways._program import program
 
         return program
+    if name == "set_share":
+        from pathways._share import set_share
+
+        return set_share
     raise AttributeError(f"module 'pathways' has no attribute '{name}'")

@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 
-from pathways import _binaries, _bootstrap, _callbacks, _cluster, _host_calls, _processes
+from pathways import _binaries, _bootstrap, _callbacks, _cluster, _host_calls, _processes, _share
 
 logger = logging.getLogger("pathways")
 
@@ -23,6 +23,19 @@ _lock = threading.Lock()
 def is_ours(client):
     """Whether a jax backend client is one of ours."""
     return any(client is known for known in _clients)
+
+
+def connected():
+    """(the controller's address, the number of our session there) of each connection of this process that may still be there."""
+    if _endpoint is None or _endpoint.pid != os.getpid():
+        return []
+    return [(_endpoint.controller, client.pathways_client) for client in _live_clients()]
+
+
+def _live_clients():
+    """jax keeps the backends that are in use; those that clear_backends has dropped have no session any more."""
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    return [client for client in getattr(bridge, "_backends", {}).values() if is_ours(client)]
 
 
 class _Endpoint:
@@ -139,7 +152,7 @@ def make_client():
         token = secrets.token_hex(16)
         options = _ifrt_proxy.ClientConnectionOptions()
         options.connection_timeout_in_seconds = CONNECT_SECONDS
-        options.initialization_data = {"pathways_companion": token.encode()}
+        options.initialization_data = {"pathways_companion": token.encode(), **_share.initialization_data()}
         if endpoint.callback_socket is not None:
             _host_calls.CallServer(endpoint.callback_socket, token, _callbacks.registry)
         try:

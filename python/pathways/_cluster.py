@@ -47,12 +47,13 @@ def _client_files():
 class Cluster:
     """Starts in the constructor's caller, ready when start() returns. `owned`: ends with this process."""
 
-    def __init__(self, shape, folder, platform=None, listen="127.0.0.1:0", owned=True):
+    def __init__(self, shape, folder, platform=None, listen="127.0.0.1:0", owned=True, policy=None):
         self.shape = shape
         self.folder = pathlib.Path(folder)
         self.platform = platform or default_platform()
         self.listen = listen
         self.owned = owned
+        self.policy = policy
         self.address = None
         self.processes = []
 
@@ -81,6 +82,8 @@ class Cluster:
         args = [_binaries.find("pathways-controller"), "--listen-clients", self.listen,
                 "--listen-workers", f"unix:{self.folder / 'workers.sock'}", "--expect-hosts", len(self.shape.placement()),
                 "--port-file", port_file, "--own-workers", *_client_files()]
+        if self.policy:
+            args.append(f"--policy={self.policy}")
         if self.owned:
             args.append("--exit-with-parent")
         # The folder in which jax's client library is told to leave large arrays.
@@ -117,6 +120,12 @@ class StatusError(RuntimeError):
 def status(address, seconds=10.0):
     """What the controller at HOST:PORT says about its cluster."""
     return _ask(address, seconds, "--status", address)
+
+
+def share(address, client, weight=None, priority=None):
+    """Changes what a client is entitled to; returns what holds now."""
+    change = [f"--share-{name}={value}" for name, value in (("weight", weight), ("priority", priority)) if value is not None]
+    return _ask(address, 10.0, "--share", address, f"--share-client={client}", *change)
 
 
 def trace(address, seconds, path):

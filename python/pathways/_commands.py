@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from pathways import _cluster, _processes, _state, _status
+from pathways import _cluster, _processes, _share, _state, _status
 from pathways._shape import Shape
 
 
@@ -38,7 +38,8 @@ def up(args):
     shape = _shape(args)
     if args.foreground:
         signal.signal(signal.SIGTERM, _interrupt)  # before anyone can know that we run, and stop us
-    cluster = _cluster.Cluster(shape, _state.fresh_folder(args.name), args.platform, args.listen, owned=args.foreground).start()
+    cluster = _cluster.Cluster(shape, _state.fresh_folder(args.name), args.platform, args.listen, owned=args.foreground,
+                               policy=args.policy).start()
     members = [_state.Member(p.log.stem, p.pid, _state.start_time(p.pid), str(p.log)) for p in cluster.processes]
     state = _state.State(args.name, cluster.address, str(shape), cluster.platform, members)
     state.save()
@@ -131,6 +132,16 @@ def status(args):
     address = args.address or os.environ.get("PATHWAYS_ADDRESS") or _state.load(args.name).address
     report = _cluster.status(address)
     print(json.dumps(report, indent=2) if args.json else _status.render(report, address))
+    return 0
+
+
+def share(args):
+    address = args.address or os.environ.get("PATHWAYS_ADDRESS") or _state.load(args.name).address
+    change = _share.checked(args.weight, args.priority, "--{}")
+    if not change:
+        raise ValueError("nothing to change: give --weight, --priority or both")
+    now = _cluster.share(address, args.client, **change)
+    _say(args, now, f"client {now['client']}: weight {now['weight']:g}, priority {now['priority']}")
     return 0
 
 

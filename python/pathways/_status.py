@@ -28,12 +28,14 @@ def _host(host, devices):
 
 def _client(client):
     return (f"  client {client['id']:<6} {client['description']}   {client['arrays']} arrays, {amount(client['array_bytes'])}, "
-            f"{client['executables']} programs, connected for {client['seconds_connected']:.0f} s")
+            f"{client['executables']} programs, connected for {client['seconds_connected']:.0f} s\n"
+            f"    weight {client['weight']:g}, priority {client['priority']}; device time {client['device_seconds']:.2f} s, "
+            f"{client['completed']} computations done, {client['running']} running, {client['waiting']} waiting")
 
 
 def render(report, address):
     islands, hosts, devices, clients = (report.get(key, []) for key in ("islands", "hosts", "devices", "clients"))
-    lines = [f"controller {address}   {report.get('state', '')}, up for {report.get('uptime_seconds', 0):.0f} s",
+    lines = [f"controller {address}   {report.get('state', '')}, up for {report.get('uptime_seconds', 0):.0f} s, policy {report.get('policy', '')}",
              f"{len(islands)} island(s), {len(hosts)} host(s), {len(devices)} device(s), {len(clients)} client(s)"]
     if report.get("state") == "forming":
         lines.append(f"waiting for hosts: {report.get('joined_hosts')} of {report.get('expected_hosts')} have joined")

@@ -1,4 +1,4 @@
-"""The command line: pathways up | run | status | down | logs. Also `python -m pathways`."""
+"""The command line: pathways up | run | status | share | trace | down | logs. Also `python -m pathways`."""
 
 import argparse
 import json
@@ -37,6 +37,9 @@ def _parser():
     up = add("up", _commands.up, "start a cluster on this machine")
     _add_shape(up, "")
     up.add_argument("--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="where clients connect (default: a free port of 127.0.0.1)")
+    up.add_argument("--policy", choices=("fifo", "share", "priority"),
+                    help="whose computation goes next: first come; device time in proportion to the clients' weights, all equal unless they say "
+                         "otherwise (the default); or their priorities")
     up.add_argument("-d", "--detach", action="store_true", help="leave the cluster running and return (this is the default)")
     up.add_argument("--foreground", action="store_true", help="stay until Ctrl-C, then stop the cluster")
 
@@ -48,6 +51,12 @@ def _parser():
 
     status = add("status", _commands.status, "show islands, hosts, devices, clients and memory")
     status.add_argument("--address", metavar="HOST:PORT", help="ask the controller that listens there")
+
+    share = add("share", _commands.share, "change what a client is entitled to of the devices' time, while it runs")
+    share.add_argument("client", type=int, metavar="CLIENT", help="its number, as 'pathways status' shows it")
+    share.add_argument("-s", "--address", metavar="HOST:PORT", help="the cluster whose controller listens there")
+    share.add_argument("-w", "--weight", metavar="W", help="device time is shared out in proportion to it (--policy share)")
+    share.add_argument("-p", "--priority", metavar="P", help="the client with the highest goes first (--policy priority)")
 
     trace = add("trace", _commands.trace, "record what the cluster does for a while, as a file that ui.perfetto.dev opens")
     trace.add_argument("--address", metavar="HOST:PORT", help="the cluster whose controller listens there")

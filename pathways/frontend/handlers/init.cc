@@ -109,6 +109,9 @@ Action DecodeInit(const IfrtRequest&) {
     init.set_session_id(*id);
     const bool own_package = session.hello().initialization_data.contains(kCompanionKey);
     FillCluster(session.cluster_info(), Slices(!own_package), init);
+    Attributes own;
+    own["pathways_client"] = static_cast<int64_t>(session.session().id().v);
+    init.mutable_client_attributes()->MergeFrom(AttributesToProto(own));
     std::move(reply).Send(std::move(response));
   };
 }

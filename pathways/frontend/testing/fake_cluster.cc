@@ -305,6 +305,13 @@ void FakeCluster::SetHostCallHandler(SessionId session, std::shared_ptr<controll
   handlers[session.v] = std::move(handler);
 }
 
+absl::StatusOr<gang::Share> FakeCluster::ChangeShare(SessionId session, const gang::ShareChange& change) {
+  if (!sessions.contains(session.v)) return absl::NotFoundError("no such client");
+  absl::StatusOr<gang::Share> share = gang::Changed(shares[session.v], change);
+  if (share.ok()) shares[session.v] = *share;
+  return share;
+}
+
 void FakeCluster::RecordTrace(absl::Duration, size_t, controller::ResultCallback<controller::ClusterTrace> done) {
   std::move(done)(controller::ClusterTrace{R"({"traceEvents":[]})", 0, 0, {}});
 }

@@ -111,11 +111,13 @@ class FakeCluster final : public controller::Cluster {
   std::shared_ptr<const controller::ClusterInfo> info() const override { return info_; }
   absl::StatusOr<std::shared_ptr<controller::Session>> OpenSession(std::string description) override;
   void SetHostCallHandler(SessionId session, std::shared_ptr<controller::HostCallHandler> handler) override;
+  absl::StatusOr<gang::Share> ChangeShare(SessionId session, const gang::ShareChange& change) override;
   void GetStatus(controller::ResultCallback<std::string> done) override;
   void RecordTrace(absl::Duration duration, size_t max_events, controller::ResultCallback<controller::ClusterTrace> done) override;
 
   std::map<uint64_t, FakeSession*> sessions;  // live
   std::map<uint64_t, std::shared_ptr<controller::HostCallHandler>> handlers;
+  std::map<uint64_t, gang::Share> shares;
   absl::Status open_error;
 
  private:

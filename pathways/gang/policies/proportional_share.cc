@@ -4,11 +4,6 @@
 #include <cmath>
 
 namespace pw::gang {
-namespace {
-
-constexpr double kLeastWeight = 1e-6;
-
-}  // namespace
 
 int64_t ProportionalShare::RankOf(const Account& account) const {
   return static_cast<int64_t>(std::floor(account.virtual_us / grain_us_));

@@ -1,0 +1,71 @@
+"""Clients that together want more than a device can do: the device time that each got, against its weight.
+
+Device time is what the scheduler measured and accounted for, over a window in which every client always had work waiting.
+"""
+
+import contextlib
+import time
+
+import _report
+import _sides
+
+MIXES = {"1:1:1:1": (1, 1, 1, 1), "1:2:4:8": (1, 2, 4, 8)}
+DEPTH = 400
+SETTLE_SECONDS = 2
+
+
+def by_client(address):
+    from pathways import _cluster
+
+    return {c["id"]: c for c in _cluster.status(address)["clients"]}
+
+
+def open_clients(stack, address, count):
+    """{number of the client at the controller: its process}."""
+    sides = {}
+    for i in range(count):
+        side = stack.enter_context(_sides.client(f"client{i}", "package", address))
+        side.ask("prepare", program="work")
+        (number,) = by_client(address).keys() - sides.keys()
+        sides[number] = side
+    return sides
+
+
+def measure(address, sides, weights, seconds):
+    from pathways import _cluster
+
+    for number, weight in zip(sides, weights):
+        _cluster.share(address, number, weight=weight)
+    for side in sides.values():
+        side.send(f'{{"do": "flood", "program": "work", "seconds": {seconds + 2 * SETTLE_SECONDS}, "depth": {DEPTH}}}')
+    time.sleep(SETTLE_SECONDS)
+    idle, first, start = 0, by_client(address), time.monotonic()
+    while time.monotonic() < start + seconds:
+        time.sleep(0.25)
+        last = by_client(address)
+        idle += sum(client["waiting"] == 0 for client in last.values())
+    for side in sides.values():
+        side.receive()
+    used = [last[n]["device_seconds"] - first[n]["device_seconds"] for n in sides]
+    done = [last[n]["completed"] - first[n]["completed"] for n in sides]
+    off = [u / sum(used) / (w / sum(weights)) - 1 for u, w in zip(used, weights)]
+    return {"weights": weights, "device_seconds": used, "computations": done, "times_without_work": idle, "worst": max(map(abs, off))}
+
+
+def main():
+    args = _report.arguments(__doc__, lambda parser: parser.add_argument("--seconds", type=float, default=10))
+    figures = {}
+    with contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(_sides.cluster("1x1x1", policy="share"))
+        sides = open_clients(stack, cluster.address, 4)
+        for name, weights in MIXES.items():
+            figures[name] = measure(cluster.address, sides, weights, args.seconds)
+    for name, row in figures.items():
+        shares = ", ".join(f"{u:.2f} s" for u in row["device_seconds"])
+        print(f"weights {name}: device time {shares}; off by at most {100 * row['worst']:.2f} %")
+    targets = [_report.target(f"device time off the weights {name}", row["worst"], 0.02) for name, row in figures.items()]
+    _report.finish(args, "fairness", figures, targets)
+
+
+if __name__ == "__main__":
+    main()
