@@ -16,7 +16,7 @@ def home(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("command", ["up", "run", "status", "down", "logs"])
+@pytest.mark.parametrize("command", ["up", "run", "status", "share", "trace", "down", "logs"])
 def test_every_command_has_help(command, capsys):
     with pytest.raises(SystemExit) as end:
         cli.main([command, "--help"])
@@ -75,8 +75,9 @@ def test_status_for_people_names_islands_hosts_and_clients():
               "hosts": [{"id": 0, "name": "host0", "island": 0, "state": "up", "pid": 77}],
               "devices": [{"id": 0, "host": 0, "kind": "cpu", "memory": {"used_bytes": 2048, "limit_bytes": 1 << 30}},
                           {"id": 1, "host": 0, "kind": "cpu"}],
-              "clients": [{"id": 3, "description": "jax at 127.0.0.1", "arrays": 2, "array_bytes": 100, "executables": 1, "seconds_connected": 9}]}
+              "clients": [{"id": 3, "description": "jax at 127.0.0.1", "arrays": 2, "array_bytes": 100, "executables": 1, "seconds_connected": 9,
+                   "weight": 2.5, "priority": -1, "device_seconds": 1.5, "completed": 70, "running": 2, "waiting": 40}]}
     text = _status.render(report, "127.0.0.1:5")
     for part in ["1 island(s), 1 host(s), 2 device(s), 1 client(s)", "island0", "host0", "2 x cpu", "2.0 KiB of 1.0 GiB", "memory unknown",
-                 "jax at 127.0.0.1", "2 arrays"]:
+                 "jax at 127.0.0.1", "2 arrays", "weight 2.5, priority -1; device time 1.50 s, 70 computations done, 2 running, 40 waiting"]:
         assert part in text
