@@ -18,6 +18,9 @@ from pathways import _host_calls
 
 TARGET = "pathways_host_callback_call"
 
+# Stands in jax's list of a program's callbacks, which makes jax wait for the program at a barrier. The compiler does not get to see it.
+_MARK = "pathways host callback"
+
 registry = _host_calls.Registry()
 
 
@@ -107,8 +110,9 @@ def _on_all_devices(ctx, results, avals, sharding):
 def _emit(ctx, function, token, operands, operand_avals, result_avals, has_side_effect, sharding):
     from jax._src import core, ffi
 
-    number = registry.add(checked(function, result_avals), [aval.dtype for aval in operand_avals])
+    number = registry.add(checked(function, result_avals), [aval.dtype for aval in operand_avals], bool(result_avals))
     ctx.module_context.add_keepalive(_Registration(number))
+    ctx.module_context.host_callbacks.append(_MARK)
     operands = list(operands)
     avals_in, avals_out = list(operand_avals), list(result_avals)
     one_device = sharding
@@ -124,6 +128,43 @@ def _emit(ctx, function, token, operands, operand_avals, result_avals, has_side_
     results = list(call.results)
     token = results.pop(0) if token else None
     return _on_all_devices(ctx, results, result_avals, one_device), token
+
+
+def _mesh_of(ctx, avals):
+    """The mesh that the types of all operands name (its axes are explicit), where a whole program is being lowered; else None: then XLA
+    decides on shardings, after us, and a partitioned callback gets the whole value."""
+    from jax._src import sharding_impls
+
+    if not isinstance(ctx.module_context.axis_context, sharding_impls.ShardingContext):
+        return None
+    meshes = {getattr(getattr(aval, "sharding", None), "mesh", None) for aval in avals}
+    mesh = meshes.pop() if len(meshes) == 1 else None
+    return mesh if mesh is not None and not mesh.empty and mesh.are_all_axes_explicit else None
+
+
+def _on_each_shard(ctx, callback, mesh, operands, avals):
+    """Every device calls back with its own shards."""
+    import jax
+    from jax._src.interpreters import mlir
+
+    def program(*values):
+        specs = tuple(aval.sharding.spec for aval in avals)
+        return jax.shard_map(lambda *shards: jax.debug.callback(callback, *shards), mesh=mesh, in_specs=specs, out_specs=None)(*values) or ()
+
+    return mlir.lower_fun(program, multiple_results=True)(ctx, *operands)
+
+
+def _compile_without_marks():
+    """jax's client refuses to compile programs with a list of callbacks."""
+    from jax._src import compiler
+
+    ordinary = compiler.backend_compile_and_load
+
+    @functools.wraps(ordinary)
+    def backend_compile_and_load(backend, module, executable_devices, options, host_callbacks):
+        return ordinary(backend, module, executable_devices, options, [c for c in host_callbacks if c is not _MARK])
+
+    compiler.backend_compile_and_load = backend_compile_and_load
 
 
 def install(is_ours):
@@ -142,8 +183,11 @@ def install(is_ours):
                             returns_token=returns_token, partitioned=partitioned, sharding=sharding, **others)
         if partitioned and result_avals:
             raise ValueError("Partitioned callback not supported with return values.")
+        if partitioned and token is None and (mesh := _mesh_of(ctx, operand_avals)) is not None:
+            return _on_each_shard(ctx, callback, mesh, operands, operand_avals), None, None
         results, token = _emit(ctx, callback, token, operands, operand_avals, result_avals, has_side_effect, sharding)
         return results, token, None
 
     emit_python_callback._pathways = True
     jax_callback.emit_python_callback = emit_python_callback
+    _compile_without_marks()

@@ -43,13 +43,26 @@ class Registry:
         self._functions = {}
         self._retired = []
         self._next = 1
+        self._unread = None
 
-    def add(self, function, dtypes):
+    def add(self, function, dtypes, has_results=True):
         """function(*numpy arrays) -> sequence of numpy arrays; dtypes of the operands."""
         with self._lock:
             number, self._next = self._next, self._next + 1
-            self._functions[number] = (function, tuple(np.dtype(t) for t in dtypes))
+            self._functions[number] = (function, tuple(np.dtype(t) for t in dtypes), has_results)
             return number
+
+    def failed(self, number, text):
+        """A call of this function raised. Where it has no result, nobody may come to read of it: the first such failure is kept."""
+        with self._lock:
+            entry = self._functions.get(number)
+            if entry is not None and not entry[2] and self._unread is None:
+                self._unread = text
+
+    def take_unread(self):
+        with self._lock:
+            text, self._unread = self._unread, None
+            return text
 
     def retire(self, number):
         """The program is gone on our side, but runs of it that were sent may still be under way: the last retired ones stay
@@ -148,7 +161,9 @@ class CallServer:
         try:
             results = self._run(header, data)
         except BaseException as error:  # whatever the user's function raises belongs to the user, KeyboardInterrupt and SystemExit too
-            self._send({"call": call, "ok": False, "code": INTERNAL, "message": describe(error)}, [])
+            text = describe(error)
+            self._registry.failed(header["callback"], text)
+            self._send({"call": call, "ok": False, "code": INTERNAL, "message": text}, [])
             return
         if results is None:
             text = f"the program calls back function {header['callback']}, which this process does not have"
@@ -161,7 +176,7 @@ class CallServer:
         entry = self._registry.get(header["callback"])
         if entry is None:
             return None
-        function, dtypes = entry
+        function, dtypes, _ = entry
         operands = [np.ndarray(operand["dims"], dtype, raw)
                     for raw, dtype, operand in zip(data, dtypes, header["operands"], strict=True)]
         return [np.ascontiguousarray(r) for r in function(*operands)]

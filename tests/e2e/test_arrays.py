@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 DTYPES = [np.bool_, np.int8, np.int16, np.int32, np.uint8, np.uint16, np.uint32, np.float16, np.float32, np.complex64, ml_dtypes.bfloat16,
           ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3b11fnuz]
@@ -136,3 +137,19 @@ def test_memory_stats_answer():
     for device in jax.devices():
         stats = device.memory_stats()
         assert stats is None or stats["bytes_in_use"] >= 0
+
+
+BACKWARDS = [X[::-1] for X in (np.arange(6, dtype=np.float32), np.arange(6), np.ones((3, 2), bool))] + [
+    np.flip(np.arange(6.0).reshape(2, 3)), np.broadcast_to(np.float32(3), (2, 3)), np.broadcast_to(np.arange(3), (2, 3))]
+
+
+@pytest.mark.parametrize("x", BACKWARDS, ids=lambda x: f"{x.dtype}{x.strides}")
+def test_numpy_views_that_run_backwards_or_repeat(x, islands):
+    np.testing.assert_array_equal(jnp.asarray(x), x)
+    mesh = Mesh(np.array(islands[0][:1]), ("x",))
+    np.testing.assert_array_equal(jax.device_put(x, NamedSharding(mesh, P())), x)
+    function = jax.jit(lambda unused, v, w: (v, w))
+    for argument in (np.ascontiguousarray(x), x, x):  # the second call and those after it take jax's short way
+        first, second = function(1, argument, jnp.ones(2))
+        np.testing.assert_array_equal(first, x)
+        np.testing.assert_array_equal(second, np.ones(2))

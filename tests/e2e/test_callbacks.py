@@ -180,6 +180,42 @@ def test_a_failing_effect_surfaces_at_the_barrier_or_the_result():
 
 
 # ------------------------------------------------------------------------------------------------ debug
+def fails(*args):
+    raise ValueError("this callback fails")
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_failure_is_told_once(ordered):
+    failing = jax.jit(lambda x: jax.debug.callback(fails, x, ordered=ordered))
+    failing(1.0)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="this callback fails"):
+        jax.effects_barrier()
+    jax.effects_barrier()
+    seen = []
+    jax.jit(lambda x: jax.debug.callback(lambda a: seen.append(float(a)), x, ordered=ordered))(2.0)
+    jax.effects_barrier()
+    assert seen == [2.0]
+
+
+def test_a_failure_is_told_although_a_later_program_succeeded():
+    def function(x):
+        if x == 1:
+            fails()
+
+    program = jax.jit(lambda x: jax.debug.callback(function, x))
+    for x in (1.0, 2.0, 3.0):
+        program(x)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="this callback fails"):
+        jax.effects_barrier()
+    jax.effects_barrier()
+
+
+def test_a_failure_whose_result_nobody_reads_is_told_at_the_barrier():
+    jax.jit(lambda x: jax.pure_callback(fails, SCALAR, x))(1.0)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="this callback fails"):
+        jax.effects_barrier()
+
+
 def test_debug_print(capfd):
     jax.jit(lambda x: jax.debug.print("x = {x}, sum = {}", x.sum(), x=x))(np.arange(3))
     jax.effects_barrier()
@@ -286,6 +322,41 @@ def test_debug_callback_inside_shard_map_and_over_a_mesh(islands):
     jax.jit(body)(jax.device_put(np.arange(4), NamedSharding(mesh, P("x")))).block_until_ready()
     jax.effects_barrier()
     assert seen == [[0, 1, 2, 3]]
+
+
+def test_devices_that_have_called_back_meet_in_a_collective(islands):
+    """The program goes on where the answer of a call arrives, and waits there for the other devices: their answers must not stand in line behind."""
+    mesh = Mesh(np.array(islands[0]), ("x",))
+    seen = []
+
+    def body(v):
+        jax.debug.callback(lambda a: seen.append(int(a[0])), v)
+        y = jax.pure_callback(lambda a: np.asarray(a) + 1, like(v), v)
+        return jax.lax.psum(y, "x") + jax.lax.psum(v, "x")
+
+    from test_sharding import shard_map
+
+    y = jax.jit(shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P()))(np.arange(4, dtype=np.float32))
+    assert np.asarray(y).tolist() == [16]
+    jax.effects_barrier()
+    assert sorted(seen) == [0, 1, 2, 3]
+
+
+@pytest.mark.skipif(not hasattr(jax.sharding, "AxisType"), reason="meshes have no explicit axes in this jax")
+def test_a_partitioned_callback_sees_shards(islands):
+    explicit = (jax.sharding.AxisType.Explicit,)
+    mesh = Mesh(np.array(islands[0]), ("x",), axis_types=explicit)
+    x = jax.device_put(np.arange(8), NamedSharding(mesh, P("x")))
+    seen = []
+
+    @jax.jit
+    def program(v):
+        jax.debug.callback(lambda a: seen.append(np.asarray(a).tolist()), v * 2, partitioned=True)
+        return v.sum()
+
+    assert int(program(x)) == 28
+    jax.effects_barrier()
+    assert sorted(seen) == [[0, 2], [4, 6], [8, 10], [12, 14]]
 
 
 def test_ordered_effects_over_a_mesh(islands):

@@ -168,7 +168,10 @@ absl::Status StartCall(XLA_FFI_CallFrame* frame) {
   PW_RETURN_IF_ERROR(TakeError(frame->api, frame->api->XLA_FFI_Future_Create(&future)));
   call.future = future.future;
   frame->future = future.future;
-  context->owner().Call(std::move(request), [call = std::move(call)](HostCallReply reply) { call.Complete(reply); });
+  HostCallbacks& owner = context->owner();
+  owner.Call(std::move(request), [call = std::move(call), pool = owner.completions()](HostCallReply reply) mutable {
+    pool->Post([call = std::move(call), reply = std::move(reply)] { call.Complete(reply); });
+  });
   return absl::OkStatus();
 }
 

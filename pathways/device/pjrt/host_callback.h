@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "absl/strings/string_view.h"
+#include "pathways/base/growing_pool.h"
 #include "pathways/device/device.h"
 #include "pathways/device/pjrt/client.h"
 
@@ -55,11 +56,15 @@ class HostCallbacks : public std::enable_shared_from_this<HostCallbacks> {
   void SetHandler(HostCallHandler handler);
   void Call(HostCallRequest request, std::function<void(HostCallReply)> done);
   const Client& client() const { return *client_; }
+  // Where calls are completed. XLA goes on with the program on that thread, which may then wait in a collective for other devices, and
+  // they for the completion of calls of theirs.
+  std::shared_ptr<Executor> completions() const { return completions_; }
 
  private:
   explicit HostCallbacks(std::shared_ptr<const Client> client) : client_(std::move(client)) {}
 
   const std::shared_ptr<const Client> client_;
+  const std::shared_ptr<GrowingPool> completions_ = std::make_shared<GrowingPool>("pw-callbacks");
   std::mutex mu_;
   std::shared_ptr<const HostCallHandler> handler_;  // guarded by mu_
 };

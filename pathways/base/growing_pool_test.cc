@@ -1,0 +1,86 @@
+#include "pathways/base/growing_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/synchronization/barrier.h"
+#include "absl/synchronization/blocking_counter.h"
+#include "absl/synchronization/notification.h"
+
+namespace pw {
+namespace {
+
+TEST(GrowingPoolTest, TasksMayWaitForEachOther) {
+  constexpr int kTasks = 20;
+  GrowingPool pool("test");
+  for (int round = 0; round < 3; ++round) {
+    absl::Notification all;
+    auto* barrier = new absl::Barrier(kTasks);
+    for (int i = 0; i < kTasks; ++i) {
+      pool.Post([barrier, &all] {
+        if (!barrier->Block()) return;
+        delete barrier;
+        all.Notify();
+      });
+    }
+    all.WaitForNotification();
+  }
+}
+
+TEST(GrowingPoolTest, AnIdleThreadIsUsedAgain) {
+  GrowingPool pool("test");
+  std::atomic<std::thread::id> first;
+  bool again = false;
+  for (int i = 0; i < 1000 && !again; ++i) {  // a thread that has run a task takes a moment to become idle
+    absl::Notification ran;
+    std::thread::id id;
+    pool.Post([&] {
+      id = std::this_thread::get_id();
+      ran.Notify();
+    });
+    ran.WaitForNotification();
+    again = i > 0 && id == first.load();
+    if (i == 0) first = id;
+  }
+  EXPECT_TRUE(again);
+}
+
+TEST(GrowingPoolTest, WhatWasPostedRunsAfterDestruction) {
+  absl::BlockingCounter left(50);
+  {
+    GrowingPool pool("test");
+    for (int i = 0; i < 50; ++i) pool.Post([&left] { left.DecrementCount(); });
+  }
+  left.Wait();
+}
+
+TEST(GrowingPoolTest, ATaskMayHoldTheLastReference) {
+  auto pool = std::make_shared<GrowingPool>("test");
+  absl::Notification released;
+  GrowingPool* raw = pool.get();
+  std::weak_ptr<GrowingPool> watch = pool;
+  raw->Post([pool = std::move(pool), &released]() mutable {
+    released.WaitForNotification();
+    pool.reset();
+  });
+  raw->Post([&released] { released.Notify(); });
+  while (!watch.expired()) std::this_thread::yield();
+}
+
+TEST(GrowingPoolTest, CapturesDieWithTheirTask) {
+  GrowingPool pool("test");
+  auto token = std::make_shared<int>(1);
+  std::weak_ptr<int> watch = token;
+  absl::Notification second;
+  pool.Post([token = std::move(token)] {});
+  while (!watch.expired()) std::this_thread::yield();
+  pool.Post([&second] { second.Notify(); });
+  second.WaitForNotification();
+}
+
+}  // namespace
+}  // namespace pw
