@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "pathways/base/sorted_keys.h"
 
 namespace pw::controller {
 
@@ -73,8 +74,8 @@ absl::Status ArrayTable::Erase(absl::Span<const Handle> handles) {
 
 void ArrayTable::OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error) {
   std::vector<buffers::LogicalArray::Ref> records;  // poisoning runs waiters, which may change the table
-  for (auto& [handle, entry] : entries_) {
-    if (entry.record != nullptr && entry.strings == nullptr) records.push_back(entry.record);
+  for (Handle handle : SortedKeysWhere(entries_, [](const ArrayEntry& e) { return e.record != nullptr && e.strings == nullptr; })) {
+    records.push_back(entries_.at(handle).record);
   }
   for (const auto& record : records) record->OnDevicesLost(lost, error);
 }

@@ -50,6 +50,7 @@ ClusterImpl::ClusterImpl(ClusterOptions options, const Environment& environment)
     : options_(std::move(options)),
       environment_(environment),
       strand_(environment.executor),
+      probe_(options_.share_memory),
       started_(environment.clock->Now()),
       last_tick_(started_) {}
 

@@ -108,6 +108,7 @@ void ClusterImpl::MembershipChanged() {
     peer.set_host(host.v);
     peer.set_address(links_[link].hello.data_address());
     peer.set_takes_shared(fabric_->takes_shared(host));
+    peer.set_name(fabric_->topology().Describe(*fabric_->topology().FindHost(host)));
   }
   for (const auto& [host, link] : hosts_) fabric_->outbox().Add(host, command);
   housekeeping_->SetHosts(std::move(there));

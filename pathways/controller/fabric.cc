@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "pathways/base/sorted_keys.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/wire_status.h"
 #include "pathways/net/shared_memory.h"
@@ -192,9 +193,9 @@ void Fabric::EndSession(SessionId session) {
   compiles_.FailSession(session, ended);
   descriptions_.FailSession(session, ended);
   gangs_.EndSession(session);
-  for (auto& [host, peer] : peers_) {
-    peer->bulk.DropSession(session);
-    peer->loans.DropSession(session);
+  for (HostId host : SortedKeys(peers_)) {
+    peers_.at(host)->bulk.DropSession(session);
+    peers_.at(host)->loans.DropSession(session);
     Command command;
     command.mutable_release_owner()->set_session(session.v);
     outbox_.Add(host, std::move(command));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "pathways/base/sorted_keys.h"
 #include "pathways/controller/wire_status.h"
 
 namespace pw::controller {
@@ -67,11 +68,10 @@ void Fetches::OnChunk(HostId host, const ::pathways::v1::Chunk& chunk, const Byt
 template <class Predicate>
 void Fetches::FailWhere(const absl::Status& error, Predicate predicate) {
   std::vector<Callback> failed;
-  for (auto it = pending_.begin(); it != pending_.end();) {
-    auto here = it++;
-    if (!predicate(*here->second)) continue;
-    failed.push_back(std::move(here->second->done));
-    pending_.erase(here);
+  for (uint64_t id : SortedKeysWhere(pending_, [&](const auto& assembly) { return predicate(*assembly); })) {
+    const auto it = pending_.find(id);
+    failed.push_back(std::move(it->second->done));
+    pending_.erase(it);
   }
   for (Callback& done : failed) std::move(done)(error);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "pathways/base/sorted_keys.h"
 #include "pathways/controller/wire_status.h"
 
 namespace pw::controller {
@@ -213,16 +214,13 @@ gang::Scheduler::ClientStats Gangs::ClientOf(SessionId session) const {
 
 // The hosts fail what was not granted when they release what the session owns.
 void Gangs::EndSession(SessionId session) {
-  std::vector<ArrayId> expected;
-  for (const auto& [id, outside] : outside_) {
-    if (outside.array->owner() == session) expected.push_back(id);
-  }
+  const std::vector<ArrayId> expected =
+      SortedKeysWhere(outside_, [session](const Outside& outside) { return outside.array->owner() == session; });
   scheduler_->Cancel(session);
   for (ArrayId id : expected) EndOutside(id);
   clients_.erase(session);
-  for (auto& [gang, running] : running_) {
-    if (running.session == session && running.waiting && !running.hosts.empty()) Settle(gang);
-  }
+  const auto ends = [session](const Running& r) { return r.session == session && r.waiting && !r.hosts.empty(); };
+  for (gang::GangId gang : SortedKeysWhere(running_, ends)) Settle(gang);
   TakeGrants();
 }
 

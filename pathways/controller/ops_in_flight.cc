@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "pathways/base/sorted_keys.h"
 #include "pathways/controller/wire_status.h"
 
 namespace pw::controller {
@@ -43,11 +44,10 @@ void OpsInFlight::Poisoned(HostId host, const ::pathways::v1::Done::Poisoned& po
 
 void OpsInFlight::OnHostLost(HostId host, const absl::Status& error) {
   std::vector<Op> lost;
-  for (auto it = ops_.begin(); it != ops_.end();) {
-    auto here = it++;
-    if (here->second.host != host) continue;
-    lost.push_back(std::move(here->second));
-    ops_.erase(here);
+  for (uint64_t id : SortedKeysWhere(ops_, [host](const Op& op) { return op.host == host; })) {
+    const auto it = ops_.find(id);
+    lost.push_back(std::move(it->second));
+    ops_.erase(it);
   }
   for (Op& op : lost) Finish(std::move(op), error, std::nullopt, 0);
 }

@@ -21,6 +21,7 @@ struct ClusterOptions {
   SessionLimits limits;
   gang::Options gang;  // in what order computations run
   bool sequential_dispatch = false;                         // programs of many nodes are sent node by node
+  bool share_memory = true;                                 // with hosts of the same machine, where it can
   std::string version = "0.1.0";
 };
 

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "pathways/base/ids.h"
+#include "pathways/base/sorted_keys.h"
 
 namespace pw::controller {
 
@@ -53,11 +54,10 @@ class PendingReplies {
   template <class Predicate>
   void FailWhere(const absl::Status& error, Predicate predicate) {
     std::vector<Callback> failed;
-    for (auto it = pending_.begin(); it != pending_.end();) {
-      auto here = it++;
-      if (!predicate(here->second)) continue;
-      failed.push_back(std::move(here->second.callback));
-      pending_.erase(here);
+    for (uint64_t id : SortedKeysWhere(pending_, predicate)) {
+      const auto it = pending_.find(id);
+      failed.push_back(std::move(it->second.callback));
+      pending_.erase(it);
     }
     for (Callback& callback : failed) std::move(callback)(error);
   }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "pathways/base/sorted_keys.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/sequential_run.h"
 #include "pathways/controller/session_impl.h"
@@ -409,7 +410,8 @@ void SessionImpl::SendRuns(const std::shared_ptr<ProgramEntry>& entry, const std
 
 // The results that would have been made on these devices, and are still pending, say which node that was.
 void SessionImpl::PoisonProgramResults(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error) {
-  for (auto& [base, run] : program_runs_) {
+  for (uint64_t base : SortedKeys(program_runs_)) {
+    const std::shared_ptr<ProgramRun> run = program_runs_.at(base);
     const ProgramEntry& entry = *run->entry;
     for (size_t r = 0; r < run->results.size(); ++r) {
       const buffers::LogicalArray::Ref result = run->results[r].lock();

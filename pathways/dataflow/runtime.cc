@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/log.h"
+#include "pathways/base/sorted_keys.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/dataflow/result_operator.h"
 
@@ -52,8 +53,8 @@ void Runtime::SendControl(const HostSet& to, const Message& message) {
 
 // The host that is lost, if one is.
 absl::Status Runtime::LostAmong(const HostSet& hosts) const {
-  for (const auto& [host, reason] : lost_) {
-    if (hosts.Contains(host)) return reason;
+  for (HostId host : SortedKeys(lost_)) {
+    if (hosts.Contains(host)) return lost_.at(host);
   }
   return absl::OkStatus();
 }
@@ -202,8 +203,8 @@ void Runtime::OnPeerLost(HostId host, const absl::Status& reason) {
   early_.DropBefore(host, UINT64_MAX);
   absl::erase_if(graphs_, [&](const auto& entry) { return entry.first.coordinator == host; });
   std::vector<RunId> ended;
-  for (const auto& [id, run] : runs_) {
-    if (id.coordinator == host || run->plan().graph().hosts().Contains(host)) ended.push_back(id);
+  for (RunId id : SortedKeys(runs_)) {
+    if (id.coordinator == host || runs_.at(id)->plan().graph().hosts().Contains(host)) ended.push_back(id);
   }
   const bool outer = std::exchange(busy_, true);
   for (RunId id : ended) EndEarly(id, status);

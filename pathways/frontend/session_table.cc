@@ -1,5 +1,6 @@
 #include "pathways/frontend/session_table.h"
 
+#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,9 +17,13 @@ void Join(ClientSession& session, std::shared_ptr<controller::HostCallHandler> c
 
 }  // namespace
 
+SessionTable::Draw SessionTable::FromTheSystem() {
+  return [device = std::make_shared<std::random_device>()] { return uint64_t{(*device)()} << 32 | (*device)(); };
+}
+
 uint64_t SessionTable::Add(const std::shared_ptr<ClientSession>& session) {
   uint64_t id = 0;
-  while (id == 0 || sessions_.contains(id)) id = uint64_t{random_()} << 32 | random_();
+  while (id == 0 || sessions_.contains(id)) id = draw_();
   sessions_.emplace(id, session);
   if (std::string token = TokenOf(session->hello().initialization_data); !token.empty()) {
     session_by_token_[token] = id;

@@ -7,9 +7,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <random>
 #include <string>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
@@ -26,6 +27,11 @@ inline constexpr char kCompanionKey[] = "pathways_companion";
 
 class SessionTable {
  public:
+  // A number that nobody can guess. The simulator has its own.
+  using Draw = std::function<uint64_t()>;
+  static Draw FromTheSystem();
+  explicit SessionTable(Draw draw = FromTheSystem()) : draw_(std::move(draw)) {}
+
   // Returns the session's number. Joins it with its companion channel, if that is there already.
   uint64_t Add(const std::shared_ptr<ClientSession>& session);
   void Remove(uint64_t wire_id, const Attributes& initialization_data);
@@ -39,7 +45,7 @@ class SessionTable {
   size_t size() const { return sessions_.size(); }
 
  private:
-  std::random_device random_;
+  const Draw draw_;
   absl::flat_hash_map<uint64_t, std::weak_ptr<ClientSession>> sessions_;
   absl::flat_hash_map<std::string, uint64_t> session_by_token_;
   absl::flat_hash_map<std::string, std::shared_ptr<controller::HostCallHandler>> companions_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "pathways/base/sorted_keys.h"
 
 namespace pw::gang {
 
@@ -211,11 +212,7 @@ std::vector<GangId> IslandScheduler::LoseDevices(absl::Span<const DeviceId> devi
     const std::vector<DeviceId>& of_lane = partition_.devices(LaneId(static_cast<uint32_t>(i)));
     lanes_[i].lost |= std::any_of(of_lane.begin(), of_lane.end(), [&](DeviceId d) { return gone.contains(d); });
   }
-  std::vector<GangId> lost;
-  for (const auto& [id, item] : items_) {
-    if (lanes_[item.lane.v].lost) lost.push_back(id);
-  }
-  std::sort(lost.begin(), lost.end());
+  std::vector<GangId> lost = SortedKeysWhere(items_, [this](const Item& item) { return lanes_[item.lane.v].lost; });
   for (GangId id : lost) Remove(id);
   return lost;
 }

@@ -129,7 +129,8 @@ absl::StatusOr<Bytes> OpenShared(const SharedName& name, bool exclusive) {
   return Bytes(std::move(owner), data + name.offset, name.size);
 }
 
-Probe::Probe() {
+Probe::Probe(bool wanted) {
+  if (!wanted) return;
   constexpr size_t kSecretBytes = 32;
   absl::StatusOr<SharedMemory> memory = SharedMemoryFactory(1).Create(kSecretBytes);
   if (!memory.ok() || ::getrandom(memory->data(), kSecretBytes, 0) != static_cast<ssize_t>(kSecretBytes)) return;

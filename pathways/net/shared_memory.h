@@ -88,7 +88,8 @@ absl::StatusOr<Bytes> OpenShared(const SharedName& name, bool exclusive);
 // other can open what this one shares if Verify says so.
 class Probe {
  public:
-  Probe();
+  // Without `wanted`: a probe that is not valid, for a process that shares no memory.
+  explicit Probe(bool wanted = true);
   bool valid() const { return !memory_.empty(); }
   SharedName name() const { return *NameOf(memory_); }
   std::string secret() const { return std::string(memory_.view()); }

@@ -35,6 +35,7 @@ struct LinkOptions {
   std::string data_address;  // where peers reach us
   int64_t pid = 0;
   bool exit_with_controller = false;
+  bool share_memory = true;  // with processes of the same machine, where it can
   absl::Duration connect_timeout = absl::Seconds(10);  // of one attempt; attempts go on
   absl::Duration retry_delay = absl::Milliseconds(500);
   absl::Duration greeting_timeout = absl::Seconds(30);

@@ -2,7 +2,9 @@
 // holds. Lives on the worker's strand.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -46,6 +48,13 @@ struct Core {
   LaunchOrder order;
   MemoryGate memory;
   absl::flat_hash_set<SessionId> ended;  // sessions that were released: what still arrives for them is dropped
+  std::map<HostId, std::string> host_names;  // of peers, as the controller calls them; also of those that have left
+
+  // For errors: "host 'b0' of island 'b'".
+  std::string NameOf(HostId host) const {
+    const auto it = host_names.find(host);
+    return it == host_names.end() ? ToString(host) : it->second;
+  }
 
   ShardRef NewShard(int device, SessionId session) { return std::make_shared<Shard>(ledger, device, session); }
 

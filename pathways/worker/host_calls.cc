@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "pathways/base/sorted_keys.h"
 
 namespace pw::worker {
 namespace v1 = pathways::v1;
@@ -25,8 +26,8 @@ HostCalls::~HostCalls() {
   core_->runtime->SetHostCallHandler(nullptr);
   absl::flat_hash_map<uint64_t, Pending> pending;
   pending.swap(pending_);
-  for (auto& [call, p] : pending)
-    p.done(absl::UnavailableError("the worker has lost its controller while the program was calling back"));
+  for (uint64_t call : SortedKeys(pending))
+    pending.at(call).done(absl::UnavailableError("the worker has lost its controller while the program was calling back"));
 }
 
 void HostCalls::Start(const device::HostCallRequest& request, DoneFn done) {
@@ -69,13 +70,10 @@ void HostCalls::Reply(const v1::HostReply& reply, const Bytes& payload) {
 
 void HostCalls::ReleaseOwner(SessionId session) {
   std::vector<DoneFn> cancelled;
-  for (auto it = pending_.begin(); it != pending_.end();) {
-    if (it->second.session == session) {
-      cancelled.push_back(std::move(it->second.done));
-      pending_.erase(it++);
-    } else {
-      ++it;
-    }
+  for (uint64_t call : SortedKeysWhere(pending_, [session](const Pending& p) { return p.session == session; })) {
+    const auto it = pending_.find(call);
+    cancelled.push_back(std::move(it->second.done));
+    pending_.erase(it);
   }
   for (DoneFn& done : cancelled) done(absl::CancelledError("the client has gone; nobody can answer its program's callback"));
 }

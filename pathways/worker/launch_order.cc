@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "pathways/base/sorted_keys.h"
 #include "pathways/worker/outbox.h"
 
 namespace pw::worker {
@@ -76,12 +77,8 @@ void LaunchOrder::Refuse(uint64_t gang, const absl::Status& status) {
 }
 
 void LaunchOrder::ReleaseOwner(SessionId session) {
-  std::vector<uint64_t> gangs;
-  for (const auto& [gang, turns] : ungranted_) {
-    if (turns.front()->session == session) gangs.push_back(gang);
-  }
-  std::sort(gangs.begin(), gangs.end());
-  for (uint64_t gang : gangs) Refuse(gang, absl::CancelledError("the session has ended"));
+  const auto of_session = [session](const std::vector<Turn*>& turns) { return turns.front()->session == session; };
+  for (uint64_t gang : SortedKeysWhere(ungranted_, of_session)) Refuse(gang, absl::CancelledError("the session has ended"));
 }
 
 double LaunchOrder::Charge(const std::vector<int>& devices, absl::Time launched, absl::Time ended) {

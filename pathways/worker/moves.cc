@@ -274,7 +274,7 @@ void Moves::Assemble(const OperationRef& operation, const v1::Move::Receive& rec
                       AddPiece(operation, assembly, index, bytes, size, Dims(size.size(), 0));
                     });
     if (!peers_->Knows(from))
-      staging_.FailSource(from, absl::UnavailableError(absl::StrCat(ToString(from), " is not in the cluster, or no longer")));
+      staging_.FailSource(from, absl::UnavailableError(absl::StrCat(core_->NameOf(from), " is not in the cluster, or no longer")));
   }
   if (--assembly->left == 0) Finish(operation, assembly);
 }

@@ -1,6 +1,7 @@
 #include "pathways/worker/object_store.h"
 
 #include "absl/strings/str_cat.h"
+#include "pathways/base/sorted_keys.h"
 
 namespace pw::worker {
 
@@ -69,14 +70,7 @@ void ObjectStore::Release(ArrayId array) {
 }
 
 void ObjectStore::ReleaseOwner(SessionId session) {
-  for (auto it = arrays_.begin(); it != arrays_.end();) {
-    if (it->second.session == session) {
-      Forget(it->second);
-      arrays_.erase(it++);
-    } else {
-      ++it;
-    }
-  }
+  for (ArrayId array : SortedKeysWhere(arrays_, [session](const Entry& e) { return e.session == session; })) Release(array);
 }
 
 }  // namespace pw::worker

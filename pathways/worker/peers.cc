@@ -91,13 +91,14 @@ void Peers::SetPeers(const v1::Peers& peers) {
     if (now.count(host) == 0) gone.push_back(host);
   }
   for (HostId host : gone) {
-    const absl::Status status = absl::UnavailableError(absl::StrCat(ToString(host), " has left the cluster"));
+    const absl::Status status = absl::UnavailableError(absl::StrCat(core_->NameOf(host), " has left the cluster"));
     std::unique_ptr<Outgoing> out = std::move(outgoing_[host]);
     outgoing_.erase(host);
     FailQueue(out.get(), status);
     if (receiver_ != nullptr) receiver_->OnPeerLost(host, status);
   }
   for (const auto& [host, peer] : now) {
+    if (!peer->name().empty()) core_->host_names[host] = peer->name();
     std::unique_ptr<Outgoing>& out = outgoing_[host];
     if (out == nullptr) out = std::make_unique<Outgoing>(this, host);
     out->address = peer->address();
@@ -126,7 +127,7 @@ void Peers::SendFailed(HostId to, uint64_t transfer, const absl::Status& status)
 void Peers::Queue(HostId to, Item item) {
   auto it = outgoing_.find(to);
   if (it == outgoing_.end()) {
-    return std::move(item.sent)(absl::UnavailableError(absl::StrCat(ToString(to), " is not in the cluster, or no longer")));
+    return std::move(item.sent)(absl::UnavailableError(absl::StrCat(core_->NameOf(to), " is not in the cluster, or no longer")));
   }
   it->second->queue.push_back(std::move(item));
   if (it->second->connection != nullptr) return Pump(to);
@@ -154,7 +155,7 @@ void Peers::Connected(HostId to, absl::StatusOr<std::unique_ptr<net::Connection>
   Outgoing& out = *it->second;
   out.connecting = false;
   if (!connection.ok()) {
-    return FailQueue(&out, absl::UnavailableError(absl::StrCat("cannot reach ", ToString(to), " at ", out.address, ": ",
+    return FailQueue(&out, absl::UnavailableError(absl::StrCat("cannot reach ", core_->NameOf(to), " at ", out.address, ": ",
                                                                connection.status().message())));
   }
   out.connection = *std::move(connection);
@@ -168,7 +169,7 @@ void Peers::Connected(HostId to, absl::StatusOr<std::unique_ptr<net::Connection>
               SessionId(),
               Bytes(),
               0,
-              absl::UnavailableError(absl::StrCat("the connection from ", ToString(self_), " broke during the transfer")),
+              absl::UnavailableError(absl::StrCat("the connection from ", core_->NameOf(self_), " broke during the transfer")),
               [](const absl::Status&) {}};
     out.queue.push_front(std::move(lost));
   }
@@ -239,7 +240,7 @@ void Peers::OutgoingLost(HostId to, const absl::Status& reason) {
   auto it = outgoing_.find(to);
   if (it == outgoing_.end()) return;
   it->second->connection.reset();
-  FailQueue(it->second.get(), absl::UnavailableError(absl::StrCat("the connection to ", ToString(to), " at ", it->second->address,
+  FailQueue(it->second.get(), absl::UnavailableError(absl::StrCat("the connection to ", core_->NameOf(to), " at ", it->second->address,
                                                                   " broke: ", reason.message())));
 }
 
@@ -318,7 +319,7 @@ void Peers::IncomingLost(uint64_t id, const absl::Status& reason) {
   incoming_.erase(it);
   if (greeted && receiver_ != nullptr) {
     receiver_->OnPeerLost(
-        from, absl::UnavailableError(absl::StrCat("the connection from ", ToString(from), " broke: ", reason.message())));
+        from, absl::UnavailableError(absl::StrCat("the connection from ", core_->NameOf(from), " broke: ", reason.message())));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "pathways/base/sorted_keys.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/worker/memory_ledger.h"
 
@@ -123,11 +124,7 @@ void Staging::Fail(uint64_t id, const absl::Status& status, SessionId session) {
 }
 
 void Staging::FailIf(absl::FunctionRef<bool(const Transfer&)> which, const absl::Status& status) {
-  std::vector<uint64_t> ids;
-  for (const auto& [id, transfer] : transfers_) {
-    if (which(transfer)) ids.push_back(id);
-  }
-  for (uint64_t id : ids) Fail(id, status);
+  for (uint64_t id : SortedKeysWhere(transfers_, which)) Fail(id, status);
 }
 
 void Staging::FailSource(HostId source, const absl::Status& status) {
@@ -136,13 +133,10 @@ void Staging::FailSource(HostId source, const absl::Status& status) {
 
 void Staging::ReleaseOwner(SessionId session, const absl::Status& status) {
   FailIf([session](const Transfer& t) { return t.session == session && t.callback != nullptr; }, status);
-  for (auto it = transfers_.begin(); it != transfers_.end();) {
-    if (it->second.session == session) {
-      FreeMemory(&it->second);
-      transfers_.erase(it++);
-    } else {
-      ++it;
-    }
+  for (uint64_t id : SortedKeysWhere(transfers_, [session](const Transfer& t) { return t.session == session; })) {
+    const auto it = transfers_.find(id);
+    FreeMemory(&it->second);
+    transfers_.erase(it);
   }
 }
 

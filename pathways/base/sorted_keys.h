@@ -1,0 +1,28 @@
+// SortedKeysWhere: the keys of a table's entries that satisfy a predicate, in ascending order.
+//
+// For what happens to many entries at once: a host is lost, a session ends. The order of a hash table differs from process to
+// process; in this order every run does the same as the one before, which is what the simulator's seeds need.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+namespace pw {
+
+// `predicate` is called with each mapped value.
+template <class Map, class Predicate>
+std::vector<typename Map::key_type> SortedKeysWhere(const Map& map, Predicate predicate) {
+  std::vector<typename Map::key_type> keys;
+  for (const auto& [key, value] : map) {
+    if (predicate(value)) keys.push_back(key);
+  }
+  std::sort(keys.begin(), keys.end());
+  return keys;
+}
+
+template <class Map>
+std::vector<typename Map::key_type> SortedKeys(const Map& map) {
+  return SortedKeysWhere(map, [](const auto&) { return true; });
+}
+
+}  // namespace pw
