@@ -25,6 +25,7 @@ struct SimulatedRuntime::State {
   std::shared_ptr<HostCallHandler> handler;  // guarded by mu
   int compilations = 0;                      // guarded by mu
   std::vector<int> launches;                 // guarded by mu
+  std::vector<Future<Unit>> last;            // of each device: the end of what was enqueued last; guarded by mu
 
   void Run(Task task) {
     if (options.executor != nullptr) return options.executor->Post(std::move(task));
@@ -131,6 +132,7 @@ struct Recipe {
   std::string fail;
   bool hold = false;
   uint64_t callback = 0;
+  int64_t microseconds = 0;
 };
 
 absl::StatusOr<Recipe> Parse(const std::string& text) {
@@ -146,6 +148,8 @@ absl::StatusOr<Recipe> Parse(const std::string& text) {
       recipe.hold = kv.second == "1";
     else if (kv.first == "callback")
       good = absl::SimpleAtoi(kv.second, &recipe.callback);
+    else if (kv.first == "us")
+      good = absl::SimpleAtoi(kv.second, &recipe.microseconds) && recipe.microseconds >= 0;
     else if (kv.first == "fail")
       recipe.fail = absl::StrReplaceAll(kv.second, {{"_", " "}});
     else if (kv.first == "invalid")
@@ -230,6 +234,44 @@ void WhenInputs(const std::shared_ptr<Execution>& e, size_t next) {
   e->state->Run([e] { Calculate(e); });
 }
 
+// Calls `then` once all of them have ended, well or not.
+void AfterAll(std::vector<Future<Unit>> all, Task then) {
+  auto left = std::make_shared<std::atomic<size_t>>(all.size() + 1);
+  auto task = std::make_shared<Task>(std::move(then));
+  auto one_less = [left, task] {
+    if (left->fetch_sub(1) == 1) std::move (*task)();
+  };
+  for (const Future<Unit>& future : all) future.OnReady([one_less](const absl::StatusOr<Unit>&) { one_less(); });
+  one_less();
+}
+
+// The devices begin the execution together: when the inputs are there and the devices have done what came before.
+void RunInTurn(const std::shared_ptr<State>& state, const std::vector<std::shared_ptr<Execution>>& parts, const Future<Unit>& done) {
+  std::vector<Future<Unit>> before;
+  {
+    std::lock_guard<std::mutex> lock(state->mu);
+    state->last.resize(state->devices.size());
+    for (const auto& part : parts) {
+      Future<Unit>& last = state->last[part->device];
+      if (last.valid()) before.push_back(last);
+      last = done;
+    }
+  }
+  for (const auto& part : parts) {
+    for (const Future<Bytes>& input : part->inputs) {
+      Promise<Unit> there;
+      before.push_back(there.future());
+      input.OnReady([there = std::move(there)](const absl::StatusOr<Bytes>&) mutable { there.Set(Unit{}); });
+    }
+  }
+  AfterAll(std::move(before), [state, parts] {
+    const absl::Duration busy = absl::Microseconds(parts.empty() ? 0 : parts.front()->recipe.microseconds);
+    state->options.timers->After(busy, state->options.executor, [parts] {
+      for (const auto& part : parts) Calculate(part);
+    });
+  });
+}
+
 Future<Unit> JoinAll(std::vector<Future<Unit>> parts) {
   struct Joined {
     std::mutex mu;
@@ -300,7 +342,11 @@ class SimulatedProgram : public LoadedProgram {
       for (size_t p = 0; p < info_.devices.size(); ++p) static_cast<SimulatedBuffer*>(arguments[p * args + k])->Donate();
     }
     launch.done = JoinAll(std::move(done));
-    for (const auto& e : executions) WhenInputs(e, 0);
+    if (state_->options.timers != nullptr) {
+      RunInTurn(state_, executions, launch.done);
+    } else {
+      for (const auto& e : executions) WhenInputs(e, 0);
+    }
     return launch;
   }
 

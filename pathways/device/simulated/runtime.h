@@ -2,12 +2,18 @@
 // accelerator.
 //
 // Its programs are text of format "sim": words `key=value` separated by spaces.
-//   args=N outputs=M   all of type f32 and shape `dims`: result k is k + 1 + sum over i of (i + 1) * argument i, element by
-//   element dims=4x2           the shape of each; empty for a scalar donate=0,2         arguments that it takes over fail=TEXT
-//   every execution fails with INTERNAL and this text ('_' stands for a space) hold=1             executions do not end before
-//   ReleaseHeld() callback=7         result 0 is what host callback 7 answers to the arguments invalid=TEXT       does not
-//   compile
+//   args=N outputs=M   all of type f32 and shape `dims`: result k is k + 1 + sum over i of (i + 1) * argument i, for each element
+//   dims=4x2           the shape of each; empty for a scalar
+//   donate=0,2         arguments that it takes over
+//   fail=TEXT          every execution fails with INTERNAL and this text ('_' stands for a space)
+//   hold=1             executions do not end before ReleaseHeld()
+//   us=50              how long the devices are busy with it; counts only where there are timers
+//   callback=7         result 0 is what host callback 7 answers to the arguments
+//   invalid=TEXT       does not compile
 // A donated buffer can no longer be read: that is how tests notice a hazard.
+//
+// With timers a device does one thing after another, in the order of the Execute calls, and all devices of an execution begin it
+// together. Without, an execution ends when its inputs are there.
 //
 // Any thread. Work runs on the executor given, or inside the call that makes it possible if there is none.
 #pragma once
@@ -18,6 +24,7 @@
 #include <vector>
 
 #include "pathways/base/executor.h"
+#include "pathways/base/timer_queue.h"
 #include "pathways/device/device.h"
 
 namespace pw::device {
@@ -25,6 +32,7 @@ namespace pw::device {
 struct SimulatedOptions {
   int devices = 4;
   Executor* executor = nullptr;
+  Timers* timers = nullptr;  // needs an executor
   std::string platform_name = "cpu";
   std::string stablehlo_version = "1.13.0";
 };
