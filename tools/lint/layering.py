@@ -15,7 +15,7 @@ STRANGERS = {
 # (header, who may include it). Headers are matched as they are written in the #include.
 RESERVED = [
     (re.compile(r"(^|/)pjrt_c_api"), ("pathways/device/pjrt/", "plugins/")),
-    (re.compile(r"ifrt"), ("pathways/frontend/", "pathways/relay/")),
+    (re.compile(r"ifrt"), ("pathways/frontend/", "pathways/relay/", "pathways/sim/")),
     (re.compile(r"^mlir/|^llvm/"), ("pathways/ir/", "plugins/")),
     (re.compile(r"^xla/(pjrt/c|ffi/api)/"), ("pathways/device/pjrt/", "plugins/")),  # the C interfaces
     (re.compile(r"^(xla|tsl|tensorflow)/(?!.*\.pb\.h|pjrt/c/|ffi/api/)"), ("plugins/",)),

@@ -1,0 +1,142 @@
+#include "pathways/sim/cluster.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace pw::sim {
+namespace {
+
+constexpr char kControllerAddress[] = "tcp:controller:1";
+constexpr absl::Duration kFormWithin = absl::Minutes(1);
+
+}  // namespace
+
+SimCluster::SimCluster(const Scenario& scenario, World* world)
+    : scenario_(scenario), world_(world), network_(world, scenario.network), referee_(world) {
+  network_.Plant(scenario.bug, scenario.bug_one_in);
+  StartController();
+  for (int h = 0; h < scenario.hosts; ++h) AddHost();
+}
+
+SimCluster::~SimCluster() {
+  for (auto& lives : hosts_) {
+    for (auto& life : lives) life->Die();
+  }
+  for (auto& process : controllers_) process->Kill();
+  world_->Drop();
+}
+
+void SimCluster::StartController() {
+  controllers_.push_back(std::make_unique<Process>(world_, absl::StrCat("controller.", controllers_.size()), "", scenario_.task_time));
+  Process* process = controllers_.back().get();
+  controller::ClusterOptions options;
+  options.expect_hosts = scenario_.hosts;
+  options.heartbeat_limit = scenario_.heartbeat;
+  options.gang = scenario_.gang;
+  options.sequential_dispatch = scenario_.sequential;
+  options.share_memory = false;
+  controller_transports_.push_back(network_.TransportOf(process));
+  clusters_.push_back(controller::ClusterImpl::Create(options, {process, process, process}));
+  // The address is free: the controller before this one is dead.
+  clusters_.back()->Listen(controller_transports_.back().get(), kControllerAddress).value();
+  doors_.push_back(std::make_unique<FrontDoor>(process, clusters_.back()));
+  door_ = doors_.back().get();
+  referee_.Watch(clusters_.back().get());
+}
+
+std::string SimCluster::IslandOf(int number) const { return absl::StrCat("i", number / std::max(scenario_.hosts_per_island, 1)); }
+
+void SimCluster::Born(int number) {
+  Host::Options options;
+  options.name = absl::StrCat("w", number, ".", hosts_[number].size() + 1);
+  options.island = IslandOf(number);
+  options.controller = kControllerAddress;
+  options.devices = scenario_.devices;
+  options.device_memory_bytes = scenario_.device_memory_bytes;
+  options.task_time = scenario_.task_time;
+  hosts_[number].push_back(std::make_unique<Host>(world_, &network_, options));
+}
+
+bool SimCluster::Form() {
+  return world_->RunUntil(world_->now() + kFormWithin, [this] { return clusters_.back()->formed(); });
+}
+
+int SimCluster::AddHost() {
+  hosts_.emplace_back();
+  Born(hosts() - 1);
+  return hosts() - 1;
+}
+
+void SimCluster::StartHost(int number) {
+  if (!alive(number)) Born(number);
+}
+
+void SimCluster::ExpectLoss(const std::string& host, absl::Duration within) {
+  world_->After(within, [this, host] {
+    if (!referee_.controller_died() && !referee_.Lost(host)) {
+      referee_.Violation(absl::StrCat("host ", host, " is still taken for living ", absl::FormatDuration(scenario_.heartbeat), " after its end"));
+    }
+  });
+}
+
+void SimCluster::CrashHost(int number, bool silently) {
+  Host& struck = host(number);
+  if (struck.process().dead()) return;
+  referee_.Struck(struck.name());
+  network_.Cut(struck.process(), silently);
+  struck.Die();
+  ExpectLoss(struck.name(), silently ? scenario_.heartbeat * 1.25 : Referee::kNoticeDeath);
+}
+
+void SimCluster::StopHost(int number, absl::Duration duration) {
+  Process& process = host(number).process();
+  if (process.dead()) return;
+  // Shorter than the limit, nothing may come of it but time.
+  if (duration > scenario_.heartbeat * 0.6) referee_.Struck(process.name());
+  if (duration > scenario_.heartbeat * 1.25) ExpectLoss(process.name(), scenario_.heartbeat * 1.25);
+  process.Stop();
+  world_->After(duration, [&process] { process.Continue(); });
+}
+
+void SimCluster::SlowHost(int number, double factor, absl::Duration duration) {
+  Host& slowed = host(number);
+  slowed.Slow(factor);
+  world_->After(duration, [&slowed] { slowed.Slow(1); });
+}
+
+void SimCluster::PartHost(int number, absl::Duration duration) {
+  Process& process = host(number).process();
+  if (duration > scenario_.heartbeat * 0.6) referee_.Struck(process.name());
+  network_.Partition({process.name()}, world_->now() + duration);
+}
+
+void SimCluster::CrashController(absl::Duration away) {
+  referee_.ControllerDied();
+  network_.Cut(*controllers_.back(), false);
+  controllers_.back()->Kill();
+  for (Client* client : std::exchange(clients_, {})) client->ControllerLost();
+  world_->After(Referee::kNoticeDeath * 5, [this] {
+    if (arrays() != 0) referee_.Violation("hosts hold arrays of a controller that has been dead for 5 s");
+  });
+  world_->After(away, [this] { StartController(); });
+}
+
+int64_t SimCluster::arrays() const {
+  int64_t sum = 0;
+  for (const auto& lives : hosts_) {
+    for (const auto& life : lives) sum += life->process().stopped() ? 0 : life->arrays();
+  }
+  return sum;
+}
+
+std::map<std::string, std::vector<int>> SimCluster::Launches() const {
+  std::map<std::string, std::vector<int>> launches;
+  for (const auto& lives : hosts_) {
+    for (const auto& life : lives) launches[life->name()] = life->launches();
+  }
+  return launches;
+}
+
+}  // namespace pw::sim

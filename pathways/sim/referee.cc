@@ -1,0 +1,68 @@
+#include "pathways/sim/referee.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace pw::sim {
+namespace {
+
+// Hosts are named so that every life has a name of its own: "w3.2" is the second life of w3.
+constexpr size_t kMaxViolations = 50;
+
+}  // namespace
+
+void Referee::Violation(const std::string& what) {
+  if (violations_.size() < kMaxViolations) violations_.push_back(absl::StrCat("at ", absl::FormatDuration(world_->elapsed()), ": ", what));
+}
+
+std::string Referee::HostOf(int32_t device) {
+  const auto known = host_of_device_.find(device);
+  if (known != host_of_device_.end()) return known->second;
+  auto host = cluster_->fabric().topology().GetHostOf(DeviceId(device));
+  if (!host.ok()) return absl::StrCat("device ", device);
+  ids_.emplace((*host)->name, (*host)->id.v);
+  return host_of_device_[device] = (*host)->name;
+}
+
+bool Referee::Lost(const std::string& host) {
+  const auto it = ids_.find(host);
+  return it == ids_.end() || cluster_->fabric().topology().FindHost(HostId(it->second)) == nullptr;
+}
+
+bool Referee::Excused(const std::set<std::string>& places, const absl::Status& error) {
+  if (controller_died_ && error.code() == absl::StatusCode::kUnavailable) return true;
+  return std::any_of(places.begin(), places.end(), [&](const std::string& host) {
+    return Lost(host) && absl::StrContains(error.message(), absl::StrCat("'", host, "'"));
+  });
+}
+
+void Referee::CheckHosts() {
+  for (const auto& [name, id] : ids_) {
+    if (Lost(name) && !struck_.contains(name)) Violation(absl::StrCat("host ", name, " was given up, and nothing had happened to it"));
+  }
+}
+
+void Referee::CheckLaunches(const std::map<std::string, std::vector<int>>& launches) {
+  std::map<std::string, std::map<int, size_t>> place;  // of each launch in a host's order
+  for (const auto& [host, order] : launches) {
+    for (size_t i = 0; i < order.size(); ++i) {
+      if (!place[host].emplace(order[i], i).second) Violation(absl::StrCat(host, " launched computation ", order[i], " twice"));
+    }
+  }
+  for (auto a = launches.begin(); a != launches.end(); ++a) {
+    for (auto b = std::next(a); b != launches.end(); ++b) {
+      size_t last = 0;
+      for (int launch : a->second) {
+        const auto there = place[b->first].find(launch);
+        if (there == place[b->first].end()) continue;
+        if (there->second < last) Violation(absl::StrCat(a->first, " and ", b->first, " ran ", launch, " in different orders"));
+        last = there->second;
+      }
+    }
+  }
+}
+
+}  // namespace pw::sim

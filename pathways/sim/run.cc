@@ -1,0 +1,145 @@
+#include "pathways/sim/run.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/json_writer.h"
+#include "pathways/sim/cluster.h"
+#include "pathways/sim/workload.h"
+#include "pathways/sim/world.h"
+
+namespace pw::sim {
+namespace {
+
+// How long after the last session has ended its arrays may still be somewhere.
+constexpr absl::Duration kFreedWithin = absl::Seconds(1);
+
+class Run {
+ public:
+  Run(const Scenario& scenario, uint64_t seed) : scenario_(scenario), world_(seed), cluster_(scenario_, &world_) {
+    report_.scenario = scenario.name;
+    report_.seed = seed;
+  }
+
+  Report Go() {
+    if (!cluster_.Form()) {
+      cluster_.referee().Violation("the cluster did not form");
+    } else {
+      StartWorkloads();
+      ScheduleFaults();
+      const absl::Time limit = world_.now() + scenario_.limit;
+      if (!world_.RunUntil(limit, [this] { return finished_ == workloads_.size(); })) Unfinished();
+      world_.RunUntil(world_.now() + kFreedWithin, [] { return false; });
+      CheckEnd();
+    }
+    Fill();
+    return std::move(report_);
+  }
+
+ private:
+  void StartWorkloads() {
+    for (const WorkloadSpec& spec : scenario_.workloads) {
+      for (int c = 0; c < spec.clients; ++c) {
+        WorkloadContext context{&world_,
+                                &cluster_.network(),
+                                &cluster_.door(),
+                                &cluster_.referee(),
+                                static_cast<int>(workloads_.size()),
+                                [this](Client* client) { cluster_.Follow(client); },
+                                [this](Client* client) { cluster_.Unfollow(client); }};
+        workloads_.push_back(MakeWorkload(context, spec));
+      }
+    }
+    for (auto& workload : workloads_) workload->Start([this] { ++finished_; });
+  }
+
+  void ScheduleFaults() {
+    for (const Fault& fault : scenario_.faults) {
+      world_.After(world_.Between(fault.earliest, fault.latest), [this, fault] { Strike(fault); });
+    }
+  }
+  void Strike(const Fault& fault) {
+    const int host = fault.host >= 0 ? fault.host : static_cast<int>(world_.Below(static_cast<uint64_t>(cluster_.hosts())));
+    if (fault.kind == "crash") return cluster_.CrashHost(host, false);
+    if (fault.kind == "power") return cluster_.CrashHost(host, true);
+    if (fault.kind == "stop") return cluster_.StopHost(host, fault.duration);
+    if (fault.kind == "slow") return cluster_.SlowHost(host, fault.factor, fault.duration);
+    if (fault.kind == "part") return cluster_.PartHost(host, fault.duration);
+    if (fault.kind == "start") return cluster_.StartHost(host);
+    if (fault.kind == "join") return static_cast<void>(cluster_.AddHost());
+    if (fault.kind == "controller") return cluster_.CrashController(fault.duration);
+    workloads_[world_.Below(workloads_.size())]->Kill();  // client
+  }
+
+  void Unfinished() {
+    for (auto& workload : workloads_) {
+      if (workload->finished()) continue;
+      cluster_.referee().Violation(absl::StrCat(workload->name(), " has not finished: ", workload->requests() - workload->answers(),
+                                                " requests wait for an answer"));
+      workload->Kill();
+    }
+  }
+
+  void CheckEnd() {
+    Referee& referee = cluster_.referee();
+    referee.CheckHosts();
+    referee.CheckLaunches(cluster_.Launches());
+    for (auto& workload : workloads_) {
+      if (workload->strays() > 0) referee.Violation(absl::StrCat(workload->name(), " got ", workload->strays(), " answers to nothing"));
+    }
+    if (cluster_.arrays() != 0) {
+      referee.Violation(absl::StrCat("hosts hold ", cluster_.arrays(), " arrays ", absl::FormatDuration(kFreedWithin),
+                                     " after the last session has ended"));
+    }
+  }
+
+  void Fill() {
+    report_.hash = world_.hash();
+    report_.simulated_seconds = absl::ToDoubleSeconds(world_.elapsed());
+    report_.events = world_.events();
+    report_.frames = cluster_.network().totals().frames;
+    report_.bytes = cluster_.network().totals().bytes;
+    report_.bytes_between_islands = cluster_.network().totals().bytes_between_islands;
+    for (auto& workload : workloads_) {
+      report_.requests += workload->requests();
+      report_.reads += workload->reads();
+      report_.errors += workload->errors();
+    }
+    report_.violations = cluster_.referee().violations();
+  }
+
+  const Scenario scenario_;
+  World world_;
+  SimCluster cluster_;
+  std::vector<std::unique_ptr<Workload>> workloads_;
+  size_t finished_ = 0;
+  Report report_;
+};
+
+}  // namespace
+
+Report RunScenario(const Scenario& scenario, uint64_t seed) { return Run(scenario, seed).Go(); }
+
+std::string ToJson(const Report& report) {
+  JsonWriter json;
+  json.BeginObject();
+  json.Key("scenario").String(report.scenario);
+  json.Key("seed").Int(static_cast<int64_t>(report.seed));
+  json.Key("hash").String(absl::StrCat(absl::Hex(report.hash, absl::kZeroPad16)));
+  json.Key("simulated_seconds").Number(report.simulated_seconds);
+  json.Key("events").Int(static_cast<int64_t>(report.events));
+  json.Key("frames").Int(static_cast<int64_t>(report.frames));
+  json.Key("bytes").Int(static_cast<int64_t>(report.bytes));
+  json.Key("bytes_between_islands").Int(static_cast<int64_t>(report.bytes_between_islands));
+  json.Key("requests").Int(static_cast<int64_t>(report.requests));
+  json.Key("reads").Int(static_cast<int64_t>(report.reads));
+  json.Key("errors").Int(static_cast<int64_t>(report.errors));
+  json.Key("violations").BeginArray();
+  for (const std::string& violation : report.violations) json.String(violation);
+  json.EndArray().EndObject();
+  return json.Take();
+}
+
+}  // namespace pw::sim

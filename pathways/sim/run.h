@@ -1,0 +1,30 @@
+// RunScenario: one scenario with one seed, from an empty world to the last check.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "pathways/sim/scenario.h"
+
+namespace pw::sim {
+
+struct Report {
+  std::string scenario;
+  uint64_t seed = 0;
+  uint64_t hash = 0;  // of everything that happened
+  double simulated_seconds = 0;
+  uint64_t events = 0;
+  uint64_t frames = 0;
+  uint64_t bytes = 0;
+  uint64_t bytes_between_islands = 0;
+  uint64_t requests = 0;
+  uint64_t reads = 0;
+  uint64_t errors = 0;  // that a fault excuses
+  std::vector<std::string> violations;
+};
+
+Report RunScenario(const Scenario& scenario, uint64_t seed);
+std::string ToJson(const Report& report);
+
+}  // namespace pw::sim

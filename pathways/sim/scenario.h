@@ -1,0 +1,71 @@
+// Scenario: what a simulated run is made of, as people write it: a line for each statement, `#` begins a comment.
+//
+//   hosts 16                      worker processes; the cluster forms when all have joined
+//   hosts_per_island 4
+//   devices 4                     on each host
+//   device_memory 64KiB           limit on each device; 0: none
+//   policy share                  fifo, share or priority
+//   dispatch sequential           parallel or sequential
+//   heartbeat 2s                  a host that is silent for so long is lost
+//   latency 10us 50us             inside an island, and between islands
+//   bandwidth 10e9 1e9            bytes a second, likewise
+//   task_time 1us                 what each step of a process costs
+//   limit 120s                    of simulated time
+//   clients 4 mix operations=200  workloads (workload.h): chain, pipeline, mix, training, exchange
+//   fault 5ms crash host=3        when, what, to whom. A time may be a range, "2ms..9ms"; host=any draws one
+//   plant swap 200                a bug in the transport, once in so many frames: lose, repeat or swap
+//
+// Faults: crash (the process dies), power (its machine does, silently), stop for=, slow factor= for=, part for= (a partition),
+// start (a dead host comes back), join (a new host), controller for= (it dies, and a new one comes), client (one is killed).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "pathways/gang/options.h"
+#include "pathways/sim/network.h"
+
+namespace pw::sim {
+
+struct Fault {
+  std::string kind;
+  absl::Duration earliest;
+  absl::Duration latest;
+  int host = -1;  // -1: any
+  absl::Duration duration;
+  double factor = 1;
+};
+
+struct WorkloadSpec {
+  std::string kind;
+  int clients = 1;
+  std::map<std::string, int64_t> numbers;
+};
+
+struct Scenario {
+  std::string name;
+  int hosts = 1;
+  int hosts_per_island = 1;
+  int devices = 4;
+  int64_t device_memory_bytes = 0;
+  bool sequential = false;
+  gang::Options gang;
+  absl::Duration heartbeat = absl::Seconds(2);
+  NetworkOptions network;
+  absl::Duration task_time = absl::Microseconds(1);
+  absl::Duration limit = absl::Seconds(120);
+  std::vector<WorkloadSpec> workloads;
+  std::vector<Fault> faults;
+  Bug bug = Bug::kNone;
+  uint64_t bug_one_in = 100;
+};
+
+// INVALID_ARGUMENT with the line and what was expected there.
+absl::StatusOr<Scenario> ParseScenario(const std::string& name, absl::string_view text);
+
+}  // namespace pw::sim
