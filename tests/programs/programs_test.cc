@@ -254,7 +254,7 @@ TEST_P(Programs, AHostLostInMidRunFailsWhatDependsOnItNamingHostAndNode) {
   EXPECT_THAT(std::string(lost.message()), HasSubstr("[at node 3 of step: test.py:4]"));
   const absl::Status dependent = world.Ready({12});
   EXPECT_FALSE(dependent.ok());
-  EXPECT_THAT(std::string(dependent.message()), HasSubstr("host 1"));
+  EXPECT_THAT(std::string(dependent.message()), HasSubstr("host 'w1'"));
   EXPECT_THAT(std::string(dependent.message()), HasSubstr("[at node "));
   EXPECT_FALSE(world.Execute((*program)->handle, {1}, {20, 21, 22, 23}).ok()) << "the program cannot run without the host";
   EXPECT_TRUE(world.session->Destruct(std::vector<Handle>{1, 10, 11, 12, 13}).ok());
