@@ -1,15 +1,12 @@
-"""1 GiB from client to device and back, against a bare gRPC stream in C++ with the same chunks, in turns; also against the same client with a
-server that discards (what any server could reach), and through the shared directory (client to device only: that is how the client has it).
+"""1 GiB from client to device and back, against a bare gRPC stream in C++ with the same chunks, in turns: through the memory that a client and
+a cluster on one machine share, as a user has it; over the network, with our relay and without; and the same client with a server that discards,
+which is what any server could reach over the network.
 """
 
 import contextlib
-import os
-import tempfile
 
 import _report
 import _sides
-
-OPTIMIZATION = "IFRT_PROXY_GRPC_LARGE_TRANSFER_OPTIMIZATION"
 
 
 def stream_asks(side):
@@ -38,13 +35,11 @@ def main():
         asks = stream_asks(stream)
         asks["discarding"] = jax_ask(enter(_sides.client("discarding", "direct", floor)), args.mib)
         if not args.floor_only:
-            directory = enter(tempfile.TemporaryDirectory(dir="/dev/shm"))
-            os.environ[f"{OPTIMIZATION}_DIRECTORY"] = directory  # the cluster serves what the client library is told
             cluster = enter(_sides.cluster("1x1x1"))
             asks["ours"] = jax_ask(enter(_sides.client("ours", "package", cluster.address)), args.mib)
+            network = {"PATHWAYS_SHARED_MEMORY": "off"}
+            asks["ours_network"] = jax_ask(enter(_sides.client("ours_network", "package", cluster.address, network)), args.mib)
             asks["ours_direct"] = jax_ask(enter(_sides.client("ours_direct", "direct", cluster.address)), args.mib)
-            shared = {f"{OPTIMIZATION}_THRESHOLD_BYTES": str(1 << 20)}
-            asks["ours_shared"] = jax_ask(enter(_sides.client("ours_shared", "package", cluster.address, shared)), args.mib)
         # A side's download follows its upload at once: only the array in hand is kept.
         pairs = _sides.take_turns(args.rounds, {name: lambda ask=ask: {d: ask(d) for d in ("up", "down")} for name, ask in asks.items()})
     gb = args.mib * (1 << 20) / 1e9
@@ -56,10 +51,10 @@ def main():
     def ratio(name, direction):
         return figures[name][direction] / figures["stream"][direction] if name in figures else None
 
+    ways = {"ours": ("through shared memory", 1.6), "ours_network": ("over the network", 0.8)}
     _report.finish(args, "transfer", figures, [
-        _report.target("up: ours / bare stream", ratio("ours", "up_gb_per_s"), 0.8, at_most=False),
-        _report.target("down: ours / bare stream", ratio("ours", "down_gb_per_s"), 0.8, at_most=False),
-        _report.target("up: shared directory / bare stream", ratio("ours_shared", "up_gb_per_s"), 1.6, at_most=False)])
+        _report.target(f"{direction}, {way} / bare stream", ratio(name, f"{direction}_gb_per_s"), limit, at_most=False)
+        for name, (way, limit) in ways.items() for direction in ("up", "down")])
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/wire_status.h"
 #include "pathways/net/shared_memory.h"
+#include "pathways/net/shared_pass_on.h"
 
 namespace pw::controller {
 
@@ -105,7 +106,7 @@ absl::Status Fabric::OnEvent(HostId host, const Event& event, Bytes payload) {
 }
 
 void Fabric::OnFetchedShared(HostId host, const ::pathways::v1::Fetched& fetched) {
-  absl::StatusOr<Bytes> data = net::OpenShared(net::ReadName(fetched.shared()), /*exclusive=*/false);
+  absl::StatusOr<Bytes> data = net::OpenToPassOn(net::ReadName(fetched.shared()));
   Command command;
   command.mutable_shared_taken()->add_transfers(fetched.fetch());
   outbox_.Add(host, std::move(command));

@@ -7,7 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "ifrt_proxy/grpc_ifrt_service.pb.h"
 #include "pathways/base/log.h"
+#include "pathways/frontend/convert/attributes.h"
 #include "pathways/frontend/grpc_util.h"
+#include "pathways/frontend/shared_directory.h"
 #include "pathways/frontend/versions.h"
 
 namespace pw::frontend {
@@ -170,7 +172,13 @@ void SessionStream::Close(grpc::Status status) {
   if (std::exchange(closing_, true)) return;
   closed_ = true;
   close_status_ = std::move(status);
-  if (session_ != nullptr) session_->End();
+  if (session_ != nullptr) {
+    session_->End();
+    std::string folder = StringAttribute(session_->hello().initialization_data, kSharedSubdirectoryKey);
+    if (server_->shared_directory_fd >= 0 && !folder.empty()) {
+      server_->plugins.files->Post([server = server_, folder = std::move(folder)] { RemoveClientFolder(server->shared_directory_fd, folder); });
+    }
+  }
   Flush();
 }
 

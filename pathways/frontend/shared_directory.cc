@@ -1,5 +1,6 @@
 #include "pathways/frontend/shared_directory.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/stat.h>
@@ -13,11 +14,14 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 
 namespace pw::frontend {
 namespace {
+
+constexpr char kFilePrefix[] = "lt_";
 
 class Descriptor {
  public:
@@ -69,11 +73,13 @@ bool IsPlainName(const std::string& name) {
 }
 
 // A file in memory, without a name, that no other descriptor refers to: nobody can write to it or cut it short from now on. The kernel
-// grants a write lease only then; tmpfs, because the pages of other files are written back to a disk.
+// grants a write lease only then; tmpfs, because the pages of other files are written back to a disk. Not where the directory is half full:
+// what is kept fills it for as long as an array lives, and the client library does not survive a full one.
 bool IsOursAlone(int fd) {
   struct stat info;
   struct statfs system;
   if (fstat(fd, &info) != 0 || info.st_nlink != 0 || fstatfs(fd, &system) != 0 || system.f_type != TMPFS_MAGIC) return false;
+  if (system.f_bavail < system.f_blocks / 2) return false;  // room is left to the files that are still to come
   if (fcntl(fd, F_SETLEASE, F_WRLCK) != 0) return false;
   return fcntl(fd, F_SETLEASE, F_UNLCK) == 0;
 }
@@ -85,7 +91,7 @@ absl::StatusOr<Bytes> TakeSharedFile(int directory, const std::string& subdirect
   if (!IsPlainName(subdirectory)) {
     return absl::InvalidArgumentError("the client's folder in the shared directory has a name with other signs than letters, digits, - and _");
   }
-  const std::string name = absl::StrCat("lt_", handle);
+  const std::string name = absl::StrCat(kFilePrefix, handle);
   Descriptor folder(openat(directory, subdirectory.empty() ? "." : subdirectory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   // O_NONBLOCK: opening a pipe of that name must not block.
   Descriptor file(folder.get() < 0 ? -1 : openat(folder.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
@@ -104,6 +110,21 @@ absl::StatusOr<Bytes> TakeSharedFile(int directory, const std::string& subdirect
     return absl::Status(s.code(), absl::StrCat("the file ", name, " in the shared directory cannot be read: ", s.message()));
   }
   return std::move(data).Freeze();
+}
+
+void RemoveClientFolder(int directory, const std::string& subdirectory) {
+  if (subdirectory.empty() || !IsPlainName(subdirectory)) return;
+  const int folder = openat(directory, subdirectory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  DIR* entries = folder < 0 ? nullptr : fdopendir(folder);
+  if (entries == nullptr) {
+    if (folder >= 0) close(folder);
+    return;
+  }
+  while (const dirent* entry = readdir(entries)) {
+    if (absl::StartsWith(entry->d_name, kFilePrefix)) unlinkat(folder, entry->d_name, 0);
+  }
+  closedir(entries);
+  unlinkat(directory, subdirectory.c_str(), AT_REMOVEDIR);  // refused where it holds something else
 }
 
 }  // namespace pw::frontend

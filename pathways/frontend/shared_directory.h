@@ -28,6 +28,9 @@ inline constexpr char kSharedSubdirectoryKey[] = "pathways_shared_subdirectory";
 absl::StatusOr<Bytes> TakeSharedFile(int directory, const std::string& subdirectory, uint64_t handle, int64_t size,
                                      net::SharedMemoryFactory* factory);
 
+// Once the client has gone: its folder and the files in it that nobody has asked for. Without a folder of its own, nothing. Blocks.
+void RemoveClientFolder(int directory, const std::string& subdirectory);
+
 // Memory for `size` bytes, or RESOURCE_EXHAUSTED.
 absl::StatusOr<AlignedBytes> TryAllocate(int64_t size);
 

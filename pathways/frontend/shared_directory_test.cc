@@ -68,6 +68,17 @@ TEST_F(SharedDirectory, AFileWithAnotherNameIsCopiedAndSoAreThoseOverTheLimit) {
   EXPECT_EQ(second->view(), "contents");
 }
 
+TEST_F(SharedDirectory, TheFolderOfAClientThatHasGoneIsRemoved) {
+  std::filesystem::create_directory(path_ + "/client");
+  std::ofstream(path_ + "/client/lt_1") << "never asked for";
+  std::filesystem::create_directory(path_ + "/another");
+  std::ofstream(path_ + "/another/mine") << "not a host buffer";
+  std::filesystem::create_directory_symlink(path_ + "/another", path_ + "/link");
+  for (const char* name : {"client", "another", "link", "absent", "..", ""}) RemoveClientFolder(directory_, name);
+  EXPECT_FALSE(std::filesystem::exists(path_ + "/client"));
+  EXPECT_TRUE(std::filesystem::exists(path_ + "/another/mine"));
+}
+
 TEST_F(SharedDirectory, AFileOfAnotherSizeStays) {
   Write(1, "contents");
   EXPECT_EQ(Take(1, 9).status().code(), absl::StatusCode::kInvalidArgument);

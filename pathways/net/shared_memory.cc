@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/net/shared_pass_on.h"
 #include "pathways/net/socket.h"
 
 namespace pw::net {
@@ -102,7 +103,10 @@ std::optional<SharedName> NameOf(const Bytes& bytes) {
                     static_cast<uint64_t>(bytes.data() - static_cast<const uint8_t*>(mapping->base)), bytes.size()};
 }
 
-absl::StatusOr<Bytes> OpenShared(const SharedName& name, bool exclusive) {
+namespace {
+
+// The descriptor stays open if its number is below `keep_below`.
+absl::StatusOr<Bytes> OpenAndMap(const SharedName& name, bool exclusive, int keep_below) {
   const std::string path = absl::StrCat("/proc/", name.pid, "/fd/", name.fd);
   struct stat info;
   // Not opened before it is known to be a file: opening a device or a pipe does things.
@@ -124,10 +128,17 @@ absl::StatusOr<Bytes> OpenShared(const SharedName& name, bool exclusive) {
   if (info.st_nlink != 0 && (seals < 0 || (seals & F_SEAL_SHRINK) == 0))
     return absl::InvalidArgumentError("shared memory that may shrink is not taken");
   uint8_t* data;
+  const bool keep = fd.get() < keep_below;
   PW_ASSIGN_OR_RETURN(auto owner,
-                      Map(std::move(fd), name.offset + name.size, PROT_READ | PROT_WRITE, false, nullptr, &data, sharing));
+                      Map(std::move(fd), name.offset + name.size, PROT_READ | PROT_WRITE, keep, nullptr, &data, sharing));
   return Bytes(std::move(owner), data + name.offset, name.size);
 }
+
+}  // namespace
+
+absl::StatusOr<Bytes> OpenShared(const SharedName& name, bool exclusive) { return OpenAndMap(name, exclusive, 0); }
+
+absl::StatusOr<Bytes> OpenToPassOn(const SharedName& name, int descriptors) { return OpenAndMap(name, false, descriptors); }
 
 Probe::Probe(bool wanted) {
   if (!wanted) return;

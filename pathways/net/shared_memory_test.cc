@@ -10,6 +10,7 @@
 #include <string>
 
 #include "pathways/net/loans.h"
+#include "pathways/net/shared_pass_on.h"
 
 namespace pw::net {
 namespace {
@@ -36,6 +37,19 @@ TEST(SharedMemory, IsFoundByItsNameAndWrittenAloneUnlessExclusive) {
   EXPECT_EQ(bytes.view(), "some Xontents");
   EXPECT_FALSE(NameOf(same).has_value()) << "what belongs to somebody else is not passed on";
   EXPECT_FALSE(NameOf(Bytes::Copy("ordinary")).has_value());
+}
+
+TEST(SharedMemory, WhatWasOpenedToBePassedOnHasANameWhileDescriptorsAreFew) {
+  SharedMemoryFactory maker;
+  Bytes made = Filled(maker, "some contents");
+  const SharedName name = *NameOf(made.Slice(5, 8));
+  const Bytes kept = *OpenToPassOn(name), over = *OpenToPassOn(name, 3);
+  made = Bytes();
+  EXPECT_EQ(OpenShared(name, false).status().code(), absl::StatusCode::kUnavailable);
+  ASSERT_TRUE(NameOf(kept).has_value());
+  EXPECT_EQ(OpenShared(*NameOf(kept), false)->view(), "contents");
+  EXPECT_FALSE(NameOf(over).has_value());
+  EXPECT_EQ(over.view(), "contents");
 }
 
 TEST(SharedMemory, OutlivesItsMakerWhereItIsMappedAndLeavesNothing) {

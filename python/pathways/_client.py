@@ -1,6 +1,7 @@
 """Connects this process to a cluster: the one at PATHWAYS_ADDRESS, or a local one of its own."""
 
 import atexit
+import contextlib
 import ctypes
 import logging
 import os
@@ -10,7 +11,7 @@ import socket
 import sys
 import threading
 
-from pathways import _binaries, _bootstrap, _callbacks, _cluster, _host_calls, _processes, _share
+from pathways import _binaries, _bootstrap, _callbacks, _cluster, _host_calls, _host_memory, _processes, _share
 
 logger = logging.getLogger("pathways")
 
@@ -155,11 +156,17 @@ def make_client():
         options.initialization_data = {"pathways_companion": token.encode(), **_share.initialization_data()}
         if endpoint.callback_socket is not None:
             _host_calls.CallServer(endpoint.callback_socket, token, _callbacks.registry)
+        uploads = _host_memory.uploads_to(endpoint.controller)
+        if uploads is not None:
+            options.initialization_data = {**options.initialization_data, "pathways_shared_subdirectory": uploads.name.encode()}
+            atexit.register(uploads.remove)
         try:
-            client = _ifrt_proxy.get_client(f"grpc://{endpoint.address}", options)
+            with uploads.told() if uploads is not None else contextlib.nullcontext():
+                client = _ifrt_proxy.get_client(f"grpc://{endpoint.address}", options)
         except Exception as error:
             raise RuntimeError(_explain(endpoint, error)) from None
         _clients.append(client)
+        _host_memory.serve(client)
         return client
 
 

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 
-from pathways import _binaries, _processes
+from pathways import _binaries, _host_memory, _processes
 from pathways._shape import Shape
 
 START_SECONDS = float(os.environ.get("PATHWAYS_START_SECONDS", "60"))
@@ -87,12 +87,15 @@ class Cluster:
         if self.owned:
             args.append("--exit-with-parent")
         # The folder in which jax's client library is told to leave large arrays.
-        if directory := os.environ.get("IFRT_PROXY_GRPC_LARGE_TRANSFER_OPTIMIZATION_DIRECTORY"):
+        own = None
+        if directory := _host_memory.named_by_user() or (own := _host_memory.server_folder()):
             args += ["--shared-directory", directory]
         controller = _processes.Process("pathways-controller", args, self._log("controller"))
         self.processes.append(controller)
         self.address = _processes.wait_for(
             lambda: _processes.read_port_file(port_file), self.processes, START_SECONDS, "the controller did not start")
+        if own is not None:
+            _host_memory.announce(own, self.address, controller.pid)
 
     def _start_workers(self):
         plugin = _binaries.device_plugin(self.platform)

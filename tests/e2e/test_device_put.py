@@ -60,8 +60,8 @@ def test_values_arrive_and_bytes_stay_between_the_workers(devices, pair):
 
 def test_the_counter_counts():
     before = client_bytes()
-    np.asarray(jax.device_put(np.ones(1 << 20, np.uint8)))
-    assert client_bytes() - before > 1 << 20
+    np.asarray(jax.device_put(np.ones(1 << 19, np.uint8)))  # larger ones go through shared memory
+    assert client_bytes() - before > 1 << 19
 
 
 def test_a_pytree_moves_as_one_call(devices):

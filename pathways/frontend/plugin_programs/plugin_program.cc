@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/frontend/plugin_programs/host_memory.h"
 #include "pathways/frontend/plugin_programs/json.h"
 #include "pathways/frontend/plugin_programs/persistence.h"
 #include "pathways/frontend/plugin_programs/profile.h"
@@ -20,6 +21,7 @@ constexpr Kind kKinds[] = {
     {"bulk_persistence_write_request", MakeWriteProgram},
     {"bulk_persistence_read_request", MakeReadProgram},
     {"profileRequest", MakeProfileProgram},
+    {"hostMemoryRequest", MakeHostMemoryProgram},
 };
 
 }  // namespace
