@@ -11,11 +11,9 @@ import socket
 import sys
 import threading
 
-from pathways import _binaries, _bootstrap, _callbacks, _cluster, _host_calls, _host_memory, _processes, _share
+from pathways import _binaries, _bootstrap, _callbacks, _cluster, _connect, _host_calls, _host_memory, _processes, _share
 
 logger = logging.getLogger("pathways")
-
-CONNECT_SECONDS = 30
 
 _clients = []
 _lock = threading.Lock()
@@ -149,10 +147,15 @@ def make_client():
 
     with _lock:
         _bootstrap.set_environment()
+        if address := os.environ.get("PATHWAYS_ADDRESS"):
+            try:
+                _connect.check_listening(address)
+            except (OSError, ValueError) as error:
+                raise RuntimeError(_explain(address, error, None)) from None
         endpoint = _get_endpoint()
         token = secrets.token_hex(16)
         options = _ifrt_proxy.ClientConnectionOptions()
-        options.connection_timeout_in_seconds = CONNECT_SECONDS
+        options.connection_timeout_in_seconds = max(1, round(_connect.timeout_seconds()))
         options.initialization_data = {"pathways_companion": token.encode(), **_share.initialization_data()}
         if endpoint.callback_socket is not None:
             _host_calls.CallServer(endpoint.callback_socket, token, _callbacks.registry)
@@ -164,16 +167,15 @@ def make_client():
             with uploads.told() if uploads is not None else contextlib.nullcontext():
                 client = _ifrt_proxy.get_client(f"grpc://{endpoint.address}", options)
         except Exception as error:
-            raise RuntimeError(_explain(endpoint, error)) from None
+            raise RuntimeError(_explain(endpoint.controller, error, endpoint.failure())) from None
         _clients.append(client)
         _host_memory.serve(client)
         return client
 
 
-def _explain(endpoint, error):
-    where = endpoint.controller
+def _explain(where, error, failure):
     lines = [f"cannot connect to the Pathways controller at {where}: {error}"]
-    if failure := endpoint.failure():
+    if failure:
         lines.append(failure)
     elif os.environ.get("PATHWAYS_ADDRESS"):
         lines.append(f"Is it running? 'pathways status --address {where}' asks it. PATHWAYS_ADDRESS names it; unset, a local cluster is started.")

@@ -4,13 +4,17 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
+from unittest import mock
 
 import pytest
 
 from conftest import clean_environment
+from pathways import _connect
 
 WAIT_SECONDS = 5
 
@@ -169,9 +173,39 @@ def test_a_script_may_select_it_through_jax_config(run_script):
 
 
 def test_an_address_where_nobody_listens_is_named(run_script):
-    done = run_script("import jax\njax.devices()\n", PATHWAYS_ADDRESS="127.0.0.1:9")
+    # Soon: it would not come back in time if it went on as long as it may for a controller that is there.
+    done = run_script("import jax\njax.devices()\n", PATHWAYS_ADDRESS="127.0.0.1:9", PATHWAYS_CONNECT_TIMEOUT="100000")
     assert done.returncode == 1
-    assert "127.0.0.1:9" in done.stderr and "pathways status" in done.stderr
+    assert "127.0.0.1:9" in done.stderr and "refused" in done.stderr and "pathways status" in done.stderr
+
+
+@pytest.mark.parametrize("address, text", [("nowhere.invalid:1", "nowhere.invalid:1"), ("myhost", "HOST:PORT"), ("myhost:http", "HOST:PORT")])
+def test_an_address_that_is_none_is_named(run_script, address, text):
+    done = run_script("import jax\njax.devices()\n", PATHWAYS_ADDRESS=address, PATHWAYS_CONNECT_TIMEOUT="100000")
+    assert done.returncode == 1
+    assert address in done.stderr and text in done.stderr
+
+
+def test_a_controller_that_is_just_starting_is_waited_for():
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    refused = threading.Event()
+
+    def listen():
+        refused.wait()
+        listener.listen()
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    try:
+        with mock.patch.object(_connect.time, "sleep", lambda _: refused.set()):  # called between two tries only
+            _connect.check_listening(f"127.0.0.1:{port}")
+        assert refused.is_set()
+    finally:
+        refused.set()
+        thread.join()
+        listener.close()
 
 
 def test_backends_can_be_cleared_and_come_back(run_script):
