@@ -8,6 +8,7 @@ import importlib.util
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -38,7 +39,23 @@ def _tensorflow():
     return target / "tensorflow"
 
 
+def _missing_packages():
+    """Debian packages of tools/packages.txt that are not installed; none where there is no dpkg to ask."""
+    if shutil.which("dpkg-query") is None:
+        return []
+    listed = subprocess.run(["dpkg-query", "-W", "-f=${db:Status-Abbrev}${Package}\\n"], capture_output=True, text=True, check=False).stdout
+    installed = {line[3:].strip() for line in listed.splitlines() if line.startswith("ii")}
+    lines = map(str.strip, (ROOT / "tools" / "packages.txt").read_text().splitlines())
+    return sorted({line for line in lines if line and not line.startswith("#")} - installed)
+
+
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    print("pathways: compiling controller, worker, relay and CPU plugin: minutes, or seconds with a warm ccache", flush=True)
     settings = dict(config_settings or {})
     settings.setdefault("cmake.define.PW_TENSORFLOW_DIR", str(_tensorflow()))
-    return _build_wheel(wheel_directory, settings, metadata_directory)
+    try:
+        return _build_wheel(wheel_directory, settings, metadata_directory)
+    except BaseException:
+        if missing := _missing_packages():
+            print(f"pathways: these Debian packages are missing; as root: apt-get install {' '.join(missing)}", file=sys.stderr, flush=True)
+        raise
