@@ -1,5 +1,6 @@
 // Buffers: what they are, and how their contents leave.
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -128,10 +129,31 @@ PJRT_Error* CopyRawToHostFuture(PJRT_Buffer_CopyRawToHostFuture_Args* args) {
   return nullptr;
 }
 
+// XLA's own copy between devices of the CPU moves the bytes as they lie and calls the result row-major. In another order they are read
+// and written as they lie, into a buffer of the same layout.
+absl::StatusOr<std::unique_ptr<xla::PjRtBuffer>> CopyTo(xla::PjRtBuffer& source, xla::PjRtMemorySpace* space) {
+  const xla::Shape& shape = source.on_device_shape();
+  if (!shape.IsArray() || xla::LayoutUtil::IsMonotonicWithDim0Major(shape.layout())) return source.CopyToMemorySpace(space);
+  const xla::PjRtClient::ShapeSpec spec{shape.element_type(), xla::DimensionVector(shape.dimensions().begin(), shape.dimensions().end())};
+  const std::optional<xla::Layout> layout = xla::LayoutUtil::MakeLayout(shape.layout().minor_to_major());
+  auto made = space->client()->CreateBuffersForAsyncHostToDevice({spec}, absl::MakeConstSpan(&layout, 1), space);
+  if (!made.ok()) return made.status();
+  std::shared_ptr<xla::PjRtClient::AsyncHostToDeviceTransferManager> manager = *std::move(made);
+  std::unique_ptr<xla::PjRtBuffer> copy = manager->RetrieveBuffer(0);
+  xla::Shape as_it_lies = xla::ShapeUtil::MakeShape(shape.element_type(), shape.dimensions());
+  *as_it_lies.mutable_layout() = *layout;
+  auto contents = std::make_shared<xla::Literal>(as_it_lies);
+  source.ToLiteral(contents.get()).OnReady([contents, manager](absl::Status status) {
+    if (status.ok()) status = manager->TransferLiteralToBuffer(0, *contents, [contents, manager] {});
+    if (!status.ok()) manager->SetBufferError(0, status);
+  });
+  return copy;
+}
+
 PJRT_Error* CopyToDevice(PJRT_Buffer_CopyToDevice_Args* args) {
   if (args->buffer->buffer->IsDeleted()) return MakeError(Deleted("CopyToDevice()"));
   PW_ASSIGN_OR_RETURN(xla::PjRtMemorySpace * space, args->dst_device->device->default_memory_space());
-  PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtBuffer> copy, args->buffer->buffer->CopyToMemorySpace(space));
+  PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtBuffer> copy, CopyTo(*args->buffer->buffer, space));
   args->dst_buffer = WrapBuffer(args->dst_device->client, std::move(copy));
   return nullptr;
 }
@@ -139,7 +161,7 @@ PJRT_Error* CopyToDevice(PJRT_Buffer_CopyToDevice_Args* args) {
 PJRT_Error* CopyToMemory(PJRT_Buffer_CopyToMemory_Args* args) {
   if (args->buffer->buffer->IsDeleted()) return MakeError(Deleted("CopyToMemory()"));
   PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtBuffer> copy,
-                      args->buffer->buffer->CopyToMemorySpace(args->dst_memory->memory));
+                      CopyTo(*args->buffer->buffer, args->dst_memory->memory));
   args->dst_buffer = WrapBuffer(args->dst_memory->client, std::move(copy));
   return nullptr;
 }

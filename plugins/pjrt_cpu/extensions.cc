@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "plugins/pjrt_cpu/batch_partitioner.h"
 #include "plugins/pjrt_cpu/handles.h"
 #include "xla/ffi/api/c_api.h"
 #include "xla/ffi/type_registry.h"
@@ -108,6 +109,7 @@ absl::Status RegisterFfiHandler(absl::string_view name, XLA_FFI_Handler* handler
   registration.name = {name.data(), name.size()};
   registration.platform = {"Host", 4};
   registration.bundle.execute = handler;
+  RegisterBatchPartitionable(name);
   return TakeError(xla::ffi::GetXlaFfiApi()->XLA_FFI_Handler_Register(&registration));
 }
 

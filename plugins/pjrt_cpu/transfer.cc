@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "plugins/pjrt_cpu/handles.h"
+#include "xla/layout_util.h"
 #include "xla/literal.h"
 #include "xla/shape_util.h"
 
@@ -44,6 +45,22 @@ absl::StatusOr<xla::PjRtMemorySpace*> Space(PJRT_Memory* memory, PJRT_Device* de
   return absl::InvalidArgumentError("neither a memory nor a device was named for the new buffer");
 }
 
+// The host's data in the order of dimensions of `layout`.
+absl::StatusOr<xla::Literal> InOrder(const PJRT_Client_BufferFromHostBuffer_Args& args, xla::PrimitiveType type,
+                                     const xla::Layout& layout) {
+  xla::Shape shape = xla::ShapeUtil::MakeShape(type, absl::Span<const int64_t>(args.dims, args.num_dims));
+  if (args.num_byte_strides != 0) {
+    PJRT_Buffer_MemoryLayout strides{};
+    strides.type = PJRT_Buffer_MemoryLayout_Type_Strides;
+    strides.strides.byte_strides = args.byte_strides;
+    strides.strides.num_byte_strides = args.num_byte_strides;
+    absl::StatusOr<xla::Layout> host = FromMemoryLayout(strides, type, shape.dimensions());
+    if (!host.ok()) return host.status();
+    *shape.mutable_layout() = *std::move(host);
+  }
+  return xla::BorrowingLiteral(static_cast<const char*>(args.data), shape).Relayout(xla::LayoutUtil::MakeLayout(layout.minor_to_major()));
+}
+
 PJRT_Error* FromHost(PJRT_Client_BufferFromHostBuffer_Args* args) {
   PW_ASSIGN_OR_RETURN(const xla::PrimitiveType type, FromBufferType(args->type));
   PW_ASSIGN_OR_RETURN(const Semantics semantics, ToSemantics(args->host_buffer_semantics));
@@ -55,10 +72,19 @@ PJRT_Error* FromHost(PJRT_Client_BufferFromHostBuffer_Args* args) {
   if (args->device_layout != nullptr) {
     PW_ASSIGN_OR_RETURN(layout, FromMemoryLayout(*args->device_layout, type, dims));
   }
+  const void* data = args->data;
+  Semantics kept = semantics;
+  std::optional<xla::Literal> in_order;  // what XLA takes with a layout are the bytes as they will lie
+  if (layout.has_value() && !xla::LayoutUtil::IsMonotonicWithDim0Major(*layout)) {
+    PW_ASSIGN_OR_RETURN(in_order, InOrder(*args, type, *layout));
+    data = in_order->untyped_data();
+    kept = Semantics::kImmutableOnlyDuringCall;
+    strides.reset();
+  }
   auto [promise, future] = xla::MakePromise<>();
   auto done = [promise = std::move(promise)]() mutable { promise.Set(absl::OkStatus()); };
   PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtBuffer> buffer,
-                      args->client->client->BufferFromHostBuffer(args->data, type, dims, strides, semantics, std::move(done),
+                      args->client->client->BufferFromHostBuffer(data, type, dims, strides, kept, std::move(done),
                                                                  space, layout.has_value() ? &*layout : nullptr));
   args->buffer = WrapBuffer(args->client, std::move(buffer));
   args->done_with_host_buffer = WrapFuture(std::move(future));

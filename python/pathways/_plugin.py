@@ -1,7 +1,7 @@
 """Registers the backend "pathways" with jax. jax finds this module by its `jax_plugins` entry point and calls initialize() when a
 device is first needed; the factory runs, and processes start, only if the backend is selected."""
 
-from pathways import _bootstrap, _callbacks, _client, _devices, _effects, _host_arrays, _host_memory, _reshard
+from pathways import _bootstrap, _callbacks, _client, _devices, _effects, _host_arrays, _host_memory, _reshard, _unreduced
 
 PLATFORM = "pathways"
 _PRIORITY = 500  # above every accelerator plugin: PATHWAYS_ADDRESS without JAX_PLATFORMS means this backend
@@ -38,3 +38,4 @@ def initialize():
     _reshard.install(_client.is_ours)
     _devices.install(_client.is_ours)
     _host_memory.install()
+    _unreduced.install(_client.is_ours)

@@ -142,3 +142,19 @@ def test_to_and_from_the_backend_of_this_process(islands):
         np.testing.assert_array_equal(np.asarray(array), x)
     key = jax.random.key(7)
     assert jax.random.key_data(jax.device_put(key, local[0])).tolist() == jax.random.key_data(key).tolist()
+
+
+def test_a_layout_of_its_own_travels_within_a_host(islands):
+    layout = pytest.importorskip("jax.experimental.layout")
+    if not hasattr(layout, "Format"):
+        pytest.skip("this jax names layouts otherwise")
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    columns = layout.Format(layout.Layout((1, 0)), jax.sharding.SingleDeviceSharding(islands[0][0]))
+    made = jax.jit(lambda v: v * 1, out_shardings=columns)(x)
+    moved = jax.device_put(made, islands[0][1])
+    np.testing.assert_array_equal(moved, x)
+    np.testing.assert_array_equal(jax.jit(lambda v: v + 1)(moved), x + 1)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="has a layout of its own"):  # never values in another order
+        jax.device_put(made, islands[1][0]).block_until_ready()
+    in_rows = jax.jit(lambda v: v)(made)
+    np.testing.assert_array_equal(jax.device_put(in_rows, islands[1][0]), x)

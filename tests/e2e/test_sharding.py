@@ -145,3 +145,16 @@ def test_make_array_functions(islands):
 def test_make_mesh_over_all_devices(devices):
     assert jax.make_mesh((8,), ("x",)).devices.size == 8
     assert jax.make_mesh((2, 4), ("x", "y")).devices.shape == (2, 4)
+
+
+@pytest.mark.skipif(not hasattr(jax.sharding, "reshard"), reason="this jax has no unreduced shardings")
+def test_a_result_becomes_unreduced(islands):
+    mesh = Mesh(np.array(islands[0][:2]), ("x",), axis_types=(jax.sharding.AxisType.Explicit,))
+    unreduced = NamedSharding(mesh, P(unreduced={"x"}))
+    x = np.arange(4)
+    with jax.sharding.set_mesh(mesh) if hasattr(jax.sharding, "set_mesh") else jax.set_mesh(mesh):
+        whole, split = jax.device_put(x, NamedSharding(mesh, P())), jax.device_put(x, NamedSharding(mesh, P("x")))
+        for value, parts in ((whole, [[0, 1, 2, 3], [0, 0, 0, 0]]), (split, [[0, 1, 0, 0], [0, 0, 2, 3]])):
+            for result in (jax.device_put(value, unreduced), jax.jit(lambda v: v, out_shardings=unreduced)(value)):
+                assert [np.asarray(shard.data).tolist() for shard in result.addressable_shards] == parts
+                np.testing.assert_array_equal(jax.sharding.reshard(result, P()), x)

@@ -279,3 +279,32 @@ def test_large(same, dtype):
     square = positive((200, 200), dtype)
     same(jnp.linalg.eigvalsh, square)
     same(jnp.linalg.inv, square)
+
+
+ROUTINES = {
+    "cholesky": jnp.linalg.cholesky,
+    "eigh": lambda a: jnp.linalg.eigh(a).eigenvalues,
+    "svd": lambda a: jnp.linalg.svd(a, compute_uv=False),
+    "qr": lambda a: jnp.abs(jnp.linalg.qr(a)[1]),
+    "solve": lambda a: jnp.linalg.solve(a, a.sum(-1, keepdims=True)),
+}
+
+
+@pytest.mark.parametrize("how", ["split", "split by both", "uneven", "whole", "shard_map"])
+@pytest.mark.parametrize("name", ROUTINES)
+def test_every_device_works_on_its_part_of_a_batch(devices, name, how):
+    mesh = jax.sharding.Mesh(np.array(devices[:4]).reshape(2, 2), ("x", "y"))
+    spec = jax.sharding.PartitionSpec({"split by both": ("x", "y"), "whole": None}.get(how, "x"))
+    a = np.random.default_rng(0).standard_normal((7 if how == "uneven" else 8, 4, 4))
+    a = a @ a.swapaxes(1, 2) + np.eye(4)
+    routine, sharding = ROUTINES[name], jax.sharding.NamedSharding(mesh, spec)
+    program = routine
+    if how == "uneven":
+        program = lambda v: routine(jax.lax.with_sharding_constraint(v, sharding))
+    elif how == "shard_map":
+        program = jax.shard_map(routine, mesh=mesh, in_specs=spec, out_specs=spec)
+    argument = a if how == "uneven" else jax.device_put(a, sharding)
+    compiled = jax.jit(program).lower(argument).compile()
+    if how != "uneven":
+        assert "all-gather" not in compiled.as_text()
+    np.testing.assert_allclose(compiled(argument), routine(a), rtol=1e-9, atol=1e-12)

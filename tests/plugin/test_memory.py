@@ -141,3 +141,18 @@ def test_memory_limit(plugin):
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=100)
     assert "right" in done.stdout, done.stdout + done.stderr[-3000:]
+
+
+def test_layouts_of_their_own_keep_their_values(devices):
+    """On the way in, and between devices and memories: XLA's own copies for the CPU move the bytes and forget their order."""
+    from jax.experimental.layout import Format, Layout
+
+    x = np.arange(24.0).reshape(2, 3, 4)
+    columns = Layout((2, 0, 1))
+    made = jax.jit(lambda v: v + 0, out_shardings=Format(columns, jax.sharding.SingleDeviceSharding(devices[0])))(x)
+    assert made.format.layout.major_to_minor == (2, 0, 1)
+    moved = jax.device_put(made, devices[3])
+    assert moved.format.layout.major_to_minor == (2, 0, 1)
+    np.testing.assert_array_equal(moved, x)
+    np.testing.assert_array_equal(jax.jit(lambda v: v * 2)(moved), x * 2)
+    np.testing.assert_array_equal(jax.device_put(x, Format(columns, jax.sharding.SingleDeviceSharding(devices[1]))), x)
