@@ -51,10 +51,6 @@ def test_programs_take_and_give_every_type(dtype, same):
     np.arange(24.0, dtype=np.float32).reshape(2, 3, 4).transpose(2, 0, 1), np.broadcast_to(np.float32(3), (4, 5)),
     np.arange(20, dtype=np.int32).reshape(4, 5)[1:3, ::-2]], ids=["fortran", "step", "backwards", "transposed", "broadcast", "window"])
 def test_strided_buffers(value):
-    if value.ndim > 1 and min(value.strides) <= 0:  # the stock client itself refuses these
-        with pytest.raises(jax.errors.JaxRuntimeError, match="Negative or zero strides"):
-            jax.device_put(value).block_until_ready()
-        return
     np.testing.assert_array_equal(np.asarray(jax.device_put(value)), value)
 
 
