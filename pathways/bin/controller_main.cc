@@ -40,6 +40,12 @@ struct Options {
   int64_t share_client = 0;
   std::string share_weight;
   std::string share_priority;
+  std::string suspend;
+  std::string resume;
+  int64_t suspend_client = 0;
+  std::string drain;
+  std::string drain_host;
+  bool drain_undo = false;
   std::string trace;
   std::string trace_output = "pathways-trace.json";
   absl::Duration trace_duration = absl::Seconds(5);
@@ -60,6 +66,8 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add("staged-limit", &options->cluster.limits.staged_bytes, "BYTES",
              "host buffers of one client that may wait in the controller");
   flags->Add("handle-limit", &options->cluster.limits.handles, "N", "arrays that one client may have at a time");
+  flags->Add("virtual-devices", &options->cluster.virtual_devices, "N",
+             "devices that each client can have in virtual slices at a time; 0: four times those of the cluster, at least 64");
   flags->Add("dispatch", &options->dispatch, "parallel|sequential",
              "how programs of many nodes go to the hosts: all at once, or node by node, for comparison");
   flags->Add("shared-directory", &options->shared_directory, "DIR",
@@ -87,6 +95,14 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add("share-client", &options->share_client, "ID", "of --share: which client, as --status numbers them");
   flags->Add("share-weight", &options->share_weight, "W", "of --share: device time in proportion to it (--policy=share)");
   flags->Add("share-priority", &options->share_priority, "P", "of --share: the highest goes first (--policy=priority)");
+  flags->Add("suspend", &options->suspend, "HOST:PORT",
+             "do not serve: have a client of the controller there step aside, its arrays in host memory");
+  flags->Add("resume", &options->resume, "HOST:PORT", "do not serve: have it come back");
+  flags->Add("suspend-client", &options->suspend_client, "ID", "of --suspend and --resume: which client");
+  flags->Add("drain", &options->drain, "HOST:PORT",
+             "do not serve: have the controller whose clients connect there move the virtual slices off a host");
+  flags->Add("drain-host", &options->drain_host, "NAME", "of --drain: which host");
+  flags->Add("drain-undo", &options->drain_undo, "of --drain: the host takes slices again");
   flags->Add("trace", &options->trace, "HOST:PORT",
              "do not serve: have the cluster of the controller whose clients connect there record what it does");
   flags->Add("trace-duration", &options->trace_duration, "DURATION", "how long --trace records");
@@ -156,8 +172,7 @@ absl::Status ChangeShare(const Options& options) {
   return absl::OkStatus();
 }
 
-int PrintStatus(const Options& options) {
-  const absl::StatusOr<std::string> report = pw::AskForStatus(options.status, options.status_timeout);
+int PrintAnswer(const absl::StatusOr<std::string>& report) {
   if (report.ok()) {
     std::puts(report->c_str());
     return 0;
@@ -195,7 +210,12 @@ int main(int argc, char** argv) {
     std::puts(options.cluster.version.c_str());
     return 0;
   }
-  if (!options.status.empty()) return PrintStatus(options);
+  if (!options.status.empty()) return PrintAnswer(pw::AskForStatus(options.status, options.status_timeout));
+  const auto client = static_cast<uint64_t>(options.suspend_client);
+  if (!options.suspend.empty()) return PrintAnswer(pw::Suspend(options.suspend, options.status_timeout, client, false));
+  if (!options.resume.empty()) return PrintAnswer(pw::Suspend(options.resume, options.status_timeout, client, true));
+  if (!options.drain.empty())
+    return PrintAnswer(pw::Drain(options.drain, options.status_timeout, options.drain_host, options.drain_undo));
   if (!options.trace.empty()) return Trace(options);
   const absl::Status status = options.share.empty() ? Serve(options, &stop) : ChangeShare(options);
   if (status.ok()) return 0;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "pathways/base/future.h"
+#include "pathways/base/json_writer.h"
 #include "pathways/net/asio_transport.h"
 #include "pathways/v1/admin.pb.h"
 #include "pathways/v1/client.grpc.pb.h"
@@ -116,6 +117,35 @@ absl::StatusOr<TraceSummary> SaveTrace(const std::string& address, absl::Duratio
   if (!file.flush()) return absl::ResourceExhaustedError(absl::StrCat("cannot write all of the trace to ", path));
   return TraceSummary{response.events(), response.events_not_recorded(),
                       {response.silent_hosts().begin(), response.silent_hosts().end()}};
+}
+
+absl::StatusOr<std::string> Drain(const std::string& address, absl::Duration timeout, const std::string& host, bool undo) {
+  v1::DrainRequest request;
+  request.set_host(host);
+  request.set_undo(undo);
+  v1::DrainResponse response;
+  const absl::Status status = Call(address, timeout, request, &response, &v1::ClientCompanion::Stub::Drain);
+  if (!status.ok()) return status;
+  JsonWriter json;
+  json.BeginObject().Key("moved").BeginArray();
+  for (uint64_t slice : response.moved()) json.Int(static_cast<int64_t>(slice));
+  json.EndArray().Key("stuck").BeginArray();
+  for (const auto& stuck : response.stuck()) {
+    json.BeginObject().Key("slice").Int(static_cast<int64_t>(stuck.slice())).Key("why").String(stuck.why()).EndObject();
+  }
+  return json.EndArray().EndObject().Take();
+}
+
+absl::StatusOr<std::string> Suspend(const std::string& address, absl::Duration timeout, uint64_t client, bool resume) {
+  v1::SuspendRequest request;
+  request.set_client(client);
+  request.set_resume(resume);
+  v1::SuspendResponse response;
+  const absl::Status status = Call(address, timeout, request, &response, &v1::ClientCompanion::Stub::Suspend);
+  if (!status.ok()) return status;
+  JsonWriter json;
+  json.BeginObject().Key("client").Int(static_cast<int64_t>(client)).Key("arrays").Int(response.arrays());
+  return json.Key("bytes").Int(response.bytes()).EndObject().Take();
 }
 
 absl::StatusOr<gang::Share> SetShare(const std::string& address, absl::Duration timeout, uint64_t client,

@@ -1,4 +1,4 @@
-// The operator's side of `pathways-controller --status ADDRESS`, `--trace ADDRESS` and `--share ADDRESS`.
+// The operator's side of `pathways-controller --status ADDRESS`, `--trace ADDRESS`, `--share ADDRESS` and `--drain ADDRESS`.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,12 @@ struct TraceSummary {
 // Has the cluster of the controller whose clients connect to ADDRESS recorded for so long, and writes the picture to the file.
 absl::StatusOr<TraceSummary> SaveTrace(const std::string& address, absl::Duration duration, absl::Duration timeout,
                                        const std::string& path);
+
+// The answer as JSON: {"moved": [slice, ...], "stuck": [{"slice", "why"}, ...]}.
+absl::StatusOr<std::string> Drain(const std::string& address, absl::Duration timeout, const std::string& host, bool undo);
+
+// Likewise: {"client", "arrays", "bytes"}.
+absl::StatusOr<std::string> Suspend(const std::string& address, absl::Duration timeout, uint64_t client, bool resume);
 
 // Changes what a client is entitled to; INVALID_ARGUMENT, NOT_FOUND.
 absl::StatusOr<gang::Share> SetShare(const std::string& address, absl::Duration timeout, uint64_t client,

@@ -76,6 +76,8 @@ class LogicalArray {
   // The data was consumed by a computation: as Delete, but there is nothing for the listener to free.
   void Donate();
   bool deleted() const { return deleted_; }
+  // As Delete for the listener; but the array is what it was, an error as a rule.
+  void Free() { Release(); }
 
  private:
   void Settle(State state, absl::Status status);

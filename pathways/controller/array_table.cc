@@ -72,12 +72,27 @@ absl::Status ArrayTable::Erase(absl::Span<const Handle> handles) {
   return status;
 }
 
-void ArrayTable::OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error) {
-  std::vector<buffers::LogicalArray::Ref> records;  // poisoning runs waiters, which may change the table
+std::vector<buffers::LogicalArray::Ref> ArrayTable::Records() const {
+  std::vector<buffers::LogicalArray::Ref> records;
+  absl::flat_hash_set<const buffers::LogicalArray*> seen;
   for (Handle handle : SortedKeysWhere(entries_, [](const ArrayEntry& e) { return e.record != nullptr && e.strings == nullptr; })) {
-    records.push_back(entries_.at(handle).record);
+    const buffers::LogicalArray::Ref& record = entries_.at(handle).record;
+    if (seen.insert(record.get()).second) records.push_back(record);
   }
-  for (const auto& record : records) record->OnDevicesLost(lost, error);
+  return records;
+}
+
+void ArrayTable::OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error) {
+  // Poisoning runs waiters, which may change the table.
+  for (const auto& record : Records()) record->OnDevicesLost(lost, error);
+}
+
+void ArrayTable::Replace(const absl::flat_hash_map<const buffers::LogicalArray*, buffers::LogicalArray::Ref>& replaced) {
+  std::vector<buffers::LogicalArray::Ref> dropped;  // with the last reference waiters may run
+  for (auto& [handle, entry] : entries_) {
+    auto it = replaced.find(entry.record.get());
+    if (it != replaced.end()) dropped.push_back(std::exchange(entry.record, it->second));
+  }
 }
 
 int64_t ArrayTable::TotalBytes() const {

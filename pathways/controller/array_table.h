@@ -52,6 +52,11 @@ class ArrayTable {
 
   // Every record with a shard on these devices becomes an error.
   void OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error);
+  // Each record once, that is not deleted; those of string arrays are not on devices and left out.
+  std::vector<buffers::LogicalArray::Ref> Records() const;
+
+  // Every handle of a record that is a key gets the value.
+  void Replace(const absl::flat_hash_map<const buffers::LogicalArray*, buffers::LogicalArray::Ref>& replaced);
 
   size_t size() const { return entries_.size(); }
   int64_t TotalBytes() const;  // of all whole arrays that are alive, each record once

@@ -35,6 +35,13 @@ std::shared_ptr<ClusterImpl> ClusterImpl::Create(ClusterOptions options, const E
                                                 if (auto self = weak.lock()) self->strand_.Post(std::move(task));
                                               });
   cluster->fabric_->set_sequential_dispatch(cluster->options_.sequential_dispatch);
+  cluster->slices_ = std::make_unique<Slices>(cluster->fabric_.get(), cluster->options_.virtual_devices, environment.timers,
+                                              &cluster->strand_, [weak](SessionId session) -> SessionImpl* {
+                                                auto self = weak.lock();
+                                                if (self == nullptr) return nullptr;
+                                                auto it = self->sessions_.find(session);
+                                                return it == self->sessions_.end() ? nullptr : it->second.session;
+                                              });
   cluster->housekeeping_ = std::make_unique<Housekeeping>(&cluster->fabric_->outbox(), &cluster->strand_, environment.clock,
                                                           environment.timers, [weak](HostId host, const absl::Status& why) {
                                                             auto self = weak.lock();

@@ -20,6 +20,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -34,6 +35,7 @@
 #include "pathways/controller/options.h"
 #include "pathways/controller/session.h"
 #include "pathways/controller/session_impl.h"
+#include "pathways/controller/slices.h"
 #include "pathways/net/shared_memory.h"
 #include "pathways/net/transport.h"
 
@@ -59,6 +61,21 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   absl::StatusOr<std::shared_ptr<Session>> OpenSession(std::string description) override;
   void SetHostCallHandler(SessionId session, std::shared_ptr<HostCallHandler> handler) override;
   absl::StatusOr<gang::Share> ChangeShare(SessionId session, const gang::ShareChange& change) override;
+  std::shared_ptr<const SpareDevices> Spares(SessionId session) override { return slices_->Spares(session); }
+  absl::StatusOr<SliceState> AddSlice(SessionId session, const resource::SliceRequest& request) override {
+    return slices_->Add(session, request);
+  }
+  void AwaitSlice(SessionId session, SliceId slice, absl::Duration limit, ResultCallback<SliceState> done) override {
+    slices_->Await(session, slice, limit, std::move(done));
+  }
+  absl::Status ReleaseSlice(SessionId session, SliceId slice) override { return slices_->Release(session, slice); }
+  void SuspendClient(SessionId session, bool resume, ResultCallback<SuspendReport> done) override {
+    if (resume) return slices_->Resume(session, std::move(done));
+    slices_->Suspend(session, std::move(done));
+  }
+  void DrainHost(const std::string& host, bool undo, ResultCallback<DrainReport> done) override {
+    slices_->Drain(host, undo, std::move(done));
+  }
   void GetStatus(ResultCallback<std::string> done) override;
   void RecordTrace(absl::Duration duration, size_t max_events, ResultCallback<ClusterTrace> done) override;
 
@@ -125,6 +142,7 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   const net::Probe probe_;  // for hosts to find out whether they share a machine with us
   std::unique_ptr<Fabric> fabric_;
   std::unique_ptr<Housekeeping> housekeeping_;  // after the fabric, through which it speaks
+  std::unique_ptr<Slices> slices_;
   std::unique_ptr<net::Listener> listener_;
   LinkId next_link_ = 1;
   std::map<LinkId, Link> links_;

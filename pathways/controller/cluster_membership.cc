@@ -113,6 +113,7 @@ void ClusterImpl::MembershipChanged() {
   for (const auto& [host, link] : hosts_) fabric_->outbox().Add(host, command);
   housekeeping_->SetHosts(std::move(there));
   info_ = MakeClusterInfo(fabric_->topology(), hellos);
+  slices_->TopologyChanged();
 }
 
 absl::Status ClusterImpl::LossError(const resource::Host& host, const absl::Status& reason) const {
@@ -139,8 +140,11 @@ void ClusterImpl::LoseHost(LinkId id, const absl::Status& reason) {
   const absl::Status error = LossError(host, reason);
   PW_LOG_ERROR << error.message();
   hosts_.erase(link.host);
+  const std::vector<DeviceId> virtual_devices = fabric_->topology().VirtualDevicesOf(link.host);
   fabric_->topology().RemoveHost(link.host).IgnoreError();
-  const absl::flat_hash_set<DeviceId> devices(host.devices.begin(), host.devices.end());
+  fabric_->SetGone(virtual_devices, error);
+  absl::flat_hash_set<DeviceId> devices(host.devices.begin(), host.devices.end());
+  devices.insert(virtual_devices.begin(), virtual_devices.end());
   std::vector<SessionImpl*> sessions;
   for (auto& [session_id, opened] : sessions_) sessions.push_back(opened.session);
   for (SessionImpl* session : sessions) session->OnDevicesLost(devices, error);

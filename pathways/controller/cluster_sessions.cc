@@ -30,6 +30,7 @@ absl::StatusOr<std::shared_ptr<Session>> ClusterImpl::OpenSession(std::string de
     if (self == nullptr) return;
     self->sessions_.erase(id);
     self->handlers_.erase(id);
+    self->slices_->EndSession(id);
   };
   auto session = std::make_shared<SessionImpl>(id, std::move(description), fabric_.get(), std::move(on_end));
   sessions_[id] = {session.get(), environment_.clock->Now()};

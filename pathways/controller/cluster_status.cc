@@ -61,6 +61,7 @@ std::string ClusterImpl::StatusJson(const std::map<HostId, MemoryReport>& memory
                               static_cast<int64_t>(s.num_arrays()), s.array_bytes(), s.staged_bytes(),
                               static_cast<int64_t>(s.num_executables()), fabric_->gangs().ClientOf(id)});
   }
+  report.slices = slices_->Status();
   return ToJson(report);
 }
 

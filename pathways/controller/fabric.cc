@@ -58,8 +58,7 @@ bool Fabric::takes_shared(HostId host) const {
 }
 
 void Fabric::RemoveHost(HostId host, const std::vector<DeviceId>& devices, const absl::Status& error) {
-  auto shared = std::make_shared<const absl::Status>(error);
-  for (DeviceId device : devices) lost_devices_[device] = shared;
+  SetGone(devices, error);
   outbox_.RemoveHost(host);
   peers_.erase(host);
   gangs_.OnHostLost(host, devices, error);
@@ -131,6 +130,15 @@ void Fabric::Flush() {
   });
 }
 
+void Fabric::SetGone(const std::vector<DeviceId>& devices, const absl::Status& error) {
+  auto shared = std::make_shared<const absl::Status>(error);
+  for (DeviceId device : devices) lost_devices_[device] = shared;
+}
+
+void Fabric::ForgetGone(DeviceId first, int count) {
+  absl::erase_if(lost_devices_, [&](const auto& lost) { return lost.first >= first && lost.first.v - first.v < count; });
+}
+
 absl::Status Fabric::CheckDevices(const std::vector<DeviceId>& devices) const {
   absl::flat_hash_set<DeviceId> seen;
   if (devices.size() > 1) seen.reserve(devices.size());
@@ -138,7 +146,9 @@ absl::Status Fabric::CheckDevices(const std::vector<DeviceId>& devices) const {
     if (topology_.FindDevice(id) == nullptr) {
       auto lost = lost_devices_.find(id);
       if (lost != lost_devices_.end()) return *lost->second;
-      return absl::InvalidArgumentError(absl::StrCat(ToString(id), " does not exist"));
+      return absl::InvalidArgumentError(
+          resource::IsVirtual(id) ? absl::StrCat("virtual ", ToString(id), " belongs to no slice: add a slice and use its devices")
+                                  : absl::StrCat(ToString(id), " does not exist"));
     }
     if (devices.size() > 1 && !seen.insert(id).second)
       return absl::InvalidArgumentError(absl::StrCat(ToString(id), " is listed twice"));

@@ -74,7 +74,11 @@ class Fabric {
   PendingReplies<::pathways::v1::TraceReport>& trace_reports() { return trace_reports_; }
   trace::Recorder& recorder() { return recorder_; }
 
-  // OK if all are there; UNAVAILABLE for one that was lost, with its host's name; INVALID_ARGUMENT for one that never was, or
+  // Virtual devices that are bound to nothing: what uses of them get. Until ForgetGone.
+  void SetGone(const std::vector<DeviceId>& devices, const absl::Status& error);
+  void ForgetGone(DeviceId first, int count);
+
+  // OK if all are there; the error of SetGone, or UNAVAILABLE for one that was lost, with its host's name; INVALID_ARGUMENT for one that never was, or
   // listed twice.
   absl::Status CheckDevices(const std::vector<DeviceId>& devices) const;
   // The memory of that kind ("": the default one) of a device. INVALID_ARGUMENT lists those it has. REQUIRES: the device is

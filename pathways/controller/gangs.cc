@@ -27,12 +27,21 @@ const Gangs::Placement* Gangs::PlacementOf(const Launch& launch) {
   const Placement*& known = placement_of_[launch.executable];
   if (known != nullptr) return known;
   std::map<IslandId, std::vector<DeviceId>> islands;
-  for (DeviceId device : launch.devices) islands[topology_->FindDevice(device)->island].push_back(device);
+  for (DeviceId id : launch.devices) {
+    const resource::Device& device = *topology_->FindDevice(id);
+    islands[device.island].push_back(device.physical);
+  }
   Places places;
-  for (const auto& [island, devices] : islands) places.push_back({island, scheduler_->Lane(island, devices)});
+  size_t count = 0;
+  for (auto& [island, devices] : islands) {  // several virtual devices of a program may be one
+    std::sort(devices.begin(), devices.end());
+    devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
+    count += devices.size();
+    places.push_back({island, scheduler_->Lane(island, devices)});
+  }
   std::unique_ptr<Placement>& placement = placements_[places];
   if (placement == nullptr)
-    placement = std::make_unique<Placement>(Placement{std::move(places), static_cast<int>(launch.devices.size())});
+    placement = std::make_unique<Placement>(Placement{std::move(places), static_cast<int>(count)});
   return known = placement.get();
 }
 

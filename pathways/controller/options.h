@@ -20,6 +20,7 @@ struct ClusterOptions {
   absl::Duration status_timeout = absl::Milliseconds(500);  // how long GetStatus waits for a host
   SessionLimits limits;
   gang::Options gang;  // in what order computations run
+  int virtual_devices = 0;  // that each client can have in slices at a time; 0: by the size of the cluster
   bool sequential_dispatch = false;                         // programs of many nodes are sent node by node
   bool share_memory = true;                                 // with hosts of the same machine, where it can
   std::string version = "0.1.0";

@@ -23,6 +23,7 @@ struct ProgramEntry {
   uint64_t id = 0;  // as hosts know it
   std::shared_ptr<const program::TypedProgram> typed;
   std::function<void()> on_gone;    // drops the executables: with the last of handle and runs
+  std::vector<Handle> executables;  // of the session, by the program's numbers
   dispatch::LoweredProgram lowered;
   std::vector<DeviceId> devices;    // all that it uses, ascending
   std::vector<DeviceId> computing;  // those of its Compute nodes, ascending: what its gang occupies
@@ -35,6 +36,7 @@ struct ProgramEntry {
   };
   std::vector<Argument> arguments;  // one for each array of a call
   bool any_donated = false;
+  absl::Status gone;  // why it cannot run any more: a slice of it was released
   std::shared_ptr<const ExecutableInfo> info;
 
   const program::Program& program() const { return typed->program; }

@@ -24,6 +24,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
@@ -35,6 +36,7 @@
 #include "pathways/buffers/array_spec.h"
 #include "pathways/buffers/remap_plan.h"
 #include "pathways/gang/share.h"
+#include "pathways/resource/placement.h"
 
 namespace pw::controller {
 
@@ -122,6 +124,9 @@ class Session {
 
   virtual SessionId id() const = 0;
   virtual Handle NewHandle() = 0;
+  // While it is, nothing may be asked of it; `resumed` runs, once, when it is not any more. Dropped with the session.
+  virtual bool suspended() const { return false; }
+  virtual void WhenResumed(absl::AnyInvocable<void() &&> resumed) { std::move(resumed)(); }
 
   // --- host buffers: filled by the client before or after the request that names them, or by CopyToHostBuffer -----------------------
   // ALREADY_EXISTS if the handle holds one; RESOURCE_EXHAUSTED over the session's limit on staged bytes.
@@ -216,6 +221,41 @@ struct ClusterInfo {
   std::vector<MemoryInfo> memories;
 };
 
+// The virtual devices that a client can have slices on: announced when it connects, each bound to a physical device when a slice gets it.
+struct SpareDevices {
+  std::vector<DeviceInfo> devices;
+  std::vector<MemoryInfo> memories;
+};
+
+// A virtual slice of a client, as it is at one moment.
+struct SliceState {
+  enum class What { kPlaced, kWaiting, kRefused };
+  SliceId slice;
+  What what = What::kWaiting;
+  // Of a placed one.
+  std::vector<DeviceId> devices;       // virtual: what the client uses
+  std::vector<DeviceId> physical;      // for each of them
+  std::vector<std::string> hosts;      // by name, for each of them
+  std::string island;
+  uint64_t epoch = 0;                  // counts its mappings to physical devices
+  // Of one that waits: its place in the queue (1 is the next), and for what. Of one that was refused: why, and the nearest fit.
+  int position = 0;
+  std::string text;
+};
+
+// What was saved of a client, or brought back.
+struct SuspendReport {
+  int64_t arrays = 0;
+  int64_t bytes = 0;
+};
+
+// What became of a host's slices.
+struct DrainReport {
+  std::string host;
+  std::vector<SliceId> moved;
+  std::vector<std::pair<SliceId, std::string>> stuck;  // and why
+};
+
 struct ClusterTrace {
   std::string perfetto_json;
   int64_t events = 0;
@@ -235,6 +275,22 @@ class Cluster {
   // What the client is entitled to of the devices' time, from now on. Returns the whole of it. INVALID_ARGUMENT; NOT_FOUND lists the
   // clients that there are.
   virtual absl::StatusOr<gang::Share> ChangeShare(SessionId session, const gang::ShareChange& change) = 0;
+  // --- virtual slices; they end with their session ---
+  // Constant for the life of the session.
+  virtual std::shared_ptr<const SpareDevices> Spares(SessionId session) = 0;
+  // Placed, waiting (AwaitSlice) or refused at once. INVALID_ARGUMENT for a request that makes no sense.
+  virtual absl::StatusOr<SliceState> AddSlice(SessionId session, const resource::SliceRequest& request) = 0;
+  // Answers when the slice does not wait any more, at the latest after so long. NOT_FOUND if the session has no such slice.
+  virtual void AwaitSlice(SessionId session, SliceId slice, absl::Duration limit, ResultCallback<SliceState> done) = 0;
+  // It waits no more, or lives no more: then arrays on its devices become errors and their memory is freed.
+  virtual absl::Status ReleaseSlice(SessionId session, SliceId slice) = 0;
+  // Saves the client's arrays in the memory of their hosts and gives the devices of its slices to others; its requests wait until it is
+  // resumed: then it has devices that satisfy the same requests, and all that it had is there. FAILED_PRECONDITION if it is so already,
+  // or there is no room to resume it.
+  virtual void SuspendClient(SessionId session, bool resume, ResultCallback<SuspendReport> done) = 0;
+  // Moves the slices on a host elsewhere, with all that is on them, and places none there; `undo`: it takes slices again. NOT_FOUND lists
+  // the hosts that there are.
+  virtual void DrainHost(const std::string& host, bool undo, ResultCallback<DrainReport> done) = 0;
   // Islands, hosts, devices, clients, memory as JSON text (schema: docs/status.md), for `pathways status`.
   virtual void GetStatus(ResultCallback<std::string> done) = 0;
   // Records what the whole cluster does for so long. FAILED_PRECONDITION while another recording runs.

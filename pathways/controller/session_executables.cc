@@ -1,4 +1,5 @@
 // Compiled programs. Compilation runs in the background on the hosts; its answer makes the record.
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -36,16 +37,16 @@ std::shared_ptr<const ExecutableInfo> MakeInfo(const program::Executable& record
   return info;
 }
 
-void Drop(Fabric& fabric, const program::Executable& record) {
-  fabric.gangs().ForgetExecutable(record.id);
+}  // namespace
+
+void SessionImpl::DropRecord(const program::Executable& record) {
+  fabric_->gangs().ForgetExecutable(record.id);
   for (HostId host : record.hosts) {
     Command command;
     command.mutable_drop_executable()->add_executables(record.id.v);
-    fabric.outbox().Add(host, std::move(command));
+    fabric_->outbox().Add(host, std::move(command));
   }
 }
-
-}  // namespace
 
 absl::StatusOr<program::Executable> SessionImpl::CheckCompile(CompileRequest& request) const {
   program::Executable record;
@@ -68,7 +69,8 @@ absl::StatusOr<program::Executable> SessionImpl::CheckCompile(CompileRequest& re
                                                    request.num_partitions, " partitions needs ", wanted, " devices, there are ",
                                                    request.devices.size()));
   }
-  PW_RETURN_IF_ERROR(fabric_->CheckDevices(request.devices));
+  PW_RETURN_IF_ERROR(CheckDevices(request.devices));
+  PW_RETURN_IF_ERROR(CheckApart(request.devices));
   PW_ASSIGN_OR_RETURN(record.hosts, dispatch::HostsOfComputation(topology, request.devices));
   if (static_cast<int64_t>(executables_.size()) >= fabric_->limits().handles) {
     return absl::ResourceExhaustedError(absl::StrCat("this client has ", executables_.size(), " programs"));
@@ -92,6 +94,11 @@ void SessionImpl::Compile(CompileRequest request, ResultCallback<std::shared_ptr
   compile.set_num_replicas(request.num_replicas);
   compile.set_num_partitions(request.num_partitions);
   for (DeviceId device : record->devices) compile.add_local_devices(fabric_->topology().FindDevice(device)->local_ordinal);
+  if (std::any_of(record->devices.begin(), record->devices.end(), resource::IsVirtual)) {
+    auto source = std::make_shared<CompileRequest>(request);
+    source->devices = record->devices;
+    sources_[record->id] = {std::move(source), PhysicalOf(record->devices)};
+  }
   compile.set_host_callbacks(request.program.view().find(kHostCallbackTarget) != std::string_view::npos);
   const uint64_t id = record->id.v;
   fabric_->compiles().Add(
@@ -105,15 +112,27 @@ void SessionImpl::Compile(CompileRequest request, ResultCallback<std::shared_ptr
 void SessionImpl::OnCompiled(program::Executable record, absl::StatusOr<::pathways::v1::Compiled> compiled,
                              ResultCallback<std::shared_ptr<const ExecutableInfo>> done) {
   using Info = std::shared_ptr<const ExecutableInfo>;
+  Source source;
+  if (auto it = sources_.find(record.id); it != sources_.end()) {
+    source = std::move(it->second);
+    sources_.erase(it);
+  }
   if (!compiled.ok()) return Answer<Info>(std::move(done), compiled.status());
   if (absl::Status status = FromProto(compiled->status()); !status.ok()) return Answer<Info>(std::move(done), status);
   auto complete = program::CompleteExecutable(record, *compiled);
+  if (source.request != nullptr) {  // its slice may have been moved or released meanwhile
+    if (PhysicalOf(record.devices) != source.physical) {
+      DropRecord(record);
+      return Compile(*source.request, std::move(done));
+    }
+    if (absl::Status status = CheckDevices(record.devices); !status.ok()) complete = status;
+  }
   if (!complete.ok()) {
-    Drop(*fabric_, record);
+    DropRecord(record);
     return Answer<Info>(std::move(done), complete.status());
   }
   const Handle handle = NewHandle();
-  ExecutableEntry entry{*std::move(complete), nullptr, {}};
+  ExecutableEntry entry{*std::move(complete), nullptr, {}, absl::OkStatus(), std::move(source.request)};
   entry.info = MakeInfo(*entry.record, handle);
   entry.accepted.resize(entry.record->parameters.size());
   Info info = entry.info;
@@ -136,7 +155,7 @@ absl::StatusOr<std::shared_ptr<const ExecutableInfo>> SessionImpl::Info(Handle e
 absl::Status SessionImpl::DestructExecutable(Handle executable) {
   if (programs_.contains(executable)) return DestructProgram(executable);
   PW_ASSIGN_OR_RETURN(const ExecutableEntry* entry, FindExecutable(executable));
-  Drop(*fabric_, *entry->record);
+  DropRecord(*entry->record);
   executables_.erase(executable);
   return absl::OkStatus();
 }
@@ -147,7 +166,7 @@ void SessionImpl::Describe(Handle executable, ::pathways::v1::Describe::What wha
   absl::Status status = entry.status();
   if (programs_.contains(executable))
     status = absl::UnimplementedError("a program of many nodes is described by its nodes' executables, not as a whole");
-  if (status.ok()) status = fabric_->CheckDevices((*entry)->record->devices);
+  if (status.ok()) status = CheckDevices((*entry)->record->devices);
   if (!status.ok()) return Answer<::pathways::v1::Described>(std::move(done), status);
   const program::Executable& record = *(*entry)->record;
   Command command;

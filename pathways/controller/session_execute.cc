@@ -43,6 +43,7 @@ absl::Status SessionImpl::CheckArgs(ExecutableEntry& executable, CheckedExecute&
 absl::StatusOr<SessionImpl::CheckedExecute> SessionImpl::CheckExecute(const ExecuteRequest& request) {
   CheckedExecute call;
   PW_ASSIGN_OR_RETURN(call.executable, FindExecutable(request.executable));
+  PW_RETURN_IF_ERROR(call.executable->gone);
   const program::Executable& record = *call.executable->record;
   if (!request.devices.empty() && request.devices != record.devices) {
     return absl::UnimplementedError(
@@ -74,7 +75,7 @@ absl::StatusOr<SessionImpl::CheckedExecute> SessionImpl::CheckExecute(const Exec
   }
   PW_RETURN_IF_ERROR(CheckArgs(*call.executable, call));
   for (HostId host : record.hosts) {
-    if (!fabric_->outbox().HasHost(host)) PW_RETURN_IF_ERROR(fabric_->CheckDevices(record.devices));
+    if (!fabric_->outbox().HasHost(host)) PW_RETURN_IF_ERROR(CheckDevices(record.devices));
   }
   return call;
 }

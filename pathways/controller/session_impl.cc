@@ -24,6 +24,7 @@ SessionImpl::SessionImpl(SessionId id, std::string description, Fabric* fabric, 
 SessionImpl::~SessionImpl() {
   const absl::Status ended = absl::CancelledError("the session has ended");
   alive_ = nullptr;
+  EndPreparation(ended);
   fabric_->groups().set_ending_session(id_);
   fabric_->EndSession(id_);  // answers fetches, compilations and descriptions
   for (auto& [key, read] : std::exchange(*reads_, {})) Answer(std::move(read.done), ended);
@@ -67,7 +68,7 @@ absl::Status SessionImpl::CheckSpec(const ArraySpec& spec) const {
   if (spec.dims.size() > kMaxRank)
     return absl::InvalidArgumentError(absl::StrCat("arrays have at most ", kMaxRank, " dimensions"));
   PW_RETURN_IF_ERROR(buffers::Validate(spec));
-  PW_RETURN_IF_ERROR(fabric_->CheckDevices(spec.sharding.devices()));
+  PW_RETURN_IF_ERROR(CheckDevices(spec.sharding.devices()));
   if (spec.sharding.memory_kind().empty()) return absl::OkStatus();
   for (DeviceId device : spec.sharding.devices())
     PW_RETURN_IF_ERROR(fabric_->MemoryKind(device, spec.sharding.memory_kind()).status());

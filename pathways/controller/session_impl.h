@@ -8,6 +8,7 @@
 //   session_executables.cc    compile, describe
 //   session_execute.cc        execute and the results of runs
 //   session_programs.cc       programs of many nodes
+//   session_slices.cc         devices of virtual slices; session_remap.cc moves them
 //
 // Callbacks of the client always run from a task of their own (Session's promise: never inside the call). Everything that is
 // under way refers to the session by what it needs, not by pointer, or is answered with CANCELLED in the destructor.
@@ -30,6 +31,8 @@
 
 namespace pw::controller {
 
+using DeviceMapping = absl::flat_hash_map<DeviceId, DeviceId>;  // where virtual devices shall be
+
 class SessionImpl final : public Session {
  public:
   using ArraySpec = buffers::ArraySpec;
@@ -43,6 +46,21 @@ class SessionImpl final : public Session {
   // --- for the cluster ---
   const std::string& description() const { return description_; }
   void OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error);
+  // -- session_slices.cc: the virtual devices of this client are those from `first` on.
+  void SetVirtualDevices(DeviceId first, int count) { virtual_first_ = first, virtual_count_ = count; }
+  // A slice was released: arrays there become errors and are freed, programs for its devices cannot run.
+  void OnSliceReleased(const absl::flat_hash_set<DeviceId>& devices, const absl::Status& error);
+  // -- session_remap.cc. Compiles what concerns these devices for where they shall be. `done`, once, possibly inside the call: OK when
+  // Move can be called, in the same turn of the strand; else AbandonMove. REQUIRES: !moving().
+  void PrepareMove(const DeviceMapping& to, StatusCallback done);
+  void AbandonMove();
+  // Binds the devices and takes everything on them there. Returns the arrays that are on their way.
+  std::vector<Record> Move(const DeviceMapping& to);
+  // All arrays go to the memory of their hosts; Move brings them back. Returns them, on their way. REQUIRES: !suspended(), !moving().
+  std::vector<Record> Suspend();
+  void Resume();  // after Move
+  bool moving() const { return preparation_ != nullptr; }
+
   size_t num_arrays() const { return arrays_.size(); }
   int64_t array_bytes() const { return arrays_.TotalBytes(); }
   size_t num_executables() const { return executables_.size(); }
@@ -53,6 +71,8 @@ class SessionImpl final : public Session {
   // --- Session ---
   SessionId id() const override { return id_; }
   Handle NewHandle() override { return arrays_.NewHandle(); }
+  bool suspended() const override { return suspended_; }
+  void WhenResumed(absl::AnyInvocable<void() &&> resumed) override { when_resumed_.push_back(std::move(resumed)); }
 
   absl::Status StoreHostBuffer(Handle handle, Bytes data) override;
   void LookupHostBuffer(Handle handle, ResultCallback<Bytes> done) override;
@@ -121,8 +141,15 @@ class SessionImpl final : public Session {
     std::shared_ptr<const program::Executable> record;
     std::shared_ptr<const ExecutableInfo> info;
     std::vector<SpecPtr> accepted;  // for each parameter the last spec that was found to fit
+    absl::Status gone;              // why it cannot run any more: its slice was released
+    std::shared_ptr<const CompileRequest> source;  // if it is on virtual devices: to compile it again
   };
   struct CheckedExecute;
+  // Of an executable on virtual devices: from what it is compiled, and where those were then.
+  struct Source {
+    std::shared_ptr<const CompileRequest> request;
+    std::vector<DeviceId> physical;
+  };
 
   // -- session_impl.cc
   template <class T>
@@ -136,6 +163,8 @@ class SessionImpl final : public Session {
   // A new array with one completion outstanding that the caller gives with OnDone when all commands are planned.
   Record NewRecord(const SpecPtr& spec);
   absl::Status CheckSpec(const ArraySpec& spec) const;
+  // Fabric::CheckDevices, and virtual ones are this client's own.
+  absl::Status CheckDevices(const std::vector<DeviceId>& devices) const;
   // Another handle for the same record, seen as `spec`.
   void Share(Handle result, const ArrayEntry& source, SpecPtr spec);
   // New string array from cells of others.
@@ -196,6 +225,28 @@ class SessionImpl final : public Session {
   void Launch(const ExecuteRequest& request, CheckedExecute& call, std::shared_ptr<Run> run);
   void ConsumeDonated(const ExecuteRequest& request, const program::Executable& executable, bool launched);
 
+  // -- session_remap.cc
+  struct Preparation;
+  static DeviceId ScratchOf(DeviceId device) { return DeviceId(device.v + kScratchIds); }
+  std::vector<DeviceId> PhysicalOf(const std::vector<DeviceId>& devices) const;
+  void CompileTwins();
+  void EndPreparation(const absl::Status& error);  // answers
+  std::shared_ptr<void> SwapExecutables(const Preparation& preparation);
+  absl::Status RelowerProgram(Handle handle, const std::shared_ptr<void>& old_executables);
+  Record MoveRecord(const Record& from, const ArraySpec& from_spec, const SpecPtr& spec);
+  struct Leaving {
+    Record record;
+    ArraySpec from;  // in terms of physical devices, which its own does not tell once they are bound anew
+    SpecPtr spec;    // what it will be
+  };
+  std::vector<Leaving> ThoseOn(const DeviceMapping& devices) const;
+  ArraySpec InHostMemory(const ArraySpec& spec) const;
+  std::vector<Record> MoveAll(const std::vector<Leaving>& leaving);
+
+  // -- session_slices.cc
+  // One computation has all its parts on different physical devices.
+  absl::Status CheckApart(const std::vector<DeviceId>& devices) const;
+
   // -- session_programs.cc
   struct ProgramCompile;
   absl::Status CheckProgram(const program::Program& program, std::vector<DeviceId>* devices) const;
@@ -205,6 +256,7 @@ class SessionImpl final : public Session {
   void LoadProgram(const ProgramEntry& entry);
   absl::Status DestructProgram(Handle handle);
   void DropExecutables(const std::vector<Handle>& executables);
+  void DropRecord(const program::Executable& record);
   absl::Status CheckProgramArgs(ProgramEntry& entry, absl::Span<const Handle> handles, std::vector<ArrayEntry>* args);
   Record PoisonedArgument(const ProgramEntry::Argument& argument, const absl::Status& error);
   absl::StatusOr<ExecuteReply> RunProgram(const std::shared_ptr<ProgramEntry>& entry, const ExecuteRequest& request,
@@ -219,6 +271,14 @@ class SessionImpl final : public Session {
   const std::string description_;
   Fabric* const fabric_;
   absl::AnyInvocable<void() &&> on_end_;
+  static constexpr int kScratchIds = 1 << 15;  // from a virtual device's id to its scratch id; pools are no larger
+  absl::flat_hash_map<ExecutableId, Source> sources_;  // of what is being compiled
+  std::shared_ptr<Preparation> preparation_;           // while a move is prepared
+  bool suspended_ = false;
+  std::vector<absl::AnyInvocable<void() &&>> when_resumed_;
+  absl::flat_hash_map<const buffers::LogicalArray*, SpecPtr> saved_;  // what the arrays in host memory are, while it is suspended
+  DeviceId virtual_first_;
+  int virtual_count_ = 0;
   const SpecPtr no_spec_ = std::make_shared<const ArraySpec>();
 
   ArrayTable arrays_;

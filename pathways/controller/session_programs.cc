@@ -122,7 +122,7 @@ absl::Status SessionImpl::CheckProgram(const program::Program& program, std::vec
       const std::vector<int32_t> numbers(sharding.devices().begin(), sharding.devices().end());
       std::vector<DeviceId> ids;
       for (int32_t number : numbers) ids.push_back(DeviceId(number));
-      absl::Status status = fabric_->CheckDevices(ids);
+      absl::Status status = CheckDevices(ids);
       if (status.ok() && !sharding.memory_kind().empty()) status = fabric_->MemoryKind(ids[0], sharding.memory_kind()).status();
       PW_RETURN_IF_ERROR(program.At(static_cast<int>(n), status));
       all.insert(ids.begin(), ids.end());
@@ -195,10 +195,14 @@ void SessionImpl::FinishCompile(const std::weak_ptr<bool>& alive, ProgramCompile
 absl::StatusOr<InfoPtr> SessionImpl::AddProgram(ProgramCompile& compile) {
   auto entry = std::make_shared<ProgramEntry>();
   PW_RETURN_IF_ERROR(CheckProgram(compile.program, &entry->devices));  // again: hosts may have gone meanwhile
-  PW_RETURN_IF_ERROR(fabric_->CheckDevices(entry->devices));
+  PW_RETURN_IF_ERROR(CheckDevices(entry->devices));
+  for (size_t i = 0; i < compile.records.size(); ++i) {  // they may have been moved meanwhile
+    if (auto it = executables_.find(compile.executables[i]); it != executables_.end()) compile.records[i] = it->second.record;
+  }
   PW_ASSIGN_OR_RETURN(entry->typed, program::TypedProgram::Make(std::move(compile.program), compile.records));
   PW_ASSIGN_OR_RETURN(entry->lowered, dispatch::LowerProgram(*entry->typed, fabric_->topology()));
   entry->id = fabric_->NextId();
+  entry->executables = compile.executables;
   entry->on_gone = [this, alive = std::weak_ptr<bool>(alive_), executables = std::exchange(compile.executables, {})] {
     if (!alive.expired()) DropExecutables(executables);
   };
@@ -307,9 +311,10 @@ absl::StatusOr<ExecuteReply> SessionImpl::RunProgram(const std::shared_ptr<Progr
           absl::StrCat("program ", entry->program().name, " has ", wanted, " results, not ", results.size()));
     }
     PW_RETURN_IF_ERROR(arrays_.CheckNew(results));
+    PW_RETURN_IF_ERROR(entry->gone);
     PW_RETURN_IF_ERROR(CheckProgramArgs(*entry, request.args, &args));
     for (const dispatch::LoweredHost& part : entry->lowered.hosts) {
-      if (!fabric_->outbox().HasHost(part.host)) PW_RETURN_IF_ERROR(fabric_->CheckDevices(entry->devices));
+      if (!fabric_->outbox().HasHost(part.host)) PW_RETURN_IF_ERROR(CheckDevices(entry->devices));
     }
     return absl::OkStatus();
   };

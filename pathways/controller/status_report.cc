@@ -74,6 +74,20 @@ void WriteClient(const ClientStatus& client, JsonWriter& json) {
   json.Key("running").Int(gangs.granted).Key("completed").Int(gangs.done).EndObject();
 }
 
+void WriteSlice(const SliceStatus& slice, JsonWriter& json) {
+  json.BeginObject().Key("id").Int(slice.slice.v).Key("client").Int(slice.client.v).Key("state").String(slice.state);
+  json.Key("count").Int(slice.count).Key("exclusive").Bool(slice.exclusive);
+  if (slice.state == "waiting") {
+    json.Key("position").Int(slice.position).Key("waits_for").String(slice.waits_for).EndObject();
+    return;
+  }
+  json.Key("island").String(slice.island).Key("epoch").Int(slice.epoch).Key("virtual_devices").BeginArray();
+  for (DeviceId device : slice.devices) json.Int(device.v);
+  json.EndArray().Key("devices").BeginArray();
+  for (DeviceId device : slice.physical) json.Int(device.v);
+  json.EndArray().EndObject();
+}
+
 }  // namespace
 
 std::string ToJson(const StatusReport& report) {
@@ -101,6 +115,8 @@ std::string ToJson(const StatusReport& report) {
   for (const resource::Device& device : report.topology.devices) WriteDevice(device, status_of(device.host), json);
   json.EndArray().Key("clients").BeginArray();
   for (const ClientStatus& client : report.clients) WriteClient(client, json);
+  json.EndArray().Key("slices").BeginArray();
+  for (const SliceStatus& slice : report.slices) WriteSlice(slice, json);
   json.EndArray().EndObject();
   return json.Take();
 }

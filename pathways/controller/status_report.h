@@ -9,6 +9,7 @@
 
 #include "pathways/base/ids.h"
 #include "pathways/gang/scheduler.h"
+#include "pathways/resource/placement.h"
 #include "pathways/resource/topology.h"
 #include "pathways/v1/worker.pb.h"
 
@@ -39,6 +40,20 @@ struct ClientStatus {
   gang::Scheduler::ClientStats gangs;
 };
 
+struct SliceStatus {
+  SliceId slice;
+  SessionId client;
+  std::string state;                // "placed", "waiting", "broken"
+  int64_t count = 0;
+  bool exclusive = false;
+  std::string island;
+  std::vector<DeviceId> devices;    // virtual
+  std::vector<DeviceId> physical;
+  uint64_t epoch = 0;
+  int position = 0;                 // of one that waits
+  std::string waits_for;
+};
+
 struct StatusReport {
   std::string version;
   int64_t pid = 0;
@@ -53,6 +68,7 @@ struct StatusReport {
   resource::Snapshot topology;
   std::map<HostId, HostStatus> hosts;
   std::vector<ClientStatus> clients;
+  std::vector<SliceStatus> slices;
 };
 
 std::string ToJson(const StatusReport& report);

@@ -27,6 +27,28 @@ ClientSession::ClientSession(controller::Cluster* cluster, SessionTable* table, 
 ClientSession::~ClientSession() { End(); }
 
 void ClientSession::Run(DecodedRequest request) {
+  if (held_.empty() && (session_ == nullptr || !session_->suspended())) return RunNow(std::move(request));
+  held_.push_back(std::move(request));
+  if (held_.size() > 1) return;
+  session_->WhenResumed([weak = weak_from_this()] {
+    if (auto self = weak.lock()) self->RunHeld();
+  });
+}
+
+void ClientSession::RunHeld() {
+  while (session_ != nullptr && !held_.empty()) {
+    if (session_->suspended()) {
+      return session_->WhenResumed([weak = weak_from_this()] {
+        if (auto self = weak.lock()) self->RunHeld();
+      });
+    }
+    DecodedRequest request = std::move(held_.front());
+    held_.pop_front();
+    RunNow(std::move(request));
+  }
+}
+
+void ClientSession::RunNow(DecodedRequest request) {
   if (request.user_context != 0) released_contexts_.push_back(request.user_context);
   Reply reply(weak_from_this(), request.op_id, request.handler != nullptr && request.handler->numbered);
   if (request.handler == nullptr) {
@@ -47,6 +69,7 @@ void ClientSession::End() {
   if (session_ == nullptr) return;
   PW_LOG_INFO << "client at " << hello_.peer << " has gone: its session " << session_->id().v << " ends";
   table_->Remove(wire_id_, hello_.initialization_data);
+  held_.clear();
   futures_.clear();
   plugin_executables_.clear();
   std::exchange(session_, nullptr).reset();

@@ -9,9 +9,11 @@
 //   CS-3  seq_num counts 0, 1, 2, ... over the successful numbered responses, in the order in which they are written
 //   CS-4  a request's user context is released once, by a numbered response written after the request arrived
 //   CS-5  End destroys the controller's session; nothing is written after it
+//   CS-6  while the controller's session is suspended requests wait, and run in their order when it is resumed
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -114,6 +116,9 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
   void Respond(IfrtResponse response, bool numbered);
 
  private:
+  void RunNow(DecodedRequest request);
+  void RunHeld();
+
   controller::Cluster* const cluster_;
   SessionTable* const table_;
   const PluginServices* const services_;
@@ -121,6 +126,7 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
   ResponseSink* sink_;  // null after End
   std::shared_ptr<controller::Session> session_;
   std::shared_ptr<const controller::ClusterInfo> cluster_info_;
+  std::deque<DecodedRequest> held_;  // while it is suspended
   uint64_t wire_id_ = 0;
   int64_t next_seq_num_ = 0;
   int64_t receiving_bytes_ = 0;

@@ -163,6 +163,40 @@ grpc::ServerUnaryReactor* CompanionService::SetShare(grpc::CallbackServerContext
   return call;
 }
 
+grpc::ServerUnaryReactor* CompanionService::Drain(grpc::CallbackServerContext* context, const pathways::v1::DrainRequest* request,
+                                                  pathways::v1::DrainResponse* response) {
+  grpc::ServerUnaryReactor* call = context->DefaultReactor();
+  state_->cluster->Post([state = state_, call, response, host = request->host(), undo = request->undo()] {
+    state->cluster->DrainHost(host, undo, [call, response](absl::StatusOr<controller::DrainReport> report) {
+      if (report.ok()) {
+        for (SliceId slice : report->moved) response->add_moved(slice.v);
+        for (auto& [slice, why] : report->stuck) {
+          auto& stuck = *response->add_stuck();
+          stuck.set_slice(slice.v);
+          stuck.set_why(why);
+        }
+      }
+      call->Finish(ToGrpc(report.status()));
+    });
+  });
+  return call;
+}
+
+grpc::ServerUnaryReactor* CompanionService::Suspend(grpc::CallbackServerContext* context, const pathways::v1::SuspendRequest* request,
+                                                    pathways::v1::SuspendResponse* response) {
+  grpc::ServerUnaryReactor* call = context->DefaultReactor();
+  state_->cluster->Post([state = state_, call, response, client = SessionId(request->client()), resume = request->resume()] {
+    state->cluster->SuspendClient(client, resume, [call, response](absl::StatusOr<controller::SuspendReport> report) {
+      if (report.ok()) {
+        response->set_arrays(report->arrays);
+        response->set_bytes(report->bytes);
+      }
+      call->Finish(ToGrpc(report.status()));
+    });
+  });
+  return call;
+}
+
 grpc::ServerUnaryReactor* CompanionService::Trace(grpc::CallbackServerContext* context, const pathways::v1::TraceRequest* request,
                                                   pathways::v1::TraceResponse* response) {
   grpc::ServerUnaryReactor* call = context->DefaultReactor();

@@ -17,6 +17,10 @@ class CompanionService final : public pathways::v1::ClientCompanion::CallbackSer
                                       pathways::v1::GetStatusResponse* response) override;
   grpc::ServerUnaryReactor* SetShare(grpc::CallbackServerContext* context, const pathways::v1::SetShareRequest* request,
                                      pathways::v1::SetShareResponse* response) override;
+  grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context, const pathways::v1::DrainRequest* request,
+                                  pathways::v1::DrainResponse* response) override;
+  grpc::ServerUnaryReactor* Suspend(grpc::CallbackServerContext* context, const pathways::v1::SuspendRequest* request,
+                                    pathways::v1::SuspendResponse* response) override;
   grpc::ServerUnaryReactor* Trace(grpc::CallbackServerContext* context, const pathways::v1::TraceRequest* request,
                                   pathways::v1::TraceResponse* response) override;
 

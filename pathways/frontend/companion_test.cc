@@ -139,6 +139,23 @@ TEST_F(CompanionTest, AClientsShareIsTakenWhenItComesAndChangedLater) {
   EXPECT_EQ(ask().error_code(), grpc::NOT_FOUND);
 }
 
+TEST_F(CompanionTest, HostsAreDrainedAndClientsSuspended) {
+  grpc::ClientContext first, second;
+  pathways::v1::DrainRequest drain;
+  drain.set_host("h");
+  pathways::v1::DrainResponse drained;
+  ASSERT_TRUE(companion_->Drain(&first, drain, &drained).ok());
+  ASSERT_EQ(drained.moved_size(), 1);
+  ASSERT_EQ(drained.stuck_size(), 1);
+  EXPECT_EQ(drained.stuck(0).why(), "full");
+  pathways::v1::SuspendRequest suspend;
+  suspend.set_client(1);
+  pathways::v1::SuspendResponse suspended;
+  ASSERT_TRUE(companion_->Suspend(&second, suspend, &suspended).ok());
+  EXPECT_EQ(suspended.arrays(), 3);
+  EXPECT_EQ(suspended.bytes(), 12);
+}
+
 TEST_F(CompanionTest, AClientThatWantsANonsensicalShareIsToldSo) {
   Stream stream(*stub_, Metadata(25, {{kWeightKey, "heavy"}}));
   IfrtRequest request;

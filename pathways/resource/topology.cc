@@ -70,6 +70,7 @@ Island& Topology::IslandNamed(const std::string& name) {
 void Topology::AddDevice(Host& host, DeviceDescription description) {
   Device device;
   device.id = DeviceId(static_cast<int32_t>(devices_.size()));
+  device.physical = device.id;
   device.host = host.id;
   device.island = host.island;
   device.local_ordinal = static_cast<int32_t>(host.devices.size());
@@ -120,6 +121,7 @@ absl::StatusOr<Host> Topology::RemoveHost(HostId id) {
   const Host* found = FindHost(id);
   if (found == nullptr) return absl::NotFoundError(absl::StrCat(ToString(id), " is not part of the cluster"));
   Host host = *found;
+  for (DeviceId device : VirtualDevicesOf(id)) Unbind(device);
   for (DeviceId device : host.devices) {
     for (MemoryId memory : devices_[device.v]->memories) memories_[memory.v] = nullptr;
     devices_[device.v] = nullptr;
@@ -130,7 +132,27 @@ absl::StatusOr<Host> Topology::RemoveHost(HostId id) {
   return host;
 }
 
-const Device* Topology::FindDevice(DeviceId id) const { return At(devices_, id); }
+void Topology::Bind(DeviceId id, DeviceId physical) {
+  auto device = std::make_shared<Device>(*devices_[physical.v]);
+  device->id = id;
+  virtual_[id] = std::move(device);
+}
+
+void Topology::Unbind(DeviceId id) { virtual_.erase(id); }
+
+std::vector<DeviceId> Topology::VirtualDevicesOf(HostId host) const {
+  std::vector<DeviceId> devices;
+  for (const auto& [id, device] : virtual_) {
+    if (device->host == host) devices.push_back(id);
+  }
+  return devices;
+}
+
+const Device* Topology::FindDevice(DeviceId id) const {
+  if (!IsVirtual(id)) return At(devices_, id);
+  auto it = virtual_.find(id);
+  return it == virtual_.end() ? nullptr : it->second.get();
+}
 const Memory* Topology::FindMemory(MemoryId id) const { return At(memories_, id); }
 const Host* Topology::FindHost(HostId id) const { return At(hosts_, id); }
 

@@ -10,6 +10,7 @@
 //   TO-3  the numbers of the first cluster depend on the hosts' descriptions alone, not on the order in which they connected
 //   TO-4  a device belongs to one host, a memory to one device, a host to one island, in both directions of lookup
 //   TO-5  a call that fails changes nothing
+//   TO-6  a virtual device is found like any other, and is where its physical one is; lists of what the cluster has do not show it
 #pragma once
 
 #include <cstdint>
@@ -57,8 +58,13 @@ struct HostDescription {
   std::vector<DeviceDescription> devices;
 };
 
+// Virtual devices (of slices) have ids from here on: the controller gives them out, and binds each to a physical device.
+inline constexpr DeviceId kFirstVirtualDevice{1 << 20};
+inline bool IsVirtual(DeviceId id) { return id >= kFirstVirtualDevice; }
+
 struct Device {
   DeviceId id;
+  DeviceId physical;  // itself, unless it is virtual
   HostId host;
   IslandId island;
   int32_t local_ordinal = 0;       // position in the host's description
@@ -106,7 +112,13 @@ class Topology {
   // Returns the hosts' ids in the order of `hosts`. FAILED_PRECONDITION if a host has joined before.
   absl::StatusOr<std::vector<HostId>> FormCluster(std::vector<HostDescription> hosts);
 
-  // The host, its devices and memories are gone. NOT_FOUND if it is not there. Returns what it was.
+  // `id`, a virtual one, is on `physical` from now on, whatever it was before. REQUIRES: `physical` is there, and not virtual.
+  void Bind(DeviceId id, DeviceId physical);
+  void Unbind(DeviceId id);
+  // Ascending; also of a host that is about to go.
+  std::vector<DeviceId> VirtualDevicesOf(HostId host) const;
+
+  // The host, its devices and memories are gone, and the virtual devices on them unbound. NOT_FOUND if it is not there. Returns what it was.
   absl::StatusOr<Host> RemoveHost(HostId host);
 
   // Null if it is not there, or not any more. Valid until the next change.
@@ -144,6 +156,7 @@ class Topology {
   std::vector<std::shared_ptr<const Memory>> memories_;
   std::vector<Island> islands_;
   std::map<std::string, IslandId> island_ids_;
+  std::map<DeviceId, std::shared_ptr<const Device>> virtual_;
   uint64_t epoch_ = 0;
 };
 

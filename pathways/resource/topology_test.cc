@@ -45,6 +45,24 @@ TEST(TopologyTest, NumbersTheFirstClusterByNamesNotByArrival) {
   } while (std::next_permutation(hosts.begin(), hosts.end(), [](auto& a, auto& b) { return a.name < b.name; }));
 }
 
+TEST(TopologyTest, VirtualDevicesAreWhereTheirPhysicalOnesAre) {
+  Topology topology;
+  ASSERT_TRUE(topology.FormCluster({MakeHost("a", "i", 2), MakeHost("b", "i", 2)}).ok());
+  const DeviceId virtual_device(kFirstVirtualDevice.v + 7);
+  ASSERT_EQ(topology.FindDevice(virtual_device), nullptr);
+  topology.Bind(virtual_device, DeviceId(1));
+  EXPECT_EQ(topology.FindDevice(virtual_device)->id, virtual_device);
+  EXPECT_EQ(topology.FindDevice(virtual_device)->physical, DeviceId(1));
+  EXPECT_EQ(topology.FindDevice(virtual_device)->local_ordinal, 1);
+  EXPECT_TRUE(topology.SameHost({virtual_device, DeviceId(0)}));
+  EXPECT_EQ(topology.devices().size(), 4u);
+  EXPECT_EQ(topology.FindHost(HostId(0))->devices.size(), 2u);
+  topology.Bind(virtual_device, DeviceId(2));
+  EXPECT_THAT(topology.VirtualDevicesOf(HostId(1)), ElementsAre(virtual_device));
+  ASSERT_TRUE(topology.RemoveHost(HostId(1)).ok());
+  EXPECT_EQ(topology.FindDevice(virtual_device), nullptr);
+}
+
 TEST(TopologyTest, FormsOnlyOnce) {
   Topology topology;
   ASSERT_TRUE(topology.AddHost(MakeHost("a", "i", 1)).ok());

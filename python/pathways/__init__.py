@@ -5,7 +5,8 @@ itself (`_plugin.py`). With PATHWAYS_ADDRESS=HOST:PORT it connects to that clust
 """
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "program", "set_share"]
+_SLICES = ("InfeasibleSlice", "SliceError", "SliceTimeout", "VirtualDeviceSet", "VirtualSlice", "make_virtual_device_set")
+__all__ = ["__version__", "program", "set_share", *_SLICES]
 
 
 def __getattr__(name):  # jax is imported only by those who use it through us
@@ -17,4 +18,8 @@ def __getattr__(name):  # jax is imported only by those who use it through us
         from pathways._share import set_share
 
         return set_share
+    if name in _SLICES:
+        from pathways import _slices
+
+        return getattr(_slices, name)
     raise AttributeError(f"module 'pathways' has no attribute '{name}'")

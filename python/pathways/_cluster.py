@@ -131,6 +131,17 @@ def share(address, client, weight=None, priority=None):
     return _ask(address, 10.0, "--share", address, f"--share-client={client}", *change)
 
 
+def drain(address, host, undo, seconds):
+    """Moves the virtual slices off a host; returns {"moved": [slice, ...], "stuck": [{"slice", "why"}, ...]}."""
+    return _ask(address, seconds + 10, "--drain", address, f"--drain-host={host}", f"--status-timeout={seconds}s",
+                *(["--drain-undo"] if undo else []))
+
+
+def suspend(address, client, resume, seconds):
+    """Has a client step aside, or come back; returns {"client", "arrays", "bytes"}."""
+    return _ask(address, seconds + 10, "--resume" if resume else "--suspend", address, f"--suspend-client={client}", f"--status-timeout={seconds}s")
+
+
 def trace(address, seconds, path):
     """Has the cluster record what it does, into a file; returns a summary."""
     return _ask(address, seconds + 30, "--trace", address, f"--trace-duration={seconds}s", f"--trace-output={path}")

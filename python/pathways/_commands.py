@@ -145,6 +145,34 @@ def share(args):
     return 0
 
 
+def drain(args):
+    address = args.address or os.environ.get("PATHWAYS_ADDRESS") or _state.load(args.name).address
+    report = _cluster.drain(address, args.host, args.undo, args.timeout)
+    if args.undo:
+        lines = [f"host {args.host} takes slices again"]
+    else:
+        lines = [f"host {args.host} takes no more slices; {len(report['moved'])} moved"]
+        lines += [f"slice {one['slice']} stays: {one['why']}" for one in report["stuck"]]
+    _say(args, report, "\n".join(lines))
+    return 1 if report["stuck"] else 0
+
+
+def _step(args, resume):
+    address = args.address or os.environ.get("PATHWAYS_ADDRESS") or _state.load(args.name).address
+    report = _cluster.suspend(address, args.client, resume, args.timeout)
+    what = f"{report['arrays']} array(s), {_status.amount(report['bytes'])},"
+    _say(args, report, f"client {args.client} goes on: {what} on devices" if resume else f"client {args.client} waits: {what} in host memory")
+    return 0
+
+
+def suspend(args):
+    return _step(args, False)
+
+
+def resume(args):
+    return _step(args, True)
+
+
 def trace(args):
     address = args.address or os.environ.get("PATHWAYS_ADDRESS") or _state.load(args.name).address
     if not 0 < args.seconds <= 600:

@@ -33,6 +33,18 @@ def _client(client):
             f"{client['completed']} computations done, {client['running']} running, {client['waiting']} waiting")
 
 
+def _ids(numbers):
+    return ",".join(map(str, numbers[:8])) + (",..." if len(numbers) > 8 else "")
+
+
+def _slice(one):
+    what = f"  slice {one['id']:<7} of client {one['client']}   {one['count']} device{'s'[: one['count'] != 1]}{', exclusive' * one['exclusive']}"
+    if one["state"] == "waiting":
+        return f"{what}   waits at position {one['position']} for {one['waits_for']}"
+    broken = "   broken: a host was lost" if one["state"] == "broken" else ""
+    return f"{what}   on {_ids(one['devices'])} of island {one['island']}, mapping {one['epoch']}{broken}"
+
+
 def render(report, address):
     islands, hosts, devices, clients = (report.get(key, []) for key in ("islands", "hosts", "devices", "clients"))
     lines = [f"controller {address}   {report.get('state', '')}, up for {report.get('uptime_seconds', 0):.0f} s, policy {report.get('policy', '')}",
@@ -46,4 +58,6 @@ def render(report, address):
                 lines += _host(host, devices)
     if clients:
         lines += ["", *map(_client, clients)]
+    if slices := report.get("slices"):
+        lines += ["", *map(_slice, slices)]
     return "\n".join(lines)

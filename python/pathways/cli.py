@@ -1,4 +1,4 @@
-"""The command line: pathways up | run | status | share | trace | down | logs. Also `python -m pathways`."""
+"""The command line: pathways up | run | status | share | drain | suspend | resume | trace | down | logs. Also `python -m pathways`."""
 
 import argparse
 import json
@@ -57,6 +57,19 @@ def _parser():
     share.add_argument("-s", "--address", metavar="HOST:PORT", help="the cluster whose controller listens there")
     share.add_argument("-w", "--weight", metavar="W", help="device time is shared out in proportion to it (--policy share)")
     share.add_argument("-p", "--priority", metavar="P", help="the client with the highest goes first (--policy priority)")
+
+    drain = add("drain", _commands.drain, "move the virtual slices off a host, while their programs run")
+    drain.add_argument("host", metavar="HOST", help="its name, as 'pathways status' shows it")
+    drain.add_argument("--undo", action="store_true", help="let it take slices again")
+    drain.add_argument("--address", metavar="HOST:PORT", help="the cluster whose controller listens there")
+    drain.add_argument("--timeout", type=float, default=600, metavar="S", help="give up waiting after so long (default 600)")
+
+    for name, function, help in (("suspend", _commands.suspend, "have a client step aside: its arrays in host memory, its slices' devices for others"),
+                                 ("resume", _commands.resume, "have a suspended client go on, perhaps on other devices")):
+        step = add(name, function, help)
+        step.add_argument("client", type=int, metavar="CLIENT", help="its number, as 'pathways status' shows it")
+        step.add_argument("--address", metavar="HOST:PORT", help="the cluster whose controller listens there")
+        step.add_argument("--timeout", type=float, default=600, metavar="S", help="give up waiting after so long (default 600)")
 
     trace = add("trace", _commands.trace, "record what the cluster does for a while, as a file that ui.perfetto.dev opens")
     trace.add_argument("--address", metavar="HOST:PORT", help="the cluster whose controller listens there")

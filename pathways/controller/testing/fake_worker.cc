@@ -319,7 +319,7 @@ void FakeWorker::Run(const Command& c) {
                     [&](const auto& e) { return executable_devices_[e.first].first == c.release_owner().session(); });
       return;
     case Command::kDropExecutable:
-      for (uint64_t executable : c.drop_executable().executables()) executables_.erase(executable);
+      for (uint64_t executable : c.drop_executable().executables()) dropped_.insert(executables_.extract(executable));
       return;
     case Command::kDescribe: {
       v1::FromWorker message;
@@ -403,7 +403,8 @@ void FakeWorker::SendFetched(uint64_t fetch, const absl::StatusOr<std::string>& 
 }
 
 void FakeWorker::RunExecute(const v1::Execute& execute) {
-  const v1::Compiled compiled = executables_[execute.executable()];
+  const auto dropped = dropped_.find(execute.executable());  // after the command, before its turn
+  const v1::Compiled compiled = dropped != dropped_.end() ? dropped->second : executables_[execute.executable()];
   const int devices = executable_devices_[execute.executable()].second;
   absl::Status status;
   if (compiled.name() == "fail") status = absl::ResourceExhaustedError("toy failure");

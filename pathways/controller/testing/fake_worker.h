@@ -112,6 +112,7 @@ class FakeWorker : private net::Connection::Handler {
   std::map<Key, Shard> shards_;
   std::map<uint64_t, uint64_t> owners_;  // array to session
   std::map<uint64_t, ::pathways::v1::Compiled> executables_;
+  std::map<uint64_t, ::pathways::v1::Compiled> dropped_;
   std::map<uint64_t, std::pair<uint64_t, int>> executable_devices_;  // session, number of devices
   std::map<uint64_t, Transfer> incoming_;                            // by transfer name
   std::deque<::pathways::v1::Command> waiting_;

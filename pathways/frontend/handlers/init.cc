@@ -100,6 +100,15 @@ void FillCluster(const controller::ClusterInfo& info, Slices slices, InitRespons
   *out.mutable_client_attributes() = AttributesToProto(ClientAttributes(info));
 }
 
+// Virtual devices: addressable, but not primary, so that jax.devices() lists the machine's own alone.
+void FillSpares(const controller::SpareDevices& spares, InitResponse& out) {
+  for (const auto& device : spares.devices) {
+    FillDevice(device, *out.add_all_devices());
+    out.add_addressable_device_ids(device.id.v);
+  }
+  for (const auto& memory : spares.memories) FillMemory(memory, *out.add_memories());
+}
+
 Action DecodeInit(const IfrtRequest&) {
   return [](ClientSession& session, Reply reply) {
     absl::StatusOr<uint64_t> id = session.Initialize();
@@ -112,6 +121,7 @@ Action DecodeInit(const IfrtRequest&) {
     Attributes own;
     own["pathways_client"] = static_cast<int64_t>(session.session().id().v);
     init.mutable_client_attributes()->MergeFrom(AttributesToProto(own));
+    if (own_package) FillSpares(*session.cluster().Spares(session.session().id()), init);
     std::move(reply).Send(std::move(response));
   };
 }

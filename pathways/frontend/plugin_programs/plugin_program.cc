@@ -7,6 +7,7 @@
 #include "pathways/frontend/plugin_programs/persistence.h"
 #include "pathways/frontend/plugin_programs/profile.h"
 #include "pathways/frontend/plugin_programs/reshard.h"
+#include "pathways/frontend/plugin_programs/slices.h"
 
 namespace pw::frontend {
 namespace {
@@ -22,6 +23,7 @@ constexpr Kind kKinds[] = {
     {"bulk_persistence_read_request", MakeReadProgram},
     {"profileRequest", MakeProfileProgram},
     {"hostMemoryRequest", MakeHostMemoryProgram},
+    {"sliceRequest", MakeSliceProgram},
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/resource/topology.h"
 
 namespace pw::frontend::testing {
 
@@ -314,6 +315,43 @@ absl::StatusOr<gang::Share> FakeCluster::ChangeShare(SessionId session, const ga
 
 void FakeCluster::RecordTrace(absl::Duration, size_t, controller::ResultCallback<controller::ClusterTrace> done) {
   std::move(done)(controller::ClusterTrace{R"({"traceEvents":[]})", 0, 0, {}});
+}
+
+// Two: devices 1048576 and 1048577.
+std::shared_ptr<const controller::SpareDevices> FakeCluster::Spares(SessionId) {
+  auto spares = std::make_shared<controller::SpareDevices>();
+  for (int i = 0; i < 2; ++i) {
+    controller::DeviceInfo device;
+    device.id = DeviceId(resource::kFirstVirtualDevice.v + i);
+    device.platform_name = device.kind = "cpu";
+    device.memories = {MemoryId(device.id.v)};
+    spares->devices.push_back(device);
+    spares->memories.push_back({device.memories[0], "device", 0, {device.id}, "", ""});
+  }
+  return spares;
+}
+
+absl::StatusOr<controller::SliceState> FakeCluster::AddSlice(SessionId, const resource::SliceRequest& request) {
+  last_slice_request = request;
+  if (std::string wrong = resource::Malformed(request); !wrong.empty()) return absl::InvalidArgumentError(wrong);
+  return slice_state;
+}
+
+void FakeCluster::AwaitSlice(SessionId, SliceId, absl::Duration, controller::ResultCallback<controller::SliceState> done) {
+  Post([state = slice_state, done = std::move(done)]() mutable { std::move(done)(state); });
+}
+
+absl::Status FakeCluster::ReleaseSlice(SessionId, SliceId slice) {
+  released_slices.push_back(slice);
+  return absl::OkStatus();
+}
+
+void FakeCluster::SuspendClient(SessionId, bool, controller::ResultCallback<controller::SuspendReport> done) {
+  Post([done = std::move(done)]() mutable { std::move(done)(controller::SuspendReport{3, 12}); });
+}
+
+void FakeCluster::DrainHost(const std::string& host, bool, controller::ResultCallback<controller::DrainReport> done) {
+  Post([host, done = std::move(done)]() mutable { std::move(done)(controller::DrainReport{host, {SliceId(1)}, {{SliceId(2), "full"}}}); });
 }
 
 void FakeCluster::GetStatus(controller::ResultCallback<std::string> done) {

@@ -112,6 +112,12 @@ class FakeCluster final : public controller::Cluster {
   absl::StatusOr<std::shared_ptr<controller::Session>> OpenSession(std::string description) override;
   void SetHostCallHandler(SessionId session, std::shared_ptr<controller::HostCallHandler> handler) override;
   absl::StatusOr<gang::Share> ChangeShare(SessionId session, const gang::ShareChange& change) override;
+  std::shared_ptr<const controller::SpareDevices> Spares(SessionId session) override;
+  absl::StatusOr<controller::SliceState> AddSlice(SessionId session, const resource::SliceRequest& request) override;
+  void AwaitSlice(SessionId session, SliceId slice, absl::Duration limit, controller::ResultCallback<controller::SliceState> done) override;
+  absl::Status ReleaseSlice(SessionId session, SliceId slice) override;
+  void SuspendClient(SessionId session, bool resume, controller::ResultCallback<controller::SuspendReport> done) override;
+  void DrainHost(const std::string& host, bool undo, controller::ResultCallback<controller::DrainReport> done) override;
   void GetStatus(controller::ResultCallback<std::string> done) override;
   void RecordTrace(absl::Duration duration, size_t max_events, controller::ResultCallback<controller::ClusterTrace> done) override;
 
@@ -119,6 +125,9 @@ class FakeCluster final : public controller::Cluster {
   std::map<uint64_t, std::shared_ptr<controller::HostCallHandler>> handlers;
   std::map<uint64_t, gang::Share> shares;
   absl::Status open_error;
+  resource::SliceRequest last_slice_request;
+  controller::SliceState slice_state;  // what AddSlice and AwaitSlice answer
+  std::vector<SliceId> released_slices;
 
  private:
   Executor* const executor_;
