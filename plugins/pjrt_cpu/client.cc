@@ -22,9 +22,19 @@ PJRT_Error* CreateClient(PJRT_Client_Create_Args* args) {
   xla_options.max_inflight_computations_per_device = options.max_inflight;
   xla_options.process_id = options.node_id;
   xla_options.allocator = [ledger](size_t bytes, size_t alignment) { return ledger->Allocate(bytes, alignment); };
-  PW_ASSIGN_OR_RETURN(xla_options.collectives, MakeCollectives(options, *args));
+  std::shared_ptr<Network> network;
+  std::unique_ptr<xla::CpuTopologyDescription> topology;
+  if (options.num_nodes > 1) {
+    PW_ASSIGN_OR_RETURN(network, Network::Join(options, *args));
+    topology = TopologyOf(options);
+    xla_options.topology = topology.get();
+    xla_options.cpu_device_count = topology->cpu_topology().number_of_devices();  // of all processes; XLA makes as many threads
+  }
+  xla_options.collectives = MakeCollectives(network);
   PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtClient> client, xla::GetXlaPjrtCpuClient(std::move(xla_options)));
-  args->client = WrapClient(std::move(client), std::move(ledger)).release();
+  std::unique_ptr<PJRT_Client> wrapped = WrapClient(std::move(client), std::move(ledger));
+  wrapped->network = std::move(network);
+  args->client = wrapped.release();
   return nullptr;
 }
 
@@ -143,8 +153,15 @@ void FillClientEntries(PJRT_Api* api) {
   api->PJRT_Client_LookupDevice = LookupDevice;
   api->PJRT_Client_LookupAddressableDevice = LookupAddressableDevice;
   api->PJRT_Client_DefaultDeviceAssignment = DefaultDeviceAssignment;
-  // Health of other processes matters to collectives that can be cancelled; ours report a lost peer themselves.
-  api->PJRT_Client_UpdateGlobalProcessInfo = [](PJRT_Client_UpdateGlobalProcessInfo_Args*) -> PJRT_Error* { return nullptr; };
+  // The wire notices itself when a process ends; a host may know of one that has only fallen silent.
+  api->PJRT_Client_UpdateGlobalProcessInfo = [](PJRT_Client_UpdateGlobalProcessInfo_Args* args) -> PJRT_Error* {
+    for (size_t i = 0; i < args->num_process_infos && args->client->network != nullptr; ++i) {
+      const PJRT_ProcessInfo& info = args->process_infos[i];
+      if (info.state != PJRT_ProcessState_kDisconnected && info.state != PJRT_ProcessState_kError) continue;
+      args->client->network->Lose(info.task_id, std::string(info.error_message, info.error_message_size));
+    }
+    return nullptr;
+  };
   // All host memory is device memory here, so mapping it for transfers needs no work.
   api->PJRT_Client_DmaMap = [](PJRT_Client_DmaMap_Args*) -> PJRT_Error* { return nullptr; };
   api->PJRT_Client_DmaUnmap = [](PJRT_Client_DmaUnmap_Args*) -> PJRT_Error* { return nullptr; };

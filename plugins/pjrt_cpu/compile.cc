@@ -335,8 +335,9 @@ absl::StatusOr<PJRT_LoadedExecutable*> WrapLoaded(PJRT_Client* client, std::uniq
   result->portable = executable->num_replicas() == 1 && executable->num_partitions() == 1;
   const bool small = IsSmall(*executable);
   const bool waits = WaitsForOthers(*executable);
+  result->spans = executable->device_assignment().num_elements() > static_cast<int64_t>(executable->addressable_devices().size());
   result->run_inline = small && !waits;
-  result->take_turns = small && waits && CanTakeTurns(*executable);
+  result->take_turns = small && waits && !result->spans && CanTakeTurns(*executable);
   for (xla::PjRtDevice* device : executable->addressable_devices()) {
     result->addressable_devices.push_back(client->device_of.at(device));
   }

@@ -25,7 +25,7 @@ namespace {
 // XLA keys the meeting points of a launch's collectives by this number. Zero means "none" to a host, so it is never given out.
 int NextLaunchId() {
   static std::atomic<uint32_t> next{1};
-  const int id = static_cast<int>(next.fetch_add(1, std::memory_order_relaxed) & 0x7fffffff);
+  const int id = static_cast<int>(next.fetch_add(1, std::memory_order_relaxed) & (kSpanningLaunch - 1));
   return id == 0 ? NextLaunchId() : id;
 }
 
@@ -43,6 +43,16 @@ absl::Status ReadOptions(const PJRT_LoadedExecutable_Execute_Args& args, xla::Ex
     for (size_t i = 0; i < from.num_tasks; ++i) {
       options.incarnations.insert({from.task_ids[i], xla::IncarnationId(from.incarnation_ids[i])});
     }
+  }
+  if (args.executable->spans) {
+    if (from.launch_id == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "executable '", args.executable->facts->name,
+          "' runs in several processes: each launch needs a launch_id that no other has, and that is the same in all of them"));
+    }
+    options.launch_id = from.launch_id | kSpanningLaunch;
+    options.execution_mode = xla::ExecuteOptions::ExecutionMode::kAsynchronous;
+    return absl::OkStatus();
   }
   // A launch on one device is part of a larger one that only the host knows; a launch on all of them is whole.
   options.launch_id = args.execute_device != nullptr && from.launch_id != 0 ? from.launch_id : NextLaunchId();
@@ -156,6 +166,16 @@ absl::Status Launch(const PJRT_LoadedExecutable_Execute_Args& args, const xla::P
   return status;
 }
 
+// A device of a launch that spans processes fails: the others must not wait for it, wherever they are.
+void AbortIfFailed(const PJRT_LoadedExecutable& executable, int launch, const std::vector<std::optional<xla::Future<>>>& done) {
+  for (const std::optional<xla::Future<>>& device : done) {
+    if (!device.has_value()) continue;
+    device->OnReady([network = executable.client->network, launch](const absl::Status& status) {
+      if (!status.ok()) network->wire()->Abort(launch, status);
+    });
+  }
+}
+
 PJRT_Error* ExecuteOnAll(PJRT_LoadedExecutable_Execute_Args* args, const xla::PjRtLoadedExecutable& executable,
                          xla::ExecuteOptions& options) {
   const std::vector<PJRT_Device*>& devices = args->executable->addressable_devices;
@@ -167,7 +187,11 @@ PJRT_Error* ExecuteOnAll(PJRT_LoadedExecutable_Execute_Args* args, const xla::Pj
   std::vector<Results> results(devices.size());
   std::vector<std::optional<xla::Future<>>> done(devices.size());
   const bool in_turns = MayTakeTurns(*args);
-  PW_RETURN_IF_ERROR(Launch(*args, executable, options, in_turns, want_done, results, done));
+  const bool spans = args->executable->spans;
+  const absl::Status launched = Launch(*args, executable, options, in_turns, want_done || spans, results, done);
+  if (spans && !launched.ok()) args->executable->client->network->wire()->Abort(options.launch_id, launched);
+  if (spans) AbortIfFailed(*args->executable, options.launch_id, done);
+  PW_RETURN_IF_ERROR(launched);
   for (size_t d = 0; d < devices.size(); ++d) {
     PW_RETURN_IF_ERROR(MoveToMemory(*args->executable->facts, results[d]));
     const bool filled = in_turns && want_done && done[d]->IsReady() && done[d]->Await().ok();

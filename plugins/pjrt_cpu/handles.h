@@ -26,6 +26,8 @@
 #include "absl/types/span.h"
 #include "plugins/pjrt_cpu/fibers.h"
 #include "plugins/pjrt_cpu/memory_ledger.h"
+#include "plugins/pjrt_cpu/net/network.h"
+#include "plugins/pjrt_cpu/options.h"
 #include "plugins/pjrt_cpu/status.h"
 #include "xla/future.h"
 #include "xla/layout.h"
@@ -35,6 +37,7 @@
 #include "xla/pjrt/pjrt_client.h"
 #include "xla/pjrt/pjrt_compiler.h"
 #include "xla/pjrt/pjrt_executable.h"
+#include "xla/pjrt/plugin/xla_cpu/cpu_topology_description.h"
 #include "xla/shape.h"
 #include "xla/xla_data.pb.h"
 
@@ -84,6 +87,9 @@ PJRT_Event* WrapFuture(xla::Future<> future);
 
 std::unique_ptr<PJRT_TopologyDescription> WrapTopology(const xla::PjRtTopologyDescription* topology,
                                                        std::unique_ptr<xla::PjRtTopologyDescription> owned);
+
+// The devices of all nodes.
+std::unique_ptr<xla::CpuTopologyDescription> TopologyOf(const Options& options);
 
 // Fills the descriptions of the devices of a client.
 void DescribeDevices(PJRT_Client* client);
@@ -135,6 +141,7 @@ struct PJRT_TopologyDescription {
 
 struct PJRT_Client {
   std::shared_ptr<pw::pjrt_cpu::MemoryLedger> ledger;  // declared first: outlives every buffer of the client
+  std::shared_ptr<pw::pjrt_cpu::Network> network;      // null: all devices are this process's
   std::unique_ptr<xla::PjRtClient> client;
   std::deque<PJRT_Device> owned_devices;
   std::deque<PJRT_Memory> owned_memories;
@@ -194,6 +201,7 @@ struct PJRT_LoadedExecutable {
   std::vector<PJRT_Device*> addressable_devices;
   bool portable = false;    // one replica, one partition, and no device named at compile time
   bool run_inline = false;  // so small that a hand-over to another thread would cost more than it saves, and waits for nobody
+  bool spans = false;       // some of its devices belong to other processes
   bool take_turns = false;  // as small, and waits for nobody but its own other devices: they run in turns on the caller's thread
   absl::Mutex mu;
   std::shared_ptr<xla::PjRtLoadedExecutable> executable ABSL_GUARDED_BY(mu);  // null once deleted

@@ -16,7 +16,7 @@ namespace {
 constexpr int kMaxDevices = 2048;  // XLA packs the local index of a device into 11 bits
 constexpr absl::string_view kKnown =
     "cpu_device_count (or num_devices), asynchronous, max_inflight_computations_per_device, memory_limit_bytes, node_id, "
-    "num_nodes";
+    "num_nodes, peer_device_count, network_address, island";
 
 absl::StatusOr<int64_t> ReadInteger(const PJRT_NamedValue& value, int64_t low, int64_t high) {
   int64_t result = 0;
@@ -64,6 +64,12 @@ absl::Status ReadOne(const PJRT_NamedValue& value, Options& options) {
   } else if (name == "num_nodes") {
     number = ReadInteger(value, 1, std::numeric_limits<int>::max());
     if (number.ok()) options.num_nodes = static_cast<int>(*number);
+  } else if (name == "peer_device_count") {
+    number = ReadInteger(value, 1, kMaxDevices);
+    if (number.ok()) options.peer_device_count = static_cast<int>(*number);
+  } else if (name == "network_address" || name == "island") {
+    if (value.type != PJRT_NamedValue_kString) return absl::InvalidArgumentError(absl::StrCat("client option ", name, " must be a string"));
+    (name == "island" ? options.island : options.network_address).assign(value.string_value, value.value_size);
   } else if (name == "asynchronous") {
     if (value.type != PJRT_NamedValue_kBool) return absl::InvalidArgumentError("client option asynchronous must be a boolean");
     options.asynchronous = value.bool_value;

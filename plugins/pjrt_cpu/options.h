@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "xla/pjrt/c/pjrt_c_api.h"
@@ -22,6 +23,12 @@ struct Options {
   // node_id and num_nodes, as jax.distributed gives them.
   int node_id = 0;
   int num_nodes = 1;
+  // peer_device_count: how many devices the other nodes have at most. Absent: as many as this one.
+  std::optional<int> peer_device_count;
+  // network_address: under which name processes of other machines reach this one; empty: only those of this machine connect.
+  std::string network_address;
+  // island: processes that name the same one share a fast network.
+  std::string island;
 };
 
 // An unknown name or a wrong type is an INVALID_ARGUMENT that lists the known ones.

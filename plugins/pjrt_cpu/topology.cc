@@ -67,6 +67,11 @@ PJRT_Error* DeviceMemoryStats(PJRT_Device_MemoryStats_Args* args) {
 }
 
 PJRT_Error* PoisonExecution(PJRT_Device_PoisonExecution_Args* args) {
+  if (Network* network = args->device->client->network.get(); network != nullptr && (args->launch_id & kSpanningLaunch) != 0) {
+    network->wire()->Abort(args->launch_id, MakeStatus(args->error_code, args->error_message, args->error_message_size));
+    args->poisoned = true;
+    return nullptr;
+  }
   PW_ASSIGN_OR_RETURN(args->poisoned,
                       args->device->device->PoisonExecution(
                           args->launch_id, MakeStatus(args->error_code, args->error_message, args->error_message_size)));
@@ -75,12 +80,7 @@ PJRT_Error* PoisonExecution(PJRT_Device_PoisonExecution_Args* args) {
 
 PJRT_Error* CreateTopology(PJRT_TopologyDescription_Create_Args* args) {
   PW_ASSIGN_OR_RETURN(const Options options, ReadOptions(args->create_options, args->num_options));
-  std::vector<xla::CpuTopology::CpuDevice> devices;
-  for (int node = 0; node < options.num_nodes; ++node) {
-    for (int i = 0; i < options.device_count.value_or(1); ++i) devices.push_back({node, i});
-  }
-  auto topology = std::make_unique<xla::CpuTopologyDescription>(xla::CpuId(), xla::CpuName(), "cpu", std::move(devices),
-                                                                absl::Span<const std::string>());
+  std::unique_ptr<xla::CpuTopologyDescription> topology = TopologyOf(options);
   const xla::PjRtTopologyDescription* view = topology.get();
   args->topology = WrapTopology(view, std::move(topology)).release();
   return nullptr;
@@ -203,6 +203,17 @@ void FillMemoryEntries(PJRT_Api* api) {
 }
 
 }  // namespace
+
+std::unique_ptr<xla::CpuTopologyDescription> TopologyOf(const Options& options) {
+  const int own = options.device_count.value_or(1);
+  std::vector<xla::CpuTopology::CpuDevice> devices;
+  for (int node = 0; node < options.num_nodes; ++node) {
+    const int count = node == options.node_id ? own : options.peer_device_count.value_or(own);
+    for (int i = 0; i < count; ++i) devices.push_back({node, i});
+  }
+  return std::make_unique<xla::CpuTopologyDescription>(xla::CpuId(), xla::CpuName(), "cpu", std::move(devices),
+                                                       absl::Span<const std::string>());
+}
 
 void DescribeDevices(PJRT_Client* client) {
   for (PJRT_Device& device : client->owned_devices) Describe(&device.device->description(), device.description);

@@ -1,0 +1,66 @@
+// A group: the devices of one collective, of this process and of others.
+//
+// The devices of this process gather first; the last to come carries the operation out for all of them (operation.h).
+//
+// Invariants:
+//   GR-1  when a launch is aborted, nobody waits in any group for it any more, and whoever comes later is turned away
+//   GR-2  a process that is gone is asked for again: whoever has its number by then takes its place in later operations
+// Any thread; a device calls for one operation at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "plugins/pjrt_cpu/net/operation.h"
+#include "plugins/pjrt_cpu/net/wire.h"
+
+namespace pw::pjrt_cpu {
+
+class Group {
+ public:
+  struct Member {
+    int process = 0;
+    int local = 0;  // the device's number in its process
+  };
+  // The address of a process of the computation, as the host gives it.
+  using Resolve = std::function<absl::StatusOr<ProcessAddress>(int process)>;
+
+  // `members` by rank.
+  Group(std::shared_ptr<Wire> wire, int self, std::vector<Member> members, Resolve resolve);
+
+  // Blocks until the operation is complete for this device.
+  absl::Status Run(int rank, const OperationKey& key, Contribution contribution);
+  void Abort(int64_t run, const absl::Status& why);
+
+ private:
+  struct Meeting {
+    OperationKey key;
+    std::vector<Contribution> seats;  // by local rank
+    size_t come = 0;
+    bool done = false;
+    absl::Status status;
+    absl::CondVar ended;
+  };
+
+  absl::Status Perform(Meeting& meeting);
+  absl::Status FindProcesses() ABSL_EXCLUSIVE_LOCKS_REQUIRED(layout_mu_);
+
+  const std::shared_ptr<Wire> wire_;
+  const int self_;
+  const std::vector<Member> members_;
+  const Resolve resolve_;
+  std::vector<int> local_ranks_;      // ascending
+  std::vector<int> local_index_;      // of a rank; -1: elsewhere
+  absl::Mutex layout_mu_;
+  std::shared_ptr<const GroupLayout> layout_ ABSL_GUARDED_BY(layout_mu_);  // null: to be found
+  absl::Mutex mu_;
+  std::vector<std::shared_ptr<Meeting>> open_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace pw::pjrt_cpu

@@ -1,0 +1,365 @@
+// The wire and groups: processes stand side by side in this one, each with its own wire.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <future>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/match.h"
+#include "plugins/pjrt_cpu/net/group.h"
+#include "plugins/pjrt_cpu/net/sockets.h"
+#include "plugins/pjrt_cpu/net/wire.h"
+
+namespace pw::pjrt_cpu {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::shared_ptr<Wire> OpenWire(const std::string& reachable = "", const std::string& island = "") {
+  absl::StatusOr<std::shared_ptr<Wire>> wire = Wire::Open(reachable, island);
+  EXPECT_TRUE(wire.ok()) << wire.status().message();
+  return *wire;
+}
+
+std::string Text(const absl::StatusOr<Message>& message) {
+  if (!message.ok()) return std::string(message.status().message());
+  return std::string(message->bytes.get(), message->size);
+}
+
+TEST(Address, SurvivesText) {
+  ProcessAddress address{1, 2, "name", "host", 33, "island0"};
+  const absl::StatusOr<ProcessAddress> read = ProcessAddress::Parse(address.ToString());
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(read->ToString(), address.ToString());
+  EXPECT_EQ(ProcessAddress::Parse(ProcessAddress{5, 6, "n", "", 0, ""}.ToString())->host, "");
+  EXPECT_FALSE(ProcessAddress::Parse("somewhere").ok());
+  EXPECT_FALSE(ProcessAddress::Parse("").ok());
+}
+
+TEST(Wire, CarriesMessagesInOrderAlsoBeforeTheyAreAskedFor) {
+  auto a = OpenWire(), b = OpenWire();
+  ASSERT_TRUE(a->Connect(b->self()).ok());
+  const MessageTag tag{1, 2, 3, 4}, other{1, 2, 3, 5};
+  const std::string large(3 << 20, 'x');
+  ASSERT_TRUE(a->Send(b->self().uid, tag, {"one", "", "!"}).ok());
+  ASSERT_TRUE(a->Send(b->self().uid, other, {large}).ok());
+  ASSERT_TRUE(a->Send(b->self().uid, tag, {"two"}).ok());
+  EXPECT_EQ(Text(b->Receive(a->self().uid, other)), large);
+  EXPECT_EQ(Text(b->Receive(a->self().uid, tag)), "one!");
+  EXPECT_EQ(Text(b->Receive(a->self().uid, tag)), "two");
+  EXPECT_EQ(a->traffic().messages, 3);
+  EXPECT_EQ(a->traffic().bytes, 4 + 3 + (3 << 20));
+}
+
+TEST(Wire, GoesOverTcpWhereTheMachineIsAnother) {
+  auto a = OpenWire(), b = OpenWire("127.0.0.1");
+  ProcessAddress far = b->self();
+  far.unix_name = "not-there";
+  ASSERT_TRUE(a->Connect(far).ok());
+  ASSERT_TRUE(a->Send(far.uid, {}, {"over there"}).ok());
+  EXPECT_EQ(Text(b->Receive(a->self().uid, {})), "over there");
+}
+
+TEST(Wire, CountsWhatLeavesTheIslandApart) {
+  auto a = OpenWire("", "i0"), b = OpenWire("", "i1");
+  ASSERT_TRUE(a->Connect(b->self()).ok());
+  ASSERT_TRUE(a->Send(b->self().uid, {}, {"12345"}).ok());
+  EXPECT_EQ(a->traffic().messages, 0);
+  EXPECT_EQ(a->traffic().messages_between_islands, 1);
+  EXPECT_EQ(a->traffic().bytes_between_islands, 5);
+}
+
+TEST(Wire, WhoWaitsForAProcessThatEndsIsTold) {
+  auto a = OpenWire(), b = OpenWire();
+  ASSERT_TRUE(a->Connect(b->self()).ok());
+  const uint64_t gone = b->self().uid;
+  auto waiting = std::async(std::launch::async, [&] { return a->Receive(gone, {}).status(); });
+  b = nullptr;
+  EXPECT_EQ(waiting.get().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(a->Receive(gone, {}).status().code(), absl::StatusCode::kUnavailable) << "and later too";
+  EXPECT_FALSE(a->Send(gone, {}, {"hello"}).ok());
+}
+
+TEST(Wire, NobodyWaitsForWhatTheHostKnowsToBeGone) {
+  auto a = OpenWire(), b = OpenWire();
+  auto waiting = std::async(std::launch::async, [&] { return a->Receive(b->self().uid, {}).status(); });
+  a->Lose(b->self().uid, "it was switched off");
+  EXPECT_THAT(std::string(waiting.get().message()), HasSubstr("switched off"));
+}
+
+TEST(Wire, AnAbortReachesEverybodyOnceAndForAll) {
+  auto a = OpenWire(), b = OpenWire();
+  ASSERT_TRUE(a->Connect(b->self()).ok());
+  auto waiting = std::async(std::launch::async, [&] { return b->Receive(a->self().uid, {7, 0, 0, 0}).status(); });
+  auto unconcerned = std::async(std::launch::async, [&] { return Text(b->Receive(a->self().uid, {8, 0, 0, 0})); });
+  a->Abort(7, absl::InternalError("it broke"));
+  EXPECT_EQ(waiting.get(), absl::InternalError("it broke"));
+  EXPECT_EQ(b->Receive(a->self().uid, {7, 1, 2, 3}).status(), absl::InternalError("it broke"));
+  EXPECT_EQ(a->Aborted(7), absl::InternalError("it broke"));
+  ASSERT_TRUE(a->Send(b->self().uid, {8, 0, 0, 0}, {"fine"}).ok());
+  EXPECT_EQ(unconcerned.get(), "fine");
+}
+
+TEST(Wire, StrangersAreSentAway) {
+  auto a = OpenWire();
+  for (const std::string& words : {std::string(200, 'x'), std::string(64, '\0')}) {
+    absl::StatusOr<Socket> stranger = ConnectUnix(a->self().unix_name);
+    ASSERT_TRUE(stranger.ok());
+    WriteAll(stranger->fd(), {words}).IgnoreError();
+    char byte;
+    EXPECT_LE(read(stranger->fd(), &byte, 1), 0) << "the connection is closed";
+  }
+  ProcessAddress wrong = a->self();
+  wrong.secret += 1;
+  auto b = OpenWire();
+  ASSERT_TRUE(b->Connect(wrong).ok());
+  EXPECT_EQ(b->Receive(a->self().uid, {}).status().code(), absl::StatusCode::kUnavailable);
+}
+
+// Processes with these numbers of devices; rank r belongs to process placement[r].
+class Computation {
+ public:
+  explicit Computation(std::vector<int> placement) : placement_(std::move(placement)) {
+    const int processes = *std::max_element(placement_.begin(), placement_.end()) + 1;
+    for (int p = 0; p < processes; ++p) wires_.push_back(OpenWire());
+    std::vector<int> next(processes, 0);
+    std::vector<Group::Member> members;
+    for (int process : placement_) members.push_back({process, next[process]++});
+    for (int p = 0; p < processes; ++p) {
+      groups_.push_back(std::make_unique<Group>(wires_[p], p, members, [this](int other) { return Address(other); }));
+      Group* group = groups_.back().get();
+      wires_[p]->SetOnAbort([group](int64_t run, const absl::Status& why) { group->Abort(run, why); });
+    }
+  }
+  ~Computation() {
+    for (auto& wire : wires_) wire->SetOnAbort(nullptr);
+  }
+
+  int ranks() const { return static_cast<int>(placement_.size()); }
+  int processes() const { return static_cast<int>(wires_.size()); }
+  Wire& wire(int process) { return *wires_[process]; }
+  Group& group(int rank) { return *groups_[placement_[rank]]; }
+
+  // Every rank brings what `bring` says, at the same time; what became of each.
+  std::vector<absl::Status> Run(const OperationKey& key, const std::function<Contribution(int rank)>& bring) {
+    std::vector<absl::Status> statuses(ranks());
+    std::vector<std::thread> threads;
+    for (int r = 0; r < ranks(); ++r) threads.emplace_back([&, r] { statuses[r] = group(r).Run(r, key, bring(r)); });
+    for (std::thread& thread : threads) thread.join();
+    return statuses;
+  }
+  int64_t bytes_sent() const {
+    int64_t bytes = 0;
+    for (const auto& wire : wires_) bytes += wire->traffic().bytes;
+    return bytes;
+  }
+  int64_t messages_sent() const {
+    int64_t messages = 0;
+    for (const auto& wire : wires_) messages += wire->traffic().messages;
+    return messages;
+  }
+
+ private:
+  absl::StatusOr<ProcessAddress> Address(int process) const { return wires_[process]->self(); }
+
+  const std::vector<int> placement_;
+  std::vector<std::shared_ptr<Wire>> wires_;
+  std::vector<std::unique_ptr<Group>> groups_;
+};
+
+using Ints = std::vector<int32_t>;
+
+class Groups : public ::testing::TestWithParam<std::vector<int>> {
+ protected:
+  void SetUp() override { computation_ = std::make_unique<Computation>(GetParam()); }
+
+  // Each rank's own numbers.
+  static Ints Numbers(int rank, int count) {
+    Ints numbers(count);
+    for (int i = 0; i < count; ++i) numbers[i] = 1000 * (rank + 1) + i;
+    return numbers;
+  }
+  // Runs one operation with one input and one output for each rank.
+  std::vector<Ints> Run(GroupOp what, int in, int out, size_t bytes, std::function<void(int, Contribution&)> more = nullptr) {
+    const int n = computation_->ranks();
+    std::vector<Ints> inputs, outputs(n, Ints(out, -1));
+    for (int r = 0; r < n; ++r) inputs.push_back(Numbers(r, in));
+    const OperationKey key{++run_, 5, 0, what};
+    for (const absl::Status& status : computation_->Run(key, [&](int r) {
+           Contribution contribution;
+           contribution.in = {reinterpret_cast<const char*>(inputs[r].data())};
+           contribution.out = {reinterpret_cast<char*>(outputs[r].data())};
+           contribution.bytes = bytes;
+           contribution.reduction = FindReduction(xla::S32, xla::ReductionKind::SUM);
+           if (more) more(r, contribution);
+           return contribution;
+         })) {
+      EXPECT_TRUE(status.ok()) << status.message();
+    }
+    return outputs;
+  }
+
+  std::unique_ptr<Computation> computation_;
+  int64_t run_ = 0;
+};
+
+TEST_P(Groups, Reduce) {
+  const int n = computation_->ranks();
+  for (int count : {0, 1, 7, 10007}) {
+    Ints sum(count, 0);
+    for (int r = 0; r < n; ++r) {
+      for (int i = 0; i < count; ++i) sum[i] += Numbers(r, count)[i];
+    }
+    for (const Ints& out : Run(GroupOp::kAllReduce, count, count, count * 4)) EXPECT_EQ(out, sum) << count;
+  }
+}
+
+TEST_P(Groups, ReduceAndScatter) {
+  const int n = computation_->ranks(), count = 11;
+  const std::vector<Ints> outputs = Run(GroupOp::kReduceScatter, n * count, count, count * 4);
+  for (int r = 0; r < n; ++r) {
+    for (int i = 0; i < count; ++i) {
+      int expected = 0;
+      for (int from = 0; from < n; ++from) expected += Numbers(from, n * count)[r * count + i];
+      EXPECT_EQ(outputs[r][i], expected);
+    }
+  }
+}
+
+TEST_P(Groups, Gather) {
+  const int n = computation_->ranks(), count = 3;
+  Ints all;
+  for (int r = 0; r < n; ++r) {
+    for (int number : Numbers(r, count)) all.push_back(number);
+  }
+  for (const Ints& out : Run(GroupOp::kAllGather, count, n * count, count * 4)) EXPECT_EQ(out, all);
+  const int64_t p = computation_->processes();
+  EXPECT_EQ(computation_->messages_sent(), p * (p - 1)) << "one from each process to each other, whatever their devices";
+}
+
+TEST_P(Groups, ExchangeAllWithAll) {
+  const int n = computation_->ranks();
+  std::vector<Ints> inputs, outputs(n, Ints(n, -1));
+  for (int r = 0; r < n; ++r) inputs.push_back(Numbers(r, n));
+  computation_->Run({1, 1, 0, GroupOp::kAllToAll}, [&](int r) {
+    Contribution contribution;
+    contribution.bytes = 4;
+    for (int other = 0; other < n; ++other) {
+      contribution.in.push_back(reinterpret_cast<const char*>(&inputs[r][other]));
+      contribution.out.push_back(reinterpret_cast<char*>(&outputs[r][other]));
+    }
+    return contribution;
+  });
+  for (int r = 0; r < n; ++r) {
+    for (int from = 0; from < n; ++from) EXPECT_EQ(outputs[r][from], inputs[from][r]);
+  }
+}
+
+TEST_P(Groups, PermuteWithAndWithoutASource) {
+  const int n = computation_->ranks();
+  const std::vector<Ints> outputs = Run(GroupOp::kPermute, 2, 2, 8, [&](int r, Contribution& c) {
+    if (r > 0) c.source = r - 1;
+    if (r + 1 < n) c.targets = {r + 1};
+  });
+  EXPECT_THAT(outputs[0], ElementsAre(0, 0));
+  for (int r = 1; r < n; ++r) EXPECT_EQ(outputs[r], Numbers(r - 1, 2));
+}
+
+TEST_P(Groups, Broadcast) {
+  const int root = computation_->ranks() - 1;
+  for (const Ints& out : Run(GroupOp::kBroadcast, 4, 4, 16, [&](int, Contribution& c) { c.source = root; })) EXPECT_EQ(out, Numbers(root, 4));
+}
+
+TEST_P(Groups, OneOperationManyTimesOver) {
+  const int n = computation_->ranks(), rounds = 200;
+  std::vector<Ints> values(n, Ints{1});
+  std::vector<std::thread> threads;
+  for (int r = 0; r < n; ++r) {
+    threads.emplace_back([&, r] {
+      for (int i = 0; i < rounds; ++i) {
+        Contribution c;
+        char* value = reinterpret_cast<char*>(values[r].data());
+        c.in = {value};
+        c.out = {value};  // in place
+        c.bytes = 4;
+        c.reduction = FindReduction(xla::S32, xla::ReductionKind::MAX);
+        ASSERT_TRUE(computation_->group(r).Run(r, {9, 9, 0, GroupOp::kAllReduce}, c).ok());
+        values[r][0] += 1;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const Ints& value : values) EXPECT_EQ(value[0], rounds + 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Placements, Groups,
+                         ::testing::Values(std::vector<int>{0, 0, 1, 1}, std::vector<int>{0, 1, 0, 1}, std::vector<int>{1, 0, 0, 2, 1, 2, 2},
+                                           std::vector<int>{0, 1}, std::vector<int>{2, 1, 0}, std::vector<int>{0, 0, 0}));
+
+TEST(GroupTraffic, ALargeSumSendsTheLeastThereIs) {
+  Computation computation({0, 0, 1, 1, 2, 2});
+  constexpr int kCount = 3 * 4096;
+  std::vector<Ints> values(6, Ints(kCount, 1));
+  computation.Run({1, 1, 0, GroupOp::kAllReduce}, [&](int r) {
+    Contribution c;
+    c.in = {reinterpret_cast<const char*>(values[r].data())};
+    c.out = {reinterpret_cast<char*>(values[r].data())};
+    c.bytes = kCount * 4;
+    c.reduction = FindReduction(xla::S32, xla::ReductionKind::SUM);
+    return c;
+  });
+  EXPECT_EQ(values[5][kCount - 1], 6);
+  EXPECT_EQ(computation.bytes_sent(), 3 * 2 * (kCount * 4 / 3) * 2) << "2 (P-1)/P of the data for each of 3 processes";
+}
+
+TEST(GroupFaults, AnAbortFreesWhoWaitsHereAndThere) {
+  Computation computation({0, 0, 1});
+  int32_t value = 1;
+  auto contribution = [&] {
+    Contribution c;
+    c.in = {reinterpret_cast<const char*>(&value)};
+    c.out = {reinterpret_cast<char*>(&value)};
+    c.bytes = 4;
+    c.reduction = FindReduction(xla::S32, xla::ReductionKind::SUM);
+    return c;
+  };
+  const OperationKey key{3, 1, 0, GroupOp::kAllReduce};
+  // Rank 1 never comes: rank 0 waits in its process, rank 2 for the other process.
+  auto here = std::async(std::launch::async, [&] { return computation.group(0).Run(0, key, contribution()); });
+  auto there = std::async(std::launch::async, [&] { return computation.group(2).Run(2, key, contribution()); });
+  ASSERT_TRUE(computation.wire(0).Connect(computation.wire(1).self()).ok());
+  computation.wire(0).Abort(3, absl::InternalError("rank 1 failed"));
+  EXPECT_EQ(here.get(), absl::InternalError("rank 1 failed"));
+  EXPECT_EQ(there.get(), absl::InternalError("rank 1 failed"));
+  EXPECT_EQ(computation.group(0).Run(1, key, contribution()), absl::InternalError("rank 1 failed")) << "whoever comes later";
+}
+
+TEST(Reductions, EveryTypeHasWhatItCanHave) {
+  for (int t = xla::PrimitiveType_MIN; t <= xla::PrimitiveType_MAX; ++t) {
+    const auto type = static_cast<xla::PrimitiveType>(t);
+    const Reduction sum = FindReduction(type, xla::ReductionKind::SUM), least = FindReduction(type, xla::ReductionKind::MIN);
+    const bool complex = type == xla::C64 || type == xla::C128;
+    EXPECT_EQ(least.into != nullptr, sum.into != nullptr && !complex) << t;
+  }
+  double a = 1, b = std::nan("");
+  FindReduction(xla::F64, xla::ReductionKind::MAX).into(reinterpret_cast<char*>(&a), reinterpret_cast<char*>(&b), 1);
+  EXPECT_NE(a, a) << "not a number wins";
+  bool x = true, y = false;
+  FindReduction(xla::PRED, xla::ReductionKind::MIN).into(reinterpret_cast<char*>(&x), reinterpret_cast<char*>(&y), 1);
+  EXPECT_FALSE(x);
+  int8_t i = 127, j = 1;
+  FindReduction(xla::S8, xla::ReductionKind::SUM).into(reinterpret_cast<char*>(&i), reinterpret_cast<char*>(&j), 1);
+  EXPECT_EQ(i, -128) << "wraps around";
+}
+
+}  // namespace
+}  // namespace pw::pjrt_cpu

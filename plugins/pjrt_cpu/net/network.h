@@ -1,0 +1,49 @@
+// What a client of several processes has besides the devices: its wire, and the addresses of the other processes.
+//
+// Addresses come from the host's key-value callbacks, under "pathways-cpu/process/N": each client puts its own under its node_id and asks
+// for another's when a collective first needs it. So clients need not start together, and need not all be there.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "plugins/pjrt_cpu/net/wire.h"
+#include "plugins/pjrt_cpu/options.h"
+#include "xla/pjrt/c/pjrt_c_api.h"
+
+namespace pw::pjrt_cpu {
+
+class Network {
+ public:
+  // Publishes this process's address. `args` is used as long as this lives.
+  static absl::StatusOr<std::shared_ptr<Network>> Join(const Options& options, const PJRT_Client_Create_Args& args);
+
+  const std::shared_ptr<Wire>& wire() const { return wire_; }
+  int node_id() const { return node_id_; }
+  // Blocks as the host's callback does. Any thread.
+  absl::StatusOr<ProcessAddress> AddressOf(int process);
+  // The host says that a process is gone.
+  void Lose(int process, const std::string& why);
+
+ private:
+  Network(int node_id, std::shared_ptr<Wire> wire, const PJRT_Client_Create_Args& args)
+      : node_id_(node_id), wire_(std::move(wire)), get_(args.kv_get_callback), get_arg_(args.kv_get_user_arg) {}
+
+  const int node_id_;
+  const std::shared_ptr<Wire> wire_;
+  const PJRT_KeyValueGetCallback get_;
+  void* const get_arg_;
+  absl::Mutex mu_;
+  absl::flat_hash_map<int, uint64_t> uid_of_ ABSL_GUARDED_BY(mu_);  // as last seen
+};
+
+// Launches with this bit in their number run in several processes, which all give them the same number; others are this client's own.
+inline constexpr int kSpanningLaunch = 1 << 30;
+
+}  // namespace pw::pjrt_cpu

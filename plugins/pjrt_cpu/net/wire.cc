@@ -1,0 +1,451 @@
+#include "plugins/pjrt_cpu/net/wire.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/synchronization/mutex.h"
+#include "plugins/pjrt_cpu/net/sockets.h"
+
+namespace pw::pjrt_cpu {
+namespace {
+
+constexpr uint32_t kMagic = 0x70776331;
+constexpr size_t kStagingBytes = 64 << 10;
+constexpr uint64_t kMostBytes = uint64_t{1} << 40;
+constexpr size_t kRememberedAborts = 4096;
+
+enum class FrameKind : uint32_t { kHello = 1, kData = 2, kAbort = 3 };
+
+struct FrameHeader {
+  uint32_t magic = kMagic;
+  FrameKind kind = FrameKind::kData;
+  MessageTag tag;  // of a hello: run is the sender's uid, group the receiver's secret; of an abort: step is the status code
+  uint64_t size = 0;
+};
+
+absl::string_view AsBytes(const FrameHeader& header) {
+  return absl::string_view(reinterpret_cast<const char*>(&header), sizeof(header));
+}
+
+std::string OrDash(const std::string& text) { return text.empty() ? "-" : text; }
+std::string FromDash(absl::string_view text) { return text == "-" ? std::string() : std::string(text); }
+
+uint64_t RandomNumber() {
+  std::random_device device;
+  const uint64_t high = device();
+  return ((high << 32) | device()) & 0x7fffffffffffffff;
+}
+
+}  // namespace
+
+std::string ProcessAddress::ToString() const {
+  return absl::StrCat(uid, " ", secret, " ", OrDash(unix_name), " ", OrDash(host), " ", port, " ", OrDash(island));
+}
+
+absl::StatusOr<ProcessAddress> ProcessAddress::Parse(absl::string_view text) {
+  const std::vector<std::string> parts = absl::StrSplit(text, ' ');
+  ProcessAddress address;
+  if (parts.size() != 6 || !absl::SimpleAtoi(parts[0], &address.uid) || !absl::SimpleAtoi(parts[1], &address.secret) ||
+      !absl::SimpleAtoi(parts[4], &address.port)) {
+    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not the address of a process of this plugin"));
+  }
+  address.unix_name = FromDash(parts[2]);
+  address.host = FromDash(parts[3]);
+  address.island = FromDash(parts[5]);
+  return address;
+}
+
+struct Wire::State {
+  // To one process. The descriptor is closed when nobody uses it any more.
+  struct Outgoing {
+    uint64_t uid = 0;
+    bool same_island = true;
+    Socket socket;
+    absl::Mutex write_mu;  // whole messages
+  };
+  // From one process; the reader's alone.
+  struct Incoming {
+    Socket socket;
+    uint64_t uid = 0;  // 0: it has not said
+    std::unique_ptr<char[]> staging = std::make_unique<char[]>(kStagingBytes);
+    size_t begin = 0, end = 0;  // what is staged
+    bool in_payload = false;
+    FrameHeader header;
+    Message payload;
+    size_t filled = 0;
+  };
+  struct Box {
+    std::deque<Message> messages;
+    int waiting = 0;
+    absl::CondVar arrived;
+  };
+  using BoxKey = std::pair<uint64_t, MessageTag>;
+
+  ~State() {
+    stopping.store(true);
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t n = write(wake.fd(), &one, sizeof(one));
+    if (reader.joinable()) reader.join();
+  }
+
+  absl::Status Start(const std::string& reachable_as, const std::string& island);
+  void Watch(int fd, uint64_t name);
+  void ReadAll();
+  void OnEvent(uint64_t name);
+  bool Read(Incoming& from);           // false: the connection has ended
+  bool Consume(Incoming& from);        // false: what was staged makes no sense
+  bool OnFrame(Incoming& from);
+  absl::Status Failure(uint64_t from, int64_t run) const ABSL_SHARED_LOCKS_REQUIRED(mu);
+  void WakeAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  void MarkLost(uint64_t uid, const std::string& why);
+  bool MarkAborted(int64_t run, const absl::Status& why);  // false: it was
+  absl::StatusOr<std::shared_ptr<Outgoing>> FindWay(uint64_t to);
+
+  ProcessAddress self;
+  Socket epoll, wake, unix_listener, tcp_listener;
+  std::thread reader;
+  std::atomic<bool> stopping{false};
+  absl::flat_hash_map<uint64_t, std::unique_ptr<Incoming>> incoming;  // the reader's
+  uint64_t next_name = 16;                                            // the reader's
+
+  mutable absl::Mutex mu;
+  absl::Mutex connect_mu;  // one connection is made at a time
+  absl::flat_hash_map<uint64_t, std::shared_ptr<Outgoing>> outgoing ABSL_GUARDED_BY(mu);  // by uid
+  absl::flat_hash_map<BoxKey, std::unique_ptr<Box>> boxes ABSL_GUARDED_BY(mu);
+  absl::flat_hash_map<int64_t, absl::Status> aborted ABSL_GUARDED_BY(mu);
+  std::deque<int64_t> aborted_order ABSL_GUARDED_BY(mu);
+  absl::flat_hash_map<uint64_t, absl::Status> lost ABSL_GUARDED_BY(mu);
+  std::function<void(int64_t, const absl::Status&)> on_abort ABSL_GUARDED_BY(mu);
+  Traffic traffic ABSL_GUARDED_BY(mu);
+};
+
+namespace {
+// Names of what epoll watches. Outgoing connections have the uid with the top bit.
+constexpr uint64_t kWake = 1, kUnix = 2, kTcp = 3;
+constexpr uint64_t kOutgoing = uint64_t{1} << 63;
+}  // namespace
+
+absl::Status Wire::State::Start(const std::string& reachable_as, const std::string& island) {
+  self.uid = RandomNumber();
+  self.secret = RandomNumber();
+  self.island = island;
+  self.unix_name = absl::StrCat("pathways-collectives-", self.uid);
+  epoll = Socket(epoll_create1(EPOLL_CLOEXEC));
+  wake = Socket(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  absl::StatusOr<Socket> local = ListenUnix(self.unix_name);
+  if (!local.ok()) return local.status();
+  unix_listener = *std::move(local);
+  if (!reachable_as.empty()) {
+    absl::StatusOr<Socket> network = ListenTcp(&self.port);
+    if (!network.ok()) return network.status();
+    tcp_listener = *std::move(network);
+    self.host = reachable_as;
+    Watch(tcp_listener.fd(), kTcp);
+  }
+  Watch(wake.fd(), kWake);
+  Watch(unix_listener.fd(), kUnix);
+  reader = std::thread([this] { ReadAll(); });
+  return absl::OkStatus();
+}
+
+void Wire::State::Watch(int fd, uint64_t name) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = name;
+  epoll_ctl(epoll.fd(), EPOLL_CTL_ADD, fd, &event);
+}
+
+void Wire::State::ReadAll() {
+  epoll_event events[64];
+  while (!stopping.load()) {
+    const int n = epoll_wait(epoll.fd(), events, 64, -1);
+    for (int i = 0; i < n && !stopping.load(); ++i) OnEvent(events[i].data.u64);
+  }
+}
+
+void Wire::State::OnEvent(uint64_t name) {
+  if (name == kWake) return;
+  if (name == kUnix || name == kTcp) {
+    auto connection = std::make_unique<Incoming>();
+    connection->socket = Accept(name == kUnix ? unix_listener : tcp_listener);
+    if (!connection->socket.valid()) return;
+    const uint64_t given = next_name++;
+    Watch(connection->socket.fd(), given);
+    incoming[given] = std::move(connection);
+    return;
+  }
+  if ((name & kOutgoing) != 0) return MarkLost(name & ~kOutgoing, "its connection has ended");  // nothing is ever sent back on it
+  auto it = incoming.find(name);
+  if (it == incoming.end() || Read(*it->second)) return;
+  const uint64_t uid = it->second->uid;
+  incoming.erase(it);
+  if (uid != 0) MarkLost(uid, "its connection has ended");
+}
+
+bool Wire::State::Read(Incoming& from) {
+  while (true) {
+    const bool direct = from.in_payload && from.begin == from.end;
+    if (!direct && from.begin == from.end) from.begin = from.end = 0;
+    char* into = direct ? from.payload.bytes.get() + from.filled : from.staging.get() + from.end;
+    const size_t room = direct ? from.payload.size - from.filled : kStagingBytes - from.end;
+    const ssize_t n = recv(from.socket.fd(), into, room, 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
+    if (n == 0) return false;
+    if (direct) {
+      from.filled += n;
+      if (from.filled == from.payload.size && !OnFrame(from)) return false;
+    } else {
+      from.end += n;
+      if (!Consume(from)) return false;
+    }
+    if (static_cast<size_t>(n) < room) return true;  // epoll tells when there is more
+  }
+}
+
+bool Wire::State::Consume(Incoming& from) {
+  while (true) {
+    const size_t staged = from.end - from.begin;
+    if (!from.in_payload) {
+      if (staged < sizeof(FrameHeader)) break;
+      std::memcpy(&from.header, from.staging.get() + from.begin, sizeof(FrameHeader));
+      from.begin += sizeof(FrameHeader);
+      if (from.header.magic != kMagic || from.header.size > kMostBytes) return false;
+      if (from.uid == 0 && (from.header.kind != FrameKind::kHello || from.header.size != 0)) return false;
+      from.payload.size = from.header.size;
+      from.payload.bytes.reset(new char[from.header.size]);
+      from.filled = 0;
+      from.in_payload = true;
+      continue;
+    }
+    const size_t n = std::min(staged, from.payload.size - from.filled);
+    std::memcpy(from.payload.bytes.get() + from.filled, from.staging.get() + from.begin, n);
+    from.begin += n;
+    from.filled += n;
+    if (from.filled < from.payload.size) break;
+    if (!OnFrame(from)) return false;
+  }
+  if (from.begin > 0) {
+    std::memmove(from.staging.get(), from.staging.get() + from.begin, from.end - from.begin);
+    from.end -= from.begin;
+    from.begin = 0;
+  }
+  return true;
+}
+
+bool Wire::State::OnFrame(Incoming& from) {
+  from.in_payload = false;
+  const FrameHeader& header = from.header;
+  if (header.kind == FrameKind::kHello) {
+    if (from.uid != 0 || header.tag.group != self.secret) return false;
+    from.uid = static_cast<uint64_t>(header.tag.run);
+    return true;
+  }
+  if (header.kind == FrameKind::kAbort) {
+    MarkAborted(header.tag.run, absl::Status(static_cast<absl::StatusCode>(header.tag.step),
+                                             absl::string_view(from.payload.bytes.get(), from.payload.size)));
+    return true;
+  }
+  if (header.kind != FrameKind::kData) return false;
+  absl::MutexLock lock(&mu);
+  if (aborted.contains(header.tag.run)) return true;
+  std::unique_ptr<Box>& box = boxes[{from.uid, header.tag}];
+  if (box == nullptr) box = std::make_unique<Box>();
+  box->messages.push_back(std::move(from.payload));
+  box->arrived.Signal();
+  return true;
+}
+
+absl::Status Wire::State::Failure(uint64_t from, int64_t run) const {
+  if (auto it = aborted.find(run); it != aborted.end()) return it->second;
+  if (auto it = lost.find(from); it != lost.end()) return it->second;
+  return absl::OkStatus();
+}
+
+void Wire::State::WakeAll() {
+  for (auto& [key, box] : boxes) box->arrived.SignalAll();
+}
+
+void Wire::State::MarkLost(uint64_t uid, const std::string& why) {
+  absl::MutexLock lock(&mu);
+  lost.insert({uid, absl::UnavailableError(absl::StrCat("another process of the computation is gone: ", why))});
+  if (auto it = outgoing.find(uid); it != outgoing.end()) {
+    epoll_ctl(epoll.fd(), EPOLL_CTL_DEL, it->second->socket.fd(), nullptr);
+    it->second->socket.Shutdown();  // whoever is writing to it stops
+    outgoing.erase(it);
+  }
+  absl::erase_if(boxes, [uid](const auto& entry) { return entry.first.first == uid && entry.second->waiting == 0; });
+  WakeAll();
+}
+
+bool Wire::State::MarkAborted(int64_t run, const absl::Status& why) {
+  std::function<void(int64_t, const absl::Status&)> tell;
+  {
+    absl::MutexLock lock(&mu);
+    if (!aborted.insert({run, why}).second) return false;
+    aborted_order.push_back(run);
+    if (aborted_order.size() > kRememberedAborts) {
+      aborted.erase(aborted_order.front());
+      aborted_order.pop_front();
+    }
+    absl::erase_if(boxes, [run](const auto& entry) { return entry.first.second.run == run && entry.second->waiting == 0; });
+    WakeAll();
+    tell = on_abort;
+  }
+  if (tell) tell(run, why);
+  return true;
+}
+
+absl::StatusOr<std::shared_ptr<Wire::State::Outgoing>> Wire::State::FindWay(uint64_t to) {
+  absl::MutexLock lock(&mu);
+  if (auto it = outgoing.find(to); it != outgoing.end()) return it->second;
+  if (auto it = lost.find(to); it != lost.end()) return it->second;
+  return absl::InternalError("a message to a process that was not connected");
+}
+
+Wire::Wire(std::shared_ptr<State> state) : state_(std::move(state)) {}
+Wire::~Wire() = default;
+const ProcessAddress& Wire::self() const { return state_->self; }
+
+absl::StatusOr<std::shared_ptr<Wire>> Wire::Open(const std::string& reachable_as, const std::string& island) {
+  auto state = std::make_shared<State>();
+  if (absl::Status status = state->Start(reachable_as, island); !status.ok()) return status;
+  return std::shared_ptr<Wire>(new Wire(std::move(state)));
+}
+
+absl::Status Wire::Connect(const ProcessAddress& to) {
+  absl::MutexLock connecting(&state_->connect_mu);
+  {
+    absl::MutexLock lock(&state_->mu);
+    if (state_->outgoing.contains(to.uid)) return absl::OkStatus();
+    if (auto it = state_->lost.find(to.uid); it != state_->lost.end()) return it->second;
+  }
+  absl::StatusOr<Socket> socket = ConnectUnix(to.unix_name);
+  if (!socket.ok() && !to.host.empty()) socket = ConnectTcp(to.host, to.port);
+  FrameHeader hello;
+  hello.kind = FrameKind::kHello;
+  hello.tag.run = static_cast<int64_t>(state_->self.uid);
+  hello.tag.group = to.secret;
+  absl::Status status = socket.ok() ? WriteAll(socket->fd(), {AsBytes(hello)}) : socket.status();
+  if (!status.ok()) {
+    state_->MarkLost(to.uid, std::string(status.message()));
+    return Lost(to.uid);
+  }
+  auto way = std::make_shared<State::Outgoing>();
+  way->uid = to.uid;
+  way->same_island = to.island == state_->self.island;
+  way->socket = *std::move(socket);
+  absl::MutexLock lock(&state_->mu);
+  state_->outgoing[to.uid] = way;
+  state_->Watch(way->socket.fd(), to.uid | kOutgoing);
+  return absl::OkStatus();
+}
+
+absl::Status Wire::Send(uint64_t to, const MessageTag& tag, absl::Span<const absl::string_view> parts) {
+  absl::StatusOr<std::shared_ptr<State::Outgoing>> way = state_->FindWay(to);
+  if (!way.ok()) return way.status();
+  FrameHeader header;
+  header.tag = tag;
+  std::vector<absl::string_view> all = {AsBytes(header)};
+  for (absl::string_view part : parts) {
+    header.size += part.size();
+    all.push_back(part);
+  }
+  {
+    absl::MutexLock lock(&state_->mu);
+    Traffic& traffic = state_->traffic;
+    ((*way)->same_island ? traffic.messages : traffic.messages_between_islands) += 1;
+    ((*way)->same_island ? traffic.bytes : traffic.bytes_between_islands) += static_cast<int64_t>(header.size);
+  }
+  absl::Status status;
+  {
+    absl::MutexLock lock(&(*way)->write_mu);
+    status = WriteAll((*way)->socket.fd(), all);
+  }
+  if (status.ok()) return status;
+  state_->MarkLost(to, std::string(status.message()));
+  return Lost(to);
+}
+
+absl::StatusOr<Message> Wire::Receive(uint64_t from, const MessageTag& tag) {
+  absl::MutexLock lock(&state_->mu);
+  const State::BoxKey key{from, tag};
+  while (true) {
+    auto it = state_->boxes.find(key);
+    if (it != state_->boxes.end() && !it->second->messages.empty()) {
+      Message message = std::move(it->second->messages.front());
+      it->second->messages.pop_front();
+      if (it->second->messages.empty() && it->second->waiting == 0) state_->boxes.erase(it);
+      return message;
+    }
+    if (absl::Status failure = state_->Failure(from, tag.run); !failure.ok()) {
+      if (it != state_->boxes.end() && it->second->waiting == 0) state_->boxes.erase(it);
+      return failure;
+    }
+    if (it == state_->boxes.end()) it = state_->boxes.emplace(key, std::make_unique<State::Box>()).first;
+    State::Box& box = *it->second;
+    ++box.waiting;
+    box.arrived.Wait(&state_->mu);
+    --box.waiting;
+  }
+}
+
+void Wire::Abort(int64_t run, const absl::Status& why) {
+  if (!state_->MarkAborted(run, why)) return;
+  FrameHeader header;
+  header.kind = FrameKind::kAbort;
+  header.tag.run = run;
+  header.tag.step = static_cast<int64_t>(why.code());
+  header.size = why.message().size();
+  std::vector<std::shared_ptr<State::Outgoing>> ways;
+  {
+    absl::MutexLock lock(&state_->mu);
+    for (const auto& [uid, way] : state_->outgoing) ways.push_back(way);
+  }
+  for (const auto& way : ways) {
+    absl::MutexLock lock(&way->write_mu);
+    WriteAll(way->socket.fd(), {AsBytes(header), why.message()}).IgnoreError();
+  }
+}
+
+absl::Status Wire::Aborted(int64_t run) const {
+  absl::MutexLock lock(&state_->mu);
+  auto it = state_->aborted.find(run);
+  return it == state_->aborted.end() ? absl::OkStatus() : it->second;
+}
+
+void Wire::SetOnAbort(std::function<void(int64_t, const absl::Status&)> on_abort) {
+  absl::MutexLock lock(&state_->mu);
+  state_->on_abort = std::move(on_abort);
+}
+
+void Wire::Lose(uint64_t uid, const std::string& why) { state_->MarkLost(uid, why); }
+
+absl::Status Wire::Lost(uint64_t uid) const {
+  absl::MutexLock lock(&state_->mu);
+  auto it = state_->lost.find(uid);
+  return it == state_->lost.end() ? absl::OkStatus() : it->second;
+}
+
+Wire::Traffic Wire::traffic() const {
+  absl::MutexLock lock(&state_->mu);
+  return state_->traffic;
+}
+
+}  // namespace pw::pjrt_cpu

@@ -1,0 +1,34 @@
+"""Several processes of stock jax, each with the plugin: one computation over the devices of all of them."""
+import pathlib
+import socket
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = pathlib.Path(__file__).with_name("processes_program.py")
+
+
+def run(plugin, processes, *words):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    running = [subprocess.Popen([sys.executable, PROGRAM, f"127.0.0.1:{port}", str(i), str(processes), plugin, *words],
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for i in range(processes)]
+    try:
+        return [(process.communicate(timeout=300)[0], process.returncode) for process in running]
+    finally:
+        for process in running:
+            process.kill()
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_collectives_and_partitioned_programs(plugin, processes):
+    for said, status in run(plugin, processes):
+        assert status == 0 and all(word in said for word in ("DEVICES", "COLLECTIVES", "PARTITIONED", "LOOP")), said[-3000:]
+
+
+def test_when_one_dies_the_others_are_told_and_live(plugin):
+    (first, status), (_, killed) = run(plugin, 2, "die")
+    assert killed == -9
+    assert status == 0 and "ERROR UNAVAILABLE" in first and "ALONE [0.0, 2.0, 4.0]" in first, first[-3000:]
