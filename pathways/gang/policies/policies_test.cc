@@ -22,6 +22,22 @@ TEST(ProportionalShare, ChargesTimeDividedByWeight) {
   EXPECT_EQ(policy.ClientRank(ClientId(1)), 3);
 }
 
+TEST(ProportionalShare, WhatWasGrantedUnderAnotherWeightIsCorrectedUnderIt) {
+  ProportionalShare policy;
+  policy.SetShare(ClientId(1), {.weight = 8});
+  policy.OnGrant(ClientId(1), 8 * kMs);
+  policy.OnGrant(ClientId(1), 8 * kMs);
+  policy.SetShare(ClientId(1), {.weight = 1});
+  EXPECT_EQ(policy.ClientRank(ClientId(1)), 2);
+  policy.OnDone(ClientId(1), 8 * kMs, 24 * kMs);  // took three times as long: 2 ms more at weight 8
+  EXPECT_EQ(policy.ClientRank(ClientId(1)), 4);
+  policy.OnGrant(ClientId(1), 8 * kMs);
+  EXPECT_EQ(policy.ClientRank(ClientId(1)), 12);
+  policy.OnDone(ClientId(1), 8 * kMs, 8 * kMs);
+  policy.OnDone(ClientId(1), 8 * kMs, 12 * kMs);  // the first that was granted under the new one
+  EXPECT_EQ(policy.ClientRank(ClientId(1)), 16);
+}
+
 TEST(ProportionalShare, ASleeperEarnsNothingAndADebtorKeepsItsDebt) {
   ProportionalShare policy;
   policy.OnActive(ClientId(1));

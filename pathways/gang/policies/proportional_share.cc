@@ -15,7 +15,12 @@ int64_t ProportionalShare::ClientRank(ClientId client) const {
 }
 
 bool ProportionalShare::SetShare(ClientId client, const Share& share) {
-  accounts_[client].weight = std::max(share.weight, kLeastWeight);
+  Account& account = accounts_[client];
+  const double weight = std::max(share.weight, kLeastWeight);
+  if (weight == account.weight) return false;
+  account.older_weight = account.weight;
+  account.older = account.outstanding;
+  account.weight = weight;
   return false;  // the rank moves with the next charge
 }
 
@@ -27,18 +32,27 @@ bool ProportionalShare::OnActive(ClientId client) {
 }
 
 bool ProportionalShare::OnGrant(ClientId client, int64_t predicted_device_ns) {
-  island_us_ = std::max(island_us_, accounts_[client].virtual_us);
-  return Charge(client, predicted_device_ns);
-}
-
-bool ProportionalShare::OnDone(ClientId client, int64_t predicted_device_ns, int64_t measured_device_ns) {
-  return Charge(client, measured_device_ns - predicted_device_ns);
-}
-
-bool ProportionalShare::Charge(ClientId client, int64_t device_ns) {
   Account& account = accounts_[client];
+  island_us_ = std::max(island_us_, account.virtual_us);
+  ++account.outstanding;
+  return Charge(account, predicted_device_ns, account.weight);
+}
+
+// A correction counts as what it corrects did.
+bool ProportionalShare::OnDone(ClientId client, int64_t predicted_device_ns, int64_t measured_device_ns) {
+  Account& account = accounts_[client];
+  double weight = account.weight;
+  if (account.older > 0) {
+    --account.older;
+    weight = account.older_weight;
+  }
+  account.outstanding = std::max(0, account.outstanding - 1);
+  return Charge(account, measured_device_ns - predicted_device_ns, weight);
+}
+
+bool ProportionalShare::Charge(Account& account, int64_t device_ns, double weight) {
   const int64_t before = RankOf(account);
-  account.virtual_us += static_cast<double>(device_ns) / 1000 / account.weight;
+  account.virtual_us += static_cast<double>(device_ns) / 1000 / weight;
   return RankOf(account) != before;
 }
 

@@ -6,7 +6,7 @@
 //
 // Work-conserving: ranks only order who is there. No hoarding: a client that comes back after having had nothing here starts at
 // the island's virtual time (where the last grant was charged) if it is behind that, so idling earns nothing. What it owes it
-// keeps. A changed weight applies to what is charged from then on.
+// keeps. A changed weight applies to what is granted from then on.
 //
 // The rank is the virtual time in steps of `grain_us`: within a step the policy is indifferent (policy.h), and a client is at
 // most one step and one window's grants away from its share.
@@ -34,8 +34,11 @@ class ProportionalShare final : public Policy {
   struct Account {
     double weight = 1;
     double virtual_us = 0;
+    int outstanding = 0;      // grants that are not done
+    int older = 0;            // of them, those from before the latest change of the weight: the first to be done, nearly
+    double older_weight = 1;  // at which they were charged
   };
-  bool Charge(ClientId client, int64_t device_ns);
+  bool Charge(Account& account, int64_t device_ns, double weight);
   int64_t RankOf(const Account& account) const;
 
   const double grain_us_;
