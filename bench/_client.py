@@ -5,6 +5,8 @@ result on standard output. The first argument says which jax:
     plugin PATH      stock jax with our device plugin in this process, 8 devices: XLA as the worker has it, without the rest
     direct ADDRESS   stock jax's IFRT proxy client, straight to a server
     package ADDRESS  JAX_PLATFORMS=pathways as a user has it, relay included
+    multicontroller COORDINATOR/PROCESS/PROCESSES/DEVICES
+                     one process of several of stock jax with its Gloo collectives; all are asked the same at the same time
 """
 
 import collections
@@ -26,6 +28,8 @@ def set_environment(mode, address):
         os.environ["JAX_PLATFORMS"] = "plugin"
         os.environ["PJRT_NAMES_AND_LIBRARY_PATHS"] = f"plugin:{address}"
         os.environ["PJRT_CPU_DEVICES"] = str(DEVICES)
+    elif mode == "multicontroller":
+        os.environ["JAX_PLATFORMS"] = "cpu"
     elif mode == "direct":
         os.environ["JAX_PLATFORMS"] = "direct"
         os.environ["IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS"] = "true"
@@ -45,6 +49,15 @@ def register_direct(address):
         return _ifrt_proxy.get_client(f"grpc://{address}", options)
 
     xla_bridge.register_backend_factory("direct", connect, priority=500)
+
+
+def join_others(address):
+    import jax
+
+    coordinator, process, processes, devices = address.rsplit("/", 3)
+    jax.config.update("jax_num_cpu_devices", int(devices))
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(coordinator, int(processes), int(process))
 
 
 class Bench:
@@ -93,6 +106,22 @@ class Bench:
         spec = jax.sharding.PartitionSpec("i")
         step = jax.shard_map(lambda y: jax.lax.psum(y, "i") * 0.125 + 1, mesh=mesh, in_specs=spec, out_specs=spec)
         return jax.jit(step, out_shardings=sharding), y
+
+    def _large(self, function, per_device):
+        jax = self.jax
+        mesh = jax.sharding.Mesh(self.np.array(jax.devices()[:DEVICES]), ("i",))
+        spec = jax.sharding.PartitionSpec("i")
+        sharding = jax.sharding.NamedSharding(mesh, spec)
+        y = jax.device_put(self.np.ones(DEVICES * per_device, self.np.float32), sharding)
+        return jax.jit(jax.shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec), out_shardings=sharding), y
+
+    def _make_psum_large(self):
+        """4 MiB on each device, added up."""
+        return self._large(lambda y: self.jax.lax.psum(y, "i") * 0.125, 1 << 20)
+
+    def _make_gather_large(self):
+        """512 KiB from each device to all."""
+        return self._large(lambda y: self.jax.lax.all_gather(y, "i", tiled=True)[: y.size] + 1, 1 << 17)
 
     def enqueue(self, program, calls, bursts):
         """Of a call that does not wait: its time, the processor time of the calling thread and of the whole process (which do not depend
@@ -185,6 +214,8 @@ def main():
     os.dup2(2, 1)
     if mode == "direct":
         register_direct(address)
+    if mode == "multicontroller":
+        join_others(address)
     bench = Bench()
     print(json.dumps({"devices": len(bench.jax.devices()), "jax": bench.jax.__version__}), file=out, flush=True)
     for line in sys.stdin:

@@ -37,6 +37,8 @@ struct Options {
   std::string plugin;
   std::vector<std::string> plugin_options;
   int devices = 0;
+  int most_hosts = 8;
+  int most_devices = 0;
   std::string listen;
   std::string advertise;
   std::string compile_cache;
@@ -56,6 +58,9 @@ void Declare(Options* options, pw::Flags* flags) {
              "the device plugin, any PJRT .so; default: $PATHWAYS_PLUGIN, else libpjrt_cpu.so beside this program (../lib)");
   flags->Add("plugin-option", &options->plugin_options, "NAME=VALUE", "a create option for the plugin");
   flags->Add("devices", &options->devices, "N", "how many CPU devices to make (cpu plugin only); 0: what the plugin finds");
+  flags->Add("most-hosts", &options->most_hosts, "N",
+             "over how many hosts a computation of this one's devices may go (cpu plugin only); 1: this one alone");
+  flags->Add("most-devices", &options->most_devices, "N", "how many devices those hosts have at most; 0: as many as this one");
   flags->Add("listen", &options->listen, "ADDRESS",
              "where other workers connect: HOST:PORT (port 0 picks a free one) or unix:PATH; default: chosen after the "
              "controller's address");
@@ -108,6 +113,16 @@ absl::StatusOr<pw::device::pjrt::RuntimeOptions> RuntimeOptionsFrom(const Option
   return result;
 }
 
+// Our CPU plugin runs programs over several processes, and is told beforehand of how many, and with how many devices at most.
+void AddPeers(const Options& options, const std::string& listen, pw::device::pjrt::RuntimeOptions* runtime) {
+  if (!absl::StrContains(runtime->plugin, "libpjrt_cpu.so") || options.most_hosts < 2) return;
+  runtime->other_processes = options.most_hosts - 1;
+  if (options.most_devices > 0) runtime->options.push_back({"peer_device_count", "", options.most_devices, true});
+  runtime->options.push_back({"island", options.island, 0, false});
+  if (absl::StartsWith(listen, "unix:")) return;  // all hosts are on this machine
+  runtime->options.push_back({"network_address", options.advertise.empty() ? NetworkName() : options.advertise, 0, false});
+}
+
 // Workers of one machine meet on an abstract Unix socket, which leaves nothing behind; others on TCP.
 std::string ListenAddress(const Options& options) {
   if (!options.listen.empty()) return options.listen;
@@ -145,7 +160,8 @@ absl::Status Run(const Options& options, pw::StopSignal* stop) {
   if (options.controller.empty())
     return absl::InvalidArgumentError("--controller is needed: the address at which the controller takes workers");
   if (options.compile_threads < 1) return absl::InvalidArgumentError("--compile-threads must be at least 1");
-  PW_ASSIGN_OR_RETURN(const auto runtime_options, RuntimeOptionsFrom(options));
+  PW_ASSIGN_OR_RETURN(auto runtime_options, RuntimeOptionsFrom(options));
+  AddPeers(options, ListenAddress(options), &runtime_options);
   PW_ASSIGN_OR_RETURN(const auto runtime, pw::device::pjrt::MakeRuntime(runtime_options));
 
   pw::SteadyClock clock;

@@ -79,6 +79,7 @@ void ClusterImpl::Admit(LinkId id, HostId host_id) {
   link.host = host_id;
   hosts_[host_id] = id;
   fabric_->AddHost(host_id, link.link->connection());
+  fabric_->SetProcessAddress(host_id, link.hello.process_address());
   const resource::Host& host = *fabric_->topology().FindHost(host_id);
   Command command;
   auto& welcome = *command.mutable_welcome();

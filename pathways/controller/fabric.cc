@@ -44,7 +44,7 @@ Fabric::Fabric(const SessionLimits& limits, const gang::Options& gang, Clock* cl
 
 void Fabric::AddHost(HostId host, net::Connection* connection) {
   outbox_.AddHost(host);
-  peers_[host] = std::make_unique<Peer>(Peer{connection, BulkSender(connection), false, {}});
+  peers_[host] = std::make_unique<Peer>(Peer{connection, BulkSender(connection), false, {}, {}});
 }
 
 void Fabric::SetTakesShared(HostId host) {
@@ -55,6 +55,16 @@ void Fabric::SetTakesShared(HostId host) {
 bool Fabric::takes_shared(HostId host) const {
   auto it = peers_.find(host);
   return it != peers_.end() && it->second->takes_shared;
+}
+
+void Fabric::SetProcessAddress(HostId host, std::string address) {
+  auto it = peers_.find(host);
+  if (it != peers_.end()) it->second->process_address = std::move(address);
+}
+
+std::string Fabric::process_address(HostId host) const {
+  auto it = peers_.find(host);
+  return it == peers_.end() ? "" : it->second->process_address;
 }
 
 void Fabric::RemoveHost(HostId host, const std::vector<DeviceId>& devices, const absl::Status& error) {
@@ -73,6 +83,9 @@ absl::Status Fabric::OnEvent(HostId host, const Event& event, Bytes payload) {
   switch (event.kind_case()) {
     case Event::kDone:
       ops_.OnDone(host, event.done());
+      break;
+    case Event::kLaunchFailed:
+      OnLaunchFailed(event.launch_failed());
       break;
     case Event::kSharedTaken:
       if (auto it = peers_.find(host); it != peers_.end()) {
@@ -102,6 +115,17 @@ absl::Status Fabric::OnEvent(HostId host, const Event& event, Bytes payload) {
       return absl::InternalError(absl::StrCat("event ", static_cast<int>(event.kind_case()), " makes no sense here"));
   }
   return absl::OkStatus();
+}
+
+void Fabric::OnLaunchFailed(const ::pathways::v1::LaunchFailed& failed) {
+  for (uint32_t number : failed.hosts()) {
+    const HostId host(number);
+    if (!outbox_.HasHost(host)) continue;
+    Command command;
+    command.mutable_abort_launch()->set_launch(failed.launch());
+    *command.mutable_abort_launch()->mutable_status() = failed.status();
+    outbox_.Add(host, std::move(command));
+  }
 }
 
 void Fabric::OnFetchedShared(HostId host, const ::pathways::v1::Fetched& fetched) {

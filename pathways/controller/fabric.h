@@ -44,6 +44,9 @@ class Fabric {
   // The host can open memory that this process shares.
   void SetTakesShared(HostId host);
   bool takes_shared(HostId host) const;
+  // Where its runtime meets others (Hello.process_address); empty: it cannot.
+  void SetProcessAddress(HostId host, std::string address);
+  std::string process_address(HostId host) const;
   // The host's devices are no more, and all that waits for it fails with `error`. Its arrays are the sessions' to poison, before
   // this.
   void RemoveHost(HostId host, const std::vector<DeviceId>& devices, const absl::Status& error);
@@ -97,12 +100,14 @@ class Fabric {
   size_t lent_bytes(HostId host) const;
 
  private:
+  void OnLaunchFailed(const ::pathways::v1::LaunchFailed& failed);
   void OnFetchedShared(HostId host, const ::pathways::v1::Fetched& fetched);
 
   struct Peer {
     net::Connection* connection;
     BulkSender bulk;
     bool takes_shared = false;
+    std::string process_address = {};
     net::Loans loans;
   };
 

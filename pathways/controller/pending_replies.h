@@ -23,13 +23,13 @@ class PendingReplies {
 
   // `session` is 0 for the cluster's own questions.
   void Add(uint64_t id, HostId host, SessionId session, Callback callback) {
-    pending_.insert({id, Pending{host, session, std::move(callback)}});
+    pending_.insert({Key(id, host), Pending{host, session, std::move(callback)}});
   }
 
   // False if nobody waits for that answer from that host.
   bool Resolve(uint64_t id, HostId host, absl::StatusOr<Reply> reply) {
-    auto it = pending_.find(id);
-    if (it == pending_.end() || it->second.host != host) return false;
+    auto it = pending_.find(Key(id, host));
+    if (it == pending_.end()) return false;
     Callback callback = std::move(it->second.callback);
     pending_.erase(it);
     std::move(callback)(std::move(reply));
@@ -54,7 +54,7 @@ class PendingReplies {
   template <class Predicate>
   void FailWhere(const absl::Status& error, Predicate predicate) {
     std::vector<Callback> failed;
-    for (uint64_t id : SortedKeysWhere(pending_, predicate)) {
+    for (const auto& id : SortedKeysWhere(pending_, predicate)) {
       const auto it = pending_.find(id);
       failed.push_back(std::move(it->second.callback));
       pending_.erase(it);
@@ -62,7 +62,8 @@ class PendingReplies {
     for (Callback& callback : failed) std::move(callback)(error);
   }
 
-  absl::flat_hash_map<uint64_t, Pending> pending_;
+  using Key = std::pair<uint64_t, HostId>;  // several hosts may be asked the same
+  absl::flat_hash_map<Key, Pending> pending_;
 };
 
 }  // namespace pw::controller

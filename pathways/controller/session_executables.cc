@@ -48,6 +48,14 @@ void SessionImpl::DropRecord(const program::Executable& record) {
   }
 }
 
+// A program that is being compiled by its hosts.
+struct SessionImpl::PendingCompile {
+  program::Executable record;
+  size_t left = 0;
+  absl::StatusOr<::pathways::v1::Compiled> answer = ::pathways::v1::Compiled();  // any host's, or the last error
+  ResultCallback<std::shared_ptr<const ExecutableInfo>> done;
+};
+
 absl::StatusOr<program::Executable> SessionImpl::CheckCompile(CompileRequest& request) const {
   program::Executable record;
   record.owner = id_;
@@ -72,6 +80,13 @@ absl::StatusOr<program::Executable> SessionImpl::CheckCompile(CompileRequest& re
   PW_RETURN_IF_ERROR(CheckDevices(request.devices));
   PW_RETURN_IF_ERROR(CheckApart(request.devices));
   PW_ASSIGN_OR_RETURN(record.hosts, dispatch::HostsOfComputation(topology, request.devices));
+  for (HostId host : record.hosts) {
+    if (record.hosts.size() == 1 || !fabric_->process_address(host).empty()) continue;
+    return absl::UnimplementedError(absl::StrCat(
+        "one computation over the devices of several hosts: the device plugin of ", topology.Describe(*topology.FindHost(host)),
+        " cannot take part. Use a mesh over the devices of one host (attributes `island` and `host` of a device say where it is), one "
+        "mesh for each host, and jax.device_put between their arrays, which goes directly from host to host."));
+  }
   if (static_cast<int64_t>(executables_.size()) >= fabric_->limits().handles) {
     return absl::ResourceExhaustedError(absl::StrCat("this client has ", executables_.size(), " programs"));
   }
@@ -83,7 +98,6 @@ absl::StatusOr<program::Executable> SessionImpl::CheckCompile(CompileRequest& re
 void SessionImpl::Compile(CompileRequest request, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) {
   absl::StatusOr<program::Executable> record = CheckCompile(request);
   if (!record.ok()) return Answer<std::shared_ptr<const ExecutableInfo>>(std::move(done), record.status());
-  const HostId host = record->hosts.front();
   Command command;
   auto& compile = *command.mutable_compile();
   compile.set_executable(record->id.v);
@@ -100,13 +114,32 @@ void SessionImpl::Compile(CompileRequest request, ResultCallback<std::shared_ptr
     sources_[record->id] = {std::move(source), PhysicalOf(record->devices)};
   }
   compile.set_host_callbacks(request.program.view().find(kHostCallbackTarget) != std::string_view::npos);
+  if (record->hosts.size() > 1) NameHosts(*record, compile);
   const uint64_t id = record->id.v;
-  fabric_->compiles().Add(
-      id, host, id_,
-      [this, record = *std::move(record), done = std::move(done)](absl::StatusOr<::pathways::v1::Compiled> compiled) mutable {
-        OnCompiled(std::move(record), std::move(compiled), std::move(done));
-      });
-  fabric_->outbox().Add(host, std::move(command), {std::move(request.program), Bytes::FromString(std::move(request.options))});
+  auto pending = std::make_shared<PendingCompile>();
+  pending->record = *std::move(record);
+  pending->left = pending->record.hosts.size();
+  pending->done = std::move(done);
+  const Bytes options = Bytes::FromString(std::move(request.options));
+  for (HostId host : pending->record.hosts) {
+    fabric_->compiles().Add(id, host, id_, [this, pending](absl::StatusOr<::pathways::v1::Compiled> compiled) {
+      absl::Status status = compiled.ok() ? FromProto(compiled->status()) : compiled.status();
+      if (pending->answer.ok() || !status.ok()) pending->answer = status.ok() ? std::move(compiled) : status;
+      if (--pending->left > 0) return;
+      OnCompiled(std::move(pending->record), std::move(pending->answer), std::move(pending->done));
+    });
+    fabric_->outbox().Add(host, command, {request.program, options});
+  }
+}
+
+// A program over several hosts: who has which device, and where the hosts meet.
+void SessionImpl::NameHosts(const program::Executable& record, ::pathways::v1::Compile& compile) const {
+  for (DeviceId device : record.devices) compile.add_hosts(fabric_->topology().FindDevice(device)->host.v);
+  for (HostId host : record.hosts) {
+    auto& process = *compile.add_processes();
+    process.set_host(host.v);
+    process.set_address(fabric_->process_address(host));
+  }
 }
 
 void SessionImpl::OnCompiled(program::Executable record, absl::StatusOr<::pathways::v1::Compiled> compiled,
@@ -117,8 +150,10 @@ void SessionImpl::OnCompiled(program::Executable record, absl::StatusOr<::pathwa
     source = std::move(it->second);
     sources_.erase(it);
   }
-  if (!compiled.ok()) return Answer<Info>(std::move(done), compiled.status());
-  if (absl::Status status = FromProto(compiled->status()); !status.ok()) return Answer<Info>(std::move(done), status);
+  if (!compiled.ok()) {
+    if (record.hosts.size() > 1) DropRecord(record);  // some may have it
+    return Answer<Info>(std::move(done), compiled.status());
+  }
   auto complete = program::CompleteExecutable(record, *compiled);
   if (source.request != nullptr) {  // its slice may have been moved or released meanwhile
     if (PhysicalOf(record.devices) != source.physical) {

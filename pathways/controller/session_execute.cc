@@ -97,7 +97,8 @@ void SessionImpl::Launch(const ExecuteRequest& request, CheckedExecute& call, st
   const Gangs::Ticket ticket =
       fabric_->gangs().Submit({id_, record.id, record.devices, record.hosts, args, results, MayDonate(record, request)});
   dispatch::ExecuteCall plan{id_, &record, args, results, request.launch_id, request.non_donatable, run != nullptr,
-                             ticket.grant()};
+                             ticket.grant(),
+                             hosts > 1 ? fabric_->NextId() : 0};
   auto add_op = [&](HostId host) {
     if (run == nullptr) return fabric_->ops().Add(host, waiting, nullptr, ticket.gang);
     const std::string platform = fabric_->topology().FindHost(host)->platform_name;

@@ -46,7 +46,7 @@ TEST(CompileTest, ErrorsKeepTheirCodeAndText) {
   EXPECT_EQ(t.Compile(t.Toy("refuse", 1, 1, 4), t.Devices(0, 4)).status(), absl::InvalidArgumentError("toy refusal"));
   const absl::Status spanning = t.Compile(t.Toy("copy", 1, 1, 8), t.Devices(0, 8)).status();
   EXPECT_EQ(spanning.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(spanning.message()), HasSubstr("'w1'"));
+  EXPECT_THAT(std::string(spanning.message()), HasSubstr("'w0'"));
   EXPECT_EQ(t.Compile(t.Toy("copy", 1, 1, 1), t.Devices(12, 1)).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(t.Compile(t.Toy("copy", 1, 1, 1), {DeviceId(0), DeviceId(0)}).status().code(), absl::StatusCode::kInvalidArgument);
   CompileRequest none;
@@ -61,6 +61,90 @@ TEST(CompileTest, ErrorsKeepTheirCodeAndText) {
   bad.mutable_outputs(0)->set_op_sharding("garbage");
   EXPECT_FALSE(t.Compile(bad, t.Devices(0, 4)).ok());
   EXPECT_EQ(t.workers[0]->Count(Command::kDropExecutable), 1);
+}
+
+// Two hosts of two devices whose runtimes meet.
+struct TwoHosts {
+  TwoHosts() : t(0, 0, Expecting(2)) {
+    for (int h = 0; h < 2; ++h) t.Add({absl::StrCat("w", h), "i0", 2, "cpu", "1.13.0", 1, absl::StrCat("address of w", h)});
+    t.Open();
+  }
+  static ClusterOptions Expecting(int hosts) {
+    ClusterOptions options;
+    options.expect_hosts = hosts;
+    return options;
+  }
+  TestCluster t;
+};
+
+TEST(SeveralHostsTest, EachCompilesAndRunsItsPart) {
+  TwoHosts two;
+  TestCluster& t = two.t;
+  auto info = Copy(t, 4);
+  ASSERT_NE(info, nullptr);
+  for (int h = 0; h < 2; ++h) {
+    const auto& compile = t.workers[h]->log.back().compile();
+    EXPECT_THAT(compile.hosts(), ElementsAre(0, 0, 1, 1));
+    EXPECT_THAT(compile.local_devices(), ElementsAre(0, 1, 0, 1));
+    ASSERT_EQ(compile.processes_size(), 2);
+    EXPECT_EQ(compile.processes(1).address(), "address of w1");
+  }
+  ASSERT_TRUE(t.Put(1, t.Rows(0, 4, {4, 4}), "aaaabbbbccccdddd").ok());
+  ASSERT_TRUE(t.Execute(info->handle, {1}, {2}).ok());
+  ASSERT_TRUE(t.Execute(info->handle, {2}, {3}).ok());
+  EXPECT_EQ(*t.FetchRows(3), "aaaabbbbccccdddd");
+  std::vector<std::vector<uint64_t>> launches(2);
+  for (int h = 0; h < 2; ++h) {
+    EXPECT_EQ(t.workers[h]->Count(Command::kExecute), 2) << "one for each call";
+    for (const Command& command : t.workers[h]->log) {
+      if (command.has_execute()) launches[h].push_back(command.execute().launch());
+    }
+  }
+  EXPECT_EQ(launches[0], launches[1]);
+  EXPECT_NE(launches[0][0], launches[0][1]);
+  EXPECT_TRUE(t.session->DestructExecutable(info->handle).ok());
+  t.Run();
+  EXPECT_EQ(t.workers[0]->num_executables() + t.workers[1]->num_executables(), 0u);
+}
+
+TEST(SeveralHostsTest, TheErrorOfOneIsTheErrorOfTheCompilation) {
+  TwoHosts two;
+  EXPECT_EQ(two.t.Compile(two.t.Toy("refuse", 1, 1, 4), two.t.Devices(0, 4)).status(), absl::InvalidArgumentError("toy refusal"));
+}
+
+TEST(SeveralHostsTest, WhatFailsOnOneIsToldToTheOthers) {
+  TwoHosts two;
+  TestCluster& t = two.t;
+  ::pathways::v1::FromWorker message;
+  auto& failed = *message.add_events()->mutable_launch_failed();
+  failed.set_launch(9);
+  failed.mutable_status()->set_message("it broke");
+  failed.add_hosts(1);
+  failed.add_hosts(17);  // gone
+  t.workers[0]->Send(message);
+  t.Run();
+  EXPECT_EQ(t.workers[0]->Count(Command::kAbortLaunch), 0);
+  ASSERT_EQ(t.workers[1]->Count(Command::kAbortLaunch), 1);
+  EXPECT_EQ(t.workers[1]->log.back().abort_launch().launch(), 9u);
+  EXPECT_EQ(t.workers[1]->log.back().abort_launch().status().message(), "it broke");
+}
+
+TEST(SeveralHostsTest, AHostThatIsLostTakesTheWholeWithIt) {
+  TwoHosts two;
+  TestCluster& t = two.t;
+  auto info = Copy(t, 4);
+  auto small = t.Compile(t.Toy("copy", 1, 1, 2), t.Devices(0, 2));
+  ASSERT_TRUE(t.Put(1, t.Rows(0, 4, {4, 4}), "aaaabbbbccccdddd").ok());
+  ASSERT_TRUE(t.Put(2, t.Rows(0, 2, {2, 4}), "aaaabbbb").ok());
+  t.Run();
+  t.workers[1]->Die();
+  t.Run();
+  const auto reply = t.Execute(info->handle, {1}, {3});
+  const absl::Status status = reply.ok() ? t.Ready({3}) : reply.status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'w1'"));
+  ASSERT_TRUE(t.Execute((*small)->handle, {2}, {4}).ok());
+  EXPECT_EQ(*t.FetchRows(4), "aaaabbbb") << "what is left goes on";
 }
 
 TEST(CompileTest, SaysWhetherTheProgramCallsBack) {

@@ -1,17 +1,15 @@
 // SessionImpl: Session over a Fabric. One file for each family of methods:
 //   session_impl.cc           beginning and end, what all families use
-//   session_host_buffers.cc   staged bytes
-//   session_arrays_make.cc    arrays from host memory, errors
+//   session_host_buffers.cc   staged bytes; session_arrays_make.cc: arrays from host memory, errors
 //   session_arrays_alias.cc   assemble, disassemble, one shard, remap, bitcast: no data moves
 //   session_arrays_move.cc    copy, reshard
 //   session_arrays_read.cc    readiness, fetching, deleting
 //   session_executables.cc    compile, describe
-//   session_execute.cc        execute and the results of runs
-//   session_programs.cc       programs of many nodes
+//   session_execute.cc        execute and the results of runs; session_programs.cc: programs of many nodes
 //   session_slices.cc         devices of virtual slices; session_remap.cc moves them
 //
-// Callbacks of the client always run from a task of their own (Session's promise: never inside the call). Everything that is
-// under way refers to the session by what it needs, not by pointer, or is answered with CANCELLED in the destructor.
+// Callbacks of the client always run from a task of their own (Session's promise: never inside the call). What is under way refers to
+// the session by what it needs, not by pointer, or is answered with CANCELLED in the destructor.
 #pragma once
 
 #include <map>
@@ -214,6 +212,8 @@ class SessionImpl final : public Session {
 
   // -- session_executables.cc
   absl::StatusOr<program::Executable> CheckCompile(CompileRequest& request) const;
+  struct PendingCompile;  // on several hosts
+  void NameHosts(const program::Executable& record, ::pathways::v1::Compile& compile) const;
   void OnCompiled(program::Executable record, absl::StatusOr<::pathways::v1::Compiled> compiled,
                   ResultCallback<std::shared_ptr<const ExecutableInfo>> done);
   absl::StatusOr<ExecutableEntry*> FindExecutable(Handle handle);

@@ -57,6 +57,7 @@ struct RuntimeInfo {
   std::string platform_version;
   std::string stablehlo_version;  // the newest it reads, "1.13.0"; empty if it does not say
   std::string xla_version;
+  std::string process_address;  // how programs of other processes name this one; empty: programs cannot span processes
 };
 
 struct MemoryUsage {
@@ -115,7 +116,7 @@ struct ProgramInfo {
 };
 
 struct LaunchOptions {
-  int launch_id = 0;
+  int launch_id = 0;  // no other launch's; of a program that spans processes the same in all of them
   std::vector<int64_t> non_donatable;
   SessionId session;  // whom host callbacks belong to
 };
@@ -139,6 +140,12 @@ class LoadedProgram {
   virtual absl::StatusOr<std::string> Serialize() = 0;
 };
 
+// A device of any process of a computation.
+struct Position {
+  std::string process;  // its RuntimeInfo::process_address; empty: this one
+  int device = 0;       // its local ordinal there
+};
+
 struct CompileRequest {
   std::string format = "mlir";
   std::string program;
@@ -147,6 +154,8 @@ struct CompileRequest {
   int num_partitions = 1;
   std::vector<int> devices;  // local ordinal of replica r, partition p at [r * num_partitions + p]
   bool host_callbacks = false;
+  // A program that spans processes: all its devices, as `devices`, which then holds this process's in the same order. Else empty.
+  std::vector<Position> positions;
 };
 
 // A running program calls a function of the client.
@@ -177,6 +186,10 @@ class DeviceRuntime {
   // A program from LoadedProgram::Serialize, for the devices it was compiled for.
   virtual absl::StatusOr<std::shared_ptr<LoadedProgram>> Load(const std::string& serialized, const CompileRequest& request) = 0;
   virtual absl::StatusOr<MemoryUsage> Memory(int device) = 0;
+  // A launch that spans processes will not be completed by one of them: here it fails instead of waiting, also if it is still to come.
+  virtual void AbortLaunch(int launch_id, const absl::Status& why) {}
+  // Another process is gone: what waits for it fails.
+  virtual void LoseProcess(const std::string& process, const absl::Status& why) {}
   // Who answers host callbacks; replaces the previous handler. A null one refuses them.
   virtual void SetHostCallHandler(HostCallHandler handler) = 0;
 };

@@ -133,7 +133,8 @@ class Lowering {
         kept.push_back(k);
       }
     }
-    const ExecuteCall call{kNoSession, &executable, args, results, 0, kept, false};
+    ExecuteCall call{kNoSession, &executable, args, results, 0, kept, false};
+    if (executable.hosts.size() > 1) call.launch = NewName();
     PlanExecute(call, [](HostId) { return OpId(); }, outbox_);
     Collect();
   }

@@ -47,14 +47,23 @@ TEST(PlanExecuteTest, OneCommandWhateverTheNumberOfShards) {
   }
 }
 
-TEST(PlanExecuteTest, SeveralHostsAreRefusedByName) {
-  const auto topology = TestTopology(2, 2);
-  const absl::Status status = HostsOfComputation(topology, DeviceRange(0, 4)).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("h0"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("island1"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("jax.device_put"));
-  EXPECT_EQ(HostsOfComputation(topology, DeviceRange(0, 5)).status().code(), absl::StatusCode::kNotFound);
+TEST(PlanExecuteTest, OneCommandForEachOfSeveralHosts) {
+  const auto topology = TestTopology(3, 2);
+  Recorder recorder(topology);
+  program::Executable executable;
+  executable.devices = DeviceRange(0, 4);
+  executable.hosts = *HostsOfComputation(topology, executable.devices);
+  EXPECT_THAT(executable.hosts, ::testing::ElementsAre(HostId(0), HostId(1)));
+  ExecuteCall call{SessionId(1), &executable, {}, {}};
+  call.launch = 77;
+  PlanExecute(call, [&](HostId h) { return recorder.NameOp(h); }, recorder.outbox);
+  auto commands = recorder.Commands();
+  EXPECT_EQ(commands.size(), 2u);
+  for (HostId host : executable.hosts) {
+    ASSERT_EQ(commands[host].size(), 1u);
+    EXPECT_EQ(commands[host][0].execute().launch(), 77u) << "the same on all of them";
+  }
+  EXPECT_EQ(HostsOfComputation(topology, DeviceRange(0, 7)).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(HostsOfComputation(topology, {DeviceId(0), DeviceId(0)}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 

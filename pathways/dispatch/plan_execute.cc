@@ -1,12 +1,10 @@
 #include "pathways/dispatch/plan_execute.h"
 
-#include <algorithm>
 #include <set>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "pathways/base/status_macros.h"
 
 namespace pw::dispatch {
@@ -26,6 +24,7 @@ void PlanExecute(const ExecuteCall& call, NameOp name_op, Outbox& outbox) {
     for (int32_t index : call.non_donatable) execute.add_non_donatable(index);
     execute.set_report_device_time(call.report_device_time);
     execute.set_grant(call.grant);
+    execute.set_launch(call.launch);
     outbox.Add(host, std::move(command));
   }
 }
@@ -39,15 +38,7 @@ absl::StatusOr<std::vector<HostId>> HostsOfComputation(const resource::Topology&
       return absl::InvalidArgumentError(absl::StrCat("the computation names ", ToString(id), " twice"));
     hosts.insert(device->host);
   }
-  if (hosts.size() <= 1) return std::vector<HostId>(hosts.begin(), hosts.end());
-  std::vector<std::string> names;
-  for (HostId host : hosts) names.push_back(topology.Describe(*topology.FindHost(host)));
-  if (names.size() > 6) names.resize(6), names.push_back(absl::StrCat("and ", hosts.size() - 6, " more"));
-  return absl::UnimplementedError(
-      absl::StrCat("one computation over the devices of several hosts (", absl::StrJoin(names, ", "),
-                   ") is not supported yet. Use a mesh over the devices of one host (attributes `island` and `host` of a device "
-                   "say where it is), one mesh for "
-                   "each host, and jax.device_put between their arrays, which goes directly from host to host."));
+  return std::vector<HostId>(hosts.begin(), hosts.end());
 }
 
 }  // namespace pw::dispatch

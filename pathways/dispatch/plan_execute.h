@@ -24,13 +24,13 @@ struct ExecuteCall {
   int32_t launch_id = 0;
   absl::Span<const int32_t> non_donatable;
   bool report_device_time = false;
-  uint64_t grant = 0;  // the gang whose grant it waits for; 0: it is granted
+  uint64_t grant = 0;   // the gang whose grant it waits for; 0: it is granted
+  uint64_t launch = 0;  // names the launch on all its hosts; for executables of several
 };
 
 void PlanExecute(const ExecuteCall& call, NameOp name_op, Outbox& outbox);
 
 // The hosts of a computation's devices, ascending. NOT_FOUND if a device is not there, INVALID_ARGUMENT if one is listed twice.
-// Today a computation runs on the devices of one host: for several, UNIMPLEMENTED with their names and the way out.
 absl::StatusOr<std::vector<HostId>> HostsOfComputation(const resource::Topology& topology, absl::Span<const DeviceId> devices);
 
 }  // namespace pw::dispatch

@@ -53,6 +53,7 @@ template <class F>
 void MapNames(const Command& from, F f, Command* to) {
   switch (from.kind_case()) {
     case Command::kExecute:
+      if (from.execute().launch() != 0) to->mutable_execute()->set_launch(f(from.execute().launch()));
       MapAll(from.execute().args(), f, to->mutable_execute()->mutable_args());
       return MapAll(from.execute().results(), f, to->mutable_execute()->mutable_results());
     case Command::kMove:

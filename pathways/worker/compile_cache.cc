@@ -48,6 +48,18 @@ std::string Checksum(absl::string_view bytes) {
   return hash.Hex();
 }
 
+// Where the parts of a program over several processes are. Their addresses change with every start; which of them are the same does not.
+std::string PatternOf(const std::vector<device::Position>& positions) {
+  std::string pattern;
+  std::vector<std::string> seen = {""};
+  for (const device::Position& position : positions) {
+    const auto at = std::find(seen.begin(), seen.end(), position.process);
+    absl::StrAppend(&pattern, at - seen.begin(), ".", position.device, ",");
+    if (at == seen.end()) seen.push_back(position.process);
+  }
+  return pattern;
+}
+
 }  // namespace
 
 std::string CompileCache::Key(const device::CompileRequest& request, const device::RuntimeInfo& runtime) const {
@@ -61,6 +73,7 @@ std::string CompileCache::Key(const device::CompileRequest& request, const devic
   hash.AddField(request.options);
   hash.AddField(absl::StrCat(request.num_replicas, "x", request.num_partitions, "/", absl::StrJoin(request.devices, ","), "/",
                              request.host_callbacks));
+  hash.AddField(PatternOf(request.positions));
   return hash.Hex();
 }
 

@@ -154,6 +154,7 @@ v1::FromWorker ControllerLink::Hello() const {
   hello->set_platform_version(info.platform_version);
   hello->set_stablehlo_version(info.stablehlo_version);
   hello->set_xla_version(info.xla_version);
+  hello->set_process_address(info.process_address);
   if (probe_.valid()) {
     net::WriteName(probe_.name(), hello->mutable_probe()->mutable_memory());
     hello->mutable_probe()->set_secret(probe_.secret());

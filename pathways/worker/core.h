@@ -38,6 +38,7 @@ struct Core {
   Executor* const strand;
   Clock* const clock;
   trace::Recorder recorder;
+  HostId host;                 // how the controller calls this one
   bool shares_memory = false;  // the controller and the hosts on this machine can open what this process shares
   net::SharedMemoryFactory shared;
   Executor* copy_pool = nullptr;

@@ -16,6 +16,7 @@ struct Runner::Run {
   uint64_t op = 0;
   SessionId session;
   ProgramRef program;
+  uint64_t launch = 0;  // its name on all its hosts, if there are several
   bool report_time = false;
   std::string location;  // in the user's program
   std::vector<ArrayId> arg_ids;
@@ -36,6 +37,7 @@ void Runner::Execute(const v1::Execute& command) {
   auto run = std::make_shared<Run>();
   run->op = command.op();
   run->session = SessionId(command.session());
+  run->launch = command.launch();
   run->report_time = command.report_device_time();
   run->location = command.location();
   run->program = programs_->Find(ExecutableId(command.executable()));
@@ -58,7 +60,7 @@ void Runner::Resolve(const RunRef& run, uint64_t grant) {
   run->task = std::make_shared<Hazards::Task>();
   Hazards::Task& task = *run->task;
   for (size_t p = 0; p < run->positions(); ++p) {
-    for (ArrayId id : run->arg_ids) run->args.push_back(core_->store.FindOrFailed(id, static_cast<int>(p)));
+    for (ArrayId id : run->arg_ids) run->args.push_back(core_->store.FindOrFailed(id, run->program->shard(p)));
   }
   task.reads = run->args;
   if (run->program->loaded != nullptr) {
@@ -72,7 +74,7 @@ void Runner::Resolve(const RunRef& run, uint64_t grant) {
   for (size_t p = 0; p < run->positions(); ++p) {
     for (ArrayId id : run->result_ids) {
       run->results.push_back(core_->NewShard(run->program->devices[p], run->session));
-      core_->store.Bind(id, static_cast<int>(p), run->results.back(), run->session);
+      core_->store.Bind(id, run->program->shard(p), run->results.back(), run->session);
     }
   }
   task.run = [this, run](const absl::Status& inputs) { return Start(run, inputs); };
@@ -174,7 +176,7 @@ void Runner::Launch(const RunRef& run) {
   const device::ProgramInfo& info = run->info();
   const size_t args = run->arg_ids.size();
   device::LaunchOptions options;
-  options.launch_id = NextLaunchId();
+  options.launch_id = run->program->spans() ? LaunchNumber(run->launch) : NextLaunchId();
   options.session = run->session;
   for (int32_t k : info.donated_inputs) {
     if (std::count(run->given.begin(), run->given.end(), k) == 0) options.non_donatable.push_back(k);
@@ -208,6 +210,7 @@ void Runner::Finish(const RunRef& run, const absl::Status& status) {
       break;
     }
   }
+  if (!reason.ok() && run->program->spans()) TellOthers(*run, reason);
   for (const ShardRef& shard : run->results) {
     if (reason.ok())
       shard->SetReady();
@@ -232,8 +235,17 @@ void Runner::Record(const Run& run) {
     core_->recorder.Span(trace::Kind::kRun, DeviceTrack(device), run.info().name, run.started, run.op);
 }
 
+void Runner::TellOthers(const Run& run, const absl::Status& status) {
+  v1::LaunchFailed* failed = core_->outbox.Add()->mutable_launch_failed();
+  failed->set_launch(run.launch);
+  *failed->mutable_status() = ToProto(status);
+  for (uint32_t host : run.program->hosts) {
+    if (HostId(host) != core_->host) failed->add_hosts(host);
+  }
+}
+
 int Runner::NextLaunchId() {
-  *next_launch_id_ = *next_launch_id_ == INT32_MAX ? 1 : *next_launch_id_ + 1;
+  *next_launch_id_ = *next_launch_id_ == kSpanning - 1 ? 1 : *next_launch_id_ + 1;
   return *next_launch_id_;
 }
 

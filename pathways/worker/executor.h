@@ -2,8 +2,9 @@
 //
 // Invariants:
 //   EX-1  every execution is enqueued on all its devices by one call, in the order of grants (launch_order.h)
-//   EX-2  launch ids are unique while the process lives
+//   EX-2  launch ids are unique while the process lives; a launch over several hosts has the same on all of them
 //   EX-3  an argument is given away only if nobody else can still need it: no other name, no parked reader, used once in the call
+//   EX-4  a launch over several hosts that fails here, before or after it has begun, is reported as LaunchFailed: the others wait for it
 // Lives on the worker's strand.
 #pragma once
 
@@ -21,8 +22,11 @@ class Runner {
       : core_(core), programs_(programs), next_launch_id_(next_launch_id) {}
 
   void Execute(const pathways::v1::Execute& command);
+  // The runtime's number for a launch over several hosts. Launches of this host alone have numbers below kSpanning.
+  static int LaunchNumber(uint64_t launch) { return static_cast<int>(launch % kSpanning) | kSpanning; }
 
  private:
+  static constexpr int kSpanning = 1 << 30;
   struct Run;
   using RunRef = std::shared_ptr<Run>;
 
@@ -35,6 +39,7 @@ class Runner {
   void Launch(const RunRef& run);
   void Finish(const RunRef& run, const absl::Status& status);
   void Record(const Run& run);
+  void TellOthers(const Run& run, const absl::Status& status);
   int NextLaunchId();
 
   Core* const core_;

@@ -1,5 +1,7 @@
 #include "pathways/worker/programs.h"
 
+#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,7 +13,32 @@ namespace pw::worker {
 namespace {
 namespace v1 = pathways::v1;
 
-absl::StatusOr<device::CompileRequest> ToRequest(const v1::Compile& command, const Bytes& payload, size_t devices) {
+// The devices of the program: of all its hosts, and of this one.
+absl::Status PlaceOnHosts(const v1::Compile& command, HostId self, Program* program, device::CompileRequest* request) {
+  if (command.hosts_size() != command.local_devices_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("a program over several hosts on ", command.local_devices_size(),
+                                                   " devices of ", command.hosts_size(), " hosts"));
+  }
+  std::map<uint32_t, std::string> processes;
+  for (const auto& process : command.processes()) processes[process.host()] = process.address();
+  for (int p = 0; p < command.hosts_size(); ++p) {
+    const uint32_t host = command.hosts(p);
+    const bool here = HostId(host) == self;
+    if (!here && processes[host].empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("a program over several hosts does not say where host ", host, " is"));
+    }
+    request->positions.push_back({here ? "" : processes[host], command.local_devices(p)});
+    if (std::count(program->hosts.begin(), program->hosts.end(), host) == 0) program->hosts.push_back(host);
+    if (!here) continue;
+    request->devices.push_back(command.local_devices(p));
+    program->positions.push_back(p);
+  }
+  if (request->devices.empty()) return absl::InvalidArgumentError("none of the program's devices is on this host");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<device::CompileRequest> ToRequest(const v1::Compile& command, const Bytes& payload, size_t devices, HostId self,
+                                                 Program* program) {
   if (command.program_bytes() > payload.size() || command.options_bytes() != payload.size() - command.program_bytes()) {
     return absl::InvalidArgumentError("the program and its options do not have the sizes that were announced");
   }
@@ -29,11 +56,14 @@ absl::StatusOr<device::CompileRequest> ToRequest(const v1::Compile& command, con
                                                    command.num_partitions(), " partitions cannot run on ",
                                                    command.local_devices_size(), " devices"));
   }
-  for (int device : command.local_devices()) {
-    if (device < 0 || device >= static_cast<int>(devices)) {
-      return absl::InvalidArgumentError(absl::StrCat("there is no local device ", device, "; this host has ", devices));
-    }
-    request.devices.push_back(device);
+  if (command.hosts().empty()) {
+    request.devices.assign(command.local_devices().begin(), command.local_devices().end());
+  } else {
+    PW_RETURN_IF_ERROR(PlaceOnHosts(command, self, program, &request));
+  }
+  for (int device : request.devices) {
+    if (device >= 0 && device < static_cast<int>(devices)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("there is no local device ", device, "; this host has ", devices));
   }
   return request;
 }
@@ -52,13 +82,17 @@ void Programs::Compile(const v1::Compile& command, const Bytes& payload) {
   auto program = std::make_shared<Program>();
   program->session = SessionId(command.session());
   programs_[ExecutableId(command.executable())] = program;
-  absl::StatusOr<device::CompileRequest> request = ToRequest(command, payload, core_->runtime->devices().size());
+  absl::StatusOr<device::CompileRequest> request = ToRequest(command, payload, core_->runtime->devices().size(), core_->host,
+                                                             program.get());
   if (!request.ok()) {
     Result failed;
     failed.program = request.status();
     return Finish(command.executable(), program, std::move(failed));
   }
   program->devices = request->devices;
+  for (const auto& process : command.processes()) {
+    if (HostId(process.host()) != core_->host) processes_[process.host()] = process.address();
+  }
   pool_->Post([this, alive = core_->alive(), strand = core_->strand, runtime = core_->runtime, cache = cache_,
                clock = core_->clock, program, id = command.executable(), request = *std::move(request)]() mutable {
     if (alive.expired()) return;  // nobody will use it
@@ -132,6 +166,17 @@ void Programs::Answer(uint64_t id, const Result& result) {
 
 void Programs::Drop(const v1::DropExecutable& command) {
   for (uint64_t id : command.executables()) programs_.erase(ExecutableId(id));
+}
+
+void Programs::SetPeers(const v1::Peers& peers) {
+  std::map<uint32_t, std::string> known = std::move(processes_);
+  processes_.clear();
+  for (const auto& peer : peers.peers()) {
+    if (auto it = known.find(peer.host()); it != known.end()) processes_.insert(known.extract(it));
+  }
+  for (const auto& [host, address] : known) {
+    core_->runtime->LoseProcess(address, absl::UnavailableError(absl::StrCat("host ", host, " is lost")));
+  }
 }
 
 void Programs::ReleaseOwner(SessionId session) {

@@ -9,6 +9,7 @@
 // Lives on the worker's strand.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,12 +24,18 @@ namespace pw::worker {
 
 struct Program {
   SessionId session;
-  std::vector<int> devices;  // local ordinal of each position
+  std::vector<int> devices;  // local ordinal of each position, or of each of this host's if there are others
+  std::vector<int> positions;             // of `devices`, in a program over several hosts; else empty
+  std::vector<uint32_t> hosts;            // of a program over several; else empty
   bool pending = true;
   absl::Status error;                             // why it did not compile
   std::shared_ptr<device::LoadedProgram> loaded;  // null while pending and after an error
   std::vector<int64_t> output_bytes;              // on one device
   std::vector<absl::AnyInvocable<void() &&>> waiters;
+
+  bool spans() const { return !hosts.empty(); }
+  // Which shard of an array is on devices[i].
+  int shard(size_t i) const { return positions.empty() ? static_cast<int>(i) : positions[i]; }
 };
 using ProgramRef = std::shared_ptr<Program>;
 
@@ -40,6 +47,8 @@ class Programs {
 
   void Compile(const pathways::v1::Compile& command, const Bytes& payload);
   void Drop(const pathways::v1::DropExecutable& command);
+  // Programs over hosts that are not on the list any more will not run again.
+  void SetPeers(const pathways::v1::Peers& peers);
   void Describe(const pathways::v1::Describe& command);
   void ReleaseOwner(SessionId session);
 
@@ -60,6 +69,7 @@ class Programs {
   Executor* const pool_;
   const std::shared_ptr<const CompileCache> cache_;
   absl::flat_hash_map<ExecutableId, ProgramRef> programs_;
+  std::map<uint32_t, std::string> processes_;  // other hosts that programs have named, and where their runtimes are
 };
 
 }  // namespace pw::worker

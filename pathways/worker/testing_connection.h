@@ -81,6 +81,8 @@ class RecordingConnection : public net::Connection {
         for (const auto& operand : event.host_call().operands()) host_call_bytes.back() += take(operand.bytes());
       } else if (event.has_compiled()) {
         EXPECT_TRUE(compiled.emplace(event.compiled().executable(), event.compiled()).second);
+      } else if (event.has_launch_failed()) {
+        launch_failed.push_back(event.launch_failed());
       } else if (event.has_described()) {
         described[event.described().query()] = event.described();
       } else if (event.has_memory_report()) {
@@ -101,6 +103,7 @@ class RecordingConnection : public net::Connection {
   std::map<uint64_t, std::string> fetched_bytes;
   std::map<uint64_t, v1::Compiled> compiled;
   std::map<uint64_t, v1::Described> described;
+  std::vector<v1::LaunchFailed> launch_failed;
   std::map<uint64_t, v1::MemoryReport> memory;
   std::vector<std::pair<std::string, std::string>> dataflow;  // headers and payloads
   std::vector<uint64_t> taken;

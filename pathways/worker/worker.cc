@@ -61,6 +61,7 @@ Worker::Worker(const Environment& environment, net::Connection* connection, cons
       moves_(&core_, &peers_, environment.limits.staging_bytes),
       tracing_(&core_),
       housekeeping_(&core_, HostId(welcome.host()), environment.timers, [this] { return Memory(); }) {
+  core_.host = HostId(welcome.host());
   core_.shares_memory = welcome.takes_shared();
   core_.copy_pool = environment.copy_pool;
   if (net::VerifyProbe(net::ReadName(welcome.probe().memory()), welcome.probe().secret())) core_.outbox.Add()->mutable_shared_verified();
@@ -83,6 +84,7 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
   if (core_.recorder.on()) tracing_.Prepared(command);
   switch (command.kind_case()) {
     case v1::Command::kPeers:
+      programs_.SetPeers(command.peers());
       return moves_.SetPeers(command.peers());
     case v1::Command::kCompile:
       return programs_.Compile(command.compile(), payload);
@@ -92,6 +94,9 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
       return programs_.Describe(command.describe());
     case v1::Command::kExecute:
       return runner_.Execute(command.execute());
+    case v1::Command::kAbortLaunch:
+      return core_.runtime->AbortLaunch(Runner::LaunchNumber(command.abort_launch().launch()),
+                                        FromProto(command.abort_launch().status()));
     case v1::Command::kGrant:
       return core_.order.Grant(command.grant());
     case v1::Command::kPut:

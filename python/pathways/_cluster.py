@@ -103,7 +103,9 @@ class Cluster:
             args = [_binaries.find("pathways-worker"), "--controller", f"unix:{self.folder / 'workers.sock'}", "--plugin", plugin,
                     "--island", island, "--host-name", host, "--exit-with-controller", *_compile_cache()]
             if self.platform == "cpu":
-                args += ["--devices", self.shape.devices]
+                # Others may take the place of hosts that are lost, or join.
+                hosts = len(self.shape.placement())
+                args += ["--devices", self.shape.devices, "--most-hosts", hosts + 2 if hosts > 1 else 1]
             if self.owned:
                 args.append("--exit-with-parent")
             self.processes.append(_processes.Process(f"pathways-worker {host}", args, self._log(host)))

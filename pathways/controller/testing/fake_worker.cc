@@ -77,6 +77,7 @@ void FakeWorker::Join(net::Transport* transport, const std::string& address) {
     hello.set_protocol_version(options_.protocol_version);
     hello.set_host_name(options_.name);
     hello.set_island(options_.island);
+    hello.set_process_address(options_.process_address);
     hello.set_data_address("tcp:" + options_.name + ":1");
     hello.set_pid(4242);
     hello.set_platform_name(options_.platform);
@@ -179,7 +180,11 @@ void FakeWorker::Handle(const Command& command, std::string payload) {
       ToProto(absl::InvalidArgumentError("toy refusal"), compiled.mutable_status());
     else
       executables_[command.compile().executable()] = compiled;
-    executable_devices_[command.compile().executable()] = {command.compile().session(), command.compile().local_devices_size()};
+    std::vector<int> shards;
+    for (int s = 0; s < command.compile().local_devices_size(); ++s) {
+      if (command.compile().hosts().empty() || command.compile().hosts(s) == welcome.host()) shards.push_back(s);
+    }
+    executable_shards_[command.compile().executable()] = {command.compile().session(), std::move(shards)};
     if (!hold_compiled) ReleaseCompiled();
     return;
   }
@@ -214,7 +219,7 @@ std::vector<FakeWorker::Key> FakeWorker::Outputs(const Command& c) const {
     for (const auto& r : c.move().receives()) keys.push_back({r.array(), r.shard()});
   } else if (c.has_execute()) {
     for (uint64_t result : c.execute().results()) {
-      for (int s = 0; s < executable_devices_.at(c.execute().executable()).second; ++s) keys.push_back({result, s});
+      for (int s : executable_shards_.at(c.execute().executable()).second) keys.push_back({result, s});
     }
   } else if (c.has_bitcast()) {
     for (auto it = shards_.lower_bound({c.bitcast().source(), 0}); it != shards_.end() && it->first.first == c.bitcast().source();
@@ -316,7 +321,7 @@ void FakeWorker::Run(const Command& c) {
           std::erase_if(shards_, [a = array](const auto& entry) { return entry.first.first == a; });
       }
       std::erase_if(executables_,
-                    [&](const auto& e) { return executable_devices_[e.first].first == c.release_owner().session(); });
+                    [&](const auto& e) { return executable_shards_[e.first].first == c.release_owner().session(); });
       return;
     case Command::kDropExecutable:
       for (uint64_t executable : c.drop_executable().executables()) dropped_.insert(executables_.extract(executable));
@@ -405,15 +410,15 @@ void FakeWorker::SendFetched(uint64_t fetch, const absl::StatusOr<std::string>& 
 void FakeWorker::RunExecute(const v1::Execute& execute) {
   const auto dropped = dropped_.find(execute.executable());  // after the command, before its turn
   const v1::Compiled compiled = dropped != dropped_.end() ? dropped->second : executables_[execute.executable()];
-  const int devices = executable_devices_[execute.executable()].second;
+  const std::vector<int> shards = executable_shards_[execute.executable()].second;
   absl::Status status;
   if (compiled.name() == "fail") status = absl::ResourceExhaustedError("toy failure");
-  for (int s = 0; s < devices && status.ok(); ++s) {
+  for (int s : shards) {
     for (uint64_t arg : execute.args()) status.Update(Read({arg, s}).status());
   }
   for (int k = 0; k < execute.results_size(); ++k) {
     const auto& output = compiled.outputs(k);
-    for (int s = 0; s < devices; ++s) {
+    for (int s : shards) {
       Shard& shard = shards_[{execute.results(k), s}];
       shard = {output.dtype(), ToDims(output.shard_dims()), status.ok() ? absl::StatusOr<std::string>("") : status};
       if (!status.ok()) continue;

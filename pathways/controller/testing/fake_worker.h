@@ -36,6 +36,7 @@ class FakeWorker : private net::Connection::Handler {
     std::string platform = "cpu";
     std::string stablehlo_version = "1.13.0";
     int protocol_version = 1;
+    std::string process_address = {};  // empty: takes no part in programs over several hosts
   };
   struct Hub {
     std::map<uint64_t, absl::StatusOr<std::string>> transfers;
@@ -113,7 +114,7 @@ class FakeWorker : private net::Connection::Handler {
   std::map<uint64_t, uint64_t> owners_;  // array to session
   std::map<uint64_t, ::pathways::v1::Compiled> executables_;
   std::map<uint64_t, ::pathways::v1::Compiled> dropped_;
-  std::map<uint64_t, std::pair<uint64_t, int>> executable_devices_;  // session, number of devices
+  std::map<uint64_t, std::pair<uint64_t, std::vector<int>>> executable_shards_;  // session, those of this host
   std::map<uint64_t, Transfer> incoming_;                            // by transfer name
   std::deque<::pathways::v1::Command> waiting_;
   std::set<uint64_t> granted_;  // gangs

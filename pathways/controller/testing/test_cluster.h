@@ -22,7 +22,7 @@ class TestCluster {
  public:
   // Hosts w0, w1, ... of islands i0, i1, ... (one each), with so many devices; device ids count through.
   explicit TestCluster(int hosts = 1, int devices = 4, ClusterOptions options = {}) {
-    options.expect_hosts = hosts;
+    if (hosts > 0) options.expect_hosts = hosts;
     cluster = ClusterImpl::Create(options, {&executor, &timers, &clock});
     auto listening = cluster->Listen(&transport, "tcp:controller:0");
     EXPECT_TRUE(listening.ok()) << listening.status();

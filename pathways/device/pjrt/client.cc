@@ -53,17 +53,24 @@ void AddAttribute(const PJRT_NamedValue& value, DeviceInfo* info) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const Client>> Client::Create(std::shared_ptr<const Api> api,
-                                                             const std::vector<ClientOption>& options) {
+absl::StatusOr<std::shared_ptr<const Client>> Client::Create(std::shared_ptr<const Api> api, std::vector<ClientOption> options,
+                                                             int other_processes) {
+  if (other_processes > 0) {
+    options.push_back({"node_id", "", 0, true});
+    options.push_back({"num_nodes", "", other_processes + 1, true});
+  }
+  auto processes = std::make_unique<Processes>(other_processes);
   std::vector<PJRT_NamedValue> values = ToNamedValues(options);
   PW_PJRT_ARGS(args, PJRT_Client_Create_Args);
   args.create_options = values.data();
   args.num_options = values.size();
+  if (other_processes > 0) processes->Offer(&args);
   if (absl::Status status = api->Call(&PJRT_Api::PJRT_Client_Create, &args); !status.ok()) {
     return absl::Status(status.code(),
                         absl::StrCat("the device plugin '", api->path(), "' cannot start its devices: ", status.message()));
   }
-  std::shared_ptr<Client> client(new Client(std::move(api), args.client));
+  std::shared_ptr<Client> client(new Client(std::move(api), args.client, std::move(processes)));
+  client->info_.process_address = client->processes_->own_address();
   PW_RETURN_IF_ERROR(client->ReadInfo());
   PW_RETURN_IF_ERROR(client->ReadDevices());
   return client;

@@ -11,6 +11,7 @@
 #include "pathways/device/device.h"
 #include "pathways/device/pjrt/api.h"
 #include "pathways/device/pjrt/client_option.h"
+#include "pathways/device/pjrt/processes.h"
 
 namespace pw::device::pjrt {
 
@@ -27,12 +28,14 @@ struct Device {
 
 class Client {
  public:
-  static absl::StatusOr<std::shared_ptr<const Client>> Create(std::shared_ptr<const Api> api,
-                                                              const std::vector<ClientOption>& options);
+  // `other_processes`: how many the plugin is told of, to span programs over; 0 for a plugin that does not ask.
+  static absl::StatusOr<std::shared_ptr<const Client>> Create(std::shared_ptr<const Api> api, std::vector<ClientOption> options,
+                                                              int other_processes);
   ~Client();
 
   const Api& api() const { return *api_; }
   PJRT_Client* handle() const { return handle_; }
+  Processes& processes() const { return *processes_; }
   const RuntimeInfo& info() const { return info_; }
   const std::vector<Device>& devices() const { return devices_; }
   // -1 if the handle is none of devices().
@@ -41,7 +44,8 @@ class Client {
   absl::StatusOr<const Memory*> FindMemory(int device, absl::string_view kind) const;
 
  private:
-  Client(std::shared_ptr<const Api> api, PJRT_Client* handle) : api_(std::move(api)), handle_(handle) {}
+  Client(std::shared_ptr<const Api> api, PJRT_Client* handle, std::unique_ptr<Processes> processes)
+      : api_(std::move(api)), handle_(handle), processes_(std::move(processes)) {}
   absl::Status ReadInfo();
   absl::Status ReadDevices();
   absl::StatusOr<Device> ReadDevice(PJRT_Device* handle) const;
@@ -49,6 +53,7 @@ class Client {
 
   const std::shared_ptr<const Api> api_;
   PJRT_Client* const handle_;
+  const std::unique_ptr<Processes> processes_;
   RuntimeInfo info_;
   std::vector<Device> devices_;
   std::map<PJRT_Device*, int> ordinals_;

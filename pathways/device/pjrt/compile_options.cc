@@ -1,15 +1,39 @@
 #include "pathways/device/pjrt/compile_options.h"
 
+#include "absl/strings/str_cat.h"
+#include "pathways/base/status_macros.h"
 #include "xla/compile_options.pb.h"
 
 namespace pw::device::pjrt {
 
+namespace {
+
+// How a CPU plugin numbers the devices of other processes.
+constexpr int kDevicesOfProcess = 2048;
+
+// The plugin's number for the device at a position.
+absl::StatusOr<int> DeviceNumber(const CompileRequest& request, int position, const Client& client) {
+  const int devices = static_cast<int>(client.devices().size());
+  const bool spans = !request.positions.empty();
+  const int ordinal = spans ? request.positions[position].device : request.devices[position];
+  if (spans && !request.positions[position].process.empty()) {
+    absl::StatusOr<int> process = client.processes().NumberOf(request.positions[position].process);
+    if (!process.ok()) return process.status();
+    return *process * kDevicesOfProcess + ordinal;
+  }
+  if (ordinal >= 0 && ordinal < devices) return client.devices()[ordinal].info.runtime_id;
+  return absl::InvalidArgumentError(absl::StrCat("there is no local device ", ordinal, "; this host has ", devices));
+}
+
+}  // namespace
+
 absl::StatusOr<std::string> PlaceOptions(const CompileRequest& request, const Client& client) {
   const int64_t wanted = int64_t{request.num_replicas} * request.num_partitions;
-  if (request.num_replicas < 1 || request.num_partitions < 1 || wanted != static_cast<int64_t>(request.devices.size())) {
+  const size_t given = request.positions.empty() ? request.devices.size() : request.positions.size();
+  if (request.num_replicas < 1 || request.num_partitions < 1 || wanted != static_cast<int64_t>(given)) {
     return absl::InvalidArgumentError(
         absl::StrCat("a program of ", request.num_replicas, " replicas and ", request.num_partitions,
-                     " partitions needs as many devices as their product, not ", request.devices.size()));
+                     " partitions needs as many devices as their product, not ", given));
   }
   xla::CompileOptionsProto options;
   if (!options.ParseFromString(request.options)) {
@@ -27,12 +51,8 @@ absl::StatusOr<std::string> PlaceOptions(const CompileRequest& request, const Cl
   for (int p = 0; p < request.num_partitions; ++p) {
     auto* computation = assignment->add_computation_devices();
     for (int r = 0; r < request.num_replicas; ++r) {
-      const int ordinal = request.devices[r * request.num_partitions + p];
-      if (ordinal < 0 || ordinal >= static_cast<int>(client.devices().size())) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("there is no local device ", ordinal, "; this host has ", client.devices().size()));
-      }
-      computation->add_replica_device_ids(client.devices()[ordinal].info.runtime_id);
+      PW_ASSIGN_OR_RETURN(const int number, DeviceNumber(request, r * request.num_partitions + p, client));
+      computation->add_replica_device_ids(number);
     }
   }
   return options.SerializeAsString();

@@ -69,6 +69,31 @@ class Runtime : public DeviceRuntime {
                        args.bytes_limit_is_set ? args.bytes_limit : 0};
   }
 
+  void AbortLaunch(int launch_id, const absl::Status& why) override {
+    PW_PJRT_ARGS(args, PJRT_Device_PoisonExecution_Args);
+    args.device = client_->devices().front().handle;
+    args.launch_id = launch_id;
+    args.error_code = static_cast<PJRT_Error_Code>(why.code());
+    args.error_message = why.message().data();
+    args.error_message_size = why.message().size();
+    client_->api().Call(&PJRT_Api::PJRT_Device_PoisonExecution, &args).IgnoreError();
+  }
+
+  void LoseProcess(const std::string& process, const absl::Status& why) override {
+    const int number = client_->processes().Forget(process);
+    if (number < 0) return;
+    PW_PJRT_ARGS(info, PJRT_ProcessInfo);
+    info.task_id = number;
+    info.state = PJRT_ProcessState_kDisconnected;
+    info.error_message = why.message().data();
+    info.error_message_size = why.message().size();
+    PW_PJRT_ARGS(args, PJRT_Client_UpdateGlobalProcessInfo_Args);
+    args.client = client_->handle();
+    args.process_infos = &info;
+    args.num_process_infos = 1;
+    client_->api().Call(&PJRT_Api::PJRT_Client_UpdateGlobalProcessInfo, &args).IgnoreError();
+  }
+
   void SetHostCallHandler(HostCallHandler handler) override {
     if (callbacks_.ok()) (*callbacks_)->SetHandler(std::move(handler));
   }
@@ -89,7 +114,7 @@ class Runtime : public DeviceRuntime {
 
 absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeRuntime(const RuntimeOptions& options) {
   PW_ASSIGN_OR_RETURN(std::shared_ptr<const Api> api, Api::Load(options.plugin));
-  PW_ASSIGN_OR_RETURN(std::shared_ptr<const Client> client, Client::Create(std::move(api), options.options));
+  PW_ASSIGN_OR_RETURN(std::shared_ptr<const Client> client, Client::Create(std::move(api), options.options, options.other_processes));
   absl::StatusOr<std::shared_ptr<HostCallbacks>> callbacks = HostCallbacks::Register(client);
   return std::make_unique<Runtime>(std::move(client), std::move(callbacks));
 }

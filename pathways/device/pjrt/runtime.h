@@ -13,6 +13,7 @@ namespace pw::device::pjrt {
 struct RuntimeOptions {
   std::string plugin;                 // path of the plugin
   std::vector<ClientOption> options;  // for PJRT_Client_Create
+  int other_processes = 0;            // that programs may span, for plugins that can
 };
 
 absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeRuntime(const RuntimeOptions& options);

@@ -1,0 +1,28 @@
+"""One computation over the devices of several hosts: the table of collectives, partitioned programs, faults and message counts."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from conftest import clean_environment
+
+PROGRAM = pathlib.Path(__file__).with_name("multihost_program.py")
+SHAPES = {"two hosts of an island": "1x2x4", "two islands of two hosts": "2x2x2"}
+
+
+def run(shape, *sections, timeout=400):
+    env = clean_environment(PATHWAYS_LOCAL=shape, XLA_FLAGS="--xla_force_host_platform_device_count=8")
+    return subprocess.run([sys.executable, str(PROGRAM), *sections], env=env, capture_output=True, text=True, timeout=timeout)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("section", ["collectives", "large", "special", "partitioned", "errors", "messages"])
+def test_equal_to_jax_in_process(shape, section):
+    done = run(SHAPES[shape], section)
+    assert done.returncode == 0 and f"OK {section}" in done.stdout, done.stdout[-4000:] + done.stderr[-4000:]
+
+
+def test_a_host_that_dies_in_the_middle_of_a_loop():
+    done = run("1x3x2", "host_lost")
+    assert done.returncode == 0 and "OK host_lost" in done.stdout, done.stdout[-4000:] + done.stderr[-4000:]
