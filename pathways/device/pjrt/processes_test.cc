@@ -1,6 +1,5 @@
-// Programs over several processes: here two runtimes of one process, each with a client of its own.
+// The numbers of the other processes of a computation.
 #include "pathways/device/pjrt/processes.h"
-
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -20,11 +20,12 @@ class SliceProgramTest : public testing::ClientSessionTest {
   IfrtResponse Ask(const std::string& what) {
     return Compile("xla::ifrt::PluginProgram", absl::StrCat("__serialized_plugin_program {\"sliceRequest\": ", what, "}"));
   }
+  uint64_t next_answer_ = 50;
   // The JSON that an accepted request is answered with.
   std::string AnswerOf(const IfrtResponse& compiled) {
     EXPECT_EQ(CodeOf(compiled), 0) << TextOf(compiled);
-    EXPECT_EQ(CodeOf(Execute(compiled.compile_response().loaded_executable_handle(), {}, {50})), 0);
-    const auto& array = fake().arrays[50];
+    EXPECT_EQ(CodeOf(Execute(compiled.compile_response().loaded_executable_handle(), {}, {next_answer_})), 0);
+    const auto& array = fake().arrays[next_answer_++];
     EXPECT_EQ(array.spec.dtype, buffers::DType::kU8);
     return std::string(array.data->bytes.view());
   }
