@@ -4,39 +4,11 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/buffers/reshard_plan.h"
+#include "pathways/controller/array_layouts.h"
 #include "pathways/controller/session_impl.h"
 #include "pathways/dispatch/plan_move.h"
-#include "xla/xla_data.pb.h"
 
 namespace pw::controller {
-namespace {
-
-bool IsRowMajor(const std::string& layout) {
-  xla::LayoutProto proto;
-  if (!proto.ParseFromString(layout)) return true;  // unknown; the client says so of row-major ones, too
-  for (int i = 1; i < proto.minor_to_major_size(); ++i) {
-    if (proto.minor_to_major(i - 1) < proto.minor_to_major(i)) return false;
-  }
-  return true;
-}
-
-// Between hosts data travels row-major, and arrives so.
-absl::Status StaysOnItsHosts(const resource::Topology& topology, const buffers::ArraySpec& from, const buffers::ArraySpec& to) {
-  auto host = [&](DeviceId id) {
-    const auto* device = topology.FindDevice(id);
-    return device == nullptr ? HostId() : device->host;
-  };
-  for (int i = 0; i < from.sharding.num_shards(); ++i) {
-    if (host(from.sharding.devices()[i]) == host(to.sharding.devices()[i])) continue;
-    return absl::UnimplementedError(absl::StrCat("a copy of ", buffers::ToString(from),
-                                                 " to another host: the array has a layout of its own, which would be lost. Put it into the "
-                                                 "default layout first (a jitted identity does that)"));
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
-
 absl::StatusOr<SessionImpl::SpecPtr> SessionImpl::CopySpec(const ArrayEntry& source,
                                                            const std::optional<std::vector<DeviceId>>& devices,
                                                            const std::optional<std::string>& memory_kind) const {
@@ -50,7 +22,7 @@ absl::StatusOr<SessionImpl::SpecPtr> SessionImpl::CopySpec(const ArrayEntry& sou
     spec->sharding = spec->sharding.WithDevices(*devices);
   }
   if (memory_kind.has_value()) spec->sharding = spec->sharding.WithMemoryKind(*memory_kind);
-  if (!IsRowMajor(spec->layout)) PW_RETURN_IF_ERROR(StaysOnItsHosts(fabric_->topology(), *source.spec, *spec));
+  PW_RETURN_IF_ERROR(CheckKeepsLayout(fabric_->topology(), *source.spec, *spec));
   if (!source.is_error()) PW_RETURN_IF_ERROR(CheckSpec(*spec));
   return SpecPtr(std::move(spec));
 }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/sorted_keys.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/controller/array_layouts.h"
 #include "pathways/controller/session_impl.h"
 #include "pathways/dispatch/plan_move.h"
 
@@ -151,6 +152,10 @@ absl::Status SessionImpl::RelowerProgram(Handle handle, const std::shared_ptr<vo
 
 SessionImpl::Record SessionImpl::MoveRecord(const Record& from, const ArraySpec& from_spec, const SpecPtr& spec) {
   Record to = NewRecord(spec);
+  if (absl::Status keeps = CheckKeepsLayout(fabric_->topology(), from_spec, *spec); !keeps.ok()) {
+    to->Poison(keeps);
+    return to;
+  }
   const dispatch::MoveCall call{id_, from->id(), &from_spec, to->id(), spec.get()};
   dispatch::PlanMove(
       fabric_->topology(), call, dispatch::ShardwisePlan(*spec), [&] { return fabric_->NextId(); },
