@@ -110,6 +110,8 @@ def python_tests(tally, scope):
     for folder in PYTHON_TESTS:
         pytest(tally, folder, sys.executable, [folder], scope)
     if scope == "all":
+        # The older clients bring no tensorflow: a client needs none, but the workers of a local cluster are its children.
+        os.environ["LD_LIBRARY_PATH"] = str(next(ROOT.glob("build/venv/lib/python*/site-packages/tensorflow")))
         for venv in sorted(ROOT.glob("build/venv-jax-*")):
             pytest(tally, venv.name.removeprefix("venv-"), venv / "bin/python", CLIENT_TESTS, scope)
 

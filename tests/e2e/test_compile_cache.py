@@ -15,13 +15,13 @@ jax.debug.print("{}", x.sum())
 
 def test_the_second_start_of_a_script_compiles_nothing(run_script, tmp_path):
     def entries():
-        return sorted(path.name for path in (tmp_path / "pathways" / "programs").iterdir())
+        return sorted(path.name for path in (tmp_path / "programs").iterdir())
 
-    first = run_script(SCRIPT, XDG_CACHE_HOME=str(tmp_path))
+    first = run_script(SCRIPT, PATHWAYS_COMPILE_CACHE=str(tmp_path / "programs"))
     assert first.returncode == 0, first.stderr
     compiled = entries()
     assert compiled
     for _ in range(2):  # a client writes the entries of maps in another order each time
-        again = run_script(SCRIPT, XDG_CACHE_HOME=str(tmp_path))
+        again = run_script(SCRIPT, PATHWAYS_COMPILE_CACHE=str(tmp_path / "programs"))
         assert (again.returncode, again.stdout) == (0, first.stdout), again.stderr
         assert entries() == compiled
