@@ -31,6 +31,7 @@ std::string ClusterImpl::StatusJson(const std::map<HostId, MemoryReport>& memory
   report.formed = formed_;
   report.expected_hosts = options_.expect_hosts;
   report.joined_hosts = static_cast<int>(hosts_.size() + PendingLinks().size());
+  if (listener_ != nullptr) report.workers_address = listener_->address();
   report.platform_name = info_->platform_name;
   report.stablehlo_version = info_->stablehlo_version;
   report.policy = options_.gang.policy;

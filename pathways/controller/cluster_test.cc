@@ -204,6 +204,7 @@ TEST(ClusterTest, OperatorsAskOnTheWorkersAddress) {
   });
   t.Run();
   EXPECT_THAT(asker.reply.json(), HasSubstr("\"joined_hosts\":1"));
+  EXPECT_THAT(asker.reply.json(), HasSubstr("\"workers_address\":\"tcp:controller:"));
   EXPECT_TRUE(asker.closed);
   connection = nullptr;
 }

@@ -105,7 +105,7 @@ std::string ToJson(const StatusReport& report) {
       .Key("uptime_seconds")
       .Number(report.uptime_seconds);
   json.Key("state").String(report.formed ? "formed" : "forming").Key("expected_hosts").Int(report.expected_hosts);
-  json.Key("joined_hosts").Int(report.joined_hosts).Key("platform").String(report.platform_name);
+  json.Key("joined_hosts").Int(report.joined_hosts).Key("workers_address").String(report.workers_address).Key("platform").String(report.platform_name);
   json.Key("stablehlo_version").String(report.stablehlo_version).Key("policy").String(report.policy);
   json.Key("granted").Int(report.granted);
   WriteIslands(report, json);

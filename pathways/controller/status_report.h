@@ -61,6 +61,7 @@ struct StatusReport {
   bool formed = false;
   int expected_hosts = 0;
   int joined_hosts = 0;
+  std::string workers_address;  // where workers join; empty: nowhere yet
   std::string platform_name;
   std::string stablehlo_version;
   std::string policy;

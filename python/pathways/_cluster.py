@@ -1,14 +1,16 @@
 """A cluster on this machine: one controller and a worker for every host, as child processes."""
 
+import dataclasses
 import json
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
 
-from pathways import _binaries, _host_memory, _processes
+from pathways import _binaries, _host_memory, _launch, _processes
 from pathways._shape import Shape
 
 START_SECONDS = float(os.environ.get("PATHWAYS_START_SECONDS", "60"))
@@ -22,46 +24,36 @@ def default_shape():
         raise ValueError(f"PATHWAYS_LOCAL: {error}") from None
 
 
-def default_platform():
-    return os.environ.get("PATHWAYS_PLATFORM", "cpu")
+@dataclasses.dataclass(frozen=True)
+class Joinable:
+    """A cluster that workers started by others may join."""
 
-
-def _compile_cache():
-    """Compiled programs are kept on disk for all clusters of this user: the second start of a script compiles nothing."""
-    folder = os.environ.get("PATHWAYS_COMPILE_CACHE")
-    if folder == "off":
-        return []
-    if not folder:
-        folder = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "pathways" / "programs"
-    return ["--compile-cache", folder]
-
-
-def _client_files():
-    """Where programs may have the controller write and read files (pathwaysutils' persistence and profiles). Not everywhere: any process of
-    this machine can connect."""
-    below = os.environ.get("PATHWAYS_PERSISTENCE_DIRECTORY") or tempfile.gettempdir()
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
-    return ["--persistence-directory", below, "--object-directory", cache / "pathways" / "objects"]
+    with_workers: bool = True            # of its own; else the controller alone, which waits for those of the shape
+    listen_workers: str | None = None    # where; default: as `listen` suggests
+    advertise: str | None = None         # this machine's name for others; default: its network name
 
 
 class Cluster:
     """Starts in the constructor's caller, ready when start() returns. `owned`: ends with this process."""
 
-    def __init__(self, shape, folder, platform=None, listen="127.0.0.1:0", owned=True, policy=None):
+    def __init__(self, shape, folder, platform=None, listen="127.0.0.1:0", owned=True, policy=None, joinable=None):
         self.shape = shape
         self.folder = pathlib.Path(folder)
-        self.platform = platform or default_platform()
+        self.platform = platform or _launch.default_platform()
         self.listen = listen
         self.owned = owned
         self.policy = policy
+        self.joinable = joinable
         self.address = None
+        self.workers_address = None
         self.processes = []
 
     def start(self):
         try:
             self._start_controller()
-            self._start_workers()
-            _processes.wait_for(self._formed, self.processes, START_SECONDS, "the hosts did not join the cluster")
+            if self.joinable is None or self.joinable.with_workers:
+                self._start_workers()
+                _processes.wait_for(self._formed, self.processes, START_SECONDS, "the hosts did not join the cluster")
         except BaseException:
             self.stop()
             raise
@@ -77,13 +69,18 @@ class Cluster:
     def _log(self, name):
         return self.folder / f"{name}.log"
 
+    def _listen_workers(self):
+        """Within one machine a Unix socket; where clients come from other machines, workers may too."""
+        if self.joinable is not None and self.joinable.listen_workers:
+            return self.joinable.listen_workers
+        host, _ = _launch.split(self.listen, "--listen")
+        return f"unix:{self.folder / 'workers.sock'}" if _launch.is_loopback(host) else f"{host}:0"
+
     def _start_controller(self):
         port_file = self.folder / "controller.port"
-        args = [_binaries.find("pathways-controller"), "--listen-clients", self.listen,
-                "--listen-workers", f"unix:{self.folder / 'workers.sock'}", "--expect-hosts", len(self.shape.placement()),
-                "--port-file", port_file, "--own-workers", *_client_files()]
-        if self.policy:
-            args.append(f"--policy={self.policy}")
+        args = _launch.controller(self.listen, self._listen_workers(), len(self.shape.placement()), port_file, self.policy)
+        if self.joinable is None:
+            args.append("--own-workers")  # those of others wait for the next controller
         if self.owned:
             args.append("--exit-with-parent")
         # The folder in which jax's client library is told to leave large arrays.
@@ -92,20 +89,23 @@ class Cluster:
             args += ["--shared-directory", directory]
         controller = _processes.Process("pathways-controller", args, self._log("controller"))
         self.processes.append(controller)
-        self.address = _processes.wait_for(
-            lambda: _processes.read_port_file(port_file), self.processes, START_SECONDS, "the controller did not start")
+        clients, workers = _processes.wait_for(
+            lambda: _launch.read_ports(port_file), self.processes, START_SECONDS, "the controller did not start")
+        name = self._advertise() or socket.gethostname()
+        self.address, self.workers_address = _launch.reachable(clients, name), _launch.reachable(workers, name)
         if own is not None:
             _host_memory.announce(own, self.address, controller.pid)
 
+    def _advertise(self):
+        return self.joinable.advertise if self.joinable is not None else None
+
     def _start_workers(self):
-        plugin = _binaries.device_plugin(self.platform)
+        hosts = len(self.shape.placement())
+        # Others may take the place of hosts that are lost, or join.
+        most_hosts = max(hosts + 2, _launch.MOST_HOSTS) if self.joinable is not None else hosts + 2 if hosts > 1 else 1
         for island, host in self.shape.placement():
-            args = [_binaries.find("pathways-worker"), "--controller", f"unix:{self.folder / 'workers.sock'}", "--plugin", plugin,
-                    "--island", island, "--host-name", host, "--exit-with-controller", *_compile_cache()]
-            if self.platform == "cpu":
-                # Others may take the place of hosts that are lost, or join.
-                hosts = len(self.shape.placement())
-                args += ["--devices", self.shape.devices, "--most-hosts", hosts + 2 if hosts > 1 else 1]
+            args = _launch.worker(self.workers_address, host, island, self.platform, self.shape.devices, most_hosts, self._advertise())
+            args.append("--exit-with-controller")
             if self.owned:
                 args.append("--exit-with-parent")
             self.processes.append(_processes.Process(f"pathways-worker {host}", args, self._log(host)))

@@ -8,71 +8,17 @@ import subprocess
 import sys
 import time
 
-from pathways import _cluster, _processes, _share, _state, _status
+from pathways import _cluster, _share, _state, _status
 from pathways._shape import Shape
 
 
-def _shape(args):
+def shape_of(args):
     base = _cluster.default_shape()
     return Shape(args.islands or base.islands, args.hosts or base.hosts, args.devices or base.devices).checked()
 
 
-def _say(args, fields, text):
+def say(args, fields, text):
     print(json.dumps(fields) if args.json else text, flush=True)
-
-
-def _describe(address, shape):
-    return {"address": address, "islands": shape.islands, "hosts_per_island": shape.hosts, "devices_per_host": shape.devices,
-            "devices": shape.islands * shape.hosts * shape.devices}
-
-
-def up(args):
-    if args.detach and args.foreground:
-        raise ValueError("--detach and --foreground exclude each other")
-    try:
-        running = _state.load(args.name)
-        raise ValueError(f"cluster '{args.name}' is already up at {running.address} ({running.shape}): 'pathways down' stops it, "
-                         "--name NAME starts another one beside it")
-    except _state.NotRunning:
-        pass
-    shape = _shape(args)
-    if args.foreground:
-        signal.signal(signal.SIGTERM, _interrupt)  # before anyone can know that we run, and stop us
-    cluster = _cluster.Cluster(shape, _state.fresh_folder(args.name), args.platform, args.listen, owned=args.foreground,
-                               policy=args.policy).start()
-    members = [_state.Member(p.log.stem, p.pid, _state.start_time(p.pid), str(p.log)) for p in cluster.processes]
-    state = _state.State(args.name, cluster.address, str(shape), cluster.platform, members)
-    state.save()
-    return _stay(args, cluster, state) if args.foreground else _announce(args, cluster)
-
-
-def _announce(args, cluster):
-    fields = _describe(cluster.address, cluster.shape)
-    shape = cluster.shape
-    _say(args, {**fields, "name": args.name, "logs": str(cluster.folder)},
-         f"Cluster '{args.name}' is up at {cluster.address}: {shape.islands} island(s) x {shape.hosts} host(s) x {shape.devices} device(s).\n"
-         f"  run a program   pathways run -- python train.py\n"
-         f"  or by hand      JAX_PLATFORMS=pathways PATHWAYS_ADDRESS={cluster.address} python train.py\n"
-         f"  stop it         pathways down")
-    return 0
-
-
-def _interrupt(*_):
-    raise KeyboardInterrupt
-
-
-def _stay(args, cluster, state):
-    """Until Ctrl-C or SIGTERM; a process of the cluster that ends early is an error."""
-    try:
-        _announce(args, cluster)
-        while (failure := cluster.failure()) is None:
-            time.sleep(0.2)
-        raise _processes.StartError(failure)
-    except KeyboardInterrupt:
-        return 0
-    finally:
-        cluster.stop()
-        (state.folder / "state.json").unlink(missing_ok=True)
 
 
 def _program(args):
@@ -92,7 +38,7 @@ def run(args):
         except _state.NotRunning:
             pass  # then a cluster just for this program
     folder = _cluster.new_run_folder()
-    cluster = _cluster.Cluster(_shape(args), folder, args.platform).start()
+    cluster = _cluster.Cluster(shape_of(args), folder, args.platform).start()
     try:
         code = _run_on(args, words, cluster.address)
         failure = cluster.failure()
@@ -141,7 +87,7 @@ def share(args):
     if not change:
         raise ValueError("nothing to change: give --weight, --priority or both")
     now = _cluster.share(address, args.client, **change)
-    _say(args, now, f"client {now['client']}: weight {now['weight']:g}, priority {now['priority']}")
+    say(args, now, f"client {now['client']}: weight {now['weight']:g}, priority {now['priority']}")
     return 0
 
 
@@ -153,7 +99,7 @@ def drain(args):
     else:
         lines = [f"host {args.host} takes no more slices; {len(report['moved'])} moved"]
         lines += [f"slice {one['slice']} stays: {one['why']}" for one in report["stuck"]]
-    _say(args, report, "\n".join(lines))
+    say(args, report, "\n".join(lines))
     return 1 if report["stuck"] else 0
 
 
@@ -161,7 +107,7 @@ def _step(args, resume):
     address = args.address or os.environ.get("PATHWAYS_ADDRESS") or _state.load(args.name).address
     report = _cluster.suspend(address, args.client, resume, args.timeout)
     what = f"{report['arrays']} array(s), {_status.amount(report['bytes'])},"
-    _say(args, report, f"client {args.client} goes on: {what} on devices" if resume else f"client {args.client} waits: {what} in host memory")
+    say(args, report, f"client {args.client} goes on: {what} on devices" if resume else f"client {args.client} waits: {what} in host memory")
     return 0
 
 
@@ -185,16 +131,7 @@ def trace(args):
         lines.append(f"{summary['events_not_recorded']} more came after the limit and are missing: record for less long")
     if summary["silent_hosts"]:
         lines.append(f"missing, because they did not answer: {', '.join(summary['silent_hosts'])}")
-    _say(args, summary, "\n".join(lines))
-    return 0
-
-
-def down(args):
-    state = _state.load(args.name)
-    killed = state.stop()
-    names = [m.name for m in state.members]
-    _say(args, {"stopped": names, "killed": killed}, f"Cluster '{state.name}' is down: {', '.join(names)} ended."
-         + (f" Had to be killed: {', '.join(killed)}." if killed else ""))
+    say(args, summary, "\n".join(lines))
     return 0
 
 

@@ -1,11 +1,11 @@
-"""The command line: pathways up | run | status | share | drain | suspend | resume | trace | down | logs. Also `python -m pathways`."""
+"""The command line: pathways up | worker | run | status | share | drain | suspend | resume | trace | down | logs. Also `python -m pathways`."""
 
 import argparse
 import json
 import os
 import sys
 
-from pathways import __version__, _binaries, _commands, _processes, _state
+from pathways import __version__, _binaries, _commands, _join, _processes, _state, _up
 from pathways._cluster import StatusError
 
 EXIT_FAILED, EXIT_USAGE, EXIT_NOT_RUNNING = 1, 2, 3
@@ -17,6 +17,20 @@ def _add_shape(parser, needed_for):
     group.add_argument("--hosts", type=int, metavar="N", help="hosts in each island, one worker process each (default 1)")
     group.add_argument("--devices", type=int, metavar="N", help="devices of each host (default 4)")
     group.add_argument("--platform", metavar="NAME", help="cpu, cuda, or the path of a PJRT plugin (default cpu, or PATHWAYS_PLATFORM)")
+
+
+def _add_worker(worker):
+    worker.add_argument("--join", metavar="ADDRESS",
+                        help="the controller: where its clients connect, HOST:PORT, or where its workers do, tcp:HOST:PORT or unix:PATH (default: "
+                             "PATHWAYS_ADDRESS, or the cluster that is up on this machine)")
+    worker.add_argument("--island", default="island0", metavar="NAME", help="hosts that name the same island share a fast interconnect (default island0)")
+    worker.add_argument("--host", metavar="NAME", help="how people call this host (default: its network name, numbered if it is taken)")
+    worker.add_argument("--devices", type=int, metavar="N", help="how many devices to make of the CPU (default 4); other platforms have what is there")
+    worker.add_argument("--platform", metavar="NAME", help="cpu, cuda, or the path of a PJRT plugin (default: the cluster's)")
+    worker.add_argument("--listen", metavar="ADDRESS", help="where the other workers reach this one (default: a free port, or a Unix socket within a machine)")
+    worker.add_argument("--advertise", metavar="NAME", help="this machine's name or address for other machines (default: its network name)")
+    worker.add_argument("--wait", type=float, default=30, metavar="S", help="for a controller that is not there yet (default 30)")
+    worker.add_argument("--once", action="store_true", help="end when the controller is lost, instead of waiting for the next one at its address")
 
 
 def _parser():
@@ -34,14 +48,22 @@ def _parser():
         command.set_defaults(function=function)
         return command
 
-    up = add("up", _commands.up, "start a cluster on this machine")
+    up = add("up", _up.up, "start a cluster on this machine")
     _add_shape(up, "")
-    up.add_argument("--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="where clients connect (default: a free port of 127.0.0.1)")
+    up.add_argument("--listen", default="127.0.0.1:0", metavar="HOST:PORT",
+                    help="where clients connect (default: a free port of 127.0.0.1); 0.0.0.0:PORT takes those of other machines, and workers too")
+    up.add_argument("--listen-workers", metavar="ADDRESS",
+                    help="where workers join, HOST:PORT or unix:PATH (default: a Unix socket, or a free port where --listen is open to others)")
+    up.add_argument("--advertise", metavar="NAME", help="this machine's name or address for other machines (default: its network name)")
+    up.add_argument("--no-workers", action="store_true",
+                    help="the controller alone; it serves once as many workers as the shape has hosts have joined ('pathways worker --join')")
     up.add_argument("--policy", choices=("fifo", "share", "priority"),
                     help="whose computation goes next: first come; device time in proportion to the clients' weights, all equal unless they say "
                          "otherwise (the default); or their priorities")
     up.add_argument("-d", "--detach", action="store_true", help="leave the cluster running and return (this is the default)")
     up.add_argument("--foreground", action="store_true", help="stay until Ctrl-C, then stop the cluster")
+
+    _add_worker(add("worker", _join.worker, "run one worker of this machine, for a controller that runs anywhere; stays in the foreground"))
 
     run = add("run", _commands.run, "run a program on a cluster: the one that is up, or one just for this program",
               usage="pathways run [options] -- COMMAND [ARGUMENT ...]")
@@ -76,7 +98,7 @@ def _parser():
     trace.add_argument("-s", "--seconds", type=float, default=5.0, metavar="S", help="how long (default 5, at most 600)")
     trace.add_argument("-o", "--output", default="pathways-trace.json", metavar="PATH", help="where to (default pathways-trace.json)")
 
-    add("down", _commands.down, "stop the cluster that 'up' started")
+    add("down", _up.down, "stop the cluster that 'up' started")
 
     logs = add("logs", _commands.logs, "show the logs of the cluster")
     logs.add_argument("process", nargs="*", help="controller or a host's name (default: all)")

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from pathways import _state, _status, cli
+from pathways import _join, _state, _status, cli
 
 
 @pytest.fixture(autouse=True)
@@ -16,7 +16,7 @@ def home(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("command", ["up", "run", "status", "share", "trace", "down", "logs"])
+@pytest.mark.parametrize("command", ["up", "worker", "run", "status", "share", "drain", "trace", "down", "logs"])
 def test_every_command_has_help(command, capsys):
     with pytest.raises(SystemExit) as end:
         cli.main([command, "--help"])
@@ -81,3 +81,23 @@ def test_status_for_people_names_islands_hosts_and_clients():
     for part in ["1 island(s), 1 host(s), 2 device(s), 1 client(s)", "island0", "host0", "2 x cpu", "2.0 KiB of 1.0 GiB", "memory unknown",
                  "jax at 127.0.0.1", "2 arrays", "weight 2.5, priority -1; device time 1.50 s, 70 computations done, 2 running, 40 waiting"]:
         assert part in text
+
+
+@pytest.mark.parametrize("asked, listens, joins", [
+    ("head:8470", "tcp:0.0.0.0:41", "tcp:head:41"),          # every address of the controller's machine
+    ("head:8470", "tcp:10.0.0.7:41", "tcp:10.0.0.7:41"),
+    ("tcp:head:41", "tcp:0.0.0.0:41", "tcp:head:41"),
+    ("127.0.0.1:8470", "unix:@abstract", "unix:@abstract")])
+def test_a_worker_joins_where_it_reaches_the_controller(asked, listens, joins):
+    assert _join.workers_address(asked, {"workers_address": listens}) == joins
+
+
+def test_a_worker_of_another_machine_is_told_what_the_controller_needs():
+    with pytest.raises(ValueError, match="--listen HOST:PORT"):
+        _join.workers_address("head:8470", {"workers_address": "unix:/not/of/this/machine"})
+
+
+def test_hosts_of_one_machine_get_names_of_their_own(monkeypatch):
+    monkeypatch.setattr("socket.gethostname", lambda: "box")
+    report = {"hosts": [{"name": "box"}, {"name": "box-2"}]}
+    assert _join.host_name(None, {}) == "box" and _join.host_name(None, report) == "box-3" and _join.host_name("mine", report) == "mine"

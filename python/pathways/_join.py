@@ -1,0 +1,93 @@
+"""`pathways worker --join ADDRESS`: one worker of this machine, in the foreground, for a controller that runs anywhere."""
+
+import json
+import os
+import pathlib
+import socket
+import sys
+import time
+
+from pathways import _cluster, _launch, _state
+
+_PAUSE_SECONDS = 0.2
+
+
+def _controller(args):
+    """The address that was given, or that of the cluster on this machine."""
+    address = args.join or os.environ.get("PATHWAYS_ADDRESS")
+    if address is None:
+        return _state.load(args.name).address
+    if not address.startswith(("tcp:", "unix:")):
+        _launch.split(address, "--join")
+    return address
+
+
+def _find(address, seconds):
+    """The status report of the controller at `address`, which may be about to start."""
+    deadline = time.monotonic() + seconds
+    said = False
+    while True:
+        try:
+            return _cluster.status(address, seconds=10)
+        except _cluster.StatusError as error:
+            if time.monotonic() >= deadline:
+                raise _cluster.StatusError(
+                    f"no controller to join at {address}: {error}\n  There, 'pathways up --no-workers --listen HOST:PORT' starts one; --join wants the "
+                    "address that it prints. --wait S goes on trying for S seconds.") from None
+        if not said:
+            print(f"pathways worker: no controller at {address} yet; trying for {seconds:g} s", file=sys.stderr, flush=True)
+            said = True
+        time.sleep(_PAUSE_SECONDS)
+
+
+def workers_address(address, report):
+    """Where to join, as this machine reaches it: a controller that listens everywhere does so under the name that it was asked by."""
+    where = report.get("workers_address", "")
+    if where.startswith("unix:"):
+        path = where.removeprefix("unix:")
+        if not path.startswith("@") and not pathlib.Path(path).exists():
+            raise ValueError(f"the controller at {address} takes workers of its own machine only ({where}): start it with "
+                             "--listen HOST:PORT of an address that other machines reach")
+        return where
+    asked = address.removeprefix("tcp:").rpartition(":")[0] if not address.startswith("unix:") else "127.0.0.1"
+    return _launch.reachable(where, asked)
+
+
+def host_name(wanted, report):
+    """A name that no other host of the cluster has: two workers of one machine would share the machine's."""
+    if wanted:
+        return wanted
+    taken = {host["name"] for host in report.get("hosts", [])}
+    name = base = socket.gethostname()
+    number = 2
+    while name in taken:
+        name, number = f"{base}-{number}", number + 1
+    return name
+
+
+def _from_outside(workers):
+    """Whether hosts may be on other machines; those of one meet on a Unix socket."""
+    return not workers.startswith("unix:") and not _launch.is_loopback(workers.removeprefix("tcp:").rpartition(":")[0])
+
+
+def worker(args):
+    if args.devices is not None and not 1 <= args.devices <= 1024:
+        raise ValueError(f"--devices wants 1 to 1024, not {args.devices}")
+    address = _controller(args)
+    report = _find(address, args.wait)
+    where = workers_address(address, report)
+    platform = args.platform or report.get("platform") or _launch.default_platform()
+    host = host_name(args.host, report)
+    command = _launch.worker(where, host, args.island, platform, args.devices or _cluster.default_shape().devices, advertise=args.advertise)
+    if args.listen or _from_outside(report["workers_address"]):
+        command += ["--listen", args.listen or "0.0.0.0:0"]
+    if args.once:
+        command.append("--exit-with-controller")
+    command = [str(word) for word in command]
+    if args.json:
+        print(json.dumps({"event": "joining", "controller": address, "workers_address": where, "host": host, "island": args.island,
+                          "platform": platform, "pid": os.getpid()}), flush=True)
+    else:
+        print(f"Host '{host}' joins island '{args.island}' of the cluster at {address} (through {where}); Ctrl-C leaves it.\n"
+              f"  see it          pathways status --address {address}", flush=True)
+    os.execv(command[0], command)  # its log, its signals and its exit status are ours

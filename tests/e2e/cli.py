@@ -1,0 +1,54 @@
+"""The command line as a user has it, with a folder of clusters of its own."""
+
+import json
+import os
+import subprocess
+import sys
+
+from conftest import clean_environment
+
+
+class CommandLine:
+    def __init__(self, home, **env):
+        env.setdefault("PATHWAYS_HOME", str(home))
+        self.env = clean_environment(**env)
+        self.env.pop("PATHWAYS_LOCAL")
+
+    def __call__(self, *words, check=True, timeout=120):
+        """The JSON that the command prints; with check=False the finished process."""
+        done = subprocess.run([sys.executable, "-m", "pathways", *words, *(["--json"] if check else [])], env=self.env, capture_output=True,
+                              text=True, timeout=timeout)
+        if not check:
+            return done
+        assert done.returncode == 0, f"pathways {' '.join(words)}: {done.stdout}{done.stderr}"
+        return json.loads(done.stdout)
+
+    def start(self, *words, log):
+        """A command that stays."""
+        with open(log, "w") as output:
+            return subprocess.Popen([sys.executable, "-m", "pathways", *words], env=self.env, stdout=output, stderr=output)
+
+    def program(self, address, code, **kwargs):
+        """A jax program on the cluster at `address`, as Popen."""
+        return subprocess.Popen([sys.executable, "-c", code], env=dict(self.env, PATHWAYS_ADDRESS=address), text=True, stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kwargs)
+
+    def run(self, address, code, timeout=120):
+        out, err = (program := self.program(address, code)).communicate(timeout=timeout)
+        assert program.returncode == 0, out + err
+        return out
+
+
+def end(process, number=None, timeout=30):
+    """The exit status, after a signal perhaps."""
+    if number is not None:
+        process.send_signal(number)
+    return process.wait(timeout)
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
