@@ -13,7 +13,7 @@ export CCACHE_NOHASHDIR ?= 1
 # So do the programs that workers have compiled.
 export PATHWAYS_COMPILE_CACHE ?= $(CURDIR)/build/programs
 
-.PHONY: help setup setup-dev build wheel demo test test-fast lint format sim tsa asan tsan fuzz nightly bench clean
+.PHONY: help setup setup-dev build wheel demo test test-fast lint format sim tsa asan tsan fuzz test-ray nightly bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -78,8 +78,15 @@ sim: build
 	@$(TREE)/bin/pathways-sim --seeds 100 pathways/sim/scenarios/*.txt 2>/dev/null | tail -n 1000 >build/sim.log || { grep -B1 '^  ' build/sim.log; exit 1; }
 	@for hosts in 128 512; do $(TREE)/bin/pathways-sim --hosts $$hosts --seeds 3 pathways/sim/scenarios/*.txt 2>/dev/null || exit 1; done
 
-#: make nightly    test, sim, asan, tsan, tsa, fuzz, bench
-nightly: test sim asan tsan tsa fuzz bench
+#: make test-ray   `pathways up --on ray` against a Ray of several nodes, installed for this into build/venv-ray (300 MB)
+test-ray: wheel build/venv-ray
+	@$(PY) -m pytest -q tests/e2e/test_ray.py
+
+build/venv-ray: tools/requirements-ray.txt
+	@tools/setup.sh ray
+
+#: make nightly    test, test-ray, sim, asan, tsan, tsa, fuzz, bench
+nightly: test test-ray sim asan tsan tsa fuzz bench
 
 #: make bench      the benchmarks; JSON in build/bench and a line each for people
 bench: wheel

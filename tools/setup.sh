@@ -2,6 +2,7 @@
 # Prepares the machine: Debian packages that are missing, and build/venv with the pinned Python packages.
 #   tools/setup.sh        what building and testing need: build/venv, and build/venv-jax-VERSION for the older clients
 #   tools/setup.sh dev    the clang family too (lint, thread-safety analysis, fuzzing)
+#   tools/setup.sh ray    build/venv-ray alone: what the tests of `pathways up --on ray` need
 # Reaches for the network only where something is missing; the second run costs a fraction of a second.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -42,6 +43,11 @@ make_venv() {
   touch "$stamp"
 }
 
+if [ "${1:-}" = ray ]; then
+  make_venv build/venv-ray tools/requirements-ray.txt
+  touch build/venv-ray
+  exit 0
+fi
 if [ "${1:-}" = dev ]; then
   install_packages tools/packages.txt tools/packages-dev.txt
 else

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 
-from pathways import _binaries, _host_memory, _launch, _processes
+from pathways import _binaries, _host_memory, _launch, _processes, _state
 from pathways._shape import Shape
 
 START_SECONDS = float(os.environ.get("PATHWAYS_START_SECONDS", "60"))
@@ -61,6 +61,12 @@ class Cluster:
 
     def stop(self):
         _processes.stop_all(list(reversed(self.processes)))
+
+    handle = {}
+
+    @property
+    def members(self):
+        return [_state.Member(p.log.stem, p.pid, _state.start_time(p.pid), str(p.log)) for p in self.processes]
 
     def failure(self):
         """The first process that has ended, or None."""

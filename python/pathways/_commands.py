@@ -137,6 +137,7 @@ def trace(args):
 
 def logs(args):
     folder = _state.folder(args.name)
+    _state.fetch_logs(args.name, args.lines)
     available = {path.stem: path for path in sorted(folder.glob("*.log"))}
     if not available:
         raise _state.NotRunning(f"cluster '{args.name}' has no logs in {folder}: has it been started with 'pathways up'?")

@@ -7,6 +7,7 @@ A process is named by its pid and its start time together: after a reboot or a w
 """
 
 import dataclasses
+import importlib
 import json
 import os
 import pathlib
@@ -66,13 +67,15 @@ class State:
     shape: str
     platform: str
     members: list
+    engine: str = "local"  # who runs its processes; for others than this machine `handle` is what to ask them for
+    handle: dict = dataclasses.field(default_factory=dict)
 
     @property
     def folder(self):
         return folder(self.name)
 
     def alive(self):
-        return any(m.alive() for m in self.members)
+        return any(m.alive() for m in self.members) if self.engine == "local" else engine(self.engine).alive(self)
 
     def save(self):
         path = self.folder / "state.json"
@@ -80,8 +83,17 @@ class State:
         temporary.write_text(json.dumps(dataclasses.asdict(self), indent=2))
         temporary.rename(path)
 
-    def stop(self, grace=3.0):
-        """Ends exactly these processes; returns the names of those that had to be killed."""
+    def stop(self):
+        """Ends exactly what was started; returns its names, and of those the ones that had to be killed."""
+        if self.engine == "local":
+            killed = self._stop_members()
+            names = [m.name for m in self.members]
+        else:
+            names, killed = engine(self.engine).stop(self), []
+        (self.folder / "state.json").unlink(missing_ok=True)
+        return names, killed
+
+    def _stop_members(self, grace=3.0):
         for member in self.members:
             member.signal(signal.SIGTERM)
         deadline = time.monotonic() + grace
@@ -92,8 +104,12 @@ class State:
             member.signal(signal.SIGKILL)
         while self.alive():
             time.sleep(0.01)
-        (self.folder / "state.json").unlink(missing_ok=True)
         return killed
+
+
+def engine(name):
+    """The module that starts clusters on it, asks after them and ends them: launch(args, folder), alive(state), stop(state)."""
+    return importlib.import_module(f"pathways._{name}")
 
 
 def load(name):
@@ -108,6 +124,16 @@ def load(name):
     if not state.alive():
         raise NotRunning(f"cluster '{name}' is not running any more; its logs are in {folder(name)}. Start a new one with 'pathways up'")
     return state
+
+
+def fetch_logs(name, lines):
+    """Where the logs are not in the cluster's folder: brings the last lines there, if the cluster is there to ask."""
+    try:
+        state = load(name)
+    except NotRunning:
+        return
+    if fetch := state.engine != "local" and getattr(engine(state.engine), "fetch_logs", None):
+        fetch(state, lines)
 
 
 def fresh_folder(name):

@@ -18,17 +18,28 @@ def _not_up(name):
 def up(args):
     if args.detach and args.foreground:
         raise ValueError("--detach and --foreground exclude each other")
-    shape = _commands.shape_of(args)
     _not_up(args.name)
     if args.foreground:
         signal.signal(signal.SIGTERM, _interrupt)  # before anyone can know that we run, and stop us
-    joinable = _cluster.Joinable(not args.no_workers, args.listen_workers, args.advertise)
-    cluster = _cluster.Cluster(shape, _state.fresh_folder(args.name), args.platform, args.listen, owned=args.foreground,
-                               policy=args.policy, joinable=joinable).start()
-    members = [_state.Member(p.log.stem, p.pid, _state.start_time(p.pid), str(p.log)) for p in cluster.processes]
-    state = _state.State(args.name, cluster.address, str(shape), cluster.platform, members)
+    cluster = _start_here(args) if args.on == "local" else _start_on(args)
+    state = _state.State(args.name, cluster.address, str(cluster.shape), cluster.platform, cluster.members, args.on, cluster.handle)
     state.save()
     return _stay(args, cluster, state) if args.foreground else _announce(args, cluster)
+
+
+def _start_here(args):
+    if args.gres or args.option:
+        raise ValueError("--gres and --option are for --on slurm and --on ray")
+    shape = _commands.shape_of(args)
+    joinable = _cluster.Joinable(not args.no_workers, args.listen_workers, args.advertise)
+    return _cluster.Cluster(shape, _state.fresh_folder(args.name), args.platform, args.listen or "127.0.0.1:0", owned=args.foreground,
+                            policy=args.policy, joinable=joinable).start()
+
+
+def _start_on(args):
+    if args.no_workers or args.advertise:
+        raise ValueError(f"--no-workers and --advertise are for clusters of this machine, not --on {args.on}")
+    return _state.engine(args.on).launch(args, _state.fresh_folder(args.name))
 
 
 def _announce(args, cluster):
@@ -68,8 +79,7 @@ def _stay(args, cluster, state):
 
 def down(args):
     state = _state.load(args.name)
-    killed = state.stop()
-    names = [m.name for m in state.members]
+    names, killed = state.stop()
     _commands.say(args, {"stopped": names, "killed": killed}, f"Cluster '{state.name}' is down: {', '.join(names)} ended."
                   + (f" Had to be killed: {', '.join(killed)}." if killed else ""))
     return 0

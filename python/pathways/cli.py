@@ -48,9 +48,16 @@ def _parser():
         command.set_defaults(function=function)
         return command
 
-    up = add("up", _up.up, "start a cluster on this machine")
+    up = add("up", _up.up, "start a cluster, on this machine or on an engine that has more")
     _add_shape(up, "")
-    up.add_argument("--listen", default="127.0.0.1:0", metavar="HOST:PORT",
+    up.add_argument("--on", choices=("local", "slurm", "ray"), default="local",
+                    help="where its hosts come from: this machine (the default); Slurm: a step of the job that we are in, or a job of its own; "
+                         "Ray: actors on the cluster that RAY_ADDRESS names")
+    up.add_argument("--gres", metavar="NAME:N", help="with --on slurm: the devices of each node, such as gpu:8")
+    up.add_argument("--option", action="append", metavar="OPTION",
+                    help="with --on slurm: one more for sbatch (in a job: srun), as --option=--time=60; with --on ray: a resource, as --option=TPU=4")
+    up.add_argument("--wait", type=float, default=3600, metavar="S", help="with --on: for nodes that others have (default 3600)")
+    up.add_argument("--listen", metavar="HOST:PORT",
                     help="where clients connect (default: a free port of 127.0.0.1); 0.0.0.0:PORT takes those of other machines, and workers too")
     up.add_argument("--listen-workers", metavar="ADDRESS",
                     help="where workers join, HOST:PORT or unix:PATH (default: a Unix socket, or a free port where --listen is open to others)")

@@ -9,6 +9,8 @@ from conftest import clean_environment
 
 
 class CommandLine:
+    python = sys.executable
+
     def __init__(self, home, **env):
         env.setdefault("PATHWAYS_HOME", str(home))
         self.env = clean_environment(**env)
@@ -16,7 +18,7 @@ class CommandLine:
 
     def __call__(self, *words, check=True, timeout=120):
         """The JSON that the command prints; with check=False the finished process."""
-        done = subprocess.run([sys.executable, "-m", "pathways", *words, *(["--json"] if check else [])], env=self.env, capture_output=True,
+        done = subprocess.run([self.python, "-m", "pathways", *words, *(["--json"] if check else [])], env=self.env, capture_output=True,
                               text=True, timeout=timeout)
         if not check:
             return done
@@ -26,7 +28,7 @@ class CommandLine:
     def start(self, *words, log):
         """A command that stays."""
         with open(log, "w") as output:
-            return subprocess.Popen([sys.executable, "-m", "pathways", *words], env=self.env, stdout=output, stderr=output)
+            return subprocess.Popen([self.python, "-m", "pathways", *words], env=self.env, stdout=output, stderr=output)
 
     def program(self, address, code, **kwargs):
         """A jax program on the cluster at `address`, as Popen."""

@@ -1,0 +1,240 @@
+"""`pathways up --on ray`: controller and workers as long-running actors in a placement group, one bundle for each host.
+
+RAY_ADDRESS names the Ray cluster; default: the one that this machine belongs to. The actors are detached: they live until `pathways down`, which
+ends them and the placement group, and nothing else. Ray starts those again that end (_ray_actors.py).
+"""
+
+import os
+import secrets
+import socket
+import sys
+import time
+
+from pathways import _cluster, _commands, _launch, _processes, _ray_actors, _state
+
+_STOP_SECONDS = 10
+_CONNECT_SECONDS = 10
+_PAUSE_SECONDS = 0.2
+_CONTROLLER = "controller"
+
+
+def _ray():
+    try:
+        import ray
+    except ImportError:
+        raise ValueError("--on ray needs Ray in this Python environment, of the same version as the cluster's: pip install ray") from None
+    return ray
+
+
+def _connect(address, namespace):
+    ray = _ray()
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if ray.is_initialized():
+        ray.shutdown()
+    try:
+        if address.count(":") == 1:  # Ray itself tries for minutes where nobody listens
+            host, port = _launch.split(address, "RAY_ADDRESS")
+            socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
+        ray.init(address=address, namespace=namespace, log_to_driver=False, logging_level="error")
+    except ValueError:
+        raise
+    except Exception as error:  # Ray raises many kinds
+        raise _processes.StartError(f"no Ray cluster at '{address}': {error}\n  'ray start --head' starts one, RAY_ADDRESS=HOST:PORT names one") from None
+    return ray
+
+
+def _bundle(args):
+    """What a host takes of its node."""
+    bundle = {"CPU": 1.0}
+    if args.platform == "cuda":
+        bundle["GPU"] = float(args.devices or 1)
+    for option in args.option or []:
+        name, equals, amount = option.partition("=")
+        try:
+            bundle[name] = float(amount)
+        except ValueError:
+            equals = ""
+        if not equals:
+            raise ValueError(f"--option wants RESOURCE=AMOUNT for --on ray, such as TPU=4, not '{option}'")
+    return bundle
+
+
+def order_bundles(node_of_bundle):
+    """Bundles in the order in which hosts are numbered: those of one node beside each other, and nodes by address, so that an island is
+    packed onto as few and as near nodes as there are."""
+    return sorted(range(len(node_of_bundle)), key=lambda bundle: (node_of_bundle[bundle], bundle))
+
+
+class RayCluster:
+    members = []
+
+    def __init__(self, args, folder):
+        self.folder = folder
+        self.platform = args.platform or _launch.default_platform()
+        self.shape = _commands.shape_of(args)
+        self.bundle = _bundle(args)
+        self.id = secrets.token_hex(6)
+        self.namespace = f"pathways-{args.name}-{self.id}"
+        self.address = self.workers_address = None
+        self._args = args
+        self._gcs = os.environ.get("RAY_ADDRESS") or "auto"
+        self._names = []
+
+    @property
+    def handle(self):
+        return {"ray": self._gcs, "namespace": self.namespace, "actors": self._names}
+
+    def start(self):
+        ray = _connect(self._gcs, self.namespace)
+        self._gcs = ray.get_runtime_context().gcs_address
+        try:
+            self._start_actors(ray, self._place(ray))
+        except BaseException:
+            self.stop()
+            raise
+        ray.shutdown()
+        return self
+
+    def _place(self, ray):
+        placement = self.shape.placement()
+        group = ray.util.placement_group([self.bundle] * len(placement), strategy="SPREAD", name=self.namespace, lifetime="detached")
+        self._say(f"asks Ray at {self._gcs} for {len(placement)} x {self.bundle}")
+        deadline = time.monotonic() + self._args.wait
+        ready = group.ready()
+        while not ray.wait([ready], timeout=5)[0]:
+            if time.monotonic() > deadline:
+                raise _processes.StartError(f"Ray had no room for {len(placement)} x {self.bundle} within {self._args.wait:g} s; free are "
+                                            f"{ray.available_resources()}. 'ray status' shows who has them; --wait S waits longer")
+            self._say("waits for room: 'ray status' shows who has it")
+        return group
+
+    def _spec(self):
+        return {"id": self.id, "hosts": len(self.shape.placement()), "platform": self.platform, "devices": self.shape.devices,
+                "policy": self._args.policy, "listen": self._args.listen, "listen_workers": self._args.listen_workers,
+                "environment": {k: v for k, v in os.environ.items() if k.startswith("PATHWAYS_") and k != "PATHWAYS_ADDRESS"}}
+
+    def _start_actors(self, ray, group):
+        from ray.util.placement_group import placement_group_table
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        nodes = placement_group_table(group)["bundles_to_node_id"]
+        addresses = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
+        order = order_bundles([(addresses.get(nodes[i], ""), nodes[i]) for i in range(len(nodes))])
+        spec = self._spec()
+
+        def start(actor_class, name, bundle, resources, *args):
+            strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=bundle)
+            options = {"name": name, "lifetime": "detached", "max_restarts": -1, "scheduling_strategy": strategy, **resources}
+            self._names.append(name)
+            return ray.remote(actor_class).options(**options).remote(spec, *args)
+
+        controller = start(_ray_actors.Controller, _CONTROLLER, order[0], {"num_cpus": 0})
+        self.address, self.workers_address = ray.get(controller.ports.remote(), timeout=self._args.wait)
+        resources = {"num_cpus": self.bundle["CPU"], "num_gpus": self.bundle.get("GPU", 0),
+                     "resources": {name: amount for name, amount in self.bundle.items() if name not in ("CPU", "GPU")}}
+        most_hosts = max(len(order) + 2, _launch.MOST_HOSTS)
+        for bundle, (island, host) in zip(order, self.shape.placement()):
+            start(_ray_actors.Worker, host, bundle, resources, controller, island, host, most_hosts)
+        self._wait_formed(ray)
+
+    def _wait_formed(self, ray):
+        deadline = time.monotonic() + _cluster.START_SECONDS
+        while (report := _report(self.address)) is None or report["state"] != "formed":
+            if time.monotonic() > deadline:
+                logs = _logs(ray, self._names, 15)
+                raise _processes.StartError(f"the hosts did not join within {_cluster.START_SECONDS:.0f} s\n" + "\n".join(
+                    f"{name}:\n" + "\n".join(f"  | {line}" for line in lines) for name, lines in logs.items()))
+            time.sleep(_PAUSE_SECONDS)
+
+    @staticmethod
+    def _say(text):
+        print(f"pathways up: {text}", file=sys.stderr, flush=True)
+
+    def failure(self):
+        """Ray starts what ends again: gone is only what somebody else has ended."""
+        if _report(self.address) is not None:
+            return None
+        return None if _find_address(self.handle) else f"the actors of '{self.namespace}' are not there any more: were they ended by someone else?"
+
+    def stop(self):
+        _end(self.handle)
+
+
+def _report(address):
+    try:
+        return _cluster.status(address, seconds=5)
+    except _cluster.StatusError:
+        return None
+
+
+def _find_address(handle):
+    """Where clients connect now; None if the controller's actor is gone."""
+    ray = _connect(handle["ray"], handle["namespace"])
+    try:
+        return ray.get(ray.get_actor(_CONTROLLER).ports.remote(), timeout=_cluster.START_SECONDS)[0]
+    except (ValueError, ray.exceptions.RayError):
+        return None
+    finally:
+        ray.shutdown()
+
+
+def _logs(ray, names, lines):
+    """By name, of the actors that answer."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = ray.get(ray.get_actor(name).log.remote(lines), timeout=_STOP_SECONDS)
+        except (ValueError, ray.exceptions.RayError) as error:
+            found[name] = [f"(no log: {error})"]
+    return found
+
+
+def _end(handle):
+    ray = _connect(handle["ray"], handle["namespace"])
+    actors = []
+    for name in handle["actors"]:
+        try:
+            actors.append((name, ray.get_actor(name)))
+        except ValueError:
+            continue  # is gone
+    # First the children, each by its own actor; what does not answer goes with its actor, for children end with their parents.
+    stopping = [actor.stop.remote() for _, actor in reversed(actors)]
+    ray.wait(stopping, num_returns=len(stopping), timeout=_STOP_SECONDS)
+    for _, actor in actors:
+        ray.kill(actor, no_restart=True)
+    try:
+        ray.util.remove_placement_group(ray.util.get_placement_group(handle["namespace"]))
+    except ValueError:
+        pass  # there is none any more
+    ray.shutdown()
+    return [name for name, _ in actors]
+
+
+# ------------------------------------------------------------------------------------------- of a cluster that is up (see _state)
+def launch(args, folder):
+    if args.gres:
+        raise ValueError("--gres is for --on slurm; --option=RESOURCE=AMOUNT asks Ray for a resource of each node")
+    return RayCluster(args, folder).start()
+
+
+def alive(state):
+    """Whether it is there; after a restart elsewhere, with its new address."""
+    if _report(state.address) is not None:
+        return True
+    address = _find_address(state.handle)
+    if address is not None and address != state.address:
+        state.address = address
+        state.save()
+    return address is not None
+
+
+def stop(state):
+    return _end(state.handle)
+
+
+def fetch_logs(state, lines):
+    """From the nodes into the cluster's folder, where `pathways logs` reads them."""
+    ray = _connect(state.handle["ray"], state.handle["namespace"])
+    for name, text in _logs(ray, state.handle["actors"], lines).items():
+        (state.folder / f"{name}.log").write_text("\n".join(text) + "\n")
+    ray.shutdown()

@@ -1,0 +1,101 @@
+"""The processes of a cluster on Ray: each is the child of an actor, which lives and dies with it, so that Ray's supervision is ours.
+
+An actor whose child ends ends itself, and Ray starts it again (`max_restarts`), on another node if its own is gone. Only control passes through
+Ray: programs talk to the controller, and workers to each other, over their own connections. Ray decorates these classes where it starts them
+(_ray.py); nothing here needs it when imported.
+"""
+
+import os
+import pathlib
+import tempfile
+import threading
+import time
+
+from pathways import _launch, _processes
+from pathways._cluster import START_SECONDS
+
+_PAUSE_SECONDS = 0.5
+
+
+def _folder(spec):
+    """Of this cluster on this node, the same after a restart."""
+    runs = pathlib.Path(tempfile.gettempdir()) / f"pathways-{os.getuid()}"
+    runs.mkdir(mode=0o700, exist_ok=True)
+    if runs.stat().st_uid != os.getuid():
+        raise PermissionError(f"{runs} belongs to another user")
+    folder = runs / f"ray-{spec['id']}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+class _Actor:
+    """Owns one child. Its end is the actor's, except in stop()."""
+
+    def _start(self, name, args, spec, log):
+        self._stopping = False
+        self.child = _processes.Process(name, [*args, "--exit-with-parent"], log)
+        threading.Thread(target=self._watch, name="pathways-watch", daemon=True).start()
+
+    def _watch(self):
+        self.child.popen.wait()
+        if not self._stopping:
+            print(self.child.failure(), flush=True)  # into Ray's log of this actor
+            os._exit(1)
+
+    def place(self):
+        """The actor's process and node, for those who look after the cluster."""
+        import ray
+
+        return {"pid": os.getpid(), "child": self.child.pid, "node": ray.get_runtime_context().get_node_id()}
+
+    def log(self, lines):
+        return self.child.log.read_text(errors="replace").splitlines()[-lines:]
+
+    def stop(self):
+        self._stopping = True
+        self.child.stop()
+        return True
+
+    @staticmethod
+    def _here(spec):
+        import ray
+
+        os.environ.update(spec["environment"])
+        return ray.util.get_node_ip_address()
+
+
+class Controller(_Actor):
+    def __init__(self, spec):
+        address, folder = self._here(spec), _folder(spec)
+        port_file = folder / "controller.port"
+        # After a restart on this node: where it was before, so that clients need not look for it.
+        listen, listen_workers = _launch.read_ports(port_file) or (spec["listen"], spec["listen_workers"])
+        port_file.unlink(missing_ok=True)
+        args = _launch.controller(listen or f"{address}:0", listen_workers or f"{address}:0", spec["hosts"], port_file, spec["policy"])
+        self._start("pathways-controller", args, spec, folder / "controller.log")
+        ports = _processes.wait_for(lambda: _launch.read_ports(port_file), [self.child], START_SECONDS, "the controller did not start")
+        self._ports = tuple(_launch.reachable(port, address) for port in ports)
+
+    def ports(self):
+        """(where clients connect, where workers join)."""
+        return self._ports
+
+
+class Worker(_Actor):
+    def __init__(self, spec, controller, island, host, most_hosts):
+        address, folder = self._here(spec), _folder(spec)
+        workers = self._workers_address(controller)
+        args = _launch.worker(workers, host, island, spec["platform"], spec["devices"], most_hosts, address)
+        self._start(f"pathways-worker {host}", [*args, "--exit-with-controller"], spec, folder / f"{host}.log")
+
+    @staticmethod
+    def _workers_address(controller):
+        """Waits while the controller is itself being started again: an actor whose constructor fails is not."""
+        import ray
+
+        while True:
+            try:
+                return ray.get(controller.ports.remote())[1]
+            except ray.exceptions.RayActorError as error:
+                print(f"waits for the controller: {error}", flush=True)
+                time.sleep(_PAUSE_SECONDS)

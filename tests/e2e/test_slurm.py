@@ -1,0 +1,103 @@
+"""`pathways up --on slurm` on a real Slurm: a controller daemon and four nodes, all on this machine."""
+
+import subprocess
+import time
+
+import pytest
+from cli import CommandLine, end
+from slurm import Slurm, missing
+
+WAIT_SECONDS = 60
+
+PROGRAM = """
+import jax, numpy as np
+from jax.sharding import NamedSharding, PartitionSpec as P
+devices = jax.devices()
+x = jax.device_put(np.arange(8.0), NamedSharding(jax.sharding.Mesh(np.array(devices), ("x",)), P("x")))
+print(len(devices), len({d.island for d in devices}), float(jax.jit(lambda v: v.sum())(x)))
+"""
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory):
+    if absent := missing():
+        pytest.skip(f"{absent} is not installed: tools/setup.sh installs Slurm on Debian")
+    slurm = Slurm(tmp_path_factory.mktemp("slurm"))
+    try:
+        yield slurm.start()
+    finally:
+        slurm.stop()
+
+
+@pytest.fixture
+def command(slurm, tmp_path):
+    command = CommandLine(tmp_path / "home", **slurm.env)
+    yield command
+    command("down", check=False)
+
+
+def wait_for_hosts(command, names):
+    deadline = time.monotonic() + WAIT_SECONDS
+    while (found := [host["name"] for host in command("status")["hosts"]]) != names:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
+
+
+def test_a_job_of_its_own(slurm, command):
+    up = command("up", "--on", "slurm", "--islands", "2", "--hosts", "2", "--gres", "accel:2")
+    assert (up["islands"], up["hosts_per_island"], up["devices"]) == (2, 2, 8)
+    (job,) = slurm.jobs()
+    assert slurm.ask("squeue", "-h", "-j", job, "-o", "%D %b %j") == "4 gres:accel:2 pathways-default"
+    wait_for_hosts(command, ["n0", "n1", "n2", "n3"])
+    assert command.run(up["address"], PROGRAM) == "8 2 28.0\n"
+    assert set(command("logs")) == {"controller", "job", "n0", "n1", "n2", "n3"}
+    assert "already up" in command("up", "--on", "slurm", check=False).stderr
+    assert command("down")["stopped"] == [f"job {job}"]
+    assert slurm.jobs() == {}
+    assert command("status", check=False).returncode == 3
+
+
+def test_a_step_of_the_job_that_we_are_in(slurm, tmp_path):
+    slurm.ask("salloc", "-N2", "--gres=accel:2", "--no-shell")
+    (job,) = slurm.jobs()
+    try:
+        other = subprocess.Popen(["srun", f"--jobid={job}", "--overlap", "-N1", "-n1", "sleep", "1000"], env=CommandLine(tmp_path, **slurm.env).env)
+        command = CommandLine(tmp_path / "home", **slurm.env, SLURM_JOB_ID=job, SLURM_JOB_NUM_NODES="2")
+        up = command("up", "--on", "slurm")  # as many hosts as the job has nodes, as many devices as it got
+        assert (up["islands"], up["hosts_per_island"], up["devices_per_host"]) == (1, 2, 2)
+        assert command.run(up["address"], PROGRAM) == "4 1 28.0\n"
+        stopped = command("down")["stopped"]
+        assert len(stopped) == 1 and stopped[0].endswith(f" of job {job}") and stopped[0].startswith("step ")
+        assert slurm.jobs() == {job: "RUNNING"} and other.poll() is None  # neither is ours
+    finally:
+        slurm.ask("scancel", job)
+    end(other)
+
+
+def test_what_cannot_be_is_refused(slurm, command, tmp_path):
+    within = CommandLine(tmp_path / "home", **slurm.env, SLURM_JOB_ID="1", SLURM_JOB_NUM_NODES="2")
+    done = within("up", "--on", "slurm", "--hosts", "3", check=False)
+    assert done.returncode == 2 and "job 1 has 2" in done.stderr
+    done = command("up", "--on", "slurm", "--gres", "nothing:1", check=False)
+    assert done.returncode == 1 and "sbatch" in done.stderr and "nvalid" in done.stderr
+    assert command("up", "--gres", "accel:1", check=False).returncode == 2
+    assert slurm.jobs() == {}
+
+
+def test_a_worker_that_crashes_comes_back_and_a_node_that_dies_does_not_take_the_job_along(slurm, command):
+    up = command("up", "--on", "slurm", "--hosts", "4", "--devices", "2")
+    (job,) = slurm.jobs()
+    before = {host["name"]: host for host in command("status")["hosts"]}
+    subprocess.run(["kill", "-9", str(before["n1"]["pid"])], check=True)
+    deadline = time.monotonic() + WAIT_SECONDS
+    while {host["name"]: host["pid"] for host in command("status")["hosts"]}.get("n1") in (None, before["n1"]["pid"]):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert command.run(up["address"], PROGRAM) == "8 1 28.0\n"
+
+    slurm.kill_node("n3")
+    assert slurm.jobs() == {job: "RUNNING"}
+    wait_for_hosts(command, ["n0", "n2", "n1"])  # by their numbers: n1 has a new one
+    assert command.run(up["address"], PROGRAM.replace("devices()", "devices()[:4]")) == "4 1 28.0\n"
+    command("down")
+    assert slurm.jobs() == {}
