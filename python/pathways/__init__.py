@@ -6,7 +6,8 @@ itself (`_plugin.py`). With PATHWAYS_ADDRESS=HOST:PORT it connects to that clust
 
 __version__ = "0.1.0"
 _SLICES = ("InfeasibleSlice", "SliceError", "SliceTimeout", "VirtualDeviceSet", "VirtualSlice", "make_virtual_device_set")
-__all__ = ["__version__", "program", "set_share", *_SLICES]
+_PIPELINES = ("Pipeline", "PipelineState", "pipeline")
+__all__ = ["__version__", "program", "set_share", *_PIPELINES, *_SLICES]
 
 
 def __getattr__(name):  # jax is imported only by those who use it through us
@@ -18,6 +19,10 @@ def __getattr__(name):  # jax is imported only by those who use it through us
         from pathways._share import set_share
 
         return set_share
+    if name in _PIPELINES:
+        from pathways import _pipeline
+
+        return getattr(_pipeline, name)
     if name in _SLICES:
         from pathways import _slices
 

@@ -12,15 +12,19 @@ between the devices of its parts by itself. Without the decorator the function g
 
 import functools
 import inspect
+import os
 import threading
 
 import jax
 from jax._src import core
+from jax._src import source_info_util
 from jax._src.interpreters import pxla
 
 from pathways import _client
 from pathways import _program_graph as graphs
 from pathways import _program_wire as wire
+
+source_info_util.register_exclusion(os.path.dirname(os.path.abspath(__file__)))  # the places that errors name are the user's
 
 
 def program(function=None, *, static_argnums=(), static_argnames=(), donate_argnums=()):
@@ -97,7 +101,7 @@ class Program:
 
         avals = [jax.api_util.shaped_abstractify(leaf) for leaf in leaves]
         closed = jax.make_jaxpr(flat)(*(jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals))
-        graph = graphs.Graph(getattr(self._function, "__name__", "program"))
+        graph = graphs.Graph(getattr(self._function, "__name__", "program"), graphs.location(source_info_util.current()))
         donated = self._donated(tree)
         inputs = [graph.argument(aval, leaf.sharding if isinstance(leaf, jax.Array) and leaf.committed else None,
                                  donated=i in donated) for i, (aval, leaf) in enumerate(zip(closed.in_avals, leaves))]

@@ -72,8 +72,9 @@ class Node:
 
 
 class Graph:
-    def __init__(self, name):
+    def __init__(self, name, called_from=""):
         self.name = name
+        self._called_from = called_from  # where the user calls it: the place of what a library of ours adds
         self.arguments = []
         self.nodes = []
         self.results = []
@@ -121,11 +122,11 @@ class Graph:
             if isinstance(var, core.Var):
                 last_use.pop(var, None)
         for i, eqn in enumerate(jaxpr.eqns):
-            location = _location(eqn.source_info)
+            where = location(eqn.source_info) or self._called_from
             try:
-                self._equation(eqn, env, location, {var for var in eqn.invars if last_use.get(_var(var)) == i})
+                self._equation(eqn, env, where, {var for var in eqn.invars if last_use.get(_var(var)) == i})
             except Exception as error:
-                error.add_note(f"in program {self.name}, at {location} ({eqn.primitive})")
+                error.add_note(f"in program {self.name}, at {where} ({eqn.primitive})")
                 raise
         return [self._read(env, var) for var in jaxpr.outvars]
 
@@ -344,7 +345,7 @@ def _inner_shardings(jaxpr):
             yield from _inner_shardings(inner)
 
 
-def _location(source_info):
+def location(source_info):
     frame = source_info_util.user_frame(source_info.traceback)
     if frame is None:
         return ""

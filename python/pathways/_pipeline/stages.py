@@ -1,0 +1,166 @@
+"""The parts of a flow, each as a forward and a backward function that are compiled for its devices.
+
+The forward function of a stage gives what later stages need and what its own backward function needs (residuals). The backward function
+takes the gradients of the former and gives those of its parameters, added to what earlier microbatches gave, and of what it got from
+earlier stages. What is both input and residual is not copied: the backward function gets the input itself.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax._src import core
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+
+DATA = "data"  # the axis of a stage's mesh over which the examples are spread
+
+
+@dataclasses.dataclass
+class Place:
+    """The devices of a stage."""
+    number: int
+    mesh: Mesh
+    spec_of: Any = None  # (path, aval) -> PartitionSpec, of parameters
+
+    def sharding(self, spec=PartitionSpec()):
+        if self.mesh.size == 1:
+            return SingleDeviceSharding(self.mesh.devices.flat[0])
+        return NamedSharding(self.mesh, spec)
+
+    def examples(self, aval, rows):
+        """Arrays with a row for each example are spread over the devices."""
+        ways = dict(self.mesh.shape).get(DATA, 1)
+        if ways == 1 or aval.shape[:1] != (rows,):
+            return self.sharding()
+        if rows % ways:
+            raise ValueError(f"{rows} examples cannot be spread over the {ways} devices of stage {self.number}: "
+                             f"make that number of examples, or of microbatches, another one")
+        return self.sharding(PartitionSpec(DATA))
+
+    def parameter(self, path, aval):
+        return self.sharding(self.spec_of(path, aval)) if self.spec_of else self.sharding()
+
+
+@dataclasses.dataclass
+class Stage:
+    place: Place
+    params: list          # positions among all parameters of those that it works with
+    inputs: list          # variables from earlier stages
+    batch: list           # positions in the batch
+    outputs: list         # variables for later stages; the last one has the loss
+    forward: Any = None   # (params, inputs, batch) -> (outputs, residuals)
+    backward: Any = None  # (what forward got, outputs, residuals, gradients of outputs from each that used them, sums) -> (sums, of inputs)
+    smooth: Any = None    # for each input: has it a gradient?
+
+
+def is_smooth(var):
+    return jnp.issubdtype(var.aval.dtype, jnp.inexact)
+
+
+def cut(flow, starts, places):
+    """The stages of a flow, not compiled yet, and their functions (params, inputs, batch) -> outputs. starts: their first units."""
+    ends = [*starts[1:], len(flow.units)]
+    parts = [[eqn for unit in flow.units[a:b] for eqn in unit] for a, b in zip(starts, ends)]
+    parameter, batch = ({var: i for i, var in enumerate(many)} for many in (flow.params, flow.batch))
+    used = [{atom for eqn in part for atom in eqn.invars if isinstance(atom, core.Var)} for part in parts]
+    unused = set(flow.params) - set().union(*used)
+    stages, made = [], {}
+    for s, (part, reads) in enumerate(zip(parts, used)):
+        later = set().union(*used[s + 1:]) | {flow.loss}
+        reads = list(dict.fromkeys(atom for eqn in part for atom in eqn.invars if isinstance(atom, core.Var)))
+        if s == 0:
+            reads += [var for var in flow.params if var in unused]
+        stages.append(Stage(
+            places[s], params=sorted(parameter[v] for v in reads if v in parameter), inputs=[v for v in reads if made.get(v, s) < s],
+            batch=sorted(batch[v] for v in reads if v in batch), outputs=[v for eqn in part for v in eqn.outvars if v in later]))
+        made.update((v, s) for eqn in part for v in eqn.outvars)
+    return stages, [_function(flow, part, stage) for part, stage in zip(parts, stages)]
+
+
+def _function(flow, part, stage):
+    """(params, inputs, batch) -> outputs"""
+    needed = {atom for eqn in part for atom in eqn.invars if isinstance(atom, core.Var)}
+    constants = []
+    for eqn in reversed(flow.constants):
+        if needed & set(eqn.outvars):
+            constants.append(eqn)
+            needed.update(atom for atom in eqn.invars if isinstance(atom, core.Var))
+    consts = [var for var in flow.consts if var in needed]
+    invars = [flow.params[i] for i in stage.params] + stage.inputs + [flow.batch[i] for i in stage.batch]
+    eqns = constants[::-1] + part
+    jaxpr = core.Jaxpr(consts, invars, stage.outputs, eqns, core.no_effects, debug_info=flow.debug_info)
+    run = core.jaxpr_as_fun(core.ClosedJaxpr(jaxpr, [flow.consts[var] for var in consts]))
+    return lambda params, inputs, batch: run(*params, *inputs, *batch)
+
+
+def compile_stage(stage, function, flow, owned, rows, microbatches, remat):
+    """Fills in forward and backward. owned: the shardings of the parameters here."""
+    place = stage.place
+    avals = lambda variables: [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type) for v in variables]
+    params, inputs = avals([flow.params[i] for i in stage.params]), avals(stage.inputs)
+    batch = avals([flow.batch[i] for i in stage.batch])
+    stage.smooth = [is_smooth(v) for v in stage.inputs]
+    smooth_out = [is_smooth(v) for v in stage.outputs]
+    if remat:
+        function = jax.checkpoint(function)
+    pick = lambda values, smooth, which: [value for value, s in zip(values, smooth) if s == which]
+
+    def differentiated(params, inputs, batch):
+        def smooth(params, chosen):
+            chosen, rest = iter(chosen), iter(pick(inputs, stage.smooth, False))
+            outputs = function(params, [next(chosen if s else rest) for s in stage.smooth], batch)
+            return pick(outputs, smooth_out, True), pick(outputs, smooth_out, False)
+
+        outputs, pull, others = jax.vjp(smooth, params, pick(inputs, stage.smooth, True), has_aux=True)
+        outputs, others = iter(outputs), iter(others)
+        leaves, back.tree = jax.tree.flatten(pull)
+        return [next(outputs if s else others) for s in smooth_out], leaves
+
+    def back(given, outputs, residuals, gradients, sums):
+        sources = {"input": given, "output": outputs, "residual": residuals}
+        leaves = [sources[kind][i] for kind, i in back.leaves]
+        pulled = [jnp.full((), 1 / microbatches, var.aval.dtype) if var is flow.loss else sum(parts[1:], parts[0])
+                  for var, parts in zip(pick(stage.outputs, smooth_out, True), gradients)]
+        of_params, of_inputs = jax.tree.unflatten(back.tree, leaves)(pulled)
+        return [g if sums is None else s + g for g, s in zip(of_params, sums or of_params)], of_inputs
+
+    closed = jax.make_jaxpr(differentiated)(params, inputs, batch)
+    forward, back.leaves = _without_copies(closed, len(stage.outputs))
+    shardings = ([owned[i] for i in stage.params], [place.examples(v, rows) for v in inputs], [place.examples(v, rows) for v in batch])
+    outputs = [place.examples(v.aval, rows) for v in stage.outputs]
+    stage.forward = jitted(f"stage{place.number}_forward", forward, in_shardings=shardings, out_shardings=(outputs, None))
+    stage.backward = jitted(f"stage{place.number}_backward", back, donate_argnums=4,
+                            out_shardings=(shardings[0], pick(shardings[1], stage.smooth, True)))
+
+
+def _without_copies(closed, num_outputs):
+    """Of a function that gives outputs and then residuals: one that gives each residual once, and none that is an input or an output too;
+    and where each residual is found: among inputs, outputs or residuals, and which."""
+    jaxpr = closed.jaxpr
+    places = {}
+    for kind, variables in (("output", jaxpr.outvars[:num_outputs]), ("input", jaxpr.invars)):
+        places.update((var, (kind, i)) for i, var in enumerate(variables) if isinstance(var, core.Var))
+    leaves, kept = [], []
+    for atom in jaxpr.outvars[num_outputs:]:
+        key = atom if isinstance(atom, core.Var) else object()
+        if key not in places:
+            places[key] = ("residual", len(kept))
+            kept.append(atom)
+        leaves.append(places[key])
+    jaxpr = jaxpr.replace(outvars=jaxpr.outvars[:num_outputs] + kept, debug_info=jaxpr.debug_info.with_unknown_names())
+    run = core.jaxpr_as_fun(core.ClosedJaxpr(jaxpr, closed.consts))
+
+    def forward(params, inputs, batch):
+        made = run(*params, *inputs, *batch)
+        return made[:num_outputs], made[num_outputs:]
+
+    return forward, leaves
+
+
+def jitted(name, function, **options):
+    def call(*args):
+        return function(*args)
+
+    call.__name__ = call.__qualname__ = name
+    return jax.jit(call, **options)
