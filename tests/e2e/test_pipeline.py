@@ -4,6 +4,9 @@ import collections
 import gc
 import gzip
 import json
+import re
+import subprocess
+import sys
 import time
 
 import jax
@@ -12,7 +15,7 @@ import numpy as np
 import pytest
 
 import pathways as pw
-from conftest import assert_same
+from conftest import ROOT, assert_same, clean_environment
 from pathways import _client, _cluster
 
 optax = pytest.importorskip("optax")
@@ -197,3 +200,16 @@ def test_slices_as_stages(cpu):
             losses.append(float(loss))
         np.testing.assert_allclose(losses, trained(layers(), 2, optax.sgd(0.1), cpu)[0], rtol=1e-5)
         assert state.params[0]["w"].devices() == set(stages[0].devices)
+
+
+def test_the_example_trains_as_on_one_device():
+    pytest.importorskip("flax")
+    done = subprocess.run([sys.executable, str(ROOT / "examples" / "pipeline.py"), "--steps", "3", "--every", "1", "--batch", "8", "--microbatches", "4"],
+                          env=clean_environment(PATHWAYS_LOCAL="2x1x2"), capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    stages = re.findall(r"^stage (\d): device \d+ of island (\w+):", done.stdout, re.MULTILINE)
+    assert stages == [("0", "island0"), ("1", "island0"), ("2", "island1"), ("3", "island1")]
+    losses = [tuple(map(float, pair)) for pair in re.findall(r"^ +\d+ +([\d.]+) +([\d.]+)$", done.stdout, re.MULTILINE)]
+    assert len(losses) == 4 and losses[-1][0] < losses[0][0]
+    for ours, alone in losses:
+        assert ours == pytest.approx(alone, rel=1e-4)
