@@ -37,3 +37,24 @@ pw_static_library(pw_third_party_protobuf protobuf)
 pw_static_library(pw_third_party_grpc grpc++ protobuf)
 
 find_package(GTest REQUIRED)
+
+# MLIR 19, for pathways/ir. The archives of MLIR and of LLVM's support library suffice (some 4 MB of a binary, nothing at run time); what
+# find_package(MLIR) gives would bring libLLVM.so, 130 MB.
+find_path(PW_MLIR_INCLUDE mlir/IR/MLIRContext.h HINTS /usr/lib/llvm-19/include REQUIRED)
+find_path(PW_MLIR_LIB libMLIRIR.a HINTS /usr/lib/llvm-19/lib REQUIRED)
+find_program(PW_MLIR_TBLGEN mlir-tblgen HINTS /usr/lib/llvm-19/bin REQUIRED)
+set(archives "")
+foreach(lib IN ITEMS MLIROptLib MLIRDebug MLIRObservers MLIRPluginsLib MLIRReduce MLIRIRDL MLIRTransforms MLIRTransformUtils MLIRRewrite
+                     MLIRRewritePDL MLIRPDLToPDLInterp MLIRPDLInterpDialect MLIRPDLDialect MLIRFunctionInterfaces MLIRCallInterfaces
+                     MLIRControlFlowInterfaces MLIRCopyOpInterface MLIRDataLayoutInterfaces MLIRInferTypeOpInterface MLIRLoopLikeInterface
+                     MLIRRuntimeVerifiableOpInterface MLIRMemorySlotInterfaces MLIRSubsetOpInterface MLIRValueBoundsOpInterface MLIRDestinationStyleOpInterface
+                     MLIRSideEffectInterfaces MLIRAnalysis MLIRPass MLIRParser MLIRBytecodeReader MLIRBytecodeWriter MLIRBytecodeOpInterface MLIRAsmParser MLIRIR
+                     MLIRSupport LLVMSupport LLVMDemangle)
+  if(EXISTS "${PW_MLIR_LIB}/lib${lib}.a")
+    list(APPEND archives "${PW_MLIR_LIB}/lib${lib}.a")
+  endif()
+endforeach()
+list(JOIN archives "," group)
+add_library(pw_third_party_mlir INTERFACE)
+target_include_directories(pw_third_party_mlir SYSTEM INTERFACE "${PW_MLIR_INCLUDE}")
+target_link_libraries(pw_third_party_mlir INTERFACE "-Wl,--start-group,${group},--end-group" ${CMAKE_DL_LIBS} Threads::Threads)

@@ -90,6 +90,14 @@ def cpp_tests(tally, tree, jobs):
     tally.add("C++", passed, len(failures), skipped, seconds, failures)
 
 
+def ir_tests(tally, tree, jobs):
+    report = RESULTS / "ir.xml"
+    lit = pathlib.Path(sys.executable).parent / "lit"
+    code, seconds = run([lit, "-q", f"-j{jobs}", f"--param=tree={tree}", f"--xunit-xml-output={report}", "tests/ir"])
+    passed, skipped, failures = junit_counts(report) or (0, 0, [f"lit ended with {code} and wrote no report"])
+    tally.add("tests/ir", passed, len(failures), skipped, seconds, failures or ([f"lit ended with {code}"] if code else []))
+
+
 def pytest(tally, step, python, paths, scope):
     report = RESULTS / (step.replace("/", "-").replace(" ", "-") + ".xml")
     command = [python, "-m", "pytest", "-q", "-rf", "--junitxml", report, *paths]
@@ -130,6 +138,7 @@ def main():
     yes_or_no(tally, "link tests", ["ninja", "-C", args.tree, f"-j{args.jobs}", "--quiet", "link_tests"])
     yes_or_no(tally, "headers", ["ninja", "-C", args.tree, f"-j{args.jobs}", "--quiet", "check_headers"])
     cpp_tests(tally, args.tree, args.jobs)
+    ir_tests(tally, args.tree, args.jobs)
     python_tests(tally, args.scope)
     tally.show()
     return 1 if tally.failed else 0

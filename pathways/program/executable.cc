@@ -92,6 +92,12 @@ absl::StatusOr<std::shared_ptr<const Executable>> CompleteExecutable(Executable 
   return std::make_shared<const Executable>(std::move(record));
 }
 
+absl::StatusOr<buffers::ArraySpec> ParameterSpec(const Executable& executable, int index) {
+  auto spec = WholeArray(executable, executable.parameters[index]);
+  if (!spec.ok()) return Annotate(spec.status(), executable.name, "parameter", index);
+  return spec;
+}
+
 absl::Status CheckArgument(const Executable& executable, int index, const buffers::ArraySpec& spec) {
   const Value& parameter = executable.parameters[index];
   const char* problem = nullptr;

@@ -53,6 +53,9 @@ struct Executable {
 // the report makes no sense, or describes arrays that we cannot name.
 absl::StatusOr<std::shared_ptr<const Executable>> CompleteExecutable(Executable record, const ::pathways::v1::Compiled& compiled);
 
+// What the executable takes, whole, as it wants it. An error if the worker's report of it makes no sense.
+absl::StatusOr<buffers::ArraySpec> ParameterSpec(const Executable& executable, int index);
+
 // OK if an array may be the `index`-th argument: same devices in the same order, same type, and shards of the parameter's shape.
 absl::Status CheckArgument(const Executable& executable, int index, const buffers::ArraySpec& spec);
 

@@ -1,0 +1,265 @@
+// What the operations check of themselves, and how slots and routes are written.
+#include <algorithm>
+
+#include "llvm/ADT/SmallSet.h"
+#include "mlir/IR/Builders.h"
+#include "pathways/ir/dialect.h"
+#include "pathways/program/command_template.h"
+
+namespace pw::ir {
+namespace {
+
+using mlir::failure;
+using mlir::LogicalResult;
+using mlir::Operation;
+using mlir::success;
+using mlir::SymbolTableCollection;
+using program::SlotKind;
+
+struct SlotWord {
+  SlotKind kind;
+  const char* word;
+};
+constexpr SlotWord kSlotWords[] = {{SlotKind::kArgument, "argument"}, {SlotKind::kResult, "result"}, {SlotKind::kName, "name"}};
+
+mlir::ParseResult ParseSlotNumber(mlir::OpAsmParser& parser, int64_t& slot) {
+  const llvm::SMLoc start = parser.getCurrentLocation();
+  llvm::StringRef word;
+  uint64_t index = 0;
+  if (parser.parseKeyword(&word) || parser.parseInteger(index)) return failure();
+  for (const SlotWord& known : kSlotWords) {
+    if (word != known.word) continue;
+    slot = static_cast<int64_t>(program::Slot(known.kind, index));
+    return success();
+  }
+  return parser.emitError(start) << "a slot is an argument, a result or a name, not '" << word << "'";
+}
+
+void PrintSlotNumber(mlir::OpAsmPrinter& printer, int64_t slot) {
+  for (const SlotWord& known : kSlotWords) {
+    if (!program::IsSlot(static_cast<uint64_t>(slot), known.kind)) continue;
+    printer << known.word << " " << program::SlotIndex(static_cast<uint64_t>(slot));
+  }
+}
+
+mlir::ParseResult parseSlot(mlir::OpAsmParser& parser, mlir::IntegerAttr& slot) {
+  int64_t number = 0;
+  if (ParseSlotNumber(parser, number)) return failure();
+  slot = parser.getBuilder().getI64IntegerAttr(number);
+  return success();
+}
+void printSlot(mlir::OpAsmPrinter& printer, Operation*, mlir::IntegerAttr slot) { PrintSlotNumber(printer, slot.getInt()); }
+
+mlir::ParseResult parseSlots(mlir::OpAsmParser& parser, mlir::DenseI64ArrayAttr& slots) {
+  llvm::SmallVector<int64_t> numbers;
+  if (parser.parseCommaSeparatedList(mlir::AsmParser::Delimiter::Paren,
+                                     [&] { return ParseSlotNumber(parser, numbers.emplace_back()); })) {
+    return failure();
+  }
+  slots = parser.getBuilder().getDenseI64ArrayAttr(numbers);
+  return success();
+}
+void printSlots(mlir::OpAsmPrinter& printer, Operation*, mlir::DenseI64ArrayAttr slots) {
+  printer << "(";
+  llvm::interleaveComma(slots.asArrayRef(), printer, [&](int64_t slot) { PrintSlotNumber(printer, slot); });
+  printer << ")";
+}
+
+mlir::ParseResult parseLaunch(mlir::OpAsmParser& parser, mlir::IntegerAttr& launch) {
+  return failed(parser.parseOptionalKeyword("launch")) ? success() : parseSlot(parser, launch);
+}
+void printLaunch(mlir::OpAsmPrinter& printer, Operation* op, mlir::IntegerAttr launch) {
+  if (!launch) return;
+  printer << " launch ";
+  printSlot(printer, op, launch);
+}
+
+mlir::ParseResult parseRoute(mlir::OpAsmParser& parser, mlir::StringAttr& route, mlir::IntegerAttr& bytes) {
+  int64_t number = 0;
+  for (const char* word : {"local", "copy", "scatter", "gather", "reshard"}) {
+    if (failed(parser.parseOptionalKeyword(word))) continue;
+    route = parser.getBuilder().getStringAttr(word);
+    if (parser.parseInteger(number) || parser.parseKeyword("bytes")) return failure();
+    break;
+  }
+  bytes = parser.getBuilder().getI64IntegerAttr(number);
+  return success();
+}
+void printRoute(mlir::OpAsmPrinter& printer, Operation*, mlir::StringAttr route, mlir::IntegerAttr bytes) {
+  if (route) printer << " " << route.getValue() << " " << bytes.getInt() << " bytes";
+}
+
+// The mesh is there, and large enough for the tiles. Independent of the number of shards, but for an order of tiles.
+LogicalResult CheckType(Operation* op, ArrayType type, SymbolTableCollection& symbols) {
+  auto mesh = symbols.lookupNearestSymbolFrom<MeshOp>(op, type.getMesh());
+  if (!mesh) return op->emitError() << "there is no mesh " << type.getMesh();
+  const int64_t shards = mesh.getSize();
+  int64_t tiles = 1;
+  for (int64_t count : type.getTiles()) {
+    if (__builtin_mul_overflow(tiles, count, &tiles)) return op->emitError() << "too many tiles to count";
+  }
+  if (tiles > shards) return op->emitError() << "mesh " << type.getMesh() << " has " << shards << " devices for " << tiles << " tiles";
+  if (!type.getOrder().empty() && static_cast<int64_t>(type.getOrder().size()) != shards) {
+    return op->emitError() << "the order names tiles for " << type.getOrder().size() << " of " << shards << " devices";
+  }
+  if (type.getOrder().empty() && tiles > 1 && tiles != shards) {
+    return op->emitError() << "which of the " << shards << " devices hold which of " << tiles << " tiles? An order has to say";
+  }
+  return success();
+}
+
+LogicalResult CheckTypes(Operation* op, SymbolTableCollection& symbols) {
+  auto check = [&](mlir::Type type) { return CheckType(op, mlir::cast<ArrayType>(type), symbols); };
+  for (mlir::Type type : op->getOperandTypes()) {
+    if (failed(check(type))) return failure();
+  }
+  for (mlir::Type type : op->getResultTypes()) {
+    if (failed(check(type))) return failure();
+  }
+  return success();
+}
+
+// That inputs and outputs are those of the executable, wherever the inputs lie.
+LogicalResult CheckCall(Operation* op, mlir::FlatSymbolRefAttr symbol, mlir::TypeRange inputs, mlir::TypeRange outputs,
+                        SymbolTableCollection& symbols) {
+  auto executable = symbols.lookupNearestSymbolFrom<ExecutableOp>(op, symbol);
+  if (!executable) return op->emitError() << "there is no executable " << symbol;
+  const auto type = mlir::cast<mlir::FunctionType>(executable.getType());
+  const llvm::StringRef name = executable.getLabel();
+  if (inputs.size() != type.getNumInputs()) {
+    return op->emitError() << "program " << name << " takes " << type.getNumInputs() << " arguments, not " << inputs.size();
+  }
+  if (outputs.size() != type.getNumResults()) {
+    return op->emitError() << "program " << name << " has " << type.getNumResults() << " results, not " << outputs.size();
+  }
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    const auto given = mlir::cast<ArrayType>(inputs[k]), wanted = mlir::cast<ArrayType>(type.getInput(k));
+    if (given.sameElements(wanted)) continue;
+    return op->emitError() << "argument " << k << " of program " << name << " is " << given.shape() << " where " << wanted.shape()
+                           << " is expected";
+  }
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    if (outputs[k] == type.getResult(k)) continue;
+    return op->emitError() << "result " << k << " of program " << name << " is " << type.getResult(k) << ", not " << outputs[k];
+  }
+  return success();
+}
+
+bool HasRepeats(llvm::ArrayRef<int32_t> numbers) {
+  llvm::SmallVector<int32_t> sorted(numbers.begin(), numbers.end());
+  std::sort(sorted.begin(), sorted.end());
+  return std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end();
+}
+
+}  // namespace
+
+LogicalResult MeshOp::verify() {
+  if (getSize() < 1) return emitError() << "a mesh has at least one device";
+  for (auto list : {getDevices(), getVirtualDevices()}) {
+    if (list && list->size() != getSize()) return emitError() << "mesh " << getSymName() << " lists " << list->size() << " devices of " << getSize();
+  }
+  return success();
+}
+
+LogicalResult ExecutableOp::verify() {
+  for (mlir::Type type : getType().getInputs()) {
+    if (!mlir::isa<ArrayType>(type)) return emitError() << "program " << getLabel() << " takes " << type << ", which is no array";
+  }
+  for (mlir::Type type : getType().getResults()) {
+    if (!mlir::isa<ArrayType>(type)) return emitError() << "program " << getLabel() << " makes " << type << ", which is no array";
+  }
+  for (int32_t k : Ints(getDonatesAttr())) {
+    if (k < 0 || k >= static_cast<int32_t>(getType().getNumInputs()))
+      return emitError() << "program " << getLabel() << " has no argument " << k << " to take over";
+  }
+  return success();
+}
+
+LogicalResult ExecutableOp::verifySymbolUses(SymbolTableCollection& symbols) {
+  auto mesh = symbols.lookupNearestSymbolFrom<MeshOp>(*this, getMeshAttr());
+  if (!mesh) return emitError() << "there is no mesh " << getMeshAttr();
+  for (auto list : {mesh.getDevices(), mesh.getVirtualDevices()}) {
+    if (list && HasRepeats(*list)) return emitError() << "program " << getLabel() << " cannot run on mesh " << getMeshAttr() << ", which has a device twice";
+  }
+  for (auto types : {getType().getInputs(), getType().getResults()}) {
+    for (mlir::Type type : types) {
+      const auto array = mlir::cast<ArrayType>(type);
+      if (failed(CheckType(*this, array, symbols))) return failure();
+      if (array.getMesh() != getMeshAttr()) return emitError() << "program " << getLabel() << " runs on mesh " << getMeshAttr() << " and cannot use " << type;
+    }
+  }
+  return success();
+}
+
+LogicalResult VirtualDevicesOp::verify() {
+  if (getHosts() && getHosts()->size() != getDevices().size()) return emitError() << "each virtual device is on one host";
+  return success();
+}
+
+LogicalResult MachineOp::verify() {
+  const size_t count = getDevices().size();
+  if (getPhysical().size() != count || getHosts().size() != count || getIslands().size() != count)
+    return emitError() << "the lists of a machine have an entry for each of its " << count << " devices";
+  if (HasRepeats(getDevices())) return emitError() << "the machine has a device twice";
+  return success();
+}
+
+LogicalResult ProgramOp::verifyRegions() {
+  int next = 0;
+  for (ArgOp arg : getOps<ArgOp>()) {
+    if (arg.getNumber() != static_cast<uint32_t>(next++)) return arg.emitError() << "arguments are numbered in order, and this is argument " << next - 1;
+  }
+  return success();
+}
+
+LogicalResult TransferOp::verify() {
+  if (getInput().getType().sameElements(getOutput().getType())) return success();
+  return emitError() << "a transfer cannot make " << getOutput().getType().shape() << " of " << getInput().getType().shape();
+}
+
+LogicalResult HostComputeOp::verify() {
+  for (mlir::Type type : (*this)->getResultTypes()) {
+    if (mlir::cast<ArrayType>(type).getMemory().empty()) return emitError() << "a host's function makes arrays in host memory, not " << type;
+  }
+  return success();
+}
+
+LogicalResult SelectOp::verify() {
+  const ArrayType type = getIndex().getType();
+  const std::string shape = type.shape();
+  if (!type.getDims().empty() || !(shape[0] == 's' || shape[0] == 'u')) return emitError() << "the index is a scalar integer, not " << shape;
+  if (getExecutables().empty()) return emitError() << "there is nothing to select among";
+  return success();
+}
+
+#define PW_CHECK_TYPES(op) \
+  LogicalResult op::verifySymbolUses(SymbolTableCollection& symbols) { return CheckTypes(*this, symbols); }
+PW_CHECK_TYPES(ArgOp)
+PW_CHECK_TYPES(TransferOp)
+PW_CHECK_TYPES(HostComputeOp)
+PW_CHECK_TYPES(ResultOp)
+#undef PW_CHECK_TYPES
+
+LogicalResult ComputeOp::verifySymbolUses(SymbolTableCollection& symbols) {
+  if (failed(CheckTypes(*this, symbols))) return failure();
+  return CheckCall(*this, getExecutableAttr(), getInputs().getTypes(), getOutputs().getTypes(), symbols);
+}
+
+LogicalResult SelectOp::verifySymbolUses(SymbolTableCollection& symbols) {
+  if (failed(CheckTypes(*this, symbols))) return failure();
+  for (mlir::Attribute symbol : getExecutables()) {
+    if (failed(CheckCall(*this, mlir::cast<mlir::FlatSymbolRefAttr>(symbol), getInputs().getTypes(), getOutputs().getTypes(), symbols)))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult ExecuteOp::verifySymbolUses(SymbolTableCollection& symbols) {
+  if (symbols.lookupNearestSymbolFrom<ExecutableOp>(*this, getExecutableAttr())) return success();
+  return emitError() << "there is no executable " << getExecutableAttr();
+}
+
+}  // namespace pw::ir
+
+#define GET_OP_CLASSES
+#include "pathways/ir/ops.cc.inc"

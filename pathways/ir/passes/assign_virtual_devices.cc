@@ -1,0 +1,43 @@
+#include <map>
+
+#include "mlir/IR/Builders.h"
+#include "pathways/ir/passes.h"
+
+namespace pw::ir {
+
+#define GEN_PASS_DEF_ASSIGNVIRTUALDEVICES
+#include "pathways/ir/passes.h.inc"
+
+namespace {
+
+constexpr int32_t kAny = -1;
+
+struct AssignVirtualDevices : impl::AssignVirtualDevicesBase<AssignVirtualDevices> {
+  void runOnOperation() override {
+    mlir::ModuleOp module = getOperation();
+    if (TheOnly<VirtualDevicesOp>(module)) return;
+    std::map<int32_t, int32_t> numbers;  // of the client's devices
+    std::vector<int32_t> devices;        // of the program
+    for (MeshOp mesh : module.getOps<MeshOp>()) {
+      llvm::SmallVector<int32_t> assigned;
+      for (size_t i = 0; i < mesh.getSize(); ++i) {
+        if (!mesh.getDevices()) {
+          assigned.push_back(static_cast<int32_t>(devices.size()));
+          devices.push_back(kAny);
+          continue;
+        }
+        const int32_t device = (*mesh.getDevices())[i];
+        auto [number, is_new] = numbers.try_emplace(device, static_cast<int32_t>(devices.size()));
+        if (is_new) devices.push_back(device);
+        assigned.push_back(number->second);
+      }
+      mesh.setVirtualDevices(assigned);
+      mesh.removeDevicesAttr();
+    }
+    mlir::OpBuilder builder = mlir::OpBuilder::atBlockBegin(module.getBody());
+    builder.create<VirtualDevicesOp>(module.getLoc(), builder.getDenseI32ArrayAttr(devices), nullptr);
+  }
+};
+
+}  // namespace
+}  // namespace pw::ir

@@ -1,0 +1,130 @@
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "pathways/ir/passes.h"
+
+namespace pw::ir {
+
+#define GEN_PASS_DEF_PLACE
+#include "pathways/ir/passes.h.inc"
+
+namespace {
+
+using mlir::failure;
+using mlir::LogicalResult;
+using mlir::success;
+
+constexpr int32_t kAny = -1;
+
+struct Place : impl::PlaceBase<Place> {
+  void runOnOperation() override {
+    mlir::ModuleOp module = getOperation();
+    devices_op_ = TheOnly<VirtualDevicesOp>(module);
+    machine_ = TheOnly<MachineOp>(module);
+    if (!devices_op_ || !machine_) {
+      module.emitError() << "there is no " << (devices_op_ ? "pw.machine to place the program on" : "pw.virtual_devices: assign them first");
+      return signalPassFailure();
+    }
+    devices_.assign(devices_op_.getDevices().begin(), devices_op_.getDevices().end());
+    entry_.clear(), load_.clear();
+    for (size_t i = 0; i < machine_.getDevices().size(); ++i) entry_[machine_.getDevices()[i]] = i;
+    if (failed(CountLoad()) || failed(Choose()) || failed(CheckComputations())) return signalPassFailure();
+    llvm::SmallVector<int32_t> hosts;
+    for (int32_t device : devices_) hosts.push_back(machine_.getHosts()[entry_.at(device)]);
+    devices_op_.setDevices(devices_);
+    devices_op_.setHosts(hosts);
+  }
+
+ private:
+  LogicalResult CountLoad() {
+    for (int32_t device : devices_) {
+      if (device == kAny) continue;
+      if (!entry_.contains(device)) return devices_op_.emitError() << "the machine has no device " << device;
+      ++load_[machine_.getPhysical()[entry_.at(device)]];
+    }
+    return success();
+  }
+
+  LogicalResult Choose() {
+    for (MeshOp mesh : getOperation().getOps<MeshOp>()) {
+      std::vector<int32_t> open;  // virtual devices
+      for (int32_t v : mesh.getVirtualDevicesAttr().asArrayRef()) {
+        if (devices_[v] == kAny) open.push_back(v);
+      }
+      if (!open.empty() && failed(ChooseFor(mesh, open))) return failure();
+    }
+    return success();
+  }
+
+  // Of each island the devices, least used first.
+  std::map<int32_t, std::vector<int32_t>> Islands() {
+    std::map<int32_t, std::vector<int32_t>> islands;
+    for (const auto& [device, i] : entry_) {
+      if (machine_.getPhysical()[i] == device) islands[machine_.getIslands()[i]].push_back(device);
+    }
+    for (auto& [island, devices] : islands) {
+      std::stable_sort(devices.begin(), devices.end(), [&](int32_t a, int32_t b) { return load_[a] < load_[b]; });
+    }
+    return islands;
+  }
+
+  LogicalResult ChooseFor(MeshOp mesh, const std::vector<int32_t>& open) {
+    const std::map<int32_t, int64_t> near = BytesExchanged(mesh);
+    const std::vector<int32_t>* best = nullptr;
+    std::pair<int64_t, int64_t> best_score;  // freedom, then bytes
+    const auto islands = Islands();
+    for (const auto& [island, devices] : islands) {
+      if (devices.size() < open.size()) continue;
+      const auto bytes = near.find(island);
+      const std::pair<int64_t, int64_t> score{-load_[devices[open.size() - 1]], bytes == near.end() ? 0 : bytes->second};
+      if (best == nullptr || score > best_score) best = &devices, best_score = score;
+    }
+    if (best == nullptr) return mesh.emitError() << "no island has " << open.size() << " devices for mesh " << mesh.getSymName();
+    for (size_t i = 0; i < open.size(); ++i) {
+      devices_[open[i]] = (*best)[i];
+      ++load_[(*best)[i]];
+    }
+    return success();
+  }
+
+  // With each island, by the transfers to and from the mesh whose other end is placed.
+  std::map<int32_t, int64_t> BytesExchanged(MeshOp mesh) {
+    std::map<int32_t, int64_t> bytes;
+    const mlir::SymbolTable symbols(getOperation());
+    getOperation().walk([&](TransferOp transfer) {
+      const ArrayType from = transfer.getInput().getType(), to = transfer.getOutput().getType();
+      for (auto [near, far] : {std::pair(from, to), std::pair(to, from)}) {
+        if (near.getMesh().getValue() != mesh.getSymName()) continue;
+        const int32_t device = devices_[(symbols.lookup<MeshOp>(far.getMesh().getValue()).getVirtualDevicesAttr())[0]];
+        if (device != kAny) bytes[machine_.getIslands()[entry_.at(device)]] += transfer.getInput().getType().bytes();
+      }
+    });
+    return bytes;
+  }
+
+  // A computation needs a physical device for each of its parts.
+  LogicalResult CheckComputations() {
+    const mlir::SymbolTable symbols(getOperation());
+    for (ExecutableOp executable : getOperation().getOps<ExecutableOp>()) {
+      std::map<int32_t, int32_t> user;  // of a physical device
+      for (int32_t v : symbols.lookup<MeshOp>(executable.getMesh()).getVirtualDevicesAttr().asArrayRef()) {
+        const int32_t physical = machine_.getPhysical()[entry_.at(devices_[v])];
+        auto [it, is_new] = user.try_emplace(physical, devices_[v]);
+        if (is_new) continue;
+        return executable.emitError() << "program " << executable.getLabel() << " cannot run: its devices " << it->second << " and " << devices_[v]
+                                      << " are both on physical device " << physical;
+      }
+    }
+    return success();
+  }
+
+  VirtualDevicesOp devices_op_;
+  MachineOp machine_;
+  std::vector<int32_t> devices_;      // of each virtual device
+  std::map<int32_t, size_t> entry_;   // of each device, in the machine's lists
+  std::map<int32_t, int64_t> load_;   // of each physical device
+};
+
+}  // namespace
+}  // namespace pw::ir

@@ -1,0 +1,47 @@
+// Places: where the arrays of a placed module are, in the words of the rest of the tree.
+//
+// Reads `pw.virtual_devices` and `pw.machine` once; shardings are made once for each type. For one module, which it must not outlive.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "llvm/ADT/DenseMap.h"
+#include "mlir/IR/SymbolTable.h"
+#include "pathways/base/ids.h"
+#include "pathways/buffers/array_spec.h"
+#include "pathways/ir/dialect.h"
+
+namespace pw::ir {
+
+class Places {
+ public:
+  using SpecPtr = std::shared_ptr<const buffers::ArraySpec>;
+  using Hosts = std::vector<int32_t>;  // ascending
+
+  // REQUIRES: pw-place has run.
+  explicit Places(mlir::ModuleOp module);
+
+  // Null, with an error at `at`, if the tiles do not fit.
+  SpecPtr Spec(ArrayType type, mlir::Operation* at);
+  const Hosts& HostsOf(mlir::FlatSymbolRefAttr mesh);
+  int NumDevices(mlir::FlatSymbolRefAttr mesh) { return static_cast<int>(Of(mesh).devices.size()); }
+  HostId HostOf(DeviceId device) const { return HostId(static_cast<uint32_t>(host_of_.at(device))); }
+
+ private:
+  struct Mesh {
+    std::vector<DeviceId> devices;
+    Hosts hosts;
+  };
+  const Mesh& Of(mlir::FlatSymbolRefAttr mesh);
+
+  const mlir::SymbolTable symbols_;
+  VirtualDevicesOp devices_;
+  std::map<DeviceId, int32_t> host_of_;
+  llvm::DenseMap<mlir::Attribute, std::unique_ptr<Mesh>> meshes_;
+  llvm::DenseMap<mlir::Type, SpecPtr> specs_;
+};
+
+}  // namespace pw::ir

@@ -1,0 +1,32 @@
+// RUN: pathways-opt %s --pw-lower-to-hosts --split-input-file --verify-diagnostics
+
+// expected-error@+1 {{there is no program that has a place: run pw-place first}}
+module {
+  pw.virtual_devices [0]
+}
+// -----
+pw.virtual_devices [0, 1] hosts [0, 0]
+pw.mesh @m0 size 1 virtual [0]
+pw.mesh @m1 size 1 virtual [1]
+pw.executable @e0 0 "f" on @m1 : (!pw.array<f32[4] @m1>) -> ()
+pw.program @f {
+  %0 = pw.arg 0 : !pw.array<f32[4] @m0>
+  // expected-error@+1 {{an input is not where the executable runs: run pw-insert-transfers first}}
+  pw.compute @e0(%0) : (!pw.array<f32[4] @m0>) -> ()
+}
+// -----
+pw.virtual_devices [0] hosts [0]
+pw.mesh @m0 size 1 virtual [0]
+pw.program @f {
+  // expected-error@+1 {{no host can run pw.host_compute yet: call it outside of the program}}
+  pw.host_compute "tokenize"() : () -> ()
+}
+// -----
+pw.virtual_devices [0] hosts [0]
+pw.mesh @m0 size 1 virtual [0]
+pw.executable @e0 0 "f" on @m0 : () -> ()
+pw.program @f {
+  %0 = pw.arg 0 : !pw.array<s32[] @m0>
+  // expected-error@+1 {{no host can run pw.select yet: call it outside of the program}}
+  pw.select %0 among [@e0]() : !pw.array<s32[] @m0>, () -> ()
+}
