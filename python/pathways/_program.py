@@ -22,6 +22,7 @@ from jax._src.interpreters import pxla
 
 from pathways import _client
 from pathways import _program_graph as graphs
+from pathways import _program_view as view
 from pathways import _program_wire as wire
 
 source_info_util.register_exclusion(os.path.dirname(os.path.abspath(__file__)))  # the places that errors name are the user's
@@ -62,9 +63,9 @@ class Program:
         return self._find(leaves, tree, static).run(leaves)
 
     def lower(self, *args, **kwargs):
-        """The program for such arguments, to be looked at: `.as_text()`."""
+        """The program for such arguments, to be looked at: `.as_text()`, `.as_svg()`, `.per_device()`. Nothing is sent."""
         leaves, tree, static = self._flatten(args, kwargs)
-        return self._trace(leaves, tree, static)[0]
+        return view.ProgramView(self._trace(leaves, tree, static)[0])
 
     def _flatten(self, args, kwargs):
         static = tuple((i, args[i]) for i in sorted(self._static_argnums) if i < len(args))

@@ -18,6 +18,7 @@ from jax._src.interpreters import pxla
 from jax._src.sharding_impls import UNSPECIFIED, UnspecifiedValue
 from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
+from pathways import _cost
 from pathways import _program_wire as wire
 
 # The element types of pathways/buffers/dtype.h.
@@ -38,7 +39,7 @@ def replicated(devices):
     return NamedSharding(jax.sharding.Mesh(np.array(devices), ("all",)), PartitionSpec())
 
 
-def _physical(aval, sharding):
+def physical(aval, sharding):
     """What is on the devices: for arrays of random keys, arrays of numbers."""
     if not jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
         return aval, sharding
@@ -69,6 +70,11 @@ class Node:
     inputs: list
     outputs: list
     executable: int = -1  # -1: a transfer
+    donated: tuple = ()   # those of the inputs that it may overwrite
+
+    @property
+    def is_transfer(self):
+        return self.executable < 0
 
 
 class Graph:
@@ -80,6 +86,8 @@ class Graph:
         self.results = []
         self.executables = []    # bytes
         self.executable_names = []
+        self.executable_flops = []
+        self.executable_devices = []
         self._shardings = {}     # key -> number
         self._sharding_bytes = []
         self._transfers = {}     # (value, sharding key) -> Value
@@ -106,7 +114,7 @@ class Graph:
         return self._transfers[key]
 
     def _key(self, value, sharding):
-        aval, sharding = _physical(value.aval, sharding)
+        aval, sharding = physical(value.aval, sharding)
         op_sharding = sharding._to_xla_hlo_sharding(aval.ndim).to_proto().SerializeToString()
         return (tuple(d.id for d in devices_of(sharding)), op_sharding, sharding.memory_kind or "")
 
@@ -205,9 +213,10 @@ class Graph:
         if key not in self._lowered:
             self._lowered[key] = self._lower(function, name, inputs, wanted, outs, donated, devices)
         executable, out_shardings, kept, constants = self._lowered[key]
+        taken = tuple(value for value, gives in zip(inputs, donated) if gives)
         hoisted = [self.argument(core.get_aval(array), sharding, constant=array) for array, sharding in constants]
         outputs = [Value(var.aval, sharding) for var, sharding in zip(outvars, out_shardings)]
-        self.nodes.append(Node(location, hoisted + [inputs[i] for i in kept], outputs, executable))
+        self.nodes.append(Node(location, hoisted + [inputs[i] for i in kept], outputs, executable, taken))
         env.update(zip(outvars, outputs))
 
     def _lower(self, function, name, inputs, wanted, outs, donated, devices):
@@ -224,7 +233,8 @@ class Graph:
         jitted = jax.jit(named, in_shardings=tuple(wanted), donate_argnums=donate, **given)
         shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, sharding=w, weak_type=v.aval.weak_type)
                   for v, w in zip(inputs, wanted)]
-        lowered = jitted.trace(*shapes).lower()
+        traced = jitted.trace(*shapes)
+        lowered = traced.lower()
         mesh = lowered._lowering
         args = mesh.compile_args
         if args["ordered_effects"] or args["host_callbacks"]:
@@ -240,6 +250,8 @@ class Graph:
         kept = [i - len(constants) for i in sorted(args["kept_var_idx"]) if i >= len(constants)]
         self.executables.append(_executable_bytes(mesh, args, devices))
         self.executable_names.append(name)
+        self.executable_devices.append(devices)
+        self.executable_flops.append(_cost.flops(traced.jaxpr.jaxpr))
         return len(self.executables) - 1, out_shardings, kept, constants
 
     # -- writing
@@ -262,43 +274,31 @@ class Graph:
             self._sharding_bytes.append(wire.sharding(*key))
         return self._shardings[key]
 
+    def number_values(self):
+        values = [argument.value for argument in self.arguments] + [value for node in self.nodes for value in node.outputs]
+        for number, value in enumerate(values):
+            value.number = number
+
     def to_bytes(self):
-        nodes, values = [], 0
+        self.number_values()
+        nodes = []
         for i, argument in enumerate(self.arguments):
             value = argument.value
-            aval, _ = _physical(value.aval, value.sharding)
+            aval, _ = physical(value.aval, value.sharding)
             if str(aval.dtype) not in _DTYPES:
                 raise NotImplementedError(f"argument {i} of program {self.name} has elements of type {aval.dtype}")
             apart = self.apart and len(devices_of(value.sharding)) > 1
             nodes.append(wire.arg(f"argument {i}", _DTYPES[str(aval.dtype)], aval.shape, self._sharding(value), argument.donated,
                                   apart))
-            value.number, values = values, values + 1
         for node in self.nodes:
             inputs = [value.number for value in node.inputs]
-            if node.executable < 0:
+            if node.is_transfer:
                 nodes.append(wire.transfer(node.location, inputs[0], self._sharding(node.outputs[0])))
             else:
                 nodes.append(wire.compute(node.location, node.executable, inputs, len(node.outputs)))
-            for value in node.outputs:
-                value.number, values = values, values + 1
         for i, value in enumerate(self.results):
             nodes.append(wire.result(f"result {i}", value.number))
         return wire.program(self.name, self.executables, self._sharding_bytes, nodes)
-
-    def as_text(self):
-        """One line for each node."""
-        name = lambda value: f"%{value.number}:{value.aval.str_short()}@{','.join(str(d.id) for d in devices_of(value.sharding))}"
-        self.to_bytes()  # numbers the values
-        lines = [f"program {self.name}"]
-        for argument in self.arguments:
-            kind = "constant" if argument.constant is not None else "arg"
-            lines.append(f"  {name(argument.value)} = {kind}{' donated' if argument.donated else ''}")
-        for node in self.nodes:
-            what = "transfer" if node.executable < 0 else f"compute {self.executable_names[node.executable]}"
-            inputs = " ".join(f"%{value.number}" for value in node.inputs)
-            lines.append(f"  {', '.join(map(name, node.outputs))} = {what} {inputs}  # {node.location}")
-        lines.append(f"  result {' '.join(f'%{value.number}' for value in self.results)}")
-        return "\n".join(lines)
 
 
 def _var(var):

@@ -2,7 +2,6 @@
 
     models.py     Flax models and lists of layers as functions (parameters, x) -> outputs
     flow.py       such a function with its loss as a row of equations that can be cut anywhere
-    cost.py       what an equation costs
     partition.py  where to cut (pure)
     stages.py     each part as a forward and a backward function on its devices
     schedule.py   who does what when (pure)

@@ -14,7 +14,7 @@ from jax._src import source_info_util
 from jax._src.interpreters import partial_eval
 from jax._src.sharding_impls import UnspecifiedValue
 
-from pathways._pipeline import cost
+from pathways import _cost as cost
 
 LAYER = "pipeline_layer_"  # the name of a jitted function that is not to be cut
 

@@ -105,9 +105,11 @@ class Pipeline:
     def _whole_step(self, state, x, y):
         plan = self._plan(state.params, x, y)
         params, tree = jax.tree.flatten(state.params)
-        loss, gradients = plan.run(self._schedule, params, jax.tree.leaves((x, y)))
         opt_state, opt_tree = jax.tree.flatten(state.opt_state)
-        params, opt_state = self._update(plan, state)(gradients, opt_state, params)
+        change = self._update(plan, state)
+        begun = change.begin(opt_state, params)
+        loss, gradients = plan.run(self._schedule, params, jax.tree.leaves((x, y)))
+        params, opt_state = change(begun, gradients)
         return PipelineState(jax.tree.unflatten(tree, params), jax.tree.unflatten(opt_tree, opt_state)), loss
 
     def _loss_and_gradients(self, params, x, y):

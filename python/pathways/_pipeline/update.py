@@ -13,11 +13,13 @@ from jax._src import core
 from pathways._pipeline import flow
 from pathways._pipeline.stages import jitted
 
+EARLY = -1  # the phase of what needs no gradients
 BETWEEN = -1  # the place of what belongs to no stage or to several: on the first stage's devices
 
 
 class Update:
-    """step(gradients, state, params) -> (params, state): lists of leaves. places: for each leaf of params and of state, its stage."""
+    """step(gradients, state, params) -> (params, state): lists of leaves. places: for each leaf of params and of state, its stage.
+    Called with what begin() gave and the gradients."""
 
     def __init__(self, step, params, state, param_places, state_places, sharding_of, donate):
         """params, state: leaves with shape, dtype and sharding. sharding_of(place): replicated there."""
@@ -33,14 +35,23 @@ class Update:
         self._donate = donate
         self._parts = self._divide()
 
-    def __call__(self, gradients, state, params):
-        env = dict(zip(self._jaxpr.invars, [*gradients, *params, *state]))
-        for place, invars, donated, outvars, function in self._parts:
+    def begin(self, state, params):
+        """What needs no gradients (counts, rates): first of all, so that no stage waits for it at the end. Gives what the call wants."""
+        env = dict(zip(self._jaxpr.invars[self._n:], [*params, *state]))
+        self._run(env, [part for part in self._parts if part[0] == EARLY])
+        return env
+
+    def __call__(self, env, gradients):
+        env.update(zip(self._jaxpr.invars, gradients))
+        self._run(env, [part for part in self._parts if part[0] != EARLY])
+        results = [self._read(env, atom, sharding) for atom, sharding in zip(self._jaxpr.outvars, self._targets)]
+        return results[:self._n], results[self._n:]
+
+    def _run(self, env, parts):
+        for phase, place, invars, donated, outvars, function in parts:
             move = lambda var: env[var] if self._places[var] == place else jax.device_put(env[var], self._sharding_of(place))
             kept, given = ([move(var) for var in invars if (var in donated) == d] for d in (False, True))
             env.update(zip(outvars, function(kept, given)))
-        results = [self._read(env, atom, sharding) for atom, sharding in zip(self._jaxpr.outvars, self._targets)]
-        return results[:self._n], results[self._n:]
 
     def _read(self, env, atom, sharding):
         if isinstance(atom, core.Literal) or atom in self._consts:
@@ -50,31 +61,36 @@ class Update:
 
     def _divide(self):
         constants, equations, first = [], [], dict.fromkeys(self._jaxpr.invars, 0)
+        early = {var for var in self._jaxpr.invars[2 * self._n:] if self._places[var] == BETWEEN}
         for eqn in self._jaxpr.eqns:
             inputs = [atom for atom in eqn.invars if isinstance(atom, core.Var) and atom in self._places]
             if not inputs:
                 constants.append(eqn)
                 continue
             place = self._place(eqn, inputs)
-            phase = max(first[var] + (self._places[var] != place) for var in inputs)
+            if early.issuperset(inputs):
+                early.update(eqn.outvars)
+                phase = EARLY
+            else:
+                phase = max(0, *(first[var] + (self._places[var] != place) for var in inputs))
             equations.append((eqn, place, inputs))
             self._places.update(dict.fromkeys(eqn.outvars, place))
             first.update(dict.fromkeys(eqn.outvars, phase))
         results = {atom for atom in self._jaxpr.outvars if isinstance(atom, core.Var)}
         constant = {var for eqn in constants for var in eqn.outvars}
-        placed = self._late(equations, first)
+        placed = self._late(equations, first, early)
         if results & constant:  # what depends on nothing is a part of its own then
             placed[0, BETWEEN] = constants + placed[0, BETWEEN]
             self._places.update(dict.fromkeys(constant, BETWEEN))
             constants = []
         return self._compile(sorted(placed.items()), constants, results)
 
-    def _late(self, equations, first):
+    def _late(self, equations, first, early):
         """{(phase, place): equations}, each in the last phase in which nobody waits for it: so a place has few parts."""
         last = max(first.values(), default=0)
         latest, placed = {}, collections.defaultdict(list)
         for eqn, place, inputs in reversed(equations):
-            phase = min((latest[var] for var in eqn.outvars if var in latest), default=last)
+            phase = EARLY if early.issuperset(eqn.outvars) else min((latest[var] for var in eqn.outvars if var in latest), default=last)
             placed[phase, place].insert(0, eqn)
             for var in inputs:
                 latest[var] = min(latest.get(var, last), phase - (self._places[var] != place))
@@ -95,7 +111,7 @@ class Update:
         reads = [{atom for eqn in eqns for atom in eqn.invars if isinstance(atom, core.Var)} for _, eqns in placed]
         target = {atom: i for i, atom in enumerate(self._jaxpr.outvars) if isinstance(atom, core.Var)}
         parts = []
-        for k, ((_, place), eqns) in enumerate(placed):
+        for k, ((phase, place), eqns) in enumerate(placed):
             later = set().union(*reads[k + 1:], results)
             made = {var for eqn in eqns for var in eqn.outvars}
             outvars = [var for eqn in eqns for var in eqn.outvars if var in later]
@@ -109,7 +125,7 @@ class Update:
                 self._sharding_of(place) if var.aval.shape == () else None)
             function = self._function(own + eqns, [v for v in invars if v not in donated], [v for v in invars if v in donated], outvars)
             name = "optimizer" if place == BETWEEN else f"stage{place}_optimizer"
-            parts.append((place, invars, donated, outvars, jitted(
+            parts.append((phase, place, invars, donated, outvars, jitted(
                 name, function, out_shardings=[sharding(var) for var in outvars], **({"donate_argnums": 1} if donated else {}))))
         return parts
 

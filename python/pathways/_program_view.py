@@ -1,0 +1,145 @@
+"""What a traced program is, for people: as text, as a picture, and what each device has to do and to hold."""
+
+import dataclasses
+import math
+
+from pathways import _cost
+from pathways import _program_graph as graphs
+from pathways import _program_svg
+
+
+@dataclasses.dataclass
+class DeviceUse:
+    """Estimates for one call. Each device of a computation is taken to do its share of the operations."""
+    flops: float = 0
+    computations: int = 0
+    received_bytes: int = 0   # by transfers, from other devices
+    argument_bytes: int = 0   # of arguments and constants
+    peak_bytes: int = 0       # of all arrays that are alive at one time; what a computation uses inside comes on top
+
+
+class ProgramView:
+    def __init__(self, graph):
+        graph.number_values()
+        self._graph = graph
+
+    def as_text(self):
+        """One line for each node, with devices, types, sizes and the user's lines; then one for each device."""
+        graph = self._graph
+        lines = [f"program {graph.name}: {len(graph.arguments)} arguments, {sum(not n.is_transfer for n in graph.nodes)} computations "
+                 f"({len(graph.executables)} different), {sum(n.is_transfer for n in graph.nodes)} transfers, {len(graph.results)} results"]
+        for argument in graph.arguments:
+            kind = "constant" if argument.constant is not None else "arg"
+            lines.append(f"  {self._typed(argument.value)} = {kind}{' donated' if argument.donated else ''}")
+        for node in graph.nodes:
+            inputs = ", ".join(f"%{value.number}" for value in node.inputs)
+            if node.is_transfer:
+                what = f"transfer {inputs}  # {human(received(node))}, {node.location}"
+            else:
+                what = f"compute {graph.executable_names[node.executable]}({inputs})  # {operations(self._flops(node))}, {node.location}"
+            lines.append(f"  {', '.join(map(self._typed, node.outputs))} = {what}")
+        lines.append(f"  result {', '.join(f'%{value.number}' for value in graph.results)}")
+        for device, use in self.per_device().items():
+            lines.append(f"device {device.id}: {use.computations} computations, {operations(use.flops)}, receives {human(use.received_bytes)}, "
+                         f"arguments {human(use.argument_bytes)}, at most {human(use.peak_bytes)}")
+        return "\n".join(lines)
+
+    def as_svg(self):
+        """A picture: a lane for each set of devices, a box for each computation, bytes on the edges. Transfers are dashed."""
+        return _program_svg.draw(self._graph, self._flops)
+
+    def per_device(self):
+        """{jax device: DeviceUse}"""
+        uses, now = {}, {}
+        graph = self._graph
+
+        def change(value, sign):
+            size = shard_bytes(value) * sign
+            for device in graphs.devices_of(value.sharding):
+                use = uses.setdefault(device, DeviceUse())
+                now[device] = now.get(device, 0) + size
+                use.peak_bytes = max(use.peak_bytes, now[device])
+
+        last = {value: i for i, node in enumerate(graph.nodes) for value in node.inputs}
+        last.update((value, len(graph.nodes)) for value in graph.results)
+        owned = set()  # what may be freed after its last use
+        for argument in graph.arguments:
+            change(argument.value, 1)
+            owned |= {argument.value} if argument.donated else set()
+            for device in graphs.devices_of(argument.value.sharding):
+                uses[device].argument_bytes += shard_bytes(argument.value)
+        for i, node in enumerate(graph.nodes):
+            ending = [value for value in dict.fromkeys(node.inputs) if last[value] == i and value in owned]
+            overwritten = [value for value in ending if value in node.donated]
+            for value in overwritten:
+                change(value, -1)
+            for value in node.outputs:
+                change(value, 1)
+            for value in ending + [value for value in node.outputs if value not in last]:
+                if value not in overwritten:
+                    change(value, -1)
+            owned.update(value for value in node.outputs if value in last)
+            self._work(node, uses)
+        return dict(sorted(uses.items(), key=lambda item: item[0].id))
+
+    def _work(self, node, uses):
+        if node.is_transfer:
+            for device, size in arrivals(node).items():
+                uses[device].received_bytes += size
+            return
+        devices = self._graph.executable_devices[node.executable]
+        for device in devices:
+            use = uses.setdefault(device, DeviceUse())
+            use.computations += 1
+            use.flops += self._flops(node) / len(devices)
+
+    def _flops(self, node):
+        return self._graph.executable_flops[node.executable]
+
+    def _typed(self, value):
+        return f"%{value.number}:{value.aval.str_short()}@{ranges([d.id for d in graphs.devices_of(value.sharding)])}"
+
+
+def shard_bytes(value):
+    """On each of its devices."""
+    aval, sharding = graphs.physical(value.aval, value.sharding)
+    return math.prod(sharding.shard_shape(aval.shape)) * _cost.bytes_of(aval) // max(math.prod(aval.shape), 1)
+
+
+def arrivals(node):
+    """{device: bytes that a transfer brings there}: shards that are there already do not move."""
+    value, out = node.inputs[0], node.outputs[0]
+    aval, target = graphs.physical(out.aval, out.sharding)
+    _, source = graphs.physical(value.aval, value.sharding)
+    had = source.devices_indices_map(aval.shape)
+    size = shard_bytes(out)
+    return {device: 0 if had.get(device) == index else size for device, index in target.devices_indices_map(aval.shape).items()}
+
+
+def received(node):
+    return sum(arrivals(node).values())
+
+
+def ranges(numbers):
+    """0-3,6"""
+    parts = []
+    for number in numbers:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+
+
+def human(count):
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024 or unit == "GiB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+
+
+def operations(count):
+    for unit in ("", "k", "M", "G", "T"):
+        if count < 1000 or unit == "T":
+            return f"{count:.0f} flop" if not unit else f"{count:.1f} {unit}flop"
+        count /= 1000
