@@ -10,31 +10,24 @@ import pytest
 from conftest import clean_environment
 
 WEIGHTS = {"a": 1, "b": 2, "c": 4, "d": 8}
-WINDOW_SECONDS = 2.0  # of device time, not of a clock
+LEAST_SECONDS, MOST_SECONDS = 1.5, 20.0  # of device time, not of a clock
 DEADLINE_SECONDS = 90
 
-# Has always some hundred computations under way, each of some milliseconds; obeys lines on standard input.
+# Asks for all its work at once: as long as some of it waits, the client has always had some waiting. Then it obeys.
 BUSY = """
-import collections, sys, threading
+import sys
 import jax, jax.numpy as jnp
 import pathways as pw
 
-f = jax.jit(lambda x: jax.lax.fori_loop(0, 300, lambda i, y: jnp.sin(y) * 1.01, x))
-x = jax.block_until_ready(f(jnp.ones(4096)))
+f = jax.jit(lambda x: jax.lax.fori_loop(0, 3000, lambda i, y: jnp.sin(y) * 1.01, x))
+x = jax.block_until_ready(f(jnp.ones(256)))
 print("ready", flush=True)
-
-def obey():
-    for line in sys.stdin:
-        exec(line)
-
 sys.stdin.readline()
-threading.Thread(target=obey, daemon=True).start()
-pending = collections.deque()
-while True:
-    pending.append(f(x))
-    if len(pending) > 500:
-        oldest = [pending.popleft() for _ in range(100)]
-        oldest[-1].block_until_ready()
+for _ in range(4000):
+    f(x)
+print("queued", flush=True)
+for line in sys.stdin:
+    exec(line)
 """
 
 
@@ -70,25 +63,20 @@ class Cluster:
         report = {c["id"]: c for c in self.status()["clients"]}
         return {name: report[number] for name, number in self.numbers.items() if number in report}
 
-    def window(self):
-        """Device seconds of each client over a time in which all of them always had something waiting."""
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        first = None
-        while time.monotonic() < deadline:
-            now = self.of_clients()
-            if first is None or any(c["waiting"] == 0 for c in now.values()):
-                first = now if all(c["waiting"] > 100 for c in now.values()) else None
-                continue
-            used = {name: c["device_seconds"] - first[name]["device_seconds"] for name, c in now.items()}
-            if sum(used.values()) >= WINDOW_SECONDS:
-                return used
-        raise AssertionError(f"the clients did not keep the device busy: {now}")
-
     def expect(self, weights):
-        used = self.window()
-        for name, weight in weights.items():
-            wanted = sum(used.values()) * weight / sum(weights.values())
-            assert abs(used[name] - wanted) <= 0.1 * wanted + 0.01, (used, weights)
+        """From now on device time approaches the weights, while all have something waiting. How fast depends on the machine: a computation
+        that another process holds up for long has to be made good for by the others' turns."""
+        first = self.of_clients()
+        total = 0
+        while total < MOST_SECONDS:
+            now = self.of_clients()
+            assert all(c["waiting"] > 0 for c in now.values()), f"more work is needed: {now}"
+            used = {name: c["device_seconds"] - first[name]["device_seconds"] for name, c in now.items()}
+            total = sum(used.values())
+            share = {name: used[name] / (total * weight / sum(weights.values())) if total else 0 for name, weight in weights.items()}
+            if total >= LEAST_SECONDS and all(0.9 <= s <= 1.1 for s in share.values()):
+                return
+        raise AssertionError(f"after {total:.1f} s, parts of the due: {share}")
 
 
 @pytest.fixture
@@ -111,6 +99,8 @@ def test_four_clients_get_device_time_by_their_weights(cluster):
     assert {name: (c["weight"], c["priority"]) for name, c in cluster.of_clients().items()} == {n: (w, 5) for n, w in WEIGHTS.items()}
     for name in WEIGHTS:
         cluster.tell(name, "")
+    for client in cluster.clients.values():
+        assert client.stdout.readline() == "queued\n", client.communicate()
     cluster.expect(WEIGHTS)
 
     # While they run: the operator changes one, another changes itself.
@@ -133,16 +123,14 @@ def test_four_clients_get_device_time_by_their_weights(cluster):
 
 
 def test_what_a_killed_client_had_not_started_is_never_granted(cluster):
-    program = BUSY.replace("> 500", "> 5000").replace("while True:", "for _ in range(5000):") + "sys.stdin.readline()\n"
-    client = cluster.client(program)
+    client = cluster.client(BUSY)
     assert client.stdout.readline() == "ready\n"
     client.stdin.write("\n")
     client.stdin.flush()
+    assert client.stdout.readline() == "queued\n"
     deadline = time.monotonic() + DEADLINE_SECONDS
-    while time.monotonic() < deadline:
-        (before,) = cluster.status()["clients"]
-        if before["waiting"] > 1000:
-            break
+    (before,) = cluster.status()["clients"]
+    assert before["waiting"] > 100
     client.kill()
     client.communicate()
     while cluster.status()["clients"] and time.monotonic() < deadline:
@@ -154,6 +142,74 @@ def test_what_a_killed_client_had_not_started_is_never_granted(cluster):
     report = cluster.status()
     assert report["granted"] - granted <= 10  # those of the other client
     assert all(host["ops_in_flight"] == 0 for host in report["hosts"])
+
+
+HUGE = """
+import collections, sys
+import jax, jax.numpy as jnp
+import pathways as pw
+
+f = jax.jit(lambda x: jax.lax.fori_loop(0, 300, lambda i, y: jnp.sin(y) * 1.01, x))
+
+@pw.program
+def huge(x):
+    for _ in range(100):
+        x = f(x)
+    return x
+
+x = jnp.ones(4096)
+for _ in range(3):
+    jax.block_until_ready(huge(x))
+print("ready", flush=True)
+pending = collections.deque()
+while True:
+    pending.append(huge(x))
+    if len(pending) > 4:
+        pending.popleft().block_until_ready()
+"""
+
+SMALL = """
+import sys
+import jax, jax.numpy as jnp
+f = jax.jit(lambda x: x + 1)
+x = jax.block_until_ready(f(jnp.ones(8)))
+print("ready", flush=True)
+sys.stdin.readline()
+for _ in range(5):
+    x = jax.block_until_ready(f(x))
+print("done", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_huge_program_lets_others_take_their_turns(cluster, tmp_path):
+    huge = cluster.clients["huge"] = cluster.client(HUGE)
+    assert huge.stdout.readline() == "ready\n", huge.communicate()
+    small = cluster.clients["small"] = cluster.client(SMALL)
+    assert small.stdout.readline() == "ready\n", small.communicate()
+    number = max(c["id"] for c in cluster.status()["clients"])  # the latest
+    path = tmp_path / "trace.json"
+    trace = subprocess.Popen([sys.executable, "-m", "pathways", "trace", "-s", "3", "--check", "--json", "-o", str(path)], env=cluster.env,
+                             stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    before = cluster.status()["granted"]
+    while cluster.status()["granted"] < before + 20 and time.monotonic() < deadline:
+        pass
+    small.stdin.write("\n")
+    small.stdin.flush()
+    assert small.stdout.readline() == "done\n", small.communicate()
+    assert json.loads(trace.communicate(timeout=90)[0])["check"]["ok"] and trace.returncode == 0
+
+    events = json.loads(path.read_text())["traceEvents"]
+    tracks = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name" and e["pid"] == 1}
+    grants = [e for e in events if e.get("cat") == "grant" and e["pid"] == 1]
+    requests = [e for e in events if e.get("cat") == "request" and "gang" in e["args"]]
+    mine = [e for e in requests if tracks[e["tid"]].split(" (")[0] == f"client {number}"]
+    assert len(requests) > len(mine) > 0
+    for request in mine:
+        (granted,) = [g["ts"] for g in grants if g["args"]["gang"] == request["args"]["gang"]]
+        overtaken_by = [g for g in grants if request["ts"] < g["ts"] < granted]
+        assert len(overtaken_by) <= 4, f"{len(overtaken_by)} stages of the huge program were granted before it"
 
 
 def test_values_that_make_no_sense_are_refused_with_what_they_should_be(cluster):
