@@ -198,6 +198,18 @@ class Bench:
         seconds = time.perf_counter() - start
         return {"seconds": seconds, "check": float(host[0]) + float(host[-1])}
 
+    def across(self, mib):
+        """From the first device to the last, until it is there. A new array each time."""
+        first, last = self.jax.devices()[0], self.jax.devices()[-1]
+        if "across" not in self.functions:
+            self.functions["across"] = self.jax.jit(lambda y: y + 1)
+            self.values["across"] = self.jax.device_put(self.np.zeros(mib << 18, self.np.float32), first)
+        y = self.values["across"] = self.jax.block_until_ready(self.functions["across"](self.values["across"]))
+        start = time.perf_counter()
+        moved = self.jax.block_until_ready(self.jax.device_put(y, last))
+        seconds = time.perf_counter() - start
+        return {"seconds": seconds, "bytes": moved.nbytes}
+
     def hold(self, count):
         """Makes `count` live arrays of a few bytes, of one computation each."""
         y = self.jax.device_put(self.np.arange(4, dtype=self.np.float32), self.jax.devices()[0])

@@ -46,6 +46,8 @@ struct Options {
   int64_t memory_limit = 0;
   int64_t staging_limit = 0;
   int compile_threads = 2;
+  bool checksum = false;
+  bool shared_memory = true;
   bool exit_with_controller = false;
   bool exit_with_parent = false;
 };
@@ -74,6 +76,9 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add("memory-limit", &options->memory_limit, "BYTES", "memory for arrays on each device; 0: what the device has");
   flags->Add("staging-limit", &options->staging_limit, "BYTES",
              "host memory for transfers under way; 0: half of the machine's memory");
+  flags->Add("shared-memory", &options->shared_memory,
+             "hand large arrays to processes of this machine in shared memory; --no-shared-memory: as if they were on another one");
+  flags->Add("checksum", &options->checksum, "protect transfers to other workers by checksums (CRC-32C)");
   flags->Add("exit-with-controller", &options->exit_with_controller,
              "stop when the controller is lost, instead of waiting for a new one");
   flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
@@ -184,6 +189,8 @@ absl::Status Run(const Options& options, pw::StopSignal* stop) {
   environment.transport = &transport;
   environment.next_launch_id = &next_launch_id;
   environment.limits.device_memory_bytes = options.memory_limit;
+  environment.checksum = options.checksum;
+  environment.shares_memory = options.shared_memory;
   environment.limits.staging_bytes = options.staging_limit > 0 ? options.staging_limit : HalfOfMemory();
 
   std::atomic<pw::worker::ControllerLink*> link_for_peers{nullptr};

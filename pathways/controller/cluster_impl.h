@@ -132,6 +132,7 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   std::string StatusJson(const std::map<HostId, ::pathways::v1::MemoryReport>& memory);
 
   // -- cluster_trace.cc
+  void TraceHost(HostId host);
   void AskForTrace(HostId host, bool on, size_t max_events);
   void GatherTrace();
   void FinishTrace();

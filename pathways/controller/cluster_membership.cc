@@ -96,6 +96,7 @@ void ClusterImpl::Admit(LinkId id, HostId host_id) {
   welcome.set_takes_shared(link.hello.has_probe() &&
                            net::VerifyProbe(net::ReadName(link.hello.probe().memory()), link.hello.probe().secret()));
   fabric_->outbox().Add(host_id, std::move(command));
+  TraceHost(host_id);
 }
 
 void ClusterImpl::MembershipChanged() {

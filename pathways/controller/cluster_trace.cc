@@ -27,7 +27,9 @@ trace::Recording FromProto(const TraceReport& report, std::string process) {
     if (!sound) continue;
     recording.events.push_back({static_cast<trace::Kind>(event.kind()), event.track(), event.name(),
                                 absl::FromUnixNanos(event.begin_nanoseconds()), absl::Nanoseconds(event.duration_nanoseconds()),
-                                event.flow(), event.bytes()});
+                                event.flow(), event.bytes(), event.gang(),
+                                std::vector<uint64_t>(event.needs().begin(), event.needs().end()),
+                                std::vector<uint64_t>(event.makes().begin(), event.makes().end())});
   }
   return recording;
 }
@@ -42,6 +44,9 @@ struct ClusterImpl::Tracing {
     TraceReport report;
   };
   std::map<HostId, Host> hosts;
+  trace::Recording own;
+  size_t max_events = 0;
+  bool gathering = false;
   size_t missing = 0;
   ResultCallback<ClusterTrace> done;
 };
@@ -54,14 +59,19 @@ void ClusterImpl::RecordTrace(absl::Duration duration, size_t max_events, Result
   }
   tracing_ = std::make_shared<Tracing>();
   tracing_->done = std::move(done);
+  tracing_->max_events = max_events;
   fabric_->recorder().Start(max_events);
-  for (const auto& [host, link] : hosts_) {
-    tracing_->hosts[host].name = fabric_->topology().Describe(*fabric_->topology().FindHost(host));
-    AskForTrace(host, true, max_events);
-  }
+  for (const auto& [host, link] : hosts_) TraceHost(host);
   environment_.timers->After(duration, &strand_, [weak = weak_from_this()] {
     if (auto self = weak.lock()) self->GatherTrace();
   });
+}
+
+// Also one that joins meanwhile, before it is told anything else.
+void ClusterImpl::TraceHost(HostId host) {
+  if (tracing_ == nullptr || tracing_->gathering) return;
+  tracing_->hosts[host].name = fabric_->topology().Describe(*fabric_->topology().FindHost(host));
+  AskForTrace(host, true, tracing_->max_events);
 }
 
 // Each answer is also a reading of the host's clock.
@@ -84,7 +94,12 @@ void ClusterImpl::AskForTrace(HostId host, bool on, size_t max_events) {
   fabric_->outbox().Add(host, std::move(command));
 }
 
+// Our own recording ends first: whatever a host does before it hears of the end is in order with what we have written down, since
+// the word goes the way of the commands.
 void ClusterImpl::GatherTrace() {
+  tracing_->gathering = true;
+  fabric_->gangs().RecordUnderway();
+  tracing_->own = fabric_->recorder().Stop();
   tracing_->missing = 1;  // this function
   for (auto& [host, entry] : tracing_->hosts) {
     if (!hosts_.contains(host)) continue;
@@ -102,7 +117,7 @@ void ClusterImpl::FinishTrace() {
   const std::shared_ptr<Tracing> tracing = std::exchange(tracing_, nullptr);
   ClusterTrace result;
   std::vector<trace::Recording> recordings;
-  recordings.push_back(fabric_->recorder().Stop());
+  recordings.push_back(std::move(tracing->own));
   recordings.front().process = "controller";
   for (auto& [host, entry] : tracing->hosts) {
     if (!entry.answered) {
@@ -111,13 +126,15 @@ void ClusterImpl::FinishTrace() {
     }
     recordings.push_back(FromProto(entry.report, entry.name));
     const bool shared = !entry.report.clock().empty() && entry.report.clock() == trace::MachineClock();
-    if (!shared) recordings.back().Shift(entry.offset.to_ours());
+    if (shared) continue;
+    recordings.back().Shift(entry.offset.to_ours());
+    recordings.back().clock_error = entry.offset.error();
   }
   for (const trace::Recording& recording : recordings) {
     result.events += static_cast<int64_t>(recording.events.size());
     result.events_not_recorded += static_cast<int64_t>(recording.dropped);
   }
-  result.perfetto_json = trace::ToPerfettoJson(recordings);
+  result.perfetto_json = trace::ToPerfettoJson(recordings, result.silent_hosts);
   strand_.Post([done = std::move(tracing->done), result = std::move(result)]() mutable { std::move(done)(std::move(result)); });
 }
 

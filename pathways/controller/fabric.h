@@ -118,13 +118,13 @@ class Fabric {
   resource::Topology topology_;
   dispatch::Outbox outbox_;
   OpsInFlight ops_;
+  trace::Recorder recorder_;
   Gangs gangs_;
   HostGroups groups_{&outbox_};
   Fetches fetches_;
   PendingReplies<::pathways::v1::Compiled> compiles_;
   PendingReplies<::pathways::v1::Described> descriptions_;
   PendingReplies<::pathways::v1::TraceReport> trace_reports_;
-  trace::Recorder recorder_;
   absl::flat_hash_map<HostId, std::unique_ptr<Peer>> peers_;
   absl::flat_hash_map<DeviceId, std::shared_ptr<const absl::Status>> lost_devices_;
 };

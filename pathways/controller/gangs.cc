@@ -14,14 +14,26 @@ constexpr size_t kSweep = 64;
 
 }  // namespace
 
-Gangs::Gangs(const gang::Options& options, Clock* clock, const resource::Topology* topology, dispatch::Outbox* outbox)
+Gangs::Gangs(const gang::Options& options, Clock* clock, const resource::Topology* topology, dispatch::Outbox* outbox,
+             trace::Recorder* recorder)
     : clock_(clock),
       started_(clock->Now()),
       topology_(topology),
       outbox_(outbox),
+      recorder_(recorder),
       scheduler_(*gang::Scheduler::Create(options)) {}
 
 int64_t Gangs::NowNs() const { return absl::ToInt64Nanoseconds(clock_->Now() - started_); }
+
+void Gangs::Record(trace::Kind kind, const char* what, gang::GangId gang) {
+  if (recorder_->on()) recorder_->Instant(kind, "scheduler", what, {.gang = gang.v});
+}
+
+void Gangs::RecordUnderway() {
+  for (const auto& [gang, running] : running_) {
+    if (!running.waiting && !running.hosts.empty()) Record(trace::Kind::kEnd, "under way", gang);
+  }
+}
 
 const Gangs::Placement* Gangs::PlacementOf(const Launch& launch) {
   const Placement*& known = placement_of_[launch.executable];
@@ -70,6 +82,7 @@ Gangs::GangList Gangs::Needs(const Launch& launch, const Placement* placement) {
   if (launch.donates && !clients_.empty()) {
     if (auto it = clients_.find(launch.session); it != clients_.end()) AddDonorNeeds(it->second, placement, &needs);
   }
+  if (launch.after != gang::GangId()) needs.push_back(launch.after);
   std::sort(needs.begin(), needs.end());
   needs.erase(std::unique(needs.begin(), needs.end()), needs.end());
   return needs;
@@ -118,20 +131,23 @@ Gangs::Ticket Gangs::Submit(const Launch& launch) {
     Enlist(gang, launch, placement);
   } else {
     scheduler_->TakeGrants();  // this one, and nothing else: a submission frees nothing
+    Record(trace::Kind::kGrant, "granted at once", gang);
     FlushGrants();             // what was granted before goes before it (GG-1)
   }
   return {gang, !waits};
 }
 
-void Gangs::OnHostDone(gang::GangId gang, std::optional<double> device_microseconds) {
+void Gangs::OnHostDone(gang::GangId gang, std::optional<double> device_microseconds, bool partly) {
   auto it = running_.find(gang);
   if (it == running_.end()) return;
   Running& running = it->second;
   running.failed |= !device_microseconds.has_value();
+  running.partly_failed |= partly;
   running.device_microseconds += device_microseconds.value_or(0);
   if (--running.hosts_left > 0) return;
   std::optional<int64_t> measured_ns;
   if (!running.failed) measured_ns = static_cast<int64_t>(running.device_microseconds * 1000 / std::max(1, running.devices));
+  if (!running.waiting) Record(trace::Kind::kEnd, running.failed || running.partly_failed ? "failed" : "done", gang);
   Settle(gang);
   running_.erase(gang);
   scheduler_->OnDone(gang, measured_ns);
@@ -156,6 +172,7 @@ void Gangs::TakeGrants() {
     auto it = running_.find(gang);
     if (it == running_.end()) continue;
     for (HostId host : it->second.hosts) grants_[host].add_gangs(gang.v);
+    Record(trace::Kind::kGrant, "granted", gang);
     Settle(gang);
   }
 }
@@ -186,10 +203,9 @@ void Gangs::Await(const buffers::LogicalArray::Ref& array) {
   if (++outside.missing > 1) return;
   outside.gang = scheduler_->Expect();
   outside.array = array;
-  Running running;
+  Running& running = running_[outside.gang];
   running.session = array->owner();
   running.waiting = true;
-  running_.insert({outside.gang, std::move(running)});
   MakeDue(id, outside.gang);
   array->WhenSettled([this, id](const absl::Status&) { EndOutside(id); });
 }

@@ -36,6 +36,7 @@
 #include "pathways/dispatch/outbox.h"
 #include "pathways/gang/scheduler.h"
 #include "pathways/resource/topology.h"
+#include "pathways/trace/recorder.h"
 #include "pathways/v1/worker.pb.h"
 
 namespace pw::controller {
@@ -43,7 +44,8 @@ namespace pw::controller {
 class Gangs {
  public:
   // REQUIRES: gang::Scheduler::Create(options) is OK. All others outlive this.
-  Gangs(const gang::Options& options, Clock* clock, const resource::Topology* topology, dispatch::Outbox* outbox);
+  Gangs(const gang::Options& options, Clock* clock, const resource::Topology* topology, dispatch::Outbox* outbox,
+        trace::Recorder* recorder);
 
   struct Launch {
     SessionId session;
@@ -53,6 +55,7 @@ class Gangs {
     absl::Span<const ArrayId> args;
     absl::Span<const ArrayId> results;
     bool donates = false;
+    gang::GangId after{};                // another computation that has to be granted before
   };
   struct Ticket {
     gang::GangId gang;
@@ -61,8 +64,8 @@ class Gangs {
   };
   // REQUIRES: the devices are there. The command must be added to the outbox next.
   Ticket Submit(const Launch& launch);
-  // Without a time: it failed.
-  void OnHostDone(gang::GangId gang, std::optional<double> device_microseconds);
+  // Without a time: it failed. `partly`: some of it did, which is no matter of scheduling.
+  void OnHostDone(gang::GangId gang, std::optional<double> device_microseconds, bool partly = false);
 
   // `result` is made from `sources` by a command that no gang runs.
   void Derive(SessionId session, ArrayId result, absl::Span<const ArrayId> sources);
@@ -79,6 +82,9 @@ class Gangs {
   // Adds what has been granted since the last call to the outbox.
   void FlushGrants();
 
+  // For the trace: what is granted and not done, now that the recording ends.
+  void RecordUnderway();
+
   const gang::Scheduler& scheduler() const { return *scheduler_; }
 
  private:
@@ -93,6 +99,7 @@ class Gangs {
     int hosts_left = 0;
     int devices = 0;
     bool failed = false;
+    bool partly_failed = false;
     bool waiting = false;  // not granted
     double device_microseconds = 0;
     std::vector<ArrayId> due;  // arrays that are due from it, while it waits
@@ -120,11 +127,13 @@ class Gangs {
   void TakeGrants();
   void EndOutside(ArrayId array);
   int64_t NowNs() const;
+  void Record(trace::Kind kind, const char* what, gang::GangId gang);
 
   Clock* const clock_;
   const absl::Time started_;
   const resource::Topology* const topology_;
   dispatch::Outbox* const outbox_;
+  trace::Recorder* const recorder_;
   const std::unique_ptr<gang::Scheduler> scheduler_;
   std::map<Places, std::unique_ptr<Placement>> placements_;
   absl::flat_hash_map<ExecutableId, const Placement*> placement_of_;

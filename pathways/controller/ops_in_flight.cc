@@ -71,8 +71,10 @@ void OpsInFlight::Finish(Op op, const absl::Status& status, std::optional<double
       if (auto array = weak.lock()) array->OnDone(status);
     }
   }
+  const bool partly = !op.partial.ok();
   if (op.done) std::move(op.done)(status.ok() ? op.partial : status, timed);
-  if (op.gang != gang::GangId()) gangs_->OnHostDone(op.gang, status.ok() ? std::optional<double>(busy_microseconds) : std::nullopt);
+  if (op.gang == gang::GangId()) return;
+  gangs_->OnHostDone(op.gang, status.ok() ? std::optional<double>(busy_microseconds) : std::nullopt, partly);
 }
 
 }  // namespace pw::controller

@@ -2,13 +2,16 @@
 // Strand-confined.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <vector>
 
 #include "pathways/controller/ops_in_flight.h"
+#include "pathways/controller/program_stages.h"
 #include "pathways/controller/session.h"
 #include "pathways/dispatch/lower_program.h"
+#include "pathways/gang/options.h"
 #include "pathways/program/program.h"
 
 namespace pw::controller {
@@ -26,7 +29,7 @@ struct ProgramEntry {
   std::vector<Handle> executables;  // of the session, by the program's numbers
   dispatch::LoweredProgram lowered;
   std::vector<DeviceId> devices;    // all that it uses, ascending
-  std::vector<DeviceId> computing;  // those of its Compute nodes, ascending: what its gang occupies
+  std::unique_ptr<ProgramStages> stages;  // what its runs are to the scheduler
   std::vector<HostId> hosts;        // of `lowered`
   struct Argument {
     std::shared_ptr<const buffers::ArraySpec> spec;      // what an array must be
@@ -38,6 +41,12 @@ struct ProgramEntry {
   bool any_donated = false;
   absl::Status gone;  // why it cannot run any more: a slice of it was released
   std::shared_ptr<const ExecutableInfo> info;
+
+  // REQUIRES: typed and lowered.
+  void MakeStages(const gang::Options& gangs) {
+    constexpr int64_t kShortestNs = 1'000'000;  // a shorter one is not worth its messages
+    stages = std::make_unique<ProgramStages>(typed.get(), &lowered, std::max(gangs.window_ns / 2, kShortestNs), gangs.default_cost_ns);
+  }
 
   const program::Program& program() const { return typed->program; }
   std::shared_ptr<const buffers::ArraySpec> result_spec(size_t i) const { return {typed->result_specs, &(*typed->result_specs)[i]}; }

@@ -97,8 +97,7 @@ void SessionImpl::Launch(const ExecuteRequest& request, CheckedExecute& call, st
   const Gangs::Ticket ticket =
       fabric_->gangs().Submit({id_, record.id, record.devices, record.hosts, args, results, MayDonate(record, request)});
   dispatch::ExecuteCall plan{id_, &record, args, results, request.launch_id, request.non_donatable, run != nullptr,
-                             ticket.grant(),
-                             hosts > 1 ? fabric_->NextId() : 0};
+                             ticket.grant(), hosts > 1 ? fabric_->NextId() : 0, fabric_->recorder().on() ? ticket.gang.v : 0};
   auto add_op = [&](HostId host) {
     if (run == nullptr) return fabric_->ops().Add(host, waiting, nullptr, ticket.gang);
     const std::string platform = fabric_->topology().FindHost(host)->platform_name;
@@ -116,7 +115,7 @@ void SessionImpl::Launch(const ExecuteRequest& request, CheckedExecute& call, st
   };
   auto name_op = [&](HostId host) {
     const OpId op = add_op(host);
-    if (fabric_->recorder().on()) Trace(op, record.name);
+    if (fabric_->recorder().on()) Trace(op, record.name, ticket.gang);
     return op;
   };
   dispatch::PlanExecute(plan, name_op, fabric_->outbox());

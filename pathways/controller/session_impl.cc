@@ -112,8 +112,8 @@ OpId SessionImpl::NameOp(HostId host, const std::vector<Record>& results) {
   return op;
 }
 
-void SessionImpl::Trace(OpId op, const std::string& what) {
-  fabric_->recorder().Instant(trace::Kind::kRequest, absl::StrCat("client ", id_.v), what, op.v);
+void SessionImpl::Trace(OpId op, const std::string& what, gang::GangId gang) {
+  fabric_->recorder().Instant(trace::Kind::kRequest, absl::StrCat("client ", id_.v), what, {.flow = op.v, .gang = gang.v});
 }
 
 }  // namespace pw::controller

@@ -84,15 +84,12 @@ class SessionImpl final : public Session {
   absl::Status Copy(absl::Span<const Handle> results, absl::Span<const Handle> arrays,
                     std::optional<std::vector<DeviceId>> devices, std::optional<std::string> memory_kind,
                     CopySemantics semantics) override;
-  absl::Status Reshard(absl::Span<const Handle> results, absl::Span<const Handle> arrays, absl::Span<const ArraySpec> specs,
-                       CopySemantics semantics) override;
+  absl::Status Reshard(absl::Span<const Handle> results, absl::Span<const Handle> arrays, absl::Span<const ArraySpec> specs, CopySemantics semantics) override;
   absl::Status Remap(absl::Span<const Handle> results, absl::Span<const Handle> arrays, const buffers::RemapPlan& plan,
                      absl::Span<const ArraySpec> specs, CopySemantics semantics) override;
-  absl::Status Bitcast(absl::Span<const Handle> results, absl::Span<const Handle> arrays, absl::Span<const ArraySpec> specs,
-                       CopySemantics semantics) override;
+  absl::Status Bitcast(absl::Span<const Handle> results, absl::Span<const Handle> arrays, absl::Span<const ArraySpec> specs, CopySemantics semantics) override;
   void WhenReady(absl::Span<const Handle> arrays, StatusCallback done) override;
-  void CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims> byte_strides,
-                        StatusCallback done) override;
+  void CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims> byte_strides, StatusCallback done) override;
   absl::Status Delete(absl::Span<const Handle> arrays) override;
   absl::Status Destruct(absl::Span<const Handle> arrays) override;
   absl::StatusOr<bool> IsDeleted(Handle array) override;
@@ -171,7 +168,7 @@ class SessionImpl final : public Session {
   absl::StatusOr<std::vector<ArrayEntry>> LiveEntries(absl::Span<const Handle> arrays);
   // Names a host's command; each of `results` waits for it.
   OpId NameOp(HostId host, const std::vector<Record>& results);
-  void Trace(OpId op, const std::string& what);
+  void Trace(OpId op, const std::string& what, gang::GangId gang = {});
 
   // -- session_host_buffers.cc
   absl::StatusOr<Bytes> TakeStaged(Handle handle);  // NOT_FOUND if it has not come
@@ -259,12 +256,14 @@ class SessionImpl final : public Session {
   void DropRecord(const program::Executable& record);
   absl::Status CheckProgramArgs(ProgramEntry& entry, absl::Span<const Handle> handles, std::vector<ArrayEntry>* args);
   Record PoisonedArgument(const ProgramEntry::Argument& argument, const absl::Status& error);
-  absl::StatusOr<ExecuteReply> RunProgram(const std::shared_ptr<ProgramEntry>& entry, const ExecuteRequest& request,
-                                          const std::shared_ptr<Run>& run);
+  absl::StatusOr<ExecuteReply> RunProgram(const std::shared_ptr<ProgramEntry>& entry, const ExecuteRequest& request, const std::shared_ptr<Run>& run);
   void StartProgram(const std::shared_ptr<ProgramEntry>& entry, const std::vector<ArrayEntry>& args,
                     absl::Span<const Handle> results, const std::shared_ptr<Run>& run);
   void SendRuns(const std::shared_ptr<ProgramEntry>& entry, const std::vector<Record>& args, const std::vector<Record>& results,
                 const std::shared_ptr<Run>& run);
+  using Tickets = std::vector<Gangs::Ticket>;  // of a run's stages
+  Tickets SubmitStages(const ProgramEntry& entry, const std::vector<Record>& args, const std::vector<Record>& results);
+  void AddStages(const ProgramEntry& entry, size_t host, const Tickets& tickets, ::pathways::v1::RunProgram* message);
   void PoisonProgramResults(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error);
 
   const SessionId id_;

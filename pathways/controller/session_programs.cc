@@ -207,9 +207,7 @@ absl::StatusOr<InfoPtr> SessionImpl::AddProgram(ProgramCompile& compile) {
     if (!alive.expired()) DropExecutables(executables);
   };
   entry->arguments = MakeArguments(entry->program());
-  std::set<DeviceId> computing;
-  for (const auto& executable : entry->typed->executables) computing.insert(executable->devices.begin(), executable->devices.end());
-  entry->computing.assign(computing.begin(), computing.end());
+  entry->MakeStages(fabric_->gangs().scheduler().options());
   for (const dispatch::LoweredHost& part : entry->lowered.hosts) entry->hosts.push_back(part.host);
   for (const auto& argument : entry->arguments) entry->any_donated = entry->any_donated || argument.donated;
   const Handle handle = NewHandle();
@@ -238,7 +236,7 @@ void SessionImpl::LoadProgram(const ProgramEntry& entry) {
 
 absl::Status SessionImpl::DestructProgram(Handle handle) {
   const std::shared_ptr<ProgramEntry> entry = std::move(programs_.extract(handle).mapped());
-  fabric_->gangs().ForgetExecutable(ExecutableId(entry->id));
+  for (ExecutableId id : entry->stages->ids()) fabric_->gangs().ForgetExecutable(id);
   for (const dispatch::LoweredHost& part : entry->lowered.hosts) {
     if (fabric_->sequential_dispatch()) break;
     Command command;
@@ -375,22 +373,14 @@ void SessionImpl::SendRuns(const std::shared_ptr<ProgramEntry>& entry, const std
   underway->left = static_cast<int>(entry->lowered.hosts.size());
   const uint64_t base = fabric_->ReserveIds(entry->lowered.names + 1);
   if (underway->left > 0) program_runs_.insert({base, underway});  // a program without values concerns no host
-  Gangs::Ticket ticket;
-  if (!entry->computing.empty()) {
-    std::vector<ArrayId> arg_ids, result_ids;
-    for (const Record& arg : args) arg_ids.push_back(arg->id());
-    for (const Record& result : results) result_ids.push_back(result->id());
-    ticket = fabric_->gangs().Submit(
-        {id_, ExecutableId(entry->id), entry->computing, entry->hosts, arg_ids, result_ids, entry->any_donated});
-  } else {  // copies only
-    for (const Record& result : results) {
-      for (const Record& arg : args) fabric_->gangs().Derive(id_, result->id(), {arg->id()});
-    }
-  }
-  for (const dispatch::LoweredHost& part : entry->lowered.hosts) {
+  const std::vector<Gangs::Ticket> stages = SubmitStages(*entry, args, results);
+  for (size_t h = 0; h < entry->lowered.hosts.size(); ++h) {
+    const dispatch::LoweredHost& part = entry->lowered.hosts[h];
     auto waiting = std::make_shared<WeakArrays>();
     for (uint32_t r : part.results) waiting->push_back(results[r]);
     if (run != nullptr) ++run->missing;
+    const bool computes = stages.size() == 1 && entry->stages->planned()[0].executes[h] > 0;
+    const gang::GangId only = computes ? stages[0].gang : gang::GangId();  // of several stages, each has an op
     const OpId op = fabric_->ops().Add(part.host, std::move(waiting),
                                        [this, alive = std::weak_ptr<bool>(alive_), base, underway, run, fabric = fabric_](
                                            const absl::Status& status, std::optional<double>) {
@@ -399,18 +389,71 @@ void SessionImpl::SendRuns(const std::shared_ptr<ProgramEntry>& entry, const std
                                          run->status.Update(status);
                                          if (--run->missing == 0) run->AnswerWaiter(*fabric);
                                        },
-                                       ticket.gang);
+                                       only);
     Command command;
     auto& message = *command.mutable_run_program();
     message.set_op(op.v);
     message.set_program(entry->id);
     message.set_session(id_.v);
     message.set_base(base);
-    message.set_grant(ticket.grant());
+    AddStages(*entry, h, stages, &message);
     for (uint32_t k : part.args) message.add_args(args[k]->id().v);
     for (uint32_t k : part.results) message.add_results(results[k]->id().v);
     fabric_->outbox().Add(part.host, std::move(command));
   }
+}
+
+// Each stage is a gang that follows the one before it. The results are due from the last.
+SessionImpl::Tickets SessionImpl::SubmitStages(const ProgramEntry& entry, const std::vector<Record>& args,
+                                               const std::vector<Record>& results) {
+  Gangs& gangs = fabric_->gangs();
+  const std::vector<ProgramStage>& stages =
+      entry.stages->Plan({[&](ExecutableId id) {
+                            // What is not known is predicted to take this.
+                            const int64_t ns = gangs.scheduler().PredictCost(id);
+                            return ns == gangs.scheduler().options().default_cost_ns ? -1 : ns;
+                          },
+                          [&] { return ExecutableId(fabric_->NextId()); }});
+  std::vector<Gangs::Ticket> tickets;
+  std::vector<ArrayId> arg_ids, result_ids;
+  for (const Record& arg : args) arg_ids.push_back(arg->id());
+  for (const Record& result : results) result_ids.push_back(result->id());
+  for (const ProgramStage& stage : stages) {
+    Gangs::Launch launch{id_, stage.id, stage.devices, stage.hosts, {}, {}, entry.any_donated};
+    launch.args = arg_ids;
+    if (tickets.size() + 1 == stages.size()) launch.results = result_ids;
+    if (!tickets.empty()) launch.after = tickets.back().gang;
+    tickets.push_back(gangs.Submit(launch));
+  }
+  if (!stages.empty()) return tickets;
+  for (ArrayId result : result_ids) {  // copies only
+    for (ArrayId arg : arg_ids) gangs.Derive(id_, result, {arg});
+  }
+  return tickets;
+}
+
+// What host `h` is told of the stages. With several, each has an op of its own, by which its gang is done.
+void SessionImpl::AddStages(const ProgramEntry& entry, size_t h, const Tickets& tickets, ::pathways::v1::RunProgram* message) {
+  const HostId host = entry.lowered.hosts[h].host;
+  const bool traced = fabric_->recorder().on();
+  const std::vector<ProgramStage>& stages = entry.stages->planned();
+  for (size_t s = 0; s < tickets.size(); ++s) {
+    const bool executes = stages[s].executes[h] > 0;
+    uint64_t op = message->op();
+    if (tickets.size() > 1) {
+      auto& stage = *message->add_stages();
+      op = executes ? fabric_->ops().Add(host, nullptr, nullptr, tickets[s].gang).v : 0;
+      stage.set_op(op);
+      stage.set_grant(tickets[s].grant());
+      stage.set_commands(stages[s].commands[h]);
+      if (traced) stage.set_gang(tickets[s].gang.v);
+    } else {
+      message->set_grant(tickets[s].grant());
+      if (traced) message->set_gang(tickets[s].gang.v);
+    }
+    if (traced && executes) Trace(OpId(op), entry.program().name, tickets[s].gang);
+  }
+  if (traced && tickets.size() != 1) Trace(OpId(message->op()), entry.program().name);
 }
 
 // The results that would have been made on these devices, and are still pending, say which node that was.

@@ -138,7 +138,7 @@ absl::Status SessionImpl::RelowerProgram(Handle handle, const std::shared_ptr<vo
   entry->id = fabric_->NextId();
   entry->executables = old->executables;
   entry->devices = old->devices;
-  entry->computing = old->computing;
+  entry->MakeStages(fabric_->gangs().scheduler().options());
   entry->arguments = old->arguments;
   entry->any_donated = old->any_donated;
   entry->info = old->info;

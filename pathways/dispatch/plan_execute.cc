@@ -25,6 +25,7 @@ void PlanExecute(const ExecuteCall& call, NameOp name_op, Outbox& outbox) {
     execute.set_report_device_time(call.report_device_time);
     execute.set_grant(call.grant);
     execute.set_launch(call.launch);
+    execute.set_gang(call.gang);
     outbox.Add(host, std::move(command));
   }
 }

@@ -26,6 +26,7 @@ struct ExecuteCall {
   bool report_device_time = false;
   uint64_t grant = 0;   // the gang whose grant it waits for; 0: it is granted
   uint64_t launch = 0;  // names the launch on all its hosts; for executables of several
+  uint64_t gang = 0;    // said for the trace
 };
 
 void PlanExecute(const ExecuteCall& call, NameOp name_op, Outbox& outbox);

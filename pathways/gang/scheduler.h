@@ -78,6 +78,7 @@ class Scheduler {
 
   void SetShare(ClientId client, const Share& share);
   void ForgetExecutable(ExecutableId executable) { costs_.Forget(executable); }
+  int64_t PredictCost(ExecutableId executable) const { return costs_.Predict(executable); }
 
   // Since the last call, in order. A gang may have gone since it was granted.
   std::vector<GangId> TakeGrants();

@@ -60,16 +60,21 @@ class Writer {
     for (size_t p = 0; p < recordings.size(); ++p) LayOut(recordings[p], static_cast<int64_t>(p) + 1, &layout_);
   }
 
-  std::string Write() {
+  std::string Write(absl::Span<const std::string> silent_hosts) {
     json_.BeginObject().Key("displayTimeUnit").String("ms").Key("traceEvents").BeginArray();
     Names();
     uint64_t dropped = 0;
+    absl::Duration clock_error = absl::ZeroDuration();
     for (size_t p = 0; p < recordings_.size(); ++p) {
       dropped += recordings_[p].dropped;
+      clock_error = std::max(clock_error, recordings_[p].clock_error);
       for (size_t i = 0; i < recordings_[p].events.size(); ++i) Whole(recordings_[p].events[i], layout_.places[p][i]);
     }
     Flows();
-    json_.EndArray().Key("otherData").BeginObject().Key("events_not_recorded").Int(static_cast<int64_t>(dropped)).EndObject();
+    json_.EndArray().Key("otherData").BeginObject().Key("events_not_recorded").Int(static_cast<int64_t>(dropped));
+    json_.Key("clock_error_us").Number(absl::ToDoubleMicroseconds(clock_error)).Key("silent_hosts").BeginArray();
+    for (const std::string& host : silent_hosts) json_.String(host);
+    json_.EndArray().EndObject();
     return json_.EndObject().Take();
   }
 
@@ -99,13 +104,24 @@ class Writer {
     } else {
       Time("dur", event.duration);
     }
-    if (event.flow != 0 || event.bytes >= 0) {
-      json_.Key("args").BeginObject();
-      if (event.flow != 0) json_.Key("op").Int(static_cast<int64_t>(event.flow));
-      if (event.bytes >= 0) json_.Key("bytes").Int(event.bytes);
-      json_.EndObject();
-    }
+    const bool plain = event.flow == 0 && event.bytes < 0 && event.gang == 0 && event.needs.empty() && event.makes.empty();
+    if (!plain) Arguments(event);
     json_.EndObject();
+  }
+  void Arguments(const Event& event) {
+    json_.Key("args").BeginObject();
+    if (event.flow != 0) json_.Key("op").Int(static_cast<int64_t>(event.flow));
+    if (event.bytes >= 0) json_.Key("bytes").Int(event.bytes);
+    if (event.gang != 0) json_.Key("gang").Int(static_cast<int64_t>(event.gang));
+    Arrays("needs", event.needs);
+    Arrays("makes", event.makes);
+    json_.EndObject();
+  }
+  void Arrays(std::string_view key, const std::vector<uint64_t>& arrays) {
+    if (arrays.empty()) return;
+    json_.Key(key).BeginArray();
+    for (uint64_t array : arrays) json_.Int(static_cast<int64_t>(array));
+    json_.EndArray();
   }
 
   // Arrows from each event of a flow to the next in time. A flow of one event has none.
@@ -141,12 +157,12 @@ class Writer {
 
 }  // namespace
 
-std::string ToPerfettoJson(absl::Span<const Recording> recordings) {
+std::string ToPerfettoJson(absl::Span<const Recording> recordings, absl::Span<const std::string> silent_hosts) {
   absl::Time zero = absl::InfiniteFuture();
   for (const Recording& recording : recordings) {
     for (const Event& event : recording.events) zero = std::min(zero, event.begin);
   }
-  return Writer(recordings, zero).Write();
+  return Writer(recordings, zero).Write(silent_hosts);
 }
 
 }  // namespace pw::trace

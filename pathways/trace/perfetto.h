@@ -10,6 +10,6 @@
 namespace pw::trace {
 
 // Times count from the earliest event. The recordings are on one clock already. Pure.
-std::string ToPerfettoJson(absl::Span<const Recording> recordings);
+std::string ToPerfettoJson(absl::Span<const Recording> recordings, absl::Span<const std::string> silent_hosts = {});
 
 }  // namespace pw::trace

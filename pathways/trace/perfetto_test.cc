@@ -53,5 +53,18 @@ TEST(PerfettoTest, InstantsCarryTheirBytes) {
   EXPECT_THAT(json, HasSubstr(R"("args":{"bytes":4096})"));
 }
 
+TEST(PerfettoTest, WhatTheCheckNeedsIsWritten) {
+  Event event = Span("f", 0, 5, 7);
+  event.gang = 9;
+  event.needs = {1, 2};
+  event.makes = {3};
+  Recording recording{"host", {"device 0"}, {event}, 0};
+  recording.clock_error = absl::Microseconds(12);
+  const std::vector<std::string> silent = {"host h1"};
+  const std::string json = ToPerfettoJson({recording}, silent);
+  EXPECT_THAT(json, HasSubstr(R"("args":{"op":7,"gang":9,"needs":[1,2],"makes":[3]})"));
+  EXPECT_THAT(json, HasSubstr(R"("clock_error_us":12,"silent_hosts":["host h1"])"));
+}
+
 }  // namespace
 }  // namespace pw::trace

@@ -17,6 +17,8 @@ std::string_view ToString(Kind kind) {
       return "run";
     case Kind::kTransfer:
       return "transfer";
+    case Kind::kEnd:
+      return "end";
   }
   return "unknown";
 }
@@ -39,15 +41,19 @@ Recording Recorder::Stop() {
   return std::exchange(recording_, {});
 }
 
-void Recorder::Span(Kind kind, std::string_view track, std::string name, absl::Time begin, uint64_t flow, int64_t bytes) {
+void Recorder::Span(Kind kind, std::string_view track, std::string name, absl::Time begin, Links links) {
   if (!on_) return;
   const absl::Time from = std::max(begin, started_);
-  Add({kind, 0, std::move(name), from, clock_->Now() - from, flow, bytes}, track);
+  Add({kind, 0, std::move(name), from, clock_->Now() - from, links.flow, links.bytes, links.gang, std::move(links.needs),
+       std::move(links.makes)},
+      track);
 }
 
-void Recorder::Instant(Kind kind, std::string_view track, std::string name, uint64_t flow, int64_t bytes) {
+void Recorder::Instant(Kind kind, std::string_view track, std::string name, Links links) {
   if (!on_) return;
-  Add({kind, 0, std::move(name), clock_->Now(), absl::ZeroDuration(), flow, bytes}, track);
+  Add({kind, 0, std::move(name), clock_->Now(), absl::ZeroDuration(), links.flow, links.bytes, links.gang, std::move(links.needs),
+       std::move(links.makes)},
+      track);
 }
 
 void Recorder::Add(Event event, std::string_view track) {

@@ -29,7 +29,8 @@ enum class Kind : uint8_t {
   kGrant = 2,     // the scheduler let it go
   kRun = 3,       // the devices ran it
   kTransfer = 4,  // bytes moved
-  kMax = kTransfer,
+  kEnd = 5,       // the scheduler was told that a computation is over ("done", "failed"); "under way": when the recording ended
+  kMax = kEnd,
 };
 std::string_view ToString(Kind kind);
 
@@ -41,6 +42,18 @@ struct Event {
   absl::Duration duration;  // zero: an instant
   uint64_t flow = 0;        // 0: none
   int64_t bytes = -1;       // negative: not about bytes
+  uint64_t gang = 0;        // the computation, as the scheduler numbers it; 0: none, or not known
+  std::vector<uint64_t> needs = {};  // arrays that it reads, and makes
+  std::vector<uint64_t> makes = {};
+};
+
+// What connects an event with others; the fields of Event.
+struct Links {
+  uint64_t flow = 0;
+  int64_t bytes = -1;
+  uint64_t gang = 0;
+  std::vector<uint64_t> needs = {};
+  std::vector<uint64_t> makes = {};
 };
 
 struct Recording {
@@ -48,6 +61,7 @@ struct Recording {
   std::vector<std::string> tracks;
   std::vector<Event> events;  // in the order in which they ended
   uint64_t dropped = 0;       // came after the limit
+  absl::Duration clock_error = absl::ZeroDuration();  // how far its times may be off from the others', at most
 
   void Shift(absl::Duration by);
 };
@@ -66,8 +80,8 @@ class Recorder {
   Recording Stop();
 
   // Nothing happens while the recorder is off. A span that began before Start is cut to what lies after it.
-  void Span(Kind kind, std::string_view track, std::string name, absl::Time begin, uint64_t flow = 0, int64_t bytes = -1);
-  void Instant(Kind kind, std::string_view track, std::string name, uint64_t flow = 0, int64_t bytes = -1);
+  void Span(Kind kind, std::string_view track, std::string name, absl::Time begin, Links links = {});
+  void Instant(Kind kind, std::string_view track, std::string name, Links links = {});
 
  private:
   void Add(Event event, std::string_view track);

@@ -33,8 +33,8 @@ TEST(RecorderTest, KeepsSpansWithTheirTracks) {
   recorder.Start();
   const absl::Time begin = clock.now;
   clock.now += absl::Microseconds(5);
-  recorder.Span(Kind::kRun, "device 0", "f", begin, 7, 64);
-  recorder.Instant(Kind::kPrepare, "commands", "f", 7);
+  recorder.Span(Kind::kRun, "device 0", "f", begin, {.flow = 7, .bytes = 64});
+  recorder.Instant(Kind::kPrepare, "commands", "f", {.flow = 7});
   recorder.Instant(Kind::kRun, "device 0", "g");
   const Recording recording = recorder.Stop();
   EXPECT_THAT(recording.tracks, ElementsAre("device 0", "commands"));

@@ -14,6 +14,7 @@ namespace v1 = pathways::v1;
 // One execution, from its command to its completion.
 struct Runner::Run {
   uint64_t op = 0;
+  uint64_t gang = 0;  // for the trace
   SessionId session;
   ProgramRef program;
   uint64_t launch = 0;  // its name on all its hosts, if there are several
@@ -36,6 +37,7 @@ struct Runner::Run {
 void Runner::Execute(const v1::Execute& command) {
   auto run = std::make_shared<Run>();
   run->op = command.op();
+  run->gang = command.gang();
   run->session = SessionId(command.session());
   run->launch = command.launch();
   run->report_time = command.report_device_time();
@@ -231,8 +233,14 @@ void Runner::Finish(const RunRef& run, const absl::Status& status) {
 }
 
 void Runner::Record(const Run& run) {
-  for (int device : run.program->devices)
-    core_->recorder.Span(trace::Kind::kRun, DeviceTrack(device), run.info().name, run.started, run.op);
+  trace::Links links{.flow = run.op, .gang = run.gang};
+  for (ArrayId id : run.arg_ids) links.needs.push_back(id.v);
+  for (ArrayId id : run.result_ids) links.makes.push_back(id.v);
+  for (int device : run.program->devices) {
+    core_->recorder.Span(trace::Kind::kRun, DeviceTrack(device), run.info().name, run.started, links);
+    links.needs.clear();  // once is enough
+    links.makes.clear();
+  }
 }
 
 void Runner::TellOthers(const Run& run, const absl::Status& status) {

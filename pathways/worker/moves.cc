@@ -41,7 +41,7 @@ struct Moves::Operation {
     if (status.ok()) status = part;
     if (--left > 0) return;
     core->outbox.Done(op, status);
-    core->recorder.Span(trace::Kind::kTransfer, "transfers", "move", begun, op, bytes);
+    core->recorder.Span(trace::Kind::kTransfer, "transfers", "move", begun, {.flow = op, .bytes = bytes});
     copies.clear();
   }
 };
@@ -264,6 +264,7 @@ void Moves::Assemble(const OperationRef& operation, const v1::Move::Receive& rec
       continue;
     }
     core_->memory.Begin();
+    uint8_t* const into = FinalPlace(assembly.get(), index);
     staging_.Expect(piece.transfer(), assembly->pieces[index].bytes, operation->session, from,
                     [this, operation, assembly, index](absl::StatusOr<Bytes> bytes) {
                       core_->memory.End();
@@ -272,11 +273,26 @@ void Moves::Assemble(const OperationRef& operation, const v1::Move::Receive& rec
                       // A host that is gone; other errors come from the source and say where they began.
                       if (absl::IsUnavailable(bytes.status())) bytes = program::WithLocation(bytes.status(), operation->location);
                       AddPiece(operation, assembly, index, bytes, size, Dims(size.size(), 0));
-                    });
+                    },
+                    into);
     if (!peers_->Knows(from))
       staging_.FailSource(from, absl::UnavailableError(absl::StrCat(core_->NameOf(from), " is not in the cluster, or no longer")));
   }
   if (--assembly->left == 0) Finish(operation, assembly);
+}
+
+// Where a piece's bytes will lie in the new shard, if that is one stretch of it; null if it is not, or if the piece is all of the
+// shard: then the memory that it comes in is the shard's.
+uint8_t* Moves::FinalPlace(Assembly* assembly, size_t index) {
+  const Assembly::Piece& piece = assembly->pieces[index];
+  if (piece.bytes == 0 || piece.bytes == assembly->total_bytes) return nullptr;
+  int64_t row = piece.bytes;
+  for (size_t d = 0; d < piece.size.size(); ++d) {
+    if (d > 0 && piece.size[d] != assembly->dims[d]) return nullptr;
+    if (d == 0) row /= piece.size[0];
+  }
+  if (assembly->memory == nullptr) assembly->memory = std::make_unique<AlignedBytes>(static_cast<size_t>(assembly->total_bytes));
+  return assembly->memory->data() + piece.to_start[0] * row;
 }
 
 void Moves::AddLocal(const OperationRef& operation, const AssemblyRef& assembly, size_t piece, const ShardRef& source) {
@@ -302,7 +318,8 @@ void Moves::AddPiece(const OperationRef& operation, const AssemblyRef& assembly,
     if (assembly->status.ok()) assembly->status = bytes.status();
   } else if (piece.bytes == assembly->total_bytes && static_cast<int64_t>(bytes->size()) == piece.bytes) {
     assembly->whole = *bytes;
-  } else if (piece.bytes > 0) {
+  } else if (piece.bytes > 0 && !(assembly->memory != nullptr && bytes->data() >= assembly->memory->data() &&
+                                  bytes->data() < assembly->memory->data() + assembly->memory->size())) {
     if (assembly->memory == nullptr)
       assembly->memory = std::make_unique<AlignedBytes>(static_cast<size_t>(assembly->total_bytes));
     CopyBox(buffers::HostBytes(assembly->dtype), piece.size, bytes->data(), dims, start, assembly->memory->data(), assembly->dims,

@@ -49,6 +49,7 @@ class Moves : public Peers::Receiver {
   void Receive(const OperationRef& operation, const pathways::v1::Move::Receive& receive);
   bool CopyWhole(const OperationRef& operation, const pathways::v1::Move::Receive& receive, const AssemblyRef& assembly);
   void Assemble(const OperationRef& operation, const pathways::v1::Move::Receive& receive, const AssemblyRef& assembly);
+  static uint8_t* FinalPlace(Assembly* assembly, size_t index);
   void AddLocal(const OperationRef& operation, const AssemblyRef& assembly, size_t piece, const ShardRef& source);
   void AddPiece(const OperationRef& operation, const AssemblyRef& assembly, size_t piece, const absl::StatusOr<Bytes>& bytes,
                 const device::Dims& dims, const device::Dims& start);

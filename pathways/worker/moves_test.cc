@@ -7,6 +7,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pathways/base/crc32c.h"
+#include "pathways/v1/peer.pb.h"
 #include "pathways/worker/testing.h"
 
 namespace pw::worker {
@@ -18,11 +20,12 @@ using ::testing::HasSubstr;
 // Workers of hosts 1 and 2.
 class TwoWorkers {
  public:
-  explicit TwoWorkers(bool takes_shared = false) : takes_shared_(takes_shared) {
+  explicit TwoWorkers(bool takes_shared = false, bool checksum = false) : takes_shared_(takes_shared) {
     for (uint32_t host : {1u, 2u}) {
       WorkerHarness::Setup setup;
       setup.host = host;
       setup.takes_shared = takes_shared;
+      setup.checksum = checksum;
       setup.executor = &executor_;
       setup.transport = &transport_;
       hosts_.push_back(std::make_unique<WorkerHarness>(setup));
@@ -57,6 +60,14 @@ class TwoWorkers {
     for (int i = 0; i < 3; ++i) {
       for (auto& host : hosts_) host->Settle();
     }
+  }
+  // Calls a worker as a peer would.
+  std::unique_ptr<net::Connection> Connect(uint32_t host) {
+    std::unique_ptr<net::Connection> connection;
+    transport_.Connect("host" + std::to_string(host) + ":1", absl::Seconds(1),
+                       [&](absl::StatusOr<std::unique_ptr<net::Connection>> made) { connection = *std::move(made); });
+    Settle();
+    return connection;
   }
   void StopListening(uint32_t host) { listeners_[host - 1].reset(); }
 
@@ -140,6 +151,27 @@ TEST(Moves, LargeTransfersGoInChunksWhicheverSideIsFirst) {
   EXPECT_EQ(hosts[2].Read(300, 0), values);
 }
 
+TEST(Moves, LargePiecesOfAShardAreWrittenWhereTheyBelong) {
+  constexpr int64_t kPart = 700'000;  // several chunks each
+  for (bool command_first : {true, false}) {
+    TwoWorkers hosts;
+    std::vector<float> values(2 * kPart);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 1000);
+    v1::Command command;
+    auto* receive = AddReceive(&command, 12, 300, 2 * kPart);
+    AddRemote(receive, kPart, kPart, 78, 1);
+    AddRemote(receive, 0, kPart, 77, 1);
+    if (command_first) hosts[2].Do(command);
+    hosts[1].Put(10, 100, values);
+    hosts[1].Do(SendCommand(11, 77, 100, 0, 0, kPart, 2));
+    hosts[1].Do(SendCommand(13, 78, 100, 0, kPart, kPart, 2));
+    hosts.Settle();
+    if (!command_first) hosts[2].Do(command);
+    hosts.Settle();
+    EXPECT_EQ(hosts[2].Read(300, 0), values);
+  }
+}
+
 TEST(Moves, HostsOfOneMachineNameSharedMemoryInsteadOfSending) {
   for (const int64_t start : {0, 5}) {  // the whole shard, and a part of it
     TwoWorkers hosts(/*takes_shared=*/true);
@@ -158,6 +190,56 @@ TEST(Moves, HostsOfOneMachineNameSharedMemoryInsteadOfSending) {
     const std::vector<float> got = hosts[2].Read(300, 0);
     EXPECT_EQ(got, std::vector<float>(values.begin() + start, values.end()));
   }
+}
+
+TEST(Moves, ChecksumsAreSentAndMatch) {
+  for (bool shared : {false, true}) {
+    TwoWorkers hosts(shared, /*checksum=*/true);
+    std::vector<float> values(1 << 20, 2.5f);
+    v1::Command command;
+    AddRemote(AddReceive(&command, 12, 300, 1 << 20), 0, 1 << 20, 77, 1);
+    hosts[2].Do(command);
+    hosts[1].Put(10, 100, values);
+    hosts[1].Do(SendCommand(11, 77, 100, 0, 0, 1 << 20, 2));
+    hosts.Settle();
+    EXPECT_EQ(hosts[2].Read(300, 0), values);
+  }
+}
+
+class Deaf : public net::Connection::Handler {
+  void OnFrame(net::Frame) override {}
+  void OnClosed(const absl::Status&) override {}
+};
+
+TEST(Moves, BytesThatWereDamagedFailTheirTransferAndNothingElse) {
+  TwoWorkers hosts;
+  v1::Command command;
+  AddRemote(AddReceive(&command, 12, 300, 2), 0, 2, 77, 1);
+  hosts[2].Do(command);
+  v1::Command other;
+  AddRemote(AddReceive(&other, 13, 301, 2), 0, 2, 78, 1);
+  hosts[2].Do(other);
+  Deaf deaf;
+  const std::unique_ptr<net::Connection> peer = hosts.Connect(2);
+  peer->Start(&deaf);
+  v1::PeerMessage hello;
+  hello.mutable_hello()->set_from_host(1);
+  hello.mutable_hello()->set_incarnation(7);
+  peer->Send(hello.SerializeAsString(), {}, net::Lane::kBulk);
+  const std::string bytes = FloatBytes({1, 2});
+  for (uint64_t transfer : {77, 78}) {
+    v1::PeerMessage message;
+    v1::Chunk& chunk = *message.mutable_chunk();
+    chunk.set_transfer(transfer);
+    chunk.set_total_bytes(bytes.size());
+    chunk.set_payload_bytes(bytes.size());
+    chunk.set_crc32c(Crc32c(bytes) ^ (transfer == 77 ? 1 : 0));
+    peer->Send(message.SerializeAsString(), {Bytes::Copy(bytes)}, net::Lane::kBulk);
+  }
+  hosts.Settle();
+  EXPECT_EQ(hosts[2].connection.done.at(12).code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(hosts[2].connection.done.at(12).message()), HasSubstr("host 1 sent to host 2 were damaged"));
+  EXPECT_THAT(hosts[2].Read(301, 0), ElementsAre(1, 2));
 }
 
 TEST(Moves, ASendReadsItsArrayBeforeALaterDonation) {

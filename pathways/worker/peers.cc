@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "pathways/base/crc32c.h"
 #include "pathways/net/loans.h"
 #include "pathways/net/shared_memory.h"
 
@@ -203,6 +204,7 @@ void Peers::Pump(HostId to) {
       chunk->set_payload_bytes(size);
       chunk->set_session(item.session.v);
       if (size > 0) payload.push_back(item.data.Slice(item.offset, size));
+      if (checksum_) chunk->set_crc32c(Crc32c(item.data.view().substr(item.offset, size)));
       item.offset += size;
     }
     out.connection->Send(message.SerializeAsString(), std::move(payload), net::Lane::kBulk);
@@ -221,6 +223,7 @@ void Peers::Lend(Outgoing* out, Item item) {
   chunk->set_transfer(item.transfer);
   chunk->set_total_bytes(item.data.size());
   chunk->set_session(item.session.v);
+  if (checksum_) chunk->set_crc32c(Crc32c(item.data.view()));
   net::WriteName(*net::NameOf(item.data), chunk->mutable_shared());
   out->connection->Send(message.SerializeAsString(), net::Lane::kBulk);
   out->on_the_way.push_back(item.transfer);
@@ -287,8 +290,7 @@ absl::Status Peers::Handle(Incoming* in, const v1::PeerMessage& message, Bytes p
       if (message.chunk().has_shared()) return TakeShared(in, message.chunk());
       if (message.chunk().payload_bytes() != payload.size())
         return absl::InvalidArgumentError("a chunk announces another size than its frame has");
-      if (!core_->ended.contains(SessionId(message.chunk().session())))
-        receiver_->OnChunk(in->from, message.chunk(), std::move(payload));
+      if (!core_->ended.contains(SessionId(message.chunk().session()))) Deliver(in, message.chunk(), std::move(payload));
       return absl::OkStatus();
     case v1::PeerMessage::kFailed:
       receiver_->OnTransferFailed(in->from, message.failed().transfer(), FromProto(message.failed().status()));
@@ -298,6 +300,16 @@ absl::Status Peers::Handle(Incoming* in, const v1::PeerMessage& message, Bytes p
   }
 }
 
+void Peers::Deliver(Incoming* in, const v1::Chunk& chunk, Bytes bytes) {
+  if (!chunk.has_crc32c() || chunk.crc32c() == Crc32c(bytes.view())) return receiver_->OnChunk(in->from, chunk, std::move(bytes));
+  receiver_->OnTransferFailed(
+      in->from, chunk.transfer(),
+      absl::DataLossError(absl::StrCat("bytes that ", core_->NameOf(in->from), " sent to ", core_->NameOf(self_), " were damaged on the way: ",
+                                       bytes.size(), " bytes at ", chunk.offset(), " of a transfer of ", chunk.total_bytes(),
+                                       " do not match their checksum. Compute the array again; if this recurs, look at the network and ",
+                                       "the memory of both hosts")));
+}
+
 absl::Status Peers::TakeShared(Incoming* in, const v1::Chunk& chunk) {
   absl::StatusOr<Bytes> shared = net::OpenShared(net::ReadName(chunk.shared()), chunk.exclusive());
   v1::PeerMessage answer;
@@ -305,7 +317,7 @@ absl::Status Peers::TakeShared(Incoming* in, const v1::Chunk& chunk) {
   in->connection->Send(answer.SerializeAsString(), net::Lane::kBulk);
   if (core_->ended.contains(SessionId(chunk.session()))) return absl::OkStatus();
   if (shared.ok())
-    receiver_->OnChunk(in->from, chunk, *std::move(shared));
+    Deliver(in, chunk, *std::move(shared));
   else
     receiver_->OnTransferFailed(in->from, chunk.transfer(), shared.status());
   return absl::OkStatus();

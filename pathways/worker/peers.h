@@ -9,6 +9,7 @@
 //   PE-1  a stranger (another controller's life, or no hello) is refused
 //   PE-2  every Send is reported once: OK when the last chunk has been handed to the connection, or the peer has opened the memory
 //   that was named instead; or why not
+//   PE-3  bytes that do not match the checksum that came with them fail their transfer with DATA_LOSS, and nothing else
 // Lives on the worker's strand; connections' threads only post to it.
 #pragma once
 
@@ -40,6 +41,8 @@ class Peers {
   ~Peers();
 
   void SetReceiver(Receiver* receiver) { receiver_ = receiver; }
+  // What is sent from now on carries checksums. Those that arrive are verified in any case.
+  void set_checksum(bool on) { checksum_ = on; }
   void SetPeers(const pathways::v1::Peers& peers);
   bool Knows(HostId host) const { return outgoing_.count(host) > 0; }
   // Whether it pays to have data for this host in shared memory.
@@ -77,6 +80,7 @@ class Peers {
   void FailQueue(Outgoing* out, const absl::Status& status);
   void OnFrame(uint64_t id, const pathways::v1::PeerMessage& message, Bytes payload);
   absl::Status Handle(Incoming* in, const pathways::v1::PeerMessage& message, Bytes payload);
+  void Deliver(Incoming* in, const pathways::v1::Chunk& chunk, Bytes bytes);
   absl::Status TakeShared(Incoming* in, const pathways::v1::Chunk& chunk);
   void IncomingLost(uint64_t id, const absl::Status& reason);
 
@@ -85,6 +89,7 @@ class Peers {
   const HostId self_;
   const uint64_t incarnation_;
   Receiver* receiver_ = nullptr;
+  bool checksum_ = false;
   std::map<HostId, std::unique_ptr<Outgoing>> outgoing_;
   uint64_t next_incoming_ = 1;
   std::map<uint64_t, std::unique_ptr<Incoming>> incoming_;

@@ -66,32 +66,71 @@ void ProgramRuns::Run(const v1::RunProgram& command) {
   Underway& run = runs_[number];
   run.op = command.op();
   run.left = 1;  // one for this function
+  run.program = program;
   run.results.assign(command.results().begin(), command.results().end());
   const program::Binding binding{{command.args().data(), static_cast<size_t>(command.args_size())},
                                  {command.results().data(), static_cast<size_t>(command.results_size())},
                                  command.base(),
                                  command.session()};
   for (const v1::Command& part : program->templates) run.left += program::HasOp(part) ? 1 : 0;
-  for (size_t i = 0; i < program->templates.size(); ++i) {
+  for (size_t i = 0; i < program->templates.size(); ++i)
     program::Bind(program->templates[i], binding, LocalOp(number, i), &program->bound[i]);
-    if (program->bound[i].has_execute()) program->bound[i].mutable_execute()->set_grant(command.grant());
-    dispatch_(program->bound[i]);
+  BindStages(command, program.get(), &run);
+  for (const Stage& stage : run.stages) {
+    if (stage.op != 0 && stage.left == 0) core_->outbox.Done(stage.op, absl::OkStatus());
   }
-  Completed(LocalOp(number, 0), absl::OkStatus(), 0);
+  for (size_t i = 0; i < program->templates.size(); ++i) dispatch_(program->bound[i]);
+  CountDown(number);
+}
+
+void ProgramRuns::BindStages(const v1::RunProgram& command, Loaded* program, Underway* run) {
+  size_t i = 0;
+  auto bind = [&](uint64_t grant, uint64_t gang, size_t end) {
+    size_t executes = 0;
+    for (; i < std::min(end, program->bound.size()); ++i) {
+      if (!program->bound[i].has_execute()) continue;
+      ++executes;
+      program->bound[i].mutable_execute()->set_grant(grant);
+      program->bound[i].mutable_execute()->set_gang(gang);
+    }
+    return executes;
+  };
+  for (const v1::RunProgram::Stage& stage : command.stages()) {
+    const size_t end = i + stage.commands();
+    const size_t executes = bind(stage.grant(), stage.gang(), end);
+    run->stages.push_back({stage.op(), static_cast<uint32_t>(end), executes, 0});
+  }
+  bind(command.grant(), command.gang(), program->bound.size());
 }
 
 void ProgramRuns::Completed(uint64_t local_op, const absl::Status& status, double device_microseconds) {
-  auto it = runs_.find((local_op & ~Outbox::kLocalOp) >> kCommandBits);
+  const uint64_t number = (local_op & ~Outbox::kLocalOp) >> kCommandBits;
+  auto it = runs_.find(number);
   if (it == runs_.end()) return;
   Underway& run = it->second;
-  run.device_microseconds += device_microseconds;
   const uint32_t command = static_cast<uint32_t>(local_op & (kMostCommands - 1));
+  if (run.stages.empty())
+    run.device_microseconds += device_microseconds;
+  else if (run.program->templates[command].has_execute())
+    ExecutedInStage(&run, command, device_microseconds);
   if (!status.ok() && (run.error.ok() || command < run.first_failed)) {
     run.error = status;
     run.first_failed = command;
   }
-  if (--run.left > 0) return;
-  const Underway done = std::move(run);
+  CountDown(number);
+}
+
+void ProgramRuns::ExecutedInStage(Underway* run, uint32_t command, double device_microseconds) {
+  auto stage = std::partition_point(run->stages.begin(), run->stages.end(), [&](const Stage& s) { return s.end <= command; });
+  if (stage == run->stages.end()) return;  // behind the last: part of the run alone
+  stage->device_microseconds += device_microseconds;
+  if (--stage->left == 0 && stage->op != 0) core_->outbox.Done(stage->op, absl::OkStatus(), stage->device_microseconds);
+}
+
+void ProgramRuns::CountDown(uint64_t number) {
+  auto it = runs_.find(number);
+  if (--it->second.left > 0) return;
+  const Underway done = std::move(it->second);
   runs_.erase(it);
   Finish(done);
 }
@@ -113,6 +152,9 @@ void ProgramRuns::Finish(const Underway& run) {
 
 void ProgramRuns::Refuse(const v1::RunProgram& command, const absl::Status& error) {
   for (uint64_t result : command.results()) core_->store.Poison(ArrayId(result), error, SessionId(command.session()));
+  for (const v1::RunProgram::Stage& stage : command.stages()) {
+    if (stage.op() != 0) core_->outbox.Done(stage.op(), error);
+  }
   core_->outbox.Done(command.op(), error);
 }
 

@@ -7,7 +7,8 @@
 //
 // Invariants:
 //   RU-1  every RunProgram is answered exactly once, after all its commands have completed
-//   RU-2  the answer names each result of the run that is poisoned on this host, and nothing else
+//   RU-2  every stage's op is answered exactly once, before the run's
+//   RU-3  the answer names each result of the run that is poisoned on this host, and nothing else
 // Lives on the worker's strand.
 #pragma once
 
@@ -45,8 +46,16 @@ class ProgramRuns {
     size_t results = 0;
     absl::Status error;  // why it cannot run
   };
+  struct Stage {
+    uint64_t op = 0;
+    uint32_t end = 0;   // commands
+    size_t left = 0;    // Executes
+    double device_microseconds = 0;
+  };
   struct Underway {
     uint64_t op = 0;
+    std::shared_ptr<const Loaded> program;
+    std::vector<Stage> stages;
     size_t left = 0;
     double device_microseconds = 0;
     uint32_t first_failed = 0;  // command
@@ -55,6 +64,9 @@ class ProgramRuns {
   };
 
   void Completed(uint64_t local_op, const absl::Status& status, double device_microseconds);
+  static void BindStages(const pathways::v1::RunProgram& command, Loaded* program, Underway* run);
+  void ExecutedInStage(Underway* run, uint32_t command, double device_microseconds);
+  void CountDown(uint64_t number);
   void Finish(const Underway& run);
   void Refuse(const pathways::v1::RunProgram& command, const absl::Status& error);
 

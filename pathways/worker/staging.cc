@@ -60,17 +60,18 @@ absl::Status Staging::Append(Transfer* transfer, const v1::Chunk& chunk, Bytes p
     transfer->complete = true;
     return absl::OkStatus();
   }
-  if (!transfer->memory.has_value()) {
+  if (transfer->into == nullptr && !transfer->memory.has_value()) {
     PW_RETURN_IF_ERROR(Reserve(transfer));
     transfer->memory.emplace(static_cast<size_t>(transfer->total));
   }
-  std::memcpy(transfer->memory->data() + transfer->received, payload.data(), payload.size());
+  uint8_t* const memory = transfer->into != nullptr ? transfer->into : transfer->memory->data();
+  std::memcpy(memory + transfer->received, payload.data(), payload.size());
   transfer->received += size;
   transfer->complete = transfer->received == transfer->total;
   return absl::OkStatus();
 }
 
-void Staging::Expect(uint64_t id, int64_t total_bytes, SessionId session, HostId source, Callback callback) {
+void Staging::Expect(uint64_t id, int64_t total_bytes, SessionId session, HostId source, Callback callback, uint8_t* into) {
   Transfer& transfer = transfers_[id];
   if (transfer.callback != nullptr) {
     return std::move(callback)(absl::InvalidArgumentError(absl::StrCat("transfer ", id, " is already expected")));
@@ -78,6 +79,7 @@ void Staging::Expect(uint64_t id, int64_t total_bytes, SessionId session, HostId
   transfer.session = session;
   transfer.source = source;
   transfer.callback = std::move(callback);
+  if (transfer.received == 0) transfer.into = into;
   absl::Status status = SetTotal(&transfer, total_bytes);
   if (transfer.status.ok() && !status.ok()) transfer.status = std::move(status);
   Deliver(id);
@@ -91,6 +93,8 @@ void Staging::Deliver(uint64_t id) {
   absl::StatusOr<Bytes> result = Bytes();
   if (!transfer.status.ok())
     result = transfer.status;
+  else if (transfer.into != nullptr && transfer.whole.empty())
+    result = Bytes(nullptr, transfer.into, static_cast<size_t>(transfer.total));
   else
     result = transfer.memory.has_value() ? std::move(*transfer.memory).Freeze() : std::move(transfer.whole);
   staged_bytes_ -= std::exchange(transfer.reserved, 0);  // from now on the receiver's
@@ -101,6 +105,7 @@ void Staging::Deliver(uint64_t id) {
 void Staging::FreeMemory(Transfer* transfer) {
   staged_bytes_ -= std::exchange(transfer->reserved, 0);
   transfer->memory.reset();
+  transfer->into = nullptr;
   transfer->whole = Bytes();
 }
 

@@ -41,6 +41,7 @@ class WorkerHarness {
     std::string compile_cache;
     net::Transport* transport = nullptr;
     bool takes_shared = false;           // the controller can open what the worker shares
+    bool checksum = false;
     ManualExecutor* executor = nullptr;  // shared with other harnesses; null: an own one
   };
   explicit WorkerHarness(Setup setup)
@@ -57,6 +58,7 @@ class WorkerHarness {
     environment.transport = setup.transport;
     environment.next_launch_id = &launch_id_;
     environment.limits = setup.limits;
+    environment.checksum = setup.checksum;
     v1::Welcome welcome;
     welcome.set_host(setup.host);
     welcome.set_incarnation(7);

@@ -34,6 +34,9 @@ void Tracing::Trace(const v1::Trace& command) {
     out->set_duration_nanoseconds(absl::ToInt64Nanoseconds(event.duration));
     out->set_flow(event.flow);
     out->set_bytes(event.bytes);
+    out->set_gang(event.gang);
+    out->mutable_needs()->Assign(event.needs.begin(), event.needs.end());
+    out->mutable_makes()->Assign(event.makes.begin(), event.makes.end());
   }
 }
 
@@ -55,11 +58,19 @@ void Tracing::Prepared(const v1::Command& command) {
     case v1::Command::kBitcast:
       op = command.bitcast().op();
       break;
+    case v1::Command::kRunProgram:
+      op = command.run_program().op();
+      break;
+    case v1::Command::kGrant:
+      for (uint64_t gang : command.grant().gangs()) {
+        core_->recorder.Instant(trace::Kind::kGrant, "grants", "grant", {.gang = gang});
+      }
+      return;
     default:
       return;  // completes without a word, or is a question
   }
   const auto* kind = v1::Command::descriptor()->FindFieldByNumber(command.kind_case());
-  core_->recorder.Instant(trace::Kind::kPrepare, "commands", kind->name(), op);
+  core_->recorder.Instant(trace::Kind::kPrepare, "commands", kind->name(), {.flow = op});
 }
 
 std::string DeviceTrack(int device) { return absl::StrCat("device ", device); }

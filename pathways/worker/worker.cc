@@ -62,8 +62,10 @@ Worker::Worker(const Environment& environment, net::Connection* connection, cons
       tracing_(&core_),
       housekeeping_(&core_, HostId(welcome.host()), environment.timers, [this] { return Memory(); }) {
   core_.host = HostId(welcome.host());
-  core_.shares_memory = welcome.takes_shared();
+  core_.shares_memory = environment.shares_memory && welcome.takes_shared();
   core_.copy_pool = environment.copy_pool;
+  peers_.set_checksum(environment.checksum);
+  if (!environment.shares_memory) return;
   if (net::VerifyProbe(net::ReadName(welcome.probe().memory()), welcome.probe().secret())) core_.outbox.Add()->mutable_shared_verified();
 }
 

@@ -46,6 +46,8 @@ struct Environment {
   net::Transport* transport = nullptr;
   int* next_launch_id = nullptr;
   Limits limits;
+  bool checksum = false;       // transfers to other workers carry checksums
+  bool shares_memory = true;   // with other processes of this machine
 };
 
 class Worker {

@@ -36,7 +36,7 @@ class Joinable:
 class Cluster:
     """Starts in the constructor's caller, ready when start() returns. `owned`: ends with this process."""
 
-    def __init__(self, shape, folder, platform=None, listen="127.0.0.1:0", owned=True, policy=None, joinable=None):
+    def __init__(self, shape, folder, platform=None, listen="127.0.0.1:0", owned=True, policy=None, joinable=None, checksum=False):
         self.shape = shape
         self.folder = pathlib.Path(folder)
         self.platform = platform or _launch.default_platform()
@@ -44,6 +44,7 @@ class Cluster:
         self.owned = owned
         self.policy = policy
         self.joinable = joinable
+        self.checksum = checksum
         self.address = None
         self.workers_address = None
         self.processes = []
@@ -110,7 +111,8 @@ class Cluster:
         # Others may take the place of hosts that are lost, or join.
         most_hosts = max(hosts + 2, _launch.MOST_HOSTS) if self.joinable is not None else hosts + 2 if hosts > 1 else 1
         for island, host in self.shape.placement():
-            args = _launch.worker(self.workers_address, host, island, self.platform, self.shape.devices, most_hosts, self._advertise())
+            args = _launch.worker(self.workers_address, host, island, self.platform, self.shape.devices, most_hosts, self._advertise(),
+                                  self.checksum)
             args.append("--exit-with-controller")
             if self.owned:
                 args.append("--exit-with-parent")

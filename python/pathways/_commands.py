@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from pathways import _cluster, _share, _state, _status
+from pathways import _check, _cluster, _share, _state, _status
 from pathways._shape import Shape
 
 
@@ -131,8 +131,18 @@ def trace(args):
         lines.append(f"{summary['events_not_recorded']} more came after the limit and are missing: record for less long")
     if summary["silent_hosts"]:
         lines.append(f"missing, because they did not answer: {', '.join(summary['silent_hosts'])}")
+    report = _check.check_file(args.output) if args.check else None
+    if report is not None:
+        summary["check"] = report.fields()
+        lines.append(report.text())
     say(args, summary, "\n".join(lines))
-    return 0
+    return 1 if report is not None and report.findings else 0
+
+
+def check(args):
+    report = _check.check_file(args.trace)
+    say(args, report.fields(), report.text())
+    return 1 if report.findings else 0
 
 
 def logs(args):

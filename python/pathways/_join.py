@@ -78,7 +78,8 @@ def worker(args):
     where = workers_address(address, report)
     platform = args.platform or report.get("platform") or _launch.default_platform()
     host = host_name(args.host, report)
-    command = _launch.worker(where, host, args.island, platform, args.devices or _cluster.default_shape().devices, advertise=args.advertise)
+    command = _launch.worker(where, host, args.island, platform, args.devices or _cluster.default_shape().devices, advertise=args.advertise,
+                              checksum=args.checksum)
     if args.listen or _from_outside(report["workers_address"]):
         command += ["--listen", args.listen or "0.0.0.0:0"]
     if args.once:

@@ -39,12 +39,14 @@ def controller(listen, listen_workers, hosts, port_file, policy=None):
     return [*args, f"--policy={policy}"] if policy else args
 
 
-def worker(controller_address, host, island, platform, devices=None, most_hosts=MOST_HOSTS, advertise=None):
+def worker(controller_address, host, island, platform, devices=None, most_hosts=MOST_HOSTS, advertise=None, checksum=False):
     """Its command line. `devices`: how many to make of the CPU; other platforms have those that their plugin finds."""
     args = [_binaries.find("pathways-worker"), "--controller", controller_address, "--plugin", _binaries.device_plugin(platform),
             "--island", island, "--host-name", host, *compile_cache()]
     if platform == "cpu":
         args += ["--devices", devices, "--most-hosts", most_hosts]
+    if checksum:
+        args.append("--checksum")
     return [*args, "--advertise", advertise] if advertise else args
 
 

@@ -85,7 +85,7 @@ class Worker(_Actor):
     def __init__(self, spec, controller, island, host, most_hosts):
         address, folder = self._here(spec), _folder(spec)
         workers = self._workers_address(controller)
-        args = _launch.worker(workers, host, island, spec["platform"], spec["devices"], most_hosts, address)
+        args = _launch.worker(workers, host, island, spec["platform"], spec["devices"], most_hosts, address, spec["checksum"])
         self._start(f"pathways-worker {host}", [*args, "--exit-with-controller"], spec, folder / f"{host}.log")
 
     @staticmethod

@@ -100,7 +100,7 @@ def main(argv):
 
     def start_worker():
         args = _launch.worker(ready["workers_address"], name, island, spec["platform"], shape.devices,
-                              max(len(shape.placement()) + 2, _launch.MOST_HOSTS), address)
+                              max(len(shape.placement()) + 2, _launch.MOST_HOSTS), address, spec["checksum"])
         return _processes.Process(f"pathways-worker {name}", [*args, "--exit-with-controller", "--exit-with-parent"], folder / f"{name}.log")
 
     return supervise(start_worker, controller)

@@ -33,7 +33,7 @@ def _start_here(args):
     shape = _commands.shape_of(args)
     joinable = _cluster.Joinable(not args.no_workers, args.listen_workers, args.advertise)
     return _cluster.Cluster(shape, _state.fresh_folder(args.name), args.platform, args.listen or "127.0.0.1:0", owned=args.foreground,
-                            policy=args.policy, joinable=joinable).start()
+                            policy=args.policy, joinable=joinable, checksum=args.checksum).start()
 
 
 def _start_on(args):

@@ -1,4 +1,4 @@
-"""The command line: pathways up | worker | run | status | share | drain | suspend | resume | trace | down | logs. Also `python -m pathways`."""
+"""The command line: pathways up | worker | run | status | share | drain | suspend | resume | trace | check | down | logs. Also `python -m pathways`."""
 
 import argparse
 import json
@@ -29,6 +29,7 @@ def _add_worker(worker):
     worker.add_argument("--platform", metavar="NAME", help="cpu, cuda, or the path of a PJRT plugin (default: the cluster's)")
     worker.add_argument("--listen", metavar="ADDRESS", help="where the other workers reach this one (default: a free port, or a Unix socket within a machine)")
     worker.add_argument("--advertise", metavar="NAME", help="this machine's name or address for other machines (default: its network name)")
+    worker.add_argument("--checksum", action="store_true", help="protect what this host sends to others by checksums (CRC-32C)")
     worker.add_argument("--wait", type=float, default=30, metavar="S", help="for a controller that is not there yet (default 30)")
     worker.add_argument("--once", action="store_true", help="end when the controller is lost, instead of waiting for the next one at its address")
 
@@ -67,6 +68,7 @@ def _parser():
     up.add_argument("--policy", choices=("fifo", "share", "priority"),
                     help="whose computation goes next: first come; device time in proportion to the clients' weights, all equal unless they say "
                          "otherwise (the default); or their priorities")
+    up.add_argument("--checksum", action="store_true", help="protect transfers between hosts by checksums (CRC-32C)")
     up.add_argument("-d", "--detach", action="store_true", help="leave the cluster running and return (this is the default)")
     up.add_argument("--foreground", action="store_true", help="stay until Ctrl-C, then stop the cluster")
 
@@ -104,6 +106,12 @@ def _parser():
     trace.add_argument("--address", metavar="HOST:PORT", help="the cluster whose controller listens there")
     trace.add_argument("-s", "--seconds", type=float, default=5.0, metavar="S", help="how long (default 5, at most 600)")
     trace.add_argument("-o", "--output", default="pathways-trace.json", metavar="PATH", help="where to (default pathways-trace.json)")
+
+    trace.add_argument("--check", action="store_true", help="verify what was recorded, as 'pathways check' does")
+
+    check = add("check", _commands.check, "replay a recording of 'trace' and verify order, grants, completion and dependencies; status 1 if they "
+                                          "do not hold")
+    check.add_argument("trace", metavar="TRACE", help="the file that 'pathways trace' wrote")
 
     add("down", _up.down, "stop the cluster that 'up' started")
 

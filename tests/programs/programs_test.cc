@@ -66,6 +66,10 @@ TEST(ParallelDispatch, ARunIsOneMessageToEachHostAndOneRecordForEachResult) {
   ASSERT_TRUE(program.ok()) << program.status();
   ASSERT_TRUE(world.PutFloats(1, On({0, 1}), {1, 2, 3, 4}).ok());
   world.Run();
+  ASSERT_TRUE(world.Execute((*program)->handle, {1}, {3}).ok());  // nothing is known of its nodes yet: it is cut into stages
+  EXPECT_THAT(*world.Floats(3), ElementsAre(129, 130, 131, 132));
+  ASSERT_TRUE(world.session->Destruct({3}).ok());
+  world.Run();
   std::vector<uint64_t> frames;
   for (int h = 0; h < 3; ++h) frames.push_back(world.cluster->fabric().outbox().counters(HostId(h)).frames);
   ASSERT_TRUE(world.Execute((*program)->handle, {1}, {2}).ok());
@@ -73,7 +77,7 @@ TEST(ParallelDispatch, ARunIsOneMessageToEachHostAndOneRecordForEachResult) {
   EXPECT_EQ(world.cluster->fabric().ops().size(), 3u) << "one completion for each host";
   world.Run();
   for (int h = 0; h < 3; ++h) {
-    EXPECT_EQ(world.Sent(h, Command::kRunProgram), 1u);
+    EXPECT_EQ(world.Sent(h, Command::kRunProgram), 2u);
     EXPECT_EQ(world.Sent(h, Command::kExecute), 0u);
     EXPECT_EQ(world.Sent(h, Command::kMove), 0u);
     EXPECT_EQ(world.Sent(h, Command::kLoadProgram), 1u);

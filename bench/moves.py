@@ -1,0 +1,98 @@
+"""64 MiB from a device of one worker to a device of another, as jax.device_put has it: against memcpy where both are on one machine, and
+against a bare socket where they are not (two workers that share no memory, over the loopback). Sides take turns.
+"""
+
+import contextlib
+import pathlib
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+
+import _report
+import _sides
+
+MIB = 64
+
+
+@contextlib.contextmanager
+def two_workers(shared):
+    """The address of a cluster of two hosts; `shared`: they use each other's memory."""
+    from pathways import _binaries, _cluster
+
+    with tempfile.TemporaryDirectory(prefix="bench-moves-") as folder, contextlib.ExitStack() as stack:
+        folder = pathlib.Path(folder)
+
+        def start(binary, *arguments):
+            process = subprocess.Popen([str(_binaries.find(binary)), *map(str, arguments), "--exit-with-parent"], stderr=subprocess.DEVNULL)
+            stack.callback(lambda: (process.terminate(), process.wait(30)))
+
+        port = folder / "port"
+        start("pathways-controller", "--listen-workers", "127.0.0.1:0", "--expect-hosts", 2, "--port-file", port, "--own-workers")
+        while not port.exists():
+            time.sleep(0.02)
+        clients, workers = port.read_text().split()[:2]
+        for host in range(2):
+            start("pathways-worker", "--controller", workers.removeprefix("tcp:"), "--plugin", _binaries.device_plugin("cpu"), "--island", f"i{host}",
+                  "--host-name", f"h{host}", "--exit-with-controller", "--devices", 1, "--listen", "127.0.0.1:0", "--advertise", "127.0.0.1",
+                  *([] if shared else ["--no-shared-memory"]))
+        while len(_cluster.status(clients)["hosts"]) < 2:
+            time.sleep(0.05)
+        yield clients
+
+
+def bare_socket(mib):
+    """Seconds for so many bytes from one thread to another."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    sender = socket.create_connection(listener.getsockname())
+    receiver, _ = listener.accept()
+    data, into = bytearray(mib << 20), memoryview(bytearray(mib << 20))
+    into[:] = data  # pages are there
+
+    def receive():
+        at = 0
+        while at < len(into):
+            at += receiver.recv_into(into[at:])
+
+    thread = threading.Thread(target=receive)
+    start = time.perf_counter()
+    thread.start()
+    sender.sendall(data)
+    thread.join()
+    seconds = time.perf_counter() - start
+    for s in (listener, sender, receiver):
+        s.close()
+    return {"seconds": seconds}
+
+
+def memcpy(mib):
+    import numpy as np
+
+    source, target = np.ones(mib << 18, np.float32), np.full(mib << 18, 2, np.float32)  # their pages are there
+    start = time.perf_counter()
+    np.copyto(target, source)
+    return {"seconds": time.perf_counter() - start}
+
+
+def main():
+    def add(parser):
+        parser.add_argument("--rounds", type=int, default=15)
+
+    args = _report.arguments(__doc__, add)
+    with contextlib.ExitStack() as stack:
+        asks = {"socket": lambda: bare_socket(MIB), "memcpy": lambda: memcpy(MIB)}
+        for name, shared in (("one_machine", True), ("two_machines", False)):
+            side = stack.enter_context(_sides.client(name, "package", stack.enter_context(two_workers(shared))))
+            asks[name] = lambda side=side: side.ask("across", mib=MIB)
+        results = _sides.take_turns(args.rounds, asks)
+    gb = MIB * (1 << 20) / 1e9
+    rates = {name: gb / _sides.median(rounds, "seconds") for name, rounds in results.items()}
+    print("  ".join(f"{name} {rate:.2f} GB/s" for name, rate in rates.items()))
+    _report.finish(args, "moves", {f"{name}_gb_per_s": rate for name, rate in rates.items()}, [
+        _report.target("one machine / memcpy", rates["one_machine"] / rates["memcpy"], 0.5, at_most=False),
+        _report.target("two machines / a bare socket", rates["two_machines"] / rates["socket"], 0.8, at_most=False)])
+
+
+if __name__ == "__main__":
+    main()
