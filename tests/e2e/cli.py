@@ -25,10 +25,10 @@ class CommandLine:
         assert done.returncode == 0, f"pathways {' '.join(words)}: {done.stdout}{done.stderr}"
         return json.loads(done.stdout)
 
-    def start(self, *words, log):
-        """A command that stays."""
+    def start(self, *words, log, enter=lambda *words: words):
+        """A command that stays; `enter` adds what starts it elsewhere."""
         with open(log, "w") as output:
-            return subprocess.Popen([self.python, "-m", "pathways", *words], env=self.env, stdout=output, stderr=output)
+            return subprocess.Popen(enter(self.python, "-m", "pathways", *words), env=self.env, stdout=output, stderr=output)
 
     def program(self, address, code, **kwargs):
         """A jax program on the cluster at `address`, as Popen."""

@@ -1,6 +1,7 @@
 #include "pathways/frontend/plugin_programs/host_memory.h"
 
 #include <sys/stat.h>
+#include <sys/uio.h>
 
 #include <array>
 #include <fstream>
@@ -29,8 +30,20 @@ Bytes Encode(const std::optional<net::SharedName>& name) {
   return Bytes::FromString(std::string(reinterpret_cast<const char*>(numbers.data()), sizeof(numbers)));
 }
 
-// The host buffers that hold contents, by the array that says where they are.
-using Lent = absl::flat_hash_map<Handle, Handle>;
+struct Lent {
+  absl::flat_hash_map<Handle, Handle> buffers;  // that hold contents, by the array that says where they are
+  net::SharedMemoryFactory memory;              // for contents that came over a network
+};
+
+// The same in memory that the client can open: contents come over a network only once. Nullopt where that is not worth it, or not to be had.
+std::optional<Bytes> InSharedMemory(const Bytes& contents, net::SharedMemoryFactory& factory) {
+  if (contents.size() < net::SharedMemoryFactory::kWorthwhileBytes) return std::nullopt;
+  absl::StatusOr<net::SharedMemory> memory = factory.Create(contents.size());
+  if (!memory.ok()) return std::nullopt;
+  const iovec piece{const_cast<uint8_t*>(contents.data()), contents.size()};
+  if (!memory->Write(0, absl::MakeConstSpan(&piece, 1)).ok()) return std::nullopt;
+  return (*std::move(memory)).Freeze();
+}
 
 // From the copy of the array to the answer. Each step is on the strand.
 class Reading : public std::enable_shared_from_this<Reading> {
@@ -56,13 +69,24 @@ class Reading : public std::enable_shared_from_this<Reading> {
   void Found(absl::StatusOr<Bytes> data) {
     auto session = session_.lock();
     if (session == nullptr || !session->open()) return std::move(done_)(absl::CancelledError("the session has ended"));
-    const std::optional<net::SharedName> name = data.ok() ? net::NameOf(*data) : std::nullopt;
+    std::optional<net::SharedName> name = data.ok() ? net::NameOf(*data) : std::nullopt;
     if (name.has_value()) {
-      (*lent_)[result_] = contents_;
+      lent_->buffers[result_] = contents_;
     } else {
       (void)session->session().DeleteHostBuffer(contents_);
+      if (data.ok()) name = Lend(*session, *data);
     }
     Answer(*session, name);
+  }
+
+  std::optional<net::SharedName> Lend(ClientSession& session, const Bytes& data) {
+    std::optional<Bytes> shared = InSharedMemory(data, lent_->memory);
+    if (!shared.has_value()) return std::nullopt;
+    const std::optional<net::SharedName> name = net::NameOf(*shared);
+    const Handle contents = session.session().NewHandle();
+    if (!session.session().StoreHostBuffer(contents, *std::move(shared)).ok()) return std::nullopt;
+    lent_->buffers[result_] = contents;
+    return name;
   }
 
   void Answer(ClientSession& session, const std::optional<net::SharedName>& name) {
@@ -94,9 +118,9 @@ class HostMemoryProgram final : public PluginExecutable {
     PW_ASSIGN_OR_RETURN(const std::vector<buffers::ArraySpec> specs, Outputs(session, args));
     const Handle answer = session.session().NewHandle();
     PW_RETURN_IF_ERROR(session.session().MakeArray(results[0], specs[0], {{answer, {specs[0].dtype, specs[0].dims, std::nullopt}, {0}}}));
-    if (auto it = lent_->find(args[0]); it != lent_->end()) {
+    if (auto it = lent_->buffers.find(args[0]); it != lent_->buffers.end()) {
       const Handle contents = it->second;
-      lent_->erase(it);
+      lent_->buffers.erase(it);
       PW_RETURN_IF_ERROR(session.session().DeleteHostBuffer(contents));
       std::move(done)(session.session().StoreHostBuffer(answer, Encode(std::nullopt)));
       return absl::OkStatus();

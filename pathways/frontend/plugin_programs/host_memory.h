@@ -2,8 +2,8 @@
 //
 // `machine` is the client's (MachineIdentity): UNIMPLEMENTED unless it is the controller's too. The output says where: an array u8[48] on the
 // same device, six numbers of 64 bits (little endian): process, descriptor, device and inode of the file, offset and bytes in it
-// (net/shared_memory.h). Process 0: it is not to be had so (the device's host is another machine, the array is small, its error is the
-// answer to reading it in the ordinary way), and the client reads the array as any other.
+// (net/shared_memory.h). Process 0: it is not to be had so (the array is small, its error is the answer to reading it in the ordinary way), and the
+// client reads the array as any other. What comes from a host of another machine is copied into such memory here.
 //
 // An execution whose argument is such an output releases the memory instead; its own output is all zeros.
 //

@@ -61,7 +61,21 @@ TEST_P(HostMemoryTest, TheAnswerNamesTheMemoryWhichStaysUntilItIsReleased) {
   EXPECT_EQ(fake().arrays.at(3).data->bytes.view(), std::string(48, '\0'));
 }
 
-TEST_P(HostMemoryTest, WhatIsNotSharedIsReadInTheOrdinaryWay) {
+TEST_P(HostMemoryTest, WhatCameOverANetworkIsCopiedOnce) {
+  const std::string large(net::SharedMemoryFactory::kWorthwhileBytes, 'x');
+  MakeArray(1);
+  ASSERT_TRUE(fake().StoreHostBuffer(1, Bytes::Copy(large)).ok());
+  cluster_.RunAll();
+  const size_t buffers = fake().host_buffers.size();
+  const absl::StatusOr<Bytes> found = net::OpenShared(Ask(), false);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->view(), large);
+  EXPECT_EQ(fake().host_buffers.size(), buffers + 1) << "the copy counts as staged, what it was made of is gone";
+  EXPECT_EQ(CodeOf(Execute(program_, {2}, {3})), 0);
+  EXPECT_EQ(fake().host_buffers.size(), buffers);
+}
+
+TEST_P(HostMemoryTest, ALittleThatIsNotSharedIsReadInTheOrdinaryWay) {
   MakeFilledArray(1);
   cluster_.RunAll();
   const size_t buffers = fake().host_buffers.size();

@@ -1,0 +1,177 @@
+"""Two islands in network namespaces of their own, and between them a line that is slow and far: a relay of ours, because the kernel of a
+test machine may have no netem.
+
+    island a ── veth ── this machine: the controller, clients ── veth ── island b
+       └──────── tun ──── relay: delay, bandwidth, counters ──── tun ────────┘
+
+A namespace lives as long as the process that holds it: nothing is left behind. The relay is a process of its own (`python slow_network.py ...`), which
+answers a line of JSON to each line it reads: count, cut, heal.
+"""
+
+import collections
+import contextlib
+import fcntl
+import ipaddress
+import json
+import os
+import selectors
+import struct
+import subprocess
+import sys
+import time
+
+TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
+MTU = 65000
+
+
+# ----------------------------------------------------------------------------------------------------------------- the relay
+class Direction:
+    """Packets from one tun to the other: they leave the line one after another at its bandwidth, and arrive a delay later."""
+
+    def __init__(self, source, sink, delay, bandwidth):
+        self.source, self.sink, self.delay, self.bandwidth = source, sink, delay, bandwidth
+        self.free_at = 0.0
+        self.waiting = collections.deque()
+        self.bytes = self.packets = 0
+
+    def take(self, cut):
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                packet = os.read(self.source, MTU + 100)
+                if cut or packet[0] >> 4 != 4:  # neighbour discovery and the like stay at home
+                    continue
+                self.free_at = max(self.free_at, time.monotonic()) + len(packet) / self.bandwidth
+                self.waiting.append((self.free_at + self.delay, packet))
+                self.bytes += len(packet)
+                self.packets += 1
+
+    def deliver(self):
+        """The seconds until the next packet is due; None if none waits."""
+        while self.waiting:
+            due = self.waiting[0][0] - time.monotonic()
+            if due > 0:
+                return due
+            with contextlib.suppress(BlockingIOError):  # a full queue loses packets, as networks do
+                os.write(self.sink, self.waiting.popleft()[1])
+        return None
+
+
+def tun(name):
+    device = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    fcntl.ioctl(device, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TUN | IFF_NO_PI))
+    return device
+
+
+def relay(names, delay, bandwidth):
+    devices = [tun(name) for name in names]
+    directions = [Direction(devices[0], devices[1], delay, bandwidth), Direction(devices[1], devices[0], delay, bandwidth)]
+    selector = selectors.DefaultSelector()
+    for direction in directions:
+        selector.register(direction.source, selectors.EVENT_READ, direction)
+    selector.register(sys.stdin, selectors.EVENT_READ)
+    print(json.dumps("ready"), flush=True)
+    cut = False
+    while True:
+        due = [wait for direction in directions if (wait := direction.deliver()) is not None]
+        for key, _ in selector.select(min(due) if due else None):
+            if key.data is not None:
+                key.data.take(cut)
+                continue
+            command = sys.stdin.readline().strip()
+            if not command:
+                return
+            cut = {"cut": True, "heal": False}.get(command, cut)
+            print(json.dumps({"bytes": [d.bytes for d in directions], "packets": [d.packets for d in directions], "cut": cut}), flush=True)
+
+
+# ------------------------------------------------------------------------------------------------------------ the namespaces
+def _run(*words):
+    done = subprocess.run([str(w) for w in words], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise OSError(f"{' '.join(map(str, words))}: {done.stderr.strip()}")
+
+
+class Namespace:
+    """Network, processes and mounts of its own: workers that could open each other's memory would not use the network."""
+
+    def __init__(self):
+        self._holder = subprocess.Popen(["unshare", "--net", "--pid", "--mount-proc", "--fork", "--kill-child", "sh", "-c", "echo ready; exec sleep 100000"],
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if self._holder.stdout.readline() != "ready\n":
+            raise OSError(self._holder.stderr.read().strip())
+        self.pid = int(open(f"/proc/{self._holder.pid}/task/{self._holder.pid}/children").read())
+
+    def enter(self, *words):
+        return ["nsenter", "-t", str(self.pid), "--net", "--pid", "--mount", *words]
+
+    def ip(self, *words):
+        _run(*self.enter("ip", *words))
+
+    def stop(self):
+        self._holder.kill()
+        self._holder.wait()
+
+
+class TwoIslands:
+    """OSError where the machine does not allow it."""
+
+    def __init__(self, delay, bandwidth):
+        self._stack = contextlib.ExitStack()
+        try:
+            self._make(delay, bandwidth)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _make(self, delay, bandwidth):
+        self.islands = []
+        for _ in range(2):
+            self.islands.append(Namespace())
+            self._stack.callback(self.islands[-1].stop)
+        mark = f"{os.getpid() % 100000}"
+        net = ipaddress.ip_address("198.18.0.0") + os.getpid() % 8192 * 8  # of a range set aside for such tests
+        tuns = [f"pwt{mark}{side}" for side in "ab"]
+        self._relay = subprocess.Popen([sys.executable, __file__, *tuns, str(delay), str(bandwidth)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE, text=True)
+        self._stack.callback(self._stop_relay)
+        if self._relay.stdout.readline() != '"ready"\n':
+            raise OSError(self._relay.stderr.read().strip().splitlines()[-1])
+        self.heads = [str(net + 4 * i + 1) for i in range(2)]  # this machine, as each island sees it
+        self.addresses = [str(net + 4 * i + 2) for i in range(2)]
+        for i, island in enumerate(self.islands):
+            veth = f"pwv{mark}{'ab'[i]}"
+            _run("ip", "link", "add", veth, "type", "veth", "peer", "name", "eth0", "netns", island.pid)
+            # With its namespace it would go too, but a minute later.
+            self._stack.callback(subprocess.run, ["ip", "link", "del", veth], stderr=subprocess.DEVNULL, check=False)
+            _run("ip", "addr", "add", f"{self.heads[i]}/30", "dev", veth)
+            _run("ip", "link", "set", veth, "up")
+            _run("ip", "link", "set", tuns[i], "netns", island.pid)
+            island.ip("link", "set", "lo", "up")
+            island.ip("addr", "add", f"{self.addresses[i]}/30", "dev", "eth0")
+            island.ip("link", "set", "eth0", "up")
+            island.ip("link", "set", tuns[i], "up", "mtu", str(MTU))
+            island.ip("route", "add", f"{self.addresses[1 - i]}/32", "dev", tuns[i], "src", self.addresses[i])
+
+    def ask(self, command):
+        self._relay.stdin.write(command + "\n")
+        self._relay.stdin.flush()
+        return json.loads(self._relay.stdout.readline())
+
+    @contextlib.contextmanager
+    def counting(self):
+        """Bytes that went from a to b, and from b to a, within the block."""
+        before, counted = self.ask("count"), {}
+        yield counted
+        after = self.ask("count")
+        counted["bytes"] = [y - x for x, y in zip(before["bytes"], after["bytes"])]
+
+    def _stop_relay(self):
+        self._relay.stdin.close()
+        self._relay.wait(10)
+
+    def stop(self):
+        self._stack.close()
+
+
+if __name__ == "__main__":
+    relay(sys.argv[1:3], float(sys.argv[3]), float(sys.argv[4]))

@@ -1,0 +1,151 @@
+"""Islands that only a slow and distant line connects: what crosses it is counted, takes its time, and survives an interruption."""
+
+import json
+import time
+
+import pytest
+from cli import CommandLine
+from slow_network import TwoIslands
+
+DELAY, BANDWIDTH = 0.02, 40e6  # seconds each way, bytes a second
+WAIT_SECONDS = 60
+
+# Obeys lines: the name of a function below. Answers the seconds that it took, and says what is wrong.
+PROGRAM = """
+import json, sys, threading, time
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
+
+a, b = (sorted((d for d in jax.devices() if d.island == name), key=lambda d: d.id) for name in ("a", "b"))
+assert len(a) == len(b) == 2, jax.devices()
+everywhere = NamedSharding(Mesh(np.array(a + b), ("x",)), P("x"))
+big = np.arange(2 << 20, dtype=np.float32)
+here = jax.block_until_ready(jax.device_put(big, a[0]))
+parts = jax.block_until_ready(jax.device_put(big, everywhere))
+add = jax.jit(lambda v: v + 1)
+total = jax.jit(jax.shard_map(lambda v: jax.lax.psum(v, "x"), mesh=everywhere.mesh, in_specs=P("x"), out_specs=P()))
+jax.block_until_ready(total(parts))
+small = jax.block_until_ready(add(jax.device_put(np.float32(0), a[0])))
+
+def move():
+    np.testing.assert_array_equal(np.asarray(jax.device_put(here, b[1])), big)
+
+def reduce():
+    for shard in total(parts).addressable_shards:  # that of one island is there before all that the other needs has crossed
+        np.testing.assert_array_equal(np.asarray(shard.data), big.reshape(4, -1).sum(0))
+
+def hops():
+    value = small
+    for device in (b[0], a[0]) * 5:
+        value = add(jax.device_put(value, device))
+    assert float(value) == 11
+
+def across():  # while the line is cut: each island goes on by itself; then what waits for the line
+    moved = jax.device_put(here + 2, b[0])
+    done = threading.Event()
+    threading.Thread(target=lambda: (moved.block_until_ready(), done.set()), daemon=True).start()
+    for device in (a[1], b[1]):
+        assert float(add(jax.device_put(np.float32(device.id), device))) == device.id + 1
+    assert not done.is_set()
+    print(json.dumps("cut"), flush=True)
+    done.wait()
+    np.testing.assert_array_equal(np.asarray(moved), big + 2)
+
+print(json.dumps("ready"), flush=True)
+for line in sys.stdin:
+    start = time.monotonic()
+    globals()[line.strip()]()
+    print(json.dumps(time.monotonic() - start), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def network():
+    try:
+        network = TwoIslands(DELAY, BANDWIDTH)
+    except OSError as error:
+        pytest.skip(f"this machine does not let us make network namespaces: {error}")
+    yield network
+    network.stop()
+
+
+@pytest.fixture(scope="module")
+def program(network, tmp_path_factory):
+    """A client on this machine, the cluster's hosts in the namespaces."""
+    folder = tmp_path_factory.mktemp("two-networks")
+    command = CommandLine(folder / "home")
+    up = command("up", "--no-workers", "--hosts", "2", "--listen", "0.0.0.0:0", "--advertise", "127.0.0.1")
+    port = up["address"].rpartition(":")[2]
+    workers, logs = [], [folder / f"{name}.log" for name in "ab"]
+    for name, island, head, address, log in zip("ab", network.islands, network.heads, network.addresses, logs):
+        words = ["worker", "--join", f"{head}:{port}", "--island", name, "--host", name, "--devices", "2", "--advertise", address]
+        workers.append(command.start(*words, log=log, enter=island.enter))
+    deadline = time.monotonic() + WAIT_SECONDS
+    while command("status")["state"] != "formed":
+        assert time.monotonic() < deadline, [log.read_text() for log in logs]
+        time.sleep(0.05)
+    client = command.program(up["address"], PROGRAM)
+    client.command = command
+    assert client.stdout.readline() == '"ready"\n', client.communicate()[1] + "".join(log.read_text() for log in logs)
+    yield client
+    client.stdin.close()
+    client.wait(30)
+    command("down")
+    for worker in workers:  # nsenter; the workers end with their namespaces
+        worker.kill()
+        worker.wait()
+
+
+def run(program, name):
+    program.stdin.write(name + "\n")
+    program.stdin.flush()
+    return answer(program)
+
+
+def answer(program):
+    line = program.stdout.readline()
+    assert line, program.stderr.read()
+    return json.loads(line)
+
+
+def received(program):
+    return sum(host["bytes_received"] for host in program.command("status")["hosts"])
+
+
+SIZE = 8 << 20  # of the arrays
+LIMIT = 1.5  # once and not twice; TCP repeats a little on a busy machine
+
+
+def test_data_goes_straight_from_island_to_island(network, program):
+    before = received(program)
+    with network.counting() as counted:
+        seconds = run(program, "move")
+    there, back = counted["bytes"]
+    assert SIZE <= there < LIMIT * SIZE and back < SIZE / 10, counted
+    # What the client read came through the controller, the rest did not.
+    assert received(program) - before < SIZE + 100000
+    assert seconds >= SIZE / BANDWIDTH + DELAY  # or it went another way
+
+
+def test_a_reduction_crosses_once_in_each_direction(network, program):
+    with network.counting() as counted:
+        seconds = run(program, "reduce")
+    part = SIZE // 4
+    assert all(part <= crossed < LIMIT * part for crossed in counted["bytes"]), counted
+    assert seconds >= part / BANDWIDTH + DELAY
+
+
+def test_every_hop_takes_the_delay_once(network, program):
+    with network.counting() as counted:
+        seconds = run(program, "hops")
+    assert seconds >= 10 * DELAY, counted
+    assert sum(counted["bytes"]) < 100000, counted
+
+
+def test_an_interrupted_line_holds_up_only_what_needs_it(network, program):
+    network.ask("cut")
+    program.stdin.write("across\n")
+    program.stdin.flush()
+    assert answer(program) == "cut"
+    network.ask("heal")
+    answer(program)
