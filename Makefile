@@ -13,7 +13,7 @@ export CCACHE_NOHASHDIR ?= 1
 # So do the programs that workers have compiled.
 export PATHWAYS_COMPILE_CACHE ?= $(CURDIR)/build/programs
 
-.PHONY: help setup setup-dev build wheel demo test test-fast lint format sim tsa asan tsan fuzz test-ray nightly bench clean
+.PHONY: help setup setup-dev build wheel demo test test-fast lint format sim tsa asan tsan fuzz test-ray nightly bench paper clean
 .DEFAULT_GOAL := help
 
 help:
@@ -93,6 +93,13 @@ bench: wheel
 	@ninja -C $(TREE) -j$(JOBS) benches
 	@$(PY) tools/run_bench.py --tree $(TREE)
 
+#: make paper      figures 5 to 9 of the paper on this machine: one page, build/paper/report.html (QUICK=1: two minutes, for its form only)
+paper: wheel build/venv-paper
+	@$(PY) bench/paper/run.py --out build/paper $(if $(QUICK),--quick)
+
+build/venv-paper: tools/requirements-paper.txt
+	@tools/setup.sh paper
+
 #: make clean      remove the build trees; keeps build/venv
 clean:
-	@rm -rf build/release build/asan build/tsan build/tsa build/debug build/fuzz build/results build/wheel build/bench build/programs
+	@rm -rf build/release build/asan build/tsan build/tsa build/debug build/fuzz build/results build/wheel build/bench build/paper build/programs

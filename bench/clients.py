@@ -36,12 +36,13 @@ def main():
     def add(parser):
         parser.add_argument("--seconds", type=float, default=2)
         parser.add_argument("--rounds", type=int, default=5)
+        parser.add_argument("--counts", type=int, nargs="+", default=COUNTS, help="how many clients; 1 is among them")
 
     args = _report.arguments(__doc__, add)
     with contextlib.ExitStack() as stack:
         address = stack.enter_context(_sides.cluster("1x1x1")).address
-        sides = list(open_clients(stack, address, max(COUNTS)).values())
-        results = _sides.take_turns(args.rounds, {k: lambda k=k: rate(address, sides[:k], args.seconds) for k in COUNTS})
+        sides = list(open_clients(stack, address, max(args.counts)).values())
+        results = _sides.take_turns(args.rounds, {k: lambda k=k: rate(address, sides[:k], args.seconds) for k in args.counts})
     figures = {str(k): {key: _sides.median(rows, key) for key in ("per_s", "device_busy")} for k, rows in results.items()}
     one = figures["1"]["per_s"]
     for k, row in figures.items():

@@ -3,6 +3,7 @@
 #   tools/setup.sh        what building and testing need: build/venv, and build/venv-jax-VERSION for the older clients
 #   tools/setup.sh dev    the clang family too (lint, thread-safety analysis, fuzzing)
 #   tools/setup.sh ray    build/venv-ray alone: what the tests of `pathways up --on ray` need
+#   tools/setup.sh paper  build/venv-paper alone: what draws the plots of `make paper`
 # Reaches for the network only where something is missing; the second run costs a fraction of a second.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -43,9 +44,9 @@ make_venv() {
   touch "$stamp"
 }
 
-if [ "${1:-}" = ray ]; then
-  make_venv build/venv-ray tools/requirements-ray.txt
-  touch build/venv-ray
+if [ "${1:-}" = ray ] || [ "${1:-}" = paper ]; then
+  make_venv "build/venv-$1" "tools/requirements-$1.txt"
+  touch "build/venv-$1"
   exit 0
 fi
 if [ "${1:-}" = dev ]; then

@@ -1,0 +1,127 @@
+"""The measurements: one function for each figure of the paper's section 5, on this machine. Each returns plain JSON."""
+
+import contextlib
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import _sides  # noqa: E402
+from multihost import Together, free_port  # noqa: E402
+
+DEPTH = 16  # calls under way: deeper queues of collectives can stop jax's own CPU runtime for good
+
+
+def _side(name, mode, address, devices):
+    return _sides.Side(name, [sys.executable, HERE / "_side.py", mode, address, devices])
+
+
+@contextlib.contextmanager
+def _open(*sides):
+    """Several that start together: processes of one jax wait for each other."""
+    try:
+        for side in sides:
+            side.info = side.receive()
+        yield Together(sides) if len(sides) > 1 else sides[0]
+    finally:
+        for side in sides:
+            side.close()
+
+
+def _multicontroller(hosts, devices):
+    port = free_port()
+    return _open(*(_side(f"process{i}", "multicontroller", f"127.0.0.1:{port}/{i}/{hosts}/{devices}", hosts * devices) for i in range(hosts)))
+
+
+@contextlib.contextmanager
+def systems(hosts, devices):
+    """{name: what can be asked} of ours, and of what a user would take instead."""
+    with contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(_sides.cluster(f"1x{hosts}x{devices}"))
+        found = {"pathways": stack.enter_context(_open(_side("pathways", "package", cluster.address, hosts * devices)))}
+        found["jax in process"] = stack.enter_context(_open(_side("inprocess", "inprocess", "-", hosts * devices)))
+        if hosts > 1:
+            found["jax multi-controller"] = stack.enter_context(_multicontroller(hosts, devices))
+        yield found
+
+
+def _rates(asks, rounds):
+    """{name: {"per_s": the median} or {"error": why not}}."""
+    found = {}
+    for name, results in _sides.take_turns(rounds, asks).items():
+        errors = [result["error"] for result in results if "error" in result]
+        found[name] = {"error": errors[0]} if errors else {"per_s": statistics.median(result["per_s"] for result in results)}
+    return found
+
+
+def figure5(quick):
+    """Computations a second, by devices: each a call, 128 traced into a program, 128 in one call."""
+    rows = []
+    for hosts, devices in [(1, 4), (2, 2)] if quick else [(1, 1), (1, 4), (1, 8), (2, 4), (4, 4)]:
+        with systems(hosts, devices) as found:
+            asks = {}
+            for name, side in found.items():
+                for kind, calls in (("opbyop", 128 if quick else 512), ("chained", 4 if quick else 8), ("fused", 4 if quick else 8)):
+                    if kind != "chained" or name == "pathways":
+                        asks[f"{name}, {kind}"] = lambda side=side, kind=kind, calls=calls: side.ask("rate", kind=kind, calls=calls, depth=DEPTH)
+            calls = 256 if quick else 1024  # jax's own runtime cannot be asked this
+            asks["pathways, opbyop, deep queue"] = lambda side=found["pathways"]: side.ask("rate", kind="opbyop", calls=calls, depth=calls)
+            rows.append({"hosts": hosts, "devices": hosts * devices, "rates": _rates(asks, 1 if quick else 3)})
+    return {"rows": rows}
+
+
+def figure6(quick):
+    """The throughput of ours against jax's, by the time that a computation takes; the smallest at which they are equal."""
+    rows = []
+    for hosts, devices in [(1, 2)] if quick else [(1, 2), (2, 1)]:
+        with systems(hosts, devices) as found:
+            rival = "jax multi-controller" if hosts > 1 else "jax in process"
+            points = []
+            for size in (30, 300, 3000) if quick else (10, 30, 100, 300, 1000, 3000, 10000):
+                calls = max(16, min(512, 60000 // size))
+                asks = {name: lambda side=found[name], size=size, calls=calls: side.ask("rate", kind="work", calls=calls, depth=DEPTH, size=size)
+                        for name in ("pathways", rival)}
+                rates = _rates(asks, 1 if quick else 5)
+                if all("per_s" in rate for rate in rates.values()):
+                    points.append({"ms": 1e3 / rates[rival]["per_s"], "ratio": rates["pathways"]["per_s"] / rates[rival]["per_s"]})
+        rows.append({"hosts": hosts, "devices": hosts * devices, "rival": rival, "points": points, "parity_ms": parity(points)})
+    return {"rows": rows}
+
+
+def parity(points, ratio=0.97):
+    """The smallest computation from which on the throughputs are equal; None if they are not in this range."""
+    smallest = None
+    for point in sorted(points, key=lambda point: -point["ms"]):
+        if point["ratio"] < ratio:
+            break
+        smallest = point["ms"]
+    return smallest
+
+
+def _script(name, *words):
+    """The figures of one of the benchmarks in bench/."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "figures.json"
+        subprocess.run([sys.executable, HERE.parent / f"{name}.py", "--json", path, *map(str, words)], check=True, stdout=sys.stderr)
+        return json.loads(path.read_text())["figures"]
+
+
+def figure7(quick):
+    """Calls a second of a program with one stage on each of k hosts, dispatched in parallel and stage by stage."""
+    stages = (1, 2, 4) if quick else (1, 2, 4, 8)
+    return {"stages": _script("program_chain", "--calls", 20 if quick else 50, "--rounds", 1 if quick else 5, "--stages", *stages)["pipeline"]}
+
+
+def figure8(quick):
+    """What several clients reach together on one device."""
+    words = ("--seconds", 0.5, "--rounds", 1, "--counts", 1, 4) if quick else ("--seconds", 2, "--rounds", 3)
+    return {"clients": _script("clients", *words)}
+
+
+def figure9(quick):
+    """The device time that clients with weights get."""
+    return {"mixes": _script("fairness", "--seconds", 2 if quick else 10)}

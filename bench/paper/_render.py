@@ -1,0 +1,156 @@
+"""From the results of a run to tables, plots and one HTML page. Nothing here measures, and nothing reads the clock."""
+
+import base64
+import html
+import io
+
+import _paper
+
+STYLE = ("body{font:15px sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color:#222}table{border-collapse:collapse;margin:1em 0}"
+         "td,th{border:1px solid #ccc;padding:.25em .7em;text-align:right}td:first-child,th:first-child{text-align:left}img{max-width:100%}.quiet{color:#666}")
+
+
+def _rate(cell):
+    return "not measured" if cell is None else cell.get("error") or f"{cell['per_s']:,.0f}"
+
+
+def _table5(result):
+    names = list(dict.fromkeys(name for row in result["rows"] for name in row["rates"]))
+    head = ["hosts x devices", *names]
+    return head, [[f"{row['hosts']} x {row['devices'] // row['hosts']}", *(_rate(row["rates"].get(name)) for name in names)] for row in result["rows"]]
+
+
+def _table6(result):
+    rows = []
+    for row in result["rows"]:
+        measured = f"{row['parity_ms']:.3f} ms" if row["parity_ms"] is not None else "not reached in this range"
+        ratios = ", ".join(f"{point['ratio']:.2f} at {point['ms']:.3f} ms" for point in row["points"])
+        rows.append([f"{row['hosts']} x {row['devices'] // row['hosts']}, against {row['rival']}", measured, ratios])
+    rows += [[f"the paper: {name}", f"{ms:g} ms", ""] for name, ms in _paper.PARITY_MS.items()]
+    return ["hosts x devices", "equal from", "throughput of ours / theirs"], rows
+
+
+def _table7(result):
+    rows = [[stages, f"{row['parallel']['per_s']:,.0f}", f"{row['sequential']['per_s']:,.0f}", f"{row['ratio']:.2f}",
+             f"{row['parallel']['call_ms']:.2f}", f"{row['sequential']['call_ms']:.2f}"] for stages, row in result["stages"].items()]
+    return ["stages", "parallel, calls/s", "sequential, calls/s", "ratio", "one call, parallel, ms", "one call, sequential, ms"], rows
+
+
+def _table8(result):
+    one = result["clients"]["1"]["per_s"]
+    return ["clients", "computations/s together", "of one client", "device busy"], [
+        [count, f"{row['per_s']:,.0f}", f"{row['per_s'] / one:.3f}", f"{row['device_busy']:.3f}"] for count, row in result["clients"].items()]
+
+
+def _table9(result):
+    rows = []
+    for name, row in result["mixes"].items():
+        total = sum(row["device_seconds"])
+        rows.append([name, " : ".join(f"{100 * used / total:.1f} %" for used in row["device_seconds"]),
+                     " : ".join(f"{100 * weight / sum(row['weights']):.1f} %" for weight in row["weights"]), f"{100 * row['worst']:.2f} %"])
+    return ["weights", "device time", "wanted", "off by at most"], rows
+
+
+TABLES = {"5": _table5, "6": _table6, "7": _table7, "8": _table8, "9": _table9}
+
+
+def tables(report):
+    """{figure: (head, rows)} of those that were measured."""
+    return {number: TABLES[number](result) for number, result in report["figures"].items()}
+
+
+def text(report):
+    parts = []
+    for number, (head, rows) in tables(report).items():
+        lines = [list(map(str, line)) for line in (head, *rows)]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+        parts.append(f"Figure {number}: {_paper.FIGURES[number]['title']}\n" + "\n".join(
+            "  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines))
+    return "\n\n".join(parts)
+
+
+# -------------------------------------------------------------------------------------------------------------------- plots
+def _plot5(axes, result):
+    names = list(dict.fromkeys(name for row in result["rows"] for name in row["rates"]))
+    labels = [f"{row['hosts']}x{row['devices'] // row['hosts']}" for row in result["rows"]]
+    for name in names:
+        cells = [row["rates"].get(name, {}) for row in result["rows"]]
+        axes.plot(labels, [cell.get("per_s", float("nan")) for cell in cells], marker="o", label=name)
+    axes.set(yscale="log", xlabel="hosts x devices", ylabel="computations/s")
+    axes.legend(fontsize=7)
+
+
+def _plot6(axes, result):
+    for row in result["rows"]:
+        points = sorted(row["points"], key=lambda point: point["ms"])
+        axes.plot([p["ms"] for p in points], [p["ratio"] for p in points], marker="o", label=f"{row['hosts']} host(s), against {row['rival']}")
+    axes.axhline(1, color="gray", linewidth=0.7)
+    axes.set(xscale="log", xlabel="time of a computation, ms", ylabel="throughput, ours / theirs")
+    axes.legend(fontsize=7)
+
+
+def _plot7(axes, result):
+    for dispatch in ("parallel", "sequential"):
+        axes.plot(list(result["stages"]), [row[dispatch]["per_s"] for row in result["stages"].values()], marker="o", label=dispatch)
+    axes.set(xlabel="stages, each on a host of its own", ylabel="calls/s", yscale="log")
+    axes.legend()
+
+
+def _plot8(axes, result):
+    axes.bar(list(result["clients"]), [row["per_s"] for row in result["clients"].values()])
+    axes.set(xlabel="clients", ylabel="computations/s together")
+
+
+def _plot9(axes, result):
+    for i, (name, row) in enumerate(result["mixes"].items()):
+        left = 0.0
+        for used in row["device_seconds"]:
+            axes.barh(name, used / sum(row["device_seconds"]), left=left, edgecolor="white", color=f"C{i}")
+            left += used / sum(row["device_seconds"])
+    axes.set(xlabel="share of the device's time", ylabel="weights")
+
+
+PLOTS = {"5": _plot5, "6": _plot6, "7": _plot7, "8": _plot8, "9": _plot9}
+
+
+def plots(report):
+    """{figure: PNG}. Needs matplotlib."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    images = {}
+    for number, result in report["figures"].items():
+        figure, axes = pyplot.subplots(figsize=(6.4, 3.6), layout="constrained")
+        PLOTS[number](axes, result)
+        axes.set_title(f"Figure {number}: {_paper.FIGURES[number]['title']}", fontsize=10)
+        image = io.BytesIO()
+        figure.savefig(image, format="png", dpi=120, metadata={"Software": None})
+        pyplot.close(figure)
+        images[number] = image.getvalue()
+    return images
+
+
+# --------------------------------------------------------------------------------------------------------------------- page
+def _cells(tag, cells):
+    return "<tr>" + "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
+
+
+def page(report, images):
+    machine = report["machine"]
+    parts = [f"<!doctype html><meta charset=utf-8><title>Section 5 of the paper, here</title><style>{STYLE}</style>",
+             "<h1>Section 5 of the paper, on this machine</h1>",
+             f"<p class=quiet>{html.escape(report['time'])}; {machine['cores']} cores, load before {machine['load']:.2f}; jax {html.escape(machine['jax'])}"
+             + ("; a quick run: one round of each, good for its form only" if report["quick"] else "") + ".</p>"]
+    for number, (head, rows) in tables(report).items():
+        about = _paper.FIGURES[number]
+        parts.append(f"<h2>Figure {number}: {html.escape(about['title'])}</h2>")
+        if number in images:
+            parts.append(f"<img alt='figure {number}' src='data:image/png;base64,{base64.b64encode(images[number]).decode()}'>")
+        parts.append("<table>" + _cells("th", head) + "".join(_cells("td", row) for row in rows) + "</table>")
+        parts.append(f"<p><b>The paper:</b> {html.escape(about['paper'])}</p><p><b>Here:</b> {html.escape(about['here'])}</p>")
+    failed = "".join(f"<li>Figure {number}: {html.escape(why)}</li>" for number, why in report["failed"].items())
+    if failed:
+        parts.append(f"<h2>Not measured</h2><ul>{failed}</ul>")
+    return "\n".join(parts) + "\n"

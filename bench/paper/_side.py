@@ -1,0 +1,105 @@
+"""One jax process of a measurement: `_side.py MODE ADDRESS DEVICES`, modes as in bench/_client.py. A JSON line a request on standard input, one
+a result on standard output. The computation is the paper's: the sum over all devices of a scalar on each, and an addition.
+
+    opbyop     each computation is a call
+    chained    128 calls traced into one program (@pw.program)
+    fused      one call with 128 of them inside
+    work       one call that first keeps each device busy for `size` steps
+"""
+
+import json
+import os
+import pathlib
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import _client  # noqa: E402
+
+NODES = 128
+
+
+class Side:
+    def __init__(self, count):
+        import jax
+        import numpy as np
+
+        self.jax = jax
+        self.mesh = jax.sharding.Mesh(np.array(jax.devices()[:count]), ("i",))
+        self.spec = jax.sharding.PartitionSpec("i")
+        self.sharding = jax.sharding.NamedSharding(self.mesh, self.spec)
+        self.count = count
+        self.start = jax.device_put(np.zeros(count, np.float32), self.sharding)
+        self.made = {}
+
+    def _jit(self, function):
+        mapped = self.jax.shard_map(function, mesh=self.mesh, in_specs=self.spec, out_specs=self.spec, check_vma=False)
+        return self.jax.jit(mapped, in_shardings=self.sharding, out_shardings=self.sharding)
+
+    def _step(self, y):
+        return self.jax.lax.psum(y, "i") * (1 / self.count) + 1
+
+    def _make(self, kind, size):
+        jax = self.jax
+        if kind == "opbyop":
+            return self._jit(self._step), 1
+        if kind == "fused":
+            return self._jit(lambda y: jax.lax.fori_loop(0, NODES, lambda _, v: self._step(v), y)), NODES
+        if kind == "chained":
+            import pathways as pw
+
+            step = self._jit(self._step)
+
+            def chain(y):
+                for _ in range(NODES):
+                    y = step(y)
+                return y
+
+            return pw.program(chain), NODES
+
+        def work(y):  # adds nothing, which the compiler cannot know
+            busy = jax.lax.fori_loop(0, size, lambda _, v: jax.numpy.sin(v) + 1, jax.numpy.broadcast_to(y, (256,)))
+            return self._step(y + jax.numpy.minimum(busy[:1], 0))
+
+        return self._jit(work), 1
+
+    def rate(self, kind, calls, depth, size=0):
+        """Computations a second, with at most `depth` calls under way."""
+        if (kind, size) not in self.made:
+            f, nodes = self._make(kind, size)
+            y = f(f(self.start))
+            assert float(self.jax.device_get(y.addressable_data(0))[0]) == 2 * nodes, "a wrong result"
+            self.made[kind, size] = f, nodes
+        f, nodes = self.made[kind, size]
+        y = self.start
+        begin = time.perf_counter()
+        for i in range(1, calls + 1):
+            y = f(y)
+            if i % depth == 0:
+                y.block_until_ready()
+        y.block_until_ready()
+        return {"per_s": calls * nodes / (time.perf_counter() - begin)}
+
+
+def main():
+    mode, address, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    _client.DEVICES = count
+    _client.set_environment(mode, address)
+    out = os.fdopen(os.dup(1), "w")  # what libraries print goes to standard error
+    os.dup2(2, 1)
+    if mode == "multicontroller":
+        _client.join_others(address)
+    side = Side(count)
+    print(json.dumps({"devices": count}), file=out, flush=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            result = getattr(side, request.pop("do"))(**request)
+        except Exception as error:  # part of the figure: what cannot be measured, and why
+            result = {"error": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
+        print(json.dumps(result), file=out, flush=True)
+    os._exit(0)  # without the client's farewell on standard error
+
+
+if __name__ == "__main__":
+    main()

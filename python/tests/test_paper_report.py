@@ -1,0 +1,97 @@
+"""The report of `make paper`, from results that a quick run left: its tables and its page. Nothing is measured."""
+
+import html.parser
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+STORED = pathlib.Path(__file__).with_name("data") / "paper_report.json"
+sys.path.insert(0, str(ROOT / "bench" / "paper"))
+import _measure  # noqa: E402
+import _paper  # noqa: E402
+import _render  # noqa: E402
+
+
+@pytest.fixture
+def report():
+    return json.loads(STORED.read_text())
+
+
+class Page(html.parser.HTMLParser):
+    """Headings, the number of cells of each row, images; fails where tags do not pair."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.headings, self.rows, self.images = [], [], [], []
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag, attributes):
+        if tag == "img":
+            self.images.append(dict(attributes)["src"])
+        elif tag != "meta":
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append(0)
+        if tag in ("td", "th"):
+            self.rows[-1] += 1
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "h2":
+            self.headings.append(data)
+
+
+def test_every_figure_has_a_table_with_full_rows(report):
+    tables = _render.tables(report)
+    assert list(tables) == list(_paper.FIGURES)
+    for head, rows in tables.values():
+        assert rows and all(len(row) == len(head) for row in rows)
+    text = _render.text(report)
+    assert "2.3 ms" in text and "35 ms" in text  # the paper's
+    assert "for the test" in text and "not measured" in text  # a cell that failed, and one that nobody tried
+
+
+def test_the_page_has_tables_plots_the_paper_s_words_and_what_failed(report):
+    page = Page(_render.page(report, {number: b"\x89PNG" for number in ("5", "9")}))
+    assert [heading.split(":")[0] for heading in page.headings] == [*(f"Figure {n}" for n in _paper.FIGURES), "Not measured"]
+    assert page.images == ["data:image/png;base64,iVBORw=="] * 2 and min(page.rows) > 1
+    text = _render.page(report, {})
+    assert all(about["paper"].split("'")[0] in text for about in _paper.FIGURES.values())
+    assert "Figure 7: CalledProcessError: for the test" in text and "a quick run" in text
+    assert "<script" not in _render.page({**report, "failed": {"5": "<script>"}}, {})
+
+
+def test_a_figure_that_was_not_measured_is_left_out(report):
+    del report["figures"]["5"]
+    assert "Figure 5" not in _render.text(report)
+    assert not any(h.startswith("Figure 5") for h in Page(_render.page(report, {})).headings)
+
+
+def test_figures_become_plots(tmp_path):
+    python = ROOT / "build" / "venv-paper" / "bin" / "python"
+    if not python.exists():
+        pytest.skip("matplotlib is not installed: 'make paper' does that")
+    (tmp_path / "report.json").write_text(STORED.read_text())
+    subprocess.run([python, ROOT / "bench" / "paper" / "run.py", "--render", "--out", tmp_path], check=True)
+    for number in _paper.FIGURES:
+        assert (tmp_path / f"figure{number}.png").read_bytes().startswith(b"\x89PNG")
+    assert len(Page((tmp_path / "report.html").read_text()).images) == len(_paper.FIGURES)
+    assert (tmp_path / "report.txt").read_text().count("Figure ") == len(_paper.FIGURES)
+
+
+@pytest.mark.parametrize("ratios, smallest", [
+    ([0.5, 0.96, 0.98, 1.1], 3.0),
+    ([0.98, 0.5, 1.0, 1.0], 3.0),  # equal once by chance is not yet equal
+    ([1.0, 1.0, 1.0, 1.0], 1.0),
+    ([1.0, 1.0, 1.0, 0.5], None),
+    ([], None)])
+def test_throughputs_are_equal_from_the_smallest_computation_on_after_which_they_always_are(ratios, smallest):
+    points = [{"ms": float(i), "ratio": ratio} for i, ratio in enumerate(ratios, 1)]
+    assert _measure.parity(points) == smallest
