@@ -13,7 +13,7 @@ import time
 
 NEEDED = ("slurmctld", "slurmd", "munged", "srun")
 NODES, DEVICES = 4, 2
-_SECONDS = 60
+_SECONDS = 180
 
 CONF = """
 ClusterName=test

@@ -7,7 +7,7 @@ import time
 import pytest
 from cli import CommandLine, end
 
-WAIT_SECONDS = 60
+WAIT_SECONDS = 180
 
 # Computes on what it found at its start until it is told to stop, and checks every result.
 STEADY = """

@@ -7,7 +7,7 @@ import pytest
 from cli import CommandLine, end
 from slurm import Slurm, missing
 
-WAIT_SECONDS = 60
+WAIT_SECONDS = 180
 
 PROGRAM = """
 import jax, numpy as np

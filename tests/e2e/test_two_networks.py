@@ -8,7 +8,7 @@ from cli import CommandLine
 from slow_network import TwoIslands
 
 DELAY, BANDWIDTH = 0.02, 40e6  # seconds each way, bytes a second
-WAIT_SECONDS = 60
+WAIT_SECONDS = 180
 
 # Obeys lines: the name of a function below. Answers the seconds that it took, and says what is wrong.
 PROGRAM = """
@@ -78,7 +78,7 @@ def program(network, tmp_path_factory):
     port = up["address"].rpartition(":")[2]
     workers, logs = [], [folder / f"{name}.log" for name in "ab"]
     for name, island, head, address, log in zip("ab", network.islands, network.heads, network.addresses, logs):
-        words = ["worker", "--join", f"{head}:{port}", "--island", name, "--host", name, "--devices", "2", "--advertise", address]
+        words = ["worker", "--join", f"{head}:{port}", "--island", name, "--host", name, "--devices", "2", "--advertise", address, "--wait", str(WAIT_SECONDS)]
         workers.append(command.start(*words, log=log, enter=island.enter))
     deadline = time.monotonic() + WAIT_SECONDS
     while command("status")["state"] != "formed":
