@@ -36,13 +36,15 @@ class Bytes {
   size_t size_ = 0;
 };
 
-// Writable memory on a 64-byte boundary, uninitialised; Freeze() turns it into Bytes once it has been filled.
+// Writable memory on a 64-byte boundary, uninitialised; Freeze() turns it into Bytes once it has been filled. Large memory asks for large
+// pages: touching it for the first time costs a third then.
 class AlignedBytes {
  public:
   explicit AlignedBytes(size_t size);
 
   uint8_t* data() { return data_.get(); }
   size_t size() const { return size_; }
+  std::shared_ptr<const void> owner() const { return data_; }
   Bytes Freeze() && { const void* p = data_.get(); return Bytes(std::move(data_), p, size_); }
 
  private:

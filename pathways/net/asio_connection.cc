@@ -33,7 +33,11 @@ Stream::Stream(std::shared_ptr<EventLoop> loop, Fd fd, std::string peer, const S
       initial_fd_(std::move(fd)),
       descriptor_(loop_->io()),
       linger_(loop_->io()),
-      decoder_(options.limits) {}
+      decoder_(options.limits, FrameDecoder::kDefaultBufferBytes, [this](const std::string& header, size_t bytes) {
+        Place place;
+        gate_.Call([&](Connection::Handler* handler) { place = handler->PlaceFor(header, bytes); });
+        return place;
+      }) {}
 
 Stream::~Stream() = default;
 

@@ -64,8 +64,8 @@ absl::Status CheckOutgoing(const std::string& peer, size_t header_bytes, size_t 
                                                  ", so send it in parts"));
 }
 
-FrameDecoder::FrameDecoder(const Limits& limits, size_t buffer_bytes)
-    : limits_(limits), buffer_(std::max(buffer_bytes, kPrefixBytes)) {}
+FrameDecoder::FrameDecoder(const Limits& limits, size_t buffer_bytes, Placer placer)
+    : limits_(limits), placer_(std::move(placer)), buffer_(std::max(buffer_bytes, kPrefixBytes)) {}
 
 absl::Span<const iovec> FrameDecoder::Space() {
   if (begin_ != 0) {
@@ -77,7 +77,7 @@ absl::Span<const iovec> FrameDecoder::Space() {
   if (stage_ == Stage::kHeader) {
     space_[count++] = {frame_.header.data() + filled_, frame_.header.size() - filled_};
   } else if (stage_ == Stage::kPayload) {
-    space_[count++] = {payload_->data() + filled_, payload_->size() - filled_};
+    space_[count++] = {payload_.data + filled_, prefix_.payload_bytes - filled_};
   }
   space_[count++] = {buffer_.data() + end_, buffer_.size() - end_};
   return absl::MakeConstSpan(space_.data(), count);
@@ -89,7 +89,7 @@ void FrameDecoder::Commit(size_t n) {
     filled_ += direct;
     n -= direct;
   } else if (stage_ == Stage::kPayload) {
-    const size_t direct = std::min(n, payload_->size() - filled_);
+    const size_t direct = std::min<size_t>(n, prefix_.payload_bytes - filled_);
     filled_ += direct;
     n -= direct;
   }
@@ -111,8 +111,8 @@ bool FrameDecoder::FillHeader() {
 }
 
 bool FrameDecoder::FillPayload() {
-  filled_ += TakeBuffered(payload_->data() + filled_, payload_->size() - filled_);
-  return filled_ == payload_->size();
+  filled_ += TakeBuffered(payload_.data + filled_, prefix_.payload_bytes - filled_);
+  return filled_ == prefix_.payload_bytes;
 }
 
 absl::StatusOr<std::optional<Frame>> FrameDecoder::Fail(absl::Status error) {
@@ -128,7 +128,11 @@ absl::Status FrameDecoder::Begin(Stage stage) {
       frame_ = Frame();
       frame_.header.resize(size);
     } else {
-      payload_.emplace(size);
+      payload_ = placer_ != nullptr ? placer_(frame_.header, size) : Place();
+      if (payload_.data == nullptr) {
+        AlignedBytes memory(size);
+        payload_ = {memory.owner(), memory.data()};
+      }
     }
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(absl::StrCat("no memory for the ", size, " bytes of an arriving frame"));
@@ -156,8 +160,8 @@ absl::StatusOr<std::optional<Frame>> FrameDecoder::Pop() {
   }
   if (stage_ == Stage::kPayload) {
     if (!FillPayload()) return std::nullopt;
-    frame_.payload = std::move(*payload_).Freeze();
-    payload_.reset();
+    frame_.payload = Bytes(std::move(payload_.owner), payload_.data, prefix_.payload_bytes);
+    payload_ = Place();
   }
   stage_ = Stage::kPrefix;
   return std::optional<Frame>(std::move(frame_));

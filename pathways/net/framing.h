@@ -15,7 +15,7 @@
 // Invariants:
 //   FR-1  the lengths in a prefix are checked against the limits before memory of that size is asked for
 //   FR-2  after an error every later Pop returns the same error, and no frame
-//   FR-3  a frame's payload starts on a 64-byte boundary and shares memory with nothing
+//   FR-3  a frame's payload starts on a 64-byte boundary and shares memory with nothing, unless the placer had a place for it
 #pragma once
 
 #include <sys/uio.h>
@@ -23,6 +23,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -53,7 +54,10 @@ class FrameDecoder {
  public:
   static constexpr size_t kDefaultBufferBytes = 64 << 10;
 
-  explicit FrameDecoder(const Limits& limits, size_t buffer_bytes = kDefaultBufferBytes);
+  // Asked when a header is complete; see Connection::Handler::PlaceFor.
+  using Placer = std::function<Place(const std::string& header, size_t payload_bytes)>;
+
+  explicit FrameDecoder(const Limits& limits, size_t buffer_bytes = kDefaultBufferBytes, Placer placer = nullptr);
 
   // Where the next bytes of the stream go; never empty. REQUIRES: Pop() has just returned "none yet".
   absl::Span<const iovec> Space();
@@ -76,13 +80,14 @@ class FrameDecoder {
   bool FillPayload();
 
   const Limits limits_;
+  const Placer placer_;
   AlignedBytes buffer_;
   size_t begin_ = 0, end_ = 0;  // what the buffer holds and has not been decoded
   Stage stage_ = Stage::kPrefix;
   FramePrefix prefix_;
   Frame frame_;        // under construction
   size_t filled_ = 0;  // of the header or payload under construction
-  std::optional<AlignedBytes> payload_;
+  Place payload_;
   std::array<iovec, 2> space_;
   absl::Status error_;
 };

@@ -108,5 +108,26 @@ TEST(FramingTest, AnythingElseIsNotAFrameOfOurs) {
   EXPECT_NE(status.message().find("not a frame of ours"), absl::string_view::npos);
 }
 
+TEST(FramingTest, APayloadComesToLieWhereThePlacerSays) {
+  for (size_t read : {1u, 7u, 64u, 100000u}) {
+    const std::string payload = std::string(3000, 'a') + std::string(3000, 'b');
+    std::vector<uint8_t> memory(payload.size());
+    std::vector<std::string> asked;
+    FrameDecoder decoder({}, 64, [&](const std::string& header, size_t bytes) {
+      asked.push_back(header);
+      EXPECT_EQ(bytes, payload.size());
+      return header == "mine" ? Place{nullptr, memory.data()} : Place();
+    });
+    const auto frames = Decode(decoder, Encoded("mine", payload) + Encoded("not", payload) + Encoded("empty", ""), [&] { return read; });
+    ASSERT_TRUE(frames.ok());
+    ASSERT_EQ(frames->size(), 3u);
+    EXPECT_EQ(asked, (std::vector<std::string>{"mine", "not"}));
+    EXPECT_EQ((*frames)[0].payload.data(), memory.data());
+    EXPECT_EQ((*frames)[0].payload.view(), payload);
+    EXPECT_NE((*frames)[1].payload.data(), memory.data());
+    EXPECT_EQ((*frames)[1].payload.view(), payload);
+  }
+}
+
 }  // namespace
 }  // namespace pw::net

@@ -10,10 +10,12 @@ namespace {
 
 // How many frames one turn delivers before others have the executor.
 constexpr int kTurnFrames = 64;
+// Larger payloads are copied, as through a socket: what the sender has lent is its own again when it has been sent.
+constexpr size_t kSharedBytes = 64 << 10;
 
 Bytes Joined(std::vector<Bytes> pieces, size_t size) {
   if (size == 0) return Bytes();
-  if (pieces.size() == 1 && reinterpret_cast<uintptr_t>(pieces[0].data()) % 64 == 0) return std::move(pieces[0]);
+  if (pieces.size() == 1 && size <= kSharedBytes && reinterpret_cast<uintptr_t>(pieces[0].data()) % 64 == 0) return std::move(pieces[0]);
   AlignedBytes joined(size);
   size_t at = 0;
   for (const Bytes& piece : pieces) {
@@ -21,6 +23,14 @@ Bytes Joined(std::vector<Bytes> pieces, size_t size) {
     at += piece.size();
   }
   return std::move(joined).Freeze();
+}
+
+// Where a socket would have written the payload.
+void Land(Connection::Handler* handler, Frame* frame) {
+  Place place = handler->PlaceFor(frame->header, frame->payload.size());
+  if (place.data == nullptr) return;
+  std::memcpy(place.data, frame->payload.data(), frame->payload.size());
+  frame->payload = Bytes(std::move(place.owner), place.data, frame->payload.size());
 }
 
 }  // namespace
@@ -148,7 +158,10 @@ bool MemoryEnd::DeliverOne() {
     counts->frames_received += 1;
     counts->bytes_received += frame->header.size() + frame->payload.size();
   }
-  gate_.Call([&](Connection::Handler* handler) { handler->OnFrame(*std::move(frame)); });
+  gate_.Call([&](Connection::Handler* handler) {
+    if (!frame->payload.empty()) Land(handler, &*frame);
+    handler->OnFrame(*std::move(frame));
+  });
   return true;
 }
 

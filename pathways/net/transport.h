@@ -32,7 +32,13 @@ enum class Lane { kUrgent, kBulk };
 
 struct Frame {
   std::string header;
-  Bytes payload;  // in 64-byte aligned memory of its own
+  Bytes payload;  // in 64-byte aligned memory of its own, or where the handler wanted it
+};
+
+// Room for a payload; none if `data` is null.
+struct Place {
+  std::shared_ptr<const void> owner;
+  uint8_t* data = nullptr;
 };
 
 // What a connection has carried, for tests that count and for `status`.
@@ -50,6 +56,8 @@ class Connection {
     virtual ~Handler() = default;
     virtual void OnFrame(Frame frame) = 0;
     virtual void OnClosed(const absl::Status& reason) = 0;
+    // The header of a frame has arrived, its payload has not: where that is to lie. A transport that has the payload already does not ask.
+    virtual Place PlaceFor(const std::string& header, size_t payload_bytes) { return {}; }
     // The bulk queue has drained below its low-water mark after CanSendBulk() returned false.
     virtual void OnBulkWritable() {}
   };

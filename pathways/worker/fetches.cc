@@ -7,6 +7,7 @@
 
 #include "pathways/net/shared_memory.h"
 #include "pathways/worker/host_copies.h"
+#include "pathways/worker/host_views.h"
 #include "pathways/worker/regions.h"
 
 namespace pw::worker {
@@ -72,23 +73,19 @@ bool Fetches::StartCopy(const RequestRef& request) {
     return false;
   }
   request->view_tried = true;
-  core_->hazards.Hold(request->task);
-  core_->Await(request->shard->buffer()->Ready(),
-               [this, request](const absl::StatusOr<Unit>& ready) { CopyView(request, ready.status()); });
+  ReadInPlace(core_, request->task, request->shard, [this, request](absl::StatusOr<Bytes> view) {
+    if (view.ok()) CopyView(request, *std::move(view));
+  });
   return true;
 }
 
-void Fetches::CopyView(const RequestRef& request, const absl::Status& ready) {
-  absl::StatusOr<Bytes> view = ready.ok() ? request->shard->buffer()->HostView() : ready;
+void Fetches::CopyView(const RequestRef& request, Bytes view) {
   absl::StatusOr<net::SharedMemory> memory = core_->shared.Create(static_cast<size_t>(request->bytes));
-  // Without either, Start goes the ordinary way.
-  if (!view.ok() || !memory.ok()) return core_->hazards.Release(request->task);
-  core_->memory.Begin();
-  core_->copy_pool->Post([this, request, view = *std::move(view), memory = *std::move(memory), strand = core_->strand,
+  if (!memory.ok()) return;  // Start goes the ordinary way
+  core_->copy_pool->Post([this, request, view = std::move(view), memory = *std::move(memory), strand = core_->strand,
                           alive = core_->alive()]() mutable {
     const iovec piece = {const_cast<uint8_t*>(view.data()), view.size()};
     const absl::Status written = memory.Write(0, {&piece, 1});
-    view = Bytes();
     absl::StatusOr<Bytes> bytes = std::move(memory).Freeze();
     if (!written.ok()) bytes = written;
     // `request` dies on the strand, also where the worker has gone.
@@ -99,11 +96,8 @@ void Fetches::CopyView(const RequestRef& request, const absl::Status& ready) {
 }
 
 void Fetches::Copied(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
-  core_->memory.End();
-  request->answered = true;
-  const Hazards::TaskRef task = request->task;
+  request->answered = true;  // before the end of the reading runs the task again
   Answer(request, std::move(bytes));
-  core_->hazards.Release(task);
 }
 
 void Fetches::Answer(const RequestRef& request, absl::StatusOr<Bytes> bytes) {

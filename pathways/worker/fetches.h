@@ -53,7 +53,7 @@ class Fetches {
 
   Hazards::Outcome Start(const RequestRef& request, const absl::Status& input);
   bool StartCopy(const RequestRef& request);
-  void CopyView(const RequestRef& request, const absl::Status& ready);
+  void CopyView(const RequestRef& request, Bytes view);
   void Copied(const RequestRef& request, absl::StatusOr<Bytes> bytes);
   void Answer(const RequestRef& request, absl::StatusOr<Bytes> bytes);
   void Fail(uint64_t fetch, const absl::Status& status);

@@ -7,44 +7,16 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/program/program.h"
-#include "pathways/net/shared_memory.h"
-#include "pathways/worker/host_copies.h"
+#include "pathways/worker/moves_operation.h"
 #include "pathways/worker/placement.h"
 #include "pathways/worker/regions.h"
 
 namespace pw::worker {
 namespace {
 namespace v1 = pathways::v1;
-
-Dims ToDims(const google::protobuf::RepeatedField<int64_t>& field) { return Dims(field.begin(), field.end()); }
-// Reading a shard has failed: if the shard fails too then its error is the reason, though it may be known only a little later.
-void WhyFailed(const ShardRef& shard, const absl::Status& error, std::function<void(const absl::Status&)> then) {
-  shard->OnSettled([raw = shard.get(), error, then = std::move(then)] { then(raw->failed() ? raw->error() : error); });
-}
 bool IsWhole(const Dims& dims, const Dims& start, const Dims& size) { return size == dims && start == Dims(dims.size(), 0); }
 
 }  // namespace
-
-// One Move under way.
-struct Moves::Operation {
-  Core* core;
-  uint64_t op;
-  SessionId session;
-  std::string location;  // in the user's program
-  size_t left = 1;       // one for the command itself
-  absl::Status status;
-  absl::flat_hash_map<const Shard*, Future<Bytes>> copies;
-  absl::Time begun = absl::InfinitePast();
-  int64_t bytes = 0;  // sent, and received from peers: for the trace
-
-  void Settled(const absl::Status& part) {
-    if (status.ok()) status = part;
-    if (--left > 0) return;
-    core->outbox.Done(op, status);
-    core->recorder.Span(trace::Kind::kTransfer, "transfers", "move", begun, {.flow = op, .bytes = bytes});
-    copies.clear();
-  }
-};
 
 // One new shard under way.
 struct Moves::Assembly {
@@ -64,6 +36,10 @@ struct Moves::Assembly {
   absl::Status status;
   std::unique_ptr<AlignedBytes> memory;
   Bytes whole;  // instead of `memory` if one piece is everything
+
+  bool Holds(const Bytes& bytes) const {
+    return memory != nullptr && bytes.data() >= memory->data() && bytes.data() < memory->data() + memory->size();
+  }
 };
 
 void Moves::Move(const v1::Move& command) {
@@ -75,73 +51,10 @@ void Moves::Move(const v1::Move& command) {
   operation->Settled(absl::OkStatus());
 }
 
-Future<Bytes> Moves::HostCopy(const OperationRef& operation, const ShardRef& shard, bool shared) {
+Future<Bytes> Moves::HostCopy(const OperationRef& operation, const ShardRef& shard) {
   Future<Bytes>& copy = operation->copies[shard.get()];
-  if (copy.valid()) return copy;
-  const absl::StatusOr<int64_t> size = HostSize(shard->buffer()->dtype(), shard->buffer()->dims());
-  copy = shared && size.ok() ? ToSharedHost(&core_->shared, shard->buffer(), static_cast<size_t>(*size)) : shard->buffer()->ToHost();
+  if (!copy.valid()) copy = shard->buffer()->ToHost();
   return copy;
-}
-
-// The box, dense: in shared memory if that is wanted and worth while.
-Bytes Moves::CutOut(const Bytes& from, int width, const Dims& dims, const Dims& start, const Dims& size, bool shared) {
-  const size_t bytes = static_cast<size_t>(*ElementCount(size) * width);
-  const Dims origin(size.size(), 0);
-  if (shared && bytes >= net::SharedMemoryFactory::kWorthwhileBytes) {
-    if (absl::StatusOr<net::SharedMemory> memory = core_->shared.Create(bytes); memory.ok()) {
-      CopyBox(width, size, from.data(), dims, start, memory->data(), size, origin);
-      return std::move(*memory).Freeze();
-    }
-  }
-  AlignedBytes dense(bytes);
-  CopyBox(width, size, from.data(), dims, start, dense.data(), size, origin);
-  return std::move(dense).Freeze();
-}
-
-// ---- sends
-
-void Moves::Send(const OperationRef& operation, const v1::Move::Send& send) {
-  ++operation->left;
-  ShardRef shard = core_->store.FindOrFailed(ArrayId(send.array()), send.shard());
-  auto task = std::make_shared<Hazards::Task>();
-  task->reads = {shard};
-  task->run = [this, operation, send, shard](const absl::Status& input) {
-    if (input.ok()) {
-      SendRegion(operation, send, shard);
-    } else {
-      peers_->SendFailed(HostId(send.to_host()), send.transfer(), input);
-      operation->Settled(input);
-    }
-    return Hazards::Outcome::kDone;
-  };
-  core_->hazards.Submit(std::move(task));
-}
-
-void Moves::SendRegion(const OperationRef& operation, const v1::Move::Send& send, const ShardRef& shard) {
-  const Dims dims = shard->buffer()->dims();
-  const Dims start = ToDims(send.region().start()), size = ToDims(send.region().size());
-  const int width = buffers::HostBytes(shard->buffer()->dtype());
-  const HostId to(send.to_host());
-  if (!Contains(dims, start, size)) {
-    const absl::Status error = absl::InvalidArgumentError("a region to send lies outside its shard");
-    peers_->SendFailed(to, send.transfer(), error);
-    return operation->Settled(error);
-  }
-  const bool shared = peers_->TakesShared(to);
-  core_->Await(HostCopy(operation, shard, shared && IsWhole(dims, start, size)), [this, operation, shared, to, transfer = send.transfer(), shard, dims, start, size,
-                                            width](const absl::StatusOr<Bytes>& bytes) {
-    if (!bytes.ok()) {
-      return WhyFailed(shard, bytes.status(), [this, operation, to, transfer](const absl::Status& error) {
-        peers_->SendFailed(to, transfer, error);
-        operation->Settled(error);
-      });
-    }
-    Bytes region = *bytes;
-    if (!IsWhole(dims, start, size)) region = CutOut(*bytes, width, dims, start, size, shared);
-    operation->bytes += static_cast<int64_t>(region.size());
-    peers_->Send(to, transfer, operation->session, std::move(region),
-                 [operation](const absl::Status& sent) { operation->Settled(sent); });
-  });
 }
 
 // ---- receives
@@ -263,36 +176,40 @@ void Moves::Assemble(const OperationRef& operation, const v1::Move::Receive& rec
       core_->hazards.Submit(std::move(task));
       continue;
     }
-    core_->memory.Begin();
-    uint8_t* const into = FinalPlace(assembly.get(), index);
-    staging_.Expect(piece.transfer(), assembly->pieces[index].bytes, operation->session, from,
-                    [this, operation, assembly, index](absl::StatusOr<Bytes> bytes) {
-                      core_->memory.End();
-                      operation->bytes += bytes.ok() ? static_cast<int64_t>(bytes->size()) : 0;
-                      const Dims& size = assembly->pieces[index].size;
-                      // A host that is gone; other errors come from the source and say where they began.
-                      if (absl::IsUnavailable(bytes.status())) bytes = program::WithLocation(bytes.status(), operation->location);
-                      AddPiece(operation, assembly, index, bytes, size, Dims(size.size(), 0));
-                    },
-                    into);
+    ExpectPiece(operation, assembly, index, piece.transfer(), from);
     if (!peers_->Knows(from))
       staging_.FailSource(from, absl::UnavailableError(absl::StrCat(core_->NameOf(from), " is not in the cluster, or no longer")));
   }
   if (--assembly->left == 0) Finish(operation, assembly);
 }
 
-// Where a piece's bytes will lie in the new shard, if that is one stretch of it; null if it is not, or if the piece is all of the
-// shard: then the memory that it comes in is the shard's.
-uint8_t* Moves::FinalPlace(Assembly* assembly, size_t index) {
+void Moves::ExpectPiece(const OperationRef& operation, const AssemblyRef& assembly, size_t index, uint64_t transfer, HostId from) {
+  core_->memory.Begin();
+  const auto bytes = assembly->pieces[index].bytes;
+  uint8_t* const into = FinalPlace(assembly.get(), index, peers_->TakesShared(from));
+  if (into != nullptr) peers_->landings()->Expect(transfer, {assembly->memory->owner(), into}, static_cast<size_t>(bytes));
+  staging_.Expect(transfer, bytes, operation->session, from,
+                  [this, operation, assembly, index, transfer](absl::StatusOr<Bytes> arrived) {
+                    peers_->landings()->Withdraw(transfer);
+                    core_->memory.End();
+                    operation->bytes += arrived.ok() ? static_cast<int64_t>(arrived->size()) : 0;
+                    const Dims& size = assembly->pieces[index].size;
+                    // A host that is gone; other errors come from the source and say where they began.
+                    if (absl::IsUnavailable(arrived.status())) arrived = program::WithLocation(arrived.status(), operation->location);
+                    AddPiece(operation, assembly, index, arrived, size, Dims(size.size(), 0));
+                  },
+                  into);
+}
+
+// Where a piece's bytes will lie in the new shard, if that is one stretch of it. Null if it is not, or if they come in memory that can
+// be the shard's: all of them as shared memory.
+uint8_t* Moves::FinalPlace(Assembly* assembly, size_t index, bool comes_shared) {
   const Assembly::Piece& piece = assembly->pieces[index];
-  if (piece.bytes == 0 || piece.bytes == assembly->total_bytes) return nullptr;
-  int64_t row = piece.bytes;
-  for (size_t d = 0; d < piece.size.size(); ++d) {
-    if (d > 0 && piece.size[d] != assembly->dims[d]) return nullptr;
-    if (d == 0) row /= piece.size[0];
-  }
+  if (piece.bytes == 0 || (piece.bytes == assembly->total_bytes && comes_shared)) return nullptr;
+  const std::optional<int64_t> at = StretchStart(assembly->dims, piece.to_start, piece.size);
+  if (!at.has_value()) return nullptr;
   if (assembly->memory == nullptr) assembly->memory = std::make_unique<AlignedBytes>(static_cast<size_t>(assembly->total_bytes));
-  return assembly->memory->data() + piece.to_start[0] * row;
+  return assembly->memory->data() + *at * buffers::HostBytes(assembly->dtype);
 }
 
 void Moves::AddLocal(const OperationRef& operation, const AssemblyRef& assembly, size_t piece, const ShardRef& source) {
@@ -302,7 +219,7 @@ void Moves::AddLocal(const OperationRef& operation, const AssemblyRef& assembly,
     return AddPiece(operation, assembly, piece,
                     absl::InvalidArgumentError("a piece of a new shard does not lie inside its source"), {}, {});
   }
-  core_->Await(HostCopy(operation, source, false),
+  core_->Await(HostCopy(operation, source),
                [this, operation, assembly, piece, source, dims, start](const absl::StatusOr<Bytes>& bytes) {
                  if (bytes.ok()) return AddPiece(operation, assembly, piece, bytes, dims, start);
                  WhyFailed(source, bytes.status(), [this, operation, assembly, piece](const absl::Status& error) {
@@ -316,10 +233,11 @@ void Moves::AddPiece(const OperationRef& operation, const AssemblyRef& assembly,
   const Assembly::Piece& piece = assembly->pieces[index];
   if (!bytes.ok()) {
     if (assembly->status.ok()) assembly->status = bytes.status();
+  } else if (piece.bytes == 0 || assembly->Holds(*bytes)) {
+    // It is there.
   } else if (piece.bytes == assembly->total_bytes && static_cast<int64_t>(bytes->size()) == piece.bytes) {
     assembly->whole = *bytes;
-  } else if (piece.bytes > 0 && !(assembly->memory != nullptr && bytes->data() >= assembly->memory->data() &&
-                                  bytes->data() < assembly->memory->data() + assembly->memory->size())) {
+  } else {
     if (assembly->memory == nullptr)
       assembly->memory = std::make_unique<AlignedBytes>(static_cast<size_t>(assembly->total_bytes));
     CopyBox(buffers::HostBytes(assembly->dtype), piece.size, bytes->data(), dims, start, assembly->memory->data(), assembly->dims,
@@ -334,7 +252,7 @@ void Moves::Finish(const OperationRef& operation, const AssemblyRef& assembly) {
     return operation->Settled(assembly->status);
   }
   Bytes data = std::move(assembly->whole);
-  const bool own = assembly->memory != nullptr;
+  const bool own = data.empty() && assembly->memory != nullptr;
   if (own) data = std::move(*assembly->memory).Freeze();
   assembly->memory = nullptr;
   Place(core_, assembly->shard, {std::move(data), assembly->dtype, assembly->dims, std::nullopt, own}, assembly->memory_kind,

@@ -2,7 +2,8 @@
 //
 // A Move says which regions of local shards to send to peers and which pieces make up each new local shard. A shard that is
 // copied as a whole goes device to device through the runtime; everything else is put together in host memory. Sends read their
-// shards before later donations take them (hazards.h).
+// shards before later donations take them (hazards.h): where they lie, if the devices' memory is the host's. What arrives over a socket
+// is written to the new shard's memory by the socket (net/landings.h).
 //
 // Invariants:
 //   MV-1  a Move is done when its sends have left and its new shards have settled
@@ -38,18 +39,27 @@ class Moves : public Peers::Receiver {
  private:
   struct Operation;
   struct Assembly;
+  struct Outgoing;
   using OperationRef = std::shared_ptr<Operation>;
+  using OutgoingRef = std::shared_ptr<Outgoing>;
   using AssemblyRef = std::shared_ptr<Assembly>;
 
-  Future<Bytes> HostCopy(const OperationRef& operation, const ShardRef& shard, bool shared);
-  Bytes CutOut(const Bytes& from, int width, const device::Dims& dims, const device::Dims& start, const device::Dims& size, bool shared);
+  Future<Bytes> HostCopy(const OperationRef& operation, const ShardRef& shard);
+  // moves_send.cc
   void Send(const OperationRef& operation, const pathways::v1::Move::Send& send);
-  void SendRegion(const OperationRef& operation, const pathways::v1::Move::Send& send, const ShardRef& shard);
+  Hazards::Outcome StartSend(const OutgoingRef& out, const absl::Status& input);
+  void SendView(const OutgoingRef& out, const Bytes& view);
+  void SendCopy(const OutgoingRef& out);
+  Future<Bytes> CopyAside(const OutgoingRef& out, const Bytes& view, bool shared);
+  void Hand(const OutgoingRef& out, const absl::StatusOr<Bytes>& region);
+  void FailSend(const OutgoingRef& out, const absl::Status& error);
+
   absl::Status Check(const pathways::v1::Move::Receive& receive, Assembly* assembly) const;
   void Receive(const OperationRef& operation, const pathways::v1::Move::Receive& receive);
   bool CopyWhole(const OperationRef& operation, const pathways::v1::Move::Receive& receive, const AssemblyRef& assembly);
   void Assemble(const OperationRef& operation, const pathways::v1::Move::Receive& receive, const AssemblyRef& assembly);
-  static uint8_t* FinalPlace(Assembly* assembly, size_t index);
+  void ExpectPiece(const OperationRef& operation, const AssemblyRef& assembly, size_t index, uint64_t transfer, HostId from);
+  static uint8_t* FinalPlace(Assembly* assembly, size_t index, bool comes_shared);
   void AddLocal(const OperationRef& operation, const AssemblyRef& assembly, size_t piece, const ShardRef& source);
   void AddPiece(const OperationRef& operation, const AssemblyRef& assembly, size_t piece, const absl::StatusOr<Bytes>& bytes,
                 const device::Dims& dims, const device::Dims& start);

@@ -258,6 +258,27 @@ TEST(Moves, ASendReadsItsArrayBeforeALaterDonation) {
   EXPECT_THAT(hosts[1].Read(101, 0), ElementsAre(2, 3));
 }
 
+// The devices' memory is the host's; what is sent is not copied first, and not taken over before it has left.
+TEST(Moves, ALargeArrayIsSentFromWhereItLiesAndArrivesWhereItBelongs) {
+  constexpr int64_t kElements = 3 << 20;
+  TwoWorkers hosts;
+  hosts[1].Compile(1, "args=1 outputs=1 dims=3145728 donate=0");
+  std::vector<float> values(kElements);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 1000);
+  hosts[1].Put(10, 100, values);
+  v1::Command command;
+  AddRemote(AddReceive(&command, 12, 300, kElements), 0, kElements, 77, 1);
+  hosts[2].Do(command);
+  hosts.Settle();
+  hosts[1].Do(SendCommand(11, 77, 100, 0, 0, kElements, 2));
+  hosts[1].Execute(13, 1, {100}, {101});  // takes the array over
+  hosts.Settle();
+  EXPECT_TRUE(hosts[1].connection.done.at(11).ok());
+  EXPECT_TRUE(hosts[1].connection.done.at(13).ok());
+  EXPECT_TRUE(hosts[2].connection.done.at(12).ok());
+  EXPECT_EQ(hosts[2].Read(300, 0), values);
+}
+
 TEST(Moves, APoisonedSourcePoisonsTheFarShard) {
   TwoWorkers hosts;
   v1::Command poison;

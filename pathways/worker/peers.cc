@@ -61,9 +61,15 @@ struct Peers::Incoming : net::Connection::Handler {
     auto message = std::make_shared<v1::PeerMessage>();
     if (!message->ParseFromString(frame.header))
       return connection->Close(absl::InvalidArgumentError("a peer sent a message that does not parse"));
+    may_land = may_land || (message->has_hello() && message->hello().incarnation() == peers->incarnation_);
     strand->Post([peers = peers, id = id, alive = alive, message, payload = std::move(frame.payload)]() mutable {
       if (!alive.expired()) peers->OnFrame(id, *message, std::move(payload));
     });
+  }
+  net::Place PlaceFor(const std::string& header, size_t payload_bytes) override {
+    v1::PeerMessage message;
+    if (!may_land || !message.ParseFromString(header) || !message.has_chunk()) return {};
+    return peers->landings_.Take(message.chunk().transfer(), message.chunk().offset(), payload_bytes);
   }
   void OnClosed(const absl::Status& reason) override {
     strand->Post([peers = peers, id = id, alive = alive, reason] {
@@ -75,6 +81,7 @@ struct Peers::Incoming : net::Connection::Handler {
   const uint64_t id;
   Executor* const strand;
   const std::weak_ptr<bool> alive;
+  bool may_land = false;  // of the transport's thread
   bool greeted = false;
   HostId from;
   std::unique_ptr<net::Connection> connection;

@@ -20,6 +20,7 @@
 #include <string>
 
 #include "absl/functional/any_invocable.h"
+#include "pathways/net/landings.h"
 #include "pathways/net/transport.h"
 #include "pathways/v1/peer.pb.h"
 #include "pathways/worker/core.h"
@@ -48,6 +49,8 @@ class Peers {
   // Whether it pays to have data for this host in shared memory.
   bool TakesShared(HostId host) const;
   HostId self() const { return self_; }
+  // Where expected transfers are to lie; what comes in one piece from shared memory stays there.
+  net::Landings* landings() { return &landings_; }
   // What has gone over the present connection to a host, for tests that count.
   net::Counters counters(HostId host) const;
 
@@ -84,6 +87,7 @@ class Peers {
   absl::Status TakeShared(Incoming* in, const pathways::v1::Chunk& chunk);
   void IncomingLost(uint64_t id, const absl::Status& reason);
 
+  net::Landings landings_;  // outlives the connections
   Core* const core_;
   net::Transport* const transport_;
   const HostId self_;

@@ -103,6 +103,18 @@ bool Contains(absl::Span<const int64_t> dims, absl::Span<const int64_t> start, a
   return true;
 }
 
+std::optional<int64_t> StretchStart(absl::Span<const int64_t> dims, absl::Span<const int64_t> start, absl::Span<const int64_t> size) {
+  int64_t first = 0, stride = 1;
+  bool ended = false;  // the dimensions so far are not taken whole: those before them must be of one element
+  for (size_t i = dims.size(); i-- > 0;) {
+    if (ended && size[i] != 1) return std::nullopt;
+    ended = ended || size[i] != dims[i];
+    first += start[i] * stride;
+    stride *= dims[i];
+  }
+  return first;
+}
+
 void CopyBox(int element_bytes, absl::Span<const int64_t> size, const uint8_t* from, absl::Span<const int64_t> from_dims,
              absl::Span<const int64_t> from_start, uint8_t* to, absl::Span<const int64_t> to_dims,
              absl::Span<const int64_t> to_start) {

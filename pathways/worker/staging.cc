@@ -65,7 +65,7 @@ absl::Status Staging::Append(Transfer* transfer, const v1::Chunk& chunk, Bytes p
     transfer->memory.emplace(static_cast<size_t>(transfer->total));
   }
   uint8_t* const memory = transfer->into != nullptr ? transfer->into : transfer->memory->data();
-  std::memcpy(memory + transfer->received, payload.data(), payload.size());
+  if (payload.data() != memory + transfer->received) std::memcpy(memory + transfer->received, payload.data(), payload.size());
   transfer->received += size;
   transfer->complete = transfer->received == transfer->total;
   return absl::OkStatus();

@@ -1,0 +1,31 @@
+#include "pathways/net/landings.h"
+
+#include <utility>
+
+namespace pw::net {
+
+void Landings::Expect(uint64_t transfer, Place place, size_t size) {
+  std::lock_guard<std::mutex> lock(mu_);
+  landings_[transfer] = {std::move(place), size, 0};
+}
+
+void Landings::Withdraw(uint64_t transfer) {
+  Landing landing;  // dropped without the lock
+  std::lock_guard<std::mutex> lock(mu_);
+  const auto it = landings_.find(transfer);
+  if (it == landings_.end()) return;
+  landing = std::move(it->second);
+  landings_.erase(it);
+}
+
+Place Landings::Take(uint64_t transfer, uint64_t offset, size_t bytes) {
+  std::lock_guard<std::mutex> lock(mu_);
+  const auto it = landings_.find(transfer);
+  if (it == landings_.end()) return {};
+  Landing& landing = it->second;
+  if (offset != landing.taken || bytes > landing.size - landing.taken) return {};
+  landing.taken += bytes;
+  return {landing.place.owner, landing.place.data + offset};
+}
+
+}  // namespace pw::net
