@@ -95,6 +95,7 @@ bench: wheel
 
 #: make paper      figures 5 to 9 of the paper on this machine: one page, build/paper/report.html (QUICK=1: two minutes, for its form only)
 paper: wheel build/venv-paper
+	@ninja -C $(TREE) -j$(JOBS) dispatch_bench
 	@$(PY) bench/paper/run.py --out build/paper $(if $(QUICK),--quick)
 
 build/venv-paper: tools/requirements-paper.txt

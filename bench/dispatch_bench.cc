@@ -1,4 +1,5 @@
-// What one computation costs the controller, from the client's request to its completion, for 8, 128 and 2048 shards: the real
+// What one computation costs the controller, from the client's request to its completion, for 8, 128 and 2048 shards on one host, and for
+// as many on 16 and 512 hosts (the paper's figure 6): the real
 // session, scheduler, planner and outbox; hosts that answer at once and cost nothing; simulated devices. Sizes take turns in one
 // run. Also counted: messages and bytes to hosts for each computation.
 #include <algorithm>
@@ -41,21 +42,27 @@ class CountingConnection final : public net::Connection {
   const std::string peer_ = "a host that costs nothing";
 };
 
-// One host with so many devices, and a client whose loop is y = f(y) over all of them.
+// Hosts with so many devices each, and a client whose loop is y = f(y) over all of them.
 class World {
  public:
-  explicit World(int devices) : fabric_({}, {}, &clock_, [this](Task task) { tasks_.push_back(std::move(task)); }) {
-    resource::HostDescription description;
-    description.name = "h";
-    description.island = "i";
-    description.platform_name = "cpu";
-    for (int d = 0; d < devices; ++d) {
-      resource::DeviceDescription& device = description.devices.emplace_back();
-      device.kind = "simulated";
-      device.memories.push_back({"device", 0});
+  World(int hosts, int devices) : fabric_({}, {}, &clock_, [this](Task task) { tasks_.push_back(std::move(task)); }) {
+    std::vector<resource::HostDescription> descriptions(hosts);
+    for (int h = 0; h < hosts; ++h) {
+      descriptions[h].name = absl::StrCat("h", h);
+      descriptions[h].island = "i";
+      descriptions[h].platform_name = "cpu";
+      for (int d = 0; d < devices; ++d) {
+        resource::DeviceDescription& device = descriptions[h].devices.emplace_back();
+        device.kind = "simulated";
+        device.memories.push_back({"device", 0});
+      }
     }
-    host_ = (*fabric_.topology().FormCluster({description})).front();
-    fabric_.AddHost(host_, &connection_);
+    hosts_ = *fabric_.topology().FormCluster(std::move(descriptions));
+    for (HostId host : hosts_) {
+      fabric_.AddHost(host, &connection_);
+      fabric_.SetProcessAddress(host, absl::StrCat("process ", host.v));
+    }
+    devices *= hosts;
     session_ = std::make_unique<SessionImpl>(SessionId(1), "bench", &fabric_, [] {});
     const Handle first = Compile(devices, 0);
     step_ = Compile(devices, 1);
@@ -94,7 +101,7 @@ class World {
     fill(compiled.add_outputs());
     // Programs and arrays share their numbers: the compilation has taken the next one.
     for (; handle == 0; compiled.set_executable(++next_executable_)) {
-      PW_CHECK(fabric_.OnEvent(host_, event, Bytes()).ok());
+      for (HostId host : hosts_) PW_CHECK(fabric_.OnEvent(host, event, Bytes()).ok());
       RunTasks();
       PW_CHECK(next_executable_ < 1000);
     }
@@ -108,10 +115,12 @@ class World {
     request.results = {result};
     PW_CHECK(session_->Execute(request).ok());
     fabric_.Flush();
-    v1::Event event;
-    event.mutable_done()->add_ok(++op_);
-    event.mutable_done()->add_device_microseconds(1);
-    PW_CHECK(fabric_.OnEvent(host_, event, Bytes()).ok());
+    for (HostId host : hosts_) {
+      v1::Event event;
+      event.mutable_done()->add_ok(++op_);
+      event.mutable_done()->add_device_microseconds(1);
+      PW_CHECK(fabric_.OnEvent(host, event, Bytes()).ok());
+    }
   }
   void RunTasks() {
     for (Task& task : std::exchange(tasks_, {})) std::move(task)();
@@ -121,7 +130,7 @@ class World {
   std::vector<Task> tasks_;
   CountingConnection connection_;
   Fabric fabric_;
-  HostId host_;
+  std::vector<HostId> hosts_;
   std::unique_ptr<SessionImpl> session_;
   uint64_t next_executable_ = 1;
   uint64_t op_ = 0;
@@ -130,6 +139,8 @@ class World {
 };
 
 struct Row {
+  std::string name;
+  int hosts;
   int shards;
   std::unique_ptr<World> world;
   std::vector<double> us;
@@ -143,28 +154,33 @@ double Median(std::vector<double> values) {
 
 int Run(int calls, int rounds, const std::string& json) {
   std::vector<Row> rows;
-  for (int shards : {8, 128, 2048}) rows.push_back({shards, std::make_unique<World>(shards), {}, 0, 0});
+  for (int shards : {8, 128, 2048}) rows.push_back({absl::StrCat(shards), 1, shards, std::make_unique<World>(1, shards), {}, 0, 0});
+  for (auto [hosts, devices] : {std::pair(16, 8), std::pair(512, 4)})
+    rows.push_back({absl::StrCat(hosts, "x", devices), hosts, hosts * devices, std::make_unique<World>(hosts, devices), {}, 0, 0});
   SteadyClock clock;
   for (int round = 0; round <= rounds; ++round) {
     for (Row& row : rows) {
       const uint64_t frames = row.world->frames(), bytes = row.world->bytes();
       const absl::Time start = clock.Now();
-      row.world->Steps(calls);
-      const double us = absl::ToDoubleMicroseconds(clock.Now() - start) / calls;
+      const int steps = std::max(10, calls / row.hosts);
+      row.world->Steps(steps);
+      const double us = absl::ToDoubleMicroseconds(clock.Now() - start) / steps;
       if (round > 0) row.us.push_back(us);
-      row.frames = static_cast<double>(row.world->frames() - frames) / calls;
-      row.bytes = static_cast<double>(row.world->bytes() - bytes) / calls;
+      row.frames = static_cast<double>(row.world->frames() - frames) / steps;
+      row.bytes = static_cast<double>(row.world->bytes() - bytes) / steps;
     }
   }
   std::string figures;
   double least = 1e300, most = 0;
   for (Row& row : rows) {
     const double us = Median(row.us);
-    least = std::min(least, us);
-    most = std::max(most, us);
-    std::printf("%4d shards: %.2f us in the controller for a computation, %.2f frames and %.0f bytes to its host\n", row.shards, us,
-                row.frames, row.bytes);
-    absl::StrAppendFormat(&figures, R"(%s"%d": {"us": %.3f, "frames": %.3f, "bytes": %.1f})", figures.empty() ? "" : ", ", row.shards, us,
+    if (row.hosts == 1) {
+      least = std::min(least, us);
+      most = std::max(most, us);
+    }
+    std::printf("%4d shards on %d host(s): %.2f us in the controller for a computation, %.2f frames and %.0f bytes to hosts\n", row.shards,
+                row.hosts, us, row.frames, row.bytes);
+    absl::StrAppendFormat(&figures, R"(%s"%s": {"us": %.3f, "frames": %.3f, "bytes": %.1f})", figures.empty() ? "" : ", ", row.name, us,
                           row.frames, row.bytes);
   }
   const double ratio = most / least;

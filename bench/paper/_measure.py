@@ -89,7 +89,19 @@ def figure6(quick):
                 if all("per_s" in rate for rate in rates.values()):
                     points.append({"ms": 1e3 / rates[rival]["per_s"], "ratio": rates["pathways"]["per_s"] / rates[rival]["per_s"]})
         rows.append({"hosts": hosts, "devices": hosts * devices, "rival": rival, "points": points, "parity_ms": parity(points)})
-    return {"rows": rows}
+    return {"rows": rows, "controller": _controller_alone(quick)}
+
+
+def _controller_alone(quick):
+    """{"16x8": {"us": of the controller for a computation, "frames", "bytes"}, ...}, with simulated hosts that answer at once; None where the
+    program is not built."""
+    program = HERE.parents[1] / "build" / "release" / "bin" / "dispatch_bench"
+    if not program.exists():
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "figures.json"
+        subprocess.run([program, "--json", path, *(("--calls", "2000", "--rounds", "3") if quick else ())], check=True, stdout=sys.stderr)
+        return {name: figure for name, figure in json.loads(path.read_text())["figures"].items() if "x" in name}
 
 
 def parity(points, ratio=0.97):

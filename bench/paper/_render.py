@@ -26,6 +26,8 @@ def _table6(result):
         measured = f"{row['parity_ms']:.3f} ms" if row["parity_ms"] is not None else "not reached in this range"
         ratios = ", ".join(f"{point['ratio']:.2f} at {point['ms']:.3f} ms" for point in row["points"])
         rows.append([f"{row['hosts']} x {row['devices'] // row['hosts']}, against {row['rival']}", measured, ratios])
+    for name, figure in (result.get("controller") or {}).items():
+        rows.append([f"{name}: the controller alone, simulated hosts", f"{figure['us'] / 1e3:.3f} ms", f"{figure['frames']:.0f} messages a computation"])
     rows += [[f"the paper: {name}", f"{ms:g} ms", ""] for name, ms in _paper.PARITY_MS.items()]
     return ["hosts x devices", "equal from", "throughput of ours / theirs"], rows
 

@@ -197,7 +197,8 @@ def stop(state):
 def _end(handle, members):
     job, step = handle["job"], handle["step"]
     if handle["submitted"]:
-        _ask("scancel", job)
+        if _state_of(job) is not None:
+            _ask("scancel", job)
         _until(lambda: (found := _state_of(job)) is None or found[0] not in (*_LIVE, "COMPLETING"), f"job {job}")
         return [f"job {job}"]
     if step is not None:

@@ -55,6 +55,7 @@ def test_every_figure_has_a_table_with_full_rows(report):
         assert rows and all(len(row) == len(head) for row in rows)
     text = _render.text(report)
     assert "2.3 ms" in text and "35 ms" in text  # the paper's
+    assert "0.429 ms" in text and "simulated" in text
     assert "for the test" in text and "not measured" in text  # a cell that failed, and one that nobody tried
 
 

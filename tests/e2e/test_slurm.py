@@ -1,5 +1,6 @@
 """`pathways up --on slurm` on a real Slurm: a controller daemon and four nodes, all on this machine."""
 
+import signal
 import subprocess
 import time
 
@@ -72,6 +73,24 @@ def test_a_step_of_the_job_that_we_are_in(slurm, tmp_path):
     finally:
         slurm.ask("scancel", job)
     end(other)
+
+
+@pytest.mark.parametrize("ended_by", ["us", "someone else"])
+def test_in_the_foreground_it_ends_with_the_job_and_the_job_with_it(slurm, command, tmp_path, ended_by):
+    up = command.start("up", "--on", "slurm", "--devices", "1", "--foreground", log=tmp_path / "log")
+    deadline = time.monotonic() + WAIT_SECONDS
+    while "is up at" not in (tmp_path / "log").read_text():
+        assert time.monotonic() < deadline and up.poll() is None, (tmp_path / "log").read_text()
+        time.sleep(0.05)
+    (job,) = slurm.jobs()
+    if ended_by == "us":
+        assert end(up, signal.SIGTERM) == 0
+    else:
+        slurm.ask("scancel", job)
+        assert end(up) == 1
+        assert f"job {job} has ended; logs in " in (tmp_path / "log").read_text()
+    assert slurm.jobs() == {}
+    assert command("status", check=False).returncode == 3
 
 
 def test_what_cannot_be_is_refused(slurm, command, tmp_path):
