@@ -1,0 +1,84 @@
+"""deploy/kubernetes.yaml: valid for Kubernetes, its ports fit together, and its containers' commands, run here, make a cluster."""
+
+import signal
+import socket
+import time
+
+import kubernetes_validate
+import pytest
+import yaml
+from cli import CommandLine, end
+from conftest import ROOT
+
+WAIT_SECONDS = 180
+HOSTS = 2  # of the manifest's four
+
+
+@pytest.fixture
+def manifest():
+    """{(kind, name): object}."""
+    documents = yaml.safe_load_all((ROOT / "deploy" / "kubernetes.yaml").read_text())
+    return {(document["kind"], document["metadata"]["name"]): document for document in documents}
+
+
+def container(manifest, kind, name):
+    (found,) = manifest[kind, name]["spec"]["template"]["spec"]["containers"]
+    return found
+
+
+def test_it_is_valid(manifest):
+    for document in manifest.values():
+        kubernetes_validate.validate(document, "1.37", strict=True)
+    broken = {**manifest["StatefulSet", "pathways-island0"], "spec": {"replicas": "four"}}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(broken, "1.37", strict=True)
+
+
+def test_its_parts_name_each_other(manifest):
+    for (kind, name), document in manifest.items():
+        if kind == "Service":
+            (workload,) = [d for (k, n), d in manifest.items() if k != "Service" and n == name]
+            template = workload["spec"]["template"]
+            labels = template["metadata"]["labels"]
+            assert document["spec"]["selector"].items() <= labels.items() and workload["spec"]["selector"]["matchLabels"].items() <= labels.items()
+            ports = {port["name"]: port["containerPort"] for port in template["spec"]["containers"][0]["ports"]}
+            assert {port["name"]: port["port"] for port in document["spec"]["ports"]} == ports
+            assert all(f"0.0.0.0:{port}" in template["spec"]["containers"][0]["args"] for port in ports.values())
+    hosts = container(manifest, "Deployment", "pathways-controller")["args"]
+    assert hosts[hosts.index("--hosts") + 1] == str(manifest["StatefulSet", "pathways-island0"]["spec"]["replicas"])
+
+
+def here(words, replaced):
+    """A container's command for this machine: other ports, names and devices, nothing else."""
+    for old, new in replaced.items():
+        words = [word.replace(old, new) for word in words]
+    return words
+
+
+def test_its_commands_make_a_cluster(manifest, tmp_path):
+    sockets = [socket.socket() for _ in range(2)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    clients, workers = (one.getsockname()[1] for one in sockets)
+    for one in sockets:
+        one.close()
+    ports = {"8470": str(clients), "8471": str(workers), "8472": "0", "pathways-controller": "127.0.0.1", "cuda": "cpu"}
+    first, *up = here(container(manifest, "Deployment", "pathways-controller")["args"], ports)
+    up[up.index("--hosts") + 1] = str(HOSTS)
+    command = CommandLine(tmp_path / "home")
+    started = [command.start(*up, log=tmp_path / "up.log")]
+    try:
+        for i in range(HOSTS):
+            worker = here(container(manifest, "StatefulSet", "pathways-island0")["args"],
+                          {**ports, "$(POD_NAME)": f"pathways-island0-{i}", "$(POD_IP)": "127.0.0.1"})
+            assert first == worker.pop(0) == "pathways"
+            started.append(command.start(*worker, log=tmp_path / f"{i}.log"))
+        deadline = time.monotonic() + WAIT_SECONDS
+        while (done := command("status", "--address", f"127.0.0.1:{clients}", check=False)).returncode or "waiting for hosts" in done.stdout:
+            assert time.monotonic() < deadline, [path.read_text() for path in tmp_path.glob("*.log")] + [done.stdout, done.stderr]
+            time.sleep(0.05)
+        assert [f"pathways-island0-{i}" in done.stdout for i in range(HOSTS)] == [True] * HOSTS
+        assert command.run(f"127.0.0.1:{clients}", "import jax; print(len(jax.devices()), float(jax.numpy.ones(8).sum()))") == f"{4 * HOSTS} 8.0\n"
+    finally:
+        codes = [end(process, signal.SIGTERM) for process in reversed(started)]
+    assert codes == [0] * (HOSTS + 1)
