@@ -4,6 +4,7 @@ Device time is what the scheduler measured and accounted for, over a window in w
 """
 
 import contextlib
+import pathlib
 import time
 
 import _report
@@ -11,6 +12,7 @@ import _sides
 
 MIXES = {"1:1:1:1": (1, 1, 1, 1), "1:2:4:8": (1, 2, 4, 8)}
 DEPTH = 400
+TRACE_SECONDS, TRACE_DEPTH = 3, 8
 SETTLE_SECONDS = 2
 
 
@@ -52,14 +54,35 @@ def measure(address, sides, weights, seconds):
     return {"weights": weights, "device_seconds": used, "computations": done, "times_without_work": idle, "worst": max(map(abs, off))}
 
 
+def record(address, sides, weights, path):
+    """Has the cluster record what it does under these weights; returns the clients' numbers, in the order of the weights."""
+    from pathways import _cluster
+
+    for number, weight in zip(sides, weights):
+        _cluster.share(address, number, weight=weight)
+    for side in sides.values():  # few under way, so that what runs has been asked for while it was recorded
+        side.send(f'{{"do": "flood", "program": "work", "seconds": {TRACE_SECONDS + SETTLE_SECONDS}, "depth": {TRACE_DEPTH}}}')
+    _cluster.trace(address, TRACE_SECONDS, path)
+    for side in sides.values():
+        side.receive()
+    return list(sides)
+
+
 def main():
-    args = _report.arguments(__doc__, lambda parser: parser.add_argument("--seconds", type=float, default=10))
+    def add(parser):
+        parser.add_argument("--seconds", type=float, default=10)
+        parser.add_argument("--trace", metavar="DIR", help="record a few seconds of each mix there, as fairness-N.json for ui.perfetto.dev")
+
+    args = _report.arguments(__doc__, add)
     figures = {}
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(_sides.cluster("1x1x1", policy="share"))
         sides = open_clients(stack, cluster.address, 4)
         for name, weights in MIXES.items():
             figures[name] = measure(cluster.address, sides, weights, args.seconds)
+            if args.trace:
+                path = pathlib.Path(args.trace, f"fairness-{len(figures)}.json").resolve()
+                figures[name] |= {"trace": str(path), "clients": record(cluster.address, sides, weights, path)}
     for name, row in figures.items():
         shares = ", ".join(f"{u:.2f} s" for u in row["device_seconds"])
         print(f"weights {name}: device time {shares}; off by at most {100 * row['worst']:.2f} %")

@@ -136,4 +136,23 @@ def figure8(quick):
 
 def figure9(quick):
     """The device time that clients with weights get."""
-    return {"mixes": _script("fairness", "--seconds", 2 if quick else 10)}
+    with tempfile.TemporaryDirectory() as folder:
+        mixes = _script("fairness", "--seconds", 2 if quick else 10, "--trace", folder)
+        for mix in mixes.values():
+            mix["runs"] = runs_of(json.loads(pathlib.Path(mix.pop("trace")).read_text())["traceEvents"], mix.pop("clients"))
+    return {"mixes": mixes}
+
+
+SHOWN_US = 400_000
+
+
+def runs_of(events, clients):
+    """[client's place in the list, begin, duration in us] of what the device ran at the end of a trace."""
+    tracks = {(event["pid"], event["tid"]): event["args"]["name"] for event in events if event.get("name") == "thread_name"}
+    places = {f"client {number}": place for place, number in enumerate(clients)}
+    asked = {event["args"]["op"]: places[track] for event in events if event.get("cat") == "request"
+             and (track := tracks.get((event["pid"], event["tid"]))) in places and "op" in event.get("args", {})}
+    runs = sorted((event["ts"], event["dur"], asked[event["args"]["op"]]) for event in events
+                  if event.get("cat") == "run" and event.get("args", {}).get("op") in asked)
+    first = max(runs[-1][0] - SHOWN_US, runs[0][0]) if runs else 0
+    return [[place, round(begin - first), round(took)] for begin, took, place in runs if begin >= first]

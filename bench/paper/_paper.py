@@ -19,6 +19,7 @@ FIGURES = {
           "here": "One CPU device, one program of some milliseconds, 1 to 16 client processes."},
     "9": {"title": "Device time by weight",
           "paper": "Four clients get 1:1:1:1 and 1:2:4:8 of the device's time, as a trace shows.",
-          "here": "What the scheduler accounted for, over a window in which every client had work waiting."},
+          "here": "The table: what the scheduler accounted for, over a window in which every client had work waiting. The picture: computations as recorded after "
+                  "it, with eight of each client under way."},
 }
 PARITY_MS = {"16x8 TPUs": 2.3, "512x4 TPUs": 35.0}

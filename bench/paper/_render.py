@@ -104,12 +104,15 @@ def _plot8(axes, result):
 
 
 def _plot9(axes, result):
-    for i, (name, row) in enumerate(result["mixes"].items()):
-        left = 0.0
-        for used in row["device_seconds"]:
-            axes.barh(name, used / sum(row["device_seconds"]), left=left, edgecolor="white", color=f"C{i}")
-            left += used / sum(row["device_seconds"])
-    axes.set(xlabel="share of the device's time", ylabel="weights")
+    """A line for each client: when the device ran its computations, as recorded."""
+    labels = []
+    for name, row in result["mixes"].items():
+        for client, weight in enumerate(row["weights"]):
+            bars = [(begin / 1e3, took / 1e3) for place, begin, took in row.get("runs", ()) if place == client]
+            axes.broken_barh(bars, (len(labels) - 0.4, 0.8), color=f"C{client}")
+            labels.append(f"{name}, weight {weight}")
+    axes.set(xlabel="ms", yticks=range(len(labels)), yticklabels=labels)
+    axes.invert_yaxis()
 
 
 PLOTS = {"5": _plot5, "6": _plot6, "7": _plot7, "8": _plot8, "9": _plot9}

@@ -87,6 +87,19 @@ def test_figures_become_plots(tmp_path):
     assert (tmp_path / "report.txt").read_text().count("Figure ") == len(_paper.FIGURES)
 
 
+def test_what_the_device_ran_is_found_in_a_trace_by_who_asked_for_it():
+    def event(category, process, thread, op, ts, dur=0):
+        return {"cat": category, "pid": process, "tid": thread, "ts": ts, "dur": dur, "args": {"op": op}}
+
+    names = [{"name": "thread_name", "pid": 1, "tid": i, "args": {"name": name}} for i, name in enumerate(["client 7", "client 3", "client 9"])]
+    asked = [event("request", 1, 0, 50, 1), event("request", 1, 1, 51, 2), event("request", 1, 2, 52, 3), event("request", 1, 0, 53, 4)]
+    end = 10 + _measure.SHOWN_US
+    ran = [event("run", 2, 0, 50, 5, 4), event("run", 2, 0, 51, 10, 6), event("run", 2, 0, 52, 20, 1), event("run", 2, 0, 99, 30, 1), event("run", 2, 0, 53, end, 8)]
+    # Client 9 is not of the comparison, 99 was asked for before the recording, 50 ran too long ago to be shown.
+    assert _measure.runs_of(names + ran + asked, [3, 7]) == [[0, 0, 6], [1, _measure.SHOWN_US, 8]]
+    assert _measure.runs_of(names + asked, [3, 7]) == []
+
+
 @pytest.mark.parametrize("ratios, smallest", [
     ([0.5, 0.96, 0.98, 1.1], 3.0),
     ([0.98, 0.5, 1.0, 1.0], 3.0),  # equal once by chance is not yet equal
