@@ -41,10 +41,13 @@ class Bytes {
 class AlignedBytes {
  public:
   explicit AlignedBytes(size_t size);
+  // Memory from elsewhere. REQUIRES: `size` bytes on such a boundary.
+  AlignedBytes(std::shared_ptr<uint8_t> memory, size_t size) : data_(std::move(memory)), size_(size) {}
 
   uint8_t* data() { return data_.get(); }
   size_t size() const { return size_; }
   std::shared_ptr<const void> owner() const { return data_; }
+  const std::shared_ptr<uint8_t>& memory() const { return data_; }
   Bytes Freeze() && { const void* p = data_.get(); return Bytes(std::move(data_), p, size_); }
 
  private:

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace pw {
@@ -18,6 +19,18 @@ std::vector<typename Map::key_type> SortedKeysWhere(const Map& map, Predicate pr
   }
   std::sort(keys.begin(), keys.end());
   return keys;
+}
+
+// Takes those entries out, and gives their values in the same order.
+template <class Map, class Predicate>
+std::vector<typename Map::mapped_type> TakeWhere(Map& map, Predicate predicate) {
+  std::vector<typename Map::mapped_type> taken;
+  for (const auto& key : SortedKeysWhere(map, predicate)) {
+    const auto it = map.find(key);
+    taken.push_back(std::move(it->second));
+    map.erase(it);
+  }
+  return taken;
 }
 
 template <class Map>

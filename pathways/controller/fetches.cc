@@ -67,13 +67,7 @@ void Fetches::OnChunk(HostId host, const ::pathways::v1::Chunk& chunk, const Byt
 
 template <class Predicate>
 void Fetches::FailWhere(const absl::Status& error, Predicate predicate) {
-  std::vector<Callback> failed;
-  for (uint64_t id : SortedKeysWhere(pending_, [&](const auto& assembly) { return predicate(*assembly); })) {
-    const auto it = pending_.find(id);
-    failed.push_back(std::move(it->second->done));
-    pending_.erase(it);
-  }
-  for (Callback& done : failed) std::move(done)(error);
+  for (auto& assembly : TakeWhere(pending_, [&](const auto& a) { return predicate(*a); })) std::move(assembly->done)(error);
 }
 
 void Fetches::FailHost(HostId host, const absl::Status& error) {

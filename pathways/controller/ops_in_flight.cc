@@ -43,13 +43,7 @@ void OpsInFlight::Poisoned(HostId host, const ::pathways::v1::Done::Poisoned& po
 }
 
 void OpsInFlight::OnHostLost(HostId host, const absl::Status& error) {
-  std::vector<Op> lost;
-  for (uint64_t id : SortedKeysWhere(ops_, [host](const Op& op) { return op.host == host; })) {
-    const auto it = ops_.find(id);
-    lost.push_back(std::move(it->second));
-    ops_.erase(it);
-  }
-  for (Op& op : lost) Finish(std::move(op), error, std::nullopt, 0);
+  for (Op& op : TakeWhere(ops_, [host](const Op& o) { return o.host == host; })) Finish(std::move(op), error, std::nullopt, 0);
 }
 
 size_t OpsInFlight::CountFor(HostId host) const {

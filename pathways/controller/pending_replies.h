@@ -53,13 +53,7 @@ class PendingReplies {
 
   template <class Predicate>
   void FailWhere(const absl::Status& error, Predicate predicate) {
-    std::vector<Callback> failed;
-    for (const auto& id : SortedKeysWhere(pending_, predicate)) {
-      const auto it = pending_.find(id);
-      failed.push_back(std::move(it->second.callback));
-      pending_.erase(it);
-    }
-    for (Callback& callback : failed) std::move(callback)(error);
+    for (Pending& pending : TakeWhere(pending_, predicate)) std::move(pending.callback)(error);
   }
 
   using Key = std::pair<uint64_t, HostId>;  // several hosts may be asked the same

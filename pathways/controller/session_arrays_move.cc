@@ -9,6 +9,7 @@
 #include "pathways/dispatch/plan_move.h"
 
 namespace pw::controller {
+
 absl::StatusOr<SessionImpl::SpecPtr> SessionImpl::CopySpec(const ArrayEntry& source,
                                                            const std::optional<std::vector<DeviceId>>& devices,
                                                            const std::optional<std::string>& memory_kind) const {

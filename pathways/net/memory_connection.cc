@@ -4,26 +4,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/net/framing.h"
+#include "pathways/net/pieces.h"
 
 namespace pw::net {
 namespace {
 
 // How many frames one turn delivers before others have the executor.
 constexpr int kTurnFrames = 64;
-// Larger payloads are copied, as through a socket: what the sender has lent is its own again when it has been sent.
-constexpr size_t kSharedBytes = 64 << 10;
-
-Bytes Joined(std::vector<Bytes> pieces, size_t size) {
-  if (size == 0) return Bytes();
-  if (pieces.size() == 1 && size <= kSharedBytes && reinterpret_cast<uintptr_t>(pieces[0].data()) % 64 == 0) return std::move(pieces[0]);
-  AlignedBytes joined(size);
-  size_t at = 0;
-  for (const Bytes& piece : pieces) {
-    if (!piece.empty()) std::memcpy(joined.data() + at, piece.data(), piece.size());
-    at += piece.size();
-  }
-  return std::move(joined).Freeze();
-}
 
 // Where a socket would have written the payload.
 void Land(Connection::Handler* handler, Frame* frame) {
@@ -63,7 +50,7 @@ void MemoryEnd::Send(std::string header, std::vector<Bytes> payload, Lane lane) 
     counts->bytes_sent += header.size() + payload_bytes;
   }
   const std::shared_ptr<MemoryEnd> peer = peer_.lock();
-  if (peer != nullptr) peer->Receive({std::move(header), Joined(std::move(payload), payload_bytes)}, lane);
+  if (peer != nullptr) peer->Receive({std::move(header), Joined(payload, payload_bytes)}, lane);
 }
 
 void MemoryEnd::Receive(Frame frame, Lane lane) {

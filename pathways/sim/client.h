@@ -56,7 +56,6 @@ class Client {
   // The controller is gone: everything unanswered fails, and all that is sent from now on.
   void ControllerLost();
 
-  bool connected() const { return link_ != nullptr; }
   uint64_t requests() const { return next_op_ - 1; }
   uint64_t answers() const { return answers_; }
   // An answer that no request waited for.

@@ -97,10 +97,8 @@ void Tenant::Open(std::function<void(std::vector<int32_t>)> ready) {
 void Tenant::Compile(std::vector<int32_t> devices, int args, int microseconds, std::function<void(Executable)> done) {
   const std::string recipe = absl::StrCat("args=", args, " outputs=1 dims=", kElements, " us=", microseconds);
   const Places places = PlacesOf(devices, {});
-  ++waiting_;
   client_.Send(CompileOf("xla::ifrt::XlaProgram", recipe, OptionsFor(devices)),
                [this, devices, args, places, done = std::move(done)](const absl::StatusOr<IfrtResponse>& response) {
-                 --waiting_;
                  if (!response.ok()) {
                    Failed("compiling", places, response.status());
                    return done({0, devices, args, false});
@@ -110,11 +108,9 @@ void Tenant::Compile(std::vector<int32_t> devices, int args, int microseconds, s
 }
 
 void Tenant::Load(const std::string& program, std::function<void(uint64_t)> done) {
-  ++waiting_;
   const std::string text = absl::StrCat("__serialized_plugin_program ", program::kProgramMagic, program);
   client_.Send(CompileOf("xla::ifrt::PluginProgram", text, ""),
                [this, done = std::move(done)](const absl::StatusOr<IfrtResponse>& response) {
-                 --waiting_;
                  if (!response.ok() && !referee_->controller_died()) {
                    referee_->Violation(absl::StrCat(name(), ": a program was refused: ", response.status().ToString()));
                  }
@@ -173,7 +169,6 @@ Value Tenant::Copy(const Value& value, std::vector<int32_t> devices) {
 }
 
 void Tenant::Read(const Value& value, std::function<void()> done) {
-  ++waiting_;
   const uint64_t buffer = client_.NewHandle();
   IfrtRequest request;
   auto& copy = *request.mutable_copy_to_host_buffer_request();
@@ -193,7 +188,6 @@ void Tenant::Read(const Value& value, std::function<void()> done) {
 }
 
 void Tenant::Compare(const Value& value, const absl::StatusOr<Bytes>& bytes) {
-  --waiting_;
   ++reads_;
   if (!bytes.ok()) return Failed("a read", value.places, bytes.status());
   Four got{};

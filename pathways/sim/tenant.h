@@ -63,8 +63,6 @@ class Tenant {
   const std::string& name() const { return process_->name(); }
   uint64_t reads() const { return reads_; }
   uint64_t errors() const { return errors_; }
-  // Reads and compilations that wait for an answer.
-  int waiting() const { return waiting_; }
 
  private:
   Client::Answer Checked(const std::string& what, const Places& places);
@@ -76,7 +74,6 @@ class Tenant {
   Client client_;
   uint64_t reads_ = 0;
   uint64_t errors_ = 0;
-  int waiting_ = 0;
 };
 
 }  // namespace pw::sim

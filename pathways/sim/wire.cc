@@ -1,26 +1,14 @@
 #include "pathways/sim/wire.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "pathways/net/pieces.h"
 
 namespace pw::sim {
 namespace {
 
 constexpr size_t kHighWater = net::Limits().bulk_high_water_bytes;
-
-Bytes Joined(const std::vector<Bytes>& pieces, size_t size) {
-  if (size == 0) return Bytes();
-  if (pieces.size() == 1) return pieces[0];
-  AlignedBytes joined(size);
-  size_t at = 0;
-  for (const Bytes& piece : pieces) {
-    if (!piece.empty()) std::memcpy(joined.data() + at, piece.data(), piece.size());
-    at += piece.size();
-  }
-  return std::move(joined).Freeze();
-}
 
 }  // namespace
 
@@ -65,7 +53,7 @@ void Wire::Send(int side, std::string header, std::vector<Bytes> payload, net::L
   if (from.closing || from.cut) return;
   size_t bytes = 0;
   for (const Bytes& piece : payload) bytes += piece.size();
-  Sent sent{{std::move(header), Joined(payload, bytes)}, lane, 0};
+  Sent sent{{std::move(header), net::Joined(payload, bytes)}, lane, 0};
   sent.bytes = sent.frame.header.size() + bytes;
   from.counts.frames_sent += 1;
   from.counts.bytes_sent += sent.bytes;

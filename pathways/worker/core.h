@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "pathways/base/block_cache.h"
 #include "pathways/base/clock.h"
 #include "pathways/base/executor.h"
 #include "pathways/base/future.h"
@@ -41,6 +42,7 @@ struct Core {
   HostId host;                 // how the controller calls this one
   bool shares_memory = false;  // the controller and the hosts on this machine can open what this process shares
   net::SharedMemoryFactory shared;
+  BlockCache blocks;  // for what arrives
   Executor* copy_pool = nullptr;
   Outbox outbox;
   const std::shared_ptr<MemoryLedger> ledger;

@@ -69,13 +69,9 @@ void HostCalls::Reply(const v1::HostReply& reply, const Bytes& payload) {
 }
 
 void HostCalls::ReleaseOwner(SessionId session) {
-  std::vector<DoneFn> cancelled;
-  for (uint64_t call : SortedKeysWhere(pending_, [session](const Pending& p) { return p.session == session; })) {
-    const auto it = pending_.find(call);
-    cancelled.push_back(std::move(it->second.done));
-    pending_.erase(it);
+  for (Pending& call : TakeWhere(pending_, [session](const Pending& p) { return p.session == session; })) {
+    call.done(absl::CancelledError("the client has gone; nobody can answer its program's callback"));
   }
-  for (DoneFn& done : cancelled) done(absl::CancelledError("the client has gone; nobody can answer its program's callback"));
 }
 
 }  // namespace pw::worker

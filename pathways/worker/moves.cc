@@ -201,6 +201,12 @@ void Moves::ExpectPiece(const OperationRef& operation, const AssemblyRef& assemb
                   into);
 }
 
+AlignedBytes& Moves::Memory(Assembly* assembly) {
+  if (assembly->memory == nullptr)
+    assembly->memory = std::make_unique<AlignedBytes>(core_->blocks.Take(static_cast<size_t>(assembly->total_bytes)));
+  return *assembly->memory;
+}
+
 // Where a piece's bytes will lie in the new shard, if that is one stretch of it. Null if it is not, or if they come in memory that can
 // be the shard's: all of them as shared memory.
 uint8_t* Moves::FinalPlace(Assembly* assembly, size_t index, bool comes_shared) {
@@ -208,8 +214,7 @@ uint8_t* Moves::FinalPlace(Assembly* assembly, size_t index, bool comes_shared) 
   if (piece.bytes == 0 || (piece.bytes == assembly->total_bytes && comes_shared)) return nullptr;
   const std::optional<int64_t> at = StretchStart(assembly->dims, piece.to_start, piece.size);
   if (!at.has_value()) return nullptr;
-  if (assembly->memory == nullptr) assembly->memory = std::make_unique<AlignedBytes>(static_cast<size_t>(assembly->total_bytes));
-  return assembly->memory->data() + *at * buffers::HostBytes(assembly->dtype);
+  return Memory(assembly).data() + *at * buffers::HostBytes(assembly->dtype);
 }
 
 void Moves::AddLocal(const OperationRef& operation, const AssemblyRef& assembly, size_t piece, const ShardRef& source) {
@@ -238,9 +243,7 @@ void Moves::AddPiece(const OperationRef& operation, const AssemblyRef& assembly,
   } else if (piece.bytes == assembly->total_bytes && static_cast<int64_t>(bytes->size()) == piece.bytes) {
     assembly->whole = *bytes;
   } else {
-    if (assembly->memory == nullptr)
-      assembly->memory = std::make_unique<AlignedBytes>(static_cast<size_t>(assembly->total_bytes));
-    CopyBox(buffers::HostBytes(assembly->dtype), piece.size, bytes->data(), dims, start, assembly->memory->data(), assembly->dims,
+    CopyBox(buffers::HostBytes(assembly->dtype), piece.size, bytes->data(), dims, start, Memory(assembly.get()).data(), assembly->dims,
             piece.to_start);
   }
   if (--assembly->left == 0) Finish(operation, assembly);

@@ -24,7 +24,7 @@ namespace pw::worker {
 
 class Moves : public Peers::Receiver {
  public:
-  Moves(Core* core, Peers* peers, int64_t staging_limit_bytes) : core_(core), peers_(peers), staging_(staging_limit_bytes) {
+  Moves(Core* core, Peers* peers, int64_t staging_limit_bytes) : core_(core), peers_(peers), staging_(&core->blocks, staging_limit_bytes) {
     peers->SetReceiver(this);
   }
 
@@ -59,7 +59,8 @@ class Moves : public Peers::Receiver {
   bool CopyWhole(const OperationRef& operation, const pathways::v1::Move::Receive& receive, const AssemblyRef& assembly);
   void Assemble(const OperationRef& operation, const pathways::v1::Move::Receive& receive, const AssemblyRef& assembly);
   void ExpectPiece(const OperationRef& operation, const AssemblyRef& assembly, size_t index, uint64_t transfer, HostId from);
-  static uint8_t* FinalPlace(Assembly* assembly, size_t index, bool comes_shared);
+  uint8_t* FinalPlace(Assembly* assembly, size_t index, bool comes_shared);
+  AlignedBytes& Memory(Assembly* assembly);
   void AddLocal(const OperationRef& operation, const AssemblyRef& assembly, size_t piece, const ShardRef& source);
   void AddPiece(const OperationRef& operation, const AssemblyRef& assembly, size_t piece, const absl::StatusOr<Bytes>& bytes,
                 const device::Dims& dims, const device::Dims& start);

@@ -15,7 +15,7 @@ namespace pw::worker {
 
 class Puts {
  public:
-  Puts(Core* core, int64_t staging_limit_bytes) : core_(core), staging_(staging_limit_bytes) {}
+  Puts(Core* core, int64_t staging_limit_bytes) : core_(core), staging_(&core->blocks, staging_limit_bytes) {}
 
   void Put(const pathways::v1::Put& command, const Bytes& payload);
   void AddChunk(const pathways::v1::Chunk& chunk, Bytes payload);

@@ -62,7 +62,7 @@ absl::Status Staging::Append(Transfer* transfer, const v1::Chunk& chunk, Bytes p
   }
   if (transfer->into == nullptr && !transfer->memory.has_value()) {
     PW_RETURN_IF_ERROR(Reserve(transfer));
-    transfer->memory.emplace(static_cast<size_t>(transfer->total));
+    transfer->memory = blocks_->Take(static_cast<size_t>(transfer->total));
   }
   uint8_t* const memory = transfer->into != nullptr ? transfer->into : transfer->memory->data();
   if (payload.data() != memory + transfer->received) std::memcpy(memory + transfer->received, payload.data(), payload.size());
@@ -138,11 +138,7 @@ void Staging::FailSource(HostId source, const absl::Status& status) {
 
 void Staging::ReleaseOwner(SessionId session, const absl::Status& status) {
   FailIf([session](const Transfer& t) { return t.session == session && t.callback != nullptr; }, status);
-  for (uint64_t id : SortedKeysWhere(transfers_, [session](const Transfer& t) { return t.session == session; })) {
-    const auto it = transfers_.find(id);
-    FreeMemory(&it->second);
-    transfers_.erase(it);
-  }
+  for (Transfer& t : TakeWhere(transfers_, [session](const Transfer& of) { return of.session == session; })) FreeMemory(&t);
 }
 
 }  // namespace pw::worker

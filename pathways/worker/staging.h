@@ -23,6 +23,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "pathways/base/block_cache.h"
 #include "pathways/base/bytes.h"
 #include "pathways/base/ids.h"
 #include "pathways/v1/worker.pb.h"
@@ -33,7 +34,7 @@ class Staging {
  public:
   using Callback = absl::AnyInvocable<void(absl::StatusOr<Bytes>) &&>;
 
-  explicit Staging(int64_t limit_bytes) : limit_bytes_(limit_bytes) {}
+  Staging(BlockCache* blocks, int64_t limit_bytes) : blocks_(blocks), limit_bytes_(limit_bytes) {}
 
   // `source` names where the chunk came from: FailSource takes all its transfers down.
   void AddChunk(const pathways::v1::Chunk& chunk, Bytes payload, HostId source = HostId());
@@ -71,6 +72,7 @@ class Staging {
   void Deliver(uint64_t id);
   void Bury(uint64_t id);
 
+  BlockCache* const blocks_;
   const int64_t limit_bytes_;
   int64_t staged_bytes_ = 0;
   absl::flat_hash_map<uint64_t, Transfer> transfers_;
