@@ -1,7 +1,7 @@
 """deploy/kubernetes.yaml: valid for Kubernetes, its ports fit together, and its containers' commands, run here, make a cluster."""
 
+import re
 import signal
-import socket
 import time
 
 import kubernetes_validate
@@ -56,29 +56,29 @@ def here(words, replaced):
 
 
 def test_its_commands_make_a_cluster(manifest, tmp_path):
-    sockets = [socket.socket() for _ in range(2)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    clients, workers = (one.getsockname()[1] for one in sockets)
-    for one in sockets:
-        one.close()
-    ports = {"8470": str(clients), "8471": str(workers), "8472": "0", "pathways-controller": "127.0.0.1", "cuda": "cpu"}
-    first, *up = here(container(manifest, "Deployment", "pathways-controller")["args"], ports)
+    first, *up = here(container(manifest, "Deployment", "pathways-controller")["args"],
+                      {"8470": "0", "8471": "0", "pathways-controller": "127.0.0.1"})
     up[up.index("--hosts") + 1] = str(HOSTS)
     command = CommandLine(tmp_path / "home")
     started = [command.start(*up, log=tmp_path / "up.log")]
+    deadline = time.monotonic() + WAIT_SECONDS
+
+    def wait_for(condition):
+        while not (found := condition()):
+            assert time.monotonic() < deadline, [path.read_text() for path in tmp_path.glob("*.log")]
+            time.sleep(0.05)
+        return found
+
     try:
+        address = wait_for(lambda: re.search(r"is up at (127\.0\.0\.1:\d+)", (tmp_path / "up.log").read_text())).group(1)
         for i in range(HOSTS):
             worker = here(container(manifest, "StatefulSet", "pathways-island0")["args"],
-                          {**ports, "$(POD_NAME)": f"pathways-island0-{i}", "$(POD_IP)": "127.0.0.1"})
+                          {"pathways-controller:8470": address, "8472": "0", "cuda": "cpu", "$(POD_NAME)": f"pathways-island0-{i}", "$(POD_IP)": "127.0.0.1"})
             assert first == worker.pop(0) == "pathways"
             started.append(command.start(*worker, log=tmp_path / f"{i}.log"))
-        deadline = time.monotonic() + WAIT_SECONDS
-        while (done := command("status", "--address", f"127.0.0.1:{clients}", check=False)).returncode or "waiting for hosts" in done.stdout:
-            assert time.monotonic() < deadline, [path.read_text() for path in tmp_path.glob("*.log")] + [done.stdout, done.stderr]
-            time.sleep(0.05)
-        assert [f"pathways-island0-{i}" in done.stdout for i in range(HOSTS)] == [True] * HOSTS
-        assert command.run(f"127.0.0.1:{clients}", "import jax; print(len(jax.devices()), float(jax.numpy.ones(8).sum()))") == f"{4 * HOSTS} 8.0\n"
+        report = wait_for(lambda: (found := command("status", "--address", address))["state"] == "formed" and found)
+        assert {host["name"] for host in report["hosts"]} == {f"pathways-island0-{i}" for i in range(HOSTS)}
+        assert command.run(address, "import jax; print(len(jax.devices()), float(jax.numpy.ones(8).sum()))") == f"{4 * HOSTS} 8.0\n"
     finally:
         codes = [end(process, signal.SIGTERM) for process in reversed(started)]
     assert codes == [0] * (HOSTS + 1)

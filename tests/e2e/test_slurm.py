@@ -1,5 +1,6 @@
 """`pathways up --on slurm` on a real Slurm: a controller daemon and four nodes, all on this machine."""
 
+import os
 import signal
 import subprocess
 import time
@@ -23,11 +24,23 @@ print(len(devices), len({d.island for d in devices}), float(jax.jit(lambda v: v.
 def slurm(tmp_path_factory):
     if absent := missing():
         pytest.skip(f"{absent} is not installed: tools/setup.sh installs Slurm on Debian")
-    slurm = Slurm(tmp_path_factory.mktemp("slurm"))
-    try:
-        yield slurm.start()
-    finally:
-        slurm.stop()
+    if os.getuid() != 0:
+        pytest.skip("Slurm's daemons want to be root")
+    slurm = started(tmp_path_factory)
+    yield slurm
+    slurm.stop()
+
+
+def started(tmp_path_factory, attempts=3):
+    """Its ports were free when they were chosen, which is not quite enough."""
+    for left in reversed(range(attempts)):
+        slurm = Slurm(tmp_path_factory.mktemp("slurm"))
+        try:
+            return slurm.start()
+        except BaseException:
+            slurm.stop()
+            if not left:
+                raise
 
 
 @pytest.fixture
