@@ -61,8 +61,18 @@ def tables(report):
     return {number: TABLES[number](result) for number, result in report["figures"].items()}
 
 
+def warnings(report):
+    """Why the figures are not to be relied on."""
+    found = []
+    if report["quick"]:
+        found.append("A quick run: one round of little, good for its form only.")
+    if report["machine"]["load"] > report["machine"]["cores"] / 4:
+        found.append(f"The machine was busy when the run began (load {report['machine']['load']:.1f} on {report['machine']['cores']} cores): run it on a quiet one.")
+    return found
+
+
 def text(report):
-    parts = []
+    parts = warnings(report)
     for number, (head, rows) in tables(report).items():
         lines = [list(map(str, line)) for line in (head, *rows)]
         widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
@@ -146,8 +156,8 @@ def page(report, images):
     machine = report["machine"]
     parts = [f"<!doctype html><meta charset=utf-8><title>Section 5 of the paper, here</title><style>{STYLE}</style>",
              "<h1>Section 5 of the paper, on this machine</h1>",
-             f"<p class=quiet>{html.escape(report['time'])}; {machine['cores']} cores, load before {machine['load']:.2f}; jax {html.escape(machine['jax'])}"
-             + ("; a quick run: one round of each, good for its form only" if report["quick"] else "") + ".</p>"]
+             f"<p class=quiet>{html.escape(report['time'])}; {machine['cores']} cores; jax {html.escape(machine['jax'])}.</p>",
+             *(f"<p><b>{html.escape(warning)}</b></p>" for warning in warnings(report))]
     for number, (head, rows) in tables(report).items():
         about = _paper.FIGURES[number]
         parts.append(f"<h2>Figure {number}: {html.escape(about['title'])}</h2>")

@@ -221,7 +221,10 @@ def alive(state):
     """Whether it is there; after a restart elsewhere, with its new address."""
     if _report(state.address) is not None:
         return True
-    address = _find_address(state.handle)
+    try:
+        address = _find_address(state.handle)
+    except _processes.StartError:
+        return False  # that Ray cluster has ended, and ours with it
     if address is not None and address != state.address:
         state.address = address
         state.save()

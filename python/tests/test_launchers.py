@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from pathways import _launch, _ray, _slurm, _slurm_node
+from pathways import _launch, _processes, _ray, _slurm, _slurm_node, _state
 
 
 @pytest.mark.parametrize("text, count", [("accel:2", 2), ("gpu:h100:8", 8), ("gres:gpu:4", 4), ("gpu", None), ("", None), (None, None)])
@@ -79,3 +79,23 @@ def test_a_bundle_has_what_a_host_takes_of_its_node(asked, bundle):
 def test_a_resource_that_is_none_is_named(option):
     with pytest.raises(ValueError, match="RESOURCE=AMOUNT"):
         _ray._bundle(argparse.Namespace(platform=None, devices=None, option=[option]))
+
+
+@pytest.mark.parametrize("answers, asked, alive, address", [
+    ({"old:1"}, None, True, "old:1"),                       # it is where it was; nobody asks Ray
+    (set(), "new:2", True, "new:2"),                        # started again elsewhere
+    (set(), None, False, "old:1"),                          # the actors are gone
+    (set(), _processes.StartError("gone"), False, "old:1")])  # all of Ray is
+def test_where_a_cluster_on_ray_is_now(monkeypatch, tmp_path, answers, asked, alive, address):
+    def find(_):
+        assert not answers
+        if isinstance(asked, Exception):
+            raise asked
+        return asked
+
+    monkeypatch.setenv("PATHWAYS_HOME", str(tmp_path))
+    monkeypatch.setattr(_ray, "_report", lambda where: {} if where in answers else None)
+    monkeypatch.setattr(_ray, "_find_address", find)
+    _state.fresh_folder("default")
+    state = _state.State("default", "old:1", "1x1x1", "cpu", [], "ray", {})
+    assert _ray.alive(state) == alive and state.address == address

@@ -65,8 +65,15 @@ def test_the_page_has_tables_plots_the_paper_s_words_and_what_failed(report):
     assert page.images == ["data:image/png;base64,iVBORw=="] * 2 and min(page.rows) > 1
     text = _render.page(report, {})
     assert all(about["paper"].split("'")[0] in text for about in _paper.FIGURES.values())
-    assert "Figure 7: CalledProcessError: for the test" in text and "a quick run" in text
+    assert "Figure 7: CalledProcessError: for the test" in text and "A quick run" in text
     assert "<script" not in _render.page({**report, "failed": {"5": "<script>"}}, {})
+
+
+@pytest.mark.parametrize("quick, load, count", [(False, 0.1, 0), (True, 0.1, 1), (False, 3.0, 1), (True, 3.0, 2)])
+def test_figures_that_are_not_to_be_relied_on_say_so(report, quick, load, count):
+    report |= {"quick": quick, "machine": {**report["machine"], "cores": 2, "load": load}}
+    found = _render.warnings(report)
+    assert len(found) == count and all(warning in _render.text(report) and warning in _render.page(report, {}) for warning in found)
 
 
 def test_a_figure_that_was_not_measured_is_left_out(report):
