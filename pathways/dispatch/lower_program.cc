@@ -59,6 +59,7 @@ class Lowering {
     bool owned = true;      // released after the last use
     bool given = false;     // taken over by the Compute of its last use
     int result = -1;        // the first result that it is
+    std::vector<HostId> hosts;  // once they have been asked for
   };
 
   Value& Root(int value) { return values_[values_[value].root]; }
@@ -160,18 +161,31 @@ class Lowering {
     return absl::OkStatus();
   }
 
-  std::set<HostId> HostsOf(const buffers::ArraySpec& spec) const {
-    std::set<HostId> hosts;
-    for (int s = 0; s < spec.sharding.num_shards(); ++s) hosts.insert(HostOf(spec, s));
+  // Ascending. What a Compute makes is where that runs: the shards are not looked at.
+  const std::vector<HostId>& HostsOf(int value) {
+    std::vector<HostId>& hosts = values_[value].hosts;
+    if (!hosts.empty()) return hosts;
+    const Node& maker = program_.nodes[program_.producer_of[value]];
+    if (maker.kind == NodeKind::kCompute) {
+      hosts = typed_.executables[maker.executable]->hosts;
+    } else {
+      const buffers::ArraySpec& spec = Spec(value);
+      for (int s = 0; s < spec.sharding.num_shards(); ++s) {
+        const HostId host = HostOf(spec, s);
+        if (hosts.empty() || hosts.back() != host) hosts.push_back(host);
+      }
+    }
+    std::sort(hosts.begin(), hosts.end());
+    hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
     return hosts;
   }
 
   void LowerResult(const Node& node, int result) {
     const buffers::ArraySpec& spec = Spec(node.inputs[0]);
     const uint64_t slot = Slot(SlotKind::kResult, result);
-    const std::set<HostId> hosts = HostsOf(spec);
+    const std::vector<HostId>& hosts = HostsOf(node.inputs[0]);
     for (HostId host : hosts) needs_[host].results.insert(result);
-    result_hosts_.emplace_back(hosts.begin(), hosts.end());
+    result_hosts_.push_back(hosts);
     result_makers_.push_back(program_.producer_of[values_[node.inputs[0]].root]);
     const Value& root = Root(node.inputs[0]);
     if (root.name == slot) return;
@@ -189,7 +203,7 @@ class Lowering {
     for (int v : roots) {
       const Value& root = values_[v];
       if (root.last_use != n || !root.owned || root.given) continue;
-      for (HostId host : HostsOf(Spec(v))) Release(host, root.name);
+      for (HostId host : HostsOf(v)) Release(host, root.name);
     }
   }
 

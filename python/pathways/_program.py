@@ -21,6 +21,7 @@ from jax._src import source_info_util
 from jax._src.interpreters import pxla
 
 from pathways import _client
+from pathways import _mlir_context
 from pathways import _program_graph as graphs
 from pathways import _program_view as view
 from pathways import _program_wire as wire
@@ -106,7 +107,8 @@ class Program:
         donated = self._donated(tree)
         inputs = [graph.argument(aval, leaf.sharding if isinstance(leaf, jax.Array) and leaf.committed else None,
                                  donated=i in donated) for i, (aval, leaf) in enumerate(zip(closed.in_avals, leaves))]
-        graph.finish(graph.run(closed.jaxpr, closed.consts, inputs))
+        with _mlir_context.shared():
+            graph.finish(graph.run(closed.jaxpr, closed.consts, inputs))
         return graph, out_tree, closed.out_avals
 
     def _donated(self, tree):

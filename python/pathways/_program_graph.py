@@ -7,6 +7,7 @@ arrays on the default device) are placed where they are used first.
 """
 
 import dataclasses
+import functools
 import os
 from typing import Any
 
@@ -29,14 +30,25 @@ _DTYPES = {name: number for number, names in {
     29: "float8_e3m4", 32: "float4_e2m1fn", 33: "float8_e8m0fnu"}.items() for name in [names]}
 
 
+@functools.lru_cache(maxsize=1024)
 def devices_of(sharding):
-    return tuple(sharding._internal_device_list)
+    """The same tuple for the same devices: compare with `is`, however many there are."""
+    devices = tuple(sharding._internal_device_list)
+    return _device_tuples.setdefault(devices, devices)
+
+
+_device_tuples = {}
 
 
 def replicated(devices):
-    if len(devices) == 1:
-        return SingleDeviceSharding(devices[0])
-    return NamedSharding(jax.sharding.Mesh(np.array(devices), ("all",)), PartitionSpec())
+    """REQUIRES: from devices_of."""
+    if id(devices) not in _replicated:
+        _replicated[id(devices)] = SingleDeviceSharding(devices[0]) if len(devices) == 1 else NamedSharding(
+            jax.sharding.Mesh(np.array(devices), ("all",)), PartitionSpec())
+    return _replicated[id(devices)]
+
+
+_replicated = {}
 
 
 def physical(aval, sharding):
@@ -88,9 +100,12 @@ class Graph:
         self.executable_names = []
         self.executable_flops = []
         self.executable_devices = []
-        self._shardings = {}     # key -> number
+        self._shardings = {}     # what is where (a key of _key) -> its number
+        self._numbers = {}       # (sharding, rank, type of random keys) -> its number
         self._sharding_bytes = []
-        self._transfers = {}     # (value, sharding key) -> Value
+        self._argument_of = {}   # Value -> Argument
+        self._transfers = {}     # (value, number of the sharding) -> Value
+        self._inner = {}         # id of a jaxpr -> the devices that are written inside
         self._lowered = {}       # what -> (executable, output shardings, kept inputs, constants)
         self._keep = []          # objects whose id is part of a key
 
@@ -99,6 +114,7 @@ class Graph:
     def argument(self, aval, sharding, constant=None, donated=False):
         value = Value(aval, sharding)
         self.arguments.append(Argument(value, constant, donated))
+        self._argument_of[value] = self.arguments[-1]
         return value
 
     def place(self, value, sharding, location):
@@ -114,9 +130,19 @@ class Graph:
         return self._transfers[key]
 
     def _key(self, value, sharding):
-        aval, sharding = physical(value.aval, sharding)
-        op_sharding = sharding._to_xla_hlo_sharding(aval.ndim).to_proto().SerializeToString()
-        return (tuple(d.id for d in devices_of(sharding)), op_sharding, sharding.memory_kind or "")
+        """The number of a sharding of such a value: equal for shardings that put the same on the same devices. O(1) when it is known."""
+        extended = jax.dtypes.issubdtype(value.aval.dtype, jax.dtypes.extended)
+        known = (sharding, value.aval.ndim, value.aval.dtype if extended else None)
+        number = self._numbers.get(known)
+        if number is None:
+            aval, sharding = physical(value.aval, sharding)
+            op_sharding = sharding._to_xla_hlo_sharding(aval.ndim).to_proto().SerializeToString()
+            key = (tuple(d.id for d in devices_of(sharding)), op_sharding, sharding.memory_kind or "")
+            if key not in self._shardings:
+                self._shardings[key] = len(self._sharding_bytes)
+                self._sharding_bytes.append(wire.sharding(*key))
+            number = self._numbers[known] = self._shardings[key]
+        return number
 
     def run(self, jaxpr, consts, inputs):
         """Adds the equations of a jaxpr; returns its results."""
@@ -179,26 +205,30 @@ class Graph:
         outs = [UNSPECIFIED if isinstance(out, UnspecifiedValue) or out is None else _concrete(out, devices) for out in outs]
         inputs = [self.place(value, sharding, location) for value, sharding in zip(values, wanted)]
         for var, value, gives in zip(variables, values, donated):
-            if gives and var in ending:
-                for argument in self.arguments:
-                    argument.donated |= argument.value is value
+            if gives and var in ending and value in self._argument_of:
+                self._argument_of[value].donated = True
         self._compute(function, name, what, inputs, wanted, outs, donated, devices, eqn.outvars, env, location)
 
     def _devices(self, closed, wanted, outs, values):
         """Where an equation runs: where its shardings say, else where its inputs are."""
-        for sharding in [*wanted, *outs, *_inner_shardings(closed.jaxpr)]:
+        for sharding in [*wanted, *outs]:
             found = _concrete_devices(sharding)
             if found:
                 return found
+        if id(closed) not in self._inner:
+            self._keep.append(closed)
+            self._inner[id(closed)] = next(filter(None, map(_concrete_devices, _inner_shardings(closed.jaxpr))), ())
+        if self._inner[id(closed)]:
+            return self._inner[id(closed)]
         for value in values:
             if value.sharding is not None:
                 return devices_of(value.sharding)
-        return (jax.devices()[0],)
+        return devices_of(SingleDeviceSharding(jax.devices()[0]))
 
     def _wanted(self, sharding, value, devices, position, closed):
         if not isinstance(sharding, UnspecifiedValue) and sharding is not None:
             return _concrete(sharding, devices)
-        if value.sharding is not None and devices_of(value.sharding) == devices:
+        if value.sharding is not None and devices_of(value.sharding) is devices:
             return value.sharding
         eqns = closed.jaxpr.eqns
         if len(eqns) == 1 and eqns[0].primitive.name == "shard_map":  # pmap, for one
@@ -208,8 +238,8 @@ class Graph:
         return replicated(devices)
 
     def _compute(self, function, name, what, inputs, wanted, outs, donated, devices, outvars, env, location):
-        key = (what, tuple(map(self._key, inputs, wanted)), tuple(map(str, outs)), tuple(donated),
-               tuple((v.aval.shape, str(v.aval.dtype), v.aval.weak_type) for v in inputs), tuple(d.id for d in devices))
+        key = (what, tuple(map(self._key, inputs, wanted)), tuple(outs), tuple(donated),
+               tuple((v.aval.shape, v.aval.dtype, v.aval.weak_type) for v in inputs), id(devices))
         if key not in self._lowered:
             self._lowered[key] = self._lower(function, name, inputs, wanted, outs, donated, devices)
         executable, out_shardings, kept, constants = self._lowered[key]
@@ -267,13 +297,6 @@ class Graph:
         self.apart = len(counts) > 1
         self._used = {id(v) for node in self.nodes for v in node.inputs} | {id(v) for v in results}
 
-    def _sharding(self, value):
-        key = self._key(value, value.sharding)
-        if key not in self._shardings:
-            self._shardings[key] = len(self._sharding_bytes)
-            self._sharding_bytes.append(wire.sharding(*key))
-        return self._shardings[key]
-
     def number_values(self):
         values = [argument.value for argument in self.arguments] + [value for node in self.nodes for value in node.outputs]
         for number, value in enumerate(values):
@@ -288,12 +311,12 @@ class Graph:
             if str(aval.dtype) not in _DTYPES:
                 raise NotImplementedError(f"argument {i} of program {self.name} has elements of type {aval.dtype}")
             apart = self.apart and len(devices_of(value.sharding)) > 1
-            nodes.append(wire.arg(f"argument {i}", _DTYPES[str(aval.dtype)], aval.shape, self._sharding(value), argument.donated,
+            nodes.append(wire.arg(f"argument {i}", _DTYPES[str(aval.dtype)], aval.shape, self._key(value, value.sharding), argument.donated,
                                   apart))
         for node in self.nodes:
             inputs = [value.number for value in node.inputs]
             if node.is_transfer:
-                nodes.append(wire.transfer(node.location, inputs[0], self._sharding(node.outputs[0])))
+                nodes.append(wire.transfer(node.location, inputs[0], self._key(node.outputs[0], node.outputs[0].sharding)))
             else:
                 nodes.append(wire.compute(node.location, node.executable, inputs, len(node.outputs)))
         for i, value in enumerate(self.results):
