@@ -89,6 +89,7 @@ class Program:
     def _trace(self, leaves, tree, static):
         out_tree = None
 
+        @functools.wraps(self._function)  # jax's errors name the user's function
         def flat(*values):
             nonlocal out_tree
             dynamic, named = jax.tree.unflatten(tree, values)
@@ -105,8 +106,7 @@ class Program:
         closed = jax.make_jaxpr(flat)(*(jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals))
         graph = graphs.Graph(getattr(self._function, "__name__", "program"), graphs.location(source_info_util.current()))
         donated = self._donated(tree)
-        inputs = [graph.argument(aval, leaf.sharding if isinstance(leaf, jax.Array) and leaf.committed else None,
-                                 donated=i in donated) for i, (aval, leaf) in enumerate(zip(closed.in_avals, leaves))]
+        inputs = [graph.argument(aval, _placed(leaf), donated=i in donated) for i, (aval, leaf) in enumerate(zip(closed.in_avals, leaves))]
         with _mlir_context.shared():
             graph.finish(graph.run(closed.jaxpr, closed.consts, inputs))
         return graph, out_tree, closed.out_avals
@@ -129,6 +129,13 @@ def _kind(leaf):
     if isinstance(leaf, jax.Array):
         return (leaf.aval, leaf.sharding if leaf.committed else None)
     return jax.api_util.shaped_abstractify(leaf)
+
+
+def _placed(leaf):
+    """Where an argument is, if somebody has put it there. Arrays of another backend of this process are brought."""
+    if not isinstance(leaf, jax.Array) or not leaf.committed:
+        return None
+    return leaf.sharding if graphs.of_the_program(graphs.devices_of(leaf.sharding)) else None
 
 
 class _Compiled:
@@ -175,7 +182,12 @@ class _Compiled:
             sent = [array._base_array if i in self._keys else array for i, array in enumerate(arrays)]
         if self._apart:
             sent = [part for array in sent for part in (array._arrays if len(array.sharding.device_set) > 1 else [array])]
-        results = self._executable.execute_sharded(sent).consume_with_handlers(self._handlers) if self._handlers else []
+        try:
+            results = self._executable.execute_sharded(sent).consume_with_handlers(self._handlers) if self._handlers else []
+        except Exception:
+            for array in arrays:  # which jaxlib does not say
+                array._check_if_deleted()
+            raise
         for i in self._donated:
             arrays[i].delete()
         return jax.tree.unflatten(self._out_tree, results)

@@ -40,6 +40,11 @@ def devices_of(sharding):
 _device_tuples = {}
 
 
+def of_the_program(devices):
+    """Whether they are of the backend that programs run on: jax's default one."""
+    return devices[0].client is jax.devices()[0].client
+
+
 def replicated(devices):
     """REQUIRES: from devices_of."""
     if id(devices) not in _replicated:
@@ -149,6 +154,11 @@ class Graph:
         self._debug_info = jaxpr.debug_info.with_unknown_names()
         env = dict(zip(jaxpr.invars, inputs))
         for var, const in zip(jaxpr.constvars, consts):
+            if isinstance(const, core.Tracer):
+                raise jax.errors.UnexpectedTracerError(
+                    f"program {self.name} uses a value that is left over from an earlier trace, {const.aval.str_short()}, at "
+                    f"{self._first_use(jaxpr, var)}: it was kept in a variable that outlives a call. Return it and pass it in again, "
+                    "or compute it within the call")
             committed = isinstance(const, jax.Array) and const.committed
             env[var] = self.argument(var.aval, const.sharding if committed else None, constant=const)
         last_use = {var: i for i, eqn in enumerate(jaxpr.eqns) for var in eqn.invars if isinstance(var, core.Var)}
@@ -163,6 +173,9 @@ class Graph:
                 error.add_note(f"in program {self.name}, at {where} ({eqn.primitive})")
                 raise
         return [self._read(env, var) for var in jaxpr.outvars]
+
+    def _first_use(self, jaxpr, var):
+        return next((location(eqn.source_info) for eqn in jaxpr.eqns if var in eqn.invars), "") or self._called_from
 
     def _read(self, env, var):
         if isinstance(var, core.Literal):
@@ -201,6 +214,9 @@ class Graph:
         if closed.jaxpr.effects:
             raise NotImplementedError(f"{name} has effects ({closed.jaxpr.effects}): call it outside of the program")
         devices = self._devices(closed, wanted, outs, values)
+        if not of_the_program(devices):
+            raise ValueError(f"{name} is compiled for device {', '.join(map(str, devices[:8]))}, of another backend than the program's: "
+                             "compile it for devices of jax.devices(), or call it outside of the program")
         wanted = [self._wanted(w, value, devices, i, closed) for i, (w, value) in enumerate(zip(wanted, values))]
         outs = [UNSPECIFIED if isinstance(out, UnspecifiedValue) or out is None else _concrete(out, devices) for out in outs]
         inputs = [self.place(value, sharding, location) for value, sharding in zip(values, wanted)]

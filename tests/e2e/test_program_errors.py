@@ -1,0 +1,184 @@
+"""Bad input to programs: each error is raised at the user's line, names the function and says what to do; nothing stays behind."""
+
+import gc
+import traceback
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import SingleDeviceSharding
+
+import pathways as pw
+
+X = np.ones(4, np.float32)
+
+
+def raised(call):
+    """The error, its notes with it, and the lines of this file that it went through."""
+    with pytest.raises(Exception) as info:
+        call()
+    lines = [frame.line for frame in traceback.extract_tb(info.value.__traceback__) if frame.filename == __file__]
+    return info.value, "\n".join([str(info.value), *getattr(info.value, "__notes__", [])]), lines
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_behind():
+    gc.collect()
+    before = len(jax.live_arrays())
+    yield
+    gc.collect()
+    assert len(jax.live_arrays()) <= before
+
+
+def test_devices_of_a_released_slice():
+    slices = pw.make_virtual_device_set()
+    one = slices.add_slice(devices=1)
+    double = jax.jit(lambda x: x * 2, in_shardings=SingleDeviceSharding(one.devices[0]))
+
+    @pw.program
+    def step(x):
+        return double(x)
+
+    np.testing.assert_array_equal(np.asarray(step(X)), X * 2)
+    slices.release()
+    for call in (lambda: np.asarray(step(X)), lambda: np.asarray(pw.program(step)(X))):
+        _, text, lines = raised(call)
+        assert "slice" in text and "released" in text, text
+        assert any("step" in line for line in lines)
+    with pytest.raises(pw.SliceError, match="add a slice"):
+        one.devices
+
+
+def test_a_slice_that_cannot_fit():
+    error, text, _ = raised(lambda: pw.make_virtual_device_set().add_slice(devices=1000))
+    assert isinstance(error, pw.InfeasibleSlice) and "the nearest fit is 4 devices" in text
+
+
+def test_a_value_of_one_call_kept_for_the_next(devices):
+    kept = []
+
+    @pw.program
+    def step(x):
+        kept.append(x + 1)
+        return x + kept[0]
+
+    step(X)
+    error, text, lines = raised(lambda: step(np.ones(4, np.int32)))  # traced again, with what the first trace left
+    assert isinstance(error, jax.errors.UnexpectedTracerError), text
+    assert "program step uses a value that is left over" in text and "test_program_errors.py:" in text and "pass it in" in text
+    assert any("step(" in line for line in lines)
+    kept.clear()
+
+
+def test_a_tracer_that_leaked(devices):
+    leaked = []
+
+    @pw.program
+    def step(x):
+        leaked.append(x * 2)
+        return x
+
+    step(X)
+    error, text, lines = raised(lambda: np.asarray(leaked[0] + 1))
+    assert isinstance(error, jax.errors.UnexpectedTracerError) and "step" in text
+    leaked.clear()
+
+
+def test_shapes_and_types_that_do_not_fit(devices):
+    product = jax.jit(lambda a, b: a @ b)
+
+    @pw.program
+    def step(a, b):
+        return product(a, b)
+
+    error, text, lines = raised(lambda: step(np.ones((2, 3), np.float32), np.ones((2, 3), np.float32)))
+    assert isinstance(error, TypeError) and "(3,) and (2,)" in text
+    assert any("product(a, b)" in line for line in lines)
+    error, text, _ = raised(lambda: step(np.ones((2, 3), np.float32), np.array(["text"])))
+    assert isinstance(error, TypeError) and "U4" in text, text
+    error, text, _ = raised(lambda: step(object(), X))
+    assert isinstance(error, TypeError) and "object" in text
+
+
+def test_arrays_of_another_backend_are_brought_and_deleted_ones_refused(devices, cpu):
+    @pw.program
+    def step(x):
+        return x * 2
+
+    with jax.default_device(cpu):
+        theirs = jnp.asarray(X) + 1
+    for one in (theirs, jax.device_put(theirs, cpu)):
+        doubled = step(one)
+        np.testing.assert_array_equal(np.asarray(doubled), (X + 1) * 2)
+        assert doubled.devices() == {devices[0]}
+    gone = jax.device_put(X, devices[0])
+    gone.delete()
+    error, text, lines = raised(lambda: step(gone))
+    assert "deleted" in text and any("step(gone)" in line for line in lines)
+
+
+def test_an_exception_inside_leaves_the_program_usable(devices):
+    angry = [True]
+
+    @pw.program
+    def step(x):
+        y = jnp.sin(x)
+        if angry[0]:
+            raise KeyError("mine")
+        return y
+
+    error, _, lines = raised(lambda: step(X))
+    assert isinstance(error, KeyError) and any("mine" in line for line in lines)
+    angry[0] = False
+    np.testing.assert_allclose(np.asarray(step(X)), np.sin(X), rtol=1e-6)
+
+
+def test_a_compile_error_in_node_37(devices):
+    good = jax.jit(lambda x: x + 1.0)
+    bad = jax.jit(lambda x: jax.ffi.ffi_call("no_such_target", jax.ShapeDtypeStruct(x.shape, x.dtype))(x))
+
+    @pw.program
+    def step(x):
+        for _ in range(36):
+            x = good(x)
+        return bad(x)
+
+    x = jax.device_put(X, devices[0])
+    error, text, lines = raised(lambda: step(x))
+    assert isinstance(error, jax.errors.JaxRuntimeError) and "no_such_target" in text
+    assert "[at node 37 of step: test_program_errors.py:" in text
+    assert any("step(x)" in line for line in lines)
+    np.testing.assert_array_equal(np.asarray(pw.program(lambda x: good(x))(x)), X + 1)
+
+
+def test_effects_are_refused_with_the_line(devices):
+    noisy = jax.jit(lambda x: (jax.debug.print("{}", x), x + 1)[1])
+
+    @pw.program
+    def step(x):
+        return noisy(x)
+
+    error, text, _ = raised(lambda: step(X))
+    assert isinstance(error, NotImplementedError) and "call it outside of the program" in text
+    assert "in program step, at test_program_errors.py:" in text
+
+
+def test_static_arguments_must_be_hashable(devices):
+    @pw.program(static_argnums=1)
+    def step(x, how):
+        return x
+
+    error, text, _ = raised(lambda: step(X, [1]))
+    assert isinstance(error, TypeError) and "unhashable" in text
+
+
+def test_a_computation_over_devices_of_two_backends(devices, cpu):
+    there = jax.jit(lambda x: x + 1, in_shardings=SingleDeviceSharding(cpu))
+
+    @pw.program
+    def step(x):
+        return there(x)
+
+    error, text, _ = raised(lambda: step(X))
+    assert isinstance(error, ValueError) and "of another backend" in text and "in program step, at test_program_errors.py:" in text, text
