@@ -109,8 +109,9 @@ def close(ours, reference, rtol=2e-5, atol=2e-6):
         np.testing.assert_allclose(np.asarray(mine), np.asarray(theirs), rtol=rtol, atol=atol)
 
 
-@pytest.mark.parametrize("stages, schedule", ((1, "gpipe"), (2, "1f1b"), (4, "gpipe"), (4, "1f1b")))
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind, stages, schedule", [
+    *(("layers", stages, schedule) for stages in (1, 2, 4) for schedule in ("gpipe", "1f1b")),
+    *((kind, *how) for kind in MODELS if kind != "layers" for how in ((2, "gpipe"), (4, "1f1b")))])
 def test_loss_and_gradients_are_those_of_the_whole_model(kind, stages, schedule):
     model, params, apply = MODELS[kind]()
     x, y = batch()
