@@ -8,15 +8,18 @@ import sys
 from conftest import clean_environment
 
 
+PATIENCE = 240  # seconds; on a machine with much else to do
+
+
 class CommandLine:
     python = sys.executable
 
     def __init__(self, home, **env):
-        env.setdefault("PATHWAYS_HOME", str(home))
+        env = {"PATHWAYS_HOME": str(home), "PATHWAYS_START_SECONDS": str(PATIENCE), "PATHWAYS_CONNECT_TIMEOUT": str(PATIENCE), **env}
         self.env = clean_environment(**env)
         self.env.pop("PATHWAYS_LOCAL")
 
-    def __call__(self, *words, check=True, timeout=120):
+    def __call__(self, *words, check=True, timeout=PATIENCE):
         """The JSON that the command prints; with check=False the finished process."""
         done = subprocess.run([self.python, "-m", "pathways", *words, *(["--json"] if check else [])], env=self.env, capture_output=True,
                               text=True, timeout=timeout)
@@ -35,13 +38,13 @@ class CommandLine:
         return subprocess.Popen([sys.executable, "-c", code], env=dict(self.env, PATHWAYS_ADDRESS=address), text=True, stdin=subprocess.PIPE,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kwargs)
 
-    def run(self, address, code, timeout=120):
+    def run(self, address, code, timeout=PATIENCE):
         out, err = (program := self.program(address, code)).communicate(timeout=timeout)
         assert program.returncode == 0, out + err
         return out
 
 
-def end(process, number=None, timeout=30):
+def end(process, number=None, timeout=PATIENCE):
     """The exit status, after a signal perhaps."""
     if number is not None:
         process.send_signal(number)

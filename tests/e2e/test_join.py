@@ -5,7 +5,7 @@ import signal
 import time
 
 import pytest
-from cli import CommandLine, end
+from cli import PATIENCE, CommandLine, end
 
 WAIT_SECONDS = 180
 
@@ -76,7 +76,7 @@ def test_hosts_join_and_leave_while_programs_run(command, tmp_path):
     left = wait_for_hosts(command, 1)
     assert [host["name"] for host in left["hosts"]] == ["host0"] and len(left["devices"]) == 2
     assert command.run(up["address"], ALL) == "2\n"
-    out, err = steady.communicate("stop\n", timeout=60)
+    out, err = steady.communicate("stop\n", timeout=PATIENCE)
     assert out == "True 2\n", err
     log = (tmp_path / "first.log").read_text()
     assert "Host 'extra' joins island 'island0' of the cluster at " + up["address"] in log

@@ -42,7 +42,7 @@ class RayCluster:
 
     def look(self, namespace, *other):
         done = subprocess.run([PYTHON, pathlib.Path(__file__).with_name("ray_look.py"), self.address, namespace, *other], env=self.env,
-                              capture_output=True, text=True, timeout=120)
+                              capture_output=True, text=True, timeout=240)
         assert done.returncode == 0, done.stderr[-3000:]
         return json.loads(done.stdout.splitlines()[-1])
 
@@ -53,7 +53,7 @@ class RayCluster:
 
     def stop(self):
         self.popen.stdin.close()
-        self.popen.wait(60)
+        self.popen.wait(240)
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from cli import CommandLine
+from cli import PATIENCE, CommandLine
 from slow_network import TwoIslands
 
 DELAY, BANDWIDTH = 0.02, 40e6  # seconds each way, bytes a second
@@ -89,7 +89,7 @@ def program(network, tmp_path_factory):
     assert client.stdout.readline() == '"ready"\n', client.communicate()[1] + "".join(log.read_text() for log in logs)
     yield client
     client.stdin.close()
-    client.wait(30)
+    client.wait(PATIENCE)
     command("down")
     for worker in workers:  # nsenter; the workers end with their namespaces
         worker.kill()
