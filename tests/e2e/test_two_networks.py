@@ -70,11 +70,12 @@ def network():
 
 
 @pytest.fixture(scope="module")
-def program(network, tmp_path_factory):
+def program(network, tmp_path_factory, request):
     """A client on this machine, the cluster's hosts in the namespaces."""
     folder = tmp_path_factory.mktemp("two-networks")
     command = CommandLine(folder / "home")
     up = command("up", "--no-workers", "--hosts", "2", "--listen", "0.0.0.0:0", "--advertise", "127.0.0.1")
+    request.addfinalizer(lambda: command("down", check=False))  # also if what follows fails
     port = up["address"].rpartition(":")[2]
     workers, logs = [], [folder / f"{name}.log" for name in "ab"]
     for name, island, head, address, log in zip("ab", network.islands, network.heads, network.addresses, logs):
@@ -90,7 +91,6 @@ def program(network, tmp_path_factory):
     yield client
     client.stdin.close()
     client.wait(PATIENCE)
-    command("down")
     for worker in workers:  # nsenter; the workers end with their namespaces
         worker.kill()
         worker.wait()
