@@ -37,7 +37,7 @@ def main():
         if not args.floor_only:
             cluster = enter(_sides.cluster("1x1x1"))
             asks["ours"] = jax_ask(enter(_sides.client("ours", "package", cluster.address)), args.mib)
-            network = {"PATHWAYS_SHARED_MEMORY": "off"}
+            network = {"PATHWAYS_SHARED_MEMORY": "relay"}
             asks["ours_network"] = jax_ask(enter(_sides.client("ours_network", "package", cluster.address, network)), args.mib)
             asks["ours_direct"] = jax_ask(enter(_sides.client("ours_direct", "direct", cluster.address)), args.mib)
         # A side's download follows its upload at once: only the array in hand is kept.

@@ -78,6 +78,8 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
   // False once End has been called: then session() is gone too.
   bool open() const { return sink_ != nullptr; }
   const SessionHello& hello() const { return hello_; }
+  // By which host-buffer calls name the session; 0 before Initialize.
+  uint64_t wire_id() const { return wire_id_; }
   controller::Cluster& cluster() { return *cluster_; }
   const PluginServices& services() const { return *services_; }
   // REQUIRES: initialized (guaranteed to every action but init's).

@@ -1,4 +1,4 @@
-// Companion: one connected Python process and its HostCalls stream with the controller.
+// Companion: one connection of a Python process: to the HostCalls stream that it has with the controller, or for downloads.
 //
 // Invariants:
 //   CO-1  the stream is opened when the process has named its token, and once only
@@ -6,6 +6,7 @@
 //   read
 //         brakes the controller instead of filling memory
 //   CO-3  answers go up in the order in which Python wrote them
+//   CO-4  a connection for downloads has one; what it brought stays until the connection ends
 // Runs on the bridge's io_context, which has one thread. Keeps itself alive while the socket or the stream has something under
 // way.
 #pragma once
@@ -19,6 +20,7 @@
 #include "asio/local/stream_protocol.hpp"
 #include "grpcpp/channel.h"
 #include "pathways/relay/call_message.h"
+#include "pathways/relay/download.h"
 
 namespace pw::relay {
 
@@ -46,10 +48,17 @@ class Companion : public std::enable_shared_from_this<Companion> {
   void OnCall();
   void OnSentUp();
 
+  void StartDownload(const DownloadRequest& request);
+  void OnDownloaded(absl::StatusOr<Bytes> memory);
+
   Socket socket_;
   std::shared_ptr<grpc::Channel> controller_;
   Stream* stream_ = nullptr;  // while it may be used; deletes itself later
   bool closed_ = false;
+  bool downloads_ = false;  // it is a connection for downloads
+  net::SharedMemoryFactory memory_;
+  std::shared_ptr<grpc::ClientContext> download_;  // the one under way
+  Bytes downloaded_;
 
   uint8_t length_[4];
   std::string header_;

@@ -169,7 +169,7 @@ def make_client():
         except Exception as error:
             raise RuntimeError(_explain(endpoint.controller, error, endpoint.failure())) from None
         _clients.append(client)
-        _host_memory.serve(client)
+        _host_memory.serve(client, endpoint.callback_socket)
         return client
 
 

@@ -83,35 +83,22 @@ def describe(error):
     return f"{type(error).__name__}: {error}\n{frames}"
 
 
-class CallServer:
-    """The answering side of one connection to the relay."""
+class Connection:
+    """To the relay. Messages are a header in JSON and a payload (relay/call_message.h)."""
 
-    def __init__(self, path, token, registry):
-        self._registry = registry
+    def __init__(self, path):
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.connect(os.fspath(path))
-        self._closed = False
         self._write_lock = threading.Lock()
-        self._work = queue.SimpleQueue()
-        self._idle = 0
-        self._idle_lock = threading.Lock()
-        self._send({"companion": token}, [])
-        threading.Thread(target=self._read_calls, name="pathways-host-calls", daemon=True).start()
 
-    def close(self):
-        try:
-            self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
-
-    def _send(self, header, payload):
+    def send(self, header, payload):
         encoded = json.dumps(header, separators=(",", ":")).encode()
         with self._write_lock:
             self._socket.sendall(_LENGTH.pack(len(encoded)) + encoded)
             for part in payload:
                 self._socket.sendall(part)
 
-    def _receive(self, count):
+    def receive(self, count):
         data = bytearray(count)
         view = memoryview(data)
         while view:
@@ -121,17 +108,47 @@ class CallServer:
             view = view[got:]
         return data
 
+    def receive_message(self):
+        """A header; EOFError at the end."""
+        (length,) = _LENGTH.unpack(self.receive(_LENGTH.size))
+        if length > _MAX_HEADER:
+            raise EOFError
+        return self.receive(length)
+
+    def shutdown(self):
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+    def close(self):
+        self._socket.close()
+
+
+class CallServer:
+    """The answering side of one connection to the relay."""
+
+    def __init__(self, path, token, registry):
+        self._registry = registry
+        self._connection = Connection(path)
+        self._closed = False
+        self._work = queue.SimpleQueue()
+        self._idle = 0
+        self._idle_lock = threading.Lock()
+        self._connection.send({"companion": token}, [])
+        threading.Thread(target=self._read_calls, name="pathways-host-calls", daemon=True).start()
+
+    def close(self):
+        self._connection.shutdown()
+
     def _read_calls(self):
         try:
             while True:
-                (length,) = _LENGTH.unpack(self._receive(_LENGTH.size))
-                if length > _MAX_HEADER:
-                    raise EOFError
-                header = json.loads(self._receive(length))
-                data = [self._receive(operand["bytes"]) for operand in header["operands"]]
+                header = json.loads(self._connection.receive_message())
+                data = [self._connection.receive(operand["bytes"]) for operand in header["operands"]]
                 self._start(header, data)
         except (EOFError, OSError, ValueError, KeyError):
-            self._socket.close()  # the computations that wait get UNAVAILABLE from the controller
+            self._connection.close()  # the computations that wait get UNAVAILABLE from the controller
         with self._idle_lock:
             self._closed = True
             for _ in range(self._idle):
@@ -163,13 +180,13 @@ class CallServer:
         except BaseException as error:  # whatever the user's function raises belongs to the user, KeyboardInterrupt and SystemExit too
             text = describe(error)
             self._registry.failed(header["callback"], text)
-            self._send({"call": call, "ok": False, "code": INTERNAL, "message": text}, [])
+            self._connection.send({"call": call, "ok": False, "code": INTERNAL, "message": text}, [])
             return
         if results is None:
             text = f"the program calls back function {header['callback']}, which this process does not have"
-            self._send({"call": call, "ok": False, "code": NOT_FOUND, "message": text}, [])
+            self._connection.send({"call": call, "ok": False, "code": NOT_FOUND, "message": text}, [])
             return
-        self._send({"call": call, "ok": True, "results": [r.nbytes for r in results]},
+        self._connection.send({"call": call, "ok": True, "results": [r.nbytes for r in results]},
                    [r.reshape(-1).view(np.uint8).data for r in results if r.nbytes])
 
     def _run(self, header, data):

@@ -6,9 +6,10 @@ of one user on one machine all serve one folder in memory, and each connection h
 `/proc/self/fd/N`: what that descriptor is can change with each connection, and a forked child has one of its own.
 
 From the cluster: jax reads arrays that one device holds whole by two methods of its arrays. For large ones of ours they are replaced: a program that the
-controller carries out itself (plugin_programs/host_memory.h) answers where the array lies, and numpy gets those very pages.
+controller carries out itself (plugin_programs/host_memory.h) answers where the array lies, and numpy gets those very pages. Where the controller
+is on another machine, our relay on this one fetches the array into such memory (relay/download.h): the library's own way costs three times that.
 
-What cannot be done so (small arrays, another machine, no memory left) takes jax's own path.
+What cannot be done so (small arrays, no memory left) takes jax's own path.
 """
 
 import contextlib
@@ -24,6 +25,8 @@ import weakref
 
 import numpy as np
 
+from pathways import _host_calls
+
 OPTIMIZATION = "IFRT_PROXY_GRPC_LARGE_TRANSFER_OPTIMIZATION"
 DIRECTORY, THRESHOLD = f"{OPTIMIZATION}_DIRECTORY", f"{OPTIMIZATION}_THRESHOLD_BYTES"
 # Smaller arrays are sooner there over the network.
@@ -34,7 +37,12 @@ _MEMORY = pathlib.Path("/dev/shm")
 
 
 def wanted():
+    """PATHWAYS_SHARED_MEMORY: on; off; or relay: as if the controller were on another machine."""
     return os.environ.get("PATHWAYS_SHARED_MEMORY", "on") != "off"
+
+
+def wanted_with_controller():
+    return os.environ.get("PATHWAYS_SHARED_MEMORY", "on") not in ("off", "relay")
 
 
 # --------------------------------------------------------------------------------------------------------- to the cluster
@@ -47,7 +55,7 @@ def named_by_user():
 def server_folder():
     """The folder that controllers of this user serve, made if need be; None where there is none worth having: in many containers /dev/shm
     is tiny, and the client library does not survive a full one."""
-    if not wanted():
+    if not wanted_with_controller():
         return None
     try:
         size = os.statvfs(_MEMORY)
@@ -175,12 +183,32 @@ def _machine():
         return ""
 
 
+_HOST_BUFFER = 2**64 - 1  # instead of a process: the array waits at the controller
+
+
+def _download(relay_socket, array, handle, session, size):
+    """Has the relay fetch the array from a controller of another machine into memory of this one. None if that fails."""
+    try:
+        connection = _host_calls.Connection(relay_socket)
+    except OSError:
+        return None
+    try:
+        connection.send({"download": str(handle), "session": str(session), "bytes": str(size)}, [])
+        answer = json.loads(connection.receive_message())
+        return _map(array, *answer["memory"]) if "memory" in answer else None
+    except (OSError, EOFError, ValueError):
+        return None
+    finally:
+        connection.close()  # the relay gives its hold of the memory up
+
+
 class _Reader:
     """Reads arrays of one client."""
 
-    def __init__(self, client):
+    def __init__(self, client, relay_socket):
         self._client = client
-        self._programs = {}  # by device; None: the controller is elsewhere
+        self._relay_socket = relay_socket  # None: there is no relay
+        self._programs = {}  # by device; None: the controller does not know such programs
         self._pending = {}  # answers that are on their way, by id of the array
 
     def start(self, array):
@@ -213,6 +241,8 @@ class _Reader:
         if pid == 0:
             return None
         try:
+            if pid == _HOST_BUFFER:
+                return _download(self._relay_socket, array, fd, file_device, size)
             return _map(array, pid, fd, file_device, inode, offset, size)
         finally:
             self._run(device, answer)  # releases it
@@ -228,11 +258,17 @@ class _Reader:
         from jax.sharding import SingleDeviceSharding
         from jaxlib import _jax
 
-        request = json.dumps({"hostMemoryRequest": {"device_ids": [device.id], "machine": _machine()}})
-        try:
-            program = self._client.compile_and_load_ifrt_program(
-                _jax.ifrt_programs.make_plugin_program(request), _jax.ifrt_programs.make_plugin_compile_options())
-        except Exception:  # UNIMPLEMENTED: another machine, or a controller that does not know the request
+        requests = [{"hostMemoryRequest": {"device_ids": [device.id], "machine": _machine()}}] if wanted_with_controller() else []
+        if self._relay_socket is not None:
+            requests.append({"hostBufferRequest": {"device_ids": [device.id]}})
+        for request in requests:
+            try:
+                program = self._client.compile_and_load_ifrt_program(
+                    _jax.ifrt_programs.make_plugin_program(json.dumps(request)), _jax.ifrt_programs.make_plugin_compile_options())
+                break
+            except Exception:  # UNIMPLEMENTED: another machine, or a controller that does not know the request
+                continue
+        else:
             return None
         aval = core.ShapedArray((48,), np.dtype(np.uint8))
         return program, [pxla.global_aval_to_result_handler(aval, SingleDeviceSharding(device), True)]
@@ -267,10 +303,10 @@ def _reader_of(array):
     return _readers.get(id(next(iter(array.sharding.device_set)).client))
 
 
-def serve(client):
+def serve(client, relay_socket):
     """Arrays of this client are read through shared memory where that can be."""
     if wanted():
-        _readers[id(client)] = _Reader(client)
+        _readers[id(client)] = _Reader(client, relay_socket)
 
 
 def install():

@@ -121,6 +121,22 @@ def test_nor_does_one_that_is_killed():
     assert not left_by(victim.pid)
 
 
+def test_from_another_machine_arrays_come_through_the_relay():
+    """The library's own way is not taken: it would be counted."""
+    process, output = run("""
+import sys
+sys.path.insert(0, %r)
+from test_device_put import client_bytes
+from pathways import _host_memory
+y = jax.block_until_ready(x * 2)
+before = client_bytes()
+y.copy_to_host_async()
+np.testing.assert_array_equal(np.asarray(y), host * 2)
+print(client_bytes() - before < 1 << 16, _host_memory.Uploads._number)
+""" % os.path.dirname(__file__), PATHWAYS_SHARED_MEMORY="relay")
+    assert process.returncode == 0 and output == "True None\n"
+
+
 def test_it_can_be_switched_off():
     process, output = run("from pathways import _host_memory as m; print(m._readers, m.Uploads._number)", PATHWAYS_SHARED_MEMORY="off")
     assert process.returncode == 0 and output == "{} None\n"

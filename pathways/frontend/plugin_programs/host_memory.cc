@@ -22,11 +22,14 @@ using controller::StatusCallback;
 
 using Numbers = std::array<uint64_t, 6>;
 
-Bytes Encode(const std::optional<net::SharedName>& name) {
-  Numbers numbers{};
-  if (name.has_value()) {
-    numbers = {static_cast<uint64_t>(name->pid), static_cast<uint64_t>(name->fd), name->device, name->inode, name->offset, name->size};
-  }
+// How a client finds the contents: in memory, or as a host buffer.
+enum class Place { kMemory, kHostBuffer };
+
+Numbers NumbersOf(const net::SharedName& name) {
+  return {static_cast<uint64_t>(name.pid), static_cast<uint64_t>(name.fd), name.device, name.inode, name.offset, name.size};
+}
+
+Bytes Encode(const Numbers& numbers) {
   return Bytes::FromString(std::string(reinterpret_cast<const char*>(numbers.data()), sizeof(numbers)));
 }
 
@@ -48,8 +51,9 @@ std::optional<Bytes> InSharedMemory(const Bytes& contents, net::SharedMemoryFact
 // From the copy of the array to the answer. Each step is on the strand.
 class Reading : public std::enable_shared_from_this<Reading> {
  public:
-  Reading(ClientSession& session, std::shared_ptr<Lent> lent, Handle result, Handle answer, StatusCallback done)
+  Reading(ClientSession& session, Place place, std::shared_ptr<Lent> lent, Handle result, Handle answer, StatusCallback done)
       : session_(session.weak_from_this()),
+        place_(place),
         lent_(std::move(lent)),
         result_(result),
         contents_(session.session().NewHandle()),
@@ -60,7 +64,7 @@ class Reading : public std::enable_shared_from_this<Reading> {
     session.session().CopyToHostBuffer(array, contents_, std::nullopt, [self = shared_from_this()](absl::Status status) {
       auto session = self->session_.lock();
       if (session == nullptr || !session->open()) return std::move(self->done_)(absl::CancelledError("the session has ended"));
-      if (!status.ok()) return self->Answer(*session, std::nullopt);
+      if (!status.ok()) return self->Answer(*session, {});
       session->session().LookupHostBuffer(self->contents_, [self](absl::StatusOr<Bytes> data) { self->Found(std::move(data)); });
     });
   }
@@ -69,31 +73,37 @@ class Reading : public std::enable_shared_from_this<Reading> {
   void Found(absl::StatusOr<Bytes> data) {
     auto session = session_.lock();
     if (session == nullptr || !session->open()) return std::move(done_)(absl::CancelledError("the session has ended"));
-    std::optional<net::SharedName> name = data.ok() ? net::NameOf(*data) : std::nullopt;
-    if (name.has_value()) {
+    std::optional<Numbers> where;
+    if (data.ok() && place_ == Place::kHostBuffer) {
+      where = Numbers{~uint64_t{0}, contents_, session->wire_id(), 0, 0, data->size()};
+    } else if (data.ok() && net::NameOf(*data).has_value()) {
+      where = NumbersOf(*net::NameOf(*data));
+    }
+    if (where.has_value()) {
       lent_->buffers[result_] = contents_;
     } else {
       (void)session->session().DeleteHostBuffer(contents_);
-      if (data.ok()) name = Lend(*session, *data);
+      if (data.ok()) where = Lend(*session, *data);
     }
-    Answer(*session, name);
+    Answer(*session, where.value_or(Numbers{}));
   }
 
-  std::optional<net::SharedName> Lend(ClientSession& session, const Bytes& data) {
+  std::optional<Numbers> Lend(ClientSession& session, const Bytes& data) {
     std::optional<Bytes> shared = InSharedMemory(data, lent_->memory);
     if (!shared.has_value()) return std::nullopt;
     const std::optional<net::SharedName> name = net::NameOf(*shared);
     const Handle contents = session.session().NewHandle();
     if (!session.session().StoreHostBuffer(contents, *std::move(shared)).ok()) return std::nullopt;
     lent_->buffers[result_] = contents;
-    return name;
+    return NumbersOf(*name);
   }
 
-  void Answer(ClientSession& session, const std::optional<net::SharedName>& name) {
-    std::move(done_)(session.session().StoreHostBuffer(answer_, Encode(name)));
+  void Answer(ClientSession& session, const Numbers& where) {
+    std::move(done_)(session.session().StoreHostBuffer(answer_, Encode(where)));
   }
 
   const std::weak_ptr<ClientSession> session_;
+  const Place place_;
   const std::shared_ptr<Lent> lent_;
   const Handle result_;
   const Handle contents_;  // the host buffer
@@ -103,7 +113,7 @@ class Reading : public std::enable_shared_from_this<Reading> {
 
 class HostMemoryProgram final : public PluginExecutable {
  public:
-  explicit HostMemoryProgram(DeviceId device) : device_(device) {}
+  HostMemoryProgram(DeviceId device, Place place) : device_(device), place_(place) {}
 
   std::string name() const override { return "host_memory"; }
   std::vector<DeviceId> devices(const controller::ClusterInfo&) const override { return {device_}; }
@@ -122,17 +132,24 @@ class HostMemoryProgram final : public PluginExecutable {
       const Handle contents = it->second;
       lent_->buffers.erase(it);
       PW_RETURN_IF_ERROR(session.session().DeleteHostBuffer(contents));
-      std::move(done)(session.session().StoreHostBuffer(answer, Encode(std::nullopt)));
+      std::move(done)(session.session().StoreHostBuffer(answer, Encode({})));
       return absl::OkStatus();
     }
-    std::make_shared<Reading>(session, lent_, results[0], answer, std::move(done))->Start(session, args[0]);
+    std::make_shared<Reading>(session, place_, lent_, results[0], answer, std::move(done))->Start(session, args[0]);
     return absl::OkStatus();
   }
 
  private:
   const DeviceId device_;
+  const Place place_;
   const std::shared_ptr<Lent> lent_ = std::make_shared<Lent>();
 };
+
+absl::StatusOr<DeviceId> Device(const JsonObject& request) {
+  PW_ASSIGN_OR_RETURN(const std::vector<int64_t> ids, NumbersField(request, "device_ids"));
+  if (ids.size() != 1) return absl::InvalidArgumentError("Bad PluginProgram: reading to host memory names one device");
+  return DeviceId(static_cast<int32_t>(ids[0]));
+}
 
 }  // namespace
 
@@ -145,13 +162,17 @@ std::string MachineIdentity() {
 }
 
 absl::StatusOr<std::shared_ptr<PluginExecutable>> MakeHostMemoryProgram(const JsonObject& request) {
-  PW_ASSIGN_OR_RETURN(const std::vector<int64_t> ids, NumbersField(request, "device_ids"));
-  if (ids.size() != 1) return absl::InvalidArgumentError("Bad PluginProgram: a hostMemoryRequest names one device");
+  PW_ASSIGN_OR_RETURN(const DeviceId device, Device(request));
   PW_ASSIGN_OR_RETURN(const std::string machine, StringField(request, "machine"));
   if (machine.empty() || machine != MachineIdentity()) {
     return absl::UnimplementedError("the controller shares its memory with processes of its own machine only");
   }
-  return std::make_shared<HostMemoryProgram>(DeviceId(static_cast<int32_t>(ids[0])));
+  return std::make_shared<HostMemoryProgram>(device, Place::kMemory);
+}
+
+absl::StatusOr<std::shared_ptr<PluginExecutable>> MakeHostBufferProgram(const JsonObject& request) {
+  PW_ASSIGN_OR_RETURN(const DeviceId device, Device(request));
+  return std::make_shared<HostMemoryProgram>(device, Place::kHostBuffer);
 }
 
 }  // namespace pw::frontend

@@ -7,6 +7,10 @@
 //
 // An execution whose argument is such an output releases the memory instead; its own output is all zeros.
 //
+// {"hostBufferRequest": {"device_ids": [d]}}: likewise for a client of another machine: the output names the host buffer in which the array
+// waits here, for HostBufferLookup: all ones, its handle, the session's number for such calls, 0, 0, bytes. Our relay fetches it into memory
+// of the client's machine (relay/download.h).
+//
 // Invariant HM-1: the memory stays, and counts as staged by the client, until it is released or the session ends.
 #pragma once
 
@@ -24,5 +28,6 @@ namespace pw::frontend {
 std::string MachineIdentity();
 
 absl::StatusOr<std::shared_ptr<PluginExecutable>> MakeHostMemoryProgram(const JsonObject& request);
+absl::StatusOr<std::shared_ptr<PluginExecutable>> MakeHostBufferProgram(const JsonObject& request);
 
 }  // namespace pw::frontend

@@ -23,6 +23,7 @@ constexpr Kind kKinds[] = {
     {"bulk_persistence_read_request", MakeReadProgram},
     {"profileRequest", MakeProfileProgram},
     {"hostMemoryRequest", MakeHostMemoryProgram},
+    {"hostBufferRequest", MakeHostBufferProgram},
     {"sliceRequest", MakeSliceProgram},
 };
 
