@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "pathways/controller/ops_in_flight.h"
@@ -25,9 +26,10 @@ struct ProgramEntry {
 
   uint64_t id = 0;  // as hosts know it
   std::shared_ptr<const program::TypedProgram> typed;
+  std::string portable;  // its IR, which holds whatever the mapping is (ir/compile.h)
   std::function<void()> on_gone;    // drops the executables: with the last of handle and runs
   std::vector<Handle> executables;  // of the session, by the program's numbers
-  dispatch::LoweredProgram lowered;
+  dispatch::LoweredProgram lowered;  // for the mapping as it is
   std::vector<DeviceId> devices;    // all that it uses, ascending
   std::unique_ptr<ProgramStages> stages;  // what its runs are to the scheduler
   std::vector<HostId> hosts;        // of `lowered`

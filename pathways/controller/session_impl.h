@@ -250,6 +250,7 @@ class SessionImpl final : public Session {
   static absl::Status AtUserOf(const program::Program& program, int executable, const absl::Status& status);
   void FinishCompile(const std::weak_ptr<bool>& alive, ProgramCompile& compile);
   absl::StatusOr<std::shared_ptr<const ExecutableInfo>> AddProgram(ProgramCompile& compile);
+  absl::Status LowerProgram(ProgramEntry& entry, program::Program program, std::vector<program::ExecutablePtr> executables);
   void LoadProgram(const ProgramEntry& entry);
   absl::Status DestructProgram(Handle handle);
   void DropExecutables(const std::vector<Handle>& executables);

@@ -1,4 +1,4 @@
-// Programs of many nodes. Compiling: their executables in parallel, like any others; then types, lowering, and each host's part sent
+// Programs of many nodes. Compiling: their executables in parallel, like any others; then through the IR to each host's part, sent
 // to it once. Running: one message to each host, and one record for each result; intermediate values never exist here.
 #include <algorithm>
 #include <set>
@@ -9,6 +9,7 @@
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/sequential_run.h"
 #include "pathways/controller/session_impl.h"
+#include "pathways/ir/compile.h"
 #include "pathways/program/compile_options.h"
 #include "pathways/program/op_sharding.h"
 #include "xla/compile_options.pb.h"
@@ -199,8 +200,8 @@ absl::StatusOr<InfoPtr> SessionImpl::AddProgram(ProgramCompile& compile) {
   for (size_t i = 0; i < compile.records.size(); ++i) {  // they may have been moved meanwhile
     if (auto it = executables_.find(compile.executables[i]); it != executables_.end()) compile.records[i] = it->second.record;
   }
-  PW_ASSIGN_OR_RETURN(entry->typed, program::TypedProgram::Make(std::move(compile.program), compile.records));
-  PW_ASSIGN_OR_RETURN(entry->lowered, dispatch::LowerProgram(*entry->typed, fabric_->topology()));
+  PW_ASSIGN_OR_RETURN(entry->portable, ir::ImportProgram(compile.program, compile.records));
+  PW_RETURN_IF_ERROR(LowerProgram(*entry, std::move(compile.program), compile.records));
   entry->id = fabric_->NextId();
   entry->executables = compile.executables;
   entry->on_gone = [this, alive = std::weak_ptr<bool>(alive_), executables = std::exchange(compile.executables, {})] {
@@ -208,13 +209,24 @@ absl::StatusOr<InfoPtr> SessionImpl::AddProgram(ProgramCompile& compile) {
   };
   entry->arguments = MakeArguments(entry->program());
   entry->MakeStages(fabric_->gangs().scheduler().options());
-  for (const dispatch::LoweredHost& part : entry->lowered.hosts) entry->hosts.push_back(part.host);
   for (const auto& argument : entry->arguments) entry->any_donated = entry->any_donated || argument.donated;
   const Handle handle = NewHandle();
   entry->info = MakeInfo(*entry, handle);
   if (!fabric_->sequential_dispatch()) LoadProgram(*entry);
   programs_.insert({handle, entry});
   return entry->info;
+}
+
+// From its IR to each host's commands, for the mapping as it is.
+absl::Status SessionImpl::LowerProgram(ProgramEntry& entry, program::Program program, std::vector<program::ExecutablePtr> executables) {
+  PW_ASSIGN_OR_RETURN(const program::HostPrograms steps, ir::LowerProgram(entry.portable, program, executables, fabric_->topology()));
+  PW_ASSIGN_OR_RETURN(entry.lowered, dispatch::LowerProgram(steps, program, executables, fabric_->topology()));
+  for (const dispatch::LoweredHost& part : entry.lowered.hosts) entry.hosts.push_back(part.host);
+  auto specs = std::make_shared<std::vector<buffers::ArraySpec>>();
+  for (const auto& result : steps.results) specs->push_back(*result.spec);
+  entry.typed = std::make_shared<program::TypedProgram>(
+      program::TypedProgram{std::move(program), std::move(executables), std::move(specs)});
+  return absl::OkStatus();
 }
 
 void SessionImpl::LoadProgram(const ProgramEntry& entry) {

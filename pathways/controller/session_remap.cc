@@ -130,11 +130,11 @@ std::shared_ptr<void> SessionImpl::SwapExecutables(const Preparation& preparatio
 
 absl::Status SessionImpl::RelowerProgram(Handle handle, const std::shared_ptr<void>& old_executables) {
   const std::shared_ptr<ProgramEntry> old = programs_.at(handle);
+  auto entry = std::make_shared<ProgramEntry>();
   std::vector<program::ExecutablePtr> records;
   for (Handle executable : old->executables) records.push_back(executables_.at(executable).record);
-  auto entry = std::make_shared<ProgramEntry>();
-  PW_ASSIGN_OR_RETURN(entry->typed, program::TypedProgram::Make(old->typed->program, std::move(records)));
-  PW_ASSIGN_OR_RETURN(entry->lowered, dispatch::LowerProgram(*entry->typed, fabric_->topology()));
+  entry->portable = old->portable;
+  PW_RETURN_IF_ERROR(LowerProgram(*entry, old->program(), std::move(records)));
   entry->id = fabric_->NextId();
   entry->executables = old->executables;
   entry->devices = old->devices;
@@ -142,7 +142,6 @@ absl::Status SessionImpl::RelowerProgram(Handle handle, const std::shared_ptr<vo
   entry->arguments = old->arguments;
   entry->any_donated = old->any_donated;
   entry->info = old->info;
-  for (const dispatch::LoweredHost& part : entry->lowered.hosts) entry->hosts.push_back(part.host);
   entry->on_gone = std::exchange(old->on_gone, [old_executables] {});
   if (!fabric_->sequential_dispatch()) LoadProgram(*entry);
   DestructProgram(handle).IgnoreError();

@@ -220,6 +220,32 @@ TEST_F(DrainTest, ArraysAndProgramsGoOverUnderTheirNames) {
   EXPECT_EQ(t.workers[1]->num_shards(), 0u);
 }
 
+TEST_F(DrainTest, OnlyProgramsThatMoveAreLoweredAgain) {
+  Session& s = t.Open();
+  const SliceState slice = Add(t, s, Count(2));
+  auto load = [&](const std::vector<DeviceId>& devices) {
+    ::pathways::v1::Program program;
+    for (DeviceId device : devices) program.mutable_shardings()->Add()->add_devices(device.v);
+    program.add_nodes()->mutable_arg()->set_dtype(static_cast<int32_t>(buffers::DType::kU8));
+    auto* transfer = program.add_nodes()->mutable_transfer();
+    transfer->set_input(0);
+    transfer->set_sharding(1);
+    program.add_nodes()->mutable_result()->set_input(1);
+    return t.Await<std::shared_ptr<const ExecutableInfo>>(
+        [&](auto done) { s.CompileProgram(Bytes::FromString(program.SerializeAsString()), std::move(done)); });
+  };
+  auto loads = [&](uint32_t host) { return t.cluster->fabric().outbox().counters(HostId(host)).of(::pathways::v1::Command::kLoadProgram); };
+  const auto moving = load(slice.devices), staying = load({DeviceId(0), DeviceId(1)});
+  ASSERT_TRUE(moving.ok()) << moving.status();
+  ASSERT_TRUE(staying.ok()) << staying.status();
+  t.Run();
+  EXPECT_EQ(loads(0), 2u);
+  t.Add({"w1", "i1", 2});
+  ASSERT_TRUE(Drain("w0").ok());
+  EXPECT_EQ(loads(0), 2u) << "the other one is as it was";
+  EXPECT_EQ(loads(1), 1u);
+}
+
 TEST_F(DrainTest, WhatIsOnItsWayArrives) {
   Session& s = t.Open();
   const SliceState slice = Add(t, s, Count(2));

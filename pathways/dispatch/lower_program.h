@@ -1,15 +1,10 @@
-// Lowering: from a program whose types are known to what each host has to do in one run of it, as command templates.
+// From what the hosts do in one run of a program (program/host_programs.h, which the IR makes) to each host's commands, as templates:
+// where a step stands for the shards of an array, its shards on the host are written out here, by the same planners as single calls
+// (plan_execute, plan_move). Done once for each placement; running the result costs one message for each host, whatever the number of
+// nodes and shards.
 //
-// The commands of a host are those that it would get if the nodes were dispatched one by one: Execute, Move, Alias, and a Release
-// behind the last use of every intermediate value. They come from the same planners as single calls (plan_execute, plan_move).
-// Done once for each placement; running the result costs one message for each host, whatever the number of nodes and shards.
-//
-// Names. Intermediate values and transfers are name slots, numbered alike on all hosts. A value that is a result and is made by a
-// node of the program has the result's name from the start. Arguments and results are numbered per host, so that a host is only
-// told of those that concern it.
-//
-// Donation. A Compute takes over an input that its executable donates if this is the value's last use and the value is the
-// program's own, or an argument that the caller gave up; else the input is kept.
+// Names. Intermediate values and transfers are name slots, numbered alike on all hosts. Arguments and results are numbered per host, so
+// that a host is only told of those that concern it.
 //
 // Pure.
 //
@@ -24,6 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "pathways/base/ids.h"
+#include "pathways/program/host_programs.h"
 #include "pathways/program/program.h"
 #include "pathways/resource/topology.h"
 #include "pathways/v1/worker.pb.h"
@@ -47,6 +43,8 @@ struct LoweredProgram {
 };
 
 // REQUIRES: all devices of the program are there. Errors name the node.
-absl::StatusOr<LoweredProgram> LowerProgram(const program::TypedProgram& program, const resource::Topology& topology);
+absl::StatusOr<LoweredProgram> LowerProgram(const program::HostPrograms& steps, const program::Program& program,
+                                            const std::vector<program::ExecutablePtr>& executables,
+                                            const resource::Topology& topology);
 
 }  // namespace pw::dispatch

@@ -5,6 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pathways/dispatch/testing/test_topology.h"
+#include "pathways/ir/compile.h"
 #include "pathways/program/command_template.h"
 
 namespace pw::dispatch {
@@ -16,7 +17,7 @@ using program::SlotKind;
 using ::testing::ElementsAre;
 
 // arg -> f (devices of host 0) -> transfer to host 1 -> result, and the argument itself.
-std::shared_ptr<const program::TypedProgram> TwoHosts(int devices) {
+absl::StatusOr<LoweredProgram> LowerTwoHosts(int devices) {
   v1::Program p;
   p.set_name("step");
   auto* e = p.add_executables();
@@ -43,14 +44,17 @@ std::shared_ptr<const program::TypedProgram> TwoHosts(int devices) {
   p.add_nodes()->mutable_result()->set_input(0);
   auto program = program::ParseProgram(p.SerializeAsString());
   EXPECT_TRUE(program.ok()) << program.status();
-  auto typed = program::TypedProgram::Make(*std::move(program), {*program::CompleteExecutable(record, compiled)});
-  EXPECT_TRUE(typed.ok()) << typed.status();
-  return *typed;
+  const std::vector<program::ExecutablePtr> executables = {*program::CompleteExecutable(record, compiled)};
+  const resource::Topology topology = TestTopology(2, devices);
+  auto portable = ir::ImportProgram(*program, executables);
+  EXPECT_TRUE(portable.ok()) << portable.status();
+  auto steps = ir::LowerProgram(*portable, *program, executables, topology);
+  EXPECT_TRUE(steps.ok()) << steps.status();
+  return LowerProgram(*steps, *program, executables, topology);
 }
 
 TEST(LowerProgram, EachHostGetsItsCommandsWithSlotsForNames) {
-  const resource::Topology topology = TestTopology(2, 1);
-  auto lowered = LowerProgram(*TwoHosts(1), topology);
+  auto lowered = LowerTwoHosts(1);
   ASSERT_TRUE(lowered.ok()) << lowered.status();
   ASSERT_EQ(lowered->hosts.size(), 2u);
   EXPECT_EQ(lowered->arrays, 1u);
@@ -75,7 +79,7 @@ TEST(LowerProgram, EachHostGetsItsCommandsWithSlotsForNames) {
 
 TEST(LowerProgram, ExecutesDoNotGrowWithTheNumberOfShards) {
   for (int devices : {1, 8, 256}) {
-    auto lowered = LowerProgram(*TwoHosts(devices), TestTopology(2, devices));
+    auto lowered = LowerTwoHosts(devices);
     ASSERT_TRUE(lowered.ok()) << lowered.status();
     int executes = 0;
     for (const auto& command : lowered->hosts[0].commands) executes += command.has_execute();

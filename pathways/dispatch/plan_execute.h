@@ -29,6 +29,9 @@ struct ExecuteCall {
   uint64_t gang = 0;    // said for the trace
 };
 
+// The command to one of the hosts, all of which are told the same.
+::pathways::v1::Command MakeExecute(const ExecuteCall& call, OpId op);
+
 void PlanExecute(const ExecuteCall& call, NameOp name_op, Outbox& outbox);
 
 // The hosts of a computation's devices, ascending. NOT_FOUND if a device is not there, INVALID_ARGUMENT if one is listed twice.

@@ -107,7 +107,7 @@ std::string PrintProgram(std::string_view portable) {
   if (!module.ok()) return std::string(module.status().message());
   std::string text;
   llvm::raw_string_ostream out(text);
-  (*module)->print(out, mlir::OpPrintingFlags().enableDebugInfo(true, true));
+  (*module)->print(out, mlir::OpPrintingFlags().enableDebugInfo(true, false));
   return text;
 }
 

@@ -1,7 +1,7 @@
 // The IR for those who do not see MLIR: from a program as it was sent and compiled, to what each host does.
 //
 // In two halves, so that only the second is done again when the mapping changes (paper 4.2): the portable form holds whatever the mapping is;
-// lowering it says where everything is, chooses routes and writes the hosts' steps. The portable form is kept as bytes, some ten a node,
+// lowering it says where everything is, chooses routes and writes the hosts' steps. The portable form is kept as bytes, some 40 a node,
 // rather than as a live module, whose context costs far more.
 //
 // Pure: no state between calls. Errors are INVALID_ARGUMENT and name the node and the user's line.

@@ -131,29 +131,6 @@ class Parser {
   Program program_;
 };
 
-absl::StatusOr<std::shared_ptr<const buffers::ArraySpec>> TransferSpec(const Program& program, const Node& node,
-                                                                       const buffers::ArraySpec& source) {
-  auto spec = std::make_shared<buffers::ArraySpec>(source);
-  spec->layout.clear();
-  PW_ASSIGN_OR_RETURN(spec->sharding, MakeSharding(*program.proto, static_cast<uint32_t>(node.sharding),
-                                                   static_cast<int>(source.dims.size())));
-  PW_RETURN_IF_ERROR(buffers::Validate(*spec));
-  return std::shared_ptr<const buffers::ArraySpec>(std::move(spec));
-}
-
-absl::Status CheckCompute(const TypedProgram& typed, const Node& node, const Executable& executable) {
-  if (node.inputs.size() != executable.parameters.size()) {
-    return Bad(absl::StrCat("program ", executable.name, " takes ", executable.parameters.size(), " arguments, not ",
-                            node.inputs.size()));
-  }
-  if (node.num_outputs != static_cast<int>(executable.outputs.size())) {
-    return Bad(absl::StrCat("program ", executable.name, " has ", executable.outputs.size(), " results, not ", node.num_outputs));
-  }
-  for (size_t k = 0; k < node.inputs.size(); ++k)
-    PW_RETURN_IF_ERROR(CheckArgument(executable, static_cast<int>(k), typed.input_spec(node, static_cast<int>(k))));
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::Status WithLocation(const absl::Status& status, absl::string_view location) {
@@ -173,33 +150,6 @@ absl::StatusOr<Program> ParseProgram(absl::string_view bytes) {
   if (bytes.size() > INT32_MAX || !proto->ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
     return Bad("the bytes of a program do not parse");
   return Parser().Parse(std::move(proto));
-}
-
-absl::StatusOr<std::shared_ptr<const TypedProgram>> TypedProgram::Make(Program program, std::vector<ExecutablePtr> executables) {
-  auto typed = std::make_shared<TypedProgram>();
-  typed->program = std::move(program);
-  typed->executables = std::move(executables);
-  auto results = std::make_shared<std::vector<buffers::ArraySpec>>();
-  for (size_t n = 0; n < typed->program.nodes.size(); ++n) {
-    const Node& node = typed->program.nodes[n];
-    absl::Status status;
-    if (node.kind == NodeKind::kArg) {
-      typed->specs.push_back(node.spec);
-    } else if (node.kind == NodeKind::kTransfer) {
-      auto spec = TransferSpec(typed->program, node, typed->input_spec(node, 0));
-      status = spec.status();
-      if (status.ok()) typed->specs.push_back(*std::move(spec));
-    } else if (node.kind == NodeKind::kResult) {
-      results->push_back(typed->input_spec(node, 0));
-    } else {
-      const Executable& executable = *typed->executables[node.executable];
-      status = CheckCompute(*typed, node, executable);
-      for (int k = 0; k < node.num_outputs && status.ok(); ++k) typed->specs.push_back(executable.output_spec(k));
-    }
-    if (!status.ok()) return typed->program.At(static_cast<int>(n), status);
-  }
-  typed->result_specs = std::move(results);
-  return std::shared_ptr<const TypedProgram>(std::move(typed));
 }
 
 }  // namespace pw::program

@@ -1,13 +1,12 @@
 // Program: a user's program of many nodes, read from its bytes (proto/pathways/v1/program.proto says what they mean).
 //
 // A dataflow graph with one node for each sharded computation, however many devices it runs on (paper 4.2). Immutable once read.
-// Two checks make it fit to be lowered: ParseProgram, of everything that the bytes alone can tell, and TypedProgram::Make, when the
-// executables of its Compute nodes have been compiled and their types are known.
+// ParseProgram checks everything that the bytes alone can tell; the IR (ir/compile.h) the rest, when the executables of its Compute nodes
+// have been compiled and their types are known.
 //
 // Invariants:
 //   PR-1  a node's inputs are values made by nodes before it: the order of the nodes is a topological one
 //   PR-2  values are numbered in the order of the nodes that make them; producer_of(value) is exact
-//   PR-3  in a TypedProgram every input of a Compute fits the executable's parameter, and every value has a spec
 #pragma once
 
 #include <cstdint>
@@ -63,17 +62,11 @@ absl::StatusOr<Program> ParseProgram(absl::string_view bytes);
 
 using ExecutablePtr = std::shared_ptr<const Executable>;
 
-// A program whose types agree.
+// A program, what its executables compiled to, and what its results are: all types agree, which the IR has checked.
 struct TypedProgram {
   Program program;
-  std::vector<ExecutablePtr> executables;
-  std::vector<std::shared_ptr<const buffers::ArraySpec>> specs;  // of each value
+  std::vector<ExecutablePtr> executables;  // in the program's order
   std::shared_ptr<const std::vector<buffers::ArraySpec>> result_specs;
-
-  // INVALID_ARGUMENT, naming the node and both types, if they do not. `executables` are those of the proto, in its order.
-  static absl::StatusOr<std::shared_ptr<const TypedProgram>> Make(Program program, std::vector<ExecutablePtr> executables);
-
-  const buffers::ArraySpec& input_spec(const Node& node, int input) const { return *specs[node.inputs[input]]; }
 };
 
 // Marks where in the user's program an error began: in its message, so that it crosses every wire. A mark is never put twice.

@@ -42,19 +42,6 @@ v1::Program Chain() {
   return p;
 }
 
-ExecutablePtr Made(int device, std::vector<int64_t> dims) {
-  Executable record;
-  record.devices = {DeviceId(device)};
-  record.hosts = {HostId(0)};
-  v1::Compiled compiled;
-  compiled.set_name("toy");
-  for (auto* value : {compiled.add_parameters(), compiled.add_outputs()}) {
-    value->set_dtype(kF32);
-    for (int64_t d : dims) value->add_shard_dims(d);
-  }
-  return *CompleteExecutable(record, compiled);
-}
-
 absl::StatusOr<Program> Parse(const v1::Program& proto) { return ParseProgram(proto.SerializeAsString()); }
 
 TEST(Program, IsReadFromItsBytes) {
@@ -65,14 +52,6 @@ TEST(Program, IsReadFromItsBytes) {
   EXPECT_EQ(program->args, std::vector<int>{0});
   EXPECT_EQ(program->results, std::vector<int>{4});
   EXPECT_EQ(program->Describe(3), "node 3 of step: train.py:9 in g");
-}
-
-TEST(Program, TypesOfAllValuesFollowFromArgumentsAndExecutables) {
-  auto typed = TypedProgram::Make(*Parse(Chain()), {Made(0, {4}), Made(1, {4})});
-  ASSERT_TRUE(typed.ok()) << typed.status();
-  EXPECT_EQ((*typed)->specs.size(), 4u);
-  EXPECT_EQ((*typed)->specs[2]->sharding.devices(), std::vector<DeviceId>{DeviceId(1)});
-  EXPECT_EQ((*typed)->result_specs->size(), 1u);
 }
 
 void ExpectRefused(const v1::Program& proto, const std::string& what) {
@@ -110,14 +89,6 @@ TEST(Program, WhatCannotRunIsRefusedNamingTheNodeAndItsPlace) {
   p.mutable_shardings(0)->clear_devices();
   ExpectRefused(p, "its sharding has no devices [at node 0 of step]");
   EXPECT_FALSE(ParseProgram("\xff\xff garbage").ok());
-}
-
-TEST(Program, TypesThatDoNotAgreeAreRefusedNamingTheNode) {
-  auto typed = TypedProgram::Make(*Parse(Chain()), {Made(0, {4}), Made(1, {5})});
-  EXPECT_THAT(std::string(typed.status().message()), HasSubstr("has shards of another shape"));
-  EXPECT_THAT(std::string(typed.status().message()), HasSubstr("[at node 3 of step: train.py:9 in g]"));
-  typed = TypedProgram::Make(*Parse(Chain()), {Made(0, {4}), Made(0, {4})});
-  EXPECT_THAT(std::string(typed.status().message()), HasSubstr("lives on other devices"));
 }
 
 TEST(Program, AnErrorIsMarkedOnce) {

@@ -220,6 +220,32 @@ TEST_P(Programs, ArraysOfAnotherKindAreRefusedNamingTheArgument) {
   EXPECT_FALSE(world.Ready({2}).ok());
 }
 
+TEST_P(Programs, ALargeArrayForManyHostsIsSentOnceAndGatheredThere) {
+  constexpr int64_t kLarge = 1 << 20;
+  ProgramCluster world(3, sequential());
+  Builder b("broadcast");
+  const uint32_t here = b.Sharding({0, 1}), there = b.Sharding({2, 3, 4, 5});
+  const uint32_t arg = b.Arg(here);
+  b.proto.mutable_nodes(0)->mutable_arg()->set_dims(0, kLarge);
+  b.Result(b.Transfer(arg, there));
+  auto program = world.Load(b.proto);
+  ASSERT_TRUE(program.ok()) << program.status();
+  buffers::ArraySpec spec = On({0, 1});
+  spec.dims = {kLarge};
+  std::vector<float> values(kLarge);
+  for (int64_t i = 0; i < kLarge; ++i) values[i] = static_cast<float>(i);
+  ASSERT_TRUE(world.PutFloats(1, spec, values).ok());
+  ASSERT_TRUE(world.Execute((*program)->handle, {1}, {2}).ok());
+  auto result = world.Floats(2);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(*result == values);
+  EXPECT_TRUE(world.session->Destruct(std::vector<Handle>{1, 2}).ok());
+  for (int h = 0; h < 3; ++h) EXPECT_EQ(world.Arrays(h), 0);
+  if (!sequential()) return;
+  EXPECT_EQ(world.Sent(0, Command::kMove), 1u) << "the parts are scattered";
+  EXPECT_EQ(world.Sent(1, Command::kMove), 3u) << "a part, all parts, and a copy for the other device";
+}
+
 TEST_P(Programs, ASessionsEndReleasesWhatItsRunsHold) {
   ProgramCluster world(2, sequential());
   auto program = world.Load(Chain(8, 2, "args=1 outputs=1 dims=4 hold=1"));

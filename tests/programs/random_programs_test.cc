@@ -103,7 +103,9 @@ class RandomProgram {
     std::vector<uint32_t> inputs;
     Expected expected{Floats(4, 0), {}};
     for (int k = 0; k < e.inputs; ++k) {
-      const Value& input = values_[At(Below(static_cast<int>(values_.size())), e.place)];
+      // Often the program says how an input gets there; else it is left to the controller.
+      const size_t v = Below(static_cast<int>(values_.size()));
+      const Value& input = values_[Below(3) == 0 ? v : At(v, e.place)];
       inputs.push_back(input.id);
       expected.errors.insert(input.expected.errors.begin(), input.expected.errors.end());
       for (int i = 0; i < 4 && input.expected.errors.empty(); ++i)
