@@ -13,6 +13,7 @@
 #include "pathways/base/flags.h"
 #include "pathways/base/json_writer.h"
 #include "pathways/base/log.h"
+#include "pathways/base/machine_memory.h"
 #include "pathways/base/port_file.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/base/stop_signal.h"
@@ -63,8 +64,10 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add("expect-hosts", &options->cluster.expect_hosts, "N",
              "wait until so many hosts have joined, then number them by name; further hosts may join later");
   flags->Add("heartbeat-limit", &options->cluster.heartbeat_limit, "DURATION", "a host that is silent for so long is lost");
-  flags->Add("staged-limit", &options->cluster.limits.staged_bytes, "BYTES",
-             "host buffers of one client that may wait in the controller");
+  options->cluster.limits.staged_bytes = 0;
+  flags->Add(
+      "staged-limit", &options->cluster.limits.staged_bytes, "BYTES",
+      "host buffers of one client that the controller keeps on their way to the devices; 0: half of this machine's memory");
   flags->Add("handle-limit", &options->cluster.limits.handles, "N", "arrays that one client may have at a time");
   flags->Add("virtual-devices", &options->cluster.virtual_devices, "N",
              "devices that each client can have in virtual slices at a time; 0: four times those of the cluster, at least 64");
@@ -121,6 +124,8 @@ absl::Status ParseClientAddress(const std::string& address, pw::frontend::Server
 }
 
 absl::Status Serve(const Options& options, pw::StopSignal* stop) {
+  if (options.cluster.limits.staged_bytes < 0)
+    return absl::InvalidArgumentError("--staged-limit is a number of bytes, 0 for half of the memory");
   if (options.cluster.expect_hosts < 1) return absl::InvalidArgumentError("--expect-hosts must be at least 1");
   if (options.dispatch != "parallel" && options.dispatch != "sequential")
     return absl::InvalidArgumentError("--dispatch is parallel or sequential");
@@ -139,6 +144,7 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   pw::net::AsioTransport transport;
   pw::TimerQueue timers(&clock);
   pw::controller::ClusterOptions cluster_options = options.cluster;
+  if (cluster_options.limits.staged_bytes == 0) cluster_options.limits.staged_bytes = pw::HalfOfMemory();
   cluster_options.gang.window_ns = absl::ToInt64Nanoseconds(options.gang_window);
   cluster_options.gang.aging_ns = absl::ToInt64Nanoseconds(options.gang_aging);
   PW_RETURN_IF_ERROR(pw::gang::Scheduler::Create(cluster_options.gang).status());
@@ -162,10 +168,11 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
 }
 
 absl::Status ChangeShare(const Options& options) {
-  PW_ASSIGN_OR_RETURN(const pw::gang::ShareChange change, pw::gang::ParseShareChange(options.share_weight, options.share_priority));
+  PW_ASSIGN_OR_RETURN(const pw::gang::ShareChange change,
+                      pw::gang::ParseShareChange(options.share_weight, options.share_priority));
   if (change.empty()) return absl::InvalidArgumentError("nothing to change: give --share-weight, --share-priority or both");
-  PW_ASSIGN_OR_RETURN(const pw::gang::Share share, pw::SetShare(options.share, options.status_timeout,
-                                                                static_cast<uint64_t>(options.share_client), change));
+  PW_ASSIGN_OR_RETURN(const pw::gang::Share share,
+                      pw::SetShare(options.share, options.status_timeout, static_cast<uint64_t>(options.share_client), change));
   pw::JsonWriter json;
   json.BeginObject().Key("client").Int(options.share_client).Key("weight").Number(share.weight);
   std::puts(json.Key("priority").Int(share.priority).EndObject().Take().c_str());

@@ -19,6 +19,7 @@
 #include "pathways/base/clock.h"
 #include "pathways/base/flags.h"
 #include "pathways/base/log.h"
+#include "pathways/base/machine_memory.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/base/stop_signal.h"
 #include "pathways/base/strand.h"
@@ -159,8 +160,6 @@ std::string Machine(const pw::device::DeviceRuntime& runtime) {
   return text;
 }
 
-int64_t HalfOfMemory() { return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE) / 2; }
-
 absl::Status Run(const Options& options, pw::StopSignal* stop) {
   if (options.controller.empty())
     return absl::InvalidArgumentError("--controller is needed: the address at which the controller takes workers");
@@ -191,7 +190,7 @@ absl::Status Run(const Options& options, pw::StopSignal* stop) {
   environment.limits.device_memory_bytes = options.memory_limit;
   environment.checksum = options.checksum;
   environment.shares_memory = options.shared_memory;
-  environment.limits.staging_bytes = options.staging_limit > 0 ? options.staging_limit : HalfOfMemory();
+  environment.limits.staging_bytes = options.staging_limit > 0 ? options.staging_limit : pw::HalfOfMemory();
 
   std::atomic<pw::worker::ControllerLink*> link_for_peers{nullptr};
   PW_ASSIGN_OR_RETURN(const auto listener,

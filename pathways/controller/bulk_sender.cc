@@ -20,22 +20,17 @@ void BulkSender::DropSession(SessionId session) {
   queues_.erase(it);
 }
 
-size_t BulkSender::queued_bytes(SessionId session) const {
-  auto it = queues_.find(session);
-  size_t sum = 0;
-  if (it == queues_.end()) return sum;
-  for (const Transfer& transfer : it->second) sum += transfer.data.size() - transfer.offset;
-  return sum;
-}
-
 void BulkSender::Pump() {
   while (!queues_.empty() && connection_->CanSendBulk()) {
     auto it = queues_.upper_bound(last_);
     if (it == queues_.end()) it = queues_.begin();
     last_ = it->first;
     SendChunk(it->first, it->second.front());
-    if (it->second.front().offset == it->second.front().data.size()) it->second.pop_front();
+    if (it->second.front().offset < it->second.front().data.size()) continue;
+    const uint64_t transfer = it->second.front().name;
+    it->second.pop_front();
     if (it->second.empty()) queues_.erase(it);
+    sent_(transfer);
   }
 }
 

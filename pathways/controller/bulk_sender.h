@@ -6,7 +6,9 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
+#include <utility>
 
 #include "pathways/base/bytes.h"
 #include "pathways/base/ids.h"
@@ -18,15 +20,15 @@ inline constexpr size_t kChunkBytes = 1 << 20;
 
 class BulkSender {
  public:
-  // `connection` outlives this object.
-  explicit BulkSender(net::Connection* connection) : connection_(connection) {}
+  // `connection` outlives this object. `sent` hears of each transfer that has been handed to it in full.
+  BulkSender(net::Connection* connection, std::function<void(uint64_t transfer)> sent)
+      : connection_(connection), sent_(std::move(sent)) {}
 
   void Enqueue(SessionId session, uint64_t transfer, Bytes data);
   void DropSession(SessionId session);
   // Sends what there is room for. Called by Enqueue, and by the owner when the lane has drained.
   void Pump();
   size_t queued_bytes() const { return queued_bytes_; }
-  size_t queued_bytes(SessionId session) const;
 
  private:
   struct Transfer {
@@ -37,6 +39,7 @@ class BulkSender {
   void SendChunk(SessionId session, Transfer& transfer);
 
   net::Connection* const connection_;
+  const std::function<void(uint64_t)> sent_;
   std::map<SessionId, std::deque<Transfer>> queues_;  // none is empty
   SessionId last_;                                    // whose turn it was
   size_t queued_bytes_ = 0;

@@ -181,6 +181,7 @@ void ClusterImpl::Tick() {
       link.link->connection()->Send(frame);
     }
   }
+  for (auto& [id, opened] : sessions_) opened.session->OnTick(now, slept);
   for (LinkId id : silent) {
     LoseHost(id, absl::DeadlineExceededError(
                      absl::StrCat("nothing heard from it for ", absl::FormatDuration(options_.heartbeat_limit))));

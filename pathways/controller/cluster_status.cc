@@ -58,9 +58,10 @@ std::string ClusterImpl::StatusJson(const std::map<HostId, MemoryReport>& memory
   }
   for (const auto& [id, opened] : sessions_) {
     const SessionImpl& s = *opened.session;
-    report.clients.push_back({id, s.description(), absl::ToDoubleSeconds(now - opened.since),
-                              static_cast<int64_t>(s.num_arrays()), s.array_bytes(), s.staged_bytes(),
-                              static_cast<int64_t>(s.num_executables()), fabric_->gangs().ClientOf(id)});
+    report.clients.push_back(
+        {id, s.description(), absl::ToDoubleSeconds(now - opened.since), static_cast<int64_t>(s.num_arrays()), s.array_bytes(),
+         s.staged_bytes(), s.store_room().peak_bytes(), static_cast<int64_t>(s.store_room().waiting()),
+         s.store_room().held_back(), static_cast<int64_t>(s.num_executables()), fabric_->gangs().ClientOf(id)});
   }
   report.slices = slices_->Status();
   return ToJson(report);

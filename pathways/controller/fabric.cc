@@ -44,7 +44,8 @@ Fabric::Fabric(const SessionLimits& limits, const gang::Options& gang, Clock* cl
 
 void Fabric::AddHost(HostId host, net::Connection* connection) {
   outbox_.AddHost(host);
-  peers_[host] = std::make_unique<Peer>(Peer{connection, BulkSender(connection), false, {}, {}});
+  peers_[host] = std::make_unique<Peer>(Peer{
+      connection, BulkSender(connection, [this, host](uint64_t transfer) { outgoing_.Done(host, transfer); }), false, {}, {}});
 }
 
 void Fabric::SetTakesShared(HostId host) {
@@ -71,6 +72,7 @@ void Fabric::RemoveHost(HostId host, const std::vector<DeviceId>& devices, const
   SetGone(devices, error);
   outbox_.RemoveHost(host);
   peers_.erase(host);
+  outgoing_.RemoveHost(host);
   gangs_.OnHostLost(host, devices, error);
   ops_.OnHostLost(host, error);
   fetches_.FailHost(host, error);
@@ -89,7 +91,10 @@ absl::Status Fabric::OnEvent(HostId host, const Event& event, Bytes payload) {
       break;
     case Event::kSharedTaken:
       if (auto it = peers_.find(host); it != peers_.end()) {
-        for (uint64_t transfer : event.shared_taken().transfers()) it->second->loans.Return(transfer);
+        for (uint64_t transfer : event.shared_taken().transfers()) {
+          it->second->loans.Return(transfer);
+          outgoing_.Done(host, transfer);
+        }
       }
       break;
     case Event::kFetched:
@@ -171,8 +176,9 @@ absl::Status Fabric::CheckDevices(const std::vector<DeviceId>& devices) const {
       auto lost = lost_devices_.find(id);
       if (lost != lost_devices_.end()) return *lost->second;
       return absl::InvalidArgumentError(
-          resource::IsVirtual(id) ? absl::StrCat("virtual ", ToString(id), " belongs to no slice: add a slice and use its devices")
-                                  : absl::StrCat(ToString(id), " does not exist"));
+          resource::IsVirtual(id)
+              ? absl::StrCat("virtual ", ToString(id), " belongs to no slice: add a slice and use its devices")
+              : absl::StrCat(ToString(id), " does not exist"));
     }
     if (devices.size() > 1 && !seen.insert(id).second)
       return absl::InvalidArgumentError(absl::StrCat(ToString(id), " is listed twice"));
@@ -207,9 +213,11 @@ void Fabric::SendBytes(HostId host, SessionId session, uint64_t transfer, const 
     net::WriteName(*name, chunk.mutable_shared());
     outbox_.Add(host, std::move(command));
     it->second->loans.Add(transfer, session, data);
+    outgoing_.Add(session, host, transfer, static_cast<int64_t>(data.size()));
     return;
   }
   if (data.size() > kChunkBytes) {
+    outgoing_.Add(session, host, transfer, static_cast<int64_t>(data.size()));
     it->second->bulk.Enqueue(session, transfer, data);
     return;
   }
@@ -228,6 +236,7 @@ void Fabric::EndSession(SessionId session) {
   compiles_.FailSession(session, ended);
   descriptions_.FailSession(session, ended);
   gangs_.EndSession(session);
+  outgoing_.RemoveSession(session);
   for (HostId host : SortedKeys(peers_)) {
     peers_.at(host)->bulk.DropSession(session);
     peers_.at(host)->loans.DropSession(session);
@@ -235,12 +244,6 @@ void Fabric::EndSession(SessionId session) {
     command.mutable_release_owner()->set_session(session.v);
     outbox_.Add(host, std::move(command));
   }
-}
-
-size_t Fabric::queued_bytes(SessionId session) const {
-  size_t sum = 0;
-  for (const auto& [host, peer] : peers_) sum += peer->bulk.queued_bytes(session) + peer->loans.bytes_of(session);
-  return sum;
 }
 
 size_t Fabric::lent_bytes(HostId host) const {

@@ -24,6 +24,7 @@
 #include "pathways/controller/host_groups.h"
 #include "pathways/controller/ops_in_flight.h"
 #include "pathways/controller/options.h"
+#include "pathways/controller/outgoing.h"
 #include "pathways/controller/pending_replies.h"
 #include "pathways/dispatch/outbox.h"
 #include "pathways/net/loans.h"
@@ -81,18 +82,18 @@ class Fabric {
   void SetGone(const std::vector<DeviceId>& devices, const absl::Status& error);
   void ForgetGone(DeviceId first, int count);
 
-  // OK if all are there; the error of SetGone, or UNAVAILABLE for one that was lost, with its host's name; INVALID_ARGUMENT for one that never was, or
-  // listed twice.
+  // OK if all are there; the error of SetGone, or UNAVAILABLE for one that was lost, with its host's name; INVALID_ARGUMENT for
+  // one that never was, or listed twice.
   absl::Status CheckDevices(const std::vector<DeviceId>& devices) const;
   // The memory of that kind ("": the default one) of a device. INVALID_ARGUMENT lists those it has. REQUIRES: the device is
   // there.
   absl::StatusOr<std::string> MemoryKind(DeviceId device, const std::string& kind) const;
 
-  // The bytes of a transfer that a Put has announced to the host: small ones with the commands, large ones on the bulk lane, shared
-  // memory by its name if the host can open it. `exclusive`: the caller keeps no reference and sends them to nobody else.
+  // The bytes of a transfer that a Put has announced to the host: small ones with the commands, large ones on the bulk lane,
+  // shared memory by its name if the host can open it. `exclusive`: the caller keeps no reference and sends them to nobody else.
   void SendBytes(HostId host, SessionId session, uint64_t transfer, const Bytes& data, bool exclusive = false);
-  // Of a session's data, what has not left for hosts yet.
-  size_t queued_bytes(SessionId session) const;
+  // What SendBytes was given and has not left for its hosts yet.
+  Outgoing& outgoing() { return outgoing_; }
   // Nothing more is sent or answered for a session; the hosts free what it owns.
   void EndSession(SessionId session);
 
@@ -125,6 +126,7 @@ class Fabric {
   PendingReplies<::pathways::v1::Compiled> compiles_;
   PendingReplies<::pathways::v1::Described> descriptions_;
   PendingReplies<::pathways::v1::TraceReport> trace_reports_;
+  Outgoing outgoing_;
   absl::flat_hash_map<HostId, std::unique_ptr<Peer>> peers_;
   absl::flat_hash_map<DeviceId, std::shared_ptr<const absl::Status>> lost_devices_;
 };

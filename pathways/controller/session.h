@@ -35,6 +35,7 @@
 #include "pathways/base/ids.h"
 #include "pathways/buffers/array_spec.h"
 #include "pathways/buffers/remap_plan.h"
+#include "pathways/controller/reports.h"
 #include "pathways/gang/share.h"
 #include "pathways/resource/placement.h"
 
@@ -129,7 +130,13 @@ class Session {
   virtual void WhenResumed(absl::AnyInvocable<void() &&> resumed) { std::move(resumed)(); }
 
   // --- host buffers: filled by the client before or after the request that names them, or by CopyToHostBuffer -----------------------
-  // ALREADY_EXISTS if the handle holds one; RESOURCE_EXHAUSTED over the session's limit on staged bytes.
+  // One that is about to be received. `admitted` runs when there is room (SessionLimits::staged_bytes): OK, then one of the next three
+  // follows. ALREADY_EXISTS if the handle holds one; RESOURCE_EXHAUSTED if it is over the limit all by itself.
+  virtual void AnnounceHostBuffer(Handle handle, int64_t bytes, StatusCallback admitted) = 0;
+  virtual void ForgetHostBuffer(Handle handle) = 0;
+  // Instead of StoreHostBuffer: arrays that the buffer was meant for become this error.
+  virtual void FailHostBuffer(Handle handle, absl::Status error) = 0;
+  // ALREADY_EXISTS if the handle holds one; RESOURCE_EXHAUSTED over the limit if it was not announced.
   virtual absl::Status StoreHostBuffer(Handle handle, Bytes data) = 0;
   // Waits for a buffer that a CopyToHostBuffer under way will fill; NOT_FOUND if nothing will.
   virtual void LookupHostBuffer(Handle handle, ResultCallback<Bytes> done) = 0;
@@ -225,42 +232,6 @@ struct ClusterInfo {
 struct SpareDevices {
   std::vector<DeviceInfo> devices;
   std::vector<MemoryInfo> memories;
-};
-
-// A virtual slice of a client, as it is at one moment.
-struct SliceState {
-  enum class What { kPlaced, kWaiting, kRefused };
-  SliceId slice;
-  What what = What::kWaiting;
-  // Of a placed one.
-  std::vector<DeviceId> devices;       // virtual: what the client uses
-  std::vector<DeviceId> physical;      // for each of them
-  std::vector<std::string> hosts;      // by name, for each of them
-  std::string island;
-  uint64_t epoch = 0;                  // counts its mappings to physical devices
-  // Of one that waits: its place in the queue (1 is the next), and for what. Of one that was refused: why, and the nearest fit.
-  int position = 0;
-  std::string text;
-};
-
-// What was saved of a client, or brought back.
-struct SuspendReport {
-  int64_t arrays = 0;
-  int64_t bytes = 0;
-};
-
-// What became of a host's slices.
-struct DrainReport {
-  std::string host;
-  std::vector<SliceId> moved;
-  std::vector<std::pair<SliceId, std::string>> stuck;  // and why
-};
-
-struct ClusterTrace {
-  std::string perfetto_json;
-  int64_t events = 0;
-  int64_t events_not_recorded = 0;
-  std::vector<std::string> silent_hosts;  // did not answer in time, and are not in the picture
 };
 
 // What the front end needs of the controller. Any thread may call Post; everything else on the strand.

@@ -64,11 +64,12 @@ absl::Status SessionImpl::CheckSources(const ArraySpec& spec, const std::vector<
       return absl::InvalidArgumentError(absl::StrCat("host buffer ", source.host_buffer, " is the target of a copy under way"));
     }
     bytes->push_back(0);
+    auto staged = staged_.find(source.host_buffer);
+    if (staged != staged_.end() && !staged->second.error.ok()) return staged->second.error;
     if (strings) continue;
     PW_ASSIGN_OR_RETURN(bytes->back(), BytesOf(source.layout));
-    auto staged = staged_.find(source.host_buffer);
-    if (staged != staged_.end() && static_cast<int64_t>(staged->second.size()) != bytes->back()) {
-      return absl::InvalidArgumentError(absl::StrCat("host buffer ", source.host_buffer, " has ", staged->second.size(),
+    if (staged != staged_.end() && static_cast<int64_t>(staged->second.data.size()) != bytes->back()) {
+      return absl::InvalidArgumentError(absl::StrCat("host buffer ", source.host_buffer, " has ", staged->second.data.size(),
                                                      " bytes, its shape needs ", bytes->back()));
     }
   }
@@ -91,7 +92,7 @@ void SessionImpl::PutSource(const Record& record, const HostShard& source, int64
   std::vector<HostId> hosts = dispatch::PlanPut(
       fabric_->topology(), call, with_command, [&](HostId host) { return NameOp(host, {record}); }, fabric_->outbox());
   if (!data.ok()) {
-    awaited_[source.host_buffer] = Awaited{record, nullptr, std::move(hosts), call.transfer, bytes};
+    awaited_[source.host_buffer] = AwaitedBuffer{record, nullptr, std::move(hosts), call.transfer, bytes};
     fabric_->gangs().Await(record);
   } else if (!with_command.has_value()) {
     for (HostId host : hosts) fabric_->SendBytes(host, id_, call.transfer, *data, hosts.size() == 1);
@@ -106,7 +107,7 @@ absl::Status SessionImpl::MakeStringArray(Handle result, const SpecPtr& spec, co
     if (absl::StatusOr<Bytes> data = TakeStaged(source.host_buffer); data.ok()) {
       cell->data = *std::move(data);
     } else {
-      awaited_[source.host_buffer] = Awaited{{}, cell};
+      awaited_[source.host_buffer] = AwaitedBuffer{{}, cell};
     }
     for (int32_t shard : source.shards) cells[shard] = cell;
   }
@@ -131,15 +132,20 @@ absl::Status SessionImpl::TryMakeArray(Handle result, const SpecPtr& spec, const
 void SessionImpl::DiscardSources(const std::vector<HostShard>& sources) {
   for (const HostShard& source : sources) {
     if (source.host_buffer == 0 || filling_.contains(source.host_buffer) || awaited_.contains(source.host_buffer)) continue;
-    if (!TakeStaged(source.host_buffer).ok()) awaited_[source.host_buffer] = Awaited{};
+    if (!staged_.contains(source.host_buffer)) {
+      awaited_[source.host_buffer] = AwaitedBuffer{};
+    } else {
+      TakeStaged(source.host_buffer).IgnoreError();
+    }
   }
 }
 
 absl::Status SessionImpl::MakeArray(Handle result, const ArraySpec& spec, std::vector<HostShard> sources) {
   auto shared = std::make_shared<const ArraySpec>(spec);
   const absl::Status status = TryMakeArray(result, shared, sources);
+  if (!status.ok()) DiscardSources(sources);
+  AdmitStores();
   if (status.ok()) return status;
-  DiscardSources(sources);
   return Fail({result}, {shared}, status);
 }
 

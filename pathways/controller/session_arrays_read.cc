@@ -61,10 +61,11 @@ void SessionImpl::CopyToHostBuffer(Handle array, Handle host_buffer, std::option
       return absl::AlreadyExistsError(absl::StrCat("host buffer ", host_buffer, " exists already, or names nothing"));
     }
     PW_ASSIGN_OR_RETURN(bytes, BytesToFetch(*entry->spec, byte_strides));
-    if (bytes <= fabric_->limits().staged_bytes - staged_bytes_) return absl::OkStatus();
-    return absl::ResourceExhaustedError(absl::StrCat("host buffer ", host_buffer, " of ", bytes,
-                                                     " bytes does not fit: this client has ", staged_bytes_,
-                                                     " bytes waiting in the controller"));
+    if (bytes <= fabric_->limits().staged_bytes - fetched_bytes_) return absl::OkStatus();
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "host buffer ", host_buffer, " of ", bytes, " bytes does not fit: ", fetched_bytes_,
+        " bytes wait in the controller for this client to pick them up, the limit is ", fabric_->limits().staged_bytes,
+        ": let go of arrays that were read, read smaller pieces, or ", kRaiseStagedLimit));
   };
   if (absl::Status status = check(); !status.ok()) return Answer(std::move(done), status);
   filling_[host_buffer].done = std::move(done);

@@ -8,48 +8,117 @@
 
 namespace pw::controller {
 
-absl::Status SessionImpl::StoreHostBuffer(Handle handle, Bytes data) {
+namespace {
+
+// A client that sends no request for what it has sent, while the rest waits for room, is told so after this time.
+constexpr absl::Duration kPatience = absl::Minutes(1);
+
+}  // namespace
+
+int64_t SessionImpl::staged_bytes() const {
+  const StoreRoom::Held held = HeldBytes();
+  return room_.receiving_bytes() + held.unasked + held.queued + fetched_bytes_;
+}
+
+void SessionImpl::AdmitStores() {
+  if (room_.waiting() == 0) return;
+  auto admitted = room_.Admit(HeldBytes(), [this](Handle handle) { return awaited_.contains(handle); });
+  if (!admitted.empty()) stalled_since_.reset();
+  for (auto& callback : admitted) Answer(std::move(callback), absl::OkStatus());
+}
+
+void SessionImpl::OnTick(absl::Time now, bool slept) {
+  if (slept || suspended_ || !room_.Stalled(HeldBytes())) return stalled_since_.reset();
+  if (!stalled_since_.has_value()) stalled_since_ = now;
+  if (now - *stalled_since_ < kPatience) return;
+  Answer(room_.FailFirst(), absl::ResourceExhaustedError(
+                                absl::StrCat("this client has sent ", unasked_bytes_,
+                                             " bytes of host buffers and no request for them, and waits for room for more, for ",
+                                             absl::FormatDuration(kPatience), "; the controller keeps at most ", room_.limit(),
+                                             " of one client: put the arrays one after another, or ", kRaiseStagedLimit)));
+}
+
+absl::Status SessionImpl::CheckStore(Handle handle) const {
   if (handle == 0) return absl::InvalidArgumentError("handle 0 cannot name a host buffer");
+  if (staged_.contains(handle) || filling_.contains(handle)) {
+    return absl::AlreadyExistsError(absl::StrCat("host buffer ", handle, " exists already"));
+  }
+  if (awaited_.contains(handle) || static_cast<int64_t>(staged_.size()) < fabric_->limits().handles) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("this client has ", staged_.size(), " host buffers waiting in the controller"));
+}
+
+void SessionImpl::AnnounceHostBuffer(Handle handle, int64_t bytes, StatusCallback admitted) {
+  absl::Status status = CheckStore(handle);
+  if (status.ok()) status = room_.Check(handle, bytes);
+  if (!status.ok()) return Answer(std::move(admitted), status);
+  room_.Announce(handle, bytes, std::move(admitted));
+  AdmitStores();
+}
+
+void SessionImpl::ForgetHostBuffer(Handle handle) {
+  room_.End(handle);
+  AdmitStores();
+}
+
+void SessionImpl::FailHostBuffer(Handle handle, absl::Status error) {
+  room_.End(handle);
   if (auto it = awaited_.find(handle); it != awaited_.end()) {
-    Awaited awaited = std::move(it->second);
+    AwaitedBuffer awaited = std::move(it->second);
+    awaited_.erase(it);
+    DeliverAwaited(std::move(awaited), error);
+  } else if (CheckStore(handle).ok()) {
+    staged_.insert({handle, {Bytes(), false, std::move(error)}});
+  }
+  AdmitStores();
+}
+
+absl::Status SessionImpl::StoreHostBuffer(Handle handle, Bytes data) {
+  const bool announced = room_.End(handle);
+  const absl::Status status = Store(handle, std::move(data), announced);
+  AdmitStores();
+  return status;
+}
+
+absl::Status SessionImpl::Store(Handle handle, Bytes data, bool announced) {
+  PW_RETURN_IF_ERROR(CheckStore(handle));
+  if (auto it = awaited_.find(handle); it != awaited_.end()) {
+    AwaitedBuffer awaited = std::move(it->second);
     awaited_.erase(it);
     DeliverAwaited(std::move(awaited), data);
     return absl::OkStatus();
   }
-  if (staged_.contains(handle) || filling_.contains(handle)) {
-    return absl::AlreadyExistsError(absl::StrCat("host buffer ", handle, " exists already"));
-  }
   const int64_t size = static_cast<int64_t>(data.size());
-  const int64_t waiting = staged_bytes_ + static_cast<int64_t>(fabric_->queued_bytes(id_));
-  if (size > fabric_->limits().staged_bytes - waiting) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("host buffer ", handle, " of ", size, " bytes does not fit: this client has ", waiting,
-                     " bytes waiting in the controller, the limit is ", fabric_->limits().staged_bytes));
+  if (!announced && size > room_.limit() - unasked_bytes_) {
+    return absl::ResourceExhaustedError(absl::StrCat("host buffer ", handle, " of ", size,
+                                                     " bytes does not fit: this client has ", unasked_bytes_,
+                                                     " bytes waiting in the controller, the limit is ", room_.limit()));
   }
-  if (static_cast<int64_t>(staged_.size()) >= fabric_->limits().handles) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("this client has ", staged_.size(), " host buffers waiting in the controller"));
-  }
-  staged_bytes_ += size;
-  staged_.insert({handle, std::move(data)});
+  unasked_bytes_ += size;
+  staged_.insert({handle, {std::move(data), false}});
   return absl::OkStatus();
 }
 
-void SessionImpl::DeliverAwaited(Awaited awaited, const Bytes& data) {
-  const auto array = awaited.array.lock();
+void SessionImpl::DeliverAwaited(AwaitedBuffer awaited, const absl::StatusOr<Bytes>& data) {
   if (awaited.cell != nullptr) return awaited.cell->Fill(data);
-  absl::Status error;  // also for an array that is gone: what was computed from it may live, and waits for the data
-  if (static_cast<int64_t>(data.size()) != awaited.bytes) {
-    error = absl::InvalidArgumentError(
-        absl::StrCat("a host buffer of ", data.size(), " bytes came for an array that needs ", awaited.bytes));
-    if (array != nullptr) array->Poison(error);
+  if (!data.ok()) return AbortAwaited(awaited, data.status());
+  if (static_cast<int64_t>(data->size()) != awaited.bytes) {
+    return AbortAwaited(awaited, absl::InvalidArgumentError(absl::StrCat("a host buffer of ", data->size(),
+                                                                         " bytes came for an array that needs ", awaited.bytes)));
   }
-  if (array != nullptr && data.size() <= kChunkBytes) fabric_->gangs().Arrived(array->id());  // the bytes go before what follows
+  const auto array = awaited.array.lock();
+  if (array != nullptr && data->size() <= kChunkBytes) fabric_->gangs().Arrived(array->id());  // the bytes go before what follows
+  if (data->empty()) return;
+  for (HostId host : awaited.hosts) fabric_->SendBytes(host, id_, awaited.transfer, *data, awaited.hosts.size() == 1);
+}
+
+// Also for an array that is gone: what was computed from it may live, and waits for the data.
+void SessionImpl::AbortAwaited(const AwaitedBuffer& awaited, const absl::Status& error) {
+  if (const auto array = awaited.array.lock()) {
+    array->Poison(error);
+    fabric_->gangs().Arrived(array->id());
+  }
   for (HostId host : awaited.hosts) {
-    if (error.ok()) {
-      if (!data.empty()) fabric_->SendBytes(host, id_, awaited.transfer, data, awaited.hosts.size() == 1);
-      continue;
-    }
     ::pathways::v1::Command command;
     command.mutable_abort_transfer()->set_transfer(awaited.transfer);
     command.mutable_abort_transfer()->set_session(id_.v);
@@ -61,14 +130,19 @@ void SessionImpl::DeliverAwaited(Awaited awaited, const Bytes& data) {
 absl::StatusOr<Bytes> SessionImpl::TakeStaged(Handle handle) {
   auto it = staged_.find(handle);
   if (it == staged_.end()) return UnknownHandle("host buffer", handle);
-  Bytes data = std::move(it->second);
+  StagedBuffer staged = std::move(it->second);
   staged_.erase(it);
-  staged_bytes_ -= static_cast<int64_t>(data.size());
-  return data;
+  (staged.fetched ? fetched_bytes_ : unasked_bytes_) -= static_cast<int64_t>(staged.data.size());
+  stalled_since_.reset();
+  if (!staged.error.ok()) return staged.error;
+  return std::move(staged.data);
 }
 
 void SessionImpl::LookupHostBuffer(Handle handle, ResultCallback<Bytes> done) {
-  if (auto it = staged_.find(handle); it != staged_.end()) return Answer<Bytes>(std::move(done), it->second);
+  if (auto it = staged_.find(handle); it != staged_.end()) {
+    const StagedBuffer& staged = it->second;
+    return Answer<Bytes>(std::move(done), staged.error.ok() ? absl::StatusOr<Bytes>(staged.data) : staged.error);
+  }
   auto it = filling_.find(handle);
   if (it == filling_.end() || it->second.dropped) return Answer<Bytes>(std::move(done), UnknownHandle("host buffer", handle));
   it->second.lookups.push_back(std::move(done));
@@ -79,22 +153,25 @@ absl::Status SessionImpl::DeleteHostBuffer(Handle handle) {
     it->second.dropped = true;
     return absl::OkStatus();
   }
-  return TakeStaged(handle).status();
+  if (!staged_.contains(handle)) return UnknownHandle("host buffer", handle);
+  TakeStaged(handle).IgnoreError();
+  AdmitStores();
+  return absl::OkStatus();
 }
 
 void SessionImpl::OnFetched(Handle host_buffer, absl::StatusOr<Bytes> result) {
   auto it = filling_.find(host_buffer);
   if (it == filling_.end()) return;
-  Filling filling = std::move(it->second);
+  FillingBuffer filling = std::move(it->second);
   filling_.erase(it);
   if (result.ok() && !filling.dropped) {
-    staged_bytes_ += static_cast<int64_t>(result->size());
-    staged_.insert({host_buffer, *result});
+    fetched_bytes_ += static_cast<int64_t>(result->size());
+    staged_.insert({host_buffer, {*result, true}});
   }
   AnswerFilling(std::move(filling), result);
 }
 
-void SessionImpl::AnswerFilling(Filling filling, const absl::StatusOr<Bytes>& result) {
+void SessionImpl::AnswerFilling(FillingBuffer filling, const absl::StatusOr<Bytes>& result) {
   Answer(std::move(filling.done), result.status());
   for (auto& lookup : filling.lookups) Answer<Bytes>(std::move(lookup), result);
 }

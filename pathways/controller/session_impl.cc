@@ -19,7 +19,10 @@ SessionImpl::SessionImpl(SessionId id, std::string description, Fabric* fabric, 
       description_(std::move(description)),
       fabric_(fabric),
       on_end_(std::move(on_end)),
-      arrays_(fabric->limits().handles) {}
+      arrays_(fabric->limits().handles),
+      room_(fabric->limits().staged_bytes) {
+  fabric_->outgoing().Watch(id_, [this] { AdmitStores(); });
+}
 
 SessionImpl::~SessionImpl() {
   const absl::Status ended = absl::CancelledError("the session has ended");
@@ -27,6 +30,7 @@ SessionImpl::~SessionImpl() {
   EndPreparation(ended);
   fabric_->groups().set_ending_session(id_);
   fabric_->EndSession(id_);  // answers fetches, compilations and descriptions
+  for (auto& admitted : room_.DropAll()) Answer(std::move(admitted), ended);
   for (auto& [key, read] : std::exchange(*reads_, {})) Answer(std::move(read.done), ended);
   for (auto& weak : awaited_runs_) {
     auto run = weak.lock();

@@ -22,8 +22,10 @@
 #include "pathways/buffers/reshard_plan.h"
 #include "pathways/controller/array_table.h"
 #include "pathways/controller/fabric.h"
+#include "pathways/controller/host_buffers.h"
 #include "pathways/controller/program_entry.h"
 #include "pathways/controller/session.h"
+#include "pathways/controller/store_room.h"
 #include "pathways/dispatch/plan_arrays.h"
 #include "pathways/program/executable.h"
 
@@ -64,7 +66,9 @@ class SessionImpl final : public Session {
   size_t num_executables() const { return executables_.size(); }
   size_t num_programs() const { return programs_.size(); }
   size_t num_program_runs() const { return program_runs_.size(); }
-  int64_t staged_bytes() const { return staged_bytes_; }
+  int64_t staged_bytes() const;  // of host buffers, whatever they wait for
+  const StoreRoom& store_room() const { return room_; }
+  void OnTick(absl::Time now, bool slept);  // now and then; `slept`: this process has not run for a while
 
   // --- Session ---
   SessionId id() const override { return id_; }
@@ -72,6 +76,9 @@ class SessionImpl final : public Session {
   bool suspended() const override { return suspended_; }
   void WhenResumed(absl::AnyInvocable<void() &&> resumed) override { when_resumed_.push_back(std::move(resumed)); }
 
+  void AnnounceHostBuffer(Handle handle, int64_t bytes, StatusCallback admitted) override;
+  void ForgetHostBuffer(Handle handle) override;
+  void FailHostBuffer(Handle handle, absl::Status error) override;
   absl::Status StoreHostBuffer(Handle handle, Bytes data) override;
   void LookupHostBuffer(Handle handle, ResultCallback<Bytes> done) override;
   absl::Status DeleteHostBuffer(Handle handle) override;
@@ -105,20 +112,6 @@ class SessionImpl final : public Session {
   absl::Status DestructExecutable(Handle executable) override;
 
  private:
-  // A host buffer that has been promised to an array before it came.
-  struct Awaited {
-    std::weak_ptr<buffers::LogicalArray> array;
-    std::shared_ptr<StringCell> cell;  // of string arrays
-    std::vector<HostId> hosts;         // empty: nobody wants it any more
-    uint64_t transfer = 0;
-    int64_t bytes = 0;
-  };
-  // A host buffer that a fetch under way will fill.
-  struct Filling {
-    bool dropped = false;  // deleted before it came
-    std::vector<ResultCallback<Bytes>> lookups;
-    StatusCallback done;
-  };
   struct Read {
     std::vector<Record> arrays;
     StatusCallback done;
@@ -172,9 +165,14 @@ class SessionImpl final : public Session {
 
   // -- session_host_buffers.cc
   absl::StatusOr<Bytes> TakeStaged(Handle handle);  // NOT_FOUND if it has not come
-  void DeliverAwaited(Awaited awaited, const Bytes& data);
+  absl::Status CheckStore(Handle handle) const;
+  absl::Status Store(Handle handle, Bytes data, bool announced);
+  StoreRoom::Held HeldBytes() const { return {unasked_bytes_, fabric_->outgoing().bytes(id_)}; }
+  void AdmitStores();  // whenever there may be room
+  void DeliverAwaited(AwaitedBuffer awaited, const absl::StatusOr<Bytes>& data);
+  void AbortAwaited(const AwaitedBuffer& awaited, const absl::Status& error);
   void OnFetched(Handle host_buffer, absl::StatusOr<Bytes> result);
-  void AnswerFilling(Filling filling, const absl::StatusOr<Bytes>& result);
+  void AnswerFilling(FillingBuffer filling, const absl::StatusOr<Bytes>& result);
 
   // -- session_arrays_make.cc
   absl::Status CheckSources(const ArraySpec& spec, const std::vector<HostShard>& sources, std::vector<int64_t>* bytes) const;
@@ -282,10 +280,12 @@ class SessionImpl final : public Session {
   const SpecPtr no_spec_ = std::make_shared<const ArraySpec>();
 
   ArrayTable arrays_;
-  absl::flat_hash_map<Handle, Bytes> staged_;
-  int64_t staged_bytes_ = 0;
-  absl::flat_hash_map<Handle, Awaited> awaited_;
-  absl::flat_hash_map<Handle, Filling> filling_;
+  absl::flat_hash_map<Handle, StagedBuffer> staged_;
+  int64_t unasked_bytes_ = 0, fetched_bytes_ = 0;  // of `staged_`: what the client sent, what hosts did
+  StoreRoom room_;
+  std::optional<absl::Time> stalled_since_;
+  absl::flat_hash_map<Handle, AwaitedBuffer> awaited_;
+  absl::flat_hash_map<Handle, FillingBuffer> filling_;
   // Waiters of arrays outlive a session; they hold this weakly.
   std::shared_ptr<Reads> reads_ = std::make_shared<Reads>();
   absl::flat_hash_map<Handle, ExecutableEntry> executables_;

@@ -67,7 +67,9 @@ void WriteClient(const ClientStatus& client, JsonWriter& json) {
       .Int(client.arrays)
       .Key("array_bytes")
       .Int(client.array_bytes);
-  json.Key("staged_bytes").Int(client.staged_bytes).Key("executables").Int(client.executables);
+  json.Key("staged_bytes").Int(client.staged_bytes).Key("staged_peak_bytes").Int(client.staged_peak_bytes);
+  json.Key("stores_waiting").Int(client.stores_waiting).Key("stores_held_back").Int(client.stores_held_back);
+  json.Key("executables").Int(client.executables);
   const gang::Scheduler::ClientStats& gangs = client.gangs;
   json.Key("weight").Number(gangs.share.weight).Key("priority").Int(gangs.share.priority);
   json.Key("device_seconds").Number(static_cast<double>(gangs.device_ns) * 1e-9).Key("waiting").Int(gangs.waiting);
@@ -105,7 +107,12 @@ std::string ToJson(const StatusReport& report) {
       .Key("uptime_seconds")
       .Number(report.uptime_seconds);
   json.Key("state").String(report.formed ? "formed" : "forming").Key("expected_hosts").Int(report.expected_hosts);
-  json.Key("joined_hosts").Int(report.joined_hosts).Key("workers_address").String(report.workers_address).Key("platform").String(report.platform_name);
+  json.Key("joined_hosts")
+      .Int(report.joined_hosts)
+      .Key("workers_address")
+      .String(report.workers_address)
+      .Key("platform")
+      .String(report.platform_name);
   json.Key("stablehlo_version").String(report.stablehlo_version).Key("policy").String(report.policy);
   json.Key("granted").Int(report.granted);
   WriteIslands(report, json);

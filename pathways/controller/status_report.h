@@ -36,6 +36,9 @@ struct ClientStatus {
   int64_t arrays = 0;
   int64_t array_bytes = 0;
   int64_t staged_bytes = 0;
+  int64_t staged_peak_bytes = 0;
+  int64_t stores_waiting = 0;
+  int64_t stores_held_back = 0;
   int64_t executables = 0;
   gang::Scheduler::ClientStats gangs;
 };
@@ -43,14 +46,14 @@ struct ClientStatus {
 struct SliceStatus {
   SliceId slice;
   SessionId client;
-  std::string state;                // "placed", "waiting", "broken"
+  std::string state;  // "placed", "waiting", "broken"
   int64_t count = 0;
   bool exclusive = false;
   std::string island;
-  std::vector<DeviceId> devices;    // virtual
+  std::vector<DeviceId> devices;  // virtual
   std::vector<DeviceId> physical;
   uint64_t epoch = 0;
-  int position = 0;                 // of one that waits
+  int position = 0;  // of one that waits
   std::string waits_for;
 };
 

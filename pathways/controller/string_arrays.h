@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "pathways/base/bytes.h"
 #include "pathways/buffers/logical_array.h"
 
@@ -15,9 +16,9 @@ struct StringCell {
   std::optional<Bytes> data;                                  // as the client sent it; nullopt: still on its way
   std::vector<std::weak_ptr<buffers::LogicalArray>> waiting;  // each waits for one completion
 
-  void Fill(Bytes bytes) {
-    data = std::move(bytes);
-    Settle(absl::OkStatus());
+  void Fill(absl::StatusOr<Bytes> bytes) {
+    data = bytes.ok() ? *bytes : Bytes();
+    Settle(bytes.status());
   }
   void Settle(const absl::Status& status) {
     for (auto& weak : std::exchange(waiting, {})) {

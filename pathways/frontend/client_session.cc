@@ -20,8 +20,8 @@ DecodedRequest Decode(const HandlerTable& handlers, const IfrtRequest& request) 
   return decoded;
 }
 
-ClientSession::ClientSession(controller::Cluster* cluster, SessionTable* table, const PluginServices* services, SessionHello hello,
-                             ResponseSink* sink)
+ClientSession::ClientSession(controller::Cluster* cluster, SessionTable* table, const PluginServices* services,
+                             SessionHello hello, ResponseSink* sink)
     : cluster_(cluster), table_(table), services_(services), hello_(std::move(hello)), sink_(sink) {}
 
 ClientSession::~ClientSession() { End(); }
@@ -52,9 +52,10 @@ void ClientSession::RunNow(DecodedRequest request) {
   if (request.user_context != 0) released_contexts_.push_back(request.user_context);
   Reply reply(weak_from_this(), request.op_id, request.handler != nullptr && request.handler->numbered);
   if (request.handler == nullptr) {
-    return std::move(reply).Fail(absl::UnimplementedError(
-        "this request is of a kind that the server does not know; the client's jaxlib is newer than the server: use an older jaxlib or "
-        "update the server"));
+    return std::move(reply).Fail(
+        absl::UnimplementedError("this request is of a kind that the server does not know; the client's jaxlib is newer than the "
+                                 "server: use an older jaxlib or "
+                                 "update the server"));
   }
   if (session_ == nullptr && request.handler->kind != IfrtRequest::kInitRequest) {
     return std::move(reply).Fail(absl::FailedPreconditionError(
@@ -101,7 +102,8 @@ void ClientSession::Poison(absl::Span<const Handle> results, const absl::Status&
   // The request was not understood, so neither is the shape of its results; a client never reads an array that is an error.
   buffers::ArraySpec spec;
   spec.dtype = buffers::DType::kPred;
-  spec.sharding = buffers::Sharding::SingleDevice(cluster_info_->devices.empty() ? DeviceId(0) : cluster_info_->devices[0].id, "");
+  spec.sharding =
+      buffers::Sharding::SingleDevice(cluster_info_->devices.empty() ? DeviceId(0) : cluster_info_->devices[0].id, "");
   for (Handle result : results) {
     if (result == 0) continue;
     const absl::Status status = session_->MakeErrorArray(result, spec, error);
@@ -109,15 +111,6 @@ void ClientSession::Poison(absl::Span<const Handle> results, const absl::Status&
       PW_LOG_DEBUG << "result " << result << " of a request that failed: " << status;
     }
   }
-}
-
-absl::Status ClientSession::ReserveReceiving(int64_t bytes, int64_t limit) {
-  if (bytes > limit - receiving_bytes_) {
-    return absl::ResourceExhaustedError(absl::StrCat("this session has ", receiving_bytes_, " bytes of host buffers on the way; ", bytes,
-                                                     " more are over its limit of ", limit));
-  }
-  receiving_bytes_ += bytes;
-  return absl::OkStatus();
 }
 
 void ClientSession::Respond(IfrtResponse response, bool numbered) {

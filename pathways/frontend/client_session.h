@@ -69,7 +69,8 @@ DecodedRequest Decode(const HandlerTable& handlers, const IfrtRequest& request);
 class ClientSession : public std::enable_shared_from_this<ClientSession> {
  public:
   // All but `hello` outlive the session's End; `services` outlives the session.
-  ClientSession(controller::Cluster* cluster, SessionTable* table, const PluginServices* services, SessionHello hello, ResponseSink* sink);
+  ClientSession(controller::Cluster* cluster, SessionTable* table, const PluginServices* services, SessionHello hello,
+                ResponseSink* sink);
   ~ClientSession();
 
   void Run(DecodedRequest request);
@@ -90,8 +91,8 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
   // --- for the handlers ---
   // Opens the controller's session. Returns the number by which host-buffer calls name it. FAILED_PRECONDITION the second time.
   absl::StatusOr<uint64_t> Initialize();
-  // Futures of our own (the controller's session has others), each for one CheckFuture or FetchExecuteResult. `of_delete`: its answer does not
-  // count in seq_num.
+  // Futures of our own (the controller's session has others), each for one CheckFuture or FetchExecuteResult. `of_delete`: its
+  // answer does not count in seq_num.
   struct WireFuture {
     Future<Unit> value;
     bool of_delete = false;
@@ -110,10 +111,6 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
   void StartRecording() { recorder_ = std::make_unique<TraceRecorder>(services_->clock); }
   std::unique_ptr<TraceRecorder> StopRecording() { return std::move(recorder_); }
 
-  // --- for host-buffer calls: bytes announced and not yet stored. RESOURCE_EXHAUSTED over the limit ---
-  absl::Status ReserveReceiving(int64_t bytes, int64_t limit);
-  void ReleaseReceiving(int64_t bytes) { receiving_bytes_ -= bytes; }
-
   // --- for Reply ---
   void Respond(IfrtResponse response, bool numbered);
 
@@ -131,7 +128,6 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
   std::deque<DecodedRequest> held_;  // while it is suspended
   uint64_t wire_id_ = 0;
   int64_t next_seq_num_ = 0;
-  int64_t receiving_bytes_ = 0;
   std::vector<uint64_t> released_contexts_;
   std::unique_ptr<TraceRecorder> recorder_;
   absl::flat_hash_map<controller::Handle, WireFuture> futures_;

@@ -20,14 +20,8 @@ using xla::ifrt::proxy::GrpcHostBufferStoreMetadata;
 constexpr char kStoreHeader[] = "ifrt-proxy-grpc-host-buffer-store-metadata-bin";
 constexpr size_t kChunk = size_t{1} << 20;
 
-absl::Status CheckSize(const ServerOptions& options, int64_t size) {
-  if (size < 0) return absl::InvalidArgumentError(absl::StrCat("a host buffer of ", size, " bytes was announced"));
-  if (size <= options.max_host_buffer_bytes) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("a host buffer of ", size, " bytes is over this server's limit of ",
-                                                   options.max_host_buffer_bytes, "; cut the array into smaller shards or raise the limit"));
-}
-
-// Where an arriving host buffer is put together: memory that workers of this machine can map, if it is large, else ordinary memory.
+// Where an arriving host buffer is put together: memory that workers of this machine can map, if it is large, else ordinary
+// memory.
 class Assembly {
  public:
   absl::Status Allocate(net::SharedMemoryFactory* factory, int64_t size) {
@@ -63,26 +57,32 @@ class Assembly {
   std::vector<iovec> pieces_;
 };
 
-// HostBufferStore. Announced bytes count against the session from the first turn on the strand to the end of the call.
+// HostBufferStore. Nothing is read before the session has room for the whole of it; meanwhile gRPC's flow control brakes the
+// client.
+//
+// A client whose store fails gives up its session. So where only memory is short the store succeeds, its data is dropped, and the
+// array that it was meant for becomes the error.
 class Store final : public grpc::ServerReadReactor<grpc::ByteBuffer>, public std::enable_shared_from_this<Store> {
  public:
-  Store(std::shared_ptr<ServerState> server, grpc::ByteBuffer* response) : server_(std::move(server)) { *response = EmptyMessage(); }
+  Store(std::shared_ptr<ServerState> server, grpc::ByteBuffer* response) : server_(std::move(server)) {
+    *response = EmptyMessage();
+  }
 
   static Store* Open(std::shared_ptr<ServerState> server, grpc::CallbackServerContext* context, grpc::ByteBuffer* response) {
     auto call = std::make_shared<Store>(std::move(server), response);
     call->self_ = call;
     std::optional<std::string> header = FindHeader(*context, kStoreHeader);
     if (!header || !call->metadata_.ParseFromString(*header)) {
-      call->Finish(ToGrpc(absl::InvalidArgumentError(absl::StrCat("a host buffer must be announced by the header ", kStoreHeader))));
-    } else if (absl::Status s = CheckSize(call->server_->options, call->metadata_.buffer_size()); !s.ok()) {
-      call->Finish(ToGrpc(s));
+      call->Finish(
+          ToGrpc(absl::InvalidArgumentError(absl::StrCat("a host buffer must be announced by the header ", kStoreHeader))));
     } else {
-      call->server_->cluster->Post([call] { call->Admit(); });
+      call->server_->cluster->Post([call] { call->Announce(); });
     }
     return call.get();
   }
 
   void OnReadDone(bool ok) override {
+    if (dropping_) return ok ? StartRead(&chunk_) : Finish(grpc::Status::OK);
     if (!ok) return OnEnd();
     if (absl::Status taken = data_.Take(&chunk_); !taken.ok()) return PostEnd(taken);
     chunk_.Clear();
@@ -92,26 +92,41 @@ class Store final : public grpc::ServerReadReactor<grpc::ByteBuffer>, public std
 
  private:
   // Strand.
-  void Admit() {
+  void Announce() {
     auto session = server_->sessions.Find(metadata_.session_id());
-    if (!session.ok()) return End(session.status());
-    if (absl::Status s = (*session)->ReserveReceiving(metadata_.buffer_size(), server_->options.max_receiving_bytes_per_session); !s.ok()) {
-      return End(s);
-    }
+    if (!session.ok()) return Finish(ToGrpc(session.status()));
     session_ = *session;
-    if (absl::Status allocated = data_.Allocate(&server_->shared, metadata_.buffer_size()); !allocated.ok()) return End(allocated);
+    (*session)->session().AnnounceHostBuffer(
+        metadata_.handle(), metadata_.buffer_size(), [self = shared_from_this()](absl::Status admitted) {
+          if (admitted.ok()) return self->Receive();
+          absl::IsResourceExhausted(admitted) ? self->Drop(admitted) : self->Finish(ToGrpc(admitted));
+        });
+  }
+
+  // Strand.
+  void Receive() {
+    if (absl::Status allocated = data_.Allocate(&server_->shared, metadata_.buffer_size()); !allocated.ok())
+      return Drop(allocated);
+    StartRead(&chunk_);
+  }
+
+  // Strand.
+  void Drop(const absl::Status& error) {
+    if (auto session = session_.lock(); session != nullptr && session->open())
+      session->session().FailHostBuffer(metadata_.handle(), error);
+    dropping_ = true;
     StartRead(&chunk_);
   }
 
   void OnEnd() {
     if (data_.received() != data_.size()) {
-      return PostEnd(absl::InvalidArgumentError(absl::StrCat("host buffer ", metadata_.handle(), " was announced with ", data_.size(),
-                                                             " bytes and ended after ", data_.received())));
+      return PostEnd(absl::InvalidArgumentError(absl::StrCat("host buffer ", metadata_.handle(), " was announced with ",
+                                                             data_.size(), " bytes and ended after ", data_.received())));
     }
     server_->cluster->Post([self = shared_from_this(), data = std::move(data_).Freeze()]() mutable {
       auto session = self->session_.lock();
-      if (session == nullptr || !session->open()) return self->End(absl::NotFoundError("the session has ended"));
-      self->End(session->session().StoreHostBuffer(self->metadata_.handle(), std::move(data)));
+      if (session == nullptr || !session->open()) return self->Finish(ToGrpc(absl::NotFoundError("the session has ended")));
+      self->Finish(ToGrpc(session->session().StoreHostBuffer(self->metadata_.handle(), std::move(data))));
     });
   }
 
@@ -119,9 +134,10 @@ class Store final : public grpc::ServerReadReactor<grpc::ByteBuffer>, public std
     server_->cluster->Post([self = shared_from_this(), status = std::move(status)] { self->End(status); });
   }
 
-  // Strand.
+  // Strand. It was admitted, and has not come.
   void End(const absl::Status& status) {
-    if (auto session = session_.lock()) session->ReleaseReceiving(metadata_.buffer_size());
+    if (auto session = session_.lock(); session != nullptr && session->open())
+      session->session().ForgetHostBuffer(metadata_.handle());
     Finish(ToGrpc(status));
   }
 
@@ -131,6 +147,7 @@ class Store final : public grpc::ServerReadReactor<grpc::ByteBuffer>, public std
   std::weak_ptr<ClientSession> session_;  // of the strand
   Assembly data_;
   grpc::ByteBuffer chunk_;
+  bool dropping_ = false;
 };
 
 class Lookup final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public std::enable_shared_from_this<Lookup> {
@@ -182,18 +199,62 @@ class Lookup final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public s
   grpc::ByteBuffer chunk_;
 };
 
-// Strand.
-absl::Status StoreRead(ServerState& server, const GrpcHostBufferStoreMetadata& metadata, absl::StatusOr<Bytes> data) {
-  if (!data.ok()) return data.status();
-  auto session = server.sessions.Find(metadata.session_id());
-  if (!session.ok()) return session.status();
-  return (*session)->session().StoreHostBuffer(metadata.handle(), *std::move(data));
-}
+// HostBufferReadFromDisk. The file is taken once the session has room for it; where memory is short, as Store.
+class ReadFile : public std::enable_shared_from_this<ReadFile> {
+ public:
+  ReadFile(std::shared_ptr<ServerState> server, grpc::ServerUnaryReactor* call, const GrpcHostBufferStoreMetadata& metadata)
+      : server_(std::move(server)), call_(call), metadata_(metadata) {}
+
+  // All on the strand.
+  void Announce() {
+    auto session = server_->sessions.Find(metadata_.session_id());
+    if (!session.ok()) return call_->Finish(ToGrpc(session.status()));
+    session_ = *session;
+    folder_ = StringAttribute((*session)->hello().initialization_data, kSharedSubdirectoryKey);
+    (*session)->session().AnnounceHostBuffer(metadata_.handle(), metadata_.buffer_size(),
+                                             [self = shared_from_this()](absl::Status admitted) {
+                                               if (!admitted.ok()) return self->Refuse(admitted);
+                                               self->Take();
+                                             });
+  }
+
+ private:
+  void Refuse(const absl::Status& error) {
+    auto session = session_.lock();
+    if (!absl::IsResourceExhausted(error) || session == nullptr || !session->open()) return call_->Finish(ToGrpc(error));
+    session->session().FailHostBuffer(metadata_.handle(), error);
+    server_->plugins.files->Post([self = shared_from_this()] {
+      RemoveSharedFile(self->server_->shared_directory_fd, self->folder_, self->metadata_.handle());
+      self->call_->Finish(grpc::Status::OK);
+    });
+  }
+  void Take() {
+    server_->plugins.files->Post([self = shared_from_this()] {
+      ServerState& server = *self->server_;
+      absl::StatusOr<Bytes> data = TakeSharedFile(server.shared_directory_fd, self->folder_, self->metadata_.handle(),
+                                                  self->metadata_.buffer_size(), &server.shared);
+      server.cluster->Post([self, data = std::move(data)]() mutable { self->Store(std::move(data)); });
+    });
+  }
+  void Store(absl::StatusOr<Bytes> data) {
+    auto session = session_.lock();
+    if (session == nullptr || !session->open()) return call_->Finish(ToGrpc(absl::NotFoundError("the session has ended")));
+    if (data.ok()) return call_->Finish(ToGrpc(session->session().StoreHostBuffer(metadata_.handle(), *std::move(data))));
+    session->session().ForgetHostBuffer(metadata_.handle());
+    Refuse(data.status());
+  }
+
+  const std::shared_ptr<ServerState> server_;
+  grpc::ServerUnaryReactor* const call_;
+  const GrpcHostBufferStoreMetadata metadata_;
+  std::string folder_;
+  std::weak_ptr<ClientSession> session_;
+};
 
 }  // namespace
 
-grpc::ServerReadReactor<grpc::ByteBuffer>* StoreHostBuffer(std::shared_ptr<ServerState> server, grpc::CallbackServerContext* context,
-                                                           grpc::ByteBuffer* response) {
+grpc::ServerReadReactor<grpc::ByteBuffer>* StoreHostBuffer(std::shared_ptr<ServerState> server,
+                                                           grpc::CallbackServerContext* context, grpc::ByteBuffer* response) {
   return Store::Open(std::move(server), context, response);
 }
 
@@ -215,26 +276,14 @@ grpc::ServerUnaryReactor* DeleteHostBuffer(std::shared_ptr<ServerState> server, 
 grpc::ServerUnaryReactor* ReadHostBufferFromDisk(std::shared_ptr<ServerState> server, grpc::CallbackServerContext* context,
                                                  const xla::ifrt::proxy::GrpcHostBufferReadFromDiskRequest* request) {
   grpc::ServerUnaryReactor* call = context->DefaultReactor();
-  absl::Status refused = CheckSize(server->options, request->metadata().buffer_size());
   if (server->shared_directory_fd < 0) {
-    refused = absl::FailedPreconditionError("this server has no shared directory: start it with one, or unset "
-                                            "IFRT_PROXY_GRPC_LARGE_TRANSFER_OPTIMIZATION_DIRECTORY in the client's environment");
-  }
-  if (!refused.ok()) {
-    call->Finish(ToGrpc(refused));
+    call->Finish(ToGrpc(
+        absl::FailedPreconditionError("this server has no shared directory: start it with one, or unset "
+                                      "IFRT_PROXY_GRPC_LARGE_TRANSFER_OPTIMIZATION_DIRECTORY in the client's environment")));
     return call;
   }
-  server->cluster->Post([server, call, metadata = request->metadata()] {
-    auto session = server->sessions.Find(metadata.session_id());
-    if (!session.ok()) return call->Finish(ToGrpc(session.status()));
-    std::string folder = StringAttribute((*session)->hello().initialization_data, kSharedSubdirectoryKey);
-    server->plugins.files->Post([server, call, metadata, folder = std::move(folder)] {
-      absl::StatusOr<Bytes> data = TakeSharedFile(server->shared_directory_fd, folder, metadata.handle(), metadata.buffer_size(), &server->shared);
-      server->cluster->Post([server, call, metadata, data = std::move(data)]() mutable {
-        call->Finish(ToGrpc(StoreRead(*server, metadata, std::move(data))));
-      });
-    });
-  });
+  auto file = std::make_shared<ReadFile>(server, call, request->metadata());
+  server->cluster->Post([file] { file->Announce(); });
   return call;
 }
 

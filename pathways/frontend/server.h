@@ -1,12 +1,14 @@
-// Server: the front door. Listens for stock jaxlib clients (the IFRT proxy protocol over gRPC) and for our own package's companion channel, and
-// turns what they ask into calls on the controller.
+// Server: the front door. Listens for stock jaxlib clients (the IFRT proxy protocol over gRPC) and for our own package's
+// companion channel, and turns what they ask into calls on the controller.
 //
-// Threads. gRPC's threads read, parse and decode; everything that touches sessions runs on the cluster's strand (Cluster::Post), which never waits
-// for the network. File reads have a small pool of their own.
+// Threads. gRPC's threads read, parse and decode; everything that touches sessions runs on the cluster's strand (Cluster::Post),
+// which never waits for the network. File reads have a small pool of their own.
 //
 // Invariants:
 //   FS-1  the requests of one session take effect in stream order
-//   FS-2  a client cannot make the server hold more than max_backlog_requests unexecuted or unsent messages, nor a buffer larger than it may be
+//   FS-2  a client cannot make the server hold more than max_backlog_requests unexecuted or unsent messages, nor more host
+//   buffers than
+//         controller::SessionLimits::staged_bytes: those that it sends beyond are not read until there is room
 //   FS-3  a bad message ends at most its own session, with a status that says what was wrong
 //   FS-4  when a stream ends, for whatever reason, its session is destroyed in the next turn of the strand
 #pragma once
@@ -26,12 +28,11 @@ struct ServerOptions {
   int port = 0;  // 0: any free one
   // Where clients on this machine leave host buffers as files (shared_directory.h); empty: that way is closed.
   std::string shared_directory;
-  // What plugin programs may read and write on this machine (plugin_programs/storage.h): paths below the first, gs://... in the second.
+  // What plugin programs may read and write on this machine (plugin_programs/storage.h): paths below the first, gs://... in the
+  // second.
   std::string persistence_directory;
   std::string object_directory;
   int64_t max_message_bytes = int64_t{256} << 20;
-  int64_t max_host_buffer_bytes = int64_t{16} << 30;
-  int64_t max_receiving_bytes_per_session = int64_t{64} << 30;  // announced by host-buffer stores under way
   int64_t max_backlog_requests = 16384;
   int64_t max_backlog_bytes = int64_t{64} << 20;
   // A client whose machine has vanished without closing its connection is noticed after the sum of the two.
@@ -41,7 +42,8 @@ struct ServerOptions {
 
 class Server {
  public:
-  // Listens at once. `cluster` outlives the server, and its strand runs until Shutdown has returned. UNAVAILABLE if the port is taken.
+  // Listens at once. `cluster` outlives the server, and its strand runs until Shutdown has returned. UNAVAILABLE if the port is
+  // taken.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options, controller::Cluster* cluster);
   ~Server();  // as Shutdown
 

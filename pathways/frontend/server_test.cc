@@ -193,11 +193,10 @@ TEST_F(ServerTest, HostBuffersComeBackAsTheyWent) {
 }
 
 TEST_F(ServerTest, HostBuffersThatLieAreRefused) {
-  ServerOptions options;
-  options.max_host_buffer_bytes = 1000;
-  Start(options);
+  Start();
   auto stream = Open();
   const uint64_t session = stream->Init();
+  OnStrand([this] { return TheSession().staged_limit = 1000; });
   EXPECT_EQ(Store("", {"x"}).error_code(), grpc::INVALID_ARGUMENT);
   EXPECT_EQ(Store("\xff\xff", {"x"}).error_code(), grpc::INVALID_ARGUMENT);
   EXPECT_EQ(Store(StoreHeader(session, 1, 4), {"12345"}).error_code(), grpc::INVALID_ARGUMENT);
@@ -205,7 +204,9 @@ TEST_F(ServerTest, HostBuffersThatLieAreRefused) {
   EXPECT_EQ(short_data.error_code(), grpc::INVALID_ARGUMENT);
   EXPECT_THAT(short_data.error_message(), HasSubstr("announced with 4 bytes and ended after 3"));
   EXPECT_EQ(Store(StoreHeader(session, 1, -4), {}).error_code(), grpc::INVALID_ARGUMENT);
-  EXPECT_EQ(Store(StoreHeader(session, 1, 1001), {}).error_code(), grpc::RESOURCE_EXHAUSTED);
+  EXPECT_TRUE(Store(StoreHeader(session, 3, 1001), {std::string(500, 'x'), std::string(501, 'x')}).ok())
+      << "its array is the error";
+  EXPECT_EQ(OnStrand([this] { return TheSession().failed.at(3).code(); }), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(Store(StoreHeader(session + 1, 1, 4), {"1234"}).error_code(), grpc::NOT_FOUND);
   EXPECT_EQ(Delete(session + 1, 1).error_code(), grpc::NOT_FOUND);
   ASSERT_TRUE(Store(StoreHeader(session, 1, 4), {"1234"}).ok());
@@ -213,16 +214,38 @@ TEST_F(ServerTest, HostBuffersThatLieAreRefused) {
   EXPECT_EQ(Sessions(), 1);
 }
 
-TEST_F(ServerTest, ASessionMayAnnounceOnlySoMuchAtOnce) {
-  ServerOptions options;
-  options.max_receiving_bytes_per_session = 100;
-  Start(options);
+TEST_F(ServerTest, AStoreThatEndsEarlyGivesItsRoomBack) {
+  Start();
   auto stream = Open();
   const uint64_t session = stream->Init();
-  EXPECT_EQ(Store(StoreHeader(session, 1, 101), {}).error_code(), grpc::RESOURCE_EXHAUSTED);
-  for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(Store(StoreHeader(session, 1, 100), {"short"}).error_code(), grpc::INVALID_ARGUMENT);  // and gives back what it took
-  }
+  EXPECT_EQ(Store(StoreHeader(session, 1, 100), {"short"}).error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(Store(StoreHeader(session, 1, 100), {std::string(101, 'x')}).error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_TRUE(OnStrand([this] { return TheSession().announced.empty(); }));
+}
+
+TEST_F(ServerTest, AStoreIsNotReadBeforeThereIsRoom) {
+  Start();
+  auto stream = Open();
+  const uint64_t session = stream->Init();
+  OnStrand([this] { return TheSession().full = true; });
+  const std::string big(8 << 20, 'x');
+  auto stored = std::async(std::launch::async, [&] { return Store(StoreHeader(session, 1, big.size()), {big}); });
+  ASSERT_TRUE(Eventually([this] { return TheSession().waiting.size() == 1; }));
+  EXPECT_TRUE(OnStrand([this] { return TheSession().host_buffers.empty(); }));
+  OnStrand([this] { return Admit(1); });
+  EXPECT_TRUE(stored.get().ok());
+  EXPECT_EQ(OnStrand([this] { return TheSession().host_buffers.at(1).size(); }), big.size());
+}
+
+TEST_F(ServerTest, AStoreThatWaitsForRoomEndsWithItsSession) {
+  Start();
+  auto stream = Open();
+  const uint64_t session = stream->Init();
+  OnStrand([this] { return TheSession().full = true; });
+  auto stored = std::async(std::launch::async, [&] { return Store(StoreHeader(session, 1, 4), {"data"}); });
+  ASSERT_TRUE(Eventually([this] { return TheSession().waiting.size() == 1; }));
+  stream.reset();
+  EXPECT_EQ(stored.get().error_code(), grpc::CANCELLED);
 }
 
 // gRPC's limit of pending requests must not apply: jax opens this many at once, and one refused call would end the session.
@@ -254,10 +277,18 @@ TEST_F(ServerTest, FourThousandStoresAtOnce) {
     ASSERT_TRUE(queue.Next(&tag, &ok));
     auto& call = *static_cast<Call*>(tag);
     switch (call.step++) {
-      case 0: call.writer->Write(request, &call); break;
-      case 1: call.writer->WritesDone(&call); break;
-      case 2: call.writer->Finish(&call.status, &call); break;
-      default: ++done; break;
+      case 0:
+        call.writer->Write(request, &call);
+        break;
+      case 1:
+        call.writer->WritesDone(&call);
+        break;
+      case 2:
+        call.writer->Finish(&call.status, &call);
+        break;
+      default:
+        ++done;
+        break;
     }
   }
   for (const auto& call : calls) ASSERT_TRUE(call->status.ok()) << call->status.error_message();
@@ -288,6 +319,29 @@ TEST_F(SharedDirectoryTest, FilesBecomeHostBuffers) {
   ASSERT_TRUE(Lookup(session, 7, data, messages).ok());
   EXPECT_EQ(data, "contents");
   EXPECT_FALSE(std::filesystem::exists(directory_ / "lt_7"));
+}
+
+TEST_F(SharedDirectoryTest, AFileIsNotTakenBeforeThereIsRoom) {
+  auto stream = Open();
+  const uint64_t session = stream->Init();
+  OnStrand([this] { return TheSession().full = true; });
+  WriteFile("lt_7", "contents");
+  auto read = std::async(std::launch::async, [&] { return ReadFromDisk(session, 7, 8); });
+  ASSERT_TRUE(Eventually([this] { return TheSession().waiting.size() == 1; }));
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "lt_7"));
+  OnStrand([this] { return Admit(7); });
+  EXPECT_TRUE(read.get().ok());
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "lt_7"));
+  OnStrand([this] { return TheSession().full = false; });
+  // One that is too large is dropped.
+  OnStrand([this] { return TheSession().staged_limit = 7; });
+  WriteFile("lt_9", "contents");
+  EXPECT_TRUE(ReadFromDisk(session, 9, 8).ok());
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "lt_9"));
+  EXPECT_EQ(OnStrand([this] { return TheSession().failed.at(9).code(); }), absl::StatusCode::kResourceExhausted);
+  // One that is not there gives its room back.
+  EXPECT_EQ(ReadFromDisk(session, 8, 7).error_code(), grpc::NOT_FOUND);
+  EXPECT_TRUE(OnStrand([this] { return TheSession().announced.empty(); }));
 }
 
 TEST_F(SharedDirectoryTest, AClientMayHaveAFolderOfItsOwn) {

@@ -69,12 +69,14 @@ absl::StatusOr<AlignedBytes> TryAllocate(int64_t size) {
 namespace {
 
 bool IsPlainName(const std::string& name) {
-  return name.size() <= 128 && std::all_of(name.begin(), name.end(), [](char c) { return absl::ascii_isalnum(c) || c == '-' || c == '_'; });
+  return name.size() <= 128 &&
+         std::all_of(name.begin(), name.end(), [](char c) { return absl::ascii_isalnum(c) || c == '-' || c == '_'; });
 }
 
-// A file in memory, without a name, that no other descriptor refers to: nobody can write to it or cut it short from now on. The kernel
-// grants a write lease only then; tmpfs, because the pages of other files are written back to a disk. Not where the directory is half full:
-// what is kept fills it for as long as an array lives, and the client library does not survive a full one.
+// A file in memory, without a name, that no other descriptor refers to: nobody can write to it or cut it short from now on. The
+// kernel grants a write lease only then; tmpfs, because the pages of other files are written back to a disk. Not where the
+// directory is half full: what is kept fills it for as long as an array lives, and the client library does not survive a full
+// one.
 bool IsOursAlone(int fd) {
   struct stat info;
   struct statfs system;
@@ -89,10 +91,12 @@ bool IsOursAlone(int fd) {
 absl::StatusOr<Bytes> TakeSharedFile(int directory, const std::string& subdirectory, uint64_t handle, int64_t size,
                                      net::SharedMemoryFactory* factory) {
   if (!IsPlainName(subdirectory)) {
-    return absl::InvalidArgumentError("the client's folder in the shared directory has a name with other signs than letters, digits, - and _");
+    return absl::InvalidArgumentError(
+        "the client's folder in the shared directory has a name with other signs than letters, digits, - and _");
   }
   const std::string name = absl::StrCat(kFilePrefix, handle);
-  Descriptor folder(openat(directory, subdirectory.empty() ? "." : subdirectory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  Descriptor folder(
+      openat(directory, subdirectory.empty() ? "." : subdirectory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   // O_NONBLOCK: opening a pipe of that name must not block.
   Descriptor file(folder.get() < 0 ? -1 : openat(folder.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (file.get() < 0) {
@@ -101,7 +105,8 @@ absl::StatusOr<Bytes> TakeSharedFile(int directory, const std::string& subdirect
   }
   struct stat info;
   if (fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_size != size) {
-    return absl::InvalidArgumentError(absl::StrCat("the file ", name, " in the shared directory is not a plain file of ", size, " bytes"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the file ", name, " in the shared directory is not a plain file of ", size, " bytes"));
   }
   unlinkat(folder.get(), name.c_str(), 0);
   if (size > 0 && factory->HasRoom() && IsOursAlone(file.get())) return factory->Adopt(file.Release(), static_cast<size_t>(size));
@@ -110,6 +115,13 @@ absl::StatusOr<Bytes> TakeSharedFile(int directory, const std::string& subdirect
     return absl::Status(s.code(), absl::StrCat("the file ", name, " in the shared directory cannot be read: ", s.message()));
   }
   return std::move(data).Freeze();
+}
+
+void RemoveSharedFile(int directory, const std::string& subdirectory, uint64_t handle) {
+  if (!IsPlainName(subdirectory)) return;
+  Descriptor folder(
+      openat(directory, subdirectory.empty() ? "." : subdirectory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (folder.get() >= 0) unlinkat(folder.get(), absl::StrCat(kFilePrefix, handle).c_str(), 0);
 }
 
 void RemoveClientFolder(int directory, const std::string& subdirectory) {

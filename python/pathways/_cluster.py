@@ -36,7 +36,7 @@ class Joinable:
 class Cluster:
     """Starts in the constructor's caller, ready when start() returns. `owned`: ends with this process."""
 
-    def __init__(self, shape, folder, platform=None, listen="127.0.0.1:0", owned=True, policy=None, joinable=None, checksum=False):
+    def __init__(self, shape, folder, platform=None, listen="127.0.0.1:0", owned=True, policy=None, joinable=None, checksum=False, heartbeat=None):
         self.shape = shape
         self.folder = pathlib.Path(folder)
         self.platform = platform or _launch.default_platform()
@@ -45,6 +45,7 @@ class Cluster:
         self.policy = policy
         self.joinable = joinable
         self.checksum = checksum
+        self.heartbeat = heartbeat
         self.address = None
         self.workers_address = None
         self.processes = []
@@ -88,6 +89,8 @@ class Cluster:
         args = _launch.controller(self.listen, self._listen_workers(), len(self.shape.placement()), port_file, self.policy)
         if self.joinable is None:
             args.append("--own-workers")  # those of others wait for the next controller
+        if self.heartbeat:
+            args.append(f"--heartbeat-limit={self.heartbeat}")
         if self.owned:
             args.append("--exit-with-parent")
         # The folder in which jax's client library is told to leave large arrays.

@@ -36,6 +36,8 @@ def controller(listen, listen_workers, hosts, port_file, policy=None):
     """Its command line. The port file has the clients' and the workers' address, a line each, once it serves."""
     args = [_binaries.find("pathways-controller"), "--listen-clients", listen, "--listen-workers", listen_workers,
             "--expect-hosts", hosts, "--port-file", port_file, *_client_files()]
+    if limit := os.environ.get("PATHWAYS_STAGED_LIMIT"):
+        args.append(f"--staged-limit={limit}")
     return [*args, f"--policy={policy}"] if policy else args
 
 

@@ -13,7 +13,13 @@ using controller::Handle;
 using HandleSpan = absl::Span<const Handle>;
 using SpecSpan = absl::Span<const buffers::ArraySpec>;
 
-FakeSession::~FakeSession() { cluster_->sessions.erase(id_.v); }
+FakeSession::~FakeSession() {
+  for (auto& [handle, admitted] : waiting) {
+    cluster_->Post(
+        [admitted = std::move(admitted)]() mutable { std::move(admitted)(absl::CancelledError("the session has ended")); });
+  }
+  cluster_->sessions.erase(id_.v);
+}
 
 absl::StatusOr<FakeSession::Array*> FakeSession::Find(Handle handle) {
   auto it = arrays.find(handle);
@@ -23,11 +29,23 @@ absl::StatusOr<FakeSession::Array*> FakeSession::Find(Handle handle) {
 
 absl::Status FakeSession::Add(Handle handle, Array array) {
   if (handle == 0) return absl::InvalidArgumentError("handle 0 names nothing");
-  if (!arrays.emplace(handle, std::move(array)).second) return absl::AlreadyExistsError(absl::StrCat("handle ", handle, " is taken"));
+  if (!arrays.emplace(handle, std::move(array)).second)
+    return absl::AlreadyExistsError(absl::StrCat("handle ", handle, " is taken"));
   return absl::OkStatus();
 }
 
+void FakeSession::AnnounceHostBuffer(Handle handle, int64_t bytes, controller::StatusCallback admitted) {
+  absl::Status status;
+  if (bytes < 0) status = absl::InvalidArgumentError("a negative number of bytes was announced");
+  if (bytes > staged_limit) status = absl::ResourceExhaustedError(absl::StrCat("over the limit of ", staged_limit));
+  if (host_buffers.contains(handle)) status = absl::AlreadyExistsError(absl::StrCat("host buffer ", handle, " is there already"));
+  if (status.ok() && full) return static_cast<void>(waiting.emplace(handle, std::move(admitted)));
+  if (status.ok()) announced[handle] = bytes;
+  cluster_->Post([status, admitted = std::move(admitted)]() mutable { std::move(admitted)(status); });
+}
+
 absl::Status FakeSession::StoreHostBuffer(Handle handle, Bytes data) {
+  announced.erase(handle);
   if (host_buffers.contains(handle)) return absl::AlreadyExistsError(absl::StrCat("host buffer ", handle, " is there already"));
   for (auto& [array, record] : arrays) {
     for (const auto& source : record.sources) {
@@ -52,7 +70,8 @@ void FakeSession::LookupHostBuffer(Handle handle, controller::ResultCallback<Byt
 }
 
 absl::Status FakeSession::DeleteHostBuffer(Handle handle) {
-  return host_buffers.erase(handle) > 0 ? absl::OkStatus() : absl::NotFoundError(absl::StrCat("there is no host buffer ", handle));
+  return host_buffers.erase(handle) > 0 ? absl::OkStatus()
+                                        : absl::NotFoundError(absl::StrCat("there is no host buffer ", handle));
 }
 
 absl::Status FakeSession::MakeArray(Handle result, const buffers::ArraySpec& spec, std::vector<controller::HostShard> sources) {
@@ -89,7 +108,9 @@ absl::Status FakeSession::Disassemble(HandleSpan results, Handle array, CopySema
   return Derive(results, std::vector<Handle>(results.size(), array), {});
 }
 
-absl::Status FakeSession::FullyReplicatedShard(Handle result, Handle array, CopySemantics) { return Derive({&result, 1}, {&array, 1}, {}); }
+absl::Status FakeSession::FullyReplicatedShard(Handle result, Handle array, CopySemantics) {
+  return Derive({&result, 1}, {&array, 1}, {});
+}
 
 absl::StatusOr<std::vector<FakeSession::Array>> FakeSession::DeriveAll(HandleSpan results, HandleSpan inputs, SpecSpan specs) {
   if (results.size() != inputs.size()) return absl::InvalidArgumentError("as many results as arrays are needed");
@@ -122,7 +143,8 @@ absl::Status FakeSession::Reshard(HandleSpan results, HandleSpan inputs, SpecSpa
   return Derive(results, inputs, specs);
 }
 
-absl::Status FakeSession::Remap(HandleSpan results, HandleSpan inputs, const buffers::RemapPlan& plan, SpecSpan specs, CopySemantics) {
+absl::Status FakeSession::Remap(HandleSpan results, HandleSpan inputs, const buffers::RemapPlan& plan, SpecSpan specs,
+                                CopySemantics) {
   last_remap = plan;
   if (inputs.empty()) return absl::InvalidArgumentError("nothing to remap");
   return Derive(results, std::vector<Handle>(results.size(), inputs[0]), specs);
@@ -136,9 +158,8 @@ void FakeSession::AfterAll(HandleSpan handles, absl::AnyInvocable<void() &&> the
   for (size_t i = 0; i < handles.size(); ++i) {
     absl::StatusOr<Array*> array = Find(handles[i]);
     if (!array.ok() || (*array)->data->there) continue;
-    (*array)->data->waiters.push_back([this, rest = std::vector<Handle>(handles.begin() + i, handles.end()), then = std::move(then)]() mutable {
-      AfterAll(rest, std::move(then));
-    });
+    (*array)->data->waiters.push_back([this, rest = std::vector<Handle>(handles.begin() + i, handles.end()),
+                                       then = std::move(then)]() mutable { AfterAll(rest, std::move(then)); });
     return;
   }
   cluster_->Post(std::move(then));
@@ -153,7 +174,8 @@ void FakeSession::WhenReady(HandleSpan inputs, controller::StatusCallback done) 
   AfterAll(inputs, [status, done = std::move(done)]() mutable { std::move(done)(status); });
 }
 
-void FakeSession::CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims>, controller::StatusCallback done) {
+void FakeSession::CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims>,
+                                   controller::StatusCallback done) {
   absl::StatusOr<Array*> found = Find(array);
   const absl::Status status = found.ok() ? (*found)->error : found.status();
   std::shared_ptr<Contents> data = found.ok() ? (*found)->data : nullptr;
@@ -192,7 +214,8 @@ absl::StatusOr<buffers::ArraySpec> FakeSession::Spec(Handle handle) {
 
 // A program of one parameter and one output, f32[4], on the first of its devices.
 void FakeSession::CompileProgram(Bytes, controller::ResultCallback<std::shared_ptr<const controller::ExecutableInfo>> done) {
-  cluster_->Post([done = std::move(done)]() mutable { std::move(done)(absl::UnimplementedError("no programs of many nodes here")); });
+  cluster_->Post(
+      [done = std::move(done)]() mutable { std::move(done)(absl::UnimplementedError("no programs of many nodes here")); });
 }
 
 void FakeSession::Compile(controller::CompileRequest request,
@@ -259,7 +282,8 @@ void FakeSession::GetProgramText(Handle executable, controller::ResultCallback<s
 }
 
 absl::Status FakeSession::DestructExecutable(Handle executable) {
-  return executables.erase(executable) > 0 ? absl::OkStatus() : absl::NotFoundError(absl::StrCat("there is no executable ", executable));
+  return executables.erase(executable) > 0 ? absl::OkStatus()
+                                           : absl::NotFoundError(absl::StrCat("there is no executable ", executable));
 }
 
 FakeCluster::FakeCluster(Executor* executor, int devices) : executor_(executor) {
@@ -351,7 +375,9 @@ void FakeCluster::SuspendClient(SessionId, bool, controller::ResultCallback<cont
 }
 
 void FakeCluster::DrainHost(const std::string& host, bool, controller::ResultCallback<controller::DrainReport> done) {
-  Post([host, done = std::move(done)]() mutable { std::move(done)(controller::DrainReport{host, {SliceId(1)}, {{SliceId(2), "full"}}}); });
+  Post([host, done = std::move(done)]() mutable {
+    std::move(done)(controller::DrainReport{host, {SliceId(1)}, {{SliceId(2), "full"}}});
+  });
 }
 
 void FakeCluster::GetStatus(controller::ResultCallback<std::string> done) {

@@ -1,4 +1,5 @@
-// A cluster without workers, for tests of the front end: sessions keep arrays as bytes, programs copy their first argument to their output.
+// A cluster without workers, for tests of the front end: sessions keep arrays as bytes, programs copy their first argument to
+// their output.
 //
 // FakeCluster queues posted tasks; a test runs them by RunAll (one thread), or gives an executor that does.
 #pragma once
@@ -27,6 +28,9 @@ class FakeSession final : public controller::Session {
   SessionId id() const override { return id_; }
   Handle NewHandle() override { return next_handle_++; }
 
+  void AnnounceHostBuffer(Handle handle, int64_t bytes, controller::StatusCallback admitted) override;
+  void ForgetHostBuffer(Handle handle) override { announced.erase(handle); }
+  void FailHostBuffer(Handle handle, absl::Status error) override { failed[handle] = std::move(error); }
   absl::Status StoreHostBuffer(Handle handle, Bytes data) override;
   void LookupHostBuffer(Handle handle, controller::ResultCallback<Bytes> done) override;
   absl::Status DeleteHostBuffer(Handle handle) override;
@@ -37,16 +41,18 @@ class FakeSession final : public controller::Session {
                         controller::CopySemantics semantics) override;
   absl::Status Disassemble(absl::Span<const Handle> results, Handle array, controller::CopySemantics semantics) override;
   absl::Status FullyReplicatedShard(Handle result, Handle array, controller::CopySemantics semantics) override;
-  absl::Status Copy(absl::Span<const Handle> results, absl::Span<const Handle> arrays, std::optional<std::vector<DeviceId>> devices,
-                    std::optional<std::string> memory_kind, controller::CopySemantics semantics) override;
-  absl::Status Reshard(absl::Span<const Handle> results, absl::Span<const Handle> arrays, absl::Span<const buffers::ArraySpec> specs,
-                       controller::CopySemantics semantics) override;
+  absl::Status Copy(absl::Span<const Handle> results, absl::Span<const Handle> arrays,
+                    std::optional<std::vector<DeviceId>> devices, std::optional<std::string> memory_kind,
+                    controller::CopySemantics semantics) override;
+  absl::Status Reshard(absl::Span<const Handle> results, absl::Span<const Handle> arrays,
+                       absl::Span<const buffers::ArraySpec> specs, controller::CopySemantics semantics) override;
   absl::Status Remap(absl::Span<const Handle> results, absl::Span<const Handle> arrays, const buffers::RemapPlan& plan,
                      absl::Span<const buffers::ArraySpec> specs, controller::CopySemantics semantics) override;
-  absl::Status Bitcast(absl::Span<const Handle> results, absl::Span<const Handle> arrays, absl::Span<const buffers::ArraySpec> specs,
-                       controller::CopySemantics semantics) override;
+  absl::Status Bitcast(absl::Span<const Handle> results, absl::Span<const Handle> arrays,
+                       absl::Span<const buffers::ArraySpec> specs, controller::CopySemantics semantics) override;
   void WhenReady(absl::Span<const Handle> arrays, controller::StatusCallback done) override;
-  void CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims> byte_strides, controller::StatusCallback done) override;
+  void CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims> byte_strides,
+                        controller::StatusCallback done) override;
   absl::Status Delete(absl::Span<const Handle> arrays) override;
   absl::Status Destruct(absl::Span<const Handle> arrays) override;
   absl::StatusOr<bool> IsDeleted(Handle array) override;
@@ -54,8 +60,7 @@ class FakeSession final : public controller::Session {
 
   void Compile(controller::CompileRequest request,
                controller::ResultCallback<std::shared_ptr<const controller::ExecutableInfo>> done) override;
-  void CompileProgram(Bytes program,
-                      controller::ResultCallback<std::shared_ptr<const controller::ExecutableInfo>> done) override;
+  void CompileProgram(Bytes program, controller::ResultCallback<std::shared_ptr<const controller::ExecutableInfo>> done) override;
   absl::StatusOr<std::shared_ptr<const controller::ExecutableInfo>> Info(Handle executable) override;
   absl::StatusOr<controller::ExecuteReply> Execute(const controller::ExecuteRequest& request) override;
   void FetchExecuteResult(Handle status, controller::ResultCallback<controller::RunResult> done) override;
@@ -78,6 +83,11 @@ class FakeSession final : public controller::Session {
   };
   std::map<Handle, Array> arrays;
   std::map<Handle, Bytes> host_buffers;
+  std::map<Handle, int64_t> announced;  // and admitted
+  int64_t staged_limit = 1000 << 20;    // for one buffer
+  std::map<Handle, absl::Status> failed;
+  bool full = false;  // nothing is admitted
+  std::map<Handle, controller::StatusCallback> waiting;
   std::map<Handle, std::shared_ptr<const controller::ExecutableInfo>> executables;
   std::map<Handle, absl::Status> runs;
   controller::CompileRequest last_compile;
@@ -92,7 +102,8 @@ class FakeSession final : public controller::Session {
   absl::StatusOr<Array*> Find(Handle handle);
   absl::Status Add(Handle handle, Array array);
   // `results` as copies of `arrays`, with other specs if given. The error, if any, is bound to all results.
-  absl::Status Derive(absl::Span<const Handle> results, absl::Span<const Handle> arrays, absl::Span<const buffers::ArraySpec> specs);
+  absl::Status Derive(absl::Span<const Handle> results, absl::Span<const Handle> arrays,
+                      absl::Span<const buffers::ArraySpec> specs);
   absl::StatusOr<std::vector<Array>> DeriveAll(absl::Span<const Handle> results, absl::Span<const Handle> arrays,
                                                absl::Span<const buffers::ArraySpec> specs);
 
@@ -114,12 +125,14 @@ class FakeCluster final : public controller::Cluster {
   absl::StatusOr<gang::Share> ChangeShare(SessionId session, const gang::ShareChange& change) override;
   std::shared_ptr<const controller::SpareDevices> Spares(SessionId session) override;
   absl::StatusOr<controller::SliceState> AddSlice(SessionId session, const resource::SliceRequest& request) override;
-  void AwaitSlice(SessionId session, SliceId slice, absl::Duration limit, controller::ResultCallback<controller::SliceState> done) override;
+  void AwaitSlice(SessionId session, SliceId slice, absl::Duration limit,
+                  controller::ResultCallback<controller::SliceState> done) override;
   absl::Status ReleaseSlice(SessionId session, SliceId slice) override;
   void SuspendClient(SessionId session, bool resume, controller::ResultCallback<controller::SuspendReport> done) override;
   void DrainHost(const std::string& host, bool undo, controller::ResultCallback<controller::DrainReport> done) override;
   void GetStatus(controller::ResultCallback<std::string> done) override;
-  void RecordTrace(absl::Duration duration, size_t max_events, controller::ResultCallback<controller::ClusterTrace> done) override;
+  void RecordTrace(absl::Duration duration, size_t max_events,
+                   controller::ResultCallback<controller::ClusterTrace> done) override;
 
   std::map<uint64_t, FakeSession*> sessions;  // live
   std::map<uint64_t, std::shared_ptr<controller::HostCallHandler>> handlers;

@@ -79,7 +79,8 @@ class ServerTest : public ::testing::Test {
     server_ = *std::move(server);
     grpc::ChannelArguments arguments;
     arguments.SetMaxReceiveMessageSize(-1);
-    channel_ = grpc::CreateCustomChannel(absl::StrCat("127.0.0.1:", server_->port()), grpc::InsecureChannelCredentials(), arguments);
+    channel_ =
+        grpc::CreateCustomChannel(absl::StrCat("127.0.0.1:", server_->port()), grpc::InsecureChannelCredentials(), arguments);
     stub_ = GrpcIfrtService::NewStub(channel_);
   }
   ~ServerTest() override {
@@ -106,6 +107,15 @@ class ServerTest : public ::testing::Test {
   }
   size_t Sessions() {
     return OnStrand([this] { return cluster_.sessions.size(); });
+  }
+  // On the strand: the only session there is.
+  testing::FakeSession& TheSession() { return *cluster_.sessions.begin()->second; }
+  // On the strand: a store that waits for room has it.
+  bool Admit(uint64_t handle) {
+    auto admitted = TheSession().waiting.extract(handle);
+    TheSession().announced[handle] = 0;
+    std::move(admitted.mapped())(absl::OkStatus());
+    return true;
   }
   // True once `condition`, asked on the strand, holds; false after some seconds.
   template <class F>
