@@ -16,7 +16,7 @@ import xml.etree.ElementTree as xml
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "build" / "results"
-PYTHON_TESTS = ["tools/lint", "tests/plugin", "tests/wire", "python/tests", "tests/e2e"]
+PYTHON_TESTS = ["tools/lint", "tests/plugin", "tests/wire", "tests/wheel", "python/tests", "tests/e2e"]
 # What every supported jaxlib has to pass; the older ones have environments of their own.
 CLIENT_TESTS = ["tests/wire", "tests/e2e/test_arrays.py", "tests/e2e/test_programs.py", "tests/e2e/test_sharding.py",
                 "tests/e2e/test_callbacks.py"]

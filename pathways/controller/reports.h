@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "pathways/base/ids.h"
+#include "pathways/resource/placement.h"
 
 namespace pw::controller {
 

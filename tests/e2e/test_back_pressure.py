@@ -37,7 +37,7 @@ def client(cluster, code, **env):
 
 
 def only_client(cluster):
-    (report,) = _cluster.status(cluster.address)["clients"]
+    (report,) = _cluster.status(cluster.address, 60)["clients"]
     return report
 
 
