@@ -201,20 +201,3 @@ BENCHMARK(WholeRun)->ArgsProduct({{8, 128, 2048}, {0, 1}})->ArgNames({"shards", 
 
 }  // namespace
 }  // namespace pw::dataflow
-
-// --json PATH, as all benchmarks here take it; everything else is Google Benchmark's.
-int main(int argc, char** argv) {
-  std::vector<std::string> texts(argv, argv + argc);
-  for (size_t i = 1; i + 1 < texts.size(); ++i) {
-    if (texts[i] != "--json") continue;
-    texts[i] = "--benchmark_out_format=json";
-    texts[i + 1] = "--benchmark_out=" + texts[i + 1];
-  }
-  std::vector<char*> pointers;
-  for (std::string& text : texts) pointers.push_back(text.data());
-  int count = static_cast<int>(pointers.size());
-  benchmark::Initialize(&count, pointers.data());
-  if (benchmark::ReportUnrecognizedArguments(count, pointers.data())) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  return 0;
-}

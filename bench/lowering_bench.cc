@@ -93,19 +93,3 @@ BENCHMARK(BM_IrAlone)->ArgNames({"nodes", "devices", "stay"})->Unit(benchmark::k
 
 }  // namespace
 }  // namespace pw
-
-int main(int argc, char** argv) {
-  std::vector<std::string> texts(argv, argv + argc);
-  for (size_t i = 1; i + 1 < texts.size(); ++i) {
-    if (texts[i] != "--json") continue;
-    texts[i] = "--benchmark_out_format=json";
-    texts[i + 1] = "--benchmark_out=" + texts[i + 1];
-  }
-  std::vector<char*> pointers;
-  for (std::string& text : texts) pointers.push_back(text.data());
-  int count = static_cast<int>(pointers.size());
-  benchmark::Initialize(&count, pointers.data());
-  if (benchmark::ReportUnrecognizedArguments(count, pointers.data())) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  return 0;
-}
