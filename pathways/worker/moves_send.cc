@@ -1,11 +1,9 @@
 // Moves: what leaves this host.
-#include <sys/uio.h>
-
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "pathways/net/shared_memory.h"
+#include "pathways/net/shared_copy.h"
 #include "pathways/worker/host_copies.h"
 #include "pathways/worker/host_views.h"
 #include "pathways/worker/moves_operation.h"
@@ -34,12 +32,10 @@ struct Region {
 // The region alone, dense; in shared memory if that is wanted and to be had. Any thread.
 Bytes Alone(net::SharedMemoryFactory factory, const Region& region, const Bytes& array, bool shared) {
   const std::optional<Bytes> stretch = region.In(array);
-  if (shared) {
-    absl::StatusOr<net::SharedMemory> memory = factory.Create(region.bytes());
-    if (memory.ok() && stretch.has_value()) {
-      const iovec piece = {const_cast<uint8_t*>(stretch->data()), stretch->size()};
-      if (memory->Write(0, {&piece, 1}).ok()) return std::move(*memory).Freeze();
-    } else if (memory.ok()) {
+  if (shared && stretch.has_value()) {
+    if (absl::StatusOr<Bytes> copy = net::SharedCopy(factory, *stretch); copy.ok()) return *std::move(copy);
+  } else if (shared) {
+    if (absl::StatusOr<net::SharedMemory> memory = factory.Create(region.bytes()); memory.ok()) {
       region.CopyTo(memory->data(), array);
       return std::move(*memory).Freeze();
     }

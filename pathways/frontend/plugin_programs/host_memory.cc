@@ -1,7 +1,6 @@
 #include "pathways/frontend/plugin_programs/host_memory.h"
 
 #include <sys/stat.h>
-#include <sys/uio.h>
 
 #include <array>
 #include <fstream>
@@ -12,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/frontend/client_session.h"
-#include "pathways/net/shared_memory.h"
+#include "pathways/net/shared_copy.h"
 
 namespace pw::frontend {
 namespace {
@@ -41,11 +40,8 @@ struct Lent {
 // The same in memory that the client can open: contents come over a network only once. Nullopt where that is not worth it, or not to be had.
 std::optional<Bytes> InSharedMemory(const Bytes& contents, net::SharedMemoryFactory& factory) {
   if (contents.size() < net::SharedMemoryFactory::kWorthwhileBytes) return std::nullopt;
-  absl::StatusOr<net::SharedMemory> memory = factory.Create(contents.size());
-  if (!memory.ok()) return std::nullopt;
-  const iovec piece{const_cast<uint8_t*>(contents.data()), contents.size()};
-  if (!memory->Write(0, absl::MakeConstSpan(&piece, 1)).ok()) return std::nullopt;
-  return (*std::move(memory)).Freeze();
+  absl::StatusOr<Bytes> copy = net::SharedCopy(factory, contents);
+  return copy.ok() ? std::optional<Bytes>(*std::move(copy)) : std::nullopt;
 }
 
 // From the copy of the array to the answer. Each step is on the strand.
