@@ -14,6 +14,7 @@
 #include "pathways/base/json_writer.h"
 #include "pathways/base/log.h"
 #include "pathways/base/machine_memory.h"
+#include "pathways/base/open_files.h"
 #include "pathways/base/port_file.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/base/stop_signal.h"
@@ -206,6 +207,7 @@ int Trace(const Options& options) {
 
 int main(int argc, char** argv) {
   pw::StopSignal stop;
+  pw::RaiseOpenFilesLimit();
   setenv("GRPC_VERBOSITY", "NONE", 0);  // its complaints repeat, less clearly, what our errors say
   Options options;
   pw::Flags flags("pathways-controller",

@@ -20,11 +20,13 @@
 #include "pathways/base/flags.h"
 #include "pathways/base/log.h"
 #include "pathways/base/machine_memory.h"
+#include "pathways/base/open_files.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/base/stop_signal.h"
 #include "pathways/base/strand.h"
 #include "pathways/base/thread_pool.h"
 #include "pathways/base/timer_queue.h"
+#include "pathways/bin/simulated_hosts.h"
 #include "pathways/device/pjrt/runtime.h"
 #include "pathways/net/asio_transport.h"
 #include "pathways/worker/controller_link.h"
@@ -51,6 +53,10 @@ struct Options {
   bool shared_memory = true;
   bool exit_with_controller = false;
   bool exit_with_parent = false;
+  int simulated_hosts = 0;
+  int hosts_per_island = 0;
+  double simulated_flops = 0;
+  double simulated_bandwidth = 0;
 };
 
 void Declare(Options* options, pw::Flags* flags) {
@@ -83,6 +89,11 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add("exit-with-controller", &options->exit_with_controller,
              "stop when the controller is lost, instead of waiting for a new one");
   flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
+  flags->Add("simulated-hosts", &options->simulated_hosts, "N",
+             "be so many hosts, host0 and on, with --devices simulated devices each: programs are compiled for their shapes, results are zeros");
+  flags->Add("hosts-per-island", &options->hosts_per_island, "N", "of --simulated-hosts: island0 has the first N, and so on; 0: all");
+  flags->Add("simulated-flops", &options->simulated_flops, "N", "operations a second of a simulated device; 0: they take no time");
+  flags->Add("simulated-bandwidth", &options->simulated_bandwidth, "BYTES", "a second, of a simulated device's memory; 0: likewise");
 }
 
 std::string NetworkName() {
@@ -160,9 +171,39 @@ std::string Machine(const pw::device::DeviceRuntime& runtime) {
   return text;
 }
 
+absl::Status RunSimulated(const Options& options, pw::StopSignal* stop) {
+  PW_ASSIGN_OR_RETURN(const auto runtime_options, RuntimeOptionsFrom(options));
+  pw::SimulatedHostsOptions simulated;
+  simulated.controller = options.controller;
+  simulated.hosts = options.simulated_hosts;
+  simulated.hosts_per_island = options.hosts_per_island > 0 ? options.hosts_per_island : options.simulated_hosts;
+  if (options.devices > 0) simulated.devices = options.devices;
+  simulated.device_memory_bytes = options.memory_limit;
+  simulated.staging_bytes = options.staging_limit > 0 ? options.staging_limit : pw::HalfOfMemory();
+  simulated.exit_with_controller = options.exit_with_controller;
+  simulated.speed = {options.simulated_flops, options.simulated_bandwidth};
+  simulated.make_compiler = [plugin = runtime_options.plugin](int devices) {
+    return pw::device::pjrt::MakeRuntime({.plugin = plugin, .options = {{"cpu_device_count", "", devices, true}}});
+  };
+  pw::SimulatedHosts hosts(std::move(simulated));
+  absl::Status outcome;
+  PW_RETURN_IF_ERROR(hosts.Start([&outcome](const absl::Status& status) {
+    outcome = status;
+    kill(getpid(), SIGTERM);  // wakes main, below
+  }));
+  const std::string reason = stop->Wait(options.exit_with_parent);
+  PW_LOG_INFO << "worker: stopping: " << reason;
+  hosts.Stop(reason, absl::Seconds(2));
+  if (!outcome.ok()) std::fprintf(stderr, "pathways-worker: %s\n", std::string(outcome.message()).c_str());
+  std::fflush(nullptr);
+  std::_Exit(outcome.ok() ? 0 : 1);
+}
+
 absl::Status Run(const Options& options, pw::StopSignal* stop) {
   if (options.controller.empty())
     return absl::InvalidArgumentError("--controller is needed: the address at which the controller takes workers");
+  if (options.simulated_hosts < 0) return absl::InvalidArgumentError("--simulated-hosts must not be negative");
+  if (options.simulated_hosts > 0) return RunSimulated(options, stop);
   if (options.compile_threads < 1) return absl::InvalidArgumentError("--compile-threads must be at least 1");
   PW_ASSIGN_OR_RETURN(auto runtime_options, RuntimeOptionsFrom(options));
   AddPeers(options, ListenAddress(options), &runtime_options);
@@ -228,6 +269,7 @@ absl::Status Run(const Options& options, pw::StopSignal* stop) {
 
 int main(int argc, char** argv) {
   pw::StopSignal stop;
+  pw::RaiseOpenFilesLimit();
   setenv("TF_CPP_MIN_LOG_LEVEL", "3", 0);  // XLA's chatter; what matters comes as a status
   Options options;
   pw::Flags flags("pathways-worker",

@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/log.h"
 #include "pathways/base/status_macros.h"
@@ -19,8 +21,9 @@ absl::Status PlaceOnHosts(const v1::Compile& command, HostId self, Program* prog
     return absl::InvalidArgumentError(absl::StrCat("a program over several hosts on ", command.local_devices_size(),
                                                    " devices of ", command.hosts_size(), " hosts"));
   }
-  std::map<uint32_t, std::string> processes;
+  absl::flat_hash_map<uint32_t, std::string> processes;
   for (const auto& process : command.processes()) processes[process.host()] = process.address();
+  absl::flat_hash_set<uint32_t> seen;  // there may be hundreds
   for (int p = 0; p < command.hosts_size(); ++p) {
     const uint32_t host = command.hosts(p);
     const bool here = HostId(host) == self;
@@ -28,7 +31,7 @@ absl::Status PlaceOnHosts(const v1::Compile& command, HostId self, Program* prog
       return absl::InvalidArgumentError(absl::StrCat("a program over several hosts does not say where host ", host, " is"));
     }
     request->positions.push_back({here ? "" : processes[host], command.local_devices(p)});
-    if (std::count(program->hosts.begin(), program->hosts.end(), host) == 0) program->hosts.push_back(host);
+    if (seen.insert(host).second) program->hosts.push_back(host);
     if (!here) continue;
     request->devices.push_back(command.local_devices(p));
     program->positions.push_back(p);

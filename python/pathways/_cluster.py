@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 
-from pathways import _binaries, _host_memory, _launch, _processes, _state
+from pathways import _binaries, _host_memory, _launch, _processes, _simulated, _state
 from pathways._shape import Shape
 
 START_SECONDS = float(os.environ.get("PATHWAYS_START_SECONDS", "60"))
@@ -36,7 +36,8 @@ class Joinable:
 class Cluster:
     """Starts in the constructor's caller, ready when start() returns. `owned`: ends with this process."""
 
-    def __init__(self, shape, folder, platform=None, listen="127.0.0.1:0", owned=True, policy=None, joinable=None, checksum=False, heartbeat=None):
+    def __init__(self, shape, folder, platform=None, listen="127.0.0.1:0", owned=True, policy=None, joinable=None, checksum=False, heartbeat=None,
+                 simulated=None):
         self.shape = shape
         self.folder = pathlib.Path(folder)
         self.platform = platform or _launch.default_platform()
@@ -46,6 +47,7 @@ class Cluster:
         self.joinable = joinable
         self.checksum = checksum
         self.heartbeat = heartbeat
+        self.simulated = simulated  # a _simulated.Device: all hosts are simulated, with such devices
         self.address = None
         self.workers_address = None
         self.processes = []
@@ -110,6 +112,12 @@ class Cluster:
         return self.joinable.advertise if self.joinable is not None else None
 
     def _start_workers(self):
+        if self.simulated is not None:
+            args = _simulated.workers(self.workers_address, self.shape, self.simulated)
+            if self.owned:
+                args.append("--exit-with-parent")
+            self.processes.append(_processes.Process("pathways-worker of the simulated hosts", args, self._log("hosts")))
+            return
         hosts = len(self.shape.placement())
         # Others may take the place of hosts that are lost, or join.
         most_hosts = max(hosts + 2, _launch.MOST_HOSTS) if self.joinable is not None else hosts + 2 if hosts > 1 else 1

@@ -26,6 +26,25 @@ def _host(host, devices):
     return lines + [f"    device {d['id']:<6} {_memory(d)}" for d in mine]
 
 
+# So many hosts are shown one by one; more are summed up.
+SHOWN_HOSTS = 32
+
+
+def _many(hosts, devices):
+    """Hosts of one island: a line for each state, with the memory of all their devices together."""
+    lines = []
+    for state in sorted({host["state"] for host in hosts}):
+        those = [host for host in hosts if host["state"] == state]
+        ids = {host["id"] for host in those}
+        mine = [device for device in devices if device["host"] in ids]
+        memory = [device["memory"] for device in mine if device.get("memory") is not None]
+        together = {key: sum(m.get(key, 0) for m in memory) for key in ("used_bytes", "limit_bytes")} if memory else None
+        names = those[0]["name"] + (f" to {those[-1]['name']}" if len(those) > 1 else "")
+        kinds = ", ".join(sorted({d["kind"] for d in mine})) or "device"
+        lines.append(f"  {len(those)} host{'s'[: len(those) != 1]} {names}   {state}   {len(mine)} x {kinds}   {_memory({'memory': together})}")
+    return lines
+
+
 def _client(client):
     return (f"  client {client['id']:<6} {client['description']}   {client['arrays']} arrays, {amount(client['array_bytes'])}, "
             f"{client['executables']} programs, connected for {client['seconds_connected']:.0f} s\n"
@@ -53,9 +72,8 @@ def render(report, address):
         lines.append(f"waiting for hosts: {report.get('joined_hosts')} of {report.get('expected_hosts')} have joined")
     for island in islands:
         lines.append(f"\nisland {island['name']}")
-        for host in hosts:
-            if host["island"] == island["id"]:
-                lines += _host(host, devices)
+        here = [host for host in hosts if host["island"] == island["id"]]
+        lines += [line for host in here for line in _host(host, devices)] if len(hosts) <= SHOWN_HOSTS else _many(here, devices)
     if clients:
         lines += ["", *map(_client, clients)]
     if slices := report.get("slices"):

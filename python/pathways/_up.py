@@ -3,7 +3,7 @@
 import signal
 import time
 
-from pathways import _cluster, _commands, _processes, _state
+from pathways import _cluster, _commands, _processes, _simulated, _state
 
 
 def _not_up(name):
@@ -30,13 +30,30 @@ def up(args):
 def _start_here(args):
     if args.gres or args.option:
         raise ValueError("--gres and --option are for --on slurm and --on ray")
+    if args.simulated:
+        return _start_simulated(args)
+    if args.simulated_device:
+        raise ValueError("--simulated-device is for --simulated")
     shape = _commands.shape_of(args)
     joinable = _cluster.Joinable(not args.no_workers, args.listen_workers, args.advertise)
     return _cluster.Cluster(shape, _state.fresh_folder(args.name), args.platform, args.listen or "127.0.0.1:0", owned=args.foreground,
                             policy=args.policy, joinable=joinable, checksum=args.checksum).start()
 
 
+def _start_simulated(args):
+    if args.islands or args.hosts or args.devices or args.platform:
+        raise ValueError("--simulated says the shape itself, and its devices are simulated: leave out --islands, --hosts, --devices and --platform")
+    if args.no_workers or args.checksum:
+        raise ValueError("--no-workers and --checksum are for real hosts, not --simulated")
+    joinable = _cluster.Joinable(True, args.listen_workers, args.advertise)
+    return _cluster.Cluster(_simulated.parse_shape(args.simulated), _state.fresh_folder(args.name), "simulated", args.listen or "127.0.0.1:0",
+                            owned=args.foreground, policy=args.policy, joinable=joinable,
+                            simulated=_simulated.parse_device(args.simulated_device or "tpu-v3")).start()
+
+
 def _start_on(args):
+    if args.simulated:
+        raise ValueError(f"--simulated needs no hosts: leave out --on {args.on}")
     if args.no_workers or args.advertise:
         raise ValueError(f"--no-workers and --advertise are for clusters of this machine, not --on {args.on}")
     return _state.engine(args.on).launch(args, _state.fresh_folder(args.name))
@@ -51,10 +68,11 @@ def _announce(args, cluster):
         hosts = len(shape.placement())
         lines = [f"The controller of cluster '{args.name}' is up at {address} and waits for {hosts} host{'s'[: hosts != 1]}."]
     else:
-        lines = [f"Cluster '{args.name}' is up at {address}: {shape.islands} island(s) x {shape.hosts} host(s) x {shape.devices} device(s)."]
+        lines = [f"Cluster '{args.name}' is up at {address}: {shape.islands} island(s) x {shape.hosts} host(s) x {shape.devices} device(s)" + (", all simulated." if args.simulated else ".")]
         lines.append("  run a program   pathways run -- python train.py")
         lines.append(f"  or by hand      JAX_PLATFORMS=pathways PATHWAYS_ADDRESS={address} python train.py")
-    lines += [f"  add a host      pathways worker --join {address}", "  stop it         pathways down"]
+    lines += [] if args.simulated else [f"  add a host      pathways worker --join {address}"]
+    lines.append("  stop it         pathways down")
     _commands.say(args, {**fields, "name": args.name, "logs": str(cluster.folder)}, "\n".join(lines))
     return 0
 

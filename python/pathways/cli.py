@@ -1,11 +1,11 @@
-"""The command line: pathways up | worker | run | status | share | drain | suspend | resume | trace | check | down | logs. Also `python -m pathways`."""
+"""The command line: pathways up | worker | run | status | share | drain | suspend | resume | trace | check | bench | down | logs. Also `python -m pathways`."""
 
 import argparse
 import json
 import os
 import sys
 
-from pathways import __version__, _binaries, _commands, _join, _processes, _state, _up
+from pathways import __version__, _bench, _binaries, _commands, _join, _processes, _state, _up
 from pathways._cluster import StatusError
 
 EXIT_FAILED, EXIT_USAGE, EXIT_NOT_RUNNING = 1, 2, 3
@@ -54,6 +54,12 @@ def _parser():
     up.add_argument("--on", choices=("local", "slurm", "ray"), default="local",
                     help="where its hosts come from: this machine (the default); Slurm: a step of the job that we are in, or a job of its own; "
                          "Ray: actors on the cluster that RAY_ADDRESS names")
+    up.add_argument("--simulated", metavar="SHAPE",
+                    help="simulated hosts, HOSTSxDEVICES or ISLANDSxHOSTSxDEVICES, such as 512x4: the controller is real, programs are compiled for their "
+                         "shapes, results are zeros")
+    up.add_argument("--simulated-device", metavar="KIND",
+                    help="how long its computations take and how much memory it has: tpu-v3 (a core of one; the default), instant, or "
+                         "OPERATIONS/S:BYTES/S:BYTES such as 275e12:1.2e12:32e9")
     up.add_argument("--gres", metavar="NAME:N", help="with --on slurm: the devices of each node, such as gpu:8")
     up.add_argument("--option", action="append", metavar="OPTION",
                     help="with --on slurm: one more for sbatch (in a job: srun), as --option=--time=60; with --on ray: a resource, as --option=TPU=4")
@@ -114,6 +120,13 @@ def _parser():
     check.add_argument("trace", metavar="TRACE", help="the file that 'pathways trace' wrote")
 
     add("down", _up.down, "stop the cluster that 'up' started")
+
+    bench = add("bench", _bench.bench, "measure on this machine what section 5 of the paper measures; from a checkout of the sources")
+    bench.add_argument("what", choices=("paper",), help="paper: its figures and tables, with its numbers beside ours, as one HTML page")
+    bench.add_argument("-o", "--out", metavar="DIR", help="where the report goes (default build/paper of the checkout)")
+    bench.add_argument("--quick", action="store_true", help="one round of little: good for the form only")
+    bench.add_argument("--figures", nargs="+", metavar="N", help="some only, such as 5 7 tables")
+    bench.add_argument("--checkout", metavar="DIR", help="the sources (default: those that the current folder lies in)")
 
     logs = add("logs", _commands.logs, "show the logs of the cluster")
     logs.add_argument("process", nargs="*", help="controller or a host's name (default: all)")

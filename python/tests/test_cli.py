@@ -16,7 +16,7 @@ def home(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("command", ["up", "worker", "run", "status", "share", "drain", "trace", "down", "logs"])
+@pytest.mark.parametrize("command", ["up", "worker", "run", "status", "share", "drain", "trace", "bench", "down", "logs"])
 def test_every_command_has_help(command, capsys):
     with pytest.raises(SystemExit) as end:
         cli.main([command, "--help"])
@@ -101,3 +101,15 @@ def test_hosts_of_one_machine_get_names_of_their_own(monkeypatch):
     monkeypatch.setattr("socket.gethostname", lambda: "box")
     report = {"hosts": [{"name": "box"}, {"name": "box-2"}]}
     assert _join.host_name(None, {}) == "box" and _join.host_name(None, report) == "box-3" and _join.host_name("mine", report) == "mine"
+
+
+def test_the_paper_is_measured_from_a_checkout(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["bench", "paper"]) == cli.EXIT_USAGE
+    assert "not in a checkout" in capsys.readouterr().err
+    (tmp_path / "bench" / "paper").mkdir(parents=True)
+    (tmp_path / "python" / "pathways").mkdir(parents=True)
+    (tmp_path / "bench" / "paper" / "run.py").write_text("import sys; print(sys.argv[1:]); sys.exit(4)")
+    (tmp_path / "inside").mkdir()
+    monkeypatch.chdir(tmp_path / "inside")
+    assert cli.main(["bench", "paper", "--quick", "--figures", "5", "7"]) == 4  # the benchmark's own status

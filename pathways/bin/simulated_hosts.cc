@@ -1,0 +1,121 @@
+#include "pathways/bin/simulated_hosts.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/worker/controller_link.h"
+
+namespace pw {
+
+// What a simulated host connects through: to the controller by a socket, to the others in memory.
+class SimulatedHosts::Outlet : public net::Transport {
+ public:
+  Outlet(net::Transport* outside, std::string controller, net::MemoryNetwork* network, Executor* executor, Timers* timers)
+      : outside_(outside), controller_(std::move(controller)), inside_(network, executor, timers) {}
+
+  absl::StatusOr<std::unique_ptr<net::Listener>> Listen(const std::string& address, AcceptCallback on_accept) override {
+    return inside_.Listen(address, std::move(on_accept));
+  }
+  void Connect(const std::string& address, absl::Duration timeout, ConnectCallback on_done) override {
+    if (address == controller_) return outside_->Connect(address, timeout, std::move(on_done));
+    inside_.Connect(address, timeout, std::move(on_done));
+  }
+
+ private:
+  net::Transport* const outside_;
+  const std::string controller_;
+  net::MemoryTransport inside_;
+};
+
+struct SimulatedHosts::Host {
+  Host(SimulatedHosts* all)
+      : outlet(&all->outside_, all->options_.controller, &all->network_, &all->executor_, &all->timers_),
+        strand(&all->executor_) {}
+
+  std::unique_ptr<device::DeviceRuntime> runtime;
+  Outlet outlet;
+  Strand strand;
+  int next_launch_id = 0;
+  std::atomic<worker::ControllerLink*> link_for_peers{nullptr};
+  std::unique_ptr<net::Listener> listener;
+  std::unique_ptr<worker::ControllerLink> link;
+};
+
+SimulatedHosts::SimulatedHosts(SimulatedHostsOptions options) : options_(std::move(options)) {}
+SimulatedHosts::~SimulatedHosts() = default;
+
+absl::Status SimulatedHosts::Start(Finished finished) {
+  if (options_.hosts < 1 || options_.hosts_per_island < 1 || options_.devices < 1)
+    return absl::InvalidArgumentError("simulated hosts, those of an island and the devices of each must be at least 1");
+  finished_ = std::move(finished);
+  compiler_ = std::make_unique<device::Compiler>(options_.make_compiler, options_.speed);
+  for (int i = 0; i < options_.hosts; ++i) PW_RETURN_IF_ERROR(StartHost(i));
+  for (const auto& host : hosts_) host->link->Start();
+  return absl::OkStatus();
+}
+
+absl::Status SimulatedHosts::StartHost(int number) {
+  auto host = std::make_unique<Host>(this);
+  const std::string name = absl::StrCat("host", number);
+  PW_ASSIGN_OR_RETURN(host->runtime, device::MakeZeroRuntime({.process = name,
+                                                              .devices = options_.devices,
+                                                              .executor = &executor_,
+                                                              .timers = &timers_,
+                                                              .compiler = compiler_.get(),
+                                                              .meetings = &meetings_,
+                                                              .zeros = &zeros_}));
+  PW_ASSIGN_OR_RETURN(host->listener, host->outlet.Listen(absl::StrCat("unix:@simulated-", name),
+                                                          [h = host.get()](std::unique_ptr<net::Connection> peer) {
+                                                            if (auto* link = h->link_for_peers.load())
+                                                              link->AcceptPeer(std::move(peer));
+                                                          }));
+  worker::Environment environment;
+  environment.runtime = host->runtime.get();
+  environment.strand = &host->strand;
+  environment.clock = &clock_;
+  environment.timers = &timers_;
+  environment.compile_pool = &compile_pool_;
+  environment.compile_cache = std::make_shared<worker::CompileCache>("", 0);
+  environment.transport = &host->outlet;
+  environment.next_launch_id = &host->next_launch_id;
+  environment.limits.device_memory_bytes = options_.device_memory_bytes;
+  environment.limits.staging_bytes = options_.staging_bytes;
+  environment.shares_memory = false;
+  worker::LinkOptions link;
+  link.controller = options_.controller;
+  link.host_name = name;
+  link.island = absl::StrCat("island", number / options_.hosts_per_island);
+  link.data_address = host->listener->address();
+  link.pid = getpid();
+  link.exit_with_controller = options_.exit_with_controller;
+  link.share_memory = false;
+  host->link =
+      std::make_unique<worker::ControllerLink>(environment, &host->strand, &timers_, link, [this](const absl::Status& status) {
+        finishing_.Post([this, status] {
+          if (auto finished = std::exchange(finished_, nullptr)) finished(status);
+        });
+      });
+  host->link_for_peers.store(host->link.get());
+  hosts_.push_back(std::move(host));
+  return absl::OkStatus();
+}
+
+void SimulatedHosts::Stop(const std::string& reason, absl::Duration patience) {
+  auto stopped = std::make_shared<std::promise<void>>();
+  auto left = std::make_shared<std::atomic<size_t>>(hosts_.size());
+  if (hosts_.empty()) return;
+  for (const auto& host : hosts_) {
+    host->link->Stop(reason, [stopped, left] {
+      if (left->fetch_sub(1) == 1) stopped->set_value();
+    });
+  }
+  stopped->get_future().wait_for(absl::ToChronoMilliseconds(patience));
+}
+
+}  // namespace pw

@@ -1,0 +1,73 @@
+// SimulatedHosts: many hosts of a cluster in one process: the real worker of each, with simulated devices.
+//
+// Towards the controller they are hosts like any others, each with its own connection; it does not know. Among each other they
+// exchange data in memory. Their devices compile programs for their shapes and compute nothing (device/simulated/zero_runtime.h).
+//
+// All hosts share the threads and the compiler. Owned by main.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "pathways/base/clock.h"
+#include "pathways/base/strand.h"
+#include "pathways/base/thread_pool.h"
+#include "pathways/base/timer_queue.h"
+#include "pathways/device/simulated/zero_runtime.h"
+#include "pathways/net/asio_transport.h"
+#include "pathways/net/memory_transport.h"
+
+namespace pw {
+
+struct SimulatedHostsOptions {
+  std::string controller;           // address
+  int hosts = 1;                    // host0, host1, ...
+  int hosts_per_island = 1;         // island0 has the first, and so on
+  int devices = 4;                  // on each host
+  int64_t device_memory_bytes = 0;  // 0: no limit
+  int64_t staging_bytes = int64_t{4} << 30;
+  bool exit_with_controller = false;
+  device::DeviceSpeed speed;
+  device::Compiler::MakeRuntime make_compiler;
+};
+
+class SimulatedHosts {
+ public:
+  // Why the process should end; called once at most, on any thread.
+  using Finished = absl::AnyInvocable<void(const absl::Status&)>;
+
+  explicit SimulatedHosts(SimulatedHostsOptions options);
+  ~SimulatedHosts();
+
+  // They join. INVALID_ARGUMENT if the options make no cluster; an error of the compiler.
+  absl::Status Start(Finished finished);
+  // They say goodbye; waits until that is done, or for so long.
+  void Stop(const std::string& reason, absl::Duration patience);
+
+ private:
+  struct Host;
+  class Outlet;
+
+  absl::Status StartHost(int number);
+
+  const SimulatedHostsOptions options_;
+  Finished finished_;
+  // Destroyed in the reverse order: hosts, timers, connections, the threads with what they still run, then the rest.
+  SteadyClock clock_;
+  device::Zeros zeros_;
+  device::Meetings meetings_;
+  std::unique_ptr<device::Compiler> compiler_;
+  net::MemoryNetwork network_;
+  ThreadPool executor_{"pw-hosts", 2};
+  ThreadPool compile_pool_{"pw-compile", 1};
+  Strand finishing_{&executor_};
+  net::AsioTransport outside_;
+  TimerQueue timers_{&clock_};
+  std::vector<std::unique_ptr<Host>> hosts_;
+};
+
+}  // namespace pw

@@ -1,0 +1,282 @@
+#include "pathways/device/simulated/zero_runtime.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <limits>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/buffers/byte_strides.h"
+
+namespace pw::device {
+namespace {
+
+// What programs and buffers of one host share.
+struct State {
+  ZeroOptions options;
+  RuntimeInfo info;
+  std::vector<DeviceInfo> devices;
+
+  std::mutex mu;
+  std::vector<Future<Unit>> last;  // of each device: the end of what was enqueued last; guarded by mu
+};
+
+absl::Status CheckPlace(const State& state, int device, absl::string_view kind) {
+  if (device < 0 || device >= static_cast<int>(state.devices.size()))
+    return absl::InvalidArgumentError(absl::StrCat("no local device ", device));
+  for (const MemoryInfo& memory : state.devices[device].memories) {
+    if (kind.empty() || memory.kind == kind) return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("no memory of kind '", kind, "'"));
+}
+
+class ZeroBuffer : public DeviceBuffer {
+ public:
+  // Without contents: zeros.
+  ZeroBuffer(std::shared_ptr<State> state, DType dtype, Dims dims, int device, std::string kind, Future<Unit> ready,
+             Bytes contents)
+      : state_(std::move(state)),
+        dtype_(dtype),
+        dims_(std::move(dims)),
+        device_(device),
+        kind_(std::move(kind)),
+        ready_(std::move(ready)),
+        contents_(std::move(contents)) {}
+
+  DType dtype() const override { return dtype_; }
+  const Dims& dims() const override { return dims_; }
+  int device() const override { return device_; }
+  const std::string& memory_kind() const override { return kind_; }
+  Future<Unit> Ready() override { return ready_; }
+
+  Future<Bytes> ToHost() override {
+    if (donated_) return Future<Bytes>::Ready(absl::FailedPreconditionError("ToHost of a donated buffer"));
+    Promise<Bytes> promise;
+    Future<Bytes> future = promise.future();
+    ready_.OnReady([bytes = Contents(), promise = std::move(promise)](const absl::StatusOr<Unit>& ready) mutable {
+      promise.Set(ready.ok() ? std::move(bytes) : ready.status());
+    });
+    return future;
+  }
+
+  Future<Unit> CopyToHost(uint8_t* out, size_t size, std::shared_ptr<const void> owner) override {
+    Promise<Unit> promise;
+    Future<Unit> future = promise.future();
+    ToHost().OnReady(
+        [out, size, owner = std::move(owner), promise = std::move(promise)](const absl::StatusOr<Bytes>& bytes) mutable {
+          if (!bytes.ok()) return promise.Set(bytes.status());
+          if (bytes->size() != size)
+            return promise.Set(absl::InvalidArgumentError("the memory for a host copy has another size"));
+          if (size > 0) std::memcpy(out, bytes->data(), size);
+          promise.Set(Unit());
+        });
+    return future;
+  }
+
+  absl::StatusOr<Bytes> HostView() override { return Contents(); }
+
+  absl::StatusOr<std::unique_ptr<DeviceBuffer>> CopyTo(int device, absl::string_view kind) override {
+    if (donated_) return absl::FailedPreconditionError("CopyTo of a donated buffer");
+    PW_RETURN_IF_ERROR(CheckPlace(*state_, device, kind));
+    std::string into(kind.empty() ? state_->devices[device].memories.front().kind : kind);
+    return std::make_unique<ZeroBuffer>(state_, dtype_, dims_, device, std::move(into), ready_, contents_);
+  }
+
+  bool donated() const { return donated_; }
+  void Donate() { donated_ = true; }
+
+ private:
+  absl::StatusOr<Bytes> Contents() const {
+    if (contents_.data() != nullptr) return contents_;
+    size_t size = buffers::HostBytes(dtype_);
+    for (int64_t d : dims_) size *= static_cast<size_t>(d);
+    Bytes zeros = state_->options.zeros->Take(size);
+    if (zeros.size() == size) return zeros;
+    return absl::ResourceExhaustedError(absl::StrCat("no address space for ", size, " bytes of zeros"));
+  }
+
+  const std::shared_ptr<State> state_;
+  const DType dtype_;
+  const Dims dims_;
+  const int device_;
+  const std::string kind_;
+  const Future<Unit> ready_;
+  const Bytes contents_;
+  std::atomic<bool> donated_{false};
+};
+
+// Calls `then` once all have ended, with the first error among those from `inputs` on: errors of earlier ones are none of ours.
+void AfterAll(const std::vector<Future<Unit>>& all, size_t inputs, Meetings::Then then) {
+  struct Gathering {
+    std::mutex mu;
+    size_t left;  // guarded by mu, as below
+    absl::Status status;
+    Meetings::Then then;
+  };
+  auto gathering = std::make_shared<Gathering>();
+  gathering->left = all.size() + 1;
+  gathering->then = std::move(then);
+  auto one_less = [gathering](const absl::Status& status) {
+    std::unique_lock<std::mutex> lock(gathering->mu);
+    if (gathering->status.ok()) gathering->status = status;
+    if (--gathering->left > 0) return;
+    lock.unlock();
+    std::move(gathering->then)(gathering->status);
+  };
+  for (size_t i = 0; i < all.size(); ++i) {
+    all[i].OnReady([one_less, counts = i >= inputs](const absl::StatusOr<Unit>& end) {
+      one_less(counts ? end.status() : absl::OkStatus());
+    });
+  }
+  one_less(absl::OkStatus());
+}
+
+class ZeroProgram : public LoadedProgram {
+ public:
+  // `hosts`: over how many it goes.
+  ZeroProgram(std::shared_ptr<State> state, std::shared_ptr<CompiledProgram> compiled, const std::vector<int>& devices, int hosts)
+      : state_(std::move(state)), compiled_(std::move(compiled)), info_(compiled_->InfoFor(devices)), hosts_(hosts) {}
+
+  const ProgramInfo& info() const override { return *info_; }
+
+  absl::StatusOr<Launch> Execute(absl::Span<DeviceBuffer* const> arguments, const LaunchOptions& options) override {
+    PW_RETURN_IF_ERROR(Check(arguments));
+    Promise<Unit> done;
+    Launch launch;
+    launch.done = done.future();
+    std::vector<Future<Unit>> before = TakeTurn(launch.done);
+    const size_t inputs = before.size();
+    for (DeviceBuffer* argument : arguments) before.push_back(argument->Ready());
+    for (int device : info_->devices) {
+      for (const ValueInfo& value : info_->outputs) {
+        launch.outputs.push_back(
+            std::make_unique<ZeroBuffer>(state_, value.dtype, value.dims, device, value.memory_kind, launch.done, Bytes()));
+      }
+    }
+    Donate(arguments, options);
+    AfterAll(before, inputs,
+             [compiled = compiled_, state = state_, hosts = hosts_, id = options.launch_id, done = std::move(done)](
+                 const absl::Status& status) mutable { Begin(state, compiled->busy(), hosts, id, status, std::move(done)); });
+    return launch;
+  }
+
+  absl::StatusOr<std::string> Text() override { return compiled_->program().Text(); }
+  absl::StatusOr<std::map<std::string, double>> CostAnalysis() override { return compiled_->program().CostAnalysis(); }
+  absl::StatusOr<std::string> Serialize() override {
+    return absl::UnimplementedError("simulated hosts keep no compiled programs");
+  }
+
+ private:
+  absl::Status Check(absl::Span<DeviceBuffer* const> arguments) const {
+    const size_t wanted = info_->parameters.size() * info_->devices.size();
+    if (arguments.size() != wanted) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("program '", info_->name, "' takes ", wanted, " arguments on its devices here, not ", arguments.size()));
+    }
+    for (DeviceBuffer* argument : arguments) {
+      if (static_cast<ZeroBuffer*>(argument)->donated()) return absl::FailedPreconditionError("Execute with a donated buffer");
+    }
+    return absl::OkStatus();
+  }
+
+  // What the devices did before; from now on `end` is what they did last.
+  std::vector<Future<Unit>> TakeTurn(const Future<Unit>& end) {
+    std::vector<Future<Unit>> before;
+    std::lock_guard<std::mutex> lock(state_->mu);
+    for (int device : info_->devices) {
+      Future<Unit>& last = state_->last[device];
+      if (last.valid()) before.push_back(last);
+      last = end;
+    }
+    return before;
+  }
+
+  void Donate(absl::Span<DeviceBuffer* const> arguments, const LaunchOptions& options) const {
+    const size_t args = info_->parameters.size();
+    for (int32_t k : info_->donated_inputs) {
+      if (std::count(options.non_donatable.begin(), options.non_donatable.end(), k) > 0) continue;
+      for (size_t p = 0; p < info_->devices.size(); ++p) static_cast<ZeroBuffer*>(arguments[p * args + k])->Donate();
+    }
+  }
+
+  // Here the inputs are there and the devices free; the other hosts may not be so far.
+  static void Begin(const std::shared_ptr<State>& state, absl::Duration busy, int hosts, int id, const absl::Status& status,
+                    Promise<Unit> done) {
+    auto run = [state, busy, done = std::move(done)](const absl::Status& outcome) mutable {
+      auto end = [done = std::move(done), outcome]() mutable { done.Set(outcome.ok() ? absl::StatusOr<Unit>(Unit{}) : outcome); };
+      if (!outcome.ok() || busy <= absl::ZeroDuration()) return state->options.executor->Post(std::move(end));
+      state->options.timers->After(busy, state->options.executor, std::move(end));
+    };
+    if (hosts > 1) return state->options.meetings->Arrive(id, hosts, status, std::move(run));
+    run(status);
+  }
+
+  const std::shared_ptr<State> state_;
+  const std::shared_ptr<CompiledProgram> compiled_;
+  const std::shared_ptr<const ProgramInfo> info_;
+  const int hosts_;
+};
+
+class ZeroRuntime : public DeviceRuntime {
+ public:
+  explicit ZeroRuntime(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+  const RuntimeInfo& info() const override { return state_->info; }
+  const std::vector<DeviceInfo>& devices() const override { return state_->devices; }
+
+  absl::StatusOr<std::unique_ptr<DeviceBuffer>> FromHost(HostArray array, int device, absl::string_view memory_kind) override {
+    PW_RETURN_IF_ERROR(CheckPlace(*state_, device, memory_kind));
+    Bytes data = array.data;
+    if (array.byte_strides.has_value()) {
+      PW_ASSIGN_OR_RETURN(data, buffers::Densify(std::move(data), buffers::HostBytes(array.dtype), array.dims,
+                                                 *array.byte_strides, std::numeric_limits<int64_t>::max()));
+    }
+    std::string kind(memory_kind.empty() ? state_->devices[device].memories.front().kind : memory_kind);
+    return std::make_unique<ZeroBuffer>(state_, array.dtype, std::move(array.dims), device, std::move(kind),
+                                        Future<Unit>::Ready(Unit{}), std::move(data));
+  }
+
+  absl::StatusOr<std::shared_ptr<LoadedProgram>> Compile(const CompileRequest& request) override {
+    for (int device : request.devices) PW_RETURN_IF_ERROR(CheckPlace(*state_, device, ""));
+    PW_ASSIGN_OR_RETURN(std::shared_ptr<CompiledProgram> compiled, state_->options.compiler->Compile(request));
+    std::set<std::string> hosts;
+    for (const Position& position : request.positions) hosts.insert(position.process);
+    return std::make_shared<ZeroProgram>(state_, std::move(compiled), request.devices, static_cast<int>(hosts.size()));
+  }
+
+  absl::StatusOr<std::shared_ptr<LoadedProgram>> Load(const std::string& serialized, const CompileRequest& request) override {
+    return absl::UnimplementedError("simulated hosts keep no compiled programs");
+  }
+  absl::StatusOr<MemoryUsage> Memory(int device) override {
+    return absl::UnimplementedError("simulated devices have no memory of their own");
+  }
+  void AbortLaunch(int launch_id, const absl::Status& why) override { state_->options.meetings->Abort(launch_id, why); }
+  void SetHostCallHandler(HostCallHandler handler) override {}
+
+ private:
+  const std::shared_ptr<State> state_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeZeroRuntime(const ZeroOptions& options) {
+  PW_ASSIGN_OR_RETURN(auto described, options.compiler->Describe());
+  auto state = std::make_shared<State>();
+  state->options = options;
+  state->info = std::move(described.first);
+  state->info.process_address = absl::StrCat("simulated:", options.process);
+  for (int i = 0; i < options.devices; ++i) {
+    DeviceInfo& device = state->devices.emplace_back(described.second);
+    device.runtime_id = device.local_hardware_id = i;
+    device.kind = "simulated";
+    device.to_string = device.debug_string = absl::StrCat("SimulatedDevice(", options.process, ", ", i, ")");
+  }
+  state->last.resize(options.devices);
+  return std::make_unique<ZeroRuntime>(std::move(state));
+}
+
+}  // namespace pw::device

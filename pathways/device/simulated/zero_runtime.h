@@ -1,0 +1,40 @@
+// A simulated device runtime for real programs: it compiles them for their shapes, and computes nothing. Results are zeros of the
+// right type, shape and sharding; a device is busy for as long as its speed says (compiler.h). What is uploaded keeps its
+// contents, also through copies. For simulated clusters that stock clients connect to.
+//
+// A device does one thing after another, in the order of the Execute calls; all devices of an execution begin it together, on all
+// its hosts (meetings.h). Collectives take no time of their own. Host callbacks are not called.
+//
+// Zeros take no memory: all results are views of the same pages, which nothing ever writes to.
+//
+// Any thread.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "pathways/base/executor.h"
+#include "pathways/base/timer_queue.h"
+#include "pathways/device/device.h"
+#include "pathways/device/simulated/compiler.h"
+#include "pathways/device/simulated/meetings.h"
+#include "pathways/device/simulated/zeros.h"
+
+namespace pw::device {
+
+struct ZeroOptions {
+  std::string process;  // this host's name among those of one cluster
+  int devices = 4;
+  // All outlive the runtime. The last three are the cluster's.
+  Executor* executor = nullptr;
+  Timers* timers = nullptr;
+  Compiler* compiler = nullptr;
+  Meetings* meetings = nullptr;
+  Zeros* zeros = nullptr;
+};
+
+// An error of the compiler, which is asked what it is.
+absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeZeroRuntime(const ZeroOptions& options);
+
+}  // namespace pw::device

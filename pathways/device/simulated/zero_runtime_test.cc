@@ -1,0 +1,227 @@
+#include "pathways/device/simulated/zero_runtime.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pathways/device/simulated/runtime.h"
+
+namespace pw::device {
+namespace {
+
+// Runs what is posted when it is told to.
+class Steps final : public Executor {
+ public:
+  void Post(Task task) override { tasks_.push_back(std::move(task)); }
+  void RunAll() {
+    while (!tasks_.empty()) {
+      Task task = std::move(tasks_.front());
+      tasks_.pop_front();
+      std::move(task)();
+    }
+  }
+
+ private:
+  std::deque<Task> tasks_;
+};
+
+// Keeps what it is given until it is told to fire the first.
+class HandTimers final : public Timers {
+ public:
+  void After(absl::Duration delay, Executor* executor, Task task) override {
+    waiting.push_back({delay, executor, std::move(task)});
+  }
+  void Fire() {
+    Entry first = std::move(waiting.front());
+    waiting.pop_front();
+    first.executor->Post(std::move(first.task));
+  }
+  struct Entry {
+    absl::Duration delay;
+    Executor* executor;
+    Task task;
+  };
+  std::deque<Entry> waiting;
+};
+
+// Two hosts of two devices. The compiler is the simulated runtime of text programs, whose cost is dims * args * outputs
+// operations.
+class ZeroRuntimeTest : public ::testing::Test {
+ protected:
+  explicit ZeroRuntimeTest(DeviceSpeed speed = {})
+      : compiler(
+            [](int devices) -> absl::StatusOr<std::unique_ptr<DeviceRuntime>> {
+              return std::make_unique<SimulatedRuntime>(SimulatedOptions{.devices = devices});
+            },
+            speed) {
+    for (const char* name : {"a", "b"}) {
+      hosts.push_back(*MakeZeroRuntime({.process = name,
+                                        .devices = 2,
+                                        .executor = &steps,
+                                        .timers = &timers,
+                                        .compiler = &compiler,
+                                        .meetings = &meetings,
+                                        .zeros = &zeros}));
+    }
+  }
+
+  std::shared_ptr<LoadedProgram> Compile(int host, const std::string& text, int partitions, bool both = false) {
+    CompileRequest request;
+    request.format = "sim";
+    request.program = text;
+    request.num_partitions = partitions;
+    const int here = both ? partitions / 2 : partitions;
+    for (int d = 0; d < here; ++d) request.devices.push_back(d);
+    if (both) {
+      for (int d = 0; d < partitions; ++d)
+        request.positions.push_back({d / here == host ? "" : host == 0 ? "simulated:b" : "simulated:a", d % here});
+    }
+    auto program = hosts[host]->Compile(request);
+    EXPECT_TRUE(program.ok()) << program.status();
+    return *program;
+  }
+
+  static Launch Run(LoadedProgram& program, const std::vector<DeviceBuffer*>& args = {}, int id = 0) {
+    auto launch = program.Execute(args, {.launch_id = id, .non_donatable = {}, .session = {}});
+    EXPECT_TRUE(launch.ok()) << launch.status();
+    return *std::move(launch);
+  }
+
+  Steps steps;
+  HandTimers timers;
+  Compiler compiler;
+  Meetings meetings;
+  Zeros zeros;
+  std::vector<std::unique_ptr<DeviceRuntime>> hosts;
+};
+
+class TimedZeroRuntimeTest : public ZeroRuntimeTest {
+ protected:
+  TimedZeroRuntimeTest() : ZeroRuntimeTest({.flops_per_second = 1000, .bytes_per_second = 0}) {}
+};
+
+TEST_F(ZeroRuntimeTest, ResultsAreZerosOfTheCompiledShape) {
+  auto program = Compile(0, "args=0 outputs=2 dims=3x5", 2);
+  Launch launch = Run(*program);
+  ASSERT_EQ(launch.outputs.size(), 4u);  // two results on two devices
+  EXPECT_FALSE(launch.outputs[0]->Ready().ready());
+  steps.RunAll();
+  for (const auto& output : launch.outputs) {
+    EXPECT_EQ(output->dims(), (Dims{3, 5}));
+    Future<Bytes> bytes = output->ToHost();
+    ASSERT_TRUE(bytes.ready() && bytes.value().ok());
+    EXPECT_EQ(std::string(bytes.value()->view()), std::string(3 * 5 * sizeof(float), '\0'));
+  }
+  EXPECT_EQ(launch.outputs[1]->device(), 0);
+  EXPECT_EQ(launch.outputs[2]->device(), 1);
+}
+
+TEST_F(ZeroRuntimeTest, HugeResultsTakeNoMemory) {
+  auto program = Compile(0, "args=0 outputs=1 dims=1048576x65536", 1);  // 256 GiB
+  Launch launch = Run(*program);
+  steps.RunAll();
+  absl::StatusOr<Bytes> view = launch.outputs[0]->HostView();
+  ASSERT_TRUE(view.ok()) << view.status();
+  EXPECT_EQ(view->size(), size_t{1} << 38);
+  EXPECT_EQ(view->data()[view->size() - 1], 0);
+}
+
+TEST_F(ZeroRuntimeTest, WhatIsUploadedKeepsItsContents) {
+  HostArray array{Bytes::Copy("abcdefgh"), DType::kF32, {2}, std::nullopt, false};
+  auto buffer = hosts[0]->FromHost(array, 1, "");
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  auto copy = (*buffer)->CopyTo(0, "");
+  ASSERT_TRUE(copy.ok()) << copy.status();
+  EXPECT_EQ((*copy)->ToHost().value()->view(), "abcdefgh");
+  EXPECT_FALSE(hosts[0]->FromHost(array, 2, "").ok());
+}
+
+TEST_F(ZeroRuntimeTest, AllHostsShareOneCompilation) {
+  auto first = Compile(0, "args=1 outputs=1 dims=4", 4, true);
+  auto second = Compile(1, "args=1 outputs=1 dims=4", 4, true);
+  EXPECT_EQ(compiler.compilations(), 1);
+  EXPECT_EQ(&first->info(), &second->info());  // the same local devices
+  EXPECT_EQ(first->info().devices, (std::vector<int>{0, 1}));
+  first = second = nullptr;
+  Compile(0, "args=1 outputs=1 dims=4", 4, true);
+  EXPECT_EQ(compiler.compilations(), 2);
+}
+
+TEST_F(ZeroRuntimeTest, HostsOfALaunchBeginTogether) {
+  auto a = Compile(0, "args=0 outputs=1 dims=4", 4, true);
+  auto b = Compile(1, "args=0 outputs=1 dims=4", 4, true);
+  Launch at_a = Run(*a, {}, 7);
+  steps.RunAll();
+  EXPECT_FALSE(at_a.done.ready());
+  Launch at_b = Run(*b, {}, 7);
+  steps.RunAll();
+  EXPECT_TRUE(at_a.done.ready() && at_a.done.value().ok());
+  EXPECT_TRUE(at_b.done.ready() && at_b.done.value().ok());
+}
+
+TEST_F(ZeroRuntimeTest, AnAbortedLaunchFailsWhereItIsAndWhereItComes) {
+  auto a = Compile(0, "args=0 outputs=1 dims=4", 4, true);
+  auto b = Compile(1, "args=0 outputs=1 dims=4", 4, true);
+  Launch at_a = Run(*a, {}, 9);
+  hosts[1]->AbortLaunch(9, absl::UnavailableError("host b will not come"));
+  steps.RunAll();
+  ASSERT_TRUE(at_a.outputs[0]->Ready().ready());
+  EXPECT_EQ(at_a.outputs[0]->Ready().value().status().message(), "host b will not come");
+  Launch at_b = Run(*b, {}, 9);
+  steps.RunAll();
+  EXPECT_FALSE(at_b.done.value().ok());
+  Launch again = Run(*a, {}, 10);  // the devices are free
+  Run(*b, {}, 10);
+  steps.RunAll();
+  EXPECT_TRUE(again.done.value().ok());
+}
+
+TEST_F(ZeroRuntimeTest, ErrorsOfArgumentsReachResultsAndNothingElse) {
+  auto spans = Compile(0, "args=0 outputs=1 dims=4", 4, true);
+  Launch lost = Run(*spans, {}, 1);
+  hosts[0]->AbortLaunch(1, absl::InternalError("lost"));
+  auto program = Compile(0, "args=1 outputs=1 dims=4", 1);
+  Launch poisoned = Run(*program, {lost.outputs[0].get()});
+  auto other = Compile(0, "args=0 outputs=1 dims=4", 1);
+  Launch fine = Run(*other);
+  steps.RunAll();
+  EXPECT_EQ(poisoned.outputs[0]->Ready().value().status().message(), "lost");
+  EXPECT_TRUE(fine.done.value().ok());
+}
+
+TEST_F(ZeroRuntimeTest, DonatedBuffersCannotBeUsedAgain) {
+  auto make = Compile(0, "args=0 outputs=1 dims=4", 1);
+  auto take = Compile(0, "args=1 outputs=1 dims=4 donate=0", 1);
+  Launch launch = Run(*make);
+  Run(*take, {launch.outputs[0].get()});
+  steps.RunAll();
+  EXPECT_FALSE(take->Execute(std::vector<DeviceBuffer*>{launch.outputs[0].get()}, {}).ok());
+  EXPECT_FALSE(launch.outputs[0]->ToHost().value().ok());
+}
+
+TEST_F(TimedZeroRuntimeTest, DevicesAreBusyForAsLongAsTheirSpeedSaysOneAfterAnother) {
+  auto make = Compile(0, "args=1 outputs=1 dims=50", 2);  // 50 operations on each device: 50 ms
+  HostArray array{Bytes::Copy(std::string(200, 'x')), DType::kF32, {50}, std::nullopt, false};
+  auto one = *hosts[0]->FromHost(array, 0, "");
+  auto two = *hosts[0]->FromHost(array, 1, "");
+  Launch first = Run(*make, {one.get(), two.get()});
+  Launch second = Run(*make, {one.get(), two.get()});
+  steps.RunAll();
+  ASSERT_EQ(timers.waiting.size(), 1u);
+  EXPECT_EQ(timers.waiting[0].delay, absl::Milliseconds(50));
+  timers.Fire();
+  steps.RunAll();
+  EXPECT_TRUE(first.done.ready());
+  EXPECT_FALSE(second.done.ready());
+  ASSERT_EQ(timers.waiting.size(), 1u);
+  timers.Fire();
+  steps.RunAll();
+  EXPECT_TRUE(second.done.ready());
+}
+
+}  // namespace
+}  // namespace pw::device

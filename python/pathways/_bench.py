@@ -1,0 +1,28 @@
+"""`pathways bench paper`: section 5 of the paper on this machine. The benchmarks are part of the sources, not of the wheel."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+
+def checkout(start):
+    """The folder of the sources that `start` lies in."""
+    start = pathlib.Path(start).resolve()
+    for folder in (start, *start.parents):
+        if (folder / "bench" / "paper" / "run.py").is_file() and (folder / "python" / "pathways").is_dir():
+            return folder
+    raise ValueError(f"the benchmarks come with the sources, and {start} is not in a checkout of them: clone the repository and run this there, or "
+                     "say where it is with --checkout DIR")
+
+
+def bench(args):
+    root = checkout(args.checkout or os.getcwd())
+    out = pathlib.Path(args.out or root / "build" / "paper").resolve()
+    command = [sys.executable, root / "bench" / "paper" / "run.py", "--out", out]
+    command += ["--quick"] if args.quick else []
+    command += ["--figures", *args.figures] if args.figures else []
+    done = subprocess.run(command, cwd=root, stdout=sys.stderr if args.json else None, check=False)
+    if args.json and (out / "report.json").exists():
+        print((out / "report.json").read_text())
+    return done.returncode

@@ -1,0 +1,61 @@
+"""Clusters whose hosts are simulated: `pathways up --simulated 512x4`.
+
+The controller is the real one. All hosts are one process, `pathways-worker --simulated-hosts`: the real worker of each, whose devices
+compile programs for their shapes and compute nothing.
+"""
+
+import dataclasses
+import re
+
+from pathways import _binaries
+from pathways._shape import Shape
+
+MOST_HOSTS, MOST_DEVICES = 4096, 16384
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    """What a simulated device can do. 0: what would take time takes none; as much memory as anybody wants."""
+
+    flops_per_second: float = 0
+    bytes_per_second: float = 0
+    memory_bytes: int = 0
+
+
+# A core of a TPU v3, half a chip of 123 Tflop/s, 900 GB/s and 32 GiB.
+DEVICES = {"tpu-v3": Device(61.5e12, 450e9, 16 << 30), "instant": Device()}
+
+
+def parse_shape(text):
+    """From "512x4", hosts of one island and devices of each, or "4x128x4", islands, hosts of each and devices of each."""
+    match = re.fullmatch(r"\s*(?:(\d+)\s*x\s*)?(\d+)\s*x\s*(\d+)\s*", text or "", re.IGNORECASE)
+    if not match:
+        raise ValueError(f"'{text}' is not the shape of a simulated cluster: expected HOSTSxDEVICES, such as 512x4, or ISLANDSxHOSTSxDEVICES, such as 4x128x4")
+    shape = Shape(int(match[1] or 1), int(match[2]), int(match[3]))
+    hosts = shape.islands * shape.hosts
+    for what, value, limit in (("hosts", hosts, MOST_HOSTS), ("devices", hosts * shape.devices, MOST_DEVICES)):
+        if not 1 <= value <= limit:
+            raise ValueError(f"a simulated cluster has 1 to {limit} {what}, not {value}")
+    return shape
+
+
+def parse_device(text):
+    """From a name in DEVICES, or "FLOPS:BANDWIDTH:MEMORY" such as 275e12:1.2e12:32e9."""
+    if text in DEVICES:
+        return DEVICES[text]
+    try:
+        flops, bandwidth, memory = map(float, text.split(":"))
+        if min(flops, bandwidth, memory) < 0:
+            raise ValueError
+    except ValueError:
+        raise ValueError(f"'{text}' is not a simulated device: {', '.join(DEVICES)}, or operations a second, bytes a second and bytes of memory, "
+                         "such as 275e12:1.2e12:32e9") from None
+    return Device(flops, bandwidth, int(memory))
+
+
+def workers(controller_address, shape, device):
+    """The command line of all hosts."""
+    return [_binaries.find("pathways-worker"), "--controller", controller_address, "--plugin", _binaries.device_plugin("cpu"),
+            "--simulated-hosts", shape.islands * shape.hosts, "--hosts-per-island", shape.hosts, "--devices", shape.devices,
+            "--simulated-flops", device.flops_per_second, "--simulated-bandwidth", device.bytes_per_second, "--memory-limit", device.memory_bytes,
+            "--exit-with-controller"]
