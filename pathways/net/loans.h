@@ -9,6 +9,7 @@
 #include "absl/functional/any_invocable.h"
 #include "pathways/base/bytes.h"
 #include "pathways/base/ids.h"
+#include "pathways/net/shared_memory.h"
 
 namespace pw::net {
 
@@ -19,6 +20,7 @@ class Loans {
   // `returned` is called by Return, and not otherwise.
   void Add(uint64_t transfer, SessionId session, Bytes data, Returned returned = nullptr) {
     bytes_ += data.size();
+    NoteLent(data);
     loans_[transfer] = Loan{session, std::move(data), std::move(returned)};
   }
   void Return(uint64_t transfer) {
@@ -27,6 +29,7 @@ class Loans {
     Loan loan = std::move(it->second);
     loans_.erase(it);
     bytes_ -= loan.data.size();
+    NoteTaken(loan.data);
     if (loan.returned != nullptr) std::move(loan.returned)();
   }
   void DropSession(SessionId session) {

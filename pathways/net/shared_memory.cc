@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -21,39 +22,65 @@
 namespace pw::net {
 namespace {
 
-// The owner of shared bytes, which NameOf finds again by its type.
-struct Mapping {
-  void* base;
-  size_t size;
-  int fd;  // -1: somebody else's file; not to be passed on
-  uint64_t device, inode;
+// What shared bytes hold on to.
+struct Held {
+  SharedPages pages;
+  bool named = false;   // NameOf tells others of it
+  bool leased = false;
   std::shared_ptr<std::atomic<int>> live;
+  std::weak_ptr<SharedPool> pool;  // of who made it
+  uint64_t owner = 0;              // for whom
+  std::atomic<int> lent{0};        // told of it and not heard from
 
-  void operator()(const void*) const {
-    ::munmap(base, std::max<size_t>(size, 1));
-    if (fd >= 0) ::close(fd);
+  ~Held() {
     if (live != nullptr) live->fetch_sub(1);
+    const std::shared_ptr<SharedPool> keeper = pool.lock();
+    if (keeper != nullptr && lent == 0) keeper->Keep(std::move(pages), owner);
   }
 };
 
+// The owner of shared bytes, which NameOf finds again by its type.
+struct Mapping {
+  std::shared_ptr<Held> held;
+  void operator()(const void*) { held.reset(); }
+};
+
+Held* HeldBy(const Bytes& bytes) {
+  const Mapping* mapping = std::get_deleter<Mapping>(bytes.owner());
+  return mapping == nullptr ? nullptr : mapping->held.get();
+}
+
 std::string ErrorText(const char* what) { return absl::StrCat(what, ": ", ::strerror(errno)); }
 
-absl::StatusOr<std::shared_ptr<const void>> Map(Fd fd, size_t size, int protection, bool keep_open,
-                                                std::shared_ptr<std::atomic<int>> live, uint8_t** data, int sharing = MAP_SHARED) {
+absl::StatusOr<SharedPages> Map(Fd fd, size_t size, int protection, int sharing = MAP_SHARED) {
   struct stat info;
   if (::fstat(fd.get(), &info) != 0) return absl::ResourceExhaustedError(ErrorText("shared memory cannot be examined"));
   void* base = ::mmap(nullptr, std::max<size_t>(size, 1), protection, sharing, fd.get(), 0);
   if (base == MAP_FAILED) return absl::ResourceExhaustedError(ErrorText("shared memory cannot be mapped"));
-  *data = static_cast<uint8_t*>(base);
-  if (live != nullptr) live->fetch_add(1);
-  Mapping mapping{base, size, keep_open ? fd.Release() : -1, static_cast<uint64_t>(info.st_dev), static_cast<uint64_t>(info.st_ino),
-                  std::move(live)};
-  return std::shared_ptr<const void>(base, std::move(mapping));
+  SharedPages pages;
+  pages.fd = std::move(fd);
+  pages.base = base;
+  pages.size = size;
+  pages.device = static_cast<uint64_t>(info.st_dev);
+  pages.inode = static_cast<uint64_t>(info.st_ino);
+  return pages;
+}
+
+std::shared_ptr<const void> Own(std::shared_ptr<Held> held) {
+  void* const base = held->pages.base;
+  return std::shared_ptr<const void>(base, Mapping{std::move(held)});
 }
 
 }  // namespace
 
 absl::Status SharedMemory::Write(size_t offset, absl::Span<const iovec> pieces) {
+  if (warm_) {
+    for (const iovec& piece : pieces) {
+      if (piece.iov_len > 0) std::memcpy(data_ + offset, piece.iov_base, piece.iov_len);
+      offset += piece.iov_len;
+    }
+    return absl::OkStatus();
+  }
   std::vector<iovec> left(pieces.begin(), pieces.end());
   size_t next = 0;
   while (next < left.size()) {
@@ -73,34 +100,61 @@ absl::Status SharedMemory::Write(size_t offset, absl::Span<const iovec> pieces) 
 
 Bytes SharedMemory::Freeze() && { return Bytes(std::move(owner_), data_, size_); }
 
-absl::StatusOr<SharedMemory> SharedMemoryFactory::Create(size_t size) {
+absl::StatusOr<SharedMemory> SharedMemoryFactory::Create(size_t size, uint64_t owner) {
   if (live() >= limit_) return absl::ResourceExhaustedError("as many shared memories as may be are in use");
-  Fd fd(::memfd_create("pathways", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd.valid() || ::ftruncate(fd.get(), static_cast<off_t>(size)) != 0 ||
-      ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return absl::ResourceExhaustedError(ErrorText("shared memory cannot be made"));
+  auto held = std::make_shared<Held>();
+  std::optional<SharedPages> used = pool_ == nullptr ? std::nullopt : pool_->Take(size, owner);
+  if (used.has_value()) {
+    held->pages = *std::move(used);
+  } else {
+    Fd fd(::memfd_create("pathways", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!fd.valid() || ::ftruncate(fd.get(), static_cast<off_t>(size)) != 0 ||
+        ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+      return absl::ResourceExhaustedError(ErrorText("shared memory cannot be made"));
+    }
+    PW_ASSIGN_OR_RETURN(held->pages, Map(std::move(fd), size, PROT_READ | PROT_WRITE));
   }
+  held->named = true;
+  held->leased = pool_ != nullptr;
+  held->pool = pool_;
+  held->owner = owner;
+  held->live = live_;
+  live_->fetch_add(1);
   SharedMemory memory;
   memory.size_ = size;
-  memory.fd_ = fd.get();
-  PW_ASSIGN_OR_RETURN(memory.owner_, Map(std::move(fd), size, PROT_READ | PROT_WRITE, true, live_, &memory.data_));
+  memory.fd_ = held->pages.fd.get();
+  memory.warm_ = used.has_value();
+  memory.data_ = static_cast<uint8_t*>(held->pages.base);
+  memory.owner_ = Own(std::move(held));
   return memory;
 }
 
 absl::StatusOr<Bytes> SharedMemoryFactory::Adopt(int fd, size_t size) {
   Fd owned(fd);
   if (live() >= limit_) return absl::ResourceExhaustedError("as many shared memories as may be are in use");
-  uint8_t* data;
-  PW_ASSIGN_OR_RETURN(auto owner, Map(std::move(owned), size, PROT_READ, true, live_, &data));
-  return Bytes(std::move(owner), data, size);
+  auto held = std::make_shared<Held>();
+  PW_ASSIGN_OR_RETURN(held->pages, Map(std::move(owned), size, PROT_READ));
+  held->named = true;
+  held->live = live_;
+  live_->fetch_add(1);
+  const void* const data = held->pages.base;
+  return Bytes(Own(std::move(held)), data, size);
 }
 
 std::optional<SharedName> NameOf(const Bytes& bytes) {
-  const Mapping* mapping = std::get_deleter<Mapping>(bytes.owner());
-  if (mapping == nullptr || mapping->fd < 0) return std::nullopt;
-  return SharedName{::getpid(),      mapping->fd,
-                    mapping->device, mapping->inode,
-                    static_cast<uint64_t>(bytes.data() - static_cast<const uint8_t*>(mapping->base)), bytes.size()};
+  const Held* held = HeldBy(bytes);
+  if (held == nullptr || !held->named) return std::nullopt;
+  const SharedPages& pages = held->pages;
+  const auto offset = static_cast<uint64_t>(bytes.data() - static_cast<const uint8_t*>(pages.base));
+  return SharedName{::getpid(), pages.fd.get(), pages.device, pages.inode, offset, bytes.size(), held->leased};
+}
+
+void NoteLent(const Bytes& bytes) {
+  if (Held* held = HeldBy(bytes)) ++held->lent;
+}
+
+void NoteTaken(const Bytes& bytes) {
+  if (Held* held = HeldBy(bytes)) --held->lent;
 }
 
 namespace {
@@ -127,11 +181,18 @@ absl::StatusOr<Bytes> OpenAndMap(const SharedName& name, bool exclusive, int kee
   const int seals = ::fcntl(fd.get(), F_GET_SEALS);
   if (info.st_nlink != 0 && (seals < 0 || (seals & F_SEAL_SHRINK) == 0))
     return absl::InvalidArgumentError("shared memory that may shrink is not taken");
-  uint8_t* data;
-  const bool keep = fd.get() < keep_below;
-  PW_ASSIGN_OR_RETURN(auto owner,
-                      Map(std::move(fd), name.offset + name.size, PROT_READ | PROT_WRITE, keep, nullptr, &data, sharing));
-  return Bytes(std::move(owner), data + name.offset, name.size);
+  if (name.leased && ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0)
+    return absl::UnavailableError(ErrorText("the shared memory of another process is no longer there"));
+  const int number = fd.get();
+  auto held = std::make_shared<Held>();
+  PW_ASSIGN_OR_RETURN(held->pages, Map(std::move(fd), name.offset + name.size, PROT_READ | PROT_WRITE, sharing));
+  const uint8_t* const data = static_cast<const uint8_t*>(held->pages.base) + name.offset;
+  held->named = number < keep_below;
+  held->leased = name.leased;
+  // Without a descriptor there is no lock, and without a lock these pages may become others'.
+  if (name.leased && number >= kDescriptorsForPassingOn) return Bytes::Copy({reinterpret_cast<const char*>(data), name.size});
+  if (!held->named && !name.leased) held->pages.fd = Fd();
+  return Bytes(Own(std::move(held)), data, name.size);
 }
 
 }  // namespace

@@ -10,6 +10,8 @@
 //   SM-1  the file of a SharedName is the one that was meant, or Open fails: a number that has been reused is recognised by the inode
 //   SM-2  what Open maps cannot shrink under the reader: a file that could is refused
 //   SM-3  a factory's live memories never exceed its limit: descriptors are few
+//   SM-4  leased memory is filled anew (shared_pool.h) only when everybody who was told of it has said that he opened it, and nobody
+//         has it any more
 // Any thread.
 #pragma once
 
@@ -23,6 +25,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "pathways/base/bytes.h"
+#include "pathways/net/shared_pool.h"
 
 struct iovec;
 
@@ -35,9 +38,10 @@ struct SharedName {
   uint64_t inode = 0;
   uint64_t offset = 0;
   uint64_t size = 0;
+  bool leased = false;  // whoever opens it locks its file for as long as he looks
 };
 
-// One memory that is being filled, by Write (no page faults, for what comes in pieces) or in place.
+// One memory that is being filled, by Write (no page faults where pages are fresh, and for what comes in pieces) or in place.
 class SharedMemory {
  public:
   SharedMemory() = default;
@@ -54,6 +58,7 @@ class SharedMemory {
   uint8_t* data_ = nullptr;
   size_t size_ = 0;
   int fd_ = -1;
+  bool warm_ = false;  // its pages are there
 };
 
 class SharedMemoryFactory {
@@ -62,22 +67,36 @@ class SharedMemoryFactory {
   // Below this, sending costs less than making, opening and mapping a file.
   static constexpr size_t kWorthwhileBytes = 1 << 20;
 
-  explicit SharedMemoryFactory(int limit = kDefaultLimit) : limit_(limit), live_(std::make_shared<std::atomic<int>>(0)) {}
+  // `kept_bytes`: so much of what was given away is kept, to be filled anew; what it makes is leased then.
+  explicit SharedMemoryFactory(int limit = kDefaultLimit, size_t kept_bytes = 0)
+      : limit_(limit),
+        live_(std::make_shared<std::atomic<int>>(0)),
+        pool_(kept_bytes > 0 ? std::make_shared<SharedPool>(kept_bytes) : nullptr) {}
 
+  // `owner`: for whom; what is kept serves the same one again.
   // RESOURCE_EXHAUSTED: too many live ones, no descriptor, no memory. The caller then does without.
-  absl::StatusOr<SharedMemory> Create(size_t size);
+  absl::StatusOr<SharedMemory> Create(size_t size, uint64_t owner = 0);
   // A file that the caller has opened for reading and that nobody can change any more; takes the descriptor over in any case.
   absl::StatusOr<Bytes> Adopt(int fd, size_t size);
+  // The owner has gone: what is kept for it is given up.
+  void Forget(uint64_t owner) {
+    if (pool_ != nullptr) pool_->Forget(owner);
+  }
   bool HasRoom() const { return live() < limit_; }
   int live() const { return live_->load(); }
 
  private:
   const int limit_;
   const std::shared_ptr<std::atomic<int>> live_;
+  const std::shared_ptr<SharedPool> pool_;  // null: none
 };
 
 // Where others find these bytes; nullopt if they lie in ordinary memory.
 std::optional<SharedName> NameOf(const Bytes& bytes);
+
+// Of bytes that NameOf knows: another process is told of them; it has said that it opened them. Loans does both. Nothing for other bytes.
+void NoteLent(const Bytes& bytes);
+void NoteTaken(const Bytes& bytes);
 
 // Maps it, writable. `exclusive`: nobody else looks at it any more, so that writing needs no page of its own; else what the caller
 // writes is seen by the caller alone.
@@ -108,10 +127,11 @@ void WriteName(const SharedName& name, SharedBytes* out) {
   out->set_inode(name.inode);
   out->set_offset(name.offset);
   out->set_size(name.size);
+  out->set_leased(name.leased);
 }
 template <class SharedBytes>
 SharedName ReadName(const SharedBytes& in) {
-  return {in.pid(), in.fd(), in.device(), in.inode(), in.offset(), in.size()};
+  return {in.pid(), in.fd(), in.device(), in.inode(), in.offset(), in.size(), in.leased()};
 }
 
 }  // namespace pw::net

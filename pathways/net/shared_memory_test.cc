@@ -1,6 +1,7 @@
 #include "pathways/net/shared_memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -70,6 +71,123 @@ TEST(SharedMemory, OutlivesItsMakerWhereItIsMappedAndLeavesNothing) {
   SharedName wrong = *NameOf(other);
   wrong.inode = name.inode;
   EXPECT_EQ(OpenShared(wrong, false).status().code(), absl::StatusCode::kUnavailable);
+}
+
+constexpr size_t kKept = 1 << 20;
+
+// Made by `factory`, told of by Loans, opened and acknowledged.
+Bytes Given(SharedMemoryFactory& factory, const std::string& text) {
+  Loans loans;
+  Bytes made = Filled(factory, text);
+  loans.Add(1, SessionId(1), made);
+  Bytes taken = *OpenShared(*NameOf(made), false);
+  made = Bytes();
+  loans.Return(1);
+  return taken;
+}
+
+TEST(SharedMemory, IsFilledAnewOnceNobodyLooksAtIt) {
+  SharedMemoryFactory factory(SharedMemoryFactory::kDefaultLimit, kKept);
+  Bytes taken = Given(factory, "first contents");
+  const uint8_t* const place = Filled(factory, "other contents").data();  // not lent: kept at once
+  Bytes second = Filled(factory, "second content");
+  EXPECT_EQ(second.data(), place);
+  EXPECT_EQ(taken.view(), "first contents") << "somebody looks at it";
+  const uint64_t inode = NameOf(second)->inode;
+  second = Bytes();
+  taken = Bytes();
+  const Bytes third = Filled(factory, "third contents"), fourth = Filled(factory, "fourth content");
+  EXPECT_EQ(third.view(), "third contents");
+  EXPECT_EQ(fourth.view(), "fourth content");
+  EXPECT_TRUE(NameOf(third)->inode == inode || NameOf(fourth)->inode == inode);
+}
+
+TEST(SharedMemory, OfWhichSomebodyMayStillOpenTheNameIsNeverFilledAnew) {
+  SharedMemoryFactory factory(SharedMemoryFactory::kDefaultLimit, kKept);
+  SharedName name;
+  {
+    Loans loans;
+    const Bytes made = Filled(factory, "some contents");
+    name = *NameOf(made);
+    EXPECT_TRUE(name.leased);
+    loans.Add(1, SessionId(1), made);
+    loans.DropSession(SessionId(1));  // not returned
+  }
+  const Bytes other = Filled(factory, "some contents");
+  EXPECT_NE(NameOf(other)->inode, name.inode);
+  EXPECT_EQ(OpenShared(name, false).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(SharedMemory, OfAProcessThatWasKilledIsFilledAnew) {
+  SharedMemoryFactory factory(SharedMemoryFactory::kDefaultLimit, kKept);
+  Loans loans;
+  Bytes made = Filled(factory, "some contents");
+  const SharedName name = *NameOf(made);
+  loans.Add(1, SessionId(1), std::move(made));
+  int opened[2];
+  ASSERT_EQ(::pipe(opened), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const absl::StatusOr<Bytes> taken = OpenShared(name, false);
+    const char answer = taken.ok() ? 'y' : 'n';
+    (void)!::write(opened[1], &answer, 1);
+    for (;;) ::pause();
+  }
+  char answer = 0;
+  ASSERT_EQ(::read(opened[0], &answer, 1), 1);
+  EXPECT_EQ(answer, 'y');
+  loans.Return(1);
+  EXPECT_NE(NameOf(Filled(factory, "some contents"))->inode, name.inode);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  const Bytes one = Filled(factory, "some contents"), two = Filled(factory, "some contents");
+  EXPECT_TRUE(NameOf(one)->inode == name.inode || NameOf(two)->inode == name.inode);
+  ::close(opened[0]);
+  ::close(opened[1]);
+}
+
+TEST(SharedPool, KeepsNoMoreThanItsLimit) {
+  SharedMemoryFactory factory(SharedMemoryFactory::kDefaultLimit, 100);
+  uint64_t first;
+  {
+    const Bytes a = Filled(factory, std::string(60, 'a')), b = Filled(factory, std::string(60, 'b'));
+    first = NameOf(a)->inode;
+  }  // b is given up, then a, which makes b go
+  const Bytes shorter = Filled(factory, std::string(59, 's'));
+  EXPECT_NE(NameOf(shorter)->inode, first) << "the rest of it could be read";
+  const Bytes c = Filled(factory, std::string(60, 'c')), d = Filled(factory, std::string(60, 'd'));
+  EXPECT_EQ(NameOf(c)->inode, first);
+  EXPECT_NE(NameOf(d)->inode, first);
+}
+
+TEST(SharedPool, KeepsNothingOfWhomItServedWhenTheyAreGone) {
+  SharedMemoryFactory factory(SharedMemoryFactory::kDefaultLimit, kKept);
+  const uint64_t kept = NameOf(Filled(factory, "some contents"))->inode;
+  Bytes in_use = Filled(factory, "other content");
+  EXPECT_EQ(NameOf(in_use)->inode, kept);
+  factory.Forget(0);
+  in_use = Bytes();
+  EXPECT_NE(NameOf(Filled(factory, "third content"))->inode, kept);
+}
+
+TEST(SharedPool, GivesWhatOneOwnerHadToNoOther) {
+  SharedPool pool(kKept);
+  const auto made = [] {
+    SharedPages pages;
+    pages.fd = Fd(::memfd_create("test", MFD_CLOEXEC));
+    pages.size = 10;
+    return pages;
+  };
+  pool.Keep(made(), 1);
+  EXPECT_FALSE(pool.Take(10, 2).has_value());
+  EXPECT_TRUE(pool.Take(10, 1).has_value());
+  pool.Keep(made(), 1);
+  pool.Keep(made(), 2);
+  pool.Forget(1);
+  pool.Keep(made(), 1);
+  EXPECT_EQ(pool.bytes(), 10u);
+  EXPECT_FALSE(pool.Take(10, 1).has_value());
+  EXPECT_TRUE(pool.Take(10, 2).has_value());
 }
 
 TEST(SharedMemory, IsRefusedWhereItDoesNotReachOrIsNotAFile) {

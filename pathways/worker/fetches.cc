@@ -59,7 +59,7 @@ Hazards::Outcome Fetches::Start(const RequestRef& request, const absl::Status& i
   if (StartCopy(request)) return Hazards::Outcome::kWait;
   // The shard stays until then: its error, if it has one, is the reason to give.
   Future<Bytes> copy = core_->shares_memory && !request->byte_strides.has_value()
-                           ? ToSharedHost(&core_->shared, buffer, static_cast<size_t>(*bytes))
+                           ? ToSharedHost(core_, request->session, buffer, static_cast<size_t>(*bytes))
                            : buffer->ToHost();
   core_->Await(copy, [this, request](const absl::StatusOr<Bytes>& bytes) { Answer(request, bytes); });
   return Hazards::Outcome::kDone;

@@ -4,13 +4,14 @@
 #include "pathways/base/future.h"
 #include "pathways/device/device.h"
 #include "pathways/net/shared_memory.h"
+#include "pathways/worker/core.h"
 
 namespace pw::worker {
 
 // A dense row-major copy of `size` bytes: in shared memory if that is worth while and there is some, else in ordinary memory.
-inline Future<Bytes> ToSharedHost(net::SharedMemoryFactory* factory, device::DeviceBuffer* buffer, size_t size) {
+inline Future<Bytes> ToSharedHost(Core* core, SessionId session, device::DeviceBuffer* buffer, size_t size) {
   if (size < net::SharedMemoryFactory::kWorthwhileBytes) return buffer->ToHost();
-  absl::StatusOr<net::SharedMemory> memory = factory->Create(size);
+  absl::StatusOr<net::SharedMemory> memory = core->shared.Create(size, session.v);
   if (!memory.ok()) return buffer->ToHost();
   uint8_t* const data = memory->data();
   const Bytes whole = std::move(*memory).Freeze();

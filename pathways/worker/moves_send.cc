@@ -30,12 +30,12 @@ struct Region {
 };
 
 // The region alone, dense; in shared memory if that is wanted and to be had. Any thread.
-Bytes Alone(net::SharedMemoryFactory factory, const Region& region, const Bytes& array, bool shared) {
+Bytes Alone(net::SharedMemoryFactory factory, SessionId session, const Region& region, const Bytes& array, bool shared) {
   const std::optional<Bytes> stretch = region.In(array);
   if (shared && stretch.has_value()) {
-    if (absl::StatusOr<Bytes> copy = net::SharedCopy(factory, *stretch); copy.ok()) return *std::move(copy);
+    if (absl::StatusOr<Bytes> copy = net::SharedCopy(factory, *stretch, session.v); copy.ok()) return *std::move(copy);
   } else if (shared) {
-    if (absl::StatusOr<net::SharedMemory> memory = factory.Create(region.bytes()); memory.ok()) {
+    if (absl::StatusOr<net::SharedMemory> memory = factory.Create(region.bytes(), session.v); memory.ok()) {
       region.CopyTo(memory->data(), array);
       return std::move(*memory).Freeze();
     }
@@ -108,8 +108,8 @@ Future<Bytes> Moves::CopyAside(const OutgoingRef& out, const Bytes& view, bool s
   if (copy.valid()) return copy;
   Promise<Bytes> promise;
   copy = promise.future();
-  core_->copy_pool->Post([factory = core_->shared, region = out->region, view, shared,
-                          promise = std::move(promise)]() mutable { promise.Set(Alone(factory, region, view, shared)); });
+  core_->copy_pool->Post([factory = core_->shared, session = out->operation->session, region = out->region, view, shared,
+                          promise = std::move(promise)]() mutable { promise.Set(Alone(factory, session, region, view, shared)); });
   return copy;
 }
 
@@ -119,14 +119,14 @@ void Moves::SendCopy(const OutgoingRef& out) {
   const bool shared = peers_->TakesShared(out->to);
   Future<Bytes> copy;
   if (shared && out->region.whole() && !out->operation->copies[out->shard.get()].valid()) {
-    copy = out->operation->copies[out->shard.get()] = ToSharedHost(&core_->shared, out->shard->buffer(), out->region.bytes());
+    copy = out->operation->copies[out->shard.get()] = ToSharedHost(core_, out->operation->session, out->shard->buffer(), out->region.bytes());
   } else {
     copy = HostCopy(out->operation, out->shard);
   }
   core_->Await(copy, [this, out, shared](const absl::StatusOr<Bytes>& bytes) {
     if (!bytes.ok()) return WhyFailed(out->shard, bytes.status(), [this, out](const absl::Status& error) { FailSend(out, error); });
     if (out->region.whole()) return Hand(out, bytes);
-    Hand(out, Alone(core_->shared, out->region, *bytes, shared && out->region.bytes() >= net::SharedMemoryFactory::kWorthwhileBytes));
+    Hand(out, Alone(core_->shared, out->operation->session, out->region, *bytes, shared && out->region.bytes() >= net::SharedMemoryFactory::kWorthwhileBytes));
   });
 }
 

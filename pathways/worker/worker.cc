@@ -163,6 +163,7 @@ void Worker::ReleaseOwner(SessionId session) {
   puts_.ReleaseOwner(session);
   moves_.ReleaseOwner(session);
   core_.order.ReleaseOwner(session);
+  core_.shared.Forget(session.v);
 }
 
 void Worker::ReportMemory(uint64_t query) {

@@ -284,6 +284,7 @@ def _map(array, pid, fd, device, inode, offset, size):
     try:
         if offset + size > file_size:
             return None
+        fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)  # held by the mapping: nobody fills the memory anew meanwhile
         pages = mmap.mmap(opened, offset + size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
     except OSError:
         return None

@@ -1,0 +1,72 @@
+// SharedPool: shared memory that was given away, to be filled anew once nobody looks at it any more. Its pages are there; fresh ones cost
+// the system more than the copy into them.
+//
+// Whoever opens such memory (SharedName::leased) holds a shared lock on its file for as long as it is mapped. The system gives the lock up
+// however that process ends; memory that can be locked alone is nobody's. That says nothing of those who have been told its name and have
+// not opened it yet: the pool is given only what nobody may still open (SM-4).
+//
+// Invariants:
+//   SP-1  what Take returns is mapped by no other process, and has exactly the size that was asked for: who writes all of it leaves nothing
+//         to be read of what it held
+//   SP-2  what was made for one owner goes to no other, and nothing is kept for an owner that has gone
+//   SP-3  never more than the limits are kept; the oldest is given up first, which takes it from nobody
+// Any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "pathways/net/socket.h"
+
+namespace pw::net {
+
+// A file and where this process has it mapped. Owns both.
+struct SharedPages {
+  Fd fd;  // may be closed: the mapping stays
+  void* base = nullptr;
+  size_t size = 0;
+  uint64_t device = 0, inode = 0;
+
+  SharedPages() = default;
+  SharedPages(SharedPages&& other) noexcept { *this = std::move(other); }
+  SharedPages& operator=(SharedPages&& other) noexcept {
+    std::swap(fd, other.fd);
+    std::swap(base, other.base);
+    std::swap(size, other.size);
+    std::swap(device, other.device);
+    std::swap(inode, other.inode);
+    return *this;
+  }
+  ~SharedPages();
+};
+
+class SharedPool {
+ public:
+  static constexpr size_t kMostFiles = 64;
+
+  explicit SharedPool(size_t limit_bytes) : limit_bytes_(limit_bytes) {}
+
+  std::optional<SharedPages> Take(size_t size, uint64_t owner);
+  void Keep(SharedPages pages, uint64_t owner);
+  // The owner has gone. Numbers of owners do not come again.
+  void Forget(uint64_t owner);
+  size_t bytes() const;
+
+ private:
+  const size_t limit_bytes_;
+  mutable std::mutex mu_;
+  struct Kept {
+    SharedPages pages;
+    uint64_t owner;
+  };
+  std::deque<Kept> kept_;  // the oldest first
+  size_t bytes_ = 0;
+  absl::flat_hash_set<uint64_t> gone_;
+};
+
+}  // namespace pw::net
