@@ -80,7 +80,7 @@ bool Fetches::StartCopy(const RequestRef& request) {
 }
 
 void Fetches::CopyView(const RequestRef& request, Bytes view) {
-  absl::StatusOr<net::SharedMemory> memory = core_->shared.Create(static_cast<size_t>(request->bytes));
+  absl::StatusOr<net::SharedMemory> memory = core_->shared.Create(static_cast<size_t>(request->bytes), request->session.v);
   if (!memory.ok()) return;  // Start goes the ordinary way
   core_->copy_pool->Post([this, request, view = std::move(view), memory = *std::move(memory), strand = core_->strand,
                           alive = core_->alive()]() mutable {
