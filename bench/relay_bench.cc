@@ -170,7 +170,7 @@ int main(int argc, char** argv) {
   builder.RegisterService(&controller);
   auto server = builder.BuildAndStart();
   const std::string address = absl::StrCat("127.0.0.1:", port);
-  auto relay = pw::relay::Relay::Start("127.0.0.1:0", address);
+  auto relay = pw::relay::Relay::Start("127.0.0.1:0", address, "");
   PW_CHECK(relay.ok());
 
   const Figures direct = Client(address).Measure(round_trips, requests, mib);

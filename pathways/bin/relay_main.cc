@@ -21,6 +21,7 @@ struct Options {
   std::string listen = "127.0.0.1:0";
   std::string port_file;
   std::string callback_socket;
+  std::string files;
   bool exit_with_parent = false;
 };
 
@@ -31,7 +32,7 @@ absl::Status Run(const Options& options, pw::StopSignal* stop) {
   if (!absl::StrContains(options.target, ':')) {
     return absl::InvalidArgumentError("--target must be the controller's HOST:PORT (pathways status shows it)");
   }
-  PW_ASSIGN_OR_RETURN(auto relay, pw::relay::Relay::Start(options.listen, options.target));
+  PW_ASSIGN_OR_RETURN(auto relay, pw::relay::Relay::Start(options.listen, options.target, options.files));
   std::unique_ptr<pw::relay::CallbackBridge> bridge;
   if (!options.callback_socket.empty()) {
     PW_ASSIGN_OR_RETURN(bridge,
@@ -59,6 +60,7 @@ int main(int argc, char** argv) {
   flags.Add("port-file", &options.port_file, "PATH", "where to write the address that is listened on");
   flags.Add("callback-socket", &options.callback_socket, "PATH",
             "a Unix socket through which computations call Python functions here");
+  flags.Add("files", &options.files, "DIR", "where clients have folders for large arrays that they leave to be sent");
   flags.Add("exit-with-parent", &options.exit_with_parent, "stop when the process that started this one ends");
   if (const auto code = flags.ParseMain(argc, argv)) return *code;
   const absl::Status status = Run(options, &stop);

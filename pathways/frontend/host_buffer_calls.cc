@@ -9,7 +9,8 @@
 #include "pathways/base/status_macros.h"
 #include "pathways/frontend/client_session.h"
 #include "pathways/frontend/grpc_util.h"
-#include "pathways/frontend/shared_directory.h"
+#include "pathways/bulk/chunks.h"
+#include "pathways/bulk/shared_directory.h"
 
 namespace pw::frontend {
 namespace {
@@ -24,26 +25,26 @@ constexpr size_t kChunk = size_t{1} << 20;
 // memory.
 class Assembly {
  public:
-  absl::Status Allocate(net::SharedMemoryFactory* factory, int64_t size) {
+  absl::Status Allocate(net::SharedMemoryFactory* factory, int64_t size, uint64_t session) {
     if (static_cast<size_t>(size) >= net::SharedMemoryFactory::kWorthwhileBytes) {
-      if (auto shared = factory->Create(static_cast<size_t>(size)); shared.ok()) {
+      if (auto shared = factory->Create(static_cast<size_t>(size), session); shared.ok()) {
         shared_ = *std::move(shared);
         return absl::OkStatus();
       }
     }
-    PW_ASSIGN_OR_RETURN(own_, TryAllocate(size));
+    PW_ASSIGN_OR_RETURN(own_, bulk::TryAllocate(size));
     return absl::OkStatus();
   }
   size_t size() const { return shared_.has_value() ? shared_->size() : own_.size(); }
   size_t received() const { return received_; }
   absl::Status Take(grpc::ByteBuffer* chunk) {
     if (!shared_.has_value()) {
-      PW_ASSIGN_OR_RETURN(const size_t size, TakeChunk(chunk, own_.data() + received_, own_.size() - received_));
+      PW_ASSIGN_OR_RETURN(const size_t size, bulk::TakeChunk(chunk, own_.data() + received_, own_.size() - received_));
       received_ += size;
       return absl::OkStatus();
     }
     pieces_.clear();
-    PW_ASSIGN_OR_RETURN(const size_t size, FindChunk(chunk, shared_->size() - received_, &pieces_));
+    PW_ASSIGN_OR_RETURN(const size_t size, bulk::FindChunk(chunk, shared_->size() - received_, &pieces_));
     PW_RETURN_IF_ERROR(shared_->Write(received_, pieces_));
     received_ += size;
     return absl::OkStatus();
@@ -105,7 +106,7 @@ class Store final : public grpc::ServerReadReactor<grpc::ByteBuffer>, public std
 
   // Strand.
   void Receive() {
-    if (absl::Status allocated = data_.Allocate(&server_->shared, metadata_.buffer_size()); !allocated.ok())
+    if (absl::Status allocated = data_.Allocate(&server_->shared, metadata_.buffer_size(), metadata_.session_id()); !allocated.ok())
       return Drop(allocated);
     StartRead(&chunk_);
   }
@@ -187,7 +188,7 @@ class Lookup final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public s
 
   void SendNext() {
     const size_t size = std::min(kChunk, rest_.size());
-    chunk_ = MakeChunk(rest_.Slice(0, size));
+    chunk_ = bulk::MakeChunk(rest_.Slice(0, size));
     rest_ = rest_.Slice(size, rest_.size() - size);
     if (rest_.empty()) return StartWriteAndFinish(&chunk_, grpc::WriteOptions(), grpc::Status::OK);
     StartWrite(&chunk_);
@@ -210,7 +211,7 @@ class ReadFile : public std::enable_shared_from_this<ReadFile> {
     auto session = server_->sessions.Find(metadata_.session_id());
     if (!session.ok()) return call_->Finish(ToGrpc(session.status()));
     session_ = *session;
-    folder_ = StringAttribute((*session)->hello().initialization_data, kSharedSubdirectoryKey);
+    folder_ = StringAttribute((*session)->hello().initialization_data, bulk::kSharedSubdirectoryKey);
     (*session)->session().AnnounceHostBuffer(metadata_.handle(), metadata_.buffer_size(),
                                              [self = shared_from_this()](absl::Status admitted) {
                                                if (!admitted.ok()) return self->Refuse(admitted);
@@ -224,14 +225,14 @@ class ReadFile : public std::enable_shared_from_this<ReadFile> {
     if (!absl::IsResourceExhausted(error) || session == nullptr || !session->open()) return call_->Finish(ToGrpc(error));
     session->session().FailHostBuffer(metadata_.handle(), error);
     server_->plugins.files->Post([self = shared_from_this()] {
-      RemoveSharedFile(self->server_->shared_directory_fd, self->folder_, self->metadata_.handle());
+      bulk::RemoveSharedFile(self->server_->shared_directory_fd, self->folder_, self->metadata_.handle());
       self->call_->Finish(grpc::Status::OK);
     });
   }
   void Take() {
     server_->plugins.files->Post([self = shared_from_this()] {
       ServerState& server = *self->server_;
-      absl::StatusOr<Bytes> data = TakeSharedFile(server.shared_directory_fd, self->folder_, self->metadata_.handle(),
+      absl::StatusOr<Bytes> data = bulk::TakeSharedFile(server.shared_directory_fd, self->folder_, self->metadata_.handle(),
                                                   self->metadata_.buffer_size(), &server.shared);
       server.cluster->Post([self, data = std::move(data)]() mutable { self->Store(std::move(data)); });
     });

@@ -17,7 +17,7 @@
 #include "pathways/frontend/host_buffer_calls.h"
 #include "pathways/frontend/server_state.h"
 #include "pathways/frontend/session_stream.h"
-#include "pathways/frontend/shared_directory.h"
+#include "pathways/bulk/shared_directory.h"
 #include "pathways/frontend/versions.h"
 
 namespace pw::frontend {
@@ -103,7 +103,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   auto impl = std::make_unique<Impl>();
   impl->state = std::make_shared<ServerState>(options, cluster, &impl->files, &impl->clock);
   if (!options.shared_directory.empty()) {
-    PW_ASSIGN_OR_RETURN(impl->state->shared_directory_fd, OpenSharedDirectory(options.shared_directory));
+    PW_ASSIGN_OR_RETURN(impl->state->shared_directory_fd, bulk::OpenSharedDirectory(options.shared_directory));
   }
   impl->service = std::make_unique<Service>(impl->state);
   impl->companion = std::make_unique<CompanionService>(impl->state);

@@ -13,6 +13,8 @@
 namespace pw::frontend {
 
 struct ServerState {
+  static constexpr size_t kSharedBytesKept = size_t{512} << 20;  // two large arrays: one is filled while the other is looked at
+
   ServerState(const ServerOptions& server_options, controller::Cluster* of_cluster, Executor* files, Clock* clock)
       : options(server_options), cluster(of_cluster), plugins{Storage(options.persistence_directory, options.object_directory), files, clock} {}
 
@@ -22,7 +24,8 @@ struct ServerState {
   const PluginServices plugins;  // with the thread on which files are read
   SessionTable sessions;         // strand
   int shared_directory_fd = -1;
-  net::SharedMemoryFactory shared;  // for what workers of this machine shall have
+  // For what workers of this machine shall have; what is kept is owned by sessions, as the wire names them.
+  net::SharedMemoryFactory shared{net::SharedMemoryFactory::kDefaultLimit, kSharedBytesKept};
 };
 
 }  // namespace pw::frontend

@@ -9,7 +9,7 @@
 #include "pathways/base/log.h"
 #include "pathways/frontend/convert/attributes.h"
 #include "pathways/frontend/grpc_util.h"
-#include "pathways/frontend/shared_directory.h"
+#include "pathways/bulk/shared_directory.h"
 #include "pathways/frontend/versions.h"
 
 namespace pw::frontend {
@@ -174,9 +174,10 @@ void SessionStream::Close(grpc::Status status) {
   close_status_ = std::move(status);
   if (session_ != nullptr) {
     session_->End();
-    std::string folder = StringAttribute(session_->hello().initialization_data, kSharedSubdirectoryKey);
+    server_->shared.Forget(session_->wire_id());
+    std::string folder = StringAttribute(session_->hello().initialization_data, bulk::kSharedSubdirectoryKey);
     if (server_->shared_directory_fd >= 0 && !folder.empty()) {
-      server_->plugins.files->Post([server = server_, folder = std::move(folder)] { RemoveClientFolder(server->shared_directory_fd, folder); });
+      server_->plugins.files->Post([server = server_, folder = std::move(folder)] { bulk::RemoveClientFolder(server->shared_directory_fd, folder); });
     }
   }
   Flush();

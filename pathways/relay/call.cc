@@ -1,5 +1,6 @@
 #include "pathways/relay/call.h"
 
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -68,20 +69,20 @@ void Call::OnAccepted(bool ok) {
   }
   ++under_way_;  // gone_
   Await(hub_);
-  traffic_ = MakeTraffic(client_context_, hub_->controller, &hub_->gone);
-  if (traffic_->AsksController()) {
-    StartController();
-  } else {
+  traffic_ = MakeTraffic(client_context_, hub_->controller, &hub_->gone, &hub_->files);
+  if (!traffic_->AsksController()) {
     TakeOver();
-  }
+  } else if (hub_->files.folders.empty() || !absl::EndsWith(client_context_.method(), FileUpload::kMethod)) {
+    StartController(client_context_.method());
+  }  // else the request says what to ask
   ReadClient();
 }
 
-void Call::StartController() {
+void Call::StartController(const std::string& method) {
   CopyMetadata(client_context_.client_metadata(),
                [this](const std::string& name, const std::string& value) { controller_context_.AddMetadata(name, value); });
   controller_context_.set_deadline(client_context_.deadline());
-  controller_ = hub_->stub->PrepareCall(&controller_context_, client_context_.method(), hub_->queue.get());
+  controller_ = hub_->stub->PrepareCall(&controller_context_, method, hub_->queue.get());
   controller_->StartCall(Begin(&controller_started_));
 }
 
@@ -101,6 +102,8 @@ void Call::OnClientRead(bool ok) {
     for (const auto& answer : traffic_->AnswersTo(from_client_)) down_.Push(answer);
     from_client_.Clear();
     PumpDown();
+  } else if (controller_ == nullptr && !ended_) {
+    StartUpload();
   } else if (!ended_) {  // what comes after the end is of no use to anyone
     traffic_->Passing(from_client_);
     up_.Push(from_client_);
@@ -111,8 +114,31 @@ void Call::OnClientRead(bool ok) {
   ReadClient();
 }
 
+void Call::StartUpload() {
+  absl::StatusOr<std::unique_ptr<FileUpload>> upload = FileUpload::Open(&hub_->files, from_client_);
+  if (!upload.ok()) {
+    ended_ = true;
+    end_ = grpc::Status(static_cast<grpc::StatusCode>(upload.status().code()), std::string(upload.status().message()));
+    return PumpDown();
+  }
+  upload_ = *std::move(upload);
+  if (upload_ == nullptr) {  // the controller's business
+    up_.Push(from_client_);
+    return StartController(client_context_.method());
+  }
+  controller_context_.AddMetadata(kStoreHeader, upload_->metadata());
+  const std::string& method = client_context_.method();
+  StartController(method.substr(0, method.size() - std::strlen(FileUpload::kMethod)) + FileUpload::kStoreMethod);
+}
+
+// Two at a time: gRPC writes one while it is given the next.
+void Call::FeedUpload() {
+  while (upload_ != nullptr && !upload_->done() && up_.waiting.size() < 2) up_.Push(upload_->Next());
+}
+
 void Call::PumpUp() {
   if (!started_ || ended_ || up_.writing) return;
+  FeedUpload();
   if (!up_.waiting.empty()) {
     grpc::WriteOptions options;
     if (up_.waiting.size() > 1) options.set_buffer_hint();  // the next write follows at once and takes this one along
@@ -188,6 +214,7 @@ void Call::OnControllerEnded(bool ok) {
 
 void Call::TakeOver() {
   taken_over_ = ended_ = true;
+  upload_ = nullptr;
   up_.waiting.clear();  // Traffic has noted what they ask for
   up_.bytes = 0;
   for (const auto& answer : traffic_->Owed()) down_.Push(answer);

@@ -1,6 +1,8 @@
 // Call: one RPC passing through. It has two halves, the one the client opened with us and the one we open with the controller;
 // frames are pumped both ways as they are, and headers, trailers and the final status are passed on.
 //
+// Where the client leaves an array in a file for this relay, its request is answered by another RPC: the controller gets the file's contents.
+//
 // Everything happens on the one thread that drains the relay's completion queue: that thread is the strand of all calls, there is
 // no lock, and a frame goes from socket to socket without changing threads. A Call owns itself: it is born waiting for an RPC and
 // deletes itself when both halves have ended and no operation is under way.
@@ -25,6 +27,7 @@
 #include "grpcpp/generic/async_generic_service.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/support/byte_buffer.h"
+#include "pathways/relay/file_upload.h"
 #include "pathways/relay/traffic.h"
 
 namespace pw::relay {
@@ -36,6 +39,7 @@ struct Hub {
   std::unique_ptr<grpc::ServerCompletionQueue> queue;
   std::unique_ptr<grpc::GenericStub> stub;
   GoneSessions gone;
+  ClientFiles files;
   int calls = 0;  // alive, the waiting ones included; at 0 the queue may be shut down
 };
 
@@ -79,7 +83,9 @@ class Call {
   void OnHalfClosed(bool ok);
   void OnControllerEnded(bool ok);
 
-  void StartController();
+  void StartController(const std::string& method);
+  void StartUpload();  // of the file that the client's one request names
+  void FeedUpload();
   void PumpUp();    // client to controller
   void PumpDown();  // controller, or this relay in its place, to client
   void ReadClient();
@@ -96,6 +102,7 @@ class Call {
   grpc::GenericServerAsyncReaderWriter client_;
   grpc::ByteBuffer from_client_;
   Lane up_;
+  std::unique_ptr<FileUpload> upload_;  // goes up instead of what the client sends
   bool client_gone_ = false;  // cancelled, or finished
   bool finishing_ = false;    // Finish of the client's half has been called
 

@@ -24,6 +24,8 @@ struct CallbackBridge::State {
   asio::io_context io{1};
   stream_protocol::acceptor acceptor{io};
   std::vector<std::weak_ptr<Companion>> companions;
+  // For what is downloaded. Some is kept for the next: this process serves one client.
+  net::SharedMemoryFactory memory{net::SharedMemoryFactory::kDefaultLimit, size_t{512} << 20};
   ThreadPool thread{"host-calls", 1};  // last: joined before what it uses goes
 
   absl::Status Listen();
@@ -45,7 +47,7 @@ absl::Status CallbackBridge::State::Listen() {
 void CallbackBridge::State::Accept() {
   acceptor.async_accept([this](asio::error_code error, stream_protocol::socket socket) {
     if (error) return;  // closed
-    auto companion = std::make_shared<Companion>(std::move(socket), controller);
+    auto companion = std::make_shared<Companion>(std::move(socket), controller, &memory);
     std::erase_if(companions, [](const auto& old) { return old.expired(); });
     companions.push_back(companion);
     companion->Start();

@@ -66,8 +66,8 @@ class Companion::Stream : public grpc::ClientBidiReactor<pathways::v1::HostCallA
   pathways::v1::HostCallRequest call_;
 };
 
-Companion::Companion(Socket socket, std::shared_ptr<grpc::Channel> controller)
-    : socket_(std::move(socket)), controller_(std::move(controller)) {}
+Companion::Companion(Socket socket, std::shared_ptr<grpc::Channel> controller, net::SharedMemoryFactory* memory)
+    : socket_(std::move(socket)), controller_(std::move(controller)), memory_(memory) {}
 
 void Companion::Close() {
   if (std::exchange(closed_, true)) return;
@@ -160,7 +160,7 @@ void Companion::OnSentUp() {
 void Companion::StartDownload(const DownloadRequest& request) {
   downloads_ = true;
   auto work = asio::make_work_guard(socket_.get_executor());  // the io_context runs until it has ended
-  download_ = relay::StartDownload(controller_, request, memory_, [self = shared_from_this(), work](absl::StatusOr<Bytes> memory) {
+  download_ = relay::StartDownload(controller_, request, *memory_, [self = shared_from_this(), work](absl::StatusOr<Bytes> memory) {
     asio::post(work.get_executor(), [self, memory = std::move(memory)]() mutable { self->OnDownloaded(std::move(memory)); });
   });
 }

@@ -28,7 +28,8 @@ class Companion : public std::enable_shared_from_this<Companion> {
  public:
   using Socket = asio::local::stream_protocol::socket;
 
-  Companion(Socket socket, std::shared_ptr<grpc::Channel> controller);
+  // `memory` is for downloads, and outlives this.
+  Companion(Socket socket, std::shared_ptr<grpc::Channel> controller, net::SharedMemoryFactory* memory);
 
   void Start() { ReadLength(); }
   // Ends both sides. The rest of what is under way ends by itself.
@@ -56,7 +57,7 @@ class Companion : public std::enable_shared_from_this<Companion> {
   Stream* stream_ = nullptr;  // while it may be used; deletes itself later
   bool closed_ = false;
   bool downloads_ = false;  // it is a connection for downloads
-  net::SharedMemoryFactory memory_;
+  net::SharedMemoryFactory* const memory_;
   std::shared_ptr<grpc::ClientContext> download_;  // the one under way
   Bytes downloaded_;
 

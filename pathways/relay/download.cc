@@ -3,30 +3,39 @@
 #include <sys/uio.h>
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/support/client_callback.h"
-#include "ifrt_proxy/grpc_ifrt_service.grpc.pb.h"
+#include "ifrt_proxy/grpc_ifrt_service.pb.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/bulk/chunks.h"
 
 namespace pw::relay {
 namespace {
 
-using xla::ifrt::proxy::GrpcHostBufferLookupRequest;
-using xla::ifrt::proxy::GrpcHostBufferLookupResponse;
-using xla::ifrt::proxy::GrpcIfrtService;
+constexpr char kMethod[] = "/xla.ifrt.proxy.GrpcIfrtService/HostBufferLookup";
 using Done = std::function<void(absl::StatusOr<Bytes>)>;
 
-class Download final : public grpc::ClientReadReactor<GrpcHostBufferLookupResponse> {
+grpc::ByteBuffer Encode(const DownloadRequest& request) {
+  xla::ifrt::proxy::GrpcHostBufferLookupRequest message;
+  message.set_session_id(request.session);
+  message.set_handle(request.handle);
+  const grpc::Slice slice(message.SerializeAsString());
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+// Messages are taken as they arrive, unparsed: their data is copied once, to where it belongs.
+class Download final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   Download(const std::shared_ptr<grpc::Channel>& controller, const DownloadRequest& request, net::SharedMemory memory, Done done)
-      : stub_(GrpcIfrtService::NewStub(controller)), memory_(std::move(memory)), done_(std::move(done)) {
-    request_.set_session_id(request.session);
-    request_.set_handle(request.handle);
-  }
+      : stub_(controller), request_(Encode(request)), memory_(std::move(memory)), done_(std::move(done)) {}
 
   std::shared_ptr<grpc::ClientContext> Start() {
     std::shared_ptr<grpc::ClientContext> context = context_;  // this may be gone after StartCall
-    stub_->async()->HostBufferLookup(context_.get(), &request_, this);
+    stub_.PrepareBidiStreamingCall(context_.get(), kMethod, grpc::StubOptions(), this);
+    StartWriteLast(&request_, grpc::WriteOptions());
     StartRead(&chunk_);
     StartCall();
     return context;
@@ -35,15 +44,9 @@ class Download final : public grpc::ClientReadReactor<GrpcHostBufferLookupRespon
  private:
   void OnReadDone(bool ok) override {
     if (!ok) return;
-    const size_t size = chunk_.data().size();
-    if (size > memory_.size() - received_) {
-      error_ = absl::InternalError(absl::StrCat("the controller sends more than the ", memory_.size(), " bytes that were announced"));
-    } else {
-      const iovec piece = {chunk_.mutable_data()->data(), size};
-      error_ = memory_.Write(received_, {&piece, 1});
-    }
+    error_ = Take();
     if (!error_.ok()) return context_->TryCancel();
-    received_ += size;
+    chunk_.Clear();
     StartRead(&chunk_);
   }
 
@@ -56,10 +59,23 @@ class Download final : public grpc::ClientReadReactor<GrpcHostBufferLookupRespon
     delete this;
   }
 
-  const std::unique_ptr<GrpcIfrtService::Stub> stub_;
+  absl::Status Take() {
+    pieces_.clear();
+    const absl::StatusOr<size_t> size = bulk::FindChunk(&chunk_, memory_.size() - received_, &pieces_);
+    if (!size.ok()) {
+      return absl::InternalError(
+          absl::StrCat("the controller's answer of ", memory_.size(), " bytes went wrong after ", received_, ": ", size.status().message()));
+    }
+    PW_RETURN_IF_ERROR(memory_.Write(received_, pieces_));
+    received_ += *size;
+    return absl::OkStatus();
+  }
+
+  grpc::GenericStub stub_;
   const std::shared_ptr<grpc::ClientContext> context_ = std::make_shared<grpc::ClientContext>();
-  GrpcHostBufferLookupRequest request_;
-  GrpcHostBufferLookupResponse chunk_;
+  grpc::ByteBuffer request_;
+  grpc::ByteBuffer chunk_;
+  std::vector<iovec> pieces_;
   net::SharedMemory memory_;
   size_t received_ = 0;
   absl::Status error_;

@@ -8,6 +8,8 @@
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
 #include "pathways/base/allocator.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/bulk/shared_directory.h"
 
 namespace pw::relay {
 namespace {
@@ -35,8 +37,11 @@ std::shared_ptr<grpc::Channel> ControllerChannel(const std::string& address) {
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), args);
 }
 
-absl::StatusOr<std::unique_ptr<Relay>> Relay::Start(const std::string& listen, const std::string& controller) {
+absl::StatusOr<std::unique_ptr<Relay>> Relay::Start(const std::string& listen, const std::string& controller, const std::string& files) {
   std::unique_ptr<Relay> relay(new Relay());
+  if (!files.empty()) {
+    PW_ASSIGN_OR_RETURN(relay->hub_.files.directory, bulk::OpenSharedDirectory(files));
+  }
   relay->hub_.controller = controller;
   relay->hub_.stub = std::make_unique<grpc::GenericStub>(ControllerChannel(controller));
   KeepMemoryOfLargeMessages();

@@ -25,8 +25,9 @@ std::shared_ptr<grpc::Channel> ControllerChannel(const std::string& address);
 class Relay {
  public:
   // Listens on `listen` ("127.0.0.1:0" picks a free port). The controller need not be there yet.
-  // UNAVAILABLE: the address cannot be listened on.
-  static absl::StatusOr<std::unique_ptr<Relay>> Start(const std::string& listen, const std::string& controller);
+  // `files`: the directory in which clients have folders for files that they leave here (file_upload.h); empty: none.
+  // UNAVAILABLE: the address cannot be listened on. INVALID_ARGUMENT: there is no such directory.
+  static absl::StatusOr<std::unique_ptr<Relay>> Start(const std::string& listen, const std::string& controller, const std::string& files);
   ~Relay();
 
   int port() const { return port_; }

@@ -1,6 +1,8 @@
 #include "pathways/relay/relay.h"
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <map>
 #include <mutex>
@@ -74,11 +76,25 @@ class FakeController : public GrpcIfrtService::Service {
   grpc::Status HostBufferStore(grpc::ServerContext* context, grpc::ServerReader<GrpcHostBufferStoreRequest>* reader,
                                GrpcHostBufferStoreResponse* response) override {
     GrpcHostBufferStoreRequest chunk;
-    while (reader->Read(&chunk)) stored_ += chunk.data().size();
+    const auto header = context->client_metadata().find("ifrt-proxy-grpc-host-buffer-store-metadata-bin");
+    GrpcHostBufferStoreMetadata metadata;
+    if (header != context->client_metadata().end()) metadata.ParseFromArray(header->second.data(), static_cast<int>(header->second.size()));
+    handle_ = metadata.handle();
+    while (reader->Read(&chunk)) {
+      stored_ += chunk.data().size();
+      if (!chunk.data().empty()) last_ = chunk.data().back();
+    }
     return stored_ == 1 ? grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "one byte is too few") : grpc::Status::OK;
   }
 
+  grpc::Status HostBufferReadFromDisk(grpc::ServerContext*, const GrpcHostBufferReadFromDiskRequest*,
+                                      GrpcHostBufferReadFromDiskResponse*) override {
+    return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "the controller was asked");
+  }
+
   std::atomic<size_t> stored_ = 0;
+  std::atomic<uint64_t> handle_ = 0;
+  std::atomic<char> last_ = 0;
 
  private:
   int port_ = 0;
@@ -87,8 +103,8 @@ class FakeController : public GrpcIfrtService::Service {
 
 class RelayTest : public ::testing::Test {
  protected:
-  RelayTest() {
-    auto relay = Relay::Start("127.0.0.1:0", controller_.address());
+  explicit RelayTest(const std::string& files = "") {
+    auto relay = Relay::Start("127.0.0.1:0", controller_.address(), files);
     EXPECT_TRUE(relay.ok()) << relay.status();
     relay_ = *std::move(relay);
     stub_ = GrpcIfrtService::NewStub(
@@ -98,8 +114,11 @@ class RelayTest : public ::testing::Test {
   using Stream = grpc::ClientReaderWriter<IfrtRequest, IfrtResponse>;
   std::unique_ptr<Stream> Open() {
     GrpcIfrtSessionMetadata metadata;
+    return Open(metadata.SerializeAsString() + std::string("\0\xff", 2));
+  }
+  std::unique_ptr<Stream> Open(const std::string& metadata) {
     session_ = std::make_unique<grpc::ClientContext>();
-    session_->AddMetadata("ifrt-proxy-grpc-ifrt-session-metadata-bin", metadata.SerializeAsString() + std::string("\0\xff", 2));
+    session_->AddMetadata("ifrt-proxy-grpc-ifrt-session-metadata-bin", metadata);
     auto stream = stub_->IfrtSession(session_.get());
     IfrtRequest init;
     init.mutable_request_metadata()->set_op_id(1);
@@ -283,6 +302,71 @@ TEST_F(RelayTest, NoControllerIsNamedToTheClient) {
       << status.error_message();
 }
 
+// Clients that leave large arrays in files.
+class FilesRelayTest : public RelayTest {
+ protected:
+  FilesRelayTest() : FilesRelayTest(MakeFolder()) {}
+  explicit FilesRelayTest(const std::string& path) : RelayTest(path), path_(path) {}
+  ~FilesRelayTest() override { std::filesystem::remove_all(path_); }
+
+  static std::string MakeFolder() {
+    std::string name = "/dev/shm/pw-test-XXXXXX";
+    std::filesystem::create_directories(std::string(mkdtemp(name.data())) + "/mine");
+    return name;
+  }
+  std::unique_ptr<Stream> OpenWithFolder(const std::string& name) {
+    GrpcIfrtSessionMetadata metadata;
+    (*metadata.mutable_initialization_data()->mutable_attributes())[ClientFiles::kFolderKey].set_string_value(name);
+    return Open(metadata.SerializeAsString());
+  }
+  grpc::Status Leave(uint64_t handle, const std::string& contents, int64_t announced) {
+    std::ofstream(absl::StrCat(path_, "/mine/lt_", handle)) << contents;
+    GrpcHostBufferReadFromDiskRequest request;
+    request.mutable_metadata()->set_session_id(kSession);
+    request.mutable_metadata()->set_handle(handle);
+    request.mutable_metadata()->set_buffer_size(announced);
+    grpc::ClientContext context;
+    GrpcHostBufferReadFromDiskResponse response;
+    return stub_->HostBufferReadFromDisk(&context, request, &response);
+  }
+
+  const std::string path_;
+};
+
+TEST_F(FilesRelayTest, TheControllerGetsWhatTheFileHolds) {
+  auto stream = OpenWithFolder("mine");
+  const std::string contents = std::string((5 << 20) + 3, 'x') + "y";
+  const grpc::Status status = Leave(7, contents, static_cast<int64_t>(contents.size()));
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(controller_.stored_, contents.size());
+  EXPECT_EQ(controller_.handle_, 7u);
+  EXPECT_EQ(controller_.last_, 'y');
+  EXPECT_TRUE(std::filesystem::is_empty(path_ + "/mine"));
+  controller_.stored_ = 0;
+  EXPECT_EQ(Leave(8, "x", 1).error_message(), "one byte is too few") << "the controller's own answer";
+  EXPECT_EQ(Leave(9, "abc", 4).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(FilesRelayTest, TheFolderGoesWithItsSession) {
+  auto stream = OpenWithFolder("mine");
+  std::ofstream(path_ + "/mine/lt_12") << "never asked for";
+  stream->WritesDone();
+  EXPECT_TRUE(stream->Finish().ok());
+  relay_ = nullptr;  // waits for the end of its calls
+  EXPECT_FALSE(std::filesystem::exists(path_ + "/mine"));
+}
+
+TEST_F(FilesRelayTest, WithoutAFolderFilesAreTheControllersBusiness) {
+  auto stream = Open();
+  EXPECT_EQ(Leave(7, "contents", 8).error_message(), "the controller was asked");
+}
+
+TEST_F(FilesRelayTest, WhenTheControllerIsGoneTheFileIsTakenAndDropped) {
+  auto stream = OpenWithFolder("mine");
+  controller_.Kill();
+  EXPECT_TRUE(Leave(7, std::string(1 << 20, 'x'), 1 << 20).ok());
+}
+
 TEST_F(RelayTest, ManyFramesBothWaysKeepTheirOrder) {
   auto stream = Open();
   constexpr int kFrames = 20'000;
@@ -298,9 +382,9 @@ TEST_F(RelayTest, ManyFramesBothWaysKeepTheirOrder) {
 }
 
 TEST(RelayStartTest, APortInUseIsAClearError) {
-  auto first = Relay::Start("127.0.0.1:0", "127.0.0.1:1");
+  auto first = Relay::Start("127.0.0.1:0", "127.0.0.1:1", "");
   ASSERT_TRUE(first.ok());
-  auto second = Relay::Start(absl::StrCat("127.0.0.1:", (*first)->port()), "127.0.0.1:1");
+  auto second = Relay::Start(absl::StrCat("127.0.0.1:", (*first)->port()), "127.0.0.1:1", "");
   ASSERT_FALSE(second.ok());
   EXPECT_NE(second.status().message().find("cannot listen"), absl::string_view::npos);
 }

@@ -10,7 +10,7 @@
 namespace pw::relay {
 namespace {
 
-constexpr char kStoreHeader[] = "ifrt-proxy-grpc-host-buffer-store-metadata-bin";
+constexpr char kSessionHeader[] = "ifrt-proxy-grpc-ifrt-session-metadata-bin";
 
 // What gRPC reports when a peer or the way to it breaks, as opposed to what a controller answers on purpose. OK is among them:
 // no controller ends an RPC well before it has answered.
@@ -27,8 +27,12 @@ grpc::Status Unreachable(const std::string& controller, const grpc::Status& end)
 
 class SessionTraffic : public Traffic {
  public:
-  SessionTraffic(std::string controller, GoneSessions* gone) : controller_(std::move(controller)), gone_(gone) {}
-  ~SessionTraffic() override { gone_->erase(session_id_); }
+  SessionTraffic(std::string controller, GoneSessions* gone, ClientFiles* files, std::string folder)
+      : controller_(std::move(controller)), gone_(gone), files_(files), folder_(std::move(folder)) {}
+  ~SessionTraffic() override {
+    gone_->erase(session_id_);
+    files_->Remove(session_id_);
+  }
 
   void Passing(const grpc::ByteBuffer& request) override {
     Frame frame = ReadRequest(request);
@@ -38,7 +42,9 @@ class SessionTraffic : public Traffic {
   void Returning(const grpc::ByteBuffer& response) override {
     const Frame frame = ReadResponse(response);
     unanswered_.erase(frame.op_id);
-    if (frame.kind == kInit) session_id_ = ReadSessionId(response);
+    if (frame.kind != kInit) return;
+    session_id_ = ReadSessionId(response);
+    files_->Add(session_id_, folder_);
   }
 
   bool TakesOver(grpc::Status* end) override {
@@ -69,7 +75,9 @@ class SessionTraffic : public Traffic {
  private:
   const std::string controller_;
   GoneSessions* const gone_;
-  uint64_t session_id_ = 0;  // 0 until the init response has passed
+  ClientFiles* const files_;
+  const std::string folder_;  // where the client leaves files for us
+  uint64_t session_id_ = 0;   // 0 until the init response has passed
   absl::flat_hash_map<uint64_t, Frame> unanswered_;
   absl::Status loss_;  // set by TakesOver
 };
@@ -111,12 +119,14 @@ class PlainTraffic : public Traffic {
   const std::string controller_;
 };
 
+std::string Header(const grpc::GenericServerContext& context, const char* name) {
+  const auto header = context.client_metadata().find(name);
+  return header == context.client_metadata().end() ? "" : std::string(header->second.data(), header->second.size());
+}
+
 uint64_t StoreSessionId(const grpc::GenericServerContext& context) {
-  const auto header = context.client_metadata().find(kStoreHeader);
-  if (header == context.client_metadata().end()) return 0;
   xla::ifrt::proxy::GrpcHostBufferStoreMetadata metadata;
-  const bool parsed = metadata.ParseFromArray(header->second.data(), static_cast<int>(header->second.size()));
-  return parsed ? metadata.session_id() : 0;
+  return metadata.ParseFromString(Header(context, kStoreHeader)) ? metadata.session_id() : 0;
 }
 
 }  // namespace
@@ -136,9 +146,11 @@ absl::Status DescribeLoss(const std::string& controller, const grpc::Status& end
 }
 
 std::unique_ptr<Traffic> MakeTraffic(const grpc::GenericServerContext& context, const std::string& controller,
-                                     GoneSessions* gone) {
+                                     GoneSessions* gone, ClientFiles* files) {
   const std::string& method = context.method();
-  if (absl::EndsWith(method, "/IfrtSession")) return std::make_unique<SessionTraffic>(controller, gone);
+  if (absl::EndsWith(method, "/IfrtSession")) {
+    return std::make_unique<SessionTraffic>(controller, gone, files, ClientFiles::FolderIn(Header(context, kSessionHeader)));
+  }
   if (absl::EndsWith(method, "/HostBufferStore")) return std::make_unique<BufferTraffic>(StoreSessionId(context), gone);
   if (absl::EndsWith(method, "/HostBufferReadFromDisk") || absl::EndsWith(method, "/HostBufferDelete")) {
     return std::make_unique<BufferTraffic>(0, gone);

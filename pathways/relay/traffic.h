@@ -21,6 +21,7 @@
 #include "grpcpp/generic/async_generic_service.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/status.h"
+#include "pathways/relay/file_upload.h"
 #include "pathways/relay/frames.h"
 
 namespace pw::relay {
@@ -51,8 +52,11 @@ class Traffic {
   virtual std::vector<grpc::ByteBuffer> Last() { return {}; }
 };
 
-// The traffic of a call by its method and headers. `gone` and `controller` outlive the result.
-std::unique_ptr<Traffic> MakeTraffic(const grpc::GenericServerContext& context, const std::string& controller,
-                                     GoneSessions* gone);
+// The header that announces a HostBufferStore.
+inline constexpr char kStoreHeader[] = "ifrt-proxy-grpc-host-buffer-store-metadata-bin";
+
+// The traffic of a call by its method and headers. All arguments but `context` outlive the result.
+std::unique_ptr<Traffic> MakeTraffic(const grpc::GenericServerContext& context, const std::string& controller, GoneSessions* gone,
+                                     ClientFiles* files);
 
 }  // namespace pw::relay

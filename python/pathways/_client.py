@@ -49,6 +49,7 @@ class _Endpoint:
         self.controller = None
         self.address = None
         self.callback_socket = None
+        self.relay_takes_files = False
 
     def start(self):
         try:
@@ -73,6 +74,9 @@ class _Endpoint:
         self.callback_socket = self.folder / "callbacks.sock"
         args = [_binaries.find("pathways-relay"), "--target", self.controller, "--listen", "127.0.0.1:0", "--port-file", port_file,
                 "--callback-socket", self.callback_socket, "--exit-with-parent"]
+        if (files := _host_memory.relay_folder()) is not None:
+            args += ["--files", files]
+            self.relay_takes_files = True
         self.relay = _processes.Process("pathways-relay", args, self.folder / "relay.log")
         self.address = _processes.wait_for(
             lambda: _processes.read_port_file(port_file), [self.relay], _cluster.START_SECONDS, "the relay did not start")
@@ -159,9 +163,9 @@ def make_client():
         options.initialization_data = {"pathways_companion": token.encode(), **_share.initialization_data()}
         if endpoint.callback_socket is not None:
             _host_calls.CallServer(endpoint.callback_socket, token, _callbacks.registry)
-        uploads = _host_memory.uploads_to(endpoint.controller)
+        uploads = _host_memory.uploads_to(endpoint.controller, endpoint.relay_takes_files)
         if uploads is not None:
-            options.initialization_data = {**options.initialization_data, "pathways_shared_subdirectory": uploads.name.encode()}
+            options.initialization_data = {**options.initialization_data, **uploads.initialization_data()}
             atexit.register(uploads.remove)
         try:
             with uploads.told() if uploads is not None else contextlib.nullcontext():

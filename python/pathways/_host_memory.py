@@ -3,7 +3,8 @@
 To the cluster: jax's client library can leave a large array as a file in a directory, and only say so. Two environment variables tell it: the
 size, which it reads when it connects, and the directory, read when the first such array is sent, for the life of the process. The controllers
 of one user on one machine all serve one folder in memory, and each connection has a folder of its own in it. The library is told
-`/proc/self/fd/N`: what that descriptor is can change with each connection, and a forked child has one of its own.
+`/proc/self/fd/N`: what that descriptor is can change with each connection, and a forked child has one of its own. Where the controller is on another
+machine, our relay on this one takes the files and sends what they hold (relay/file_upload.h): jax's own way is one more hop over a socket.
 
 From the cluster: jax reads arrays that one device holds whole by two methods of its arrays. For large ones of ours they are replaced: a program that the
 controller carries out itself (plugin_programs/host_memory.h) answers where the array lies, and numpy gets those very pages. Where the controller
@@ -53,9 +54,14 @@ def named_by_user():
 
 
 def server_folder():
-    """The folder that controllers of this user serve, made if need be; None where there is none worth having: in many containers /dev/shm
-    is tiny, and the client library does not survive a full one."""
-    if not wanted_with_controller():
+    """The folder that controllers of this user serve, or None."""
+    return relay_folder() if wanted_with_controller() else None
+
+
+def relay_folder():
+    """The folder for files that this user's processes leave for others, made if need be; None where there is none worth having: in many
+    containers /dev/shm is tiny, and the client library does not survive a full one."""
+    if not wanted():
         return None
     try:
         size = os.statvfs(_MEMORY)
@@ -106,7 +112,8 @@ class Uploads:
 
     _number = None  # of the descriptor that the library was told; for the life of the process
 
-    def __init__(self, folder):
+    def __init__(self, folder, taker):
+        self.taker = taker  # "shared", the controller, or "relay"
         self.pid = os.getpid()
         self.path = folder / f"client-{self.pid}-{_start_time(self.pid)}-{secrets.token_hex(8)}"
         self.path.mkdir(mode=0o700)
@@ -118,9 +125,8 @@ class Uploads:
             os.dup2(fd, Uploads._number, inheritable=False)
         os.close(fd)
 
-    @property
-    def name(self):
-        return self.path.name
+    def initialization_data(self):
+        return {f"pathways_{self.taker}_subdirectory": self.path.name.encode()}
 
     @contextlib.contextmanager
     def told(self):
@@ -136,13 +142,15 @@ class Uploads:
             shutil.rmtree(self.path, ignore_errors=True)
 
 
-def uploads_to(address):
+def uploads_to(address, relay_takes_files):
     """The folder for a connection to the controller at `address`, or None. The user's own settings stay."""
     if THRESHOLD in os.environ or named_by_user():
         return None
     folder = server_folder()
     if folder is not None and served(folder, address):
-        return Uploads(folder)
+        return Uploads(folder, "shared")
+    if relay_takes_files and (folder := relay_folder()) is not None:
+        return Uploads(folder, "relay")
     if Uploads._number is None:
         return None
     raise RuntimeError(f"this process hands large arrays to a controller on this machine as files, and cannot go on to the one at {address}, "

@@ -132,9 +132,26 @@ y = jax.block_until_ready(x * 2)
 before = client_bytes()
 y.copy_to_host_async()
 np.testing.assert_array_equal(np.asarray(y), host * 2)
-print(client_bytes() - before < 1 << 16, _host_memory.Uploads._number)
+print(client_bytes() - before < 1 << 16, _host_memory.Uploads._number > 0)
 """ % os.path.dirname(__file__), PATHWAYS_SHARED_MEMORY="relay")
-    assert process.returncode == 0 and output == "True None\n"
+    assert process.returncode == 0 and output == "True True\n"
+    assert not left_by(process.pid)
+
+
+def test_from_another_machine_large_arrays_go_through_the_relay_as_files():
+    process, output = run("""
+from pathways import _client
+import jax.extend
+assert _client._endpoint.relay_takes_files
+for dtype in (np.float32, np.int8, np.complex64):
+    big = np.arange(5 << 20).astype(dtype)
+    np.testing.assert_array_equal(np.asarray(jax.device_put(big, jax.devices()[1])), big)
+    np.testing.assert_array_equal(np.asarray(jax.device_put(big.reshape(2, -1).T, jax.devices()[1])), big.reshape(2, -1).T)
+jax.clear_caches(); jax.extend.backend.clear_backends()
+np.testing.assert_array_equal(np.asarray(jax.device_put(host, jax.devices()[0]) * 2), host * 2)
+print("same")""", PATHWAYS_SHARED_MEMORY="relay")
+    assert process.returncode == 0 and output == "same\n"
+    assert not left_by(process.pid)
 
 
 def test_it_can_be_switched_off():
@@ -168,4 +185,4 @@ def test_a_cluster_that_runs_by_itself_is_found_by_its_address(tmp_path):
 def test_from_a_controller_here_to_one_elsewhere_is_refused_in_words(monkeypatch):
     monkeypatch.setattr(_host_memory.Uploads, "_number", 100)
     with pytest.raises(RuntimeError, match="192.0.2.1:5.*PATHWAYS_SHARED_MEMORY=off"):
-        _host_memory.uploads_to("192.0.2.1:5")
+        _host_memory.uploads_to("192.0.2.1:5", relay_takes_files=False)

@@ -4,13 +4,13 @@ import re
 
 import source
 
-ORDER = ["base", "trace", "net", "resource", "buffers", "dataflow", "gang", "program", "ir", "dispatch", "device",
+ORDER = ["base", "trace", "net", "bulk", "resource", "buffers", "dataflow", "gang", "program", "ir", "dispatch", "device",
          "worker", "controller", "frontend", "relay", "sim", "bin"]
 # Beyond the order: folders that must not know each other, although one stands above the other.
 STRANGERS = {
     "controller": {"worker", "device"},       # they meet in proto/ and net/
     "frontend": {"worker", "device"},
-    "relay": set(ORDER) - {"base", "trace", "net", "buffers", "relay"},
+    "relay": set(ORDER) - {"base", "trace", "net", "bulk", "buffers", "relay"},
 }
 # (header, who may include it). Headers are matched as they are written in the #include.
 RESERVED = [
@@ -20,7 +20,7 @@ RESERVED = [
     (re.compile(r"^xla/(pjrt/c|ffi/api)/"), ("pathways/device/pjrt/", "plugins/")),  # the C interfaces
     (re.compile(r"^(xla|tsl|tensorflow)/(?!.*\.pb\.h|pjrt/c/|ffi/api/)"), ("plugins/",)),
     (re.compile(r"^asio"), ("pathways/net/", "pathways/relay/")),
-    (re.compile(r"^grpc"), ("pathways/frontend/", "pathways/relay/", "pathways/bin/")),
+    (re.compile(r"^grpc"), ("pathways/bulk/", "pathways/frontend/", "pathways/relay/", "pathways/bin/")),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.MULTILINE)
 

@@ -11,7 +11,7 @@
 #include "pathways/buffers/region_copy.h"
 #include "pathways/frontend/plugin_programs/json.h"
 #include "pathways/frontend/plugin_programs/storage.h"
-#include "pathways/frontend/shared_directory.h"
+#include "pathways/bulk/shared_directory.h"
 
 namespace pw::frontend {
 namespace {
@@ -100,7 +100,7 @@ absl::Status WriteZarrChunk(const std::filesystem::path& directory, const ZarrAr
   Bytes chunk = data;
   if (region.size != array.chunks) {
     PW_ASSIGN_OR_RETURN(const int64_t bytes, buffers::DenseBytes(array.dtype, array.chunks));
-    PW_ASSIGN_OR_RETURN(AlignedBytes whole, TryAllocate(bytes));
+    PW_ASSIGN_OR_RETURN(AlignedBytes whole, bulk::TryAllocate(bytes));
     std::memset(whole.data(), 0, whole.size());
     const Region part{Dims(region.size.size(), 0), region.size};
     PW_RETURN_IF_ERROR(buffers::CopyDenseRegion(buffers::HostBytes(array.dtype), data.data(), region.size, part, whole.data(), array.chunks, part));
@@ -112,7 +112,7 @@ absl::Status WriteZarrChunk(const std::filesystem::path& directory, const ZarrAr
 absl::StatusOr<Bytes> ReadZarrRegion(const std::filesystem::path& directory, const ZarrArray& array, const Region& region) {
   PW_ASSIGN_OR_RETURN(const int64_t bytes, buffers::DenseBytes(array.dtype, region.size));
   PW_ASSIGN_OR_RETURN(const int64_t chunk_bytes, buffers::DenseBytes(array.dtype, array.chunks));
-  PW_ASSIGN_OR_RETURN(AlignedBytes out, TryAllocate(bytes));
+  PW_ASSIGN_OR_RETURN(AlignedBytes out, bulk::TryAllocate(bytes));
   if (bytes == 0) return std::move(out).Freeze();
   Dims first = region.start, last = region.start;
   for (size_t d = 0; d < first.size(); ++d) {

@@ -13,7 +13,7 @@
 #include "pathways/base/bytes.h"
 #include "pathways/net/shared_memory.h"
 
-namespace pw::frontend {
+namespace pw::bulk {
 
 // A descriptor of the directory, for ReadSharedFile. INVALID_ARGUMENT if it is not a directory.
 absl::StatusOr<int> OpenSharedDirectory(const std::string& path);
@@ -38,4 +38,4 @@ void RemoveClientFolder(int directory, const std::string& subdirectory);
 // Memory for `size` bytes, or RESOURCE_EXHAUSTED.
 absl::StatusOr<AlignedBytes> TryAllocate(int64_t size);
 
-}  // namespace pw::frontend
+}  // namespace pw::bulk

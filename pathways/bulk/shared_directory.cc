@@ -1,4 +1,4 @@
-#include "pathways/frontend/shared_directory.h"
+#include "pathways/bulk/shared_directory.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 
-namespace pw::frontend {
+namespace pw::bulk {
 namespace {
 
 constexpr char kFilePrefix[] = "lt_";
@@ -139,4 +139,4 @@ void RemoveClientFolder(int directory, const std::string& subdirectory) {
   unlinkat(directory, subdirectory.c_str(), AT_REMOVEDIR);  // refused where it holds something else
 }
 
-}  // namespace pw::frontend
+}  // namespace pw::bulk
