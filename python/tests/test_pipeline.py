@@ -246,13 +246,6 @@ def make(**changes):
     return pipeline, pipeline.init(params, *batch())
 
 
-def with_batch_norm():
-    linen = pytest.importorskip("flax.linen")
-    model = linen.Sequential([linen.Dense(WIDTH), linen.BatchNorm(use_running_average=True)])
-    variables = model.init(jax.random.key(0), jnp.zeros((1, WIDTH)))
-    pw.pipeline(model, loss=mean_square, stages=jax.devices()[:2], microbatches=2).init(variables, *batch())
-
-
 def with_dropout():
     nnx = pytest.importorskip("flax.nnx")
     model = nnx.Sequential(nnx.Linear(WIDTH, WIDTH, rngs=nnx.Rngs(0)), nnx.Dropout(0.5, rngs=nnx.Rngs(1)))
@@ -302,7 +295,6 @@ ERRORS = {
     "a loss of nothing": (lambda: make(loss=lambda outputs, y: jnp.float32(1)), ValueError, "does not depend on the batch"),
     "prints": (printing, NotImplementedError, "effects"),
     "no optimizer": (lambda: (lambda p, s: p.step(s, *batch()))(*make(optimizer=None)), ValueError, "no optimizer"),
-    "batch norm": (with_batch_norm, ValueError, "batch_stats"),
     "dropout": (with_dropout, ValueError, "model.eval"),
 }
 

@@ -6,6 +6,7 @@ that depend on nothing (masks, positions) belong to no stage: every one that nee
 """
 
 import dataclasses
+import itertools
 from typing import Any
 
 import jax
@@ -21,10 +22,13 @@ LAYER = "pipeline_layer_"  # the name of a jitted function that is not to be cut
 
 @dataclasses.dataclass
 class Flow:
-    """Inputs: leaves of parameters, of x, of y. One output: the loss."""
+    """Inputs: leaves of parameters, of x, of y, of what else the model keeps (statistics), and a random key or none. Outputs: the loss, and
+    what becomes of the statistics."""
     params: list      # variables
-    batch: list       # variables: x, then y
+    batch: list       # variables: x, y, then the rest
     loss: Any
+    kept: list        # of the statistics: (position in the batch, what comes out for it)
+    key: Any          # its position in the batch, or None
     units: list       # lists of equations
     constants: list   # equations that depend on nothing
     consts: dict      # variable -> array that the function closes over
@@ -68,21 +72,27 @@ class Flow:
         return crossing
 
 
-def trace(function, params, x, y):
-    """The flow of function(params, x, y) -> loss for leaves of such shapes."""
-    counts = [len(leaves) for leaves in (params, x, y)]
+def trace(function, params, x, y, kept=(), key=()):
+    """The flow of function(params, x, y, kept, key) -> (loss, kept) for leaves of such shapes."""
+    groups = (params, x, y, kept, key)
+    ends = list(itertools.accumulate(map(len, groups)))
 
     def flat(*leaves):
-        return function(leaves[:counts[0]], leaves[counts[0]:counts[0] + counts[1]], leaves[counts[0] + counts[1]:])
+        loss, after = function(*(leaves[a:b] for a, b in zip([0, *ends], ends)))
+        return [loss, *after]
 
-    closed = inlined(flat, *params, *x, *y)
-    [loss] = closed.out_avals
+    closed = inlined(flat, *(leaf for group in groups for leaf in group))
+    loss, *after = closed.out_avals
+    for before, aval in zip(kept, after, strict=True):
+        if (before.shape, before.dtype) != (aval.shape, aval.dtype):
+            raise TypeError(f"a variable of the model is {before.dtype}{list(before.shape)}, and after a call {aval.str_short()}")
     if loss.shape != () or not jax.numpy.issubdtype(loss.dtype, jax.numpy.floating):
         raise TypeError(f"the loss must be one real number, not {loss.str_short()}")
     if closed.effects:
         raise NotImplementedError(f"a pipeline of functions with effects ({closed.effects}): remove prints and callbacks")
-    jaxpr, _ = partial_eval.dce_jaxpr(closed.jaxpr, [True], instantiate=True)
-    return _arrange(jaxpr, dict(zip(jaxpr.constvars, closed.consts)), counts[0])
+    jaxpr, _ = partial_eval.dce_jaxpr(closed.jaxpr, [True] * len(closed.out_avals), instantiate=True)
+    first = ends[2] - ends[0]  # of the statistics in the batch
+    return _arrange(jaxpr, dict(zip(jaxpr.constvars, closed.consts)), ends[0], first, ends[3] - ends[0] if key else None)
 
 
 def inlined(function, *avals):
@@ -123,7 +133,7 @@ def _inputs(eqns):
     return [atom for eqn in eqns for atom in eqn.invars if isinstance(atom, core.Var)]
 
 
-def _arrange(jaxpr, consts, num_params):
+def _arrange(jaxpr, consts, num_params, first_kept, key):
     params, batch = jaxpr.invars[:num_params], jaxpr.invars[num_params:]
     maker = {var: eqn for eqn in jaxpr.eqns for var in eqn.outvars}
     of_batch, of_params = set(batch), set(params)
@@ -145,10 +155,11 @@ def _arrange(jaxpr, consts, num_params):
             waiting.update(eqn.outvars)
         else:
             constants.append(eqn)
-    [loss] = jaxpr.outvars
+    loss, *after = jaxpr.outvars
     if isinstance(loss, core.Literal) or loss not in of_batch:
         raise ValueError("the loss does not depend on the batch")
-    return Flow(list(params), list(batch), loss, units, constants, consts, jaxpr.debug_info.with_unknown_names())
+    kept = [(first_kept + i, var) for i, var in enumerate(after)]
+    return Flow(list(params), list(batch), loss, kept, key, units, constants, consts, jaxpr.debug_info.with_unknown_names())
 
 
 def _is_layer(eqn):

@@ -1,24 +1,44 @@
-"""Models of all kinds as functions (parameters, x) -> outputs."""
+"""Models of all kinds as functions (parameters, variables, key, x) -> (outputs, variables): what is trained, and what a call changes besides
+(statistics of batches)."""
 
+import dataclasses
 import sys
+from typing import Any
 
 import jax
 
 from pathways._pipeline import flow
 
 
-def forward_of(model):
-    """Of a list of layer functions, a Flax module of either kind, or a function that is one already."""
-    if isinstance(model, (list, tuple)):
-        return _layers(list(model))
+@dataclasses.dataclass
+class Model:
+    call: Any                                    # (parameters, variables, key or None, x) -> (outputs, variables)
+    divide: Any = lambda given: (given, ())      # what init() gets -> (parameters, variables)
+
+
+def model_of(model, rngs, arguments):
+    """Of a list of layer functions, a Flax module of either kind, or a function (parameters, x) -> outputs."""
     linen, nnx = (_imported("flax.linen", "Module"), _imported("flax.nnx", "Module"))
     if linen and isinstance(model, linen):
-        return _linen(model)
+        return _linen(model, rngs, arguments)
     if nnx and isinstance(model, nnx):
-        return _nnx(model)
+        return _nnx(model, arguments)
+    if arguments:
+        raise TypeError("arguments are for the call of a Flax module")
+    if isinstance(model, (list, tuple)):
+        return _function(_layers(list(model)))
     if callable(model):
-        return model
+        return _function(model)
     raise TypeError(f"a pipeline is made of a list of layer functions, a Flax module or a function (params, x), not of {type(model).__name__}")
+
+
+def _function(function):
+    def call(params, variables, key, x):
+        if key is not None:
+            raise TypeError("rng is for Flax modules: functions take what they want with x")
+        return function(params, x), variables
+
+    return Model(call)
 
 
 def _imported(module, name):
@@ -48,31 +68,58 @@ def _layers(layers):
     return forward
 
 
-def _linen(model):
-    def forward(variables, x):
-        others = sorted(set(variables) - {"params"})
-        if others:
-            raise ValueError(f"the model has variables besides its parameters: {', '.join(others)}. A pipeline trains parameters alone; "
-                             "layers that keep statistics of a batch (BatchNorm) would see microbatches: use LayerNorm or GroupNorm")
-        return model.apply(variables, x)
+def _linen(model, rngs, arguments):
+    def call(params, variables, key, x):
+        drawn = {} if key is None else {"rngs": {name: jax.random.fold_in(key, i) for i, name in enumerate(rngs)}}
+        if not variables:
+            return model.apply(params, x, **drawn, **arguments), variables
+        outputs, after = model.apply({**params, **variables}, x, mutable=list(variables), **drawn, **arguments)
+        return outputs, {name: after.get(name, variables[name]) for name in variables}
 
-    return forward
+    def divide(given):
+        others = {name: value for name, value in given.items() if name != "params"}
+        return {name: value for name, value in given.items() if name == "params"}, others or ()
+
+    return Model(call, divide)
 
 
-def _nnx(model):
+def _nnx(model, arguments):
     from flax import nnx
 
-    graph, _, rest = nnx.split(model, nnx.Param, ...)
+    graph, _, statistics, random, rest = nnx.split(model, nnx.Param, nnx.BatchStat, nnx.RngState, ...)
+    statistics = statistics if jax.tree.leaves(statistics) else ()
 
-    def forward(params, x):
-        whole = nnx.merge(graph, params, rest, copy=True)
-        before = jax.tree.leaves(nnx.state(whole, nnx.Not(nnx.Param)))
-        outputs = whole(x)
-        after = jax.tree_util.tree_leaves_with_path(nnx.state(whole, nnx.Not(nnx.Param)))
-        changed = [jax.tree_util.keystr(path) for (path, new), old in zip(after, before) if new is not old]
+    def call(params, variables, key, x):
+        whole = nnx.merge(graph, params, variables if variables != () else nnx.State({}), _reseeded(random, key), rest, copy=True)
+        state = lambda *kinds: jax.tree_util.tree_leaves_with_path(nnx.state(whole, nnx.All(*map(nnx.Not, kinds))))
+        trained = (nnx.Param, nnx.BatchStat)
+        before = state(*trained)
+        outputs = whole(x, **arguments)
+        after = state(*trained)
+        changed = [jax.tree_util.keystr(path) for (path, new), (_, old) in zip(after, before) if new is not old]
+        drawn = {jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(nnx.state(whole, nnx.RngState))}
+        if key is None and drawn & set(changed):
+            raise ValueError("the model draws random numbers when it is called: give step() a key, rng=..., or call model.eval()")
+        changed = [name for name in changed if name not in drawn]
         if changed or len(after) != len(before):
-            raise ValueError(f"the model changes more than its parameters when it is called: {', '.join(changed[:5])}. A pipeline trains "
-                             "parameters alone: call model.eval() or remove dropout, and use LayerNorm or GroupNorm for BatchNorm")
-        return outputs
+            raise ValueError(f"the model changes more than its parameters and batch statistics when it is called: {', '.join(changed[:5])}: "
+                             "a pipeline cannot keep that")
+        return outputs, nnx.state(whole, nnx.BatchStat) if variables != () else variables
 
-    return forward
+    return Model(call, lambda params: (params, statistics))
+
+
+def _reseeded(random, key):
+    """Streams of random numbers that begin anew, the i-th from fold_in(key, i)."""
+    if key is None:
+        return random
+    from flax import nnx
+
+    numbers = iter(range(len(jax.tree.leaves(random))))
+
+    def anew(variable):
+        if issubclass(getattr(variable, "type", type(variable)), nnx.RngKey):
+            return variable.replace(jax.random.fold_in(key, next(numbers)))
+        return variable.replace(jax.numpy.zeros_like(variable.get_value() if hasattr(variable, "get_value") else variable.value))
+
+    return jax.tree.map(anew, random, is_leaf=lambda one: isinstance(one, nnx.Variable) or hasattr(one, "type"))

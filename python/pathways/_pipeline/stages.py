@@ -48,10 +48,16 @@ class Stage:
     params: list          # positions among all parameters of those that it works with
     inputs: list          # variables from earlier stages
     batch: list           # positions in the batch
-    outputs: list         # variables for later stages; the last one has the loss
+    outputs: list         # variables for later stages, and statistics; the last one has the loss
+    whole: set            # variables that no stage divides by examples: statistics and keys
+    smooth_out: Any = None  # for each output: does a gradient come back for it?
     forward: Any = None   # (params, inputs, batch) -> (outputs, residuals)
     backward: Any = None  # (what forward got, outputs, residuals, gradients of outputs from each that used them, sums) -> (sums, of inputs)
     smooth: Any = None    # for each input: has it a gradient?
+
+
+    def sharding(self, var, rows):
+        return self.place.sharding() if var in self.whole else self.place.examples(var.aval, rows)
 
 
 def is_smooth(var):
@@ -66,14 +72,19 @@ def cut(flow, starts, places):
     used = [{atom for eqn in part for atom in eqn.invars if isinstance(atom, core.Var)} for part in parts]
     unused = set(flow.params) - set().union(*used)
     stages, made = [], {}
+    after = {var for _, var in flow.kept if isinstance(var, core.Var)}
+    whole = after | {flow.batch[i] for i, _ in flow.kept} | ({flow.batch[flow.key]} if flow.key is not None else set())
     for s, (part, reads) in enumerate(zip(parts, used)):
-        later = set().union(*used[s + 1:]) | {flow.loss}
+        back = set().union(*used[s + 1:]) | {flow.loss}
+        later = back | after
         reads = list(dict.fromkeys(atom for eqn in part for atom in eqn.invars if isinstance(atom, core.Var)))
         if s == 0:
             reads += [var for var in flow.params if var in unused]
         stages.append(Stage(
             places[s], params=sorted(parameter[v] for v in reads if v in parameter), inputs=[v for v in reads if made.get(v, s) < s],
-            batch=sorted(batch[v] for v in reads if v in batch), outputs=[v for eqn in part for v in eqn.outvars if v in later]))
+            batch=sorted(batch[v] for v in reads if v in batch), outputs=[v for eqn in part for v in eqn.outvars if v in later],
+            whole=whole))
+        stages[-1].smooth_out = [is_smooth(v) and v in back for v in stages[-1].outputs]
         made.update((v, s) for eqn in part for v in eqn.outvars)
     return stages, [_function(flow, part, stage) for part, stage in zip(parts, stages)]
 
@@ -101,7 +112,7 @@ def compile_stage(stage, function, flow, owned, rows, microbatches, remat):
     params, inputs = avals([flow.params[i] for i in stage.params]), avals(stage.inputs)
     batch = avals([flow.batch[i] for i in stage.batch])
     stage.smooth = [is_smooth(v) for v in stage.inputs]
-    smooth_out = [is_smooth(v) for v in stage.outputs]
+    smooth_out = stage.smooth_out
     if remat:
         function = jax.checkpoint(function)
     pick = lambda values, smooth, which: [value for value, s in zip(values, smooth) if s == which]
@@ -127,8 +138,9 @@ def compile_stage(stage, function, flow, owned, rows, microbatches, remat):
 
     closed = jax.make_jaxpr(differentiated)(params, inputs, batch)
     forward, back.leaves = _without_copies(closed, len(stage.outputs))
-    shardings = ([owned[i] for i in stage.params], [place.examples(v, rows) for v in inputs], [place.examples(v, rows) for v in batch])
-    outputs = [place.examples(v.aval, rows) for v in stage.outputs]
+    shardings = ([owned[i] for i in stage.params], [stage.sharding(v, rows) for v in stage.inputs],
+                 [stage.sharding(flow.batch[i], rows) for i in stage.batch])
+    outputs = [stage.sharding(v, rows) for v in stage.outputs]
     stage.forward = jitted(f"stage{place.number}_forward", forward, in_shardings=shardings, out_shardings=(outputs, None))
     stage.backward = jitted(f"stage{place.number}_backward", back, donate_argnums=4,
                             out_shardings=(shardings[0], pick(shardings[1], stage.smooth, True)))

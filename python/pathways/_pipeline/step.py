@@ -1,6 +1,5 @@
 """A training step as one program: every microbatch through every stage and back, in the order of a schedule, and the optimizer's step."""
 
-import collections
 import math
 from typing import Any, NamedTuple
 
@@ -11,17 +10,20 @@ from jax.sharding import Mesh
 from pathways._pipeline import models, partition, schedule as schedules, update
 from pathways._pipeline import flow as flows
 from pathways._pipeline import stages as parts
+from pathways._pipeline.plan import Plan
 from pathways._program import program
 
 
 class PipelineState(NamedTuple):
-    """What a step changes: an ordinary pytree, with the model's own tree of parameters and optax's own state."""
+    """What a step changes: an ordinary pytree, with the model's own tree of parameters, optax's own state, and what else the model keeps
+    (statistics of batches)."""
     params: Any
     opt_state: Any
+    variables: Any = ()
 
 
 def pipeline(model, *, loss, stages, microbatches, optimizer=None, schedule="1f1b", split=None, remat=False, partition_spec=None,
-             donate=True):
+             donate=True, rngs=("dropout",), arguments=None):
     """A pipelined training step.
 
     model: a list of layer functions (params, x) -> x, a flax.linen or flax.nnx module, or any function (params, x) -> outputs.
@@ -30,17 +32,18 @@ def pipeline(model, *, loss, stages, microbatches, optimizer=None, schedule="1f1
     schedule: "1f1b" or "gpipe". split: where to cut, by hand: the number of layers in each stage, or for a Flax model the names of the modules
     with which the second and later stages begin. remat: compute activations again in the backward pass instead of keeping them.
     partition_spec: (path, parameter) -> PartitionSpec over its stage's mesh. donate: a step takes the memory of the state that it gets.
+    rngs: the names under which a linen model draws random numbers. arguments: of a Flax model's call besides x, as {"train": True}.
     """
-    return Pipeline(model, loss, stages, microbatches, optimizer, schedule, split, remat, partition_spec, donate)
+    return Pipeline(model, loss, stages, microbatches, optimizer, schedule, split, remat, partition_spec, donate, rngs, arguments)
 
 
 class Pipeline:
-    def __init__(self, model, loss, stages, microbatches, optimizer, schedule, split, remat, partition_spec, donate):
+    def __init__(self, model, loss, stages, microbatches, optimizer, schedule, split, remat, partition_spec, donate, rngs, arguments):
         if isinstance(microbatches, bool) or not isinstance(microbatches, int) or microbatches < 1:
             raise ValueError(f"microbatches must be a whole number of at least 1, not {microbatches!r}")
         if schedule not in schedules.SCHEDULES:
             raise ValueError(f"no schedule {schedule!r}: there are {', '.join(schedules.SCHEDULES)}")
-        self._forward, self._loss, self._optimizer = models.forward_of(model), loss, optimizer
+        self._model, self._loss, self._optimizer = models.model_of(model, tuple(rngs), dict(arguments or {})), loss, optimizer
         self._places = [parts.Place(i, _mesh(one, i), partition_spec) for i, one in enumerate(stages)]
         if not self._places:
             raise ValueError("a pipeline has at least one stage")
@@ -56,11 +59,12 @@ class Pipeline:
 
     # -- what a user calls
 
-    def init(self, params, x, y):
-        """The state for these parameters, each on the devices of its stage. x and y: a batch as `step` gets it, or its shapes
+    def init(self, params, x, y, rng=None):
+        """The state for these parameters (of linen: all that `init` returned), each on the devices of its stage. x and y: a batch as `step` gets it, or its shapes
         (jax.ShapeDtypeStruct), by which the model is cut into stages. If params are shapes too, so is what is returned: what
         Orbax wants to restore."""
-        plan = self._plan(params, x, y)
+        params, variables = self._model.divide(params)
+        plan = self._plan(params, variables, x, y, rng)
         leaves, tree = jax.tree.flatten(params)
         if all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
             place = lambda leaves, shardings: [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=s) for leaf, s in zip(leaves, shardings)]
@@ -69,27 +73,33 @@ class Pipeline:
             place = lambda leaves, shardings: jax.device_put(leaves, shardings, may_alias=False)
             init = lambda params: self._optimizer.init(params)
         params = jax.tree.unflatten(tree, place(leaves, plan.shardings))
+        leaves, tree = jax.tree.flatten(variables)
+        variables = jax.tree.unflatten(tree, place(leaves, plan.kept_shardings))
         if self._optimizer is None:
-            return PipelineState(params, ())
+            return PipelineState(params, (), variables)
         opt_state = init(params)
         leaves, tree = jax.tree.flatten(opt_state)
         shardings = [plan.state_sharding(i, leaf) for i, leaf in zip(self._owners(plan, opt_state), leaves)]
-        return PipelineState(params, jax.tree.unflatten(tree, place(leaves, shardings)))
+        return PipelineState(params, jax.tree.unflatten(tree, place(leaves, shardings)), variables)
 
-    def step(self, state, x, y):
-        """(the state after one step of the optimizer, the loss before it)"""
-        self._check(state, x, y, optimizer=True)
-        return self._step(state, x, y)
+    def step(self, state, x, y, rng=None):
+        """(the state after one step of the optimizer, the loss before it). rng: a key, another one for each step, of models that draw
+        random numbers."""
+        rng = _key_data(rng)
+        self._check(state, x, y, rng, optimizer=True)
+        return self._step(state, x, y, rng)
 
-    def value_and_grad(self, state, x, y):
+    def value_and_grad(self, state, x, y, rng=None):
         """(the loss, its gradients as a tree like state.params), as jax.value_and_grad has them for the whole batch."""
-        self._check(state, x, y)
-        return self._gradients(state.params, x, y)
+        rng = _key_data(rng)
+        self._check(state, x, y, rng)
+        return self._gradients(state.params, state.variables, x, y, rng)
 
-    def lower(self, state, x, y):
+    def lower(self, state, x, y, rng=None):
         """The program of a step, to be looked at: docs/programs.md."""
-        self._check(state, x, y, optimizer=True)
-        return self._step.lower(state, x, y)
+        rng = _key_data(rng)
+        self._check(state, x, y, rng, optimizer=True)
+        return self._step.lower(state, x, y, rng)
 
     def bubble(self, forward=1.0, backward=2.0):
         """The share of time in which a stage waits, if an action takes that long in each (or in all) of the stages."""
@@ -102,20 +112,22 @@ class Pipeline:
 
     # -- tracing
 
-    def _whole_step(self, state, x, y):
-        plan = self._plan(state.params, x, y)
+    def _whole_step(self, state, x, y, rng):
+        plan = self._plan(state.params, state.variables, x, y, rng)
         params, tree = jax.tree.flatten(state.params)
         opt_state, opt_tree = jax.tree.flatten(state.opt_state)
         change = self._update(plan, state)
         begun = change.begin(opt_state, params)
-        loss, gradients = plan.run(self._schedule, params, jax.tree.leaves((x, y)))
+        variables, variable_tree = jax.tree.flatten(state.variables)
+        loss, gradients, variables = plan.run(self._schedule, params, jax.tree.leaves((x, y)), variables, rng)
         params, opt_state = change(begun, gradients)
-        return PipelineState(jax.tree.unflatten(tree, params), jax.tree.unflatten(opt_tree, opt_state)), loss
+        return PipelineState(jax.tree.unflatten(tree, params), jax.tree.unflatten(opt_tree, opt_state),
+                             jax.tree.unflatten(variable_tree, variables)), loss
 
-    def _loss_and_gradients(self, params, x, y):
-        plan = self._plan(params, x, y)
+    def _loss_and_gradients(self, params, variables, x, y, rng):
+        plan = self._plan(params, variables, x, y, rng)
         leaves, tree = jax.tree.flatten(params)
-        loss, gradients = plan.run(self._schedule, leaves, jax.tree.leaves((x, y)))
+        loss, gradients, _ = plan.run(self._schedule, leaves, jax.tree.leaves((x, y)), jax.tree.leaves(variables), rng)
         return loss, jax.tree.unflatten(tree, gradients)
 
     def _update(self, plan, state):
@@ -147,21 +159,26 @@ class Pipeline:
         return jax.tree.leaves(optax.tree_utils.tree_map_params(self._optimizer, lambda _, i: i, opt_state, numbers,
                                                                 transform_non_params=lambda _: -1))
 
-    def _plan(self, params, x, y):
+    def _plan(self, params, variables, x, y, rng):
         rows = self._rows(x, y)
-        leaves, trees = zip(*(jax.tree.flatten(tree) for tree in (params, x, y)))
+        rng = None if rng is None else jax.random.key_data(jax.random.key(0))  # its shape
+        leaves, trees = zip(*(jax.tree.flatten(tree) for tree in (params, x, y, variables, rng)))
         key = (trees, tuple((leaf.shape, leaf.dtype) for many in leaves for leaf in many))
         if key not in self._plans:
-            avals = [[jax.ShapeDtypeStruct(leaf.shape if i == 0 else (rows, *leaf.shape[1:]), leaf.dtype) for leaf in many]
-                     for i, many in enumerate(leaves)]
+            of_batch = lambda i, leaf: (rows, *leaf.shape[1:]) if i in (1, 2) else leaf.shape
+            avals = [[jax.ShapeDtypeStruct(of_batch(i, leaf), leaf.dtype) for leaf in many] for i, many in enumerate(leaves)]
 
-            def whole(params, x, y):
-                params, x, y = (jax.tree.unflatten(tree, many) for tree, many in zip(trees, (params, x, y)))
-                return self._loss(self._forward(params, x), y)
+            def whole(*groups):
+                params, x, y, variables, rng = (jax.tree.unflatten(tree, many) for tree, many in zip(trees, groups))
+                outputs, variables = self._model.call(params, variables, None if rng is None else jax.random.wrap_key_data(rng), x)
+                after, tree = jax.tree.flatten(variables)
+                if tree != trees[3]:
+                    raise ValueError(f"the model keeps {trees[3]}, and after a call {tree}: give init() all the variables that it has")
+                return self._loss(outputs, y), after
 
             flow = flows.trace(whole, *avals)
             paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(params)]
-            self._plans[key] = _Plan(self, flow, self._cut(flow, paths), paths, trees[0], rows)
+            self._plans[key] = Plan(flow, self._cut(flow, paths), self._places, self._microbatches, self._remat, paths, trees[0], rows)
         return self._plans[key]
 
     def _rows(self, x, y):
@@ -195,12 +212,12 @@ class Pipeline:
             raise ValueError("with a batch of this shape the model is another one than that which was cut into stages: make a pipeline for it")
         return starts
 
-    def _check(self, state, x, y, optimizer=False):
+    def _check(self, state, x, y, rng, optimizer=False):
         if optimizer and self._optimizer is None:
             raise ValueError("this pipeline has no optimizer: give one to pw.pipeline, or use value_and_grad")
         if not isinstance(state, PipelineState):
             raise TypeError(f"not a state of a pipeline but {type(state).__name__}: use what init() or step() returned")
-        plan = self._plan(state.params, x, y)
+        plan = self._plan(state.params, state.variables, x, y, rng)
         for path, owner, sharding, leaf in zip(plan.paths, plan.owners, plan.shardings, jax.tree.leaves(state.params)):
             if isinstance(leaf, jax.Array) and leaf.sharding != sharding and leaf.sharding.device_set != sharding.device_set:
                 ids = lambda devices: ", ".join(str(device.id) for device in sorted(devices, key=lambda one: one.id))
@@ -208,64 +225,18 @@ class Pipeline:
                                  f"{owner} of this pipeline, on device {ids(sharding.device_set)}: use init() of this pipeline, or device_put")
 
 
-class _Plan:
-    """A pipeline for parameters and batches of certain shapes: stages whose functions can be called."""
-
-    def __init__(self, owner, flow, starts, paths, params_tree, rows):
-        self.flow, self.paths, self.params_tree, self._rows = flow, paths, params_tree, rows
-        self._places, self._microbatches = owner._places, owner._microbatches
-        self.stages, functions = parts.cut(flow, starts, owner._places)
-        self.owners = [next(s for s, stage in enumerate(self.stages) if i in stage.params) for i in range(len(paths))]
-        spec = lambda i, place: place.parameter(paths[i], flow.params[i].aval)
-        self.shardings = [spec(i, self._places[s]) for i, s in enumerate(self.owners)]
-        self._here = [{i: spec(i, stage.place) for i in stage.params} for stage in self.stages]
-        for stage, function, here in zip(self.stages, functions, self._here):
-            parts.compile_stage(stage, function, flow, here, rows, self._microbatches, owner._remat)
-        self._mean = parts.jitted("mean_loss", lambda losses: sum(losses[1:], losses[0]) / len(losses))
-
-    def state_sharding(self, i, leaf):
-        """Of a leaf of the optimizer's state that belongs to parameter i (-1: to none)."""
-        if i >= 0 and leaf.shape == self.flow.params[i].aval.shape:
-            return self.shardings[i]
-        return self._places[self.owners[i] if i >= 0 else 0].sharding()
-
-    def run(self, schedule, params, batch):
-        """(mean loss, gradients)"""
-        held = [[jax.device_put(params[i], here[i]) for i in stage.params] for stage, here in zip(self.stages, self._here)]
-        batches = [[self._divided(stage.place, batch[i]) for i in stage.batch] for stage in self.stages]
-        made, saved, gradients = {}, {}, collections.defaultdict(list)
-        sums, losses = [None] * len(self.stages), []
-        for kind, s, m in schedules.order(schedule):
-            stage = self.stages[s]
-            here = lambda var, value: jax.device_put(value, stage.place.examples(var.aval, self._rows))
-            if kind == schedules.FORWARD:
-                given = held[s], [here(var, made[var, m]) for var in stage.inputs], [leaf[m] for leaf in batches[s]]
-                outputs, residuals = stage.forward(*given)
-                made.update(((var, m), value) for var, value in zip(stage.outputs, outputs))
-                saved[s, m] = [value for many in given for value in many], outputs, residuals
-            else:
-                of_outputs = [[here(var, one) for one in gradients.pop((var, m), ())] for var in stage.outputs if parts.is_smooth(var)]
-                sums[s], of_inputs = stage.backward(*saved.pop((s, m)), of_outputs, sums[s])
-                for var, one in zip((v for v in stage.inputs if parts.is_smooth(v)), of_inputs):
-                    gradients[var, m].append(one)
-        loss = self._mean([made[self.flow.loss, m] for m in range(self._microbatches)])
-        return loss, self._gathered(sums)
-
-    def _divided(self, place, leaf):
-        """A part of the batch on a stage's devices, by microbatch."""
-        whole, part = (place.examples(leaf, leaf.shape[0]), place.examples(jax.ShapeDtypeStruct((self._rows,), bool), self._rows))
-        divide = parts.jitted("microbatches", lambda a: [a[i * self._rows:(i + 1) * self._rows] for i in range(self._microbatches)],
-                              out_shardings=[part] * self._microbatches)
-        return divide(jax.device_put(leaf, whole))
-
-    def _gathered(self, sums):
-        """Each parameter's gradient at home: the sum over the stages that use it."""
-        total = [None] * len(self.owners)
-        for stage, own in zip(self.stages, sums):
-            for i, one in zip(stage.params, own):
-                one = jax.device_put(one, self.shardings[i])
-                total[i] = one if total[i] is None else total[i] + one
-        return total
+def _key_data(rng):
+    """A key as the numbers that it is."""
+    if rng is None or not hasattr(rng, "dtype"):
+        if rng is not None:
+            raise TypeError(f"rng is no random key but {rng!r}: use jax.random.key(number)")
+        return None
+    if jax.dtypes.issubdtype(rng.dtype, jax.dtypes.prng_key):
+        rng = jax.random.key_data(rng)
+    expected = jax.random.key_data(jax.random.key(0)).shape
+    if rng.shape != expected:
+        raise ValueError(f"rng must be one random key of jax's default kind, not an array of shape {rng.shape}")
+    return rng
 
 
 def _mesh(stage, number):
