@@ -20,6 +20,7 @@ from jax._src.sharding_impls import UNSPECIFIED, UnspecifiedValue
 from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from pathways import _cost
+from pathways import _program_lowering as lowering
 from pathways import _program_wire as wire
 
 # The element types of pathways/buffers/dtype.h.
@@ -112,6 +113,7 @@ class Graph:
         self._transfers = {}     # (value, number of the sharding) -> Value
         self._inner = {}         # id of a jaxpr -> the devices that are written inside
         self._lowered = {}       # what -> (executable, output shardings, kept inputs, constants)
+        self._options = {}       # of compilations -> their bytes
         self._keep = []          # objects whose id is part of a key
 
     # -- building
@@ -201,6 +203,7 @@ class Graph:
             literals = tuple(None if isinstance(var, core.Var) else (var.val, var.aval.dtype) for var in eqn.invars)
             what = ("jit", id(closed), repr(literals))
             function = _with_literals(core.jaxpr_as_fun(closed), literals)
+            params = eqn.params if not any(literals) else None
             name = eqn.params["name"]
             self._keep.append(closed)
         else:
@@ -209,7 +212,7 @@ class Graph:
             wanted, donated = [UNSPECIFIED] * len(values), [False] * len(values)
             outs = [UNSPECIFIED] * len(eqn.outvars)
             what = (str(jaxpr),)
-            function = core.jaxpr_as_fun(closed)
+            function, params = core.jaxpr_as_fun(closed), None
             name = eqn.primitive.name
         if closed.jaxpr.effects:
             raise NotImplementedError(f"{name} has effects ({closed.jaxpr.effects}): call it outside of the program")
@@ -223,7 +226,8 @@ class Graph:
         for var, value, gives in zip(variables, values, donated):
             if gives and var in ending and value in self._argument_of:
                 self._argument_of[value].donated = True
-        self._compute(function, name, what, inputs, wanted, outs, donated, devices, eqn.outvars, env, location)
+        lower = functools.partial(self._lower, function, name, inputs, wanted, outs, donated, devices, params)
+        self._compute(lower, what, inputs, wanted, outs, donated, devices, eqn.outvars, env, location)
 
     def _devices(self, closed, wanted, outs, values):
         """Where an equation runs: where its shardings say, else where its inputs are."""
@@ -253,11 +257,11 @@ class Graph:
                     return _concrete(NamedSharding(eqns[0].params["mesh"], spec), devices)
         return replicated(devices)
 
-    def _compute(self, function, name, what, inputs, wanted, outs, donated, devices, outvars, env, location):
+    def _compute(self, lower, what, inputs, wanted, outs, donated, devices, outvars, env, location):
         key = (what, tuple(map(self._key, inputs, wanted)), tuple(outs), tuple(donated),
                tuple((v.aval.shape, v.aval.dtype, v.aval.weak_type) for v in inputs), id(devices))
         if key not in self._lowered:
-            self._lowered[key] = self._lower(function, name, inputs, wanted, outs, donated, devices)
+            self._lowered[key] = lower()
         executable, out_shardings, kept, constants = self._lowered[key]
         taken = tuple(value for value, gives in zip(inputs, donated) if gives)
         hoisted = [self.argument(core.get_aval(array), sharding, constant=array) for array, sharding in constants]
@@ -265,23 +269,10 @@ class Graph:
         self.nodes.append(Node(location, hoisted + [inputs[i] for i in kept], outputs, executable, taken))
         env.update(zip(outvars, outputs))
 
-    def _lower(self, function, name, inputs, wanted, outs, donated, devices):
-        def named(*args):
-            return function(*args)
-
-        named.__name__ = named.__qualname__ = name.strip("<>") or "node"
-        if not inputs and all(isinstance(out, UnspecifiedValue) for out in outs):
-            outs = [replicated(devices)] * len(outs)  # nothing else says where to run
-        given = dict(out_shardings=outs) if not any(isinstance(out, UnspecifiedValue) for out in outs) else {}
-        if not given and any(not isinstance(out, UnspecifiedValue) for out in outs):
-            given = dict(out_shardings=[None if isinstance(out, UnspecifiedValue) else out for out in outs])
-        donate = tuple(i for i, gives in enumerate(donated) if gives)
-        jitted = jax.jit(named, in_shardings=tuple(wanted), donate_argnums=donate, **given)
-        shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, sharding=w, weak_type=v.aval.weak_type)
-                  for v, w in zip(inputs, wanted)]
-        traced = jitted.trace(*shapes)
-        lowered = traced.lower()
-        mesh = lowered._lowering
+    def _lower(self, function, name, inputs, wanted, outs, donated, devices, params):
+        jaxpr, mesh = lowering.as_traced(params, inputs, wanted, outs, donated, devices)
+        if mesh is None:
+            jaxpr, mesh = lowering.traced_anew(function, name, inputs, wanted, outs, donated, devices)
         args = mesh.compile_args
         if args["ordered_effects"] or args["host_callbacks"]:
             raise NotImplementedError(f"{name} calls back to Python: call it outside of the program")
@@ -290,14 +281,14 @@ class Graph:
             if len(devices) == 1:
                 out_shardings = [SingleDeviceSharding(devices[0])] * len(out_shardings)
             else:  # only the compiler knows; the controller's own compilation finds the result in the workers' cache
-                out_shardings = jax.tree.leaves(lowered.compile().output_shardings)
+                out_shardings = lowering.compiled_shardings(mesh)
         out_shardings = [_concrete(s, devices) for s in out_shardings]
         constants = list(zip(mesh.const_args, args["in_shardings"]))
         kept = [i - len(constants) for i in sorted(args["kept_var_idx"]) if i >= len(constants)]
-        self.executables.append(_executable_bytes(mesh, args, devices))
+        self.executables.append(lowering.executable_bytes(mesh, args, devices, self._options))
         self.executable_names.append(name)
         self.executable_devices.append(devices)
-        self.executable_flops.append(_cost.flops(traced.jaxpr.jaxpr))
+        self.executable_flops.append(_cost.flops(jaxpr))
         return len(self.executables) - 1, out_shardings, kept, constants
 
     # -- writing
@@ -389,18 +380,3 @@ def location(source_info):
     if frame is None:
         return ""
     return f"{os.path.basename(frame.file_name)}:{frame.start_line} in {frame.function_name.rsplit('.', 1)[-1]}"
-
-
-def _executable_bytes(mesh, args, devices):
-    from jax._src.lib import xla_client
-
-    allow_in, allow_out = pxla.get_prop_to_input_output(args["in_shardings"], args["out_shardings"], 0)
-    options = pxla.create_compile_options(
-        mesh.stablehlo(), args["tuple_args"], allow_in, allow_out, args["backend"], np.array(devices, dtype=object),
-        dict(mesh._compiler_options_kvs))
-    client = devices[0].client
-    version = getattr(client, "stablehlo_current_version", None) or "1.13.0"
-    if not isinstance(version, str):
-        version = ".".join(map(str, version))
-    module = xla_client._xla.mlir.serialize_portable_artifact(mesh.stablehlo(), version, True)
-    return wire.executable(module, options.SerializeAsString(), [d.id for d in devices])

@@ -1,0 +1,83 @@
+"""One computation of a program to StableHLO, by jax.
+
+A compiled function of the user's has been traced when its call became an equation: its jaxpr is lowered as it is, where nothing asks for a
+change to it. Everything else is traced once more, as the function that jax would compile with these shardings.
+"""
+
+import jax
+import numpy as np
+from jax._src import core
+from jax._src.interpreters import mlir
+from jax._src.interpreters import pxla
+from jax._src.sharding_impls import UnspecifiedValue
+
+from pathways import _program_wire as wire
+
+
+def as_traced(params, inputs, wanted, outs, donated, devices):
+    """The jaxpr and jax's lowering of a jit equation with these parameters; (None, None) where it has to be traced anew."""
+    if params is None or not inputs or len(devices) > 1 and any(isinstance(out, UnspecifiedValue) for out in outs):
+        return None, None
+    closed = params["jaxpr"]
+    try:
+        layouts = (*params["in_layouts"], *params["out_layouts"])
+        mesh, options = params["ctx_mesh"], params["compiler_options_kvs"]
+    except KeyError:  # of another version of jax
+        return None, None
+    plain = all(_plain(aval) for aval in (*closed.in_avals, *closed.out_avals)) and mesh.empty and not any(layouts)
+    if not plain or [v.aval.weak_type for v in inputs] != [aval.weak_type for aval in closed.in_avals]:
+        return None, None
+    try:
+        return closed.jaxpr, pxla.lower_sharding_computation(
+            closed, "jit", params["name"], tuple(wanted), tuple(outs), tuple(params["in_layouts"]), tuple(params["out_layouts"]),
+            tuple(donated), keep_unused=False, context_mesh=mesh, compiler_options_kvs=options, lowering_platforms=None,
+            lowering_parameters=mlir.LoweringParameters(), pgle_profiler=None)
+    except Exception:  # what is wrong with it, jax says better when it lowers it in its own way
+        return None, None
+
+
+def _plain(aval):
+    """An array of numbers whose type says nothing of a mesh."""
+    return isinstance(aval, core.ShapedArray) and not jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended) and aval.sharding.mesh.empty
+
+
+def traced_anew(function, name, inputs, wanted, outs, donated, devices):
+    def named(*args):
+        return function(*args)
+
+    named.__name__ = named.__qualname__ = name.strip("<>") or "node"
+    if not inputs and all(isinstance(out, UnspecifiedValue) for out in outs):
+        from pathways._program_graph import replicated
+
+        outs = [replicated(devices)] * len(outs)  # nothing else says where to run
+    given = dict(out_shardings=outs) if not any(isinstance(out, UnspecifiedValue) for out in outs) else {}
+    if not given and any(not isinstance(out, UnspecifiedValue) for out in outs):
+        given = dict(out_shardings=[None if isinstance(out, UnspecifiedValue) else out for out in outs])
+    donate = tuple(i for i, gives in enumerate(donated) if gives)
+    jitted = jax.jit(named, in_shardings=tuple(wanted), donate_argnums=donate, **given)
+    shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, sharding=w, weak_type=v.aval.weak_type)
+              for v, w in zip(inputs, wanted)]
+    traced = jitted.trace(*shapes)
+    return traced.jaxpr.jaxpr, traced.lower()._lowering
+
+
+def compiled_shardings(mesh):
+    return list(mesh.compile()._out_shardings)
+
+
+def executable_bytes(mesh, args, devices, known):
+    """`known`: the bytes of the options that were needed before."""
+    from jax._src.lib import xla_client
+
+    module = mesh.stablehlo()
+    allow_in, allow_out = pxla.get_prop_to_input_output(args["in_shardings"], args["out_shardings"], 0)
+    what = (id(devices), args["tuple_args"], tuple(allow_in), tuple(allow_out), mesh._compiler_options_kvs)
+    if what not in known:
+        known[what] = pxla.create_compile_options(
+            module, args["tuple_args"], allow_in, allow_out, args["backend"], np.array(devices, dtype=object),
+            dict(mesh._compiler_options_kvs)).SerializeAsString()
+    client = devices[0].client
+    version = getattr(client, "stablehlo_current_version", None) or "1.13.0"
+    if not isinstance(version, str):
+        version = ".".join(map(str, version))
+    return wire.executable(xla_client._xla.mlir.serialize_portable_artifact(module, version, True), known[what], [d.id for d in devices])

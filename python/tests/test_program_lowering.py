@@ -1,0 +1,55 @@
+"""Lowering of a program's computations: from the jaxpr that there is, where nothing has to be traced anew. Nothing is run here."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
+
+import pathways as pw
+from pathways import _program_lowering as lowering
+
+TABLE = np.arange(4, dtype=np.float32)
+
+
+def computations():
+    """name -> (function, arguments, whether its jaxpr is lowered as it is)"""
+    first = SingleDeviceSharding(jax.devices()[0])
+    rows = NamedSharding(Mesh(np.array(jax.devices()[:4]), ("x",)), P("x"))
+    x, n = np.ones(4, np.float32), np.int32(3)
+    return {
+        "plain": (jax.jit(lambda x: jnp.sin(x) * 2, in_shardings=first), (x,), True),
+        "an argument that it does not use": (jax.jit(lambda x, y: y + 1), (x, x), True),
+        "donation": (jax.jit(lambda x, y: (x + y, y), donate_argnums=0), (x, x), True),
+        "a table": (jax.jit(lambda x: x + TABLE), (x,), True),
+        "several devices": (jax.jit(lambda x: x + 1, in_shardings=rows, out_shardings=rows), (x,), True),
+        "a result where the compiler says": (jax.jit(lambda x: x[::-1], in_shardings=rows), (x,), False),
+        "a number from Python": (lambda x: jax.jit(lambda x, k: x * k)(x, 3.0), (x,), False),
+        "an operation alone": (lambda x, n: x * n, (x, n), False),
+    }
+
+
+@pytest.mark.parametrize("name", computations())
+def test_both_ways_give_the_same(name, monkeypatch):
+    function, args, direct = computations()[name]
+    found = []
+    ordinary = lowering.as_traced
+    monkeypatch.setattr(lowering, "as_traced", lambda *given: (found.append(ordinary(*given)), found[-1])[1])
+    ours = pw.program(function).lower(*args)._graph
+    jax.clear_caches()
+    monkeypatch.setattr(lowering, "as_traced", lambda *given: (None, None))
+    anew = pw.program(function).lower(*args)._graph
+    assert any(mesh is not None for _, mesh in found) == direct
+    assert ours.to_bytes().count(b"StableHLO") == anew.to_bytes().count(b"StableHLO") == len(found)
+    assert [len(node.inputs) for node in ours.nodes] == [len(node.inputs) for node in anew.nodes]
+    assert [node.donated == () for node in ours.nodes] == [node.donated == () for node in anew.nodes]
+    assert ours.executable_flops == anew.executable_flops
+    for mine, theirs in zip(ours.results, anew.results, strict=True):
+        assert mine.sharding == theirs.sharding and mine.aval.strip_weak_type() == theirs.aval.strip_weak_type()
+
+
+def test_jax_says_what_is_wrong():
+    there = SingleDeviceSharding(jax.devices()[1])
+    inside = jax.jit(lambda x: jax.lax.with_sharding_constraint(x, there) + 1, in_shardings=SingleDeviceSharding(jax.devices()[0]))
+    with pytest.raises(ValueError, match="incompatible devices"):
+        pw.program(lambda x: inside(x)).lower(TABLE)
