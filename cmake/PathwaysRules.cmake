@@ -5,7 +5,7 @@
 #       a link test (the whole archive against its declared dependencies and nothing else) and the include lint.
 #   pw_test(<folder> SRCS ... [DEPS ...])          the one test binary of a folder: target pw_<folder>_test, ctest name <folder>
 #   pw_proto(<target> PROTOS ... [DEPS ...] [GRPC]) C++ from .proto files under proto/
-#   pw_binary(<name> SRCS ... DEPS ...)            an executable that hides every symbol it links
+#   pw_binary(<name> SRCS ... DEPS ...)            an executable that hides every symbol it links but malloc's
 #   pw_fuzz(<folder> SRCS ... [DEPS ...])          libFuzzer entry points of a folder, one binary a source; built by the preset `fuzz`
 include(GoogleTest)
 
@@ -84,6 +84,9 @@ function(pw_binary name)
   cmake_parse_arguments(A "" "" "SRCS;DEPS" ${ARGN})
   _pw_targets(deps ${A_DEPS})
   add_executable(${name} ${A_SRCS})
+  if(PW_JEMALLOC_OBJECT)
+    target_sources(${name} PRIVATE "${PW_JEMALLOC_OBJECT}" "${PROJECT_SOURCE_DIR}/pathways/bin/malloc_conf.cc")
+  endif()
   target_link_libraries(${name} PRIVATE ${deps} pw_warnings -Wl,--exclude-libs,ALL)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 endfunction()

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "ifrt_proxy/grpc_ifrt_service.grpc.pb.h"
-#include "pathways/base/allocator.h"
 #include "pathways/base/clock.h"
 #include "pathways/base/log.h"
 #include "pathways/base/status_macros.h"
@@ -107,7 +106,6 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   }
   impl->service = std::make_unique<Service>(impl->state);
   impl->companion = std::make_unique<CompanionService>(impl->state);
-  KeepMemoryOfLargeMessages();
   grpc::ServerBuilder builder;
   SetChannelArguments(options, builder);
   const std::string address = absl::StrCat(options.host, ":", options.port);

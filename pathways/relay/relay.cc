@@ -7,7 +7,6 @@
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
-#include "pathways/base/allocator.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/bulk/shared_directory.h"
 
@@ -44,7 +43,6 @@ absl::StatusOr<std::unique_ptr<Relay>> Relay::Start(const std::string& listen, c
   }
   relay->hub_.controller = controller;
   relay->hub_.stub = std::make_unique<grpc::GenericStub>(ControllerChannel(controller));
-  KeepMemoryOfLargeMessages();
   grpc::ServerBuilder builder;
   builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &relay->port_);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a port in use is an error
