@@ -83,17 +83,22 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add("memory-limit", &options->memory_limit, "BYTES", "memory for arrays on each device; 0: what the device has");
   flags->Add("staging-limit", &options->staging_limit, "BYTES",
              "host memory for transfers under way; 0: half of the machine's memory");
-  flags->Add("shared-memory", &options->shared_memory,
-             "hand large arrays to processes of this machine in shared memory; --no-shared-memory: as if they were on another one");
+  flags->Add(
+      "shared-memory", &options->shared_memory,
+      "hand large arrays to processes of this machine in shared memory; --no-shared-memory: as if they were on another one");
   flags->Add("checksum", &options->checksum, "protect transfers to other workers by checksums (CRC-32C)");
   flags->Add("exit-with-controller", &options->exit_with_controller,
              "stop when the controller is lost, instead of waiting for a new one");
   flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
   flags->Add("simulated-hosts", &options->simulated_hosts, "N",
-             "be so many hosts, host0 and on, with --devices simulated devices each: programs are compiled for their shapes, results are zeros");
-  flags->Add("hosts-per-island", &options->hosts_per_island, "N", "of --simulated-hosts: island0 has the first N, and so on; 0: all");
-  flags->Add("simulated-flops", &options->simulated_flops, "N", "operations a second of a simulated device; 0: they take no time");
-  flags->Add("simulated-bandwidth", &options->simulated_bandwidth, "BYTES", "a second, of a simulated device's memory; 0: likewise");
+             "be so many hosts, host0 and on, with --devices simulated devices each: programs are compiled for their shapes, "
+             "results are zeros");
+  flags->Add("hosts-per-island", &options->hosts_per_island, "N",
+             "of --simulated-hosts: island0 has the first N, and so on; 0: all");
+  flags->Add("simulated-flops", &options->simulated_flops, "N",
+             "operations a second of a simulated device; 0: they take no time");
+  flags->Add("simulated-bandwidth", &options->simulated_bandwidth, "BYTES",
+             "a second, of a simulated device's memory; 0: likewise");
 }
 
 std::string NetworkName() {
