@@ -1,7 +1,7 @@
 """Programs of many nodes (@pw.program).
 
-chain: the time of one node in a chain of 128 trivial computations on one device, pipelined: in one program, one by one through our
-client, one by one through jax in process. Rounds of all three take turns.
+chain: the time of one node in a chain of 128 trivial computations, each on one device or on eight, pipelined: in one program, one by one
+through our client, one by one through jax in process. Rounds of all three take turns.
 
 pipeline: a chain of k trivial computations over k hosts, each on the next (paper, figure 7): calls per second with parallel dispatch
 against sequential dispatch of the same programs, k = 1 .. 8 hosts on this machine.
@@ -21,14 +21,13 @@ import _report
 NODES = 128
 
 
-def chain_side(kind, calls, rounds):
+def chain_side(kind, devices, calls):
     """Runs in a process of its own: lines of microseconds a node."""
     import jax
     import numpy as np
-    from jax.sharding import SingleDeviceSharding
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-    device = jax.devices()[0]
-    where = SingleDeviceSharding(device)
+    where = NamedSharding(Mesh(np.array(jax.devices()[:devices]), "i"), PartitionSpec("i"))
     step = jax.jit(lambda x: x + 1.0, in_shardings=where, out_shardings=where)
 
     def chain(x):
@@ -40,7 +39,7 @@ def chain_side(kind, calls, rounds):
         import pathways as pw
 
         chain = pw.program(chain)
-    x = jax.device_put(np.zeros(1, np.float32), device)
+    x = jax.device_put(np.zeros(devices, np.float32), where)
     jax.block_until_ready(chain(x))
     print("ready", flush=True)
     for line in sys.stdin:
@@ -123,11 +122,12 @@ def median(values):
     return values[len(values) // 2]
 
 
-def chain(args):
-    ours = {"JAX_PLATFORMS": "pathways", "PATHWAYS_LOCAL": "1x1x1"}
-    kinds = {"program": ours, "one_by_one": ours, "in_process": {"JAX_PLATFORMS": "cpu"}}
+def chain(args, devices):
+    ours = {"JAX_PLATFORMS": "pathways", "PATHWAYS_LOCAL": f"1x1x{devices}"}
+    in_process = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
+    kinds = {"program": ours, "one_by_one": ours, "in_process": in_process}
     with contextlib.ExitStack() as stack:
-        sides = {kind: stack.enter_context(side(["chain", kind, args.calls, args.rounds], env)) for kind, env in kinds.items()}
+        sides = {kind: stack.enter_context(side(["chain", kind, devices, args.calls], env)) for kind, env in kinds.items()}
         for process in sides.values():
             assert process.stdout.readline() == "ready\n"
         took = {kind: [] for kind in sides}
@@ -160,24 +160,26 @@ def main():
         parser.add_argument("--stages", type=int, nargs="*", default=list(range(1, 9)), help="none: only the chain")
 
     args = _report.arguments(__doc__, add)
-    node = chain(args)
+    nodes = {devices: chain(args, devices) for devices in (1, 8)}
     stages = pipeline(args)
-    print(f"a node of a chain of {NODES}: {node['program']:.2f} us in a program, {node['one_by_one']:.2f} us one by one, "
-          f"{node['in_process']:.2f} us one by one in process")
+    for devices, node in nodes.items():
+        print(f"a node of a chain of {NODES} on {devices} devices: {node['program']:.2f} us in a program, {node['one_by_one']:.2f} us one by "
+              f"one, {node['in_process']:.2f} us one by one in process")
     for k, row in stages.items():
         print(f"pipeline of {k}: {row['parallel']['per_s']:.0f} calls/s parallel, {row['sequential']['per_s']:.0f} sequential "
               f"({row['ratio']:.2f}x); one call {row['parallel']['call_ms']:.2f} against {row['sequential']['call_ms']:.2f} ms")
-    targets = [_report.target("node in a program / node one by one in process", node["program"] / node["in_process"], 1 / 3)]
+    targets = [_report.target(f"{devices} devices: node in a program / node one by one in process", node["program"] / node["in_process"], 1 / 3)
+               for devices, node in nodes.items()]
     targets += [_report.target(f"parallel / sequential, {k} stages", row["ratio"], 2.0, at_most=False)
                 for k, row in stages.items() if int(k) >= 4]
-    _report.finish(args, "program_chain", {"node_us": node, "pipeline": stages}, targets)
+    _report.finish(args, "program_chain", {"node_us": nodes, "pipeline": stages}, targets)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--side"]:
         what, *rest = sys.argv[2:]
         if what == "chain":
-            chain_side(rest[0], int(rest[1]), int(rest[2]))
+            chain_side(rest[0], *map(int, rest[1:]))
         else:
             pipeline_side(*map(int, rest))
     else:
