@@ -49,6 +49,12 @@ void ClientSession::RunHeld() {
 }
 
 void ClientSession::RunNow(DecodedRequest request) {
+  const int64_t bytes = request.bytes;
+  CarryOut(std::move(request));
+  if (sink_ != nullptr) sink_->Ran(bytes);
+}
+
+void ClientSession::CarryOut(DecodedRequest request) {
   if (request.user_context != 0) released_contexts_.push_back(request.user_context);
   Reply reply(weak_from_this(), request.op_id, request.handler != nullptr && request.handler->numbered);
   if (request.handler == nullptr) {

@@ -333,6 +333,23 @@ TEST_P(ClientSessionTest, EndFreesTheControllersSessionAndSilencesLateAnswers) {
   EXPECT_EQ(sink_.responses.size(), answers);
 }
 
+TEST_P(ClientSessionTest, RequestsOfASuspendedClientWaitAndRunInOrder) {
+  Init();
+  fake().pause = true;
+  const int ran = sink_.ran;
+  for (uint64_t handle : {1, 2, 3}) MakeArray(handle);
+  EXPECT_THAT(fake().arrays, IsEmpty());
+  EXPECT_EQ(sink_.ran, ran);  // they still count in what the client may have here
+  const size_t answers = sink_.responses.size();
+  fake().Resume();
+  cluster_.RunAll();
+  EXPECT_EQ(fake().arrays.size(), 3);
+  EXPECT_EQ(sink_.ran, ran + 3);
+  ASSERT_EQ(sink_.responses.size(), answers + 3);
+  for (uint64_t handle : {1, 2, 3})
+    EXPECT_EQ(sink_.responses[answers + handle - 1].make_array_from_host_buffer_response().array_handle(), handle);
+}
+
 TEST(VersionsTest, TheNewestCommonVersionWins) {
   xla::ifrt::proxy::IfrtProxyVersion min, max;
   min.set_protocol_version(16);

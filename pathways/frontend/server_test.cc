@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <filesystem>
 #include <fstream>
@@ -118,6 +119,49 @@ TEST_F(ServerTest, AClientThatNeverReadsIsHeldBackAndCanStillEnd) {
   server_->Shutdown();
   writer.join();
   EXPECT_EQ(Sessions(), 0);
+}
+
+TEST_F(ServerTest, ASuspendedClientIsHeldBackAndGoesOnWhenResumed) {
+  ServerOptions options;
+  options.max_backlog_requests = 50;
+  Start(options);
+  auto stream = Open();
+  stream->Init();
+  OnStrand([this] { return TheSession().pause = true; });
+  constexpr int kCount = 5000;
+  std::atomic<int> sent = 0;
+  std::thread writer([&] {
+    for (int i = 1; i <= kCount; ++i, ++sent) ASSERT_TRUE(stream->Send(ErrorArray(i)));
+  });
+  // So many fit into the connection (64 KiB) though the server does not read them.
+  EXPECT_TRUE(Eventually([&] { return sent >= 500 && !TheSession().when_resumed.empty(); }));
+  EXPECT_EQ(OnStrand([this] { return TheSession().arrays.size(); }), 0);
+  const size_t held = OnStrand([this] {
+    TheSession().Resume();
+    return TheSession().arrays.size();
+  });
+  EXPECT_GE(held, 1);
+  EXPECT_LE(held, 51);
+  for (int i = 0; i < kCount; ++i) {
+    IfrtResponse response;
+    ASSERT_TRUE(stream->Receive(response));
+    EXPECT_EQ(response.response_metadata().seq_num(), i + 1);
+  }
+  writer.join();
+  EXPECT_EQ(OnStrand([this] { return TheSession().arrays.size(); }), kCount);
+}
+
+TEST_F(ServerTest, ASuspendedClientThatIsHeldBackCanStillEnd) {
+  ServerOptions options;
+  options.max_backlog_bytes = 1000;
+  Start(options);
+  auto stream = Open();
+  stream->Init();
+  OnStrand([this] { return TheSession().pause = true; });
+  for (int i = 1; i <= 100; ++i) ASSERT_TRUE(stream->Send(ErrorArray(i)));
+  EXPECT_TRUE(Eventually([this] { return !TheSession().when_resumed.empty(); }));
+  stream.reset();
+  EXPECT_TRUE(Eventually([this] { return cluster_.sessions.empty(); }));
 }
 
 TEST_F(ServerTest, SessionsNeedTheirHeader) {

@@ -75,9 +75,9 @@ void SessionStream::OnReadDone(bool ok) {
   incoming_.Clear();
   ++backlog_requests_;
   backlog_bytes_ += bytes;
-  server_->cluster->Post([self = shared_from_this(), decoded = Decode(server_->handlers, request), bytes]() mutable {
-    self->Run(std::move(decoded), bytes);
-  });
+  DecodedRequest decoded = Decode(server_->handlers, request);
+  decoded.bytes = bytes;
+  server_->cluster->Post([self = shared_from_this(), decoded = std::move(decoded)]() mutable { self->Run(std::move(decoded)); });
   if (OverLimit(1)) {
     paused_ = true;
     if (OverLimit(1) || !paused_.exchange(false)) return;
@@ -94,20 +94,23 @@ void SessionStream::ResumeReading() {
   if (paused_ && !closed_ && !OverLimit(2) && paused_.exchange(false)) StartRead(&incoming_);
 }
 
-void SessionStream::Run(DecodedRequest request, int64_t bytes) {
+void SessionStream::Run(DecodedRequest request) {
   if (!closing_) {
     urgent_ = request.handler == nullptr || request.handler->waited_for;
     running_ = true;
     session_->Run(std::move(request));
     running_ = false;
   }
-  backlog_bytes_ -= bytes;
-  --backlog_requests_;
   if (urgent_ || queued_.size() >= kGather) {
     Flush();
   } else if (!queued_.empty()) {
     FlushSoon();
   }
+}
+
+void SessionStream::Ran(int64_t bytes) {
+  backlog_bytes_ -= bytes;
+  --backlog_requests_;
   ResumeReading();
 }
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -27,6 +28,12 @@ class FakeSession final : public controller::Session {
 
   SessionId id() const override { return id_; }
   Handle NewHandle() override { return next_handle_++; }
+  bool suspended() const override { return pause; }
+  void WhenResumed(absl::AnyInvocable<void() &&> resumed) override { when_resumed.push_back(std::move(resumed)); }
+  void Resume() {
+    pause = false;
+    for (auto& resumed : std::exchange(when_resumed, {})) std::move(resumed)();
+  }
 
   void AnnounceHostBuffer(Handle handle, int64_t bytes, controller::StatusCallback admitted) override;
   void ForgetHostBuffer(Handle handle) override { announced.erase(handle); }
@@ -90,6 +97,8 @@ class FakeSession final : public controller::Session {
   std::map<Handle, controller::StatusCallback> waiting;
   std::map<Handle, std::shared_ptr<const controller::ExecutableInfo>> executables;
   std::map<Handle, absl::Status> runs;
+  bool pause = false;  // suspended
+  std::vector<absl::AnyInvocable<void() &&>> when_resumed;
   controller::CompileRequest last_compile;
   controller::ExecuteRequest last_execute;
   std::optional<std::vector<DeviceId>> last_copy_devices;

@@ -20,7 +20,9 @@ namespace pw::frontend::testing {
 class Sink final : public ResponseSink {
  public:
   void Write(IfrtResponse response) override { responses.push_back(std::move(response)); }
+  void Ran(int64_t) override { ++ran; }
   std::vector<IfrtResponse> responses;
+  int ran = 0;  // requests
 };
 
 class ClientSessionTest : public ::testing::TestWithParam<int> {
