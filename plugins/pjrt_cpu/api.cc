@@ -1,7 +1,9 @@
 // The table: the one symbol this library exports.
 #include <cstddef>
+#include <utility>
 
 #include "plugins/pjrt_cpu/profiler.h"
+#include "plugins/pjrt_cpu/shard_calls.h"
 #include "plugins/pjrt_cpu/status.h"
 
 namespace pw::pjrt_cpu {
@@ -59,7 +61,11 @@ PJRT_Error* Attributes(PJRT_Plugin_Attributes_Args* args) {
 }
 
 PJRT_Error* Initialize(PJRT_Plugin_Initialize_Args*) {
-  static const absl::Status* const status = new absl::Status(RegisterHandlers());
+  static const absl::Status* const status = [] {
+    absl::Status registered = RegisterHandlers();
+    if (registered.ok()) registered = RegisterShardCalls();
+    return new absl::Status(std::move(registered));
+  }();
   return MakeError(*status);
 }
 

@@ -10,6 +10,7 @@
 #include "plugins/pjrt_cpu/contained.h"
 #include "plugins/pjrt_cpu/handles.h"
 #include "plugins/pjrt_cpu/placement.h"
+#include "plugins/pjrt_cpu/shard_calls.h"
 #include "xla/hlo/builder/xla_computation.h"
 #include "xla/hlo/ir/hlo_computation.h"
 #include "xla/hlo/ir/hlo_instruction.h"
@@ -211,7 +212,7 @@ bool Waits(const xla::HloInstruction& instruction) {
       return true;
     case xla::HloOpcode::kCustomCall:
       return instruction.custom_call_target() == "xla_ffi_python_cpu_callback" ||
-             instruction.custom_call_target() == "pathways_host_callback";
+             instruction.custom_call_target() == kCallbackOnShards;
     default:
       return false;
   }

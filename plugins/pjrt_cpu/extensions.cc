@@ -103,13 +103,13 @@ PJRT_Error* RegisterHandler(PJRT_FFI_Register_Handler_Args* args) {
 
 }  // namespace
 
-absl::Status RegisterFfiHandler(absl::string_view name, XLA_FFI_Handler* handler) {
+absl::Status RegisterFfiHandler(absl::string_view name, XLA_FFI_Handler* handler, bool in_batches) {
   XLA_FFI_Handler_Register_Args registration{};
   registration.struct_size = XLA_FFI_Handler_Register_Args_STRUCT_SIZE;
   registration.name = {name.data(), name.size()};
   registration.platform = {"Host", 4};
   registration.bundle.execute = handler;
-  RegisterBatchPartitionable(name);
+  if (in_batches) RegisterBatchPartitionable(name);
   return TakeError(xla::ffi::GetXlaFfiApi()->XLA_FFI_Handler_Register(&registration));
 }
 

@@ -17,6 +17,7 @@ import numpy as np
 from pathways import _host_calls
 
 TARGET = "pathways_host_callback_call"
+TARGET_ON_SHARDS = "pathways_host_callback_on_shards"  # each device calls, with its own part of every operand; no results
 
 # Stands in jax's list of a program's callbacks, which makes jax wait for the program at a barrier. The compiler does not get to see it.
 _MARK = "pathways host callback"
@@ -107,7 +108,7 @@ def _on_all_devices(ctx, results, avals, sharding):
     return [r if w is None else mlir.wrap_with_sharding_op(ctx, r, aval, w) for r, aval, w in zip(results, avals, wanted)]
 
 
-def _emit(ctx, function, token, operands, operand_avals, result_avals, has_side_effect, sharding):
+def _emit(ctx, function, token, operands, operand_avals, result_avals, has_side_effect, sharding, target=TARGET):
     from jax._src import core, ffi
 
     number = registry.add(checked(function, result_avals), [aval.dtype for aval in operand_avals], bool(result_avals))
@@ -122,7 +123,7 @@ def _emit(ctx, function, token, operands, operand_avals, result_avals, has_side_
         avals_out.insert(0, core.abstract_token)
         sharding = _sharding_with_token(sharding, len(result_avals))
     ctx = dataclasses.replace(ctx, avals_in=avals_in, avals_out=avals_out)
-    call = ffi.build_ffi_lowering_function(TARGET, has_side_effect=has_side_effect)(ctx, *operands, callback=np.int64(number))
+    call = ffi.build_ffi_lowering_function(target, has_side_effect=has_side_effect)(ctx, *operands, callback=np.int64(number))
     if sharding is not None:
         _annotate(ctx, call, sharding)
     results = list(call.results)
@@ -130,28 +131,11 @@ def _emit(ctx, function, token, operands, operand_avals, result_avals, has_side_
     return _on_all_devices(ctx, results, result_avals, one_device), token
 
 
-def _mesh_of(ctx, avals):
-    """The mesh that the types of all operands name (its axes are explicit), where a whole program is being lowered; else None: then XLA
-    decides on shardings, after us, and a partitioned callback gets the whole value."""
+def _is_whole_program(ctx):
+    """Whether the program is about whole values, which the compiler shards; else it is about one device's."""
     from jax._src import sharding_impls
 
-    if not isinstance(ctx.module_context.axis_context, sharding_impls.ShardingContext):
-        return None
-    meshes = {getattr(getattr(aval, "sharding", None), "mesh", None) for aval in avals}
-    mesh = meshes.pop() if len(meshes) == 1 else None
-    return mesh if mesh is not None and not mesh.empty and mesh.are_all_axes_explicit else None
-
-
-def _on_each_shard(ctx, callback, mesh, operands, avals):
-    """Every device calls back with its own shards."""
-    import jax
-    from jax._src.interpreters import mlir
-
-    def program(*values):
-        specs = tuple(aval.sharding.spec for aval in avals)
-        return jax.shard_map(lambda *shards: jax.debug.callback(callback, *shards), mesh=mesh, in_specs=specs, out_specs=None)(*values) or ()
-
-    return mlir.lower_fun(program, multiple_results=True)(ctx, *operands)
+    return isinstance(ctx.module_context.axis_context, sharding_impls.ShardingContext)
 
 
 def _compile_without_marks():
@@ -183,8 +167,8 @@ def install(is_ours):
                             returns_token=returns_token, partitioned=partitioned, sharding=sharding, **others)
         if partitioned and result_avals:
             raise ValueError("Partitioned callback not supported with return values.")
-        if partitioned and token is None and (mesh := _mesh_of(ctx, operand_avals)) is not None:
-            return _on_each_shard(ctx, callback, mesh, operands, operand_avals), None, None
+        if partitioned and token is None and _is_whole_program(ctx):
+            return *_emit(ctx, callback, None, operands, operand_avals, [], has_side_effect, None, TARGET_ON_SHARDS), None
         results, token = _emit(ctx, callback, token, operands, operand_avals, result_avals, has_side_effect, sharding)
         return results, token, None
 

@@ -149,3 +149,23 @@ def test_numpy_views_that_run_backwards_or_repeat(x, islands):
         first, second = function(1, argument, jnp.ones(2))
         np.testing.assert_array_equal(first, x)
         np.testing.assert_array_equal(second, np.ones(2))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.bool_, np.complex64], ids=lambda t: np.dtype(t).name)
+def test_arrays_go_to_other_libraries_as_copies(devices, dtype):
+    value = sample((3, 4), dtype)
+    array = jax.device_put(value, devices[3])
+    taken = np.from_dlpack(array)
+    np.testing.assert_array_equal(taken, value)
+    back = jax.dlpack.from_dlpack(value.copy())  # the memory is this process's, so it stays there
+    assert next(iter(back.devices())).client is not devices[0].client
+    np.testing.assert_array_equal(np.asarray(jax.device_put(back, devices[1])), value)
+    del back
+    np.testing.assert_array_equal(np.asarray(array), value)
+
+
+def test_without_a_copy_no_library_gets_an_array(devices):
+    array = jax.device_put(np.ones(3, np.float32), devices[0])
+    assert not hasattr(array, "__cuda_array_interface__")
+    with pytest.raises(ValueError, match="copy=True"):
+        array.__dlpack__(copy=False)

@@ -359,6 +359,45 @@ def test_a_partitioned_callback_sees_shards(islands):
     assert sorted(seen) == [[0, 2], [4, 6], [8, 10], [12, 14]]
 
 
+def test_a_partitioned_callback_sees_shards_where_xla_decides_on_them(islands):
+    mesh = Mesh(np.array(islands[0]).reshape(2, 2), ("x", "y"))
+    x = jax.device_put(np.arange(16).reshape(4, 4), NamedSharding(mesh, P("x", "y")))
+    seen = []
+
+    @jax.jit
+    def program(v):
+        jax.debug.callback(lambda a, b: seen.append((np.asarray(a).tolist(), np.asarray(b).tolist())), v * 2, v.sum(1), partitioned=True)
+        return v.sum()
+
+    assert int(program(x)) == 120
+    jax.effects_barrier()
+    values = np.arange(16).reshape(4, 4)
+    blocks = [values[i : i + 2, j : j + 2] * 2 for i in (0, 2) for j in (0, 2)]
+    sums = [values.sum(1)[i : i + 2] for i in (0, 2) for j in (0, 2)]
+    assert sorted(seen) == sorted((b.tolist(), s.tolist()) for b, s in zip(blocks, sums))
+
+
+@pytest.mark.parametrize("spec", [P("x"), P(None, "y"), P("x", "y"), P(("x", "y")), P()])
+def test_the_sharding_of_a_value_inside_jit(islands, spec):
+    mesh = Mesh(np.array(islands[0]).reshape(2, 2), ("x", "y"))
+    sharding = NamedSharding(mesh, spec)
+    seen = []
+
+    @jax.jit
+    def program(v):
+        jax.debug.inspect_array_sharding(v, callback=lambda s: seen.append(("argument", s)))
+        w = jax.lax.with_sharding_constraint(v + 1, NamedSharding(mesh, P("y", "x")))
+        jax.debug.inspect_array_sharding(w, callback=lambda s: seen.append(("constrained", s)))
+        return w
+
+    y = program(jax.device_put(np.zeros((4, 4), np.float32), sharding))
+    found = dict(seen)
+    assert found["argument"].is_equivalent_to(sharding, 2) and found["constrained"].is_equivalent_to(NamedSharding(mesh, P("y", "x")), 2)
+    assert np.asarray(y).sum() == 16
+    program(y * 0)
+    assert len(seen) == 4  # once for each compilation
+
+
 def test_ordered_effects_over_a_mesh(islands):
     mesh = Mesh(np.array(islands[0]), ("x",))
     x = jax.device_put(np.arange(4, dtype=np.int32), NamedSharding(mesh, P("x")))

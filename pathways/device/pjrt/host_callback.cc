@@ -20,6 +20,8 @@ namespace {
 constexpr absl::string_view kTarget = "pathways_host_callback_call";
 constexpr absl::string_view kXlaTarget = "xla_ffi_python_cpu_callback";
 static_assert(kTarget.size() == kXlaTarget.size());
+// The same for calls that every device makes with its own shards, where the plugin knows how (plugins/pjrt_cpu/shard_calls.h).
+constexpr absl::string_view kTargetOnShards = "pathways_host_callback_on_shards";
 constexpr absl::string_view kTypeName = "pw::device::pjrt::CallContext";
 
 // The plugin's number for user data of type CallContext. A C handler gets no argument of ours, so this has to be found without
@@ -201,13 +203,16 @@ absl::Status RegisterType(const Api& api, const PJRT_FFI_Extension& ffi) {
   args.type_info = &info;
   PW_RETURN_IF_ERROR(api.TakeError(ffi.type_register(&args)));
   context_type_id.store(args.type_id);
-  PW_PJRT_ARGS(handler, PJRT_FFI_Register_Handler_Args);
-  handler.target_name = kXlaTarget.data();
-  handler.target_name_size = kXlaTarget.size();
-  handler.handler = reinterpret_cast<void*>(&Handle);
-  handler.platform_name = "Host";
-  handler.platform_name_size = 4;
-  return api.TakeError(ffi.register_handler(&handler));
+  for (absl::string_view target : {kXlaTarget, kTargetOnShards}) {
+    PW_PJRT_ARGS(handler, PJRT_FFI_Register_Handler_Args);
+    handler.target_name = target.data();
+    handler.target_name_size = target.size();
+    handler.handler = reinterpret_cast<void*>(&Handle);
+    handler.platform_name = "Host";
+    handler.platform_name_size = 4;
+    PW_RETURN_IF_ERROR(api.TakeError(ffi.register_handler(&handler)));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace

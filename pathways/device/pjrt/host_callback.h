@@ -1,5 +1,5 @@
 // Host callbacks: the custom call `pathways_host_callback_call`, through which a running program reaches a Python function of the
-// client.
+// client; and `pathways_host_callback_on_shards`, the same for each device's shards.
 //
 // It is a typed FFI handler, registered with the plugin when the runtime starts. Its attribute `callback` (64-bit integer) is the
 // client's name for the function; it takes any operands and gives any results. The call is asynchronous: no thread of the plugin

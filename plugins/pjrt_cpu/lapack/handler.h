@@ -26,8 +26,8 @@ namespace pw::pjrt_cpu {
 
 namespace ffi = ::xla::ffi;
 
-// Makes a handler known to XLA under `name`.
-absl::Status RegisterFfiHandler(absl::string_view name, XLA_FFI_Handler* handler);
+// Makes a handler known to XLA under `name`. in_batches: its calls may be split along batch dimensions (batch_partitioner.h).
+absl::Status RegisterFfiHandler(absl::string_view name, XLA_FFI_Handler* handler, bool in_batches = true);
 
 template <typename T>
 struct TypeTag;
