@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "plugins/pjrt_cpu/collectives.h"
 #include "plugins/pjrt_cpu/handles.h"
 #include "plugins/pjrt_cpu/options.h"
@@ -12,6 +13,10 @@
 
 namespace pw::pjrt_cpu {
 namespace {
+
+// What becomes of a program here beyond what XLA makes of it. Counted up with every change to that: hosts keep compiled programs by the
+// platform's version.
+constexpr char kRevision[] = "; programs of revision 2";
 
 PJRT_Error* CreateClient(PJRT_Client_Create_Args* args) {
   PW_ASSIGN_OR_RETURN(const Options options, ReadOptions(args->create_options, args->num_options));
@@ -96,7 +101,7 @@ std::unique_ptr<PJRT_Client> WrapClient(std::unique_ptr<xla::PjRtClient> xla_cli
   auto client = std::make_unique<PJRT_Client>();
   client->ledger = std::move(ledger);
   client->client = std::move(xla_client);
-  client->platform_version = std::string(client->client->platform_version());
+  client->platform_version = absl::StrCat(client->client->platform_version(), kRevision);
   WrapMemories(client.get());
   for (xla::PjRtDevice* device : client->client->devices()) WrapDevice(client.get(), device);
   for (xla::PjRtDevice* device : client->client->addressable_devices()) {
