@@ -95,8 +95,8 @@ bench: wheel
 	@ninja -C $(TREE) -j$(JOBS) benches
 	@$(PY) tools/run_bench.py --tree $(TREE)
 
-#: make paper      figures 5 to 9 of the paper on this machine: one page, build/paper/report.html (QUICK=1: two minutes, for its form only)
-paper: wheel build/venv-paper
+#: make paper      figures 5 to 12 and tables 1 and 2 of the paper on this machine: one page, build/paper/report.html (QUICK=1: two minutes, for its form only)
+paper: wheel build/venv-paper build/venv-ray
 	@ninja -C $(TREE) -j$(JOBS) dispatch_bench
 	@$(PY) bench/paper/run.py --out build/paper $(if $(QUICK),--quick)
 

@@ -22,8 +22,8 @@ class Stuck(RuntimeError):
 class Side:
     """A process that answers JSON lines."""
 
-    def __init__(self, name, command, env=None, log=None):
-        self.name = name
+    def __init__(self, name, command, env=None, log=None, patience=ANSWER_SECONDS):
+        self.name, self.patience = name, patience
         self.log = log or tempfile.NamedTemporaryFile(prefix=f"bench-{name}-", suffix=".log")
         self.process = subprocess.Popen([str(c) for c in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
                                         env={**os.environ, **(env or {})})
@@ -32,12 +32,12 @@ class Side:
         self.process.stdin.write((text + "\n").encode())
         self.process.stdin.flush()
 
-    def receive(self, seconds=ANSWER_SECONDS):
-        ready, _, _ = select.select([self.process.stdout], [], [], seconds)
+    def receive(self):
+        ready, _, _ = select.select([self.process.stdout], [], [], self.patience)
         line = self.process.stdout.readline() if ready else None
         if line:
             return json.loads(line)
-        how = f"did not answer within {seconds} s" if not ready else f"ended with status {self.process.wait()}"
+        how = f"did not answer within {self.patience} s" if not ready else f"ended with status {self.process.wait()}"
         raise Stuck(f"{self.name} {how}; its last words:\n{pathlib.Path(self.log.name).read_text(errors='replace')[-2000:]}")
 
     def ask(self, do, **arguments):

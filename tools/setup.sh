@@ -3,7 +3,7 @@
 #   tools/setup.sh        what building and testing need: build/venv, and build/venv-jax-VERSION for the older clients
 #   tools/setup.sh dev    the clang family too (lint, thread-safety analysis, fuzzing)
 #   tools/setup.sh ray    build/venv-ray alone: what the tests of `pathways up --on ray` need
-#   tools/setup.sh paper  build/venv-paper alone: what draws the plots of `make paper`
+#   tools/setup.sh paper  build/venv-paper alone: what draws the plots of `make paper`, and what it compares with
 # Reaches for the network only where something is missing; the second run costs a fraction of a second.
 set -euo pipefail
 cd "$(dirname "$0")/.."

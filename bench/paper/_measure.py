@@ -6,6 +6,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import sysconfig
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -17,7 +18,7 @@ DEPTH = 16  # calls under way: deeper queues of collectives can stop jax's own C
 
 
 def _side(name, mode, address, devices):
-    return _sides.Side(name, [sys.executable, HERE / "_side.py", mode, address, devices])
+    return _sides.Side(name, [sys.executable, HERE / "_side.py", mode, address, devices], patience=900 if mode == "simulated" else _sides.ANSWER_SECONDS)
 
 
 @contextlib.contextmanager
@@ -37,8 +38,15 @@ def _multicontroller(hosts, devices):
     return _open(*(_side(f"process{i}", "multicontroller", f"127.0.0.1:{port}/{i}/{hosts}/{devices}", hosts * devices) for i in range(hosts)))
 
 
+def _rivals():
+    """{system: (its interpreter, environment)} of those that are installed: 'make paper' does that."""
+    build, packages = HERE.parents[1] / "build", {"PYTHONPATH": sysconfig.get_path("purelib")}  # where the tensorflow-cpu wheel is
+    found = {"tensorflow": (build / "venv-paper" / "bin" / "python", packages), "ray": (build / "venv-ray" / "bin" / "python", {})}
+    return {name: rival for name, rival in found.items() if rival[0].exists()}
+
+
 @contextlib.contextmanager
-def systems(hosts, devices):
+def systems(hosts, devices, rivals=False):
     """{name: what can be asked} of ours, and of what a user would take instead."""
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(_sides.cluster(f"1x{hosts}x{devices}"))
@@ -46,7 +54,15 @@ def systems(hosts, devices):
         found["jax in process"] = stack.enter_context(_open(_side("inprocess", "inprocess", "-", hosts * devices)))
         if hosts > 1:
             found["jax multi-controller"] = stack.enter_context(_multicontroller(hosts, devices))
+        for name, (python, environment) in (_rivals() if rivals else {}).items():
+            one = _sides.Side(name, [python, HERE / "_rivals.py", name, hosts * devices], environment)
+            found[name] = stack.enter_context(_open(one))
         yield found
+
+
+def _knows(name, kind):
+    """jax has nothing between one call and a function of all; Ray has no collectives for CPUs."""
+    return kind == "opbyop" or (name != "ray" if kind == "fused" else name in ("pathways", "tensorflow", "ray"))
 
 
 def _rates(asks, rounds):
@@ -62,16 +78,32 @@ def figure5(quick):
     """Computations a second, by devices: each a call, 128 traced into a program, 128 in one call."""
     rows = []
     for hosts, devices in [(1, 4), (2, 2)] if quick else [(1, 1), (1, 4), (1, 8), (2, 4), (4, 4)]:
-        with systems(hosts, devices) as found:
+        with systems(hosts, devices, rivals=True) as found:
             asks = {}
             for name, side in found.items():
                 for kind, calls in (("opbyop", 128 if quick else 512), ("chained", 4 if quick else 8), ("fused", 4 if quick else 8)):
-                    if kind != "chained" or name == "pathways":
+                    if _knows(name, kind):
                         asks[f"{name}, {kind}"] = lambda side=side, kind=kind, calls=calls: side.ask("rate", kind=kind, calls=calls, depth=DEPTH)
             calls = 256 if quick else 1024  # jax's own runtime cannot be asked this
             asks["pathways, opbyop, deep queue"] = lambda side=found["pathways"]: side.ask("rate", kind="opbyop", calls=calls, depth=calls)
             rows.append({"hosts": hosts, "devices": hosts * devices, "rates": _rates(asks, 1 if quick else 3)})
-    return {"rows": rows}
+    return {"rows": rows + [_simulated5(hosts, quick) for hosts in ((16,) if quick else (16, 128, 512))]}
+
+
+def _simulated5(hosts, quick):
+    """Ours on simulated hosts of four devices, whose computations take no time: what the control path makes of it."""
+    from pathways import _cluster, _simulated
+    from pathways._shape import Shape
+
+    with tempfile.TemporaryDirectory(prefix="bench-cluster-") as folder:
+        cluster = _cluster.Cluster(Shape(1, hosts, 4), folder, "simulated", simulated=_simulated.DEVICES["instant"]).start()
+        try:
+            with _open(_side("simulated", "simulated", cluster.address, hosts * 4)) as side:
+                asks = {f"pathways, {kind}": lambda kind=kind, calls=calls: side.ask("rate", kind=kind, calls=calls, depth=DEPTH)
+                        for kind, calls in (("opbyop", 64), ("chained", 1), ("fused", 2))}
+                return {"hosts": hosts, "devices": hosts * 4, "simulated": True, "rates": _rates(asks, 1 if quick else 3)}
+        finally:
+            cluster.stop()
 
 
 def figure6(quick):

@@ -1,11 +1,13 @@
-"""What the paper says in its figures 5 to 9, as far as it compares with one machine, and what differs here."""
+"""What the paper says in its figures and tables, as far as it compares with one machine, and what differs here."""
 
 FIGURES = {
     "5": {"title": "Dispatch overhead: computations a second",
           "paper": "On up to 2048 TPUs. Fused, Pathways equals multi-controller JAX up to 1000 cores; Chained, it is ahead of JAX OpByOp up to 256 cores.",
           "here": "CPU devices of this machine, which share its cores: the times of collectives grow with the number of devices, as those of TPUs do not. "
                   "At most 16 calls are under way, because deeper queues of collectives can stop JAX's own CPU runtime; one column of ours has no "
-                  "such limit. Ray, TensorFlow and simulated devices are not measured."},
+                  "such limit. TensorFlow: one graph over logical devices of one process. Ray: an actor for each device, Chained is a compiled graph; "
+                  "Fused would need collectives between actors. The last rows: simulated devices, whose computations take no time, behind a stock client and the real "
+                  "controller; all their hosts are one process of this machine, so the rates are its processors' and not the controller's alone."},
     "6": {"title": "The smallest computation at which the throughput equals JAX's",
           "paper": "2.3 ms for 16 hosts with 128 TPUs, about 35 ms for 512 hosts with 2048 TPUs.",
           "here": "One and two hosts, as many devices as there are cores to compute on. 16 and 512 hosts are simulated: the time that the real session, scheduler and "
@@ -21,5 +23,36 @@ FIGURES = {
           "paper": "Four clients get 1:1:1:1 and 1:2:4:8 of the device's time, as a trace shows.",
           "here": "The table: what the scheduler accounted for, over a window in which every client had work waiting. The picture: computations as recorded after "
                   "it, with eight of each client under way."},
+    "table1": {"title": "Training an encoder-decoder and a decoder-only Transformer as SPMD, against JAX",
+               "paper": "T5-Base 618k, Large 90.4k, 3B 282.8k and 11B 84.8k tokens a second: the same with Pathways as with multi-controller JAX.",
+               "here": "Small models over eight CPU devices of one host, by one jit with the examples spread over two groups of devices and heads, hidden units and "
+                       "words over four; JAX in process does the same. Losses are compared to the last bit, step by step. Where they are not equal to JAX's, the compilers "
+                       "differ: our workers have another version of XLA. JAX in process with our workers' device plugin says what that makes out."},
+    "table2": {"title": "A decoder-only Transformer as a pipeline, by the number of stages",
+               "paper": "3B parameters on 128 cores: 125.7k tokens a second as SPMD, 133.7k in 4 stages, 132.7k in 8, 131.4k in 16, with four times as many microbatches "
+                        "as stages.",
+               "here": "16 layers, a CPU device for each stage; the same batch throughout, so more stages mean smaller microbatches. The devices share the machine's cores: "
+                       "nothing can become faster by more stages, and what the table shows is what dispatching four times as many computations costs."},
+    "10": {"title": "The pipeline on one island and on four",
+           "paper": "131.4k tokens a second either way: transfers over the data-centre network hide behind the computations.",
+           "here": "The islands are processes of this machine, and what goes from one to the next does so through its memory."},
+    "12": {"title": "Data parallelism over two islands",
+           "paper": "64B and 136B parameters over two islands of 512 cores: 97.2 % of one island with twice as many.",
+           "here": "Two hosts of four devices, of one island or of two. Gradients are summed inside each island, then exchanged once between them."},
+    "large": {"title": "The paper's own configurations, for their shapes",
+              "paper": "Tokens a second as in its tables, in the last column.",
+              "here": "Compiled by XLA's CPU compiler, partitioned as SPMD for as many simulated devices as the paper had cores, and run once there: the control path is "
+                      "real, nothing is computed. What a device holds is the compiler's word; the bound is 8 operations a parameter and token (activations are "
+                      "computed twice) at the 61.5 Tflop/s of a core of a TPU v3, without communication."},
 }
+PAPER_TOKENS_PER_S = {"T5-Base": 618e3, "T5-Large": 90.4e3, "T5-3B": 282.8e3, "T5-11B": 84.8e3, "LM-3B": 125.7e3}
+CORE_FLOPS = 61.5e12
+NAMES = {"table1": "Table 1", "table2": "Table 2", "large": "Tables 1 and 2 in full size"}
+
+
+def name(number):
+    """What the paper calls it."""
+    return NAMES.get(number, f"Figure {number}")
+
+
 PARITY_MS = {"16x8 TPUs": 2.3, "512x4 TPUs": 35.0}

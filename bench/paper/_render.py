@@ -17,7 +17,8 @@ def _rate(cell):
 def _table5(result):
     names = list(dict.fromkeys(name for row in result["rows"] for name in row["rates"]))
     head = ["hosts x devices", *names]
-    return head, [[f"{row['hosts']} x {row['devices'] // row['hosts']}", *(_rate(row["rates"].get(name)) for name in names)] for row in result["rows"]]
+    label = lambda row: f"{row['hosts']} x {row['devices'] // row['hosts']}" + ", simulated" * row.get("simulated", False)
+    return head, [[label(row), *(_rate(row["rates"].get(name)) for name in names)] for row in result["rows"]]
 
 
 def _table6(result):
@@ -53,7 +54,62 @@ def _table9(result):
     return ["weights", "device time", "wanted", "off by at most"], rows
 
 
-TABLES = {"5": _table5, "6": _table6, "7": _table7, "8": _table8, "9": _table9}
+def _tokens(cell):
+    return cell.get("error") or f"{cell['tokens_per_s']:,.0f}"
+
+
+def _ratio(cell, base):
+    return "-" if "error" in cell or "error" in base else f"{cell['tokens_per_s'] / base['tokens_per_s']:.3f}"
+
+
+def _same(cell, base):
+    """Whether the losses are equal, and to how much if not."""
+    if "error" in cell or "error" in base:
+        return "-"
+    if cell["losses"] == base["losses"]:
+        return "to the last bit"
+    pairs = [(float.fromhex(a), float.fromhex(b)) for a, b in zip(cell["losses"], base["losses"])]
+    return f"to {max(abs(a - b) / abs(b) for a, b in pairs):.1e}"
+
+
+def _spmd_table(result):
+    rivals = ("jax in process", "jax with our plugin")
+    head = ["model", "pathways, tokens/s"]
+    for rival in rivals:
+        head += [f"{rival}, tokens/s", "ours / theirs", "losses equal"]
+    rows = []
+    for model, row in result["rows"].items():
+        ours = row["pathways"]
+        rows.append([model, _tokens(ours)])
+        for rival in rivals:
+            rows[-1] += [_tokens(row[rival]), _ratio(ours, row[rival]), _same(ours, row[rival])]
+    return head, rows
+
+
+def _against_first(what):
+    def table(result):
+        first = next(iter(result["rows"].values()))
+        return [what.format(**result), "tokens/s", "of the first", "losses equal the first's"], [
+            [name, _tokens(row), _ratio(row, first), _same(row, first)] for name, row in result["rows"].items()]
+    return table
+
+
+def _large_table(result):
+    head = ["model", "parameters", "devices", "data x model", "state a device, GiB", "compiled in, s", "bound, tokens/s", "the paper, tokens/s"]
+    rows = []
+    for model, row in result["rows"].items():
+        paper = f"{_paper.PAPER_TOKENS_PER_S[model]:,.0f}"
+        if "error" in row:
+            rows.append([model, row["error"], row["cores"], "", "", "", "", paper])
+            continue
+        bound = row["tokens"] / (row["flops_per_device"] / _paper.CORE_FLOPS)
+        rows.append([model, f"{row['parameters'] / 1e9:.2f}e9", row["cores"], " x ".join(map(str, row["mesh"])), f"{row['state_bytes'] / 2**30:.2f}",
+                     f"{row['compile_s']:.0f}", f"{bound:,.0f}", paper])
+    return head, rows
+
+
+TABLES = {"5": _table5, "6": _table6, "7": _table7, "8": _table8, "9": _table9, "table1": _spmd_table, "table2": _against_first("stages"),
+          "10": _against_first("{stages} stages on"), "12": _against_first("two hosts of"), "large": _large_table}
 
 
 def tables(report):
@@ -76,7 +132,7 @@ def text(report):
     for number, (head, rows) in tables(report).items():
         lines = [list(map(str, line)) for line in (head, *rows)]
         widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-        parts.append(f"Figure {number}: {_paper.FIGURES[number]['title']}\n" + "\n".join(
+        parts.append(f"{_paper.name(number)}: {_paper.FIGURES[number]['title']}\n" + "\n".join(
             "  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines))
     return "\n\n".join(parts)
 
@@ -125,7 +181,13 @@ def _plot9(axes, result):
     axes.invert_yaxis()
 
 
-PLOTS = {"5": _plot5, "6": _plot6, "7": _plot7, "8": _plot8, "9": _plot9}
+def _bars(axes, result):
+    rows = {name: row for name, row in result["rows"].items() if "error" not in row}
+    axes.bar(list(rows), [row["tokens_per_s"] for row in rows.values()], width=0.4)
+    axes.set(ylabel="tokens/s")
+
+
+PLOTS = {"5": _plot5, "6": _plot6, "7": _plot7, "8": _plot8, "9": _plot9, "table2": _bars, "10": _bars, "12": _bars}
 
 
 def plots(report):
@@ -137,9 +199,11 @@ def plots(report):
 
     images = {}
     for number, result in report["figures"].items():
+        if number not in PLOTS:
+            continue
         figure, axes = pyplot.subplots(figsize=(6.4, 3.6), layout="constrained")
         PLOTS[number](axes, result)
-        axes.set_title(f"Figure {number}: {_paper.FIGURES[number]['title']}", fontsize=10)
+        axes.set_title(f"{_paper.name(number)}: {_paper.FIGURES[number]['title']}", fontsize=10)
         image = io.BytesIO()
         figure.savefig(image, format="png", dpi=120, metadata={"Software": None})
         pyplot.close(figure)
@@ -160,12 +224,12 @@ def page(report, images):
              *(f"<p><b>{html.escape(warning)}</b></p>" for warning in warnings(report))]
     for number, (head, rows) in tables(report).items():
         about = _paper.FIGURES[number]
-        parts.append(f"<h2>Figure {number}: {html.escape(about['title'])}</h2>")
+        parts.append(f"<h2>{_paper.name(number)}: {html.escape(about['title'])}</h2>")
         if number in images:
-            parts.append(f"<img alt='figure {number}' src='data:image/png;base64,{base64.b64encode(images[number]).decode()}'>")
+            parts.append(f"<img alt='{_paper.name(number)}' src='data:image/png;base64,{base64.b64encode(images[number]).decode()}'>")
         parts.append("<table>" + _cells("th", head) + "".join(_cells("td", row) for row in rows) + "</table>")
         parts.append(f"<p><b>The paper:</b> {html.escape(about['paper'])}</p><p><b>Here:</b> {html.escape(about['here'])}</p>")
-    failed = "".join(f"<li>Figure {number}: {html.escape(why)}</li>" for number, why in report["failed"].items())
+    failed = "".join(f"<li>{_paper.name(number)}: {html.escape(why)}</li>" for number, why in report["failed"].items())
     if failed:
         parts.append(f"<h2>Not measured</h2><ul>{failed}</ul>")
     return "\n".join(parts) + "\n"

@@ -68,7 +68,8 @@ def _announce(args, cluster):
         hosts = len(shape.placement())
         lines = [f"The controller of cluster '{args.name}' is up at {address} and waits for {hosts} host{'s'[: hosts != 1]}."]
     else:
-        lines = [f"Cluster '{args.name}' is up at {address}: {shape.islands} island(s) x {shape.hosts} host(s) x {shape.devices} device(s)" + (", all simulated." if args.simulated else ".")]
+        lines = [f"Cluster '{args.name}' is up at {address}: {shape.islands} island(s) x {shape.hosts} host(s) x {shape.devices} device(s)"
+                 + (", all simulated." if args.simulated else ".")]
         lines.append("  run a program   pathways run -- python train.py")
         lines.append(f"  or by hand      JAX_PLATFORMS=pathways PATHWAYS_ADDRESS={address} python train.py")
     lines += [] if args.simulated else [f"  add a host      pathways worker --join {address}"]

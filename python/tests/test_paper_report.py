@@ -61,7 +61,7 @@ def test_every_figure_has_a_table_with_full_rows(report):
 
 def test_the_page_has_tables_plots_the_paper_s_words_and_what_failed(report):
     page = Page(_render.page(report, {number: b"\x89PNG" for number in ("5", "9")}))
-    assert [heading.split(":")[0] for heading in page.headings] == [*(f"Figure {n}" for n in _paper.FIGURES), "Not measured"]
+    assert [heading.split(":")[0] for heading in page.headings] == [*map(_paper.name, _paper.FIGURES), "Not measured"]
     assert page.images == ["data:image/png;base64,iVBORw=="] * 2 and min(page.rows) > 1
     text = _render.page(report, {})
     assert all(about["paper"].split("'")[0] in text for about in _paper.FIGURES.values())
@@ -76,6 +76,17 @@ def test_figures_that_are_not_to_be_relied_on_say_so(report, quick, load, count)
     assert len(found) == count and all(warning in _render.text(report) and warning in _render.page(report, {}) for warning in found)
 
 
+def test_losses_are_compared_to_the_last_bit(report):
+    report["figures"]["10"] = {"stages": 4, "rows": {
+        "one": {"tokens_per_s": 200.0, "losses": [(2.0).hex(), (1.5).hex()]},
+        "same": {"tokens_per_s": 100.0, "losses": [(2.0).hex(), (1.5).hex()]},
+        "other": {"tokens_per_s": 50.0, "losses": [(2.0).hex(), (1.5 * (1 + 2.0 ** -20)).hex()]},
+        "broken": {"error": "RuntimeError: no"}}}
+    head, rows = _render.tables(report)["10"]
+    assert [row[2:] for row in rows] == [["1.000", "to the last bit"], ["0.500", "to the last bit"], ["0.250", "to 9.5e-07"], ["-", "-"]]
+    assert rows[3][1] == "RuntimeError: no"
+
+
 def test_a_figure_that_was_not_measured_is_left_out(report):
     del report["figures"]["5"]
     assert "Figure 5" not in _render.text(report)
@@ -88,10 +99,11 @@ def test_figures_become_plots(tmp_path):
         pytest.skip("matplotlib is not installed: 'make paper' does that")
     (tmp_path / "report.json").write_text(STORED.read_text())
     subprocess.run([python, ROOT / "bench" / "paper" / "run.py", "--render", "--out", tmp_path], check=True)
-    for number in _paper.FIGURES:
+    for number in _render.PLOTS:
         assert (tmp_path / f"figure{number}.png").read_bytes().startswith(b"\x89PNG")
-    assert len(Page((tmp_path / "report.html").read_text()).images) == len(_paper.FIGURES)
-    assert (tmp_path / "report.txt").read_text().count("Figure ") == len(_paper.FIGURES)
+    assert len(Page((tmp_path / "report.html").read_text()).images) == len(_render.PLOTS)
+    text = (tmp_path / "report.txt").read_text()
+    assert all(f"{_paper.name(number)}: " in text for number in _paper.FIGURES)
 
 
 def test_what_the_device_ran_is_found_in_a_trace_by_who_asked_for_it():

@@ -1,0 +1,135 @@
+"""The computation of _side.py by what a user might take instead: `_rivals.py SYSTEM DEVICES`. A JSON line a request on standard input, one a
+result on standard output. In an environment of its own that has the system (make paper).
+
+    tensorflow   one graph over logical CPU devices of one process: the sum on the first, an addition on each
+    ray          an actor for each device, which adds up what all have. Chained is a compiled graph; Fused needs collectives between actors, which
+                 Ray has for CPUs only with further packages
+"""
+
+import json
+import os
+import sys
+import time
+
+NODES = 128
+
+
+class Tensorflow:
+    def __init__(self, count):
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        import tensorflow as tf
+
+        self.tf, self.count = tf, count
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
+        self.start = []
+        for i in range(count):
+            with tf.device(f"CPU:{i}"):
+                self.start.append(tf.constant(0.0))
+
+    def _step(self, values):
+        tf, found = self.tf, []
+        with tf.device("CPU:0"):
+            total = tf.add_n(values) * (1 / self.count)
+        for i in range(self.count):
+            with tf.device(f"CPU:{i}"):
+                found.append(total + 1.0)
+        return found
+
+    def make(self, kind):
+        tf = self.tf
+
+        def chained(values):
+            for _ in range(NODES):
+                values = self._step(values)
+            return values
+
+        def fused(values):
+            return tf.while_loop(lambda i, *_: i < NODES, lambda i, *v: (i + 1, *self._step(list(v))), (tf.constant(0), *values))[1:]
+
+        body = {"opbyop": self._step, "chained": chained, "fused": fused}[kind]
+        return tf.function(lambda values: list(body(values))), 1 if kind == "opbyop" else NODES
+
+    def wait(self, values):
+        return [float(value) for value in values]
+
+
+class Ray:
+    def __init__(self, count):
+        import ray
+
+        self.ray, self.count = ray, count
+        ray.init(num_cpus=count, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+
+        class Device:
+            def begin(self, value):
+                return value
+
+            def step(self, *values):
+                return sum(values) * (1 / len(values)) + 1
+
+        actor = ray.remote(num_cpus=1)(Device)
+        self.devices = [actor.remote() for _ in range(count)]
+        self.start = [0.0] * count
+
+    def make(self, kind):
+        if kind == "opbyop":
+            return lambda values: [device.step.remote(*values) for device in self.devices], 1
+        if kind == "fused":
+            raise RuntimeError("not without collectives between actors")
+        from ray.dag import InputNode, MultiOutputNode
+
+        with InputNode() as given:
+            values = [device.begin.bind(given) for device in self.devices]
+            for _ in range(NODES):
+                values = [device.step.bind(*values) for device in self.devices]
+            graph = MultiOutputNode(values).experimental_compile(_buffer_size_bytes=1024)
+        return lambda values: [self.ray.get(future) for future in graph.execute(self.wait(values[:1])[0])], NODES
+
+    def wait(self, values):
+        return [self.ray.get(value) if isinstance(value, self.ray.ObjectRef) else value for value in values]
+
+
+class Side:
+    def __init__(self, system):
+        self.system, self.made = system, {}
+
+    def rate(self, kind, calls, depth):
+        """Computations a second, with at most `depth` calls under way."""
+        system = self.system
+        if kind not in self.made:
+            f, nodes = system.make(kind)
+            assert system.wait(f(f(system.start))) == [2.0 * nodes] * system.count, "a wrong result"
+            self.made[kind] = f, nodes
+        f, nodes = self.made[kind]
+        values = system.start
+        begin = time.perf_counter()
+        for i in range(1, calls + 1):
+            values = f(values)
+            if i % depth == 0:
+                system.wait(values)
+        system.wait(values)
+        return {"per_s": calls * nodes / (time.perf_counter() - begin)}
+
+
+def main():
+    count = int(sys.argv[2])
+    out = os.fdopen(os.dup(1), "w")  # what libraries print goes to standard error
+    os.dup2(2, 1)
+    side = Side({"tensorflow": Tensorflow, "ray": Ray}[sys.argv[1]](count))
+    print(json.dumps({"devices": count}), file=out, flush=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            result = getattr(side, request.pop("do"))(**request)
+        except Exception as error:  # part of the figure: what cannot be measured, and why
+            result = {"error": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
+        print(json.dumps(result), file=out, flush=True)
+    if sys.argv[1] == "ray":
+        side.system.ray.shutdown()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""One jax process that trains the Transformers of _transformer.py: `_train.py MODE ADDRESS DEVICES`, modes as in bench/_client.py. A JSON line a
+request on standard input, one a result on standard output.
+
+    spmd       one jit over a mesh of all devices, examples spread over "data", heads, hidden units and words over "model"
+    pipeline   pw.pipeline, a device for each stage
+    lower      nothing runs on devices of ours: the large ones are compiled for their shapes, on simulated hosts
+"""
+
+import json
+import os
+import pathlib
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import _client  # noqa: E402
+
+
+def _timed(step, state, batches, tokens):
+    """Losses to the last bit, and tokens a second over all steps but the first."""
+    import jax
+
+    losses = []
+    for number, batch in enumerate(batches):
+        state, loss = step(state, *batch)
+        losses.append(loss)
+        if number == 0:
+            jax.block_until_ready((state, loss))
+            begin = time.perf_counter()
+    jax.block_until_ready((state, losses))
+    took = time.perf_counter() - begin
+    return {"losses": [float(loss).hex() for loss in losses], "tokens_per_s": tokens * (len(losses) - 1) / took}
+
+
+class Side:
+    def __init__(self, count):
+        import jax
+
+        self.jax, self.count, self.made = jax, count, {}
+
+    def _batches(self, c, batch, steps):
+        import numpy as np
+
+        random = np.random.default_rng(0)
+        for _ in range(steps):
+            text = random.integers(0, c.vocabulary, (batch, c.length + 1), dtype=np.int32)
+            yield {"text": text, "input": text[:, :-1][:, ::-1].copy()} if c.encoders else {"text": text}
+
+    def _spmd(self, model, mesh_shape):
+        """(configuration, what makes a state, a step, where both the state and batches go) of a jit over all devices."""
+        import _transformer as t
+        import numpy as np
+        import optax
+        from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+        jax, c = self.jax, t.CONFIGS[model]
+        mesh = Mesh(np.array(jax.devices()[: self.count]).reshape(mesh_shape), ("data", "model"))
+        optimizer = optax.adam(1e-3)
+
+        def start(key):
+            params = t.init(c, key)
+            return params, optimizer.init(params)
+
+        shapes = jax.eval_shape(start, jax.random.key(0))
+        placed = jax.tree.map(lambda s: NamedSharding(mesh, s), t.specs(shapes[0]), is_leaf=lambda s: isinstance(s, P))
+        whole = NamedSharding(mesh, P())
+        like = lambda tree: jax.tree.map(lambda _: whole, tree)
+        adam = shapes[1][0]._replace(count=whole, mu=placed, nu=placed)
+        where = (placed, (adam, *like(shapes[1][1:])))
+        rows = NamedSharding(mesh, P("data"))
+
+        def step(state, batch):
+            params, kept = state
+            value, gradients = jax.value_and_grad(lambda p: t.loss(c, p, batch))(params)
+            updates, kept = optimizer.update(gradients, kept, params)
+            return (optax.apply_updates(params, updates), kept), value
+
+        return c, jax.jit(start, out_shardings=where), jax.jit(step, out_shardings=(where, whole), donate_argnums=0), where, rows
+
+    def spmd(self, model, mesh, batch, steps):
+        import numpy as np
+
+        jax = self.jax
+        c, start, step, where, rows = self._spmd(model, mesh)
+        with jax.default_device(jax.local_devices(backend="cpu")[0]):  # the same parameters everywhere
+            import _transformer as t
+
+            params = jax.tree.map(np.asarray, t.init(c, jax.random.key(0)))
+        state = start(jax.random.key(0))
+        state = jax.device_put(params, where[0]), state[1]
+        batches = [(jax.device_put(b, rows),) for b in self._batches(c, batch, steps)]
+        if (model, str(mesh), batch) not in self.made:  # what is measured compiles nothing
+            copy = jax.tree.map(lambda v: v.copy(), state)
+            jax.block_until_ready(step(copy, *batches[0]))
+            self.made[model, str(mesh), batch] = True
+        return _timed(step, state, batches, batch * c.length)
+
+    def pipeline(self, model, stages, microbatches, batch, steps):
+        """The model's layers over `stages` devices, one behind the other."""
+        import _transformer as t
+        import numpy as np
+        import optax
+
+        import pathways as pw
+
+        jax, c = self.jax, t.CONFIGS[model]
+        functions, shapes = t.layers(c)
+        devices = [jax.devices()[i * self.count // stages] for i in range(stages)]
+        batches = [(b["text"][:, :-1], b["text"][:, 1:]) for b in self._batches(c, batch, steps)]
+        if (model, stages, microbatches) not in self.made:
+            with jax.default_device(jax.local_devices(backend="cpu")[0]):
+                keys = jax.random.split(jax.random.key(0), len(shapes))
+                params = [jax.tree.map(np.asarray, t.make(key, own)) for key, own in zip(keys, shapes)]
+            self.made[model, stages, microbatches] = params, pw.pipeline(functions, loss=t.cross_entropy, optimizer=optax.adam(1e-3), stages=devices,
+                                                                         microbatches=microbatches)
+        params, pipeline = self.made[model, stages, microbatches]
+        found = _timed(pipeline.step, pipeline.init(params, *batches[0]), batches, batch * c.length)
+        return {**found, "bubble": pipeline.bubble()}
+
+    def lower(self, model, mesh, batch):
+        """What a device of a mesh this large would hold and do. The step runs once: its results are zeros."""
+        import _transformer as t
+
+        jax = self.jax
+        c, start, step, _, rows = self._spmd(model, mesh)
+        given = jax.device_put(next(self._batches(c, batch, 1)), rows)
+        state = start(jax.random.key(0))
+        begin = time.perf_counter()
+        compiled = step.lower(state, given).compile()
+        compile_s = time.perf_counter() - begin
+        memory = compiled.memory_analysis()
+        _, loss = step(state, given)
+        jax.block_until_ready(loss)
+        tokens = batch * c.length
+        return {"parameters": t.count(c), "compile_s": compile_s, "tokens": tokens, "state_bytes": memory.argument_size_in_bytes,
+                "temporary_bytes": memory.temp_size_in_bytes, "flops_per_device": 8 * t.count(c) * tokens / self.count}
+
+
+def main():
+    mode, address, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    _client.DEVICES = count
+    _client.set_environment(mode, address)
+    if mode == "plugin":
+        os.environ["JAX_PLATFORMS"] += ",cpu"  # for the parameters
+    out = os.fdopen(os.dup(1), "w")  # what libraries print goes to standard error
+    os.dup2(2, 1)
+    side = Side(count)
+    print(json.dumps({"devices": len(side.jax.devices())}), file=out, flush=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            result = getattr(side, request.pop("do"))(**request)
+        except Exception as error:  # part of the figure: what cannot be measured, and why
+            result = {"error": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
+        print(json.dumps(result), file=out, flush=True)
+    os._exit(0)  # without the client's farewell on standard error
+
+
+if __name__ == "__main__":
+    main()
