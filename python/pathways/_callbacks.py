@@ -108,7 +108,7 @@ def _on_all_devices(ctx, results, avals, sharding):
     return [r if w is None else mlir.wrap_with_sharding_op(ctx, r, aval, w) for r, aval, w in zip(results, avals, wanted)]
 
 
-def _emit(ctx, function, token, operands, operand_avals, result_avals, has_side_effect, sharding, target=TARGET):
+def emit(ctx, function, token, operands, operand_avals, result_avals, has_side_effect, sharding, target=TARGET):
     from jax._src import core, ffi
 
     number = registry.add(checked(function, result_avals), [aval.dtype for aval in operand_avals], bool(result_avals))
@@ -168,8 +168,8 @@ def install(is_ours):
         if partitioned and result_avals:
             raise ValueError("Partitioned callback not supported with return values.")
         if partitioned and token is None and _is_whole_program(ctx):
-            return *_emit(ctx, callback, None, operands, operand_avals, [], has_side_effect, None, TARGET_ON_SHARDS), None
-        results, token = _emit(ctx, callback, token, operands, operand_avals, result_avals, has_side_effect, sharding)
+            return *emit(ctx, callback, None, operands, operand_avals, [], has_side_effect, None, TARGET_ON_SHARDS), None
+        results, token = emit(ctx, callback, token, operands, operand_avals, result_avals, has_side_effect, sharding)
         return results, token, None
 
     emit_python_callback._pathways = True

@@ -398,6 +398,22 @@ def test_the_sharding_of_a_value_inside_jit(islands, spec):
     assert len(seen) == 4  # once for each compilation
 
 
+@pytest.mark.parametrize("aliases", [{}, {0: 0}], ids=["fresh", "aliased"])
+def test_a_callback_writes_into_buffers(devices, aliases):
+    from jax.experimental import buffer_callback
+
+    seen = []
+
+    def add(ctx, out, x, y):
+        seen.append((ctx.stage, x.writeable, out.writeable, np.asarray(out).tolist()))
+        np.asarray(out)[...] = np.asarray(x) + np.asarray(y)
+
+    x = np.arange(3, dtype=np.float32)
+    function = buffer_callback.buffer_callback(add, jax.ShapeDtypeStruct(x.shape, x.dtype), input_output_aliases=aliases)
+    assert np.asarray(jax.jit(lambda v: function(v, v * 2))(x)).tolist() == [0, 3, 6]
+    assert seen == [(buffer_callback.ExecutionStage.EXECUTE, False, True, [0, 1, 2] if aliases else [0, 0, 0])]
+
+
 def test_ordered_effects_over_a_mesh(islands):
     mesh = Mesh(np.array(islands[0]), ("x",))
     x = jax.device_put(np.arange(4, dtype=np.int32), NamedSharding(mesh, P("x")))

@@ -1,0 +1,78 @@
+"""jax.experimental.buffer_callback: callbacks that write their results into buffers they are given.
+
+jax hands them the memory of the computation, in its own process. Ours computes elsewhere, so the buffers are numpy arrays here, and what was written
+goes back as the results of a host callback (`_callbacks.py`).
+"""
+
+import functools
+
+import numpy as np
+
+from pathways import _callbacks
+
+
+class Buffer(np.ndarray):
+    """As jax's Buffer: shape, dtype, the array protocols, and whether it may be written."""
+
+    @property
+    def writeable(self):
+        return self.flags.writeable
+
+
+class Context:
+    """As jax's ExecutionContext."""
+
+    def __init__(self):
+        from jax._src import buffer_callback
+
+        self.stage = buffer_callback.ExecutionStage.EXECUTE
+
+    @property
+    def stream(self):
+        import jax
+
+        raise jax.errors.JaxRuntimeError("UNIMPLEMENTED: XLA FFI GPU context is not available: the callback runs on the client's machine")
+
+
+def _with_buffers(callback, in_tree, out_tree, avals_out, aliases):
+    """callback as a function from arrays to arrays. aliases: (operand, result) that share their memory."""
+    import jax
+
+    seeds = {result: operand for operand, result in aliases}
+
+    def call(*operands):
+        results = []
+        for i, aval in enumerate(avals_out):
+            seeded = np.array(operands[seeds[i]]) if i in seeds else np.zeros(aval.shape, aval.dtype)
+            results.append(seeded.view(Buffer))
+        operands = [np.asarray(operand).view(Buffer) for operand in operands]
+        for operand in operands:
+            operand.flags.writeable = False
+        args, named = jax.tree.unflatten(in_tree, operands)
+        if callback(Context(), jax.tree.unflatten(out_tree, results), *args, **named) is not None:
+            raise ValueError("buffer_callback callback must not return any values.")
+        return [np.asarray(result) for result in results]
+
+    return call
+
+
+def install(is_ours):
+    """is_ours(client) tells our backends from others. Idempotent."""
+    from jax._src import buffer_callback as jax_buffers
+    from jax._src.interpreters import mlir
+
+    ordinary = jax_buffers._buffer_callback_lowering
+    if getattr(ordinary, "_pathways", False):
+        return
+
+    @functools.wraps(ordinary)
+    def lowering(ctx, *args, callback, in_tree, out_tree, has_side_effect, input_output_aliases, **others):
+        if len(ctx.module_context.platforms) > 1 or not is_ours(ctx.module_context.get_backend()):
+            return ordinary(ctx, *args, callback=callback, in_tree=in_tree, out_tree=out_tree, has_side_effect=has_side_effect,
+                            input_output_aliases=input_output_aliases, **others)
+        function = _with_buffers(callback, in_tree, out_tree, ctx.avals_out, input_output_aliases)
+        return _callbacks.emit(ctx, function, None, args, ctx.avals_in, ctx.avals_out, has_side_effect, None)[0]
+
+    lowering._pathways = True
+    jax_buffers._buffer_callback_lowering = lowering
+    mlir.register_lowering(jax_buffers.buffer_callback_p, lowering)
