@@ -33,7 +33,7 @@ def install(is_ours):
 
     def cuda_array_interface(self):
         if is_ours(next(iter(self.devices())).client):
-            raise AttributeError("__cuda_array_interface__ is of arrays in this process's CUDA memory alone")
+            raise AttributeError("__cuda_array_interface__ is only defined for this process's GPU buffers.")
         return interface.__get__(self)
 
     array.ArrayImpl.__cuda_array_interface__ = property(cuda_array_interface)
