@@ -88,27 +88,55 @@ class Lowering {
   // All hosts' parts of a move: a sender and its receiver have to agree on the names of what crosses.
   absl::Status PlanMoveOf(const HostStep& step) {
     const program::HostMove& move = steps_.moves[step.move];
-    PW_ASSIGN_OR_RETURN(const buffers::ReshardPlan* plan, PlanOf(move));
-    const MoveCall call{kNoSession, ArrayId(move.source), move.source_spec.get(), ArrayId(move.target), move.target_spec.get()};
-    PlanMove(topology_, call, *plan, [&] { return Slot(SlotKind::kName, names_++); }, [](HostId) { return OpId(); }, outbox_);
-    auto& planned = moves_[step.move];
+    PW_ASSIGN_OR_RETURN(const PlannedMove* planned, PlanOf(move));
+    auto& of_hosts = moves_[step.move];
+    for (const auto& [host, commands] : planned->commands) {
+      for (const Command& command : commands) of_hosts[host].push_back(Named(command, move, names_));
+    }
+    names_ += planned->names;
+    return absl::OkStatus();
+  }
+
+  // The commands of moves between the same places differ in names alone.
+  struct PlannedMove {
+    std::map<HostId, std::vector<Command>> commands;  // arrays: kSource and kTarget; transfers: numbered from 1 on
+    uint64_t names = 0;
+  };
+  static constexpr uint64_t kSource = 1, kTarget = 2;
+
+  absl::StatusOr<const PlannedMove*> PlanOf(const program::HostMove& move) {
+    const auto key = std::pair(move.source_spec.get(), move.target_spec.get());
+    if (auto known = planned_.find(key); known != planned_.end()) return &known->second;
+    PW_ASSIGN_OR_RETURN(const buffers::ReshardPlan plan,
+                        buffers::PlanReshard(move.target_spec->dims, move.source_spec->sharding, move.target_spec->sharding,
+                                             [&](DeviceId device) { return topology_.FindDevice(device)->host; }));
+    PlannedMove& planned = planned_[key];
+    const MoveCall call{kNoSession, ArrayId(kSource), move.source_spec.get(), ArrayId(kTarget), move.target_spec.get()};
+    PlanMove(topology_, call, plan, [&] { return ++planned.names; }, [](HostId) { return OpId(); }, outbox_);
     // The planners speak to an outbox; what they put there is taken out again.
     outbox_.Flush([&](HostId host, std::string header, std::vector<Bytes>) {
       ::pathways::v1::ToWorker batch;
       batch.ParseFromString(header);
-      for (Command& command : *batch.mutable_commands()) planned[host].push_back(std::move(command));
+      for (Command& command : *batch.mutable_commands()) planned.commands[host].push_back(std::move(command));
     });
-    return absl::OkStatus();
+    return &planned;
   }
 
-  // Moves between the same places have the same plan.
-  absl::StatusOr<const buffers::ReshardPlan*> PlanOf(const program::HostMove& move) {
-    const auto key = std::pair(move.source_spec.get(), move.target_spec.get());
-    if (auto known = plans_.find(key); known != plans_.end()) return &known->second;
-    PW_ASSIGN_OR_RETURN(buffers::ReshardPlan plan,
-                        buffers::PlanReshard(move.target_spec->dims, move.source_spec->sharding, move.target_spec->sharding,
-                                             [&](DeviceId device) { return topology_.FindDevice(device)->host; }));
-    return &plans_.emplace(key, std::move(plan)).first->second;
+  static Command Named(Command command, const program::HostMove& move, uint64_t first_name) {
+    auto array = [&](uint64_t name) { return name == kSource ? move.source : name == kTarget ? move.target : name; };
+    auto transfer = [&](uint64_t number) { return number == 0 ? 0 : Slot(SlotKind::kName, first_name + number - 1); };
+    for (auto& send : *command.mutable_move()->mutable_sends()) {
+      send.set_array(array(send.array()));
+      send.set_transfer(transfer(send.transfer()));
+    }
+    for (auto& receive : *command.mutable_move()->mutable_receives()) {
+      receive.set_array(array(receive.array()));
+      for (auto& piece : *receive.mutable_pieces()) {
+        piece.set_source_array(array(piece.source_array()));
+        piece.set_transfer(transfer(piece.transfer()));
+      }
+    }
+    return command;
   }
 
   HostId HostOf(const buffers::ArraySpec& spec, int shard) const {
@@ -185,7 +213,7 @@ class Lowering {
   std::map<HostId, LoweredHost> parts_;
   std::map<HostId, Needs> needs_;
   std::map<int, std::map<HostId, std::vector<Command>>> moves_;  // planned, by number
-  std::map<std::pair<const buffers::ArraySpec*, const buffers::ArraySpec*>, buffers::ReshardPlan> plans_;
+  std::map<std::pair<const buffers::ArraySpec*, const buffers::ArraySpec*>, PlannedMove> planned_;
   std::vector<std::vector<HostId>> result_hosts_;
 };
 
