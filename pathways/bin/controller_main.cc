@@ -51,6 +51,11 @@ struct Options {
   std::string trace;
   std::string trace_output = "pathways-trace.json";
   absl::Duration trace_duration = absl::Seconds(5);
+  absl::Duration coalesce_delay = absl::ZeroDuration();
+  int64_t coalesce_bytes = 0;
+  int64_t coalesce_messages = 0;
+  bool checksum = false;
+  bool spill = false;
   absl::Duration gang_window = absl::Milliseconds(10);
   absl::Duration gang_aging = absl::Milliseconds(500);
   bool own_workers = false;
@@ -72,6 +77,13 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add("handle-limit", &options->cluster.limits.handles, "N", "arrays that one client may have at a time");
   flags->Add("virtual-devices", &options->cluster.virtual_devices, "N",
              "devices that each client can have in virtual slices at a time; 0: four times those of the cluster, at least 64");
+  flags->Add("checksum", &options->checksum, "have all hosts protect transfers to each other by checksums (CRC-32C)");
+  flags->Add("spill", &options->spill,
+             "have hosts move arrays that nobody uses at present to host memory when their devices' memory (--memory-limit) is full");
+  flags->Add("coalesce-delay", &options->coalesce_delay, "DURATION",
+             "how long hosts keep dataflow messages that can wait, to send several as one; 0: 200us");
+  flags->Add("coalesce-bytes", &options->coalesce_bytes, "BYTES", "they leave when there are so many bytes of them; 0: 64 KiB");
+  flags->Add("coalesce-messages", &options->coalesce_messages, "N", "or so many of them; 0: 1024");
   flags->Add("dispatch", &options->dispatch, "parallel|sequential",
              "how programs of many nodes go to the hosts: all at once, or node by node, for comparison");
   flags->Add("shared-directory", &options->shared_directory, "DIR",
@@ -124,6 +136,18 @@ absl::Status ParseClientAddress(const std::string& address, pw::frontend::Server
   return absl::OkStatus();
 }
 
+absl::StatusOr<pathways::v1::HostConfig> HostConfigFrom(const Options& options) {
+  if (options.coalesce_delay < absl::ZeroDuration() || options.coalesce_bytes < 0 || options.coalesce_messages < 0)
+    return absl::InvalidArgumentError("--coalesce-delay, --coalesce-bytes and --coalesce-messages must not be negative");
+  pathways::v1::HostConfig config;
+  config.set_checksum(options.checksum);
+  config.set_spill(options.spill);
+  config.mutable_coalescing()->set_max_delay_nanoseconds(static_cast<uint64_t>(absl::ToInt64Nanoseconds(options.coalesce_delay)));
+  config.mutable_coalescing()->set_max_bytes(static_cast<uint64_t>(options.coalesce_bytes));
+  config.mutable_coalescing()->set_max_messages(static_cast<uint64_t>(options.coalesce_messages));
+  return config;
+}
+
 absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   if (options.cluster.limits.staged_bytes < 0)
     return absl::InvalidArgumentError("--staged-limit is a number of bytes, 0 for half of the memory");
@@ -150,6 +174,7 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   cluster_options.gang.aging_ns = absl::ToInt64Nanoseconds(options.gang_aging);
   PW_RETURN_IF_ERROR(pw::gang::Scheduler::Create(cluster_options.gang).status());
   cluster_options.sequential_dispatch = options.dispatch == "sequential";
+  PW_ASSIGN_OR_RETURN(cluster_options.host_config, HostConfigFrom(options));
   cluster = pw::controller::ClusterImpl::Create(cluster_options, {&executor, &timers, &clock});
   PW_ASSIGN_OR_RETURN(const std::string workers, cluster->Listen(&transport, options.listen_workers));
   PW_ASSIGN_OR_RETURN(auto server, pw::frontend::Server::Start(server_options, cluster.get()));

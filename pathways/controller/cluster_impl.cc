@@ -1,6 +1,5 @@
 #include "pathways/controller/cluster_impl.h"
 
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,26 +10,13 @@ namespace pw::controller {
 
 using ::pathways::v1::Event;
 
-namespace {
-
-// Node by node, programs are granted as they come: their commands wait for one another, and a window would wait for them.
-gang::Options GangOptions(const ClusterOptions& options) {
-  gang::Options gang = options.gang;
-  if (!options.sequential_dispatch) return gang;
-  gang.policy = "fifo";
-  gang.window_gangs = std::numeric_limits<int>::max();
-  return gang;
-}
-
-}  // namespace
-
 std::shared_ptr<ClusterImpl> ClusterImpl::Create(ClusterOptions options, const Environment& environment) {
   std::shared_ptr<ClusterImpl> cluster(new ClusterImpl(std::move(options), environment));
   std::weak_ptr<ClusterImpl> weak = cluster;
   cluster->strand_.SetIdleHook([weak] {
     if (auto self = weak.lock()) self->fabric_->Flush();
   });
-  cluster->fabric_ = std::make_unique<Fabric>(cluster->options_.limits, GangOptions(cluster->options_), environment.clock,
+  cluster->fabric_ = std::make_unique<Fabric>(cluster->options_.limits, cluster->options_.gang, environment.clock,
                                               [weak](Task task) {
                                                 if (auto self = weak.lock()) self->strand_.Post(std::move(task));
                                               });
@@ -49,6 +35,10 @@ std::shared_ptr<ClusterImpl> ClusterImpl::Create(ClusterOptions options, const E
                                                             auto it = self->hosts_.find(host);
                                                             if (it != self->hosts_.end()) self->LoseHost(it->second, why);
                                                           });
+  cluster->housekeeping_->Configure(cluster->options_.host_config, nullptr);
+  cluster->fabric_->SetCleanUp([weak](const std::vector<HostId>& hosts, const ::pathways::v1::CleanUp& what) {
+    if (auto self = weak.lock()) self->housekeeping_->CleanUp(hosts, what);
+  });
   cluster->ScheduleTick();
   return cluster;
 }

@@ -129,11 +129,9 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   void ReplyToHostCall(HostId host, uint64_t call, absl::StatusOr<std::vector<Bytes>> results);
 
   // -- cluster_status.cc
-  std::string StatusJson(const std::map<HostId, ::pathways::v1::MemoryReport>& memory);
+  std::string StatusJson(const Housekeeping::MetricsByHost& metrics);
 
   // -- cluster_trace.cc
-  void TraceHost(HostId host);
-  void AskForTrace(HostId host, bool on, size_t max_events);
   void GatherTrace();
   void FinishTrace();
 

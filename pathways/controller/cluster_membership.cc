@@ -96,7 +96,6 @@ void ClusterImpl::Admit(LinkId id, HostId host_id) {
   welcome.set_takes_shared(link.hello.has_probe() &&
                            net::VerifyProbe(net::ReadName(link.hello.probe().memory()), link.hello.probe().secret()));
   fabric_->outbox().Add(host_id, std::move(command));
-  TraceHost(host_id);
 }
 
 void ClusterImpl::MembershipChanged() {
@@ -181,6 +180,7 @@ void ClusterImpl::Tick() {
       link.link->connection()->Send(frame);
     }
   }
+  housekeeping_->WatchHealth();
   for (auto& [id, opened] : sessions_) opened.session->OnTick(now, slept);
   for (LinkId id : silent) {
     LoseHost(id, absl::DeadlineExceededError(

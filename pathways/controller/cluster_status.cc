@@ -10,19 +10,18 @@
 namespace pw::controller {
 
 using ::pathways::v1::Command;
-using ::pathways::v1::MemoryReport;
 
 void ClusterImpl::GetStatus(ResultCallback<std::string> done) {
-  housekeeping_->GatherMemory(options_.status_timeout, [weak = weak_from_this(), done = std::move(done)](auto memory) mutable {
+  housekeeping_->GatherMetrics(options_.status_timeout, [weak = weak_from_this(), done = std::move(done)](auto metrics) mutable {
     auto self = weak.lock();
     if (self == nullptr) return;
-    self->strand_.Post([weak, memory = std::move(memory), done = std::move(done)]() mutable {
-      if (auto cluster = weak.lock()) std::move(done)(cluster->StatusJson(memory));
+    self->strand_.Post([weak, metrics = std::move(metrics), done = std::move(done)]() mutable {
+      if (auto cluster = weak.lock()) std::move(done)(cluster->StatusJson(metrics));
     });
   });
 }
 
-std::string ClusterImpl::StatusJson(const std::map<HostId, MemoryReport>& memory) {
+std::string ClusterImpl::StatusJson(const Housekeeping::MetricsByHost& metrics) {
   const absl::Time now = environment_.clock->Now();
   StatusReport report;
   report.version = options_.version;
@@ -54,7 +53,12 @@ std::string ClusterImpl::StatusJson(const std::map<HostId, MemoryReport>& memory
     for (const auto& [kind, count] : fabric_->outbox().counters(host).commands) {
       status.commands[Command::descriptor()->FindFieldByNumber(kind)->name()] = count;
     }
-    if (auto it = memory.find(host); it != memory.end()) status.memory = it->second;
+    if (auto it = metrics.find(host); it != metrics.end()) status.metrics = it->second;
+    if (const Housekeeping::Health* health = housekeeping_->HealthOf(host); health != nullptr) {
+      status.health = health->report;
+      status.seconds_since_health = absl::ToDoubleSeconds(now - health->heard);
+      if (status.state == "up" && now - health->heard > options_.heartbeat_limit / 3) status.state = "busy";
+    }
   }
   for (const auto& [id, opened] : sessions_) {
     const SessionImpl& s = *opened.session;

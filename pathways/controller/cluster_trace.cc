@@ -9,7 +9,6 @@
 
 namespace pw::controller {
 
-using ::pathways::v1::Command;
 using ::pathways::v1::TraceReport;
 
 namespace {
@@ -45,10 +44,13 @@ struct ClusterImpl::Tracing {
   };
   std::map<HostId, Host> hosts;
   trace::Recording own;
-  size_t max_events = 0;
-  bool gathering = false;
-  size_t missing = 0;
   ResultCallback<ClusterTrace> done;
+
+  Host& HostOf(HostId id, const resource::Topology& topology) {
+    Host& host = hosts[id];
+    if (const resource::Host* found = topology.FindHost(id); found != nullptr && host.name.empty()) host.name = topology.Describe(*found);
+    return host;
+  }
 };
 
 void ClusterImpl::RecordTrace(absl::Duration duration, size_t max_events, ResultCallback<ClusterTrace> done) {
@@ -59,58 +61,48 @@ void ClusterImpl::RecordTrace(absl::Duration duration, size_t max_events, Result
   }
   tracing_ = std::make_shared<Tracing>();
   tracing_->done = std::move(done);
-  tracing_->max_events = max_events;
   fabric_->recorder().Start(max_events);
-  for (const auto& [host, link] : hosts_) TraceHost(host);
+  for (const auto& [host, link] : hosts_) tracing_->HostOf(host, fabric_->topology());
+  ::pathways::v1::HostConfig config = housekeeping_->config();
+  config.mutable_recording()->set_id(fabric_->NextId());
+  config.mutable_recording()->set_max_events(static_cast<uint32_t>(max_events));
+  // Each answer is also a reading of the host's clock.
+  auto begun = [this, tracing = tracing_](HostId host, absl::Time asked, const ::pathways::v1::Configured& answer) {
+    if (tracing_ != tracing) return;  // too late
+    tracing->HostOf(host, fabric_->topology()).offset.AddAnswer(asked, absl::FromUnixNanos(answer.now_nanoseconds()), environment_.clock->Now());
+  };
+  housekeeping_->Configure(std::move(config), std::move(begun));
   environment_.timers->After(duration, &strand_, [weak = weak_from_this()] {
     if (auto self = weak.lock()) self->GatherTrace();
   });
 }
 
-// Also one that joins meanwhile, before it is told anything else.
-void ClusterImpl::TraceHost(HostId host) {
-  if (tracing_ == nullptr || tracing_->gathering) return;
-  tracing_->hosts[host].name = fabric_->topology().Describe(*fabric_->topology().FindHost(host));
-  AskForTrace(host, true, tracing_->max_events);
-}
-
-// Each answer is also a reading of the host's clock.
-void ClusterImpl::AskForTrace(HostId host, bool on, size_t max_events) {
-  Command command;
-  auto& trace = *command.mutable_trace();
-  trace.set_query(fabric_->NextId());
-  trace.set_on(on);
-  trace.set_max_events(static_cast<uint32_t>(max_events));
-  auto heard = [this, tracing = tracing_, host, on, asked = environment_.clock->Now()](absl::StatusOr<TraceReport> report) {
-    if (tracing_ != tracing) return;  // too late
-    Tracing::Host& entry = tracing->hosts[host];
-    if (report.ok()) entry.offset.AddAnswer(asked, absl::FromUnixNanos(report->now_nanoseconds()), environment_.clock->Now());
-    if (on) return;
-    entry.answered = report.ok();
-    if (report.ok()) entry.report = *std::move(report);
-    if (--tracing->missing == 0) FinishTrace();
-  };
-  fabric_->trace_reports().Add(trace.query(), host, SessionId(), std::move(heard));
-  fabric_->outbox().Add(host, std::move(command));
-}
-
 // Our own recording ends first: whatever a host does before it hears of the end is in order with what we have written down, since
 // the word goes the way of the commands.
 void ClusterImpl::GatherTrace() {
-  tracing_->gathering = true;
   fabric_->gangs().RecordUnderway();
   tracing_->own = fabric_->recorder().Stop();
-  tracing_->missing = 1;  // this function
-  for (auto& [host, entry] : tracing_->hosts) {
-    if (!hosts_.contains(host)) continue;
-    ++tracing_->missing;
-    AskForTrace(host, false, 0);
+  std::vector<HostId> hosts;
+  for (const auto& [host, link] : hosts_) {
+    hosts.push_back(host);
+    tracing_->HostOf(host, fabric_->topology());
   }
-  environment_.timers->After(kGatherTimeout, &strand_, [weak = weak_from_this(), tracing = tracing_] {
+  auto ended = [this, tracing = tracing_](HostId host, absl::Time asked, TraceReport report) {
+    if (tracing_ != tracing) return;  // too late
+    Tracing::Host& entry = tracing->HostOf(host, fabric_->topology());
+    entry.offset.AddAnswer(asked, absl::FromUnixNanos(report.now_nanoseconds()), environment_.clock->Now());
+    entry.answered = true;
+    entry.report = std::move(report);
+  };
+  auto finish = [weak = weak_from_this(), tracing = tracing_] {
     auto self = weak.lock();
     if (self != nullptr && self->tracing_ == tracing) self->FinishTrace();
-  });
-  if (--tracing_->missing == 0) FinishTrace();
+  };
+  environment_.timers->After(kGatherTimeout, &strand_, finish);
+  housekeeping_->GatherTraces(hosts, std::move(ended), finish);
+  ::pathways::v1::HostConfig config = housekeeping_->config();
+  config.clear_recording();
+  housekeeping_->Configure(std::move(config), nullptr);
 }
 
 void ClusterImpl::FinishTrace() {

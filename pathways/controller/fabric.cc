@@ -78,16 +78,12 @@ void Fabric::RemoveHost(HostId host, const std::vector<DeviceId>& devices, const
   fetches_.FailHost(host, error);
   compiles_.FailHost(host, error);
   descriptions_.FailHost(host, error);
-  trace_reports_.FailHost(host, error);
 }
 
 absl::Status Fabric::OnEvent(HostId host, const Event& event, Bytes payload) {
   switch (event.kind_case()) {
     case Event::kDone:
       ops_.OnDone(host, event.done());
-      break;
-    case Event::kLaunchFailed:
-      OnLaunchFailed(event.launch_failed());
       break;
     case Event::kSharedTaken:
       if (auto it = peers_.find(host); it != peers_.end()) {
@@ -113,24 +109,10 @@ absl::Status Fabric::OnEvent(HostId host, const Event& event, Bytes payload) {
     case Event::kDescribed:
       descriptions_.Resolve(event.described().query(), host, event.described());
       break;
-    case Event::kTraceReport:
-      trace_reports_.Resolve(event.trace_report().query(), host, event.trace_report());
-      break;
     default:
       return absl::InternalError(absl::StrCat("event ", static_cast<int>(event.kind_case()), " makes no sense here"));
   }
   return absl::OkStatus();
-}
-
-void Fabric::OnLaunchFailed(const ::pathways::v1::LaunchFailed& failed) {
-  for (uint32_t number : failed.hosts()) {
-    const HostId host(number);
-    if (!outbox_.HasHost(host)) continue;
-    Command command;
-    command.mutable_abort_launch()->set_launch(failed.launch());
-    *command.mutable_abort_launch()->mutable_status() = failed.status();
-    outbox_.Add(host, std::move(command));
-  }
 }
 
 void Fabric::OnFetchedShared(HostId host, const ::pathways::v1::Fetched& fetched) {
@@ -153,6 +135,9 @@ void Fabric::OnBulkWritable(HostId host) {
 
 void Fabric::Flush() {
   gangs_.FlushGrants();
+  clean_ups_.Flush([this](const std::vector<HostId>& hosts, const ::pathways::v1::CleanUp& what) {
+    if (send_clean_up_) send_clean_up_(hosts, what);
+  });
   outbox_.Flush([this](HostId host, std::string header, std::vector<Bytes> payload) {
     auto it = peers_.find(host);
     if (it != peers_.end()) it->second->connection->Send(std::move(header), std::move(payload), net::Lane::kUrgent);
@@ -240,10 +225,10 @@ void Fabric::EndSession(SessionId session) {
   for (HostId host : SortedKeys(peers_)) {
     peers_.at(host)->bulk.DropSession(session);
     peers_.at(host)->loans.DropSession(session);
-    Command command;
-    command.mutable_release_owner()->set_session(session.v);
-    outbox_.Add(host, std::move(command));
   }
+  ::pathways::v1::CleanUp what;
+  what.add_sessions(session.v);
+  clean_ups_.Add(session, SortedKeys(peers_), std::move(what));
 }
 
 size_t Fabric::lent_bytes(HostId host) const {

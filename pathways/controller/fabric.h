@@ -19,6 +19,7 @@
 #include "pathways/base/executor.h"
 #include "pathways/base/ids.h"
 #include "pathways/controller/bulk_sender.h"
+#include "pathways/controller/clean_ups.h"
 #include "pathways/controller/fetches.h"
 #include "pathways/controller/gangs.h"
 #include "pathways/controller/host_groups.h"
@@ -75,7 +76,6 @@ class Fabric {
   PendingReplies<::pathways::v1::Compiled>& compiles() { return compiles_; }
   PendingReplies<::pathways::v1::Described>& descriptions() { return descriptions_; }
 
-  PendingReplies<::pathways::v1::TraceReport>& trace_reports() { return trace_reports_; }
   trace::Recorder& recorder() { return recorder_; }
 
   // Virtual devices that are bound to nothing: what uses of them get. Until ForgetGone.
@@ -94,6 +94,11 @@ class Fabric {
   void SendBytes(HostId host, SessionId session, uint64_t transfer, const Bytes& data, bool exclusive = false);
   // What SendBytes was given and has not left for its hosts yet.
   Outgoing& outgoing() { return outgoing_; }
+  // Executables, programs, sessions that nobody needs any more: their hosts forget them (housekeeping.h). Those who are not there have.
+  CleanUps& clean_ups() { return clean_ups_; }
+  // How that is told to hosts, at the end of a turn.
+  using SendCleanUp = std::function<void(const std::vector<HostId>& hosts, const ::pathways::v1::CleanUp& what)>;
+  void SetCleanUp(SendCleanUp send) { send_clean_up_ = std::move(send); }
   // Nothing more is sent or answered for a session; the hosts free what it owns.
   void EndSession(SessionId session);
 
@@ -101,7 +106,6 @@ class Fabric {
   size_t lent_bytes(HostId host) const;
 
  private:
-  void OnLaunchFailed(const ::pathways::v1::LaunchFailed& failed);
   void OnFetchedShared(HostId host, const ::pathways::v1::Fetched& fetched);
 
   struct Peer {
@@ -118,6 +122,8 @@ class Fabric {
   uint64_t next_id_ = 1;  // names arrays, executables, transfers and questions
   resource::Topology topology_;
   dispatch::Outbox outbox_;
+  CleanUps clean_ups_{&outbox_};
+  SendCleanUp send_clean_up_;
   OpsInFlight ops_;
   trace::Recorder recorder_;
   Gangs gangs_;
@@ -125,7 +131,6 @@ class Fabric {
   Fetches fetches_;
   PendingReplies<::pathways::v1::Compiled> compiles_;
   PendingReplies<::pathways::v1::Described> descriptions_;
-  PendingReplies<::pathways::v1::TraceReport> trace_reports_;
   Outgoing outgoing_;
   absl::flat_hash_map<HostId, std::unique_ptr<Peer>> peers_;
   absl::flat_hash_map<DeviceId, std::shared_ptr<const absl::Status>> lost_devices_;

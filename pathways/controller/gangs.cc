@@ -79,13 +79,46 @@ Gangs::GangList Gangs::Needs(const Launch& launch, const Placement* placement) {
       if (auto it = due_.find(arg); it != due_.end()) needs.insert(needs.end(), it->second.begin(), it->second.end());
     }
   }
-  if (launch.donates && !clients_.empty()) {
-    if (auto it = clients_.find(launch.session); it != clients_.end()) AddDonorNeeds(it->second, placement, &needs);
+  if (launch.within != nullptr) {
+    AddBarrierNeeds(launch, &needs);
+  } else if (!clients_.empty()) {
+    if (auto it = clients_.find(launch.session); it != clients_.end()) {
+      if (launch.donates) AddDonorNeeds(it->second, placement, &needs);
+      if (!it->second.barriers.empty()) needs.push_back(it->second.barriers.back());
+    }
   }
   if (launch.after != gang::GangId()) needs.push_back(launch.after);
   std::sort(needs.begin(), needs.end());
   needs.erase(std::unique(needs.begin(), needs.end()), needs.end());
   return needs;
+}
+
+// Of its own client's gangs, only those before the run: the others wait for it.
+void Gangs::AddBarrierNeeds(const Launch& launch, GangList* needs) const {
+  if (!launch.donates) return;
+  for (gang::GangId gang : launch.within->before) {
+    if (IsWaiting(gang)) needs->push_back(gang);
+  }
+}
+
+Gangs::Barrier Gangs::OpenBarrier(SessionId session) {
+  Client& client = clients_[session];
+  Barrier barrier{session, scheduler_->Expect(), {client.copied.begin(), client.copied.end()}};
+  for (const auto& [placement, gangs] : client.launched) barrier.before.insert(barrier.before.end(), gangs.begin(), gangs.end());
+  std::erase_if(barrier.before, [this](gang::GangId gang) { return !IsWaiting(gang); });
+  client.barriers.push_back(barrier.gang);
+  Running& running = running_[barrier.gang];
+  running.session = session;
+  running.waiting = true;
+  return barrier;
+}
+
+void Gangs::CloseBarrier(const Barrier& barrier) {
+  if (auto it = clients_.find(barrier.session); it != clients_.end()) std::erase(it->second.barriers, barrier.gang);
+  Settle(barrier.gang);
+  running_.erase(barrier.gang);
+  scheduler_->OnDone(barrier.gang, std::nullopt);
+  TakeGrants();
 }
 
 void Gangs::AddDonorNeeds(Client& client, const Placement* placement, GangList* needs) {

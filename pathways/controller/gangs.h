@@ -15,6 +15,7 @@
 //   GG-1  the Grants and Executes of a host's stream give its gangs in the order of the scheduler
 //   GG-2  each gang is told to the scheduler as done exactly once, when its last host has completed, failed or been lost
 //   GG-3  nothing is kept for an array that is due from nobody
+//   GG-4  the command of a gang that is granted has left, or leaves next
 // Strand-confined.
 #pragma once
 
@@ -47,6 +48,18 @@ class Gangs {
   Gangs(const gang::Options& options, Clock* clock, const resource::Topology* topology, dispatch::Outbox* outbox,
         trace::Recorder* recorder);
 
+  // A run that is dispatched node by node (controller/sequential_run.h) has a place in the order of its session's work. What is
+  // submitted behind it, and is not part of it, is not granted before it has ended: its command has not left by then, and a device
+  // must not wait for it.
+  struct Barrier {
+    SessionId session;
+    gang::GangId gang;
+    std::vector<gang::GangId> before;  // of the session, waiting when it was opened
+  };
+  Barrier OpenBarrier(SessionId session);
+  // REQUIRES: the commands behind it are in the outbox.
+  void CloseBarrier(const Barrier& barrier);
+
   struct Launch {
     SessionId session;
     ExecutableId executable;             // or the program, by its number: what costs are known by
@@ -56,6 +69,7 @@ class Gangs {
     absl::Span<const ArrayId> results;
     bool donates = false;
     gang::GangId after{};                // another computation that has to be granted before
+    const Barrier* within = nullptr;     // of the run that it is part of
   };
   struct Ticket {
     gang::GangId gang;
@@ -114,11 +128,13 @@ class Gangs {
     std::map<const Placement*, GangList>
         launched;                   // waiting (some may not any more), since and with the last donor of that placement
     std::set<gang::GangId> copied;  // that its copies wait for
+    std::vector<gang::GangId> barriers;  // that are open, in order
   };
 
   const Placement* PlacementOf(const Launch& launch);
   static bool Overlap(const Placement& a, const Placement& b, const gang::Scheduler& scheduler);
   GangList Needs(const Launch& launch, const Placement* placement);
+  void AddBarrierNeeds(const Launch& launch, GangList* needs) const;
   void AddDonorNeeds(Client& client, const Placement* placement, GangList* needs);
   void Enlist(gang::GangId gang, const Launch& launch, const Placement* placement);
   void MakeDue(ArrayId array, gang::GangId gang);

@@ -7,7 +7,7 @@ namespace pw::controller {
 
 void HostGroup::OnReleased(const buffers::LogicalArray& array) {
   if (array.owner() == *ending_) return;
-  for (HostId host : hosts_) outbox_->Release(host, array.id());
+  for (HostId host : hosts_) outbox_->Release(host, array.id(), array.owner());
 }
 
 HostGroup* HostGroups::Of(const resource::Topology& topology, const buffers::Sharding& sharding) {

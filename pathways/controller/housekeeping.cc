@@ -1,87 +1,205 @@
 #include "pathways/controller/housekeeping.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
-#include <vector>
 
-#include "pathways/base/status_macros.h"
+#include "pathways/base/log.h"
 
 namespace pw::controller {
+namespace {
 
-using ::pathways::v1::MemoryReport;
+namespace v1 = ::pathways::v1;
+
+template <class Message>
+bool Parse(const dataflow::Tuple& tuple, Message* message) {
+  return message->ParseFromArray(tuple.data.data(), static_cast<int>(tuple.size()));
+}
+
+std::vector<HostId> Listed(const std::set<HostId>& hosts) { return {hosts.begin(), hosts.end()}; }
+
+dataflow::HostSet AsSet(const std::vector<HostId>& hosts) {
+  std::vector<dataflow::HostSet::Interval> intervals;
+  for (HostId host : hosts) intervals.push_back({host, 1});
+  return dataflow::HostSet(std::move(intervals));
+}
+
+// The shard of launch-failed. What it has to tell is in the run's argument.
+class LaunchFailedOperator : public dataflow::Operator {
+ public:
+  using Tell = std::function<void(const v1::LaunchFailed&)>;
+  LaunchFailedOperator(v1::LaunchFailed failed, Tell tell) : failed_(std::move(failed)), tell_(std::move(tell)) {}
+  void OnInputsClosed(dataflow::Shard& shard) override {
+    tell_(failed_);
+    shard.Finish();
+  }
+
+ private:
+  const v1::LaunchFailed failed_;
+  const Tell tell_;
+};
+
+}  // namespace
 
 struct Housekeeping::Gathering {
-  MemoryByHost memory;
-  absl::AnyInvocable<void(MemoryByHost) &&> done;  // empty once called
-  std::optional<dataflow::RunId> run;              // the present one
+  MetricsByHost metrics;
+  absl::AnyInvocable<void(MetricsByHost) &&> done;  // empty once called
+  std::optional<dataflow::RunId> run;               // the present one
+  uint64_t losses = 0;                              // when it was started
 };
 
 Housekeeping::Housekeeping(dispatch::Outbox* outbox, Executor* strand, Clock* clock, Timers* timers, DataflowLinks::Lose lose)
     : strand_(strand),
+      clock_(clock),
       timers_(timers),
+      operators_(MakeOperators()),
       links_(outbox, strand, std::move(lose)),
-      runtime_({dataflow::kControllerHost, strand, clock, timers, &links_, nullptr}, {.progress = dataflow::StarKnobs()}) {}
+      runtime_({dataflow::kControllerHost, strand, clock, timers, &links_, &operators_}, {.progress = dataflow::StarKnobs()}),
+      graphs_(&runtime_) {}
+
+dataflow::Operators Housekeeping::MakeOperators() {
+  dataflow::Operators operators;
+  operators.Add("launch-failed", [this](const dataflow::OperatorContext& context) -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> {
+    v1::LaunchFailed failed;
+    if (!failed.ParseFromString(context.argument)) return absl::InvalidArgumentError("what failed does not parse");
+    return std::make_unique<LaunchFailedOperator>(std::move(failed), [this](const v1::LaunchFailed& f) { AbortElsewhere(f); });
+  });
+  return operators;
+}
 
 void Housekeeping::SetHosts(std::set<HostId> hosts) {
-  changed_ = changed_ || hosts != hosts_;
+  std::vector<HostId> joined;
+  std::set_difference(hosts.begin(), hosts.end(), hosts_.begin(), hosts_.end(), std::back_inserter(joined));
   hosts_ = std::move(hosts);
+  SendConfig(joined);
 }
 
 void Housekeeping::RemoveHost(HostId host, const absl::Status& reason) {
-  changed_ = hosts_.erase(host) > 0 || changed_;
+  ++losses_;
+  hosts_.erase(host);
+  health_.erase(host);
+  graphs_.HostLost(host);
   links_.RemoveHost(host, reason);
 }
 
-absl::Status Housekeeping::InstallIfChanged() {
-  if (!std::exchange(changed_, false)) return absl::OkStatus();
-  if (memory_graph_.has_value()) runtime_.Uninstall(*std::exchange(memory_graph_, std::nullopt));
-  std::vector<dataflow::HostSet::Interval> intervals;
-  for (HostId host : hosts_) intervals.push_back({host, 1});
-  installed_hosts_ = dataflow::HostSet(std::move(intervals));
-  if (hosts_.empty()) return absl::OkStatus();
-  const auto there = std::make_shared<const dataflow::Placement>(dataflow::Placement::OnePerHost(installed_hosts_));
-  const auto here = std::make_shared<const dataflow::Placement>(
-      dataflow::Placement::OnHost(dataflow::kControllerHost, installed_hosts_.size()));
-  PW_ASSIGN_OR_RETURN(std::shared_ptr<const dataflow::Graph> graph,
-                      dataflow::Graph::Create({{"memory", "memory", "", there}, {"result", dataflow::kResultOp, "", here}},
-                                              {{dataflow::NodeId(0), dataflow::NodeId(1), dataflow::EdgeKind::kOneToOne, true}}));
-  PW_ASSIGN_OR_RETURN(memory_graph_, runtime_.Install(std::move(graph)));
-  return absl::OkStatus();
+std::optional<dataflow::RunId> Housekeeping::Start(const std::string& op, const std::vector<HostId>& hosts, std::string argument,
+                                                   OnTuple on_tuple, OnDone done) {
+  std::vector<HostId> there;
+  std::copy_if(hosts.begin(), hosts.end(), std::back_inserter(there), [this](HostId host) { return hosts_.contains(host); });
+  if (there.empty()) return std::nullopt;
+  const dataflow::HostSet set = AsSet(there);
+  const absl::StatusOr<dataflow::GraphId> graph = graphs_.Over(op, set);
+  if (!graph.ok()) {  // hosts that are there, one shard each: only a mistake of ours
+    PW_LOG_ERROR << "no graph for " << op << ": " << graph.status();
+    return std::nullopt;
+  }
+  dataflow::RunOptions options;
+  options.argument = std::move(argument);
+  options.on_tuple = [set, on_tuple = std::move(on_tuple)](dataflow::NodeId, uint32_t shard, dataflow::Tuple tuple) {
+    if (on_tuple) on_tuple(set.At(shard), tuple);
+  };
+  options.on_closed = [](dataflow::NodeId, uint32_t, const absl::Status&) {};  // a host that failed is missing, which is all
+  options.on_done = std::move(done);
+  return runtime_.Start(*graph, std::move(options));
 }
 
-void Housekeeping::GatherMemory(absl::Duration timeout, absl::AnyInvocable<void(MemoryByHost) &&> done) {
+// ---- configuration
+
+void Housekeeping::Configure(v1::HostConfig config, OnConfigured configured) {
+  config_ = std::move(config);
+  configured_ = std::make_shared<const OnConfigured>(std::move(configured));
+  SendConfig(Listed(hosts_));
+}
+
+void Housekeeping::SendConfig(const std::vector<HostId>& hosts) {
+  auto answered = [this, asked = clock_->Now(), to = std::weak_ptr<const OnConfigured>(configured_)](HostId host,
+                                                                                                      const dataflow::Tuple& tuple) {
+    v1::Configured configured;
+    const auto tell = to.lock();
+    if (tell != nullptr && *tell && Parse(tuple, &configured)) (*tell)(host, asked, configured);
+  };
+  Start("configure", hosts, config_.SerializeAsString(), std::move(answered), nullptr);
+}
+
+// ---- health and metrics
+
+void Housekeeping::WatchHealth() {
+  if (health_run_.has_value()) runtime_.Cancel(*health_run_, absl::DeadlineExceededError("it is time for the next"));
+  auto heard = [this](HostId host, const dataflow::Tuple& tuple) {
+    v1::HealthReport report;
+    if (hosts_.contains(host) && Parse(tuple, &report)) health_[host] = {std::move(report), clock_->Now()};
+  };
+  health_run_ = Start("health", Listed(hosts_), "", std::move(heard), [this](const absl::Status&) { health_run_ = std::nullopt; });
+}
+
+const Housekeeping::Health* Housekeeping::HealthOf(HostId host) const {
+  auto it = health_.find(host);
+  return it == health_.end() ? nullptr : &it->second;
+}
+
+void Housekeeping::GatherMetrics(absl::Duration timeout, absl::AnyInvocable<void(MetricsByHost) &&> done) {
   auto gathering = std::make_shared<Gathering>();
   gathering->done = std::move(done);
   timers_->After(timeout, strand_, [this, alive = std::weak_ptr<bool>(alive_), gathering] {
     if (alive.expired() || !gathering->run.has_value()) return;
     runtime_.Cancel(*gathering->run, absl::DeadlineExceededError("not all hosts have answered in time"));
   });
-  Ask(gathering);
+  AskMetrics(gathering);
 }
 
-void Housekeeping::Ask(const std::shared_ptr<Gathering>& gathering) {
-  absl::Status status = InstallIfChanged();
-  if (!status.ok() || !memory_graph_.has_value()) return Asked(gathering, absl::CancelledError("there is no host to ask"));
-  dataflow::RunOptions options;
-  options.on_tuple = [gathering, hosts = installed_hosts_](dataflow::NodeId, uint32_t shard, dataflow::Tuple tuple) {
-    MemoryReport report;
-    if (report.ParseFromArray(tuple.data.data(), static_cast<int>(tuple.size()))) gathering->memory[hosts.At(shard)] = report;
+void Housekeeping::AskMetrics(const std::shared_ptr<Gathering>& gathering) {
+  gathering->losses = losses_;
+  auto heard = [gathering](HostId host, const dataflow::Tuple& tuple) {
+    v1::MetricsReport report;
+    if (Parse(tuple, &report)) gathering->metrics[host] = std::move(report);
   };
-  options.on_closed = [](dataflow::NodeId, uint32_t, const absl::Status&) {};  // a host that failed is missing, which is all
-  options.on_done = [this, gathering](const absl::Status& done) { Asked(gathering, done); };
-  gathering->run = runtime_.Start(*memory_graph_, std::move(options));
+  auto asked = [this, gathering](const absl::Status& status) {
+    gathering->run = std::nullopt;
+    if (absl::IsUnavailable(status) && losses_ != gathering->losses) {  // a host was lost meanwhile: the others are asked again
+      return strand_->Post([this, alive = std::weak_ptr<bool>(alive_), gathering] {
+        if (!alive.expired()) AskMetrics(gathering);
+      });
+    }
+    auto done = std::exchange(gathering->done, nullptr);
+    if (done) std::move(done)(std::move(gathering->metrics));
+  };
+  gathering->run = Start("metrics", Listed(hosts_), "", std::move(heard), asked);
+  if (!gathering->run.has_value()) asked(absl::OkStatus());  // there is no host to ask
 }
 
-// A host was lost meanwhile: the others are asked again.
-void Housekeeping::Asked(const std::shared_ptr<Gathering>& gathering, const absl::Status& status) {
-  gathering->run = std::nullopt;
-  if (status.code() == absl::StatusCode::kUnavailable && changed_) {
-    strand_->Post([this, alive = std::weak_ptr<bool>(alive_), gathering] {
-      if (!alive.expired()) Ask(gathering);
-    });
-    return;
+void Housekeeping::GatherTraces(const std::vector<HostId>& hosts, OnTrace on_trace, absl::AnyInvocable<void() &&> done) {
+  struct Waiting {
+    size_t left = 1;  // this function
+    absl::AnyInvocable<void() &&> done;
+    void Down() {
+      if (--left == 0) std::move(done)();
+    }
+  };
+  auto waiting = std::make_shared<Waiting>();
+  waiting->done = std::move(done);
+  for (HostId host : hosts) {
+    auto heard = [on_trace, asked = clock_->Now()](HostId from, const dataflow::Tuple& tuple) {
+      v1::TraceReport report;
+      if (Parse(tuple, &report)) on_trace(from, asked, std::move(report));
+    };
+    if (Start("trace", {host}, "", std::move(heard), [waiting](const absl::Status&) { waiting->Down(); })) ++waiting->left;
   }
-  auto done = std::exchange(gathering->done, nullptr);
-  if (done) std::move(done)(std::move(gathering->memory));
+  waiting->Down();
+}
+
+// ---- clean-up and errors
+
+void Housekeeping::CleanUp(const std::vector<HostId>& hosts, const v1::CleanUp& what) {
+  Start("clean-up", hosts, what.SerializeAsString(), nullptr, nullptr);
+}
+
+void Housekeeping::AbortElsewhere(const v1::LaunchFailed& failed) {
+  v1::AbortLaunch abort;
+  abort.set_launch(failed.launch());
+  *abort.mutable_status() = failed.status();
+  std::set<HostId> waiting;
+  for (uint32_t host : failed.hosts()) waiting.insert(HostId(host));
+  Start("abort-launch", Listed(waiting), abort.SerializeAsString(), nullptr, nullptr);
 }
 
 }  // namespace pw::controller

@@ -6,6 +6,7 @@
 
 #include "absl/time/time.h"
 #include "pathways/gang/options.h"
+#include "pathways/v1/housekeeping.pb.h"
 
 namespace pw::controller {
 
@@ -22,6 +23,7 @@ struct ClusterOptions {
   gang::Options gang;  // in what order computations run
   int virtual_devices = 0;  // that each client can have in slices at a time; 0: by the size of the cluster
   bool sequential_dispatch = false;                         // programs of many nodes are sent node by node
+  ::pathways::v1::HostConfig host_config;                   // what hosts go by
   bool share_memory = true;                                 // with hosts of the same machine, where it can
   std::string version = "0.1.0";
 };

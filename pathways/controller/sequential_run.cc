@@ -24,6 +24,7 @@ SequentialRun::SequentialRun(Fabric* fabric, SessionId session, std::weak_ptr<bo
       results_(std::move(results)),
       done_(std::move(done)),
       base_(fabric->ReserveIds(entry_->lowered.names)),
+      barrier_(fabric->gangs().OpenBarrier(session)),
       next_(entry_->lowered.hosts.size(), 0),
       node_status_(entry_->program().nodes.size()) {}
 
@@ -32,12 +33,38 @@ void SequentialRun::Next() {
   sending_ = true;
   while (!alive_.expired() && node_ + 1 < static_cast<int>(nodes.size())) {
     ++node_;
+    ticket_ = nodes[node_].kind == program::NodeKind::kCompute ? Submit() : Gangs::Ticket();
     for (size_t h = 0; h < next_.size(); ++h) Send(h);
     const bool works = nodes[node_].kind == program::NodeKind::kCompute || nodes[node_].kind == program::NodeKind::kTransfer;
     if (works && left_ > 0) break;
   }
   sending_ = false;
   if (left_ == 0) Finish();
+}
+
+// Whether this node computes something there.
+bool SequentialRun::Executes(size_t h) const {
+  const dispatch::LoweredHost& part = entry_->lowered.hosts[h];
+  for (size_t i = next_[h]; i < part.commands.size() && part.node_of[i] == node_; ++i) {
+    if (part.commands[i].has_execute()) return true;
+  }
+  return false;
+}
+
+// With a host or device of it gone the node fails, whatever its turn.
+Gangs::Ticket SequentialRun::Submit() {
+  const program::Executable& executable = *entry_->typed->executables[entry_->program().nodes[node_].executable];
+  if (!fabric_->CheckDevices(executable.devices).ok()) return {};
+  std::vector<HostId> hosts;
+  for (size_t h = 0; h < next_.size(); ++h) {
+    if (Executes(h)) hosts.push_back(entry_->lowered.hosts[h].host);
+  }
+  if (hosts.empty()) return {};
+  std::vector<ArrayId> args;
+  for (const auto& arg : args_) args.push_back(arg->id());
+  Gangs::Launch launch{session_, executable.id, executable.devices, hosts, args, {}, entry_->any_donated};
+  launch.within = &barrier_;
+  return fabric_->gangs().Submit(launch);
 }
 
 // This node's commands for one host.
@@ -58,11 +85,16 @@ void SequentialRun::Send(size_t h) {
                .Add(part.host, nullptr,
                     [self = shared_from_this(), node = node_](const absl::Status& status, std::optional<double>) {
                       self->Completed(node, status);
-                    })
+                    },
+                    command.has_execute() ? ticket_.gang : gang::GangId())
                .v;
     }
     ::pathways::v1::Command bound = command;
     program::Bind(command, binding, op, &bound);
+    if (bound.has_execute()) {
+      bound.mutable_execute()->set_grant(ticket_.grant());
+      if (fabric_->recorder().on()) bound.mutable_execute()->set_gang(ticket_.gang.v);
+    }
     fabric_->outbox().AddExclusive(part.host, std::move(bound));
   }
 }
@@ -85,7 +117,8 @@ void SequentialRun::Finish() {
   }
   results_.clear();
   args_.clear();
-  fabric_->outbox().EndExclusive();
+  fabric_->outbox().EndExclusive(session_);
+  fabric_->gangs().CloseBarrier(barrier_);  // what is granted now has left
   if (done_) std::exchange(done_, nullptr)(first);
 }
 

@@ -2,7 +2,10 @@
 //
 // The commands are those that parallel dispatch has the hosts make for themselves (dispatch/lower_program.h): this is the other
 // half of every comparison, of results and of time (paper 4.5, figure 7). Nodes without a computation or transfer are not waited
-// for. Later commands to the hosts, which may name the run's results, wait in the outbox until all of it has been sent and done.
+// for. Each computation is a gang of its own: the islands' schedulers grant it like any other, by the client's share.
+//
+// Later commands of the session, which may name the run's results or take its arguments over, wait in the outbox until all of the
+// run has been sent and done, and their gangs behind its barrier (gangs.h). Other sessions go on.
 //
 // Owned by the completions that it waits for. Sends nothing more once its session has ended. Strand-confined.
 #pragma once
@@ -20,8 +23,8 @@ namespace pw::controller {
 class SequentialRun : public std::enable_shared_from_this<SequentialRun> {
  public:
   using Arrays = std::vector<buffers::LogicalArray::Ref>;
-  // Each of `results` waits for one completion, which this gives. `args` are held until the end. `alive` goes with the session.
-  // Start is called inside the outbox's exclusive section, which ends with the run.
+  // Takes its place in the session's order. Each of `results` waits for one completion, which this gives. `args` are held until the
+  // end. `alive` goes with the session. Start is called inside the outbox's exclusive section of the session, which ends with the run.
   SequentialRun(Fabric* fabric, SessionId session, std::weak_ptr<bool> alive, std::shared_ptr<const ProgramEntry> entry, Arrays args,
                 Arrays results, std::function<void(const absl::Status&)> done);
 
@@ -30,6 +33,8 @@ class SequentialRun : public std::enable_shared_from_this<SequentialRun> {
  private:
   void Next();
   void Send(size_t host);
+  bool Executes(size_t host) const;
+  Gangs::Ticket Submit();
   void Completed(int node, const absl::Status& status);
   void Finish();
 
@@ -41,6 +46,8 @@ class SequentialRun : public std::enable_shared_from_this<SequentialRun> {
   Arrays results_;
   std::function<void(const absl::Status&)> done_;
   const uint64_t base_;
+  const Gangs::Barrier barrier_;
+  Gangs::Ticket ticket_;      // of the present node, if it computes
   int node_ = -1;
   int left_ = 0;              // completions
   bool sending_ = false;

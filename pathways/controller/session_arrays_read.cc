@@ -81,7 +81,7 @@ void SessionImpl::CopyToHostBuffer(Handle array, Handle host_buffer, std::option
   }
   fabric_->fetches().Add(fetch.fetch(), host, id_, bytes,
                          [this, host_buffer](absl::StatusOr<Bytes> result) { OnFetched(host_buffer, std::move(result)); });
-  fabric_->outbox().Add(host, std::move(command));
+  fabric_->outbox().AddFor(id_, host, std::move(command));
 }
 
 void SessionImpl::FetchStrings(Handle host_buffer, const ArrayEntry& entry) {

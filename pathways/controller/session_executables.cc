@@ -41,11 +41,9 @@ std::shared_ptr<const ExecutableInfo> MakeInfo(const program::Executable& record
 
 void SessionImpl::DropRecord(const program::Executable& record) {
   fabric_->gangs().ForgetExecutable(record.id);
-  for (HostId host : record.hosts) {
-    Command command;
-    command.mutable_drop_executable()->add_executables(record.id.v);
-    fabric_->outbox().Add(host, std::move(command));
-  }
+  ::pathways::v1::CleanUp what;
+  what.add_executables(record.id.v);
+  fabric_->clean_ups().Add(id_, record.hosts, std::move(what));
 }
 
 // A program that is being compiled by its hosts.

@@ -115,13 +115,12 @@ TEST(SeveralHostsTest, TheErrorOfOneIsTheErrorOfTheCompilation) {
 TEST(SeveralHostsTest, WhatFailsOnOneIsToldToTheOthers) {
   TwoHosts two;
   TestCluster& t = two.t;
-  ::pathways::v1::FromWorker message;
-  auto& failed = *message.add_events()->mutable_launch_failed();
+  ::pathways::v1::LaunchFailed failed;
   failed.set_launch(9);
   failed.mutable_status()->set_message("it broke");
   failed.add_hosts(1);
   failed.add_hosts(17);  // gone
-  t.workers[0]->Send(message);
+  t.workers[0]->FailLaunch(failed);
   t.Run();
   EXPECT_EQ(t.workers[0]->Count(Command::kAbortLaunch), 0);
   ASSERT_EQ(t.workers[1]->Count(Command::kAbortLaunch), 1);

@@ -249,12 +249,10 @@ void SessionImpl::LoadProgram(const ProgramEntry& entry) {
 absl::Status SessionImpl::DestructProgram(Handle handle) {
   const std::shared_ptr<ProgramEntry> entry = std::move(programs_.extract(handle).mapped());
   for (ExecutableId id : entry->stages->ids()) fabric_->gangs().ForgetExecutable(id);
-  for (const dispatch::LoweredHost& part : entry->lowered.hosts) {
-    if (fabric_->sequential_dispatch()) break;
-    Command command;
-    command.mutable_drop_program()->set_program(entry->id);
-    fabric_->outbox().Add(part.host, std::move(command));
-  }
+  if (fabric_->sequential_dispatch()) return absl::OkStatus();  // it was never loaded
+  ::pathways::v1::CleanUp what;
+  what.add_programs(entry->id);
+  fabric_->clean_ups().Add(id_, entry->hosts, std::move(what));
   return absl::OkStatus();
 }
 
@@ -373,7 +371,7 @@ void SessionImpl::StartProgram(const std::shared_ptr<ProgramEntry>& entry, const
   };
   auto sequence = std::make_shared<SequentialRun>(fabric_, id_, alive_, entry, std::move(arg_records), std::move(result_records),
                                                   std::move(done));
-  fabric_->outbox().BeginExclusive([sequence] { sequence->Start(); });
+  fabric_->outbox().BeginExclusive(id_, [sequence] { sequence->Start(); });
 }
 
 // Parallel dispatch: every host gets one message, all of them now.

@@ -15,6 +15,28 @@ void WriteIslands(const StatusReport& report, JsonWriter& json) {
   json.EndArray();
 }
 
+void WriteHealth(const HostStatus& status, JsonWriter& json) {
+  json.Key("health").BeginObject().Key("seconds_since").Number(status.seconds_since_health);
+  json.Key("commands_parked").Int(status.health->commands_parked());
+  json.Key("executions_waiting").Int(status.health->executions_waiting());
+  json.Key("memory_waits").Int(status.health->memory_waits()).EndObject();
+}
+
+void WriteMetrics(const ::pathways::v1::MetricsReport& metrics, JsonWriter& json) {
+  const auto& dataflow = metrics.dataflow();
+  json.Key("metrics").BeginObject().Key("launches").Int(static_cast<int64_t>(metrics.launches()));
+  json.Key("device_seconds").Number(metrics.device_microseconds() * 1e-6);
+  json.Key("spilled_bytes").Int(metrics.spilled_bytes());
+  json.Key("moved_out").Int(static_cast<int64_t>(metrics.moved_out()));
+  json.Key("moved_back").Int(static_cast<int64_t>(metrics.moved_back()));
+  json.Key("dataflow_tuples").Int(static_cast<int64_t>(dataflow.tuples_sent()));
+  json.Key("dataflow_reports").Int(static_cast<int64_t>(dataflow.reports_sent()));
+  json.Key("critical_messages").Int(static_cast<int64_t>(dataflow.critical_messages()));
+  json.Key("critical_frames").Int(static_cast<int64_t>(dataflow.critical_frames()));
+  json.Key("coalesced_messages").Int(static_cast<int64_t>(dataflow.coalesced_messages()));
+  json.Key("coalesced_frames").Int(static_cast<int64_t>(dataflow.coalesced_frames())).EndObject();
+}
+
 void WriteHost(const resource::Host& host, const HostStatus& status, JsonWriter& json) {
   json.BeginObject().Key("id").Int(host.id.v).Key("name").String(host.name).Key("island").Int(host.island.v);
   json.Key("state").String(status.state).Key("pid").Int(status.pid);
@@ -29,7 +51,10 @@ void WriteHost(const resource::Host& host, const HostStatus& status, JsonWriter&
       .Int(status.bytes_received);
   json.Key("commands").BeginObject();
   for (const auto& [kind, count] : status.commands) json.Key(kind).Int(count);
-  json.EndObject().Key("devices").BeginArray();
+  json.EndObject();
+  if (status.health.has_value()) WriteHealth(status, json);
+  if (status.metrics.has_value()) WriteMetrics(*status.metrics, json);
+  json.Key("devices").BeginArray();
   for (DeviceId device : host.devices) json.Int(device.v);
   json.EndArray().EndObject();
 }
@@ -40,8 +65,8 @@ void WriteDevice(const resource::Device& device, const HostStatus& host, JsonWri
   json.Key("memory_kinds").BeginArray();
   for (const auto& memory : device.description.memories) json.String(memory.kind);
   json.EndArray();
-  if (host.memory.has_value() && device.local_ordinal < host.memory->devices_size()) {
-    const auto& memory = host.memory->devices(device.local_ordinal);
+  if (host.metrics.has_value() && device.local_ordinal < host.metrics->memory().devices_size()) {
+    const auto& memory = host.metrics->memory().devices(device.local_ordinal);
     json.Key("memory").BeginObject();
     json.Key("used_bytes")
         .Int(memory.used_bytes())

@@ -11,12 +11,12 @@
 #include "pathways/gang/scheduler.h"
 #include "pathways/resource/placement.h"
 #include "pathways/resource/topology.h"
-#include "pathways/v1/worker.pb.h"
+#include "pathways/v1/housekeeping.pb.h"
 
 namespace pw::controller {
 
 struct HostStatus {
-  std::string state;  // "up", "silent"
+  std::string state;  // "up", "busy", "silent"
   int64_t pid = 0;
   std::string data_address;
   std::string peer;
@@ -26,7 +26,9 @@ struct HostStatus {
   uint64_t bytes_received = 0;
   uint64_t frames_sent = 0;
   std::map<std::string, uint64_t> commands;            // by kind
-  std::optional<::pathways::v1::MemoryReport> memory;  // none: the host did not answer in time
+  std::optional<::pathways::v1::HealthReport> health;  // the last; none: not heard yet
+  double seconds_since_health = 0;
+  std::optional<::pathways::v1::MetricsReport> metrics;  // none: the host did not answer in time
 };
 
 struct ClientStatus {

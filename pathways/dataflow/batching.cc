@@ -63,6 +63,11 @@ void Batcher::FlushUntil(absl::Time limit) {
   }
 }
 
+void Batcher::SetKnobs(const BatchingKnobs& knobs) {
+  FlushAll();
+  knobs_ = knobs;
+}
+
 size_t Batcher::waiting_bytes(HostId to, bool critical) const {
   auto it = hosts_.find(to);
   if (it == hosts_.end()) return 0;

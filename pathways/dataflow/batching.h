@@ -65,6 +65,8 @@ class Batcher {
   void FlushDue();
   // All leave.
   void FlushAll();
+  // What waits leaves; what comes goes by these.
+  void SetKnobs(const BatchingKnobs& knobs);
   // What waits for a host that is gone is dropped.
   void Drop(HostId host) { hosts_.erase(host); }
   size_t waiting_bytes(HostId to, bool critical) const;
@@ -86,7 +88,7 @@ class Batcher {
   void FlushUntil(absl::Time limit);
   bool Stale(const Due& due) const;
 
-  const BatchingKnobs knobs_;
+  BatchingKnobs knobs_;
   Clock* const clock_;
   const Emit emit_;
   absl::flat_hash_map<HostId, Host> hosts_;

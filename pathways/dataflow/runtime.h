@@ -103,6 +103,9 @@ class Runtime : private Links::Handler, private Courier {
   // Calls f with the shard, for operators that go on outside their callbacks. False: it is not here, or its run is over.
   bool With(const ShardRef& ref, absl::FunctionRef<void(Shard&)> f);
 
+  // When messages that can wait leave, from now on.
+  void SetBatching(const BatchingKnobs& knobs);
+
   size_t live_runs() const { return runs_.size(); }
   const RuntimeCounters& counters() const { return counters_; }
   const BatchingCounters& batching_counters() const { return batcher_.counters(); }

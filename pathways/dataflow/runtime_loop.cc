@@ -83,6 +83,11 @@ void Runtime::AfterEvent() {
   removed_.clear();
 }
 
+void Runtime::SetBatching(const BatchingKnobs& knobs) {
+  batcher_.SetKnobs(knobs);
+  Settle();
+}
+
 void Runtime::ArmTimer() {
   if (timer_armed_) return;
   const std::optional<absl::Time> due = batcher_.NextDue();

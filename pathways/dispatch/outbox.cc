@@ -13,7 +13,7 @@ constexpr size_t kMaxPayloadBytes = 8 << 20;
 constexpr int kMaxCommands = 1024;
 constexpr size_t kMaxReleased = 32768;
 
-// Data on its way, answers and the link's own business never wait: what is under way may need them to end.
+// Data on its way, answers, grants and the link's own business never wait: what is under way may need them to end.
 bool WaitsForOthers(Command::KindCase kind) {
   switch (kind) {
     case Command::kWelcome:
@@ -28,9 +28,35 @@ bool WaitsForOthers(Command::KindCase kind) {
     case Command::kMemoryQuery:
     case Command::kTrace:
     case Command::kDataflow:
+    case Command::kGrant:
+    case Command::kSharedTaken:
       return false;
     default:
       return true;
+  }
+}
+
+// Of those that say it, and wait.
+SessionId OwnerOf(const Command& command) {
+  switch (command.kind_case()) {
+    case Command::kExecute:
+      return SessionId(command.execute().session());
+    case Command::kPut:
+      return SessionId(command.put().session());
+    case Command::kAlias:
+      return SessionId(command.alias().session());
+    case Command::kMove:
+      return SessionId(command.move().session());
+    case Command::kBitcast:
+      return SessionId(command.bitcast().session());
+    case Command::kPoison:
+      return SessionId(command.poison().session());
+    case Command::kLoadProgram:
+      return SessionId(command.load_program().session());
+    case Command::kRunProgram:
+      return SessionId(command.run_program().session());
+    default:
+      return SessionId();
   }
 }
 
@@ -50,29 +76,54 @@ void Outbox::Touch(HostId host, PerHost& box) {
   box.queued = true;
 }
 
-void Outbox::BeginExclusive(absl::AnyInvocable<void() &&> start) {
-  if (exclusive_) {
-    later_.push_back([this, start = std::move(start)]() mutable { BeginExclusive(std::move(start)); });
+Outbox::Section* Outbox::ActiveSection(SessionId session) {
+  if (sections_.empty()) return nullptr;
+  auto it = sections_.find(session);
+  return it != sections_.end() && it->second.active ? &it->second : nullptr;
+}
+
+void Outbox::BeginExclusive(SessionId session, absl::AnyInvocable<void() &&> start) {
+  if (Section* section = ActiveSection(session); section != nullptr) {
+    section->later.push_back([this, session, start = std::move(start)]() mutable { BeginExclusive(session, std::move(start)); });
     return;
   }
-  exclusive_ = true;
+  sections_[session].active = true;
   std::move(start)();
 }
 
-void Outbox::EndExclusive() {
-  exclusive_ = false;
-  while (!exclusive_ && !later_.empty()) {
-    auto next = std::move(later_.front());
-    later_.pop_front();
+// What follows may begin the next section, and end it.
+void Outbox::EndExclusive(SessionId session) {
+  auto it = sections_.find(session);
+  if (it == sections_.end()) return;
+  it->second.active = false;
+  while (it != sections_.end() && !it->second.active) {
+    if (it->second.later.empty()) {
+      sections_.erase(it);
+      return;
+    }
+    auto next = std::move(it->second.later.front());
+    it->second.later.pop_front();
     std::move(next)();
+    it = sections_.find(session);
   }
 }
 
+void Outbox::InOrder(SessionId session, absl::AnyInvocable<void() &&> task) {
+  Section* const section = ActiveSection(session);
+  if (section == nullptr) return std::move(task)();
+  section->later.push_back(std::move(task));
+}
+
 void Outbox::Add(HostId host, Command command, std::vector<Bytes> payload) {
-  if (!exclusive_ || !WaitsForOthers(command.kind_case())) return AddNow(host, std::move(command), std::move(payload));
-  later_.push_back([this, host, command = std::move(command), payload = std::move(payload)]() mutable {
+  Section* const section = sections_.empty() || !WaitsForOthers(command.kind_case()) ? nullptr : ActiveSection(OwnerOf(command));
+  if (section == nullptr) return AddNow(host, std::move(command), std::move(payload));
+  section->later.push_back([this, host, command = std::move(command), payload = std::move(payload)]() mutable {
     Add(host, std::move(command), std::move(payload));
   });
+}
+
+void Outbox::AddFor(SessionId owner, HostId host, Command command) {
+  InOrder(owner, [this, host, command = std::move(command)]() mutable { AddNow(host, std::move(command), {}); });
 }
 
 void Outbox::AddNow(HostId host, Command command, std::vector<Bytes> payload) {
@@ -91,9 +142,9 @@ void Outbox::AddNow(HostId host, Command command, std::vector<Bytes> payload) {
     Close(box);
 }
 
-void Outbox::Release(HostId host, ArrayId array) {
-  if (exclusive_) {
-    later_.push_back([this, host, array] { Release(host, array); });
+void Outbox::Release(HostId host, ArrayId array, SessionId owner) {
+  if (Section* section = ActiveSection(owner); section != nullptr) {
+    section->later.push_back([this, host, array, owner] { Release(host, array, owner); });
     return;
   }
   auto it = hosts_.find(host);

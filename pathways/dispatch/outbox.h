@@ -46,13 +46,19 @@ class Outbox {
   // Payload bytes are the caller's business to announce in the command.
   void Add(HostId host, ::pathways::v1::Command command) { Add(host, std::move(command), {}); }
   void Add(HostId host, ::pathways::v1::Command command, std::vector<Bytes> payload);
-  void Release(HostId host, ArrayId array);
+  // `owner`: the session that the array belongs to.
+  void Release(HostId host, ArrayId array, SessionId owner);
+  // A command that does not say whose it is.
+  void AddFor(SessionId owner, HostId host, ::pathways::v1::Command command);
 
-  // Sequential dispatch: runs `start` now, or when the work before it has ended. Until EndExclusive, commands that name arrays or
-  // programs wait, but for those given to AddExclusive; then they follow in the order in which they were added.
-  void BeginExclusive(absl::AnyInvocable<void() &&> start);
+  // Sequential dispatch of a session's work: runs `start` now, or when its work before it has ended. Until EndExclusive, commands of
+  // the session that name arrays or programs wait, but for those given to AddExclusive; then they follow in the order in which they
+  // were added. Other sessions notice nothing.
+  void BeginExclusive(SessionId session, absl::AnyInvocable<void() &&> start);
   void AddExclusive(HostId host, ::pathways::v1::Command command) { AddNow(host, std::move(command), {}); }
-  void EndExclusive();
+  void EndExclusive(SessionId session);
+  // Runs it now, or, in an exclusive section of the session, where a command of it added now would follow.
+  void InOrder(SessionId session, absl::AnyInvocable<void() &&> task);
 
   // Hands over every frame there is to send, in order. True if there was any.
   using Send = absl::FunctionRef<void(HostId host, std::string header, std::vector<Bytes> payload)>;
@@ -76,13 +82,19 @@ class Outbox {
     CommandCounters counters;
     bool queued = false;  // listed in busy_
   };
+  // Present while it is active, or something waits.
+  struct Section {
+    bool active = false;
+    std::deque<absl::AnyInvocable<void() &&>> later;
+  };
+  // Null: nothing of the session has to wait.
+  Section* ActiveSection(SessionId session);
   void AddNow(HostId host, ::pathways::v1::Command command, std::vector<Bytes> payload);
   void Touch(HostId host, PerHost& box);
   static void Close(PerHost& box);
 
   absl::flat_hash_map<HostId, PerHost> hosts_;
-  bool exclusive_ = false;
-  std::deque<absl::AnyInvocable<void() &&>> later_;
+  std::map<SessionId, Section> sections_;
   std::vector<HostId> busy_;  // hosts that have something, in the order in which they got it
 };
 

@@ -54,9 +54,9 @@ TEST(OutboxTest, OneFrameForEachHostAndTurn) {
 TEST(OutboxTest, ReleasesGoTogetherBehindTheRest) {
   Outbox outbox;
   outbox.AddHost(HostId(0));
-  outbox.Release(HostId(0), ArrayId(7));
+  outbox.Release(HostId(0), ArrayId(7), SessionId(1));
   outbox.Add(HostId(0), Execute(1));
-  outbox.Release(HostId(0), ArrayId(8));
+  outbox.Release(HostId(0), ArrayId(8), SessionId(1));
   const auto sent = FlushAll(outbox);
   ASSERT_EQ(sent.size(), 1u);
   ASSERT_EQ(sent[0].batch.commands_size(), 2);
@@ -84,7 +84,7 @@ TEST(OutboxTest, WhatIsForALostHostIsDropped) {
   outbox.Add(HostId(0), Execute(1));
   outbox.RemoveHost(HostId(0));
   outbox.Add(HostId(0), Execute(2));
-  outbox.Release(HostId(0), ArrayId(1));
+  outbox.Release(HostId(0), ArrayId(1), SessionId(1));
   EXPECT_TRUE(FlushAll(outbox).empty());
   EXPECT_EQ(outbox.counters(HostId(0)).frames, 0u);
 }

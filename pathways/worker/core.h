@@ -2,6 +2,7 @@
 // holds. Lives on the worker's strand.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -21,6 +22,7 @@
 #include "pathways/worker/memory_ledger.h"
 #include "pathways/worker/object_store.h"
 #include "pathways/worker/outbox.h"
+#include "pathways/worker/spill.h"
 
 namespace pw::worker {
 
@@ -35,7 +37,10 @@ struct Core {
         outbox(connection),
         ledger(std::make_shared<MemoryLedger>(static_cast<int>(runtime->devices().size()), memory_limit)),
         order(static_cast<int>(runtime->devices().size()), &hazards),
-        memory(ledger.get(), &hazards, &order) {}
+        memory(ledger.get(), &hazards, &order),
+        spill(this) {
+    memory.SetSpare(&spill);
+  }
 
   device::DeviceRuntime* const runtime;
   Executor* const strand;
@@ -52,7 +57,9 @@ struct Core {
   Hazards hazards;
   LaunchOrder order;
   MemoryGate memory;
+  Spill spill;
   absl::flat_hash_set<SessionId> ended;  // sessions that were released: what still arrives for them is dropped
+  std::function<void(const pathways::v1::LaunchFailed&)> launch_failed;  // tells the controller of one over several hosts
   std::map<HostId, std::string> host_names;  // of peers, as the controller calls them; also of those that have left
 
   // For errors: "host 'b0' of island 'b'".
@@ -61,7 +68,11 @@ struct Core {
     return it == host_names.end() ? ToString(host) : it->second;
   }
 
-  ShardRef NewShard(int device, SessionId session) { return std::make_shared<Shard>(ledger, device, session); }
+  ShardRef NewShard(int device, SessionId session) {
+    ShardRef shard = std::make_shared<Shard>(ledger, device, session);
+    shard->last_used = hazards.commands();
+    return shard;
+  }
 
   // Calls `then` on the strand with the value, unless this Core has gone by then. Counts as activity until then.
   template <class T, class F>

@@ -161,16 +161,27 @@ Hazards::Outcome Runner::Start(const RunRef& run, const absl::Status& inputs) {
   return Hazards::Outcome::kDone;
 }
 
+// Arguments that lie in host memory, each once.
+std::vector<ShardRef> Runner::MovedOut(const Run& run) {
+  std::vector<ShardRef> moved;
+  for (const ShardRef& shard : run.args) {
+    if (shard->moved_out() > 0 && std::count(moved.begin(), moved.end(), shard) == 0) moved.push_back(shard);
+  }
+  return moved;
+}
+
 MemoryGate::Verdict Runner::Admit(const RunRef& run, absl::Status* why) {
   if (core_->ledger->limit() == 0) return MemoryGate::Verdict::kRoom;
   int64_t each = 0;
   for (int64_t bytes : run->program->output_bytes) each += bytes;
   absl::InlinedVector<MemoryGate::Need, 8> needs;
   for (int device : run->program->devices) needs.push_back({device, each});
+  auto add = [&](int device, int64_t bytes) {
+    for (MemoryGate::Need& need : needs) need.bytes += need.device == device ? bytes : 0;
+  };
+  for (const ShardRef& shard : MovedOut(*run)) add(shard->device(), shard->moved_out());
   // Donated inputs become outputs.
-  for (const ShardRef& shard : run->task->consumes) {
-    for (MemoryGate::Need& need : needs) need.bytes -= need.device == shard->device() ? shard->bytes() : 0;
-  }
+  for (const ShardRef& shard : run->task->consumes) add(shard->device(), -shard->bytes() - shard->moved_out());
   return core_->memory.Admit(needs, run->task, why);
 }
 
@@ -182,6 +193,9 @@ void Runner::Launch(const RunRef& run) {
   options.session = run->session;
   for (int32_t k : info.donated_inputs) {
     if (std::count(run->given.begin(), run->given.end(), k) == 0) options.non_donatable.push_back(k);
+  }
+  for (const ShardRef& shard : MovedOut(*run)) {
+    if (absl::Status back = core_->spill.BringBack(*shard); !back.ok()) return Finish(run, back);
   }
   absl::InlinedVector<device::DeviceBuffer*, 32> buffers;
   for (const ShardRef& shard : run->args) buffers.push_back(shard->buffer());
@@ -244,12 +258,13 @@ void Runner::Record(const Run& run) {
 }
 
 void Runner::TellOthers(const Run& run, const absl::Status& status) {
-  v1::LaunchFailed* failed = core_->outbox.Add()->mutable_launch_failed();
-  failed->set_launch(run.launch);
-  *failed->mutable_status() = ToProto(status);
+  v1::LaunchFailed failed;
+  failed.set_launch(run.launch);
+  *failed.mutable_status() = ToProto(status);
   for (uint32_t host : run.program->hosts) {
-    if (HostId(host) != core_->host) failed->add_hosts(host);
+    if (HostId(host) != core_->host) failed.add_hosts(host);
   }
+  core_->launch_failed(failed);
 }
 
 int Runner::NextLaunchId() {

@@ -35,6 +35,7 @@ class Runner {
   Hazards::Outcome Start(const RunRef& run, const absl::Status& inputs);
   void ForgetDonated(const Run& run);
   bool MayDonate(const Run& run, int32_t argument) const;
+  static std::vector<ShardRef> MovedOut(const Run& run);
   MemoryGate::Verdict Admit(const RunRef& run, absl::Status* why);
   void Launch(const RunRef& run);
   void Finish(const RunRef& run, const absl::Status& status);

@@ -16,6 +16,7 @@ Hazards::~Hazards() {
 void Hazards::Submit(TaskRef task) {
   task->sequence = next_sequence_++;
   for (const ShardRef& shard : task->reads) {
+    shard->last_used = task->sequence;
     if (!shard->pending()) continue;
     ++task->waiting;
     shard->OnLive([this, task] { Arrived(task); });

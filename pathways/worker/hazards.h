@@ -23,6 +23,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "pathways/worker/shard.h"
 
@@ -56,7 +57,13 @@ class Hazards {
   // From anywhere on the strand; the task may run inside this call unless another one is running.
   void Release(const TaskRef& task) { Arrived(task); }
 
+  // Counts the commands that have come; shards remember the last that named them (Shard::last_used).
+  uint64_t commands() const { return next_sequence_; }
   int64_t parked() const { return static_cast<int64_t>(parked_.size()); }
+  // In no order.
+  void ForEachParked(absl::FunctionRef<void(const Task&)> visit) const {
+    for (const TaskRef& task : parked_) visit(*task);
+  }
 
  private:
   struct Later {

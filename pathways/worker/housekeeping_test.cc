@@ -49,9 +49,10 @@ std::shared_ptr<const df::Graph> Ask(const std::string& op) {
 class HousekeepingTest : public testing::Test {
  protected:
   // What the worker answers, and how the run ends.
-  absl::Status Run(const std::string& op, std::vector<std::string>* answers) {
+  absl::Status Run(const std::string& op, std::vector<std::string>* answers, std::string argument = "") {
     std::optional<absl::Status> done;
     df::RunOptions options;
+    options.argument = std::move(argument);
     options.on_tuple = [&](df::NodeId, uint32_t, df::Tuple tuple) { answers->emplace_back(tuple.data.view()); };
     options.on_done = [&](const absl::Status& status) { done = status; };
     controller_.Start(*controller_.Install(Ask(op)), std::move(options));
@@ -65,14 +66,87 @@ class HousekeepingTest : public testing::Test {
   df::Runtime controller_{{df::kControllerHost, &worker_.strand, &clock_, nullptr, &links_, nullptr}, {}};
 };
 
-TEST_F(HousekeepingTest, MemoryIsWhatTheDevicesHold) {
+TEST_F(HousekeepingTest, MetricsAreWhatTheDevicesHoldAndHaveDone) {
+  worker_.Compile(1, "args=1 outputs=1 dims=4");
+  worker_.Put(2, 100, {1, 2, 3, 4});
+  worker_.Settle();
+  worker_.Execute(3, 1, {100}, {101});
+  worker_.Settle();
   std::vector<std::string> answers;
-  ASSERT_EQ(Run("memory", &answers), absl::OkStatus());
+  ASSERT_EQ(Run("metrics", &answers), absl::OkStatus());
   ASSERT_THAT(answers, testing::SizeIs(1));
-  v1::MemoryReport report;
+  v1::MetricsReport report;
   ASSERT_TRUE(report.ParseFromString(answers[0]));
-  EXPECT_EQ(report.devices_size(), 2);
-  EXPECT_EQ(report.arrays(), 0);
+  EXPECT_EQ(report.memory().devices_size(), 2);
+  EXPECT_EQ(report.memory().arrays(), 2);
+  EXPECT_EQ(report.launches(), 1u);
+}
+
+TEST_F(HousekeepingTest, HealthIsWhatWaits) {
+  worker_.Compile(1, "args=1 outputs=1 dims=4");
+  v1::Command command;
+  auto& execute = *command.mutable_execute();
+  execute.set_op(3);
+  execute.set_executable(1);
+  execute.set_session(1);
+  execute.add_args(100);
+  execute.add_results(101);
+  execute.set_grant(9);  // which does not come
+  worker_.Put(2, 100, {1, 2, 3, 4});
+  worker_.Settle();
+  worker_.Do(command);
+  worker_.Settle();
+  std::vector<std::string> answers;
+  ASSERT_EQ(Run("health", &answers), absl::OkStatus());
+  ASSERT_THAT(answers, testing::SizeIs(1));
+  v1::HealthReport report;
+  ASSERT_TRUE(report.ParseFromString(answers[0]));
+  EXPECT_EQ(report.commands_parked(), 1);
+  EXPECT_EQ(report.executions_waiting(), 1);
+  EXPECT_EQ(report.memory_waits(), 0);
+}
+
+TEST_F(HousekeepingTest, AConfigurationIsAnsweredWithTheTimeAndItsRecordingBeginsOnce) {
+  v1::HostConfig config;
+  config.mutable_recording()->set_id(5);
+  config.mutable_recording()->set_max_events(100);
+  std::vector<std::string> answers;
+  ASSERT_EQ(Run("configure", &answers, config.SerializeAsString()), absl::OkStatus());
+  v1::Configured configured;
+  ASSERT_THAT(answers, testing::SizeIs(1));
+  ASSERT_TRUE(configured.ParseFromString(answers[0]));
+  EXPECT_GT(configured.now_nanoseconds(), 0);
+  worker_.Put(2, 100, {1, 2, 3, 4});
+  ASSERT_EQ(Run("configure", &answers, config.SerializeAsString()), absl::OkStatus()) << "again, as when hosts join";
+  answers.clear();
+  ASSERT_EQ(Run("trace", &answers), absl::OkStatus());
+  v1::TraceReport report;
+  ASSERT_THAT(answers, testing::SizeIs(1));
+  ASSERT_TRUE(report.ParseFromString(answers[0]));
+  EXPECT_GT(report.events_size(), 0) << "what came before the second time is still there";
+}
+
+TEST_F(HousekeepingTest, CleanUpFreesASessionAndItsPrograms) {
+  worker_.Compile(1, "args=1 outputs=1 dims=4");
+  worker_.Put(2, 100, {1, 2, 3, 4});
+  worker_.Settle();
+  v1::CleanUp what;
+  what.add_executables(1);
+  what.add_executables(77);  // not here
+  std::vector<std::string> answers;
+  ASSERT_EQ(Run("clean-up", &answers, what.SerializeAsString()), absl::OkStatus());
+  worker_.Execute(3, 1, {100}, {101});
+  EXPECT_EQ(worker_.connection.done.at(3).code(), absl::StatusCode::kNotFound);
+  what.Clear();
+  what.add_sessions(1);
+  ASSERT_EQ(Run("clean-up", &answers, what.SerializeAsString()), absl::OkStatus());
+  EXPECT_EQ(worker_.worker->arrays(), 0);
+}
+
+TEST_F(HousekeepingTest, AnOrderThatDoesNotParseIsRefused) {
+  std::vector<std::string> answers;
+  for (const char* op : {"configure", "clean-up", "abort-launch"})
+    EXPECT_EQ(Run(op, &answers, "\xff\xff nonsense").code(), absl::StatusCode::kInvalidArgument) << op;
 }
 
 TEST_F(HousekeepingTest, WhatItDoesNotKnowItRefuses) {

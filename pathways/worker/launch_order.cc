@@ -87,6 +87,8 @@ double LaunchOrder::Charge(const std::vector<int>& devices, absl::Time launched,
     microseconds += absl::ToDoubleMicroseconds(ended - std::max(launched, busy_until_[device]));
     busy_until_[device] = ended;
   }
+  ++ended_;
+  device_microseconds_ += microseconds;
   return microseconds;
 }
 

@@ -57,6 +57,10 @@ class LaunchOrder {
   // Device time, summed over its devices, of an execution that has ended now.
   double Charge(const std::vector<int>& devices, absl::Time launched, absl::Time ended);
 
+  // Of all executions so far that have ended well: how many, and what Charge gave for them.
+  uint64_t ended() const { return ended_; }
+  double device_microseconds() const { return device_microseconds_; }
+
   // Tasks that cannot run before another one is launched or granted.
   int64_t held() const { return held_; }
 
@@ -71,6 +75,8 @@ class LaunchOrder {
   absl::flat_hash_map<uint64_t, std::vector<Turn*>> ungranted_;  // by gang, in the order of arrival
   std::vector<absl::Time> busy_until_;
   int64_t held_ = 0;
+  uint64_t ended_ = 0;
+  double device_microseconds_ = 0;
 };
 
 }  // namespace pw::worker

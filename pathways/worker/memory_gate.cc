@@ -27,14 +27,26 @@ MemoryGate::Verdict MemoryGate::Admit(absl::Span<const Need> needs, const Hazard
   const int64_t others =
       hazards_->parked() - order_->held() - static_cast<int64_t>(waiting_.size()) - (task->is_parked() ? 1 : 0);
   if (sum <= ledger_->limit() && !last_chance_ && (activity_ > 0 || others > 0)) {
-    hazards_->Hold(task);
-    waiting_.push_back(task);
+    Wait(task);
+    return Verdict::kWait;
+  }
+  if (sum <= ledger_->limit() && spare_ != nullptr && spare_->MakeRoom(device, ledger_->used(device) + sum - ledger_->limit())) {
+    Wait(task);
     return Verdict::kWait;
   }
   *why = absl::ResourceExhaustedError(absl::StrCat(
       "out of memory on local device ", device, ": ", HumanBytes(sum), " more are needed, ", HumanBytes(ledger_->used(device)),
       " of ", HumanBytes(ledger_->limit()), " are in use (", ledger_->Holders(device), "). Delete arrays or use more devices"));
   return Verdict::kNever;
+}
+
+// One that had its last chance stays the first.
+void MemoryGate::Wait(const Hazards::TaskRef& task) {
+  hazards_->Hold(task);
+  if (last_chance_)
+    waiting_.push_front(task);
+  else
+    waiting_.push_back(task);
 }
 
 void MemoryGate::End() {

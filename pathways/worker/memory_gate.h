@@ -1,8 +1,8 @@
 // The memory gate: whether there is room on the devices for what a command is about to make.
 //
 // A command that finds no room waits while anything is under way that may free some (work on devices, transfers, other parked
-// commands). Once nothing is, the oldest waiting command fails with RESOURCE_EXHAUSTED and the list of holders, and the others
-// look again.
+// commands). Once nothing is, idle arrays may make room (spill.h); else the oldest waiting command fails with RESOURCE_EXHAUSTED and
+// the list of holders, and the others look again.
 //
 // Executions that are not at the head of their launch queues free nothing before one that waits here at the head of its own, so they
 // do not count as under way.
@@ -26,6 +26,16 @@ namespace pw::worker {
 
 class MemoryGate {
  public:
+  // Who can have memory given back that nobody needs at present.
+  class Spare {
+   public:
+    virtual ~Spare() = default;
+    // Begins an activity that frees so many bytes, or more. False: it cannot.
+    virtual bool MakeRoom(int device, int64_t bytes) = 0;
+  };
+  // May be null. Outlives this.
+  void SetSpare(Spare* spare) { spare_ = spare; }
+
   MemoryGate(const MemoryLedger* ledger, Hazards* hazards, const LaunchOrder* order)
       : ledger_(ledger), hazards_(hazards), order_(order) {}
 
@@ -37,6 +47,8 @@ class MemoryGate {
   // kWait has held the task; kNever explains itself in `why`.
   Verdict Admit(absl::Span<const Need> needs, const Hazards::TaskRef& task, absl::Status* why);
 
+  int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
+
   // Work that may free memory when it ends.
   void Begin() { ++activity_; }
   void End();
@@ -44,6 +56,7 @@ class MemoryGate {
   void Poll();
 
  private:
+  void Wait(const Hazards::TaskRef& task);
   bool Fits(absl::Span<const Need> needs, int* device) const;
   bool Idle() const;
   void WakeAll();
@@ -51,6 +64,7 @@ class MemoryGate {
   const MemoryLedger* const ledger_;
   Hazards* const hazards_;
   const LaunchOrder* const order_;
+  Spare* spare_ = nullptr;
   int64_t activity_ = 0;
   bool last_chance_ = false;  // nothing is under way: the next command that does not fit fails
   uint64_t seen_refunds_ = 0;

@@ -27,6 +27,10 @@ class MemoryLedger {
   void Charge(int device, SessionId session, int64_t bytes);
   void Refund(int device, SessionId session, int64_t bytes);
 
+  // Contents that went to host memory, or came back if negative.
+  void MovedOut(int64_t bytes) { moved_out_bytes_ += bytes; }
+  int64_t moved_out_bytes() const { return moved_out_bytes_; }
+
   int64_t used(int device) const { return devices_[device].used; }
   int64_t peak(int device) const { return devices_[device].peak; }
   int64_t limit() const { return limit_bytes_; }
@@ -45,6 +49,7 @@ class MemoryLedger {
   std::vector<Device> devices_;
   const int64_t limit_bytes_;
   uint64_t refunds_ = 0;
+  int64_t moved_out_bytes_ = 0;
 };
 
 // "1.5 MiB": for messages.

@@ -36,6 +36,12 @@ void ObjectStore::ForEachShard(ArrayId array, absl::FunctionRef<void(int, const 
   for (const auto& [index, value] : it->second.shards) visit(index, value);
 }
 
+void ObjectStore::ForEach(absl::FunctionRef<void(const ShardRef&)> visit) const {
+  for (const auto& [array, entry] : arrays_) {
+    for (const auto& [index, shard] : entry.shards) visit(shard);
+  }
+}
+
 void ObjectStore::Bind(ArrayId array, int shard, ShardRef value, SessionId session) {
   Entry& entry = arrays_[array];
   entry.session = session;

@@ -28,6 +28,9 @@ class ObjectStore {
   // The shards of an array on this host, with their indices.
   void ForEachShard(ArrayId array, absl::FunctionRef<void(int, const ShardRef&)> visit) const;
 
+  // Every shard that has a name, once for each.
+  void ForEach(absl::FunctionRef<void(const ShardRef&)> visit) const;
+
   // Replaces what the name meant.
   void Bind(ArrayId array, int shard, ShardRef value, SessionId session);
   // All shards of the array, known and unknown, fail with `error`.

@@ -74,8 +74,25 @@ void Shard::SetFailed(absl::Status error) {
 
 void Shard::Settle() { CallAll(&on_settled_); }
 
+void Shard::MoveOut(std::unique_ptr<device::DeviceBuffer> buffer) {
+  PW_CHECK(state_ == State::kReady && moved_bytes_ == 0);
+  buffer_ = std::move(buffer);
+  ledger_->Refund(device_, session_, bytes_);
+  ledger_->MovedOut(bytes_);
+  moved_bytes_ = std::exchange(bytes_, 0);
+}
+
+void Shard::MoveBack(std::unique_ptr<device::DeviceBuffer> buffer) {
+  PW_CHECK(state_ == State::kReady && moved_bytes_ != 0);
+  buffer_ = std::move(buffer);
+  bytes_ = std::exchange(moved_bytes_, 0);
+  ledger_->MovedOut(-bytes_);
+  ledger_->Charge(device_, session_, bytes_);
+}
+
 void Shard::Consume() {
   buffer_.reset();
+  if (moved_bytes_ != 0) ledger_->MovedOut(-std::exchange(moved_bytes_, 0));
   if (bytes_ != 0) ledger_->Refund(device_, session_, bytes_);
   bytes_ = 0;
 }

@@ -9,7 +9,7 @@
 //
 // Invariants:
 //   SD-1  a shard leaves pending once, and settles (ready or failed) once
-//   SD-2  its memory is charged from SetLive to the end of its life, or to Consume
+//   SD-2  its memory is charged from SetLive to the end of its life, or to Consume; not while it is moved out
 // Lives on the worker's strand.
 #pragma once
 
@@ -25,7 +25,7 @@
 
 namespace pw::worker {
 
-class Shard {
+class Shard : public std::enable_shared_from_this<Shard> {
  public:
   using Callback = absl::AnyInvocable<void() &&>;
   enum class State { kPending, kLive, kReady, kFailed };
@@ -45,12 +45,17 @@ class Shard {
   int device() const { return device_; }
   SessionId session() const { return session_; }
   int64_t bytes() const { return bytes_; }
+  // The contents lie in host memory at present, and would take so many bytes on the device (worker/spill.h). 0: they do not.
+  int64_t moved_out() const { return moved_bytes_; }
   // Null while pending, after failure and after Consume.
   device::DeviceBuffer* buffer() const { return buffer_.get(); }
 
   void SetLive(std::unique_ptr<device::DeviceBuffer> buffer, int64_t bytes);
   void SetReady();
   void SetFailed(absl::Status error);
+  // The contents move to host memory, where `buffer` has them; and back. REQUIRES: ready.
+  void MoveOut(std::unique_ptr<device::DeviceBuffer> buffer);
+  void MoveBack(std::unique_ptr<device::DeviceBuffer> buffer);
   // An execution has taken the buffer over.
   void Consume();
 
@@ -59,6 +64,8 @@ class Shard {
   // Called once when the shard is ready or failed, or now if it is.
   void OnSettled(Callback callback);
 
+  uint64_t last_used = 0;             // by which command, as Hazards counts them
+  bool stays = false;                 // it cannot be moved out; kept by Spill
   int names = 0;                      // how many names mean this shard; kept by ObjectStore
   int parked_readers = 0;             // how many parked commands will read it; kept by Hazards
   std::vector<Callback> when_unread;  // who waits for parked_readers to become 0; kept by Hazards
@@ -71,6 +78,7 @@ class Shard {
   const SessionId session_;
   State state_ = State::kPending;
   int64_t bytes_ = 0;
+  int64_t moved_bytes_ = 0;
   std::unique_ptr<device::DeviceBuffer> buffer_;
   absl::Status error_;
   std::vector<Callback> on_live_;

@@ -12,6 +12,7 @@
 #include "pathways/base/executor.h"
 #include "pathways/net/shared_memory.h"
 #include "pathways/net/transport.h"
+#include "pathways/v1/dataflow.pb.h"
 #include "pathways/v1/worker.pb.h"
 #include "pathways/worker/outbox.h"
 
@@ -81,14 +82,15 @@ class RecordingConnection : public net::Connection {
         for (const auto& operand : event.host_call().operands()) host_call_bytes.back() += take(operand.bytes());
       } else if (event.has_compiled()) {
         EXPECT_TRUE(compiled.emplace(event.compiled().executable(), event.compiled()).second);
-      } else if (event.has_launch_failed()) {
-        launch_failed.push_back(event.launch_failed());
       } else if (event.has_described()) {
         described[event.described().query()] = event.described();
       } else if (event.has_memory_report()) {
         memory[event.memory_report().query()] = event.memory_report();
       } else if (event.has_dataflow()) {
         dataflow.emplace_back(event.dataflow().header(), take(event.dataflow().payload_bytes()));
+        v1::dataflow::Frame frame;  // what the worker starts by itself: a word of a failed launch
+        ASSERT_TRUE(frame.ParseFromString(event.dataflow().header()));
+        for (const auto& start : frame.starts()) ASSERT_TRUE(launch_failed.emplace_back().ParseFromString(start.argument()));
       }
     }
     EXPECT_EQ(offset, bytes.size()) << "payload that belongs to no message";

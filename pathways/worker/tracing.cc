@@ -16,17 +16,24 @@ constexpr size_t kMostEvents = 1 << 18;
 
 }  // namespace
 
-void Tracing::Trace(const v1::Trace& command) {
-  v1::TraceReport* report = core_->outbox.Add()->mutable_trace_report();
-  report->set_query(command.query());
-  report->set_clock(trace::MachineClock());
-  report->set_now_nanoseconds(absl::ToUnixNanos(core_->recorder.Now()));
-  if (command.on()) return core_->recorder.Start(std::min<size_t>(command.max_events(), kMostEvents));
+void Tracing::Record(const v1::HostConfig::Recording& recording) {
+  if (std::exchange(recording_, recording.id()) == recording.id()) return;
+  if (recording.id() == 0) {
+    core_->recorder.Stop();
+    return;
+  }
+  core_->recorder.Start(std::min<size_t>(recording.max_events(), kMostEvents));
+}
+
+v1::TraceReport Tracing::End() {
+  v1::TraceReport report;
+  report.set_clock(trace::MachineClock());
+  report.set_now_nanoseconds(absl::ToUnixNanos(core_->recorder.Now()));
   trace::Recording recording = core_->recorder.Stop();
-  report->set_dropped(recording.dropped);
-  for (std::string& track : recording.tracks) report->add_tracks(std::move(track));
+  report.set_dropped(recording.dropped);
+  for (std::string& track : recording.tracks) report.add_tracks(std::move(track));
   for (trace::Event& event : recording.events) {
-    auto* out = report->add_events();
+    auto* out = report.add_events();
     out->set_kind(static_cast<int32_t>(event.kind));
     out->set_track(event.track);
     out->set_name(std::move(event.name));
@@ -38,6 +45,7 @@ void Tracing::Trace(const v1::Trace& command) {
     out->mutable_needs()->Assign(event.needs.begin(), event.needs.end());
     out->mutable_makes()->Assign(event.makes.begin(), event.makes.end());
   }
+  return report;
 }
 
 void Tracing::Prepared(const v1::Command& command) {

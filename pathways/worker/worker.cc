@@ -50,6 +50,7 @@ absl::Status CheckPayloads(const v1::ToWorker& batch, size_t size) {
 
 Worker::Worker(const Environment& environment, net::Connection* connection, const v1::Welcome& welcome)
     : core_(environment.runtime, environment.strand, environment.clock, connection, environment.limits.device_memory_bytes),
+      checksum_(environment.checksum),
       program_runs_(&core_, [this](const v1::Command& command) { Dispatch(command, Bytes()); }),
       programs_(&core_, environment.compile_pool, environment.compile_cache),
       runner_(&core_, &programs_, environment.next_launch_id),
@@ -60,11 +61,12 @@ Worker::Worker(const Environment& environment, net::Connection* connection, cons
       peers_(&core_, environment.transport, HostId(welcome.host()), welcome.incarnation()),
       moves_(&core_, &peers_, environment.limits.staging_bytes),
       tracing_(&core_),
-      housekeeping_(&core_, HostId(welcome.host()), environment.timers, [this] { return Memory(); }) {
+      housekeeping_(&core_, HostId(welcome.host()), environment.timers, MakeDuties()) {
   core_.host = HostId(welcome.host());
   core_.shares_memory = environment.shares_memory && welcome.takes_shared();
   core_.copy_pool = environment.copy_pool;
-  peers_.set_checksum(environment.checksum);
+  peers_.set_checksum(checksum_);
+  core_.launch_failed = [this](const v1::LaunchFailed& failed) { housekeeping_.TellFailed(failed); };
   if (!environment.shares_memory) return;
   if (net::VerifyProbe(net::ReadName(welcome.probe().memory()), welcome.probe().secret())) core_.outbox.Add()->mutable_shared_verified();
 }
@@ -96,9 +98,6 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
       return programs_.Describe(command.describe());
     case v1::Command::kExecute:
       return runner_.Execute(command.execute());
-    case v1::Command::kAbortLaunch:
-      return core_.runtime->AbortLaunch(Runner::LaunchNumber(command.abort_launch().launch()),
-                                        FromProto(command.abort_launch().status()));
     case v1::Command::kGrant:
       return core_.order.Grant(command.grant());
     case v1::Command::kPut:
@@ -132,8 +131,6 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
       return ReportMemory(command.memory_query().query());
     case v1::Command::kDataflow:
       return housekeeping_.OnFrame(command.dataflow(), payload);
-    case v1::Command::kTrace:
-      return tracing_.Trace(command.trace());
     case v1::Command::kLoadProgram:
       return program_runs_.Load(command.load_program());
     case v1::Command::kDropProgram:
@@ -143,9 +140,59 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
     case v1::Command::kWelcome:
     case v1::Command::kPing:
     case v1::Command::kShutdown:
+    case v1::Command::kAbortLaunch:
+    case v1::Command::kTrace:
     case v1::Command::KIND_NOT_SET:
-      return;  // the link's, or of a newer controller
+      return;  // the link's, of a newer controller, or of one before housekeeping.proto
   }
+}
+
+Housekeeping::Duties Worker::MakeDuties() {
+  Housekeeping::Duties duties;
+  duties.configure = [this](const v1::HostConfig& config) { Configure(config); };
+  duties.health = [this] {
+    v1::HealthReport report;
+    report.set_commands_parked(core_.hazards.parked());
+    report.set_executions_waiting(core_.order.held());
+    report.set_memory_waits(core_.memory.waiting());
+    return report;
+  };
+  duties.metrics = [this] {
+    v1::MetricsReport report;
+    *report.mutable_memory() = Memory();
+    report.set_launches(core_.order.ended());
+    report.set_device_microseconds(core_.order.device_microseconds());
+    report.set_spilled_bytes(core_.ledger->moved_out_bytes());
+    report.set_moved_out(core_.spill.moved_out());
+    report.set_moved_back(core_.spill.moved_back());
+    *report.mutable_dataflow() = housekeeping_.Counters();
+    return report;
+  };
+  duties.clean_up = [this](const v1::CleanUp& what) { CleanUp(what); };
+  duties.abort_launch = [this](const v1::AbortLaunch& abort) {
+    core_.runtime->AbortLaunch(Runner::LaunchNumber(abort.launch()), FromProto(abort.status()));
+  };
+  duties.end_trace = [this] { return tracing_.End(); };
+  return duties;
+}
+
+void Worker::Configure(const v1::HostConfig& config) {
+  housekeeping_.SetCoalescing(config.coalescing());
+  peers_.set_checksum(checksum_ || config.checksum());
+  core_.spill.Enable(config.spill());
+  tracing_.Record(config.recording());
+}
+
+void Worker::CleanUp(const v1::CleanUp& what) {
+  v1::DropExecutable executables;
+  *executables.mutable_executables() = what.executables();
+  programs_.Drop(executables);
+  for (uint64_t program : what.programs()) {
+    v1::DropProgram drop;
+    drop.set_program(program);
+    program_runs_.Drop(drop);
+  }
+  for (uint64_t session : what.sessions()) ReleaseOwner(SessionId(session));
 }
 
 void Worker::Release(const v1::Release& command) {

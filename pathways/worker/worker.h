@@ -65,6 +65,7 @@ class Worker {
   // For the listener of peer connections.
   Peers& peers() { return peers_; }
   int64_t arrays() const { return core_.store.arrays(); }
+  Spill& spill() { return core_.spill; }
 
  private:
   void Dispatch(const pathways::v1::Command& command, const Bytes& payload);
@@ -72,8 +73,12 @@ class Worker {
   void ReleaseOwner(SessionId session);
   void ReportMemory(uint64_t query);
   pathways::v1::MemoryReport Memory() const;
+  Housekeeping::Duties MakeDuties();
+  void Configure(const pathways::v1::HostConfig& config);
+  void CleanUp(const pathways::v1::CleanUp& what);
 
   Core core_;
+  const bool checksum_;  // by this host's own flags
   ProgramRuns program_runs_;
   Programs programs_;
   Runner runner_;

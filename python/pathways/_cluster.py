@@ -37,7 +37,7 @@ class Cluster:
     """Starts in the constructor's caller, ready when start() returns. `owned`: ends with this process."""
 
     def __init__(self, shape, folder, platform=None, listen="127.0.0.1:0", owned=True, policy=None, joinable=None, checksum=False, heartbeat=None,
-                 simulated=None):
+                 simulated=None, memory_limit=None, spill=False):
         self.shape = shape
         self.folder = pathlib.Path(folder)
         self.platform = platform or _launch.default_platform()
@@ -47,6 +47,8 @@ class Cluster:
         self.joinable = joinable
         self.checksum = checksum
         self.heartbeat = heartbeat
+        self.memory_limit = memory_limit  # bytes for arrays on each device; None: what it has
+        self.spill = spill
         self.simulated = simulated  # a _simulated.Device: all hosts are simulated, with such devices
         self.address = None
         self.workers_address = None
@@ -93,6 +95,8 @@ class Cluster:
             args.append("--own-workers")  # those of others wait for the next controller
         if self.heartbeat:
             args.append(f"--heartbeat-limit={self.heartbeat}")
+        if self.spill:
+            args.append("--spill")
         if self.owned:
             args.append("--exit-with-parent")
         # The folder in which jax's client library is told to leave large arrays.
@@ -125,6 +129,8 @@ class Cluster:
             args = _launch.worker(self.workers_address, host, island, self.platform, self.shape.devices, most_hosts, self._advertise(),
                                   self.checksum)
             args.append("--exit-with-controller")
+            if self.memory_limit is not None:
+                args.append(f"--memory-limit={self.memory_limit}")
             if self.owned:
                 args.append("--exit-with-parent")
             self.processes.append(_processes.Process(f"pathways-worker {host}", args, self._log(host)))

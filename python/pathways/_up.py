@@ -37,14 +37,14 @@ def _start_here(args):
     shape = _commands.shape_of(args)
     joinable = _cluster.Joinable(not args.no_workers, args.listen_workers, args.advertise)
     return _cluster.Cluster(shape, _state.fresh_folder(args.name), args.platform, args.listen or "127.0.0.1:0", owned=args.foreground,
-                            policy=args.policy, joinable=joinable, checksum=args.checksum).start()
+                            policy=args.policy, joinable=joinable, checksum=args.checksum, memory_limit=args.memory_limit, spill=args.spill).start()
 
 
 def _start_simulated(args):
     if args.islands or args.hosts or args.devices or args.platform:
         raise ValueError("--simulated says the shape itself, and its devices are simulated: leave out --islands, --hosts, --devices and --platform")
-    if args.no_workers or args.checksum:
-        raise ValueError("--no-workers and --checksum are for real hosts, not --simulated")
+    if args.no_workers or args.checksum or args.spill or args.memory_limit:
+        raise ValueError("--no-workers, --checksum, --spill and --memory-limit are for real hosts, not --simulated")
     joinable = _cluster.Joinable(True, args.listen_workers, args.advertise)
     return _cluster.Cluster(_simulated.parse_shape(args.simulated), _state.fresh_folder(args.name), "simulated", args.listen or "127.0.0.1:0",
                             owned=args.foreground, policy=args.policy, joinable=joinable,
@@ -54,8 +54,8 @@ def _start_simulated(args):
 def _start_on(args):
     if args.simulated:
         raise ValueError(f"--simulated needs no hosts: leave out --on {args.on}")
-    if args.no_workers or args.advertise:
-        raise ValueError(f"--no-workers and --advertise are for clusters of this machine, not --on {args.on}")
+    if args.no_workers or args.advertise or args.spill or args.memory_limit:
+        raise ValueError(f"--no-workers, --advertise, --spill and --memory-limit are for clusters of this machine, not --on {args.on}")
     return _state.engine(args.on).launch(args, _state.fresh_folder(args.name))
 
 

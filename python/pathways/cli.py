@@ -75,6 +75,9 @@ def _parser():
                     help="whose computation goes next: first come; device time in proportion to the clients' weights, all equal unless they say "
                          "otherwise (the default); or their priorities")
     up.add_argument("--checksum", action="store_true", help="protect transfers between hosts by checksums (CRC-32C)")
+    up.add_argument("--memory-limit", type=int, metavar="BYTES", help="memory for arrays on each device (default: what the device has)")
+    up.add_argument("--spill", action="store_true",
+                    help="when that is full, move arrays that nobody uses at present to host memory, and back when a computation takes them")
     up.add_argument("-d", "--detach", action="store_true", help="leave the cluster running and return (this is the default)")
     up.add_argument("--foreground", action="store_true", help="stay until Ctrl-C, then stop the cluster")
 

@@ -23,7 +23,7 @@ def test_devices_have_names_or_numbers():
             _simulated.parse_device(text)
 
 
-@pytest.mark.parametrize("more", [["--devices", "4"], ["--no-workers"], ["--platform", "cuda"], ["--checksum"], ["--on", "ray"]])
+@pytest.mark.parametrize("more", [["--devices", "4"], ["--no-workers"], ["--platform", "cuda"], ["--checksum"], ["--spill"], ["--memory-limit", "9"], ["--on", "ray"]])
 def test_what_does_not_go_with_simulated_hosts_is_refused(more, capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("PATHWAYS_HOME", str(tmp_path))
     assert cli.main(["up", "--simulated", "4x4", *more]) == cli.EXIT_USAGE

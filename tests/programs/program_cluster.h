@@ -23,8 +23,8 @@ using controller::Handle;
 class RealWorker {
  public:
   RealWorker(int number, int devices, const std::string& controller, Executor* executor, Timers* timers, Clock* clock,
-             net::MemoryNetwork* network)
-      : transport_(network, executor), runtime_({devices, executor}), strand_(executor) {
+             net::MemoryNetwork* network, bool timed)
+      : transport_(network, executor), runtime_({devices, executor, timed ? timers : nullptr}), strand_(executor) {
     auto listener = transport_.Listen(absl::StrCat("tcp:worker", number, ":0"), [this](std::unique_ptr<net::Connection> c) {
       if (link_ != nullptr) link_->AcceptPeer(std::move(c));
     });
@@ -67,9 +67,11 @@ class ProgramCluster : public controller::TestCluster {
  public:
   static constexpr int kDevices = 2;
 
-  ProgramCluster(int hosts, bool sequential) : TestCluster(0, 0, Options(sequential)) {
+  ProgramCluster(int hosts, bool sequential) : ProgramCluster(hosts, Options(sequential)) {}
+  // `timed`: the devices take as long as their programs say.
+  ProgramCluster(int hosts, controller::ClusterOptions options, bool timed = false) : TestCluster(0, 0, std::move(options)) {
     for (int h = 0; h < hosts; ++h) {
-      real.push_back(std::make_unique<RealWorker>(h, kDevices, address, &executor, &timers, &clock, &network));
+      real.push_back(std::make_unique<RealWorker>(h, kDevices, address, &executor, &timers, &clock, &network, timed));
       Run();
     }
     Open();
@@ -113,7 +115,6 @@ class ProgramCluster : public controller::TestCluster {
 
   std::vector<std::unique_ptr<RealWorker>> real;
 
- private:
   static controller::ClusterOptions Options(bool sequential) {
     controller::ClusterOptions options;
     options.sequential_dispatch = sequential;

@@ -1,7 +1,8 @@
 // FakeDataflow: a fake worker's part in the controller's housekeeping graphs: the real runtime, and operators that make their
-// answers up. Runs on the threads that deliver to the fake worker, one call at a time.
+// answers up, or hand what they are told to the fake worker. Runs on the threads that deliver to it, one call at a time.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include "pathways/base/clock.h"
 #include "pathways/base/log.h"
 #include "pathways/dataflow/runtime.h"
+#include "pathways/v1/housekeeping.pb.h"
 #include "pathways/v1/worker.pb.h"
 
 namespace pw::controller {
@@ -18,30 +20,67 @@ namespace pw::controller {
 class FakeDataflow : private dataflow::Links, private Executor {
  public:
   using SendEvent = std::function<void(const ::pathways::v1::FromWorker&, std::vector<Bytes>)>;
+  // What it is told; nothing of a message that does not parse.
+  struct Told {
+    std::function<void(const ::pathways::v1::HostConfig&)> configure;
+    std::function<void(const ::pathways::v1::CleanUp&)> clean_up;
+    std::function<void(const ::pathways::v1::AbortLaunch&)> abort_launch;
+  };
 
-  FakeDataflow(HostId self, int devices, SendEvent send) : send_(std::move(send)) {
-    operators_.Add("memory", [devices](const dataflow::OperatorContext&) -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> {
-      return std::make_unique<Memory>(devices);
+  FakeDataflow(HostId self, int devices, SendEvent send, Told told) : send_(std::move(send)), told_(std::move(told)) {
+    Add("metrics", [devices](const std::string&) {
+      ::pathways::v1::MetricsReport report;
+      for (int d = 0; d < devices; ++d) report.mutable_memory()->add_devices()->set_used_bytes(100 + d);
+      return report.SerializeAsString();
     });
+    Add("health", [](const std::string&) {
+      ::pathways::v1::HealthReport report;
+      report.set_commands_parked(7);
+      return report.SerializeAsString();
+    });
+    Add("trace", [](const std::string&) { return ::pathways::v1::TraceReport().SerializeAsString(); });
+    AddTold("configure", &told_.configure);
+    AddTold("clean-up", &told_.clean_up);
+    AddTold("abort-launch", &told_.abort_launch);
     runtime_ = std::make_unique<dataflow::Runtime>(
         dataflow::Runtime::Environment{self, this, &clock_, nullptr, this, &operators_}, dataflow::RuntimeKnobs{});
   }
   void OnFrame(const ::pathways::v1::DataflowFrame& frame, std::string payload) {
     handler_->OnFrame(dataflow::kControllerHost, {frame.header(), Bytes::FromString(std::move(payload))});
+    RunTasks();
+  }
+  void TellFailed(const ::pathways::v1::LaunchFailed& failed) {
+    const auto there = std::make_shared<const dataflow::Placement>(dataflow::Placement::OnHost(dataflow::kControllerHost));
+    dataflow::RunOptions options;
+    options.argument = failed.SerializeAsString();
+    runtime_->Start(*runtime_->Install(*dataflow::Graph::Create({{"", "launch-failed", "", there}}, {})), std::move(options));
+    RunTasks();
   }
 
  private:
-  struct Memory : dataflow::Operator {
-    explicit Memory(int devices) : devices(devices) {}
+  using Do = std::function<std::string(const std::string& argument)>;
+  struct Duty : dataflow::Operator {
+    explicit Duty(Do work) : work(std::move(work)) {}
     void OnInputsClosed(dataflow::Shard& shard) override {
-      ::pathways::v1::MemoryReport report;
-      for (int d = 0; d < devices; ++d) report.add_devices()->set_used_bytes(100 + d);
-      for (dataflow::EdgeId edge : shard.outputs())
-        shard.Send(edge, shard.index(), {Bytes::FromString(report.SerializeAsString()), absl::OkStatus()});
+      const Bytes answer = Bytes::FromString(work(shard.argument()));
+      for (dataflow::EdgeId edge : shard.outputs()) shard.Send(edge, shard.index(), {answer, absl::OkStatus()});
       shard.Finish();
     }
-    const int devices;
+    const Do work;
   };
+  void Add(std::string name, Do work) {
+    operators_.Add(std::move(name), [work](const dataflow::OperatorContext&) -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> {
+      return std::make_unique<Duty>(work);
+    });
+  }
+  template <class Order>
+  void AddTold(std::string name, const std::function<void(const Order&)>* tell) {
+    Add(std::move(name), [tell](const std::string& argument) {
+      Order order;
+      if (order.ParseFromString(argument)) (*tell)(order);
+      return std::string();
+    });
+  }
   // Links
   void Start(Handler* handler) override { handler_ = handler; }
   void Send(HostId, std::string header, std::vector<Bytes> payload, net::Lane) override {
@@ -52,11 +91,16 @@ class FakeDataflow : private dataflow::Links, private Executor {
     send_(message, std::move(payload));
   }
   void Disconnect(HostId, const absl::Status& why) override { PW_LOG_ERROR << "a fake worker cannot read a frame: " << why; }
-  // Executor: only for what a coordinator does, which this is not.
-  void Post(Task) override { PW_CHECK(false); }
+  // Executor
+  void Post(Task task) override { tasks_.push_back(std::move(task)); }
+  void RunTasks() {
+    for (; !tasks_.empty(); tasks_.pop_front()) std::move(tasks_.front())();
+  }
 
   const SendEvent send_;
+  const Told told_;
   SteadyClock clock_;
+  std::deque<Task> tasks_;
   dataflow::Operators operators_;
   Handler* handler_ = nullptr;
   std::unique_ptr<dataflow::Runtime> runtime_;

@@ -129,13 +129,32 @@ void FakeWorker::OnFrame(net::Frame frame) {
   RunReady();
 }
 
+FakeDataflow::Told FakeWorker::Told() {
+  FakeDataflow::Told told;
+  told.configure = [this](const v1::HostConfig& told) {
+    config = told;
+    ++configured;
+  };
+  told.clean_up = [this](const v1::CleanUp& what) { CleanUp(what); };
+  told.abort_launch = [this](const v1::AbortLaunch& abort) { *log.emplace_back().mutable_abort_launch() = abort; };
+  return told;
+}
+
+void FakeWorker::CleanUp(const v1::CleanUp& what) {
+  std::vector<Command> commands;
+  for (uint64_t id : what.executables()) commands.emplace_back().mutable_drop_executable()->add_executables(id);
+  for (uint64_t id : what.programs()) commands.emplace_back().mutable_drop_program()->set_program(id);
+  for (uint64_t id : what.sessions()) commands.emplace_back().mutable_release_owner()->set_session(id);
+  for (const Command& command : commands) Handle(command, "");
+}
+
 bool FakeWorker::HandleLink(const Command& command) {
   switch (command.kind_case()) {
     case Command::kWelcome:
       welcome = command.welcome();
       dataflow_ = std::make_unique<FakeDataflow>(
           HostId(welcome.host()), options_.devices,
-          [this](const v1::FromWorker& message, std::vector<Bytes> payload) { Send(message, std::move(payload)); });
+          [this](const v1::FromWorker& message, std::vector<Bytes> payload) { Send(message, std::move(payload)); }, Told());
       return true;
     case Command::kPeers:
       peers = command.peers();
@@ -166,6 +185,7 @@ void FakeWorker::Handle(const Command& command, std::string payload) {
     incoming_[command.abort_transfer().transfer()].failed = FromProto(command.abort_transfer().status());
     return;
   }
+  if (command.has_dataflow() && deaf_dataflow) return;
   if (command.has_dataflow()) return dataflow_->OnFrame(command.dataflow(), std::move(payload));
   if (command.has_host_reply()) {
     host_replies[command.host_reply().call()] = {command.host_reply(), payload};

@@ -58,6 +58,8 @@ class FakeWorker : private net::Connection::Handler {
   absl::Status close_reason;
   ::pathways::v1::Welcome welcome;
   ::pathways::v1::Peers peers;
+  ::pathways::v1::HostConfig config;
+  int configured = 0;
   size_t num_shards() const { return shards_.size(); }
   bool Has(uint64_t array) const;
   size_t num_executables() const { return executables_.size(); }
@@ -65,11 +67,13 @@ class FakeWorker : private net::Connection::Handler {
 
   // What a test can have it do.
   bool silent = false;     // hears, and answers nothing
+  bool deaf_dataflow = false;  // dataflow alone is not heard
   bool hold_done = false;  // keeps completions back until ReleaseDone
   bool hold_compiled = false;
   size_t chunk_bytes = 1 << 20;  // fetched data beyond this goes in chunks
   void ReleaseDone();
   void ReleaseCompiled();
+  void FailLaunch(const ::pathways::v1::LaunchFailed& failed) { dataflow_->TellFailed(failed); }
   void CallHost(uint64_t call, uint64_t session, uint64_t callback, const std::string& operand);
   std::map<uint64_t, std::pair<::pathways::v1::HostReply, std::string>> host_replies;
 
@@ -90,6 +94,9 @@ class FakeWorker : private net::Connection::Handler {
   void OnClosed(const absl::Status& reason) override;
   // The link's own commands; true if it was one.
   bool HandleLink(const ::pathways::v1::Command& command);
+  // What housekeeping tells, as commands: for the log, and to do.
+  FakeDataflow::Told Told();
+  void CleanUp(const ::pathways::v1::CleanUp& what);
   void Handle(const ::pathways::v1::Command& command, std::string payload);
   void RunReady();
   std::vector<Key> Inputs(const ::pathways::v1::Command& command) const;
