@@ -25,6 +25,17 @@ Strand::~Strand() = default;
 
 void Strand::SetIdleHook(absl::AnyInvocable<void()> hook) { state_->idle_hook = std::move(hook); }
 
+void Strand::DropQueued() {
+  for (;;) {
+    std::deque<Task> dropped;
+    {
+      std::lock_guard<std::mutex> lock(state_->mu);
+      dropped.swap(state_->queue);
+    }
+    if (dropped.empty()) return;
+  }
+}
+
 bool Strand::RunsHere() const { return running_strand == state_.get(); }
 
 void Strand::Post(Task task) {

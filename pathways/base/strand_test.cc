@@ -66,5 +66,19 @@ TEST(StrandTest, IdleHookRunsAfterABurstAndMayPost) {
   EXPECT_EQ(flushed, 100);
 }
 
+TEST(StrandTest, DropQueuedDestroysWhatWaitsAndWhatThatPosts) {
+  struct Never : Executor {
+    void Post(Task) override {}
+  } never;
+  Strand strand(&never);
+  bool ran = false, destroyed = false;
+  // Posts once more when it is destroyed, as the end of a session may.
+  std::shared_ptr<void> held(nullptr, [&](void*) { strand.Post([last = std::shared_ptr<void>(nullptr, [&](void*) { destroyed = true; })] {}); });
+  strand.Post([held = std::move(held), &ran] { ran = true; });
+  strand.DropQueued();
+  EXPECT_TRUE(destroyed);
+  EXPECT_FALSE(ran);
+}
+
 }  // namespace
 }  // namespace pw

@@ -51,7 +51,8 @@ ClusterImpl::ClusterImpl(ClusterOptions options, const Environment& environment)
       started_(environment.clock->Now()),
       last_tick_(started_) {}
 
-ClusterImpl::~ClusterImpl() = default;
+// A task that will not run any more may hold a client's session, whose end needs everything here.
+ClusterImpl::~ClusterImpl() { strand_.DropQueued(); }
 
 HostLink::PostToOwner ClusterImpl::PostToThis() {
   return [weak = weak_from_this()](absl::AnyInvocable<void(HostLink::Owner&)&&> call) {

@@ -27,13 +27,13 @@ namespace pw::sim {
 // The client half of a controller process.
 struct FrontDoor {
   FrontDoor(Process* controller, std::shared_ptr<controller::Cluster> its_cluster)
-      : process(controller), cluster(std::move(its_cluster)), services{frontend::Storage("", ""), controller, controller} {}
+      : process(controller), services{frontend::Storage("", ""), controller, controller}, cluster(std::move(its_cluster)) {}
 
   Process* const process;
-  const std::shared_ptr<controller::Cluster> cluster;
   frontend::SessionTable table{[n = uint64_t{1} << 60]() mutable { return n++; }};
   const frontend::HandlerTable handlers;
   const frontend::PluginServices services;
+  const std::shared_ptr<controller::Cluster> cluster;  // goes first: sessions that end with it leave the table
 };
 
 class Client {

@@ -72,8 +72,8 @@ class SimCluster {
   Referee referee_;
   std::vector<std::unique_ptr<Process>> controllers_;
   std::vector<std::unique_ptr<net::Transport>> controller_transports_;
-  std::vector<std::shared_ptr<controller::ClusterImpl>> clusters_;  // the last is the living one
   std::vector<std::unique_ptr<FrontDoor>> doors_;
+  std::vector<std::shared_ptr<controller::ClusterImpl>> clusters_;  // the last is the living one
   FrontDoor* door_ = nullptr;
   std::vector<std::vector<std::unique_ptr<Host>>> hosts_;  // lives, by number
   std::vector<Client*> clients_;

@@ -28,8 +28,9 @@ void Wire::Start(int side, net::Connection::Handler* handler) {
     while (!end.early.empty() && !end.finished) {
       Sent sent = std::move(end.early.front());
       end.early.pop_front();
-      self->Deliver(side, std::move(sent));
+      self->HandOver(side, std::move(sent));
     }
+    end.open = true;
     if (end.closed_early.has_value()) self->Finish(side, *end.closed_early);
   });
 }
@@ -97,9 +98,15 @@ void Wire::Fly(int side, Sent sent, absl::Time arrival) {
 
 void Wire::Deliver(int side, Sent sent) {
   End& to = ends_[side];
+  if (to.closing || to.finished) return;
+  if (!to.open) return to.early.push_back(std::move(sent));
+  HandOver(side, std::move(sent));
+}
+
+void Wire::HandOver(int side, Sent sent) {
+  End& to = ends_[side];
   End& from = ends_[1 - side];
   if (to.closing || to.finished) return;
-  if (to.handler == nullptr) return to.early.push_back(std::move(sent));
   to.counts.frames_received += 1;
   to.counts.bytes_received += sent.bytes;
   if (sent.lane == net::Lane::kBulk) {
@@ -146,7 +153,7 @@ void Wire::CloseOther(int side) {
 void Wire::Finish(int side, const absl::Status& reason) {
   End& end = ends_[side];
   if (end.finished) return;
-  if (end.handler == nullptr) {
+  if (!end.open) {
     end.closed_early = reason;
     return;
   }

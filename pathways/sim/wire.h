@@ -51,7 +51,8 @@ class Wire : public std::enable_shared_from_this<Wire> {
     absl::Time link_free = absl::InfinitePast();
     absl::Time last_arrival[2] = {absl::InfinitePast(), absl::InfinitePast()};  // at the other end, for each lane
     size_t bulk_in_flight = 0;
-    std::deque<Sent> early;  // arrived before Start
+    bool open = false;       // the handler has what came early: what comes now is handed over at once
+    std::deque<Sent> early;  // arrived before that
     std::optional<absl::Status> closed_early;
     std::optional<std::pair<Sent, absl::Time>> held;  // by the bug that swaps frames
     net::Counters counts;
@@ -61,6 +62,7 @@ class Wire : public std::enable_shared_from_this<Wire> {
   void Dispatch(int side, Sent sent);
   void Fly(int side, Sent sent, absl::Time arrival);
   void Deliver(int side, Sent sent);
+  void HandOver(int side, Sent sent);
   void Finish(int side, const absl::Status& reason);
   void CloseOther(int side);
 
