@@ -37,7 +37,7 @@ struct Core {
         outbox(connection),
         ledger(std::make_shared<MemoryLedger>(static_cast<int>(runtime->devices().size()), memory_limit)),
         order(static_cast<int>(runtime->devices().size()), &hazards),
-        memory(ledger.get(), &hazards, &order),
+        memory(ledger.get(), &hazards),
         spill(this) {
     memory.SetSpare(&spill);
   }

@@ -50,6 +50,7 @@ Hazards::Outcome Fetches::Start(const RequestRef& request, const absl::Status& i
   if (in_memory_ > 0 && *bytes > limit_bytes_ - in_memory_) {
     core_->hazards.Hold(request->task);
     waiting_.push_back(request->task);
+    core_->memory.Begin();  // consumers of the shard wait for this
     return Hazards::Outcome::kWait;
   }
   request->bytes = *bytes;
@@ -163,7 +164,10 @@ void Fetches::Freed(int64_t bytes) {
   in_memory_ -= bytes;
   std::deque<Hazards::TaskRef> now;
   now.swap(waiting_);
-  for (Hazards::TaskRef& task : now) core_->hazards.Release(task);
+  for (Hazards::TaskRef& task : now) {
+    core_->hazards.Release(task);
+    core_->memory.End();
+  }
 }
 
 void Fetches::ReleaseOwner(SessionId session) {

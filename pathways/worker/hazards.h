@@ -59,6 +59,8 @@ class Hazards {
 
   // Counts the commands that have come; shards remember the last that named them (Shard::last_used).
   uint64_t commands() const { return next_sequence_; }
+  // Commands that nothing holds any more and that are about to run.
+  bool about_to_run() const { return !free_.empty(); }
   int64_t parked() const { return static_cast<int64_t>(parked_.size()); }
   // In no order.
   void ForEachParked(absl::FunctionRef<void(const Task&)> visit) const {

@@ -23,10 +23,7 @@ MemoryGate::Verdict MemoryGate::Admit(absl::Span<const Need> needs, const Hazard
   if (ledger_->limit() == 0 || Fits(needs, &device)) return Verdict::kRoom;
   int64_t sum = 0;
   for (const Need& need : needs) sum += need.device == device ? need.bytes : 0;
-  // Commands that wait here are parked too, but free nothing.
-  const int64_t others =
-      hazards_->parked() - order_->held() - static_cast<int64_t>(waiting_.size()) - (task->is_parked() ? 1 : 0);
-  if (sum <= ledger_->limit() && !last_chance_ && (activity_ > 0 || others > 0)) {
+  if (sum <= ledger_->limit() && !last_chance_ && (waking_ > 0 || !Idle())) {
     Wait(task);
     return Verdict::kWait;
   }
@@ -70,13 +67,17 @@ void MemoryGate::Poll() {
 }
 
 bool MemoryGate::Idle() const {
-  return activity_ == 0 && hazards_->parked() - order_->held() == static_cast<int64_t>(waiting_.size());
+  return activity_ == 0 && !hazards_->about_to_run();
 }
 
 void MemoryGate::WakeAll() {
   std::deque<Hazards::TaskRef> now;
   now.swap(waiting_);
-  for (Hazards::TaskRef& task : now) hazards_->Release(task);
+  waking_ = now.size();
+  for (Hazards::TaskRef& task : now) {
+    --waking_;
+    hazards_->Release(task);
+  }
 }
 
 }  // namespace pw::worker

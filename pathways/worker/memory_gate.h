@@ -1,11 +1,11 @@
 // The memory gate: whether there is room on the devices for what a command is about to make.
 //
-// A command that finds no room waits while anything is under way that may free some (work on devices, transfers, other parked
-// commands). Once nothing is, idle arrays may make room (spill.h); else the oldest waiting command fails with RESOURCE_EXHAUSTED and
-// the list of holders, and the others look again.
+// A command that finds no room waits while anything is under way that may free some: work on devices, transfers, reads that wait for host
+// memory, commands that are about to run. Once nothing is, idle arrays may make room (spill.h); else the oldest waiting command fails
+// with RESOURCE_EXHAUSTED and the list of holders, and the others look again.
 //
-// Executions that are not at the head of their launch queues free nothing before one that waits here at the head of its own, so they
-// do not count as under way.
+// Other parked commands are not under way: they wait for something that is, or, in the end, for a command that waits here; a read of its
+// result must not keep it waiting.
 //
 // Invariants:
 //   MG-1  without a limit nothing ever waits
@@ -19,7 +19,6 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "pathways/worker/hazards.h"
-#include "pathways/worker/launch_order.h"
 #include "pathways/worker/memory_ledger.h"
 
 namespace pw::worker {
@@ -36,8 +35,7 @@ class MemoryGate {
   // May be null. Outlives this.
   void SetSpare(Spare* spare) { spare_ = spare; }
 
-  MemoryGate(const MemoryLedger* ledger, Hazards* hazards, const LaunchOrder* order)
-      : ledger_(ledger), hazards_(hazards), order_(order) {}
+  MemoryGate(const MemoryLedger* ledger, Hazards* hazards) : ledger_(ledger), hazards_(hazards) {}
 
   struct Need {
     int device;
@@ -63,9 +61,9 @@ class MemoryGate {
 
   const MemoryLedger* const ledger_;
   Hazards* const hazards_;
-  const LaunchOrder* const order_;
   Spare* spare_ = nullptr;
   int64_t activity_ = 0;
+  size_t waking_ = 0;         // commands that look again in this turn and have not yet
   bool last_chance_ = false;  // nothing is under way: the next command that does not fit fails
   uint64_t seen_refunds_ = 0;
   std::deque<Hazards::TaskRef> waiting_;

@@ -372,6 +372,25 @@ TEST(Worker, ShortMemoryMakesCommandsWaitAndThenNamesTheHolders) {
   EXPECT_THAT(w.Read(104, 0), ElementsAre(4, 5, 6, 7));
 }
 
+TEST(Worker, AReadOfWhatACommandWillMakeDoesNotKeepItWaitingForMemory) {
+  WorkerHarness::Setup setup;
+  setup.limits.device_memory_bytes = 40;  // two arrays of 16 bytes
+  WorkerHarness w(setup);
+  w.Compile(1, kHold);
+  w.Compile(2, kAdd);
+  w.Put(10, 100, {1, 2, 3, 4});
+  w.Settle();
+  w.Execute(11, 1, {100}, {101});
+  w.Execute(12, 2, {100}, {102});  // may fit once the first is done: it does not
+  w.Fetch(20, 102, 0);
+  w.Settle();
+  EXPECT_EQ(w.connection.done.count(12), 0u);
+  w.runtime.ReleaseHeld();
+  w.Settle();
+  ASSERT_EQ(w.connection.done.count(12), 1u);
+  EXPECT_EQ(w.connection.done.at(12).code(), absl::StatusCode::kResourceExhausted);
+}
+
 TEST(Worker, HostCallsGoToTheClientAndBack) {
   WorkerHarness w;
   w.Compile(1, "args=1 outputs=1 dims=4 callback=77");
