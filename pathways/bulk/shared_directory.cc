@@ -124,8 +124,9 @@ void RemoveSharedFile(int directory, const std::string& subdirectory, uint64_t h
   if (folder.get() >= 0) unlinkat(folder.get(), absl::StrCat(kFilePrefix, handle).c_str(), 0);
 }
 
-void RemoveClientFolder(int directory, const std::string& subdirectory) {
-  if (subdirectory.empty() || !IsPlainName(subdirectory)) return;
+namespace {
+
+void RemoveFilesOf(int directory, const std::string& subdirectory) {
   const int folder = openat(directory, subdirectory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   DIR* entries = folder < 0 ? nullptr : fdopendir(folder);
   if (entries == nullptr) {
@@ -136,7 +137,18 @@ void RemoveClientFolder(int directory, const std::string& subdirectory) {
     if (absl::StartsWith(entry->d_name, kFilePrefix)) unlinkat(folder, entry->d_name, 0);
   }
   closedir(entries);
-  unlinkat(directory, subdirectory.c_str(), AT_REMOVEDIR);  // refused where it holds something else
+}
+
+}  // namespace
+
+// A client that was killed may have been writing: each of its threads can leave one more file, after we have looked.
+void RemoveClientFolder(int directory, const std::string& subdirectory) {
+  if (subdirectory.empty() || !IsPlainName(subdirectory)) return;
+  constexpr int kPasses = 16;  // where it holds something else it stays
+  for (int pass = 0; pass < kPasses; ++pass) {
+    RemoveFilesOf(directory, subdirectory);
+    if (unlinkat(directory, subdirectory.c_str(), AT_REMOVEDIR) == 0 || errno != ENOTEMPTY) return;
+  }
 }
 
 }  // namespace pw::bulk

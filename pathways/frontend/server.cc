@@ -130,7 +130,10 @@ void Server::Shutdown() {
   impl_->grpc->Shutdown(gpr_inf_past(GPR_CLOCK_REALTIME));  // no grace: cancels what is under way
   impl_->grpc->Wait();
   impl_->grpc.reset();
-  if (impl_->state->shared_directory_fd >= 0) close(std::exchange(impl_->state->shared_directory_fd, -1));
+  // After the folders of clients that have just gone are removed, which is in this thread's queue.
+  impl_->files.Post([state = impl_->state] {
+    if (state->shared_directory_fd >= 0) close(std::exchange(state->shared_directory_fd, -1));
+  });
 }
 
 }  // namespace pw::frontend
