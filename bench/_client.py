@@ -10,11 +10,12 @@ result on standard output. The first argument says which jax:
 """
 
 import collections
-import json
 import os
 import statistics
 import sys
 import time
+
+import _answers
 
 DEVICES = 8
 
@@ -222,19 +223,13 @@ class Bench:
 def main():
     mode, address = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else ""
     set_environment(mode, address)
-    out = os.fdopen(os.dup(1), "w")  # what libraries print goes to standard error
-    os.dup2(2, 1)
+    out = _answers.channel()
     if mode == "direct":
         register_direct(address)
     if mode == "multicontroller":
         join_others(address)
     bench = Bench()
-    print(json.dumps({"devices": len(bench.jax.devices()), "jax": bench.jax.__version__}), file=out, flush=True)
-    for line in sys.stdin:
-        request = json.loads(line)
-        result = getattr(bench, request.pop("do"))(**request)
-        print(json.dumps(result), file=out, flush=True)
-    out.flush()
+    _answers.serve(bench, out, {"devices": len(bench.jax.devices()), "jax": bench.jax.__version__})
     os._exit(0)  # without the client's farewell on standard error
 
 

@@ -97,6 +97,20 @@ def cluster(shape="1x1x8", policy=None):
             running.stop()
 
 
+@contextlib.contextmanager
+def simulated(hosts, device_kind):
+    """The address of a cluster of simulated hosts of four devices, which are one island. device_kind: what they can do, of _simulated.DEVICES."""
+    from pathways import _cluster, _simulated
+    from pathways._shape import Shape
+
+    with tempfile.TemporaryDirectory(prefix="bench-cluster-") as folder:
+        running = _cluster.Cluster(Shape(1, hosts, 4), folder, "simulated", simulated=_simulated.DEVICES[device_kind]).start()
+        try:
+            yield running.address
+        finally:
+            running.stop()
+
+
 def take_turns(rounds, asks):
     """asks: {name: function}. Runs all of them in turn, `rounds` times after one that does not count; {name: [results]}."""
     results = {name: [] for name in asks}

@@ -92,18 +92,10 @@ def figure5(quick):
 
 def _simulated5(hosts, quick):
     """Ours on simulated hosts of four devices, whose computations take no time: what the control path makes of it."""
-    from pathways import _cluster, _simulated
-    from pathways._shape import Shape
-
-    with tempfile.TemporaryDirectory(prefix="bench-cluster-") as folder:
-        cluster = _cluster.Cluster(Shape(1, hosts, 4), folder, "simulated", simulated=_simulated.DEVICES["instant"]).start()
-        try:
-            with _open(_side("simulated", "simulated", cluster.address, hosts * 4)) as side:
-                asks = {f"pathways, {kind}": lambda kind=kind, calls=calls: side.ask("rate", kind=kind, calls=calls, depth=DEPTH)
-                        for kind, calls in (("opbyop", 64), ("chained", 1), ("fused", 2))}
-                return {"hosts": hosts, "devices": hosts * 4, "simulated": True, "rates": _rates(asks, 1 if quick else 3)}
-        finally:
-            cluster.stop()
+    with _sides.simulated(hosts, "instant") as address, _open(_side("simulated", "simulated", address, hosts * 4)) as side:
+        asks = {f"pathways, {kind}": lambda kind=kind, calls=calls: side.ask("rate", kind=kind, calls=calls, depth=DEPTH)
+                for kind, calls in (("opbyop", 64), ("chained", 1), ("fused", 2))}
+        return {"hosts": hosts, "devices": hosts * 4, "simulated": True, "rates": _rates(asks, 1 if quick else 3)}
 
 
 def figure6(quick):

@@ -6,10 +6,13 @@ result on standard output. In an environment of its own that has the system (mak
                  Ray has for CPUs only with further packages
 """
 
-import json
 import os
+import pathlib
 import sys
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import _answers  # noqa: E402
 
 NODES = 128
 
@@ -115,17 +118,9 @@ class Side:
 
 def main():
     count = int(sys.argv[2])
-    out = os.fdopen(os.dup(1), "w")  # what libraries print goes to standard error
-    os.dup2(2, 1)
+    out = _answers.channel()
     side = Side({"tensorflow": Tensorflow, "ray": Ray}[sys.argv[1]](count))
-    print(json.dumps({"devices": count}), file=out, flush=True)
-    for line in sys.stdin:
-        request = json.loads(line)
-        try:
-            result = getattr(side, request.pop("do"))(**request)
-        except Exception as error:  # part of the figure: what cannot be measured, and why
-            result = {"error": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
-        print(json.dumps(result), file=out, flush=True)
+    _answers.serve(side, out, {"devices": count}, keep_errors=True)
     if sys.argv[1] == "ray":
         side.system.ray.shutdown()
     os._exit(0)

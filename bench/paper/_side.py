@@ -8,13 +8,13 @@ a result on standard output. The computation is the paper's: the sum over all de
     work       one call that first keeps each device busy for `size` steps
 """
 
-import json
 import os
 import pathlib
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import _answers  # noqa: E402
 import _client  # noqa: E402
 
 NODES = 128
@@ -87,19 +87,11 @@ def main():
     mode, address, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
     _client.DEVICES = count
     _client.set_environment("package" if mode == "simulated" else mode, address)
-    out = os.fdopen(os.dup(1), "w")  # what libraries print goes to standard error
-    os.dup2(2, 1)
+    out = _answers.channel()
     if mode == "multicontroller":
         _client.join_others(address)
     side = Side(count, mode == "simulated")
-    print(json.dumps({"devices": count}), file=out, flush=True)
-    for line in sys.stdin:
-        request = json.loads(line)
-        try:
-            result = getattr(side, request.pop("do"))(**request)
-        except Exception as error:  # part of the figure: what cannot be measured, and why
-            result = {"error": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
-        print(json.dumps(result), file=out, flush=True)
+    _answers.serve(side, out, {"devices": count}, keep_errors=True)
     os._exit(0)  # without the client's farewell on standard error
 
 

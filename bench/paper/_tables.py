@@ -5,7 +5,6 @@ import contextlib
 import pathlib
 import statistics
 import sys
-import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
@@ -90,16 +89,8 @@ def figure12(quick):
 
 def large(quick):
     """The paper's own configurations, compiled for their shapes on simulated hosts with as many devices as the paper had cores."""
-    from pathways import _cluster, _simulated
-    from pathways._shape import Shape
-
     rows = {}
     for model, cores, mesh, batch in LARGE[:1] if quick else LARGE:
-        with tempfile.TemporaryDirectory(prefix="bench-cluster-") as folder:
-            cluster = _cluster.Cluster(Shape(1, cores // 4, 4), folder, "simulated", simulated=_simulated.DEVICES["tpu-v3"]).start()
-            try:
-                with side("package", cluster.address, cores) as one:
-                    rows[model] = {"cores": cores, "mesh": mesh, "batch": batch, **one.ask("lower", model=model, mesh=mesh, batch=batch)}
-            finally:
-                cluster.stop()
+        with _sides.simulated(cores // 4, "tpu-v3") as address, side("package", address, cores) as one:
+            rows[model] = {"cores": cores, "mesh": mesh, "batch": batch, **one.ask("lower", model=model, mesh=mesh, batch=batch)}
     return {"rows": rows}

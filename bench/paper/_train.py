@@ -6,13 +6,13 @@ request on standard input, one a result on standard output.
     lower      nothing runs on devices of ours: the large ones are compiled for their shapes, on simulated hosts
 """
 
-import json
 import os
 import pathlib
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import _answers  # noqa: E402
 import _client  # noqa: E402
 
 
@@ -142,17 +142,9 @@ def main():
     _client.set_environment(mode, address)
     if mode == "plugin":
         os.environ["JAX_PLATFORMS"] += ",cpu"  # for the parameters
-    out = os.fdopen(os.dup(1), "w")  # what libraries print goes to standard error
-    os.dup2(2, 1)
+    out = _answers.channel()
     side = Side(count)
-    print(json.dumps({"devices": len(side.jax.devices())}), file=out, flush=True)
-    for line in sys.stdin:
-        request = json.loads(line)
-        try:
-            result = getattr(side, request.pop("do"))(**request)
-        except Exception as error:  # part of the figure: what cannot be measured, and why
-            result = {"error": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
-        print(json.dumps(result), file=out, flush=True)
+    _answers.serve(side, out, {"devices": len(side.jax.devices())}, keep_errors=True)
     os._exit(0)  # without the client's farewell on standard error
 
 
