@@ -11,6 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/device/simulated/contents.h"
 
 namespace pw::device {
 
@@ -50,15 +51,6 @@ int64_t Elements(const Dims& dims) {
   return n;
 }
 
-absl::Status CheckPlace(const State& state, int device, absl::string_view kind) {
-  if (device < 0 || device >= static_cast<int>(state.devices.size()))
-    return absl::InvalidArgumentError(absl::StrCat("no local device ", device));
-  for (const MemoryInfo& memory : state.devices[device].memories) {
-    if (kind.empty() || memory.kind == kind) return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat("no memory of kind '", kind, "'"));
-}
-
 class SimulatedBuffer : public DeviceBuffer {
  public:
   SimulatedBuffer(std::shared_ptr<State> state, DType dtype, Dims dims, int device, std::string kind, Future<Bytes> contents)
@@ -92,19 +84,11 @@ class SimulatedBuffer : public DeviceBuffer {
   }
   Future<Unit> CopyToHost(uint8_t* out, size_t size, std::shared_ptr<const void> owner) override {
     if (donated_) return Future<Unit>::Ready(absl::FailedPreconditionError("CopyToHost of a donated buffer"));
-    Promise<Unit> promise;
-    Future<Unit> future = promise.future();
-    contents_.OnReady([out, size, owner, promise = std::move(promise)](const absl::StatusOr<Bytes>& contents) mutable {
-      if (!contents.ok()) return promise.Set(contents.status());
-      if (contents->size() != size) return promise.Set(absl::InvalidArgumentError("the memory for a host copy has another size"));
-      if (size > 0) std::memcpy(out, contents->data(), size);
-      promise.Set(Unit());
-    });
-    return future;
+    return CopyOnceThere(contents_, out, size, std::move(owner));
   }
   absl::StatusOr<std::unique_ptr<DeviceBuffer>> CopyTo(int device, absl::string_view kind) override {
     if (donated_) return absl::FailedPreconditionError("CopyTo of a donated buffer");
-    PW_RETURN_IF_ERROR(CheckPlace(*state_, device, kind));
+    PW_RETURN_IF_ERROR(CheckPlace(state_->devices, device, kind));
     return std::make_unique<SimulatedBuffer>(state_, dtype_, dims_, device, kind.empty() ? "device" : std::string(kind),
                                              contents_);
   }
@@ -386,7 +370,7 @@ const std::vector<DeviceInfo>& SimulatedRuntime::devices() const { return state_
 
 absl::StatusOr<std::unique_ptr<DeviceBuffer>> SimulatedRuntime::FromHost(HostArray array, int device,
                                                                          absl::string_view memory_kind) {
-  PW_RETURN_IF_ERROR(CheckPlace(*state_, device, memory_kind));
+  PW_RETURN_IF_ERROR(CheckPlace(state_->devices, device, memory_kind));
   Bytes data = array.data;
   if (array.byte_strides.has_value()) {
     const int width = buffers::HostBytes(array.dtype);
@@ -414,7 +398,7 @@ absl::StatusOr<std::shared_ptr<LoadedProgram>> SimulatedRuntime::Compile(const C
     ++state_->compilations;
   }
   PW_ASSIGN_OR_RETURN(Recipe recipe, Parse(request.program));
-  for (int device : request.devices) PW_RETURN_IF_ERROR(CheckPlace(*state_, device, ""));
+  for (int device : request.devices) PW_RETURN_IF_ERROR(CheckPlace(state_->devices, device, ""));
   return std::make_shared<SimulatedProgram>(state_, std::move(recipe), request);
 }
 

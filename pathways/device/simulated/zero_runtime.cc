@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <limits>
 #include <mutex>
 #include <set>
@@ -11,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/buffers/byte_strides.h"
+#include "pathways/device/simulated/contents.h"
 
 namespace pw::device {
 namespace {
@@ -24,15 +24,6 @@ struct State {
   std::mutex mu;
   std::vector<Future<Unit>> last;  // of each device: the end of what was enqueued last; guarded by mu
 };
-
-absl::Status CheckPlace(const State& state, int device, absl::string_view kind) {
-  if (device < 0 || device >= static_cast<int>(state.devices.size()))
-    return absl::InvalidArgumentError(absl::StrCat("no local device ", device));
-  for (const MemoryInfo& memory : state.devices[device].memories) {
-    if (kind.empty() || memory.kind == kind) return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat("no memory of kind '", kind, "'"));
-}
 
 class ZeroBuffer : public DeviceBuffer {
  public:
@@ -64,24 +55,14 @@ class ZeroBuffer : public DeviceBuffer {
   }
 
   Future<Unit> CopyToHost(uint8_t* out, size_t size, std::shared_ptr<const void> owner) override {
-    Promise<Unit> promise;
-    Future<Unit> future = promise.future();
-    ToHost().OnReady(
-        [out, size, owner = std::move(owner), promise = std::move(promise)](const absl::StatusOr<Bytes>& bytes) mutable {
-          if (!bytes.ok()) return promise.Set(bytes.status());
-          if (bytes->size() != size)
-            return promise.Set(absl::InvalidArgumentError("the memory for a host copy has another size"));
-          if (size > 0) std::memcpy(out, bytes->data(), size);
-          promise.Set(Unit());
-        });
-    return future;
+    return CopyOnceThere(ToHost(), out, size, std::move(owner));
   }
 
   absl::StatusOr<Bytes> HostView() override { return Contents(); }
 
   absl::StatusOr<std::unique_ptr<DeviceBuffer>> CopyTo(int device, absl::string_view kind) override {
     if (donated_) return absl::FailedPreconditionError("CopyTo of a donated buffer");
-    PW_RETURN_IF_ERROR(CheckPlace(*state_, device, kind));
+    PW_RETURN_IF_ERROR(CheckPlace(state_->devices, device, kind));
     std::string into(kind.empty() ? state_->devices[device].memories.front().kind : kind);
     return std::make_unique<ZeroBuffer>(state_, dtype_, dims_, device, std::move(into), ready_, contents_);
   }
@@ -229,7 +210,7 @@ class ZeroRuntime : public DeviceRuntime {
   const std::vector<DeviceInfo>& devices() const override { return state_->devices; }
 
   absl::StatusOr<std::unique_ptr<DeviceBuffer>> FromHost(HostArray array, int device, absl::string_view memory_kind) override {
-    PW_RETURN_IF_ERROR(CheckPlace(*state_, device, memory_kind));
+    PW_RETURN_IF_ERROR(CheckPlace(state_->devices, device, memory_kind));
     Bytes data = array.data;
     if (array.byte_strides.has_value()) {
       PW_ASSIGN_OR_RETURN(data, buffers::Densify(std::move(data), buffers::HostBytes(array.dtype), array.dims,
@@ -241,7 +222,7 @@ class ZeroRuntime : public DeviceRuntime {
   }
 
   absl::StatusOr<std::shared_ptr<LoadedProgram>> Compile(const CompileRequest& request) override {
-    for (int device : request.devices) PW_RETURN_IF_ERROR(CheckPlace(*state_, device, ""));
+    for (int device : request.devices) PW_RETURN_IF_ERROR(CheckPlace(state_->devices, device, ""));
     PW_ASSIGN_OR_RETURN(std::shared_ptr<CompiledProgram> compiled, state_->options.compiler->Compile(request));
     std::set<std::string> hosts;
     for (const Position& position : request.positions) hosts.insert(position.process);
