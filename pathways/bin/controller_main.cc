@@ -31,6 +31,7 @@ namespace {
 struct Options {
   std::string listen_clients = "127.0.0.1:0";
   std::string listen_workers = "127.0.0.1:0";
+  std::string listen_bulk;
   std::string port_file;
   std::string dispatch = "parallel";
   std::string shared_directory;
@@ -67,6 +68,9 @@ struct Options {
 void Declare(Options* options, pw::Flags* flags) {
   flags->Add("listen-clients", &options->listen_clients, "HOST:PORT", "where jax programs connect; port 0 picks a free one");
   flags->Add("listen-workers", &options->listen_workers, "ADDRESS", "where workers join: HOST:PORT or unix:PATH");
+  flags->Add("listen-bulk", &options->listen_bulk, "HOST:PORT",
+             "where jax programs on other machines bring and fetch large arrays; default: where they connect, at a free port; 'none': there "
+             "is no such place, and large arrays go the slower way of everything else");
   flags->Add("expect-hosts", &options->cluster.expect_hosts, "N",
              "wait until so many hosts have joined, then number them by name; further hosts may join later");
   flags->Add("heartbeat-limit", &options->cluster.heartbeat_limit, "DURATION", "a host that is silent for so long is lost");
@@ -161,6 +165,8 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   server_options.persistence_directory = options.persistence_directory;
   server_options.object_directory = options.object_directory;
   PW_RETURN_IF_ERROR(ParseClientAddress(options.listen_clients, &server_options));
+  if (options.listen_bulk != "none")
+    server_options.bulk_address = options.listen_bulk.empty() ? absl::StrCat(server_options.host, ":0") : options.listen_bulk;
 
   // Destroyed in the reverse order: clients, timers, connections, the executor with what it still runs, then the state.
   pw::SteadyClock clock;

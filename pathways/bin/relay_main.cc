@@ -32,16 +32,18 @@ absl::Status Run(const Options& options, pw::StopSignal* stop) {
   if (!absl::StrContains(options.target, ':')) {
     return absl::InvalidArgumentError("--target must be the controller's HOST:PORT (pathways status shows it)");
   }
-  PW_ASSIGN_OR_RETURN(auto relay, pw::relay::Relay::Start(options.listen, options.target, options.files));
+  pw::relay::ControllerLine line;
+  PW_ASSIGN_OR_RETURN(auto relay, pw::relay::Relay::Start(options.listen, options.target, options.files, &line));
   std::unique_ptr<pw::relay::CallbackBridge> bridge;
   if (!options.callback_socket.empty()) {
     PW_ASSIGN_OR_RETURN(bridge,
-                        pw::relay::CallbackBridge::Start(options.callback_socket, pw::relay::ControllerChannel(options.target)));
+                        pw::relay::CallbackBridge::Start(options.callback_socket, {pw::relay::ControllerChannel(options.target), &line}));
   }
   const std::string address = absl::StrCat(Host(options.listen), ":", relay->port());
   if (!options.port_file.empty()) PW_RETURN_IF_ERROR(pw::WritePortFile(options.port_file, address));
   PW_LOG_INFO << "relay: " << address << " stands for the controller at " << options.target;
   PW_LOG_INFO << "relay: stopping: " << stop->Wait(options.exit_with_parent);
+  line.Close();  // nobody waits for what it has under way
   return absl::OkStatus();
 }
 

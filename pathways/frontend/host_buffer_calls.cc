@@ -7,10 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/bulk/chunks.h"
+#include "pathways/bulk/headers.h"
+#include "pathways/bulk/shared_directory.h"
+#include "pathways/frontend/assembly.h"
 #include "pathways/frontend/client_session.h"
 #include "pathways/frontend/grpc_util.h"
-#include "pathways/bulk/chunks.h"
-#include "pathways/bulk/shared_directory.h"
 
 namespace pw::frontend {
 namespace {
@@ -18,45 +20,7 @@ namespace {
 using xla::ifrt::proxy::GrpcHostBufferLookupRequest;
 using xla::ifrt::proxy::GrpcHostBufferStoreMetadata;
 
-constexpr char kStoreHeader[] = "ifrt-proxy-grpc-host-buffer-store-metadata-bin";
 constexpr size_t kChunk = size_t{1} << 20;
-
-// Where an arriving host buffer is put together: memory that workers of this machine can map, if it is large, else ordinary
-// memory.
-class Assembly {
- public:
-  absl::Status Allocate(net::SharedMemoryFactory* factory, int64_t size, uint64_t session) {
-    if (static_cast<size_t>(size) >= net::SharedMemoryFactory::kWorthwhileBytes) {
-      if (auto shared = factory->Create(static_cast<size_t>(size), session); shared.ok()) {
-        shared_ = *std::move(shared);
-        return absl::OkStatus();
-      }
-    }
-    PW_ASSIGN_OR_RETURN(own_, bulk::TryAllocate(size));
-    return absl::OkStatus();
-  }
-  size_t size() const { return shared_.has_value() ? shared_->size() : own_.size(); }
-  size_t received() const { return received_; }
-  absl::Status Take(grpc::ByteBuffer* chunk) {
-    if (!shared_.has_value()) {
-      PW_ASSIGN_OR_RETURN(const size_t size, bulk::TakeChunk(chunk, own_.data() + received_, own_.size() - received_));
-      received_ += size;
-      return absl::OkStatus();
-    }
-    pieces_.clear();
-    PW_ASSIGN_OR_RETURN(const size_t size, bulk::FindChunk(chunk, shared_->size() - received_, &pieces_));
-    PW_RETURN_IF_ERROR(shared_->Write(received_, pieces_));
-    received_ += size;
-    return absl::OkStatus();
-  }
-  Bytes Freeze() && { return shared_.has_value() ? std::move(*shared_).Freeze() : std::move(own_).Freeze(); }
-
- private:
-  std::optional<net::SharedMemory> shared_;
-  AlignedBytes own_{0};
-  size_t received_ = 0;
-  std::vector<iovec> pieces_;
-};
 
 // HostBufferStore. Nothing is read before the session has room for the whole of it; meanwhile gRPC's flow control brakes the
 // client.
@@ -72,10 +36,10 @@ class Store final : public grpc::ServerReadReactor<grpc::ByteBuffer>, public std
   static Store* Open(std::shared_ptr<ServerState> server, grpc::CallbackServerContext* context, grpc::ByteBuffer* response) {
     auto call = std::make_shared<Store>(std::move(server), response);
     call->self_ = call;
-    std::optional<std::string> header = FindHeader(*context, kStoreHeader);
+    std::optional<std::string> header = bulk::FindHeader(*context, bulk::kStoreHeader);
     if (!header || !call->metadata_.ParseFromString(*header)) {
       call->Finish(
-          ToGrpc(absl::InvalidArgumentError(absl::StrCat("a host buffer must be announced by the header ", kStoreHeader))));
+          ToGrpc(absl::InvalidArgumentError(absl::StrCat("a host buffer must be announced by the header ", bulk::kStoreHeader))));
     } else {
       call->server_->cluster->Post([call] { call->Announce(); });
     }

@@ -11,12 +11,13 @@
 #include "pathways/base/log.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/base/thread_pool.h"
+#include "pathways/bulk/shared_directory.h"
+#include "pathways/frontend/bulk_lines.h"
 #include "pathways/frontend/companion.h"
 #include "pathways/frontend/grpc_util.h"
 #include "pathways/frontend/host_buffer_calls.h"
 #include "pathways/frontend/server_state.h"
 #include "pathways/frontend/session_stream.h"
-#include "pathways/bulk/shared_directory.h"
 #include "pathways/frontend/versions.h"
 
 namespace pw::frontend {
@@ -93,6 +94,7 @@ struct Server::Impl {
   std::unique_ptr<Service> service;
   std::unique_ptr<CompanionService> companion;
   std::unique_ptr<grpc::Server> grpc;
+  std::unique_ptr<BulkLines> bulk;
   int port = 0;
 };
 
@@ -103,6 +105,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   impl->state = std::make_shared<ServerState>(options, cluster, &impl->files, &impl->clock);
   if (!options.shared_directory.empty()) {
     PW_ASSIGN_OR_RETURN(impl->state->shared_directory_fd, bulk::OpenSharedDirectory(options.shared_directory));
+  }
+  if (!options.bulk_address.empty()) {
+    PW_ASSIGN_OR_RETURN(impl->bulk, BulkLines::Listen(options.bulk_address, impl->state));
+    impl->state->bulk_port = impl->bulk->port();
   }
   impl->service = std::make_unique<Service>(impl->state);
   impl->companion = std::make_unique<CompanionService>(impl->state);
@@ -124,11 +130,13 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
 Server::~Server() { Shutdown(); }
 
 int Server::port() const { return impl_->port; }
+int Server::bulk_port() const { return impl_->state->bulk_port; }
 
 void Server::Shutdown() {
   if (impl_->grpc == nullptr) return;
   impl_->grpc->Shutdown(gpr_inf_past(GPR_CLOCK_REALTIME));  // no grace: cancels what is under way
   impl_->grpc->Wait();
+  impl_->bulk = nullptr;
   impl_->grpc.reset();
   // After the folders of clients that have just gone are removed, which is in this thread's queue.
   impl_->files.Post([state = impl_->state] {

@@ -13,8 +13,6 @@
 namespace pw::frontend {
 
 struct ServerState {
-  static constexpr size_t kSharedBytesKept = size_t{512} << 20;  // two large arrays: one is filled while the other is looked at
-
   ServerState(const ServerOptions& server_options, controller::Cluster* of_cluster, Executor* files, Clock* clock)
       : options(server_options), cluster(of_cluster), plugins{Storage(options.persistence_directory, options.object_directory), files, clock} {}
 
@@ -24,8 +22,9 @@ struct ServerState {
   const PluginServices plugins;  // with the thread on which files are read
   SessionTable sessions;         // strand
   int shared_directory_fd = -1;
+  int bulk_port = 0;  // 0: there are no bulk lines
   // For what workers of this machine shall have; what is kept is owned by sessions, as the wire names them.
-  net::SharedMemoryFactory shared{net::SharedMemoryFactory::kDefaultLimit, kSharedBytesKept};
+  net::SharedMemoryFactory shared{net::SharedMemoryFactory::kDefaultLimit, net::KeptOfThisMachine()};
 };
 
 }  // namespace pw::frontend

@@ -7,24 +7,24 @@
 #include "absl/strings/str_cat.h"
 #include "ifrt_proxy/grpc_ifrt_service.pb.h"
 #include "pathways/base/log.h"
+#include "pathways/bulk/headers.h"
+#include "pathways/bulk/shared_directory.h"
 #include "pathways/frontend/convert/attributes.h"
 #include "pathways/frontend/grpc_util.h"
-#include "pathways/bulk/shared_directory.h"
 #include "pathways/frontend/versions.h"
 
 namespace pw::frontend {
 namespace {
 
-constexpr char kMetadataHeader[] = "ifrt-proxy-grpc-ifrt-session-metadata-bin";
 // Responses that no one waits for: how many, and how long they stay, before they are sent anyway.
 constexpr size_t kGather = 256;
 constexpr int64_t kGatherMilliseconds = 2;
 
 absl::StatusOr<SessionHello> ReadHello(const grpc::CallbackServerContext& context) {
-  std::optional<std::string> header = FindHeader(context, kMetadataHeader);
+  std::optional<std::string> header = bulk::FindHeader(context, bulk::kSessionHeader);
   xla::ifrt::proxy::GrpcIfrtSessionMetadata metadata;
   if (!header || !metadata.ParseFromString(*header)) {
-    return absl::InvalidArgumentError(absl::StrCat("a session must be opened with the header ", kMetadataHeader));
+    return absl::InvalidArgumentError(absl::StrCat("a session must be opened with the header ", bulk::kSessionHeader));
   }
   if (absl::Status s = CheckVersion(metadata.version().protocol_version()); !s.ok()) return s;
   SessionHello hello;
@@ -54,6 +54,7 @@ SessionStream* SessionStream::Open(std::shared_ptr<ServerState> server, grpc::Ca
   }
   ServerState& state = *stream->server_;
   stream->session_ = std::make_shared<ClientSession>(state.cluster, &state.sessions, &state.plugins, *std::move(hello), stream.get());
+  if (state.bulk_port != 0) context->AddInitialMetadata(bulk::kLinePortHeader, absl::StrCat(state.bulk_port));
   stream->StartRead(&stream->incoming_);
   return stream.get();
 }

@@ -9,13 +9,14 @@ void Landings::Expect(uint64_t transfer, Place place, size_t size) {
   landings_[transfer] = {std::move(place), size, 0};
 }
 
-void Landings::Withdraw(uint64_t transfer) {
+size_t Landings::Withdraw(uint64_t transfer) {
   Landing landing;  // dropped without the lock
   std::lock_guard<std::mutex> lock(mu_);
   const auto it = landings_.find(transfer);
-  if (it == landings_.end()) return;
+  if (it == landings_.end()) return 0;
   landing = std::move(it->second);
   landings_.erase(it);
+  return landing.taken;
 }
 
 Place Landings::Take(uint64_t transfer, uint64_t offset, size_t bytes) {

@@ -20,7 +20,8 @@ namespace pw::net {
 class Landings {
  public:
   void Expect(uint64_t transfer, Place place, size_t size);
-  void Withdraw(uint64_t transfer);
+  // How many of its bytes have been handed out.
+  size_t Withdraw(uint64_t transfer);
   // For `bytes` at `offset` of the transfer; no place if they are not what comes next.
   Place Take(uint64_t transfer, uint64_t offset, size_t bytes);
 

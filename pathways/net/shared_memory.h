@@ -26,6 +26,7 @@
 #include "absl/types/span.h"
 #include "pathways/base/bytes.h"
 #include "pathways/net/shared_pool.h"
+#include "pathways/net/transport.h"
 
 struct iovec;
 
@@ -48,6 +49,8 @@ class SharedMemory {
 
   size_t size() const { return size_; }
   uint8_t* data() { return data_; }
+  // For who fills it from a socket.
+  Place place() { return {owner_, data_}; }
   // Copies to [offset, ...). REQUIRES: it fits. INTERNAL if the machine has no memory.
   absl::Status Write(size_t offset, absl::Span<const iovec> pieces);
   Bytes Freeze() &&;

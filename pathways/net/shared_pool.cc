@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "pathways/base/machine_memory.h"
+
 namespace pw::net {
 namespace {
 
@@ -14,6 +16,8 @@ bool IsNobodys(const SharedPages& pages) {
 }
 
 }  // namespace
+
+size_t KeptOfThisMachine() { return std::max(static_cast<size_t>(HalfOfMemory()) / 8, size_t{512} << 20); }
 
 SharedPages::~SharedPages() {
   if (base != nullptr) ::munmap(base, std::max<size_t>(size, 1));

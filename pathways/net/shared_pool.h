@@ -45,6 +45,10 @@ struct SharedPages {
   ~SharedPages();
 };
 
+// What a process may keep: a sixteenth of the machine's memory, and at least two large arrays, of which one is filled while the other is looked
+// at. It goes with the clients it was made for.
+size_t KeptOfThisMachine();
+
 class SharedPool {
  public:
   static constexpr size_t kMostFiles = 64;

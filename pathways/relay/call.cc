@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
+#include "pathways/bulk/headers.h"
 
 namespace pw::relay {
 namespace {
@@ -69,7 +70,7 @@ void Call::OnAccepted(bool ok) {
   }
   ++under_way_;  // gone_
   Await(hub_);
-  traffic_ = MakeTraffic(client_context_, hub_->controller, &hub_->gone, &hub_->files);
+  traffic_ = MakeTraffic(client_context_, hub_->controller, &hub_->gone, &hub_->files, hub_->line);
   if (!traffic_->AsksController()) {
     TakeOver();
   } else if (hub_->files.folders.empty() || !absl::EndsWith(client_context_.method(), FileUpload::kMethod)) {
@@ -103,7 +104,7 @@ void Call::OnClientRead(bool ok) {
     from_client_.Clear();
     PumpDown();
   } else if (controller_ == nullptr && !ended_) {
-    StartUpload();
+    if (upload_ == nullptr) StartUpload();  // one request, one upload
   } else if (!ended_) {  // what comes after the end is of no use to anyone
     traffic_->Passing(from_client_);
     up_.Push(from_client_);
@@ -116,17 +117,44 @@ void Call::OnClientRead(bool ok) {
 
 void Call::StartUpload() {
   absl::StatusOr<std::unique_ptr<FileUpload>> upload = FileUpload::Open(&hub_->files, from_client_);
-  if (!upload.ok()) {
-    ended_ = true;
-    end_ = grpc::Status(static_cast<grpc::StatusCode>(upload.status().code()), std::string(upload.status().message()));
-    return PumpDown();
-  }
+  if (!upload.ok()) return EndWith(upload.status());
   upload_ = *std::move(upload);
   if (upload_ == nullptr) {  // the controller's business
     up_.Push(from_client_);
     return StartController(client_context_.method());
   }
-  controller_context_.AddMetadata(kStoreHeader, upload_->metadata());
+  hub_->line == nullptr ? UploadByCall() : UploadOverLine();
+}
+
+// gRPC's alarm is the way from the line's thread to this one.
+void Call::UploadOverLine() {
+  void* const tag = Begin(&uploaded_);
+  auto wake = [this, tag] { uploaded_alarm_.Set(hub_->queue.get(), gpr_now(GPR_CLOCK_MONOTONIC), tag); };
+  hub_->line->Store({upload_->session(), upload_->handle()}, upload_->data(),
+                    [this, wake](absl::Status status) {
+                      uploaded_status_ = std::move(status);
+                      wake();
+                    },
+                    wake);
+}
+
+void Call::OnUploaded(bool ok) {
+  if (client_gone_) return;
+  uploaded_status_.has_value() ? EndWith(*uploaded_status_) : UploadByCall();
+}
+
+// The controller has nothing to say any more, or was not asked.
+void Call::EndWith(const absl::Status& status) {
+  upload_ = nullptr;
+  ended_ = true;
+  end_ = grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+  grpc::Slice empty;
+  if (status.ok()) down_.Push(grpc::ByteBuffer(&empty, 1));
+  PumpDown();
+}
+
+void Call::UploadByCall() {
+  controller_context_.AddMetadata(bulk::kStoreHeader, upload_->metadata());
   const std::string& method = client_context_.method();
   StartController(method.substr(0, method.size() - std::strlen(FileUpload::kMethod)) + FileUpload::kStoreMethod);
 }
@@ -196,6 +224,7 @@ void Call::OnControllerRead(bool ok) {
 
 void Call::SendHeaders() {
   if (std::exchange(headers_sent_, true)) return;
+  traffic_->Answered(controller_context_.GetServerInitialMetadata());
   CopyMetadata(controller_context_.GetServerInitialMetadata(),
                [this](const std::string& name, const std::string& value) { client_context_.AddInitialMetadata(name, value); });
 }

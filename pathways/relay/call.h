@@ -1,7 +1,8 @@
 // Call: one RPC passing through. It has two halves, the one the client opened with us and the one we open with the controller;
 // frames are pumped both ways as they are, and headers, trailers and the final status are passed on.
 //
-// Where the client leaves an array in a file for this relay, its request is answered by another RPC: the controller gets the file's contents.
+// Where the client leaves an array in a file for this relay, its request is answered otherwise: the controller gets the file's contents, over
+// the bulk line, or by another RPC.
 //
 // Everything happens on the one thread that drains the relay's completion queue: that thread is the strand of all calls, there is
 // no lock, and a frame goes from socket to socket without changing threads. A Call owns itself: it is born waiting for an RPC and
@@ -19,14 +20,17 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "grpcpp/alarm.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/completion_queue.h"
 #include "grpcpp/generic/async_generic_service.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/support/byte_buffer.h"
+#include "pathways/relay/controller_line.h"
 #include "pathways/relay/file_upload.h"
 #include "pathways/relay/traffic.h"
 
@@ -40,6 +44,7 @@ struct Hub {
   std::unique_ptr<grpc::GenericStub> stub;
   GoneSessions gone;
   ClientFiles files;
+  ControllerLine* line = nullptr;  // may be null
   int calls = 0;  // alive, the waiting ones included; at 0 the queue may be shut down
 };
 
@@ -85,6 +90,10 @@ class Call {
 
   void StartController(const std::string& method);
   void StartUpload();  // of the file that the client's one request names
+  void UploadOverLine();
+  void UploadByCall();
+  void OnUploaded(bool ok);
+  void EndWith(const absl::Status& status);
   void FeedUpload();
   void PumpUp();    // client to controller
   void PumpDown();  // controller, or this relay in its place, to client
@@ -103,6 +112,9 @@ class Call {
   grpc::ByteBuffer from_client_;
   Lane up_;
   std::unique_ptr<FileUpload> upload_;  // goes up instead of what the client sends
+  // What became of it on the line; nothing: it has to go up by a call. Written by the line's thread before it sets the alarm.
+  std::optional<absl::Status> uploaded_status_;
+  grpc::Alarm uploaded_alarm_;
   bool client_gone_ = false;  // cancelled, or finished
   bool finishing_ = false;    // Finish of the client's half has been called
 
@@ -120,7 +132,7 @@ class Call {
   Event accepted_{this, &Call::OnAccepted}, gone_{this, &Call::OnClientGone}, client_read_{this, &Call::OnClientRead},
       client_written_{this, &Call::OnClientWritten}, finished_{this, &Call::OnFinished},
       controller_started_{this, &Call::OnControllerStarted}, controller_read_{this, &Call::OnControllerRead},
-      controller_written_{this, &Call::OnControllerWritten}, closed_{this, &Call::OnHalfClosed},
+      controller_written_{this, &Call::OnControllerWritten}, closed_{this, &Call::OnHalfClosed}, uploaded_{this, &Call::OnUploaded},
       controller_ended_{this, &Call::OnControllerEnded};
 };
 

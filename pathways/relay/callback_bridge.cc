@@ -20,12 +20,12 @@ using asio::local::stream_protocol;
 
 struct CallbackBridge::State {
   std::string path;
-  std::shared_ptr<grpc::Channel> controller;
+  ControllerWays controller;
   asio::io_context io{1};
   stream_protocol::acceptor acceptor{io};
   std::vector<std::weak_ptr<Companion>> companions;
   // For what is downloaded. Some is kept for the next: this process serves one client.
-  net::SharedMemoryFactory memory{net::SharedMemoryFactory::kDefaultLimit, size_t{512} << 20};
+  net::SharedMemoryFactory memory{net::SharedMemoryFactory::kDefaultLimit, net::KeptOfThisMachine()};
   ThreadPool thread{"host-calls", 1};  // last: joined before what it uses goes
 
   absl::Status Listen();
@@ -56,7 +56,7 @@ void CallbackBridge::State::Accept() {
 }
 
 absl::StatusOr<std::unique_ptr<CallbackBridge>> CallbackBridge::Start(const std::string& path,
-                                                                      std::shared_ptr<grpc::Channel> controller) {
+                                                                      ControllerWays controller) {
   auto state = std::make_unique<State>();
   state->path = path;
   state->controller = std::move(controller);

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "grpcpp/channel.h"
+#include "pathways/relay/download.h"
 
 namespace pw::relay {
 
@@ -21,7 +21,7 @@ class CallbackBridge {
  public:
   // Makes the socket, readable for this user only. An old socket file at `path` is replaced. UNAVAILABLE: it cannot be made.
   static absl::StatusOr<std::unique_ptr<CallbackBridge>> Start(const std::string& path,
-                                                               std::shared_ptr<grpc::Channel> controller);
+                                                               ControllerWays controller);
   // Ends all connections; removes the socket.
   ~CallbackBridge();
 

@@ -139,7 +139,7 @@ class FakePython {
 class CallbackBridgeTest : public ::testing::Test {
  protected:
   CallbackBridgeTest() : path_(absl::StrCat(::testing::TempDir(), "/pw-bridge-", getpid(), ".sock")) {
-    auto bridge = CallbackBridge::Start(path_, ControllerChannel(controller_.address()));
+    auto bridge = CallbackBridge::Start(path_, {ControllerChannel(controller_.address())});
     EXPECT_TRUE(bridge.ok()) << bridge.status();
     bridge_ = *std::move(bridge);
   }
@@ -246,7 +246,7 @@ TEST_F(CallbackBridgeTest, EndsWithConnectionsOpen) {
 
 TEST(CallbackBridgeStartTest, APathThatCannotBeIsAClearError) {
   for (const std::string& path : {std::string("/nowhere/at/all.sock"), std::string(200, 'x')}) {
-    EXPECT_FALSE(CallbackBridge::Start(path, ControllerChannel("127.0.0.1:1")).ok());
+    EXPECT_FALSE(CallbackBridge::Start(path, {ControllerChannel("127.0.0.1:1")}).ok());
   }
 }
 

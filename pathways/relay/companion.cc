@@ -66,7 +66,7 @@ class Companion::Stream : public grpc::ClientBidiReactor<pathways::v1::HostCallA
   pathways::v1::HostCallRequest call_;
 };
 
-Companion::Companion(Socket socket, std::shared_ptr<grpc::Channel> controller, net::SharedMemoryFactory* memory)
+Companion::Companion(Socket socket, ControllerWays controller, net::SharedMemoryFactory* memory)
     : socket_(std::move(socket)), controller_(std::move(controller)), memory_(memory) {}
 
 void Companion::Close() {
@@ -138,7 +138,7 @@ void Companion::OnPayload() {
 }
 
 void Companion::OpenStream(const std::string& token) {
-  stream_ = new Stream(shared_from_this(), controller_);  // deletes itself
+  stream_ = new Stream(shared_from_this(), controller_.channel);  // deletes itself
   pathways::v1::HostCallAnswer hello;
   hello.set_companion(token);
   SendUp(std::move(hello));

@@ -29,7 +29,7 @@ class Companion : public std::enable_shared_from_this<Companion> {
   using Socket = asio::local::stream_protocol::socket;
 
   // `memory` is for downloads, and outlives this.
-  Companion(Socket socket, std::shared_ptr<grpc::Channel> controller, net::SharedMemoryFactory* memory);
+  Companion(Socket socket, ControllerWays controller, net::SharedMemoryFactory* memory);
 
   void Start() { ReadLength(); }
   // Ends both sides. The rest of what is under way ends by itself.
@@ -53,7 +53,7 @@ class Companion : public std::enable_shared_from_this<Companion> {
   void OnDownloaded(absl::StatusOr<Bytes> memory);
 
   Socket socket_;
-  std::shared_ptr<grpc::Channel> controller_;
+  const ControllerWays controller_;
   Stream* stream_ = nullptr;  // while it may be used; deletes itself later
   bool closed_ = false;
   bool downloads_ = false;  // it is a connection for downloads

@@ -26,19 +26,19 @@ grpc::ByteBuffer Encode(const DownloadRequest& request) {
   return grpc::ByteBuffer(&slice, 1);
 }
 
-// Messages are taken as they arrive, unparsed: their data is copied once, to where it belongs.
+// Through gRPC. Messages are taken as they arrive, unparsed: their data is copied once, to where it belongs. Deletes itself when the call has
+// ended.
 class Download final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  Download(const std::shared_ptr<grpc::Channel>& controller, const DownloadRequest& request, net::SharedMemory memory, Done done)
-      : stub_(controller), request_(Encode(request)), memory_(std::move(memory)), done_(std::move(done)) {}
+  Download(const std::shared_ptr<grpc::Channel>& controller, std::shared_ptr<grpc::ClientContext> context, const DownloadRequest& request,
+           net::SharedMemory memory, Done done)
+      : stub_(controller), context_(std::move(context)), request_(Encode(request)), memory_(std::move(memory)), done_(std::move(done)) {}
 
-  std::shared_ptr<grpc::ClientContext> Start() {
-    std::shared_ptr<grpc::ClientContext> context = context_;  // this may be gone after StartCall
+  void Start() {
     stub_.PrepareBidiStreamingCall(context_.get(), kMethod, grpc::StubOptions(), this);
     StartWriteLast(&request_, grpc::WriteOptions());
     StartRead(&chunk_);
-    StartCall();
-    return context;
+    StartCall();  // this may be gone
   }
 
  private:
@@ -72,7 +72,7 @@ class Download final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::By
   }
 
   grpc::GenericStub stub_;
-  const std::shared_ptr<grpc::ClientContext> context_ = std::make_shared<grpc::ClientContext>();
+  const std::shared_ptr<grpc::ClientContext> context_;
   grpc::ByteBuffer request_;
   grpc::ByteBuffer chunk_;
   std::vector<iovec> pieces_;
@@ -84,14 +84,23 @@ class Download final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::By
 
 }  // namespace
 
-std::shared_ptr<grpc::ClientContext> StartDownload(const std::shared_ptr<grpc::Channel>& controller, const DownloadRequest& request,
+std::shared_ptr<grpc::ClientContext> StartDownload(const ControllerWays& controller, const DownloadRequest& request,
                                                    net::SharedMemoryFactory& factory, Done done) {
   absl::StatusOr<net::SharedMemory> memory = factory.Create(request.bytes);
   if (!memory.ok()) {
     done(memory.status());
     return nullptr;
   }
-  return (new Download(controller, request, *std::move(memory), std::move(done)))->Start();
+  auto context = std::make_shared<grpc::ClientContext>();
+  auto through_grpc = [channel = controller.channel, context, request, done](net::SharedMemory into) {
+    (new Download(channel, context, request, std::move(into), done))->Start();
+  };
+  if (controller.line == nullptr) {
+    through_grpc(*std::move(memory));
+  } else {
+    controller.line->Fetch({request.session, request.handle}, *std::move(memory), done, std::move(through_grpc));
+  }
+  return context;
 }
 
 }  // namespace pw::relay

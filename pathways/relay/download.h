@@ -1,7 +1,5 @@
-// Download: a large array on its way from a controller of another machine. It comes as the stock client would have it (HostBufferLookup),
-// and goes into memory that a process of this machine maps, so that it crosses no second socket here.
-//
-// Deletes itself when the call has ended. gRPC's threads do the work.
+// Download: a large array on its way from a controller of another machine, into memory that a process of this machine maps, so that it
+// crosses no second socket here. It comes over the bulk line; without one, as the stock client would have it (HostBufferLookup).
 #pragma once
 
 #include <cstdint>
@@ -13,8 +11,15 @@
 #include "grpcpp/client_context.h"
 #include "pathways/base/bytes.h"
 #include "pathways/net/shared_memory.h"
+#include "pathways/relay/controller_line.h"
 
 namespace pw::relay {
+
+// How the controller is reached.
+struct ControllerWays {
+  std::shared_ptr<grpc::Channel> channel;
+  ControllerLine* line = nullptr;  // may be null
+};
 
 struct DownloadRequest {
   uint64_t session = 0;  // as host-buffer calls name it
@@ -22,8 +27,8 @@ struct DownloadRequest {
   uint64_t bytes = 0;
 };
 
-// `done` gets memory that NameOf knows, or why not, on a thread of gRPC's. Whoever holds what is returned may cancel.
-std::shared_ptr<grpc::ClientContext> StartDownload(const std::shared_ptr<grpc::Channel>& controller, const DownloadRequest& request,
+// `done` gets memory that NameOf knows, or why not, on any thread. Whoever holds what is returned may cancel what goes through gRPC.
+std::shared_ptr<grpc::ClientContext> StartDownload(const ControllerWays& controller, const DownloadRequest& request,
                                                    net::SharedMemoryFactory& factory, std::function<void(absl::StatusOr<Bytes>)> done);
 
 }  // namespace pw::relay

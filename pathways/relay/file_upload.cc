@@ -51,6 +51,8 @@ absl::StatusOr<std::unique_ptr<FileUpload>> FileUpload::Open(ClientFiles* files,
   auto upload = std::make_unique<FileUpload>();
   PW_ASSIGN_OR_RETURN(upload->rest_, bulk::TakeSharedFile(files->directory, folder->second, parsed.metadata().handle(),
                                                           parsed.metadata().buffer_size(), &files->memory));
+  upload->session_ = parsed.metadata().session_id();
+  upload->handle_ = parsed.metadata().handle();
   upload->metadata_ = parsed.metadata().SerializeAsString();
   return upload;
 }

@@ -1,5 +1,6 @@
 // FileUpload: an array that a client of this machine has left in a file (HostBufferReadFromDisk), on its way to a controller that does not see
-// that file. The controller gets what the stock client would have sent it without a file: a HostBufferStore.
+// that file. It goes over the bulk line (controller_line.h); without one the controller gets what the stock client would have sent it without a
+// file: a HostBufferStore.
 //
 // Invariants:
 //   FU-1  only files of the folder that the session named when it was opened are taken (bulk/shared_directory.h)
@@ -45,11 +46,16 @@ class FileUpload {
   // Null if the session leaves no files with the relay. The errors of TakeSharedFile, and INVALID_ARGUMENT if the request does not parse.
   static absl::StatusOr<std::unique_ptr<FileUpload>> Open(ClientFiles* files, grpc::ByteBuffer request);
 
-  const std::string& metadata() const { return metadata_; }  // for the header of the store
+  uint64_t session() const { return session_; }
+  uint64_t handle() const { return handle_; }
+  const Bytes& data() const { return rest_; }
+  // Of a HostBufferStore: its header, then its messages.
+  const std::string& metadata() const { return metadata_; }
   bool done() const { return rest_.empty(); }
   grpc::ByteBuffer Next();
 
  private:
+  uint64_t session_ = 0, handle_ = 0;
   std::string metadata_;
   Bytes rest_;
 };

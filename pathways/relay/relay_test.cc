@@ -14,6 +14,7 @@
 #include "grpcpp/server_builder.h"
 #include "gtest/gtest.h"
 #include "ifrt_proxy/grpc_ifrt_service.grpc.pb.h"
+#include "pathways/relay/testing/bulk_controller.h"
 
 namespace pw::relay {
 namespace {
@@ -55,6 +56,7 @@ class FakeController : public GrpcIfrtService::Service {
       return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no session metadata");
     }
     context->AddInitialMetadata("greeting", "hello");
+    if (!bulk_port_.empty()) context->AddInitialMetadata("pathways-bulk-port", bulk_port_);
     IfrtRequest request;
     while (stream->Read(&request)) {
       IfrtResponse response;
@@ -92,6 +94,7 @@ class FakeController : public GrpcIfrtService::Service {
     return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "the controller was asked");
   }
 
+  std::string bulk_port_;
   std::atomic<size_t> stored_ = 0;
   std::atomic<uint64_t> handle_ = 0;
   std::atomic<char> last_ = 0;
@@ -104,7 +107,7 @@ class FakeController : public GrpcIfrtService::Service {
 class RelayTest : public ::testing::Test {
  protected:
   explicit RelayTest(const std::string& files = "") {
-    auto relay = Relay::Start("127.0.0.1:0", controller_.address(), files);
+    auto relay = Relay::Start("127.0.0.1:0", controller_.address(), files, &line_);
     EXPECT_TRUE(relay.ok()) << relay.status();
     relay_ = *std::move(relay);
     stub_ = GrpcIfrtService::NewStub(
@@ -162,6 +165,7 @@ class RelayTest : public ::testing::Test {
   }
 
   FakeController controller_;
+  ControllerLine line_;
   std::unique_ptr<Relay> relay_;
   std::unique_ptr<GrpcIfrtService::Stub> stub_;
   std::unique_ptr<grpc::ClientContext> session_;
@@ -345,6 +349,28 @@ TEST_F(FilesRelayTest, TheControllerGetsWhatTheFileHolds) {
   controller_.stored_ = 0;
   EXPECT_EQ(Leave(8, "x", 1).error_message(), "one byte is too few") << "the controller's own answer";
   EXPECT_EQ(Leave(9, "abc", 4).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(FilesRelayTest, WithABulkLineTheFileGoesOverIt) {
+  testing::BulkController bulk(4);
+  controller_.bulk_port_ = bulk.address().substr(bulk.address().rfind(':') + 1);
+  auto stream = OpenWithFolder("mine");
+  bulk.AwaitLine();
+  // What comes before the line is open goes the other way.
+  do {
+    controller_.stored_ = 0;
+    EXPECT_TRUE(Leave(7, "data", 4).ok());
+  } while (controller_.stored_ != 0);
+  EXPECT_EQ(bulk.stored(), "data");
+  EXPECT_EQ(Leave(8, "more data", 9).error_message(), "no room") << "the controller's own answer";
+
+  bulk.silent = true;
+  auto waiting = std::async(std::launch::async, [&] { return Leave(9, "data", 4); });
+  bulk.AwaitQuestion();
+  bulk.Close();
+  EXPECT_TRUE(waiting.get().ok());
+  EXPECT_EQ(controller_.stored_, 4u) << "it goes the other way";
+  line_.Close();  // before what it is connected to
 }
 
 TEST_F(FilesRelayTest, TheFolderGoesWithItsSession) {

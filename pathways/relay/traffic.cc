@@ -6,11 +6,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "ifrt_proxy/grpc_ifrt_service.pb.h"
+#include "pathways/bulk/headers.h"
 
 namespace pw::relay {
 namespace {
-
-constexpr char kSessionHeader[] = "ifrt-proxy-grpc-ifrt-session-metadata-bin";
 
 // What gRPC reports when a peer or the way to it breaks, as opposed to what a controller answers on purpose. OK is among them:
 // no controller ends an RPC well before it has answered.
@@ -27,8 +26,8 @@ grpc::Status Unreachable(const std::string& controller, const grpc::Status& end)
 
 class SessionTraffic : public Traffic {
  public:
-  SessionTraffic(std::string controller, GoneSessions* gone, ClientFiles* files, std::string folder)
-      : controller_(std::move(controller)), gone_(gone), files_(files), folder_(std::move(folder)) {}
+  SessionTraffic(std::string controller, GoneSessions* gone, ClientFiles* files, std::string folder, ControllerLine* line)
+      : controller_(std::move(controller)), gone_(gone), files_(files), folder_(std::move(folder)), line_(line) {}
   ~SessionTraffic() override {
     gone_->erase(session_id_);
     files_->Remove(session_id_);
@@ -45,6 +44,13 @@ class SessionTraffic : public Traffic {
     if (frame.kind != kInit) return;
     session_id_ = ReadSessionId(response);
     files_->Add(session_id_, folder_);
+  }
+
+  // The line is for clients that leave their files here: one that shares memory with the controller needs none.
+  void Answered(const Headers& headers) override {
+    const auto port = headers.find(bulk::kLinePortHeader);
+    if (folder_.empty() || port == headers.end()) return;
+    line_->Open(absl::StrCat(controller_.substr(0, controller_.rfind(':')), ":", std::string(port->second.data(), port->second.size())));
   }
 
   bool TakesOver(grpc::Status* end) override {
@@ -77,6 +83,7 @@ class SessionTraffic : public Traffic {
   GoneSessions* const gone_;
   ClientFiles* const files_;
   const std::string folder_;  // where the client leaves files for us
+  ControllerLine* const line_;
   uint64_t session_id_ = 0;   // 0 until the init response has passed
   absl::flat_hash_map<uint64_t, Frame> unanswered_;
   absl::Status loss_;  // set by TakesOver
@@ -120,13 +127,12 @@ class PlainTraffic : public Traffic {
 };
 
 std::string Header(const grpc::GenericServerContext& context, const char* name) {
-  const auto header = context.client_metadata().find(name);
-  return header == context.client_metadata().end() ? "" : std::string(header->second.data(), header->second.size());
+  return bulk::FindHeader(context, name).value_or("");
 }
 
 uint64_t StoreSessionId(const grpc::GenericServerContext& context) {
   xla::ifrt::proxy::GrpcHostBufferStoreMetadata metadata;
-  return metadata.ParseFromString(Header(context, kStoreHeader)) ? metadata.session_id() : 0;
+  return metadata.ParseFromString(Header(context, bulk::kStoreHeader)) ? metadata.session_id() : 0;
 }
 
 }  // namespace
@@ -146,10 +152,10 @@ absl::Status DescribeLoss(const std::string& controller, const grpc::Status& end
 }
 
 std::unique_ptr<Traffic> MakeTraffic(const grpc::GenericServerContext& context, const std::string& controller,
-                                     GoneSessions* gone, ClientFiles* files) {
+                                     GoneSessions* gone, ClientFiles* files, ControllerLine* line) {
   const std::string& method = context.method();
   if (absl::EndsWith(method, "/IfrtSession")) {
-    return std::make_unique<SessionTraffic>(controller, gone, files, ClientFiles::FolderIn(Header(context, kSessionHeader)));
+    return std::make_unique<SessionTraffic>(controller, gone, files, ClientFiles::FolderIn(Header(context, bulk::kSessionHeader)), line);
   }
   if (absl::EndsWith(method, "/HostBufferStore")) return std::make_unique<BufferTraffic>(StoreSessionId(context), gone);
   if (absl::EndsWith(method, "/HostBufferReadFromDisk") || absl::EndsWith(method, "/HostBufferDelete")) {

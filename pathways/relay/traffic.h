@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +22,8 @@
 #include "grpcpp/generic/async_generic_service.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/status.h"
+#include "grpcpp/support/string_ref.h"
+#include "pathways/relay/controller_line.h"
 #include "pathways/relay/file_upload.h"
 #include "pathways/relay/frames.h"
 
@@ -42,6 +45,9 @@ class Traffic {
   // A frame on its way, before it is sent on.
   virtual void Passing(const grpc::ByteBuffer& request) {}
   virtual void Returning(const grpc::ByteBuffer& response) {}
+  // The headers of the controller's answer. They come before the first of it.
+  using Headers = std::multimap<grpc::string_ref, grpc::string_ref>;
+  virtual void Answered(const Headers& headers) {}
 
   // The controller's half has ended. True: the relay takes over. False: `*end`, possibly reworded, is passed on to the client.
   virtual bool TakesOver(grpc::Status* end) = 0;
@@ -52,11 +58,8 @@ class Traffic {
   virtual std::vector<grpc::ByteBuffer> Last() { return {}; }
 };
 
-// The header that announces a HostBufferStore.
-inline constexpr char kStoreHeader[] = "ifrt-proxy-grpc-host-buffer-store-metadata-bin";
-
 // The traffic of a call by its method and headers. All arguments but `context` outlive the result.
 std::unique_ptr<Traffic> MakeTraffic(const grpc::GenericServerContext& context, const std::string& controller, GoneSessions* gone,
-                                     ClientFiles* files);
+                                     ClientFiles* files, ControllerLine* line);
 
 }  // namespace pw::relay

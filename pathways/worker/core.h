@@ -27,8 +27,6 @@
 namespace pw::worker {
 
 struct Core {
-  static constexpr size_t kSharedBytesKept = size_t{512} << 20;  // two large arrays: one is filled while the other is looked at
-
   Core(device::DeviceRuntime* runtime, Executor* strand, Clock* clock, net::Connection* connection, int64_t memory_limit)
       : runtime(runtime),
         strand(strand),
@@ -48,7 +46,7 @@ struct Core {
   trace::Recorder recorder;
   HostId host;                 // how the controller calls this one
   bool shares_memory = false;  // the controller and the hosts on this machine can open what this process shares
-  net::SharedMemoryFactory shared{net::SharedMemoryFactory::kDefaultLimit, kSharedBytesKept};
+  net::SharedMemoryFactory shared{net::SharedMemoryFactory::kDefaultLimit, net::KeptOfThisMachine()};
   BlockCache blocks;  // for what arrives
   Executor* copy_pool = nullptr;
   Outbox outbox;

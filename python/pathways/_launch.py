@@ -38,6 +38,8 @@ def controller(listen, listen_workers, hosts, port_file, policy=None):
             "--expect-hosts", hosts, "--port-file", port_file, *_client_files()]
     if limit := os.environ.get("PATHWAYS_STAGED_LIMIT"):
         args.append(f"--staged-limit={limit}")
+    if bulk := os.environ.get("PATHWAYS_LISTEN_BULK"):
+        args.append(f"--listen-bulk={bulk}")
     return [*args, f"--policy={policy}"] if policy else args
 
 

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -152,6 +153,29 @@ np.testing.assert_array_equal(np.asarray(jax.device_put(host, jax.devices()[0]) 
 print("same")""", PATHWAYS_SHARED_MEMORY="relay")
     assert process.returncode == 0 and output == "same\n"
     assert not left_by(process.pid)
+
+
+@pytest.mark.parametrize("bulk", ["127.0.0.1:0", "none"])
+def test_from_another_machine_large_arrays_take_a_line_of_their_own(tmp_path, monkeypatch, bulk):
+    """Unless there is none. The controller says at the end of a line what it has carried."""
+    monkeypatch.setenv("PATHWAYS_LISTEN_BULK", bulk)
+    cluster = _cluster.Cluster(Shape(1, 1, 2), tmp_path).start()
+    try:
+        process, output = run("""
+import time
+from pathways import _client
+said = lambda: (_client._endpoint.folder / "relay.log").read_text()
+deadline = time.monotonic() + 60
+while %r and "over a line of their own" not in said() and time.monotonic() < deadline:
+    time.sleep(0.01)
+big = np.arange(5 << 20, dtype=np.float32)
+np.testing.assert_array_equal(np.asarray(jax.device_put(big, jax.devices()[1]) + 1), big + 1)
+print("same")""" % (bulk != "none"), PATHWAYS_SHARED_MEMORY="relay", PATHWAYS_ADDRESS=cluster.address)
+        assert process.returncode == 0 and output == "same\n"
+    finally:
+        cluster.stop()
+    carried = re.findall(r"bulk line of .*: (\d+) bytes in, (\d+) bytes out", (tmp_path / "controller.log").read_text())
+    assert [min(int(n) for n in pair) >= 20 << 20 for pair in carried] == ([True] if bulk != "none" else [])
 
 
 def test_it_can_be_switched_off():

@@ -1,0 +1,42 @@
+#include "pathways/frontend/assembly.h"
+
+#include <utility>
+
+#include "pathways/base/status_macros.h"
+#include "pathways/bulk/chunks.h"
+#include "pathways/bulk/shared_directory.h"
+
+namespace pw::frontend {
+
+absl::Status Assembly::Allocate(net::SharedMemoryFactory* factory, int64_t size, uint64_t session) {
+  if (static_cast<size_t>(size) >= net::SharedMemoryFactory::kWorthwhileBytes) {
+    if (auto shared = factory->Create(static_cast<size_t>(size), session); shared.ok()) {
+      shared_ = *std::move(shared);
+      return absl::OkStatus();
+    }
+  }
+  PW_ASSIGN_OR_RETURN(own_, bulk::TryAllocate(size));
+  return absl::OkStatus();
+}
+
+absl::Status Assembly::Take(grpc::ByteBuffer* chunk) {
+  if (!shared_.has_value()) {
+    PW_ASSIGN_OR_RETURN(const size_t size, bulk::TakeChunk(chunk, own_.data() + received_, own_.size() - received_));
+    received_ += size;
+    return absl::OkStatus();
+  }
+  pieces_.clear();
+  PW_ASSIGN_OR_RETURN(const size_t size, bulk::FindChunk(chunk, shared_->size() - received_, &pieces_));
+  PW_RETURN_IF_ERROR(shared_->Write(received_, pieces_));
+  received_ += size;
+  return absl::OkStatus();
+}
+
+net::Place Assembly::place() {
+  if (shared_.has_value()) return shared_->place();
+  return {own_.owner(), own_.data()};
+}
+
+Bytes Assembly::Freeze() && { return shared_.has_value() ? std::move(*shared_).Freeze() : std::move(own_).Freeze(); }
+
+}  // namespace pw::frontend
