@@ -105,4 +105,4 @@ build/venv-paper: tools/requirements-paper.txt
 
 #: make clean      remove the build trees; keeps build/venv
 clean:
-	@rm -rf build/release build/asan build/tsan build/tsa build/debug build/fuzz build/results build/wheel build/bench build/paper build/programs
+	@rm -rf build/release build/asan build/tsan build/tsa build/debug build/fuzz build/results build/wheel build/pip build/bench build/paper build/programs

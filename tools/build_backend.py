@@ -49,7 +49,14 @@ def _missing_packages():
     return sorted({line for line in lines if line and not line.startswith("#")} - installed)
 
 
+def _share_objects_with_make():
+    """The compiler cache of the Makefile, unless the user has one named: what it has compiled is not compiled again, nor is a second wheel."""
+    for name, value in (("CCACHE_DIR", ROOT / "build" / "ccache"), ("CCACHE_BASEDIR", ROOT), ("CCACHE_NOHASHDIR", "1")):
+        os.environ.setdefault(name, str(value))
+
+
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    _share_objects_with_make()
     print("pathways: compiling controller, worker, relay and CPU plugin: minutes, or seconds with a warm ccache", flush=True)
     settings = dict(config_settings or {})
     settings.setdefault("cmake.define.PW_TENSORFLOW_DIR", str(_tensorflow()))

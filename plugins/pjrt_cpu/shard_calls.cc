@@ -17,6 +17,19 @@ namespace pw::pjrt_cpu {
 namespace {
 
 constexpr char kShardingReport[] = "pathways_sharding_report";
+constexpr char kOrderHint[] = "control_dep";
+
+// The same call on no operands, in the place of `call`: nothing is computed or moved for it.
+xla::HloInstruction* KeepWithoutOperands(xla::spmd::SpmdPartitioningVisitor& partitioner, xla::HloInstruction* call) {
+  const auto& custom = static_cast<const xla::HloCustomCallInstruction&>(*call);
+  std::unique_ptr<xla::HloInstruction> kept = xla::HloInstruction::CreateCustomCall(
+      xla::ShapeUtil::MakeNil(), {}, custom.custom_call_target(), custom.raw_backend_config_string(), custom.api_version());
+  static_cast<xla::HloCustomCallInstruction&>(*kept).set_custom_call_has_side_effect(true);
+  kept->set_sharding(xla::HloSharding::Replicate());
+  xla::HloInstruction* added = partitioner.builder()->AddInstruction(std::move(kept));  // which gives it the call's attributes
+  partitioner.SetPartitionedHlo(call, added);
+  return added;
+}
 
 class OnShards : public xla::CustomCallPartitioner {
  public:
@@ -44,19 +57,21 @@ class OnShards : public xla::CustomCallPartitioner {
   bool CanSideEffectingHaveReplicatedSharding() const override { return true; }
 };
 
-// The call stays, with its answer and without its operand: nothing is computed or moved for it.
+// The call stays, with its answer.
 class Report : public xla::CustomCallPartitioner {
  public:
   absl::Status Partition(xla::spmd::SpmdPartitioningVisitor* partitioner, xla::HloInstruction* call) const override {
-    const auto& custom = static_cast<const xla::HloCustomCallInstruction&>(*call);
-    const xla::spmd::PartitionedHlo value = partitioner->GetPartitionedHlo(call->operand(0));
-    std::unique_ptr<xla::HloInstruction> report = xla::HloInstruction::CreateCustomCall(
-        xla::ShapeUtil::MakeNil(), {}, kShardingReport, custom.raw_backend_config_string(), custom.api_version());
-    static_cast<xla::HloCustomCallInstruction&>(*report).set_custom_call_has_side_effect(true);
-    report->set_sharding(xla::HloSharding::Replicate());
-    xla::HloInstruction* added = partitioner->builder()->AddInstruction(std::move(report));  // which gives it the call's attributes
-    added->add_frontend_attribute("pathways_sharding", absl::Base64Escape(value.sharding().ToProto().SerializeAsString()));
-    partitioner->SetPartitionedHlo(call, added);
+    const std::string sharding = partitioner->GetPartitionedHlo(call->operand(0)).sharding().ToProto().SerializeAsString();
+    KeepWithoutOperands(*partitioner, call)->add_frontend_attribute("pathways_sharding", absl::Base64Escape(sharding));
+    return absl::OkStatus();
+  }
+  bool CanSideEffectingHaveReplicatedSharding() const override { return true; }
+};
+
+class OrderHint : public xla::CustomCallPartitioner {
+ public:
+  absl::Status Partition(xla::spmd::SpmdPartitioningVisitor* partitioner, xla::HloInstruction* call) const override {
+    KeepWithoutOperands(*partitioner, call);
     return absl::OkStatus();
   }
   bool CanSideEffectingHaveReplicatedSharding() const override { return true; }
@@ -68,9 +83,12 @@ ffi::Error Nothing(ffi::RemainingArgs) { return ffi::Error::Success(); }
 
 absl::Status RegisterShardCalls() {
   XLA_FFI_DEFINE_HANDLER(nothing, Nothing, ffi::Ffi::Bind().RemainingArgs());
-  if (absl::Status s = RegisterFfiHandler(kShardingReport, nothing, /*in_batches=*/false); !s.ok()) return s;
+  for (const char* name : {kShardingReport, kOrderHint}) {
+    if (absl::Status s = RegisterFfiHandler(name, nothing, /*in_batches=*/false); !s.ok()) return s;
+  }
   xla::RegisterCustomCallPartitioner(kCallbackOnShards, std::make_unique<OnShards>());
   xla::RegisterCustomCallPartitioner(kShardingReport, std::make_unique<Report>());
+  xla::RegisterCustomCallPartitioner(kOrderHint, std::make_unique<OrderHint>());
   return absl::OkStatus();
 }
 

@@ -5,6 +5,8 @@
 //   pathways_sharding_report           takes one value; says in the program's text how that is sharded, and does nothing when it runs.
 //                                      Frontend attributes of the call in the optimized program: `pathways_sharding`, a serialized
 //                                      xla.OpSharding in base 64, and those that the call had.
+//   control_dep                        jax's hint that its first operand be computed before its second. Does nothing: here whatever has its
+//                                      operands is computed, and a collective that has started is waited for at once.
 #pragma once
 
 #include "absl/status/status.h"

@@ -18,6 +18,14 @@ def selected():
     return "pathways" in platforms.split(",")
 
 
+def _patch(distributed):
+    """distributed: jax's module of that name, just imported; with it came all else that is patched here."""
+    from pathways import _distributed, _transformations
+
+    _distributed.patch(distributed)
+    _transformations.watch()
+
+
 class _AfterImport:
     """A meta path finder that lets others load the module and then patches it."""
 
@@ -32,10 +40,8 @@ class _AfterImport:
             execute = spec.loader.exec_module
 
             def exec_module(module):
-                from pathways import _distributed
-
                 execute(module)
-                _distributed.patch(module)
+                _patch(module)
 
             spec.loader.exec_module = exec_module
         return spec
@@ -60,9 +66,7 @@ def main():
             # device is used would surprise those who compare.
             os.environ["JAX_PLATFORMS"] = ",".join([*platforms, "cpu"])
         if _HOOKED in sys.modules:
-            from pathways import _distributed
-
-            _distributed.patch(sys.modules[_HOOKED])
+            _patch(sys.modules[_HOOKED])
         else:
             sys.meta_path.insert(0, _AfterImport())
     elif "proxy" in platforms:  # pathwaysutils talks to our server through jax's own client

@@ -1,8 +1,8 @@
 """Registers the backend "pathways" with jax. jax finds this module by its `jax_plugins` entry point and calls initialize() when a
 device is first needed; the factory runs, and processes start, only if the backend is selected."""
 
-from pathways import (_bootstrap, _buffer_callbacks, _callbacks, _client, _devices, _dlpack, _effects, _host_arrays, _host_memory, _inspect,
-                      _reshard, _unreduced)
+from pathways import (_async_collectives, _bootstrap, _buffer_callbacks, _callbacks, _client, _devices, _dlpack, _effects, _host_arrays, _host_memory,
+                      _inspect, _reshard, _transformations, _unreduced)
 
 PLATFORM = "pathways"
 _PRIORITY = 500  # above every accelerator plugin: PATHWAYS_ADDRESS without JAX_PLATFORMS means this backend
@@ -37,6 +37,8 @@ def initialize():
     _buffer_callbacks.install(_client.is_ours)
     _effects.install(_callbacks.registry)
     _inspect.install(_client.is_ours)
+    _async_collectives.install(_client.is_ours)
+    _transformations.install(_client.is_ours)
     _host_arrays.install(_client.is_ours)
     _reshard.install(_client.is_ours)
     _devices.install(_client.is_ours)

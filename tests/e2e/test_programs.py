@@ -171,3 +171,28 @@ def test_export_and_import(same):
 def test_the_cost_of_a_program_is_known_before_it_is_compiled():
     lowered = jax.jit(lambda x: x @ x).lower(jax.ShapeDtypeStruct((4, 4), np.float32))
     assert lowered.cost_analysis()["flops"] == 128
+
+
+PASSES = """
+import {first}
+from jax.extend import xla
+import jax, jax.numpy as jnp
+
+xla.register_hlo_module_transformation(lambda module: None, name="mine", {platforms})
+try:
+    jax.jit(jnp.sin)(1.0)
+except NotImplementedError as error:
+    assert "'mine'" in str(error) and "clear_hlo_module_transformation" in str(error), error
+    print("refused")
+print(xla.clear_hlo_module_transformation("mine"), float(jax.jit(jnp.cos)(0.0)))
+"""
+
+
+@pytest.mark.parametrize("platforms, expected", [("", "refused\nTrue 1.0\n"), ("platforms='cpu'", "refused\nTrue 1.0\n"),
+                                                 ("platforms='tpu'", "False 1.0\n")])
+@pytest.mark.parametrize("devices_first", [False, True])
+def test_a_compiler_pass_of_the_user_is_refused_and_can_be_taken_back(run_script, platforms, expected, devices_first):
+    if not hasattr(pytest.importorskip("jax.extend.xla"), "register_hlo_module_transformation"):
+        pytest.skip("this jax has none")
+    done = run_script(PASSES.format(first="jax; jax.devices()" if devices_first else "jax", platforms=platforms))
+    assert (done.stdout, done.stderr) == (expected, "")

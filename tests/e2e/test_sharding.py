@@ -155,3 +155,38 @@ def test_a_result_becomes_unreduced(islands):
             for result in (jax.device_put(value, unreduced), jax.jit(lambda v: v, out_shardings=unreduced)(value)):
                 assert [np.asarray(shard.data).tolist() for shard in result.addressable_shards] == parts
                 np.testing.assert_array_equal(jax.sharding.reshard(result, P()), x)
+
+
+ASYNCHRONOUS = {
+    "all_gather": (lambda p, a: p.all_gather_start(a, "x", tiled=True), lambda a: jax.lax.all_gather(a, "x", tiled=True)),
+    "psum": (lambda p, a: p.psum_start(a, "x"), lambda a: jax.lax.psum(a, "x")),
+    "psum_scatter": (lambda p, a: p.psum_scatter_start(jnp.tile(a, (4, 1)), "x", scatter_dimension=0, tiled=True),
+                     lambda a: jax.lax.psum_scatter(jnp.tile(a, (4, 1)), "x", tiled=True)),
+    "all_to_all": (lambda p, a: p.all_to_all_start(a, "x", split_axis=1, concat_axis=0, tiled=True),
+                   lambda a: jax.lax.all_to_all(a, "x", 1, 0, tiled=True)),
+    "ppermute": (lambda p, a: p.ppermute_start(a, "x", [(i, (i + 1) % 4) for i in range(4)]),
+                 lambda a: jax.lax.ppermute(a, "x", [(i, (i + 1) % 4) for i in range(4)])),
+}
+
+
+@pytest.mark.parametrize("name", ASYNCHRONOUS)
+def test_collectives_that_are_started_and_awaited_apart(islands, name):
+    from jax._src.lax import parallel
+
+    if not hasattr(parallel, "all_gather_start"):
+        pytest.skip("this jax has none")
+    start, at_once = ASYNCHRONOUS[name]
+    mesh = Mesh(np.array(islands[0]), ("x",))
+
+    def apart(a):
+        future = start(parallel, a)
+        meanwhile = jnp.sin(a)
+        jax.ffi.ffi_call("control_dep", (), has_side_effect=True)(future.x, meanwhile)
+        in_a_loop, _ = jax.lax.scan(lambda c, _: (c + start(parallel, a).done(), None), jnp.zeros_like(at_once(a)), None, length=3)
+        return future.done(), in_a_loop, meanwhile
+
+    got, looped, meanwhile = jax.jit(shard_map(apart, mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False))(X)
+    want = np.asarray(jax.jit(shard_map(at_once, mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False))(X))
+    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(looped, want * 3)
+    np.testing.assert_allclose(meanwhile, np.sin(X), rtol=1e-5, atol=1e-6)

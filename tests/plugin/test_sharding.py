@@ -187,6 +187,20 @@ def test_pmap(devices):
     close(got[0], X.reshape(8, 2, 24).sum(0))
 
 
+def test_hints_of_order_cost_nothing(grid, mesh):
+    """jax.experimental.control_deps: operands need not be gathered for it."""
+    def ordered(x):
+        a, b = jnp.sin(x), jnp.cos(x)
+        jax.ffi.ffi_call("control_dep", (), has_side_effect=True)(b, a)
+        return a - b
+
+    for program, v in ((jax.jit(ordered), X), (jax.jit(ordered), jax.device_put(X, NamedSharding(grid, P("a", "b")))),
+                       (over(mesh, ordered), jax.device_put(X, NamedSharding(mesh, P("x"))))):
+        text = program.lower(v).compile().as_text()
+        assert "control_dep" in text and "all-gather" not in text and "collective" not in text
+        close(program(v), np.sin(X) - np.cos(X))
+
+
 def run_apart(plugin, program, seconds):
     """A fresh process: what these tests guard against ends the process or never returns."""
     prelude = f"""
