@@ -197,6 +197,28 @@ def test_a_failure_is_told_once(ordered):
     assert seen == [2.0]
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("read", [jax.block_until_ready, float, lambda y: jax.block_until_ready([y, y])], ids=["block", "float", "block_all"])
+def test_a_failure_that_a_read_has_raised_is_told(ordered, read):
+    """Programs that come later are not in its way, and no barrier raises it again."""
+    seen = []
+
+    def program(function):
+        def body(x):
+            jax.debug.callback(lambda a: seen.append(float(a)), x, ordered=ordered)
+            return function(x)
+        return jax.jit(body)
+
+    failing, good = program(lambda x: jax.pure_callback(fails, SCALAR, x)), program(lambda x: x + 1)
+    for _ in range(2):
+        with pytest.raises(jax.errors.JaxRuntimeError, match="this callback fails"):
+            read(failing(1.0))
+        assert float(good(2.0)) == 3
+        jax.effects_barrier()
+        assert 2.0 in seen
+        seen.clear()
+
+
 def test_a_failure_is_told_although_a_later_program_succeeded():
     def function(x):
         if x == 1:
