@@ -98,23 +98,24 @@ def cluster(shape="1x1x8", policy=None):
 
 
 @contextlib.contextmanager
-def simulated(hosts, device_kind):
-    """The address of a cluster of simulated hosts of four devices, which are one island. device_kind: what they can do, of _simulated.DEVICES."""
+def simulated(hosts, device, islands=1, devices=4):
+    """The address of a cluster of simulated hosts of so many devices, those of an island equally many. device: what they can do, as `pathways up
+    --simulated-device` takes it."""
     from pathways import _cluster, _simulated
     from pathways._shape import Shape
 
     with tempfile.TemporaryDirectory(prefix="bench-cluster-") as folder:
-        running = _cluster.Cluster(Shape(1, hosts, 4), folder, "simulated", simulated=_simulated.DEVICES[device_kind]).start()
+        running = _cluster.Cluster(Shape(islands, hosts // islands, devices), folder, "simulated", simulated=_simulated.parse_device(device)).start()
         try:
             yield running.address
         finally:
             running.stop()
 
 
-def take_turns(rounds, asks):
-    """asks: {name: function}. Runs all of them in turn, `rounds` times after one that does not count; {name: [results]}."""
+def take_turns(rounds, asks, warm=True):
+    """asks: {name: function}. Runs all of them in turn, `rounds` times after one that does not count (unless they are warm); {name: [results]}."""
     results = {name: [] for name in asks}
-    for number in range(rounds + 1):
+    for number in range(0 if warm else 1, rounds + 1):
         for name, ask in asks.items():
             result = ask()
             if number:

@@ -3,17 +3,24 @@
 Each stage's forward and backward functions are timed alone, many calls behind each other on its device. The schedule, with these times, says how long
 a step takes and what share of it is idle; a step of one microbatch, which nothing overlaps, says what comes on top (the optimizer, the way there
 and back). Devices of a CPU cluster need a core each, and one for the rest: with fewer the figures are printed, but hold nobody to a target.
+
+With --simulated the devices are simulated, on four hosts of two islands: each function takes as long as its operations at 2e11 a second, in real time
+and whatever cores there are; the control path is the real one. So two cores tell what dispatch and transfers add to a schedule.
 """
 
+import contextlib
 import os
 import statistics
+import sys
 import time
 
 os.environ.setdefault("JAX_PLATFORMS", "pathways")
 os.environ.setdefault("PATHWAYS_LOCAL", "2x1x2")
 
 import _report
+import _sides
 
+SIMULATED_DEVICE = "2e11:0:0"
 STAGES, MICROBATCHES = 4, 16
 
 
@@ -31,7 +38,7 @@ def stage_times(pipeline, state, x, repeat):
     import jax
     import jax.numpy as jnp
 
-    plan = pipeline._plan(state.params, x, x)
+    plan = pipeline._plan(state.params, state.variables, x, x, None)
     params, forward, backward = jax.tree.leaves(state.params), [], []
     zeros = lambda var, sharding: jax.device_put(jnp.zeros(var.aval.shape, var.aval.dtype), sharding)
     for stage in plan.stages:
@@ -59,12 +66,23 @@ def step_time(pipeline, state, x, y, rounds):
 
 def main():
     def add(parser):
+        parser.add_argument("--simulated", action="store_true", help="on simulated devices")
         parser.add_argument("--width", type=int, default=1024)
         parser.add_argument("--rows", type=int, default=256, help="examples in a microbatch")
         parser.add_argument("--rounds", type=int, default=5)
         parser.add_argument("--schedule", default="1f1b")
 
     args = _report.arguments(__doc__, add)
+    with contextlib.ExitStack() as stack:
+        if args.simulated:
+            os.environ["PATHWAYS_ADDRESS"] = stack.enter_context(_sides.simulated(STAGES, SIMULATED_DEVICE, islands=2, devices=1))
+        measure(args)
+    if args.simulated:
+        sys.stdout.flush()
+        os._exit(0)  # without the client's farewell: its cluster has gone
+
+
+def measure(args):
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -97,12 +115,12 @@ def main():
     predicted = whole[0].bubble(forward, backward)
     makespan = MICROBATCHES * busy / STAGES / (1 - predicted)
     measured = 1 - MICROBATCHES * busy / STAGES / (took - rest)
-    enough = (os.cpu_count() or 1) > STAGES
+    enough = args.simulated or (os.cpu_count() or 1) > STAGES
     print(f"forward {[round(t * 1e3, 2) for t in forward]} ms, backward {[round(t * 1e3, 2) for t in backward]} ms; a step {took * 1e3:.1f} ms, "
           f"predicted {(makespan + rest) * 1e3:.1f} ms; idle {measured:.1%}, predicted {predicted:.1%}"
           + ("" if enough else f": {os.cpu_count()} cores are too few for {STAGES} devices"))
-    _report.finish(args, "pipeline_bubble", {"forward_s": forward, "backward_s": backward, "step_s": took, "rest_s": rest, "idle": measured,
-                                             "idle_predicted": predicted}, [
+    figures = {"forward_s": forward, "backward_s": backward, "step_s": took, "rest_s": rest, "idle": measured, "idle_predicted": predicted}
+    _report.finish(args, "pipeline_bubble_simulated" if args.simulated else "pipeline_bubble", figures, [
         _report.target("a step / what its schedule predicts", took / (makespan + rest) if enough else None, 1.05)])
 
 

@@ -127,6 +127,24 @@ def test_loss_and_gradients_are_those_of_the_whole_model(kind, stages, schedule)
         assert set(jax.tree.leaves(pipeline.stage_of(state))) == set(range(stages)), "each stage has parameters"
 
 
+def test_interleaved_a_device_has_several_stages():
+    model, params, apply = layered(8)
+    x, y = batch()
+    devices = jax.devices()[:2]
+    pipeline = pw.pipeline(model, loss=mean_square, stages=devices * 3, microbatches=4, optimizer=optax.adam(1e-2), schedule="interleaved",
+                           split=[1, 2, 1, 1, 2, 1])
+    state = pipeline.init(params, x, y)
+    assert [one["b"] for one in pipeline.stage_of(state)] == [0, 1, 1, 2, 3, 4, 4, 5]
+    assert [one["w"].devices() for one in state.params] == [{devices[i]} for i in (0, 1, 1, 0, 1, 0, 0, 1)]
+    loss, gradients = pipeline.value_and_grad(state, x, y)
+    expected, theirs = jax.value_and_grad(lambda p: mean_square(apply(p, x), y))(params)
+    np.testing.assert_allclose(loss, expected, rtol=1e-6)
+    close(gradients, theirs)
+    assert pipeline.bubble() == pytest.approx(1 / (3 * 4 + 1))
+    with pytest.raises(ValueError, match="goes round its devices"):
+        pw.pipeline(model, loss=mean_square, stages=[devices[0], devices[0], devices[1]], microbatches=4, schedule="interleaved")
+
+
 OPTIMIZERS = {
     "sgd": lambda: optax.sgd(0.1, momentum=0.9),
     "adam": lambda: optax.adam(1e-2),

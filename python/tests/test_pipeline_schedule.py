@@ -38,6 +38,27 @@ def test_the_bubble_is_that_of_the_literature(name, stages, microbatches, backwa
     assert bubble == pytest.approx((stages - 1) / (microbatches + stages - 1))
 
 
+@pytest.mark.parametrize("places, rounds, microbatches", [(1, 3, 2), (2, 2, 4), (4, 1, 8), (4, 4, 16), (3, 2, 9), (4, 2, 6)])
+def test_interleaved_every_action_stands_once_and_after_what_it_needs(places, rounds, microbatches):
+    stages = places * rounds
+    schedule = s.make("interleaved", [f"place {i % places}" for i in range(stages)], microbatches)
+    order = s.order(schedule)
+    assert sorted(order) == sorted(s.Action(kind, i, m) for kind in (s.FORWARD, s.BACKWARD) for i in range(stages) for m in range(microbatches))
+    place = {action: i for i, action in enumerate(order)}
+    assert all(place[needed] < place[action] for action in order for needed in s.needs(action, stages))
+    for p, one in enumerate(schedule):
+        assert [action for action in order if action.stage % places == p] == one
+    if microbatches % places == 0:
+        assert s.bubble(schedule) == pytest.approx((places - 1) / (rounds * microbatches + places - 1))
+
+
+def test_an_interleaved_schedule_goes_round():
+    assert s.make("gpipe", ["a", "a"], 3) == s.gpipe(2, 3)
+    for stages in ("aabb", "abba", "abcab"):
+        with pytest.raises(ValueError, match="goes round its devices"):
+            s.make("interleaved", list(stages), 4)
+
+
 def test_one_slow_stage_makes_the_others_wait():
     schedule = s.one_forward_one_backward(4, 16)
     assert s.bubble(schedule, [1, 1, 3, 1], [2, 2, 6, 2]) > 2 * s.bubble(schedule)

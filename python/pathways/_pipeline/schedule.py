@@ -1,8 +1,8 @@
 """Who does what when in a pipeline: pure lists of actions, no jax.
 
-A schedule has one list for each stage: the actions of that stage in the order in which its devices run them. The forward action of
-microbatch m in stage s needs the one of stage s - 1; its backward action needs its own forward action and the backward action of
-stage s + 1.
+A schedule has one list for each place (the devices of a stage, or of several): the actions there in the order in which its devices run them. The
+forward action of microbatch m in stage s needs the one of stage s - 1; its backward action needs its own forward action and the backward action
+of stage s + 1.
 """
 
 from typing import NamedTuple
@@ -40,7 +40,30 @@ def one_forward_one_backward(stages, microbatches):
     return schedule
 
 
+def interleaved(stages, microbatches, places):
+    """All forward, then all backward, over places that have several stages each: stage s is at place s % places. As many microbatches as there are
+    places go through one round of stages after another, so that a place waits for the first and after the last of them alone."""
+    groups = [range(first, min(first + places, microbatches)) for first in range(0, microbatches, places)]
+    rounds = stages // places
+    forward = [(r, m) for group in groups for r in range(rounds) for m in group]
+    # Mirrored: the last microbatch out of the last stage is the first that comes back.
+    return [[Action(FORWARD, r * places + p, m) for r, m in forward] + [Action(BACKWARD, r * places + p, m) for r, m in reversed(forward)]
+            for p in range(places)]
+
+
 SCHEDULES = {"gpipe": gpipe, "1f1b": one_forward_one_backward}
+INTERLEAVED = "interleaved"
+
+
+def make(name, places, microbatches):
+    """The schedule of that name. `places`: for each stage something that is the same for those at the same place."""
+    apart = list(dict.fromkeys(places))
+    if name != INTERLEAVED:
+        return SCHEDULES[name](len(places), microbatches)
+    if [apart[i % len(apart)] for i in range(len(places))] != list(places) or len(places) % len(apart):
+        raise ValueError(f"an interleaved schedule goes round its devices: {len(apart)} places, in the same order in every round, not "
+                         f"{[apart.index(place) for place in places]}")
+    return interleaved(len(places), microbatches, len(apart))
 
 
 def needs(action, stages):
@@ -53,22 +76,22 @@ def needs(action, stages):
 
 def timeline(schedule, forward=1.0, backward=2.0):
     """When each action runs if an action takes that long (a number, or one for each stage), sorted by start."""
-    stages = len(schedule)
+    stages = 1 + max(action.stage for actions in schedule for action in actions)
     takes = {kind: list(t) if hasattr(t, "__len__") else [t] * stages for kind, t in ((FORWARD, forward), (BACKWARD, backward))}
-    ended, free, following = {}, [0.0] * stages, [0] * stages
+    ended, free, following = {}, [0.0] * len(schedule), [0] * len(schedule)
     intervals, remaining = [], sum(map(len, schedule))
     while remaining:
         before = remaining
-        for s, actions in enumerate(schedule):
-            while following[s] < len(actions):
-                action = actions[following[s]]
+        for p, actions in enumerate(schedule):
+            while following[p] < len(actions):
+                action = actions[following[p]]
                 inputs = needs(action, stages)
                 if not all(one in ended for one in inputs):
                     break
-                start = max([free[s], *(ended[one] for one in inputs)])
-                ended[action] = free[s] = start + takes[action.kind][s]
+                start = max([free[p], *(ended[one] for one in inputs)])
+                ended[action] = free[p] = start + takes[action.kind][action.stage]
                 intervals.append(Interval(start, ended[action], action))
-                following[s] += 1
+                following[p] += 1
                 remaining -= 1
         if remaining == before:
             stuck = [actions[i] for actions, i in zip(schedule, following) if i < len(actions)]
@@ -82,14 +105,14 @@ def order(schedule):
 
 
 def bubble(schedule, forward=1.0, backward=2.0):
-    """The share of the stages' time in which they have nothing to do."""
+    """The share of the places' time in which they have nothing to do."""
     intervals = timeline(schedule, forward, backward)
     busy = sum(one.end - one.start for one in intervals)
     return 1 - busy / (len(schedule) * max(one.end for one in intervals))
 
 
 def peak_live(schedule):
-    """For each stage: how many microbatches' activations it holds at most."""
+    """For each place: how many microbatches' activations, of how many stages, it holds at most."""
     peaks = []
     for actions in schedule:
         live = peak = 0

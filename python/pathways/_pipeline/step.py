@@ -29,7 +29,7 @@ def pipeline(model, *, loss, stages, microbatches, optimizer=None, schedule="1f1
     model: a list of layer functions (params, x) -> x, a flax.linen or flax.nnx module, or any function (params, x) -> outputs.
     loss: (outputs, y) -> the mean over the examples. optimizer: of optax.
     stages: for each stage a mesh, a slice, a device or a list of devices. Examples are spread over a mesh's axis "data".
-    schedule: "1f1b" or "gpipe". split: where to cut, by hand: the number of layers in each stage, or for a Flax model the names of the modules
+    schedule: "1f1b", "gpipe", or "interleaved" where the list of stages goes round the devices several times. split: where to cut, by hand: the number of layers in each stage, or for a Flax model the names of the modules
     with which the second and later stages begin. remat: compute activations again in the backward pass instead of keeping them.
     partition_spec: (path, parameter) -> PartitionSpec over its stage's mesh. donate: a step takes the memory of the state that it gets.
     rngs: the names under which a linen model draws random numbers. arguments: of a Flax model's call besides x, as {"train": True}.
@@ -41,8 +41,8 @@ class Pipeline:
     def __init__(self, model, loss, stages, microbatches, optimizer, schedule, split, remat, partition_spec, donate, rngs, arguments):
         if isinstance(microbatches, bool) or not isinstance(microbatches, int) or microbatches < 1:
             raise ValueError(f"microbatches must be a whole number of at least 1, not {microbatches!r}")
-        if schedule not in schedules.SCHEDULES:
-            raise ValueError(f"no schedule {schedule!r}: there are {', '.join(schedules.SCHEDULES)}")
+        if schedule not in (*schedules.SCHEDULES, schedules.INTERLEAVED):
+            raise ValueError(f"no schedule {schedule!r}: there are {', '.join(schedules.SCHEDULES)} and {schedules.INTERLEAVED}")
         self._model, self._loss, self._optimizer = models.model_of(model, tuple(rngs), dict(arguments or {})), loss, optimizer
         self._places = [parts.Place(i, _mesh(one, i), partition_spec) for i, one in enumerate(stages)]
         if not self._places:
@@ -52,7 +52,7 @@ class Pipeline:
             raise ValueError(f"{self._layers} layers cannot fill {len(self._places)} stages: use fewer stages")
         self._split = _checked(split, len(self._places), self._layers)
         self._microbatches, self._remat, self._donate = microbatches, remat, donate
-        self._schedule = schedules.SCHEDULES[schedule](len(self._places), microbatches)
+        self._schedule = schedules.make(schedule, [tuple(place.mesh.devices.flat) for place in self._places], microbatches)
         self._starts, self._plans, self._updates = None, {}, {}
         self._step = program(_named(self._whole_step, "pipeline_step"), donate_argnums=0 if donate else ())
         self._gradients = program(_named(self._loss_and_gradients, "pipeline_gradients"))
@@ -106,9 +106,9 @@ class Pipeline:
         return schedules.bubble(self._schedule, forward, backward)
 
     def stage_of(self, state):
-        """A tree like state.params with the number of each parameter's stage."""
-        number = {frozenset(place.sharding().device_set): place.number for place in reversed(self._places)}
-        return jax.tree.map(lambda leaf: number[frozenset(leaf.sharding.device_set)], state.params)
+        """A tree like state.params with the number of each parameter's stage: the first that uses it. REQUIRES: init() was called."""
+        leaves, tree = jax.tree.flatten(state.params)
+        return jax.tree.unflatten(tree, next(iter(self._plans.values())).owners)
 
     # -- tracing
 
