@@ -1,6 +1,7 @@
 """A cluster on this machine: one controller and a worker for every host, as child processes."""
 
 import dataclasses
+import fcntl
 import json
 import os
 import pathlib
@@ -171,7 +172,7 @@ def suspend(address, client, resume, seconds):
 
 def trace(address, seconds, path):
     """Has the cluster record what it does, into a file; returns a summary."""
-    return _ask(address, seconds + 30, "--trace", address, f"--trace-duration={seconds}s", f"--trace-output={path}")
+    return _ask(address, seconds + 60, "--trace", address, f"--trace-duration={seconds}s", f"--trace-output={path}", "--status-timeout=50s")
 
 
 def _ask(address, seconds, *question):
@@ -189,16 +190,37 @@ def _runs():
     return pathlib.Path(tempfile.gettempdir()) / f"pathways-{os.getuid()}"
 
 
+KEPT_SECONDS = 600  # after the last word in its logs
+_held = []  # locks of this process's run folders, which it has until it ends, however it ends
+
+
 def new_run_folder():
-    """A private folder for sockets and logs. Those of processes that are gone are removed after a day."""
+    """A private folder for sockets and logs. Those of processes that are gone are removed, once somebody has had the time to read why: whoever can
+    lock one knows, also where process ids of other containers are not to be seen."""
     runs = _runs()
     runs.mkdir(mode=0o700, exist_ok=True)
     if runs.stat().st_uid != os.getuid():
         raise PermissionError(f"{runs} belongs to another user; set TMPDIR to a folder of your own")
-    for old in runs.glob("run-*"):
-        try:
-            if not pathlib.Path("/proc", old.name.split("-")[1]).exists() and time.time() - old.stat().st_mtime > 86400:
-                shutil.rmtree(old, ignore_errors=True)
-        except (OSError, IndexError):
-            continue
-    return pathlib.Path(tempfile.mkdtemp(prefix=f"run-{os.getpid()}-", dir=runs))
+    for old in [*runs.glob("run-*"), *runs.glob(".run-*")]:
+        if _abandoned(old):
+            shutil.rmtree(old, ignore_errors=True)
+    folder = pathlib.Path(tempfile.mkdtemp(prefix=f".run-{os.getpid()}-", dir=runs))
+    _held.append(open(folder / "lock", "w"))
+    fcntl.flock(_held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return folder.rename(runs / folder.name[1:])  # under this name others look whether it is locked
+
+
+def _abandoned(folder):
+    try:
+        if not folder.name.startswith("."):
+            with open(folder / "lock") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return time.time() - max(path.stat().st_mtime for path in folder.iterdir()) > KEPT_SECONDS
+    except FileNotFoundError:
+        pass  # somebody was killed while making it, or is older than locks
+    except OSError:
+        return False  # it is locked
+    try:
+        return time.time() - folder.stat().st_mtime > 86400
+    except OSError:
+        return False

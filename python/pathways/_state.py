@@ -93,7 +93,8 @@ class State:
         (self.folder / "state.json").unlink(missing_ok=True)
         return names, killed
 
-    def _stop_members(self, grace=3.0):
+    def _stop_members(self, grace=15.0):
+        """`grace`: hundreds of simulated hosts take their leave one by one. Who ends at once costs none of it."""
         for member in self.members:
             member.signal(signal.SIGTERM)
         deadline = time.monotonic() + grace

@@ -1,0 +1,52 @@
+"""Where the processes of one run have their sockets and logs: what is left of those that were killed."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from pathways import _cluster
+
+MAKE = "from pathways import _cluster; import sys; print(_cluster.new_run_folder(), flush=True); sys.stdin.read()"
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch):
+    """Starts a process that has a run folder; (the process, the folder)."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    started = []
+
+    def make():
+        process = subprocess.Popen([sys.executable, "-c", MAKE], env={**os.environ, "TMPDIR": str(tmp_path)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        return process, _cluster.pathlib.Path(process.stdout.readline().strip())
+
+    yield make
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def age(folder):
+    long_ago = time.time() - 2 * _cluster.KEPT_SECONDS
+    for path in (*folder.iterdir(), folder):
+        os.utime(path, (long_ago, long_ago))
+
+
+def test_folders_of_processes_that_were_killed_go_at_the_next_start_and_no_others(make):
+    killed, lost = make()
+    fresh_killed, kept = make()
+    alive, used = make()
+    for process in (killed, fresh_killed):
+        process.kill()
+        process.wait()
+    (kept / "controller.log").write_text("why it failed")
+    for folder in (lost, used):
+        age(folder)
+    mine = _cluster.new_run_folder()
+    assert not lost.exists(), "nobody has it any more"
+    assert used.exists(), "its process lives"
+    assert (kept / "controller.log").exists(), "somebody may want to read it"
+    assert mine.is_dir() and mine.name.startswith(f"run-{os.getpid()}-")
