@@ -28,6 +28,8 @@ class Together:
         for side in self.sides:
             side.send(json.dumps({"do": do, **arguments}))
         answers = [side.receive() for side in self.sides]
+        if failed := [answer for answer in answers if "error" in answer]:
+            return failed[0]
         slowest = min if do == "rate" else max
         return {key: slowest(answer[key] for answer in answers) for key in answers[0]}
 

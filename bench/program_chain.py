@@ -158,9 +158,10 @@ def main():
         parser.add_argument("--calls", type=int, default=50)
         parser.add_argument("--rounds", type=int, default=5)
         parser.add_argument("--stages", type=int, nargs="*", default=list(range(1, 9)), help="none: only the chain")
+        parser.add_argument("--no-chain", action="store_true", help="only the stages")
 
     args = _report.arguments(__doc__, add)
-    nodes = {devices: chain(args, devices) for devices in (1, 8)}
+    nodes = {} if args.no_chain else {devices: chain(args, devices) for devices in (1, 8)}
     stages = pipeline(args)
     for devices, node in nodes.items():
         print(f"a node of a chain of {NODES} on {devices} devices: {node['program']:.2f} us in a program, {node['one_by_one']:.2f} us one by "

@@ -1,6 +1,7 @@
 """The measurements: one function for each figure of the paper's section 5, on this machine. Each returns plain JSON."""
 
 import contextlib
+import functools
 import json
 import pathlib
 import statistics
@@ -11,9 +12,11 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
+import _breakdown  # noqa: E402
 import _sides  # noqa: E402
 from multihost import Together, free_port  # noqa: E402
 
+RIVAL_SECONDS = 90  # for an answer, compiling included
 DEPTH = 16  # calls under way: deeper queues of collectives can stop jax's own CPU runtime for good
 
 
@@ -45,19 +48,43 @@ def _rivals():
     return {name: rival for name, rival in found.items() if rival[0].exists()}
 
 
+class Guarded:
+    """A system that is asked no more once it has failed or got stuck: from then on that is its answer."""
+
+    def __init__(self, stack, open_side):
+        self.error = None
+        try:
+            self.side = stack.enter_context(open_side())
+        except (RuntimeError, OSError) as error:
+            self._gave_up(error)
+
+    def _gave_up(self, error):
+        print(f"paper: {error}", file=sys.stderr, flush=True)
+        self.error = str(error).splitlines()[0]
+
+    def ask(self, do, **arguments):
+        if self.error is None:
+            try:
+                return self.side.ask(do, **arguments)
+            except (RuntimeError, OSError) as error:
+                self._gave_up(error)
+        return {"error": self.error}
+
+
 @contextlib.contextmanager
 def systems(hosts, devices, rivals=False):
-    """{name: what can be asked} of ours, and of what a user would take instead."""
+    """({name: what can be asked} of ours, and of what a user would take instead; our cluster)."""
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(_sides.cluster(f"1x{hosts}x{devices}"))
-        found = {"pathways": stack.enter_context(_open(_side("pathways", "package", cluster.address, hosts * devices)))}
-        found["jax in process"] = stack.enter_context(_open(_side("inprocess", "inprocess", "-", hosts * devices)))
+        count = hosts * devices
+        opens = {"pathways": lambda: _open(_side("pathways", "package", cluster.address, count)),
+                 "jax in process": lambda: _open(_side("inprocess", "inprocess", "-", count))}
         if hosts > 1:
-            found["jax multi-controller"] = stack.enter_context(_multicontroller(hosts, devices))
+            opens["jax multi-controller"] = lambda: _multicontroller(hosts, devices)
         for name, (python, environment) in (_rivals() if rivals else {}).items():
-            one = _sides.Side(name, [python, HERE / "_rivals.py", name, hosts * devices], environment)
-            found[name] = stack.enter_context(_open(one))
-        yield found
+            opens[name] = lambda name=name, python=python, environment=environment: _open(
+                _sides.Side(name, [python, HERE / "_rivals.py", name, count], environment, patience=RIVAL_SECONDS))
+        yield {name: Guarded(stack, open_side) for name, open_side in opens.items()}, cluster
 
 
 def _knows(name, kind):
@@ -65,51 +92,67 @@ def _knows(name, kind):
     return kind == "opbyop" or (name != "ray" if kind == "fused" else name in ("pathways", "tensorflow", "ray"))
 
 
-def _rates(asks, rounds):
-    """{name: {"per_s": the median} or {"error": why not}}."""
+def _rates(asks, rounds, seconds):
+    """{name: {"per_s": the median} or {"error": why not}}. asks: {name: (the fewest calls, the most, computations in a call, a function of the number of
+    calls)}: each takes turns of about `seconds`, as the first few calls tell."""
+    timed = {}
+    for name, (fewest, most, nodes, ask) in asks.items():
+        first = [ask(fewest), ask(fewest)][-1]  # the first of all compiles
+        calls = fewest if "error" in first else max(fewest, min(most, round(first["per_s"] / nodes * seconds)))
+        timed[name] = functools.partial(ask, calls)
+        _say(f"{name}: {first.get('error') or format(first['per_s'], ',.0f')}, then {calls} calls")
     found = {}
-    for name, results in _sides.take_turns(rounds, asks).items():
+    for name, results in _sides.take_turns(rounds, timed, warm=False).items():
         errors = [result["error"] for result in results if "error" in result]
         found[name] = {"error": errors[0]} if errors else {"per_s": statistics.median(result["per_s"] for result in results)}
     return found
+
+
+def _say(text):
+    print(f"paper:   {text}", file=sys.stderr, flush=True)
+
+
+KINDS = {"opbyop": (16, 2048, 1), "chained": (1, 64, 128), "fused": (1, 64, 128)}  # the fewest calls, the most, computations in each
+
+
+def _asks(name, side, kind):
+    return (*KINDS[kind], lambda calls: side.ask("rate", kind=kind, calls=calls, depth=DEPTH))
 
 
 def figure5(quick):
     """Computations a second, by devices: each a call, 128 traced into a program, 128 in one call."""
     rows = []
     for hosts, devices in [(1, 4), (2, 2)] if quick else [(1, 1), (1, 4), (1, 8), (2, 4), (4, 4)]:
-        with systems(hosts, devices, rivals=True) as found:
-            asks = {}
-            for name, side in found.items():
-                for kind, calls in (("opbyop", 128 if quick else 512), ("chained", 4 if quick else 8), ("fused", 4 if quick else 8)):
-                    if _knows(name, kind):
-                        asks[f"{name}, {kind}"] = lambda side=side, kind=kind, calls=calls: side.ask("rate", kind=kind, calls=calls, depth=DEPTH)
-            calls = 256 if quick else 1024  # jax's own runtime cannot be asked this
-            asks["pathways, opbyop, deep queue"] = lambda side=found["pathways"]: side.ask("rate", kind="opbyop", calls=calls, depth=calls)
-            rows.append({"hosts": hosts, "devices": hosts * devices, "rates": _rates(asks, 1 if quick else 3)})
+        _say(f"{hosts} x {devices}")
+        with systems(hosts, devices, rivals=True) as (found, cluster):
+            asks = {f"{name}, {kind}": _asks(name, side, kind) for name, side in found.items() for kind in KINDS if _knows(name, kind)}
+            # jax's own runtime cannot be asked this
+            asks["pathways, opbyop, deep queue"] = (256, 4096, 1, lambda calls: found["pathways"].ask("rate", kind="opbyop", calls=calls, depth=calls))
+            rows.append({"hosts": hosts, "devices": hosts * devices, "rates": _rates(asks, 1 if quick else 3, 0.2 if quick else 0.8),
+                         "where": {"pathways": _breakdown.ours(found["pathways"], cluster, DEPTH),
+                                   **{name: _breakdown.theirs(found[name], DEPTH) for name in found if name.startswith("jax")}}})
     return {"rows": rows + [_simulated5(hosts, quick) for hosts in ((16,) if quick else (16, 128, 512))]}
 
 
 def _simulated5(hosts, quick):
     """Ours on simulated hosts of four devices, whose computations take no time: what the control path makes of it."""
+    _say(f"{hosts} simulated hosts")
     with _sides.simulated(hosts, "instant") as address, _open(_side("simulated", "simulated", address, hosts * 4)) as side:
-        asks = {f"pathways, {kind}": lambda kind=kind, calls=calls: side.ask("rate", kind=kind, calls=calls, depth=DEPTH)
-                for kind, calls in (("opbyop", 64), ("chained", 1), ("fused", 2))}
-        return {"hosts": hosts, "devices": hosts * 4, "simulated": True, "rates": _rates(asks, 1 if quick else 3)}
+        asks = {f"pathways, {kind}": _asks("pathways", side, kind) for kind in KINDS}
+        return {"hosts": hosts, "devices": hosts * 4, "simulated": True, "rates": _rates(asks, 1 if quick else 3, 0.2 if quick else 1)}
 
 
 def figure6(quick):
     """The throughput of ours against jax's, by the time that a computation takes; the smallest at which they are equal."""
     rows = []
     for hosts, devices in [(1, 2)] if quick else [(1, 2), (2, 1)]:
-        with systems(hosts, devices) as found:
+        with systems(hosts, devices) as (found, cluster):
             rival = "jax multi-controller" if hosts > 1 else "jax in process"
             points = []
             for size in (30, 300, 3000) if quick else (10, 30, 100, 300, 1000, 3000, 10000):
-                calls = max(16, min(512, 60000 // size))
-                asks = {name: lambda side=found[name], size=size, calls=calls: side.ask("rate", kind="work", calls=calls, depth=DEPTH, size=size)
+                asks = {name: (16, 1024, 1, lambda calls, side=found[name], size=size: side.ask("rate", kind="work", calls=calls, depth=DEPTH, size=size))
                         for name in ("pathways", rival)}
-                rates = _rates(asks, 1 if quick else 5)
+                rates = _rates(asks, 1 if quick else 5, 0.2 if quick else 0.5)
                 if all("per_s" in rate for rate in rates.values()):
                     points.append({"ms": 1e3 / rates[rival]["per_s"], "ratio": rates["pathways"]["per_s"] / rates[rival]["per_s"]})
         rows.append({"hosts": hosts, "devices": hosts * devices, "rival": rival, "points": points, "parity_ms": parity(points)})
@@ -149,7 +192,7 @@ def _script(name, *words):
 def figure7(quick):
     """Calls a second of a program with one stage on each of k hosts, dispatched in parallel and stage by stage."""
     stages = (1, 2, 4) if quick else (1, 2, 4, 8)
-    return {"stages": _script("program_chain", "--calls", 20 if quick else 50, "--rounds", 1 if quick else 5, "--stages", *stages)["pipeline"]}
+    return {"stages": _script("program_chain", "--no-chain", "--calls", 20 if quick else 50, "--rounds", 1 if quick else 5, "--stages", *stages)["pipeline"]}
 
 
 def figure8(quick):

@@ -5,6 +5,7 @@ import html
 import io
 
 import _paper
+import _targets
 
 STYLE = ("body{font:15px sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color:#222}table{border-collapse:collapse;margin:1em 0}"
          "td,th{border:1px solid #ccc;padding:.25em .7em;text-align:right}td:first-child,th:first-child{text-align:left}img{max-width:100%}.quiet{color:#666}")
@@ -108,8 +109,56 @@ def _large_table(result):
     return head, rows
 
 
+def _pipelines_table(result):
+    head = ["stages", "tokens/s", "of the first", "a step, s", "by its schedule, s", "schedule / step", "idle by the schedule", "forward, ms", "backward, ms"]
+    first, rows = next(iter(result["rows"].values())), []
+    for name, row in result["rows"].items():
+        rows.append([name, _tokens(row), _ratio(row, first)])
+        rows[-1] += ["-"] * 6 if "error" in row else [
+            f"{row['step_s']:.3f}", f"{row['planned_s']:.3f}", f"{row['planned_s'] / row['step_s']:.3f}", f"{row['planned_idle']:.1%}",
+            f"{row['forward_s'] * 1e3:.2f}", f"{row['backward_s'] * 1e3:.2f}"]
+    return head, rows
+
+
+def _islands_table(result):
+    first = next(iter(result["rows"].values()))
+    return ["devices", "tokens/s", "of the first", "a step, s"], [
+        [name, _tokens(row), _ratio(row, first), "-" if "error" in row else f"{row['step_s']:.3f}"] for name, row in result["rows"].items()]
+
+
+# ------------------------------------------------------------------------------------------------------ where the time goes
+def _where5(result):
+    """The processors' time and the stations of a computation, for the largest row of each number of hosts."""
+    for row in result["rows"]:
+        for name, where in row.get("where", {}).items():
+            if "error" in where:
+                continue
+            at = f"OpByOp of {name}, {row['hosts']} x {row['devices'] // row['hosts']}, us for each computation"
+            spent = where["processors_us"]
+            yield at, ["by the wall's clock", *(f"processors: {who}" for who in spent)], [[f"{us:.0f}" for us in (where["wall_us"], *spent.values())]]
+            if where.get("stations_us"):
+                yield f"{at}, by the recording (16 under way)", list(where["stations_us"]), [[f"{us:.0f}" for us in where["stations_us"].values()]]
+
+
+def _where_pipelines(result):
+    rows = {name: row for name, row in result["rows"].items() if "spent_s" in row}
+    if rows:
+        parts = list(next(iter(rows.values()))["spent_s"])
+        yield "A step of a device, ms, by the recording of one", ["stages", *parts], [
+            [name, *(f"{row['spent_s'][part] * 1e3:,.1f}" for part in parts)] for name, row in rows.items()]
+
+
+WHERE = {"5": _where5, "pipelines": _where_pipelines}
+
+
+def targets_table(report):
+    head = ["figure", "what", "reached", "wanted", "", "on"]
+    return head, [[figure, what, "-" if value is None else f"{value:.3f}", limit, {True: "met", False: "MISSED", None: "not measured"}[met], where]
+                  for figure, what, value, where, limit, met in _targets.targets(report)]
+
+
 TABLES = {"5": _table5, "6": _table6, "7": _table7, "8": _table8, "9": _table9, "table1": _spmd_table, "table2": _against_first("stages"),
-          "10": _against_first("{stages} stages on"), "12": _against_first("two hosts of"), "large": _large_table}
+          "10": _against_first("{stages} stages on"), "pipelines": _pipelines_table, "12": _against_first("two hosts of"), "islands": _islands_table, "large": _large_table}
 
 
 def tables(report):
@@ -127,13 +176,19 @@ def warnings(report):
     return found
 
 
+def _lines(title, head, rows):
+    lines = [list(map(str, line)) for line in (head, *rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    return f"{title}\n" + "\n".join("  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines)
+
+
 def text(report):
     parts = warnings(report)
+    if (goals := targets_table(report))[1]:
+        parts.append(_lines("What was to be reached", *goals))
     for number, (head, rows) in tables(report).items():
-        lines = [list(map(str, line)) for line in (head, *rows)]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-        parts.append(f"{_paper.name(number)}: {_paper.FIGURES[number]['title']}\n" + "\n".join(
-            "  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines))
+        parts.append(_lines(f"{_paper.name(number)}: {_paper.FIGURES[number]['title']}", head, rows))
+        parts += [_lines(f"  where the time goes: {title}", *more) for title, *more in WHERE.get(number, lambda _: ())(report["figures"][number])]
     return "\n\n".join(parts)
 
 
@@ -187,7 +242,25 @@ def _bars(axes, result):
     axes.set(ylabel="tokens/s")
 
 
-PLOTS = {"5": _plot5, "6": _plot6, "7": _plot7, "8": _plot8, "9": _plot9, "table2": _bars, "10": _bars, "12": _bars}
+COLORS = {"forward": "#4c78a8", "backward": "#f58518", "other": "#bbbbbb"}
+
+
+def _plot_pipelines(axes, result):
+    """The paper's figure 11: what a device of each stage ran in one step, by the recording."""
+    shown = {name: row for name, row in result["rows"].items() if row.get("runs")}
+    if not shown:
+        return
+    name, row = list(shown.items())[-1] if "16 stages on four islands" not in shown else ("16 stages on four islands", shown["16 stages on four islands"])
+    first = min(begin for _, _, begin, _ in row["runs"])
+    for place, kind, begin, took in row["runs"]:
+        axes.broken_barh([((begin - first) / 1e3, took / 1e3)], (place - 0.42, 0.84), color=COLORS[kind], linewidth=0)
+    for island in range(1, 4 if "four" in name else 1):
+        axes.axhline(island * (1 + max(place for place, *_ in row["runs"])) / 4 - 0.5, color="black", linewidth=0.7)
+    axes.set(xlabel=f"ms of one step; {name}; blue: forward, orange: backward", ylabel="stage")
+    axes.invert_yaxis()
+
+
+PLOTS = {"5": _plot5, "6": _plot6, "7": _plot7, "8": _plot8, "9": _plot9, "table2": _bars, "10": _bars, "12": _bars, "pipelines": _plot_pipelines}
 
 
 def plots(report):
@@ -216,18 +289,26 @@ def _cells(tag, cells):
     return "<tr>" + "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
 
 
+def _html_table(head, rows):
+    return "<table>" + _cells("th", head) + "".join(_cells("td", row) for row in rows) + "</table>"
+
+
 def page(report, images):
     machine = report["machine"]
     parts = [f"<!doctype html><meta charset=utf-8><title>Section 5 of the paper, here</title><style>{STYLE}</style>",
              "<h1>Section 5 of the paper, on this machine</h1>",
              f"<p class=quiet>{html.escape(report['time'])}; {machine['cores']} cores; jax {html.escape(machine['jax'])}.</p>",
              *(f"<p><b>{html.escape(warning)}</b></p>" for warning in warnings(report))]
+    if (goals := targets_table(report))[1]:
+        parts.append("<h2>What was to be reached</h2>" + _html_table(*goals))
     for number, (head, rows) in tables(report).items():
         about = _paper.FIGURES[number]
         parts.append(f"<h2>{_paper.name(number)}: {html.escape(about['title'])}</h2>")
         if number in images:
             parts.append(f"<img alt='{_paper.name(number)}' src='data:image/png;base64,{base64.b64encode(images[number]).decode()}'>")
-        parts.append("<table>" + _cells("th", head) + "".join(_cells("td", row) for row in rows) + "</table>")
+        parts.append(_html_table(head, rows))
+        parts += [f"<p>Where the time goes: {html.escape(title)}</p>" + _html_table(*more)
+                  for title, *more in WHERE.get(number, lambda _: ())(report["figures"][number])]
         parts.append(f"<p><b>The paper:</b> {html.escape(about['paper'])}</p><p><b>Here:</b> {html.escape(about['here'])}</p>")
     failed = "".join(f"<li>{_paper.name(number)}: {html.escape(why)}</li>" for number, why in report["failed"].items())
     if failed:

@@ -1,0 +1,163 @@
+"""Where the time goes: the processors' by process, and the way of a computation through the house by `pathways trace`. The functions on events are
+pure."""
+
+import collections
+import json
+import pathlib
+import statistics
+import sys
+import tempfile
+import threading
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import _sides  # noqa: E402
+
+TRACE_SECONDS = 0.5
+
+
+def _processor_us(pids, ask, calls):
+    """{name: us of the processors for each computation}, and the wall's. pids: {name: [process ids]}."""
+    used = lambda: {name: sum(map(_sides.processor_seconds, many)) for name, many in pids.items()}
+    before = used()
+    per_s = ask(calls)["per_s"]
+    after = used()
+    return {"wall_us": 1e6 / per_s, "processors_us": {name: (after[name] - before[name]) / calls * 1e6 for name in pids}}
+
+
+def _enough(ask):
+    """Calls for about a second: processor time is counted in hundredths."""
+    return max(64, round(ask(64)["per_s"]))
+
+
+def ours(side, cluster, depth):
+    """Of one call after another of the paper's computation on our cluster."""
+    if side.error is not None:
+        return {"error": side.error}
+    ask = lambda calls: side.ask("rate", kind="opbyop", calls=calls, depth=depth)
+    client = side.side.process.pid
+    relay = [pid for name, pid in _sides.children(client).items() if "relay" in name]
+    controller, *workers = (process.pid for process in cluster.processes)
+    calls = _enough(ask)
+    found = _processor_us({"client": [client], "relay": relay, "controller": [controller], "workers": workers}, ask, calls)
+    return {**found, "stations_us": stations(recorded(cluster.address, TRACE_SECONDS, lambda: ask(2 * calls)))}
+
+
+def theirs(side, depth):
+    """The same of systems whose processes are all those that are asked."""
+    if side.error is not None:
+        return {"error": side.error}
+    ask = lambda calls: side.ask("rate", kind="opbyop", calls=calls, depth=depth)
+    sides = getattr(side.side, "sides", [side.side])
+    return _processor_us({"all": [one.process.pid for one in sides]}, ask, _enough(ask))
+
+
+def recorded(address, seconds, work):
+    """The events of a recording that was made while `work` ran."""
+    from pathways import _cluster
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "trace.json"
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            _cluster.trace(address, seconds, path)
+        finally:
+            thread.join()
+        return json.loads(path.read_text())["traceEvents"]
+
+
+STATIONS = ("asked to granted", "granted to at the hosts", "at the hosts to launched", "launched to ended", "ended to known")
+
+
+def stations(events):
+    """{station: median us} of computations that were recorded from the request to the end; {} if there were none."""
+    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e.get("name") == "thread_name"}
+    asked, granted, known, ops = {}, {}, {}, {}
+    arrived, begun, ended = collections.defaultdict(list), collections.defaultdict(list), collections.defaultdict(list)
+    for e in events:
+        args, kind = e.get("args", {}), e.get("cat")
+        if kind == "request" and "gang" in args:
+            asked[args["gang"]], ops[args["gang"]] = e["ts"], args.get("op")
+        elif kind == "grant" and names.get((e["pid"], e["tid"]), "").startswith("scheduler"):
+            granted[args["gang"]] = e["ts"]
+        elif kind == "prepare":
+            arrived[args.get("op")].append(e["ts"])
+        elif kind == "run" and "gang" in args:
+            begun[args["gang"]].append(e["ts"])
+            ended[args["gang"]].append(e["ts"] + e.get("dur", 0))
+        elif kind == "end" and e["name"] == "done":
+            known[args["gang"]] = e["ts"]
+    ways = []
+    for gang in asked.keys() & granted.keys() & known.keys() & begun.keys():
+        if not arrived[ops[gang]]:
+            continue
+        at = (asked[gang], granted[gang], max(arrived[ops[gang]]), min(begun[gang]), max(ended[gang]), known[gang])
+        ways.append([after - before for before, after in zip(at, at[1:])])
+    return {name: statistics.median(way[i] for way in ways) for i, name in enumerate(STATIONS)} if ways else {}
+
+
+# ------------------------------------------------------------------------------------------------------------------ pipelines
+def runs(events):
+    """{(process, device): [(begin us, end us, name)]} of what each device ran, in order, none before the end of the last."""
+    processes = {e["pid"]: e["args"]["name"] for e in events if e.get("name") == "process_name"}
+    threads = {(e["pid"], e["tid"]): e["args"]["name"].split(" (")[0] for e in events if e.get("name") == "thread_name"}
+    found = collections.defaultdict(list)
+    for e in events:
+        if e.get("cat") == "run":
+            found[processes[e["pid"]], threads[e["pid"], e["tid"]]].append((e["ts"], e["ts"] + e.get("dur", 0), e["name"]))
+    for device, many in found.items():
+        many.sort()
+        # An end is written down when it is noticed, which may be after the next has begun.
+        found[device] = [(begin, min(end, following), name) for (begin, end, name), following
+                         in zip(many, [*(begin for begin, _, _ in many[1:]), float("inf")])]
+    return dict(found)
+
+
+FORWARD, BACKWARD, OTHER = "forward", "backward", "other"
+
+
+def _kind(name):
+    return FORWARD if name.endswith("_forward") else BACKWARD if name.endswith("_backward") else OTHER
+
+
+def _stage(name):
+    """7 of "jit_stage7_forward"."""
+    return int(name.split("stage")[1].split("_")[0])
+
+
+def pipeline_runs(events, places):
+    """[runs of one device of each place]: of the first that ran one of its stages."""
+    found = {}
+    for device, many in sorted(runs(events).items()):
+        stage = next((_stage(name) for _, _, name in many if _kind(name) != OTHER), None)
+        if stage is not None:
+            found.setdefault(stage % places, many)
+    return [found.get(place, []) for place in range(places)]
+
+
+def step_of(by_place):
+    """(begin, end) in us of the last whole step that was recorded, of a schedule that is all forward and then all backward; None without one."""
+    first = by_place[0]
+    begins = [begin for (begin, _, name), before in zip(first[1:], first) if _kind(name) == FORWARD != _kind(before[2])]
+    return (begins[-2], begins[-1]) if len(begins) > 1 else None
+
+
+def stage_seconds(by_place):
+    """({stage: seconds of its forward function}, {of its backward}): medians."""
+    took = {FORWARD: collections.defaultdict(list), BACKWARD: collections.defaultdict(list)}
+    for many in by_place:
+        for begin, end, name in many:
+            if _kind(name) != OTHER:
+                took[_kind(name)][_stage(name)].append((end - begin) / 1e6)
+    return tuple({stage: statistics.median(times) for stage, times in sorted(took[kind].items())} for kind in (FORWARD, BACKWARD))
+
+
+def pipeline_step(by_place, begin, end, planned_s):
+    """Seconds of one step by what a device did with them, on average, and the picture: [place, kind, begin, duration in us]."""
+    shown = [[place, _kind(name), round(b - begin), round(e - b)] for place, many in enumerate(by_place) for b, e, name in many if begin <= b < end]
+    spent = {kind: sum(took for _, k, _, took in shown if k == kind) / 1e6 / len(by_place) for kind in (FORWARD, BACKWARD, OTHER)}
+    step, computing = (end - begin) / 1e6, spent[FORWARD] + spent[BACKWARD]
+    return {"traced_step_s": step, "runs": shown,
+            "spent_s": {"forward and backward": computing, "idle by the schedule": planned_s - computing, "optimizer and the like": spent[OTHER],
+                        "waiting for the control path and transfers": step - planned_s - spent[OTHER]}}

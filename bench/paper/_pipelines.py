@@ -1,0 +1,93 @@
+"""Table 2 and figures 10 and 11 in full size: a decoder-only Transformer of 3B parameters as a pipeline over 128 simulated cores of TPU v3. The
+control path is the real one: a stock client, the controller, the worker of each host. The time of a computation is the compiler's count of its
+operations and bytes at the device's speed, and passes in real time; the islands are joined by a network with a latency and a bandwidth."""
+
+import contextlib
+import pathlib
+import statistics
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import _breakdown  # noqa: E402
+import _sides  # noqa: E402
+
+MODEL, CORES, BATCH = "LM-3B", 128, 1024
+PATIENCE_SECONDS = 600
+# What: islands, places, stages of each place, microbatches, schedule.
+ROWS = {"4 stages": (1, 4, 1, 16, "gpipe"), "8 stages": (1, 8, 1, 32, "gpipe"), "16 stages": (1, 16, 1, 64, "gpipe"),
+        "16 stages on four islands": (4, 16, 1, 64, "gpipe"),
+        "4 stages, interleaved": (1, 4, 4, 16, "interleaved"), "16 stages, interleaved": (1, 16, 4, 64, "interleaved")}
+QUICK = ("4 stages",)
+
+
+@contextlib.contextmanager
+def side(address, cores=CORES):
+    one = _sides.Side("flow", [sys.executable, HERE / "_flow.py", address, cores], patience=PATIENCE_SECONDS)
+    try:
+        one.receive()
+        yield one
+    finally:
+        one.close()
+
+
+def _asked(one, do, **arguments):
+    answer = one.ask(do, **arguments)
+    if "error" in answer:
+        raise RuntimeError(answer["error"])
+    return answer
+
+
+def measure(islands, places, rounds, microbatches, schedule, steps, repeats):
+    with _sides.simulated(CORES // 4, "tpu-v3", islands) as address, side(address) as one:
+        prepared = _asked(one, "prepare", model=MODEL, places=places, rounds=rounds, microbatches=microbatches, batch=BATCH, schedule=schedule)
+        _asked(one, "steps", count=1)
+        measured = [_asked(one, "steps", count=steps) for _ in range(repeats)]
+        row = {**prepared, **{key: statistics.median(result[key] for result in measured) for key in measured[0]}}
+        print(f"paper:   a step {row['step_s']:.2f} s, asked for in {row['asked_s']:.2f} s; prepared in {row['prepared_s']:.0f} s", file=sys.stderr, flush=True)
+        seconds = 2.6 * row["step_s"]
+        events = _breakdown.recorded(address, seconds, lambda: _asked(one, "steps", count=4))
+        by_place = _breakdown.pipeline_runs(events, places)
+        forward, backward = (list(times.values()) for times in _breakdown.stage_seconds(by_place))
+        planned = _asked(one, "timeline", forward=forward, backward=backward)
+        window = _breakdown.step_of(by_place)
+        whole = _breakdown.pipeline_step(by_place, *window, planned["seconds"]) if window else {}
+        return {**row, "planned_s": planned["seconds"], "planned_idle": planned["idle"], "forward_s": statistics.mean(forward),
+                "backward_s": statistics.mean(backward), **whole}
+
+
+# Figure 12: what, how many cores, islands.
+ISLANDS = {"one island of 256 cores": (256, 1), "two islands of 128 cores": (256, 2)}
+ISLANDS_MODEL, ISLANDS_BATCH, SEGMENTS = "LM-1B", 2048, 4
+
+
+def islands(quick):
+    """Data parallelism over two islands, against one island with as many devices."""
+    cores_of = lambda cores: cores // 8 if quick else cores
+    rows = {}
+    for name, (cores, count) in ISLANDS.items():
+        try:
+            with _sides.simulated(cores_of(cores) // 4, "tpu-v3", count) as address, side(address, cores_of(cores)) as one:
+                prepared = _asked(one, "prepare_islands", model=ISLANDS_MODEL, islands=count, segments=SEGMENTS, batch=cores_of(ISLANDS_BATCH))
+                _asked(one, "islands_steps", count=1)
+                measured = [_asked(one, "islands_steps", count=2 if quick else 4) for _ in range(1 if quick else 3)]
+                rows[name] = {**prepared, **{key: statistics.median(result[key] for result in measured) for key in measured[0]}}
+                print(f"paper:   {name}: {rows[name]['tokens_per_s']:,.0f} tokens/s", file=sys.stderr, flush=True)
+        except (RuntimeError, OSError) as error:  # the other is still worth having
+            rows[name] = {"error": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
+            print(f"paper:   {name}: {rows[name]['error']}", file=sys.stderr, flush=True)
+    return {"model": ISLANDS_MODEL, "batch": cores_of(ISLANDS_BATCH), "rows": rows}
+
+
+def pipelines(quick):
+    rows = {}
+    for name in QUICK if quick else ROWS:
+        islands, places, rounds, microbatches, schedule = ROWS[name]
+        print(f"paper:   {name} ...", file=sys.stderr, flush=True)
+        try:
+            rows[name] = measure(islands, places, rounds, microbatches, schedule, 2 if quick else 4, 1 if quick else 3)
+            print(f"paper:   {name}: {rows[name]['tokens_per_s']:,.0f} tokens/s", file=sys.stderr, flush=True)
+        except (RuntimeError, OSError, KeyError, ValueError) as error:  # the others are still worth having
+            rows[name] = {"error": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
+            print(f"paper:   {name}: {rows[name]['error']}", file=sys.stderr, flush=True)
+    return {"model": MODEL, "cores": CORES, "batch": BATCH, "rows": rows}
