@@ -53,6 +53,8 @@ def _share_objects_with_make():
     """The compiler cache of the Makefile, unless the user has one named: what it has compiled is not compiled again, nor is a second wheel."""
     for name, value in (("CCACHE_DIR", ROOT / "build" / "ccache"), ("CCACHE_BASEDIR", ROOT), ("CCACHE_NOHASHDIR", "1")):
         os.environ.setdefault(name, str(value))
+    if shutil.which("c++"):
+        os.environ.setdefault("CXX", "c++")  # as CMake calls it in make's trees: the cache knows compilers by name
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):

@@ -8,8 +8,11 @@ move between the workers. Between our devices and those of another backend of th
 """
 
 import functools
+import logging
 
 import numpy as np
+
+logger = logging.getLogger("pathways")
 
 
 def install(is_ours):
@@ -39,6 +42,7 @@ def install(is_ours):
                 results[i] = result
         for i, plan in enumerate(plans):
             if plan:
+                _check_guard(xs[i], shardings[i])
                 results[i] = reshard(xs[i], shardings[i], donate=_donates(copy_semantics[i]))
         return results
 
@@ -68,10 +72,25 @@ def _for_other_order(ordinary, is_ours):
     def different_device_order_reshard(x, target_sharding, copy):
         x._check_if_deleted()
         if x.is_fully_addressable and is_ours(_client_of(x.sharding)):
+            _check_guard(x, target_sharding)
             return reshard(x, target_sharding, donate=_donates(copy))
         return ordinary(x, target_sharding, copy)
 
     return different_device_order_reshard
+
+
+def _check_guard(x, sharding):
+    """jax.transfer_guard_device_to_device: jax's own copies ask it in the client library."""
+    import jax
+    from jax._src.lib import guard_lib
+
+    here = guard_lib.thread_local_state()
+    level, kind = here.device_to_device or guard_lib.global_state().device_to_device, guard_lib.TransferGuardLevel
+    said = f"device-to-device transfer: aval={x.aval}, sharding={x.sharding}, dst_sharding={sharding}"
+    if level == kind.DISALLOW_EXPLICIT or level == kind.DISALLOW and not here.explicit_device_put:
+        raise jax.errors.JaxRuntimeError(f"INVALID_ARGUMENT: Disallowed {said}")
+    if level == kind.LOG_EXPLICIT or level == kind.LOG and not here.explicit_device_put:
+        logger.warning("%s", said)
 
 
 def _donates(semantics):

@@ -158,3 +158,17 @@ def test_a_layout_of_its_own_travels_within_a_host(islands):
         jax.device_put(made, islands[1][0]).block_until_ready()
     in_rows = jax.jit(lambda v: v)(made)
     np.testing.assert_array_equal(jax.device_put(in_rows, islands[1][0]), x)
+
+
+def test_transfer_guards_see_reshards(devices):
+    island = devices[:4]
+    line, whole = (NamedSharding(Mesh(np.array(island), ("x",)), spec) for spec in (P("x"), P()))
+    x = jax.device_put(np.arange(8.0), line)
+    implicit = jax.jit(lambda v: v + 1, in_shardings=whole)
+    with jax.transfer_guard_device_to_device("disallow"):
+        with pytest.raises(jax.errors.JaxRuntimeError, match="Disallowed device-to-device transfer"):
+            implicit(jax.device_put(np.arange(8.0), island[0]))
+        np.testing.assert_array_equal(jax.device_put(x, whole), x)
+    with jax.transfer_guard_device_to_device("disallow_explicit"), pytest.raises(jax.errors.JaxRuntimeError, match="Disallowed"):
+        jax.device_put(x, whole)
+    np.testing.assert_array_equal(jax.device_put(x, whole), x)
