@@ -24,14 +24,17 @@ class Importer {
   }
 
   absl::StatusOr<mlir::OwningOpRef<mlir::ModuleOp>> Run() {
-    // Meshes are written where they are first met: before the executables, and before the program.
-    auto program = builder_.create<ProgramOp>(MakeLocation(context_, 0, ""), program_.name.empty() ? "program" : program_.name);
-    builder_.setInsertionPoint(program);
-    for (size_t i = 0; i < executables_.size(); ++i) PW_RETURN_IF_ERROR(AddExecutable(static_cast<int>(i)));
-    mlir::OpBuilder body = mlir::OpBuilder::atBlockBegin(&program.getBody().emplaceBlock());
-    for (size_t n = 0; n < program_.nodes.size(); ++n) {
-      PW_RETURN_IF_ERROR(program_.At(static_cast<int>(n), AddNode(body, static_cast<int>(n))));
+    for (size_t b = 0; b <= program_.branches.size(); ++b) {
+      const bool is_whole = b == program_.branches.size();
+      const std::string& name = program_.name.empty() ? "program" : program_.name;
+      programs_.push_back(
+          builder_.create<ProgramOp>(MakeLocation(context_, 0, ""), is_whole ? absl::StrCat(name) : absl::StrCat("b", b)));
     }
+    // Meshes are written where they are first met: before the executables, and before the programs.
+    builder_.setInsertionPoint(programs_.front());
+    for (size_t i = 0; i < executables_.size(); ++i) PW_RETURN_IF_ERROR(AddExecutable(static_cast<int>(i)));
+    for (size_t b = 0; b < program_.branches.size(); ++b) PW_RETURN_IF_ERROR(AddNodes(program_.branches[b], programs_[b]));
+    PW_RETURN_IF_ERROR(AddNodes(program_, programs_.back()));
     return std::move(module_);
   }
 
@@ -72,15 +75,23 @@ class Importer {
   // The first node that runs it.
   mlir::Location LocationOfUser(int executable) const {
     for (size_t n = 0; n < program_.nodes.size(); ++n) {
-      if (program_.nodes[n].executable == executable) return LocationOf(static_cast<int>(n));
+      if (program_.nodes[n].executable == executable) return MakeLocation(context_, static_cast<int>(n), program_.nodes[n].location);
     }
     return mlir::UnknownLoc::get(context_);
   }
-  mlir::Location LocationOf(int node) const { return MakeLocation(context_, node, program_.nodes[node].location); }
 
-  absl::Status AddNode(mlir::OpBuilder& body, int n) {
-    const Node& node = program_.nodes[n];
-    const mlir::Location location = LocationOf(n);
+  absl::Status AddNodes(const program::Program& program, ProgramOp op) {
+    mlir::OpBuilder body = mlir::OpBuilder::atBlockBegin(&op.getBody().emplaceBlock());
+    values_.clear();
+    args_ = 0;
+    for (size_t n = 0; n < program.nodes.size(); ++n) {
+      PW_RETURN_IF_ERROR(program.At(static_cast<int>(n), AddNode(body, program.nodes[n], static_cast<int>(n))));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddNode(mlir::OpBuilder& body, const Node& node, int n) {
+    const mlir::Location location = MakeLocation(context_, n, node.location);
     llvm::SmallVector<mlir::Value> inputs;
     for (int input : node.inputs) inputs.push_back(values_[input]);
     if (node.kind == NodeKind::kArg) {
@@ -90,6 +101,8 @@ class Importer {
     } else if (node.kind == NodeKind::kTransfer) {
       PW_ASSIGN_OR_RETURN(const ArrayType type, TransferType(node, mlir::cast<ArrayType>(inputs[0].getType())));
       values_.push_back(body.create<TransferOp>(location, type, inputs[0], nullptr));
+    } else if (node.waits()) {
+      AddWaiting(body, node, location, inputs);
     } else {
       const auto type = mlir::cast<mlir::FunctionType>(executable_ops_[node.executable].getType());
       if (node.num_outputs != static_cast<int>(type.getNumResults())) {
@@ -100,6 +113,20 @@ class Importer {
       values_.append(compute.getOutputs().begin(), compute.getOutputs().end());
     }
     return absl::OkStatus();
+  }
+
+  void AddWaiting(mlir::OpBuilder& body, const Node& node, mlir::Location location, llvm::ArrayRef<mlir::Value> inputs) {
+    llvm::SmallVector<mlir::Type> types;
+    for (const auto& output : node.outputs) types.push_back(TypeOf(*output));
+    if (node.kind == NodeKind::kHostCall) {
+      auto call = body.create<HostComputeOp>(location, types, node.function, body.getI64IntegerAttr(static_cast<int64_t>(node.callback)), inputs);
+      values_.append(call.getOutputs().begin(), call.getOutputs().end());
+      return;
+    }
+    llvm::SmallVector<mlir::Attribute> branches;
+    for (int branch : node.branches) branches.push_back(mlir::FlatSymbolRefAttr::get(programs_[branch].getSymNameAttr()));
+    auto select = body.create<SelectOp>(location, types, inputs[0], body.getArrayAttr(branches), inputs.drop_front());
+    values_.append(select.getOutputs().begin(), select.getOutputs().end());
   }
 
   absl::StatusOr<ArrayType> TransferType(const Node& node, ArrayType from) {
@@ -126,6 +153,7 @@ class Importer {
   std::map<std::vector<DeviceId>, mlir::FlatSymbolRefAttr> meshes_;
   std::map<std::pair<int, const void*>, ArrayType> transfer_types_;
   std::vector<ExecutableOp> executable_ops_;
+  std::vector<ProgramOp> programs_;  // the branches, and the whole
   llvm::SmallVector<mlir::Value> values_;
   uint32_t args_ = 0;
 };

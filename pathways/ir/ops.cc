@@ -145,6 +145,33 @@ LogicalResult CheckCall(Operation* op, mlir::FlatSymbolRefAttr symbol, mlir::Typ
   return success();
 }
 
+LogicalResult CheckOneShard(Operation* op, const char* what, ArrayType type, SymbolTableCollection& symbols) {
+  const int64_t shards = symbols.lookupNearestSymbolFrom<MeshOp>(op, type.getMesh()).getSize();
+  return shards == 1 ? success() : op->emitError() << what << " has one shard, not " << shards;
+}
+
+// That the branch takes exactly what is given to it and makes exactly what is wanted, and is no program that it is part of.
+LogicalResult CheckBranch(SelectOp op, ProgramOp branch) {
+  const llvm::StringRef name = branch.getSymName();
+  if (!branch->isBeforeInBlock(op->getParentOp())) return op->emitError() << "branch " << name << " does not stand before the program";
+  auto inputs = op.getInputs().getTypes();
+  auto outputs = op.getOutputs().getTypes();
+  size_t taken = 0, made = 0;
+  for (ArgOp arg : branch.getOps<ArgOp>()) {
+    const mlir::Type type = arg.getValue().getType();
+    const size_t k = taken++;
+    if (k < inputs.size() && inputs[k] != type) return op->emitError() << "input " << k << " is " << inputs[k] << " where branch " << name << " takes " << type;
+  }
+  for (ResultOp result : branch.getOps<ResultOp>()) {
+    const mlir::Type type = result.getValue().getType();
+    const size_t k = made++;
+    if (k < outputs.size() && outputs[k] != type) return op->emitError() << "result " << k << " of branch " << name << " is " << type << ", not " << outputs[k];
+  }
+  if (taken == inputs.size() && made == outputs.size()) return success();
+  return op->emitError() << "branch " << name << " takes " << taken << " arrays and makes " << made << ", not " << inputs.size() << " and "
+                         << outputs.size();
+}
+
 bool HasRepeats(llvm::ArrayRef<int32_t> numbers) {
   llvm::SmallVector<int32_t> sorted(numbers.begin(), numbers.end());
   std::sort(sorted.begin(), sorted.end());
@@ -219,7 +246,8 @@ LogicalResult TransferOp::verify() {
 
 LogicalResult HostComputeOp::verify() {
   for (mlir::Type type : (*this)->getResultTypes()) {
-    if (mlir::cast<ArrayType>(type).getMemory().empty()) return emitError() << "a host's function makes arrays in host memory, not " << type;
+    if (mlir::cast<ArrayType>(type).getTiles().empty()) continue;
+    return emitError() << "a host's function makes the same for all devices, and cannot make " << type;
   }
   return success();
 }
@@ -228,7 +256,7 @@ LogicalResult SelectOp::verify() {
   const ArrayType type = getIndex().getType();
   const std::string shape = type.shape();
   if (!type.getDims().empty() || !(shape[0] == 's' || shape[0] == 'u')) return emitError() << "the index is a scalar integer, not " << shape;
-  if (getExecutables().empty()) return emitError() << "there is nothing to select among";
+  if (getBranches().empty()) return emitError() << "there is nothing to select among";
   return success();
 }
 
@@ -236,7 +264,6 @@ LogicalResult SelectOp::verify() {
   LogicalResult op::verifySymbolUses(SymbolTableCollection& symbols) { return CheckTypes(*this, symbols); }
 PW_CHECK_TYPES(ArgOp)
 PW_CHECK_TYPES(TransferOp)
-PW_CHECK_TYPES(HostComputeOp)
 PW_CHECK_TYPES(ResultOp)
 #undef PW_CHECK_TYPES
 
@@ -245,11 +272,22 @@ LogicalResult ComputeOp::verifySymbolUses(SymbolTableCollection& symbols) {
   return CheckCall(*this, getExecutableAttr(), getInputs().getTypes(), getOutputs().getTypes(), symbols);
 }
 
-LogicalResult SelectOp::verifySymbolUses(SymbolTableCollection& symbols) {
+LogicalResult HostComputeOp::verifySymbolUses(SymbolTableCollection& symbols) {
   if (failed(CheckTypes(*this, symbols))) return failure();
-  for (mlir::Attribute symbol : getExecutables()) {
-    if (failed(CheckCall(*this, mlir::cast<mlir::FlatSymbolRefAttr>(symbol), getInputs().getTypes(), getOutputs().getTypes(), symbols)))
-      return failure();
+  for (mlir::Value input : getInputs()) {
+    if (failed(CheckOneShard(*this, "an operand of a host's function", mlir::cast<ArrayType>(input.getType()), symbols))) return failure();
+  }
+  return success();
+}
+
+LogicalResult SelectOp::verifySymbolUses(SymbolTableCollection& symbols) {
+  if (failed(CheckTypes(*this, symbols)) || failed(CheckOneShard(*this, "the index", getIndex().getType(), symbols))) return failure();
+  for (mlir::Attribute attribute : getBranches()) {
+    const auto symbol = mlir::cast<mlir::FlatSymbolRefAttr>(attribute);
+    auto branch = symbols.lookupNearestSymbolFrom<ProgramOp>(*this, symbol);
+    const LogicalResult fits =
+        branch ? CheckBranch(*this, branch) : CheckCall(*this, symbol, getInputs().getTypes(), getOutputs().getTypes(), symbols);
+    if (failed(fits)) return failure();
   }
   return success();
 }

@@ -146,36 +146,38 @@ def Pw_TransferOp : Pw_ArrayOp<"transfer", [HasParent<"ProgramOp">, Pure]> {
 }
 
 def Pw_HostComputeOp : Pw_ArrayOp<"host_compute", [HasParent<"ProgramOp">]> {
-  let summary = "a function that runs on the hosts of its operands, not on their devices";
+  let summary = "a function of the client's process, between computations";
   let description = [{
-    `function` names one that the workers know. Operands and results lie in the memory of hosts. Programs with such nodes are checked, but
-    no host runs them yet: `pw-lower-to-hosts` refuses them.
+    `function` is its name for people, `callback` the client's number for it. Operands have one shard each; what it makes is the same on
+    all devices of its mesh. The controller cuts a client's program at such nodes into parts before it lowers them
+    (pathways/program/cut.h): `pw-lower-to-hosts` refuses them.
 
     ```mlir
-    %1 = pw.host_compute "tokenize"(%0) : (!pw.array<u8[64] @m0 memory "pinned_host">) -> !pw.array<s32[16] @m0 memory "pinned_host">
+    %1 = pw.host_compute "tokenize" callback 7 (%0) : (!pw.array<u8[64] @m0>) -> !pw.array<s32[16] @m0>
     ```
   }];
-  let arguments = (ins StrAttr:$function, Variadic<Pw_Array>:$inputs);
+  let arguments = (ins StrAttr:$function, OptionalAttr<I64Attr>:$callback, Variadic<Pw_Array>:$inputs);
   let results = (outs Variadic<Pw_Array>:$outputs);
-  let assemblyFormat = "$function `(` $inputs `)` attr-dict `:` functional-type($inputs, $outputs)";
+  let assemblyFormat = "$function (`callback` $callback^)? `(` $inputs `)` attr-dict `:` functional-type($inputs, $outputs)";
   let hasVerifier = 1;
 }
 
 def Pw_SelectOp : Pw_ArrayOp<"select", [HasParent<"ProgramOp">]> {
-  let summary = "a data-dependent node: which executable runs depends on a value";
+  let summary = "a data-dependent node: what runs depends on a value";
   let description = [{
-    `index` is a scalar integer; when it is known, the executable that it counts to runs on the inputs. All take and make the same.
-    What it needs is not known before: such a node is dispatched when its predecessors have ended. Programs with such nodes are checked, but
-    the controller does not run them yet: `pw-lower-to-hosts` refuses them.
+    `index` is a scalar integer of one shard; when it is known, the branch that it counts to runs on the inputs: an executable, or a
+    program that stands before this one. All take and make the same. What it needs is not known before: such a node is dispatched when its
+    predecessors have ended. The controller cuts a client's program at such nodes into parts before it lowers them
+    (pathways/program/cut.h): `pw-lower-to-hosts` refuses them.
 
     ```mlir
-    %2 = pw.select %0 among [@e0, @e1](%1) : !pw.array<s32[] @m0>, (!pw.array<f32[4] @m0>) -> !pw.array<f32[4] @m0>
+    %2 = pw.select %0 among [@e0, @b0](%1) : !pw.array<s32[] @m0>, (!pw.array<f32[4] @m0>) -> !pw.array<f32[4] @m0>
     ```
   }];
-  let arguments = (ins Pw_Array:$index, FlatSymbolRefArrayAttr:$executables, Variadic<Pw_Array>:$inputs);
+  let arguments = (ins Pw_Array:$index, FlatSymbolRefArrayAttr:$branches, Variadic<Pw_Array>:$inputs);
   let results = (outs Variadic<Pw_Array>:$outputs);
   let assemblyFormat = [{
-    $index `among` $executables `(` $inputs `)` attr-dict `:` type($index) `,` functional-type($inputs, $outputs)
+    $index `among` $branches `(` $inputs `)` attr-dict `:` type($index) `,` functional-type($inputs, $outputs)
   }];
   let hasVerifier = 1;
 }

@@ -18,30 +18,30 @@ constexpr absl::string_view kMark = " [at ";
 
 absl::Status Bad(absl::string_view what) { return absl::InvalidArgumentError(what); }
 
-absl::StatusOr<buffers::Sharding> MakeSharding(const v1::Program& proto, uint32_t index, int rank) {
-  if (index >= static_cast<uint32_t>(proto.shardings_size())) {
-    return Bad(absl::StrCat("there is no sharding ", index, "; the program has ", proto.shardings_size()));
-  }
-  const v1::ProgramSharding& sharding = proto.shardings(static_cast<int>(index));
-  if (sharding.devices_size() == 0) return Bad("its sharding has no devices");
-  std::vector<DeviceId> devices;
-  for (int32_t id : sharding.devices()) devices.push_back(DeviceId(id));
-  return OpShardingToSharding(sharding.op_sharding(), std::move(devices), sharding.memory_kind(), rank);
-}
-
 class Parser {
  public:
   absl::StatusOr<Program> Parse(std::shared_ptr<const v1::Program> proto) {
     proto_ = proto.get();
     program_.name = proto->name().substr(0, kMaxLocation);
-    program_.proto = proto;
-    if (proto->nodes_size() > kMaxNodes)
-      return Bad(absl::StrCat("a program has at most ", kMaxNodes, " nodes, not ", proto->nodes_size()));
+    int64_t nodes = proto->nodes_size();
+    for (const v1::ProgramBranch& branch : proto->branches()) nodes += branch.nodes_size();
+    if (nodes > kMaxNodes) return Bad(absl::StrCat("a program has at most ", kMaxNodes, " nodes, not ", nodes));
     PW_RETURN_IF_ERROR(CheckExecutables());
-    for (const v1::ProgramNode& node : proto->nodes()) {
-      absl::Status status = AddNode(node);
-      if (!status.ok()) return program_.At(static_cast<int>(program_.nodes.size()) - 1, status);
+    std::vector<Program> branches;
+    for (const v1::ProgramBranch& branch : proto->branches()) {
+      program_ = Program();
+      program_.name = branch.name().substr(0, kMaxLocation);
+      program_.proto = proto;
+      branches_ = static_cast<uint32_t>(branches.size());
+      PW_RETURN_IF_ERROR(AddNodes(branch.nodes()));
+      branches.push_back(std::move(program_));
     }
+    program_ = Program();
+    program_.name = proto->name().substr(0, kMaxLocation);
+    program_.proto = proto;
+    branches_ = static_cast<uint32_t>(branches.size());
+    PW_RETURN_IF_ERROR(AddNodes(proto->nodes()));
+    program_.branches = std::move(branches);
     return std::move(program_);
   }
 
@@ -55,6 +55,17 @@ class Parser {
                                 " replicas and ", executable.num_partitions(), " partitions on ", executable.devices_size(),
                                 " devices"));
       }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddNodes(const google::protobuf::RepeatedPtrField<v1::ProgramNode>& nodes) {
+    int waiting = 0;
+    for (const v1::ProgramNode& node : nodes) {
+      absl::Status status = AddNode(node);
+      if (program_.nodes.back().waits() && ++waiting > kMaxWaiting)
+        status.Update(Bad(absl::StrCat("a program has at most ", kMaxWaiting, " nodes that wait for values")));
+      if (!status.ok()) return program_.At(static_cast<int>(program_.nodes.size()) - 1, status);
     }
     return absl::OkStatus();
   }
@@ -97,6 +108,10 @@ class Parser {
       case v1::ProgramNode::kResult:
         node.kind = NodeKind::kResult;
         return AddInput(proto.result().input(), node);
+      case v1::ProgramNode::kHostCall:
+        return FillHostCall(proto.host_call(), node);
+      case v1::ProgramNode::kSelect:
+        return FillSelect(proto.select(), node);
       case v1::ProgramNode::KIND_NOT_SET:
         return Bad("it is of no known kind");
     }
@@ -108,13 +123,51 @@ class Parser {
     node.num_outputs = 1;
     node.donated = proto.donated();
     node.apart = proto.apart();
+    PW_ASSIGN_OR_RETURN(node.spec, MakeSpec(proto));
+    return absl::OkStatus();
+  }
+
+  template <class Typed>
+  absl::StatusOr<std::shared_ptr<const buffers::ArraySpec>> MakeSpec(const Typed& proto) const {
     auto spec = std::make_shared<buffers::ArraySpec>();
     PW_ASSIGN_OR_RETURN(spec->dtype, buffers::DTypeFromNumber(proto.dtype()));
     if (static_cast<size_t>(proto.dims_size()) > kMaxRank) return Bad(absl::StrCat("arrays have at most ", kMaxRank, " dimensions"));
     spec->dims.assign(proto.dims().begin(), proto.dims().end());
-    PW_ASSIGN_OR_RETURN(spec->sharding, MakeSharding(*proto_, proto.sharding(), proto.dims_size()));
+    PW_ASSIGN_OR_RETURN(spec->sharding, ShardingOf(*proto_, proto.sharding(), proto.dims_size()));
     PW_RETURN_IF_ERROR(buffers::Validate(*spec));
-    node.spec = std::move(spec);
+    return std::shared_ptr<const buffers::ArraySpec>(std::move(spec));
+  }
+
+  absl::Status FillHostCall(const v1::ProgramNode::HostCall& proto, Node& node) {
+    node.kind = NodeKind::kHostCall;
+    node.callback = proto.callback();
+    node.function = proto.function().substr(0, kMaxLocation);
+    for (uint32_t input : proto.inputs()) PW_RETURN_IF_ERROR(AddInput(input, node));
+    PW_RETURN_IF_ERROR(AddOutputs(proto.outputs(), node));
+    for (const auto& output : node.outputs) {
+      if (buffers::HostBytes(output->dtype) == 0) return Bad("arrays of such a type cannot come from a function of the host");
+      if (output->sharding.num_tiles() != 1) return Bad("what a function of the host makes is the same on all its devices: it cannot be cut into pieces");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status FillSelect(const v1::ProgramNode::Select& proto, Node& node) {
+    node.kind = NodeKind::kSelect;
+    PW_RETURN_IF_ERROR(AddInput(proto.index(), node));
+    for (uint32_t input : proto.inputs()) PW_RETURN_IF_ERROR(AddInput(input, node));
+    if (proto.branches_size() == 0) return Bad("there is nothing to choose from");
+    for (uint32_t branch : proto.branches()) {
+      if (branch >= branches_) return Bad(absl::StrCat("there is no branch ", branch, " that it may use"));
+      node.branches.push_back(static_cast<int>(branch));
+    }
+    return AddOutputs(proto.outputs(), node);
+  }
+
+  absl::Status AddOutputs(const google::protobuf::RepeatedPtrField<v1::ProgramNode::Type>& types, Node& node) {
+    for (const v1::ProgramNode::Type& type : types) {
+      PW_ASSIGN_OR_RETURN(node.outputs.emplace_back(), MakeSpec(type));
+    }
+    node.num_outputs = types.size();
     return absl::OkStatus();
   }
 
@@ -128,10 +181,22 @@ class Parser {
   }
 
   const v1::Program* proto_ = nullptr;
-  Program program_;
+  Program program_;         // or the branch that is being read
+  uint32_t branches_ = 0;   // that its nodes may use
 };
 
 }  // namespace
+
+absl::StatusOr<buffers::Sharding> ShardingOf(const v1::Program& proto, uint32_t index, int rank) {
+  if (index >= static_cast<uint32_t>(proto.shardings_size())) {
+    return Bad(absl::StrCat("there is no sharding ", index, "; the program has ", proto.shardings_size()));
+  }
+  const v1::ProgramSharding& sharding = proto.shardings(static_cast<int>(index));
+  if (sharding.devices_size() == 0) return Bad("its sharding has no devices");
+  std::vector<DeviceId> devices;
+  for (int32_t id : sharding.devices()) devices.push_back(DeviceId(id));
+  return OpShardingToSharding(sharding.op_sharding(), std::move(devices), sharding.memory_kind(), rank);
+}
 
 absl::Status WithLocation(const absl::Status& status, absl::string_view location) {
   if (status.ok() || location.empty() || absl::StrContains(status.message(), kMark)) return status;
@@ -140,7 +205,7 @@ absl::Status WithLocation(const absl::Status& status, absl::string_view location
 
 std::string Program::Describe(int node) const {
   const std::string& location = nodes[node].location;
-  return absl::StrCat("node ", node, " of ", name, location.empty() ? "" : ": ", location);
+  return absl::StrCat("node ", nodes[node].number < 0 ? node : nodes[node].number, " of ", name, location.empty() ? "" : ": ", location);
 }
 
 absl::Status Program::At(int node, const absl::Status& status) const { return WithLocation(status, Describe(node)); }

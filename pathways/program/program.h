@@ -23,7 +23,7 @@
 
 namespace pw::program {
 
-enum class NodeKind { kArg, kCompute, kTransfer, kResult };
+enum class NodeKind { kArg, kCompute, kTransfer, kResult, kHostCall, kSelect };
 
 struct Node {
   NodeKind kind = NodeKind::kArg;
@@ -36,6 +36,14 @@ struct Node {
   int sharding = -1;                               // of a Transfer: index in proto->shardings()
   bool donated = false;                            // Arg
   bool apart = false;                              // Arg: one array for each shard
+  uint64_t callback = 0;                           // of a HostCall
+  std::string function;                            // likewise, for people
+  std::vector<int> branches;                       // of a Select, whose first input is the index
+  std::vector<std::shared_ptr<const buffers::ArraySpec>> outputs;  // of a HostCall or Select
+  int number = -1;                                 // by which it is described, if it is not where it stood (program/cut.h)
+
+  // It waits for a value.
+  bool waits() const { return kind == NodeKind::kHostCall || kind == NodeKind::kSelect; }
 };
 
 struct Program {
@@ -45,6 +53,7 @@ struct Program {
   std::vector<int> args;                           // nodes
   std::vector<int> results;                        // nodes
   std::shared_ptr<const ::pathways::v1::Program> proto;  // modules, options, shardings
+  std::vector<Program> branches;                   // of the same proto; theirs are the ones before them in this list
 
   // "node 37 of step (train.py:12 in loss)"
   std::string Describe(int node) const;
@@ -58,7 +67,11 @@ inline constexpr absl::string_view kProgramMagic = "pathways.v1.Program\n";
 // made, indices out of range, unknown types, arrays too large to count, more nodes than kMaxNodes.
 inline constexpr int kMaxNodes = 1 << 18;
 inline constexpr int kMaxValues = 1 << 20;
+inline constexpr int kMaxWaiting = 1 << 10;  // nodes that wait for values, in the program or a branch
 absl::StatusOr<Program> ParseProgram(absl::string_view bytes);
+
+// The array that a type of a program means. Errors as of ParseProgram.
+absl::StatusOr<buffers::Sharding> ShardingOf(const ::pathways::v1::Program& proto, uint32_t index, int rank);
 
 using ExecutablePtr = std::shared_ptr<const Executable>;
 

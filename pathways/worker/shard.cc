@@ -97,6 +97,12 @@ void Shard::Consume() {
   bytes_ = 0;
 }
 
+std::unique_ptr<device::DeviceBuffer> Shard::Take() {
+  std::unique_ptr<device::DeviceBuffer> buffer = std::move(buffer_);
+  Consume();
+  return buffer;
+}
+
 void Shard::OnLive(Callback callback) {
   if (state_ != State::kPending) return std::move(callback)();
   on_live_.push_back(std::move(callback));

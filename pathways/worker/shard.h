@@ -58,6 +58,8 @@ class Shard : public std::enable_shared_from_this<Shard> {
   void MoveBack(std::unique_ptr<device::DeviceBuffer> buffer);
   // An execution has taken the buffer over.
   void Consume();
+  // As Consume; the buffer goes to the caller.
+  std::unique_ptr<device::DeviceBuffer> Take();
 
   // Called once when the shard has left pending, or now if it has.
   void OnLive(Callback callback);

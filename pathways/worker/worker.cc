@@ -57,6 +57,7 @@ Worker::Worker(const Environment& environment, net::Connection* connection, cons
       puts_(&core_, environment.limits.staging_bytes),
       fetches_(&core_, environment.limits.fetch_bytes),
       aliases_(&core_),
+      expectations_(&core_),
       host_calls_(&core_),
       peers_(&core_, environment.transport, HostId(welcome.host()), welcome.incarnation()),
       moves_(&core_, &peers_, environment.limits.staging_bytes),
@@ -125,6 +126,10 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
       return Release(command.release());
     case v1::Command::kReleaseOwner:
       return ReleaseOwner(SessionId(command.release_owner().session()));
+    case v1::Command::kExpect:
+      return expectations_.Expect(command.expect());
+    case v1::Command::kFulfil:
+      return expectations_.Fulfil(command.fulfil());
     case v1::Command::kHostReply:
       return host_calls_.Reply(command.host_reply(), payload);
     case v1::Command::kMemoryQuery:
@@ -208,6 +213,7 @@ void Worker::ReleaseOwner(SessionId session) {
   host_calls_.ReleaseOwner(session);
   // What the session waits for fails, and so does, from there on, what waits for that.
   puts_.ReleaseOwner(session);
+  expectations_.ReleaseOwner(session);
   moves_.ReleaseOwner(session);
   core_.order.ReleaseOwner(session);
   core_.shared.Forget(session.v);

@@ -16,6 +16,7 @@
 #include "pathways/worker/aliases.h"
 #include "pathways/worker/core.h"
 #include "pathways/worker/executor.h"
+#include "pathways/worker/expectations.h"
 #include "pathways/worker/fetches.h"
 #include "pathways/worker/host_calls.h"
 #include "pathways/worker/housekeeping.h"
@@ -85,6 +86,7 @@ class Worker {
   Puts puts_;
   Fetches fetches_;
   Aliases aliases_;
+  Expectations expectations_;
   HostCalls host_calls_;
   Peers peers_;
   Moves moves_;

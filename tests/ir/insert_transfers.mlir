@@ -3,6 +3,7 @@
 
 pw.mesh @m0 size 2 on [0, 1]
 pw.mesh @m1 size 2 on [2, 3]
+pw.mesh @m2 size 1 on [2]
 pw.executable @e0 0 "f" on @m1 : (!pw.array<f32[4] @m1 tiles [2]>, !pw.array<f32[4] @m1>) -> !pw.array<f32[4] @m1>
 // CHECK-LABEL: pw.program @f
 pw.program @f {
@@ -15,6 +16,6 @@ pw.program @f {
   %2 = pw.compute @e0(%0, %1) : (!pw.array<f32[4] @m0>, !pw.array<f32[4] @m1 memory "pinned_host">) -> !pw.array<f32[4] @m1> loc(fused<3>["step"("train.py":37:0)])
   // CHECK: %[[E:.*]] = pw.transfer %[[D]] : <f32[4] @m1> to <f32[4] @m1 tiles [2]>
   // CHECK: pw.select {{.*}} among [@e0](%[[E]], %[[D]])
-  %3 = pw.arg 2 : !pw.array<s32[] @m1>
-  %4 = pw.select %3 among [@e0](%2, %2) : !pw.array<s32[] @m1>, (!pw.array<f32[4] @m1>, !pw.array<f32[4] @m1>) -> !pw.array<f32[4] @m1>
+  %3 = pw.arg 2 : !pw.array<s32[] @m2>
+  %4 = pw.select %3 among [@e0](%2, %2) : !pw.array<s32[] @m2>, (!pw.array<f32[4] @m1>, !pw.array<f32[4] @m1>) -> !pw.array<f32[4] @m1>
 }

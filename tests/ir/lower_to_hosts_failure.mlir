@@ -18,7 +18,7 @@ pw.program @f {
 pw.virtual_devices [0] hosts [0]
 pw.mesh @m0 size 1 virtual [0]
 pw.program @f {
-  // expected-error@+1 {{no host can run pw.host_compute yet: call it outside of the program}}
+  // expected-error@+1 {{pw.host_compute waits for a value: the controller cuts a program there into parts, which can be lowered}}
   pw.host_compute "tokenize"() : () -> ()
 }
 // -----
@@ -27,6 +27,13 @@ pw.mesh @m0 size 1 virtual [0]
 pw.executable @e0 0 "f" on @m0 : () -> ()
 pw.program @f {
   %0 = pw.arg 0 : !pw.array<s32[] @m0>
-  // expected-error@+1 {{no host can run pw.select yet: call it outside of the program}}
+  // expected-error@+1 {{pw.select waits for a value: the controller cuts a program there into parts, which can be lowered}}
   pw.select %0 among [@e0]() : !pw.array<s32[] @m0>, () -> ()
+}
+// -----
+pw.virtual_devices [0] hosts [0]
+// expected-error@+1 {{a program with branches is cut into parts before it is lowered}}
+pw.program @b0 {
+}
+pw.program @f {
 }

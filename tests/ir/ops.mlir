@@ -5,6 +5,7 @@
 pw.mesh @m0 size 2 on [4, 5]
 // CHECK: pw.mesh @m1 size 4 virtual [0, 1, 2, 3]
 pw.mesh @m1 size 4 virtual [0, 1, 2, 3]
+pw.mesh @m2 size 1
 // CHECK: pw.virtual_devices [4, 5, -1, -1] hosts [1, 1, 2, 2]
 pw.virtual_devices [4, 5, -1, -1] hosts [1, 1, 2, 2]
 // CHECK: pw.machine devices [4, 5] physical [4, 5] hosts [1, 1] islands [0, 0] {distant = 3 : i64}
@@ -13,6 +14,12 @@ pw.machine devices [4, 5] physical [4, 5] hosts [1, 1] islands [0, 0] {distant =
 pw.executable @e0 0 "step" on @m0 donates [0] : (!pw.array<f32[4, 8] @m0>, !pw.array<pred[] @m0>) -> (!pw.array<f32[4, 8] @m0>, !pw.array<s32[] @m0>)
 pw.executable @e1 1 "other" on @m0 : (!pw.array<f32[4, 8] @m0>) -> !pw.array<f32[4, 8] @m0>
 
+pw.program @twice {
+  %0 = pw.arg 0 : !pw.array<f32[4, 8] @m0>
+  %1 = pw.compute @e1(%0) : (!pw.array<f32[4, 8] @m0>) -> !pw.array<f32[4, 8] @m0>
+  %2 = pw.compute @e1(%1) : (!pw.array<f32[4, 8] @m0>) -> !pw.array<f32[4, 8] @m0>
+  pw.result %2 : !pw.array<f32[4, 8] @m0>
+}
 // CHECK: pw.program @f {
 pw.program @f {
   // CHECK: %[[A:.*]] = pw.arg 0 donated apart : <f32[4, 8] @m0>
@@ -25,12 +32,14 @@ pw.program @f {
   %3 = pw.transfer %2#0 : !pw.array<f32[4, 8] @m0> to !pw.array<f32[4, 8] @m1 tiles [2, 2] order [3, 1, 0, 2] memory "pinned_host">
   // CHECK: pw.transfer %[[C]]#0 scatter 128 bytes : <f32[4, 8] @m0> to <f32[4, 8] @m1 tiles [4, 1]>
   %4 = pw.transfer %2#0 scatter 128 bytes : !pw.array<f32[4, 8] @m0> to !pw.array<f32[4, 8] @m1 tiles [4, 1]>
-  // CHECK: %[[E:.*]] = pw.host_compute "tokenize"(%[[D]]) : (!pw.array<f32[4, 8] @m1 tiles [2, 2] order [3, 1, 0, 2] memory "pinned_host">) -> !pw.array<s64[2] @m1 memory "pinned_host">
-  %5 = pw.host_compute "tokenize"(%3) : (!pw.array<f32[4, 8] @m1 tiles [2, 2] order [3, 1, 0, 2] memory "pinned_host">) -> !pw.array<s64[2] @m1 memory "pinned_host">
-  // CHECK: pw.select %[[C]]#1 among [@e1, @e1](%[[C]]#0) : <s32[] @m0>, (!pw.array<f32[4, 8] @m0>) -> !pw.array<f32[4, 8] @m0>
-  %6 = pw.select %2#1 among [@e1, @e1](%2#0) : !pw.array<s32[] @m0>, (!pw.array<f32[4, 8] @m0>) -> !pw.array<f32[4, 8] @m0>
+  // CHECK: %[[I:.*]] = pw.transfer %[[C]]#1
+  %5 = pw.transfer %2#1 : !pw.array<s32[] @m0> to !pw.array<s32[] @m2>
+  // CHECK: %[[E:.*]] = pw.host_compute "tokenize" callback 7(%[[I]]) : (!pw.array<s32[] @m2>) -> !pw.array<s64[2] @m1 memory "pinned_host">
+  %6 = pw.host_compute "tokenize" callback 7 (%5) : (!pw.array<s32[] @m2>) -> !pw.array<s64[2] @m1 memory "pinned_host">
+  // CHECK: pw.select %[[I]] among [@e1, @twice](%[[C]]#0) : <s32[] @m2>, (!pw.array<f32[4, 8] @m0>) -> !pw.array<f32[4, 8] @m0>
+  %7 = pw.select %5 among [@e1, @twice](%2#0) : !pw.array<s32[] @m2>, (!pw.array<f32[4, 8] @m0>) -> !pw.array<f32[4, 8] @m0>
   // CHECK: pw.result %[[E]] : <s64[2] @m1 memory "pinned_host">
-  pw.result %5 : !pw.array<s64[2] @m1 memory "pinned_host">
+  pw.result %6 : !pw.array<s64[2] @m1 memory "pinned_host">
 }
 
 // CHECK: pw.host_program hosts [1, 2] {

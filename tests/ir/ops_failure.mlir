@@ -100,10 +100,70 @@ pw.program @f {
   pw.select %0 among [@e0]() : !pw.array<f32[] @m0>, () -> ()
 }
 // -----
+pw.mesh @m0 size 2
+pw.program @f {
+  %0 = pw.arg 0 : !pw.array<s32[] @m0>
+  // expected-error@+1 {{the index has one shard, not 2}}
+  pw.select %0 among [@e0]() : !pw.array<s32[] @m0>, () -> ()
+}
+// -----
 pw.mesh @m0 size 1
 pw.program @f {
-  // expected-error@+1 {{a host's function makes arrays in host memory, not '!pw.array<f32[4] @m0>'}}
-  %0 = pw.host_compute "g"() : () -> !pw.array<f32[4] @m0>
+  %0 = pw.arg 0 : !pw.array<s32[] @m0>
+  // expected-error@+1 {{there is no executable @e0}}
+  pw.select %0 among [@e0]() : !pw.array<s32[] @m0>, () -> ()
+}
+// -----
+pw.mesh @m0 size 1
+pw.program @f {
+  %0 = pw.arg 0 : !pw.array<s32[] @m0>
+  // expected-error@+1 {{branch f does not stand before the program}}
+  pw.select %0 among [@f]() : !pw.array<s32[] @m0>, () -> ()
+}
+// -----
+pw.mesh @m0 size 1
+pw.mesh @m1 size 1
+pw.program @b {
+  %0 = pw.arg 0 : !pw.array<s32[] @m1>
+  pw.result %0 : !pw.array<s32[] @m1>
+}
+pw.program @f {
+  %0 = pw.arg 0 : !pw.array<s32[] @m0>
+  // expected-error@+1 {{input 0 is '!pw.array<s32[] @m0>' where branch b takes '!pw.array<s32[] @m1>'}}
+  pw.select %0 among [@b](%0) : !pw.array<s32[] @m0>, (!pw.array<s32[] @m0>) -> !pw.array<s32[] @m1>
+}
+// -----
+pw.mesh @m0 size 1
+pw.program @b {
+  %0 = pw.arg 0 : !pw.array<s32[] @m0>
+  pw.result %0 : !pw.array<s32[] @m0>
+}
+pw.program @f {
+  %0 = pw.arg 0 : !pw.array<s32[] @m0>
+  // expected-error@+1 {{result 0 of branch b is '!pw.array<s32[] @m0>', not '!pw.array<f32[] @m0>'}}
+  pw.select %0 among [@b](%0) : !pw.array<s32[] @m0>, (!pw.array<s32[] @m0>) -> !pw.array<f32[] @m0>
+}
+// -----
+pw.mesh @m0 size 1
+pw.program @b {
+}
+pw.program @f {
+  %0 = pw.arg 0 : !pw.array<s32[] @m0>
+  // expected-error@+1 {{branch b takes 0 arrays and makes 0, not 1 and 0}}
+  pw.select %0 among [@b](%0) : !pw.array<s32[] @m0>, (!pw.array<s32[] @m0>) -> ()
+}
+// -----
+pw.mesh @m0 size 2
+pw.program @f {
+  // expected-error@+1 {{a host's function makes the same for all devices, and cannot make '!pw.array<f32[4] @m0 tiles [2]>'}}
+  %0 = pw.host_compute "g"() : () -> !pw.array<f32[4] @m0 tiles [2]>
+}
+// -----
+pw.mesh @m0 size 2
+pw.program @f {
+  %0 = pw.arg 0 : !pw.array<f32[4] @m0>
+  // expected-error@+1 {{an operand of a host's function has one shard, not 2}}
+  pw.host_compute "g"(%0) : (!pw.array<f32[4] @m0>) -> ()
 }
 // -----
 // expected-error@+1 {{the lists of a machine have an entry for each of its 2 devices}}

@@ -19,8 +19,9 @@ struct InsertTransfers : impl::InsertTransfersBase<InsertTransfers> {
         if (auto compute = mlir::dyn_cast<ComputeOp>(op)) {
           Bring(&op, compute.getInputsMutable(), symbols.lookup<ExecutableOp>(compute.getExecutable()));
         } else if (auto select = mlir::dyn_cast<SelectOp>(op)) {
-          const auto first = mlir::cast<mlir::FlatSymbolRefAttr>(select.getExecutables()[0]);
-          Bring(&op, select.getInputsMutable(), symbols.lookup<ExecutableOp>(first.getValue()));
+          const auto first = mlir::cast<mlir::FlatSymbolRefAttr>(select.getBranches()[0]);
+          auto executable = symbols.lookup<ExecutableOp>(first.getValue());  // programs take what they are given
+          if (executable) Bring(&op, select.getInputsMutable(), executable);
         }
       }
     }

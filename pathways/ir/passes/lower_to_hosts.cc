@@ -75,7 +75,7 @@ class Lowering {
                              .Case<ArgOp, ComputeOp, TransferOp, ResultOp>([&](auto it) { return Lower(it), true; })
                              .Default([](Operation*) { return false; });
       if (!known) {
-        return op.emitError() << "no host can run " << op.getName() << " yet: call it outside of the program";
+        return op.emitError() << op.getName() << " waits for a value: the controller cuts a program there into parts, which can be lowered";
       }
       ReleaseDead();
       ++position_;
@@ -254,6 +254,10 @@ struct LowerToHosts : impl::LowerToHostsBase<LowerToHosts> {
     auto program = TheOnly<ProgramOp>(getOperation());
     if (!devices || !devices.getHosts() || !program) {
       getOperation().emitError() << "there is no program that has a place: run pw-place first";
+      return signalPassFailure();
+    }
+    if (program->getNextNode() != nullptr && mlir::isa<ProgramOp>(program->getNextNode())) {
+      program.emitError() << "a program with branches is cut into parts before it is lowered";
       return signalPassFailure();
     }
     if (failed(Lowering(getOperation(), program).Run())) signalPassFailure();

@@ -1,0 +1,295 @@
+#include "pathways/program/cut.h"
+
+#include <algorithm>
+#include <map>
+#include <queue>
+#include <set>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "pathways/base/status_macros.h"
+
+namespace pw::program {
+namespace {
+
+namespace v1 = ::pathways::v1;
+using SpecPtr = std::shared_ptr<const buffers::ArraySpec>;
+
+// Sets of nodes that wait, each kept once and named by a number. Set 0 is empty.
+class Sets {
+ public:
+  int Union(int a, int b) {
+    if (a == b || b == 0) return a;
+    if (a == 0) return b;
+    const auto key = std::minmax(a, b);
+    if (auto known = unions_.find(key); known != unions_.end()) return known->second;
+    std::vector<int> both;
+    std::set_union(sets_[a].begin(), sets_[a].end(), sets_[b].begin(), sets_[b].end(), std::back_inserter(both));
+    return unions_[key] = Number(std::move(both));
+  }
+  int Of(int node) { return Number({node}); }
+
+ private:
+  int Number(std::vector<int> set) {
+    auto [it, is_new] = numbers_.try_emplace(std::move(set), static_cast<int>(sets_.size()));
+    if (is_new) sets_.push_back(it->first);
+    return it->second;
+  }
+  std::vector<std::vector<int>> sets_ = {{}};
+  std::map<std::vector<int>, int> numbers_ = {{{}, 0}};
+  std::map<std::pair<int, int>, int> unions_;
+};
+
+class Cutter {
+ public:
+  Cutter(const Program& program, absl::Span<const ExecutablePtr> executables, bool is_branch)
+      : program_(program), executables_(executables), is_branch_(is_branch) {}
+
+  absl::StatusOr<Cut> Run() {
+    PW_RETURN_IF_ERROR(FindSpecs());
+    FindSets();
+    MakeSteps();
+    SortSteps();
+    for (Step& step : cut_.steps) Connect(step);
+    for (Step& step : cut_.steps) {
+      if (step.part >= 0) PW_RETURN_IF_ERROR(Write(step));
+    }
+    return std::move(cut_);
+  }
+
+ private:
+  int nodes() const { return static_cast<int>(program_.nodes.size()); }
+
+  absl::Status FindSpecs() {
+    for (int n = 0; n < nodes(); ++n) PW_RETURN_IF_ERROR(program_.At(n, AddSpecs(program_.nodes[n])));
+    return absl::OkStatus();
+  }
+
+  absl::Status AddSpecs(const Node& node) {
+    if (node.kind == NodeKind::kArg) cut_.specs.push_back(node.spec);
+    if (node.waits()) cut_.specs.insert(cut_.specs.end(), node.outputs.begin(), node.outputs.end());
+    if (node.kind == NodeKind::kTransfer) {
+      auto spec = std::make_shared<buffers::ArraySpec>(*cut_.specs[node.inputs[0]]);
+      const int rank = static_cast<int>(spec->dims.size());
+      PW_ASSIGN_OR_RETURN(spec->sharding, ShardingOf(*program_.proto, static_cast<uint32_t>(node.sharding), rank));
+      spec->layout.clear();
+      PW_RETURN_IF_ERROR(buffers::Validate(*spec));
+      cut_.specs.push_back(std::move(spec));
+    }
+    if (node.kind == NodeKind::kCompute) {
+      const Executable& executable = *executables_[node.executable];
+      const int made = static_cast<int>(executable.output_specs->size());
+      if (node.num_outputs != made)
+        return absl::InvalidArgumentError(
+            absl::StrCat("program ", executable.name, " has ", made, " results, not ", node.num_outputs));
+      for (int i = 0; i < made; ++i) cut_.specs.push_back(executable.output_spec(i));
+    }
+    return absl::OkStatus();
+  }
+
+  // What each node waits for, and what waits for it.
+  void FindSets() {
+    waits_for_.resize(program_.nodes.size());
+    awaited_by_.resize(program_.nodes.size());
+    for (int n = 0; n < nodes(); ++n) {
+      for (int value : program_.nodes[n].inputs) {
+        const int maker = program_.producer_of[value];
+        waits_for_[n] = sets_.Union(waits_for_[n], waits_for_[maker]);
+        if (program_.nodes[maker].waits()) waits_for_[n] = sets_.Union(waits_for_[n], sets_.Of(maker));
+      }
+    }
+    for (int n = nodes() - 1; n >= 0; --n) {
+      for (int value : program_.nodes[n].inputs) {
+        const int maker = program_.producer_of[value];
+        awaited_by_[maker] = sets_.Union(awaited_by_[maker], awaited_by_[n]);
+        if (program_.nodes[n].waits()) awaited_by_[maker] = sets_.Union(awaited_by_[maker], sets_.Of(n));
+      }
+    }
+  }
+
+  void MakeSteps() {
+    std::map<std::pair<int, int>, int> step_of_sets;
+    step_of_.resize(program_.nodes.size(), -1);
+    int result = 0;
+    for (int n = 0; n < nodes(); ++n) {
+      const Node& node = program_.nodes[n];
+      if (node.kind == NodeKind::kArg) continue;
+      int next = static_cast<int>(cut_.steps.size());
+      if (!node.waits()) next = step_of_sets.try_emplace({waits_for_[n], awaited_by_[n]}, next).first->second;
+      if (next == static_cast<int>(cut_.steps.size())) {
+        cut_.steps.emplace_back().node = node.waits() ? n : -1;
+        members_.emplace_back();
+      }
+      step_of_[n] = next;
+      members_[next].push_back(n);
+      if (node.kind == NodeKind::kResult) cut_.steps[next].results.push_back(result++);
+    }
+  }
+
+  // CU-1. There are no cycles: along an edge, what a node waits for only grows, and what waits for it only shrinks.
+  void SortSteps() {
+    const int count = static_cast<int>(cut_.steps.size());
+    std::vector<std::set<int>> after(count);
+    std::vector<int> before(count, 0);
+    for (int n = 0; n < nodes(); ++n) {
+      for (int value : program_.nodes[n].inputs) {
+        const int from = step_of_[program_.producer_of[value]], to = step_of_[n];
+        if (from >= 0 && from != to && after[from].insert(to).second) ++before[to];
+      }
+    }
+    std::priority_queue<int, std::vector<int>, std::greater<>> free;
+    for (int s = 0; s < count; ++s) {
+      if (before[s] == 0) free.push(s);
+    }
+    std::vector<Step> sorted;
+    std::vector<std::vector<int>> members;
+    std::vector<int> place(count);
+    while (!free.empty()) {
+      const int s = free.top();
+      free.pop();
+      place[s] = static_cast<int>(sorted.size());
+      sorted.push_back(std::move(cut_.steps[s]));
+      members.push_back(std::move(members_[s]));
+      for (int next : after[s]) {
+        if (--before[next] == 0) free.push(next);
+      }
+    }
+    cut_.steps = std::move(sorted);
+    members_ = std::move(members);
+    for (int& step : step_of_) step = step < 0 ? step : place[step];
+    FindTakers();
+  }
+
+  // The steps other than its maker's that take each value.
+  void FindTakers() {
+    takers_.resize(program_.producer_of.size());
+    for (int n = 0; n < nodes(); ++n) {
+      for (int value : program_.nodes[n].inputs) {
+        if (step_of_[program_.producer_of[value]] != step_of_[n]) takers_[value].insert(step_of_[n]);
+      }
+    }
+  }
+
+  void Connect(Step& step) {
+    const int self = static_cast<int>(&step - cut_.steps.data());
+    if (step.node >= 0) {
+      const Node& node = program_.nodes[step.node];
+      step.inputs = node.inputs;
+      for (int i = 0; i < node.num_outputs; ++i) step.outputs.push_back(node.first_output + i);
+      return;
+    }
+    std::set<int> inputs;
+    for (int n : members_[self]) {
+      const Node& node = program_.nodes[n];
+      for (int value : node.inputs) {
+        if (step_of_[program_.producer_of[value]] != self) inputs.insert(value);
+      }
+      for (int i = 0; i < node.num_outputs; ++i) {
+        if (!takers_[node.first_output + i].empty()) step.outputs.push_back(node.first_output + i);
+      }
+    }
+    step.inputs.assign(inputs.begin(), inputs.end());
+    step.part = static_cast<int>(cut_.parts.size());
+    cut_.parts.emplace_back();
+  }
+
+  // The part's own program: Args, its nodes, Results.
+  absl::Status Write(const Step& step) {
+    const int self = static_cast<int>(&step - cut_.steps.data());
+    part_ = &cut_.parts[step.part];
+    part_->program.name = program_.name;
+    renamed_.clear();
+    for (int value : step.inputs) {
+      const int maker = program_.producer_of[value];
+      Node& arg = Add(maker, NodeKind::kArg);
+      arg.spec = cut_.specs[value];
+      arg.location = program_.nodes[maker].location;
+      const bool given =
+          program_.nodes[maker].kind != NodeKind::kArg || (program_.nodes[maker].donated && !program_.nodes[maker].apart);
+      arg.donated = !is_branch_ && given && takers_[value].size() == 1;  // CU-3
+      Make(arg, 1, value);
+    }
+    for (int n : members_[self]) {
+      if (program_.nodes[n].kind != NodeKind::kResult) Copy(n);
+    }
+    for (int value : step.outputs) Add(program_.producer_of[value], NodeKind::kResult).inputs = {renamed_.at(value)};
+    for (int result : step.results) {
+      const int n = program_.results[result];
+      Add(n, NodeKind::kResult).inputs = {renamed_.at(program_.nodes[n].inputs[0])};
+      part_->program.nodes.back().location = program_.nodes[n].location;
+    }
+    return Seal();
+  }
+
+  Node& Add(int number, NodeKind kind) {
+    Program& program = part_->program;
+    const int n = static_cast<int>(program.nodes.size());
+    if (kind == NodeKind::kArg) program.args.push_back(n);
+    if (kind == NodeKind::kResult) program.results.push_back(n);
+    Node& node = program.nodes.emplace_back();
+    node.kind = kind;
+    node.number = program_.nodes[number].number < 0 ? number : program_.nodes[number].number;
+    node.first_output = static_cast<int>(program.producer_of.size());
+    return node;
+  }
+
+  void Make(Node& node, int count, int first_value) {
+    node.num_outputs = count;
+    for (int i = 0; i < count; ++i) renamed_[first_value + i] = node.first_output + i;
+    part_->program.producer_of.resize(node.first_output + count, static_cast<int>(part_->program.nodes.size()) - 1);
+  }
+
+  void Copy(int n) {
+    const Node& from = program_.nodes[n];
+    Node& node = Add(n, from.kind);
+    node.location = from.location;
+    node.sharding = from.sharding;
+    for (int value : from.inputs) node.inputs.push_back(renamed_.at(value));
+    if (from.kind == NodeKind::kCompute) {
+      const auto known = std::find(part_->executables.begin(), part_->executables.end(), from.executable);
+      node.executable = static_cast<int>(known - part_->executables.begin());
+      if (known == part_->executables.end()) part_->executables.push_back(from.executable);
+    }
+    Make(node, from.num_outputs, from.first_output);
+  }
+
+  // What of the client's bytes the part refers to.
+  absl::Status Seal() {
+    auto proto = std::make_shared<v1::Program>();
+    *proto->mutable_shardings() = program_.proto->shardings();
+    for (int executable : part_->executables) {
+      const v1::ProgramExecutable& from = program_.proto->executables(executable);
+      v1::ProgramExecutable& to = *proto->add_executables();
+      to.set_num_replicas(from.num_replicas());
+      to.set_num_partitions(from.num_partitions());
+      *to.mutable_devices() = from.devices();
+    }
+    part_->program.proto = std::move(proto);
+    return absl::OkStatus();
+  }
+
+  const Program& program_;
+  const absl::Span<const ExecutablePtr> executables_;
+  const bool is_branch_;
+  Cut cut_;
+  Sets sets_;
+  std::vector<int> waits_for_, awaited_by_;  // sets, of each node
+  std::vector<int> step_of_;                 // of each node; -1: an Arg
+  std::vector<std::vector<int>> members_;    // nodes, of each step
+  std::vector<std::set<int>> takers_;        // of each value
+  Part* part_ = nullptr;                     // that is being written
+  absl::flat_hash_map<int, int> renamed_;    // the program's values, as the part's
+};
+
+}  // namespace
+
+bool WaitsForValues(const Program& program) {
+  return std::any_of(program.nodes.begin(), program.nodes.end(), [](const Node& node) { return node.waits(); });
+}
+
+absl::StatusOr<Cut> CutProgram(const Program& program, absl::Span<const ExecutablePtr> executables, bool is_branch) {
+  return Cutter(program, executables, is_branch).Run();
+}
+
+}  // namespace pw::program

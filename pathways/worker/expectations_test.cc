@@ -1,0 +1,153 @@
+#include "pathways/worker/expectations.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "pathways/worker/testing.h"
+
+namespace pw::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr char kAdd[] = "args=1 outputs=1 dims=4";              // x + 1
+constexpr char kDonate[] = "args=1 outputs=1 dims=4 donate=0";  // x + 1, in place
+
+void Expect(WorkerHarness& w, uint64_t array) {
+  v1::Command command;
+  command.mutable_expect()->set_session(1);
+  command.mutable_expect()->set_array(array);
+  for (int d = 0; d < 2; ++d) {
+    command.mutable_expect()->add_placements()->set_shard(d);
+    command.mutable_expect()->mutable_placements(d)->set_local_device(d);
+  }
+  w.Do(command);
+}
+
+void Fulfil(WorkerHarness& w, uint64_t op, uint64_t array, uint64_t source, const std::string& error = "") {
+  v1::Command command;
+  auto& fulfil = *command.mutable_fulfil();
+  fulfil.set_op(op);
+  fulfil.set_session(1);
+  fulfil.set_array(array);
+  fulfil.set_source(source);
+  if (!error.empty()) {
+    fulfil.mutable_status()->set_code(static_cast<int>(absl::StatusCode::kAborted));
+    fulfil.mutable_status()->set_message(error);
+  }
+  w.Do(command);
+}
+
+// A launch whose grant comes later, as for everything that waits for what is outside of the host.
+void ExecuteLater(WorkerHarness& w, uint64_t op, uint64_t arg, uint64_t result, uint64_t gang) {
+  v1::Command command;
+  auto& execute = *command.mutable_execute();
+  execute.set_op(op);
+  execute.set_executable(1);
+  execute.set_session(1);
+  execute.add_args(arg);
+  execute.add_results(result);
+  execute.set_grant(gang);
+  w.Do(command);
+}
+
+void Grant(WorkerHarness& w, uint64_t gang) {
+  v1::Command command;
+  command.mutable_grant()->add_gangs(gang);
+  w.Do(command);
+}
+
+TEST(Expectations, WhatWaitsForAnExpectedArrayRunsWhenItIsFulfilled) {
+  WorkerHarness w;
+  w.Compile(1, kAdd);
+  w.Put(10, 100, {1, 2, 3, 4});
+  Expect(w, 500);
+  ExecuteLater(w, 11, 500, 501, 7);
+  w.Release(500);  // its readers still wait (XP-2)
+  w.Settle();
+  EXPECT_EQ(w.connection.done.count(11), 0u);
+  w.Execute(12, 1, {100}, {200});  // what makes it
+  Fulfil(w, 13, 500, 200);
+  w.Settle();
+  EXPECT_TRUE(w.connection.done.at(13).ok());
+  Grant(w, 7);
+  EXPECT_THAT(w.Read(501, 1), ElementsAre(3, 4, 5, 6));
+  EXPECT_EQ(w.worker->arrays(), 2) << "100 and 501";
+}
+
+TEST(Expectations, ASourceThatOthersUseIsCopied) {
+  WorkerHarness w;
+  w.Compile(1, kDonate);
+  w.Put(10, 100, {1, 2, 3, 4});
+  w.Settle();
+  Expect(w, 500);
+  v1::Command alias;
+  alias.mutable_alias()->set_op(11);
+  alias.mutable_alias()->set_session(1);
+  for (int d = 0; d < 2; ++d) {
+    auto& item = *alias.mutable_alias()->add_items();
+    item.set_array(200);
+    item.set_shard(d);
+    item.set_source_array(100);
+    item.set_source_shard(d);
+  }
+  w.Do(alias);
+  Fulfil(w, 12, 500, 200);
+  w.Settle();
+  w.Execute(13, 1, {100}, {101});  // overwrites its argument
+  w.Settle();
+  EXPECT_THAT(w.Read(500, 0), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(w.Read(101, 0), ElementsAre(2, 3, 4, 5));
+}
+
+TEST(Expectations, ItFailsWithItsSourceWithItsErrorAndWithItsSession) {
+  WorkerHarness w;
+  for (uint64_t array : {500, 501, 502}) Expect(w, array);
+  Fulfil(w, 11, 500, 999);
+  Fulfil(w, 12, 501, 0, "the function raised");
+  w.Settle();
+  EXPECT_EQ(w.connection.done.at(11).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(w.connection.done.at(12), absl::AbortedError("the function raised"));
+  v1::Command end;
+  end.mutable_release_owner()->set_session(1);
+  w.Do(end);
+  w.Settle();
+  EXPECT_EQ(w.worker->arrays(), 0);
+  Fulfil(w, 13, 502, 0);  // too late, and harmless
+  w.Settle();
+  EXPECT_TRUE(w.connection.done.at(13).ok());
+}
+
+// XP-3: the second computation finds no room.
+TEST(Expectations, WhoWaitsForMemoryWaitsForThemOnlyOnceTheyAreUnderWay) {
+  for (bool under_way : {false, true}) {
+    WorkerHarness::Setup setup;
+    setup.limits.device_memory_bytes = 40;  // two arrays of 16 bytes
+    WorkerHarness w(setup);
+    w.Compile(1, kAdd);
+    w.Put(10, 100, {1, 2, 3, 4});
+    Expect(w, 500);
+    w.Execute(11, 1, {100}, {101});
+    w.Settle();
+    if (under_way) {
+      v1::Command begun;
+      begun.mutable_expect()->set_array(500);
+      begun.mutable_expect()->set_under_way(true);
+      w.Do(begun);
+    }
+    w.Execute(12, 1, {101}, {102});
+    w.Settle();
+    if (!under_way) {
+      EXPECT_EQ(w.connection.done.at(12).code(), absl::StatusCode::kResourceExhausted);
+      continue;
+    }
+    EXPECT_EQ(w.connection.done.count(12), 0u);
+    w.Release(100);
+    Fulfil(w, 13, 500, 0, "the function raised");
+    w.Settle();
+    EXPECT_TRUE(w.connection.done.at(12).ok());
+  }
+}
+
+}  // namespace
+}  // namespace pw::worker
