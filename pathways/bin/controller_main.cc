@@ -179,6 +179,8 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   cluster_options.gang.window_ns = absl::ToInt64Nanoseconds(options.gang_window);
   cluster_options.gang.aging_ns = absl::ToInt64Nanoseconds(options.gang_aging);
   PW_RETURN_IF_ERROR(pw::gang::Scheduler::Create(cluster_options.gang).status());
+  // Not a flag: everybody on the machine can read command lines.
+  if (const char* token = std::getenv("PATHWAYS_TOKEN")) cluster_options.join_token = token;
   cluster_options.sequential_dispatch = options.dispatch == "sequential";
   PW_ASSIGN_OR_RETURN(cluster_options.host_config, HostConfigFrom(options));
   cluster = pw::controller::ClusterImpl::Create(cluster_options, {&executor, &timers, &clock});

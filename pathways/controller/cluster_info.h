@@ -15,8 +15,9 @@ inline constexpr int kWorkerProtocolVersion = 1;
 
 resource::HostDescription DescribeHost(const ::pathways::v1::Hello& hello);
 
-// OK if this worker may join one that has `platform` ("": any): INVALID_ARGUMENT, FAILED_PRECONDITION with what to do.
-absl::Status CheckHello(const ::pathways::v1::Hello& hello, const std::string& platform);
+// OK if this worker may join one that has `platform` ("": any) and wants `token` ("": none): UNAUTHENTICATED, INVALID_ARGUMENT,
+// FAILED_PRECONDITION with what to do.
+absl::Status CheckHello(const ::pathways::v1::Hello& hello, const std::string& platform, const std::string& token);
 
 // `hellos`: of the hosts that are there, in ascending order of their id. The StableHLO version is the oldest of all hosts'.
 std::shared_ptr<const ClusterInfo> MakeClusterInfo(const resource::Topology& topology,

@@ -31,9 +31,10 @@ std::vector<LinkId> ClusterImpl::PendingLinks() const {
 }
 
 void ClusterImpl::OnHello(LinkId id, const ::pathways::v1::Hello& hello) {
-  if (absl::Status status = CheckHello(hello, platform()); !status.ok()) return Refuse(id, status);
+  if (absl::Status status = CheckHello(hello, platform(), options_.join_token); !status.ok()) return Refuse(id, status);
   Link& link = links_[id];
   link.hello = hello;
+  link.hello.clear_token();
   link.state = LinkState::kPending;
   if (formed_) {
     absl::StatusOr<HostId> host = fabric_->topology().AddHost(DescribeHost(hello));

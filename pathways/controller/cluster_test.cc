@@ -69,6 +69,21 @@ TEST(ClusterTest, RefusesWorkersThatDoNotFit) {
   EXPECT_EQ(t.cluster->info()->devices.size(), 2u);
 }
 
+TEST(ClusterTest, WithATokenOnlyThoseWhoShowItMayJoin) {
+  ClusterOptions options;
+  options.join_token = "open sesame";
+  TestCluster t(0, 0, options);
+  for (const char* wrong : {"", "open", "open sesamE", "open sesame!"}) {
+    FakeWorker& stranger = t.Add({.name = "a", .island = "i", .devices = 1, .token = wrong});
+    EXPECT_TRUE(stranger.closed) << wrong;
+    EXPECT_EQ(stranger.Count(Command::kShutdown), 1) << wrong;
+    EXPECT_EQ(stranger.Count(Command::kWelcome), 0) << wrong;
+  }
+  FakeWorker& friendly = t.Add({.name = "a", .island = "i", .devices = 1, .token = "open sesame"});
+  EXPECT_EQ(friendly.Count(Command::kWelcome), 1);
+  EXPECT_EQ(t.cluster->info()->devices.size(), 1u);
+}
+
 TEST(ClusterTest, ADeadHostPoisonsItsArraysAndNothingElse) {
   TestCluster t(2, 2);
   t.Open();

@@ -25,6 +25,7 @@ struct ClusterOptions {
   bool sequential_dispatch = false;                         // programs of many nodes are sent node by node
   ::pathways::v1::HostConfig host_config;                   // what hosts go by
   bool share_memory = true;                                 // with hosts of the same machine, where it can
+  std::string join_token;                                   // hosts that do not show it are refused; empty: all may join
   std::string version = "0.1.0";
 };
 

@@ -155,6 +155,7 @@ v1::FromWorker ControllerLink::Hello() const {
   hello->set_stablehlo_version(info.stablehlo_version);
   hello->set_xla_version(info.xla_version);
   hello->set_process_address(info.process_address);
+  hello->set_token(options_.token);
   if (probe_.valid()) {
     net::WriteName(probe_.name(), hello->mutable_probe()->mutable_memory());
     hello->mutable_probe()->set_secret(probe_.secret());
@@ -187,7 +188,9 @@ void ControllerLink::HandleLinkCommand(const v1::Command& command) {
   if (command.has_welcome()) Welcomed(command.welcome());
   if (command.has_shutdown()) {
     PW_LOG_INFO << "the controller says to stop: " << command.shutdown().reason();
-    Finish(absl::OkStatus());
+    if (worker_ != nullptr) return Finish(absl::OkStatus());
+    Finish(absl::FailedPreconditionError(
+        absl::StrCat("the controller at ", options_.controller, " does not take this worker: ", command.shutdown().reason())));
   }
 }
 

@@ -237,6 +237,19 @@ TEST_F(LinkTest, ShutdownEndsIt) {
   EXPECT_EQ(controller_.connections, 1);
 }
 
+TEST_F(LinkTest, AControllerThatDoesNotTakeItEndsItWithTheReason) {
+  Start();
+  v1::Command command;
+  command.mutable_shutdown()->set_reason("this cluster wants a token");
+  controller_.Send(command);
+  Run();
+  ASSERT_EQ(finished_.size(), 1u);
+  EXPECT_EQ(finished_[0].code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(finished_[0].message()), testing::HasSubstr("this cluster wants a token"));
+  Advance(absl::Seconds(5));
+  EXPECT_EQ(controller_.connections, 1);
+}
+
 TEST_F(LinkTest, MalformedFramesEndTheConnectionNotTheProcess) {
   Start();
   controller_.Welcome();

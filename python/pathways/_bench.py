@@ -21,6 +21,7 @@ def bench(args):
     out = pathlib.Path(args.out or root / "build" / "paper").resolve()
     command = [sys.executable, root / "bench" / "paper" / "run.py", "--out", out]
     command += ["--quick"] if args.quick else []
+    command += ["--resume"] if args.resume else []
     command += ["--figures", *args.figures] if args.figures else []
     done = subprocess.run(command, cwd=root, stdout=sys.stderr if args.json else None, check=False)
     if args.json and (out / "report.json").exists():

@@ -32,6 +32,16 @@ def _client_files():
     return ["--persistence-directory", below, "--object-directory", cache / "pathways" / "objects"]
 
 
+def take_token(path):
+    """Processes started from now on show, and want, what this file says. In the environment: everybody on a machine can read command lines."""
+    if path is None:
+        return
+    token = pathlib.Path(path).read_text().strip()
+    if not token:
+        raise ValueError(f"--token-file: {path} is empty")
+    os.environ["PATHWAYS_TOKEN"] = token
+
+
 def controller(listen, listen_workers, hosts, port_file, policy=None):
     """Its command line. The port file has the clients' and the workers' address, a line each, once it serves."""
     args = [_binaries.find("pathways-controller"), "--listen-clients", listen, "--listen-workers", listen_workers,

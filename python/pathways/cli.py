@@ -5,7 +5,7 @@ import json
 import os
 import sys
 
-from pathways import __version__, _bench, _binaries, _commands, _join, _processes, _state, _up
+from pathways import __version__, _bench, _binaries, _commands, _join, _launch, _processes, _state, _up
 from pathways._cluster import StatusError
 
 EXIT_FAILED, EXIT_USAGE, EXIT_NOT_RUNNING = 1, 2, 3
@@ -17,6 +17,11 @@ def _add_shape(parser, needed_for):
     group.add_argument("--hosts", type=int, metavar="N", help="hosts in each island, one worker process each (default 1)")
     group.add_argument("--devices", type=int, metavar="N", help="devices of each host (default 4)")
     group.add_argument("--platform", metavar="NAME", help="cpu, cuda, or the path of a PJRT plugin (default cpu, or PATHWAYS_PLATFORM)")
+
+
+def _add_token(command):
+    command.add_argument("--token-file", metavar="PATH",
+                         help="a file with the secret that workers show when they join; without one all may (default: that of PATHWAYS_TOKEN)")
 
 
 def _add_worker(worker):
@@ -31,6 +36,7 @@ def _add_worker(worker):
     worker.add_argument("--advertise", metavar="NAME", help="this machine's name or address for other machines (default: its network name)")
     worker.add_argument("--checksum", action="store_true", help="protect what this host sends to others by checksums (CRC-32C)")
     worker.add_argument("--wait", type=float, default=30, metavar="S", help="for a controller that is not there yet (default 30)")
+    _add_token(worker)
     worker.add_argument("--once", action="store_true", help="end when the controller is lost, instead of waiting for the next one at its address")
 
 
@@ -59,7 +65,7 @@ def _parser():
                          "shapes, results are zeros")
     up.add_argument("--simulated-device", metavar="KIND",
                     help="how long its computations take and how much memory it has: tpu-v3 (a core of one; the default), instant, or "
-                         "OPERATIONS/S:BYTES/S:BYTES such as 275e12:1.2e12:32e9")
+                         "OPERATIONS/S:BYTES/S:BYTES such as 275e12:1.2e12:32e9, and :SECONDS:BYTES/S of the network between islands")
     up.add_argument("--gres", metavar="NAME:N", help="with --on slurm: the devices of each node, such as gpu:8")
     up.add_argument("--option", action="append", metavar="OPTION",
                     help="with --on slurm: one more for sbatch (in a job: srun), as --option=--time=60; with --on ray: a resource, as --option=TPU=4")
@@ -78,6 +84,7 @@ def _parser():
     up.add_argument("--memory-limit", type=int, metavar="BYTES", help="memory for arrays on each device (default: what the device has)")
     up.add_argument("--spill", action="store_true",
                     help="when that is full, move arrays that nobody uses at present to host memory, and back when a computation takes them")
+    _add_token(up)
     up.add_argument("-d", "--detach", action="store_true", help="leave the cluster running and return (this is the default)")
     up.add_argument("--foreground", action="store_true", help="stay until Ctrl-C, then stop the cluster")
 
@@ -128,7 +135,8 @@ def _parser():
     bench.add_argument("what", choices=("paper",), help="paper: its figures and tables, with its numbers beside ours, as one HTML page")
     bench.add_argument("-o", "--out", metavar="DIR", help="where the report goes (default build/paper of the checkout)")
     bench.add_argument("--quick", action="store_true", help="one round of little: good for the form only")
-    bench.add_argument("--figures", nargs="+", metavar="N", help="some only, such as 5 7 tables")
+    bench.add_argument("--figures", nargs="+", metavar="N", help="some only, such as 5 7 table1; the report keeps what it has of the others")
+    bench.add_argument("--resume", action="store_true", help="what the last run did not come to, or failed at")
     bench.add_argument("--checkout", metavar="DIR", help="the sources (default: those that the current folder lies in)")
 
     logs = add("logs", _commands.logs, "show the logs of the cluster")
@@ -148,6 +156,7 @@ def _complain(args, text, code):
 def main(argv=None):
     args = _parser().parse_args(argv)
     try:
+        _launch.take_token(getattr(args, "token_file", None))
         return args.function(args)
     except _state.NotRunning as error:
         return _complain(args, str(error), EXIT_NOT_RUNNING)

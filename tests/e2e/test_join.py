@@ -119,3 +119,24 @@ def test_a_controller_that_is_not_there_is_named_with_the_remedy(command):
 def test_bad_arguments_are_named(command, words):
     done = command("worker", *words, check=False)
     assert done.returncode == 2 and words[0] in done.stderr and words[1] in done.stderr
+
+
+def test_without_the_cluster_s_token_nobody_joins(command, tmp_path):
+    right, wrong = tmp_path / "right", tmp_path / "wrong"
+    right.write_text("open sesame\n")
+    wrong.write_text("open barley\n")
+    up = command("up", "--no-workers", "--listen-workers", "127.0.0.1:0", "--token-file", str(right))
+    join = ("worker", "--join", up["address"], "--devices", "1", "--host", "stranger")
+    for words, what in (((), "has no token"), (("--token-file", str(wrong)), "has another token")):
+        log = tmp_path / "stranger.log"
+        assert end(command.start(*join, *words, log=log)) == 1
+        assert "PATHWAYS_TOKEN" in log.read_text() and what in log.read_text()
+        assert what in command("logs", check=False).stdout  # and the controller says whom it refused
+        assert "open" not in command("logs", check=False).stdout + log.read_text()
+    assert command("status")["joined_hosts"] == 0
+    friend = command.start(*join, "--token-file", str(right), log=tmp_path / "friend.log")
+    wait_for_hosts(command, 1)
+    assert command.run(up["address"], ALL) == "1\n"
+    assert end(friend, signal.SIGTERM) == 0
+    missing = command("worker", "--join", up["address"], "--token-file", str(tmp_path / "none"), check=False)
+    assert missing.returncode == 1 and "none" in missing.stderr

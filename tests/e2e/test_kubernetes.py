@@ -48,6 +48,12 @@ def test_its_parts_name_each_other(manifest):
     assert hosts[hosts.index("--hosts") + 1] == str(manifest["StatefulSet", "pathways-island0"]["spec"]["replicas"])
 
 
+def test_who_joins_has_the_secret_that_the_controller_wants(manifest):
+    tokens = [[one for one in container(manifest, *which)["env"] if one["name"] == "PATHWAYS_TOKEN"]
+              for which in (("Deployment", "pathways-controller"), ("StatefulSet", "pathways-island0"))]
+    assert tokens[0] == tokens[1] and tokens[0][0]["valueFrom"]["secretKeyRef"]["optional"]
+
+
 def here(words, replaced):
     """A container's command for this machine: other ports, names and devices, nothing else."""
     for old, new in replaced.items():

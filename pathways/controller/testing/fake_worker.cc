@@ -78,6 +78,7 @@ void FakeWorker::Join(net::Transport* transport, const std::string& address) {
     hello.set_host_name(options_.name);
     hello.set_island(options_.island);
     hello.set_process_address(options_.process_address);
+    hello.set_token(options_.token);
     hello.set_data_address("tcp:" + options_.name + ":1");
     hello.set_pid(4242);
     hello.set_platform_name(options_.platform);

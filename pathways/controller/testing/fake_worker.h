@@ -37,6 +37,7 @@ class FakeWorker : private net::Connection::Handler {
     std::string stablehlo_version = "1.13.0";
     int protocol_version = 1;
     std::string process_address = {};  // empty: takes no part in programs over several hosts
+    std::string token = {};
   };
   struct Hub {
     std::map<uint64_t, absl::StatusOr<std::string>> transfers;
