@@ -9,34 +9,45 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/net/delayed_connection.h"
 #include "pathways/worker/controller_link.h"
 
 namespace pw {
 
-// What a simulated host connects through: to the controller by a socket, to the others in memory.
+// What a simulated host connects through: to the controller by a socket, to the others in memory, to those of other islands slowly.
 class SimulatedHosts::Outlet : public net::Transport {
  public:
-  Outlet(net::Transport* outside, std::string controller, net::MemoryNetwork* network, Executor* executor, Timers* timers)
-      : outside_(outside), controller_(std::move(controller)), inside_(network, executor, timers) {}
+  Outlet(SimulatedHosts* all, int island)
+      : all_(all),
+        island_(island),
+        uplink_(std::make_shared<net::Uplink>(&all->clock_, all->options_.latency, all->options_.uplink_bytes_per_second)),
+        inside_(&all->network_, &all->executor_, &all->timers_) {}
 
   absl::StatusOr<std::unique_ptr<net::Listener>> Listen(const std::string& address, AcceptCallback on_accept) override {
     return inside_.Listen(address, std::move(on_accept));
   }
   void Connect(const std::string& address, absl::Duration timeout, ConnectCallback on_done) override {
-    if (address == controller_) return outside_->Connect(address, timeout, std::move(on_done));
-    inside_.Connect(address, timeout, std::move(on_done));
+    if (address == all_->options_.controller) return all_->outside_.Connect(address, timeout, std::move(on_done));
+    const auto found = all_->islands_.find(address);
+    if (found == all_->islands_.end() || found->second == island_ || uplink_->takes_no_time())
+      return inside_.Connect(address, timeout, std::move(on_done));
+    inside_.Connect(address, timeout,
+                    [all = all_, uplink = uplink_, on_done = std::move(on_done)](absl::StatusOr<std::unique_ptr<net::Connection>> made) {
+                      if (made.ok())
+                        made = std::make_unique<net::DelayedConnection>(*std::move(made), uplink, &all->timers_, &all->executor_);
+                      on_done(std::move(made));
+                    });
   }
 
  private:
-  net::Transport* const outside_;
-  const std::string controller_;
+  SimulatedHosts* const all_;
+  const int island_;
+  const std::shared_ptr<net::Uplink> uplink_;
   net::MemoryTransport inside_;
 };
 
 struct SimulatedHosts::Host {
-  Host(SimulatedHosts* all)
-      : outlet(&all->outside_, all->options_.controller, &all->network_, &all->executor_, &all->timers_),
-        strand(&all->executor_) {}
+  Host(SimulatedHosts* all, int island) : outlet(all, island), strand(&all->executor_) {}
 
   std::unique_ptr<device::DeviceRuntime> runtime;
   Outlet outlet;
@@ -61,11 +72,12 @@ absl::Status SimulatedHosts::Start(Finished finished) {
 }
 
 absl::Status SimulatedHosts::StartHost(int number) {
-  auto host = std::make_unique<Host>(this);
+  auto host = std::make_unique<Host>(this, IslandOf(number));
   const std::string name = absl::StrCat("host", number);
   PW_ASSIGN_OR_RETURN(host->runtime, device::MakeZeroRuntime({.process = name,
                                                               .devices = options_.devices,
                                                               .executor = &executor_,
+                                                              .clock = &clock_,
                                                               .timers = &timers_,
                                                               .compiler = compiler_.get(),
                                                               .meetings = &meetings_,
@@ -75,6 +87,7 @@ absl::Status SimulatedHosts::StartHost(int number) {
                                                             if (auto* link = h->link_for_peers.load())
                                                               link->AcceptPeer(std::move(peer));
                                                           }));
+  islands_[host->listener->address()] = IslandOf(number);
   worker::Environment environment;
   environment.runtime = host->runtime.get();
   environment.strand = &host->strand;
@@ -87,10 +100,12 @@ absl::Status SimulatedHosts::StartHost(int number) {
   environment.limits.device_memory_bytes = options_.device_memory_bytes;
   environment.limits.staging_bytes = options_.staging_bytes;
   environment.shares_memory = false;
+  environment.peers_in_process = true;
   worker::LinkOptions link;
   link.controller = options_.controller;
+  link.token = options_.token;
   link.host_name = name;
-  link.island = absl::StrCat("island", number / options_.hosts_per_island);
+  link.island = absl::StrCat("island", IslandOf(number));
   link.data_address = host->listener->address();
   link.pid = getpid();
   link.exit_with_controller = options_.exit_with_controller;

@@ -1,11 +1,12 @@
 // SimulatedHosts: many hosts of a cluster in one process: the real worker of each, with simulated devices.
 //
 // Towards the controller they are hosts like any others, each with its own connection; it does not know. Among each other they
-// exchange data in memory. Their devices compile programs for their shapes and compute nothing (device/simulated/zero_runtime.h).
+// hand over data where it lies, after as long as the network between islands would take. Their devices compile programs for their shapes and compute nothing (device/simulated/zero_runtime.h).
 //
 // All hosts share the threads and the compiler. Owned by main.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,6 +26,7 @@ namespace pw {
 
 struct SimulatedHostsOptions {
   std::string controller;           // address
+  std::string token;                // shown to it
   int hosts = 1;                    // host0, host1, ...
   int hosts_per_island = 1;         // island0 has the first, and so on
   int devices = 4;                  // on each host
@@ -32,6 +34,9 @@ struct SimulatedHostsOptions {
   int64_t staging_bytes = int64_t{4} << 30;
   bool exit_with_controller = false;
   device::DeviceSpeed speed;
+  // From a host to those of other islands, the data-centre network; within an island nothing takes time.
+  absl::Duration latency;
+  double uplink_bytes_per_second = 0;  // of each host; 0: bytes take no time
   device::Compiler::MakeRuntime make_compiler;
 };
 
@@ -53,6 +58,7 @@ class SimulatedHosts {
   class Outlet;
 
   absl::Status StartHost(int number);
+  int IslandOf(int host) const { return host / options_.hosts_per_island; }
 
   const SimulatedHostsOptions options_;
   Finished finished_;
@@ -61,12 +67,13 @@ class SimulatedHosts {
   device::Zeros zeros_;
   device::Meetings meetings_;
   std::unique_ptr<device::Compiler> compiler_;
-  net::MemoryNetwork network_;
+  net::MemoryNetwork network_{net::Payloads::kHandedOver};
   ThreadPool executor_{"pw-hosts", 2};
   ThreadPool compile_pool_{"pw-compile", 1};
   Strand finishing_{&executor_};
   net::AsioTransport outside_;
   TimerQueue timers_{&clock_};
+  std::map<std::string, int> islands_;  // by a host's address
   std::vector<std::unique_ptr<Host>> hosts_;
 };
 

@@ -57,6 +57,8 @@ struct Options {
   int hosts_per_island = 0;
   double simulated_flops = 0;
   double simulated_bandwidth = 0;
+  absl::Duration simulated_latency = absl::ZeroDuration();
+  double simulated_uplink = 0;
 };
 
 void Declare(Options* options, pw::Flags* flags) {
@@ -99,6 +101,15 @@ void Declare(Options* options, pw::Flags* flags) {
              "operations a second of a simulated device; 0: they take no time");
   flags->Add("simulated-bandwidth", &options->simulated_bandwidth, "BYTES",
              "a second, of a simulated device's memory; 0: likewise");
+  flags->Add("simulated-latency", &options->simulated_latency, "DURATION", "from a simulated host to one of another island");
+  flags->Add("simulated-uplink", &options->simulated_uplink, "BYTES",
+             "a second, from a simulated host to those of other islands together; 0: they take no time");
+}
+
+// Not a flag: everybody on the machine can read command lines.
+std::string Token() {
+  const char* token = std::getenv("PATHWAYS_TOKEN");
+  return token == nullptr ? "" : token;
 }
 
 std::string NetworkName() {
@@ -180,6 +191,7 @@ absl::Status RunSimulated(const Options& options, pw::StopSignal* stop) {
   PW_ASSIGN_OR_RETURN(const auto runtime_options, RuntimeOptionsFrom(options));
   pw::SimulatedHostsOptions simulated;
   simulated.controller = options.controller;
+  simulated.token = Token();
   simulated.hosts = options.simulated_hosts;
   simulated.hosts_per_island = options.hosts_per_island > 0 ? options.hosts_per_island : options.simulated_hosts;
   if (options.devices > 0) simulated.devices = options.devices;
@@ -187,6 +199,8 @@ absl::Status RunSimulated(const Options& options, pw::StopSignal* stop) {
   simulated.staging_bytes = options.staging_limit > 0 ? options.staging_limit : pw::HalfOfMemory();
   simulated.exit_with_controller = options.exit_with_controller;
   simulated.speed = {options.simulated_flops, options.simulated_bandwidth};
+  simulated.latency = options.simulated_latency;
+  simulated.uplink_bytes_per_second = options.simulated_uplink;
   simulated.make_compiler = [plugin = runtime_options.plugin](int devices) {
     return pw::device::pjrt::MakeRuntime({.plugin = plugin, .options = {{"cpu_device_count", "", devices, true}}});
   };
@@ -245,6 +259,7 @@ absl::Status Run(const Options& options, pw::StopSignal* stop) {
                       }));
   pw::worker::LinkOptions link_options;
   link_options.controller = options.controller;
+  link_options.token = Token();
   link_options.host_name = options.host_name.empty() ? NetworkName() : options.host_name;
   link_options.island = options.island;
   link_options.data_address = Advertised(listener->address(), options);

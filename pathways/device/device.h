@@ -24,6 +24,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "pathways/base/bytes.h"
 #include "pathways/base/future.h"
@@ -124,6 +125,7 @@ struct LaunchOptions {
 struct Launch {
   std::vector<std::unique_ptr<DeviceBuffer>> outputs;  // result k of position p at [p * results + k]
   Future<Unit> done;                                   // on all devices
+  std::shared_ptr<const absl::Time> began;             // known once `done` is; null where the runtime cannot say
 };
 
 class LoadedProgram {

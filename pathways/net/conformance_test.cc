@@ -59,6 +59,7 @@ class AsioWorld : public World {
 
 class MemoryWorld : public World {
  public:
+  explicit MemoryWorld(Payloads payloads = Payloads::kLikeSockets) : network_(payloads) {}
   std::unique_ptr<Transport> NewTransport(const Limits& limits) override {
     return std::make_unique<MemoryTransport>(&network_, &pool_, &timers_, limits);
   }
@@ -484,7 +485,8 @@ INSTANTIATE_TEST_SUITE_P(All, ConformanceTest,
                          ::testing::Values(Asio("Tcp", AsioWorld::kTcp), Asio("Unix", AsioWorld::kUnixPath),
                                            Asio("UnixAbstract", AsioWorld::kUnixAbstract, {.threads = 3}),
                                            Asio("TcpThroughTheLoop", AsioWorld::kTcp, {.threads = 2, .inline_sends = false}),
-                                           Param{"Memory", [] { return std::make_unique<MemoryWorld>(); }}),
+                                           Param{"Memory", [] { return std::make_unique<MemoryWorld>(); }},
+                                           Param{"MemoryHandedOver", [] { return std::make_unique<MemoryWorld>(Payloads::kHandedOver); }}),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

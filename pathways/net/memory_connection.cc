@@ -22,8 +22,9 @@ void Land(Connection::Handler* handler, Frame* frame) {
 
 }  // namespace
 
-MemoryEnd::MemoryEnd(Executor* executor, std::string peer, const Limits& limits, std::shared_ptr<MemoryTotals> network_totals)
-    : peer_name_(std::move(peer)), limits_(limits), network_totals_(std::move(network_totals)), strand_(executor) {}
+MemoryEnd::MemoryEnd(Executor* executor, std::string peer, const Limits& limits, bool hands_over,
+                     std::shared_ptr<MemoryTotals> network_totals)
+    : peer_name_(std::move(peer)), limits_(limits), hands_over_(hands_over), network_totals_(std::move(network_totals)), strand_(executor) {}
 
 void MemoryEnd::Join(const std::shared_ptr<MemoryEnd>& a, const std::shared_ptr<MemoryEnd>& b) {
   a->peer_ = b;
@@ -50,7 +51,9 @@ void MemoryEnd::Send(std::string header, std::vector<Bytes> payload, Lane lane) 
     counts->bytes_sent += header.size() + payload_bytes;
   }
   const std::shared_ptr<MemoryEnd> peer = peer_.lock();
-  if (peer != nullptr) peer->Receive({std::move(header), Joined(payload, payload_bytes)}, lane);
+  if (peer == nullptr) return;
+  Bytes joined = hands_over_ && payload.size() == 1 && IsAligned(payload[0]) ? std::move(payload[0]) : Joined(payload, payload_bytes);
+  peer->Receive({std::move(header), std::move(joined)}, lane);
 }
 
 void MemoryEnd::Receive(Frame frame, Lane lane) {
@@ -146,7 +149,7 @@ bool MemoryEnd::DeliverOne() {
     counts->bytes_received += frame->header.size() + frame->payload.size();
   }
   gate_.Call([&](Connection::Handler* handler) {
-    if (!frame->payload.empty()) Land(handler, &*frame);
+    if (!frame->payload.empty() && !hands_over_) Land(handler, &*frame);
     handler->OnFrame(*std::move(frame));
   });
   return true;

@@ -27,7 +27,7 @@ struct MemoryTotals {
 
 class MemoryEnd : public std::enable_shared_from_this<MemoryEnd> {
  public:
-  MemoryEnd(Executor* executor, std::string peer, const Limits& limits, std::shared_ptr<MemoryTotals> network_totals);
+  MemoryEnd(Executor* executor, std::string peer, const Limits& limits, bool hands_over, std::shared_ptr<MemoryTotals> network_totals);
   static void Join(const std::shared_ptr<MemoryEnd>& a, const std::shared_ptr<MemoryEnd>& b);
 
   void Start(Connection::Handler* handler);
@@ -52,6 +52,7 @@ class MemoryEnd : public std::enable_shared_from_this<MemoryEnd> {
 
   const std::string peer_name_;
   const Limits limits_;
+  const bool hands_over_;
   const std::shared_ptr<MemoryTotals> network_totals_;
   std::weak_ptr<MemoryEnd> peer_;  // set by Join, then constant
   Strand strand_;

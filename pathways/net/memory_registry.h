@@ -30,6 +30,8 @@ class MemoryRegistry {
   // Called once: with the listener, or with the reason for giving up.
   using Waiter = std::function<void(const absl::StatusOr<std::shared_ptr<Listening>>&)>;
 
+  explicit MemoryRegistry(bool hands_over) : hands_over_(hands_over) {}
+
   // Returns the address with the real port. ALREADY_EXISTS where somebody listens.
   absl::StatusOr<std::string> Listen(Address address, std::shared_ptr<Listening> listening);
   void StopListening(const std::string& address, const Listening* listening);
@@ -42,6 +44,7 @@ class MemoryRegistry {
   void RemoveHost(const void* owner, const absl::Status& status);
 
   uint64_t NextName();
+  bool hands_over() const { return hands_over_; }
   const std::shared_ptr<MemoryTotals>& totals() const { return totals_; }
 
  private:
@@ -51,6 +54,7 @@ class MemoryRegistry {
     Waiter waiter;
   };
 
+  const bool hands_over_;
   const std::shared_ptr<MemoryTotals> totals_ = std::make_shared<MemoryTotals>();
   std::mutex mu_;
   std::map<std::string, std::shared_ptr<Listening>> listening_;  // guarded by mu_, as all below

@@ -73,12 +73,12 @@ class MemoryListener : public Listener {
 
 }  // namespace
 
-MemoryNetwork::MemoryNetwork() : registry_(std::make_shared<MemoryRegistry>()) {}
+MemoryNetwork::MemoryNetwork(Payloads payloads) : registry_(std::make_shared<MemoryRegistry>(payloads == Payloads::kHandedOver)) {}
 MemoryNetwork::~MemoryNetwork() = default;
 Counters MemoryNetwork::totals() const { return registry_->totals()->Read(); }
 
 std::shared_ptr<MemoryEnd> MemoryTransport::Host::MakeEnd(std::string peer) {
-  auto end = std::make_shared<MemoryEnd>(executor, std::move(peer), limits, registry->totals());
+  auto end = std::make_shared<MemoryEnd>(executor, std::move(peer), limits, registry->hands_over(), registry->totals());
   std::lock_guard<std::mutex> lock(mu);
   std::erase_if(ends, [](const std::weak_ptr<MemoryEnd>& e) { return e.expired(); });
   ends.push_back(end);

@@ -11,10 +11,12 @@ namespace pw::net {
 // Larger payloads are copied in any case: what the sender has lent is its own again when it has been sent.
 inline constexpr size_t kSharedPieceBytes = 64 << 10;
 
+inline bool IsAligned(const Bytes& piece) { return reinterpret_cast<uintptr_t>(piece.data()) % 64 == 0; }
+
 // `size` bytes in all. On a 64-byte boundary (transport.h).
 inline Bytes Joined(const std::vector<Bytes>& pieces, size_t size) {
   if (size == 0) return Bytes();
-  if (pieces.size() == 1 && size <= kSharedPieceBytes && reinterpret_cast<uintptr_t>(pieces[0].data()) % 64 == 0) return pieces[0];
+  if (pieces.size() == 1 && size <= kSharedPieceBytes && IsAligned(pieces[0])) return pieces[0];
   AlignedBytes joined(size);
   size_t at = 0;
   for (const Bytes& piece : pieces) {

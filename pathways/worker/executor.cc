@@ -29,6 +29,7 @@ struct Runner::Run {
   Hazards::TaskRef task;
   LaunchOrder::Turn turn;
   absl::Time started = absl::InfinitePast();
+  std::shared_ptr<const absl::Time> began;  // by the devices, where the runtime says so
 
   size_t positions() const { return program->devices.size(); }
   const device::ProgramInfo& info() const { return program->loaded->info(); }
@@ -206,6 +207,7 @@ void Runner::Launch(const RunRef& run) {
   run->started = core_->clock->Now();
   absl::StatusOr<device::Launch> launch = run->program->loaded->Execute(buffers, options);
   if (!launch.ok()) return Finish(run, launch.status());
+  run->began = std::move(launch->began);
   for (int32_t k : run->given) {
     for (size_t p = 0; p < run->positions(); ++p) run->args[p * args + k]->Consume();
   }
@@ -233,6 +235,7 @@ void Runner::Finish(const RunRef& run, const absl::Status& status) {
     else
       shard->SetFailed(reason);
   }
+  if (reason.ok() && run->began != nullptr) run->started = *run->began;
   const absl::Time now = reason.ok() ? core_->clock->Now() : run->started;
   const double busy = reason.ok() ? core_->order.Charge(run->program->devices, run->started, now) : 0;
   if (reason.ok() && run->report_time) {

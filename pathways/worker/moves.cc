@@ -186,7 +186,7 @@ void Moves::Assemble(const OperationRef& operation, const v1::Move::Receive& rec
 void Moves::ExpectPiece(const OperationRef& operation, const AssemblyRef& assembly, size_t index, uint64_t transfer, HostId from) {
   core_->memory.Begin();
   const auto bytes = assembly->pieces[index].bytes;
-  uint8_t* const into = FinalPlace(assembly.get(), index, peers_->TakesShared(from));
+  uint8_t* const into = FinalPlace(assembly.get(), index, peers_->TakesShared(from) || core_->peers_in_process);
   if (into != nullptr) peers_->landings()->Expect(transfer, {assembly->memory->owner(), into}, static_cast<size_t>(bytes));
   staging_.Expect(transfer, bytes, operation->session, from,
                   [this, operation, assembly, index, transfer](absl::StatusOr<Bytes> arrived) {
@@ -208,7 +208,7 @@ AlignedBytes& Moves::Memory(Assembly* assembly) {
 }
 
 // Where a piece's bytes will lie in the new shard, if that is one stretch of it. Null if it is not, or if they come in memory that can
-// be the shard's: all of them as shared memory.
+// be the shard's: all of them as shared memory, or handed over within the process.
 uint8_t* Moves::FinalPlace(Assembly* assembly, size_t index, bool comes_shared) {
   const Assembly::Piece& piece = assembly->pieces[index];
   if (piece.bytes == 0 || (piece.bytes == assembly->total_bytes && comes_shared)) return nullptr;

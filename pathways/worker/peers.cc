@@ -14,6 +14,7 @@ namespace {
 namespace v1 = pathways::v1;
 
 constexpr size_t kChunkBytes = 1 << 20;
+constexpr size_t kHandedOverBytes = 1 << 30;  // as much as a frame takes
 constexpr size_t kRemembered = 1024;  // transfers of a connection that may be lost with it
 constexpr absl::Duration kConnectTimeout = absl::Seconds(5);
 
@@ -203,7 +204,7 @@ void Peers::Pump(HostId to) {
       message.mutable_failed()->set_transfer(item.transfer);
       *message.mutable_failed()->mutable_status() = ToProto(item.failed);
     } else {
-      const size_t size = std::min(kChunkBytes, item.data.size() - item.offset);
+      const size_t size = std::min(core_->peers_in_process ? kHandedOverBytes : kChunkBytes, item.data.size() - item.offset);
       v1::Chunk* chunk = message.mutable_chunk();
       chunk->set_transfer(item.transfer);
       chunk->set_offset(item.offset);

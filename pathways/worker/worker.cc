@@ -65,6 +65,7 @@ Worker::Worker(const Environment& environment, net::Connection* connection, cons
       housekeeping_(&core_, HostId(welcome.host()), environment.timers, MakeDuties()) {
   core_.host = HostId(welcome.host());
   core_.shares_memory = environment.shares_memory && welcome.takes_shared();
+  core_.peers_in_process = environment.peers_in_process;
   core_.copy_pool = environment.copy_pool;
   peers_.set_checksum(checksum_);
   core_.launch_failed = [this](const v1::LaunchFailed& failed) { housekeeping_.TellFailed(failed); };

@@ -49,6 +49,7 @@ struct Environment {
   Limits limits;
   bool checksum = false;       // transfers to other workers carry checksums
   bool shares_memory = true;   // with other processes of this machine
+  bool peers_in_process = false;  // the other workers are in this process: what is sent is handed over where it lies
 };
 
 class Worker {

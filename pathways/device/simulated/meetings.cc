@@ -1,11 +1,13 @@
 #include "pathways/device/simulated/meetings.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace pw::device {
 
-void Meetings::Arrive(int launch, int parties, const absl::Status& status, Then then) {
+void Meetings::Arrive(int launch, int parties, absl::Time at, const absl::Status& status, Then then) {
   absl::Status outcome;
+  absl::Time begin;
   std::vector<Then> free;
   {
     std::lock_guard<std::mutex> lock(mu_);
@@ -13,11 +15,12 @@ void Meetings::Arrive(int launch, int parties, const absl::Status& status, Then 
     meeting.waiting.push_back(std::move(then));
     if (meeting.status.ok()) meeting.status = status;
     outcome = meeting.status;
+    begin = meeting.latest = std::max(meeting.latest, at);
     const bool complete = ++meeting.arrived >= parties;
     if (complete || !outcome.ok()) free.swap(meeting.waiting);
     if (complete) meetings_.erase(launch);
   }
-  for (Then& one : free) std::move(one)(outcome);
+  for (Then& one : free) std::move(one)(outcome, begin);
 }
 
 void Meetings::Abort(int launch, const absl::Status& why) {
@@ -30,7 +33,7 @@ void Meetings::Abort(int launch, const absl::Status& why) {
     outcome = meeting.status;
     free.swap(meeting.waiting);
   }
-  for (Then& one : free) std::move(one)(outcome);
+  for (Then& one : free) std::move(one)(outcome, absl::InfinitePast());
 }
 
 }  // namespace pw::device

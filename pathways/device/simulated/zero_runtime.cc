@@ -15,6 +15,19 @@
 namespace pw::device {
 namespace {
 
+// When devices were busy with a launch. Written before its `done` is set, read after that.
+struct Busy {
+  absl::Time begin = absl::InfinitePast();
+  absl::Time end = absl::InfinitePast();
+};
+using BusyRef = std::shared_ptr<const Busy>;
+
+// A launch, to those that come after it.
+struct Launched {
+  Future<Unit> done;
+  BusyRef busy;
+};
+
 // What programs and buffers of one host share.
 struct State {
   ZeroOptions options;
@@ -22,33 +35,33 @@ struct State {
   std::vector<DeviceInfo> devices;
 
   std::mutex mu;
-  std::vector<Future<Unit>> last;  // of each device: the end of what was enqueued last; guarded by mu
+  std::vector<Launched> last;  // of each device: what was enqueued last; guarded by mu
 };
 
 class ZeroBuffer : public DeviceBuffer {
  public:
   // Without contents: zeros.
-  ZeroBuffer(std::shared_ptr<State> state, DType dtype, Dims dims, int device, std::string kind, Future<Unit> ready,
-             Bytes contents)
+  ZeroBuffer(std::shared_ptr<State> state, DType dtype, Dims dims, int device, std::string kind, Launched maker, Bytes contents)
       : state_(std::move(state)),
         dtype_(dtype),
         dims_(std::move(dims)),
         device_(device),
         kind_(std::move(kind)),
-        ready_(std::move(ready)),
+        maker_(std::move(maker)),
         contents_(std::move(contents)) {}
 
   DType dtype() const override { return dtype_; }
   const Dims& dims() const override { return dims_; }
   int device() const override { return device_; }
   const std::string& memory_kind() const override { return kind_; }
-  Future<Unit> Ready() override { return ready_; }
+  Future<Unit> Ready() override { return maker_.done; }
+  const Launched& maker() const { return maker_; }
 
   Future<Bytes> ToHost() override {
     if (donated_) return Future<Bytes>::Ready(absl::FailedPreconditionError("ToHost of a donated buffer"));
     Promise<Bytes> promise;
     Future<Bytes> future = promise.future();
-    ready_.OnReady([bytes = Contents(), promise = std::move(promise)](const absl::StatusOr<Unit>& ready) mutable {
+    maker_.done.OnReady([bytes = Contents(), promise = std::move(promise)](const absl::StatusOr<Unit>& ready) mutable {
       promise.Set(ready.ok() ? std::move(bytes) : ready.status());
     });
     return future;
@@ -64,7 +77,7 @@ class ZeroBuffer : public DeviceBuffer {
     if (donated_) return absl::FailedPreconditionError("CopyTo of a donated buffer");
     PW_RETURN_IF_ERROR(CheckPlace(state_->devices, device, kind));
     std::string into(kind.empty() ? state_->devices[device].memories.front().kind : kind);
-    return std::make_unique<ZeroBuffer>(state_, dtype_, dims_, device, std::move(into), ready_, contents_);
+    return std::make_unique<ZeroBuffer>(state_, dtype_, dims_, device, std::move(into), maker_, contents_);
   }
 
   bool donated() const { return donated_; }
@@ -85,35 +98,39 @@ class ZeroBuffer : public DeviceBuffer {
   const Dims dims_;
   const int device_;
   const std::string kind_;
-  const Future<Unit> ready_;
+  const Launched maker_;
   const Bytes contents_;
   std::atomic<bool> donated_{false};
 };
 
-// Calls `then` once all have ended, with the first error among those from `inputs` on: errors of earlier ones are none of ours.
-void AfterAll(const std::vector<Future<Unit>>& all, size_t inputs, Meetings::Then then) {
+// Calls `then` once all have ended, with the latest of `earliest` and their ends, and the first error among those from `inputs` on: errors of
+// earlier ones are none of ours.
+void AfterAll(std::vector<Launched> all, size_t inputs, absl::Time earliest, Meetings::Then then) {
   struct Gathering {
     std::mutex mu;
     size_t left;  // guarded by mu, as below
     absl::Status status;
+    absl::Time latest;
     Meetings::Then then;
   };
   auto gathering = std::make_shared<Gathering>();
   gathering->left = all.size() + 1;
+  gathering->latest = earliest;
   gathering->then = std::move(then);
-  auto one_less = [gathering](const absl::Status& status) {
+  auto one_less = [gathering](const absl::Status& status, absl::Time end) {
     std::unique_lock<std::mutex> lock(gathering->mu);
     if (gathering->status.ok()) gathering->status = status;
+    gathering->latest = std::max(gathering->latest, end);
     if (--gathering->left > 0) return;
     lock.unlock();
-    std::move(gathering->then)(gathering->status);
+    std::move(gathering->then)(gathering->status, gathering->latest);
   };
   for (size_t i = 0; i < all.size(); ++i) {
-    all[i].OnReady([one_less, counts = i >= inputs](const absl::StatusOr<Unit>& end) {
-      one_less(counts ? end.status() : absl::OkStatus());
+    all[i].done.OnReady([one_less, busy = all[i].busy, counts = i >= inputs](const absl::StatusOr<Unit>& end) {
+      one_less(counts ? end.status() : absl::OkStatus(), busy == nullptr ? absl::InfinitePast() : busy->end);
     });
   }
-  one_less(absl::OkStatus());
+  one_less(absl::OkStatus(), absl::InfinitePast());
 }
 
 class ZeroProgram : public LoadedProgram {
@@ -126,22 +143,33 @@ class ZeroProgram : public LoadedProgram {
 
   absl::StatusOr<Launch> Execute(absl::Span<DeviceBuffer* const> arguments, const LaunchOptions& options) override {
     PW_RETURN_IF_ERROR(Check(arguments));
+    const absl::Time now = state_->options.clock->Now();
     Promise<Unit> done;
+    auto busy = std::make_shared<Busy>();
     Launch launch;
     launch.done = done.future();
-    std::vector<Future<Unit>> before = TakeTurn(launch.done);
+    launch.began = std::shared_ptr<const absl::Time>(busy, &busy->begin);
+    std::vector<Launched> before = TakeTurn({launch.done, busy});
     const size_t inputs = before.size();
-    for (DeviceBuffer* argument : arguments) before.push_back(argument->Ready());
+    for (DeviceBuffer* argument : arguments) before.push_back(static_cast<ZeroBuffer*>(argument)->maker());
     for (int device : info_->devices) {
       for (const ValueInfo& value : info_->outputs) {
         launch.outputs.push_back(
-            std::make_unique<ZeroBuffer>(state_, value.dtype, value.dims, device, value.memory_kind, launch.done, Bytes()));
+            std::make_unique<ZeroBuffer>(state_, value.dtype, value.dims, device, value.memory_kind, Launched{launch.done, busy}, Bytes()));
       }
     }
     Donate(arguments, options);
-    AfterAll(before, inputs,
-             [compiled = compiled_, state = state_, hosts = hosts_, id = options.launch_id, done = std::move(done)](
-                 const absl::Status& status) mutable { Begin(state, compiled->busy(), hosts, id, status, std::move(done)); });
+    AfterAll(std::move(before), inputs, now,
+             [compiled = compiled_, state = state_, hosts = hosts_, id = options.launch_id, busy = std::move(busy), done = std::move(done)](
+                 const absl::Status& status, absl::Time begin) mutable {
+               auto run = [state, takes = compiled->busy(), busy = std::move(busy), done = std::move(done)](const absl::Status& outcome,
+                                                                                                      absl::Time at) mutable {
+                 Run(*state, takes, at, outcome, std::move(busy), std::move(done));
+               };
+               // The other hosts may not be so far.
+               if (hosts > 1) return state->options.meetings->Arrive(id, hosts, begin, status, std::move(run));
+               run(status, begin);
+             });
     return launch;
   }
 
@@ -164,14 +192,14 @@ class ZeroProgram : public LoadedProgram {
     return absl::OkStatus();
   }
 
-  // What the devices did before; from now on `end` is what they did last.
-  std::vector<Future<Unit>> TakeTurn(const Future<Unit>& end) {
-    std::vector<Future<Unit>> before;
+  // What the devices did before; from now on `next` is what they did last.
+  std::vector<Launched> TakeTurn(const Launched& next) {
+    std::vector<Launched> before;
     std::lock_guard<std::mutex> lock(state_->mu);
     for (int device : info_->devices) {
-      Future<Unit>& last = state_->last[device];
-      if (last.valid()) before.push_back(last);
-      last = end;
+      Launched& last = state_->last[device];
+      if (last.done.valid()) before.push_back(last);
+      last = next;
     }
     return before;
   }
@@ -184,16 +212,14 @@ class ZeroProgram : public LoadedProgram {
     }
   }
 
-  // Here the inputs are there and the devices free; the other hosts may not be so far.
-  static void Begin(const std::shared_ptr<State>& state, absl::Duration busy, int hosts, int id, const absl::Status& status,
-                    Promise<Unit> done) {
-    auto run = [state, busy, done = std::move(done)](const absl::Status& outcome) mutable {
-      auto end = [done = std::move(done), outcome]() mutable { done.Set(outcome.ok() ? absl::StatusOr<Unit>(Unit{}) : outcome); };
-      if (!outcome.ok() || busy <= absl::ZeroDuration()) return state->options.executor->Post(std::move(end));
-      state->options.timers->After(busy, state->options.executor, std::move(end));
-    };
-    if (hosts > 1) return state->options.meetings->Arrive(id, hosts, status, std::move(run));
-    run(status);
+  // All is there as of `begin`, which may have been a while ago.
+  static void Run(const State& state, absl::Duration takes, absl::Time begin, const absl::Status& outcome, std::shared_ptr<Busy> busy,
+                  Promise<Unit> done) {
+    *busy = {begin, outcome.ok() ? begin + takes : begin};
+    auto end = [done = std::move(done), outcome]() mutable { done.Set(outcome.ok() ? absl::StatusOr<Unit>(Unit{}) : outcome); };
+    const absl::Duration left = takes > absl::ZeroDuration() ? busy->end - state.options.clock->Now() : absl::ZeroDuration();
+    if (left <= absl::ZeroDuration()) return state.options.executor->Post(std::move(end));
+    state.options.timers->After(left, state.options.executor, std::move(end));
   }
 
   const std::shared_ptr<State> state_;
@@ -218,7 +244,7 @@ class ZeroRuntime : public DeviceRuntime {
     }
     std::string kind(memory_kind.empty() ? state_->devices[device].memories.front().kind : memory_kind);
     return std::make_unique<ZeroBuffer>(state_, array.dtype, std::move(array.dims), device, std::move(kind),
-                                        Future<Unit>::Ready(Unit{}), std::move(data));
+                                        Launched{Future<Unit>::Ready(Unit{}), nullptr}, std::move(data));
   }
 
   absl::StatusOr<std::shared_ptr<LoadedProgram>> Compile(const CompileRequest& request) override {

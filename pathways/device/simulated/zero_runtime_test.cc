@@ -29,6 +29,12 @@ class Steps final : public Executor {
   std::deque<Task> tasks_;
 };
 
+class HandClock final : public Clock {
+ public:
+  absl::Time Now() override { return now; }
+  absl::Time now = absl::UnixEpoch();
+};
+
 // Keeps what it is given until it is told to fire the first.
 class HandTimers final : public Timers {
  public:
@@ -62,6 +68,7 @@ class ZeroRuntimeTest : public ::testing::Test {
       hosts.push_back(*MakeZeroRuntime({.process = name,
                                         .devices = 2,
                                         .executor = &steps,
+                                        .clock = &clock,
                                         .timers = &timers,
                                         .compiler = &compiler,
                                         .meetings = &meetings,
@@ -92,6 +99,7 @@ class ZeroRuntimeTest : public ::testing::Test {
   }
 
   Steps steps;
+  HandClock clock;
   HandTimers timers;
   Compiler compiler;
   Meetings meetings;
@@ -213,14 +221,61 @@ TEST_F(TimedZeroRuntimeTest, DevicesAreBusyForAsLongAsTheirSpeedSaysOneAfterAnot
   steps.RunAll();
   ASSERT_EQ(timers.waiting.size(), 1u);
   EXPECT_EQ(timers.waiting[0].delay, absl::Milliseconds(50));
+  clock.now += absl::Milliseconds(50);
   timers.Fire();
   steps.RunAll();
   EXPECT_TRUE(first.done.ready());
   EXPECT_FALSE(second.done.ready());
   ASSERT_EQ(timers.waiting.size(), 1u);
+  EXPECT_EQ(timers.waiting[0].delay, absl::Milliseconds(50));
   timers.Fire();
   steps.RunAll();
   EXPECT_TRUE(second.done.ready());
+}
+
+TEST_F(TimedZeroRuntimeTest, WhatWasEnqueuedAheadFollowsWithoutAGapHoweverLateWeAre) {
+  auto make = Compile(0, "args=0 outputs=1 dims=50", 1);  // counted as no operations without arguments
+  auto work = Compile(0, "args=1 outputs=1 dims=50", 1);
+  Launch zero = Run(*make);
+  Launch first = Run(*work, {zero.outputs[0].get()});
+  Launch second = Run(*work, {first.outputs[0].get()});
+  steps.RunAll();
+  clock.now += absl::Milliseconds(70);  // the timer is 20 ms late
+  timers.Fire();
+  steps.RunAll();
+  ASSERT_EQ(timers.waiting.size(), 1u);
+  EXPECT_EQ(timers.waiting[0].delay, absl::Milliseconds(30));
+  clock.now += absl::Milliseconds(35);
+  timers.Fire();
+  steps.RunAll();
+  ASSERT_TRUE(second.done.ready());
+  EXPECT_EQ(*first.began, absl::UnixEpoch());
+  EXPECT_EQ(*second.began, absl::UnixEpoch() + absl::Milliseconds(50));
+  Launch third = Run(*work, {second.outputs[0].get()});  // the device has been idle for 5 ms
+  steps.RunAll();
+  EXPECT_EQ(timers.waiting.back().delay, absl::Milliseconds(50));
+}
+
+TEST_F(TimedZeroRuntimeTest, HostsBeginAsOfTheLastOfThem) {
+  auto a = Compile(0, "args=1 outputs=1 dims=50", 4, true);
+  auto b = Compile(1, "args=1 outputs=1 dims=50", 4, true);
+  HostArray array{Bytes::Copy(std::string(200, 'x')), DType::kF32, {50}, std::nullopt, false};
+  std::vector<std::unique_ptr<DeviceBuffer>> given;
+  auto args = [&](int host) {
+    std::vector<DeviceBuffer*> buffers;
+    for (int d = 0; d < 2; ++d) buffers.push_back(given.emplace_back(*hosts[host]->FromHost(array, d, "")).get());
+    return buffers;
+  };
+  Launch at_a = Run(*a, args(0), 3);
+  clock.now += absl::Milliseconds(20);
+  Launch at_b = Run(*b, args(1), 3);
+  steps.RunAll();
+  ASSERT_EQ(timers.waiting.size(), 2u);
+  while (!timers.waiting.empty()) timers.Fire();
+  steps.RunAll();
+  ASSERT_TRUE(at_a.done.ready() && at_b.done.ready());
+  EXPECT_EQ(*at_a.began, absl::UnixEpoch() + absl::Milliseconds(20));
+  EXPECT_EQ(*at_b.began, *at_a.began);
 }
 
 }  // namespace
