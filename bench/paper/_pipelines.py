@@ -22,7 +22,7 @@ QUICK = ("4 stages",)
 
 
 @contextlib.contextmanager
-def side(address, cores=CORES):
+def side(address, cores):
     one = _sides.Side("flow", [sys.executable, HERE / "_flow.py", address, cores], patience=PATIENCE_SECONDS)
     try:
         one.receive()
@@ -39,7 +39,7 @@ def _asked(one, do, **arguments):
 
 
 def measure(islands, places, rounds, microbatches, schedule, steps, repeats):
-    with _sides.simulated(CORES // 4, "tpu-v3", islands) as address, side(address) as one:
+    with _sides.simulated(CORES // 4, "tpu-v3", islands) as address, side(address, CORES) as one:
         prepared = _asked(one, "prepare", model=MODEL, places=places, rounds=rounds, microbatches=microbatches, batch=BATCH, schedule=schedule)
         _asked(one, "steps", count=1)
         measured = [_asked(one, "steps", count=steps) for _ in range(repeats)]

@@ -43,7 +43,9 @@ def test_its_parts_name_each_other(manifest):
             assert document["spec"]["selector"].items() <= labels.items() and workload["spec"]["selector"]["matchLabels"].items() <= labels.items()
             ports = {port["name"]: port["containerPort"] for port in template["spec"]["containers"][0]["ports"]}
             assert {port["name"]: port["port"] for port in document["spec"]["ports"]} == ports
-            assert all(f"0.0.0.0:{port}" in template["spec"]["containers"][0]["args"] for port in ports.values())
+            own = template["spec"]["containers"][0]
+            words = {*own["args"], *(one.get("value") for one in own["env"])}
+            assert all(f"0.0.0.0:{port}" in words for port in ports.values())
     hosts = container(manifest, "Deployment", "pathways-controller")["args"]
     assert hosts[hosts.index("--hosts") + 1] == str(manifest["StatefulSet", "pathways-island0"]["spec"]["replicas"])
 
