@@ -15,8 +15,8 @@ inline constexpr char kSessionHeader[] = "ifrt-proxy-grpc-ifrt-session-metadata-
 // Announces a HostBufferStore: GrpcHostBufferStoreMetadata.
 inline constexpr char kStoreHeader[] = "ifrt-proxy-grpc-host-buffer-store-metadata-bin";
 
-// In the controller's answer to an IfrtSession: the port of its bulk lines (line.h), in decimal. Stock clients do not look at it.
-inline constexpr char kLinePortHeader[] = "pathways-bulk-port";
+// In the controller's answer to an IfrtSession: "PORT SECRET" of its bulk lines (line.h). Stock clients do not look at it.
+inline constexpr char kLineHeader[] = "pathways-bulk-line";
 
 std::optional<std::string> FindHeader(const grpc::ServerContextBase& context, std::string_view name);
 

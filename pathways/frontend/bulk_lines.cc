@@ -1,9 +1,9 @@
 #include "pathways/frontend/bulk_lines.h"
 
+#include <random>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/log.h"
 #include "pathways/base/status_macros.h"
@@ -23,10 +23,13 @@ class BulkLine final : public bulk::Line::Owner, public std::enable_shared_from_
   BulkLine(std::shared_ptr<ServerState> server, std::unique_ptr<net::Connection> connection)
       : server_(std::move(server)), line_(std::move(connection), this) {}
 
-  static void Start(std::shared_ptr<ServerState> server, std::unique_ptr<net::Connection> connection) {
+  static void Start(std::shared_ptr<ServerState> server, std::unique_ptr<net::Connection> connection, const std::string& secret) {
     auto line = std::make_shared<BulkLine>(std::move(server), std::move(connection));
     line->self_ = line;
     line->line_.Start();
+    BulkFrame greeting;
+    greeting.mutable_greeting()->set_secret(secret);
+    line->line_.Send(greeting);
   }
 
  private:
@@ -141,6 +144,11 @@ class BulkLine final : public bulk::Line::Owner, public std::enable_shared_from_
   bulk::Line line_;
 };
 
+std::string NewSecret() {
+  std::random_device device;
+  return absl::StrCat(absl::Hex(device(), absl::kZeroPad8), absl::Hex(device(), absl::kZeroPad8), absl::Hex(device(), absl::kZeroPad8));
+}
+
 net::AsioOptions TransportOptions() {
   net::AsioOptions options;
   options.limits = bulk::LineLimits();
@@ -153,13 +161,13 @@ BulkLines::BulkLines() : transport_(TransportOptions()) {}
 
 absl::StatusOr<std::unique_ptr<BulkLines>> BulkLines::Listen(const std::string& address, std::shared_ptr<ServerState> state) {
   std::unique_ptr<BulkLines> lines(new BulkLines());
-  PW_ASSIGN_OR_RETURN(lines->listener_, lines->transport_.Listen(address, [state = std::move(state)](std::unique_ptr<net::Connection> connection) {
-    BulkLine::Start(state, std::move(connection));
-  }));
+  const std::string secret = NewSecret();
+  PW_ASSIGN_OR_RETURN(lines->listener_,
+                      lines->transport_.Listen(address, [state = std::move(state), secret](std::unique_ptr<net::Connection> connection) {
+                        BulkLine::Start(state, std::move(connection), secret);
+                      }));
   const std::string& bound = lines->listener_->address();
-  if (!absl::SimpleAtoi(bound.substr(bound.rfind(':') + 1), &lines->port_)) {
-    return absl::InternalError(absl::StrCat("an address without a port: ", bound));
-  }
+  lines->announcement_ = absl::StrCat(bound.substr(bound.rfind(':') + 1), " ", secret);
   return lines;
 }
 

@@ -1,7 +1,7 @@
 // BulkLines: where relays of clients on other machines bring and fetch large host buffers (bulk/line.h). A second way to what
 // host_buffer_calls.h does, with the same meaning: a session is named by its random number, errors are the same.
 //
-// Sessions are told the port when they are opened (bulk/headers.h). A relay that cannot reach it uses gRPC.
+// Sessions are told the port and a secret when they are opened (bulk/headers.h). A relay that cannot reach it uses gRPC.
 //
 // Invariants:
 //   BL-1  a frame that makes no sense ends its line, and no session
@@ -26,13 +26,14 @@ class BulkLines {
   // Ends all lines. The strand runs until this has returned.
   ~BulkLines() = default;
 
-  int port() const { return port_; }
+  // The value of bulk::kLineHeader.
+  const std::string& announcement() const { return announcement_; }
 
  private:
   BulkLines();
 
   std::unique_ptr<net::Listener> listener_;
-  int port_ = 0;
+  std::string announcement_;
   net::AsioTransport transport_;  // last: no callback runs once it has gone
 };
 

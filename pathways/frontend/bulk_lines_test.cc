@@ -3,6 +3,9 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <utility>
+
+#include "absl/strings/str_split.h"
 
 #include "pathways/bulk/line.h"
 #include "pathways/frontend/testing/server_test_base.h"
@@ -15,12 +18,15 @@ using pathways::v1::BulkFrame;
 // A relay's end.
 class Relay final : public bulk::Line::Owner {
  public:
-  explicit Relay(int port) {
+  explicit Relay(const std::string& announcement) {
+    const std::pair<std::string, std::string> told = absl::StrSplit(announcement, absl::MaxSplits(' ', 1));
     std::promise<std::unique_ptr<net::Connection>> connected;
-    transport_.Connect(absl::StrCat("127.0.0.1:", port), absl::Seconds(10),
+    transport_.Connect(absl::StrCat("127.0.0.1:", told.first), absl::Seconds(10),
                        [&](auto connection) { connected.set_value(*std::move(connection)); });
     line_ = std::make_unique<bulk::Line>(connected.get_future().get(), this);
     line_->Start();
+    EXPECT_EQ(Next().greeting().secret(), told.second);
+    EXPECT_GE(told.second.size(), 24u);
   }
 
   bulk::Line& line() { return *line_; }
@@ -78,7 +84,7 @@ class BulkLinesTest : public ServerTest {
     Start(options);
     stream_ = Open();
     session_ = stream_->Init();
-    relay_ = std::make_unique<Relay>(server_->bulk_port());
+    relay_ = std::make_unique<Relay>(server_->bulk_line());
   }
   ~BulkLinesTest() override { relay_ = nullptr; }
 
@@ -151,7 +157,7 @@ TEST_F(BulkLinesTest, WhatMakesNoSenseEndsTheLineAndNoSession) {
   relay_->line().SendDone(1, absl::OkStatus());
   EXPECT_EQ(relay_->Next().kind_case(), BulkFrame::KIND_NOT_SET);
   EXPECT_EQ(Sessions(), 1u);
-  Relay second(server_->bulk_port());
+  Relay second(server_->bulk_line());
   second.Store(1, session_, 5, 10);
   ASSERT_TRUE(second.Next().has_ready());
   second.Store(1, session_, 6, 10);

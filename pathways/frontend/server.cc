@@ -108,7 +108,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   }
   if (!options.bulk_address.empty()) {
     PW_ASSIGN_OR_RETURN(impl->bulk, BulkLines::Listen(options.bulk_address, impl->state));
-    impl->state->bulk_port = impl->bulk->port();
+    impl->state->bulk_line = impl->bulk->announcement();
   }
   impl->service = std::make_unique<Service>(impl->state);
   impl->companion = std::make_unique<CompanionService>(impl->state);
@@ -130,7 +130,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
 Server::~Server() { Shutdown(); }
 
 int Server::port() const { return impl_->port; }
-int Server::bulk_port() const { return impl_->state->bulk_port; }
+std::string Server::bulk_line() const { return impl_->state->bulk_line; }
 
 void Server::Shutdown() {
   if (impl_->grpc == nullptr) return;

@@ -50,7 +50,7 @@ class Server {
   ~Server();  // as Shutdown
 
   int port() const;
-  int bulk_port() const;  // 0: none
+  std::string bulk_line() const;  // as sessions are told of it
   // Ends all sessions and stops listening. Not on the cluster's strand. A second call does nothing.
   void Shutdown();
 

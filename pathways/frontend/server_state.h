@@ -22,7 +22,7 @@ struct ServerState {
   const PluginServices plugins;  // with the thread on which files are read
   SessionTable sessions;         // strand
   int shared_directory_fd = -1;
-  int bulk_port = 0;  // 0: there are no bulk lines
+  std::string bulk_line;  // what sessions are told of bulk lines; empty: there are none
   // For what workers of this machine shall have; what is kept is owned by sessions, as the wire names them.
   net::SharedMemoryFactory shared{net::SharedMemoryFactory::kDefaultLimit, net::KeptOfThisMachine()};
 };

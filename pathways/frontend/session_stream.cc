@@ -54,7 +54,7 @@ SessionStream* SessionStream::Open(std::shared_ptr<ServerState> server, grpc::Ca
   }
   ServerState& state = *stream->server_;
   stream->session_ = std::make_shared<ClientSession>(state.cluster, &state.sessions, &state.plugins, *std::move(hello), stream.get());
-  if (state.bulk_port != 0) context->AddInitialMetadata(bulk::kLinePortHeader, absl::StrCat(state.bulk_port));
+  if (!state.bulk_line.empty()) context->AddInitialMetadata(bulk::kLineHeader, state.bulk_line);
   stream->StartRead(&stream->incoming_);
   return stream.get();
 }

@@ -40,6 +40,8 @@ struct ControllerLine::State final : bulk::Line::Owner {
   using Task = std::variant<Fetching, Storing>;
 
   std::string address;  // that was tried
+  std::string secret;
+  bool greeted = false;
   bool ended = false;
   uint64_t last_call = 0;
   absl::flat_hash_map<uint64_t, Task> under_way;
@@ -62,13 +64,12 @@ struct ControllerLine::State final : bulk::Line::Owner {
       return;
     }
     if (ended) return;
-    PW_LOG_INFO << "large arrays go over a line of their own to " << address;
     line = std::make_unique<bulk::Line>(*std::move(connection), this);
     line->Start();
   }
 
   void StartFetch(Buffer buffer, Fetching fetching) {
-    if (line == nullptr) return std::move(fetching.otherwise)(std::move(fetching.memory));
+    if (!greeted) return std::move(fetching.otherwise)(std::move(fetching.memory));
     BulkFrame frame;
     frame.set_call(++last_call);
     frame.mutable_fetch()->set_session(buffer.session);
@@ -79,7 +80,7 @@ struct ControllerLine::State final : bulk::Line::Owner {
   }
 
   void StartStore(Buffer buffer, Storing storing) {
-    if (line == nullptr) return std::move(storing.otherwise)();
+    if (!greeted) return std::move(storing.otherwise)();
     BulkFrame frame;
     frame.set_call(++last_call);
     frame.mutable_store()->set_session(buffer.session);
@@ -90,6 +91,7 @@ struct ControllerLine::State final : bulk::Line::Owner {
   }
 
   void Take(const BulkFrame& frame) {
+    if (frame.has_greeting()) return Greet(frame.greeting());
     const auto it = under_way.find(frame.call());
     if (it == under_way.end() || line == nullptr) return;
     Storing* const storing = std::get_if<Storing>(&it->second);
@@ -105,6 +107,13 @@ struct ControllerLine::State final : bulk::Line::Owner {
     }
   }
 
+  void Greet(const BulkFrame::Greeting& greeting) {
+    if (line == nullptr) return;
+    if (greeting.secret() != secret) return line->Close(absl::PermissionDeniedError("another controller answers at its bulk port"));
+    greeted = true;
+    PW_LOG_INFO << "large arrays go over a line of their own to " << address;
+  }
+
   void End(uint64_t call, Task task, absl::Status status) {
     if (auto* storing = std::get_if<Storing>(&task)) return std::move(storing->done)(std::move(status));
     Fetching& fetching = std::get<Fetching>(task);
@@ -117,6 +126,7 @@ struct ControllerLine::State final : bulk::Line::Owner {
   void Lose(const absl::Status& reason) {
     if (!ended) PW_LOG_INFO << "the bulk line to the controller has ended: " << reason.message();
     line = nullptr;
+    greeted = false;
     address.clear();  // a session that is opened later may try again
     for (auto& [call, task] : std::exchange(under_way, {})) {
       if (auto* storing = std::get_if<Storing>(&task)) {
@@ -133,10 +143,11 @@ ControllerLine::ControllerLine() : state_(std::make_unique<State>()) {}
 
 ControllerLine::~ControllerLine() { Close(); }
 
-void ControllerLine::Open(const std::string& address) {
-  state_->strand.Post([state = state_.get(), address] {
+void ControllerLine::Open(const std::string& address, const std::string& secret) {
+  state_->strand.Post([state = state_.get(), address, secret] {
     if (state->ended || !state->address.empty()) return;
     state->address = address;
+    state->secret = secret;
     state->transport.Connect(address, kPatience, [state](absl::StatusOr<std::unique_ptr<net::Connection>> connection) {
       state->strand.Post([state, connection = std::move(connection)]() mutable { state->Connected(std::move(connection)); });
     });

@@ -25,8 +25,8 @@ class ControllerLine {
   ControllerLine();
   ~ControllerLine();
 
-  // Connects, if it has not done so yet. Until it is connected, and if it never is, calls go the other way.
-  void Open(const std::string& address);
+  // Connects, if it has not done so yet. Until who is there has greeted with the secret, and if he never does, calls go the other way.
+  void Open(const std::string& address, const std::string& secret);
   // Ends the line for good.
   void Close();
 

@@ -29,9 +29,9 @@ class ControllerLineTest : public ::testing::Test {
   }
   // Connects, and waits until that is noticed: what is asked before goes the other way.
   void Open() {
-    line_.Open(controller_.address());
+    line_.Open(controller_.address(), "open sesame");
     controller_.AwaitLine();
-    while (Fetch(3) == "otherwise") {
+    for (int tries = 0; tries < 1000000 && Fetch(3) == "otherwise"; ++tries) {
     }
   }
 
@@ -64,8 +64,15 @@ TEST_F(ControllerLineTest, WhatIsUnderWayWhenTheLineBreaksGoesTheOtherWay) {
   EXPECT_EQ(Store("data"), "otherwise");
 }
 
+TEST_F(ControllerLineTest, AStrangerIsNotAskedAnything) {
+  controller_.silent = true;  // a question would end the test's patience
+  line_.Open(controller_.address(), "another secret");
+  controller_.AwaitLine();
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(Fetch(1), "otherwise");
+}
+
 TEST_F(ControllerLineTest, APortThatNobodyListensOnIsNoError) {
-  line_.Open("127.0.0.1:1");
+  line_.Open("127.0.0.1:1", "");
   EXPECT_EQ(Fetch(1), "otherwise");
 }
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "ifrt_proxy/grpc_ifrt_service.pb.h"
 #include "pathways/bulk/headers.h"
 
@@ -48,9 +49,10 @@ class SessionTraffic : public Traffic {
 
   // The line is for clients that leave their files here: one that shares memory with the controller needs none.
   void Answered(const Headers& headers) override {
-    const auto port = headers.find(bulk::kLinePortHeader);
-    if (folder_.empty() || port == headers.end()) return;
-    line_->Open(absl::StrCat(controller_.substr(0, controller_.rfind(':')), ":", std::string(port->second.data(), port->second.size())));
+    const auto found = headers.find(bulk::kLineHeader);
+    if (folder_.empty() || line_ == nullptr || found == headers.end()) return;
+    const std::pair<std::string, std::string> line = absl::StrSplit(std::string(found->second.data(), found->second.size()), absl::MaxSplits(' ', 1));
+    line_->Open(absl::StrCat(controller_.substr(0, controller_.rfind(':')), ":", line.first), line.second);
   }
 
   bool TakesOver(grpc::Status* end) override {

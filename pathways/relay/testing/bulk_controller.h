@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <future>
 #include <memory>
@@ -17,9 +18,13 @@ namespace pw::relay::testing {
 class BulkController final : public bulk::Line::Owner {
  public:
   explicit BulkController(size_t room) : into_(room) {
+    std::fill_n(into_.data(), room, 0);
     auto listener = transport_.Listen("127.0.0.1:0", [this](auto connection) {
       line_ = std::make_unique<bulk::Line>(std::move(connection), this);
       line_->Start();
+      pathways::v1::BulkFrame greeting;
+      greeting.mutable_greeting()->set_secret("open sesame");
+      line_->Send(greeting);
       met_.set_value();
     });
     EXPECT_TRUE(listener.ok()) << listener.status();
@@ -27,6 +32,8 @@ class BulkController final : public bulk::Line::Owner {
   }
 
   const std::string& address() const { return listener_->address(); }
+  // As sessions are told of it.
+  std::string announcement() const { return address().substr(address().rfind(':') + 1) + " open sesame"; }
   void AwaitLine() { met_.get_future().wait(); }
   // From now on it does not answer.
   std::atomic<bool> silent = false;
