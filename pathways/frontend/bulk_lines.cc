@@ -1,6 +1,5 @@
 #include "pathways/frontend/bulk_lines.h"
 
-#include <random>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -145,8 +144,8 @@ class BulkLine final : public bulk::Line::Owner, public std::enable_shared_from_
 };
 
 std::string NewSecret() {
-  std::random_device device;
-  return absl::StrCat(absl::Hex(device(), absl::kZeroPad8), absl::Hex(device(), absl::kZeroPad8), absl::Hex(device(), absl::kZeroPad8));
+  const SessionTable::Draw draw = SessionTable::FromTheSystem();
+  return absl::StrCat(absl::Hex(draw(), absl::kZeroPad16), absl::Hex(draw(), absl::kZeroPad16));
 }
 
 net::AsioOptions TransportOptions() {
