@@ -91,13 +91,11 @@ class Cluster:
 
     def _start_controller(self):
         port_file = self.folder / "controller.port"
-        args = _launch.controller(self.listen, self._listen_workers(), len(self.shape.placement()), port_file, self.policy)
+        args = _launch.controller(self.listen, self._listen_workers(), len(self.shape.placement()), port_file, self.policy, self.spill)
         if self.joinable is None:
             args.append("--own-workers")  # those of others wait for the next controller
         if self.heartbeat:
             args.append(f"--heartbeat-limit={self.heartbeat}")
-        if self.spill:
-            args.append("--spill")
         if self.owned:
             args.append("--exit-with-parent")
         # The folder in which jax's client library is told to leave large arrays.
@@ -128,10 +126,8 @@ class Cluster:
         most_hosts = max(hosts + 2, _launch.MOST_HOSTS) if self.joinable is not None else hosts + 2 if hosts > 1 else 1
         for island, host in self.shape.placement():
             args = _launch.worker(self.workers_address, host, island, self.platform, self.shape.devices, most_hosts, self._advertise(),
-                                  self.checksum)
+                                  self.checksum, self.memory_limit)
             args.append("--exit-with-controller")
-            if self.memory_limit is not None:
-                args.append(f"--memory-limit={self.memory_limit}")
             if self.owned:
                 args.append("--exit-with-parent")
             self.processes.append(_processes.Process(f"pathways-worker {host}", args, self._log(host)))

@@ -79,7 +79,7 @@ def worker(args):
     platform = args.platform or report.get("platform") or _launch.default_platform()
     host = host_name(args.host, report)
     command = _launch.worker(where, host, args.island, platform, args.devices or _cluster.default_shape().devices, advertise=args.advertise,
-                              checksum=args.checksum)
+                              checksum=args.checksum, memory_limit=args.memory_limit)
     if args.listen or _from_outside(report["workers_address"]):
         command += ["--listen", args.listen or "0.0.0.0:0"]
     if args.once:

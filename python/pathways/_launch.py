@@ -32,6 +32,7 @@ def _client_files():
     return ["--persistence-directory", below, "--object-directory", cache / "pathways" / "objects"]
 
 
+<<<<<<< ours
 def take_token(path):
     """Processes started from now on show, and want, what this file says. In the environment: everybody on a machine can read command lines."""
     if path is None:
@@ -43,6 +44,9 @@ def take_token(path):
 
 
 def controller(listen, listen_workers, hosts, port_file, policy=None):
+=======
+def controller(listen, listen_workers, hosts, port_file, policy=None, spill=False):
+>>>>>>> theirs
     """Its command line. The port file has the clients' and the workers' address, a line each, once it serves."""
     args = [_binaries.find("pathways-controller"), "--listen-clients", listen, "--listen-workers", listen_workers,
             "--expect-hosts", hosts, "--port-file", port_file, *_client_files()]
@@ -50,17 +54,22 @@ def controller(listen, listen_workers, hosts, port_file, policy=None):
         args.append(f"--staged-limit={limit}")
     if bulk := os.environ.get("PATHWAYS_LISTEN_BULK"):
         args.append(f"--listen-bulk={bulk}")
+    if spill:
+        args.append("--spill")
     return [*args, f"--policy={policy}"] if policy else args
 
 
-def worker(controller_address, host, island, platform, devices=None, most_hosts=MOST_HOSTS, advertise=None, checksum=False):
-    """Its command line. `devices`: how many to make of the CPU; other platforms have those that their plugin finds."""
+def worker(controller_address, host, island, platform, devices=None, most_hosts=MOST_HOSTS, advertise=None, checksum=False, memory_limit=None):
+    """Its command line. `devices`: how many to make of the CPU; other platforms have those that their plugin finds. `memory_limit`: bytes for
+    arrays on each; None: what it has."""
     args = [_binaries.find("pathways-worker"), "--controller", controller_address, "--plugin", _binaries.device_plugin(platform),
             "--island", island, "--host-name", host, *compile_cache()]
     if platform == "cpu":
         args += ["--devices", devices, "--most-hosts", most_hosts]
     if checksum:
         args.append("--checksum")
+    if memory_limit is not None:
+        args.append(f"--memory-limit={memory_limit}")
     return [*args, "--advertise", advertise] if advertise else args
 
 

@@ -36,7 +36,8 @@ def node_address(name):
 
 def _start_controller(folder, spec, shape, address):
     port_file = folder / "controller.port"
-    args = _launch.controller(spec["listen"], spec["listen_workers"], len(shape.placement()), port_file, spec["policy"])
+    args = _launch.controller(spec["listen"], spec["listen_workers"], len(shape.placement()), port_file, spec["policy"],
+                              spec["spill"])
     process = _processes.Process("pathways-controller", [*args, "--exit-with-parent"], folder / "controller.log")
     ports = _processes.wait_for(lambda: _launch.read_ports(port_file), [process], START_SECONDS, "the controller did not start")
     clients, workers = (_launch.reachable(port, address) for port in ports)
@@ -100,7 +101,7 @@ def main(argv):
 
     def start_worker():
         args = _launch.worker(ready["workers_address"], name, island, spec["platform"], shape.devices,
-                              max(len(shape.placement()) + 2, _launch.MOST_HOSTS), address, spec["checksum"])
+                              max(len(shape.placement()) + 2, _launch.MOST_HOSTS), address, spec["checksum"], spec["memory_limit"])
         return _processes.Process(f"pathways-worker {name}", [*args, "--exit-with-controller", "--exit-with-parent"], folder / f"{name}.log")
 
     return supervise(start_worker, controller)

@@ -35,6 +35,8 @@ def _start_here(args):
     if args.simulated_device:
         raise ValueError("--simulated-device is for --simulated")
     shape = _commands.shape_of(args)
+    if args.no_workers and args.memory_limit:
+        raise ValueError("--memory-limit is for the workers that 'up' starts: give it to each 'pathways worker --join'")
     joinable = _cluster.Joinable(not args.no_workers, args.listen_workers, args.advertise)
     return _cluster.Cluster(shape, _state.fresh_folder(args.name), args.platform, args.listen or "127.0.0.1:0", owned=args.foreground,
                             policy=args.policy, joinable=joinable, checksum=args.checksum, memory_limit=args.memory_limit, spill=args.spill).start()
@@ -54,8 +56,8 @@ def _start_simulated(args):
 def _start_on(args):
     if args.simulated:
         raise ValueError(f"--simulated needs no hosts: leave out --on {args.on}")
-    if args.no_workers or args.advertise or args.spill or args.memory_limit:
-        raise ValueError(f"--no-workers, --advertise, --spill and --memory-limit are for clusters of this machine, not --on {args.on}")
+    if args.no_workers or args.advertise:
+        raise ValueError(f"--no-workers and --advertise are for clusters of this machine, not --on {args.on}")
     return _state.engine(args.on).launch(args, _state.fresh_folder(args.name))
 
 

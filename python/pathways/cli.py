@@ -35,6 +35,7 @@ def _add_worker(worker):
     worker.add_argument("--listen", metavar="ADDRESS", help="where the other workers reach this one (default: a free port, or a Unix socket within a machine)")
     worker.add_argument("--advertise", metavar="NAME", help="this machine's name or address for other machines (default: its network name)")
     worker.add_argument("--checksum", action="store_true", help="protect what this host sends to others by checksums (CRC-32C)")
+    worker.add_argument("--memory-limit", type=int, metavar="BYTES", help="memory for arrays on each device (default: what the device has)")
     worker.add_argument("--wait", type=float, default=30, metavar="S", help="for a controller that is not there yet (default 30)")
     _add_token(worker)
     worker.add_argument("--once", action="store_true", help="end when the controller is lost, instead of waiting for the next one at its address")

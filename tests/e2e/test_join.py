@@ -42,6 +42,18 @@ print(n)
 """
 
 
+# More than fits on the device: it has to go to host memory and come back.
+MORE = """
+import jax, numpy as np
+hosts = [np.full(500_000, i, np.float32) for i in range(8)]  # 16 MB where 8 fit
+xs = [jax.device_put(host) for host in hosts]
+add = jax.jit(lambda a, b: a + b)
+for a, b in zip(xs, reversed(xs)):
+    np.testing.assert_array_equal(np.asarray(add(a, b)), np.full(500_000, 7, np.float32))
+print("same")
+"""
+
+
 @pytest.fixture
 def command(tmp_path):
     command = CommandLine(tmp_path / "home")
@@ -97,6 +109,16 @@ def test_a_controller_alone_serves_when_its_hosts_have_joined(command, tmp_path)
     wait_for_hosts(command, 2)
     assert command.run(again["address"], ALL) == "4\n"
     assert [end(worker, signal.SIGTERM) for worker in workers] == [0, 0]
+
+
+def test_idle_arrays_of_a_host_that_joined_make_room(command, tmp_path):
+    up = command("up", "--no-workers", "--spill")
+    worker = command.start("worker", "--devices", "1", "--memory-limit", "8000000", log=tmp_path / "log")
+    wait_for_hosts(command, 1)
+    assert command.run(up["address"], MORE) == "same\n"
+    (host,) = command("status")["hosts"]
+    assert host["metrics"]["moved_out"] > 0 and host["metrics"]["moved_back"] > 0
+    assert end(worker, signal.SIGTERM) == 0
 
 
 def test_with_once_a_worker_ends_with_its_controller(command, tmp_path):

@@ -80,7 +80,7 @@ def programs(command):
 
 @pytest.fixture(scope="module")
 def up(command):
-    return command("up", "--on", "ray", "--hosts", "2", "--devices", "2")
+    return command("up", "--on", "ray", "--hosts", "2", "--devices", "2", "--memory-limit", "1000000000", "--spill")
 
 
 def namespace(command):
@@ -106,6 +106,9 @@ def test_a_cluster_of_actors(ray, command, programs, up):
     assert set(found["places"]) == {"controller", "host0", "host1"} and found["groups"] == [namespace(command)]
     assert found["places"]["host0"]["node"] != found["places"]["host1"]["node"]
     assert {host["pid"] for host in command("status")["hosts"]} == {found["places"][name]["child"] for name in ("host0", "host1")}
+    report = command("status")
+    assert {device["memory"]["limit_bytes"] for device in report["devices"]} == {1000000000}
+    assert b"--spill" in pathlib.Path(f"/proc/{report['pid']}/cmdline").read_bytes()
     logs = command("logs", "host1")
     assert any("joined the controller" in line for line in logs["host1"]["lines"])
 

@@ -1,6 +1,7 @@
 """`pathways up --on slurm` on a real Slurm: a controller daemon and four nodes, all on this machine."""
 
 import os
+import pathlib
 import signal
 import subprocess
 import time
@@ -58,12 +59,15 @@ def wait_for_hosts(command, names):
 
 
 def test_a_job_of_its_own(slurm, command):
-    up = command("up", "--on", "slurm", "--islands", "2", "--hosts", "2", "--gres", "accel:2")
+    up = command("up", "--on", "slurm", "--islands", "2", "--hosts", "2", "--gres", "accel:2", "--memory-limit", "1000000000", "--spill")
     assert (up["islands"], up["hosts_per_island"], up["devices"]) == (2, 2, 8)
     (job,) = slurm.jobs()
     assert slurm.ask("squeue", "-h", "-j", job, "-o", "%D %b %j") == "4 gres:accel:2 pathways-default"
     wait_for_hosts(command, ["n0", "n1", "n2", "n3"])
     assert command.run(up["address"], PROGRAM) == "8 2 28.0\n"
+    report = command("status")
+    assert {device["memory"]["limit_bytes"] for device in report["devices"]} == {1000000000}
+    assert b"--spill" in pathlib.Path(f"/proc/{report['pid']}/cmdline").read_bytes()
     assert set(command("logs")) == {"controller", "job", "n0", "n1", "n2", "n3"}
     assert "already up" in command("up", "--on", "slurm", check=False).stderr
     assert command("down")["stopped"] == [f"job {job}"]
