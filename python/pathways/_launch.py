@@ -32,7 +32,6 @@ def _client_files():
     return ["--persistence-directory", below, "--object-directory", cache / "pathways" / "objects"]
 
 
-<<<<<<< ours
 def take_token(path):
     """Processes started from now on show, and want, what this file says. In the environment: everybody on a machine can read command lines."""
     if path is None:
@@ -43,10 +42,7 @@ def take_token(path):
     os.environ["PATHWAYS_TOKEN"] = token
 
 
-def controller(listen, listen_workers, hosts, port_file, policy=None):
-=======
 def controller(listen, listen_workers, hosts, port_file, policy=None, spill=False):
->>>>>>> theirs
     """Its command line. The port file has the clients' and the workers' address, a line each, once it serves."""
     args = [_binaries.find("pathways-controller"), "--listen-clients", listen, "--listen-workers", listen_workers,
             "--expect-hosts", hosts, "--port-file", port_file, *_client_files()]
