@@ -31,6 +31,7 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     benches = {p.stem: [p] for p in sorted((ROOT / args.tree).glob("bin/*_bench"))}
     benches |= {p.stem: [sys.executable, p] for p in sorted((ROOT / "bench").glob("*.py")) if not p.name.startswith("_")}
+    benches["pipeline_bubble_simulated"] = [*benches["pipeline_bubble"], "--simulated"]
     failed, written = [], []
     for name, command in benches.items():
         if args.only and name not in args.only:

@@ -67,7 +67,8 @@ def recorded(address, seconds, work):
         return json.loads(path.read_text())["traceEvents"]
 
 
-STATIONS = ("asked to granted", "granted to at the hosts", "at the hosts to launched", "launched to ended", "ended to known")
+# A command may be at its hosts before it is granted; it is launched when both are so.
+STATIONS = ("asked to granted", "asked to at the hosts", "both to launched", "launched to ended", "ended to known")
 
 
 def stations(events):
@@ -92,8 +93,9 @@ def stations(events):
     for gang in asked.keys() & granted.keys() & known.keys() & begun.keys():
         if not arrived[ops[gang]]:
             continue
-        at = (asked[gang], granted[gang], max(arrived[ops[gang]]), min(begun[gang]), max(ended[gang]), known[gang])
-        ways.append([after - before for before, after in zip(at, at[1:])])
+        there, begin, end = max(arrived[ops[gang]]), min(begun[gang]), max(ended[gang])
+        way = (granted[gang] - asked[gang], there - asked[gang], begin - max(granted[gang], there), end - begin, known[gang] - end)
+        ways.append([max(part, 0) for part in way])
     return {name: statistics.median(way[i] for way in ways) for i, name in enumerate(STATIONS)} if ways else {}
 
 

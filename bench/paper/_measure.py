@@ -122,13 +122,13 @@ def _asks(name, side, kind):
 def figure5(quick):
     """Computations a second, by devices: each a call, 128 traced into a program, 128 in one call."""
     rows = []
-    for hosts, devices in [(1, 4), (2, 2)] if quick else [(1, 1), (1, 4), (1, 8), (2, 4), (4, 4)]:
+    for hosts, devices in [(1, 4), (2, 2)] if quick else [(1, 1), (1, 8), (2, 4), (4, 4)]:
         _say(f"{hosts} x {devices}")
         with systems(hosts, devices, rivals=True) as (found, cluster):
             asks = {f"{name}, {kind}": _asks(name, side, kind) for name, side in found.items() for kind in KINDS if _knows(name, kind)}
             # jax's own runtime cannot be asked this
             asks["pathways, opbyop, deep queue"] = (256, 4096, 1, lambda calls: found["pathways"].ask("rate", kind="opbyop", calls=calls, depth=calls))
-            rows.append({"hosts": hosts, "devices": hosts * devices, "rates": _rates(asks, 1 if quick else 3, 0.2 if quick else 0.8),
+            rows.append({"hosts": hosts, "devices": hosts * devices, "rates": _rates(asks, 1 if quick else 3, 0.2 if quick else 0.6),
                          "where": {"pathways": _breakdown.ours(found["pathways"], cluster, DEPTH),
                                    **{name: _breakdown.theirs(found[name], DEPTH) for name in found if name.startswith("jax")}}})
     return {"rows": rows + [_simulated5(hosts, quick) for hosts in ((16,) if quick else (16, 128, 512))]}

@@ -36,7 +36,7 @@ FIGURES = {
     "10": {"title": "The pipeline on one island and on four",
            "paper": "131.4k tokens a second either way: transfers over the data-centre network hide behind the computations.",
            "here": "The islands are processes of this machine, and what goes from one to the next does so through its memory."},
-    "pipelines": {"title": "The 3B Transformer as a pipeline over 128 cores, on one island and on four",
+    "pipelines": {"title": "Transformers as pipelines over 128 cores, on one island and on four",
                   "paper": "133.7k tokens a second in 4 stages, 132.7k in 8, 131.4k in 16 with four times as many microbatches as stages, on one island or on four. Figure 11 is "
                            "the trace of the latter.",
                   "here": "Simulated: 128 cores of a TPU v3, 4 to a host. Real: a stock client, the controller, the worker of each host and what they say to each "
@@ -44,7 +44,8 @@ FIGURES = {
                           "how long a computation takes, in real time; collectives take none. So tokens a second compare with each other and not with the paper's. "
                           "Hosts of different islands are 50 us apart with 100 Gbit/s each. With M = 4 S microbatches the schedule itself leaves (S - 1) / (M + S - 1) idle, "
                           "which is 15.8 % in 4 stages and 19.0 % in 16: 0.962 is all that 16 stages can have of 4. Interleaved, each place has four stages in turn, and "
-                          "waits a quarter of that. The picture: one step on four islands, lines between them."},
+                          "waits a quarter of that (on devices of half the speed). The first rows are of 30 layers, the interleaved ones of the paper's 62. "
+                          "The picture: one step on four islands, lines between them."},
     "12": {"title": "Data parallelism over two islands",
            "paper": "64B and 136B parameters over two islands of 512 cores: 97.2 % of one island with twice as many.",
            "here": "Two hosts of four devices, of one island or of two. Gradients are summed inside each island, then exchanged once between them."},

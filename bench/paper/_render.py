@@ -110,10 +110,10 @@ def _large_table(result):
 
 
 def _pipelines_table(result):
-    head = ["stages", "tokens/s", "of the first", "a step, s", "by its schedule, s", "schedule / step", "idle by the schedule", "forward, ms", "backward, ms"]
+    head = ["stages", "model", "tokens/s", "of the first", "a step, s", "by its schedule, s", "schedule / step", "idle by the schedule", "forward, ms", "backward, ms"]
     first, rows = next(iter(result["rows"].values())), []
     for name, row in result["rows"].items():
-        rows.append([name, _tokens(row), _ratio(row, first)])
+        rows.append([name, row.get("model", "-"), _tokens(row), _ratio(row, first)])
         rows[-1] += ["-"] * 6 if "error" in row else [
             f"{row['step_s']:.3f}", f"{row['planned_s']:.3f}", f"{row['planned_s'] / row['step_s']:.3f}", f"{row['planned_idle']:.1%}",
             f"{row['forward_s'] * 1e3:.2f}", f"{row['backward_s'] * 1e3:.2f}"]

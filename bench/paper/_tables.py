@@ -55,7 +55,7 @@ def table1(quick):
         for model in SMALL:
             ask = {"model": model, "mesh": [2, 4], "batch": 16, "steps": 3 if quick else 8}
             rows[model] = _compare({name: lambda one=one: one.ask("spmd", **ask)
-                                    for name, one in (("pathways", pathways), ("jax in process", rival), ("jax with our plugin", same))}, 1 if quick else 5)
+                                    for name, one in (("pathways", pathways), ("jax in process", rival), ("jax with our plugin", same))}, 1 if quick else 3)
     return {"rows": rows}
 
 
@@ -67,7 +67,7 @@ def table2(quick):
     """A decoder-only Transformer of 16 layers in 4, 8 and 16 stages, a device each, with four times as many microbatches as stages."""
     stages = (4, 8) if quick else (4, 8, 16)
     with ours("1x1x16", 16) as one:
-        rows = _compare({str(count): _pipelined(one, count, quick) for count in stages}, 1 if quick else 3)
+        rows = _compare({str(count): _pipelined(one, count, quick) for count in stages}, 1)
     return {"rows": rows}
 
 
@@ -75,7 +75,7 @@ def figure10(quick):
     """The same in 16 stages on one island, and on four with the data-centre network between them."""
     stages = 8 if quick else 16
     with ours(f"1x1x{stages}", stages) as one, ours(f"4x1x{stages // 4}", stages) as four:
-        rows = _compare({"one island": _pipelined(one, stages, quick), "four islands": _pipelined(four, stages, quick)}, 1 if quick else 3)
+        rows = _compare({"one island": _pipelined(one, stages, quick), "four islands": _pipelined(four, stages, quick)}, 1)
     return {"stages": stages, "rows": rows}
 
 
@@ -83,7 +83,7 @@ def figure12(quick):
     """Data-parallel over two hosts: of one island, and of two."""
     with ours("1x2x4", 8) as one, ours("2x1x4", 8) as two:
         ask = {"model": SMALL[1], "mesh": [2, 4], "batch": 16, "steps": 3 if quick else 8}
-        rows = _compare({"one island": lambda: one.ask("spmd", **ask), "two islands": lambda: two.ask("spmd", **ask)}, 1 if quick else 5)
+        rows = _compare({"one island": lambda: one.ask("spmd", **ask), "two islands": lambda: two.ask("spmd", **ask)}, 1 if quick else 3)
     return {"rows": rows}
 
 

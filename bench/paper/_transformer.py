@@ -33,6 +33,7 @@ CONFIGS = {
     "T5-3B": Config(1024, 16384, 32, 128, 24, 24),
     "T5-11B": Config(1024, 65536, 128, 128, 24, 24),
     "LM-3B": Config(2048, 8192, 16, 128, 62, length=1024),
+    "LM-1.6B": Config(2048, 8192, 16, 128, 30, length=1024),
     "LM-1B": Config(2048, 8192, 16, 128, 16, length=1024),
     "small encoder-decoder": Config(128, 512, 4, 32, 2, 2, length=64, vocabulary=256),
     "small decoder-only": Config(128, 512, 4, 32, 4, length=64, vocabulary=256),

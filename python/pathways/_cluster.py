@@ -119,7 +119,7 @@ class Cluster:
             args = _simulated.workers(self.workers_address, self.shape, self.simulated)
             if self.owned:
                 args.append("--exit-with-parent")
-            self.processes.append(_processes.Process("pathways-worker of the simulated hosts", args, self._log("hosts")))
+            self.processes.append(_processes.Process("pathways-worker of the simulated hosts", args, self._log("hosts"), _simulated.environment()))
             return
         hosts = len(self.shape.placement())
         # Others may take the place of hosts that are lost, or join.

@@ -6,6 +6,7 @@ compile programs for their shapes and compute nothing.
 
 import dataclasses
 import math
+import os
 import re
 
 from pathways import _binaries
@@ -57,6 +58,12 @@ def parse_device(text):
                          "host, such as 275e12:1.2e12:32e9:50e-6:25e9") from None
     flops, bandwidth, memory, *link = numbers
     return Device(flops, bandwidth, int(memory), *link)
+
+
+def environment():
+    """Of that process. Code that never runs need not be good."""
+    flags = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    return {**os.environ, "XLA_FLAGS": f"{flags} {os.environ.get('XLA_FLAGS', '')}".strip()}
 
 
 def workers(controller_address, shape, device):

@@ -3,6 +3,7 @@
 import json
 import pathlib
 import sys
+import time
 
 import pytest
 
@@ -30,7 +31,7 @@ def test_the_way_of_a_computation_by_its_stations():
 
     unfinished = [event for event in way(9, 90, 7) if event["cat"] != "end"]
     events = names + way(1, 10, 0) + way(2, 20, 1000) + unfinished
-    assert _breakdown.stations(events) == dict(zip(_breakdown.STATIONS, (10, 25, 5, 105, 15)))
+    assert _breakdown.stations(events) == dict(zip(_breakdown.STATIONS, (10, 35, 5, 105, 15)))
     assert _breakdown.stations(names + unfinished) == {}
 
 
@@ -79,14 +80,21 @@ def test_targets_are_met_missed_or_not_measured():
                           "6": {"controller": {"16x8": {"us": 100.0}, "512x4": {"us": 9000.0}}}, "pipelines": {"rows": rows}}}
     found = {(what, where): (value, met) for _, what, value, where, _, met in _targets.targets(report)}
     assert found["OpByOp, 8 devices of one host / JAX in process", "1 x 8"] == (1.2, True)
-    assert found["Chained / JAX in process OpByOp", "1 x 8"] == (2.0, False)
-    assert found["Fused / JAX in process", ""] == (None, None)
+    assert found["Chained / JAX in process OpByOp, one host", "1 x 8"] == (2.0, False)
+    assert found["Fused / JAX in process, one host", ""] == (None, None)
     assert found["opbyop / Ray", "1 x 8"] == (90.0, True)
     assert found["parity from, ms, 16x8 simulated devices", "the controller alone"] == (0.1, True)
     assert found["parity from, ms, 512x4 simulated devices", "the controller alone"] == (9.0, False)
     assert found["16 stages / 4 stages", "simulated devices"] == (0.97, False)
     assert found["four islands / one", "simulated devices"] == (None, None)
     assert found["what the schedule allows / 4 stages", "simulated devices"] == (pytest.approx(0.99), True)
+
+
+def alive(pid):
+    try:
+        return pathlib.Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 @pytest.fixture
@@ -126,7 +134,7 @@ def test_what_a_figure_s_process_says_when_it_fails_or_is_not_done(tmp_path, mon
     script = tmp_path / "figure.py"
     monkeypatch.setattr(paper_run, "__file__", str(script))
     answer = "import json, sys; path = sys.argv[sys.argv.index('--result') + 1]; open(path, 'w').write(json.dumps({answer}))"
-    run = lambda limit=60: paper_run.in_own_process("5", True, tmp_path / "answer.json", limit)
+    run = lambda limit=240: paper_run.in_own_process("5", True, tmp_path / "answer.json", limit)
     script.write_text(answer.format(answer={"figure": {"rows": []}}))
     assert run() == {"rows": []} and not (tmp_path / "answer.json").exists()
     script.write_text(answer.format(answer={"failed": "OSError: no room"}))
@@ -140,5 +148,7 @@ def test_what_a_figure_s_process_says_when_it_fails_or_is_not_done(tmp_path, mon
     with pytest.raises(RuntimeError, match="not done within"):
         run(limit=5)
     if (tmp_path / "child").exists():  # it had come so far
-        child = pathlib.Path("/proc", (tmp_path / "child").read_text(), "stat")
-        assert not child.exists() or child.read_text().rpartition(")")[2].split()[0] == "Z", "nothing of it is left"
+        child, deadline = (tmp_path / "child").read_text(), time.monotonic() + 240
+        while child and alive(child):  # it has been killed, and ends when the machine comes to it
+            assert time.monotonic() < deadline, "nothing of it is left"
+            time.sleep(0.02)
