@@ -3,6 +3,7 @@
 import base64
 import html
 import io
+import textwrap
 
 import _paper
 import _targets
@@ -256,7 +257,8 @@ def _plot_pipelines(axes, result):
         axes.broken_barh([((begin - first) / 1e3, took / 1e3)], (place - 0.42, 0.84), color=COLORS[kind], linewidth=0)
     for island in range(1, 4 if "four" in name else 1):
         axes.axhline(island * (1 + max(place for place, *_ in row["runs"])) / 4 - 0.5, color="black", linewidth=0.7)
-    axes.set(xlabel=f"ms of one step; {name}; blue: forward, orange: backward", ylabel="stage")
+    axes.set(xlabel=f"ms of one step; {name}; blue: forward, orange: backward", ylabel="stage",
+             yticks=sorted({place for place, *_ in row["runs"]}))
     axes.invert_yaxis()
 
 
@@ -276,7 +278,7 @@ def plots(report):
             continue
         figure, axes = pyplot.subplots(figsize=(6.4, 3.6), layout="constrained")
         PLOTS[number](axes, result)
-        axes.set_title(f"{_paper.name(number)}: {_paper.FIGURES[number]['title']}", fontsize=10)
+        axes.set_title(textwrap.fill(f"{_paper.name(number)}: {_paper.FIGURES[number]['title']}", 72), fontsize=10)
         image = io.BytesIO()
         figure.savefig(image, format="png", dpi=120, metadata={"Software": None})
         pyplot.close(figure)
