@@ -77,7 +77,8 @@ def islands(quick):
                 _asked(one, "islands_steps", count=1)
                 measured = [_asked(one, "islands_steps", count=2 if quick else 4) for _ in range(1 if quick else 3)]
                 rows[name] = {**prepared, **{key: statistics.median(result[key] for result in measured) for key in measured[0]}}
-                print(f"paper:   {name}: {rows[name]['tokens_per_s']:,.0f} tokens/s", file=sys.stderr, flush=True)
+                print(f"paper:   {name}: {rows[name]['tokens_per_s']:,.0f} tokens/s, asked for in {rows[name]['asked_s']:.2f} s of {rows[name]['step_s']:.2f}",
+                      file=sys.stderr, flush=True)
         except (RuntimeError, OSError) as error:  # the other is still worth having
             rows[name] = {"error": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
             print(f"paper:   {name}: {rows[name]['error']}", file=sys.stderr, flush=True)
