@@ -126,15 +126,14 @@ absl::StatusOr<ReshardPlan> PlanReshard(const Dims& dims, const Sharding& source
     ReshardShard& shard = plan[s];
     shard.shard = s;
     const int64_t tile = destination.TileOfShard(s);
-    const Region region = destination.TileRegion(dims, tile);
-    if (region.empty()) continue;
     const DeviceId device = destination.devices()[s];
     const HostId host = host_of(device);
-    if (auto it = fetched.find({host, tile}); it != fetched.end()) {
+    if (auto it = fetched.find({host, tile}); it != fetched.end()) {  // many, where an array is replicated
       shard.same_as = it->second;
-    } else if (planner.AddPieces(region, device, host, shard)) {
-      fetched.emplace(std::make_pair(host, tile), s);
+      continue;
     }
+    const Region region = destination.TileRegion(dims, tile);
+    if (!region.empty() && planner.AddPieces(region, device, host, shard)) fetched.emplace(std::make_pair(host, tile), s);
   }
   return plan;
 }

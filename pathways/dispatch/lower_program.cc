@@ -143,10 +143,16 @@ class Lowering {
     return topology_.FindDevice(spec.sharding.devices()[shard])->host;
   }
 
+  // Found once for each array, not once for each host.
+  const std::vector<int>& ShardsOn(HostId host, const buffers::ArraySpec& spec) {
+    auto [known, is_new] = shards_on_.try_emplace(&spec);
+    for (int s = 0; is_new && s < spec.sharding.num_shards(); ++s) known->second[HostOf(spec, s)].push_back(s);
+    return known->second[host];
+  }
+
   void Alias(HostId host, const HostStep& step) {
     Command command;
-    for (int s = 0; s < step.spec->sharding.num_shards(); ++s) {
-      if (HostOf(*step.spec, s) != host) continue;
+    for (int s : ShardsOn(host, *step.spec)) {
       auto* item = command.mutable_alias()->add_items();
       item->set_array(step.made[0]);
       item->set_shard(s);
@@ -159,8 +165,8 @@ class Lowering {
   void Release(HostId host, const HostStep& step) {
     Command command;
     if (!step.apart) command.mutable_release()->mutable_arrays()->Add(step.arrays.begin(), step.arrays.end());
-    for (int s = 0; step.apart && s < step.spec->sharding.num_shards(); ++s) {
-      if (HostOf(*step.spec, s) == host) command.mutable_release()->add_arrays(step.arrays[0] + s);
+    if (step.apart) {
+      for (int s : ShardsOn(host, *step.spec)) command.mutable_release()->add_arrays(step.arrays[0] + s);
     }
     if (command.has_release()) Add(host, std::move(command));
   }
@@ -214,6 +220,7 @@ class Lowering {
   std::map<HostId, Needs> needs_;
   std::map<int, std::map<HostId, std::vector<Command>>> moves_;  // planned, by number
   std::map<std::pair<const buffers::ArraySpec*, const buffers::ArraySpec*>, PlannedMove> planned_;
+  std::map<const buffers::ArraySpec*, std::map<HostId, std::vector<int>>> shards_on_;
   std::vector<std::vector<HostId>> result_hosts_;
 };
 

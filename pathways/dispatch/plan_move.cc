@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "pathways/program/repeated_moves.h"
+
 namespace pw::dispatch {
 namespace {
 
@@ -18,20 +20,37 @@ void SetRegion(const buffers::Region& region, Move::Region* proto) {
 // A command of a large reshard is cut into several before its message grows beyond what a frame may hold.
 constexpr int kMaxEntries = 4096;
 
-// The moves of one host, each of at most about kMaxEntries sends and pieces.
-class Moves {
+// What one host does: what it sends to each other host, and what it receives.
+class HostMoves {
  public:
-  Move& Room() {
+  void Send(HostId to, const Move::Send& send) { sends_[to].Add(send); }
+  void Receive(const Move::Receive& receive) { receives_.Add(receive); }
+
+  // Commands of at most about kMaxEntries sends and pieces each. Every host begins with the one after it, so that not all send to one
+  // at once.
+  std::vector<Move> Take(HostId self) {
+    auto after = sends_.upper_bound(self);
+    for (auto it = after; it != sends_.end(); ++it) AddSends(it->second);
+    for (auto it = sends_.begin(); it != after; ++it) AddSends(it->second);
+    for (Move::Receive& receive : receives_.Take()) *Room(1 + receive.pieces_size()).add_receives() = std::move(receive);
+    return std::move(moves_);
+  }
+
+ private:
+  void AddSends(program::MoveRuns<Move::Send>& sends) {
+    for (Move::Send& send : sends.Take()) *Room(1).add_sends() = std::move(send);
+  }
+  Move& Room(int entries) {
     if (moves_.empty() || entries_ >= kMaxEntries) {
       moves_.emplace_back();
       entries_ = 0;
     }
+    entries_ += entries;
     return moves_.back();
   }
-  void Count() { ++entries_; }
-  std::vector<Move>& all() { return moves_; }
 
- private:
+  std::map<HostId, program::MoveRuns<Move::Send>> sends_;
+  program::MoveRuns<Move::Receive> receives_;
   std::vector<Move> moves_;
   int entries_ = 0;  // of the last one
 };
@@ -48,8 +67,9 @@ class Planner {
         AddTwin(shard, device);
         continue;
       }
-      Move::Receive& receive = AddReceive(first_[device.host], shard.shard, device);
-      for (const buffers::ReshardPiece& piece : shard.pieces) AddPiece(piece, device.host, receive);
+      SetReceive(shard.shard, device);
+      for (const buffers::ReshardPiece& piece : shard.pieces) AddPiece(piece, device.host);
+      first_[device.host].Receive(receive_);
     }
   }
 
@@ -57,7 +77,7 @@ class Planner {
   void Emit(NameOp name_op, Outbox& outbox) {
     for (auto* moves : {&first_, &second_}) {
       for (auto& [host, of_host] : *moves) {
-        for (Move& move : of_host.all()) {
+        for (Move& move : of_host.Take(host)) {
           move.set_op(name_op(host).v);
           move.set_session(call_.session.v);
           Command command;
@@ -69,24 +89,24 @@ class Planner {
   }
 
  private:
-  Move::Receive& AddReceive(Moves& moves, int shard, const resource::Device& device) {
+  void SetReceive(int shard, const resource::Device& device) {
     const buffers::ArraySpec& spec = *call_.result_spec;
-    Move::Receive& receive = *moves.Room().add_receives();
-    moves.Count();
+    Move::Receive& receive = receive_;
+    receive.Clear();
     receive.set_array(call_.result.v);
     receive.set_shard(shard);
     receive.set_local_device(device.local_ordinal);
     receive.set_memory_kind(spec.sharding.memory_kind());
     receive.set_dtype(static_cast<int32_t>(spec.dtype));
-    const buffers::Region region = spec.sharding.TileRegion(spec.dims, spec.sharding.TileOfShard(shard));
-    receive.mutable_dims()->Add(region.size.begin(), region.size.end());
-    return receive;
+    const int64_t tile = spec.sharding.TileOfShard(shard);
+    if (tile != tile_) tile_dims_ = spec.sharding.TileRegion(spec.dims, tile).size;
+    tile_ = tile;
+    receive.mutable_dims()->Add(tile_dims_.begin(), tile_dims_.end());
   }
 
-  void AddPiece(const buffers::ReshardPiece& piece, HostId to_host, Move::Receive& receive) {
+  void AddPiece(const buffers::ReshardPiece& piece, HostId to_host) {
     const HostId from_host = topology_.FindDevice(call_.source_spec->sharding.devices()[piece.source_shard])->host;
-    Move::Receive::Piece& proto = *receive.add_pieces();
-    first_[to_host].Count();
+    Move::Receive::Piece& proto = *receive_.add_pieces();
     SetRegion(piece.to, proto.mutable_to());
     proto.set_from_host(from_host.v);
     if (from_host == to_host) {
@@ -96,31 +116,40 @@ class Planner {
       return;
     }
     proto.set_transfer(name_transfer_());
-    Move::Send& send = *first_[from_host].Room().add_sends();
-    first_[from_host].Count();
+    Move::Send& send = send_;
+    send.Clear();
     send.set_transfer(proto.transfer());
     send.set_array(call_.source.v);
     send.set_shard(piece.source_shard);
     SetRegion(piece.from, send.mutable_region());
     send.set_to_host(to_host.v);
+    first_[from_host].Send(to_host, send);
   }
 
   void AddTwin(const buffers::ReshardShard& shard, const resource::Device& device) {
-    Move::Receive& receive = AddReceive(second_[device.host], shard.shard, device);
-    buffers::Region whole{buffers::Dims(receive.dims_size(), 0), buffers::Dims(receive.dims().begin(), receive.dims().end())};
-    Move::Receive::Piece& piece = *receive.add_pieces();
-    SetRegion(whole, piece.mutable_to());
-    SetRegion(whole, piece.mutable_from());
+    SetReceive(shard.shard, device);
+    Move::Receive::Piece& piece = *receive_.add_pieces();
+    for (Move::Region* whole : {piece.mutable_to(), piece.mutable_from()}) {
+      whole->mutable_start()->Resize(receive_.dims_size(), 0);
+      *whole->mutable_size() = receive_.dims();
+    }
     piece.set_from_host(device.host.v);
     piece.set_source_array(call_.result.v);
     piece.set_source_shard(shard.same_as);
+    second_[device.host].Receive(receive_);
   }
 
   const resource::Topology& topology_;
   const MoveCall& call_;
   const absl::FunctionRef<uint64_t()> name_transfer_;
-  std::map<HostId, Moves> first_;
-  std::map<HostId, Moves> second_;
+  // The one that is being made: its memory serves for the next.
+  Move::Receive receive_;
+  Move::Send send_;
+  // Of the last receive: the next is often of the same tile.
+  int64_t tile_ = -1;
+  buffers::Dims tile_dims_;
+  std::map<HostId, HostMoves> first_;
+  std::map<HostId, HostMoves> second_;
 };
 
 }  // namespace

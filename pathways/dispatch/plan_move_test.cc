@@ -1,10 +1,16 @@
 #include "pathways/dispatch/plan_move.h"
 
+#include <algorithm>
+#include <numeric>
+#include <random>
 #include <set>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pathways/buffers/region_copy.h"
+#include "pathways/buffers/testing/random_arrays.h"
 #include "pathways/dispatch/testing/test_topology.h"
+#include "pathways/program/repeated_moves.h"
 
 namespace pw::dispatch {
 namespace {
@@ -17,13 +23,24 @@ buffers::ArraySpec Rows(int first_device, int devices, buffers::Dims dims) {
   return {buffers::DType::kF32, dims, *buffers::Sharding::Tiled(DeviceRange(first_device, devices), "device", {counts, {}})};
 }
 
-std::map<HostId, std::vector<Command>> Plan(const resource::Topology& topology, const buffers::ArraySpec& from,
+// As it is sent.
+std::map<HostId, std::vector<Command>> PlanCompact(const resource::Topology& topology, const buffers::ArraySpec& from,
                                             const buffers::ArraySpec& to, const buffers::ReshardPlan& plan) {
   Recorder recorder(topology);
   PlanMove(
       topology, {SessionId(1), ArrayId(1), &from, ArrayId(2), &to}, plan, [&] { return recorder.next_transfer++; },
       [&](HostId h) { return recorder.NameOp(h); }, recorder.outbox);
   return recorder.Commands();
+}
+
+// With an entry for each send and receive.
+std::map<HostId, std::vector<Command>> Plan(const resource::Topology& topology, const buffers::ArraySpec& from,
+                                            const buffers::ArraySpec& to, const buffers::ReshardPlan& plan) {
+  auto commands = PlanCompact(topology, from, to, plan);
+  for (auto& [host, list] : commands) {
+    for (Command& command : list) *command.mutable_move() = program::Expanded(command.move());
+  }
+  return commands;
 }
 
 TEST(PlanMoveTest, CopiesBetweenHostsGoDirectly) {
@@ -90,26 +107,140 @@ TEST(PlanMoveTest, ReplicasOnOneHostAreSentOnce) {
 
 TEST(PlanMoveTest, LargePlansAreCutIntoCommandsOfBoundedSize) {
   constexpr int kDevices = 160;
+  // In no order that could be written shorter.
+  std::vector<int32_t> shuffled(kDevices);
+  std::iota(shuffled.begin(), shuffled.end(), 0);
+  std::shuffle(shuffled.begin(), shuffled.end(), std::mt19937(3));
   const auto topology = TestTopology(2, kDevices);
-  const auto from = Rows(0, kDevices, {kDevices * 3, kDevices});
+  const buffers::Dims dims{kDevices * 3, kDevices};
+  const buffers::ArraySpec from{buffers::DType::kF32, dims,
+                                *buffers::Sharding::Tiled(DeviceRange(0, kDevices), "device", {{kDevices, 1}, shuffled})};
   buffers::ArraySpec to{buffers::DType::kF32, from.dims,
-                        *buffers::Sharding::Tiled(DeviceRange(kDevices, kDevices), "device", {{1, kDevices}, {}})};
+                        *buffers::Sharding::Tiled(DeviceRange(kDevices, kDevices), "device", {{1, kDevices}, shuffled})};
   auto plan =
       buffers::PlanReshard(from.dims, from.sharding, to.sharding, [&](DeviceId d) { return topology.FindDevice(d)->host; });
   ASSERT_TRUE(plan.ok());
-  auto commands = Plan(topology, from, to, *plan);
+  auto commands = PlanCompact(topology, from, to, *plan);
   int sends = 0, receives = 0;
   for (auto& [host, list] : commands) {
-    EXPECT_GT(list.size(), 1u);
+    if (host == HostId(0)) {
+      EXPECT_GT(list.size(), 1u) << "which shard is sent goes up and down; transfers and places of the receiver do not";
+    }
     for (const Command& c : list) {
       EXPECT_LT(c.ByteSizeLong(), 1u << 20);
       EXPECT_GT(c.move().op(), 0u);
-      sends += c.move().sends_size();
-      receives += c.move().receives_size();
+      sends += program::Expanded(c.move()).sends_size();
+      receives += program::Expanded(c.move()).receives_size();
     }
   }
   EXPECT_EQ(sends, kDevices * kDevices);
   EXPECT_EQ(receives, kDevices);
+}
+
+// One entry for a pair of hosts: rows to rows, and copies on many devices of a host.
+TEST(PlanMoveTest, EvenMovesDoNotGrowWithTheNumberOfShards) {
+  for (int devices : {8, 256}) {
+    const auto topology = TestTopology(2, devices);
+    const auto rows = Rows(0, devices, {devices * 4, 2});
+    const buffers::ArraySpec whole{buffers::DType::kF32, {4}, buffers::Sharding::Replicated(DeviceRange(0, devices), "device")};
+    for (const buffers::ArraySpec& from : {rows, whole}) {
+      buffers::ArraySpec to = from;
+      to.sharding = from.sharding.WithDevices(DeviceRange(devices, devices));
+      auto plan =
+          buffers::PlanReshard(from.dims, from.sharding, to.sharding, [&](DeviceId d) { return topology.FindDevice(d)->host; });
+      ASSERT_TRUE(plan.ok());
+      size_t total = 0;
+      for (auto& [host, list] : PlanCompact(topology, from, to, *plan)) {
+        EXPECT_LE(list.size(), 2u);
+        for (const Command& c : list) {
+          EXPECT_LE(c.move().sends_size() + c.move().receives_size(), 1);
+          total += c.ByteSizeLong();
+        }
+      }
+      EXPECT_LT(total, 300u);
+    }
+  }
+}
+
+// Carries out the commands of a plan, where each element of the source is a number of its own.
+struct Mover {
+  using Shards = std::map<std::pair<uint64_t, int>, std::vector<int64_t>>;  // by array and shard
+  static buffers::Region Of(const ::pathways::v1::Move::Region& region) {
+    return {{region.start().begin(), region.start().end()}, {region.size().begin(), region.size().end()}};
+  }
+  static buffers::Region Whole(const buffers::Dims& dims) { return {buffers::Dims(dims.size(), 0), dims}; }
+  static void Copy(const std::vector<int64_t>& from, const buffers::Dims& from_dims, const buffers::Region& at,
+                   std::vector<int64_t>* to, const buffers::Dims& to_dims, const buffers::Region& into) {
+    ASSERT_TRUE(buffers::CopyDenseRegion(8, reinterpret_cast<const uint8_t*>(from.data()), from_dims, at,
+                                         reinterpret_cast<uint8_t*>(to->data()), to_dims, into)
+                    .ok());
+  }
+  static Shards Cut(uint64_t array, const buffers::ArraySpec& spec) {
+    std::vector<int64_t> all(Whole(spec.dims).elements());
+    std::iota(all.begin(), all.end(), 1);
+    Shards shards;
+    for (int s = 0; s < spec.sharding.num_shards(); ++s) {
+      const buffers::Region region = spec.sharding.TileRegion(spec.dims, spec.sharding.TileOfShard(s));
+      auto& shard = shards[{array, s}];
+      shard.resize(region.elements());
+      if (!region.empty()) Copy(all, spec.dims, region, &shard, region.size, Whole(region.size));
+    }
+    return shards;
+  }
+
+  void Run(const ::pathways::v1::Move& move, const buffers::ArraySpec& from) {
+    for (const auto& send : move.sends()) {
+      const buffers::Region region = Of(send.region());
+      auto& sent = transfers[send.transfer()];
+      EXPECT_TRUE(sent.empty()) << "a name of its own";
+      sent.resize(region.elements());
+      Copy(shards.at({send.array(), send.shard()}), *from.sharding.ShardDims(from.dims, send.shard()), region, &sent, region.size,
+           Whole(region.size));
+    }
+    for (const auto& receive : move.receives()) {
+      const buffers::Dims dims(receive.dims().begin(), receive.dims().end());
+      std::vector<int64_t> shard(Whole(dims).elements());
+      for (const auto& piece : receive.pieces()) {
+        const buffers::Region to = Of(piece.to());
+        if (piece.source_array() == 0) {
+          Copy(transfers.at(piece.transfer()), to.size, Whole(to.size), &shard, dims, to);
+        } else {
+          const bool twin = piece.source_array() == receive.array();
+          Copy(shards.at({piece.source_array(), piece.source_shard()}),
+               twin ? dims : *from.sharding.ShardDims(from.dims, piece.source_shard()), Of(piece.from()), &shard, dims, to);
+        }
+      }
+      EXPECT_TRUE(shards.emplace(std::make_pair(receive.array(), receive.shard()), std::move(shard)).second);
+    }
+  }
+
+  Shards shards;
+  std::map<uint64_t, std::vector<int64_t>> transfers;
+};
+
+// Whatever the shardings, the joined commands move what they should: sends first, then what hosts receive, then their twins.
+TEST(PlanMoveTest, AnyReshardMovesEveryElementToItsPlace) {
+  std::mt19937 random(5);
+  const auto topology = TestTopology(16, 5);
+  for (int round = 0; round < 400; ++round) {
+    const buffers::Dims dims = buffers::RandomDims(random);
+    const buffers::ArraySpec from{buffers::DType::kF32, dims, buffers::RandomSharding(random, dims.size(), 0)};
+    const buffers::ArraySpec to{buffers::DType::kF32, dims,
+                                buffers::RandomSharding(random, dims.size(), static_cast<int>(buffers::Pick(random, 0, 15)))};
+    auto plan = buffers::PlanReshard(dims, from.sharding, to.sharding, [&](DeviceId d) { return topology.FindDevice(d)->host; });
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    Mover mover{Mover::Cut(1, from), {}};
+    auto commands = Plan(topology, from, to, *plan);
+    for (bool sends : {true, false}) {
+      for (auto& [host, list] : commands) {
+        for (Command command : list) {
+          sends ? command.mutable_move()->clear_receives() : command.mutable_move()->clear_sends();
+          mover.Run(command.move(), from);
+        }
+      }
+    }
+    for (const auto& [key, shard] : Mover::Cut(2, to)) EXPECT_EQ(mover.shards.at(key), shard) << "shard " << key.second;
+  }
 }
 
 TEST(PlanMoveTest, EmptyShardsHaveNoPieces) {

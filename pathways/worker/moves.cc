@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/program/program.h"
+#include "pathways/program/repeated_moves.h"
 #include "pathways/worker/moves_operation.h"
 #include "pathways/worker/placement.h"
 #include "pathways/worker/regions.h"
@@ -46,8 +47,8 @@ void Moves::Move(const v1::Move& command) {
   auto operation = std::make_shared<Operation>(Operation{core_, command.op(), SessionId(command.session()), command.location()});
   if (core_->recorder.on()) operation->begun = core_->recorder.Now();
   // Sends first: a new shard may take the name of one that is sent.
-  for (const v1::Move::Send& send : command.sends()) Send(operation, send);
-  for (const v1::Move::Receive& receive : command.receives()) Receive(operation, receive);
+  program::ForEachSend(command, [&](const v1::Move::Send& send) { Send(operation, send); });
+  program::ForEachReceive(command, [&](const v1::Move::Receive& receive) { Receive(operation, receive); });
   operation->Settled(absl::OkStatus());
 }
 

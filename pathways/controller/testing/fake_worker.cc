@@ -8,6 +8,7 @@
 #include "pathways/buffers/byte_strides.h"
 #include "pathways/buffers/region_copy.h"
 #include "pathways/controller/wire_status.h"
+#include "pathways/program/repeated_moves.h"
 
 namespace pw::controller {
 
@@ -213,6 +214,15 @@ void FakeWorker::Handle(const Command& command, std::string payload) {
   if (command.has_release_owner()) {
     std::erase_if(waiting_, [&](const Command& c) { return SessionOf(c) == command.release_owner().session(); });
   }
+  if (command.has_move()) {
+    Command plain = command;
+    *plain.mutable_move() = program::Expanded(command.move());
+    return Wait(plain);
+  }
+  Wait(command);
+}
+
+void FakeWorker::Wait(const Command& command) {
   for (const Key& key : Outputs(command)) {
     shards_[key] = Shard{};
     owners_[key.first] = SessionOf(command);

@@ -99,6 +99,7 @@ class FakeWorker : private net::Connection::Handler {
   FakeDataflow::Told Told();
   void CleanUp(const ::pathways::v1::CleanUp& what);
   void Handle(const ::pathways::v1::Command& command, std::string payload);
+  void Wait(const ::pathways::v1::Command& command);
   void RunReady();
   std::vector<Key> Inputs(const ::pathways::v1::Command& command) const;
   std::vector<Key> Outputs(const ::pathways::v1::Command& command) const;
