@@ -38,7 +38,9 @@ absl::StatusOr<std::shared_ptr<Session>> ClusterImpl::OpenSession(std::string de
 }
 
 void ClusterImpl::SetHostCallHandler(SessionId session, std::shared_ptr<HostCallHandler> handler) {
-  if (!sessions_.contains(session)) return;
+  auto opened = sessions_.find(session);
+  if (opened == sessions_.end()) return;
+  opened->second.session->SetHostCalls(handler);
   if (handler == nullptr)
     handlers_.erase(session);
   else

@@ -13,6 +13,7 @@
 #include "pathways/controller/session.h"
 #include "pathways/dispatch/lower_program.h"
 #include "pathways/gang/options.h"
+#include "pathways/program/cut.h"
 #include "pathways/program/program.h"
 
 namespace pw::controller {
@@ -42,6 +43,18 @@ struct ProgramEntry {
   std::vector<Argument> arguments;  // one for each array of a call
   bool any_donated = false;
   absl::Status gone;  // why it cannot run any more: a slice of it was released
+  // Of a program with nodes that wait for values, and of branches: then only the parts are loaded on hosts.
+  struct Place {
+    HostId host;
+    int local_device = 0;
+  };
+  struct Steps {
+    program::Cut cut;
+    std::vector<std::vector<Place>> places;               // of each value's shards, for the mapping as it is
+    std::vector<std::shared_ptr<ProgramEntry>> parts;     // by number
+    std::vector<std::shared_ptr<ProgramEntry>> branches;  // by number: all that its nodes may name
+  };
+  std::unique_ptr<const Steps> steps;
   std::shared_ptr<const ExecutableInfo> info;
 
   // REQUIRES: typed and lowered.
@@ -53,6 +66,11 @@ struct ProgramEntry {
   const program::Program& program() const { return typed->program; }
   std::shared_ptr<const buffers::ArraySpec> result_spec(size_t i) const { return {typed->result_specs, &(*typed->result_specs)[i]}; }
 };
+
+// What a call of the program takes.
+std::vector<ProgramEntry::Argument> MakeArguments(const program::Program& program);
+// Whether an array may be used where such a one is wanted.
+bool Fits(const buffers::ArraySpec& array, const buffers::ArraySpec& wanted);
 
 // A run whose hosts have not all answered.
 struct ProgramRun {

@@ -173,7 +173,7 @@ void SessionImpl::OnCompiled(program::Executable record, absl::StatusOr<::pathwa
   Answer<Info>(std::move(done), std::move(info));
 }
 
-absl::StatusOr<SessionImpl::ExecutableEntry*> SessionImpl::FindExecutable(Handle handle) {
+absl::StatusOr<ExecutableEntry*> SessionImpl::FindExecutable(Handle handle) {
   auto it = executables_.find(handle);
   if (it == executables_.end()) return UnknownHandle("executable", handle);
   return &it->second;

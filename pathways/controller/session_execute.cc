@@ -166,7 +166,7 @@ absl::StatusOr<ExecuteReply> SessionImpl::Execute(const ExecuteRequest& request)
   return ExecuteReply{std::move(call->results), record->output_specs};
 }
 
-void SessionImpl::Run::AnswerWaiter(Fabric& fabric) {
+void ExecuteRun::AnswerWaiter(Fabric& fabric) {
   if (!waiter) return;
   absl::StatusOr<RunResult> answer = status.ok() ? absl::StatusOr<RunResult>(result) : status;
   fabric.Post([waiter = std::move(waiter), answer = std::move(answer)]() mutable { std::move(waiter)(std::move(answer)); });

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/controller/program_steps.h"
 
 namespace pw::controller {
 namespace {
@@ -20,7 +21,8 @@ SessionImpl::SessionImpl(SessionId id, std::string description, Fabric* fabric, 
       fabric_(fabric),
       on_end_(std::move(on_end)),
       arrays_(fabric->limits().handles),
-      room_(fabric->limits().staged_bytes) {
+      room_(fabric->limits().staged_bytes),
+      steps_(std::make_unique<ProgramSteps>(this)) {
   fabric_->outgoing().Watch(id_, [this] { AdmitStores(); });
 }
 
@@ -62,6 +64,8 @@ absl::Status SessionImpl::Fail(absl::Span<const Handle> results, absl::Span<cons
   }
   return error;
 }
+
+void SessionImpl::SetHostCalls(std::shared_ptr<HostCallHandler> handler) { steps_->SetHostCalls(std::move(handler)); }
 
 SessionImpl::Record SessionImpl::NewRecord(const SpecPtr& spec) {
   return std::make_shared<buffers::LogicalArray>(ArrayId(fabric_->NextId()), id_, spec, 1,

@@ -6,6 +6,7 @@
 //   session_arrays_read.cc    readiness, fetching, deleting
 //   session_executables.cc    compile, describe
 //   session_execute.cc        execute and the results of runs; session_programs.cc: programs of many nodes
+//   program_steps.cc          nodes of programs that wait for values, by a class of its own
 //   session_slices.cc         devices of virtual slices; session_remap.cc moves them
 //
 // Callbacks of the client always run from a task of their own (Session's promise: never inside the call). What is under way refers to
@@ -21,6 +22,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "pathways/buffers/reshard_plan.h"
 #include "pathways/controller/array_table.h"
+#include "pathways/controller/executable_entry.h"
 #include "pathways/controller/fabric.h"
 #include "pathways/controller/host_buffers.h"
 #include "pathways/controller/program_entry.h"
@@ -31,6 +33,7 @@
 
 namespace pw::controller {
 
+class ProgramSteps;
 using DeviceMapping = absl::flat_hash_map<DeviceId, DeviceId>;  // where virtual devices shall be
 
 class SessionImpl final : public Session {
@@ -69,6 +72,9 @@ class SessionImpl final : public Session {
   int64_t staged_bytes() const;  // of host buffers, whatever they wait for
   const StoreRoom& store_room() const { return room_; }
   void OnTick(absl::Time now, bool slept);  // now and then; `slept`: this process has not run for a while
+
+  // Answers the calls of programs into the client's process; null: nobody does.
+  void SetHostCalls(std::shared_ptr<HostCallHandler> handler);
 
   // --- Session ---
   SessionId id() const override { return id_; }
@@ -117,21 +123,8 @@ class SessionImpl final : public Session {
     StatusCallback done;
   };
   using Reads = std::map<uint64_t, Read>;
-  // An Execute whose result the client will ask for.
-  struct Run {
-    int missing = 0;  // hosts that have not reported
-    absl::Status status;
-    RunResult result;
-    ResultCallback<RunResult> waiter;  // FetchExecuteResult, once it has come
-    void AnswerWaiter(Fabric& fabric);
-  };
-  struct ExecutableEntry {
-    std::shared_ptr<const program::Executable> record;
-    std::shared_ptr<const ExecutableInfo> info;
-    std::vector<SpecPtr> accepted;  // for each parameter the last spec that was found to fit
-    absl::Status gone;              // why it cannot run any more: its slice was released
-    std::shared_ptr<const CompileRequest> source;  // if it is on virtual devices: to compile it again
-  };
+  using Run = ExecuteRun;
+  friend class ProgramSteps;
   struct CheckedExecute;
   // Of an executable on virtual devices: from what it is compiled, and where those were then.
   struct Source {
@@ -248,9 +241,14 @@ class SessionImpl final : public Session {
   static absl::Status AtUserOf(const program::Program& program, int executable, const absl::Status& status);
   void FinishCompile(const std::weak_ptr<bool>& alive, ProgramCompile& compile);
   absl::StatusOr<std::shared_ptr<const ExecutableInfo>> AddProgram(ProgramCompile& compile);
+  using EntryRef = std::shared_ptr<ProgramEntry>;
+  using Executables = std::vector<program::ExecutablePtr>;
+  absl::StatusOr<EntryRef> MakeEntry(program::Program program, Executables executables);
+  absl::StatusOr<EntryRef> MakeStepless(program::Program program, Executables executables);
   absl::Status LowerProgram(ProgramEntry& entry, program::Program program, std::vector<program::ExecutablePtr> executables);
   void LoadProgram(const ProgramEntry& entry);
   absl::Status DestructProgram(Handle handle);
+  void UnloadProgram(const ProgramEntry& entry);
   void DropExecutables(const std::vector<Handle>& executables);
   void DropRecord(const program::Executable& record);
   absl::Status CheckProgramArgs(ProgramEntry& entry, absl::Span<const Handle> handles, std::vector<ArrayEntry>* args);
@@ -258,7 +256,7 @@ class SessionImpl final : public Session {
   absl::StatusOr<ExecuteReply> RunProgram(const std::shared_ptr<ProgramEntry>& entry, const ExecuteRequest& request, const std::shared_ptr<Run>& run);
   void StartProgram(const std::shared_ptr<ProgramEntry>& entry, const std::vector<ArrayEntry>& args,
                     absl::Span<const Handle> results, const std::shared_ptr<Run>& run);
-  void SendRuns(const std::shared_ptr<ProgramEntry>& entry, const std::vector<Record>& args, const std::vector<Record>& results,
+  void SendRuns(const std::shared_ptr<const ProgramEntry>& entry, const std::vector<Record>& args, const std::vector<Record>& results,
                 const std::shared_ptr<Run>& run);
   using Tickets = std::vector<Gangs::Ticket>;  // of a run's stages
   Tickets SubmitStages(const ProgramEntry& entry, const std::vector<Record>& args, const std::vector<Record>& results);
@@ -291,6 +289,7 @@ class SessionImpl final : public Session {
   absl::flat_hash_map<Handle, ExecutableEntry> executables_;
   absl::flat_hash_map<Handle, std::shared_ptr<ProgramEntry>> programs_;
   absl::flat_hash_map<uint64_t, std::shared_ptr<ProgramRun>> program_runs_;  // by the base of their names
+  const std::unique_ptr<ProgramSteps> steps_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   absl::flat_hash_map<Handle, std::shared_ptr<Run>> runs_;
   std::vector<std::weak_ptr<Run>> awaited_runs_;  // may name runs that are over

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/sorted_keys.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/controller/program_steps.h"
 #include "pathways/controller/sequential_run.h"
 #include "pathways/controller/session_impl.h"
 #include "pathways/ir/compile.h"
@@ -41,26 +42,6 @@ std::string WithoutDevices(const std::string& options) {
   return program::CanonicalCompileOptions(std::move(proto));
 }
 
-std::vector<ProgramEntry::Argument> MakeArguments(const program::Program& program) {
-  std::vector<ProgramEntry::Argument> arguments;
-  for (int n : program.args) {
-    const program::Node& node = program.nodes[n];
-    if (!node.apart) {
-      arguments.push_back({node.spec, nullptr, n, node.donated});
-      continue;
-    }
-    for (int s = 0; s < node.spec->sharding.num_shards(); ++s) {
-      auto spec = std::make_shared<buffers::ArraySpec>();
-      spec->dtype = node.spec->dtype;
-      spec->dims = node.spec->sharding.ShardDims(node.spec->dims, s).value_or(buffers::Dims());
-      spec->sharding =
-          buffers::Sharding::SingleDevice(node.spec->sharding.devices()[s], node.spec->sharding.memory_kind());
-      arguments.push_back({std::move(spec), nullptr, n, node.donated});
-    }
-  }
-  return arguments;
-}
-
 // The client wants every array of a call to have one shard on each of these.
 std::vector<DeviceId> ClientDevices(const ProgramEntry& entry) {
   if (entry.arguments.empty()) return {entry.devices.front()};
@@ -84,11 +65,6 @@ InfoPtr MakeInfo(const ProgramEntry& entry, Handle handle) {
   for (const buffers::ArraySpec& spec : *entry.typed->result_specs) info->outputs.push_back(ToInfo(spec));
   info->output_specs = *entry.typed->result_specs;
   return info;
-}
-
-bool Fits(const buffers::ArraySpec& array, const buffers::ArraySpec& wanted) {
-  return array.dtype == wanted.dtype && array.dims == wanted.dims && array.sharding.devices() == wanted.sharding.devices() &&
-         array.sharding.tiles() == wanted.sharding.tiles();
 }
 
 std::string DeviceList(const buffers::ArraySpec& spec) {
@@ -194,27 +170,46 @@ void SessionImpl::FinishCompile(const std::weak_ptr<bool>& alive, ProgramCompile
 }
 
 absl::StatusOr<InfoPtr> SessionImpl::AddProgram(ProgramCompile& compile) {
-  auto entry = std::make_shared<ProgramEntry>();
-  PW_RETURN_IF_ERROR(CheckProgram(compile.program, &entry->devices));  // again: hosts may have gone meanwhile
-  PW_RETURN_IF_ERROR(CheckDevices(entry->devices));
   for (size_t i = 0; i < compile.records.size(); ++i) {  // they may have been moved meanwhile
     if (auto it = executables_.find(compile.executables[i]); it != executables_.end()) compile.records[i] = it->second.record;
   }
-  PW_ASSIGN_OR_RETURN(entry->portable, ir::ImportProgram(compile.program, compile.records));
-  PW_RETURN_IF_ERROR(LowerProgram(*entry, std::move(compile.program), compile.records));
-  entry->id = fabric_->NextId();
+  PW_ASSIGN_OR_RETURN(const EntryRef entry, MakeEntry(std::move(compile.program), std::move(compile.records)));
   entry->executables = compile.executables;
   entry->on_gone = [this, alive = std::weak_ptr<bool>(alive_), executables = std::exchange(compile.executables, {})] {
     if (!alive.expired()) DropExecutables(executables);
   };
+  const Handle handle = NewHandle();
+  entry->info = MakeInfo(*entry, handle);
+  programs_.insert({handle, entry});
+  return entry->info;
+}
+
+// A program as its client sends it. One that waits for no values is loaded on its hosts as it is.
+absl::StatusOr<SessionImpl::EntryRef> SessionImpl::MakeEntry(program::Program program, Executables executables) {
+  std::vector<EntryRef> branches;
+  if (!program::WaitsForValues(program)) {
+    program.branches.clear();  // which nothing names
+    return MakeStepless(std::move(program), std::move(executables));
+  }
+  for (const program::Program& branch : program.branches) {
+    PW_ASSIGN_OR_RETURN(EntryRef entry, steps_->Make(branch, executables, branches, true));
+    branches.push_back(std::move(entry));
+  }
+  return steps_->Make(std::move(program), executables, std::move(branches), false);
+}
+
+absl::StatusOr<SessionImpl::EntryRef> SessionImpl::MakeStepless(program::Program program, Executables executables) {
+  auto entry = std::make_shared<ProgramEntry>();
+  PW_RETURN_IF_ERROR(CheckProgram(program, &entry->devices));  // again: hosts may have gone meanwhile
+  PW_RETURN_IF_ERROR(CheckDevices(entry->devices));
+  PW_ASSIGN_OR_RETURN(entry->portable, ir::ImportProgram(program, executables));
+  PW_RETURN_IF_ERROR(LowerProgram(*entry, std::move(program), std::move(executables)));
+  entry->id = fabric_->NextId();
   entry->arguments = MakeArguments(entry->program());
   entry->MakeStages(fabric_->gangs().scheduler().options());
   for (const auto& argument : entry->arguments) entry->any_donated = entry->any_donated || argument.donated;
-  const Handle handle = NewHandle();
-  entry->info = MakeInfo(*entry, handle);
   if (!fabric_->sequential_dispatch()) LoadProgram(*entry);
-  programs_.insert({handle, entry});
-  return entry->info;
+  return entry;
 }
 
 // From its IR to each host's commands, for the mapping as it is.
@@ -248,12 +243,16 @@ void SessionImpl::LoadProgram(const ProgramEntry& entry) {
 
 absl::Status SessionImpl::DestructProgram(Handle handle) {
   const std::shared_ptr<ProgramEntry> entry = std::move(programs_.extract(handle).mapped());
-  for (ExecutableId id : entry->stages->ids()) fabric_->gangs().ForgetExecutable(id);
-  if (fabric_->sequential_dispatch()) return absl::OkStatus();  // it was never loaded
-  ::pathways::v1::CleanUp what;
-  what.add_programs(entry->id);
-  fabric_->clean_ups().Add(id_, entry->hosts, std::move(what));
+  if (entry->steps == nullptr) UnloadProgram(*entry);
   return absl::OkStatus();
+}
+
+void SessionImpl::UnloadProgram(const ProgramEntry& entry) {
+  for (ExecutableId id : entry.stages->ids()) fabric_->gangs().ForgetExecutable(id);
+  if (fabric_->sequential_dispatch()) return;  // it was never loaded
+  ::pathways::v1::CleanUp what;
+  what.add_programs(entry.id);
+  fabric_->clean_ups().Add(id_, entry.hosts, std::move(what));
 }
 
 void SessionImpl::DropExecutables(const std::vector<Handle>& executables) {
@@ -321,6 +320,7 @@ absl::StatusOr<ExecuteReply> SessionImpl::RunProgram(const std::shared_ptr<Progr
     PW_RETURN_IF_ERROR(arrays_.CheckNew(results));
     PW_RETURN_IF_ERROR(entry->gone);
     PW_RETURN_IF_ERROR(CheckProgramArgs(*entry, request.args, &args));
+    if (entry->steps != nullptr) return CheckDevices(entry->devices);
     for (const dispatch::LoweredHost& part : entry->lowered.hosts) {
       if (!fabric_->outbox().HasHost(part.host)) PW_RETURN_IF_ERROR(CheckDevices(entry->devices));
     }
@@ -336,7 +336,8 @@ absl::StatusOr<ExecuteReply> SessionImpl::RunProgram(const std::shared_ptr<Progr
     if (!entry->arguments[i].donated) continue;
     ArrayEntry* arg = arrays_.Find(request.args[i]);
     if (arg == nullptr || arg->is_deleted()) continue;
-    if (status.ok() && !arg->is_error()) arg->record->Donate();
+    // Parts of a program say themselves what they take over.
+    if (status.ok() && !arg->is_error() && entry->steps == nullptr) arg->record->Donate();
     arrays_.Delete({request.args[i]}).IgnoreError();
   }
   if (!status.ok()) return Fail(request.results, {}, status);
@@ -359,6 +360,7 @@ void SessionImpl::StartProgram(const std::shared_ptr<ProgramEntry>& entry, const
     result_records.push_back(record);
     arrays_.Insert(results[r], {std::move(record), std::move(spec), nullptr, false});
   }
+  if (entry->steps != nullptr) return steps_->Start(entry, arg_records, result_records, run);
   if (!sequential) return SendRuns(entry, arg_records, result_records, run);
   const uint64_t key = fabric_->NextId();
   program_runs_.insert({key, std::make_shared<ProgramRun>(ProgramRun{entry, {result_records.begin(), result_records.end()}, 1})});
@@ -375,7 +377,7 @@ void SessionImpl::StartProgram(const std::shared_ptr<ProgramEntry>& entry, const
 }
 
 // Parallel dispatch: every host gets one message, all of them now.
-void SessionImpl::SendRuns(const std::shared_ptr<ProgramEntry>& entry, const std::vector<Record>& args,
+void SessionImpl::SendRuns(const std::shared_ptr<const ProgramEntry>& entry, const std::vector<Record>& args,
                            const std::vector<Record>& results, const std::shared_ptr<Run>& run) {
   auto underway = std::make_shared<ProgramRun>();
   underway->entry = entry;

@@ -130,9 +130,17 @@ std::shared_ptr<void> SessionImpl::SwapExecutables(const Preparation& preparatio
 
 absl::Status SessionImpl::RelowerProgram(Handle handle, const std::shared_ptr<void>& old_executables) {
   const std::shared_ptr<ProgramEntry> old = programs_.at(handle);
-  auto entry = std::make_shared<ProgramEntry>();
   std::vector<program::ExecutablePtr> records;
   for (Handle executable : old->executables) records.push_back(executables_.at(executable).record);
+  if (old->steps != nullptr) {  // runs under way keep what they have
+    PW_ASSIGN_OR_RETURN(EntryRef anew, MakeEntry(old->program(), std::move(records)));
+    anew->executables = old->executables;
+    anew->info = old->info;
+    anew->on_gone = std::exchange(old->on_gone, [old_executables] {});
+    programs_[handle] = std::move(anew);
+    return absl::OkStatus();
+  }
+  auto entry = std::make_shared<ProgramEntry>();
   entry->portable = old->portable;
   PW_RETURN_IF_ERROR(LowerProgram(*entry, old->program(), std::move(records)));
   entry->id = fabric_->NextId();

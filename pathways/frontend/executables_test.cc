@@ -74,7 +74,9 @@ TEST_P(ExecutableTest, CompileRefusesWhatItCannotRun) {
   const auto colocated = Compile("xla::ifrt::CustomCallProgram", "pickle");
   EXPECT_EQ(CodeOf(colocated), 12);
   EXPECT_THAT(TextOf(colocated), HasSubstr("PjRtCompiler requires an HloProgram"));
-  EXPECT_EQ(CodeOf(Compile("xla::ifrt::IfrtIRProgram", "mlir")), 12);
+  const auto mpmd = Compile("xla::ifrt::IfrtIRProgram", "mlir");
+  EXPECT_EQ(CodeOf(mpmd), 12);
+  EXPECT_THAT(TextOf(mpmd), HasSubstr("@pw.program")) << "the remedy";
   EXPECT_EQ(CodeOf(Compile("xla::ifrt::NextYearsProgram", "")), 12);
   auto ragged = OptionsWithDevices({{0, 1}, {2}});
   EXPECT_EQ(CodeOf(Compile("xla::ifrt::XlaProgram", "stablehlo", ragged)), 3);

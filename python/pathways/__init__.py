@@ -7,7 +7,7 @@ itself (`_plugin.py`). With PATHWAYS_ADDRESS=HOST:PORT it connects to that clust
 __version__ = "0.1.0"
 _SLICES = ("InfeasibleSlice", "SliceError", "SliceTimeout", "VirtualDeviceSet", "VirtualSlice", "make_virtual_device_set")
 _PIPELINES = ("Pipeline", "PipelineState", "pipeline")
-__all__ = ["__version__", "program", "set_share", *_PIPELINES, *_SLICES]
+__all__ = ["__version__", "cond", "program", "set_share", "switch", *_PIPELINES, *_SLICES]
 
 
 def __getattr__(name):  # jax is imported only by those who use it through us
@@ -15,6 +15,10 @@ def __getattr__(name):  # jax is imported only by those who use it through us
         from pathways._program import program
 
         return program
+    if name in ("cond", "switch"):
+        from pathways import _program_choice
+
+        return getattr(_program_choice, name)
     if name == "set_share":
         from pathways._share import set_share
 

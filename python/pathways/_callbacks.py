@@ -20,12 +20,12 @@ TARGET = "pathways_host_callback_call"
 TARGET_ON_SHARDS = "pathways_host_callback_on_shards"  # each device calls, with its own part of every operand; no results
 
 # Stands in jax's list of a program's callbacks, which makes jax wait for the program at a barrier. The compiler does not get to see it.
-_MARK = "pathways host callback"
+MARK = "pathways host callback"
 
 registry = _host_calls.Registry()
 
 
-class _Registration:
+class Registration:
     """Keeps a function callable while the program that calls it lives."""
 
     def __init__(self, number):
@@ -112,8 +112,8 @@ def emit(ctx, function, token, operands, operand_avals, result_avals, has_side_e
     from jax._src import core, ffi
 
     number = registry.add(checked(function, result_avals), [aval.dtype for aval in operand_avals], bool(result_avals))
-    ctx.module_context.add_keepalive(_Registration(number))
-    ctx.module_context.host_callbacks.append(_MARK)
+    ctx.module_context.add_keepalive(Registration(number))
+    ctx.module_context.host_callbacks.append(MARK)
     operands = list(operands)
     avals_in, avals_out = list(operand_avals), list(result_avals)
     one_device = sharding
@@ -146,7 +146,7 @@ def _compile_without_marks():
 
     @functools.wraps(ordinary)
     def backend_compile_and_load(backend, module, executable_devices, options, host_callbacks):
-        return ordinary(backend, module, executable_devices, options, [c for c in host_callbacks if c is not _MARK])
+        return ordinary(backend, module, executable_devices, options, [c for c in host_callbacks if c is not MARK])
 
     compiler.backend_compile_and_load = backend_compile_and_load
 

@@ -22,6 +22,7 @@ from jax._src.interpreters import pxla
 
 from pathways import _client
 from pathways import _mlir_context
+from pathways import _program_choice as choice
 from pathways import _program_graph as graphs
 from pathways import _program_view as view
 from pathways import _program_wire as wire
@@ -99,7 +100,8 @@ class Program:
                     args[where] = value
                 else:
                     named = {**named, where: value}
-            results, out_tree = jax.tree.flatten(self._function(*args, **named))
+            with choice.in_program():
+                results, out_tree = jax.tree.flatten(self._function(*args, **named))
             return results
 
         avals = [jax.api_util.shaped_abstractify(leaf) for leaf in leaves]

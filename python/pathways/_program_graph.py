@@ -14,11 +14,13 @@ from typing import Any
 import jax
 import numpy as np
 from jax._src import core
+from jax._src import effects
 from jax._src import source_info_util
 from jax._src.interpreters import pxla
 from jax._src.sharding_impls import UNSPECIFIED, UnspecifiedValue
 from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
+from pathways import _callbacks
 from pathways import _cost
 from pathways import _program_lowering as lowering
 from pathways import _program_wire as wire
@@ -89,10 +91,11 @@ class Node:
     outputs: list
     executable: int = -1  # -1: a transfer
     donated: tuple = ()   # those of the inputs that it may overwrite
+    waits: Any = None     # a HostCall or Select (_program_waiting.py): then it has no executable
 
     @property
     def is_transfer(self):
-        return self.executable < 0
+        return self.executable < 0 and self.waits is None
 
 
 class Graph:
@@ -117,6 +120,14 @@ class Graph:
         self._keep = []          # objects whose id is part of a key
 
     # -- building
+
+    def branch(self, name):
+        """An empty graph of the same executables and shardings."""
+        branch = Graph(name, self._called_from)
+        for shared in ("executables", "executable_names", "executable_flops", "executable_devices", "_shardings", "_numbers", "_sharding_bytes",
+                       "_inner", "_lowered", "_options", "_keep"):
+            setattr(branch, shared, getattr(self, shared))
+        return branch
 
     def argument(self, aval, sharding, constant=None, donated=False):
         value = Value(aval, sharding)
@@ -174,12 +185,12 @@ class Graph:
             except Exception as error:
                 error.add_note(f"in program {self.name}, at {where} ({eqn.primitive})")
                 raise
-        return [self._read(env, var) for var in jaxpr.outvars]
+        return [self.read(env, var) for var in jaxpr.outvars]
 
     def _first_use(self, jaxpr, var):
         return next((location(eqn.source_info) for eqn in jaxpr.eqns if var in eqn.invars), "") or self._called_from
 
-    def _read(self, env, var):
+    def read(self, env, var):
         if isinstance(var, core.Literal):
             return self.argument(var.aval, None, constant=np.asarray(var.val, var.aval.dtype))
         return env[var]
@@ -187,11 +198,13 @@ class Graph:
     def _equation(self, eqn, env, location, ending):
         if eqn.primitive.name == "device_put":
             for var, out, target in zip(eqn.invars, eqn.outvars, eqn.params["devices"]):
-                value = self._read(env, var)
+                value = self.read(env, var)
                 if isinstance(target, jax.Device):
                     target = SingleDeviceSharding(target)
                 env[out] = value if target is None else self.place(value, target, location)
             return
+        if waiting.is_waiting(eqn):
+            return waiting.add(self, eqn, env, location)
         # Literals become constants of the equation's module.
         variables = [var for var in eqn.invars if isinstance(var, core.Var)]
         values = [env[var] for var in variables]
@@ -214,8 +227,8 @@ class Graph:
             what = (str(jaxpr),)
             function, params = core.jaxpr_as_fun(closed), None
             name = eqn.primitive.name
-        if closed.jaxpr.effects:
-            raise NotImplementedError(f"{name} has effects ({closed.jaxpr.effects}): call it outside of the program")
+        if ordered := list(effects.ordered_effects.filter_in(closed.jaxpr.effects)):
+            raise NotImplementedError(f"{name} has ordered effects ({', '.join(map(str, ordered))}): call it outside of the program")
         devices = self._devices(closed, wanted, outs, values)
         if not of_the_program(devices):
             raise ValueError(f"{name} is compiled for device {', '.join(map(str, devices[:8]))}, of another backend than the program's: "
@@ -274,8 +287,9 @@ class Graph:
         if mesh is None:
             jaxpr, mesh = lowering.traced_anew(function, name, inputs, wanted, outs, donated, devices)
         args = mesh.compile_args
-        if args["ordered_effects"] or args["host_callbacks"]:
-            raise NotImplementedError(f"{name} calls back to Python: call it outside of the program")
+        if any(callback is not _callbacks.MARK for callback in args["host_callbacks"]):
+            raise NotImplementedError(f"{name} calls back to Python in a way of its own: call it outside of the program")
+        self._keep.append(args["keepalive"])  # the functions that it calls
         out_shardings = list(args["out_shardings"])
         if any(isinstance(s, UnspecifiedValue) for s in out_shardings):
             if len(devices) == 1:
@@ -311,24 +325,46 @@ class Graph:
 
     def to_bytes(self):
         self.number_values()
+        branches = []
+        nodes = self._node_bytes(branches)
+        return wire.program(self.name, self.executables, self._sharding_bytes, nodes, branches)
+
+    def _node_bytes(self, branches):
+        """Adds those of branches to `branches`, each behind what it uses."""
         nodes = []
         for i, argument in enumerate(self.arguments):
-            value = argument.value
-            aval, _ = physical(value.aval, value.sharding)
-            if str(aval.dtype) not in _DTYPES:
-                raise NotImplementedError(f"argument {i} of program {self.name} has elements of type {aval.dtype}")
-            apart = self.apart and len(devices_of(value.sharding)) > 1
-            nodes.append(wire.arg(f"argument {i}", _DTYPES[str(aval.dtype)], aval.shape, self._key(value, value.sharding), argument.donated,
-                                  apart))
+            apart = self.apart and len(devices_of(argument.value.sharding)) > 1
+            nodes.append(wire.arg(f"argument {i}", self._type(argument.value, f"argument {i}"), argument.donated, apart))
         for node in self.nodes:
             inputs = [value.number for value in node.inputs]
             if node.is_transfer:
                 nodes.append(wire.transfer(node.location, inputs[0], self._key(node.outputs[0], node.outputs[0].sharding)))
-            else:
+            elif node.waits is None:
                 nodes.append(wire.compute(node.location, node.executable, inputs, len(node.outputs)))
+            else:
+                nodes.append(self._waiting_bytes(node, inputs, branches))
         for i, value in enumerate(self.results):
             nodes.append(wire.result(f"result {i}", value.number))
-        return wire.program(self.name, self.executables, self._sharding_bytes, nodes)
+        return nodes
+
+    def _waiting_bytes(self, node, inputs, branches):
+        types = [wire.type_(*self._type(value, "a result")) for value in node.outputs]
+        if isinstance(node.waits, waiting.HostCall):
+            return wire.host_call(node.location, node.waits.number, inputs, types, node.waits.name)
+        numbers = []
+        for branch in node.waits.branches:
+            branch.apart = False
+            branch.number_values()
+            written = wire.branch(branch.name, branch._node_bytes(branches))
+            numbers.append(len(branches))
+            branches.append(written)
+        return wire.select(node.location, inputs[0], inputs[1:], types, numbers)
+
+    def _type(self, value, what):
+        aval, _ = physical(value.aval, value.sharding)
+        if str(aval.dtype) not in _DTYPES:
+            raise NotImplementedError(f"{what} of program {self.name} has elements of type {aval.dtype}")
+        return _DTYPES[str(aval.dtype)], aval.shape, self._key(value, value.sharding)
 
 
 def _var(var):
@@ -380,3 +416,6 @@ def location(source_info):
     if frame is None:
         return ""
     return f"{os.path.basename(frame.file_name)}:{frame.start_line} in {frame.function_name.rsplit('.', 1)[-1]}"
+
+
+from pathways import _program_waiting as waiting  # noqa: E402  (which builds graphs: last)

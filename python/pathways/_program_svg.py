@@ -31,7 +31,7 @@ STYLE = """
 
 @dataclasses.dataclass(eq=False)
 class Box:
-    kind: str           # "arguments", "compute", "transfer", "results"
+    kind: str           # "arguments", "compute", "transfer", "host", "select", "results"
     title: str
     note: str
     devices: tuple      # ids
@@ -70,6 +70,7 @@ def draw(graph, flops_of):
 
 def _boxes_and_edges(graph, flops_of):
     from pathways import _program_view as view
+    from pathways import _program_waiting as waiting
 
     boxes, edges, source = [], {}, {}
     ids = lambda value: tuple(sorted(device.id for device in graphs.devices_of(value.sharding)))
@@ -94,6 +95,12 @@ def _boxes_and_edges(graph, flops_of):
     for node in graph.nodes:
         if node.is_transfer:
             box = Box("transfer", "", "", ids(node.outputs[0]), node.location)
+        elif node.waits is not None:
+            host = isinstance(node.waits, waiting.HostCall)
+            title = node.waits.name if host else " or ".join(branch.name for branch in node.waits.branches)
+            at = (node.outputs or node.inputs)[:1]
+            devices = ids(at[0]) if at else ()
+            box = Box("host" if host else "select", title, "in the client" if host else "by a value", devices or (0,), node.location)
         else:
             devices = tuple(sorted(device.id for device in graph.executable_devices[node.executable]))
             box = Box("compute", graph.executable_names[node.executable], view.operations(flops_of(node)), devices, node.location)

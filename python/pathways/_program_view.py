@@ -6,6 +6,7 @@ import math
 from pathways import _cost
 from pathways import _program_graph as graphs
 from pathways import _program_svg
+from pathways import _program_waiting as waiting
 
 
 @dataclasses.dataclass
@@ -26,30 +27,45 @@ class ProgramView:
     def as_text(self):
         """One line for each node, with devices, types, sizes and the user's lines; then one for each device."""
         graph = self._graph
-        lines = [f"program {graph.name}: {len(graph.arguments)} arguments, {sum(not n.is_transfer for n in graph.nodes)} computations "
-                 f"({len(graph.executables)} different), {sum(n.is_transfer for n in graph.nodes)} transfers, {len(graph.results)} results"]
-        for argument in graph.arguments:
-            kind = "constant" if argument.constant is not None else "arg"
-            lines.append(f"  {self._typed(argument.value)} = {kind}{' donated' if argument.donated else ''}")
-        for node in graph.nodes:
-            inputs = ", ".join(f"%{value.number}" for value in node.inputs)
-            if node.is_transfer:
-                what = f"transfer {inputs}  # {human(received(node))}, {node.location}"
-            else:
-                what = f"compute {graph.executable_names[node.executable]}({inputs})  # {operations(self._flops(node))}, {node.location}"
-            lines.append(f"  {', '.join(map(self._typed, node.outputs))} = {what}")
-        lines.append(f"  result {', '.join(f'%{value.number}' for value in graph.results)}")
+        waits = sum(n.waits is not None for n in graph.nodes)
+        lines = [f"program {graph.name}: {len(graph.arguments)} arguments, {sum(n.executable >= 0 for n in graph.nodes)} computations "
+                 f"({len(graph.executables)} different), {sum(n.is_transfer for n in graph.nodes)} transfers, "
+                 + (f"{waits} that wait for values, " if waits else "") + f"{len(graph.results)} results"]
+        lines += self._lines(graph, "  ")
         for device, use in self.per_device().items():
             lines.append(f"device {device.id}: {use.computations} computations, {operations(use.flops)}, receives {human(use.received_bytes)}, "
                          f"arguments {human(use.argument_bytes)}, at most {human(use.peak_bytes)}")
         return "\n".join(lines)
+
+    def _lines(self, graph, indent):
+        for argument in graph.arguments:
+            kind = "constant" if argument.constant is not None else "arg"
+            yield f"{indent}{self._typed(argument.value)} = {kind}{' donated' if argument.donated else ''}"
+        for node in graph.nodes:
+            inputs = [f"%{value.number}" for value in node.inputs]
+            branches = ()
+            if node.is_transfer:
+                what = f"transfer {inputs[0]}  # {human(received(node))}, "
+            elif node.waits is None:
+                what = f"compute {graph.executable_names[node.executable]}({', '.join(inputs)})  # {operations(self._flops(node))}, "
+            elif isinstance(node.waits, waiting.HostCall):
+                what = f"host {node.waits.name}({', '.join(inputs)})  # "
+            else:
+                branches = node.waits.branches
+                what = f"select {inputs[0]} among {', '.join(branch.name for branch in branches)}({', '.join(inputs[1:])})  # "
+            yield f"{indent}{', '.join(map(self._typed, node.outputs))}{' = ' if node.outputs else ''}{what}{node.location}"
+            for branch in branches:
+                branch.number_values()
+                yield f"{indent}  branch {branch.name}:"
+                yield from self._lines(branch, indent + "    ")
+        yield f"{indent}result {', '.join(f'%{value.number}' for value in graph.results)}"
 
     def as_svg(self):
         """A picture: a lane for each set of devices, a box for each computation, bytes on the edges. Transfers are dashed."""
         return _program_svg.draw(self._graph, self._flops)
 
     def per_device(self):
-        """{jax device: DeviceUse}"""
+        """{jax device: DeviceUse}. What is done in branches is not counted: only one of them runs."""
         uses, now = {}, {}
         graph = self._graph
 
@@ -86,6 +102,8 @@ class ProgramView:
         if node.is_transfer:
             for device, size in arrivals(node).items():
                 uses[device].received_bytes += size
+            return
+        if node.waits is not None:
             return
         devices = self._graph.executable_devices[node.executable]
         for device in devices:

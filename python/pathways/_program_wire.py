@@ -41,8 +41,12 @@ def _node(location, field, body):
     return _bytes(1, location) + _bytes(field, body, keep_empty=True)
 
 
-def arg(location, dtype, dims, sharding, donated, apart):
-    return _node(location, 2, _int(1, dtype) + _ints(2, dims) + _int(3, sharding) + _int(4, donated) + _int(5, apart))
+def type_(dtype, dims, sharding):
+    return _int(1, dtype) + _ints(2, dims) + _int(3, sharding)
+
+
+def arg(location, type, donated, apart):
+    return _node(location, 2, type_(*type) + _int(4, donated) + _int(5, apart))
 
 
 def compute(location, executable, inputs, outputs):
@@ -57,6 +61,22 @@ def result(location, value):
     return _node(location, 5, _int(1, value))
 
 
-def program(name, executables, shardings, nodes):
-    fields = [(2, executables), (3, shardings), (4, nodes)]
+def _messages(field, items):
+    return b"".join(_bytes(field, item, True) for item in items)
+
+
+def host_call(location, callback, inputs, types, function):
+    return _node(location, 6, _int(1, callback) + _ints(2, inputs) + _messages(3, types) + _bytes(4, function))
+
+
+def select(location, index, inputs, types, branches):
+    return _node(location, 7, _int(1, index) + _ints(2, inputs) + _messages(3, types) + _ints(4, branches))
+
+
+def branch(name, nodes):
+    return _bytes(1, name) + _messages(2, nodes)
+
+
+def program(name, executables, shardings, nodes, branches=()):
+    fields = [(2, executables), (3, shardings), (4, nodes), (5, branches)]
     return _bytes(1, name) + b"".join(_bytes(number, item, True) for number, items in fields for item in items)

@@ -152,8 +152,8 @@ def test_a_compile_error_in_node_37(devices):
     np.testing.assert_array_equal(np.asarray(pw.program(lambda x: good(x))(x)), X + 1)
 
 
-def test_effects_are_refused_with_the_line(devices):
-    noisy = jax.jit(lambda x: (jax.debug.print("{}", x), x + 1)[1])
+def test_ordered_effects_are_refused_with_the_line(devices):
+    noisy = jax.jit(lambda x: (jax.debug.print("{}", x, ordered=True), x + 1)[1])
 
     @pw.program
     def step(x):

@@ -179,7 +179,7 @@ class Builder {
 
   ::pathways::v1::Program proto;
 
- private:
+ protected:
   ::pathways::v1::ProgramNode* Node() {
     auto* node = proto.add_nodes();
     node->set_location(absl::StrCat("test.py:", proto.nodes_size()));

@@ -137,7 +137,8 @@ Action RefuseCustomCall(const xla::ifrt::proxy::CompileRequest&) {
 }
 
 Action RefuseIfrtIr(const xla::ifrt::proxy::CompileRequest&) {
-  return FailWith({}, absl::UnimplementedError("programs of several meshes (xla::ifrt::IfrtIRProgram) are not supported by this server"));
+  return FailWith({}, absl::UnimplementedError("programs of several meshes as jaxlib's MPMD partitioner writes them (xla::ifrt::IfrtIRProgram) are not "
+                                                "supported by this server: `import pathways as pw` and @pw.program make such programs of plain functions"));
 }
 
 Action DecodeCompile(const IfrtRequest& message) {

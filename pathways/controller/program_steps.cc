@@ -1,0 +1,369 @@
+#include "pathways/controller/program_steps.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/controller/bulk_sender.h"
+#include "pathways/controller/wire_status.h"
+
+namespace pw::controller {
+
+using ::pathways::v1::Command;
+using program::Node;
+using program::NodeKind;
+using program::Step;
+
+// Held by what it waits for.
+struct ProgramSteps::StepsRun {
+  std::shared_ptr<const ProgramEntry> entry;
+  std::vector<Record> values;
+  std::vector<Record> results;
+  std::shared_ptr<ExecuteRun> run;  // may be null
+};
+
+// An array of which nothing is known but where it will be: pending on its fulfilment.
+struct ProgramSteps::Expected {
+  Record record;
+  std::map<HostId, Command> commands;  // Expect
+};
+
+struct ProgramSteps::HostCallRun {
+  std::shared_ptr<StepsRun> steps;
+  int node = 0;
+  HostCall call;
+  size_t left = 0;  // operands that have not come
+  absl::Status error;
+  std::vector<Expected> outputs;
+};
+
+struct ProgramSteps::SelectRun {
+  std::shared_ptr<StepsRun> steps;
+  int node = 0;
+  std::vector<Record> inputs;
+  std::vector<Expected> outputs;
+};
+
+void ProgramSteps::Start(const std::shared_ptr<const ProgramEntry>& entry, const std::vector<Record>& args,
+                         const std::vector<Record>& results, const std::shared_ptr<ExecuteRun>& run) {
+  const program::Cut& cut = entry->steps->cut;
+  auto steps = std::make_shared<StepsRun>(StepsRun{entry, std::vector<Record>(cut.specs.size()), results, run});
+  size_t next = 0;
+  for (int n : entry->program().args) {
+    const Node& node = entry->program().nodes[n];
+    const size_t count = node.apart ? static_cast<size_t>(node.spec->sharding.num_shards()) : 1;
+    const absl::Span<const Record> given = absl::MakeSpan(args).subspan(next, count);
+    next += count;
+    steps->values[node.first_output] = node.apart ? AliasOf(*entry, node.first_output, given) : given[0];
+  }
+  for (const Step& step : cut.steps) {
+    if (step.part >= 0) {
+      StartPart(*steps, step);
+    } else if (entry->program().nodes[step.node].kind == NodeKind::kHostCall) {
+      StartHostCall(steps, step);
+    } else {
+      StartSelect(steps, step);
+    }
+  }
+  steps->values.clear();  // those who wait hold what they need
+  steps->results.clear();
+}
+
+void ProgramSteps::StartPart(StepsRun& run, const Step& step) {
+  const std::shared_ptr<const ProgramEntry> part(run.entry, run.entry->steps->parts[step.part].get());  // PS-4
+  std::vector<Record> args, results;
+  for (int value : step.inputs) args.push_back(run.values[value]);
+  for (int value : step.outputs) {
+    results.push_back(ResultOf(*part, results.size()));
+    run.values[value] = results.back();
+  }
+  for (int result : step.results) results.push_back(run.results[result]);
+  session_->SendRuns(part, args, results, run.run);
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (part->arguments[i].donated) args[i]->Donate();
+  }
+}
+
+void ProgramSteps::StartHostCall(const std::shared_ptr<StepsRun>& run, const Step& step) {
+  const ProgramEntry& entry = *run->entry;
+  auto call = std::make_shared<HostCallRun>();
+  call->steps = run;
+  call->node = step.node;
+  call->call.callback = entry.program().nodes[step.node].callback;
+  for (int value : step.inputs) {
+    const buffers::ArraySpec& spec = run->values[value]->spec();
+    call->call.operands.push_back({spec.dtype, spec.dims, std::nullopt});
+  }
+  call->call.data.resize(step.inputs.size());
+  for (int value : step.outputs) {
+    call->outputs.push_back(Expect(entry, value));
+    run->values[value] = call->outputs.back().record;
+  }
+  if (run->run != nullptr) ++run->run->missing;
+  call->left = step.inputs.size() + 1;  // one for this function
+  for (size_t i = 0; i < step.inputs.size(); ++i) {
+    const Record& operand = run->values[step.inputs[i]];
+    FetchValue(entry, step.inputs[i], operand, [this, alive = alive(), call, operand, i](absl::StatusOr<Bytes> bytes) {
+      if (alive.expired()) return;
+      call->error.Update(bytes.status());
+      if (bytes.ok()) call->call.data[i] = *std::move(bytes);
+      if (--call->left == 0) CallHost(call);
+    });
+  }
+  if (--call->left > 0) return;
+  fabric().Post([this, alive = alive(), call] {
+    if (!alive.expired()) CallHost(call);
+  });
+}
+
+void ProgramSteps::CallHost(const std::shared_ptr<HostCallRun>& call) {
+  if (!call->error.ok()) return EndHostCall(*call, call->error);
+  if (host_calls_ == nullptr) {
+    return EndHostCall(
+        *call, absl::FailedPreconditionError("a program calls a Python function, but its client has no channel for that any "
+                                             "more, or never had: it needs the pathways package in the client's process"));
+  }
+  for (const Expected& expected : call->outputs) Announce(expected);
+  const std::shared_ptr<HostCallHandler> keep = host_calls_;
+  keep->OnHostCall(std::move(call->call), [this, alive = alive(), call](absl::StatusOr<std::vector<Bytes>> results) {
+    if (!alive.expired()) EndHostCall(*call, std::move(results));
+  });
+}
+
+void ProgramSteps::EndHostCall(const HostCallRun& call, absl::StatusOr<std::vector<Bytes>> results) {
+  const auto check = [&]() -> absl::Status {
+    PW_RETURN_IF_ERROR(results.status());
+    if (results->size() != call.outputs.size())
+      return absl::InvalidArgumentError(
+          absl::StrCat("the function returned ", results->size(), " arrays, not ", call.outputs.size()));
+    for (size_t i = 0; i < results->size(); ++i) {
+      const buffers::ArraySpec& spec = call.outputs[i].record->spec();
+      PW_ASSIGN_OR_RETURN(const int64_t bytes, buffers::DenseBytes(spec.dtype, spec.dims));
+      if (static_cast<int64_t>((*results)[i].size()) == bytes) continue;
+      return absl::InvalidArgumentError(absl::StrCat("the function returned ", (*results)[i].size(), " bytes for ",
+                                                     buffers::ToString(spec), ", which has ", bytes));
+    }
+    return absl::OkStatus();
+  };
+  const absl::Status status = call.steps->entry->program().At(call.node, check());
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
+    if (status.ok())
+      Fulfil(call.outputs[i], PutBytes(call.outputs[i], (*results)[i]));
+    else
+      Fulfil(call.outputs[i], status);
+  }
+  EndWaiting(call.steps->run, status);
+}
+
+void ProgramSteps::StartSelect(const std::shared_ptr<StepsRun>& run, const Step& step) {
+  const ProgramEntry& entry = *run->entry;
+  const program::Program& program = entry.program();
+  auto select = std::make_shared<SelectRun>();
+  select->steps = run;
+  select->node = step.node;
+  for (size_t i = 1; i < step.inputs.size(); ++i) {
+    const int value = step.inputs[i];
+    // What the client has a name for, it can give to a computation that overwrites it, before the branch is sent: not under a
+    // name of ours.
+    const bool named = program.nodes[program.producer_of[value]].kind == NodeKind::kArg;
+    select->inputs.push_back(named ? AliasOf(entry, value, {run->values[value]}) : run->values[value]);
+  }
+  for (int value : step.outputs) {
+    select->outputs.push_back(Expect(entry, value));
+    run->values[value] = select->outputs.back().record;
+  }
+  if (run->run != nullptr) ++run->run->missing;
+  const Record& index = run->values[step.inputs[0]];
+  FetchValue(entry, step.inputs[0], index, [this, alive = alive(), select, index](absl::StatusOr<Bytes> bytes) {
+    if (!alive.expired()) EndSelect(*select, bytes);
+  });
+}
+
+// The index is known, or will never be.
+void ProgramSteps::EndSelect(const SelectRun& select, const absl::StatusOr<Bytes>& index) {
+  const ProgramEntry& entry = *select.steps->entry;
+  const Node& node = entry.program().nodes[select.node];
+  absl::Status status = index.status();
+  std::shared_ptr<const ProgramEntry> branch;
+  if (status.ok()) {
+    int32_t chosen = 0;
+    std::memcpy(&chosen, index->data(), std::min(sizeof chosen, index->size()));
+    chosen = std::clamp(chosen, 0, static_cast<int32_t>(node.branches.size()) - 1);
+    branch = {select.steps->entry, entry.steps->branches[node.branches[chosen]].get()};
+    status = CheckHosts(*branch);
+  }
+  status = entry.program().At(select.node, status);
+  std::vector<Record> results;
+  for (size_t i = 0; status.ok() && i < select.outputs.size(); ++i) results.push_back(ResultOf(*branch, i));
+  if (status.ok()) Start(branch, select.inputs, results, select.steps->run);
+  for (size_t i = 0; i < select.outputs.size(); ++i) {
+    if (status.ok())
+      Fulfil(select.outputs[i], results[i]);
+    else
+      Fulfil(select.outputs[i], status);
+  }
+  EndWaiting(select.steps->run, status);
+}
+
+void ProgramSteps::EndWaiting(const std::shared_ptr<ExecuteRun>& run, const absl::Status& status) {
+  if (run == nullptr) return;
+  run->status.Update(status);
+  if (--run->missing == 0) run->AnswerWaiter(fabric());
+}
+
+// Whether its devices are still there: those of its slices, and the hosts that had them when it was made.
+absl::Status ProgramSteps::CheckHosts(const ProgramEntry& entry) const {
+  PW_RETURN_IF_ERROR(session_->CheckDevices(entry.devices));
+  const auto check = [&](HostId host) {
+    if (fabric().outbox().HasHost(host)) return absl::OkStatus();
+    return absl::UnavailableError("a host that the branch was to run on has gone while it waited for a value");
+  };
+  for (const auto& places : entry.steps->places) {
+    for (const ProgramEntry::Place& place : places) PW_RETURN_IF_ERROR(check(place.host));
+  }
+  for (const EntryRef& part : entry.steps->parts) {
+    for (HostId host : part->hosts) PW_RETURN_IF_ERROR(check(host));
+  }
+  return absl::OkStatus();
+}
+
+//---- arrays of steps
+
+ProgramSteps::Record ProgramSteps::NewRecord(const ProgramEntry& entry, int value) {
+  std::vector<HostId> hosts;
+  for (const ProgramEntry::Place& place : entry.steps->places[value]) hosts.push_back(place.host);
+  std::sort(hosts.begin(), hosts.end());
+  hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
+  return std::make_shared<buffers::LogicalArray>(ArrayId(fabric().NextId()), session_->id(), entry.steps->cut.specs[value], 1,
+                                                 fabric().groups().Of(std::move(hosts)));
+}
+
+ProgramSteps::Record ProgramSteps::ResultOf(const ProgramEntry& entry, size_t result) {
+  const std::vector<HostId>& hosts = entry.lowered.result_hosts[result];
+  return std::make_shared<buffers::LogicalArray>(ArrayId(fabric().NextId()), session_->id(), entry.result_spec(result),
+                                                 static_cast<int>(hosts.size()), fabric().groups().Of(hosts));
+}
+
+// One array whose shards are those of `sources`, one after another.
+ProgramSteps::Record ProgramSteps::AliasOf(const ProgramEntry& entry, int value, absl::Span<const Record> sources) {
+  const std::vector<ProgramEntry::Place>& places = entry.steps->places[value];
+  Record record = NewRecord(entry, value);
+  std::map<HostId, Command> commands;
+  int shard = 0;
+  for (const Record& source : sources) {
+    for (int s = 0; s < source->spec().sharding.num_shards(); ++s, ++shard) {
+      auto& item = *commands[places[shard].host].mutable_alias()->add_items();
+      item.set_array(record->id().v);
+      item.set_shard(shard);
+      item.set_source_array(source->id().v);
+      item.set_source_shard(s);
+    }
+    fabric().gangs().Derive(session_->id(), record->id(), {source->id()});
+  }
+  for (auto& [host, command] : commands) {
+    command.mutable_alias()->set_op(session_->NameOp(host, {record}).v);
+    command.mutable_alias()->set_session(session_->id().v);
+    fabric().outbox().Add(host, std::move(command));
+  }
+  record->OnDone(absl::OkStatus());
+  return record;
+}
+
+ProgramSteps::Expected ProgramSteps::Expect(const ProgramEntry& entry, int value) {
+  Expected expected{NewRecord(entry, value), {}};
+  int shard = 0;
+  for (const ProgramEntry::Place& place : entry.steps->places[value]) {
+    auto& expect = *expected.commands[place.host].mutable_expect();
+    expect.set_session(session_->id().v);
+    expect.set_array(expected.record->id().v);
+    auto& placement = *expect.add_placements();
+    placement.set_shard(shard++);
+    placement.set_local_device(place.local_device);
+    placement.set_memory_kind(expected.record->spec().sharding.memory_kind());
+  }
+  for (const auto& [host, command] : expected.commands) fabric().outbox().Add(host, command);
+  fabric().gangs().Await(expected.record);
+  return expected;
+}
+
+// What makes it has begun.
+void ProgramSteps::Announce(const Expected& expected) {
+  for (const auto& [host, expect] : expected.commands) {
+    Command command;
+    command.mutable_expect()->set_array(expected.record->id().v);
+    command.mutable_expect()->set_under_way(true);
+    fabric().outbox().Add(host, std::move(command));
+  }
+}
+
+void ProgramSteps::Fulfil(const Expected& expected, const absl::StatusOr<Record>& source) {
+  for (const auto& [host, expect] : expected.commands) {
+    if (!fabric().outbox().HasHost(host)) {
+      const absl::Status gone = session_->CheckDevices(expected.record->spec().sharding.devices());
+      expected.record->Poison(gone.ok() ? absl::UnavailableError("a host was lost") : gone);
+      continue;
+    }
+    Command command;
+    auto& fulfil = *command.mutable_fulfil();
+    fulfil.set_op(session_->NameOp(host, {expected.record}).v);
+    fulfil.set_session(session_->id().v);
+    fulfil.set_array(expected.record->id().v);
+    if (source.ok())
+      fulfil.set_source((*source)->id().v);
+    else
+      ToProto(source.status(), fulfil.mutable_status());
+    fabric().outbox().Add(host, std::move(command));
+  }
+  if (source.ok()) (*source)->Donate();
+  expected.record->OnDone(absl::OkStatus());
+}
+
+// An array at the places of the expected one.
+ProgramSteps::Record ProgramSteps::PutBytes(const Expected& expected, const Bytes& data) {
+  const buffers::ArraySpec& spec = expected.record->spec();
+  auto record = std::make_shared<buffers::LogicalArray>(ArrayId(fabric().NextId()), session_->id(),
+                                                        expected.record->shared_spec(), 1, nullptr);
+  const uint64_t transfer = fabric().NextId();
+  const bool chunks = data.size() > kChunkBytes;
+  for (const auto& [host, expect] : expected.commands) {
+    if (!fabric().outbox().HasHost(host)) continue;
+    Command command;
+    auto& put = *command.mutable_put();
+    put.set_op(session_->NameOp(host, {record}).v);
+    put.set_session(session_->id().v);
+    put.set_array(record->id().v);
+    put.set_dtype(static_cast<int32_t>(spec.dtype));
+    put.mutable_dims()->Add(spec.dims.begin(), spec.dims.end());
+    *put.mutable_placements() = expect.expect().placements();
+    put.set_transfer(transfer);
+    put.set_total_bytes(data.size());
+    put.set_payload_bytes(chunks ? 0 : data.size());
+    fabric().outbox().Add(host, std::move(command), chunks ? std::vector<Bytes>() : std::vector<Bytes>{data});
+    if (chunks) fabric().SendBytes(host, session_->id(), transfer, data);
+  }
+  record->OnDone(absl::OkStatus());
+  return record;
+}
+
+// The bytes of an array of one shard, when it is there.
+void ProgramSteps::FetchValue(const ProgramEntry& entry, int value, const Record& array, ResultCallback<Bytes> done) {
+  const HostId host = entry.steps->places[value][0].host;
+  const absl::StatusOr<int64_t> bytes = buffers::DenseBytes(array->spec().dtype, array->spec().dims);
+  absl::Status status = bytes.status();
+  if (status.ok() && *bytes > fabric().limits().staged_bytes) {
+    status = absl::ResourceExhaustedError(absl::StrCat("a value of ", *bytes,
+                                                       " bytes is more than the controller takes for a client, ",
+                                                       fabric().limits().staged_bytes, " bytes"));
+  }
+  if (!status.ok()) return session_->Answer<Bytes>(std::move(done), status);
+  Command command;
+  command.mutable_fetch()->set_fetch(fabric().NextId());
+  command.mutable_fetch()->set_array(array->id().v);
+  fabric().fetches().Add(command.fetch().fetch(), host, session_->id(), static_cast<uint64_t>(*bytes), std::move(done));
+  fabric().outbox().Add(host, std::move(command));
+}
+
+}  // namespace pw::controller

@@ -1,0 +1,84 @@
+// ProgramSteps: a session's programs with nodes that wait for values: functions of the client's process, and choices
+// (program/cut.h).
+//
+// A run begins all its steps at once. Parts are sent to their hosts as any program is. What a node makes that waits for values is
+// *expected* there (worker/expectations.h): whatever takes it can be sent too, and the scheduler grants none of that before it is
+// there. The values come up from the hosts when they exist; then the function is called, or the branch sent, and what comes of it
+// put where it is expected. So the controller dispatches one after another only what it must.
+//
+// Invariants:
+//   PS-1  each expected array is fulfilled once, whatever fails: by what is made for it, or with the error
+//   PS-2  a run ends where it began: in the places that its entry has, also when its slices have been moved meanwhile
+//   PS-3  no gang of a branch waits for gangs that were submitted before the branch was chosen, but for those that make its
+//   arguments:
+//         these may wait for the branch (CU-3)
+//   PS-4  what is under way of a part or a branch keeps the whole program, and with it the executables, as they were when it began
+// Part of its session: lives on the same strand, and what is under way holds it weakly, by the session's `alive_`.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "pathways/controller/session_impl.h"
+
+namespace pw::controller {
+
+class ProgramSteps {
+ public:
+  using Record = SessionImpl::Record;
+  using SpecPtr = SessionImpl::SpecPtr;
+  using EntryRef = std::shared_ptr<ProgramEntry>;
+  using Executables = std::vector<program::ExecutablePtr>;
+
+  explicit ProgramSteps(SessionImpl* session) : session_(session) {}
+
+  void SetHostCalls(std::shared_ptr<HostCallHandler> handler) { host_calls_ = std::move(handler); }
+
+  // Its parts are loaded on their hosts. `branches`: all that its nodes may name.
+  absl::StatusOr<EntryRef> Make(program::Program program, const Executables& executables, std::vector<EntryRef> branches,
+                                bool is_branch);
+  void Start(const std::shared_ptr<const ProgramEntry>& entry, const std::vector<Record>& args,
+             const std::vector<Record>& results, const std::shared_ptr<ExecuteRun>& run);
+
+ private:
+  struct StepsRun;
+  struct Expected;
+  struct HostCallRun;
+  struct SelectRun;
+
+  // -- program_steps_make.cc
+  absl::Status MakeParts(ProgramEntry::Steps& steps, const Executables& executables);
+  absl::Status FindPlaces(const program::Program& program, ProgramEntry::Steps& steps, std::vector<DeviceId>* devices) const;
+  absl::Status CheckWaiting(const program::Node& node, const ProgramEntry::Steps& steps) const;
+  absl::Status CheckBranch(const program::Node& node, const ProgramEntry& branch, const ProgramEntry::Steps& steps) const;
+
+  // -- program_steps.cc
+  void StartPart(StepsRun& run, const program::Step& step);
+  void StartHostCall(const std::shared_ptr<StepsRun>& run, const program::Step& step);
+  void CallHost(const std::shared_ptr<HostCallRun>& call);
+  void EndHostCall(const HostCallRun& call, absl::StatusOr<std::vector<Bytes>> results);
+  void StartSelect(const std::shared_ptr<StepsRun>& run, const program::Step& step);
+  void EndSelect(const SelectRun& select, const absl::StatusOr<Bytes>& index);
+  void EndWaiting(const std::shared_ptr<ExecuteRun>& run, const absl::Status& status);
+  absl::Status CheckHosts(const ProgramEntry& entry) const;
+
+  // Arrays of steps. `value`: of the entry's program, for what it is and where.
+  Record NewRecord(const ProgramEntry& entry, int value);
+  Record ResultOf(const ProgramEntry& entry, size_t result);
+  Record AliasOf(const ProgramEntry& entry, int value, absl::Span<const Record> sources);
+  Expected Expect(const ProgramEntry& entry, int value);
+  void Announce(const Expected& expected);
+  void Fulfil(const Expected& expected, const absl::StatusOr<Record>& source);
+  Record PutBytes(const Expected& expected, const Bytes& data);
+  void FetchValue(const ProgramEntry& entry, int value, const Record& array, ResultCallback<Bytes> done);
+
+  Fabric& fabric() const { return *session_->fabric_; }
+  std::weak_ptr<bool> alive() const { return session_->alive_; }
+
+  SessionImpl* const session_;
+  std::shared_ptr<HostCallHandler> host_calls_;
+};
+
+}  // namespace pw::controller

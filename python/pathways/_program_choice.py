@@ -1,0 +1,92 @@
+"""`pw.cond` and `pw.switch`: which function runs depends on a value.
+
+    @pw.program
+    def f(x):
+        return pw.cond(score(x) > 0, on_one_slice, on_another, x)
+
+Inside a program the functions may call compiled functions on any slices, and only the chosen one is dispatched, when the value is known.
+Outside, it is chosen in Python; inside of a `jax.jit`, or a gradient, it is `jax.lax.switch`, as jax knows no other choice there.
+"""
+
+import contextlib
+import threading
+
+import jax
+import jax.numpy as jnp
+from jax._src import core
+
+select_p = core.Primitive("pathways_select")
+select_p.multiple_results = True
+_programs = threading.local()
+
+
+@select_p.def_abstract_eval
+def _results(*_, branches, names, counts):
+    return [core.ShapedArray(aval.shape, aval.dtype) for aval in branches[0].out_avals]
+
+
+@contextlib.contextmanager
+def in_program():
+    """What jax traces now is a program, or a branch of one."""
+    outer = _programs.trace = getattr(_programs, "trace", ())
+    _programs.trace = (*outer, core.trace_ctx.trace)
+    try:
+        yield
+    finally:
+        _programs.trace = outer
+
+
+def cond(pred, true_fun, false_fun, *operands):
+    """true_fun(*operands) if pred else false_fun(*operands). Both give the same structure, shapes and types."""
+    if isinstance(pred, core.Tracer):
+        chosen = pred if pred.dtype == bool else jnp.not_equal(pred, 0)
+        return switch(chosen.astype(jnp.int32), [false_fun, true_fun], *operands)
+    return true_fun(*operands) if pred else false_fun(*operands)
+
+
+def switch(index, branches, *operands):
+    """branches[index](*operands). An index below 0 counts as 0, one beyond the end as the last."""
+    branches = list(branches)
+    if not branches:
+        raise ValueError("pw.switch has no functions to choose from")
+    if not isinstance(index, core.Tracer):
+        return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
+    if core.trace_ctx.trace not in getattr(_programs, "trace", ())[-1:]:
+        return jax.lax.switch(index, branches, *operands)
+    if index.shape or not jnp.issubdtype(index.dtype, jnp.integer):
+        raise TypeError(f"pw.switch chooses by one integer, not by {index.aval.str_short()}")
+    leaves, tree = jax.tree.flatten(operands)
+    traced = [_trace(branch, leaves, tree) for branch in branches]
+    _check(branches, traced)
+    constants = [constant for closed, _ in traced for constant in closed.consts]
+    results = select_p.bind(jnp.asarray(index, jnp.int32), *constants, *leaves, branches=tuple(closed for closed, _ in traced),
+                            names=tuple(map(_name, branches)), counts=tuple(len(closed.consts) for closed, _ in traced))
+    return jax.tree.unflatten(traced[0][1], results)
+
+
+def _name(function):
+    return getattr(function, "__name__", "function").strip("<>")
+
+
+def _trace(function, leaves, tree):
+    """Its jaxpr, of which values of the program around it that it uses are constants; and the structure of its results."""
+    structure = None
+
+    def flat(*values):
+        nonlocal structure
+        with in_program():
+            results, structure = jax.tree.flatten(function(*jax.tree.unflatten(tree, values)))
+        return results
+
+    avals = [jax.api_util.shaped_abstractify(leaf) for leaf in leaves]
+    closed = jax.make_jaxpr(flat)(*(jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals))
+    return closed, structure
+
+
+def _check(branches, traced):
+    first, structure = traced[0]
+    types = lambda closed: [aval.strip_weak_type().str_short() for aval in closed.out_avals]
+    for branch, (closed, other) in zip(branches, traced):
+        if other != structure or types(closed) != types(first):
+            raise TypeError(f"what pw.switch or pw.cond chooses from must give the same: {_name(branches[0])} gives {structure} of "
+                            f"{', '.join(types(first))}, {_name(branch)} gives {other} of {', '.join(types(closed))}")
