@@ -3,17 +3,7 @@
 # PW_TENSORFLOW_DIR is the installed `tensorflow` folder; PW_PYTHON an interpreter that has it. The wheel is never imported. The headers
 # are linked into a folder of their own: the wheel's include folder also has another protobuf and XLA's C++ headers, which nothing outside
 # the plugin may see.
-set(PW_TENSORFLOW_DIR "" CACHE PATH "Folder of the installed tensorflow package (tensorflow-cpu 2.21.0)")
-if(NOT PW_TENSORFLOW_DIR)
-  foreach(python IN ITEMS "${PW_PYTHON}" "${PROJECT_SOURCE_DIR}/build/venv/bin/python")
-    if(python AND EXISTS "${python}" AND NOT PW_TENSORFLOW_DIR)
-      execute_process(
-        COMMAND "${python}" -c "import importlib.util as u; s = u.find_spec('tensorflow'); print(s.submodule_search_locations[0] if s else '')"
-        OUTPUT_VARIABLE found OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-      set(PW_TENSORFLOW_DIR "${found}" CACHE PATH "Folder of the installed tensorflow package (tensorflow-cpu 2.21.0)" FORCE)
-    endif()
-  endforeach()
-endif()
+include("${CMAKE_CURRENT_LIST_DIR}/TensorflowFolder.cmake")
 if(NOT EXISTS "${PW_TENSORFLOW_DIR}/include/xla/pjrt/c/pjrt_c_api.h")
   message(FATAL_ERROR "The worker needs the PJRT headers of the tensorflow-cpu 2.21.0 wheel: 'pip install tensorflow-cpu==2.21.0' into the "
                       "interpreter named by PW_PYTHON, or set PW_TENSORFLOW_DIR to its tensorflow folder (now '${PW_TENSORFLOW_DIR}').")

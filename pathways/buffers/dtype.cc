@@ -63,6 +63,23 @@ int HostBytes(DType dtype) {
   return row == nullptr ? 0 : row->host_bytes;
 }
 
+int DeviceBits(DType dtype) {
+  switch (dtype) {
+    case DType::kS4:
+    case DType::kU4:
+    case DType::kF4E2M1FN:
+      return 4;
+    case DType::kS2:
+    case DType::kU2:
+      return 2;
+    case DType::kS1:
+    case DType::kU1:
+      return 1;
+    default:
+      return 8 * HostBytes(dtype);
+  }
+}
+
 std::string_view Name(DType dtype) {
   const Row* row = Find(dtype);
   return row == nullptr ? "invalid" : row->name;

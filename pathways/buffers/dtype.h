@@ -28,6 +28,9 @@ enum class DType : int32_t {
 // 0 for types without elements (token, opaque, string).
 int HostBytes(DType dtype);
 
+// Bits of one element as a device holds it: those narrower than a byte share it with others.
+int DeviceBits(DType dtype);
+
 // "f32", "s4", "bf16", ...
 std::string_view Name(DType dtype);
 

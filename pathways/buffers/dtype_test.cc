@@ -21,6 +21,14 @@ TEST(DTypeTest, NarrowTypesTakeAWholeByte) {
     EXPECT_EQ(HostBytes(t), 1);
 }
 
+TEST(DTypeTest, OnADeviceTheyShareIt) {
+  EXPECT_EQ(DeviceBits(DType::kF4E2M1FN), 4);
+  EXPECT_EQ(DeviceBits(DType::kU2), 2);
+  EXPECT_EQ(DeviceBits(DType::kS1), 1);
+  EXPECT_EQ(DeviceBits(DType::kPred), 8);
+  EXPECT_EQ(DeviceBits(DType::kC128), 128);
+}
+
 TEST(DTypeTest, TypesWithoutElementsHaveNoBytes) {
   for (DType t : {DType::kToken, DType::kOpaque, DType::kString, DType::kInvalid}) EXPECT_EQ(HostBytes(t), 0);
 }

@@ -111,21 +111,29 @@ TEST_F(Order, DeviceTimeIsCountedOnce) {
 }
 
 // The whole worker: executions of the simulated runtime in the order of grants, on every device.
-TEST(LaunchOrderInAWorker, AGrantLetsAnExecutionGo) {
+class LaunchOrderInAWorker : public testing::Test {
+ protected:
+  // Operation 2 makes 20 of 10 and 10, once gang 77 is granted.
+  LaunchOrderInAWorker() {
+    worker.Compile(1, "args=2 outputs=1 dims=2");
+    worker.Settle();
+    worker.Put(1, 10, {1, 2});
+    v1::Command command;
+    auto* e = command.mutable_execute();
+    e->set_op(2);
+    e->set_executable(1);
+    e->set_session(1);
+    e->add_args(10);
+    e->add_args(10);
+    e->add_results(20);
+    e->set_grant(77);
+    worker.Do(command);
+  }
+
   WorkerHarness worker;
-  worker.Compile(1, "args=2 outputs=1 dims=2");
-  worker.Settle();
-  worker.Put(1, 10, {1, 2});
-  v1::Command command;
-  auto* e = command.mutable_execute();
-  e->set_op(2);
-  e->set_executable(1);
-  e->set_session(1);
-  e->add_args(10);
-  e->add_args(10);
-  e->add_results(20);
-  e->set_grant(77);
-  worker.Do(command);
+};
+
+TEST_F(LaunchOrderInAWorker, AGrantLetsAnExecutionGo) {
   worker.Settle();
   EXPECT_FALSE(worker.connection.done.contains(2));
   v1::Command grant;
@@ -137,21 +145,7 @@ TEST(LaunchOrderInAWorker, AGrantLetsAnExecutionGo) {
   EXPECT_THAT(worker.Read(20, 0), ElementsAre(4, 7) /* 1 + a + 2a */);
 }
 
-TEST(LaunchOrderInAWorker, AClientsEndEndsWhatWaitsForAGrant) {
-  WorkerHarness worker;
-  worker.Compile(1, "args=2 outputs=1 dims=2");
-  worker.Settle();
-  worker.Put(1, 10, {1, 2});
-  v1::Command command;
-  auto* e = command.mutable_execute();
-  e->set_op(2);
-  e->set_executable(1);
-  e->set_session(1);
-  e->add_args(10);
-  e->add_args(10);
-  e->add_results(20);
-  e->set_grant(77);
-  worker.Do(command);
+TEST_F(LaunchOrderInAWorker, AClientsEndEndsWhatWaitsForAGrant) {
   worker.ReleaseOwner(1);
   worker.Settle();
   EXPECT_EQ(worker.connection.done[2].code(), absl::StatusCode::kCancelled);

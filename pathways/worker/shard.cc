@@ -13,31 +13,12 @@ void CallAll(std::vector<Shard::Callback>* callbacks) {
   for (Shard::Callback& callback : now) std::move(callback)();
 }
 
-// Types that a device packs several to a byte.
-int BitsOf(buffers::DType dtype) {
-  using buffers::DType;
-  switch (dtype) {
-    case DType::kS4:
-    case DType::kU4:
-    case DType::kF4E2M1FN:
-      return 4;
-    case DType::kS2:
-    case DType::kU2:
-      return 2;
-    case DType::kS1:
-    case DType::kU1:
-      return 1;
-    default:
-      return 8 * buffers::HostBytes(dtype);
-  }
-}
-
 }  // namespace
 
 int64_t DeviceBytes(buffers::DType dtype, const device::Dims& dims) {
   int64_t n = 1;
   for (int64_t d : dims) n *= d;
-  return (n * BitsOf(dtype) + 7) / 8;
+  return (n * buffers::DeviceBits(dtype) + 7) / 8;
 }
 
 Shard::~Shard() { Consume(); }

@@ -13,20 +13,8 @@ bool IsSigned(DType dtype) { return dtype == DType::kS4 || dtype == DType::kS2 |
 }  // namespace
 
 int PackedBits(DType dtype) {
-  switch (dtype) {
-    case DType::kS4:
-    case DType::kU4:
-    case DType::kF4E2M1FN:
-      return 4;
-    case DType::kS2:
-    case DType::kU2:
-      return 2;
-    case DType::kS1:
-    case DType::kU1:
-      return 1;
-    default:
-      return 0;
-  }
+  const int bits = buffers::DeviceBits(dtype);
+  return bits < 8 ? bits : 0;
 }
 
 Bytes Unpack(DType dtype, const void* packed, int64_t elements) {
