@@ -81,6 +81,8 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
 
   // For tests that count, on the strand.
   Fabric& fabric() { return *fabric_; }
+  const Housekeeping& housekeeping() const { return *housekeeping_; }
+  absl::Duration tick() const { return options_.heartbeat_limit / 10; }
   bool formed() const { return formed_; }
 
  private:
@@ -120,7 +122,6 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   void LoseHost(LinkId id, const absl::Status& reason);
   absl::Status LossError(const resource::Host& host, const absl::Status& reason) const;
   std::string platform() const;
-  absl::Duration tick() const { return options_.heartbeat_limit / 10; }
   void ScheduleTick();
   void Tick();
 

@@ -1,6 +1,11 @@
 // HostGraphs: graphs of the coordination dataflow with one shard on each of some hosts, made when they are first needed:
 //
-//   `op` on each host ──one-to-one──► one result for each of them, here
+//   order     `op` on each host
+//   answers   `op` on each host ──one-to-one──► one result for each of them, here
+//   gathered  `op` on each host ──gather──► `combine` on the first of them ──one-to-one──► one result, here
+//
+// Of the last, what comes here does not grow with the hosts: neither the answer, nor the reports of the run, which go up the same tree.
+// Beyond 64 hosts the reports of an order do too (progress/edge_plan.h).
 //
 // A graph costs an install to each of its hosts; running it again costs a start to each. Those that are not used any more make room
 // for others, and a host that is lost takes its graphs with it; their runs end by themselves.
@@ -18,17 +23,19 @@ namespace pw::controller {
 
 class HostGraphs {
  public:
-  static constexpr size_t kKept = 64;
+  static constexpr size_t kKept = 256;
+  enum class Shape { kOrder, kAnswers, kGathered };
 
   // `runtime`, the controller's, outlives this.
   explicit HostGraphs(dataflow::Runtime* runtime) : runtime_(runtime) {}
 
   // REQUIRES: not empty; ascending positions in `hosts` are the shards.
-  absl::StatusOr<dataflow::GraphId> Over(const std::string& op, const dataflow::HostSet& hosts);
+  absl::StatusOr<dataflow::GraphId> Over(Shape shape, const std::string& op, const dataflow::HostSet& hosts);
   void HostLost(HostId host);
 
  private:
   struct Known {
+    Shape shape;
     std::string op;
     dataflow::HostSet hosts;
     dataflow::GraphId graph;

@@ -12,17 +12,15 @@ namespace {
 namespace v1 = ::pathways::v1;
 
 template <class Message>
+bool Parse(std::string_view bytes, Message* message) {
+  return message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+}
+template <class Message>
 bool Parse(const dataflow::Tuple& tuple, Message* message) {
-  return message->ParseFromArray(tuple.data.data(), static_cast<int>(tuple.size()));
+  return Parse(tuple.data.view(), message);
 }
 
 std::vector<HostId> Listed(const std::set<HostId>& hosts) { return {hosts.begin(), hosts.end()}; }
-
-dataflow::HostSet AsSet(const std::vector<HostId>& hosts) {
-  std::vector<dataflow::HostSet::Interval> intervals;
-  for (HostId host : hosts) intervals.push_back({host, 1});
-  return dataflow::HostSet(std::move(intervals));
-}
 
 // The shard of launch-failed. What it has to tell is in the run's argument.
 class LaunchFailedOperator : public dataflow::Operator {
@@ -41,13 +39,6 @@ class LaunchFailedOperator : public dataflow::Operator {
 
 }  // namespace
 
-struct Housekeeping::Gathering {
-  MetricsByHost metrics;
-  absl::AnyInvocable<void(MetricsByHost) &&> done;  // empty once called
-  std::optional<dataflow::RunId> run;               // the present one
-  uint64_t losses = 0;                              // when it was started
-};
-
 Housekeeping::Housekeeping(dispatch::Outbox* outbox, Executor* strand, Clock* clock, Timers* timers, DataflowLinks::Lose lose)
     : strand_(strand),
       clock_(clock),
@@ -55,7 +46,8 @@ Housekeeping::Housekeeping(dispatch::Outbox* outbox, Executor* strand, Clock* cl
       operators_(MakeOperators()),
       links_(outbox, strand, std::move(lose)),
       runtime_({dataflow::kControllerHost, strand, clock, timers, &links_, &operators_}, {.progress = dataflow::StarKnobs()}),
-      graphs_(&runtime_) {}
+      graphs_(&runtime_),
+      questions_(&runtime_, &graphs_, strand, &hosts_) {}
 
 dataflow::Operators Housekeeping::MakeOperators() {
   dataflow::Operators operators;
@@ -75,23 +67,22 @@ void Housekeeping::SetHosts(std::set<HostId> hosts) {
 }
 
 void Housekeeping::RemoveHost(HostId host, const absl::Status& reason) {
-  ++losses_;
   hosts_.erase(host);
   health_.erase(host);
   graphs_.HostLost(host);
   links_.RemoveHost(host, reason);
 }
 
-std::optional<dataflow::RunId> Housekeeping::Start(const std::string& op, const std::vector<HostId>& hosts, std::string argument,
-                                                   OnTuple on_tuple, OnDone done) {
+bool Housekeeping::Start(Shape shape, const std::string& op, const std::vector<HostId>& hosts, std::string argument, OnTuple on_tuple,
+                         OnDone done) {
   std::vector<HostId> there;
   std::copy_if(hosts.begin(), hosts.end(), std::back_inserter(there), [this](HostId host) { return hosts_.contains(host); });
-  if (there.empty()) return std::nullopt;
+  if (there.empty()) return false;
   const dataflow::HostSet set = AsSet(there);
-  const absl::StatusOr<dataflow::GraphId> graph = graphs_.Over(op, set);
+  const absl::StatusOr<dataflow::GraphId> graph = graphs_.Over(shape, op, set);
   if (!graph.ok()) {  // hosts that are there, one shard each: only a mistake of ours
     PW_LOG_ERROR << "no graph for " << op << ": " << graph.status();
-    return std::nullopt;
+    return false;
   }
   dataflow::RunOptions options;
   options.argument = std::move(argument);
@@ -100,7 +91,8 @@ std::optional<dataflow::RunId> Housekeeping::Start(const std::string& op, const 
   };
   options.on_closed = [](dataflow::NodeId, uint32_t, const absl::Status&) {};  // a host that failed is missing, which is all
   options.on_done = std::move(done);
-  return runtime_.Start(*graph, std::move(options));
+  runtime_.Start(*graph, std::move(options));
+  return true;
 }
 
 // ---- configuration
@@ -118,18 +110,22 @@ void Housekeeping::SendConfig(const std::vector<HostId>& hosts) {
     const auto tell = to.lock();
     if (tell != nullptr && *tell && Parse(tuple, &configured)) (*tell)(host, asked, configured);
   };
-  Start("configure", hosts, config_.SerializeAsString(), std::move(answered), nullptr);
+  Start(Shape::kAnswers, "configure", hosts, config_.SerializeAsString(), std::move(answered), nullptr);
 }
 
 // ---- health and metrics
 
 void Housekeeping::WatchHealth() {
-  if (health_run_.has_value()) runtime_.Cancel(*health_run_, absl::DeadlineExceededError("it is time for the next"));
-  auto heard = [this](HostId host, const dataflow::Tuple& tuple) {
+  std::set<HostId> apart;  // who did not answer keeps nobody waiting this time
+  if (health_round_ != nullptr) {
+    apart = HostQuestions::Left(*health_round_);
+    questions_.End(health_round_);
+  }
+  auto heard = [this](HostId host, std::string_view bytes) {
     v1::HealthReport report;
-    if (hosts_.contains(host) && Parse(tuple, &report)) health_[host] = {std::move(report), clock_->Now()};
+    if (hosts_.contains(host) && Parse(bytes, &report)) health_[host] = {std::move(report), clock_->Now()};
   };
-  health_run_ = Start("health", Listed(hosts_), "", std::move(heard), [this](const absl::Status&) { health_run_ = std::nullopt; });
+  health_round_ = questions_.Ask("health", apart, std::move(heard), [] {});
 }
 
 const Housekeeping::Health* Housekeeping::HealthOf(HostId host) const {
@@ -138,33 +134,20 @@ const Housekeeping::Health* Housekeeping::HealthOf(HostId host) const {
 }
 
 void Housekeeping::GatherMetrics(absl::Duration timeout, absl::AnyInvocable<void(MetricsByHost) &&> done) {
-  auto gathering = std::make_shared<Gathering>();
-  gathering->done = std::move(done);
-  timers_->After(timeout, strand_, [this, alive = std::weak_ptr<bool>(alive_), gathering] {
-    if (alive.expired() || !gathering->run.has_value()) return;
-    runtime_.Cancel(*gathering->run, absl::DeadlineExceededError("not all hosts have answered in time"));
-  });
-  AskMetrics(gathering);
-}
-
-void Housekeeping::AskMetrics(const std::shared_ptr<Gathering>& gathering) {
-  gathering->losses = losses_;
-  auto heard = [gathering](HostId host, const dataflow::Tuple& tuple) {
+  auto metrics = std::make_shared<MetricsByHost>();
+  auto heard = [metrics](HostId host, std::string_view bytes) {
     v1::MetricsReport report;
-    if (Parse(tuple, &report)) gathering->metrics[host] = std::move(report);
+    if (Parse(bytes, &report)) (*metrics)[host] = std::move(report);
   };
-  auto asked = [this, gathering](const absl::Status& status) {
-    gathering->run = std::nullopt;
-    if (absl::IsUnavailable(status) && losses_ != gathering->losses) {  // a host was lost meanwhile: the others are asked again
-      return strand_->Post([this, alive = std::weak_ptr<bool>(alive_), gathering] {
-        if (!alive.expired()) AskMetrics(gathering);
-      });
-    }
-    auto done = std::exchange(gathering->done, nullptr);
-    if (done) std::move(done)(std::move(gathering->metrics));
+  auto round = questions_.Ask("metrics", {}, std::move(heard),
+                              [metrics, done = std::move(done)]() mutable { std::move(done)(std::move(*metrics)); });
+  auto after = [&](absl::Duration delay, void (HostQuestions::*what)(const HostQuestions::RoundRef&)) {
+    timers_->After(delay, strand_, [this, alive = std::weak_ptr<bool>(alive_), round, what] {
+      if (!alive.expired()) (questions_.*what)(round);
+    });
   };
-  gathering->run = Start("metrics", Listed(hosts_), "", std::move(heard), asked);
-  if (!gathering->run.has_value()) asked(absl::OkStatus());  // there is no host to ask
+  after(timeout / 2, &HostQuestions::Hurry);
+  after(timeout, &HostQuestions::End);
 }
 
 void Housekeeping::GatherTraces(const std::vector<HostId>& hosts, OnTrace on_trace, absl::AnyInvocable<void() &&> done) {
@@ -182,7 +165,7 @@ void Housekeeping::GatherTraces(const std::vector<HostId>& hosts, OnTrace on_tra
       v1::TraceReport report;
       if (Parse(tuple, &report)) on_trace(from, asked, std::move(report));
     };
-    if (Start("trace", {host}, "", std::move(heard), [waiting](const absl::Status&) { waiting->Down(); })) ++waiting->left;
+    if (Start(Shape::kAnswers, "trace", {host}, "", std::move(heard), [waiting](const absl::Status&) { waiting->Down(); })) ++waiting->left;
   }
   waiting->Down();
 }
@@ -190,7 +173,7 @@ void Housekeeping::GatherTraces(const std::vector<HostId>& hosts, OnTrace on_tra
 // ---- clean-up and errors
 
 void Housekeeping::CleanUp(const std::vector<HostId>& hosts, const v1::CleanUp& what) {
-  Start("clean-up", hosts, what.SerializeAsString(), nullptr, nullptr);
+  Start(Shape::kOrder, "clean-up", hosts, what.SerializeAsString(), nullptr, nullptr);
 }
 
 void Housekeeping::AbortElsewhere(const v1::LaunchFailed& failed) {
@@ -199,7 +182,7 @@ void Housekeeping::AbortElsewhere(const v1::LaunchFailed& failed) {
   *abort.mutable_status() = failed.status();
   std::set<HostId> waiting;
   for (uint32_t host : failed.hosts()) waiting.insert(HostId(host));
-  Start("abort-launch", Listed(waiting), abort.SerializeAsString(), nullptr, nullptr);
+  Start(Shape::kOrder, "abort-launch", Listed(waiting), abort.SerializeAsString(), nullptr, nullptr);
 }
 
 }  // namespace pw::controller

@@ -19,14 +19,15 @@
 // since a host whose strand is busy, or whose dataflow is stuck, is not dead, and one that is dead ends the graphs that would tell.
 // Completions with their errors: they are results of what was dispatched, and a batch of them is one message as it is.
 //
-// Messages. A run: a start to each host, an answer from each. Hosts that have not had this graph before are told it with the start.
+// Messages. A run: a start to each host, an answer from each. Hosts that have not had this graph before are told it with the start. In a
+// cluster of more than 64 hosts what is gathered comes from one host of each 64 (host_questions.h), and the ends of orders (clean-up,
+// abort-launch) up a tree of hosts; configure and trace are answered by each host by itself: they carry readings of its clock.
 // Invariant HK-1: nothing here waits for a host that is lost. Strand-confined.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -37,6 +38,7 @@
 #include "pathways/base/timer_queue.h"
 #include "pathways/controller/dataflow_links.h"
 #include "pathways/controller/host_graphs.h"
+#include "pathways/controller/host_questions.h"
 #include "pathways/dataflow/runtime.h"
 #include "pathways/v1/housekeeping.pb.h"
 #include "pathways/v1/worker.pb.h"
@@ -61,12 +63,15 @@ class Housekeeping {
   void SetHosts(std::set<HostId> hosts);
   void RemoveHost(HostId host, const absl::Status& reason);
   void OnFrame(HostId from, const ::pathways::v1::DataflowFrame& frame, Bytes payload) {
+    ++frames_heard_;
     links_.Deliver(from, frame, std::move(payload));
   }
 
   // What hosts go by from now on, also those that join later. `configured` comes for each that answers, until the next Configure.
   void Configure(::pathways::v1::HostConfig config, OnConfigured configured);
   const ::pathways::v1::HostConfig& config() const { return config_; }
+
+  uint64_t frames_heard() const { return frames_heard_; }
 
   // Asks every host how it is; who has not answered since the last time is asked anew.
   void WatchHealth();
@@ -82,15 +87,13 @@ class Housekeeping {
   void CleanUp(const std::vector<HostId>& hosts, const ::pathways::v1::CleanUp& what);
 
  private:
-  struct Gathering;
+  using Shape = HostGraphs::Shape;
   using OnTuple = std::function<void(HostId, const dataflow::Tuple&)>;
   using OnDone = std::function<void(const absl::Status&)>;
 
-  // nullopt: there is no such host, and `done` never comes.
-  std::optional<dataflow::RunId> Start(const std::string& op, const std::vector<HostId>& hosts, std::string argument, OnTuple on_tuple,
-                                       OnDone done);
+  // False: there is no such host, and `done` never comes.
+  bool Start(Shape shape, const std::string& op, const std::vector<HostId>& hosts, std::string argument, OnTuple on_tuple, OnDone done);
   void SendConfig(const std::vector<HostId>& hosts);
-  void AskMetrics(const std::shared_ptr<Gathering>& gathering);
   void AbortElsewhere(const ::pathways::v1::LaunchFailed& failed);
   dataflow::Operators MakeOperators();
 
@@ -102,10 +105,11 @@ class Housekeeping {
   dataflow::Runtime runtime_;
   HostGraphs graphs_;
   std::set<HostId> hosts_;
-  uint64_t losses_ = 0;  // of hosts, ever
+  HostQuestions questions_;
+  uint64_t frames_heard_ = 0;
   ::pathways::v1::HostConfig config_;
   std::shared_ptr<const OnConfigured> configured_;
-  std::optional<dataflow::RunId> health_run_;
+  HostQuestions::RoundRef health_round_;
   std::map<HostId, Health> health_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };

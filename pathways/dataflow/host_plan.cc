@@ -1,5 +1,6 @@
 #include "pathways/dataflow/host_plan.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -39,6 +40,11 @@ HostPlan::HostPlan(std::shared_ptr<const Graph> graph, HostId coordinator, HostI
     edges_.push_back({EdgeId(e), EdgePlan(edge.kind, graph_->source(EdgeId(e)), graph_->destination(EdgeId(e)), self, knobs)});
   }
   end_ = std::make_unique<EdgePlan>(EdgeKind::kGather, all_hosts_, at_coordinator_, self, knobs);
+}
+
+bool HostPlan::TalksTo(HostId other) const {
+  return end_->TalksTo(other) ||
+         std::any_of(edges_.begin(), edges_.end(), [other](const LocalEdge& edge) { return edge.plan.TalksTo(other); });
 }
 
 }  // namespace pw::dataflow

@@ -40,6 +40,8 @@ class HostPlan {
   // Positions in the above; kNone: nothing of it is here.
   uint32_t SlotOf(NodeId id) const { return id.v < node_slots_.size() ? node_slots_[id.v] : kNone; }
   uint32_t SlotOf(EdgeId id) const { return id.v < edge_slots_.size() ? edge_slots_[id.v] : kNone; }
+  // Whether anything of a run goes from here to that host, or comes from there.
+  bool TalksTo(HostId other) const;
   // The run's end. Idle on no host that has this plan.
   EdgeId end_edge() const { return EdgeId(static_cast<uint32_t>(graph_->edges().size())); }
   const EdgePlan& end() const { return *end_; }

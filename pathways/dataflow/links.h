@@ -2,8 +2,10 @@
 // own; others carry the frames inside a stream that exists already.
 //
 // Invariants:
-//   LK-1  frames of one lane to one host arrive in order, each once, or the peer is lost
+//   LK-1  frames of one lane to one host arrive in order, each once, or the peer is lost, or the way to it has broken
 //   LK-2  a lost peer is lost for good: OnPeerLost comes once, no frame of it comes afterwards, and what is sent to it is dropped
+//   LK-3  when the way between two hosts breaks, both hear OnPeerBroken, after the last frame that came before and before the first that
+//         comes after; what was on its way may be gone
 // Strand-confined: every method of both sides is called on the runtime's strand, and never from inside another.
 #pragma once
 
@@ -23,6 +25,7 @@ class Links {
     virtual ~Handler() = default;
     virtual void OnFrame(HostId from, net::Frame frame) = 0;
     virtual void OnPeerLost(HostId host, const absl::Status& reason) = 0;
+    virtual void OnPeerBroken(HostId host, const absl::Status& reason) = 0;
   };
 
   virtual ~Links() = default;

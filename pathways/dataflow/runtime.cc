@@ -59,10 +59,10 @@ absl::Status Runtime::LostAmong(const HostSet& hosts) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<GraphId> Runtime::Install(std::shared_ptr<const Graph> graph) {
+absl::StatusOr<GraphId> Runtime::Install(std::shared_ptr<const Graph> graph, const ProgressKnobs& knobs) {
   PW_RETURN_IF_ERROR(LostAmong(graph->hosts()));
   // All hosts go by what the message says, this one included.
-  const ProgressKnobs progress{std::max(knobs_.progress.fan_in, 2u), std::max(knobs_.progress.direct_pairs, 1u)};
+  const ProgressKnobs progress{std::max(knobs.fan_in, 2u), std::max(knobs.direct_pairs, 1u)};
   PW_ASSIGN_OR_RETURN(std::shared_ptr<const HostPlan> plan,
                       HostPlan::Create(graph, environment_.self, environment_.self, progress, knobs_.max_local_shards));
   const GraphId id{environment_.self, next_graph_++};
@@ -197,14 +197,29 @@ void Runtime::Violated(RunId id, HostId by, const absl::Status& status) {
 void Runtime::OnPeerLost(HostId host, const absl::Status& reason) {
   const absl::Status status = absl::UnavailableError(absl::StrCat("lost ", ToString(host), ": ", reason.message()));
   if (!lost_.emplace(host, status).second) return;
-  flows_.erase(host);
-  batcher_.Drop(host);
   retired_.AddAll(host);
   early_.DropBefore(host, UINT64_MAX);
   absl::erase_if(graphs_, [&](const auto& entry) { return entry.first.coordinator == host; });
+  EndWith(host, status, [host](const Run& run) { return run.plan().graph().hosts().Contains(host); });
+}
+
+// Windows and credits begin anew on both sides.
+void Runtime::OnPeerBroken(HostId host, const absl::Status& reason) {
+  if (lost_.contains(host)) return;
+  EndWith(host,
+          absl::UnavailableError(absl::StrCat("the way between ", ToString(environment_.self), " and ", ToString(host),
+                                              " broke: ", reason.message())),
+          [host](const Run& run) { return run.plan().TalksTo(host); });
+  room_changed_ = true;
+  Settle();
+}
+
+void Runtime::EndWith(HostId host, const absl::Status& status, absl::FunctionRef<bool(const Run&)> ends) {
+  flows_.erase(host);
+  batcher_.Drop(host);
   std::vector<RunId> ended;
   for (RunId id : SortedKeys(runs_)) {
-    if (id.coordinator == host || runs_.at(id)->plan().graph().hosts().Contains(host)) ended.push_back(id);
+    if (id.coordinator == host || ends(*runs_.at(id))) ended.push_back(id);
   }
   const bool outer = std::exchange(busy_, true);
   for (RunId id : ended) EndEarly(id, status);

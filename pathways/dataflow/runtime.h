@@ -10,7 +10,7 @@
 //
 // Ends. A run is over when all its shards on all hosts have finished and everything sent has arrived; its memory is freed on each
 // host when that host is through. It ends early, everywhere, by Cancel, when a host it depends on is lost (UNAVAILABLE naming the
-// host), or when a host breaks the rules. Errors of shards do not end it: they travel along the edges as values.
+// host), when the way between two hosts that talk with each other in it breaks, or when a host breaks the rules. Errors of shards do not end it: they travel along the edges as values.
 //
 // Invariants:
 //   RT-1  on_done comes exactly once for each run that was started, the last call for that run, unless the runtime is destroyed
@@ -47,7 +47,7 @@
 namespace pw::dataflow {
 
 struct RuntimeKnobs {
-  ProgressKnobs progress;  // of graphs installed here
+  ProgressKnobs progress;  // of graphs installed here, unless they have their own
   BatchingKnobs batching;
   FlowKnobs flow;
   size_t local_high_water_bytes = 16 << 20;  // of tuples between shards of this host
@@ -93,7 +93,8 @@ class Runtime : private Links::Handler, private Courier {
   ~Runtime() override;
 
   // UNAVAILABLE: a host of it is lost.
-  absl::StatusOr<GraphId> Install(std::shared_ptr<const Graph> graph);
+  absl::StatusOr<GraphId> Install(std::shared_ptr<const Graph> graph) { return Install(std::move(graph), knobs_.progress); }
+  absl::StatusOr<GraphId> Install(std::shared_ptr<const Graph> graph, const ProgressKnobs& progress);
   // Runs of it go on.
   void Uninstall(GraphId graph);
   // on_done tells of every failure. REQUIRES: the graph was installed here, and not uninstalled.
@@ -121,6 +122,7 @@ class Runtime : private Links::Handler, private Courier {
   // Links::Handler
   void OnFrame(HostId from, net::Frame frame) override;
   void OnPeerLost(HostId host, const absl::Status& reason) override;
+  void OnPeerBroken(HostId host, const absl::Status& reason) override;
   // Courier
   void SendTuple(HostId to, bool critical, const TupleMessage& message) override;
   void SendReport(HostId to, bool critical, const ReportMessage& message) override;
@@ -136,6 +138,8 @@ class Runtime : private Links::Handler, private Courier {
   void SendControl(HostId to, const Message& message);
   bool IsOwn(RunId run) const { return run.coordinator == environment_.self; }
   void Post(absl::AnyInvocable<void(Runtime&) &&> task);
+  // Forgets what waits for the host, and ends the runs of which `ends` says so.
+  void EndWith(HostId host, const absl::Status& status, absl::FunctionRef<bool(const Run&)> ends);
   absl::Status LostAmong(const HostSet& hosts) const;
 
   // Runs.

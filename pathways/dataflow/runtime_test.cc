@@ -370,5 +370,63 @@ TEST(Runtime, WhatComesTooEarlyIsKeptUpToALimit) {
   }
 }
 
+// One end of links whose other ends are not there.
+struct LooseLinks : Links {
+  void Start(Handler* handler) override { this->handler = handler; }
+  void Send(HostId to, std::string, std::vector<Bytes>, net::Lane) override { ++sent[to]; }
+  void Disconnect(HostId, const absl::Status& why) override { ADD_FAILURE() << why; }
+  Handler* handler = nullptr;
+  std::map<HostId, int> sent;
+};
+
+TEST(Runtime, AWayThatBreaksEndsTheRunsThatUseItAndNothingElse) {
+  ManualExecutor executor(1);
+  Strand strand(&executor);
+  ManualClock clock;
+  LooseLinks links;
+  const Operators operators = WithForward();
+  Runtime runtime({HostId(0), &strand, &clock, nullptr, &links, &operators}, {});
+  auto asks = [&](uint32_t host) {
+    return *runtime.Install(*Graph::Create({{"a", "forward", "", Over(1, 1, host)}, {"r", kResultOp, "", Over(1, 1)}},
+                                           {{NodeId(0), NodeId(1), EdgeKind::kOneToOne, true}}));
+  };
+  const GraphId of_one = asks(1), of_two = asks(2);
+  Outcome one, two, again;
+  runtime.Start(of_one, one.Options());
+  runtime.Start(of_two, two.Options());
+  executor.RunUntilIdle();
+  links.handler->OnPeerBroken(HostId(1), absl::UnavailableError("cable"));
+  executor.RunUntilIdle();
+  ASSERT_THAT(one.done, SizeIs(1));
+  EXPECT_THAT(std::string(one.done[0].message()), HasSubstr("between host 0 and host 1 broke: cable"));
+  EXPECT_THAT(two.done, IsEmpty());
+  // It is not lost: there may be a way again.
+  const int before = links.sent[HostId(1)];
+  runtime.Start(of_one, again.Options());
+  executor.RunUntilIdle();
+  EXPECT_THAT(again.done, IsEmpty());
+  EXPECT_GT(links.sent[HostId(1)], before);
+}
+
+// Hosts of a run that have nothing to say to each other do not mind.
+TEST(Runtime, WhoTalksWithWhomFollowsFromTheEdges) {
+  const auto there = Over(4, 1, 1);
+  auto star = *Graph::Create({{"a", "forward", "", there}, {"r", kResultOp, "", Over(1, 4)}},
+                             {{NodeId(0), NodeId(1), EdgeKind::kOneToOne, true}});
+  auto gathered = *Graph::Create({{"a", "forward", "", there}, {"c", "forward", "", Over(1, 1, 1)}, {"r", kResultOp, "", Over(1, 1, 9)}},
+                                 {{NodeId(0), NodeId(1), EdgeKind::kGather, true}, {NodeId(1), NodeId(2), EdgeKind::kOneToOne, true}});
+  auto talk = [](const std::shared_ptr<const Graph>& graph, uint32_t coordinator, uint32_t a, uint32_t b) {
+    const ProgressKnobs knobs{.fan_in = 5, .direct_pairs = 4};
+    const bool ab = (*HostPlan::Create(graph, HostId(coordinator), HostId(a), knobs, 100))->TalksTo(HostId(b));
+    EXPECT_EQ(ab, (*HostPlan::Create(graph, HostId(coordinator), HostId(b), knobs, 100))->TalksTo(HostId(a))) << a << " " << b;
+    return ab;
+  };
+  EXPECT_TRUE(talk(star, 0, 0, 3));
+  EXPECT_FALSE(talk(gathered, 9, 2, 3)) << "two that are added up";
+  EXPECT_FALSE(talk(gathered, 9, 2, 9)) << "one of them, and the coordinator";
+  EXPECT_TRUE(talk(gathered, 9, 2, 1));
+  EXPECT_TRUE(talk(gathered, 9, 1, 9));
+}
+
 }  // namespace
 }  // namespace pw::dataflow

@@ -1,8 +1,9 @@
 #include "pathways/ir/compile.h"
 
+#include <algorithm>
 #include <optional>
-#include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "mlir/Bytecode/BytecodeWriter.h"
@@ -63,7 +64,10 @@ absl::Status AddMachine(mlir::ModuleOp module, const resource::Topology& topolog
   auto devices = TheOnly<VirtualDevicesOp>(module);
   if (!devices) return absl::InternalError("the portable program has no devices");
   std::vector<int32_t> ids, physical, hosts, islands;
-  for (int32_t id : std::set<int32_t>(devices.getDevices().begin(), devices.getDevices().end())) {
+  std::vector<int32_t> all(devices.getDevices().begin(), devices.getDevices().end());
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  for (int32_t id : all) {
     PW_ASSIGN_OR_RETURN(const resource::Device* device, topology.GetDevice(DeviceId(id)));
     ids.push_back(id);
     physical.push_back(device->physical.v);

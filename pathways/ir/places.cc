@@ -1,25 +1,28 @@
 #include "pathways/ir/places.h"
 
-#include <set>
+#include <algorithm>
 #include <string>
 #include <utility>
 
 namespace pw::ir {
 
 Places::Places(mlir::ModuleOp module) : symbols_(module), devices_(TheOnly<VirtualDevicesOp>(module)) {
-  for (size_t v = 0; v < devices_.getDevices().size(); ++v) host_of_[DeviceId(devices_.getDevices()[v])] = (*devices_.getHosts())[v];
+  const llvm::ArrayRef<int32_t> devices = devices_.getDevices(), hosts = *devices_.getHosts();
+  for (size_t v = 0; v < devices.size(); ++v) host_of_[DeviceId(devices[v])] = hosts[v];
 }
 
 const Places::Mesh& Places::Of(mlir::FlatSymbolRefAttr mesh) {
   std::unique_ptr<Mesh>& known = meshes_[mesh];
   if (known == nullptr) {
     known = std::make_unique<Mesh>();
-    std::set<int32_t> hosts;
+    const llvm::ArrayRef<int32_t> devices = devices_.getDevices(), host_of = *devices_.getHosts();
+    std::vector<int32_t>& hosts = known->hosts;
     for (int32_t v : symbols_.lookup<MeshOp>(mesh.getValue()).getVirtualDevicesAttr().asArrayRef()) {
-      known->devices.push_back(DeviceId(devices_.getDevices()[v]));
-      hosts.insert((*devices_.getHosts())[v]);
+      known->devices.push_back(DeviceId(devices[v]));
+      if (hosts.empty() || hosts.back() != host_of[v]) hosts.push_back(host_of[v]);
     }
-    known->hosts.assign(hosts.begin(), hosts.end());
+    std::sort(hosts.begin(), hosts.end());
+    hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
   }
   return *known;
 }

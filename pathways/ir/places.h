@@ -4,10 +4,10 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "llvm/ADT/DenseMap.h"
 #include "mlir/IR/SymbolTable.h"
 #include "pathways/base/ids.h"
@@ -39,7 +39,7 @@ class Places {
 
   const mlir::SymbolTable symbols_;
   VirtualDevicesOp devices_;
-  std::map<DeviceId, int32_t> host_of_;
+  absl::flat_hash_map<DeviceId, int32_t> host_of_;
   llvm::DenseMap<mlir::Attribute, std::unique_ptr<Mesh>> meshes_;
   llvm::DenseMap<mlir::Type, SpecPtr> specs_;
 };

@@ -33,6 +33,8 @@ class SimCluster {
   bool Form();
 
   FrontDoor& door() { return *door_; }
+  // The living one. For tests that look at it between two events.
+  controller::ClusterImpl& controller() { return *clusters_.back(); }
   Network& network() { return network_; }
   Referee& referee() { return referee_; }
   World& world() { return *world_; }

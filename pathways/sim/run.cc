@@ -30,7 +30,9 @@ class Run {
       StartWorkloads();
       ScheduleFaults();
       const absl::Time limit = world_.now() + scenario_.limit;
+      const absl::Time begin = world_.now();
       if (!world_.RunUntil(limit, [this] { return finished_ == workloads_.size(); })) Unfinished();
+      report_.work_seconds = absl::ToDoubleSeconds(world_.now() - begin);
       world_.RunUntil(world_.now() + kFreedWithin, [] { return false; });
       CheckEnd();
     }
@@ -129,6 +131,7 @@ std::string ToJson(const Report& report) {
   json.Key("seed").Int(static_cast<int64_t>(report.seed));
   json.Key("hash").String(absl::StrCat(absl::Hex(report.hash, absl::kZeroPad16)));
   json.Key("simulated_seconds").Number(report.simulated_seconds);
+  json.Key("work_seconds").Number(report.work_seconds);
   json.Key("events").Int(static_cast<int64_t>(report.events));
   json.Key("frames").Int(static_cast<int64_t>(report.frames));
   json.Key("bytes").Int(static_cast<int64_t>(report.bytes));

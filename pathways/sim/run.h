@@ -14,6 +14,7 @@ struct Report {
   uint64_t seed = 0;
   uint64_t hash = 0;  // of everything that happened
   double simulated_seconds = 0;
+  double work_seconds = 0;  // of them: until the last workload had finished
   uint64_t events = 0;
   uint64_t frames = 0;
   uint64_t bytes = 0;

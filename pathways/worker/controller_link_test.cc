@@ -146,11 +146,11 @@ TEST_F(LinkTest, SaysWhoItIsAndServes) {
   EXPECT_EQ(hello.stablehlo_version(), "1.13.0");
   controller_.Welcome();
   v1::Command command;
-  command.mutable_memory_query()->set_query(4);
+  command.mutable_fetch()->set_fetch(4);
   controller_.Send(command);
   Run();
   ASSERT_EQ(controller_.events.size(), 2u);
-  EXPECT_EQ(controller_.events[1].memory_report().query(), 4u);
+  EXPECT_EQ(controller_.events[1].fetched().fetch(), 4u);
 }
 
 TEST_F(LinkTest, WaitsForAControllerThatIsNotThereYet) {
@@ -200,12 +200,7 @@ TEST_F(LinkTest, FreesEverythingWhenTheControllerIsLost) {
   ASSERT_EQ(controller_.connections, 2);
   EXPECT_TRUE(controller_.events.back().has_hello());
   controller_.Welcome();
-  v1::Command query;
-  query.mutable_memory_query()->set_query(1);
-  controller_.Send(query);
-  Run();
-  EXPECT_EQ(controller_.events.back().memory_report().arrays(), 0);
-  EXPECT_EQ(controller_.events.back().memory_report().devices(0).used_bytes(), 0);
+  EXPECT_EQ(link_->arrays(), 0);
 }
 
 TEST_F(LinkTest, ExitsWithItsControllerIfToldTo) {

@@ -2,19 +2,25 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-
 namespace pw::worker {
+
+void DataflowLinks::Start(Handler* handler) {
+  handler_ = handler;
+  peers_->SetFrameReceiver(this);
+}
 
 void DataflowLinks::Deliver(const pathways::v1::DataflowFrame& frame, Bytes payload) {
   handler_->OnFrame(dataflow::kControllerHost, {frame.header(), std::move(payload)});
 }
 
+void DataflowLinks::OnPeerFrame(HostId from, const pathways::v1::DataflowFrame& frame, Bytes payload) {
+  if (from == dataflow::kControllerHost || from == core_->host) return;  // a host that says it is somebody else
+  handler_->OnFrame(from, {frame.header(), std::move(payload)});
+}
+
 // The lanes are the stream's batches: everything of one turn leaves together, in order.
 void DataflowLinks::Send(HostId to, std::string header, std::vector<Bytes> payload, net::Lane) {
-  if (to != dataflow::kControllerHost) {
-    return LoseLater(to, absl::UnimplementedError(absl::StrCat("no dataflow goes directly to ", ToString(to), " yet")));
-  }
+  if (to != dataflow::kControllerHost) return peers_->SendFrame(to, std::move(header), std::move(payload));
   size_t bytes = 0;
   for (const Bytes& piece : payload) bytes += piece.size();
   pathways::v1::DataflowFrame* frame = core_->outbox.Add(std::move(payload))->mutable_dataflow();
@@ -22,12 +28,10 @@ void DataflowLinks::Send(HostId to, std::string header, std::vector<Bytes> paylo
   frame->set_payload_bytes(bytes);
 }
 
-// The controller's frames are made by our own code; one that does not parse is for its log to tell.
-void DataflowLinks::Disconnect(HostId host, const absl::Status& why) { LoseLater(host, why); }
-
-void DataflowLinks::LoseLater(HostId host, const absl::Status& reason) {
-  core_->strand->Post([this, alive = core_->alive(), host, reason] {
-    if (!alive.expired()) handler_->OnPeerLost(host, reason);
+// All frames are made by our own code; one that does not parse is for the log of who finds it to tell.
+void DataflowLinks::Disconnect(HostId host, const absl::Status& why) {
+  core_->strand->Post([this, alive = core_->alive(), host, why] {
+    if (!alive.expired()) handler_->OnPeerLost(host, why);
   });
 }
 

@@ -1,7 +1,8 @@
-// DataflowLinks: the dataflow's way from this host to the controller, inside the control stream. Who belongs to the cluster is
-// the stream's to know, so nothing is ever lost here but with the whole Worker.
+// DataflowLinks: the dataflow's ways from this host: to the controller inside the control stream, to other hosts over the connections that
+// carry arrays (Peers), made when there is first something to send.
 //
-// Other hosts are not reached this way: the controller's housekeeping graphs have edges between it and the hosts only.
+// Who belongs to the cluster is the control stream's to know: a host is lost when the controller says that it has left, and a
+// connection that breaks is a way that has broken, no more (links.h, LK-3).
 // Lives on the worker's strand.
 #pragma once
 
@@ -12,24 +13,30 @@
 #include "pathways/dataflow/links.h"
 #include "pathways/v1/worker.pb.h"
 #include "pathways/worker/core.h"
+#include "pathways/worker/peers.h"
 
 namespace pw::worker {
 
-class DataflowLinks : public dataflow::Links {
+class DataflowLinks : public dataflow::Links, private Peers::FrameReceiver {
  public:
-  // `core` outlives this.
-  explicit DataflowLinks(Core* core) : core_(core) {}
+  // Both outlive this.
+  DataflowLinks(Core* core, Peers* peers) : core_(core), peers_(peers) {}
+  ~DataflowLinks() override { peers_->SetFrameReceiver(nullptr); }
 
+  // From the controller.
   void Deliver(const pathways::v1::DataflowFrame& frame, Bytes payload);
 
-  void Start(Handler* handler) override { handler_ = handler; }
+  void Start(Handler* handler) override;
   void Send(HostId to, std::string header, std::vector<Bytes> payload, net::Lane lane) override;
   void Disconnect(HostId host, const absl::Status& why) override;
 
  private:
-  void LoseLater(HostId host, const absl::Status& reason);
+  void OnPeerFrame(HostId from, const pathways::v1::DataflowFrame& frame, Bytes payload) override;
+  void OnPathBroken(HostId host, const absl::Status& status) override { handler_->OnPeerBroken(host, status); }
+  void OnLeft(HostId host, const absl::Status& status) override { handler_->OnPeerLost(host, status); }
 
   Core* const core_;
+  Peers* const peers_;
   Handler* handler_ = nullptr;
 };
 

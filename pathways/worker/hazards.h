@@ -41,7 +41,6 @@ class Hazards {
     std::vector<ShardRef> reads;
     std::vector<ShardRef> consumes;
     absl::AnyInvocable<Outcome(const absl::Status& inputs)> run;
-    bool is_parked() const { return parked; }
 
    private:
     friend class Hazards;

@@ -13,23 +13,51 @@ namespace v1 = pathways::v1;
 class Duty : public dataflow::Operator {
  public:
   using Do = std::function<absl::StatusOr<std::optional<std::string>>(const std::string& argument)>;
-  explicit Duty(Do work) : work_(std::move(work)) {}
+  Duty(Do work, HostId self) : work_(std::move(work)), self_(self) {}
   void OnInputsClosed(dataflow::Shard& shard) override {
     absl::StatusOr<std::optional<std::string>> answer = work_(shard.argument());
     if (answer.ok() && answer->has_value()) {
-      const Bytes bytes = Bytes::FromString(*std::move(*answer));
-      for (dataflow::EdgeId edge : shard.outputs()) shard.Send(edge, shard.index(), {bytes, absl::OkStatus()});
+      for (dataflow::EdgeId edge : shard.outputs()) Send(shard, edge, **answer);
     }
     shard.Finish(answer.status());
   }
 
  private:
+  // To the shard of its own, or with those of others to one that adds them up.
+  void Send(dataflow::Shard& shard, dataflow::EdgeId edge, const std::string& report) const {
+    if (shard.graph().edge(edge).kind == dataflow::EdgeKind::kOneToOne)
+      return shard.Send(edge, shard.index(), {Bytes::FromString(report), absl::OkStatus()});
+    v1::Gathered gathered;
+    auto* answer = gathered.add_answers();
+    answer->set_host(self_.v);
+    answer->set_report(report);
+    shard.Send(edge, 0, {Bytes::FromString(gathered.SerializeAsString()), absl::OkStatus()});
+  }
+
   const Do work_;
+  const HostId self_;
+};
+
+// Many answers become one. Who has failed is missing in it, which is all.
+class Combine : public dataflow::Operator {
+ public:
+  void OnTuple(dataflow::Shard&, dataflow::EdgeId, dataflow::Tuple tuple) override { all_.append(tuple.data.view()); }
+  void OnInputsClosed(dataflow::Shard& shard) override {
+    const Bytes bytes = Bytes::FromString(std::move(all_));
+    for (dataflow::EdgeId edge : shard.outputs()) shard.Send(edge, shard.index(), {bytes, absl::OkStatus()});
+    shard.Finish();
+  }
+  void OnPoisoned(dataflow::Shard& shard, const absl::Status&) override { OnInputsClosed(shard); }
+
+ private:
+  std::string all_;  // serialized Gathered: two of them, one behind the other, are one
 };
 
 void Add(dataflow::Operators* operators, std::string name, Duty::Do work) {
-  operators->Add(std::move(name), [work = std::move(work)](const dataflow::OperatorContext&)
-                                      -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> { return std::make_unique<Duty>(work); });
+  operators->Add(std::move(name), [work = std::move(work)](const dataflow::OperatorContext& context)
+                                      -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> {
+    return std::make_unique<Duty>(work, context.self);
+  });
 }
 
 // Who is asked.
@@ -68,13 +96,16 @@ dataflow::Operators MakeOperators(Core* core, const Housekeeping::Duties& duties
   AddQuestion(&operators, "health", duties.health);
   AddQuestion(&operators, "metrics", duties.metrics);
   AddQuestion(&operators, "trace", duties.end_trace);
+  operators.Add("combine", [](const dataflow::OperatorContext&) -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> {
+    return std::make_unique<Combine>();
+  });
   return operators;
 }
 
 }  // namespace
 
-Housekeeping::Housekeeping(Core* core, HostId self, Timers* timers, Duties duties)
-    : links_(core),
+Housekeeping::Housekeeping(Core* core, Peers* peers, HostId self, Timers* timers, Duties duties)
+    : links_(core, peers),
       operators_(MakeOperators(core, duties)),
       runtime_({self, core->strand, core->clock, timers, &links_, &operators_}, {.progress = dataflow::StarKnobs()}) {}
 

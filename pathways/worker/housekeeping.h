@@ -1,6 +1,9 @@
 // Housekeeping: this host's part in the graphs by which the controller keeps the cluster in order (controller/housekeeping.h, which
 // says what each is for): a dataflow runtime, and the operators it knows. The parts of the worker do the work (Duties).
 //
+// In a large cluster a host may have to add up what others answer (the operator "combine"): they send it here, and the controller hears
+// of it in one message.
+//
 // A failed launch goes the other way: this host is the coordinator of a run with one shard, at the controller.
 // Lives on the worker's strand.
 #pragma once
@@ -29,8 +32,8 @@ class Housekeeping {
     std::function<pathways::v1::TraceReport()> end_trace;
   };
 
-  // `core` and `timers` outlive this. Without timers nothing is coalesced.
-  Housekeeping(Core* core, HostId self, Timers* timers, Duties duties);
+  // All outlive this. Without timers nothing is coalesced.
+  Housekeeping(Core* core, Peers* peers, HostId self, Timers* timers, Duties duties);
 
   void OnFrame(const pathways::v1::DataflowFrame& frame, Bytes payload) { links_.Deliver(frame, std::move(payload)); }
   // The controller tells the hosts that it names.

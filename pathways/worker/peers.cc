@@ -50,6 +50,7 @@ struct Peers::Outgoing : net::Connection::Handler {
   bool takes_shared = false;
   net::Loans loans;
   bool connecting = false;
+  std::deque<std::pair<std::string, std::vector<Bytes>>> frames;  // that wait for the connection
   std::deque<Item> queue;
   std::deque<uint64_t> on_the_way;  // transfers handed to the present connection, the latest kRemembered of them
   std::unique_ptr<net::Connection> connection;
@@ -105,6 +106,7 @@ void Peers::SetPeers(const v1::Peers& peers) {
     outgoing_.erase(host);
     FailQueue(out.get(), status);
     if (receiver_ != nullptr) receiver_->OnPeerLost(host, status);
+    if (frame_receiver_ != nullptr) frame_receiver_->OnLeft(host, status);
   }
   for (const auto& [host, peer] : now) {
     if (!peer->name().empty()) core_->host_names[host] = peer->name();
@@ -141,6 +143,33 @@ void Peers::Queue(HostId to, Item item) {
   it->second->queue.push_back(std::move(item));
   if (it->second->connection != nullptr) return Pump(to);
   Connect(to);
+}
+
+void Peers::SendFrame(HostId to, std::string header, std::vector<Bytes> payload) {
+  auto it = outgoing_.find(to);
+  if (it == outgoing_.end()) {
+    return PathBroken(to, absl::UnavailableError(absl::StrCat(core_->NameOf(to), " is not in the cluster, or no longer")));
+  }
+  v1::PeerMessage message;
+  size_t bytes = 0;
+  for (const Bytes& piece : payload) bytes += piece.size();
+  message.mutable_dataflow()->set_header(std::move(header));
+  message.mutable_dataflow()->set_payload_bytes(bytes);
+  it->second->frames.emplace_back(message.SerializeAsString(), std::move(payload));
+  if (it->second->connection != nullptr) return PumpFrames(it->second.get());
+  Connect(to);
+}
+
+// The dataflow has windows of its own, so these do not wait for the connection's.
+void Peers::PumpFrames(Outgoing* out) {
+  for (auto& [header, payload] : std::exchange(out->frames, {}))
+    out->connection->Send(std::move(header), std::move(payload), net::Lane::kBulk);
+}
+
+void Peers::PathBroken(HostId host, const absl::Status& reason) {
+  core_->strand->Post([this, alive = core_->alive(), host, reason] {
+    if (!alive.expired() && frame_receiver_ != nullptr) frame_receiver_->OnPathBroken(host, reason);
+  });
 }
 
 void Peers::Connect(HostId to) {
@@ -182,6 +211,7 @@ void Peers::Connected(HostId to, absl::StatusOr<std::unique_ptr<net::Connection>
               [](const absl::Status&) {}};
     out.queue.push_front(std::move(lost));
   }
+  PumpFrames(&out);
   Pump(to);
 }
 
@@ -256,6 +286,8 @@ void Peers::OutgoingLost(HostId to, const absl::Status& reason) {
 }
 
 void Peers::FailQueue(Outgoing* out, const absl::Status& status) {
+  out->frames.clear();
+  PathBroken(out->host, status);
   std::deque<Item> queue;
   queue.swap(out->queue);
   // What was lent may have arrived: the receiver is told of the break by itself (on_the_way). Here the send is over either way.
@@ -291,6 +323,11 @@ absl::Status Peers::Handle(Incoming* in, const v1::PeerMessage& message, Bytes p
       return absl::FailedPreconditionError("a worker of another controller's life called; it must join again");
     in->greeted = true;
     in->from = HostId(message.hello().from_host());
+    std::vector<uint64_t> earlier;  // connections of that host: they have broken, even if nobody has said so here
+    for (const auto& [id, other] : incoming_) {
+      if (other.get() != in && other->greeted && other->from == in->from) earlier.push_back(id);
+    }
+    for (uint64_t id : earlier) IncomingLost(id, absl::UnavailableError("it has connected anew"));
     return absl::OkStatus();
   }
   switch (message.kind_case()) {
@@ -302,6 +339,11 @@ absl::Status Peers::Handle(Incoming* in, const v1::PeerMessage& message, Bytes p
       return absl::OkStatus();
     case v1::PeerMessage::kFailed:
       receiver_->OnTransferFailed(in->from, message.failed().transfer(), FromProto(message.failed().status()));
+      return absl::OkStatus();
+    case v1::PeerMessage::kDataflow:
+      if (message.dataflow().payload_bytes() != payload.size())
+        return absl::InvalidArgumentError("a dataflow frame announces another size than it has");
+      if (frame_receiver_ != nullptr) frame_receiver_->OnPeerFrame(in->from, message.dataflow(), std::move(payload));
       return absl::OkStatus();
     default:
       return absl::InvalidArgumentError("a peer sent a message of unknown kind");
@@ -337,10 +379,11 @@ void Peers::IncomingLost(uint64_t id, const absl::Status& reason) {
   const bool greeted = it->second->greeted;
   const HostId from = it->second->from;
   incoming_.erase(it);
-  if (greeted && receiver_ != nullptr) {
-    receiver_->OnPeerLost(
-        from, absl::UnavailableError(absl::StrCat("the connection from ", core_->NameOf(from), " broke: ", reason.message())));
-  }
+  if (!greeted) return;
+  const absl::Status status =
+      absl::UnavailableError(absl::StrCat("the connection from ", core_->NameOf(from), " broke: ", reason.message()));
+  if (frame_receiver_ != nullptr) frame_receiver_->OnPathBroken(from, status);
+  if (receiver_ != nullptr) receiver_->OnPeerLost(from, status);
 }
 
 }  // namespace pw::worker

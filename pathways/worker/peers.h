@@ -5,11 +5,16 @@
 // other side was waiting for; the next transfer connects again, and first reports as failed what may have been lost in the broken
 // connection.
 //
+// The same connections carry frames of the coordination dataflow (DataflowLinks): before transfers that wait, and with no memory of what
+// a broken connection has lost; both sides are told that it broke.
+//
 // Invariants:
 //   PE-1  a stranger (another controller's life, or no hello) is refused
 //   PE-2  every Send is reported once: OK when the last chunk has been handed to the connection, or the peer has opened the memory
 //   that was named instead; or why not
 //   PE-3  bytes that do not match the checksum that came with them fail their transfer with DATA_LOSS, and nothing else
+//   PE-4  frames to one host arrive in order, each at most once; those that do not arrive were on a connection of which OnPathBroken
+//         has told here, or will, before anything of a later one
 // Lives on the worker's strand; connections' threads only post to it.
 #pragma once
 
@@ -18,6 +23,8 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "pathways/net/landings.h"
@@ -38,10 +45,21 @@ class Peers {
     virtual void OnPeerLost(HostId host, const absl::Status& status) = 0;
   };
 
+  // For frames of the dataflow. Called on the strand, never from inside SendFrame.
+  class FrameReceiver {
+   public:
+    virtual ~FrameReceiver() = default;
+    virtual void OnPeerFrame(HostId from, const pathways::v1::DataflowFrame& frame, Bytes payload) = 0;
+    // In either direction.
+    virtual void OnPathBroken(HostId host, const absl::Status& status) = 0;
+    virtual void OnLeft(HostId host, const absl::Status& status) = 0;  // the cluster
+  };
+
   Peers(Core* core, net::Transport* transport, HostId self, uint64_t incarnation);
   ~Peers();
 
   void SetReceiver(Receiver* receiver) { receiver_ = receiver; }
+  void SetFrameReceiver(FrameReceiver* receiver) { frame_receiver_ = receiver; }
   // What is sent from now on carries checksums. Those that arrive are verified in any case.
   void set_checksum(bool on) { checksum_ = on; }
   void SetPeers(const pathways::v1::Peers& peers);
@@ -57,6 +75,7 @@ class Peers {
   using Sent = absl::AnyInvocable<void(const absl::Status&) &&>;
   void Send(HostId to, uint64_t transfer, SessionId session, Bytes data, Sent sent);
   void SendFailed(HostId to, uint64_t transfer, const absl::Status& status);
+  void SendFrame(HostId to, std::string header, std::vector<Bytes> payload);
 
   // A connection that the listener has accepted.
   void Accept(std::unique_ptr<net::Connection> connection);
@@ -77,6 +96,8 @@ class Peers {
   void Connect(HostId to);
   void Connected(HostId to, absl::StatusOr<std::unique_ptr<net::Connection>> connection);
   void Pump(HostId to);
+  void PumpFrames(Outgoing* out);
+  void PathBroken(HostId host, const absl::Status& reason);
   void Lend(Outgoing* out, Item item);
   void Returned(HostId to, const pathways::v1::SharedTaken& taken);
   void OutgoingLost(HostId to, const absl::Status& reason);
@@ -93,6 +114,7 @@ class Peers {
   const HostId self_;
   const uint64_t incarnation_;
   Receiver* receiver_ = nullptr;
+  FrameReceiver* frame_receiver_ = nullptr;
   bool checksum_ = false;
   std::map<HostId, std::unique_ptr<Outgoing>> outgoing_;
   uint64_t next_incoming_ = 1;

@@ -30,7 +30,7 @@ class ProgramRuns {
   ProgramRuns(Core* core, Dispatch dispatch);
 
   void Load(const pathways::v1::LoadProgram& command);
-  void Drop(const pathways::v1::DropProgram& command) { programs_.erase(command.program()); }
+  void Drop(uint64_t program) { programs_.erase(program); }
   void Run(const pathways::v1::RunProgram& command);
   void ReleaseOwner(SessionId session);
 

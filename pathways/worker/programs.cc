@@ -167,10 +167,6 @@ void Programs::Answer(uint64_t id, const Result& result) {
   compiled->set_from_cache(result.from_cache);
 }
 
-void Programs::Drop(const v1::DropExecutable& command) {
-  for (uint64_t id : command.executables()) programs_.erase(ExecutableId(id));
-}
-
 void Programs::SetPeers(const v1::Peers& peers) {
   std::map<uint32_t, std::string> known = std::move(processes_);
   processes_.clear();

@@ -46,7 +46,7 @@ class Programs {
       : core_(core), pool_(pool), cache_(std::move(cache)) {}
 
   void Compile(const pathways::v1::Compile& command, const Bytes& payload);
-  void Drop(const pathways::v1::DropExecutable& command);
+  void Drop(ExecutableId executable) { programs_.erase(executable); }
   // Programs over hosts that are not on the list any more will not run again.
   void SetPeers(const pathways::v1::Peers& peers);
   void Describe(const pathways::v1::Describe& command);

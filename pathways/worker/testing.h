@@ -169,9 +169,10 @@ class WorkerHarness {
     Do(command);
   }
   void ReleaseOwner(uint64_t session) {
-    v1::Command command;
-    command.mutable_release_owner()->set_session(session);
-    Do(command);
+    v1::CleanUp what;
+    what.add_sessions(session);
+    strand.Post([this, what] { worker->CleanUp(what); });
+    if (!hold_commands) executor.RunAll();
   }
   void Alias(uint64_t op, uint64_t array, int shard, uint64_t source, int source_shard) {
     v1::Command command;
@@ -185,11 +186,10 @@ class WorkerHarness {
     Do(command);
   }
   v1::MemoryReport Memory() {
-    v1::Command command;
-    command.mutable_memory_query()->set_query(++query_);
-    Do(command);
+    v1::MemoryReport report;
+    strand.Post([&] { report = worker->Memory(); });
     executor.RunAll();
-    return connection.memory[query_];
+    return report;
   }
   // "(3.0 4.0)" or the error, once everything has settled.
   std::vector<float> Read(uint64_t array, int shard) {

@@ -84,8 +84,6 @@ class RecordingConnection : public net::Connection {
         EXPECT_TRUE(compiled.emplace(event.compiled().executable(), event.compiled()).second);
       } else if (event.has_described()) {
         described[event.described().query()] = event.described();
-      } else if (event.has_memory_report()) {
-        memory[event.memory_report().query()] = event.memory_report();
       } else if (event.has_dataflow()) {
         dataflow.emplace_back(event.dataflow().header(), take(event.dataflow().payload_bytes()));
         v1::dataflow::Frame frame;  // what the worker starts by itself: a word of a failed launch
@@ -106,7 +104,6 @@ class RecordingConnection : public net::Connection {
   std::map<uint64_t, v1::Compiled> compiled;
   std::map<uint64_t, v1::Described> described;
   std::vector<v1::LaunchFailed> launch_failed;
-  std::map<uint64_t, v1::MemoryReport> memory;
   std::vector<std::pair<std::string, std::string>> dataflow;  // headers and payloads
   std::vector<uint64_t> taken;
   std::vector<v1::HostCall> host_calls;

@@ -62,7 +62,7 @@ Worker::Worker(const Environment& environment, net::Connection* connection, cons
       peers_(&core_, environment.transport, HostId(welcome.host()), welcome.incarnation()),
       moves_(&core_, &peers_, environment.limits.staging_bytes),
       tracing_(&core_),
-      housekeeping_(&core_, HostId(welcome.host()), environment.timers, MakeDuties()) {
+      housekeeping_(&core_, &peers_, HostId(welcome.host()), environment.timers, MakeDuties()) {
   core_.host = HostId(welcome.host());
   core_.shares_memory = environment.shares_memory && welcome.takes_shared();
   core_.peers_in_process = environment.peers_in_process;
@@ -94,8 +94,6 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
       return moves_.SetPeers(command.peers());
     case v1::Command::kCompile:
       return programs_.Compile(command.compile(), payload);
-    case v1::Command::kDropExecutable:
-      return programs_.Drop(command.drop_executable());
     case v1::Command::kDescribe:
       return programs_.Describe(command.describe());
     case v1::Command::kExecute:
@@ -125,28 +123,26 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
       return aliases_.Poison(command.poison());
     case v1::Command::kRelease:
       return Release(command.release());
-    case v1::Command::kReleaseOwner:
-      return ReleaseOwner(SessionId(command.release_owner().session()));
     case v1::Command::kExpect:
       return expectations_.Expect(command.expect());
     case v1::Command::kFulfil:
       return expectations_.Fulfil(command.fulfil());
     case v1::Command::kHostReply:
       return host_calls_.Reply(command.host_reply(), payload);
-    case v1::Command::kMemoryQuery:
-      return ReportMemory(command.memory_query().query());
     case v1::Command::kDataflow:
       return housekeeping_.OnFrame(command.dataflow(), payload);
     case v1::Command::kLoadProgram:
       return program_runs_.Load(command.load_program());
-    case v1::Command::kDropProgram:
-      return program_runs_.Drop(command.drop_program());
     case v1::Command::kRunProgram:
       return program_runs_.Run(command.run_program());
     case v1::Command::kWelcome:
     case v1::Command::kPing:
     case v1::Command::kShutdown:
     case v1::Command::kAbortLaunch:
+    case v1::Command::kDropExecutable:
+    case v1::Command::kDropProgram:
+    case v1::Command::kReleaseOwner:
+    case v1::Command::kMemoryQuery:
     case v1::Command::kTrace:
     case v1::Command::KIND_NOT_SET:
       return;  // the link's, of a newer controller, or of one before housekeeping.proto
@@ -190,14 +186,8 @@ void Worker::Configure(const v1::HostConfig& config) {
 }
 
 void Worker::CleanUp(const v1::CleanUp& what) {
-  v1::DropExecutable executables;
-  *executables.mutable_executables() = what.executables();
-  programs_.Drop(executables);
-  for (uint64_t program : what.programs()) {
-    v1::DropProgram drop;
-    drop.set_program(program);
-    program_runs_.Drop(drop);
-  }
+  for (uint64_t executable : what.executables()) programs_.Drop(ExecutableId(executable));
+  for (uint64_t program : what.programs()) program_runs_.Drop(program);
   for (uint64_t session : what.sessions()) ReleaseOwner(SessionId(session));
 }
 
@@ -218,12 +208,6 @@ void Worker::ReleaseOwner(SessionId session) {
   moves_.ReleaseOwner(session);
   core_.order.ReleaseOwner(session);
   core_.shared.Forget(session.v);
-}
-
-void Worker::ReportMemory(uint64_t query) {
-  v1::MemoryReport* report = core_.outbox.Add()->mutable_memory_report();
-  *report = Memory();
-  report->set_query(query);
 }
 
 v1::MemoryReport Worker::Memory() const {

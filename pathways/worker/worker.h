@@ -68,16 +68,16 @@ class Worker {
   Peers& peers() { return peers_; }
   int64_t arrays() const { return core_.store.arrays(); }
   Spill& spill() { return core_.spill; }
+  pathways::v1::MemoryReport Memory() const;
+  // What the graphs of the same names do (housekeeping.h).
+  void CleanUp(const pathways::v1::CleanUp& what);
 
  private:
   void Dispatch(const pathways::v1::Command& command, const Bytes& payload);
   void Release(const pathways::v1::Release& command);
   void ReleaseOwner(SessionId session);
-  void ReportMemory(uint64_t query);
-  pathways::v1::MemoryReport Memory() const;
   Housekeeping::Duties MakeDuties();
   void Configure(const pathways::v1::HostConfig& config);
-  void CleanUp(const pathways::v1::CleanUp& what);
 
   Core core_;
   const bool checksum_;  // by this host's own flags

@@ -347,15 +347,24 @@ TEST(Worker, MemoryIsAccountedPerSessionAndGivenBack) {
   EXPECT_TRUE(w.Memory().devices(1).used_by_session().empty());
 }
 
+// One of two devices' room for two arrays of 16 bytes is taken by the argument and the result of a computation that runs.
+struct ShortOfMemory : WorkerHarness {
+  static Setup Limited() {
+    Setup setup;
+    setup.limits.device_memory_bytes = 40;
+    return setup;
+  }
+  ShortOfMemory() : WorkerHarness(Limited()) {
+    Compile(1, kHold);
+    Compile(2, kAdd);
+    Put(10, 100, {1, 2, 3, 4});
+    Settle();
+    Execute(11, 1, {100}, {101});
+  }
+};
+
 TEST(Worker, ShortMemoryMakesCommandsWaitAndThenNamesTheHolders) {
-  WorkerHarness::Setup setup;
-  setup.limits.device_memory_bytes = 40;  // two arrays of 16 bytes
-  WorkerHarness w(setup);
-  w.Compile(1, kHold);
-  w.Compile(2, kAdd);
-  w.Put(10, 100, {1, 2, 3, 4});
-  w.Settle();
-  w.Execute(11, 1, {100}, {101});
+  ShortOfMemory w;
   w.Release(100);
   w.Execute(12, 2, {101}, {102});  // fits only when the first is done with its input
   w.Settle();
@@ -373,14 +382,7 @@ TEST(Worker, ShortMemoryMakesCommandsWaitAndThenNamesTheHolders) {
 }
 
 TEST(Worker, AReadOfWhatACommandWillMakeDoesNotKeepItWaitingForMemory) {
-  WorkerHarness::Setup setup;
-  setup.limits.device_memory_bytes = 40;  // two arrays of 16 bytes
-  WorkerHarness w(setup);
-  w.Compile(1, kHold);
-  w.Compile(2, kAdd);
-  w.Put(10, 100, {1, 2, 3, 4});
-  w.Settle();
-  w.Execute(11, 1, {100}, {101});
+  ShortOfMemory w;
   w.Execute(12, 2, {100}, {102});  // may fit once the first is done: it does not
   w.Fetch(20, 102, 0);
   w.Settle();

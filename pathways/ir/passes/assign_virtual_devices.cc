@@ -1,5 +1,7 @@
-#include <map>
+#include <optional>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "mlir/IR/Builders.h"
 #include "pathways/ir/passes.h"
 
@@ -16,17 +18,18 @@ struct AssignVirtualDevices : impl::AssignVirtualDevicesBase<AssignVirtualDevice
   void runOnOperation() override {
     mlir::ModuleOp module = getOperation();
     if (TheOnly<VirtualDevicesOp>(module)) return;
-    std::map<int32_t, int32_t> numbers;  // of the client's devices
-    std::vector<int32_t> devices;        // of the program
+    absl::flat_hash_map<int32_t, int32_t> numbers;  // of the client's devices
+    std::vector<int32_t> devices;                   // of the program
     for (MeshOp mesh : module.getOps<MeshOp>()) {
       llvm::SmallVector<int32_t> assigned;
+      const std::optional<llvm::ArrayRef<int32_t>> named = mesh.getDevices();
       for (size_t i = 0; i < mesh.getSize(); ++i) {
-        if (!mesh.getDevices()) {
+        if (!named) {
           assigned.push_back(static_cast<int32_t>(devices.size()));
           devices.push_back(kAny);
           continue;
         }
-        const int32_t device = (*mesh.getDevices())[i];
+        const int32_t device = (*named)[i];
         auto [number, is_new] = numbers.try_emplace(device, static_cast<int32_t>(devices.size()));
         if (is_new) devices.push_back(device);
         assigned.push_back(number->second);

@@ -1,7 +1,8 @@
 #include <algorithm>
 #include <map>
-#include <set>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "pathways/ir/passes.h"
 
 namespace pw::ir {
@@ -27,11 +28,14 @@ struct Place : impl::PlaceBase<Place> {
       return signalPassFailure();
     }
     devices_.assign(devices_op_.getDevices().begin(), devices_op_.getDevices().end());
+    physical_ = machine_.getPhysical();
     entry_.clear(), load_.clear();
-    for (size_t i = 0; i < machine_.getDevices().size(); ++i) entry_[machine_.getDevices()[i]] = i;
+    const llvm::ArrayRef<int32_t> all = machine_.getDevices();
+    for (size_t i = 0; i < all.size(); ++i) entry_[all[i]] = i;
     if (failed(CountLoad()) || failed(Choose()) || failed(CheckComputations())) return signalPassFailure();
     llvm::SmallVector<int32_t> hosts;
-    for (int32_t device : devices_) hosts.push_back(machine_.getHosts()[entry_.at(device)]);
+    const llvm::ArrayRef<int32_t> host_of = machine_.getHosts();
+    for (int32_t device : devices_) hosts.push_back(host_of[entry_.at(device)]);
     devices_op_.setDevices(devices_);
     devices_op_.setHosts(hosts);
   }
@@ -41,7 +45,7 @@ struct Place : impl::PlaceBase<Place> {
     for (int32_t device : devices_) {
       if (device == kAny) continue;
       if (!entry_.contains(device)) return devices_op_.emitError() << "the machine has no device " << device;
-      ++load_[machine_.getPhysical()[entry_.at(device)]];
+      ++load_[physical_[entry_.at(device)]];
     }
     return success();
   }
@@ -61,10 +65,10 @@ struct Place : impl::PlaceBase<Place> {
   std::map<int32_t, std::vector<int32_t>> Islands() {
     std::map<int32_t, std::vector<int32_t>> islands;
     for (const auto& [device, i] : entry_) {
-      if (machine_.getPhysical()[i] == device) islands[machine_.getIslands()[i]].push_back(device);
+      if (physical_[i] == device) islands[machine_.getIslands()[i]].push_back(device);
     }
     for (auto& [island, devices] : islands) {
-      std::stable_sort(devices.begin(), devices.end(), [&](int32_t a, int32_t b) { return load_[a] < load_[b]; });
+      std::sort(devices.begin(), devices.end(), [&](int32_t a, int32_t b) { return std::pair(load_[a], a) < std::pair(load_[b], b); });
     }
     return islands;
   }
@@ -107,9 +111,9 @@ struct Place : impl::PlaceBase<Place> {
   LogicalResult CheckComputations() {
     const mlir::SymbolTable symbols(getOperation());
     for (ExecutableOp executable : getOperation().getOps<ExecutableOp>()) {
-      std::map<int32_t, int32_t> user;  // of a physical device
+      absl::flat_hash_map<int32_t, int32_t> user;  // of a physical device
       for (int32_t v : symbols.lookup<MeshOp>(executable.getMesh()).getVirtualDevicesAttr().asArrayRef()) {
-        const int32_t physical = machine_.getPhysical()[entry_.at(devices_[v])];
+        const int32_t physical = physical_[entry_.at(devices_[v])];
         auto [it, is_new] = user.try_emplace(physical, devices_[v]);
         if (is_new) continue;
         return executable.emitError() << "program " << executable.getLabel() << " cannot run: its devices " << it->second << " and " << devices_[v]
@@ -122,8 +126,9 @@ struct Place : impl::PlaceBase<Place> {
   VirtualDevicesOp devices_op_;
   MachineOp machine_;
   std::vector<int32_t> devices_;      // of each virtual device
-  std::map<int32_t, size_t> entry_;   // of each device, in the machine's lists
-  std::map<int32_t, int64_t> load_;   // of each physical device
+  llvm::ArrayRef<int32_t> physical_;            // of each entry in the machine's lists
+  absl::flat_hash_map<int32_t, size_t> entry_;  // of each device, in the machine's lists
+  absl::flat_hash_map<int32_t, int64_t> load_;  // of each physical device
 };
 
 }  // namespace

@@ -1,0 +1,145 @@
+// Housekeeping in large clusters: what comes to the controller in a round does not grow with the hosts, and a host that fails is missing
+// in it, no more. Frames are counted; times are simulated.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "pathways/controller/host_questions.h"
+#include "pathways/sim/cluster.h"
+
+namespace pw::sim {
+namespace {
+
+using controller::HostQuestions;
+
+constexpr absl::Duration kHeartbeat = absl::Seconds(4);
+
+struct LargeCluster {
+  explicit LargeCluster(int hosts, uint64_t seed = 1) : world(seed), cluster(MakeScenario(hosts), &world) {
+    EXPECT_TRUE(cluster.Form());
+    Ticks(3);
+  }
+  static Scenario MakeScenario(int hosts) {
+    Scenario scenario;
+    scenario.hosts = hosts;
+    scenario.hosts_per_island = 16;
+    scenario.devices = 1;
+    scenario.heartbeat = kHeartbeat;
+    return scenario;
+  }
+  void Ticks(int count) {
+    world.RunUntil(world.now() + count * cluster.controller().tick(), [] { return false; });
+  }
+  const controller::Housekeeping& housekeeping() { return cluster.controller().housekeeping(); }
+  resource::Topology& topology() { return cluster.controller().fabric().topology(); }
+  // Which simulated host this is: "w12.1" is number 12.
+  int NumberOf(HostId id) {
+    int number = -1;
+    const std::string name = topology().FindHost(id)->name;
+    EXPECT_TRUE(absl::SimpleAtoi(std::vector<std::string>(absl::StrSplit(name.substr(1), '.'))[0], &number)) << name;
+    return number;
+  }
+  // Hosts that have not said for so many ticks how they are.
+  std::set<HostId> Silent(double ticks) {
+    std::set<HostId> silent;
+    for (HostId host : topology().hosts()) {
+      const auto* health = housekeeping().HealthOf(host);
+      if (health == nullptr || world.now() - health->heard > ticks * cluster.controller().tick()) silent.insert(host);
+    }
+    return silent;
+  }
+
+  World world;
+  SimCluster cluster;
+};
+
+size_t Groups(int hosts) { return (static_cast<size_t>(hosts) + HostQuestions::kFanIn - 1) / HostQuestions::kFanIn; }
+
+class LargeClusters : public ::testing::TestWithParam<int> {};
+
+// Two frames a group: the answers, and the end of the run.
+TEST_P(LargeClusters, ARoundBringsTheControllerNoMoreFramesThanTheFanIn) {
+  constexpr int kRounds = 10;
+  LargeCluster large(GetParam());
+  EXPECT_TRUE(large.Silent(1.5).empty());
+  const uint64_t before = large.housekeeping().frames_heard();
+  large.Ticks(kRounds);
+  const uint64_t frames = large.housekeeping().frames_heard() - before;
+  EXPECT_LE(frames, kRounds * 2 * Groups(GetParam()));
+  EXPECT_LE(frames, kRounds * HostQuestions::kFanIn);
+  EXPECT_GE(frames, kRounds * Groups(GetParam()));
+  EXPECT_TRUE(large.Silent(1.5).empty()) << "and everybody has said how it is";
+}
+
+TEST_P(LargeClusters, EveryHostIsInTheMetrics) {
+  LargeCluster large(GetParam());
+  size_t heard = 0;
+  large.cluster.controller().Post([&] {
+    large.cluster.controller().GetStatus([&](absl::StatusOr<std::string> json) {
+      ASSERT_TRUE(json.ok());
+      heard = std::vector<std::string>(absl::StrSplit(*json, "\"used_bytes\":")).size() - 1;
+    });
+  });
+  large.Ticks(2);
+  EXPECT_EQ(heard, static_cast<size_t>(GetParam()));
+}
+
+// The host that adds up for the second group dies: its group is asked without it, in the same round.
+TEST_P(LargeClusters, AHostThatAddsUpForOthersCostsItsOwnReportWhenItDies) {
+  for (bool silently : {false, true}) {
+    LargeCluster large(GetParam());
+    const HostId inner = large.topology().hosts()[HostQuestions::kFanIn];
+    large.cluster.CrashHost(large.NumberOf(inner), silently);
+    for (int tick = 0; tick < 12; ++tick) {
+      large.Ticks(1);
+      // Who does not say that it is dead costs the others of its group a round, once.
+      std::set<HostId> silent = large.Silent(silently ? 3.5 : 2.5);
+      silent.erase(inner);
+      EXPECT_TRUE(silent.empty()) << silent.size() << " hosts, after tick " << tick;
+    }
+    EXPECT_EQ(large.topology().FindHost(inner), nullptr) << "it is known to be lost";
+    const uint64_t before = large.housekeeping().frames_heard();
+    large.Ticks(4);
+    EXPECT_LE(large.housekeeping().frames_heard() - before, 4 * 2 * Groups(GetParam()));
+  }
+}
+
+// It is neither dead nor well, for a while.
+TEST_P(LargeClusters, AHostThatHangsKeepsNobodyElseFromAnswering) {
+  LargeCluster large(GetParam());
+  const HostId inner = large.topology().hosts()[0];
+  large.cluster.StopHost(large.NumberOf(inner), kHeartbeat * 0.55);
+  for (int tick = 0; tick < 10; ++tick) {
+    large.Ticks(1);
+    std::set<HostId> silent = large.Silent(3.5);
+    silent.erase(inner);
+    EXPECT_TRUE(silent.empty()) << silent.size() << " hosts, after tick " << tick;
+  }
+  EXPECT_TRUE(large.Silent(2.5).empty()) << "it is back";
+}
+
+INSTANTIATE_TEST_SUITE_P(Sim, LargeClusters, ::testing::Values(128, 512));
+
+TEST(HostQuestions, GroupsAreEvenAndNotMoreThanTheFanIn) {
+  for (size_t hosts : {1u, 64u, 65u, 128u, 512u, 4096u, 5000u, 20000u}) {
+    std::vector<HostId> all;
+    for (size_t h = 0; h < hosts; ++h) all.push_back(HostId(static_cast<uint32_t>(h)));
+    const auto groups = HostQuestions::GroupsOf(all);
+    if (hosts <= HostQuestions::kFanIn) {
+      EXPECT_TRUE(groups.empty());
+      continue;
+    }
+    EXPECT_LE(groups.size(), HostQuestions::kFanIn);
+    std::vector<HostId> joined;
+    for (const auto& group : groups) joined.insert(joined.end(), group.begin(), group.end());
+    EXPECT_EQ(joined, all);
+  }
+}
+
+}  // namespace
+}  // namespace pw::sim
