@@ -1,7 +1,7 @@
-// What one computation costs the controller, from the client's request to its completion, for 8, 128 and 2048 shards on one host, and for
-// as many on 16 and 512 hosts (the paper's figure 6): the real
-// session, scheduler, planner and outbox; hosts that answer at once and cost nothing; simulated devices. Sizes take turns in one
-// run. Also counted: messages and bytes to hosts for each computation.
+// What one computation costs the controller, from the client's request to its completion, for 8, 128 and 2048 shards on one host,
+// and for as many on 16 and 512 hosts (the paper's figure 6): the real session, scheduler, planner and outbox; hosts that answer
+// at once and cost nothing; simulated devices. Sizes take turns in one run. Also counted: messages and bytes to hosts for each
+// computation.
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -154,9 +154,11 @@ double Median(std::vector<double> values) {
 
 int Run(int calls, int rounds, const std::string& json) {
   std::vector<Row> rows;
-  for (int shards : {8, 128, 2048}) rows.push_back({absl::StrCat(shards), 1, shards, std::make_unique<World>(1, shards), {}, 0, 0});
+  for (int shards : {8, 128, 2048})
+    rows.push_back({absl::StrCat(shards), 1, shards, std::make_unique<World>(1, shards), {}, 0, 0});
   for (auto [hosts, devices] : {std::pair(16, 8), std::pair(512, 4)})
-    rows.push_back({absl::StrCat(hosts, "x", devices), hosts, hosts * devices, std::make_unique<World>(hosts, devices), {}, 0, 0});
+    rows.push_back(
+        {absl::StrCat(hosts, "x", devices), hosts, hosts * devices, std::make_unique<World>(hosts, devices), {}, 0, 0});
   SteadyClock clock;
   for (int round = 0; round <= rounds; ++round) {
     for (Row& row : rows) {
@@ -178,10 +180,10 @@ int Run(int calls, int rounds, const std::string& json) {
       least = std::min(least, us);
       most = std::max(most, us);
     }
-    std::printf("%4d shards on %d host(s): %.2f us in the controller for a computation, %.2f frames and %.0f bytes to hosts\n", row.shards,
-                row.hosts, us, row.frames, row.bytes);
-    absl::StrAppendFormat(&figures, R"(%s"%s": {"us": %.3f, "frames": %.3f, "bytes": %.1f})", figures.empty() ? "" : ", ", row.name, us,
-                          row.frames, row.bytes);
+    std::printf("%4d shards on %d host(s): %.2f us in the controller for a computation, %.2f frames and %.0f bytes to hosts\n",
+                row.shards, row.hosts, us, row.frames, row.bytes);
+    absl::StrAppendFormat(&figures, R"(%s"%s": {"us": %.3f, "frames": %.3f, "bytes": %.1f})", figures.empty() ? "" : ", ",
+                          row.name, us, row.frames, row.bytes);
   }
   const double ratio = most / least;
   const std::string line = absl::StrFormat(

@@ -1,6 +1,6 @@
 // What loading a program costs the controller, compilation of its executables aside: a chain of `nodes` computations on one of
-// two hosts with `devices` devices each, which goes to the other host after every `stay` of them, through the IR and to each host's commands. And
-// what a change of mapping costs: the second half alone. Only what is moved has a cost for each shard.
+// two hosts with `devices` devices each, which goes to the other host after every `stay` of them, through the IR and to each
+// host's commands. And what a change of mapping costs: the second half alone. Only what is moved has a cost for each shard.
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -71,16 +71,25 @@ void BM_Load(benchmark::State& state) {
   }
   state.counters["portable_bytes"] = static_cast<double>(bytes);
 }
-BENCHMARK(BM_Load)->ArgNames({"nodes", "devices", "stay"})->Unit(benchmark::kMillisecond)
-    ->Args({1, 8, 1})->Args({1000, 8, 1000})->Args({1000, 2048, 1000})->Args({1000, 8, 10})->Args({1000, 2048, 10});
+BENCHMARK(BM_Load)
+    ->ArgNames({"nodes", "devices", "stay"})
+    ->Unit(benchmark::kMillisecond)
+    ->Args({1, 8, 1})
+    ->Args({1000, 8, 1000})
+    ->Args({1000, 2048, 1000})
+    ->Args({1000, 8, 10})
+    ->Args({1000, 2048, 10});
 
 void BM_Relower(benchmark::State& state) {
   const Chain chain(static_cast<int>(state.range(0)), static_cast<int>(state.range(1)), static_cast<int>(state.range(2)));
   const std::string portable = *ir::ImportProgram(chain.program, chain.executables);
   for (auto _ : state) chain.Lower(portable);
 }
-BENCHMARK(BM_Relower)->ArgNames({"nodes", "devices", "stay"})->Unit(benchmark::kMillisecond)
-    ->Args({1000, 8, 1000})->Args({1000, 2048, 1000});
+BENCHMARK(BM_Relower)
+    ->ArgNames({"nodes", "devices", "stay"})
+    ->Unit(benchmark::kMillisecond)
+    ->Args({1000, 8, 1000})
+    ->Args({1000, 2048, 1000});
 
 void BM_IrAlone(benchmark::State& state) {
   const Chain chain(static_cast<int>(state.range(0)), static_cast<int>(state.range(1)), static_cast<int>(state.range(2)));
@@ -89,7 +98,11 @@ void BM_IrAlone(benchmark::State& state) {
     benchmark::DoNotOptimize(*ir::LowerProgram(portable, chain.program, chain.executables, chain.topology));
   }
 }
-BENCHMARK(BM_IrAlone)->ArgNames({"nodes", "devices", "stay"})->Unit(benchmark::kMillisecond)->Args({1000, 8, 10})->Args({1000, 2048, 10});
+BENCHMARK(BM_IrAlone)
+    ->ArgNames({"nodes", "devices", "stay"})
+    ->Unit(benchmark::kMillisecond)
+    ->Args({1000, 8, 10})
+    ->Args({1000, 2048, 10});
 
 }  // namespace
 }  // namespace pw

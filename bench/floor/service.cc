@@ -137,8 +137,8 @@ grpc::ServerReadReactor<GrpcHostBufferStoreRequest>* FloorService::HostBufferSto
   return new Store(StoreKey(*context), &buffers_);
 }
 
-grpc::ServerWriteReactor<GrpcHostBufferLookupResponse>* FloorService::HostBufferLookup(grpc::CallbackServerContext* context,
-                                                                                       const GrpcHostBufferLookupRequest* request) {
+grpc::ServerWriteReactor<GrpcHostBufferLookupResponse>* FloorService::HostBufferLookup(
+    grpc::CallbackServerContext* context, const GrpcHostBufferLookupRequest* request) {
   return new Lookup(buffers_.SizeOf({request->session_id(), request->handle()}, static_cast<int64_t>(request->handle())));
 }
 

@@ -28,11 +28,24 @@ void SetUnimplemented(tensorflow::StatusProto* status, const std::string& what) 
 // Bytes of an element; what has less than one takes one.
 int64_t ElementSize(DTypeProto::Kind kind) {
   switch (kind) {
-    case DTypeProto::KIND_S16: case DTypeProto::KIND_U16: case DTypeProto::KIND_F16: case DTypeProto::KIND_BF16: return 2;
-    case DTypeProto::KIND_S32: case DTypeProto::KIND_U32: case DTypeProto::KIND_F32: return 4;
-    case DTypeProto::KIND_S64: case DTypeProto::KIND_U64: case DTypeProto::KIND_F64: case DTypeProto::KIND_C64: return 8;
-    case DTypeProto::KIND_C128: return 16;
-    default: return 1;
+    case DTypeProto::KIND_S16:
+    case DTypeProto::KIND_U16:
+    case DTypeProto::KIND_F16:
+    case DTypeProto::KIND_BF16:
+      return 2;
+    case DTypeProto::KIND_S32:
+    case DTypeProto::KIND_U32:
+    case DTypeProto::KIND_F32:
+      return 4;
+    case DTypeProto::KIND_S64:
+    case DTypeProto::KIND_U64:
+    case DTypeProto::KIND_F64:
+    case DTypeProto::KIND_C64:
+      return 8;
+    case DTypeProto::KIND_C128:
+      return 16;
+    default:
+      return 1;
   }
 }
 
@@ -51,8 +64,12 @@ void FloorSession::Handle(const IfrtRequest& request, Respond respond) {
       response.mutable_destruct_array_response();
       needed = false;
       break;
-    case IfrtRequest::kInitRequest: Init(response.mutable_init_response()); break;
-    case IfrtRequest::kCheckFutureRequest: response.mutable_check_future_response(); break;
+    case IfrtRequest::kInitRequest:
+      Init(response.mutable_init_response());
+      break;
+    case IfrtRequest::kCheckFutureRequest:
+      response.mutable_check_future_response();
+      break;
     case IfrtRequest::kCheckValueReadyRequest:
       response.mutable_check_value_ready_response();
       return WhenUploaded(request.check_value_ready_request(), [respond = std::move(respond), response] { respond(response); });
@@ -76,9 +93,15 @@ void FloorSession::Handle(const IfrtRequest& request, Respond respond) {
       CopyToHost(request.copy_to_host_buffer_request());
       response.mutable_copy_to_host_buffer_response();
       break;
-    case IfrtRequest::kCompileRequest: Compile(request.compile_request(), response.mutable_compile_response()); break;
-    case IfrtRequest::kLoadedExecutableMetadataRequest: Metadata(response.mutable_loaded_executable_metadata_response()); break;
-    case IfrtRequest::kLoadedExecutableDestructRequest: response.mutable_loaded_executable_destruct_response(); break;
+    case IfrtRequest::kCompileRequest:
+      Compile(request.compile_request(), response.mutable_compile_response());
+      break;
+    case IfrtRequest::kLoadedExecutableMetadataRequest:
+      Metadata(response.mutable_loaded_executable_metadata_response());
+      break;
+    case IfrtRequest::kLoadedExecutableDestructRequest:
+      response.mutable_loaded_executable_destruct_response();
+      break;
     case IfrtRequest::kGetDefaultLayoutRequest:
       response.mutable_get_default_layout_response()->set_serialized_pjrt_layout(
           RowMajorLayout(request.get_default_layout_request().dims_size()));

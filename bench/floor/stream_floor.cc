@@ -1,6 +1,6 @@
-// stream_floor: bytes a second of a bare gRPC stream in C++, in the chunks that jax's client uses, against a floor_server in another
-// process. Nothing is kept at either end. One JSON line a round, so that a caller can take rounds in turn with what it compares:
-// it starts a round by writing a line to standard input, "up" or "down", until end of file.
+// stream_floor: bytes a second of a bare gRPC stream in C++, in the chunks that jax's client uses, against a floor_server in
+// another process. Nothing is kept at either end. One JSON line a round, so that a caller can take rounds in turn with what it
+// compares: it starts a round by writing a line to standard input, "up" or "down", until end of file.
 #include <chrono>
 #include <cstdio>
 #include <iostream>
@@ -45,7 +45,8 @@ void Down(GrpcIfrtService::Stub& stub, int64_t bytes) {
 int main(int argc, char** argv) {
   std::string target;
   int mib = 1024;
-  pw::Flags flags("stream_floor", "Bytes a second of a bare gRPC stream; reads 'up' and 'down' from standard input, a round each.");
+  pw::Flags flags("stream_floor",
+                  "Bytes a second of a bare gRPC stream; reads 'up' and 'down' from standard input, a round each.");
   flags.Add("target", &target, "HOST:PORT", "a floor_server");
   flags.Add("mib", &mib, "N", "MiB of a round");
   if (const auto code = flags.ParseMain(argc, argv)) return *code;
@@ -60,7 +61,8 @@ int main(int argc, char** argv) {
     const auto start = std::chrono::steady_clock::now();
     line == "up" ? Up(*stub, bytes) : Down(*stub, bytes);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    std::printf("{\"direction\": \"%s\", \"bytes\": %lld, \"seconds\": %.6f}\n", line.c_str(), static_cast<long long>(bytes), seconds);
+    std::printf("{\"direction\": \"%s\", \"bytes\": %lld, \"seconds\": %.6f}\n", line.c_str(), static_cast<long long>(bytes),
+                seconds);
     std::fflush(stdout);
   }
   return 0;

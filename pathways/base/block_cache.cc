@@ -62,9 +62,11 @@ AlignedBytes BlockCache::Take(size_t size) {
   if (block.memory == nullptr) block = {AlignedBytes(size).memory(), size};
   uint8_t* const data = block.memory.get();
   std::weak_ptr<Idle> idle = idle_;
-  return AlignedBytes(std::shared_ptr<uint8_t>(data, [block = std::move(block), idle = std::move(idle)](uint8_t*) mutable {
-                        if (const std::shared_ptr<Idle> cache = idle.lock()) cache->Return(std::move(block));
-                      }),
+  return AlignedBytes(std::shared_ptr<uint8_t>(data,
+                                               [block = std::move(block), idle = std::move(idle)](uint8_t*) mutable {
+                                                 if (const std::shared_ptr<Idle> cache = idle.lock())
+                                                   cache->Return(std::move(block));
+                                               }),
                       size);
 }
 

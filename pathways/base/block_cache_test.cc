@@ -35,7 +35,9 @@ TEST(BlockCache, ABlockComesBackWhenTheLastOfItsBytesHasGone) {
 
 TEST(BlockCache, MuchLargerBlocksAreNotWastedAndSmallOnesNotKept) {
   BlockCache cache;
-  { AlignedBytes large = cache.Take(16 * kMiB), small = cache.Take(100); }
+  {
+    AlignedBytes large = cache.Take(16 * kMiB), small = cache.Take(100);
+  }
   EXPECT_EQ(cache.idle_bytes(), 16 * kMiB);
   AlignedBytes other = cache.Take(8 * kMiB);
   EXPECT_EQ(cache.idle_bytes(), 16 * kMiB);
@@ -43,10 +45,16 @@ TEST(BlockCache, MuchLargerBlocksAreNotWastedAndSmallOnesNotKept) {
 
 TEST(BlockCache, TheLongestIdleGoFirstWhenThereIsTooMuch) {
   BlockCache cache(20 * kMiB);
-  { AlignedBytes a = cache.Take(8 * kMiB); }
-  { AlignedBytes b = cache.Take(16 * kMiB); }
+  {
+    AlignedBytes a = cache.Take(8 * kMiB);
+  }
+  {
+    AlignedBytes b = cache.Take(16 * kMiB);
+  }
   EXPECT_EQ(cache.idle_bytes(), 16 * kMiB);
-  { AlignedBytes c = cache.Take(32 * kMiB); }
+  {
+    AlignedBytes c = cache.Take(32 * kMiB);
+  }
   EXPECT_EQ(cache.idle_bytes(), 0u);
 }
 

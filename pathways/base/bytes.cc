@@ -12,8 +12,11 @@ constexpr std::align_val_t kAlignment{64}, kLargePage{2 << 20};
 constexpr size_t kLarge = 4 << 20;
 
 std::shared_ptr<uint8_t> Allocate(size_t size) {
-  if (size < kLarge) return {static_cast<uint8_t*>(::operator new(size == 0 ? 1 : size, kAlignment)), [](uint8_t* p) { ::operator delete(p, kAlignment); }};
-  std::shared_ptr<uint8_t> memory(static_cast<uint8_t*>(::operator new(size, kLargePage)), [](uint8_t* p) { ::operator delete(p, kLargePage); });
+  if (size < kLarge)
+    return {static_cast<uint8_t*>(::operator new(size == 0 ? 1 : size, kAlignment)),
+            [](uint8_t* p) { ::operator delete(p, kAlignment); }};
+  std::shared_ptr<uint8_t> memory(static_cast<uint8_t*>(::operator new(size, kLargePage)),
+                                  [](uint8_t* p) { ::operator delete(p, kLargePage); });
   ::madvise(memory.get(), size, MADV_HUGEPAGE);  // a wish; where it is not granted nothing changes
   return memory;
 }

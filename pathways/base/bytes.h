@@ -18,8 +18,8 @@ class Bytes {
   Bytes(std::shared_ptr<const void> owner, const void* data, size_t size)
       : owner_(std::move(owner)), data_(static_cast<const uint8_t*>(data)), size_(size) {}
 
-  static Bytes Copy(std::string_view data);      // into aligned memory
-  static Bytes FromString(std::string data);     // adopts the string
+  static Bytes Copy(std::string_view data);   // into aligned memory
+  static Bytes FromString(std::string data);  // adopts the string
 
   const uint8_t* data() const { return data_; }
   size_t size() const { return size_; }
@@ -36,8 +36,8 @@ class Bytes {
   size_t size_ = 0;
 };
 
-// Writable memory on a 64-byte boundary, uninitialised; Freeze() turns it into Bytes once it has been filled. Large memory asks for large
-// pages: touching it for the first time costs a third then.
+// Writable memory on a 64-byte boundary, uninitialised; Freeze() turns it into Bytes once it has been filled. Large memory asks
+// for large pages: touching it for the first time costs a third then.
 class AlignedBytes {
  public:
   explicit AlignedBytes(size_t size);
@@ -48,7 +48,10 @@ class AlignedBytes {
   size_t size() const { return size_; }
   std::shared_ptr<const void> owner() const { return data_; }
   const std::shared_ptr<uint8_t>& memory() const { return data_; }
-  Bytes Freeze() && { const void* p = data_.get(); return Bytes(std::move(data_), p, size_); }
+  Bytes Freeze() && {
+    const void* p = data_.get();
+    return Bytes(std::move(data_), p, size_);
+  }
 
  private:
   std::shared_ptr<uint8_t> data_;

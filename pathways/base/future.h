@@ -74,9 +74,7 @@ class Promise {
 
   Future<T> future() const { return Future<T>(state_); }
   // REQUIRES: not set before.
-  void Set(absl::StatusOr<T> value) {
-    Resolve(std::exchange(state_, nullptr), std::move(value));
-  }
+  void Set(absl::StatusOr<T> value) { Resolve(std::exchange(state_, nullptr), std::move(value)); }
 
  private:
   using State = typename Future<T>::State;

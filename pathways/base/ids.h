@@ -37,14 +37,30 @@ std::string ToString(Id<Tag, Rep> id) {
   return absl::StrCat(Tag::kName, " ", id.v);
 }
 
-struct DeviceIdTag { static constexpr const char* kName = "device"; };
-struct MemoryIdTag { static constexpr const char* kName = "memory"; };
-struct HostIdTag { static constexpr const char* kName = "host"; };
-struct IslandIdTag { static constexpr const char* kName = "island"; };
-struct SessionIdTag { static constexpr const char* kName = "session"; };
-struct ArrayIdTag { static constexpr const char* kName = "array"; };
-struct ExecutableIdTag { static constexpr const char* kName = "executable"; };
-struct OpIdTag { static constexpr const char* kName = "op"; };
+struct DeviceIdTag {
+  static constexpr const char* kName = "device";
+};
+struct MemoryIdTag {
+  static constexpr const char* kName = "memory";
+};
+struct HostIdTag {
+  static constexpr const char* kName = "host";
+};
+struct IslandIdTag {
+  static constexpr const char* kName = "island";
+};
+struct SessionIdTag {
+  static constexpr const char* kName = "session";
+};
+struct ArrayIdTag {
+  static constexpr const char* kName = "array";
+};
+struct ExecutableIdTag {
+  static constexpr const char* kName = "executable";
+};
+struct OpIdTag {
+  static constexpr const char* kName = "op";
+};
 
 using DeviceId = Id<DeviceIdTag, int32_t>;
 using MemoryId = Id<MemoryIdTag, int32_t>;

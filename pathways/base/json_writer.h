@@ -16,7 +16,7 @@ class JsonWriter {
   JsonWriter& Key(std::string_view key);
   JsonWriter& String(std::string_view value);  // bytes that are not UTF-8 become U+FFFD
   JsonWriter& Int(int64_t value);
-  JsonWriter& Number(double value);  // not finite: null
+  JsonWriter& Number(double value);        // not finite: null
   JsonWriter& Fixed(int64_t thousandths);  // 1234 is 1.234
   JsonWriter& Bool(bool value);
   std::string Take() { return std::move(text_); }

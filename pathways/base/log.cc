@@ -40,9 +40,8 @@ bool LogEnabled(LogLevel level) { return level >= Lowest().load(std::memory_orde
 void SetLogLevel(LogLevel level) { Lowest() = level; }
 
 LogLine::LogLine(LogLevel level, const char* file, int line) {
-  text_ << "DIWE"[static_cast<int>(level)] << ' '
-        << absl::FormatTime("%H:%M:%E3S", absl::Now(), absl::LocalTimeZone()) << ' ' << ShortName(file) << ':' << line
-        << "] ";
+  text_ << "DIWE"[static_cast<int>(level)] << ' ' << absl::FormatTime("%H:%M:%E3S", absl::Now(), absl::LocalTimeZone()) << ' '
+        << ShortName(file) << ':' << line << "] ";
 }
 
 LogLine::~LogLine() {

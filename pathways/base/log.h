@@ -27,11 +27,15 @@ class LogLine {
 
 }  // namespace pw
 
-#define PW_LOG_AT_(level) \
-  if (!::pw::LogEnabled(level)) {} else ::pw::LogLine(level, __FILE__, __LINE__).stream()
+#define PW_LOG_AT_(level)         \
+  if (!::pw::LogEnabled(level)) { \
+  } else                          \
+    ::pw::LogLine(level, __FILE__, __LINE__).stream()
 #define PW_LOG_DEBUG PW_LOG_AT_(::pw::LogLevel::kDebug)
 #define PW_LOG_INFO PW_LOG_AT_(::pw::LogLevel::kInfo)
 #define PW_LOG_WARNING PW_LOG_AT_(::pw::LogLevel::kWarning)
 #define PW_LOG_ERROR PW_LOG_AT_(::pw::LogLevel::kError)
-#define PW_CHECK(condition) \
-  do { if (!(condition)) ::pw::CheckFailed(#condition, __FILE__, __LINE__); } while (false)
+#define PW_CHECK(condition)                                              \
+  do {                                                                   \
+    if (!(condition)) ::pw::CheckFailed(#condition, __FILE__, __LINE__); \
+  } while (false)

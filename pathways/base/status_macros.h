@@ -7,8 +7,8 @@
 #define PW_CONCAT_INNER_(a, b) a##b
 #define PW_CONCAT_(a, b) PW_CONCAT_INNER_(a, b)
 
-#define PW_RETURN_IF_ERROR(expr)                         \
-  do {                                                   \
+#define PW_RETURN_IF_ERROR(expr)                                               \
+  do {                                                                         \
     if (absl::Status pw_status_ = (expr); !pw_status_.ok()) return pw_status_; \
   } while (false)
 

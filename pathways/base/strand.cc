@@ -15,8 +15,8 @@ thread_local const void* running_strand = nullptr;
 struct Strand::State {
   Executor* executor;
   std::mutex mu;
-  std::deque<Task> queue;     // guarded by mu
-  bool scheduled = false;     // guarded by mu: a Drain is queued or running
+  std::deque<Task> queue;  // guarded by mu
+  bool scheduled = false;  // guarded by mu: a Drain is queued or running
   absl::AnyInvocable<void()> idle_hook;
 };
 

@@ -27,7 +27,10 @@ TEST(StrandTest, RunsInOrderAndNeverTwoAtOnce) {
     Strand* raw = &strand;
     EXPECT_FALSE(raw->RunsHere());
     std::atomic<bool> done = false;
-    strand.Post([&] { done = true; done.notify_all(); });
+    strand.Post([&] {
+      done = true;
+      done.notify_all();
+    });
     done.wait(false);
   }
   ASSERT_EQ(seen.size(), 5000u);
@@ -73,7 +76,8 @@ TEST(StrandTest, DropQueuedDestroysWhatWaitsAndWhatThatPosts) {
   Strand strand(&never);
   bool ran = false, destroyed = false;
   // Posts once more when it is destroyed, as the end of a session may.
-  std::shared_ptr<void> held(nullptr, [&](void*) { strand.Post([last = std::shared_ptr<void>(nullptr, [&](void*) { destroyed = true; })] {}); });
+  std::shared_ptr<void> held(
+      nullptr, [&](void*) { strand.Post([last = std::shared_ptr<void>(nullptr, [&](void*) { destroyed = true; })] {}); });
   strand.Post([held = std::move(held), &ran] { ran = true; });
   strand.DropQueued();
   EXPECT_TRUE(destroyed);

@@ -69,7 +69,8 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add("listen-clients", &options->listen_clients, "HOST:PORT", "where jax programs connect; port 0 picks a free one");
   flags->Add("listen-workers", &options->listen_workers, "ADDRESS", "where workers join: HOST:PORT or unix:PATH");
   flags->Add("listen-bulk", &options->listen_bulk, "HOST:PORT",
-             "where jax programs on other machines bring and fetch large arrays; default: where they connect, at a free port; 'none': there "
+             "where jax programs on other machines bring and fetch large arrays; default: where they connect, at a free port; "
+             "'none': there "
              "is no such place, and large arrays go the slower way of everything else");
   flags->Add("expect-hosts", &options->cluster.expect_hosts, "N",
              "wait until so many hosts have joined, then number them by name; further hosts may join later");
@@ -82,8 +83,9 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add("virtual-devices", &options->cluster.virtual_devices, "N",
              "devices that each client can have in virtual slices at a time; 0: four times those of the cluster, at least 64");
   flags->Add("checksum", &options->checksum, "have all hosts protect transfers to each other by checksums (CRC-32C)");
-  flags->Add("spill", &options->spill,
-             "have hosts move arrays that nobody uses at present to host memory when their devices' memory (--memory-limit) is full");
+  flags->Add(
+      "spill", &options->spill,
+      "have hosts move arrays that nobody uses at present to host memory when their devices' memory (--memory-limit) is full");
   flags->Add("coalesce-delay", &options->coalesce_delay, "DURATION",
              "how long hosts keep dataflow messages that can wait, to send several as one; 0: 200us");
   flags->Add("coalesce-bytes", &options->coalesce_bytes, "BYTES", "they leave when there are so many bytes of them; 0: 64 KiB");

@@ -34,9 +34,9 @@ absl::Status Call(const std::string& address, absl::Duration timeout, const Requ
   if (status.ok()) return absl::OkStatus();
   const bool refused = status.error_code() == grpc::FAILED_PRECONDITION || status.error_code() == grpc::INVALID_ARGUMENT ||
                        status.error_code() == grpc::NOT_FOUND;
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
-                      refused ? status.error_message()
-                              : absl::StrCat("no answer from a controller at ", address, ": ", status.error_message()));
+  return absl::Status(
+      static_cast<absl::StatusCode>(status.error_code()),
+      refused ? status.error_message() : absl::StrCat("no answer from a controller at ", address, ": ", status.error_message()));
 }
 
 absl::StatusOr<std::string> AskAsClient(const std::string& address, absl::Duration timeout) {
@@ -115,8 +115,8 @@ absl::StatusOr<TraceSummary> SaveTrace(const std::string& address, absl::Duratio
   if (!status.ok()) return status;
   file << response.perfetto_json();
   if (!file.flush()) return absl::ResourceExhaustedError(absl::StrCat("cannot write all of the trace to ", path));
-  return TraceSummary{response.events(), response.events_not_recorded(),
-                      {response.silent_hosts().begin(), response.silent_hosts().end()}};
+  return TraceSummary{
+      response.events(), response.events_not_recorded(), {response.silent_hosts().begin(), response.silent_hosts().end()}};
 }
 
 absl::StatusOr<std::string> Drain(const std::string& address, absl::Duration timeout, const std::string& host, bool undo) {

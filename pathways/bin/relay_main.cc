@@ -36,8 +36,8 @@ absl::Status Run(const Options& options, pw::StopSignal* stop) {
   PW_ASSIGN_OR_RETURN(auto relay, pw::relay::Relay::Start(options.listen, options.target, options.files, &line));
   std::unique_ptr<pw::relay::CallbackBridge> bridge;
   if (!options.callback_socket.empty()) {
-    PW_ASSIGN_OR_RETURN(bridge,
-                        pw::relay::CallbackBridge::Start(options.callback_socket, {pw::relay::ControllerChannel(options.target), &line}));
+    PW_ASSIGN_OR_RETURN(
+        bridge, pw::relay::CallbackBridge::Start(options.callback_socket, {pw::relay::ControllerChannel(options.target), &line}));
   }
   const std::string address = absl::StrCat(Host(options.listen), ":", relay->port());
   if (!options.port_file.empty()) PW_RETURN_IF_ERROR(pw::WritePortFile(options.port_file, address));

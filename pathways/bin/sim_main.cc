@@ -29,7 +29,8 @@ std::string NameOf(const std::string& path) {
 
 absl::StatusOr<pw::sim::Scenario> Read(const std::string& path, int hosts) {
   std::ifstream file(path);
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path, "; name a scenario file (see pathways/sim/scenario.h)"));
+  if (!file)
+    return absl::NotFoundError(absl::StrCat("cannot read ", path, "; name a scenario file (see pathways/sim/scenario.h)"));
   std::stringstream text;
   text << file.rdbuf();
   absl::StatusOr<pw::sim::Scenario> scenario = pw::sim::ParseScenario(NameOf(path), text.str());
@@ -42,11 +43,13 @@ void Print(const pw::sim::Report& report, bool json) {
     std::cout << pw::sim::ToJson(report) << "\n";
     return;
   }
-  std::printf("%s seed %llu: %.3f s simulated, %llu events, %llu requests, %llu reads (%llu of lost hosts), %zu violations, hash %016llx\n",
-              report.scenario.c_str(), static_cast<unsigned long long>(report.seed), report.simulated_seconds,
-              static_cast<unsigned long long>(report.events), static_cast<unsigned long long>(report.requests),
-              static_cast<unsigned long long>(report.reads), static_cast<unsigned long long>(report.errors), report.violations.size(),
-              static_cast<unsigned long long>(report.hash));
+  std::printf(
+      "%s seed %llu: %.3f s simulated, %llu events, %llu requests, %llu reads (%llu of lost hosts), %zu violations, hash "
+      "%016llx\n",
+      report.scenario.c_str(), static_cast<unsigned long long>(report.seed), report.simulated_seconds,
+      static_cast<unsigned long long>(report.events), static_cast<unsigned long long>(report.requests),
+      static_cast<unsigned long long>(report.reads), static_cast<unsigned long long>(report.errors), report.violations.size(),
+      static_cast<unsigned long long>(report.hash));
   for (const std::string& violation : report.violations) std::printf("  %s\n", violation.c_str());
 }
 
@@ -54,9 +57,11 @@ void Print(const pw::sim::Report& report, bool json) {
 
 int main(int argc, char** argv) {
   Options options;
-  pw::Flags flags("pathways-sim",
-                  "Runs scenarios (files) against a whole cluster in simulated time: the real controller, front end and workers, with "
-                  "simulated devices, network and clock. The same seed gives the same run; exit status 1 if anything happened that must not.");
+  pw::Flags flags(
+      "pathways-sim",
+      "Runs scenarios (files) against a whole cluster in simulated time: the real controller, front end and workers, with "
+      "simulated devices, network and clock. The same seed gives the same run; exit status 1 if anything happened that must "
+      "not.");
   flags.Add("seed", &options.seed, "N", "the first seed");
   flags.Add("seeds", &options.seeds, "N", "how many seeds, one after another");
   flags.Add("hosts", &options.hosts, "N", "instead of what the scenario says; 0: as it says");

@@ -14,7 +14,8 @@
 
 namespace pw {
 
-// What a simulated host connects through: to the controller by a socket, to the others in memory, to those of other islands slowly.
+// What a simulated host connects through: to the controller by a socket, to the others in memory, to those of other islands
+// slowly.
 class SimulatedHosts::Outlet : public net::Transport {
  public:
   Outlet(SimulatedHosts* all, int island)
@@ -31,12 +32,13 @@ class SimulatedHosts::Outlet : public net::Transport {
     const auto found = all_->islands_.find(address);
     if (found == all_->islands_.end() || found->second == island_ || uplink_->takes_no_time())
       return inside_.Connect(address, timeout, std::move(on_done));
-    inside_.Connect(address, timeout,
-                    [all = all_, uplink = uplink_, on_done = std::move(on_done)](absl::StatusOr<std::unique_ptr<net::Connection>> made) {
-                      if (made.ok())
-                        made = std::make_unique<net::DelayedConnection>(*std::move(made), uplink, &all->timers_, &all->executor_);
-                      on_done(std::move(made));
-                    });
+    inside_.Connect(
+        address, timeout,
+        [all = all_, uplink = uplink_, on_done = std::move(on_done)](absl::StatusOr<std::unique_ptr<net::Connection>> made) {
+          if (made.ok())
+            made = std::make_unique<net::DelayedConnection>(*std::move(made), uplink, &all->timers_, &all->executor_);
+          on_done(std::move(made));
+        });
   }
 
  private:

@@ -12,9 +12,9 @@
 namespace pw::bulk {
 namespace {
 
+using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
 using google::protobuf::io::CodedOutputStream;
-using google::protobuf::internal::WireFormatLite;
 
 constexpr uint32_t kDataTag = 1 << 3 | 2;  // field 1, length-delimited
 
@@ -66,7 +66,8 @@ grpc::ByteBuffer MakeChunk(Bytes data) {
   end = CodedOutputStream::WriteVarint32ToArray(static_cast<uint32_t>(data.size()), end);
   const size_t size = data.size();
   void* memory = const_cast<uint8_t*>(data.data());
-  grpc::Slice slices[2] = {grpc::Slice(header, end - header), size == 0 ? grpc::Slice() : grpc::Slice(memory, size, DropBytes, new Bytes(std::move(data)))};
+  grpc::Slice slices[2] = {grpc::Slice(header, end - header),
+                           size == 0 ? grpc::Slice() : grpc::Slice(memory, size, DropBytes, new Bytes(std::move(data)))};
   return grpc::ByteBuffer(slices, size == 0 ? 1 : 2);
 }
 

@@ -30,12 +30,29 @@ TEST(Chunks, WhatIsMadeIsTaken) {
 
 TEST(Chunks, AnyMessageOfThatFormIsRead) {
   EXPECT_EQ(*Taken(Message(""), 0), "");
-  EXPECT_EQ(*Taken(Message("\x0a\x03" "abc" "\x10\x05" "\x0a\x02" "de"), 5), "abcde") << "other fields are passed over";
+  EXPECT_EQ(*Taken(Message("\x0a\x03"
+                           "abc"
+                           "\x10\x05"
+                           "\x0a\x02"
+                           "de"),
+                   5),
+            "abcde")
+      << "other fields are passed over";
 }
 
 TEST(Chunks, WhatDoesNotFitOrDoesNotParseIsRefused) {
-  EXPECT_EQ(Taken(Message("\x0a\x03" "abc"), 2).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(Taken(Message("\x0a\x03" "ab"), 9).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Taken(Message("\x0a\x03"
+                          "abc"),
+                  2)
+                .status()
+                .code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Taken(Message("\x0a\x03"
+                          "ab"),
+                  9)
+                .status()
+                .code(),
+            absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Taken(Message("\x0a\xff\xff\xff\xff\xff"), 9).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Taken(Message("\x07"), 9).status().code(), absl::StatusCode::kInvalidArgument);
 }

@@ -39,7 +39,8 @@ class LineTest : public ::testing::Test {
     std::promise<std::unique_ptr<net::Connection>> accepted, connected;
     auto listener = transport_->Listen("127.0.0.1:0", [&](auto connection) { accepted.set_value(std::move(connection)); });
     EXPECT_TRUE(listener.ok()) << listener.status();
-    transport_->Connect((*listener)->address(), absl::Seconds(10), [&](auto connection) { connected.set_value(*std::move(connection)); });
+    transport_->Connect((*listener)->address(), absl::Seconds(10),
+                        [&](auto connection) { connected.set_value(*std::move(connection)); });
     raw_ = connected.get_future().get();
     there_ = std::make_unique<Line>(accepted.get_future().get(), &ear_);
     there_->Start();

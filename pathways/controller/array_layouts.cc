@@ -25,9 +25,10 @@ absl::Status CheckKeepsLayout(const resource::Topology& topology, const buffers:
   };
   for (int i = 0; i < from.sharding.num_shards(); ++i) {
     if (host(from.sharding.devices()[i]) == host(to.sharding.devices()[i])) continue;
-    return absl::UnimplementedError(absl::StrCat("a copy of ", buffers::ToString(from),
-                                                 " to another host: the array has a layout of its own, which would be lost. Put it into the "
-                                                 "default layout first (a jitted identity does that)"));
+    return absl::UnimplementedError(
+        absl::StrCat("a copy of ", buffers::ToString(from),
+                     " to another host: the array has a layout of its own, which would be lost. Put it into the "
+                     "default layout first (a jitted identity does that)"));
   }
   return absl::OkStatus();
 }

@@ -75,7 +75,8 @@ absl::Status ArrayTable::Erase(absl::Span<const Handle> handles) {
 std::vector<buffers::LogicalArray::Ref> ArrayTable::Records() const {
   std::vector<buffers::LogicalArray::Ref> records;
   absl::flat_hash_set<const buffers::LogicalArray*> seen;
-  for (Handle handle : SortedKeysWhere(entries_, [](const ArrayEntry& e) { return e.record != nullptr && e.strings == nullptr; })) {
+  for (Handle handle :
+       SortedKeysWhere(entries_, [](const ArrayEntry& e) { return e.record != nullptr && e.strings == nullptr; })) {
     const buffers::LogicalArray::Ref& record = entries_.at(handle).record;
     if (seen.insert(record.get()).second) records.push_back(record);
   }

@@ -16,10 +16,10 @@ std::shared_ptr<ClusterImpl> ClusterImpl::Create(ClusterOptions options, const E
   cluster->strand_.SetIdleHook([weak] {
     if (auto self = weak.lock()) self->fabric_->Flush();
   });
-  cluster->fabric_ = std::make_unique<Fabric>(cluster->options_.limits, cluster->options_.gang, environment.clock,
-                                              [weak](Task task) {
-                                                if (auto self = weak.lock()) self->strand_.Post(std::move(task));
-                                              });
+  cluster->fabric_ =
+      std::make_unique<Fabric>(cluster->options_.limits, cluster->options_.gang, environment.clock, [weak](Task task) {
+        if (auto self = weak.lock()) self->strand_.Post(std::move(task));
+      });
   cluster->fabric_->set_sequential_dispatch(cluster->options_.sequential_dispatch);
   cluster->slices_ = std::make_unique<Slices>(cluster->fabric_.get(), cluster->options_.virtual_devices, environment.timers,
                                               &cluster->strand_, [weak](SessionId session) -> SessionImpl* {

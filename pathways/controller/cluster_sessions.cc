@@ -52,8 +52,8 @@ absl::StatusOr<gang::Share> ClusterImpl::ChangeShare(SessionId session, const ga
     std::vector<uint64_t> known;
     for (const auto& [id, opened] : sessions_) known.push_back(id.v);
     return absl::NotFoundError(
-        absl::StrCat("there is no client ", session.v, known.empty() ? "; none is connected" : "; the clients that are connected: ",
-                     absl::StrJoin(known, ", ")));
+        absl::StrCat("there is no client ", session.v,
+                     known.empty() ? "; none is connected" : "; the clients that are connected: ", absl::StrJoin(known, ", ")));
   }
   PW_ASSIGN_OR_RETURN(const gang::Share share, gang::Changed(fabric_->gangs().ClientOf(session).share, change));
   fabric_->gangs().SetShare(session, share);

@@ -37,7 +37,8 @@ class ThreadedCluster : public ::testing::Test {
 
   // One client's life: an array goes round `times` times through a program, and comes back as it was.
   void RunClient(int number, int times) {
-    auto session = OnStrand<std::shared_ptr<Session>>([&](auto done) { done(*cluster_->OpenSession(absl::StrCat("client ", number))); });
+    auto session =
+        OnStrand<std::shared_ptr<Session>>([&](auto done) { done(*cluster_->OpenSession(absl::StrCat("client ", number))); });
     Session* s = session.get();
     const std::string text = absl::StrCat("c", number % 10, "--");
     auto info = OnStrand<std::shared_ptr<const ExecutableInfo>>([&](auto done) {
@@ -62,7 +63,9 @@ class ThreadedCluster : public ::testing::Test {
     const Handle last = times + 1;
     const std::string fetched = OnStrand<std::string>([&](auto done) {
       s->CopyToHostBuffer(last, 7777, std::nullopt, [](absl::Status status) { EXPECT_TRUE(status.ok()) << status; });
-      s->LookupHostBuffer(7777, [done](absl::StatusOr<Bytes> bytes) { done(bytes.ok() ? std::string(bytes->view()) : bytes.status().ToString()); });
+      s->LookupHostBuffer(7777, [done](absl::StatusOr<Bytes> bytes) {
+        done(bytes.ok() ? std::string(bytes->view()) : bytes.status().ToString());
+      });
     });
     EXPECT_EQ(fetched, text);
     OnStrand<bool>([&](auto done) {

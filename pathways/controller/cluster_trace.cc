@@ -48,7 +48,8 @@ struct ClusterImpl::Tracing {
 
   Host& HostOf(HostId id, const resource::Topology& topology) {
     Host& host = hosts[id];
-    if (const resource::Host* found = topology.FindHost(id); found != nullptr && host.name.empty()) host.name = topology.Describe(*found);
+    if (const resource::Host* found = topology.FindHost(id); found != nullptr && host.name.empty())
+      host.name = topology.Describe(*found);
     return host;
   }
 };
@@ -69,7 +70,8 @@ void ClusterImpl::RecordTrace(absl::Duration duration, size_t max_events, Result
   // Each answer is also a reading of the host's clock.
   auto begun = [this, tracing = tracing_](HostId host, absl::Time asked, const ::pathways::v1::Configured& answer) {
     if (tracing_ != tracing) return;  // too late
-    tracing->HostOf(host, fabric_->topology()).offset.AddAnswer(asked, absl::FromUnixNanos(answer.now_nanoseconds()), environment_.clock->Now());
+    tracing->HostOf(host, fabric_->topology())
+        .offset.AddAnswer(asked, absl::FromUnixNanos(answer.now_nanoseconds()), environment_.clock->Now());
   };
   housekeeping_->Configure(std::move(config), std::move(begun));
   environment_.timers->After(duration, &strand_, [weak = weak_from_this()] {

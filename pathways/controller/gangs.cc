@@ -52,8 +52,7 @@ const Gangs::Placement* Gangs::PlacementOf(const Launch& launch) {
     places.push_back({island, scheduler_->Lane(island, devices)});
   }
   std::unique_ptr<Placement>& placement = placements_[places];
-  if (placement == nullptr)
-    placement = std::make_unique<Placement>(Placement{std::move(places), static_cast<int>(count)});
+  if (placement == nullptr) placement = std::make_unique<Placement>(Placement{std::move(places), static_cast<int>(count)});
   return known = placement.get();
 }
 
@@ -165,7 +164,7 @@ Gangs::Ticket Gangs::Submit(const Launch& launch) {
   } else {
     scheduler_->TakeGrants();  // this one, and nothing else: a submission frees nothing
     Record(trace::Kind::kGrant, "granted at once", gang);
-    FlushGrants();             // what was granted before goes before it (GG-1)
+    FlushGrants();  // what was granted before goes before it (GG-1)
   }
   return {gang, !waits};
 }

@@ -49,8 +49,8 @@ class Gangs {
         trace::Recorder* recorder);
 
   // A run that is dispatched node by node (controller/sequential_run.h) has a place in the order of its session's work. What is
-  // submitted behind it, and is not part of it, is not granted before it has ended: its command has not left by then, and a device
-  // must not wait for it.
+  // submitted behind it, and is not part of it, is not granted before it has ended: its command has not left by then, and a
+  // device must not wait for it.
   struct Barrier {
     SessionId session;
     gang::GangId gang;
@@ -68,8 +68,8 @@ class Gangs {
     absl::Span<const ArrayId> args;
     absl::Span<const ArrayId> results;
     bool donates = false;
-    gang::GangId after{};                // another computation that has to be granted before
-    const Barrier* within = nullptr;     // of the run that it is part of
+    gang::GangId after{};             // another computation that has to be granted before
+    const Barrier* within = nullptr;  // of the run that it is part of
   };
   struct Ticket {
     gang::GangId gang;
@@ -126,8 +126,8 @@ class Gangs {
   using GangList = std::vector<gang::GangId>;
   struct Client {
     std::map<const Placement*, GangList>
-        launched;                   // waiting (some may not any more), since and with the last donor of that placement
-    std::set<gang::GangId> copied;  // that its copies wait for
+        launched;                        // waiting (some may not any more), since and with the last donor of that placement
+    std::set<gang::GangId> copied;       // that its copies wait for
     std::vector<gang::GangId> barriers;  // that are open, in order
   };
 

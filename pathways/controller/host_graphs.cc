@@ -13,7 +13,8 @@ using dataflow::NodeId;
 using dataflow::Placement;
 using Shape = HostGraphs::Shape;
 
-absl::StatusOr<std::shared_ptr<const dataflow::Graph>> MakeGraph(Shape shape, const std::string& op, const dataflow::HostSet& hosts) {
+absl::StatusOr<std::shared_ptr<const dataflow::Graph>> MakeGraph(Shape shape, const std::string& op,
+                                                                 const dataflow::HostSet& hosts) {
   const auto there = std::make_shared<const Placement>(Placement::OnePerHost(hosts));
   if (shape == Shape::kOrder) return dataflow::Graph::Create({{op, op, "", there}}, {});
   if (shape == Shape::kAnswers) {
@@ -23,8 +24,9 @@ absl::StatusOr<std::shared_ptr<const dataflow::Graph>> MakeGraph(Shape shape, co
   }
   const auto first = std::make_shared<const Placement>(Placement::OnHost(hosts.At(0)));
   const auto here = std::make_shared<const Placement>(Placement::OnHost(dataflow::kControllerHost));
-  return dataflow::Graph::Create({{op, op, "", there}, {"combine", "combine", "", first}, {"result", dataflow::kResultOp, "", here}},
-                                 {{NodeId(0), NodeId(1), EdgeKind::kGather, true}, {NodeId(1), NodeId(2), EdgeKind::kOneToOne, true}});
+  return dataflow::Graph::Create(
+      {{op, op, "", there}, {"combine", "combine", "", first}, {"result", dataflow::kResultOp, "", here}},
+      {{NodeId(0), NodeId(1), EdgeKind::kGather, true}, {NodeId(1), NodeId(2), EdgeKind::kOneToOne, true}});
 }
 
 // Everybody reports to the first host, which is below the controller.

@@ -41,7 +41,8 @@ std::vector<std::vector<HostId>> HostQuestions::GroupsOf(const std::vector<HostI
   if (hosts.size() <= kFanIn) return groups;
   const size_t size = std::max(kFanIn, (hosts.size() + kFanIn - 1) / kFanIn);
   for (size_t at = 0; at < hosts.size(); at += size)
-    groups.emplace_back(hosts.begin() + static_cast<ptrdiff_t>(at), hosts.begin() + static_cast<ptrdiff_t>(std::min(at + size, hosts.size())));
+    groups.emplace_back(hosts.begin() + static_cast<ptrdiff_t>(at),
+                        hosts.begin() + static_cast<ptrdiff_t>(std::min(at + size, hosts.size())));
   return groups;
 }
 

@@ -51,11 +51,13 @@ Housekeeping::Housekeeping(dispatch::Outbox* outbox, Executor* strand, Clock* cl
 
 dataflow::Operators Housekeeping::MakeOperators() {
   dataflow::Operators operators;
-  operators.Add("launch-failed", [this](const dataflow::OperatorContext& context) -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> {
-    v1::LaunchFailed failed;
-    if (!failed.ParseFromString(context.argument)) return absl::InvalidArgumentError("what failed does not parse");
-    return std::make_unique<LaunchFailedOperator>(std::move(failed), [this](const v1::LaunchFailed& f) { AbortElsewhere(f); });
-  });
+  operators.Add("launch-failed",
+                [this](const dataflow::OperatorContext& context) -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> {
+                  v1::LaunchFailed failed;
+                  if (!failed.ParseFromString(context.argument)) return absl::InvalidArgumentError("what failed does not parse");
+                  return std::make_unique<LaunchFailedOperator>(std::move(failed),
+                                                                [this](const v1::LaunchFailed& f) { AbortElsewhere(f); });
+                });
   return operators;
 }
 
@@ -73,8 +75,8 @@ void Housekeeping::RemoveHost(HostId host, const absl::Status& reason) {
   links_.RemoveHost(host, reason);
 }
 
-bool Housekeeping::Start(Shape shape, const std::string& op, const std::vector<HostId>& hosts, std::string argument, OnTuple on_tuple,
-                         OnDone done) {
+bool Housekeeping::Start(Shape shape, const std::string& op, const std::vector<HostId>& hosts, std::string argument,
+                         OnTuple on_tuple, OnDone done) {
   std::vector<HostId> there;
   std::copy_if(hosts.begin(), hosts.end(), std::back_inserter(there), [this](HostId host) { return hosts_.contains(host); });
   if (there.empty()) return false;
@@ -104,8 +106,8 @@ void Housekeeping::Configure(v1::HostConfig config, OnConfigured configured) {
 }
 
 void Housekeeping::SendConfig(const std::vector<HostId>& hosts) {
-  auto answered = [this, asked = clock_->Now(), to = std::weak_ptr<const OnConfigured>(configured_)](HostId host,
-                                                                                                      const dataflow::Tuple& tuple) {
+  auto answered = [this, asked = clock_->Now(), to = std::weak_ptr<const OnConfigured>(configured_)](
+                      HostId host, const dataflow::Tuple& tuple) {
     v1::Configured configured;
     const auto tell = to.lock();
     if (tell != nullptr && *tell && Parse(tuple, &configured)) (*tell)(host, asked, configured);
@@ -165,7 +167,8 @@ void Housekeeping::GatherTraces(const std::vector<HostId>& hosts, OnTrace on_tra
       v1::TraceReport report;
       if (Parse(tuple, &report)) on_trace(from, asked, std::move(report));
     };
-    if (Start(Shape::kAnswers, "trace", {host}, "", std::move(heard), [waiting](const absl::Status&) { waiting->Down(); })) ++waiting->left;
+    if (Start(Shape::kAnswers, "trace", {host}, "", std::move(heard), [waiting](const absl::Status&) { waiting->Down(); }))
+      ++waiting->left;
   }
   waiting->Down();
 }

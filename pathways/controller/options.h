@@ -20,12 +20,12 @@ struct ClusterOptions {
   absl::Duration heartbeat_limit = absl::Seconds(10);       // a host that is silent for so long is lost
   absl::Duration status_timeout = absl::Milliseconds(500);  // how long GetStatus waits for a host
   SessionLimits limits;
-  gang::Options gang;  // in what order computations run
-  int virtual_devices = 0;  // that each client can have in slices at a time; 0: by the size of the cluster
-  bool sequential_dispatch = false;                         // programs of many nodes are sent node by node
-  ::pathways::v1::HostConfig host_config;                   // what hosts go by
-  bool share_memory = true;                                 // with hosts of the same machine, where it can
-  std::string join_token;                                   // hosts that do not show it are refused; empty: all may join
+  gang::Options gang;                      // in what order computations run
+  int virtual_devices = 0;                 // that each client can have in slices at a time; 0: by the size of the cluster
+  bool sequential_dispatch = false;        // programs of many nodes are sent node by node
+  ::pathways::v1::HostConfig host_config;  // what hosts go by
+  bool share_memory = true;                // with hosts of the same machine, where it can
+  std::string join_token;                  // hosts that do not show it are refused; empty: all may join
   std::string version = "0.1.0";
 };
 

@@ -27,13 +27,13 @@ struct ProgramEntry {
 
   uint64_t id = 0;  // as hosts know it
   std::shared_ptr<const program::TypedProgram> typed;
-  std::string portable;  // its IR, which holds whatever the mapping is (ir/compile.h)
-  std::function<void()> on_gone;    // drops the executables: with the last of handle and runs
-  std::vector<Handle> executables;  // of the session, by the program's numbers
-  dispatch::LoweredProgram lowered;  // for the mapping as it is
-  std::vector<DeviceId> devices;    // all that it uses, ascending
+  std::string portable;                   // its IR, which holds whatever the mapping is (ir/compile.h)
+  std::function<void()> on_gone;          // drops the executables: with the last of handle and runs
+  std::vector<Handle> executables;        // of the session, by the program's numbers
+  dispatch::LoweredProgram lowered;       // for the mapping as it is
+  std::vector<DeviceId> devices;          // all that it uses, ascending
   std::unique_ptr<ProgramStages> stages;  // what its runs are to the scheduler
-  std::vector<HostId> hosts;        // of `lowered`
+  std::vector<HostId> hosts;              // of `lowered`
   struct Argument {
     std::shared_ptr<const buffers::ArraySpec> spec;      // what an array must be
     std::shared_ptr<const buffers::ArraySpec> accepted;  // the last one that was found to be so
@@ -60,11 +60,14 @@ struct ProgramEntry {
   // REQUIRES: typed and lowered.
   void MakeStages(const gang::Options& gangs) {
     constexpr int64_t kShortestNs = 1'000'000;  // a shorter one is not worth its messages
-    stages = std::make_unique<ProgramStages>(typed.get(), &lowered, std::max(gangs.window_ns / 2, kShortestNs), gangs.default_cost_ns);
+    stages =
+        std::make_unique<ProgramStages>(typed.get(), &lowered, std::max(gangs.window_ns / 2, kShortestNs), gangs.default_cost_ns);
   }
 
   const program::Program& program() const { return typed->program; }
-  std::shared_ptr<const buffers::ArraySpec> result_spec(size_t i) const { return {typed->result_specs, &(*typed->result_specs)[i]}; }
+  std::shared_ptr<const buffers::ArraySpec> result_spec(size_t i) const {
+    return {typed->result_specs, &(*typed->result_specs)[i]};
+  }
 };
 
 // What a call of the program takes.

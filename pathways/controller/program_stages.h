@@ -1,12 +1,12 @@
 // ProgramStages: into how many gangs a run of a program of many nodes is cut.
 //
-// The scheduler decides between gangs, so a run that were one gang would hold its devices as long as it takes, whatever others are
-// entitled to. A run is therefore a chain of stages: as many of its Compute nodes, in the order of the program, as are expected to
-// take no more than a limit, each stage a gang that follows the one before it. A program that is short, by what is known of it, is
-// one stage and costs what a single computation costs.
+// The scheduler decides between gangs, so a run that were one gang would hold its devices as long as it takes, whatever others
+// are entitled to. A run is therefore a chain of stages: as many of its Compute nodes, in the order of the program, as are
+// expected to take no more than a limit, each stage a gang that follows the one before it. A program that is short, by what is
+// known of it, is one stage and costs what a single computation costs.
 //
-// What nodes take is learned from the stages' measured times, spread evenly over a stage's nodes. The plan is made anew when a stage
-// that could be cut takes more than twice the limit, or when half as many stages would do; so it settles.
+// What nodes take is learned from the stages' measured times, spread evenly over a stage's nodes. The plan is made anew when a
+// stage that could be cut takes more than twice the limit, or when half as many stages would do; so it settles.
 //
 // Pure.
 //
@@ -26,19 +26,20 @@
 namespace pw::controller {
 
 struct ProgramStage {
-  ExecutableId id;                  // by which the scheduler knows what it costs
-  int nodes = 0;                    // Compute nodes
-  int64_t expected_ns = 0;          // when it was planned
-  std::vector<DeviceId> devices;    // that they occupy, ascending
-  std::vector<HostId> hosts;        // of these devices, ascending
-  std::vector<uint32_t> commands;   // of each host of the lowered program: how many of its commands belong to the stage
-  std::vector<uint32_t> executes;   // likewise: how many of those are Executes
+  ExecutableId id;                 // by which the scheduler knows what it costs
+  int nodes = 0;                   // Compute nodes
+  int64_t expected_ns = 0;         // when it was planned
+  std::vector<DeviceId> devices;   // that they occupy, ascending
+  std::vector<HostId> hosts;       // of these devices, ascending
+  std::vector<uint32_t> commands;  // of each host of the lowered program: how many of its commands belong to the stage
+  std::vector<uint32_t> executes;  // likewise: how many of those are Executes
 };
 
 class ProgramStages {
  public:
   // A node of which nothing is known takes `default_ns`. The program and its lowered form outlive this.
-  ProgramStages(const program::TypedProgram* typed, const dispatch::LoweredProgram* lowered, int64_t limit_ns, int64_t default_ns);
+  ProgramStages(const program::TypedProgram* typed, const dispatch::LoweredProgram* lowered, int64_t limit_ns,
+                int64_t default_ns);
 
   struct Costs {
     absl::FunctionRef<int64_t(ExecutableId)> predict;  // of a stage; negative: it has not been measured
@@ -61,8 +62,8 @@ class ProgramStages {
   const program::TypedProgram* const typed_;
   const dispatch::LoweredProgram* const lowered_;
   const int64_t limit_ns_;
-  std::vector<int> computes_;      // nodes
-  std::vector<int64_t> node_ns_;   // what each of them is expected to take
+  std::vector<int> computes_;     // nodes
+  std::vector<int64_t> node_ns_;  // what each of them is expected to take
   std::vector<ProgramStage> stages_;
   std::vector<ExecutableId> ids_;
 };

@@ -12,7 +12,8 @@
 //   PS-3  no gang of a branch waits for gangs that were submitted before the branch was chosen, but for those that make its
 //   arguments:
 //         these may wait for the branch (CU-3)
-//   PS-4  what is under way of a part or a branch keeps the whole program, and with it the executables, as they were when it began
+//   PS-4  what is under way of a part or a branch keeps the whole program, and with it the executables, as they were when it
+//   began
 // Part of its session: lives on the same strand, and what is under way holds it weakly, by the session's `alive_`.
 #pragma once
 

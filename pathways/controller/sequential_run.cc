@@ -82,11 +82,12 @@ void SequentialRun::Send(size_t h) {
     if (program::HasOp(command)) {
       ++left_;
       op = fabric_->ops()
-               .Add(part.host, nullptr,
-                    [self = shared_from_this(), node = node_](const absl::Status& status, std::optional<double>) {
-                      self->Completed(node, status);
-                    },
-                    command.has_execute() ? ticket_.gang : gang::GangId())
+               .Add(
+                   part.host, nullptr,
+                   [self = shared_from_this(), node = node_](const absl::Status& status, std::optional<double>) {
+                     self->Completed(node, status);
+                   },
+                   command.has_execute() ? ticket_.gang : gang::GangId())
                .v;
     }
     ::pathways::v1::Command bound = command;

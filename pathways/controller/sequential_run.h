@@ -23,10 +23,11 @@ namespace pw::controller {
 class SequentialRun : public std::enable_shared_from_this<SequentialRun> {
  public:
   using Arrays = std::vector<buffers::LogicalArray::Ref>;
-  // Takes its place in the session's order. Each of `results` waits for one completion, which this gives. `args` are held until the
-  // end. `alive` goes with the session. Start is called inside the outbox's exclusive section of the session, which ends with the run.
-  SequentialRun(Fabric* fabric, SessionId session, std::weak_ptr<bool> alive, std::shared_ptr<const ProgramEntry> entry, Arrays args,
-                Arrays results, std::function<void(const absl::Status&)> done);
+  // Takes its place in the session's order. Each of `results` waits for one completion, which this gives. `args` are held until
+  // the end. `alive` goes with the session. Start is called inside the outbox's exclusive section of the session, which ends with
+  // the run.
+  SequentialRun(Fabric* fabric, SessionId session, std::weak_ptr<bool> alive, std::shared_ptr<const ProgramEntry> entry,
+                Arrays args, Arrays results, std::function<void(const absl::Status&)> done);
 
   void Start() { Next(); }
 
@@ -47,9 +48,9 @@ class SequentialRun : public std::enable_shared_from_this<SequentialRun> {
   std::function<void(const absl::Status&)> done_;
   const uint64_t base_;
   const Gangs::Barrier barrier_;
-  Gangs::Ticket ticket_;      // of the present node, if it computes
+  Gangs::Ticket ticket_;  // of the present node, if it computes
   int node_ = -1;
-  int left_ = 0;              // completions
+  int left_ = 0;  // completions
   bool sending_ = false;
   std::vector<size_t> next_;  // command, of each host part
   std::vector<absl::Status> node_status_;

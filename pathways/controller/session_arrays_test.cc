@@ -142,7 +142,8 @@ TEST(MakeArrayTest, RefusesWhatMakesNoSense) {
   expect(s.MakeArray(h, t.Single(0, {2}), {{h, {u8, {2}, buffers::Dims{1, 1}}, {0}}}), kInvalid, "");
   expect(s.MakeArray(h, t.Single(0, {}, buffers::DType::kToken), {{h, {buffers::DType::kToken, {}}, {0}}}),
          absl::StatusCode::kUnimplemented, "token");
-  expect(s.MakeArray(h, t.Single(0, buffers::Dims(300, 1)), {{h, {u8, buffers::Dims(300, 1)}, {0}}}), kInvalid, "at most 256 dimensions");
+  expect(s.MakeArray(h, t.Single(0, buffers::Dims(300, 1)), {{h, {u8, buffers::Dims(300, 1)}, {0}}}), kInvalid,
+         "at most 256 dimensions");
   auto pinned = t.Single(0, {1});
   pinned.sharding = pinned.sharding.WithMemoryKind("attic");
   expect(s.MakeArray(h, pinned, {{h, {u8, {1}}, {0}}}), kInvalid, "it has device, pinned_host");
@@ -297,7 +298,8 @@ TEST(StringArrayTest, LiveInTheController) {
   ASSERT_TRUE(s.Reshard({{4}}, {{3}}, {{t.Rows(0, 2, {4}, buffers::DType::kString)}}, kReuse).ok());
   EXPECT_EQ(s.Reshard({{5}}, {{3}}, {{t.Single(0, {4}, buffers::DType::kString)}}, kReuse).code(),
             absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(t.workers[0]->log.size(), 2u + t.workers[0]->Count(Command::kDataflow));  // welcome and peers: nothing of this is a worker's business
+  EXPECT_EQ(t.workers[0]->log.size(),
+            2u + t.workers[0]->Count(Command::kDataflow));  // welcome and peers: nothing of this is a worker's business
 }
 
 }  // namespace

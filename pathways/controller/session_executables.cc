@@ -82,7 +82,8 @@ absl::StatusOr<program::Executable> SessionImpl::CheckCompile(CompileRequest& re
     if (record.hosts.size() == 1 || !fabric_->process_address(host).empty()) continue;
     return absl::UnimplementedError(absl::StrCat(
         "one computation over the devices of several hosts: the device plugin of ", topology.Describe(*topology.FindHost(host)),
-        " cannot take part. Use a mesh over the devices of one host (attributes `island` and `host` of a device say where it is), one "
+        " cannot take part. Use a mesh over the devices of one host (attributes `island` and `host` of a device say where it "
+        "is), one "
         "mesh for each host, and jax.device_put between their arrays, which goes directly from host to host."));
   }
   if (static_cast<int64_t>(executables_.size()) >= fabric_->limits().handles) {

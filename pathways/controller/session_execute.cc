@@ -96,22 +96,31 @@ void SessionImpl::Launch(const ExecuteRequest& request, CheckedExecute& call, st
   }
   const Gangs::Ticket ticket =
       fabric_->gangs().Submit({id_, record.id, record.devices, record.hosts, args, results, MayDonate(record, request)});
-  dispatch::ExecuteCall plan{id_, &record, args, results, request.launch_id, request.non_donatable, run != nullptr,
-                             ticket.grant(), hosts > 1 ? fabric_->NextId() : 0, fabric_->recorder().on() ? ticket.gang.v : 0};
+  dispatch::ExecuteCall plan{id_,
+                             &record,
+                             args,
+                             results,
+                             request.launch_id,
+                             request.non_donatable,
+                             run != nullptr,
+                             ticket.grant(),
+                             hosts > 1 ? fabric_->NextId() : 0,
+                             fabric_->recorder().on() ? ticket.gang.v : 0};
   auto add_op = [&](HostId host) {
     if (run == nullptr) return fabric_->ops().Add(host, waiting, nullptr, ticket.gang);
     const std::string platform = fabric_->topology().FindHost(host)->platform_name;
     ++run->missing;
-    return fabric_->ops().Add(host, waiting,
-                              [run, platform, fabric = fabric_](const absl::Status& status, std::optional<double> microseconds) {
-                                run->status.Update(status);
-                                // Hosts run side by side: the slowest counts.
-                                double& longest = run->result.device_microseconds[platform];
-                                longest = std::max(longest, microseconds.value_or(0));
-                                if (!microseconds.has_value() && longest == 0) run->result.device_microseconds.erase(platform);
-                                if (--run->missing == 0) run->AnswerWaiter(*fabric);
-                              },
-                              ticket.gang);
+    return fabric_->ops().Add(
+        host, waiting,
+        [run, platform, fabric = fabric_](const absl::Status& status, std::optional<double> microseconds) {
+          run->status.Update(status);
+          // Hosts run side by side: the slowest counts.
+          double& longest = run->result.device_microseconds[platform];
+          longest = std::max(longest, microseconds.value_or(0));
+          if (!microseconds.has_value() && longest == 0) run->result.device_microseconds.erase(platform);
+          if (--run->missing == 0) run->AnswerWaiter(*fabric);
+        },
+        ticket.gang);
   };
   auto name_op = [&](HostId host) {
     const OpId op = add_op(host);

@@ -9,8 +9,8 @@
 //   program_steps.cc          nodes of programs that wait for values, by a class of its own
 //   session_slices.cc         devices of virtual slices; session_remap.cc moves them
 //
-// Callbacks of the client always run from a task of their own (Session's promise: never inside the call). What is under way refers to
-// the session by what it needs, not by pointer, or is answered with CANCELLED in the destructor.
+// Callbacks of the client always run from a task of their own (Session's promise: never inside the call). What is under way
+// refers to the session by what it needs, not by pointer, or is answered with CANCELLED in the destructor.
 #pragma once
 
 #include <map>
@@ -39,6 +39,7 @@ using DeviceMapping = absl::flat_hash_map<DeviceId, DeviceId>;  // where virtual
 class SessionImpl final : public Session {
  public:
   using ArraySpec = buffers::ArraySpec;
+  using Arrays = absl::Span<const Handle>;
   using SpecPtr = std::shared_ptr<const ArraySpec>;
   using Record = buffers::LogicalArray::Ref;
 
@@ -53,13 +54,13 @@ class SessionImpl final : public Session {
   void SetVirtualDevices(DeviceId first, int count) { virtual_first_ = first, virtual_count_ = count; }
   // A slice was released: arrays there become errors and are freed, programs for its devices cannot run.
   void OnSliceReleased(const absl::flat_hash_set<DeviceId>& devices, const absl::Status& error);
-  // -- session_remap.cc. Compiles what concerns these devices for where they shall be. `done`, once, possibly inside the call: OK when
-  // Move can be called, in the same turn of the strand; else AbandonMove. REQUIRES: !moving().
+  // -- session_remap.cc. Compiles what concerns these devices for where they shall be. `done`, once, possibly inside the call: OK
+  // when Move can be called, in the same turn of the strand; else AbandonMove. REQUIRES: !moving().
   void PrepareMove(const DeviceMapping& to, StatusCallback done);
   void AbandonMove();
   // Binds the devices and takes everything on them there. Returns the arrays that are on their way.
   std::vector<Record> Move(const DeviceMapping& to);
-  // All arrays go to the memory of their hosts; Move brings them back. Returns them, on their way. REQUIRES: !suspended(), !moving().
+  // All arrays go to the memory of their hosts; Move brings them back. Returns them. REQUIRES: !suspended(), !moving().
   std::vector<Record> Suspend();
   void Resume();  // after Move
   bool moving() const { return preparation_ != nullptr; }
@@ -91,20 +92,20 @@ class SessionImpl final : public Session {
 
   absl::Status MakeArray(Handle result, const ArraySpec& spec, std::vector<HostShard> sources) override;
   absl::Status MakeErrorArray(Handle result, const ArraySpec& spec, absl::Status error) override;
-  absl::Status Assemble(Handle result, const ArraySpec& spec, absl::Span<const Handle> singles, CopySemantics semantics) override;
-  absl::Status Disassemble(absl::Span<const Handle> results, Handle array, CopySemantics semantics) override;
+  absl::Status Assemble(Handle result, const ArraySpec& spec, Arrays singles, CopySemantics semantics) override;
+  absl::Status Disassemble(Arrays results, Handle array, CopySemantics semantics) override;
   absl::Status FullyReplicatedShard(Handle result, Handle array, CopySemantics semantics) override;
-  absl::Status Copy(absl::Span<const Handle> results, absl::Span<const Handle> arrays,
-                    std::optional<std::vector<DeviceId>> devices, std::optional<std::string> memory_kind,
-                    CopySemantics semantics) override;
-  absl::Status Reshard(absl::Span<const Handle> results, absl::Span<const Handle> arrays, absl::Span<const ArraySpec> specs, CopySemantics semantics) override;
-  absl::Status Remap(absl::Span<const Handle> results, absl::Span<const Handle> arrays, const buffers::RemapPlan& plan,
-                     absl::Span<const ArraySpec> specs, CopySemantics semantics) override;
-  absl::Status Bitcast(absl::Span<const Handle> results, absl::Span<const Handle> arrays, absl::Span<const ArraySpec> specs, CopySemantics semantics) override;
-  void WhenReady(absl::Span<const Handle> arrays, StatusCallback done) override;
-  void CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims> byte_strides, StatusCallback done) override;
-  absl::Status Delete(absl::Span<const Handle> arrays) override;
-  absl::Status Destruct(absl::Span<const Handle> arrays) override;
+  absl::Status Copy(Arrays results, Arrays arrays, std::optional<std::vector<DeviceId>> devices,
+                    std::optional<std::string> memory_kind, CopySemantics semantics) override;
+  absl::Status Reshard(Arrays results, Arrays arrays, absl::Span<const ArraySpec> specs, CopySemantics semantics) override;
+  absl::Status Remap(Arrays results, Arrays arrays, const buffers::RemapPlan& plan, absl::Span<const ArraySpec> specs,
+                     CopySemantics semantics) override;
+  absl::Status Bitcast(Arrays results, Arrays arrays, absl::Span<const ArraySpec> specs, CopySemantics semantics) override;
+  void WhenReady(Arrays arrays, StatusCallback done) override;
+  void CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims> byte_strides,
+                        StatusCallback done) override;
+  absl::Status Delete(Arrays arrays) override;
+  absl::Status Destruct(Arrays arrays) override;
   absl::StatusOr<bool> IsDeleted(Handle array) override;
   absl::StatusOr<ArraySpec> Spec(Handle array) override;
 
@@ -139,7 +140,7 @@ class SessionImpl final : public Session {
   }
   void Answer(StatusCallback done, absl::Status status);
   // Result handles that can hold the error do; returns it.
-  absl::Status Fail(absl::Span<const Handle> results, absl::Span<const SpecPtr> specs, const absl::Status& error);
+  absl::Status Fail(Arrays results, absl::Span<const SpecPtr> specs, const absl::Status& error);
   void InsertError(Handle result, SpecPtr spec, const absl::Status& error);
   // A new array with one completion outstanding that the caller gives with OnDone when all commands are planned.
   Record NewRecord(const SpecPtr& spec);
@@ -150,8 +151,8 @@ class SessionImpl final : public Session {
   void Share(Handle result, const ArrayEntry& source, SpecPtr spec);
   // New string array from cells of others.
   void InsertStrings(Handle result, SpecPtr spec, StringCells cells);
-  void Consume(absl::Span<const Handle> arrays, CopySemantics semantics);
-  absl::StatusOr<std::vector<ArrayEntry>> LiveEntries(absl::Span<const Handle> arrays);
+  void Consume(Arrays arrays, CopySemantics semantics);
+  absl::StatusOr<std::vector<ArrayEntry>> LiveEntries(Arrays arrays);
   // Names a host's command; each of `results` waits for it.
   OpId NameOp(HostId host, const std::vector<Record>& results);
   void Trace(OpId op, const std::string& what, gang::GangId gang = {});
@@ -175,11 +176,10 @@ class SessionImpl final : public Session {
   absl::Status TryMakeArray(Handle result, const SpecPtr& spec, const std::vector<HostShard>& sources);
 
   // -- session_arrays_alias.cc
-  absl::Status TryAssemble(Handle result, const SpecPtr& spec, absl::Span<const Handle> singles);
-  absl::Status TryDisassemble(absl::Span<const Handle> results, Handle array);
-  absl::Status TryRemap(absl::Span<const Handle> results, absl::Span<const Handle> arrays, const buffers::RemapPlan& plan,
-                        absl::Span<const SpecPtr> specs);
-  absl::Status TryBitcast(absl::Span<const Handle> results, absl::Span<const Handle> arrays, absl::Span<const SpecPtr> specs);
+  absl::Status TryAssemble(Handle result, const SpecPtr& spec, Arrays singles);
+  absl::Status TryDisassemble(Arrays results, Handle array);
+  absl::Status TryRemap(Arrays results, Arrays arrays, const buffers::RemapPlan& plan, absl::Span<const SpecPtr> specs);
+  absl::Status TryBitcast(Arrays results, Arrays arrays, absl::Span<const SpecPtr> specs);
   // A new array of the given (source record, shard) in shard order.
   struct Pick {
     const ArrayEntry* source;
@@ -251,13 +251,14 @@ class SessionImpl final : public Session {
   void UnloadProgram(const ProgramEntry& entry);
   void DropExecutables(const std::vector<Handle>& executables);
   void DropRecord(const program::Executable& record);
-  absl::Status CheckProgramArgs(ProgramEntry& entry, absl::Span<const Handle> handles, std::vector<ArrayEntry>* args);
+  absl::Status CheckProgramArgs(ProgramEntry& entry, Arrays handles, std::vector<ArrayEntry>* args);
   Record PoisonedArgument(const ProgramEntry::Argument& argument, const absl::Status& error);
-  absl::StatusOr<ExecuteReply> RunProgram(const std::shared_ptr<ProgramEntry>& entry, const ExecuteRequest& request, const std::shared_ptr<Run>& run);
-  void StartProgram(const std::shared_ptr<ProgramEntry>& entry, const std::vector<ArrayEntry>& args,
-                    absl::Span<const Handle> results, const std::shared_ptr<Run>& run);
-  void SendRuns(const std::shared_ptr<const ProgramEntry>& entry, const std::vector<Record>& args, const std::vector<Record>& results,
-                const std::shared_ptr<Run>& run);
+  absl::StatusOr<ExecuteReply> RunProgram(const std::shared_ptr<ProgramEntry>& entry, const ExecuteRequest& request,
+                                          const std::shared_ptr<Run>& run);
+  void StartProgram(const std::shared_ptr<ProgramEntry>& entry, const std::vector<ArrayEntry>& args, Arrays results,
+                    const std::shared_ptr<Run>& run);
+  void SendRuns(const std::shared_ptr<const ProgramEntry>& entry, const std::vector<Record>& args,
+                const std::vector<Record>& results, const std::shared_ptr<Run>& run);
   using Tickets = std::vector<Gangs::Ticket>;  // of a run's stages
   Tickets SubmitStages(const ProgramEntry& entry, const std::vector<Record>& args, const std::vector<Record>& results);
   void AddStages(const ProgramEntry& entry, size_t host, const Tickets& tickets, ::pathways::v1::RunProgram* message);
@@ -267,7 +268,7 @@ class SessionImpl final : public Session {
   const std::string description_;
   Fabric* const fabric_;
   absl::AnyInvocable<void() &&> on_end_;
-  static constexpr int kScratchIds = 1 << 15;  // from a virtual device's id to its scratch id; pools are no larger
+  static constexpr int kScratchIds = 1 << 15;          // from a virtual device's id to its scratch id; pools are no larger
   absl::flat_hash_map<ExecutableId, Source> sources_;  // of what is being compiled
   std::shared_ptr<Preparation> preparation_;           // while a move is prepared
   bool suspended_ = false;

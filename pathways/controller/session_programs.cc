@@ -1,5 +1,5 @@
-// Programs of many nodes. Compiling: their executables in parallel, like any others; then through the IR to each host's part, sent
-// to it once. Running: one message to each host, and one record for each result; intermediate values never exist here.
+// Programs of many nodes. Compiling: their executables in parallel, like any others; then through the IR to each host's part,
+// sent to it once. Running: one message to each host, and one record for each result; intermediate values never exist here.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -213,8 +213,10 @@ absl::StatusOr<SessionImpl::EntryRef> SessionImpl::MakeStepless(program::Program
 }
 
 // From its IR to each host's commands, for the mapping as it is.
-absl::Status SessionImpl::LowerProgram(ProgramEntry& entry, program::Program program, std::vector<program::ExecutablePtr> executables) {
-  PW_ASSIGN_OR_RETURN(const program::HostPrograms steps, ir::LowerProgram(entry.portable, program, executables, fabric_->topology()));
+absl::Status SessionImpl::LowerProgram(ProgramEntry& entry, program::Program program,
+                                       std::vector<program::ExecutablePtr> executables) {
+  PW_ASSIGN_OR_RETURN(const program::HostPrograms steps,
+                      ir::LowerProgram(entry.portable, program, executables, fabric_->topology()));
   PW_ASSIGN_OR_RETURN(entry.lowered, dispatch::LowerProgram(steps, program, executables, fabric_->topology()));
   for (const dispatch::LoweredHost& part : entry.lowered.hosts) entry.hosts.push_back(part.host);
   auto specs = std::make_shared<std::vector<buffers::ArraySpec>>();
@@ -354,9 +356,8 @@ void SessionImpl::StartProgram(const std::shared_ptr<ProgramEntry>& entry, const
   for (size_t r = 0; r < results.size(); ++r) {
     const std::vector<HostId>& hosts = entry->lowered.result_hosts[r];
     SpecPtr spec = entry->result_spec(r);
-    auto record = std::make_shared<buffers::LogicalArray>(ArrayId(fabric_->NextId()), id_, spec,
-                                                          sequential ? 1 : static_cast<int>(hosts.size()),
-                                                          fabric_->groups().Of(hosts));
+    auto record = std::make_shared<buffers::LogicalArray>(
+        ArrayId(fabric_->NextId()), id_, spec, sequential ? 1 : static_cast<int>(hosts.size()), fabric_->groups().Of(hosts));
     result_records.push_back(record);
     arrays_.Insert(results[r], {std::move(record), std::move(spec), nullptr, false});
   }
@@ -393,15 +394,16 @@ void SessionImpl::SendRuns(const std::shared_ptr<const ProgramEntry>& entry, con
     if (run != nullptr) ++run->missing;
     const bool computes = stages.size() == 1 && entry->stages->planned()[0].executes[h] > 0;
     const gang::GangId only = computes ? stages[0].gang : gang::GangId();  // of several stages, each has an op
-    const OpId op = fabric_->ops().Add(part.host, std::move(waiting),
-                                       [this, alive = std::weak_ptr<bool>(alive_), base, underway, run, fabric = fabric_](
-                                           const absl::Status& status, std::optional<double>) {
-                                         if (--underway->left == 0 && !alive.expired()) program_runs_.erase(base);
-                                         if (run == nullptr) return;
-                                         run->status.Update(status);
-                                         if (--run->missing == 0) run->AnswerWaiter(*fabric);
-                                       },
-                                       only);
+    const OpId op = fabric_->ops().Add(
+        part.host, std::move(waiting),
+        [this, alive = std::weak_ptr<bool>(alive_), base, underway, run, fabric = fabric_](const absl::Status& status,
+                                                                                           std::optional<double>) {
+          if (--underway->left == 0 && !alive.expired()) program_runs_.erase(base);
+          if (run == nullptr) return;
+          run->status.Update(status);
+          if (--run->missing == 0) run->AnswerWaiter(*fabric);
+        },
+        only);
     Command command;
     auto& message = *command.mutable_run_program();
     message.set_op(op.v);

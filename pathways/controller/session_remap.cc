@@ -1,9 +1,9 @@
 // Moving a client's virtual devices to other physical ones while it works (paper 4.1: "suspend, resume, migrate").
 //
-// First what was compiled for the devices is compiled for where they will be, in the background: under *scratch* ids, which stand for the
-// same virtual devices in the coming mapping. Then, in one turn of the strand, the devices are bound anew, executables and programs take
-// their new form under their old handles, and every array gets a copy in the new place, of which later requests make use. Requests before
-// that turn have gone to the old place, in order, and end there.
+// First what was compiled for the devices is compiled for where they will be, in the background: under *scratch* ids, which stand
+// for the same virtual devices in the coming mapping. Then, in one turn of the strand, the devices are bound anew, executables
+// and programs take their new form under their old handles, and every array gets a copy in the new place, of which later requests
+// make use. Requests before that turn have gone to the old place, in order, and end there.
 //
 // Suspending saves all arrays in host memory, named by where they are physically; resuming is a move from there.
 #include <algorithm>
@@ -84,12 +84,13 @@ void SessionImpl::CompileTwins() {
     for (DeviceId& device : request.devices) {
       if (p->to.contains(device)) device = ScratchOf(device);
     }
-    Compile(std::move(request), [this, alive = std::weak_ptr<bool>(alive_), p, handle](absl::StatusOr<std::shared_ptr<const ExecutableInfo>> info) {
-      if (alive.expired()) return;
-      p->status.Update(info.status());
-      if (info.ok()) p->twins[handle] = (*info)->handle;
-      if (--p->left == 0 && p == preparation_) CompileTwins();  // those that have come meanwhile
-    });
+    Compile(std::move(request),
+            [this, alive = std::weak_ptr<bool>(alive_), p, handle](absl::StatusOr<std::shared_ptr<const ExecutableInfo>> info) {
+              if (alive.expired()) return;
+              p->status.Update(info.status());
+              if (info.ok()) p->twins[handle] = (*info)->handle;
+              if (--p->left == 0 && p == preparation_) CompileTwins();  // those that have come meanwhile
+            });
   }
 }
 
@@ -181,7 +182,8 @@ std::vector<SessionImpl::Leaving> SessionImpl::ThoseOn(const DeviceMapping& devi
     if (auto saved = saved_.find(record.get()); saved != saved_.end()) {
       leaving.push_back({record, record->spec(), saved->second});
     } else if (AnyOf(record->spec().sharding.devices(), devices)) {
-      leaving.push_back({record, OnDevices(record->spec(), [&](DeviceId d) { return fabric_->topology().FindDevice(d)->physical; }),
+      leaving.push_back({record,
+                         OnDevices(record->spec(), [&](DeviceId d) { return fabric_->topology().FindDevice(d)->physical; }),
                          record->shared_spec()});
     }
   }
@@ -236,7 +238,8 @@ std::vector<SessionImpl::Record> SessionImpl::Suspend() {
   }
   std::vector<Leaving> leaving = ThoseOn(everywhere);
   std::vector<SpecPtr> specs;
-  for (Leaving& one : leaving) specs.push_back(std::exchange(one.spec, std::make_shared<const ArraySpec>(InHostMemory(one.from))));
+  for (Leaving& one : leaving)
+    specs.push_back(std::exchange(one.spec, std::make_shared<const ArraySpec>(InHostMemory(one.from))));
   std::vector<Record> saved = MoveAll(leaving);
   for (size_t i = 0; i < saved.size(); ++i) saved_[saved[i].get()] = specs[i];
   suspended_ = true;

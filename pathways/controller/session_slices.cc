@@ -26,9 +26,10 @@ absl::Status SessionImpl::CheckApart(const std::vector<DeviceId>& devices) const
     const DeviceId physical = fabric_->topology().FindDevice(id)->physical;
     const auto [it, is_new] = by_physical.try_emplace(physical, id);
     if (is_new) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "one computation over ", ToString(it->second), " and ", ToString(id), ", which are both on physical ", ToString(physical),
-        ": a computation needs a physical device for each of its parts. Use the devices of one slice, or one computation for each slice"));
+    return absl::InvalidArgumentError(absl::StrCat("one computation over ", ToString(it->second), " and ", ToString(id),
+                                                   ", which are both on physical ", ToString(physical),
+                                                   ": a computation needs a physical device for each of its parts. Use the "
+                                                   "devices of one slice, or one computation for each slice"));
   }
   return absl::OkStatus();
 }

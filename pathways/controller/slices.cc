@@ -20,7 +20,11 @@ constexpr int kSmallestPool = 64;
 constexpr int kMostBeyondTheCluster = 4096;
 
 MemoryInfo MakeMemory(MemoryId id, DeviceId device, const resource::MemoryDescription& of) {
-  return {id, of.kind, of.kind_id, {device}, absl::StrCat("Memory(id=", id.v, ", kind=", of.kind, ", device=", device.v, ")"),
+  return {id,
+          of.kind,
+          of.kind_id,
+          {device},
+          absl::StrCat("Memory(id=", id.v, ", kind=", of.kind, ", device=", device.v, ")"),
           absl::StrCat("MEMORY_SPACE_", id.v)};
 }
 
@@ -43,8 +47,13 @@ absl::Status Released(SliceId slice) {
 
 }  // namespace
 
-Slices::Slices(Fabric* fabric, int virtual_devices, Timers* timers, Executor* strand, std::function<SessionImpl*(SessionId)> find_session)
-    : fabric_(fabric), virtual_devices_(virtual_devices), timers_(timers), strand_(strand), find_session_(std::move(find_session)) {}
+Slices::Slices(Fabric* fabric, int virtual_devices, Timers* timers, Executor* strand,
+               std::function<SessionImpl*(SessionId)> find_session)
+    : fabric_(fabric),
+      virtual_devices_(virtual_devices),
+      timers_(timers),
+      strand_(strand),
+      find_session_(std::move(find_session)) {}
 
 int Slices::PoolSize(size_t devices) const {
   const int n = static_cast<int>(std::min<size_t>(devices, kLargestPool / 4));
@@ -112,7 +121,8 @@ absl::Status Slices::Bind(const Slice& slice) {
       Unbind(slice.owner, std::exchange(devices, {}));
       bound_.erase(slice.id);
       return absl::ResourceExhaustedError(absl::StrCat(
-          "this client has no virtual device of kind ", kind, " left for ", slice.devices.size(), " of a slice: all of the ", pool.spares.size(),
+          "this client has no virtual device of kind ", kind, " left for ", slice.devices.size(), " of a slice: all of the ",
+          pool.spares.size(),
           " have been in use. Release slices that are not needed, or start the controller with a larger --virtual-devices"));
     }
     spare->physical = physical;
@@ -137,7 +147,8 @@ absl::StatusOr<SliceState> Slices::Add(SessionId session, const resource::SliceR
   if (std::string wrong = resource::Malformed(request); !wrong.empty()) return absl::InvalidArgumentError(wrong);
   if (request.beside.has_value()) {
     const Slice* beside = table_.Find(*request.beside);
-    if (beside != nullptr && beside->owner != session) return absl::InvalidArgumentError(absl::StrCat(ToString(*request.beside), " is another client's"));
+    if (beside != nullptr && beside->owner != session)
+      return absl::InvalidArgumentError(absl::StrCat(ToString(*request.beside), " is another client's"));
   }
   const auto [id, answer] = table_.Add(session, request);
   if (const auto* infeasible = std::get_if<resource::Infeasible>(&answer)) {
@@ -196,7 +207,8 @@ absl::StatusOr<SliceState> Slices::StateOf(SessionId session, SliceId id) const 
     return state;
   }
   auto it = waiting_.find(id);
-  if (it == waiting_.end() || it->second.first != session) return absl::NotFoundError(absl::StrCat("this client has no ", ToString(id), ": it was released"));
+  if (it == waiting_.end() || it->second.first != session)
+    return absl::NotFoundError(absl::StrCat("this client has no ", ToString(id), ": it was released"));
   const auto later = std::get<resource::RetryLater>(table_.StateOf(id));
   state.position = later.position;
   state.text = later.waits_for;
@@ -225,7 +237,9 @@ void Slices::Answer(uint64_t key) {
   if (it == waiters_.end()) return;
   Waiter waiter = std::move(it->second);
   waiters_.erase(it);
-  fabric_->Post([done = std::move(waiter.done), state = StateOf(waiter.session, waiter.slice)]() mutable { std::move(done)(std::move(state)); });
+  fabric_->Post([done = std::move(waiter.done), state = StateOf(waiter.session, waiter.slice)]() mutable {
+    std::move(done)(std::move(state));
+  });
 }
 
 absl::Status Slices::Release(SessionId session, SliceId id) {
@@ -270,12 +284,26 @@ void Slices::TopologyChanged() { Learn(table_.SetTopology(fabric_->topology()));
 std::vector<SliceStatus> Slices::Status() const {
   std::vector<SliceStatus> all;
   for (const auto& [id, slice] : table_.slices()) {
-    all.push_back({id, slice.owner, slice.broken ? "broken" : slice.devices.empty() ? "suspended" : "placed", slice.request.count, slice.request.exclusive,
-                   fabric_->topology().FindIsland(slice.island)->name, bound_.at(id), slice.devices, slice.epoch, 0, ""});
+    all.push_back({id, slice.owner,
+                   slice.broken            ? "broken"
+                   : slice.devices.empty() ? "suspended"
+                                           : "placed",
+                   slice.request.count, slice.request.exclusive, fabric_->topology().FindIsland(slice.island)->name,
+                   bound_.at(id), slice.devices, slice.epoch, 0, ""});
   }
   for (const auto& [id, waiting] : waiting_) {
     const auto later = std::get<resource::RetryLater>(table_.StateOf(id));
-    all.push_back({id, waiting.first, "waiting", waiting.second.count, waiting.second.exclusive, "", {}, {}, 0, later.position, later.waits_for});
+    all.push_back({id,
+                   waiting.first,
+                   "waiting",
+                   waiting.second.count,
+                   waiting.second.exclusive,
+                   "",
+                   {},
+                   {},
+                   0,
+                   later.position,
+                   later.waits_for});
   }
   return all;
 }

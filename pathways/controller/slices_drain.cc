@@ -48,7 +48,8 @@ void Slices::Drain(const std::string& host_name, bool undo, ResultCallback<Drain
     } else if (const auto* infeasible = std::get_if<resource::Infeasible>(&answer)) {
       drainage->report.stuck.push_back({slice->id, infeasible->why});
     } else {
-      drainage->report.stuck.push_back({slice->id, absl::StrCat("it waits for ", std::get<resource::RetryLater>(answer).waits_for)});
+      drainage->report.stuck.push_back(
+          {slice->id, absl::StrCat("it waits for ", std::get<resource::RetryLater>(answer).waits_for)});
     }
   }
   for (auto& [session, slices] : moving) {
@@ -71,9 +72,10 @@ void Slices::MoveSlices(SessionId session, std::vector<SliceId> slices, const st
     for (size_t i = 0; i < slice.devices.size(); ++i) to[bound_.at(id)[i]] = slice.next[i];
   }
   if (to.empty()) return drainage->Leave();
-  of->PrepareMove(to, [this, alive = std::weak_ptr<bool>(alive_), session, slices = std::move(slices), to, drainage](absl::Status status) {
-    if (!alive.expired()) FinishMove(session, slices, to, std::move(status), drainage);
-  });
+  of->PrepareMove(
+      to, [this, alive = std::weak_ptr<bool>(alive_), session, slices = std::move(slices), to, drainage](absl::Status status) {
+        if (!alive.expired()) FinishMove(session, slices, to, std::move(status), drainage);
+      });
 }
 
 void Slices::FinishMove(SessionId session, const std::vector<SliceId>& slices, const DeviceMapping& to, absl::Status status,
@@ -82,7 +84,8 @@ void Slices::FinishMove(SessionId session, const std::vector<SliceId>& slices, c
   if (of == nullptr) return drainage->Leave();  // its slices went with it
   for (SliceId id : slices) {
     const Slice* slice = table_.Find(id);
-    if (slice == nullptr || slice->broken || slice->next.empty()) status.Update(absl::AbortedError("it changed meanwhile: drain the host again"));
+    if (slice == nullptr || slice->broken || slice->next.empty())
+      status.Update(absl::AbortedError("it changed meanwhile: drain the host again"));
   }
   if (!status.ok()) {
     of->AbandonMove();

@@ -29,8 +29,8 @@ void Slices::Suspend(SessionId session, ResultCallback<SuspendReport> done) {
   const absl::StatusOr<SessionImpl*> of = FindSession(session);
   if (!of.ok()) return std::move(done)(of.status());
   if ((*of)->suspended() || (*of)->moving()) {
-    return std::move(done)(absl::FailedPreconditionError(
-        absl::StrCat("client ", session.v, (*of)->suspended() ? " is suspended already" : " is being moved: try again in a moment")));
+    return std::move(done)(absl::FailedPreconditionError(absl::StrCat(
+        "client ", session.v, (*of)->suspended() ? " is suspended already" : " is being moved: try again in a moment")));
   }
   const auto saved = (*of)->Suspend();
   for (const Slice* slice : table_.OfOwner(session)) {
@@ -53,16 +53,18 @@ void Slices::Resume(SessionId session, ResultCallback<SuspendReport> done) {
     const resource::Answer answer = table_.BeginMove(slice->id);
     if (!std::holds_alternative<resource::Placed>(answer)) {
       const auto* infeasible = std::get_if<resource::Infeasible>(&answer);
-      status = absl::FailedPreconditionError(absl::StrCat("client ", session.v, " cannot be resumed now: no devices for its ", ToString(slice->id), ": ",
+      status = absl::FailedPreconditionError(absl::StrCat("client ", session.v, " cannot be resumed now: no devices for its ",
+                                                          ToString(slice->id), ": ",
                                                           infeasible != nullptr ? infeasible->why : "others hold them"));
       break;
     }
     for (size_t i = 0; i < slice->next.size(); ++i) to[bound_.at(slice->id)[i]] = slice->next[i];
   }
   if (!status.ok()) return FinishResume(session, to, status, std::move(done));
-  (*of)->PrepareMove(to, [this, alive = std::weak_ptr<bool>(alive_), session, to, done = std::move(done)](absl::Status prepared) mutable {
-    if (!alive.expired()) FinishResume(session, to, std::move(prepared), std::move(done));
-  });
+  (*of)->PrepareMove(
+      to, [this, alive = std::weak_ptr<bool>(alive_), session, to, done = std::move(done)](absl::Status prepared) mutable {
+        if (!alive.expired()) FinishResume(session, to, std::move(prepared), std::move(done));
+      });
 }
 
 void Slices::FinishResume(SessionId session, const DeviceMapping& to, absl::Status status, ResultCallback<SuspendReport> done) {

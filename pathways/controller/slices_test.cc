@@ -67,7 +67,8 @@ TEST(SlicesTest, OneComputationNeedsPhysicalDevicesOfItsOwn) {
   Session& s = t.Open();
   const SliceState first = Add(t, s, Count(1)), second = Add(t, s, Count(1));
   ASSERT_EQ(First(second), First(first) + 1);
-  EXPECT_THAT(t.Compile(t.Toy("copy", 1, 1, 2), t.Devices(First(first), 2)).status().ToString(), HasSubstr("both on physical device 0"));
+  EXPECT_THAT(t.Compile(t.Toy("copy", 1, 1, 2), t.Devices(First(first), 2)).status().ToString(),
+              HasSubstr("both on physical device 0"));
   ASSERT_TRUE(t.Put(1, t.Rows(First(first), 2, {4}), "abcd").ok()) << "arrays may";
   EXPECT_EQ(*t.FetchRows(1), "abcd");
 }
@@ -117,7 +118,8 @@ TEST(SlicesTest, WhoWaitsIsPlacedWhenAnotherClientGoes) {
   ASSERT_EQ(waiting.what, What::kWaiting);
   EXPECT_EQ(waiting.position, 1);
   EXPECT_THAT(waiting.text, HasSubstr("held by slice 1 of client 2"));
-  auto still = t.Await<SliceState>([&](auto done) { t.cluster->AwaitSlice(s.id(), waiting.slice, absl::Seconds(1), std::move(done)); });
+  auto still =
+      t.Await<SliceState>([&](auto done) { t.cluster->AwaitSlice(s.id(), waiting.slice, absl::Seconds(1), std::move(done)); });
   EXPECT_EQ(still.status().code(), absl::StatusCode::kCancelled) << "not answered yet";
   absl::StatusOr<SliceState> state = absl::UnknownError("not answered");
   t.cluster->AwaitSlice(s.id(), waiting.slice, absl::Seconds(1), [&](auto answer) { state = std::move(answer); });
@@ -153,7 +155,8 @@ TEST(SlicesTest, HostsThatJoinPlaceWhoWaitsAndLostOnesBreakSlices) {
   const SliceState waiting = Add(t, s, Count(1));
   ASSERT_EQ(waiting.what, What::kWaiting);
   t.Add({"w1", "i1", 2});
-  auto placed = t.Await<SliceState>([&](auto done) { t.cluster->AwaitSlice(s.id(), waiting.slice, absl::Seconds(1), std::move(done)); });
+  auto placed =
+      t.Await<SliceState>([&](auto done) { t.cluster->AwaitSlice(s.id(), waiting.slice, absl::Seconds(1), std::move(done)); });
   ASSERT_TRUE(placed.ok());
   ASSERT_EQ(placed->what, What::kPlaced);
   EXPECT_EQ(placed->island, "i1");
@@ -208,7 +211,8 @@ TEST_F(DrainTest, ArraysAndProgramsGoOverUnderTheirNames) {
   ASSERT_TRUE(reply.ok()) << reply.status();
   EXPECT_EQ(*t.FetchRows(3), "abcdefgh");
   EXPECT_EQ(s.Spec(3)->sharding.devices(), slice.devices);
-  auto state = t.Await<SliceState>([&](auto done) { t.cluster->AwaitSlice(s.id(), slice.slice, absl::Seconds(1), std::move(done)); });
+  auto state =
+      t.Await<SliceState>([&](auto done) { t.cluster->AwaitSlice(s.id(), slice.slice, absl::Seconds(1), std::move(done)); });
   EXPECT_EQ(state->epoch, 2u);
   EXPECT_EQ(state->hosts, (std::vector<std::string>{"w1", "w1"}));
 
@@ -234,7 +238,9 @@ TEST_F(DrainTest, OnlyProgramsThatMoveAreLoweredAgain) {
     return t.Await<std::shared_ptr<const ExecutableInfo>>(
         [&](auto done) { s.CompileProgram(Bytes::FromString(program.SerializeAsString()), std::move(done)); });
   };
-  auto loads = [&](uint32_t host) { return t.cluster->fabric().outbox().counters(HostId(host)).of(::pathways::v1::Command::kLoadProgram); };
+  auto loads = [&](uint32_t host) {
+    return t.cluster->fabric().outbox().counters(HostId(host)).of(::pathways::v1::Command::kLoadProgram);
+  };
   const auto moving = load(slice.devices), staying = load({DeviceId(0), DeviceId(1)});
   ASSERT_TRUE(moving.ok()) << moving.status();
   ASSERT_TRUE(staying.ok()) << staying.status();

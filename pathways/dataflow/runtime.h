@@ -10,7 +10,8 @@
 //
 // Ends. A run is over when all its shards on all hosts have finished and everything sent has arrived; its memory is freed on each
 // host when that host is through. It ends early, everywhere, by Cancel, when a host it depends on is lost (UNAVAILABLE naming the
-// host), when the way between two hosts that talk with each other in it breaks, or when a host breaks the rules. Errors of shards do not end it: they travel along the edges as values.
+// host), when the way between two hosts that talk with each other in it breaks, or when a host breaks the rules. Errors of shards
+// do not end it: they travel along the edges as values.
 //
 // Invariants:
 //   RT-1  on_done comes exactly once for each run that was started, the last call for that run, unless the runtime is destroyed

@@ -413,8 +413,9 @@ TEST(Runtime, WhoTalksWithWhomFollowsFromTheEdges) {
   const auto there = Over(4, 1, 1);
   auto star = *Graph::Create({{"a", "forward", "", there}, {"r", kResultOp, "", Over(1, 4)}},
                              {{NodeId(0), NodeId(1), EdgeKind::kOneToOne, true}});
-  auto gathered = *Graph::Create({{"a", "forward", "", there}, {"c", "forward", "", Over(1, 1, 1)}, {"r", kResultOp, "", Over(1, 1, 9)}},
-                                 {{NodeId(0), NodeId(1), EdgeKind::kGather, true}, {NodeId(1), NodeId(2), EdgeKind::kOneToOne, true}});
+  auto gathered =
+      *Graph::Create({{"a", "forward", "", there}, {"c", "forward", "", Over(1, 1, 1)}, {"r", kResultOp, "", Over(1, 1, 9)}},
+                     {{NodeId(0), NodeId(1), EdgeKind::kGather, true}, {NodeId(1), NodeId(2), EdgeKind::kOneToOne, true}});
   auto talk = [](const std::shared_ptr<const Graph>& graph, uint32_t coordinator, uint32_t a, uint32_t b) {
     const ProgressKnobs knobs{.fan_in = 5, .direct_pairs = 4};
     const bool ab = (*HostPlan::Create(graph, HostId(coordinator), HostId(a), knobs, 100))->TalksTo(HostId(b));

@@ -104,7 +104,7 @@ TEST(OutboxTest, WhatIsExclusiveGoesBeforeWhatWasAddedMeanwhile) {
   outbox.Add(HostId(0), execute(20));
   v1::Command chunk;
   chunk.mutable_chunk();
-  outbox.Add(HostId(0), chunk);  // data never waits
+  outbox.Add(HostId(0), chunk);        // data never waits
   outbox.Add(HostId(0), execute(30));  // nor does another session
   outbox.AddExclusive(HostId(0), execute(1));
   EXPECT_THAT(started, ElementsAre(1));

@@ -25,7 +25,7 @@ buffers::ArraySpec Rows(int first_device, int devices, buffers::Dims dims) {
 
 // As it is sent.
 std::map<HostId, std::vector<Command>> PlanCompact(const resource::Topology& topology, const buffers::ArraySpec& from,
-                                            const buffers::ArraySpec& to, const buffers::ReshardPlan& plan) {
+                                                   const buffers::ArraySpec& to, const buffers::ReshardPlan& plan) {
   Recorder recorder(topology);
   PlanMove(
       topology, {SessionId(1), ArrayId(1), &from, ArrayId(2), &to}, plan, [&] { return recorder.next_transfer++; },

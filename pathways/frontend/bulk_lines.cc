@@ -71,10 +71,9 @@ class BulkLine final : public bulk::Line::Owner, public std::enable_shared_from_
     if (!session.ok()) return EndStore(call, session.status());
     store->second.session = *session;
     store->second.handle = asked.handle();
-    (*session)->session().AnnounceHostBuffer(asked.handle(), static_cast<int64_t>(asked.bytes()),
-                                             [self = shared_from_this(), call, asked](const absl::Status& admitted) {
-                                               self->Admit(call, asked, admitted);
-                                             });
+    (*session)->session().AnnounceHostBuffer(
+        asked.handle(), static_cast<int64_t>(asked.bytes()),
+        [self = shared_from_this(), call, asked](const absl::Status& admitted) { self->Admit(call, asked, admitted); });
   }
 
   void Admit(uint64_t call, const BulkFrame::Store& asked, absl::Status admitted) {
@@ -89,7 +88,8 @@ class BulkLine final : public bulk::Line::Owner, public std::enable_shared_from_
       if (!admitted.ok()) Forget(asked);
     }
     if (absl::IsResourceExhausted(admitted)) {  // the array becomes the error, not the session (host_buffer_calls.cc)
-      if (auto session = store.session.lock(); session != nullptr && session->open()) session->session().FailHostBuffer(store.handle, admitted);
+      if (auto session = store.session.lock(); session != nullptr && session->open())
+        session->session().FailHostBuffer(store.handle, admitted);
       return EndStore(call, absl::OkStatus());
     }
     if (!admitted.ok()) return EndStore(call, admitted);
@@ -123,7 +123,8 @@ class BulkLine final : public bulk::Line::Owner, public std::enable_shared_from_
   }
 
   void Forget(const BulkFrame::Store& asked) {
-    if (auto session = server_->sessions.Find(asked.session()); session.ok()) (*session)->session().ForgetHostBuffer(asked.handle());
+    if (auto session = server_->sessions.Find(asked.session()); session.ok())
+      (*session)->session().ForgetHostBuffer(asked.handle());
   }
 
   void Refuse(const std::string& why) { line_.Close(absl::InvalidArgumentError(why)); }
@@ -161,10 +162,10 @@ BulkLines::BulkLines() : transport_(TransportOptions()) {}
 absl::StatusOr<std::unique_ptr<BulkLines>> BulkLines::Listen(const std::string& address, std::shared_ptr<ServerState> state) {
   std::unique_ptr<BulkLines> lines(new BulkLines());
   const std::string secret = NewSecret();
-  PW_ASSIGN_OR_RETURN(lines->listener_,
-                      lines->transport_.Listen(address, [state = std::move(state), secret](std::unique_ptr<net::Connection> connection) {
-                        BulkLine::Start(state, std::move(connection), secret);
-                      }));
+  PW_ASSIGN_OR_RETURN(lines->listener_, lines->transport_.Listen(address, [state = std::move(state),
+                                                                           secret](std::unique_ptr<net::Connection> connection) {
+    BulkLine::Start(state, std::move(connection), secret);
+  }));
   const std::string& bound = lines->listener_->address();
   lines->announcement_ = absl::StrCat(bound.substr(bound.rfind(':') + 1), " ", secret);
   return lines;

@@ -10,10 +10,10 @@
 namespace pw::frontend {
 namespace {
 
+using testing::ClientSessionTest;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::ClientSessionTest;
 using ::testing::UnorderedElementsAre;
 
 constexpr uint64_t kServerHandle = controller::kFirstServerHandle;

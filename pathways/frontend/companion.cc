@@ -86,7 +86,9 @@ class Channel final : public grpc::ServerBidiReactor<HostCallAnswer, HostCallReq
       return;
     }
     auto it = under_way_.find(answer.call());
-    if (it == under_way_.end()) return Close(absl::InvalidArgumentError(absl::StrCat("an answer came for call ", answer.call(), ", which is not under way")));
+    if (it == under_way_.end())
+      return Close(
+          absl::InvalidArgumentError(absl::StrCat("an answer came for call ", answer.call(), ", which is not under way")));
     auto done = std::move(it->second);
     under_way_.erase(it);
     std::move(done)(ResultsOf(answer));
@@ -146,7 +148,8 @@ grpc::ServerUnaryReactor* CompanionService::GetStatus(grpc::CallbackServerContex
   return call;
 }
 
-grpc::ServerUnaryReactor* CompanionService::SetShare(grpc::CallbackServerContext* context, const pathways::v1::SetShareRequest* request,
+grpc::ServerUnaryReactor* CompanionService::SetShare(grpc::CallbackServerContext* context,
+                                                     const pathways::v1::SetShareRequest* request,
                                                      pathways::v1::SetShareResponse* response) {
   grpc::ServerUnaryReactor* call = context->DefaultReactor();
   gang::ShareChange change;
@@ -182,7 +185,8 @@ grpc::ServerUnaryReactor* CompanionService::Drain(grpc::CallbackServerContext* c
   return call;
 }
 
-grpc::ServerUnaryReactor* CompanionService::Suspend(grpc::CallbackServerContext* context, const pathways::v1::SuspendRequest* request,
+grpc::ServerUnaryReactor* CompanionService::Suspend(grpc::CallbackServerContext* context,
+                                                    const pathways::v1::SuspendRequest* request,
                                                     pathways::v1::SuspendResponse* response) {
   grpc::ServerUnaryReactor* call = context->DefaultReactor();
   state_->cluster->Post([state = state_, call, response, client = SessionId(request->client()), resume = request->resume()] {
@@ -208,15 +212,16 @@ grpc::ServerUnaryReactor* CompanionService::Trace(grpc::CallbackServerContext* c
   }
   const size_t max_events = request->max_events() == 0 ? kTraceEvents : request->max_events();
   state_->cluster->Post([state = state_, call, response, seconds, max_events] {
-    state->cluster->RecordTrace(absl::Seconds(seconds), max_events, [call, response](absl::StatusOr<controller::ClusterTrace> trace) {
-      if (trace.ok()) {
-        response->set_perfetto_json(std::move(trace->perfetto_json));
-        response->set_events(trace->events);
-        response->set_events_not_recorded(trace->events_not_recorded);
-        for (std::string& host : trace->silent_hosts) response->add_silent_hosts(std::move(host));
-      }
-      call->Finish(ToGrpc(trace.status()));
-    });
+    state->cluster->RecordTrace(absl::Seconds(seconds), max_events,
+                                [call, response](absl::StatusOr<controller::ClusterTrace> trace) {
+                                  if (trace.ok()) {
+                                    response->set_perfetto_json(std::move(trace->perfetto_json));
+                                    response->set_events(trace->events);
+                                    response->set_events_not_recorded(trace->events_not_recorded);
+                                    for (std::string& host : trace->silent_hosts) response->add_silent_hosts(std::move(host));
+                                  }
+                                  call->Finish(ToGrpc(trace.status()));
+                                });
   });
   return call;
 }

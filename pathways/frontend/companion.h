@@ -1,4 +1,5 @@
-// The companion channel (proto/pathways/v1/client.proto): host calls from running computations to the client's Python, and cluster status.
+// The companion channel (proto/pathways/v1/client.proto): host calls from running computations to the client's Python, and
+// cluster status.
 #pragma once
 
 #include <memory>
@@ -12,7 +13,8 @@ class CompanionService final : public pathways::v1::ClientCompanion::CallbackSer
  public:
   explicit CompanionService(std::shared_ptr<ServerState> state) : state_(std::move(state)) {}
 
-  grpc::ServerBidiReactor<pathways::v1::HostCallAnswer, pathways::v1::HostCallRequest>* HostCalls(grpc::CallbackServerContext* context) override;
+  grpc::ServerBidiReactor<pathways::v1::HostCallAnswer, pathways::v1::HostCallRequest>* HostCalls(
+      grpc::CallbackServerContext* context) override;
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context, const pathways::v1::GetStatusRequest* request,
                                       pathways::v1::GetStatusResponse* response) override;
   grpc::ServerUnaryReactor* SetShare(grpc::CallbackServerContext* context, const pathways::v1::SetShareRequest* request,

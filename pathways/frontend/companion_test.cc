@@ -48,7 +48,8 @@ class CompanionTest : public ServerTest {
       call.callback = 17;
       call.operands.push_back({buffers::DType::kF32, {1}, std::nullopt});
       call.data.push_back(Bytes::Copy("abcd"));
-      cluster_.handlers.begin()->second->OnHostCall(std::move(call), [promise](auto result) { promise->set_value(std::move(result)); });
+      cluster_.handlers.begin()->second->OnHostCall(std::move(call),
+                                                    [promise](auto result) { promise->set_value(std::move(result)); });
     });
     return promise->get_future();
   }

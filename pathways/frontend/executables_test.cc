@@ -9,10 +9,10 @@
 namespace pw::frontend {
 namespace {
 
+using testing::ClientSessionTest;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::ClientSessionTest;
 
 constexpr uint64_t kServerHandle = controller::kFirstServerHandle;
 
@@ -105,10 +105,12 @@ TEST_P(ExecutableTest, QuestionsAboutAnExecutable) {
   const uint64_t handle = CompileJit();
   IfrtRequest costs;
   costs.mutable_loaded_executable_cost_analysis_request()->set_loaded_executable_handle(handle);
-  EXPECT_EQ(Call(std::move(costs)).loaded_executable_cost_analysis_response().attributes().attributes().at("flops").float_value(), 8);
+  EXPECT_EQ(Call(std::move(costs)).loaded_executable_cost_analysis_response().attributes().attributes().at("flops").float_value(),
+            8);
   IfrtRequest text;
   text.mutable_loaded_executable_human_readable_program_text_request()->set_loaded_executable_handle(handle);
-  EXPECT_EQ(Call(std::move(text)).loaded_executable_human_readable_program_text_response().human_readable_program_text(), "HloModule f");
+  EXPECT_EQ(Call(std::move(text)).loaded_executable_human_readable_program_text_response().human_readable_program_text(),
+            "HloModule f");
   IfrtRequest is_deleted;
   is_deleted.mutable_loaded_executable_is_deleted_request()->set_loaded_executable_handle(handle);
   EXPECT_FALSE(Call(is_deleted).loaded_executable_is_deleted_response().is_deleted());
@@ -178,9 +180,10 @@ TEST_P(ExecutableTest, ReshardProgramsCopyTheirArguments) {
   EXPECT_EQ(CodeOf(Compile("xla::ifrt::PluginProgram", "__serialized_plugin_program {")), 3);
   EXPECT_EQ(CodeOf(Compile("xla::ifrt::PluginProgram", "no prefix")), 3);
   const std::string sharding = R"({"devices": {"device_ids": [2]}, "xla_hlo_sharding": ""})";
-  const auto compiled = Compile("xla::ifrt::PluginProgram",
-                                absl::StrCat("__serialized_plugin_program {\"reshardRequest\": {\"donateInput\": false, \"inSharding\": [", sharding,
-                                             "], \"outSharding\": [", sharding, "]}}"));
+  const auto compiled =
+      Compile("xla::ifrt::PluginProgram",
+              absl::StrCat("__serialized_plugin_program {\"reshardRequest\": {\"donateInput\": false, \"inSharding\": [",
+                           sharding, "], \"outSharding\": [", sharding, "]}}"));
   ASSERT_EQ(CodeOf(compiled), 0) << TextOf(compiled);
   EXPECT_THAT(compiled.compile_response().addressable_device_ids(), ElementsAre(2));
   const uint64_t executable = compiled.compile_response().loaded_executable_handle();

@@ -5,8 +5,8 @@
 namespace pw::frontend {
 
 HandlerTable::HandlerTable() {
-  for (absl::Span<const Handler> family : {InitHandlers(), MakeArrayHandlers(), ArrayHandlers(), ArrayLifeHandlers(), CompileHandlers(),
-                                           ExecutableHandlers(), ExecuteHandlers(), DefaultsHandlers()}) {
+  for (absl::Span<const Handler> family : {InitHandlers(), MakeArrayHandlers(), ArrayHandlers(), ArrayLifeHandlers(),
+                                           CompileHandlers(), ExecutableHandlers(), ExecuteHandlers(), DefaultsHandlers()}) {
     for (const Handler& handler : family) {
       PW_CHECK(handlers_[handler.kind] == nullptr);
       handlers_[handler.kind] = &handler;

@@ -1,10 +1,11 @@
-// Handlers: how the requests of the proxy protocol are carried out. One table entry for each request kind, one file for each family.
+// Handlers: how the requests of the proxy protocol are carried out. One table entry for each request kind, one file for each
+// family.
 //
-// A request passes two stages. Its decoder runs on the stream's thread and turns the message into an Action, without touching any session. The action
-// runs on the controller's strand, in stream order. It answers by its Reply, there or later.
+// A request passes two stages. Its decoder runs on the stream's thread and turns the message into an Action, without touching any
+// session. The action runs on the controller's strand, in stream order. It answers by its Reply, there or later.
 //
-// A decoder never fails: where a message cannot be understood it returns an action that binds the error to the request's result handles and
-// answers with it.
+// A decoder never fails: where a message cannot be understood it returns an action that binds the error to the request's result
+// handles and answers with it.
 #pragma once
 
 #include <array>
@@ -28,7 +29,7 @@ struct Handler {
   IfrtRequest::RequestCase kind;
   absl::string_view name;
   Action (*decode)(const IfrtRequest& request);
-  bool numbered = true;  // counts in ResponseMetadata.seq_num (ifrt_service.proto)
+  bool numbered = true;    // counts in ResponseMetadata.seq_num (ifrt_service.proto)
   bool waited_for = true;  // a thread of the client blocks on the answer, or may; else the answer can wait for company
 };
 

@@ -70,7 +70,8 @@ class Store final : public grpc::ServerReadReactor<grpc::ByteBuffer>, public std
 
   // Strand.
   void Receive() {
-    if (absl::Status allocated = data_.Allocate(&server_->shared, metadata_.buffer_size(), metadata_.session_id()); !allocated.ok())
+    if (absl::Status allocated = data_.Allocate(&server_->shared, metadata_.buffer_size(), metadata_.session_id());
+        !allocated.ok())
       return Drop(allocated);
     StartRead(&chunk_);
   }
@@ -197,7 +198,7 @@ class ReadFile : public std::enable_shared_from_this<ReadFile> {
     server_->plugins.files->Post([self = shared_from_this()] {
       ServerState& server = *self->server_;
       absl::StatusOr<Bytes> data = bulk::TakeSharedFile(server.shared_directory_fd, self->folder_, self->metadata_.handle(),
-                                                  self->metadata_.buffer_size(), &server.shared);
+                                                        self->metadata_.buffer_size(), &server.shared);
       server.cluster->Post([self, data = std::move(data)]() mutable { self->Store(std::move(data)); });
     });
   }

@@ -1,5 +1,6 @@
-// The host-buffer methods of the proxy protocol: how array contents travel between a client and the controller. They come on another connection
-// than the session's requests and have no order relative to them; the controller's session joins the two by handle.
+// The host-buffer methods of the proxy protocol: how array contents travel between a client and the controller. They come on
+// another connection than the session's requests and have no order relative to them; the controller's session joins the two by
+// handle.
 //
 // Data is copied once on the way in (from the network's buffers to aligned memory) and not at all on the way out.
 #pragma once
@@ -14,9 +15,10 @@
 
 namespace pw::frontend {
 
-grpc::ServerReadReactor<grpc::ByteBuffer>* StoreHostBuffer(std::shared_ptr<ServerState> server, grpc::CallbackServerContext* context,
-                                                           grpc::ByteBuffer* response);
-grpc::ServerWriteReactor<grpc::ByteBuffer>* LookupHostBuffer(std::shared_ptr<ServerState> server, grpc::CallbackServerContext* context,
+grpc::ServerReadReactor<grpc::ByteBuffer>* StoreHostBuffer(std::shared_ptr<ServerState> server,
+                                                           grpc::CallbackServerContext* context, grpc::ByteBuffer* response);
+grpc::ServerWriteReactor<grpc::ByteBuffer>* LookupHostBuffer(std::shared_ptr<ServerState> server,
+                                                             grpc::CallbackServerContext* context,
                                                              const grpc::ByteBuffer* request);
 grpc::ServerUnaryReactor* DeleteHostBuffer(std::shared_ptr<ServerState> server, grpc::CallbackServerContext* context,
                                            const xla::ifrt::proxy::GrpcHostBufferDeleteRequest* request);

@@ -26,10 +26,11 @@ namespace {
 namespace proxy = xla::ifrt::proxy;
 using proxy::GrpcIfrtService;
 
-// Raw: the methods that carry streams of messages take them as bytes, to say what is wrong with a bad one and to copy data only once.
-using ServiceBase = GrpcIfrtService::WithCallbackMethod_GetVersion<GrpcIfrtService::WithRawCallbackMethod_IfrtSession<
-    GrpcIfrtService::WithRawCallbackMethod_HostBufferStore<GrpcIfrtService::WithRawCallbackMethod_HostBufferLookup<
-        GrpcIfrtService::WithCallbackMethod_HostBufferDelete<
+// Raw: the methods that carry streams of messages take them as bytes, to say what is wrong with a bad one and to copy data only
+// once.
+using ServiceBase = GrpcIfrtService::WithCallbackMethod_GetVersion<
+    GrpcIfrtService::WithRawCallbackMethod_IfrtSession<GrpcIfrtService::WithRawCallbackMethod_HostBufferStore<
+        GrpcIfrtService::WithRawCallbackMethod_HostBufferLookup<GrpcIfrtService::WithCallbackMethod_HostBufferDelete<
             GrpcIfrtService::WithCallbackMethod_HostBufferReadFromDisk<GrpcIfrtService::Service>>>>>>;
 
 class Service final : public ServiceBase {
@@ -47,14 +48,16 @@ class Service final : public ServiceBase {
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* IfrtSession(grpc::CallbackServerContext* context) override {
     return SessionStream::Open(state_, context);
   }
-  grpc::ServerReadReactor<grpc::ByteBuffer>* HostBufferStore(grpc::CallbackServerContext* context, grpc::ByteBuffer* response) override {
+  grpc::ServerReadReactor<grpc::ByteBuffer>* HostBufferStore(grpc::CallbackServerContext* context,
+                                                             grpc::ByteBuffer* response) override {
     return StoreHostBuffer(state_, context, response);
   }
   grpc::ServerWriteReactor<grpc::ByteBuffer>* HostBufferLookup(grpc::CallbackServerContext* context,
                                                                const grpc::ByteBuffer* request) override {
     return LookupHostBuffer(state_, context, request);
   }
-  grpc::ServerUnaryReactor* HostBufferDelete(grpc::CallbackServerContext* context, const proxy::GrpcHostBufferDeleteRequest* request,
+  grpc::ServerUnaryReactor* HostBufferDelete(grpc::CallbackServerContext* context,
+                                             const proxy::GrpcHostBufferDeleteRequest* request,
                                              proxy::GrpcHostBufferDeleteResponse*) override {
     return DeleteHostBuffer(state_, context, request);
   }
@@ -77,7 +80,8 @@ void SetChannelArguments(const ServerOptions& options, grpc::ServerBuilder& buil
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 4 << 20);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 8 << 20);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, interval);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, static_cast<int>(absl::ToInt64Milliseconds(options.keepalive_timeout)));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                             static_cast<int>(absl::ToInt64Milliseconds(options.keepalive_timeout)));
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_SENT_PING_INTERVAL_WITHOUT_DATA_MS, interval);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -120,7 +124,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   builder.RegisterService(impl->companion.get());
   impl->grpc = builder.BuildAndStart();
   if (impl->grpc == nullptr || impl->port == 0) {
-    return absl::UnavailableError(absl::StrCat("cannot listen at ", address, " for clients: the port is in use, or the address is not this machine's; "
+    return absl::UnavailableError(absl::StrCat("cannot listen at ", address,
+                                               " for clients: the port is in use, or the address is not this machine's; "
                                                "choose another with --listen-clients, or stop what holds it"));
   }
   PW_LOG_INFO << "clients connect to " << options.host << ":" << impl->port;

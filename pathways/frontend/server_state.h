@@ -14,7 +14,9 @@ namespace pw::frontend {
 
 struct ServerState {
   ServerState(const ServerOptions& server_options, controller::Cluster* of_cluster, Executor* files, Clock* clock)
-      : options(server_options), cluster(of_cluster), plugins{Storage(options.persistence_directory, options.object_directory), files, clock} {}
+      : options(server_options),
+        cluster(of_cluster),
+        plugins{Storage(options.persistence_directory, options.object_directory), files, clock} {}
 
   const ServerOptions options;
   controller::Cluster* const cluster;

@@ -53,7 +53,8 @@ SessionStream* SessionStream::Open(std::shared_ptr<ServerState> server, grpc::Ca
     return stream.get();
   }
   ServerState& state = *stream->server_;
-  stream->session_ = std::make_shared<ClientSession>(state.cluster, &state.sessions, &state.plugins, *std::move(hello), stream.get());
+  stream->session_ =
+      std::make_shared<ClientSession>(state.cluster, &state.sessions, &state.plugins, *std::move(hello), stream.get());
   if (!state.bulk_line.empty()) context->AddInitialMetadata(bulk::kLineHeader, state.bulk_line);
   stream->StartRead(&stream->incoming_);
   return stream.get();
@@ -69,7 +70,8 @@ void SessionStream::OnReadDone(bool ok) {
   ++requests_read_;
   if (!grpc::SerializationTraits<IfrtRequest>::Deserialize(&incoming_, &request).ok()) {
     server_->cluster->Post([self = shared_from_this(), n = requests_read_] {
-      self->Close(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, absl::StrCat("request ", n, " of this session does not parse")));
+      self->Close(
+          grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, absl::StrCat("request ", n, " of this session does not parse")));
     });
     return;
   }
@@ -118,7 +120,8 @@ void SessionStream::Ran(int64_t bytes) {
 void SessionStream::FlushSoon() {
   if (std::exchange(flush_due_, true)) return;
   // Weak: the alarm keeps its function until it is set again.
-  const gpr_timespec deadline = gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(kGatherMilliseconds, GPR_TIMESPAN));
+  const gpr_timespec deadline =
+      gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(kGatherMilliseconds, GPR_TIMESPAN));
   alarm_.Set(deadline, [weak = weak_from_this()](bool) {
     auto self = weak.lock();
     if (self == nullptr) return;
@@ -181,7 +184,8 @@ void SessionStream::Close(grpc::Status status) {
     server_->shared.Forget(session_->wire_id());
     std::string folder = StringAttribute(session_->hello().initialization_data, bulk::kSharedSubdirectoryKey);
     if (server_->shared_directory_fd >= 0 && !folder.empty()) {
-      server_->plugins.files->Post([server = server_, folder = std::move(folder)] { bulk::RemoveClientFolder(server->shared_directory_fd, folder); });
+      server_->plugins.files->Post(
+          [server = server_, folder = std::move(folder)] { bulk::RemoveClientFolder(server->shared_directory_fd, folder); });
     }
   }
   Flush();

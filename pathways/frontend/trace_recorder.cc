@@ -23,15 +23,16 @@ void TraceRecorder::OnAnswer(uint64_t op_id) {
 
 std::string TraceRecorder::Json(const std::string& process) const {
   const int64_t now = NowUs();
-  std::string json = absl::StrCat(R"({"displayTimeUnit": "ms", "otherData": {"requests_not_recorded": )", dropped_, R"(}, "traceEvents": [)", "\n",
-                                  R"({"ph": "M", "pid": 1, "name": "process_name", "args": {"name": ")",
-                                  absl::StrReplaceAll(process, {{"\\", "\\\\"}, {"\"", "\\\""}}), R"("}})");
+  std::string json =
+      absl::StrCat(R"({"displayTimeUnit": "ms", "otherData": {"requests_not_recorded": )", dropped_, R"(}, "traceEvents": [)",
+                   "\n", R"({"ph": "M", "pid": 1, "name": "process_name", "args": {"name": ")",
+                   absl::StrReplaceAll(process, {{"\\", "\\\\"}, {"\"", "\\\""}}), R"("}})");
   for (const Span& span : spans_) {
     const int64_t end = span.end_us < 0 ? now : span.end_us;
     // Waits overlap: each span is an asynchronous event of its own.
     for (const auto& [phase, at] : {std::pair{'b', span.start_us}, std::pair{'e', end}}) {
-      absl::StrAppend(&json, ",\n", R"({"ph": ")", std::string(1, phase), R"(", "cat": "request", "pid": 1, "tid": 1, "id": )", span.op_id,
-                      R"(, "name": ")", span.name, R"(", "ts": )", at, "}");
+      absl::StrAppend(&json, ",\n", R"({"ph": ")", std::string(1, phase), R"(", "cat": "request", "pid": 1, "tid": 1, "id": )",
+                      span.op_id, R"(, "name": ")", span.name, R"(", "ts": )", at, "}");
     }
   }
   return json + "\n]}\n";

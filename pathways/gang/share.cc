@@ -7,13 +7,15 @@ namespace pw::gang {
 namespace {
 
 absl::Status BadWeight(absl::string_view text) {
-  return absl::InvalidArgumentError(absl::StrCat("a weight is a number from ", kLeastWeight, " to ", kLargestWeight, ", not '", text,
-                                                 "': device time is shared out in proportion to the clients' weights, 1 by default"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("a weight is a number from ", kLeastWeight, " to ", kLargestWeight, ", not '", text,
+                   "': device time is shared out in proportion to the clients' weights, 1 by default"));
 }
 
 absl::Status BadPriority(absl::string_view text) {
-  return absl::InvalidArgumentError(absl::StrCat("a priority is a whole number from -", kLargestPriority, " to ", kLargestPriority,
-                                                 ", not '", text, "': the client with the highest goes first, 0 by default"));
+  return absl::InvalidArgumentError(absl::StrCat("a priority is a whole number from -", kLargestPriority, " to ",
+                                                 kLargestPriority, ", not '", text,
+                                                 "': the client with the highest goes first, 0 by default"));
 }
 
 }  // namespace
@@ -24,7 +26,8 @@ absl::StatusOr<Share> Changed(Share share, const ShareChange& change) {
     share.weight = *change.weight;
   }
   if (change.priority.has_value()) {
-    if (*change.priority < -kLargestPriority || *change.priority > kLargestPriority) return BadPriority(absl::StrCat(*change.priority));
+    if (*change.priority < -kLargestPriority || *change.priority > kLargestPriority)
+      return BadPriority(absl::StrCat(*change.priority));
     share.priority = *change.priority;
   }
   return share;

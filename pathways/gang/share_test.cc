@@ -16,7 +16,8 @@ TEST(Share, AChangeLeavesAloneWhatItDoesNotName) {
 }
 
 TEST(Share, WhatCannotBeAWeightOrAPriorityIsRefused) {
-  for (double weight : {0.0, -1.0, 1e-9, 1e9, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+  for (double weight :
+       {0.0, -1.0, 1e-9, 1e9, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     EXPECT_EQ(Changed({}, {.weight = weight}).status().code(), absl::StatusCode::kInvalidArgument) << weight;
   }
   EXPECT_FALSE(Changed({}, {.priority = kLargestPriority + 1}).ok());
@@ -29,10 +30,12 @@ TEST(Share, TextIsParsedOrRefusedWithWhatItShouldBe) {
   EXPECT_EQ(change.priority, -7);
   EXPECT_TRUE(ParseShareChange("", "")->empty());
   for (const char* weight : {"many", "nan", "0", "-1", "1e300"}) {
-    EXPECT_THAT(std::string(ParseShareChange(weight, "").status().message()), ::testing::HasSubstr("a weight is a number")) << weight;
+    EXPECT_THAT(std::string(ParseShareChange(weight, "").status().message()), ::testing::HasSubstr("a weight is a number"))
+        << weight;
   }
   for (const char* priority : {"high", "1.5", "99999999999"}) {
-    EXPECT_THAT(std::string(ParseShareChange("", priority).status().message()), ::testing::HasSubstr("a priority is a whole number"));
+    EXPECT_THAT(std::string(ParseShareChange("", priority).status().message()),
+                ::testing::HasSubstr("a priority is a whole number"));
   }
 }
 

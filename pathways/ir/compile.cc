@@ -23,11 +23,14 @@ namespace {
 class Work {
  public:
   explicit Work(const program::Program* program)
-      : context_(mlir::MLIRContext::Threading::DISABLED), handler_(&context_, [this](mlir::Diagnostic& d) {
-          if (d.getSeverity() != mlir::DiagnosticSeverity::Error || !error_.empty()) return;
-          error_ = d.str();
-          node_ = NodeOf(d.getLocation());
-        }), program_(program) {
+      : context_(mlir::MLIRContext::Threading::DISABLED),
+        handler_(&context_,
+                 [this](mlir::Diagnostic& d) {
+                   if (d.getSeverity() != mlir::DiagnosticSeverity::Error || !error_.empty()) return;
+                   error_ = d.str();
+                   node_ = NodeOf(d.getLocation());
+                 }),
+        program_(program) {
     context_.loadDialect<PwDialect>();
   }
   mlir::MLIRContext* context() { return &context_; }
@@ -46,7 +49,8 @@ class Work {
   }
 
   absl::Status Error() const {
-    const absl::Status status = absl::InvalidArgumentError(error_.empty() ? "the program does not lower, and no pass says why" : error_);
+    const absl::Status status =
+        absl::InvalidArgumentError(error_.empty() ? "the program does not lower, and no pass says why" : error_);
     const bool known = program_ != nullptr && node_ && *node_ >= 0 && *node_ < static_cast<int>(program_->nodes.size());
     return known ? program_->At(*node_, status) : status;
   }

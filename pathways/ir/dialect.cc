@@ -34,7 +34,8 @@ std::optional<buffers::DType> DTypeNamed(std::string_view name) {
 
 template <class Int>
 mlir::ParseResult ParseInts(mlir::AsmParser& parser, llvm::SmallVectorImpl<Int>& ints) {
-  return parser.parseCommaSeparatedList(mlir::AsmParser::Delimiter::Square, [&] { return parser.parseInteger(ints.emplace_back()); });
+  return parser.parseCommaSeparatedList(mlir::AsmParser::Delimiter::Square,
+                                        [&] { return parser.parseInteger(ints.emplace_back()); });
 }
 
 // f32[4, 8] @m0 [tiles ...] [order ...] [memory ...]
@@ -105,7 +106,8 @@ mlir::LogicalResult ArrayType::verify(llvm::function_ref<mlir::InFlightDiagnosti
   if (!tiles.empty() && tiles.size() != dims.size()) {
     return error() << "an array of " << dims.size() << " dimensions cannot have tiles of " << tiles.size();
   }
-  if (std::any_of(tiles.begin(), tiles.end(), [](int64_t count) { return count < 1; })) return error() << "tiles are counted from 1";
+  if (std::any_of(tiles.begin(), tiles.end(), [](int64_t count) { return count < 1; }))
+    return error() << "tiles are counted from 1";
   if (!order.empty() && tiles.empty()) return error() << "an order of tiles needs tiles";
   return mlir::success();
 }

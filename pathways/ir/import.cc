@@ -45,7 +45,8 @@ class Importer {
     const std::string name = absl::StrCat("m", meshes_.size() - 1);
     std::vector<int32_t> numbers;
     for (DeviceId device : devices) numbers.push_back(device.v);
-    builder_.create<MeshOp>(module_->getLoc(), name, static_cast<uint32_t>(numbers.size()), builder_.getDenseI32ArrayAttr(numbers), nullptr);
+    builder_.create<MeshOp>(module_->getLoc(), name, static_cast<uint32_t>(numbers.size()),
+                            builder_.getDenseI32ArrayAttr(numbers), nullptr);
     return mesh = mlir::FlatSymbolRefAttr::get(context_, name);
   }
 
@@ -75,7 +76,8 @@ class Importer {
   // The first node that runs it.
   mlir::Location LocationOfUser(int executable) const {
     for (size_t n = 0; n < program_.nodes.size(); ++n) {
-      if (program_.nodes[n].executable == executable) return MakeLocation(context_, static_cast<int>(n), program_.nodes[n].location);
+      if (program_.nodes[n].executable == executable)
+        return MakeLocation(context_, static_cast<int>(n), program_.nodes[n].location);
     }
     return mlir::UnknownLoc::get(context_);
   }
@@ -106,8 +108,8 @@ class Importer {
     } else {
       const auto type = mlir::cast<mlir::FunctionType>(executable_ops_[node.executable].getType());
       if (node.num_outputs != static_cast<int>(type.getNumResults())) {
-        return absl::InvalidArgumentError(absl::StrCat("program ", executables_[node.executable]->name, " has ", type.getNumResults(),
-                                                       " results, not ", node.num_outputs));
+        return absl::InvalidArgumentError(absl::StrCat("program ", executables_[node.executable]->name, " has ",
+                                                       type.getNumResults(), " results, not ", node.num_outputs));
       }
       auto compute = body.create<ComputeOp>(location, type.getResults(), executable_ops_[node.executable].getSymName(), inputs);
       values_.append(compute.getOutputs().begin(), compute.getOutputs().end());
@@ -119,7 +121,8 @@ class Importer {
     llvm::SmallVector<mlir::Type> types;
     for (const auto& output : node.outputs) types.push_back(TypeOf(*output));
     if (node.kind == NodeKind::kHostCall) {
-      auto call = body.create<HostComputeOp>(location, types, node.function, body.getI64IntegerAttr(static_cast<int64_t>(node.callback)), inputs);
+      auto call = body.create<HostComputeOp>(location, types, node.function,
+                                             body.getI64IntegerAttr(static_cast<int64_t>(node.callback)), inputs);
       values_.append(call.getOutputs().begin(), call.getOutputs().end());
       return;
     }

@@ -98,7 +98,8 @@ LogicalResult CheckType(Operation* op, ArrayType type, SymbolTableCollection& sy
   for (int64_t count : type.getTiles()) {
     if (__builtin_mul_overflow(tiles, count, &tiles)) return op->emitError() << "too many tiles to count";
   }
-  if (tiles > shards) return op->emitError() << "mesh " << type.getMesh() << " has " << shards << " devices for " << tiles << " tiles";
+  if (tiles > shards)
+    return op->emitError() << "mesh " << type.getMesh() << " has " << shards << " devices for " << tiles << " tiles";
   if (!type.getOrder().empty() && static_cast<int64_t>(type.getOrder().size()) != shards) {
     return op->emitError() << "the order names tiles for " << type.getOrder().size() << " of " << shards << " devices";
   }
@@ -153,23 +154,26 @@ LogicalResult CheckOneShard(Operation* op, const char* what, ArrayType type, Sym
 // That the branch takes exactly what is given to it and makes exactly what is wanted, and is no program that it is part of.
 LogicalResult CheckBranch(SelectOp op, ProgramOp branch) {
   const llvm::StringRef name = branch.getSymName();
-  if (!branch->isBeforeInBlock(op->getParentOp())) return op->emitError() << "branch " << name << " does not stand before the program";
+  if (!branch->isBeforeInBlock(op->getParentOp()))
+    return op->emitError() << "branch " << name << " does not stand before the program";
   auto inputs = op.getInputs().getTypes();
   auto outputs = op.getOutputs().getTypes();
   size_t taken = 0, made = 0;
   for (ArgOp arg : branch.getOps<ArgOp>()) {
     const mlir::Type type = arg.getValue().getType();
     const size_t k = taken++;
-    if (k < inputs.size() && inputs[k] != type) return op->emitError() << "input " << k << " is " << inputs[k] << " where branch " << name << " takes " << type;
+    if (k < inputs.size() && inputs[k] != type)
+      return op->emitError() << "input " << k << " is " << inputs[k] << " where branch " << name << " takes " << type;
   }
   for (ResultOp result : branch.getOps<ResultOp>()) {
     const mlir::Type type = result.getValue().getType();
     const size_t k = made++;
-    if (k < outputs.size() && outputs[k] != type) return op->emitError() << "result " << k << " of branch " << name << " is " << type << ", not " << outputs[k];
+    if (k < outputs.size() && outputs[k] != type)
+      return op->emitError() << "result " << k << " of branch " << name << " is " << type << ", not " << outputs[k];
   }
   if (taken == inputs.size() && made == outputs.size()) return success();
-  return op->emitError() << "branch " << name << " takes " << taken << " arrays and makes " << made << ", not " << inputs.size() << " and "
-                         << outputs.size();
+  return op->emitError() << "branch " << name << " takes " << taken << " arrays and makes " << made << ", not " << inputs.size()
+                         << " and " << outputs.size();
 }
 
 bool HasRepeats(llvm::ArrayRef<int32_t> numbers) {
@@ -183,7 +187,8 @@ bool HasRepeats(llvm::ArrayRef<int32_t> numbers) {
 LogicalResult MeshOp::verify() {
   if (getSize() < 1) return emitError() << "a mesh has at least one device";
   for (auto list : {getDevices(), getVirtualDevices()}) {
-    if (list && list->size() != getSize()) return emitError() << "mesh " << getSymName() << " lists " << list->size() << " devices of " << getSize();
+    if (list && list->size() != getSize())
+      return emitError() << "mesh " << getSymName() << " lists " << list->size() << " devices of " << getSize();
   }
   return success();
 }
@@ -206,13 +211,15 @@ LogicalResult ExecutableOp::verifySymbolUses(SymbolTableCollection& symbols) {
   auto mesh = symbols.lookupNearestSymbolFrom<MeshOp>(*this, getMeshAttr());
   if (!mesh) return emitError() << "there is no mesh " << getMeshAttr();
   for (auto list : {mesh.getDevices(), mesh.getVirtualDevices()}) {
-    if (list && HasRepeats(*list)) return emitError() << "program " << getLabel() << " cannot run on mesh " << getMeshAttr() << ", which has a device twice";
+    if (list && HasRepeats(*list))
+      return emitError() << "program " << getLabel() << " cannot run on mesh " << getMeshAttr() << ", which has a device twice";
   }
   for (auto types : {getType().getInputs(), getType().getResults()}) {
     for (mlir::Type type : types) {
       const auto array = mlir::cast<ArrayType>(type);
       if (failed(CheckType(*this, array, symbols))) return failure();
-      if (array.getMesh() != getMeshAttr()) return emitError() << "program " << getLabel() << " runs on mesh " << getMeshAttr() << " and cannot use " << type;
+      if (array.getMesh() != getMeshAttr())
+        return emitError() << "program " << getLabel() << " runs on mesh " << getMeshAttr() << " and cannot use " << type;
     }
   }
   return success();
@@ -234,7 +241,8 @@ LogicalResult MachineOp::verify() {
 LogicalResult ProgramOp::verifyRegions() {
   int next = 0;
   for (ArgOp arg : getOps<ArgOp>()) {
-    if (arg.getNumber() != static_cast<uint32_t>(next++)) return arg.emitError() << "arguments are numbered in order, and this is argument " << next - 1;
+    if (arg.getNumber() != static_cast<uint32_t>(next++))
+      return arg.emitError() << "arguments are numbered in order, and this is argument " << next - 1;
   }
   return success();
 }
@@ -255,7 +263,8 @@ LogicalResult HostComputeOp::verify() {
 LogicalResult SelectOp::verify() {
   const ArrayType type = getIndex().getType();
   const std::string shape = type.shape();
-  if (!type.getDims().empty() || !(shape[0] == 's' || shape[0] == 'u')) return emitError() << "the index is a scalar integer, not " << shape;
+  if (!type.getDims().empty() || !(shape[0] == 's' || shape[0] == 'u'))
+    return emitError() << "the index is a scalar integer, not " << shape;
   if (getBranches().empty()) return emitError() << "there is nothing to select among";
   return success();
 }
@@ -275,13 +284,15 @@ LogicalResult ComputeOp::verifySymbolUses(SymbolTableCollection& symbols) {
 LogicalResult HostComputeOp::verifySymbolUses(SymbolTableCollection& symbols) {
   if (failed(CheckTypes(*this, symbols))) return failure();
   for (mlir::Value input : getInputs()) {
-    if (failed(CheckOneShard(*this, "an operand of a host's function", mlir::cast<ArrayType>(input.getType()), symbols))) return failure();
+    if (failed(CheckOneShard(*this, "an operand of a host's function", mlir::cast<ArrayType>(input.getType()), symbols)))
+      return failure();
   }
   return success();
 }
 
 LogicalResult SelectOp::verifySymbolUses(SymbolTableCollection& symbols) {
-  if (failed(CheckTypes(*this, symbols)) || failed(CheckOneShard(*this, "the index", getIndex().getType(), symbols))) return failure();
+  if (failed(CheckTypes(*this, symbols)) || failed(CheckOneShard(*this, "the index", getIndex().getType(), symbols)))
+    return failure();
   for (mlir::Attribute attribute : getBranches()) {
     const auto symbol = mlir::cast<mlir::FlatSymbolRefAttr>(attribute);
     auto branch = symbols.lookupNearestSymbolFrom<ProgramOp>(*this, symbol);

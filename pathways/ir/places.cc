@@ -39,9 +39,9 @@ Places::SpecPtr Places::Spec(ArrayType type, mlir::Operation* at) {
   tiles.counts.assign(type.getTiles().begin(), type.getTiles().end());
   tiles.tile_of_shard.assign(type.getOrder().begin(), type.getOrder().end());
   std::string memory = type.getMemory().str();
-  absl::StatusOr<buffers::Sharding> sharding = tiles.counts.empty()
-                                                   ? buffers::Sharding::Replicated(Of(type.getMesh()).devices, std::move(memory))
-                                                   : buffers::Sharding::Tiled(Of(type.getMesh()).devices, std::move(memory), std::move(tiles));
+  absl::StatusOr<buffers::Sharding> sharding =
+      tiles.counts.empty() ? buffers::Sharding::Replicated(Of(type.getMesh()).devices, std::move(memory))
+                           : buffers::Sharding::Tiled(Of(type.getMesh()).devices, std::move(memory), std::move(tiles));
   absl::Status status = sharding.status();
   if (status.ok()) {
     spec->sharding = *std::move(sharding);

@@ -486,7 +486,8 @@ INSTANTIATE_TEST_SUITE_P(All, ConformanceTest,
                                            Asio("UnixAbstract", AsioWorld::kUnixAbstract, {.threads = 3}),
                                            Asio("TcpThroughTheLoop", AsioWorld::kTcp, {.threads = 2, .inline_sends = false}),
                                            Param{"Memory", [] { return std::make_unique<MemoryWorld>(); }},
-                                           Param{"MemoryHandedOver", [] { return std::make_unique<MemoryWorld>(Payloads::kHandedOver); }}),
+                                           Param{"MemoryHandedOver",
+                                                 [] { return std::make_unique<MemoryWorld>(Payloads::kHandedOver); }}),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -35,7 +35,8 @@ struct DelayedConnection::State {
   }
 };
 
-DelayedConnection::DelayedConnection(std::unique_ptr<Connection> inner, std::shared_ptr<Uplink> uplink, Timers* timers, Executor* executor)
+DelayedConnection::DelayedConnection(std::unique_ptr<Connection> inner, std::shared_ptr<Uplink> uplink, Timers* timers,
+                                     Executor* executor)
     : peer_(inner->peer()), uplink_(std::move(uplink)), timers_(timers), executor_(executor), state_(std::make_shared<State>()) {
   state_->inner = std::move(inner);
 }

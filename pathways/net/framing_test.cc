@@ -118,7 +118,8 @@ TEST(FramingTest, APayloadComesToLieWhereThePlacerSays) {
       EXPECT_EQ(bytes, payload.size());
       return header == "mine" ? Place{nullptr, memory.data()} : Place();
     });
-    const auto frames = Decode(decoder, Encoded("mine", payload) + Encoded("not", payload) + Encoded("empty", ""), [&] { return read; });
+    const auto frames =
+        Decode(decoder, Encoded("mine", payload) + Encoded("not", payload) + Encoded("empty", ""), [&] { return read; });
     ASSERT_TRUE(frames.ok());
     ASSERT_EQ(frames->size(), 3u);
     EXPECT_EQ(asked, (std::vector<std::string>{"mine", "not"}));

@@ -24,7 +24,11 @@ void Land(Connection::Handler* handler, Frame* frame) {
 
 MemoryEnd::MemoryEnd(Executor* executor, std::string peer, const Limits& limits, bool hands_over,
                      std::shared_ptr<MemoryTotals> network_totals)
-    : peer_name_(std::move(peer)), limits_(limits), hands_over_(hands_over), network_totals_(std::move(network_totals)), strand_(executor) {}
+    : peer_name_(std::move(peer)),
+      limits_(limits),
+      hands_over_(hands_over),
+      network_totals_(std::move(network_totals)),
+      strand_(executor) {}
 
 void MemoryEnd::Join(const std::shared_ptr<MemoryEnd>& a, const std::shared_ptr<MemoryEnd>& b) {
   a->peer_ = b;
@@ -52,7 +56,8 @@ void MemoryEnd::Send(std::string header, std::vector<Bytes> payload, Lane lane) 
   }
   const std::shared_ptr<MemoryEnd> peer = peer_.lock();
   if (peer == nullptr) return;
-  Bytes joined = hands_over_ && payload.size() == 1 && IsAligned(payload[0]) ? std::move(payload[0]) : Joined(payload, payload_bytes);
+  Bytes joined =
+      hands_over_ && payload.size() == 1 && IsAligned(payload[0]) ? std::move(payload[0]) : Joined(payload, payload_bytes);
   peer->Receive({std::move(header), std::move(joined)}, lane);
 }
 

@@ -27,7 +27,8 @@ struct MemoryTotals {
 
 class MemoryEnd : public std::enable_shared_from_this<MemoryEnd> {
  public:
-  MemoryEnd(Executor* executor, std::string peer, const Limits& limits, bool hands_over, std::shared_ptr<MemoryTotals> network_totals);
+  MemoryEnd(Executor* executor, std::string peer, const Limits& limits, bool hands_over,
+            std::shared_ptr<MemoryTotals> network_totals);
   static void Join(const std::shared_ptr<MemoryEnd>& a, const std::shared_ptr<MemoryEnd>& b);
 
   void Start(Connection::Handler* handler);

@@ -73,7 +73,8 @@ class MemoryListener : public Listener {
 
 }  // namespace
 
-MemoryNetwork::MemoryNetwork(Payloads payloads) : registry_(std::make_shared<MemoryRegistry>(payloads == Payloads::kHandedOver)) {}
+MemoryNetwork::MemoryNetwork(Payloads payloads)
+    : registry_(std::make_shared<MemoryRegistry>(payloads == Payloads::kHandedOver)) {}
 MemoryNetwork::~MemoryNetwork() = default;
 Counters MemoryNetwork::totals() const { return registry_->totals()->Read(); }
 

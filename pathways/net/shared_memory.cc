@@ -25,7 +25,7 @@ namespace {
 // What shared bytes hold on to.
 struct Held {
   SharedPages pages;
-  bool named = false;   // NameOf tells others of it
+  bool named = false;  // NameOf tells others of it
   bool leased = false;
   std::shared_ptr<std::atomic<int>> live;
   std::weak_ptr<SharedPool> pool;  // of who made it
@@ -164,19 +164,23 @@ absl::StatusOr<Bytes> OpenAndMap(const SharedName& name, bool exclusive, int kee
   const std::string path = absl::StrCat("/proc/", name.pid, "/fd/", name.fd);
   struct stat info;
   // Not opened before it is known to be a file: opening a device or a pipe does things.
-  if (::stat(path.c_str(), &info) != 0) return absl::UnavailableError(ErrorText("the shared memory of another process is not there"));
+  if (::stat(path.c_str(), &info) != 0)
+    return absl::UnavailableError(ErrorText("the shared memory of another process is not there"));
   auto same = [&] {
-    return S_ISREG(info.st_mode) && static_cast<uint64_t>(info.st_dev) == name.device && static_cast<uint64_t>(info.st_ino) == name.inode;
+    return S_ISREG(info.st_mode) && static_cast<uint64_t>(info.st_dev) == name.device &&
+           static_cast<uint64_t>(info.st_ino) == name.inode;
   };
   if (!same()) return absl::UnavailableError("the shared memory of another process is no longer there");
   Fd fd(exclusive ? ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK) : -1);
   const int sharing = fd.valid() ? MAP_SHARED : MAP_PRIVATE;
   if (!fd.valid()) fd = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.valid()) return absl::UnavailableError(ErrorText("the shared memory of another process cannot be opened"));
-  if (::fstat(fd.get(), &info) != 0 || !same()) return absl::UnavailableError("the shared memory of another process is no longer there");
+  if (::fstat(fd.get(), &info) != 0 || !same())
+    return absl::UnavailableError("the shared memory of another process is no longer there");
   const uint64_t file = static_cast<uint64_t>(info.st_size);
   if (name.offset > file || name.size > file - name.offset)
-    return absl::InvalidArgumentError(absl::StrCat("shared memory of ", file, " bytes does not hold ", name.size, " at ", name.offset));
+    return absl::InvalidArgumentError(
+        absl::StrCat("shared memory of ", file, " bytes does not hold ", name.size, " at ", name.offset));
   // A file with a name could be cut short by whoever may write to it.
   const int seals = ::fcntl(fd.get(), F_GET_SEALS);
   if (info.st_nlink != 0 && (seals < 0 || (seals & F_SEAL_SHRINK) == 0))

@@ -85,11 +85,14 @@ bool HasOp(const Command& command) { return !command.has_release(); }
 SlotCounts CountSlots(const Command& command) {
   SlotCounts counts;
   Command copy = command;
-  MapNames(command, [&](uint64_t name) {
-    if (IsSlot(name, SlotKind::kArgument)) counts.args = std::max<size_t>(counts.args, SlotIndex(name) + 1);
-    if (IsSlot(name, SlotKind::kResult)) counts.results = std::max<size_t>(counts.results, SlotIndex(name) + 1);
-    return name;
-  }, &copy);
+  MapNames(
+      command,
+      [&](uint64_t name) {
+        if (IsSlot(name, SlotKind::kArgument)) counts.args = std::max<size_t>(counts.args, SlotIndex(name) + 1);
+        if (IsSlot(name, SlotKind::kResult)) counts.results = std::max<size_t>(counts.results, SlotIndex(name) + 1);
+        return name;
+      },
+      &copy);
   return counts;
 }
 

@@ -30,7 +30,8 @@ TEST(CompileOptionsTest, TheOrderOfMapEntriesDoesNotMatter) {
   const std::string a = Entry("rtt_us", "1"), b = Entry("nic_speed_gbps", "2"), c = Entry("gpus_per_node", "8");
   const std::string x = Entry("xla_x", Field(1, "y")), y = Entry("xla_a", Field(1, "b"));
   for (int map : {357, 500}) {
-    const std::string forward = Field(map, a) + Field(map, b) + Field(map, c), backward = Field(map, c) + Field(map, b) + Field(map, a);
+    const std::string forward = Field(map, a) + Field(map, b) + Field(map, c),
+                      backward = Field(map, c) + Field(map, b) + Field(map, a);
     EXPECT_EQ(CanonicalCompileOptions(Parse(forward, Field(7, x) + Field(7, y))),
               CanonicalCompileOptions(Parse(backward, Field(7, y) + Field(7, x))));
     EXPECT_NE(CanonicalCompileOptions(Parse(forward, "")), CanonicalCompileOptions(Parse(Field(map, a) + Field(map, b), "")));

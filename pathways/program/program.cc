@@ -131,7 +131,8 @@ class Parser {
   absl::StatusOr<std::shared_ptr<const buffers::ArraySpec>> MakeSpec(const Typed& proto) const {
     auto spec = std::make_shared<buffers::ArraySpec>();
     PW_ASSIGN_OR_RETURN(spec->dtype, buffers::DTypeFromNumber(proto.dtype()));
-    if (static_cast<size_t>(proto.dims_size()) > kMaxRank) return Bad(absl::StrCat("arrays have at most ", kMaxRank, " dimensions"));
+    if (static_cast<size_t>(proto.dims_size()) > kMaxRank)
+      return Bad(absl::StrCat("arrays have at most ", kMaxRank, " dimensions"));
     spec->dims.assign(proto.dims().begin(), proto.dims().end());
     PW_ASSIGN_OR_RETURN(spec->sharding, ShardingOf(*proto_, proto.sharding(), proto.dims_size()));
     PW_RETURN_IF_ERROR(buffers::Validate(*spec));
@@ -146,7 +147,8 @@ class Parser {
     PW_RETURN_IF_ERROR(AddOutputs(proto.outputs(), node));
     for (const auto& output : node.outputs) {
       if (buffers::HostBytes(output->dtype) == 0) return Bad("arrays of such a type cannot come from a function of the host");
-      if (output->sharding.num_tiles() != 1) return Bad("what a function of the host makes is the same on all its devices: it cannot be cut into pieces");
+      if (output->sharding.num_tiles() != 1)
+        return Bad("what a function of the host makes is the same on all its devices: it cannot be cut into pieces");
     }
     return absl::OkStatus();
   }
@@ -173,7 +175,8 @@ class Parser {
 
   absl::Status AddInput(uint32_t value, Node& node) {
     if (value >= static_cast<uint32_t>(node.first_output)) {
-      return Bad(absl::StrCat("it uses value ", value, ", which no node before it makes: nodes must stand in an order in which they "
+      return Bad(absl::StrCat("it uses value ", value,
+                              ", which no node before it makes: nodes must stand in an order in which they "
                               "could run, so a program has no cycles"));
     }
     node.inputs.push_back(static_cast<int>(value));
@@ -181,8 +184,8 @@ class Parser {
   }
 
   const v1::Program* proto_ = nullptr;
-  Program program_;         // or the branch that is being read
-  uint32_t branches_ = 0;   // that its nodes may use
+  Program program_;        // or the branch that is being read
+  uint32_t branches_ = 0;  // that its nodes may use
 };
 
 }  // namespace
@@ -205,7 +208,8 @@ absl::Status WithLocation(const absl::Status& status, absl::string_view location
 
 std::string Program::Describe(int node) const {
   const std::string& location = nodes[node].location;
-  return absl::StrCat("node ", nodes[node].number < 0 ? node : nodes[node].number, " of ", name, location.empty() ? "" : ": ", location);
+  return absl::StrCat("node ", nodes[node].number < 0 ? node : nodes[node].number, " of ", name, location.empty() ? "" : ": ",
+                      location);
 }
 
 absl::Status Program::At(int node, const absl::Status& status) const { return WithLocation(status, Describe(node)); }

@@ -1,8 +1,8 @@
 // Program: a user's program of many nodes, read from its bytes (proto/pathways/v1/program.proto says what they mean).
 //
 // A dataflow graph with one node for each sharded computation, however many devices it runs on (paper 4.2). Immutable once read.
-// ParseProgram checks everything that the bytes alone can tell; the IR (ir/compile.h) the rest, when the executables of its Compute nodes
-// have been compiled and their types are known.
+// ParseProgram checks everything that the bytes alone can tell; the IR (ir/compile.h) the rest, when the executables of its
+// Compute nodes have been compiled and their types are known.
 //
 // Invariants:
 //   PR-1  a node's inputs are values made by nodes before it: the order of the nodes is a topological one
@@ -28,19 +28,19 @@ enum class NodeKind { kArg, kCompute, kTransfer, kResult, kHostCall, kSelect };
 struct Node {
   NodeKind kind = NodeKind::kArg;
   std::string location;
-  std::vector<int> inputs;                         // values
-  int first_output = 0;                            // value
+  std::vector<int> inputs;  // values
+  int first_output = 0;     // value
   int num_outputs = 0;
-  int executable = -1;                             // of a Compute: index in executables
-  std::shared_ptr<const buffers::ArraySpec> spec;  // of an Arg
-  int sharding = -1;                               // of a Transfer: index in proto->shardings()
-  bool donated = false;                            // Arg
-  bool apart = false;                              // Arg: one array for each shard
-  uint64_t callback = 0;                           // of a HostCall
-  std::string function;                            // likewise, for people
-  std::vector<int> branches;                       // of a Select, whose first input is the index
+  int executable = -1;                                             // of a Compute: index in executables
+  std::shared_ptr<const buffers::ArraySpec> spec;                  // of an Arg
+  int sharding = -1;                                               // of a Transfer: index in proto->shardings()
+  bool donated = false;                                            // Arg
+  bool apart = false;                                              // Arg: one array for each shard
+  uint64_t callback = 0;                                           // of a HostCall
+  std::string function;                                            // likewise, for people
+  std::vector<int> branches;                                       // of a Select, whose first input is the index
   std::vector<std::shared_ptr<const buffers::ArraySpec>> outputs;  // of a HostCall or Select
-  int number = -1;                                 // by which it is described, if it is not where it stood (program/cut.h)
+  int number = -1;  // by which it is described, if it is not where it stood (program/cut.h)
 
   // It waits for a value.
   bool waits() const { return kind == NodeKind::kHostCall || kind == NodeKind::kSelect; }
@@ -49,11 +49,11 @@ struct Node {
 struct Program {
   std::string name;
   std::vector<Node> nodes;
-  std::vector<int> producer_of;                    // the node of each value
-  std::vector<int> args;                           // nodes
-  std::vector<int> results;                        // nodes
+  std::vector<int> producer_of;                          // the node of each value
+  std::vector<int> args;                                 // nodes
+  std::vector<int> results;                              // nodes
   std::shared_ptr<const ::pathways::v1::Program> proto;  // modules, options, shardings
-  std::vector<Program> branches;                   // of the same proto; theirs are the ones before them in this list
+  std::vector<Program> branches;                         // of the same proto; theirs are the ones before them in this list
 
   // "node 37 of step (train.py:12 in loss)"
   std::string Describe(int node) const;

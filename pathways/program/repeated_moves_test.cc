@@ -59,7 +59,8 @@ TEST(RepeatedMoves, EvenStepsAreOneEntryHoweverMany) {
     Move plain;
     for (int i = 0; i < count; ++i) {
       *plain.add_sends() = Send(2 * i + 1, 100 + static_cast<uint64_t>(i), 4 * i, 4);
-      *plain.add_receives() = Receive(i, count - i, {{100 + static_cast<uint64_t>(i), 0}, {9000 - static_cast<uint64_t>(2 * i), 8}});
+      *plain.add_receives() =
+          Receive(i, count - i, {{100 + static_cast<uint64_t>(i), 0}, {9000 - static_cast<uint64_t>(2 * i), 8}});
     }
     const Move joined = Joined(plain);
     EXPECT_EQ(joined.sends_size(), 1);

@@ -105,7 +105,7 @@ void Call::OnClientRead(bool ok) {
     PumpDown();
   } else if (controller_ == nullptr && !ended_) {
     if (upload_ == nullptr) StartUpload();  // one request, one upload
-  } else if (!ended_) {  // what comes after the end is of no use to anyone
+  } else if (!ended_) {                     // what comes after the end is of no use to anyone
     traffic_->Passing(from_client_);
     up_.Push(from_client_);
     from_client_.Clear();
@@ -130,12 +130,13 @@ void Call::StartUpload() {
 void Call::UploadOverLine() {
   void* const tag = Begin(&uploaded_);
   auto wake = [this, tag] { uploaded_alarm_.Set(hub_->queue.get(), gpr_now(GPR_CLOCK_MONOTONIC), tag); };
-  hub_->line->Store({upload_->session(), upload_->handle()}, upload_->data(),
-                    [this, wake](absl::Status status) {
-                      uploaded_status_ = std::move(status);
-                      wake();
-                    },
-                    wake);
+  hub_->line->Store(
+      {upload_->session(), upload_->handle()}, upload_->data(),
+      [this, wake](absl::Status status) {
+        uploaded_status_ = std::move(status);
+        wake();
+      },
+      wake);
 }
 
 void Call::OnUploaded(bool ok) {

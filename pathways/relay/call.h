@@ -1,8 +1,8 @@
 // Call: one RPC passing through. It has two halves, the one the client opened with us and the one we open with the controller;
 // frames are pumped both ways as they are, and headers, trailers and the final status are passed on.
 //
-// Where the client leaves an array in a file for this relay, its request is answered otherwise: the controller gets the file's contents, over
-// the bulk line, or by another RPC.
+// Where the client leaves an array in a file for this relay, its request is answered otherwise: the controller gets the file's
+// contents, over the bulk line, or by another RPC.
 //
 // Everything happens on the one thread that drains the relay's completion queue: that thread is the strand of all calls, there is
 // no lock, and a frame goes from socket to socket without changing threads. A Call owns itself: it is born waiting for an RPC and
@@ -45,7 +45,7 @@ struct Hub {
   GoneSessions gone;
   ClientFiles files;
   ControllerLine* line = nullptr;  // may be null
-  int calls = 0;  // alive, the waiting ones included; at 0 the queue may be shut down
+  int calls = 0;                   // alive, the waiting ones included; at 0 the queue may be shut down
 };
 
 class Call {
@@ -66,10 +66,10 @@ class Call {
   // A direction's frames waiting to be written.
   struct Lane {
     std::deque<grpc::ByteBuffer> waiting;
-    size_t bytes = 0;      // of `waiting`
-    bool writing = false;  // a write is under way
-    bool reading = false;  // a read of what feeds this lane is under way
-    bool ended = false;    // nothing more will be read
+    size_t bytes = 0;                          // of `waiting`
+    bool writing = false;                      // a write is under way
+    bool reading = false;                      // a read of what feeds this lane is under way
+    bool ended = false;                        // nothing more will be read
     void Push(const grpc::ByteBuffer& frame);  // shares the bytes
     grpc::ByteBuffer Pop();
   };
@@ -132,8 +132,8 @@ class Call {
   Event accepted_{this, &Call::OnAccepted}, gone_{this, &Call::OnClientGone}, client_read_{this, &Call::OnClientRead},
       client_written_{this, &Call::OnClientWritten}, finished_{this, &Call::OnFinished},
       controller_started_{this, &Call::OnControllerStarted}, controller_read_{this, &Call::OnControllerRead},
-      controller_written_{this, &Call::OnControllerWritten}, closed_{this, &Call::OnHalfClosed}, uploaded_{this, &Call::OnUploaded},
-      controller_ended_{this, &Call::OnControllerEnded};
+      controller_written_{this, &Call::OnControllerWritten}, closed_{this, &Call::OnHalfClosed},
+      uploaded_{this, &Call::OnUploaded}, controller_ended_{this, &Call::OnControllerEnded};
 };
 
 }  // namespace pw::relay

@@ -95,11 +95,14 @@ std::string EncodeCall(const pathways::v1::HostCallRequest& call) {
 std::string EncodeDownload(const absl::StatusOr<Bytes>& memory) {
   const auto name = memory.ok() ? net::NameOf(*memory) : std::nullopt;
   if (name.has_value()) {
-    return WithLength(absl::StrCat("{\"memory\":[", absl::StrJoin({uint64_t(name->pid), uint64_t(name->fd), name->device, name->inode, name->offset,
-                                                                    name->size}, ","), "]}"));
+    return WithLength(absl::StrCat(
+        "{\"memory\":[",
+        absl::StrJoin({uint64_t(name->pid), uint64_t(name->fd), name->device, name->inode, name->offset, name->size}, ","),
+        "]}"));
   }
   Struct answer;
-  (*answer.mutable_fields())["error"].set_string_value(memory.ok() ? "it is not in shared memory" : std::string(memory.status().message()));
+  (*answer.mutable_fields())["error"].set_string_value(memory.ok() ? "it is not in shared memory"
+                                                                   : std::string(memory.status().message()));
   std::string json;
   if (!google::protobuf::util::MessageToJsonString(answer, &json).ok()) json = "{\"error\":\"\"}";  // text that is not UTF-8
   return WithLength(json);

@@ -33,7 +33,7 @@ std::string EncodeCall(const pathways::v1::HostCallRequest& call);
 
 // What one header from Python says.
 struct PythonMessage {
-  std::string companion;                // set in the first message only
+  std::string companion;  // set in the first message only
   std::optional<DownloadRequest> download;
   pathways::v1::HostCallAnswer answer;  // with empty results, one per entry of `result_sizes`
   std::vector<size_t> result_sizes;     // of the payload

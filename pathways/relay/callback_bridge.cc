@@ -55,8 +55,7 @@ void CallbackBridge::State::Accept() {
   });
 }
 
-absl::StatusOr<std::unique_ptr<CallbackBridge>> CallbackBridge::Start(const std::string& path,
-                                                                      ControllerWays controller) {
+absl::StatusOr<std::unique_ptr<CallbackBridge>> CallbackBridge::Start(const std::string& path, ControllerWays controller) {
   auto state = std::make_unique<State>();
   state->path = path;
   state->controller = std::move(controller);

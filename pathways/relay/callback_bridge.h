@@ -20,8 +20,7 @@ namespace pw::relay {
 class CallbackBridge {
  public:
   // Makes the socket, readable for this user only. An old socket file at `path` is replaced. UNAVAILABLE: it cannot be made.
-  static absl::StatusOr<std::unique_ptr<CallbackBridge>> Start(const std::string& path,
-                                                               ControllerWays controller);
+  static absl::StatusOr<std::unique_ptr<CallbackBridge>> Start(const std::string& path, ControllerWays controller);
   // Ends all connections; removes the socket.
   ~CallbackBridge();
 

@@ -14,9 +14,9 @@
 #include "asio/local/stream_protocol.hpp"
 #include "asio/read.hpp"
 #include "asio/write.hpp"
+#include "gmock/gmock.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ifrt_proxy/grpc_ifrt_service.grpc.pb.h"
 #include "pathways/net/shared_memory.h"
@@ -34,7 +34,8 @@ class FakeBuffers : public xla::ifrt::proxy::GrpcIfrtService::Service {
  public:
   grpc::Status HostBufferLookup(grpc::ServerContext*, const xla::ifrt::proxy::GrpcHostBufferLookupRequest* request,
                                 grpc::ServerWriter<xla::ifrt::proxy::GrpcHostBufferLookupResponse>* writer) override {
-    if (request->session_id() != 7 || request->handle() != (uint64_t{1} << 63) + 1) return {grpc::StatusCode::NOT_FOUND, "no such \"buffer\""};
+    if (request->session_id() != 7 || request->handle() != (uint64_t{1} << 63) + 1)
+      return {grpc::StatusCode::NOT_FOUND, "no such \"buffer\""};
     for (const char* part : {"first ", "second"}) {
       xla::ifrt::proxy::GrpcHostBufferLookupResponse chunk;
       chunk.set_data(part);
@@ -214,8 +215,13 @@ TEST_F(CallbackBridgeTest, FetchesAHostBufferIntoMemoryOfThisMachine) {
   ASSERT_TRUE(answer.has_value());
   long pid, device, inode, offset, size;
   int fd;
-  ASSERT_EQ(std::sscanf(answer->c_str(), "{\"memory\":[%ld,%d,%ld,%ld,%ld,%ld]}", &pid, &fd, &device, &inode, &offset, &size), 6) << *answer;
-  const net::SharedName name{pid, fd, static_cast<uint64_t>(device), static_cast<uint64_t>(inode), static_cast<uint64_t>(offset),
+  ASSERT_EQ(std::sscanf(answer->c_str(), "{\"memory\":[%ld,%d,%ld,%ld,%ld,%ld]}", &pid, &fd, &device, &inode, &offset, &size), 6)
+      << *answer;
+  const net::SharedName name{pid,
+                             fd,
+                             static_cast<uint64_t>(device),
+                             static_cast<uint64_t>(inode),
+                             static_cast<uint64_t>(offset),
                              static_cast<uint64_t>(size)};
   const absl::StatusOr<Bytes> found = net::OpenShared(name, false);
   ASSERT_TRUE(found.ok()) << found.status();

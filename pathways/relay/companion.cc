@@ -102,7 +102,8 @@ void Companion::ReadHeader(uint32_t length) {
 
 void Companion::OnHeader() {
   auto message = ParseHeader(header_);
-  if (message.ok() && message->download.has_value() && stream_ == nullptr && !downloads_) return StartDownload(*message->download);
+  if (message.ok() && message->download.has_value() && stream_ == nullptr && !downloads_)
+    return StartDownload(*message->download);
   if (!message.ok() || downloads_ || message->companion.empty() != (stream_ != nullptr)) {
     PW_LOG_ERROR << "callback socket: " << (message.ok() ? "the token must come first, and once" : message.status().message())
                  << "; closing the connection";
@@ -160,9 +161,10 @@ void Companion::OnSentUp() {
 void Companion::StartDownload(const DownloadRequest& request) {
   downloads_ = true;
   auto work = asio::make_work_guard(socket_.get_executor());  // the io_context runs until it has ended
-  download_ = relay::StartDownload(controller_, request, *memory_, [self = shared_from_this(), work](absl::StatusOr<Bytes> memory) {
-    asio::post(work.get_executor(), [self, memory = std::move(memory)]() mutable { self->OnDownloaded(std::move(memory)); });
-  });
+  download_ =
+      relay::StartDownload(controller_, request, *memory_, [self = shared_from_this(), work](absl::StatusOr<Bytes> memory) {
+        asio::post(work.get_executor(), [self, memory = std::move(memory)]() mutable { self->OnDownloaded(std::move(memory)); });
+      });
 }
 
 void Companion::OnDownloaded(absl::StatusOr<Bytes> memory) {
@@ -170,9 +172,8 @@ void Companion::OnDownloaded(absl::StatusOr<Bytes> memory) {
   if (closed_) return;
   call_header_ = EncodeDownload(memory);
   if (memory.ok()) downloaded_ = *std::move(memory);
-  asio::async_write(socket_, asio::buffer(call_header_), [self = shared_from_this()](asio::error_code error, size_t) {
-    error ? self->Close() : self->ReadLength();
-  });
+  asio::async_write(socket_, asio::buffer(call_header_),
+                    [self = shared_from_this()](asio::error_code error, size_t) { error ? self->Close() : self->ReadLength(); });
 }
 
 // ---- controller to Python ----

@@ -109,7 +109,8 @@ struct ControllerLine::State final : bulk::Line::Owner {
 
   void Greet(const BulkFrame::Greeting& greeting) {
     if (line == nullptr) return;
-    if (greeting.secret() != secret) return line->Close(absl::PermissionDeniedError("another controller answers at its bulk port"));
+    if (greeting.secret() != secret)
+      return line->Close(absl::PermissionDeniedError("another controller answers at its bulk port"));
     greeted = true;
     PW_LOG_INFO << "large arrays go over a line of their own to " << address;
   }
@@ -163,18 +164,18 @@ void ControllerLine::Close() {
 
 void ControllerLine::Fetch(Buffer buffer, net::SharedMemory memory, absl::AnyInvocable<void(absl::StatusOr<Bytes>) &&> done,
                            absl::AnyInvocable<void(net::SharedMemory) &&> otherwise) {
-  state_->strand.Post([state = state_.get(), buffer,
-                       task = Fetching{std::move(memory), std::move(done), std::move(otherwise)}]() mutable {
-    state->StartFetch(buffer, std::move(task));
-  });
+  state_->strand.Post(
+      [state = state_.get(), buffer, task = Fetching{std::move(memory), std::move(done), std::move(otherwise)}]() mutable {
+        state->StartFetch(buffer, std::move(task));
+      });
 }
 
 void ControllerLine::Store(Buffer buffer, Bytes data, absl::AnyInvocable<void(absl::Status) &&> done,
                            absl::AnyInvocable<void() &&> otherwise) {
-  state_->strand.Post([state = state_.get(), buffer,
-                       task = Storing{std::move(data), std::move(done), std::move(otherwise)}]() mutable {
-    state->StartStore(buffer, std::move(task));
-  });
+  state_->strand.Post(
+      [state = state_.get(), buffer, task = Storing{std::move(data), std::move(done), std::move(otherwise)}]() mutable {
+        state->StartStore(buffer, std::move(task));
+      });
 }
 
 }  // namespace pw::relay

@@ -16,15 +16,17 @@ class ControllerLineTest : public ::testing::Test {
   // "otherwise" if the line was not the way.
   std::string Fetch(uint64_t handle, size_t bytes = 8) {
     std::promise<std::string> result;
-    line_.Fetch({11, handle}, *memories_.Create(bytes),
-                [&](absl::StatusOr<Bytes> data) { result.set_value(data.ok() ? std::string(data->view()) : data.status().ToString()); },
-                [&](net::SharedMemory memory) { result.set_value(memory.size() == bytes ? "otherwise" : "lost its memory"); });
+    line_.Fetch(
+        {11, handle}, *memories_.Create(bytes),
+        [&](absl::StatusOr<Bytes> data) { result.set_value(data.ok() ? std::string(data->view()) : data.status().ToString()); },
+        [&](net::SharedMemory memory) { result.set_value(memory.size() == bytes ? "otherwise" : "lost its memory"); });
     return result.get_future().get();
   }
   std::string Store(const std::string& data) {
     std::promise<std::string> result;
-    line_.Store({11, 2}, Bytes::Copy(data), [&](absl::Status status) { result.set_value(status.ToString()); },
-                [&] { result.set_value("otherwise"); });
+    line_.Store(
+        {11, 2}, Bytes::Copy(data), [&](absl::Status status) { result.set_value(status.ToString()); },
+        [&] { result.set_value("otherwise"); });
     return result.get_future().get();
   }
   // Connects, and waits until that is noticed: what is asked before goes the other way.

@@ -26,13 +26,17 @@ grpc::ByteBuffer Encode(const DownloadRequest& request) {
   return grpc::ByteBuffer(&slice, 1);
 }
 
-// Through gRPC. Messages are taken as they arrive, unparsed: their data is copied once, to where it belongs. Deletes itself when the call has
-// ended.
+// Through gRPC. Messages are taken as they arrive, unparsed: their data is copied once, to where it belongs. Deletes itself when
+// the call has ended.
 class Download final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  Download(const std::shared_ptr<grpc::Channel>& controller, std::shared_ptr<grpc::ClientContext> context, const DownloadRequest& request,
-           net::SharedMemory memory, Done done)
-      : stub_(controller), context_(std::move(context)), request_(Encode(request)), memory_(std::move(memory)), done_(std::move(done)) {}
+  Download(const std::shared_ptr<grpc::Channel>& controller, std::shared_ptr<grpc::ClientContext> context,
+           const DownloadRequest& request, net::SharedMemory memory, Done done)
+      : stub_(controller),
+        context_(std::move(context)),
+        request_(Encode(request)),
+        memory_(std::move(memory)),
+        done_(std::move(done)) {}
 
   void Start() {
     stub_.PrepareBidiStreamingCall(context_.get(), kMethod, grpc::StubOptions(), this);
@@ -51,7 +55,8 @@ class Download final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::By
   }
 
   void OnDone(const grpc::Status& status) override {
-    if (error_.ok() && !status.ok()) error_ = absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+    if (error_.ok() && !status.ok())
+      error_ = absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
     if (error_.ok() && received_ != memory_.size()) {
       error_ = absl::InternalError(absl::StrCat("the controller sent ", received_, " bytes of ", memory_.size()));
     }
@@ -63,8 +68,8 @@ class Download final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::By
     pieces_.clear();
     const absl::StatusOr<size_t> size = bulk::FindChunk(&chunk_, memory_.size() - received_, &pieces_);
     if (!size.ok()) {
-      return absl::InternalError(
-          absl::StrCat("the controller's answer of ", memory_.size(), " bytes went wrong after ", received_, ": ", size.status().message()));
+      return absl::InternalError(absl::StrCat("the controller's answer of ", memory_.size(), " bytes went wrong after ",
+                                              received_, ": ", size.status().message()));
     }
     PW_RETURN_IF_ERROR(memory_.Write(received_, pieces_));
     received_ += *size;

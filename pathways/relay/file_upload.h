@@ -1,6 +1,6 @@
-// FileUpload: an array that a client of this machine has left in a file (HostBufferReadFromDisk), on its way to a controller that does not see
-// that file. It goes over the bulk line (controller_line.h); without one the controller gets what the stock client would have sent it without a
-// file: a HostBufferStore.
+// FileUpload: an array that a client of this machine has left in a file (HostBufferReadFromDisk), on its way to a controller that
+// does not see that file. It goes over the bulk line (controller_line.h); without one the controller gets what the stock client
+// would have sent it without a file: a HostBufferStore.
 //
 // Invariants:
 //   FU-1  only files of the folder that the session named when it was opened are taken (bulk/shared_directory.h)
@@ -25,7 +25,7 @@ struct ClientFiles {
   // The key of initialization_data under which a client names its folder in `directory`.
   static constexpr char kFolderKey[] = "pathways_relay_subdirectory";
 
-  int directory = -1;  // a descriptor, or none: files are the controller's business
+  int directory = -1;                                  // a descriptor, or none: files are the controller's business
   absl::flat_hash_map<uint64_t, std::string> folders;  // by session
   net::SharedMemoryFactory memory;
 
@@ -43,7 +43,8 @@ class FileUpload {
   static constexpr char kMethod[] = "/HostBufferReadFromDisk";  // the end of it
   static constexpr char kStoreMethod[] = "/HostBufferStore";
 
-  // Null if the session leaves no files with the relay. The errors of TakeSharedFile, and INVALID_ARGUMENT if the request does not parse.
+  // Null if the session leaves no files with the relay. The errors of TakeSharedFile, and INVALID_ARGUMENT if the request does
+  // not parse.
   static absl::StatusOr<std::unique_ptr<FileUpload>> Open(ClientFiles* files, grpc::ByteBuffer request);
 
   uint64_t session() const { return session_; }

@@ -36,8 +36,8 @@ std::shared_ptr<grpc::Channel> ControllerChannel(const std::string& address) {
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), args);
 }
 
-absl::StatusOr<std::unique_ptr<Relay>> Relay::Start(const std::string& listen, const std::string& controller, const std::string& files,
-                                                     ControllerLine* line) {
+absl::StatusOr<std::unique_ptr<Relay>> Relay::Start(const std::string& listen, const std::string& controller,
+                                                    const std::string& files, ControllerLine* line) {
   std::unique_ptr<Relay> relay(new Relay());
   if (!files.empty()) {
     PW_ASSIGN_OR_RETURN(relay->hub_.files.directory, bulk::OpenSharedDirectory(files));
@@ -68,7 +68,7 @@ absl::StatusOr<std::unique_ptr<Relay>> Relay::Start(const std::string& listen, c
 
 Relay::~Relay() {
   if (server_ == nullptr) return;
-  if (hub_.line != nullptr) hub_.line->Close();  // what waits for it goes the other way, which ends too
+  if (hub_.line != nullptr) hub_.line->Close();          // what waits for it goes the other way, which ends too
   server_->Shutdown(gpr_inf_past(GPR_CLOCK_MONOTONIC));  // cancels every call, the waiting one included
   stop_.Set(hub_.queue.get(), gpr_inf_past(GPR_CLOCK_MONOTONIC), nullptr);
 }

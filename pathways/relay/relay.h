@@ -28,8 +28,8 @@ class Relay {
   // `files`: the directory in which clients have folders for files that they leave here (file_upload.h); empty: none.
   // UNAVAILABLE: the address cannot be listened on. INVALID_ARGUMENT: there is no such directory.
   // `line`: for these files, null or open until the relay has gone.
-  static absl::StatusOr<std::unique_ptr<Relay>> Start(const std::string& listen, const std::string& controller, const std::string& files,
-                                                      ControllerLine* line = nullptr);
+  static absl::StatusOr<std::unique_ptr<Relay>> Start(const std::string& listen, const std::string& controller,
+                                                      const std::string& files, ControllerLine* line = nullptr);
   ~Relay();
 
   int port() const { return port_; }

@@ -80,7 +80,8 @@ class FakeController : public GrpcIfrtService::Service {
     GrpcHostBufferStoreRequest chunk;
     const auto header = context->client_metadata().find("ifrt-proxy-grpc-host-buffer-store-metadata-bin");
     GrpcHostBufferStoreMetadata metadata;
-    if (header != context->client_metadata().end()) metadata.ParseFromArray(header->second.data(), static_cast<int>(header->second.size()));
+    if (header != context->client_metadata().end())
+      metadata.ParseFromArray(header->second.data(), static_cast<int>(header->second.size()));
     handle_ = metadata.handle();
     while (reader->Read(&chunk)) {
       stored_ += chunk.data().size();

@@ -51,7 +51,8 @@ class SessionTraffic : public Traffic {
   void Answered(const Headers& headers) override {
     const auto found = headers.find(bulk::kLineHeader);
     if (folder_.empty() || line_ == nullptr || found == headers.end()) return;
-    const std::pair<std::string, std::string> line = absl::StrSplit(std::string(found->second.data(), found->second.size()), absl::MaxSplits(' ', 1));
+    const std::pair<std::string, std::string> line =
+        absl::StrSplit(std::string(found->second.data(), found->second.size()), absl::MaxSplits(' ', 1));
     line_->Open(absl::StrCat(controller_.substr(0, controller_.rfind(':')), ":", line.first), line.second);
   }
 
@@ -86,7 +87,7 @@ class SessionTraffic : public Traffic {
   ClientFiles* const files_;
   const std::string folder_;  // where the client leaves files for us
   ControllerLine* const line_;
-  uint64_t session_id_ = 0;   // 0 until the init response has passed
+  uint64_t session_id_ = 0;  // 0 until the init response has passed
   absl::flat_hash_map<uint64_t, Frame> unanswered_;
   absl::Status loss_;  // set by TakesOver
 };
@@ -153,11 +154,12 @@ absl::Status DescribeLoss(const std::string& controller, const grpc::Status& end
       absl::StrCat("the Pathways controller at ", controller, " ended this session: ", end.error_message(), ". ", kRemedy));
 }
 
-std::unique_ptr<Traffic> MakeTraffic(const grpc::GenericServerContext& context, const std::string& controller,
-                                     GoneSessions* gone, ClientFiles* files, ControllerLine* line) {
+std::unique_ptr<Traffic> MakeTraffic(const grpc::GenericServerContext& context, const std::string& controller, GoneSessions* gone,
+                                     ClientFiles* files, ControllerLine* line) {
   const std::string& method = context.method();
   if (absl::EndsWith(method, "/IfrtSession")) {
-    return std::make_unique<SessionTraffic>(controller, gone, files, ClientFiles::FolderIn(Header(context, bulk::kSessionHeader)), line);
+    return std::make_unique<SessionTraffic>(controller, gone, files, ClientFiles::FolderIn(Header(context, bulk::kSessionHeader)),
+                                            line);
   }
   if (absl::EndsWith(method, "/HostBufferStore")) return std::make_unique<BufferTraffic>(StoreSessionId(context), gone);
   if (absl::EndsWith(method, "/HostBufferReadFromDisk") || absl::EndsWith(method, "/HostBufferDelete")) {

@@ -86,8 +86,7 @@ Group TakePacked(const Group& group, size_t wanted, Against against) {
   for (const Candidate* c : group) by_host[c->host].push_back(c);
   std::vector<Group> hosts;
   for (auto& [host, devices] : by_host) {
-    std::stable_sort(devices.begin(), devices.end(),
-                     [&](auto* a, auto* b) { return LoadOf(*a, against) < LoadOf(*b, against); });
+    std::stable_sort(devices.begin(), devices.end(), [&](auto* a, auto* b) { return LoadOf(*a, against) < LoadOf(*b, against); });
     hosts.push_back(std::move(devices));
   }
   auto load_of = [&](const Group& devices, size_t n) {
@@ -167,7 +166,8 @@ std::optional<std::vector<DeviceId>> Place(absl::Span<const Candidate> candidate
   return devices;
 }
 
-std::set<IslandId> FittingIslands(absl::Span<const Candidate> candidates, const SliceRequest& request, std::optional<IslandId> beside) {
+std::set<IslandId> FittingIslands(absl::Span<const Candidate> candidates, const SliceRequest& request,
+                                  std::optional<IslandId> beside) {
   const Question q{request, Against::kEmpty, beside, AnyIsland};
   std::set<IslandId> islands;
   for (const auto& [name, group] : GroupsOf(candidates, q)) {
@@ -204,12 +204,13 @@ std::string NearestFit(absl::Span<const Candidate> candidates, const SliceReques
     if (largest == nullptr || group.size() > largest->size()) largest = &group;
   }
   if (largest == nullptr) {
-    return absl::StrCat("no device satisfies the constraints on its own: ", WhatIsThere(candidates), ". Relax the kind, island or memory");
+    return absl::StrCat("no device satisfies the constraints on its own: ", WhatIsThere(candidates),
+                        ". Relax the kind, island or memory");
   }
   const std::string where = absl::StrCat(" of kind ", largest->front()->kind, " in island '", largest->front()->island_name, "'");
   if (static_cast<int64_t>(largest->size()) >= request.count) {
-    return absl::StrCat("no mesh of shape (", absl::StrJoin(request.shape, ", "), ") is contiguous there: the nearest fit is ", request.count,
-                        " devices", where, " without a shape, or a mesh within ", ExtentOfMesh(*largest));
+    return absl::StrCat("no mesh of shape (", absl::StrJoin(request.shape, ", "), ") is contiguous there: the nearest fit is ",
+                        request.count, " devices", where, " without a shape, or a mesh within ", ExtentOfMesh(*largest));
   }
   return absl::StrCat("a slice lies in one island, on devices of one kind; the nearest fit is ", largest->size(),
                       largest->size() == 1 ? " device" : " devices", where, ". For more, take several slices");

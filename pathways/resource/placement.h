@@ -1,7 +1,8 @@
 // Placement: which physical devices a virtual slice gets (paper 4.1). Pure functions of what is asked and of what is there.
 //
-// A slice lives in one island, on devices of one kind: a *group*. Within a group the least loaded devices are taken, load being the
-// number of virtual devices of all clients that a device already carries. Where that leaves a choice, the fewest hosts are used.
+// A slice lives in one island, on devices of one kind: a *group*. Within a group the least loaded devices are taken, load being
+// the number of virtual devices of all clients that a device already carries. Where that leaves a choice, the fewest hosts are
+// used.
 //
 // Invariants:
 //   PL-1  a placement has distinct devices, as many as asked for, all of one group, that satisfy every constraint
@@ -24,7 +25,9 @@
 
 namespace pw {
 // A virtual slice. The controller hands them out, and never one twice.
-struct SliceIdTag { static constexpr const char* kName = "slice"; };
+struct SliceIdTag {
+  static constexpr const char* kName = "slice";
+};
 using SliceId = Id<SliceIdTag>;
 }  // namespace pw
 
@@ -38,14 +41,14 @@ enum class HostChoice {
 
 struct SliceRequest {
   int64_t count = 0;
-  std::vector<int64_t> shape;        // empty, or 1 to 3 extents whose product is `count`
-  std::string platform;              // "tpu", "gpu" or empty. A cluster of CPU devices stands in for either.
-  std::string kind;                  // as devices call it; empty: any
-  std::string island;                // by name; empty: any
-  std::optional<SliceId> beside;     // in the island of this slice
-  int64_t memory_per_device = 0;     // bytes set aside for the slice on each of its devices
+  std::vector<int64_t> shape;     // empty, or 1 to 3 extents whose product is `count`
+  std::string platform;           // "tpu", "gpu" or empty. A cluster of CPU devices stands in for either.
+  std::string kind;               // as devices call it; empty: any
+  std::string island;             // by name; empty: any
+  std::optional<SliceId> beside;  // in the island of this slice
+  int64_t memory_per_device = 0;  // bytes set aside for the slice on each of its devices
   HostChoice hosts = HostChoice::kAny;
-  bool exclusive = false;            // its devices carry no other slice
+  bool exclusive = false;  // its devices carry no other slice
 };
 
 // One physical device as placement sees it.
@@ -60,8 +63,8 @@ struct Candidate {
   int64_t memory_limit = 0;     // 0: not known, any amount fits
   int load = 0;                 // virtual devices
   int64_t memory_reserved = 0;
-  int exclusive = 0;            // how many of them are exclusive: then nothing else goes there
-  bool drained = false;         // nothing new goes there
+  int exclusive = 0;     // how many of them are exclusive: then nothing else goes there
+  bool drained = false;  // nothing new goes there
 };
 
 // Whether what other slices hold counts.
@@ -70,8 +73,8 @@ enum class Against { kNow, kEmpty };
 // A request that makes sense at all: INVALID_ARGUMENT text for people, or empty. Does not look at the cluster.
 std::string Malformed(const SliceRequest& request);
 
-// In the order of the slice's virtual devices; nullopt if the request does not fit. `may_use`: islands to be considered. `island`: that
-// of request.beside, if it names a slice. `candidates` ascending by id.
+// In the order of the slice's virtual devices; nullopt if the request does not fit. `may_use`: islands to be considered.
+// `island`: that of request.beside, if it names a slice. `candidates` ascending by id.
 struct Question {
   const SliceRequest& request;
   Against against = Against::kNow;
@@ -81,7 +84,8 @@ struct Question {
 std::optional<std::vector<DeviceId>> Place(absl::Span<const Candidate> candidates, const Question& question);
 
 // The islands in which the request would fit if nothing else were there.
-std::set<IslandId> FittingIslands(absl::Span<const Candidate> candidates, const SliceRequest& request, std::optional<IslandId> beside);
+std::set<IslandId> FittingIslands(absl::Span<const Candidate> candidates, const SliceRequest& request,
+                                  std::optional<IslandId> beside);
 
 // Why it cannot fit, and the nearest thing that would. REQUIRES: FittingIslands is empty.
 std::string NearestFit(absl::Span<const Candidate> candidates, const SliceRequest& request, std::optional<IslandId> beside);

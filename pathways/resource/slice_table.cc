@@ -26,7 +26,8 @@ Candidate MakeCandidate(const Topology& topology, const Device& device) {
 }  // namespace
 
 Candidate* SliceTable::Find(DeviceId device) {
-  auto it = std::lower_bound(candidates_.begin(), candidates_.end(), device, [](const Candidate& c, DeviceId id) { return c.id < id; });
+  auto it =
+      std::lower_bound(candidates_.begin(), candidates_.end(), device, [](const Candidate& c, DeviceId id) { return c.id < id; });
   return it != candidates_.end() && it->id == device ? &*it : nullptr;
 }
 const Candidate* SliceTable::FindCandidate(DeviceId device) const { return const_cast<SliceTable*>(this)->Find(device); }
@@ -73,7 +74,8 @@ std::optional<std::vector<DeviceId>> SliceTable::TryPlace(const SliceRequest& re
 }
 
 std::string SliceTable::WhyInfeasible(const SliceRequest& request) const {
-  if (BesideIsGone(request)) return absl::StrCat(ToString(*request.beside), ", beside which it shall lie, does not live (any more)");
+  if (BesideIsGone(request))
+    return absl::StrCat(ToString(*request.beside), ", beside which it shall lie, does not live (any more)");
   return NearestFit(candidates_, request, Beside(request));
 }
 
@@ -112,12 +114,14 @@ RetryLater SliceTable::Describe(size_t index) const {
   for (const Candidate& c : candidates_) {
     if (waiting.islands.contains(c.island)) names.insert(c.island_name);
   }
-  std::string text = absl::StrCat(waiting.request.count, waiting.request.exclusive ? " exclusive" : "",
-                                  waiting.request.count == 1 ? " device" : " devices", " in island ", absl::StrJoin(names, " or "));
+  std::string text =
+      absl::StrCat(waiting.request.count, waiting.request.exclusive ? " exclusive" : "",
+                   waiting.request.count == 1 ? " device" : " devices", " in island ", absl::StrJoin(names, " or "));
   std::set<SliceId> ahead;
   for (size_t i = 0; i < index; ++i) {
     const std::set<IslandId>& wanted = queue_[i].islands;
-    const bool same = std::any_of(wanted.begin(), wanted.end(), [&](IslandId island) { return waiting.islands.contains(island); });
+    const bool same =
+        std::any_of(wanted.begin(), wanted.end(), [&](IslandId island) { return waiting.islands.contains(island); });
     if (same) ahead.insert(queue_[i].slice);
   }
   if (!holders.empty()) absl::StrAppend(&text, ", held by slice ", absl::StrJoin(holders, ", "));
@@ -221,7 +225,8 @@ Answer SliceTable::BeginMove(SliceId id) {
   auto devices = TryPlace(request, {});
   Occupy(slice.devices, request, +1);
   if (!devices.has_value()) {
-    if (FittingIslands(candidates_, request, std::nullopt).empty()) return Infeasible{NearestFit(candidates_, request, std::nullopt)};
+    if (FittingIslands(candidates_, request, std::nullopt).empty())
+      return Infeasible{NearestFit(candidates_, request, std::nullopt)};
     return RetryLater{0, "devices that other slices hold"};
   }
   slice.next = *std::move(devices);

@@ -175,7 +175,8 @@ TEST(SliceTableTest, AParkedSliceMakesRoomAndComesBack) {
 // Random requests, releases, moves and hosts against the invariants of the header.
 class Storm {
  public:
-  explicit Storm(int seed) : random_(seed), world_({MakeHost("h0", "i0", 2, 100), MakeHost("h1", "i0", 3, 100), MakeHost("k", "i1", 2)}) {}
+  explicit Storm(int seed)
+      : random_(seed), world_({MakeHost("h0", "i0", 2, 100), MakeHost("h1", "i0", 3, 100), MakeHost("k", "i1", 2)}) {}
 
   void Run(int steps) {
     for (int step = 0; step < steps && !testing::Test::HasFatalFailure(); ++step) {
@@ -209,7 +210,8 @@ class Storm {
     if (world_.topology.hosts().size() > 2 && Pick(2) == 0) {
       ASSERT_TRUE(world_.topology.RemoveHost(world_.topology.hosts()[Pick(world_.topology.hosts().size())]).ok());
     } else if (world_.topology.hosts().size() < 5) {
-      ASSERT_TRUE(world_.topology.AddHost(MakeHost(absl::StrCat("n", hosts_++), absl::StrCat("i", Pick(2)), 1 + Pick(3), 100)).ok());
+      ASSERT_TRUE(
+          world_.topology.AddHost(MakeHost(absl::StrCat("n", hosts_++), absl::StrCat("i", Pick(2)), 1 + Pick(3), 100)).ok());
     }
     Learn(world_.Changed());
   }

@@ -13,7 +13,8 @@ using frontend::IfrtResponse;
 // Both ends of a stream. The controller's side owns the session; it outlives the client until the end has arrived there.
 class Client::Link final : public frontend::ResponseSink, public std::enable_shared_from_this<Link> {
  public:
-  Link(Client* client, Network* network, Process* near, FrontDoor* door) : client(client), network_(network), near_(near), door_(door) {
+  Link(Client* client, Network* network, Process* near, FrontDoor* door)
+      : client(client), network_(network), near_(near), door_(door) {
     frontend::SessionHello hello;
     hello.protocol_version = frontend::protocol::kNewest;
     hello.serdes_version = 3;

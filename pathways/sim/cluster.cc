@@ -29,7 +29,8 @@ SimCluster::~SimCluster() {
 }
 
 void SimCluster::StartController() {
-  controllers_.push_back(std::make_unique<Process>(world_, absl::StrCat("controller.", controllers_.size()), "", scenario_.task_time));
+  controllers_.push_back(
+      std::make_unique<Process>(world_, absl::StrCat("controller.", controllers_.size()), "", scenario_.task_time));
   Process* process = controllers_.back().get();
   controller::ClusterOptions options;
   options.expect_hosts = scenario_.hosts;
@@ -76,7 +77,8 @@ void SimCluster::StartHost(int number) {
 void SimCluster::ExpectLoss(const std::string& host, absl::Duration within) {
   world_->After(within, [this, host] {
     if (!referee_.controller_died() && !referee_.Lost(host)) {
-      referee_.Violation(absl::StrCat("host ", host, " is still taken for living ", absl::FormatDuration(scenario_.heartbeat), " after its end"));
+      referee_.Violation(absl::StrCat("host ", host, " is still taken for living ", absl::FormatDuration(scenario_.heartbeat),
+                                      " after its end"));
     }
   });
 }

@@ -94,8 +94,7 @@ absl::StatusOr<std::unique_ptr<net::Listener>> Network::Host::Listen(const std::
 }
 
 void Network::Host::Connect(const std::string& address, absl::Duration timeout, ConnectCallback on_done) {
-  auto attempt = std::make_shared<Attempt>(
-      Attempt{address, network_->world_->now() + timeout, timeout, std::move(on_done)});
+  auto attempt = std::make_shared<Attempt>(Attempt{address, network_->world_->now() + timeout, timeout, std::move(on_done)});
   if (absl::StatusOr<net::Address> where = net::ParseAddress(address); where.ok()) attempt->address = net::ToString(*where);
   Try(std::move(attempt));
 }

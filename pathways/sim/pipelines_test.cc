@@ -1,5 +1,5 @@
-// The paper's figure 7 in simulated time: a chain of k tiny computations over k hosts, each on the next, for k up to 128. What one more
-// call takes with parallel dispatch, and with sequential dispatch of the same program.
+// The paper's figure 7 in simulated time: a chain of k tiny computations over k hosts, each on the next, for k up to 128. What
+// one more call takes with parallel dispatch, and with sequential dispatch of the same program.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -25,7 +25,9 @@ double Seconds(int hosts, bool sequential, int64_t calls) {
 }
 
 // The difference of two lengths: compilation and loading are in both.
-double SecondsPerCall(int hosts, bool sequential) { return (Seconds(hosts, sequential, 24) - Seconds(hosts, sequential, 8)) / 16; }
+double SecondsPerCall(int hosts, bool sequential) {
+  return (Seconds(hosts, sequential, 24) - Seconds(hosts, sequential, 8)) / 16;
+}
 
 TEST(Pipelines, ParallelDispatchIsTwiceAsFastFromFourStagesOn) {
   for (int hosts : {1, 2, 4, 8, 16, 32, 64, 128}) {

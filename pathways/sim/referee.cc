@@ -15,7 +15,8 @@ constexpr size_t kMaxViolations = 50;
 }  // namespace
 
 void Referee::Violation(const std::string& what) {
-  if (violations_.size() < kMaxViolations) violations_.push_back(absl::StrCat("at ", absl::FormatDuration(world_->elapsed()), ": ", what));
+  if (violations_.size() < kMaxViolations)
+    violations_.push_back(absl::StrCat("at ", absl::FormatDuration(world_->elapsed()), ": ", what));
 }
 
 std::string Referee::HostOf(int32_t device) {
@@ -41,7 +42,8 @@ bool Referee::Excused(const std::set<std::string>& places, const absl::Status& e
 
 void Referee::CheckHosts() {
   for (const auto& [name, id] : ids_) {
-    if (Lost(name) && !struck_.contains(name)) Violation(absl::StrCat("host ", name, " was given up, and nothing had happened to it"));
+    if (Lost(name) && !struck_.contains(name))
+      Violation(absl::StrCat("host ", name, " was given up, and nothing had happened to it"));
   }
 }
 

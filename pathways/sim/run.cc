@@ -78,8 +78,8 @@ class Run {
   void Unfinished() {
     for (auto& workload : workloads_) {
       if (workload->finished()) continue;
-      cluster_.referee().Violation(absl::StrCat(workload->name(), " has not finished: ", workload->requests() - workload->answers(),
-                                                " requests wait for an answer"));
+      cluster_.referee().Violation(absl::StrCat(
+          workload->name(), " has not finished: ", workload->requests() - workload->answers(), " requests wait for an answer"));
       workload->Kill();
     }
   }
@@ -89,7 +89,8 @@ class Run {
     referee.CheckHosts();
     referee.CheckLaunches(cluster_.Launches());
     for (auto& workload : workloads_) {
-      if (workload->strays() > 0) referee.Violation(absl::StrCat(workload->name(), " got ", workload->strays(), " answers to nothing"));
+      if (workload->strays() > 0)
+        referee.Violation(absl::StrCat(workload->name(), " got ", workload->strays(), " answers to nothing"));
     }
     if (cluster_.arrays() != 0) {
       referee.Violation(absl::StrCat("hosts hold ", cluster_.arrays(), " arrays ", absl::FormatDuration(kFreedWithin),

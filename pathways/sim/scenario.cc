@@ -77,7 +77,8 @@ absl::Status ReadFault(const Words& words, Scenario* out) {
       return Bad("host=, for= or factor=", words[i]);
     }
   }
-  if (fault.host >= out->hosts) return absl::InvalidArgumentError(absl::StrCat("there is no host ", fault.host, "; state `hosts` before"));
+  if (fault.host >= out->hosts)
+    return absl::InvalidArgumentError(absl::StrCat("there is no host ", fault.host, "; state `hosts` before"));
   out->faults.push_back(std::move(fault));
   return absl::OkStatus();
 }
@@ -88,7 +89,8 @@ absl::Status ReadClients(const Words& words, Scenario* out) {
   PW_RETURN_IF_ERROR(ReadCount(words[1], &spec.clients));
   spec.kind = words[2];
   const std::vector<std::string> kinds = {"chain", "pipeline", "mix", "training", "exchange"};
-  if (std::find(kinds.begin(), kinds.end(), spec.kind) == kinds.end()) return Bad("chain, pipeline, mix, training or exchange", spec.kind);
+  if (std::find(kinds.begin(), kinds.end(), spec.kind) == kinds.end())
+    return Bad("chain, pipeline, mix, training or exchange", spec.kind);
   for (size_t i = 3; i < words.size(); ++i) {
     const std::pair<std::string, std::string> kv = absl::StrSplit(words[i], absl::MaxSplits('=', 1));
     if (!absl::SimpleAtoi(kv.second, &spec.numbers[kv.first])) return Bad("name=number", words[i]);
@@ -106,7 +108,8 @@ absl::Status ReadPlant(const Words& words, Scenario* out) {
   const std::map<std::string, Bug> bugs = {{"lose", Bug::kLoseFrame}, {"repeat", Bug::kRepeatFrame}, {"swap", Bug::kSwapFrames}};
   const auto bug = words.size() == 3 ? bugs.find(words[1]) : bugs.end();
   int one_in = 0;
-  if (bug == bugs.end() || !ReadCount(words[2], &one_in).ok()) return absl::InvalidArgumentError("plant says what and how often: plant swap 200");
+  if (bug == bugs.end() || !ReadCount(words[2], &one_in).ok())
+    return absl::InvalidArgumentError("plant says what and how often: plant swap 200");
   out->bug = bug->second;
   out->bug_one_in = static_cast<uint64_t>(one_in);
   return absl::OkStatus();
@@ -169,7 +172,8 @@ absl::StatusOr<Scenario> ParseScenario(const std::string& name, absl::string_vie
       return absl::InvalidArgumentError(absl::StrCat(name, ":", number, ": ", status.message()));
     }
   }
-  if (scenario.workloads.empty()) return absl::InvalidArgumentError(absl::StrCat(name, ": nobody does anything; add a `clients` line"));
+  if (scenario.workloads.empty())
+    return absl::InvalidArgumentError(absl::StrCat(name, ": nobody does anything; add a `clients` line"));
   return scenario;
 }
 

@@ -28,8 +28,7 @@ buffers::Sharding On(const std::vector<int32_t>& devices) {
 
 std::string OptionsFor(const std::vector<int32_t>& devices) {
   xla::ifrt::XlaCompileOptionsProto options;
-  auto* assignment =
-      options.mutable_compile_options()->mutable_executable_build_options()->mutable_device_assignment();
+  auto* assignment = options.mutable_compile_options()->mutable_executable_build_options()->mutable_device_assignment();
   assignment->set_replica_count(1);
   assignment->set_computation_count(static_cast<int>(devices.size()));
   for (int32_t device : devices) assignment->add_computation_devices()->add_replica_device_ids(device);
@@ -70,7 +69,8 @@ Places Tenant::PlacesOf(const std::vector<int32_t>& devices, const std::vector<P
 void Tenant::Failed(const std::string& what, const Places& places, const absl::Status& status) {
   ++errors_;
   if (referee_->Excused(*places, status)) return;
-  referee_->Violation(absl::StrCat(name(), ": ", what, " (it was on ", absl::StrJoin(*places, ", "), ") failed: ", status.ToString()));
+  referee_->Violation(
+      absl::StrCat(name(), ": ", what, " (it was on ", absl::StrJoin(*places, ", "), ") failed: ", status.ToString()));
 }
 
 Client::Answer Tenant::Checked(const std::string& what, const Places& places) {

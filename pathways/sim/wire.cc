@@ -143,8 +143,8 @@ void Wire::CloseOther(int side) {
     End& to = self->ends_[1 - side];
     if (to.cut || to.finished) return;
     to.process->Post([self, side] {
-      self->Finish(1 - side, absl::UnavailableError(absl::StrCat("connection to ", self->ends_[1 - side].sees,
-                                                                 " was closed by the peer")));
+      self->Finish(1 - side,
+                   absl::UnavailableError(absl::StrCat("connection to ", self->ends_[1 - side].sees, " was closed by the peer")));
     });
   });
   from.held.reset();

@@ -9,7 +9,9 @@
 namespace pw::sim {
 
 Workload::Workload(const WorkloadContext& context, const WorkloadSpec& spec)
-    : context_(context), spec_(spec), process_(context.world, absl::StrCat(spec.kind, ".", context.number), "", absl::Microseconds(1)) {}
+    : context_(context),
+      spec_(spec),
+      process_(context.world, absl::StrCat(spec.kind, ".", context.number), "", absl::Microseconds(1)) {}
 
 Workload::~Workload() {
   for (auto& tenant : tenants_) context_.unfollow(&tenant->client());

@@ -11,8 +11,8 @@
 namespace pw::trace {
 namespace {
 
-// Where an event is drawn. Perfetto shows what overlaps on one thread as nested, so spans of a track that overlap get threads of their
-// own: lane 0 is the track's first, and each span takes the first lane that is free when it begins.
+// Where an event is drawn. Perfetto shows what overlaps on one thread as nested, so spans of a track that overlap get threads of
+// their own: lane 0 is the track's first, and each span takes the first lane that is free when it begins.
 struct Place {
   int64_t process = 0;
   int64_t thread = 0;
@@ -45,8 +45,7 @@ void LayOut(const Recording& recording, int64_t process, Layout* layout) {
     auto lane = std::find_if(track.begin(), track.end(), [&](const Lane& l) { return l.free <= event.begin; });
     if (lane == track.end()) {
       const std::string& name = recording.tracks[event.track];
-      layout->threads.push_back(
-          {{process, next_thread}, track.empty() ? name : absl::StrCat(name, " (", track.size() + 1, ")")});
+      layout->threads.push_back({{process, next_thread}, track.empty() ? name : absl::StrCat(name, " (", track.size() + 1, ")")});
       lane = track.insert(track.end(), {next_thread++, absl::InfinitePast()});
     }
     lane->free = event.begin + event.duration;
@@ -86,7 +85,8 @@ class Writer {
   void Time(std::string_view key, absl::Duration time) { json_.Key(key).Fixed(absl::ToInt64Nanoseconds(time)); }
 
   void Names() {
-    for (size_t p = 0; p < recordings_.size(); ++p) Name("process_name", {static_cast<int64_t>(p) + 1, 0}, recordings_[p].process);
+    for (size_t p = 0; p < recordings_.size(); ++p)
+      Name("process_name", {static_cast<int64_t>(p) + 1, 0}, recordings_[p].process);
     for (const Layout::Thread& thread : layout_.threads) Name("thread_name", thread.place, thread.name);
   }
   void Name(std::string_view what, const Place& place, std::string_view name) {

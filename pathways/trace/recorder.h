@@ -1,12 +1,14 @@
 // Recorder: what one process did, and when, for people who ask where the time goes.
 //
-// Off, a call costs one branch: callers ask on() before they make up a name. On, an event is a few words in a vector, up to a limit;
-// what comes after that is counted, not kept, so that a forgotten trace cannot eat the machine.
+// Off, a call costs one branch: callers ask on() before they make up a name. On, an event is a few words in a vector, up to a
+// limit; what comes after that is counted, not kept, so that a forgotten trace cannot eat the machine.
 //
-// Times are the process's steady clock. Whoever gathers the recordings of several processes brings them on one clock (Recording::Shift).
+// Times are the process's steady clock. Whoever gathers the recordings of several processes brings them on one clock
+// (Recording::Shift).
 //
-// Words. A track is a line of the picture ("device 3"). A span has a beginning and an end on a track; spans of one track may overlap.
-// Events that carry the same flow belong to one operation, whatever process they happened in: the picture joins them with arrows.
+// Words. A track is a line of the picture ("device 3"). A span has a beginning and an end on a track; spans of one track may
+// overlap. Events that carry the same flow belong to one operation, whatever process they happened in: the picture joins them
+// with arrows.
 //
 // Strand-confined: it belongs to the strand whose state it watches.
 #pragma once
@@ -39,10 +41,10 @@ struct Event {
   uint32_t track = 0;  // index into Recording::tracks
   std::string name;
   absl::Time begin;
-  absl::Duration duration;  // zero: an instant
-  uint64_t flow = 0;        // 0: none
-  int64_t bytes = -1;       // negative: not about bytes
-  uint64_t gang = 0;        // the computation, as the scheduler numbers it; 0: none, or not known
+  absl::Duration duration;           // zero: an instant
+  uint64_t flow = 0;                 // 0: none
+  int64_t bytes = -1;                // negative: not about bytes
+  uint64_t gang = 0;                 // the computation, as the scheduler numbers it; 0: none, or not known
   std::vector<uint64_t> needs = {};  // arrays that it reads, and makes
   std::vector<uint64_t> makes = {};
 };
@@ -59,8 +61,8 @@ struct Links {
 struct Recording {
   std::string process;  // "controller", "host h0 of island i0"
   std::vector<std::string> tracks;
-  std::vector<Event> events;  // in the order in which they ended
-  uint64_t dropped = 0;       // came after the limit
+  std::vector<Event> events;                          // in the order in which they ended
+  uint64_t dropped = 0;                               // came after the limit
   absl::Duration clock_error = absl::ZeroDuration();  // how far its times may be off from the others', at most
 
   void Shift(absl::Duration by);

@@ -98,7 +98,12 @@ class ControllerLink::Handler : public net::Connection::Handler {
 
 ControllerLink::ControllerLink(const Environment& environment, Strand* strand, Timers* timers, LinkOptions options,
                                Finished finished)
-    : environment_(environment), strand_(strand), timers_(timers), options_(std::move(options)), probe_(options_.share_memory), finished_(std::move(finished)) {
+    : environment_(environment),
+      strand_(strand),
+      timers_(timers),
+      options_(std::move(options)),
+      probe_(options_.share_memory),
+      finished_(std::move(finished)) {
   strand_->SetIdleHook([this, alive = std::weak_ptr<bool>(alive_)] {
     if (!alive.expired() && worker_ != nullptr) worker_->Idle();
   });

@@ -36,7 +36,7 @@ struct LinkOptions {
   int64_t pid = 0;
   std::string token;  // shown to the controller, which may want one
   bool exit_with_controller = false;
-  bool share_memory = true;  // with processes of the same machine, where it can
+  bool share_memory = true;                            // with processes of the same machine, where it can
   absl::Duration connect_timeout = absl::Seconds(10);  // of one attempt; attempts go on
   absl::Duration retry_delay = absl::Milliseconds(500);
   absl::Duration greeting_timeout = absl::Seconds(30);

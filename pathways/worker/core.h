@@ -44,8 +44,8 @@ struct Core {
   Executor* const strand;
   Clock* const clock;
   trace::Recorder recorder;
-  HostId host;                 // how the controller calls this one
-  bool shares_memory = false;  // the controller and the hosts on this machine can open what this process shares
+  HostId host;                    // how the controller calls this one
+  bool shares_memory = false;     // the controller and the hosts on this machine can open what this process shares
   bool peers_in_process = false;  // what is sent to them is handed over where it lies, a transfer as one chunk
   net::SharedMemoryFactory shared{net::SharedMemoryFactory::kDefaultLimit, net::KeptOfThisMachine()};
   BlockCache blocks;  // for what arrives

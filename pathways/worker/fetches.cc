@@ -37,7 +37,8 @@ Hazards::Outcome Fetches::Start(const RequestRef& request, const absl::Status& i
   }
   device::DeviceBuffer* buffer = request->shard->buffer();
   absl::StatusOr<int64_t> bytes = HostSize(buffer->dtype(), buffer->dims());
-  if (request->byte_strides.has_value() && IsRowMajor(buffers::HostBytes(buffer->dtype()), buffer->dims(), *request->byte_strides))
+  if (request->byte_strides.has_value() &&
+      IsRowMajor(buffers::HostBytes(buffer->dtype()), buffer->dims(), *request->byte_strides))
     request->byte_strides.reset();
   if (bytes.ok() && request->byte_strides.has_value()) {
     bytes = StridedSize(buffers::HostBytes(buffer->dtype()), buffer->dims(), *request->byte_strides);
@@ -66,8 +67,8 @@ Hazards::Outcome Fetches::Start(const RequestRef& request, const absl::Status& i
   return Hazards::Outcome::kDone;
 }
 
-// Where the device's memory is the host's, one copy of our own makes shared memory of it: without the page faults that writing to fresh
-// memory costs. The request stays a reader of the shard meanwhile, so nobody takes the buffer over.
+// Where the device's memory is the host's, one copy of our own makes shared memory of it: without the page faults that writing to
+// fresh memory costs. The request stays a reader of the shard meanwhile, so nobody takes the buffer over.
 bool Fetches::StartCopy(const RequestRef& request) {
   if (!core_->shares_memory || core_->copy_pool == nullptr || request->byte_strides.has_value() || request->view_tried ||
       static_cast<size_t>(request->bytes) < net::SharedMemoryFactory::kWorthwhileBytes) {

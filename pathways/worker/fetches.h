@@ -1,7 +1,7 @@
 // Fetches: shards to host memory, and from there to the controller.
 //
-// Small results travel inside Fetched; large ones are named there if the controller can open our memory, or go as chunks on the bulk
-// lane, as fast as the connection takes them.
+// Small results travel inside Fetched; large ones are named there if the controller can open our memory, or go as chunks on the
+// bulk lane, as fast as the connection takes them.
 //
 // Invariants:
 //   FT-1  copies to host memory that are not sent yet never exceed the limit by more than one; further fetches wait, and are

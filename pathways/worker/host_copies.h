@@ -17,13 +17,14 @@ inline Future<Bytes> ToSharedHost(Core* core, SessionId session, device::DeviceB
   const Bytes whole = std::move(*memory).Freeze();
   Promise<Bytes> promise;
   Future<Bytes> future = promise.future();
-  buffer->CopyToHost(data, size, whole.owner()).OnReady([whole, promise = std::move(promise)](const absl::StatusOr<Unit>& copied) mutable {
-    if (copied.ok()) {
-      promise.Set(whole);
-    } else {
-      promise.Set(copied.status());
-    }
-  });
+  buffer->CopyToHost(data, size, whole.owner())
+      .OnReady([whole, promise = std::move(promise)](const absl::StatusOr<Unit>& copied) mutable {
+        if (copied.ok()) {
+          promise.Set(whole);
+        } else {
+          promise.Set(copied.status());
+        }
+      });
   return future;
 }
 

@@ -9,7 +9,8 @@ namespace pw::worker {
 namespace {
 namespace v1 = pathways::v1;
 
-// One shard of a node: does something with the run's argument, and may have an answer, which goes to the same shard of its outputs.
+// One shard of a node: does something with the run's argument, and may have an answer, which goes to the same shard of its
+// outputs.
 class Duty : public dataflow::Operator {
  public:
   using Do = std::function<absl::StatusOr<std::optional<std::string>>(const std::string& argument)>;
@@ -54,17 +55,19 @@ class Combine : public dataflow::Operator {
 };
 
 void Add(dataflow::Operators* operators, std::string name, Duty::Do work) {
-  operators->Add(std::move(name), [work = std::move(work)](const dataflow::OperatorContext& context)
-                                      -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> {
-    return std::make_unique<Duty>(work, context.self);
-  });
+  operators->Add(
+      std::move(name),
+      [work = std::move(work)](const dataflow::OperatorContext& context) -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> {
+        return std::make_unique<Duty>(work, context.self);
+      });
 }
 
 // Who is asked.
 template <class Report>
 void AddQuestion(dataflow::Operators* operators, std::string name, std::function<Report()> ask) {
-  Add(operators, std::move(name),
-      [ask = std::move(ask)](const std::string&) -> absl::StatusOr<std::optional<std::string>> { return ask().SerializeAsString(); });
+  Add(operators, std::move(name), [ask = std::move(ask)](const std::string&) -> absl::StatusOr<std::optional<std::string>> {
+    return ask().SerializeAsString();
+  });
 }
 
 // Who is told.

@@ -66,9 +66,7 @@ void MemoryGate::Poll() {
   }
 }
 
-bool MemoryGate::Idle() const {
-  return activity_ == 0 && !hazards_->about_to_run();
-}
+bool MemoryGate::Idle() const { return activity_ == 0 && !hazards_->about_to_run(); }
 
 void MemoryGate::WakeAll() {
   std::deque<Hazards::TaskRef> now;

@@ -179,27 +179,30 @@ void Moves::Assemble(const OperationRef& operation, const v1::Move::Receive& rec
     }
     ExpectPiece(operation, assembly, index, piece.transfer(), from);
     if (!peers_->Knows(from))
-      staging_.FailSource(from, absl::UnavailableError(absl::StrCat(core_->NameOf(from), " is not in the cluster, or no longer")));
+      staging_.FailSource(from,
+                          absl::UnavailableError(absl::StrCat(core_->NameOf(from), " is not in the cluster, or no longer")));
   }
   if (--assembly->left == 0) Finish(operation, assembly);
 }
 
-void Moves::ExpectPiece(const OperationRef& operation, const AssemblyRef& assembly, size_t index, uint64_t transfer, HostId from) {
+void Moves::ExpectPiece(const OperationRef& operation, const AssemblyRef& assembly, size_t index, uint64_t transfer,
+                        HostId from) {
   core_->memory.Begin();
   const auto bytes = assembly->pieces[index].bytes;
   uint8_t* const into = FinalPlace(assembly.get(), index, peers_->TakesShared(from) || core_->peers_in_process);
   if (into != nullptr) peers_->landings()->Expect(transfer, {assembly->memory->owner(), into}, static_cast<size_t>(bytes));
-  staging_.Expect(transfer, bytes, operation->session, from,
-                  [this, operation, assembly, index, transfer](absl::StatusOr<Bytes> arrived) {
-                    peers_->landings()->Withdraw(transfer);
-                    core_->memory.End();
-                    operation->bytes += arrived.ok() ? static_cast<int64_t>(arrived->size()) : 0;
-                    const Dims& size = assembly->pieces[index].size;
-                    // A host that is gone; other errors come from the source and say where they began.
-                    if (absl::IsUnavailable(arrived.status())) arrived = program::WithLocation(arrived.status(), operation->location);
-                    AddPiece(operation, assembly, index, arrived, size, Dims(size.size(), 0));
-                  },
-                  into);
+  staging_.Expect(
+      transfer, bytes, operation->session, from,
+      [this, operation, assembly, index, transfer](absl::StatusOr<Bytes> arrived) {
+        peers_->landings()->Withdraw(transfer);
+        core_->memory.End();
+        operation->bytes += arrived.ok() ? static_cast<int64_t>(arrived->size()) : 0;
+        const Dims& size = assembly->pieces[index].size;
+        // A host that is gone; other errors come from the source and say where they began.
+        if (absl::IsUnavailable(arrived.status())) arrived = program::WithLocation(arrived.status(), operation->location);
+        AddPiece(operation, assembly, index, arrived, size, Dims(size.size(), 0));
+      },
+      into);
 }
 
 AlignedBytes& Moves::Memory(Assembly* assembly) {
@@ -208,8 +211,8 @@ AlignedBytes& Moves::Memory(Assembly* assembly) {
   return *assembly->memory;
 }
 
-// Where a piece's bytes will lie in the new shard, if that is one stretch of it. Null if it is not, or if they come in memory that can
-// be the shard's: all of them as shared memory, or handed over within the process.
+// Where a piece's bytes will lie in the new shard, if that is one stretch of it. Null if it is not, or if they come in memory
+// that can be the shard's: all of them as shared memory, or handed over within the process.
 uint8_t* Moves::FinalPlace(Assembly* assembly, size_t index, bool comes_shared) {
   const Assembly::Piece& piece = assembly->pieces[index];
   if (piece.bytes == 0 || (piece.bytes == assembly->total_bytes && comes_shared)) return nullptr;
@@ -244,8 +247,8 @@ void Moves::AddPiece(const OperationRef& operation, const AssemblyRef& assembly,
   } else if (piece.bytes == assembly->total_bytes && static_cast<int64_t>(bytes->size()) == piece.bytes) {
     assembly->whole = *bytes;
   } else {
-    CopyBox(buffers::HostBytes(assembly->dtype), piece.size, bytes->data(), dims, start, Memory(assembly.get()).data(), assembly->dims,
-            piece.to_start);
+    CopyBox(buffers::HostBytes(assembly->dtype), piece.size, bytes->data(), dims, start, Memory(assembly.get()).data(),
+            assembly->dims, piece.to_start);
   }
   if (--assembly->left == 0) Finish(operation, assembly);
 }

@@ -63,8 +63,12 @@ void Moves::Send(const OperationRef& operation, const v1::Move::Send& send) {
   ShardRef shard = core_->store.FindOrFailed(ArrayId(send.array()), send.shard());
   auto task = std::make_shared<Hazards::Task>();
   task->reads = {shard};
-  auto out = std::make_shared<Outgoing>(Outgoing{operation, send.transfer(), HostId(send.to_host()), std::move(shard),
-                                                 {0, {}, ToDims(send.region().start()), ToDims(send.region().size())}, task});
+  auto out = std::make_shared<Outgoing>(Outgoing{operation,
+                                                 send.transfer(),
+                                                 HostId(send.to_host()),
+                                                 std::move(shard),
+                                                 {0, {}, ToDims(send.region().start()), ToDims(send.region().size())},
+                                                 task});
   task->run = [this, out](const absl::Status& input) { return StartSend(out, input); };
   core_->hazards.Submit(std::move(task));
 }
@@ -108,8 +112,9 @@ Future<Bytes> Moves::CopyAside(const OutgoingRef& out, const Bytes& view, bool s
   if (copy.valid()) return copy;
   Promise<Bytes> promise;
   copy = promise.future();
-  core_->copy_pool->Post([factory = core_->shared, session = out->operation->session, region = out->region, view, shared,
-                          promise = std::move(promise)]() mutable { promise.Set(Alone(factory, session, region, view, shared)); });
+  core_->copy_pool->Post(
+      [factory = core_->shared, session = out->operation->session, region = out->region, view, shared,
+       promise = std::move(promise)]() mutable { promise.Set(Alone(factory, session, region, view, shared)); });
   return copy;
 }
 
@@ -119,14 +124,17 @@ void Moves::SendCopy(const OutgoingRef& out) {
   const bool shared = peers_->TakesShared(out->to);
   Future<Bytes> copy;
   if (shared && out->region.whole() && !out->operation->copies[out->shard.get()].valid()) {
-    copy = out->operation->copies[out->shard.get()] = ToSharedHost(core_, out->operation->session, out->shard->buffer(), out->region.bytes());
+    copy = out->operation->copies[out->shard.get()] =
+        ToSharedHost(core_, out->operation->session, out->shard->buffer(), out->region.bytes());
   } else {
     copy = HostCopy(out->operation, out->shard);
   }
   core_->Await(copy, [this, out, shared](const absl::StatusOr<Bytes>& bytes) {
-    if (!bytes.ok()) return WhyFailed(out->shard, bytes.status(), [this, out](const absl::Status& error) { FailSend(out, error); });
+    if (!bytes.ok())
+      return WhyFailed(out->shard, bytes.status(), [this, out](const absl::Status& error) { FailSend(out, error); });
     if (out->region.whole()) return Hand(out, bytes);
-    Hand(out, Alone(core_->shared, out->operation->session, out->region, *bytes, shared && out->region.bytes() >= net::SharedMemoryFactory::kWorthwhileBytes));
+    Hand(out, Alone(core_->shared, out->operation->session, out->region, *bytes,
+                    shared && out->region.bytes() >= net::SharedMemoryFactory::kWorthwhileBytes));
   });
 }
 

@@ -15,7 +15,7 @@ namespace v1 = pathways::v1;
 
 constexpr size_t kChunkBytes = 1 << 20;
 constexpr size_t kHandedOverBytes = 1 << 30;  // as much as a frame takes
-constexpr size_t kRemembered = 1024;  // transfers of a connection that may be lost with it
+constexpr size_t kRemembered = 1024;          // transfers of a connection that may be lost with it
 constexpr absl::Duration kConnectTimeout = absl::Seconds(5);
 
 }  // namespace
@@ -281,8 +281,8 @@ void Peers::OutgoingLost(HostId to, const absl::Status& reason) {
   auto it = outgoing_.find(to);
   if (it == outgoing_.end()) return;
   it->second->connection.reset();
-  FailQueue(it->second.get(), absl::UnavailableError(absl::StrCat("the connection to ", core_->NameOf(to), " at ", it->second->address,
-                                                                  " broke: ", reason.message())));
+  FailQueue(it->second.get(), absl::UnavailableError(absl::StrCat("the connection to ", core_->NameOf(to), " at ",
+                                                                  it->second->address, " broke: ", reason.message())));
 }
 
 void Peers::FailQueue(Outgoing* out, const absl::Status& status) {
@@ -354,10 +354,11 @@ void Peers::Deliver(Incoming* in, const v1::Chunk& chunk, Bytes bytes) {
   if (!chunk.has_crc32c() || chunk.crc32c() == Crc32c(bytes.view())) return receiver_->OnChunk(in->from, chunk, std::move(bytes));
   receiver_->OnTransferFailed(
       in->from, chunk.transfer(),
-      absl::DataLossError(absl::StrCat("bytes that ", core_->NameOf(in->from), " sent to ", core_->NameOf(self_), " were damaged on the way: ",
-                                       bytes.size(), " bytes at ", chunk.offset(), " of a transfer of ", chunk.total_bytes(),
-                                       " do not match their checksum. Compute the array again; if this recurs, look at the network and ",
-                                       "the memory of both hosts")));
+      absl::DataLossError(absl::StrCat(
+          "bytes that ", core_->NameOf(in->from), " sent to ", core_->NameOf(self_), " were damaged on the way: ", bytes.size(),
+          " bytes at ", chunk.offset(), " of a transfer of ", chunk.total_bytes(),
+          " do not match their checksum. Compute the array again; if this recurs, look at the network and ",
+          "the memory of both hosts")));
 }
 
 absl::Status Peers::TakeShared(Incoming* in, const v1::Chunk& chunk) {

@@ -31,7 +31,8 @@ constexpr uint64_t LocalOp(uint64_t run, uint64_t command) { return Outbox::kLoc
 }  // namespace
 
 ProgramRuns::ProgramRuns(Core* core, Dispatch dispatch) : core_(core), dispatch_(std::move(dispatch)) {
-  core_->outbox.SetLocal([this](uint64_t op, const absl::Status& status, double microseconds) { Completed(op, status, microseconds); });
+  core_->outbox.SetLocal(
+      [this](uint64_t op, const absl::Status& status, double microseconds) { Completed(op, status, microseconds); });
 }
 
 void ProgramRuns::Load(const v1::LoadProgram& command) {
@@ -57,7 +58,8 @@ void ProgramRuns::Run(const v1::RunProgram& command) {
   if (program == nullptr)
     return Refuse(command, absl::NotFoundError(absl::StrCat("program ", command.program(), " is not loaded on this host")));
   if (!program->error.ok()) return Refuse(command, program->error);
-  if (program->args > static_cast<size_t>(command.args_size()) || program->results > static_cast<size_t>(command.results_size())) {
+  if (program->args > static_cast<size_t>(command.args_size()) ||
+      program->results > static_cast<size_t>(command.results_size())) {
     return Refuse(command, absl::InvalidArgumentError(absl::StrCat(
                                "program ", command.program(), " takes ", program->args, " arguments and makes ", program->results,
                                " results on this host, not ", command.args_size(), " and ", command.results_size())));
@@ -135,7 +137,8 @@ void ProgramRuns::CountDown(uint64_t number) {
   Finish(done);
 }
 
-// Which results an error has reached is read off the results themselves. One that has been released meanwhile is nobody's any more.
+// Which results an error has reached is read off the results themselves. One that has been released meanwhile is nobody's any
+// more.
 void ProgramRuns::Finish(const Underway& run) {
   if (!run.error.ok()) {
     bool first_told = false;

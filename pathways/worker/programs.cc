@@ -85,8 +85,8 @@ void Programs::Compile(const v1::Compile& command, const Bytes& payload) {
   auto program = std::make_shared<Program>();
   program->session = SessionId(command.session());
   programs_[ExecutableId(command.executable())] = program;
-  absl::StatusOr<device::CompileRequest> request = ToRequest(command, payload, core_->runtime->devices().size(), core_->host,
-                                                             program.get());
+  absl::StatusOr<device::CompileRequest> request =
+      ToRequest(command, payload, core_->runtime->devices().size(), core_->host, program.get());
   if (!request.ok()) {
     Result failed;
     failed.program = request.status();

@@ -24,9 +24,9 @@ namespace pw::worker {
 
 struct Program {
   SessionId session;
-  std::vector<int> devices;  // local ordinal of each position, or of each of this host's if there are others
-  std::vector<int> positions;             // of `devices`, in a program over several hosts; else empty
-  std::vector<uint32_t> hosts;            // of a program over several; else empty
+  std::vector<int> devices;     // local ordinal of each position, or of each of this host's if there are others
+  std::vector<int> positions;   // of `devices`, in a program over several hosts; else empty
+  std::vector<uint32_t> hosts;  // of a program over several; else empty
   bool pending = true;
   absl::Status error;                             // why it did not compile
   std::shared_ptr<device::LoadedProgram> loaded;  // null while pending and after an error

@@ -120,7 +120,8 @@ void Puts::Settled(const RequestRef& request, const absl::Status& status) {
   if (request->status.ok()) request->status = status;
   if (--request->unsettled > 0) return;
   core_->outbox.Done(request->op, request->status);
-  core_->recorder.Instant(trace::Kind::kTransfer, "transfers", "put", {.flow = request->op, .bytes = static_cast<int64_t>(request->total_bytes)});
+  core_->recorder.Instant(trace::Kind::kTransfer, "transfers", "put",
+                          {.flow = request->op, .bytes = static_cast<int64_t>(request->total_bytes)});
 }
 
 }  // namespace pw::worker

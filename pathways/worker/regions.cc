@@ -103,7 +103,8 @@ bool Contains(absl::Span<const int64_t> dims, absl::Span<const int64_t> start, a
   return true;
 }
 
-std::optional<int64_t> StretchStart(absl::Span<const int64_t> dims, absl::Span<const int64_t> start, absl::Span<const int64_t> size) {
+std::optional<int64_t> StretchStart(absl::Span<const int64_t> dims, absl::Span<const int64_t> start,
+                                    absl::Span<const int64_t> size) {
   int64_t first = 0, stride = 1;
   bool ended = false;  // the dimensions so far are not taken whole: those before them must be of one element
   for (size_t i = dims.size(); i-- > 0;) {

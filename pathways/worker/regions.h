@@ -31,7 +31,8 @@ bool IsRowMajor(int element_bytes, absl::Span<const int64_t> dims, absl::Span<co
 bool Contains(absl::Span<const int64_t> dims, absl::Span<const int64_t> start, absl::Span<const int64_t> size);
 
 // If the box is one stretch of a row-major array: the element where it begins. REQUIRES: it lies inside.
-std::optional<int64_t> StretchStart(absl::Span<const int64_t> dims, absl::Span<const int64_t> start, absl::Span<const int64_t> size);
+std::optional<int64_t> StretchStart(absl::Span<const int64_t> dims, absl::Span<const int64_t> start,
+                                    absl::Span<const int64_t> size);
 
 // Copies the box `size` from row-major `from` at `from_start` to row-major `to` at `to_start`. REQUIRES: both boxes lie inside.
 void CopyBox(int element_bytes, absl::Span<const int64_t> size, const uint8_t* from, absl::Span<const int64_t> from_dims,

@@ -17,7 +17,12 @@ namespace {
 class HostBuffer : public device::DeviceBuffer {
  public:
   HostBuffer(device::DeviceRuntime* runtime, const device::DeviceBuffer& from, Bytes data)
-      : runtime_(runtime), dtype_(from.dtype()), dims_(from.dims()), device_(from.device()), kind_(from.memory_kind()), data_(std::move(data)) {}
+      : runtime_(runtime),
+        dtype_(from.dtype()),
+        dims_(from.dims()),
+        device_(from.device()),
+        kind_(from.memory_kind()),
+        data_(std::move(data)) {}
 
   device::DType dtype() const override { return dtype_; }
   const device::Dims& dims() const override { return dims_; }
@@ -45,8 +50,8 @@ class HostBuffer : public device::DeviceBuffer {
 
 }  // namespace
 
-// A parked command holds a shard that it reads twice, in Task::reads and for its body, and once more if it consumes it. Where that is
-// not so the shard stays, or goes too early, which costs time and nothing else.
+// A parked command holds a shard that it reads twice, in Task::reads and for its body, and once more if it consumes it. Where
+// that is not so the shard stays, or goes too early, which costs time and nothing else.
 Spill::References Spill::OfParked() const {
   References references;
   core_->hazards.ForEachParked([&](const Hazards::Task& task) {

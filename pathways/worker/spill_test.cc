@@ -13,8 +13,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr char kAdd[] = "args=1 outputs=1 dims=4";            // x + 1
-constexpr char kSum[] = "args=2 outputs=1 dims=4";            // x + 2 y + 1
+constexpr char kAdd[] = "args=1 outputs=1 dims=4";  // x + 1
+constexpr char kSum[] = "args=2 outputs=1 dims=4";  // x + 2 y + 1
 constexpr char kDonate[] = "args=1 outputs=1 dims=4 donate=0";
 
 // Room for three arrays of 16 bytes on each of two devices.
@@ -121,7 +121,8 @@ TEST(Spill, RandomProgramsGiveTheSameAsWithRoomForAll) {
       values.push_back(values[a] + 2 * values[b] + 1);
     }
     w.Settle();
-    for (uint64_t step = 0; step < 20; ++step) ASSERT_TRUE(w.connection.done.at(10 + step).ok()) << seed << w.connection.done.at(10 + step);
+    for (uint64_t step = 0; step < 20; ++step)
+      ASSERT_TRUE(w.connection.done.at(10 + step).ok()) << seed << w.connection.done.at(10 + step);
     for (size_t i = 0; i < values.size(); ++i) {
       const float v = values[i];
       EXPECT_THAT(w.Read(100 + i, static_cast<int>(below(2))), ElementsAre(v, v, v, v)) << "seed " << seed << ", array " << i;

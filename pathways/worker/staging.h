@@ -1,8 +1,8 @@
 // Staging: transfers whose bytes arrive in chunks, put together in aligned host memory.
 //
 // A transfer is a name, a number of bytes and their owner. Its chunks and the command that wants it (Expect) may come in either
-// order. A transfer that is one chunk keeps that chunk's memory. Who expects a transfer may say where its bytes are to lie in the end:
-// then later chunks are written there at once.
+// order. A transfer that is one chunk keeps that chunk's memory. Who expects a transfer may say where its bytes are to lie in the
+// end: then later chunks are written there at once.
 //
 // Invariants:
 //   SG-1  chunks of a transfer come in order and do not overlap; anything else fails the transfer, and nothing but the transfer
@@ -39,7 +39,8 @@ class Staging {
   // `source` names where the chunk came from: FailSource takes all its transfers down.
   void AddChunk(const pathways::v1::Chunk& chunk, Bytes payload, HostId source = HostId());
   // `into`: room for all of it, until the callback. What is delivered lies there, or elsewhere if chunks had come before.
-  void Expect(uint64_t transfer, int64_t total_bytes, SessionId session, HostId source, Callback callback, uint8_t* into = nullptr);
+  void Expect(uint64_t transfer, int64_t total_bytes, SessionId session, HostId source, Callback callback,
+              uint8_t* into = nullptr);
   // It will not come. Also for a transfer that nobody has mentioned yet; `session` is then its owner.
   void Fail(uint64_t transfer, const absl::Status& status, SessionId session = SessionId());
   // Everything of this source that is not complete.
@@ -58,7 +59,7 @@ class Staging {
     int64_t received = 0;
     int64_t reserved = 0;
     std::optional<AlignedBytes> memory;
-    Bytes whole;  // instead of `memory` if one chunk was everything
+    Bytes whole;              // instead of `memory` if one chunk was everything
     uint8_t* into = nullptr;  // instead of `memory`
     bool complete = false;
     absl::Status status;

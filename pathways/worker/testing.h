@@ -40,7 +40,7 @@ class WorkerHarness {
     uint32_t host = 1;
     std::string compile_cache;
     net::Transport* transport = nullptr;
-    bool takes_shared = false;           // the controller can open what the worker shares
+    bool takes_shared = false;  // the controller can open what the worker shares
     bool checksum = false;
     ManualExecutor* executor = nullptr;  // shared with other harnesses; null: an own one
   };

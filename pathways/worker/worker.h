@@ -42,13 +42,14 @@ struct Environment {
   Clock* clock = nullptr;
   Timers* timers = nullptr;  // may be none
   Executor* compile_pool = nullptr;
-  Executor* copy_pool = nullptr;  // where large copies between memories of this host are made; null: the device runtime makes them
+  Executor* copy_pool =
+      nullptr;  // where large copies between memories of this host are made; null: the device runtime makes them
   std::shared_ptr<const CompileCache> compile_cache;
   net::Transport* transport = nullptr;
   int* next_launch_id = nullptr;
   Limits limits;
-  bool checksum = false;       // transfers to other workers carry checksums
-  bool shares_memory = true;   // with other processes of this machine
+  bool checksum = false;          // transfers to other workers carry checksums
+  bool shares_memory = true;      // with other processes of this machine
   bool peers_in_process = false;  // the other workers are in this process: what is sent is handed over where it lies
 };
 

@@ -75,28 +75,51 @@ Reduce ForInteger(xla::ReductionKind kind) {
 // Null: left to XLA.
 Reduce FindReduce(xla::PrimitiveType type, xla::ReductionKind kind) {
   switch (type) {
-    case xla::F32: return ForArithmetic<float>(kind);
-    case xla::F64: return ForArithmetic<double>(kind);
-    case xla::BF16: return ForArithmetic<xla::bfloat16>(kind);
-    case xla::F16: return ForArithmetic<xla::half>(kind);
-    case xla::S8: return ForInteger<int8_t, uint8_t>(kind);
-    case xla::U8: return ForInteger<uint8_t, uint8_t>(kind);
-    case xla::S16: return ForInteger<int16_t, uint16_t>(kind);
-    case xla::U16: return ForInteger<uint16_t, uint16_t>(kind);
-    case xla::S32: return ForInteger<int32_t, uint32_t>(kind);
-    case xla::U32: return ForInteger<uint32_t, uint32_t>(kind);
-    case xla::S64: return ForInteger<int64_t, uint64_t>(kind);
-    case xla::U64: return ForInteger<uint64_t, uint64_t>(kind);
-    default: return nullptr;
+    case xla::F32:
+      return ForArithmetic<float>(kind);
+    case xla::F64:
+      return ForArithmetic<double>(kind);
+    case xla::BF16:
+      return ForArithmetic<xla::bfloat16>(kind);
+    case xla::F16:
+      return ForArithmetic<xla::half>(kind);
+    case xla::S8:
+      return ForInteger<int8_t, uint8_t>(kind);
+    case xla::U8:
+      return ForInteger<uint8_t, uint8_t>(kind);
+    case xla::S16:
+      return ForInteger<int16_t, uint16_t>(kind);
+    case xla::U16:
+      return ForInteger<uint16_t, uint16_t>(kind);
+    case xla::S32:
+      return ForInteger<int32_t, uint32_t>(kind);
+    case xla::U32:
+      return ForInteger<uint32_t, uint32_t>(kind);
+    case xla::S64:
+      return ForInteger<int64_t, uint64_t>(kind);
+    case xla::U64:
+      return ForInteger<uint64_t, uint64_t>(kind);
+    default:
+      return nullptr;
   }
 }
 
 size_t WidthOf(xla::PrimitiveType type) {
   switch (type) {
-    case xla::S8: case xla::U8: return 1;
-    case xla::S16: case xla::U16: case xla::F16: case xla::BF16: return 2;
-    case xla::F64: case xla::S64: case xla::U64: return 8;
-    default: return 4;
+    case xla::S8:
+    case xla::U8:
+      return 1;
+    case xla::S16:
+    case xla::U16:
+    case xla::F16:
+    case xla::BF16:
+      return 2;
+    case xla::F64:
+    case xla::S64:
+    case xla::U64:
+      return 8;
+    default:
+      return 4;
   }
 }
 
@@ -126,7 +149,8 @@ class Clique {
     absl::MutexLock lock(&mu_);
     auto it = Find(key);
     if (it == open_.end()) {
-      it = open_.insert(open_.end(), Meeting{key.run_id.ToInt(), key.op_id, static_cast<int>(key.collective_op_kind), 0, Spare()});
+      it =
+          open_.insert(open_.end(), Meeting{key.run_id.ToInt(), key.op_id, static_cast<int>(key.collective_op_kind), 0, Spare()});
     }
     it->seats[rank] = seat;
     if (++it->come < size_) return std::nullopt;
@@ -186,8 +210,8 @@ class Communicator final : public xla::cpu::InProcessCommunicator {
   Communicator(std::shared_ptr<Clique> clique, size_t rank, size_t size)
       : InProcessCommunicator(rank, size), clique_(std::move(clique)), rank_(rank) {}
 
-  xla::Future<> AllReduce(stream_executor::DeviceAddressBase send, stream_executor::DeviceAddressBase receive, xla::PrimitiveType type,
-                          size_t count, xla::ReductionKind kind, const Executor& executor) override {
+  xla::Future<> AllReduce(stream_executor::DeviceAddressBase send, stream_executor::DeviceAddressBase receive,
+                          xla::PrimitiveType type, size_t count, xla::ReductionKind kind, const Executor& executor) override {
     if (!ReducesHere(type, kind, count)) return InProcessCommunicator::AllReduce(send, receive, type, count, kind, executor);
     absl::StatusOr<const xla::cpu::CpuCollectives::Executor*> cpu = xla::cpu::CpuCollectives::TryCast(&executor);
     if (!cpu.ok()) return xla::Future<>(cpu.status());
@@ -221,9 +245,10 @@ class Communicator final : public xla::cpu::InProcessCommunicator {
 class Collectives final : public xla::cpu::CpuCollectives {
  public:
   // Called by XLA for one rank at a time, on the threads of the devices.
-  absl::StatusOr<std::vector<std::unique_ptr<xla::Communicator>>> CreateCommunicators(
-      const xla::CliqueKey& key, const std::optional<xla::CliqueIds>& ids, absl::Span<const DeviceRank> ranks,
-      const Config& config) final {
+  absl::StatusOr<std::vector<std::unique_ptr<xla::Communicator>>> CreateCommunicators(const xla::CliqueKey& key,
+                                                                                      const std::optional<xla::CliqueIds>& ids,
+                                                                                      absl::Span<const DeviceRank> ranks,
+                                                                                      const Config& config) final {
     std::shared_ptr<Clique> clique;
     {
       absl::MutexLock lock(&mu_);

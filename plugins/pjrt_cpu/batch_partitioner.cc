@@ -88,7 +88,8 @@ class BatchPartitioner : public xla::CustomCallPartitioner {
   static absl::Status LeaveInPlace(xla::spmd::SpmdPartitioningVisitor* partitioner, xla::HloInstruction* call) {
     std::vector<xla::HloInstruction*> operands;
     for (const xla::HloInstruction* operand : call->operands()) operands.push_back(partitioner->GetPartitionedHlo(operand).hlo());
-    partitioner->SetPartitionedHlo(call, partitioner->builder()->AddInstruction(call->CloneWithNewOperands(call->shape(), operands)));
+    partitioner->SetPartitionedHlo(call,
+                                   partitioner->builder()->AddInstruction(call->CloneWithNewOperands(call->shape(), operands)));
     return absl::OkStatus();
   }
 
@@ -106,8 +107,8 @@ class BatchPartitioner : public xla::CustomCallPartitioner {
   }
 
   // The same call for one device's part of the batch.
-  static std::unique_ptr<xla::HloInstruction> MakeLocal(xla::spmd::SpmdPartitioningVisitor* partitioner, const xla::HloInstruction& call,
-                                                        const BatchSharding& sharding) {
+  static std::unique_ptr<xla::HloInstruction> MakeLocal(xla::spmd::SpmdPartitioningVisitor* partitioner,
+                                                        const xla::HloInstruction& call, const BatchSharding& sharding) {
     const auto& custom = static_cast<const xla::HloCustomCallInstruction&>(call);
     std::vector<xla::HloInstruction*> operands;
     std::vector<xla::Shape> layouts;
@@ -129,7 +130,8 @@ class BatchPartitioner : public xla::CustomCallPartitioner {
     }
     std::unique_ptr<xla::HloInstruction> local =
         custom.layout_constrained()
-            ? xla::HloInstruction::CreateCustomCall(shape, operands, custom.custom_call_target(), layouts, "", custom.api_version())
+            ? xla::HloInstruction::CreateCustomCall(shape, operands, custom.custom_call_target(), layouts, "",
+                                                    custom.api_version())
             : xla::HloInstruction::CreateCustomCall(shape, operands, custom.custom_call_target(), "", custom.api_version());
     auto& made = static_cast<xla::HloCustomCallInstruction&>(*local);
     made.set_raw_backend_config_string(custom.raw_backend_config_string());

@@ -80,7 +80,8 @@ absl::StatusOr<xla::Shape> HostShape(PJRT_Buffer_ToHostBuffer_Args* args) {
   return host;
 }
 
-// XLA's own read for the CPU copies the bytes as they lie, whatever the layout of the literal: in another order they are put here.
+// XLA's own read for the CPU copies the bytes as they lie, whatever the layout of the literal: in another order they are put
+// here.
 xla::Future<> Read(xla::PjRtBuffer& buffer, const std::shared_ptr<xla::MutableBorrowingLiteral>& into) {
   const xla::Shape& wanted = into->shape();
   const auto order = buffer.on_device_shape().layout().minor_to_major();
@@ -129,12 +130,13 @@ PJRT_Error* CopyRawToHostFuture(PJRT_Buffer_CopyRawToHostFuture_Args* args) {
   return nullptr;
 }
 
-// XLA's own copy between devices of the CPU moves the bytes as they lie and calls the result row-major. In another order they are read
-// and written as they lie, into a buffer of the same layout.
+// XLA's own copy between devices of the CPU moves the bytes as they lie and calls the result row-major. In another order they are
+// read and written as they lie, into a buffer of the same layout.
 absl::StatusOr<std::unique_ptr<xla::PjRtBuffer>> CopyTo(xla::PjRtBuffer& source, xla::PjRtMemorySpace* space) {
   const xla::Shape& shape = source.on_device_shape();
   if (!shape.IsArray() || xla::LayoutUtil::IsMonotonicWithDim0Major(shape.layout())) return source.CopyToMemorySpace(space);
-  const xla::PjRtClient::ShapeSpec spec{shape.element_type(), xla::DimensionVector(shape.dimensions().begin(), shape.dimensions().end())};
+  const xla::PjRtClient::ShapeSpec spec{shape.element_type(),
+                                        xla::DimensionVector(shape.dimensions().begin(), shape.dimensions().end())};
   const std::optional<xla::Layout> layout = xla::LayoutUtil::MakeLayout(shape.layout().minor_to_major());
   auto made = space->client()->CreateBuffersForAsyncHostToDevice({spec}, absl::MakeConstSpan(&layout, 1), space);
   if (!made.ok()) return made.status();
@@ -160,8 +162,7 @@ PJRT_Error* CopyToDevice(PJRT_Buffer_CopyToDevice_Args* args) {
 
 PJRT_Error* CopyToMemory(PJRT_Buffer_CopyToMemory_Args* args) {
   if (args->buffer->buffer->IsDeleted()) return MakeError(Deleted("CopyToMemory()"));
-  PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtBuffer> copy,
-                      CopyTo(*args->buffer->buffer, args->dst_memory->memory));
+  PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtBuffer> copy, CopyTo(*args->buffer->buffer, args->dst_memory->memory));
   args->dst_buffer = WrapBuffer(args->dst_memory->client, std::move(copy));
   return nullptr;
 }

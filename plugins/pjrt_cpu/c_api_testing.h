@@ -28,8 +28,8 @@ inline const PJRT_Api* Api() {
 }
 
 // Argument structs with their size filled in: auto args = Args<PJRT_X_Args>(PJRT_X_Args_STRUCT_SIZE).
-#define PW_ARGS(type, name) \
-  type name;                \
+#define PW_ARGS(type, name)            \
+  type name;                           \
   std::memset(&name, 0, sizeof(name)); \
   name.struct_size = type##_STRUCT_SIZE
 
@@ -178,7 +178,7 @@ inline PJRT_LoadedExecutable* Compile(std::string text, char replicas = 1) {
 
 // Runs on all devices of the program, or on `only`; one result per device.
 inline std::vector<PJRT_Buffer*> Launch(PJRT_LoadedExecutable* executable, std::vector<std::vector<PJRT_Buffer*>> arguments,
-                                     PJRT_Device* only = nullptr, int launch_id = 0, PJRT_ExecuteContext* context = nullptr) {
+                                        PJRT_Device* only = nullptr, int launch_id = 0, PJRT_ExecuteContext* context = nullptr) {
   std::vector<PJRT_Buffer* const*> lists;
   for (const auto& list : arguments) lists.push_back(list.data());
   std::vector<PJRT_Buffer*> results(arguments.size());

@@ -14,8 +14,8 @@
 namespace pw::pjrt_cpu {
 namespace {
 
-// What becomes of a program here beyond what XLA makes of it. Counted up with every change to that: hosts keep compiled programs by the
-// platform's version.
+// What becomes of a program here beyond what XLA makes of it. Counted up with every change to that: hosts keep compiled programs
+// by the platform's version.
 constexpr char kRevision[] = "; programs of revision 2";
 
 PJRT_Error* CreateClient(PJRT_Client_Create_Args* args) {
@@ -77,8 +77,8 @@ PJRT_Error* LookupDevice(PJRT_Client_LookupDevice_Args* args) {
 }
 
 PJRT_Error* LookupAddressableDevice(PJRT_Client_LookupAddressableDevice_Args* args) {
-  PW_ASSIGN_OR_RETURN(xla::PjRtDevice * device, args->client->client->LookupAddressableDevice(
-                                                    xla::PjRtLocalDeviceId(args->local_hardware_id)));
+  PW_ASSIGN_OR_RETURN(xla::PjRtDevice * device,
+                      args->client->client->LookupAddressableDevice(xla::PjRtLocalDeviceId(args->local_hardware_id)));
   args->addressable_device = args->client->device_of.at(device);
   return nullptr;
 }
@@ -87,9 +87,9 @@ PJRT_Error* DefaultDeviceAssignment(PJRT_Client_DefaultDeviceAssignment_Args* ar
   PW_ASSIGN_OR_RETURN(const xla::DeviceAssignment assignment,
                       args->client->client->GetDefaultDeviceAssignment(args->num_replicas, args->num_partitions));
   if (args->default_assignment_size < static_cast<size_t>(assignment.num_elements())) {
-    return MakeError(absl::InvalidArgumentError(
-        absl::StrCat("the array for the default device assignment holds ", args->default_assignment_size,
-                     " numbers, but ", assignment.num_elements(), " are needed")));
+    return MakeError(absl::InvalidArgumentError(absl::StrCat("the array for the default device assignment holds ",
+                                                             args->default_assignment_size, " numbers, but ",
+                                                             assignment.num_elements(), " are needed")));
   }
   std::copy(assignment.begin(), assignment.end(), args->default_assignment);
   return nullptr;
@@ -107,8 +107,7 @@ std::unique_ptr<PJRT_Client> WrapClient(std::unique_ptr<xla::PjRtClient> xla_cli
   for (xla::PjRtDevice* device : client->client->addressable_devices()) {
     client->addressable_devices.push_back(client->device_of.at(device));
   }
-  if (absl::StatusOr<const xla::PjRtTopologyDescription*> topology = client->client->GetTopologyDescription();
-      topology.ok()) {
+  if (absl::StatusOr<const xla::PjRtTopologyDescription*> topology = client->client->GetTopologyDescription(); topology.ok()) {
     client->topology = WrapTopology(*topology, nullptr);
   }
   DescribeDevices(client.get());

@@ -89,18 +89,17 @@ auto WithProgram(const PJRT_Program& program, xla::CompileOptions options, Compi
     if (!computation.ok()) return computation.status();
     return compile(*computation, std::move(options));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("program format '", format, "' is unknown; use mlir, hlo or hlo_with_config"));
+  return absl::InvalidArgumentError(absl::StrCat("program format '", format, "' is unknown; use mlir, hlo or hlo_with_config"));
 }
 
 PJRT_Error* CompileForClient(PJRT_Client_Compile_Args* args) {
   PW_ASSIGN_OR_RETURN(xla::CompileOptions options, ParseOptions(args->compile_options, args->compile_options_size));
   xla::PjRtClient* client = args->client->client.get();
-  PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtLoadedExecutable> executable,
-                      Contained([&] {
-                        return WithProgram(*args->program, std::move(options), [client](const auto& program, xla::CompileOptions o) {
-                          return client->CompileAndLoad(program, std::move(o));
-                        });
+  PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtLoadedExecutable> executable, Contained([&] {
+                        return WithProgram(*args->program, std::move(options),
+                                           [client](const auto& program, xla::CompileOptions o) {
+                                             return client->CompileAndLoad(program, std::move(o));
+                                           });
                       }));
   PW_ASSIGN_OR_RETURN(args->executable, WrapLoaded(args->client, std::move(executable)));
   return nullptr;
@@ -164,11 +163,11 @@ PJRT_Error* CompileAheadOfTime(PJRT_Compile_Args* args) {
     PW_ASSIGN_OR_RETURN(owned, CompilerFor(*args->topology->topology));
     client = owned.get();
   }
-  PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtExecutable> executable,
-                      Contained([&] {
-                        return WithProgram(*args->program, std::move(options), [client](const auto& program, xla::CompileOptions o) {
-                          return client->Compile(program, std::move(o));
-                        });
+  PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtExecutable> executable, Contained([&] {
+                        return WithProgram(*args->program, std::move(options),
+                                           [client](const auto& program, xla::CompileOptions o) {
+                                             return client->Compile(program, std::move(o));
+                                           });
                       }));
   auto result = std::make_unique<PJRT_Executable>();
   PW_ASSIGN_OR_RETURN(result->facts, Examine(*executable));
@@ -179,15 +178,14 @@ PJRT_Error* CompileAheadOfTime(PJRT_Compile_Args* args) {
 
 PJRT_Error* Deserialize(PJRT_Executable_DeserializeAndLoad_Args* args) {
   std::optional<xla::CompileOptions> options;
-  if (PW_HAS_FIELD(args, overridden_serialized_compile_options_size) &&
-      args->overridden_serialized_compile_options != nullptr) {
-    PW_ASSIGN_OR_RETURN(options, ParseOptions(args->overridden_serialized_compile_options,
-                                              args->overridden_serialized_compile_options_size));
+  if (PW_HAS_FIELD(args, overridden_serialized_compile_options_size) && args->overridden_serialized_compile_options != nullptr) {
+    PW_ASSIGN_OR_RETURN(
+        options, ParseOptions(args->overridden_serialized_compile_options, args->overridden_serialized_compile_options_size));
   }
   PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtLoadedExecutable> executable,
                       args->client->client->LoadSerializedExecutable(
-                          absl::string_view(args->serialized_executable, args->serialized_executable_size),
-                          std::move(options), xla::LoadOptions()));
+                          absl::string_view(args->serialized_executable, args->serialized_executable_size), std::move(options),
+                          xla::LoadOptions()));
   PW_ASSIGN_OR_RETURN(args->loaded_executable, WrapLoaded(args->client, std::move(executable)));
   return nullptr;
 }
@@ -257,7 +255,8 @@ int64_t TripCount(const xla::HloInstruction& loop) {
   return at == std::string::npos ? 0 : std::strtoll(config.c_str() + at + kCount.size(), nullptr, 10);
 }
 
-// Instructions that XLA carries out on the thread that comes to them, however large that is: neither Eigen's threads, nor libraries.
+// Instructions that XLA carries out on the thread that comes to them, however large that is: neither Eigen's threads, nor
+// libraries.
 bool StaysOnThread(const xla::HloInstruction& instruction) {
   switch (instruction.opcode()) {
     case xla::HloOpcode::kAllReduce:

@@ -59,7 +59,8 @@ void ListenForFatalErrors() {
 
 void* Run(void* arg) {
   // Shared with the caller, which may be gone by the end of this function.
-  std::shared_ptr<Attempt> attempt = std::move(*std::unique_ptr<std::shared_ptr<Attempt>>(static_cast<std::shared_ptr<Attempt>*>(arg)));
+  std::shared_ptr<Attempt> attempt =
+      std::move(*std::unique_ptr<std::shared_ptr<Attempt>>(static_cast<std::shared_ptr<Attempt>*>(arg)));
   current = attempt.get();
   attempt->work();
   current = nullptr;
@@ -84,9 +85,9 @@ absl::Status RunContained(absl::FunctionRef<void()> work) {
   arg.release();  // NOLINT: Run() owns it
   attempt->ended.WaitForNotification();
   if (attempt->gave_up.empty()) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat(
-      "the compiler gave up on this program: ", attempt->gave_up,
-      "\nIt is XLA's own check that failed; programs newer than the device runtime's XLA are a common cause. Nothing else is affected"));
+  return absl::InternalError(absl::StrCat("the compiler gave up on this program: ", attempt->gave_up,
+                                          "\nIt is XLA's own check that failed; programs newer than the device runtime's XLA are "
+                                          "a common cause. Nothing else is affected"));
 }
 
 }  // namespace pw::pjrt_cpu

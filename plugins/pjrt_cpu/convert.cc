@@ -19,20 +19,34 @@ struct TypePair {
 };
 
 constexpr TypePair kTypes[] = {
-    {PJRT_Buffer_Type_PRED, xla::PRED},         {PJRT_Buffer_Type_S8, xla::S8},
-    {PJRT_Buffer_Type_S16, xla::S16},           {PJRT_Buffer_Type_S32, xla::S32},
-    {PJRT_Buffer_Type_S64, xla::S64},           {PJRT_Buffer_Type_U8, xla::U8},
-    {PJRT_Buffer_Type_U16, xla::U16},           {PJRT_Buffer_Type_U32, xla::U32},
-    {PJRT_Buffer_Type_U64, xla::U64},           {PJRT_Buffer_Type_F16, xla::F16},
-    {PJRT_Buffer_Type_F32, xla::F32},           {PJRT_Buffer_Type_F64, xla::F64},
-    {PJRT_Buffer_Type_BF16, xla::BF16},         {PJRT_Buffer_Type_C64, xla::C64},
-    {PJRT_Buffer_Type_C128, xla::C128},         {PJRT_Buffer_Type_F8E5M2, xla::F8E5M2},
-    {PJRT_Buffer_Type_F8E4M3FN, xla::F8E4M3FN}, {PJRT_Buffer_Type_F8E4M3B11FNUZ, xla::F8E4M3B11FNUZ},
-    {PJRT_Buffer_Type_F8E5M2FNUZ, xla::F8E5M2FNUZ}, {PJRT_Buffer_Type_F8E4M3FNUZ, xla::F8E4M3FNUZ},
-    {PJRT_Buffer_Type_S4, xla::S4},             {PJRT_Buffer_Type_U4, xla::U4},
-    {PJRT_Buffer_Type_TOKEN, xla::TOKEN},       {PJRT_Buffer_Type_S2, xla::S2},
-    {PJRT_Buffer_Type_U2, xla::U2},             {PJRT_Buffer_Type_F8E4M3, xla::F8E4M3},
-    {PJRT_Buffer_Type_F8E3M4, xla::F8E3M4},     {PJRT_Buffer_Type_F8E8M0FNU, xla::F8E8M0FNU},
+    {PJRT_Buffer_Type_PRED, xla::PRED},
+    {PJRT_Buffer_Type_S8, xla::S8},
+    {PJRT_Buffer_Type_S16, xla::S16},
+    {PJRT_Buffer_Type_S32, xla::S32},
+    {PJRT_Buffer_Type_S64, xla::S64},
+    {PJRT_Buffer_Type_U8, xla::U8},
+    {PJRT_Buffer_Type_U16, xla::U16},
+    {PJRT_Buffer_Type_U32, xla::U32},
+    {PJRT_Buffer_Type_U64, xla::U64},
+    {PJRT_Buffer_Type_F16, xla::F16},
+    {PJRT_Buffer_Type_F32, xla::F32},
+    {PJRT_Buffer_Type_F64, xla::F64},
+    {PJRT_Buffer_Type_BF16, xla::BF16},
+    {PJRT_Buffer_Type_C64, xla::C64},
+    {PJRT_Buffer_Type_C128, xla::C128},
+    {PJRT_Buffer_Type_F8E5M2, xla::F8E5M2},
+    {PJRT_Buffer_Type_F8E4M3FN, xla::F8E4M3FN},
+    {PJRT_Buffer_Type_F8E4M3B11FNUZ, xla::F8E4M3B11FNUZ},
+    {PJRT_Buffer_Type_F8E5M2FNUZ, xla::F8E5M2FNUZ},
+    {PJRT_Buffer_Type_F8E4M3FNUZ, xla::F8E4M3FNUZ},
+    {PJRT_Buffer_Type_S4, xla::S4},
+    {PJRT_Buffer_Type_U4, xla::U4},
+    {PJRT_Buffer_Type_TOKEN, xla::TOKEN},
+    {PJRT_Buffer_Type_S2, xla::S2},
+    {PJRT_Buffer_Type_U2, xla::U2},
+    {PJRT_Buffer_Type_F8E4M3, xla::F8E4M3},
+    {PJRT_Buffer_Type_F8E3M4, xla::F8E3M4},
+    {PJRT_Buffer_Type_F8E8M0FNU, xla::F8E8M0FNU},
     {PJRT_Buffer_Type_F4E2M1FN, xla::F4E2M1FN},
 };
 
@@ -51,7 +65,8 @@ absl::StatusOr<xla::Layout> FromStrides(absl::Span<const int64_t> strides, xla::
   for (int64_t dim : order) {
     if (dims[dim] != 1 && strides[dim] != expected) {
       return absl::UnimplementedError(absl::StrCat("strides [", absl::StrJoin(strides, ","), "] over dimensions [",
-                                                   absl::StrJoin(dims, ","), "] are not those of a dense array; copy the data first"));
+                                                   absl::StrJoin(dims, ","),
+                                                   "] are not those of a dense array; copy the data first"));
     }
     expected *= dims[dim];
   }
@@ -90,8 +105,8 @@ absl::StatusOr<xla::Layout> FromMemoryLayout(const PJRT_Buffer_MemoryLayout& lay
   xla::Layout result(absl::MakeConstSpan(tiled.minor_to_major, tiled.minor_to_major_size));
   for (const xla::Tile& tile : tiles) *result.add_tiles() = tile;
   if (static_cast<size_t>(result.minor_to_major().size()) != dims.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("a memory layout orders ", tiled.minor_to_major_size,
-                                                   " dimensions, the array has ", dims.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a memory layout orders ", tiled.minor_to_major_size, " dimensions, the array has ", dims.size()));
   }
   return result;
 }

@@ -32,8 +32,8 @@ PJRT_Error* SetEvent(PJRT_Event_Set_Args* args) {
     args->event->promise = xla::Promise<>();
   }
   if (!promise) {
-    return MakeError(absl::FailedPreconditionError(
-        "PJRT_Event_Set: the event was set before, or was not made by PJRT_Event_Create"));
+    return MakeError(
+        absl::FailedPreconditionError("PJRT_Event_Set: the event was set before, or was not made by PJRT_Event_Create"));
   }
   promise.Set(MakeStatus(args->error_code, args->error_message, args->error_message_size));
   return nullptr;
@@ -56,9 +56,7 @@ void FillEventEntries(PJRT_Api* api) {
     }
     return MakeError(args->event->future.Await());
   };
-  api->PJRT_Event_Await = [](PJRT_Event_Await_Args* args) -> PJRT_Error* {
-    return MakeError(args->event->future.Await());
-  };
+  api->PJRT_Event_Await = [](PJRT_Event_Await_Args* args) -> PJRT_Error* { return MakeError(args->event->future.Await()); };
   api->PJRT_Event_OnReady = [](PJRT_Event_OnReady_Args* args) -> PJRT_Error* {
     args->event->future.OnReady([callback = args->callback, user_arg = args->user_arg](const absl::Status& status) {
       callback(MakeError(status), user_arg);

@@ -124,8 +124,8 @@ PJRT_Error* Serialize(PJRT_Executable_Serialize_Args* args) {
 PJRT_Error* CompileOptions(PJRT_Executable_GetCompileOptions_Args* args) {
   PW_ASSIGN_OR_RETURN(const xla::CompileOptions options, args->executable->executable->GetCompileOptions());
   PW_ASSIGN_OR_RETURN(const xla::CompileOptionsProto proto, options.ToProto());
-  Return(proto.SerializeAsString(), &args->serialized_bytes, &args->serialized_bytes_size,
-         &args->serialized_compile_options, &args->serialized_compile_options_deleter);
+  Return(proto.SerializeAsString(), &args->serialized_bytes, &args->serialized_bytes_size, &args->serialized_compile_options,
+         &args->serialized_compile_options_deleter);
   return nullptr;
 }
 
@@ -134,8 +134,8 @@ PJRT_Error* DeviceAssignment(PJRT_LoadedExecutable_GetDeviceAssignment_Args* arg
   if (loaded == nullptr) return MakeError(absl::FailedPreconditionError("the executable was deleted"));
   xla::DeviceAssignmentProto proto;
   loaded->device_assignment().Serialize(&proto);
-  Return(proto.SerializeAsString(), &args->serialized_bytes, &args->serialized_bytes_size,
-         &args->serialized_device_assignment, &args->serialized_device_assignment_deleter);
+  Return(proto.SerializeAsString(), &args->serialized_bytes, &args->serialized_bytes_size, &args->serialized_device_assignment,
+         &args->serialized_device_assignment_deleter);
   return nullptr;
 }
 
@@ -214,8 +214,7 @@ void FillExecutableEntries(PJRT_Api* api) {
     args->num_partitions = args->executable->executable->num_partitions();
     return nullptr;
   };
-  api->PJRT_Executable_SizeOfGeneratedCodeInBytes =
-      [](PJRT_Executable_SizeOfGeneratedCodeInBytes_Args* args) -> PJRT_Error* {
+  api->PJRT_Executable_SizeOfGeneratedCodeInBytes = [](PJRT_Executable_SizeOfGeneratedCodeInBytes_Args* args) -> PJRT_Error* {
     args->size_in_bytes = args->executable->executable->SizeOfGeneratedCodeInBytes();
     return nullptr;
   };

@@ -2,13 +2,13 @@
 //
 // What keeps many collectives from deadlocking XLA:CPU (README.md, traps): the client admits 65,536 computations in flight; every
 // launch of a whole program gets an identity of its own here, whatever the host passes; and all devices see the launches in one
-// order (launch_mu). XLA runs the launches of a device one after another and has a thread for each device, so those that are first
-// everywhere always find each other.
+// order (launch_mu). XLA runs the launches of a device one after another and has a thread for each device, so those that are
+// first everywhere always find each other.
 //
 // A launch is handed to its devices one by one. XLA's own Execute for several devices hands every device to a thread of its own,
 // waits for all of them, and lets no two launches overlap, whether or not they have collectives: eight times the work for a small
-// program, half as much again for a collective one. Small collective programs go further: their launches are fibers of the calling
-// thread, which meet in all-reduces of ours (fibers.h, all_reduce.h), so no other thread is woken at all.
+// program, half as much again for a collective one. Small collective programs go further: their launches are fibers of the
+// calling thread, which meet in all-reduces of ours (fibers.h, all_reduce.h), so no other thread is woken at all.
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -132,9 +132,9 @@ PJRT_Error* ExecuteOnOne(PJRT_LoadedExecutable_Execute_Args* args, const xla::Pj
   const bool want_done = args->device_complete_events != nullptr;
   const std::vector<xla::PjRtBuffer*> arguments = Arguments(*args, 0);
   xla::PjRtDevice* device = args->execute_device->device;
-  PW_ASSIGN_OR_RETURN(Results results,
-                      args->executable->portable ? executable.ExecutePortable(arguments, device, options, done, want_done)
-                                                 : executable.ExecuteSharded(arguments, device, options, done, want_done));
+  PW_ASSIGN_OR_RETURN(Results results, args->executable->portable
+                                           ? executable.ExecutePortable(arguments, device, options, done, want_done)
+                                           : executable.ExecuteSharded(arguments, device, options, done, want_done));
   PW_RETURN_IF_ERROR(MoveToMemory(*args->executable->facts, results));
   ReturnResults(args->executable, std::move(results), /*filled=*/false, args->output_lists[0]);
   if (want_done) args->device_complete_events[0] = WrapFuture(*std::move(done));
@@ -148,7 +148,8 @@ absl::Status Launch(const PJRT_LoadedExecutable_Execute_Args& args, const xla::P
   const std::vector<PJRT_Device*>& devices = args.executable->addressable_devices;
   absl::Status status;
   const auto launch = [&](size_t d) {
-    absl::StatusOr<Results> result = executable.ExecuteSharded(Arguments(args, d), devices[d]->device, options, done[d], want_done);
+    absl::StatusOr<Results> result =
+        executable.ExecuteSharded(Arguments(args, d), devices[d]->device, options, done[d], want_done);
     if (result.ok()) results[d] = *std::move(result);
     if (status.ok()) status = result.status();
     return result.ok();
@@ -180,8 +181,8 @@ PJRT_Error* ExecuteOnAll(PJRT_LoadedExecutable_Execute_Args* args, const xla::Pj
                          xla::ExecuteOptions& options) {
   const std::vector<PJRT_Device*>& devices = args->executable->addressable_devices;
   if (args->num_devices != devices.size()) {
-    return MakeError(absl::InvalidArgumentError(
-        absl::StrCat("the program runs on ", devices.size(), " devices here, but there are ", args->num_devices, " lists of arguments")));
+    return MakeError(absl::InvalidArgumentError(absl::StrCat(
+        "the program runs on ", devices.size(), " devices here, but there are ", args->num_devices, " lists of arguments")));
   }
   const bool want_done = args->device_complete_events != nullptr;
   std::vector<Results> results(devices.size());
@@ -209,8 +210,8 @@ PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
   }
   xla::ExecuteOptions options;
   PW_RETURN_IF_ERROR(ReadOptions(*args, options));
-  PJRT_Error* error = args->execute_device != nullptr ? ExecuteOnOne(args, *executable, options)
-                                                      : ExecuteOnAll(args, *executable, options);
+  PJRT_Error* error =
+      args->execute_device != nullptr ? ExecuteOnOne(args, *executable, options) : ExecuteOnAll(args, *executable, options);
   UncountDonated(*args);
   return error;
 }

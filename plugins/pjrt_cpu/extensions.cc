@@ -71,8 +71,8 @@ PJRT_Error* RegisterType(PJRT_FFI_Type_Register_Args* args) {
 
 PJRT_Error* AddUserData(PJRT_FFI_UserData_Add_Args* args) {
   if (args->context == nullptr) return MakeError(absl::InvalidArgumentError("the execute context is null"));
-  return MakeError(args->context->context->ffi_context().Insert(
-      xla::ffi::TypeRegistry::TypeId(args->user_data.type_id), args->user_data.data));
+  return MakeError(args->context->context->ffi_context().Insert(xla::ffi::TypeRegistry::TypeId(args->user_data.type_id),
+                                                                args->user_data.data));
 }
 
 // An error of the FFI, as a status; frees it.

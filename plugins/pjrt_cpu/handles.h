@@ -2,7 +2,8 @@
 //
 // Every PJRT_X* that leaves this library points at one of the structs below, each a thin owner of the XLA object that does the
 // work. Invariants:
-//  1. A handle is created by exactly one entry of the table and freed by its Destroy entry; XLA objects are never shared with the host.
+//  1. A handle is created by exactly one entry of the table and freed by its Destroy entry; XLA objects are never shared with the
+//  host.
 //  2. Devices, memories and their descriptions live as long as their client; nothing else points into a client.
 //  3. What an entry hands out by pointer (names, dimensions, layouts) lives in the handle, filled once, and never moves.
 //  4. No entry throws, and none blocks except those whose name says so (Await, compile, deserialize).
@@ -97,8 +98,7 @@ void DescribeDevices(PJRT_Client* client);
 std::unique_ptr<PJRT_Client> WrapClient(std::unique_ptr<xla::PjRtClient> client, std::shared_ptr<MemoryLedger> ledger);
 
 // Takes ownership; what the host may ask about it is computed here, once.
-absl::StatusOr<PJRT_LoadedExecutable*> WrapLoaded(PJRT_Client* client,
-                                                  std::unique_ptr<xla::PjRtLoadedExecutable> executable);
+absl::StatusOr<PJRT_LoadedExecutable*> WrapLoaded(PJRT_Client* client, std::unique_ptr<xla::PjRtLoadedExecutable> executable);
 
 }  // namespace pw::pjrt_cpu
 
@@ -183,7 +183,7 @@ struct ProgramFacts {
   std::vector<PJRT_Layouts_MemoryLayout> output_layouts;
   std::vector<PJRT_Layouts_MemoryLayout*> output_layout_pointers;
   std::vector<size_t> results_elsewhere;  // results that live in another memory than the device's own
-  std::vector<int> donatable_inputs;  // parameters that the compiled program may take over
+  std::vector<int> donatable_inputs;      // parameters that the compiled program may take over
 };
 
 struct PJRT_Executable {

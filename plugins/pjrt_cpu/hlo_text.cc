@@ -29,7 +29,8 @@ absl::StatusOr<std::string> Print(absl::string_view serialized) {
 }  // namespace pw::pjrt_cpu
 
 // `module` is a serialized xla.HloModuleProto. The text is the caller's to free(); null if the module is none.
-extern "C" __attribute__((visibility("default"))) char* PathwaysHloModuleText(const char* module, size_t size, size_t* text_size) {
+extern "C" __attribute__((visibility("default"))) char* PathwaysHloModuleText(const char* module, size_t size,
+                                                                              size_t* text_size) {
   const absl::StatusOr<std::string> text = pw::pjrt_cpu::Print(absl::string_view(module, size));
   if (!text.ok()) return nullptr;
   char* result = static_cast<char*>(std::malloc(text->size() + 1));

@@ -68,7 +68,8 @@ absl::Status ReadOne(const PJRT_NamedValue& value, Options& options) {
     number = ReadInteger(value, 1, kMaxDevices);
     if (number.ok()) options.peer_device_count = static_cast<int>(*number);
   } else if (name == "network_address" || name == "island") {
-    if (value.type != PJRT_NamedValue_kString) return absl::InvalidArgumentError(absl::StrCat("client option ", name, " must be a string"));
+    if (value.type != PJRT_NamedValue_kString)
+      return absl::InvalidArgumentError(absl::StrCat("client option ", name, " must be a string"));
     (name == "island" ? options.island : options.network_address).assign(value.string_value, value.value_size);
   } else if (name == "asynchronous") {
     if (value.type != PJRT_NamedValue_kBool) return absl::InvalidArgumentError("client option asynchronous must be a boolean");

@@ -29,8 +29,7 @@ absl::Status MakeStatus(PJRT_Error_Code code, const char* message, size_t messag
 // The entry of the table for what this library cannot do.
 template <typename Args>
 PJRT_Error* Unimplemented(Args*) {
-  return MakeError(absl::UnimplementedError(
-      absl::StrCat("libpjrt_cpu does not implement ", __PRETTY_FUNCTION__)));
+  return MakeError(absl::UnimplementedError(absl::StrCat("libpjrt_cpu does not implement ", __PRETTY_FUNCTION__)));
 }
 
 void FillErrorEntries(PJRT_Api* api);
@@ -52,24 +51,24 @@ PJRT_Extension_Base* FfiExtension();
 absl::Status RegisterHandlers();
 
 // Builds against an older header leave the tail of a struct away: true if the caller's struct has the field.
-#define PW_HAS_FIELD(args, field)                                                     \
-  ((args)->struct_size >= static_cast<size_t>(reinterpret_cast<const char*>(&(args)->field) - \
-                                              reinterpret_cast<const char*>(args)) +          \
-                              sizeof((args)->field))
+#define PW_HAS_FIELD(args, field)                                                                             \
+  ((args)->struct_size >=                                                                                     \
+   static_cast<size_t>(reinterpret_cast<const char*>(&(args)->field) - reinterpret_cast<const char*>(args)) + \
+       sizeof((args)->field))
 
-#define PW_RETURN_IF_ERROR(expr)                                                 \
-  do {                                                                           \
-    if (::absl::Status pw_status = (expr); !pw_status.ok()) {                    \
-      return ::pw::pjrt_cpu::MakeError(std::move(pw_status));                    \
-    }                                                                            \
+#define PW_RETURN_IF_ERROR(expr)                              \
+  do {                                                        \
+    if (::absl::Status pw_status = (expr); !pw_status.ok()) { \
+      return ::pw::pjrt_cpu::MakeError(std::move(pw_status)); \
+    }                                                         \
   } while (false)
 
 #define PW_CONCAT_INNER(a, b) a##b
 #define PW_CONCAT(a, b) PW_CONCAT_INNER(a, b)
 #define PW_ASSIGN_OR_RETURN(lhs, expr) PW_ASSIGN_OR_RETURN_IMPL(PW_CONCAT(pw_or_, __LINE__), lhs, expr)
-#define PW_ASSIGN_OR_RETURN_IMPL(tmp, lhs, expr)                                  \
-  auto tmp = (expr);                                                              \
-  if (!tmp.ok()) return ::pw::pjrt_cpu::MakeError(std::move(tmp).status());       \
+#define PW_ASSIGN_OR_RETURN_IMPL(tmp, lhs, expr)                            \
+  auto tmp = (expr);                                                        \
+  if (!tmp.ok()) return ::pw::pjrt_cpu::MakeError(std::move(tmp).status()); \
   lhs = *std::move(tmp)
 
 }  // namespace pw::pjrt_cpu

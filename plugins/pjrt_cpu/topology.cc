@@ -108,8 +108,8 @@ PJRT_Error* DeserializeTopology(PJRT_TopologyDescription_Deserialize_Args* args)
 }
 
 PJRT_Error* CreateTrackingEvent(PJRT_Device_CreateAsyncTrackingEvent_Args* args) {
-  args->event = new PJRT_AsyncTrackingEvent{args->device->device->CreateAsyncTrackingEvent(
-      absl::string_view(args->description, args->description_size))};
+  args->event = new PJRT_AsyncTrackingEvent{
+      args->device->device->CreateAsyncTrackingEvent(absl::string_view(args->description, args->description_size))};
   return nullptr;
 }
 
@@ -237,8 +237,7 @@ PJRT_Extension_Base* MemoryDescriptionsExtension() {
   static PJRT_MemoryDescriptions_Extension extension = [] {
     PJRT_MemoryDescriptions_Extension result{};
     result.base = {PJRT_MemoryDescriptions_Extension_STRUCT_SIZE, PJRT_Extension_Type_MemoryDescriptions, nullptr};
-    result.PJRT_DeviceDescription_MemoryDescriptions =
-        [](PJRT_DeviceDescription_MemoryDescriptions_Args* args) -> PJRT_Error* {
+    result.PJRT_DeviceDescription_MemoryDescriptions = [](PJRT_DeviceDescription_MemoryDescriptions_Args* args) -> PJRT_Error* {
       args->memory_descriptions = args->device_description->memory_pointers.data();
       args->num_memory_descriptions = args->device_description->memory_pointers.size();
       args->default_memory_index = args->device_description->default_memory;

@@ -58,7 +58,8 @@ absl::StatusOr<xla::Literal> InOrder(const PJRT_Client_BufferFromHostBuffer_Args
     if (!host.ok()) return host.status();
     *shape.mutable_layout() = *std::move(host);
   }
-  return xla::BorrowingLiteral(static_cast<const char*>(args.data), shape).Relayout(xla::LayoutUtil::MakeLayout(layout.minor_to_major()));
+  return xla::BorrowingLiteral(static_cast<const char*>(args.data), shape)
+      .Relayout(xla::LayoutUtil::MakeLayout(layout.minor_to_major()));
 }
 
 PJRT_Error* FromHost(PJRT_Client_BufferFromHostBuffer_Args* args) {
@@ -84,8 +85,8 @@ PJRT_Error* FromHost(PJRT_Client_BufferFromHostBuffer_Args* args) {
   auto [promise, future] = xla::MakePromise<>();
   auto done = [promise = std::move(promise)]() mutable { promise.Set(absl::OkStatus()); };
   PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtBuffer> buffer,
-                      args->client->client->BufferFromHostBuffer(data, type, dims, strides, kept, std::move(done),
-                                                                 space, layout.has_value() ? &*layout : nullptr));
+                      args->client->client->BufferFromHostBuffer(data, type, dims, strides, kept, std::move(done), space,
+                                                                 layout.has_value() ? &*layout : nullptr));
   args->buffer = WrapBuffer(args->client, std::move(buffer));
   args->done_with_host_buffer = WrapFuture(std::move(future));
   return nullptr;
@@ -163,8 +164,7 @@ PJRT_Error* CreateForTransfer(PJRT_Client_CreateBuffersForAsyncHostToDevice_Args
   }
   std::optional<absl::Span<const std::optional<xla::Layout>>> view;
   if (layouts.has_value()) view.emplace(*layouts);
-  PW_ASSIGN_OR_RETURN(auto manager,
-                      args->client->client->CreateBuffersForAsyncHostToDevice(specs, view, args->memory->memory));
+  PW_ASSIGN_OR_RETURN(auto manager, args->client->client->CreateBuffersForAsyncHostToDevice(specs, view, args->memory->memory));
   args->transfer_manager = new PJRT_AsyncHostToDeviceTransferManager{args->client, std::move(manager)};
   return nullptr;
 }
@@ -193,8 +193,7 @@ PJRT_Error* TransferLiteral(PJRT_AsyncHostToDeviceTransferManager_TransferLitera
   const xla::LiteralSlice slice(*literal);
   auto [promise, future] = xla::MakePromise<>();
   auto done = [promise = std::move(promise), literal = std::move(literal)]() mutable { promise.Set(absl::OkStatus()); };
-  PW_RETURN_IF_ERROR(
-      args->transfer_manager->manager->TransferLiteralToBuffer(args->buffer_index, slice, std::move(done)));
+  PW_RETURN_IF_ERROR(args->transfer_manager->manager->TransferLiteralToBuffer(args->buffer_index, slice, std::move(done)));
   args->done_with_h2d_transfer = WrapFuture(std::move(future));
   return nullptr;
 }
@@ -214,8 +213,8 @@ PJRT_Error* BufferSize(PJRT_AsyncHostToDeviceTransferManager_BufferSize_Args* ar
 
 PJRT_Error* SetBufferError(PJRT_AsyncHostToDeviceTransferManager_SetBufferError_Args* args) {
   PW_RETURN_IF_ERROR(CheckIndex(*args->transfer_manager, args->buffer_index));
-  args->transfer_manager->manager->SetBufferError(
-      args->buffer_index, MakeStatus(args->error_code, args->error_message, args->error_message_size));
+  args->transfer_manager->manager->SetBufferError(args->buffer_index,
+                                                  MakeStatus(args->error_code, args->error_message, args->error_message_size));
   return nullptr;
 }
 
@@ -238,8 +237,7 @@ void FillManagerEntries(PJRT_Api* api) {
     delete args->transfer_manager;
     return nullptr;
   };
-  api->PJRT_AsyncHostToDeviceTransferManager_Device =
-      [](PJRT_AsyncHostToDeviceTransferManager_Device_Args* args) -> PJRT_Error* {
+  api->PJRT_AsyncHostToDeviceTransferManager_Device = [](PJRT_AsyncHostToDeviceTransferManager_Device_Args* args) -> PJRT_Error* {
     args->device_out = args->transfer_manager->client->device_of.at(args->transfer_manager->manager->device());
     return nullptr;
   };

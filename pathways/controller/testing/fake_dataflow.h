@@ -69,9 +69,10 @@ class FakeDataflow : private dataflow::Links, private Executor {
     const Do work;
   };
   void Add(std::string name, Do work) {
-    operators_.Add(std::move(name), [work](const dataflow::OperatorContext&) -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> {
-      return std::make_unique<Duty>(work);
-    });
+    operators_.Add(std::move(name),
+                   [work](const dataflow::OperatorContext&) -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> {
+                     return std::make_unique<Duty>(work);
+                   });
   }
   template <class Order>
   void AddTold(std::string name, const std::function<void(const Order&)>* tell) {

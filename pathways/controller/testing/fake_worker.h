@@ -67,9 +67,9 @@ class FakeWorker : private net::Connection::Handler {
   int Count(::pathways::v1::Command::KindCase kind) const;
 
   // What a test can have it do.
-  bool silent = false;     // hears, and answers nothing
+  bool silent = false;         // hears, and answers nothing
   bool deaf_dataflow = false;  // dataflow alone is not heard
-  bool hold_done = false;  // keeps completions back until ReleaseDone
+  bool hold_done = false;      // keeps completions back until ReleaseDone
   bool hold_compiled = false;
   size_t chunk_bytes = 1 << 20;  // fetched data beyond this goes in chunks
   void ReleaseDone();
@@ -124,9 +124,9 @@ class FakeWorker : private net::Connection::Handler {
   std::map<uint64_t, ::pathways::v1::Compiled> executables_;
   std::map<uint64_t, ::pathways::v1::Compiled> dropped_;
   std::map<uint64_t, std::pair<uint64_t, std::vector<int>>> executable_shards_;  // session, those of this host
-  std::map<uint64_t, Transfer> incoming_;                            // by transfer name
+  std::map<uint64_t, Transfer> incoming_;                                        // by transfer name
   std::deque<::pathways::v1::Command> waiting_;
-  std::set<uint64_t> granted_;  // gangs
+  std::set<uint64_t> granted_;              // gangs
   std::unique_ptr<FakeDataflow> dataflow_;  // once welcomed
   ::pathways::v1::FromWorker held_done_;
   ::pathways::v1::FromWorker held_compiled_;

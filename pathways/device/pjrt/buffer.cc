@@ -92,7 +92,8 @@ size_t Buffer::HostBytes() const {
 
 Future<Unit> Buffer::CopyToHost(uint8_t* out, size_t size, std::shared_ptr<const void> owner) {
   if (size != HostBytes()) {
-    return Future<Unit>::Ready(absl::InvalidArgumentError("the memory for a host copy has another size than the buffer's contents"));
+    return Future<Unit>::Ready(
+        absl::InvalidArgumentError("the memory for a host copy has another size than the buffer's contents"));
   }
   if (size == 0) return Future<Unit>::Ready(Unit());
   Promise<Unit> promise;

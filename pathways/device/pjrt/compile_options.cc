@@ -31,9 +31,9 @@ absl::StatusOr<std::string> PlaceOptions(const CompileRequest& request, const Cl
   const int64_t wanted = int64_t{request.num_replicas} * request.num_partitions;
   const size_t given = request.positions.empty() ? request.devices.size() : request.positions.size();
   if (request.num_replicas < 1 || request.num_partitions < 1 || wanted != static_cast<int64_t>(given)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a program of ", request.num_replicas, " replicas and ", request.num_partitions,
-                     " partitions needs as many devices as their product, not ", given));
+    return absl::InvalidArgumentError(absl::StrCat("a program of ", request.num_replicas, " replicas and ",
+                                                   request.num_partitions,
+                                                   " partitions needs as many devices as their product, not ", given));
   }
   xla::CompileOptionsProto options;
   if (!options.ParseFromString(request.options)) {

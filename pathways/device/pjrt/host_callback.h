@@ -56,8 +56,8 @@ class HostCallbacks : public std::enable_shared_from_this<HostCallbacks> {
   void SetHandler(HostCallHandler handler);
   void Call(HostCallRequest request, std::function<void(HostCallReply)> done);
   const Client& client() const { return *client_; }
-  // Where calls are completed. XLA goes on with the program on that thread, which may then wait in a collective for other devices, and
-  // they for the completion of calls of theirs.
+  // Where calls are completed. XLA goes on with the program on that thread, which may then wait in a collective for other
+  // devices, and they for the completion of calls of theirs.
   std::shared_ptr<Executor> completions() const { return completions_; }
 
  private:

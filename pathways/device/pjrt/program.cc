@@ -94,7 +94,7 @@ absl::Status Program::Enqueue(Order& order) {
   const size_t num_args = order.arguments.size() / devices;
   absl::InlinedVector<PJRT_Buffer*, 32> handles;
   for (const std::shared_ptr<Cell>& argument : order.arguments) {
-    PW_ASSIGN_OR_RETURN(PJRT_Buffer* handle, argument->handle());  // its launch came before this one
+    PW_ASSIGN_OR_RETURN(PJRT_Buffer * handle, argument->handle());  // its launch came before this one
     handles.push_back(handle);
   }
   absl::InlinedVector<PJRT_Buffer*, 32> outputs(devices * results);
@@ -127,8 +127,9 @@ absl::Status Program::Enqueue(Order& order) {
 
   for (size_t i = 0; i < outputs.size(); ++i) order.results[i]->Set(outputs[i]);
   // The plugin may use the context until the last device is done.
-  JoinEvents(client_->api(), events)
-      .OnReady([context, done = std::move(order.done)](const absl::StatusOr<Unit>& value) mutable { done.Set(value); });
+  JoinEvents(client_->api(), events).OnReady([context, done = std::move(order.done)](const absl::StatusOr<Unit>& value) mutable {
+    done.Set(value);
+  });
   return absl::OkStatus();
 }
 

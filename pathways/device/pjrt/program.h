@@ -18,8 +18,7 @@ class Program : public LoadedProgram, public std::enable_shared_from_this<Progra
   // Takes ownership of `loaded`, whose devices must be `devices` in that order. `callbacks` is null for programs without host
   // callbacks. `launcher` runs launches one after another, on no thread that anybody else needs, and outlives the program.
   static absl::StatusOr<std::shared_ptr<LoadedProgram>> Wrap(std::shared_ptr<const Client> client, Executor* launcher,
-                                                             PJRT_LoadedExecutable* loaded,
-                                                             const std::vector<int>& devices,
+                                                             PJRT_LoadedExecutable* loaded, const std::vector<int>& devices,
                                                              std::shared_ptr<HostCallbacks> callbacks);
   ~Program() override;
 

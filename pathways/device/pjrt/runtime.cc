@@ -114,7 +114,8 @@ class Runtime : public DeviceRuntime {
 
 absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeRuntime(const RuntimeOptions& options) {
   PW_ASSIGN_OR_RETURN(std::shared_ptr<const Api> api, Api::Load(options.plugin));
-  PW_ASSIGN_OR_RETURN(std::shared_ptr<const Client> client, Client::Create(std::move(api), options.options, options.other_processes));
+  PW_ASSIGN_OR_RETURN(std::shared_ptr<const Client> client,
+                      Client::Create(std::move(api), options.options, options.other_processes));
   absl::StatusOr<std::shared_ptr<HostCallbacks>> callbacks = HostCallbacks::Register(client);
   return std::make_unique<Runtime>(std::move(client), std::move(callbacks));
 }

@@ -230,7 +230,8 @@ void AfterAll(std::vector<Future<Unit>> all, Task then) {
 }
 
 // The devices begin the execution together: when the inputs are there and the devices have done what came before.
-void RunInTurn(const std::shared_ptr<State>& state, const std::vector<std::shared_ptr<Execution>>& parts, const Future<Unit>& done) {
+void RunInTurn(const std::shared_ptr<State>& state, const std::vector<std::shared_ptr<Execution>>& parts,
+               const Future<Unit>& done) {
   std::vector<Future<Unit>> before;
   {
     std::lock_guard<std::mutex> lock(state->mu);

@@ -103,8 +103,8 @@ class ZeroBuffer : public DeviceBuffer {
   std::atomic<bool> donated_{false};
 };
 
-// Calls `then` once all have ended, with the latest of `earliest` and their ends, and the first error among those from `inputs` on: errors of
-// earlier ones are none of ours.
+// Calls `then` once all have ended, with the latest of `earliest` and their ends, and the first error among those from `inputs`
+// on: errors of earlier ones are none of ours.
 void AfterAll(std::vector<Launched> all, size_t inputs, absl::Time earliest, Meetings::Then then) {
   struct Gathering {
     std::mutex mu;
@@ -154,16 +154,16 @@ class ZeroProgram : public LoadedProgram {
     for (DeviceBuffer* argument : arguments) before.push_back(static_cast<ZeroBuffer*>(argument)->maker());
     for (int device : info_->devices) {
       for (const ValueInfo& value : info_->outputs) {
-        launch.outputs.push_back(
-            std::make_unique<ZeroBuffer>(state_, value.dtype, value.dims, device, value.memory_kind, Launched{launch.done, busy}, Bytes()));
+        launch.outputs.push_back(std::make_unique<ZeroBuffer>(state_, value.dtype, value.dims, device, value.memory_kind,
+                                                              Launched{launch.done, busy}, Bytes()));
       }
     }
     Donate(arguments, options);
     AfterAll(std::move(before), inputs, now,
-             [compiled = compiled_, state = state_, hosts = hosts_, id = options.launch_id, busy = std::move(busy), done = std::move(done)](
-                 const absl::Status& status, absl::Time begin) mutable {
-               auto run = [state, takes = compiled->busy(), busy = std::move(busy), done = std::move(done)](const absl::Status& outcome,
-                                                                                                      absl::Time at) mutable {
+             [compiled = compiled_, state = state_, hosts = hosts_, id = options.launch_id, busy = std::move(busy),
+              done = std::move(done)](const absl::Status& status, absl::Time begin) mutable {
+               auto run = [state, takes = compiled->busy(), busy = std::move(busy), done = std::move(done)](
+                              const absl::Status& outcome, absl::Time at) mutable {
                  Run(*state, takes, at, outcome, std::move(busy), std::move(done));
                };
                // The other hosts may not be so far.
@@ -213,8 +213,8 @@ class ZeroProgram : public LoadedProgram {
   }
 
   // All is there as of `begin`, which may have been a while ago.
-  static void Run(const State& state, absl::Duration takes, absl::Time begin, const absl::Status& outcome, std::shared_ptr<Busy> busy,
-                  Promise<Unit> done) {
+  static void Run(const State& state, absl::Duration takes, absl::Time begin, const absl::Status& outcome,
+                  std::shared_ptr<Busy> busy, Promise<Unit> done) {
     *busy = {begin, outcome.ok() ? begin + takes : begin};
     auto end = [done = std::move(done), outcome]() mutable { done.Set(outcome.ok() ? absl::StatusOr<Unit>(Unit{}) : outcome); };
     const absl::Duration left = takes > absl::ZeroDuration() ? busy->end - state.options.clock->Now() : absl::ZeroDuration();

@@ -28,16 +28,25 @@ Attributes AttributesFromProto(const xla::ifrt::AttributeMapProto& proto) {
   Attributes attributes;
   for (const auto& [name, value] : proto.attributes()) {
     switch (value.value_case()) {
-      case Value::kStringValue: attributes[name] = value.string_value(); break;
-      case Value::kBoolValue: attributes[name] = value.bool_value(); break;
-      case Value::kInt64Value: attributes[name] = static_cast<int64_t>(value.int64_value()); break;
-      case Value::kFloatValue: attributes[name] = value.float_value(); break;
+      case Value::kStringValue:
+        attributes[name] = value.string_value();
+        break;
+      case Value::kBoolValue:
+        attributes[name] = value.bool_value();
+        break;
+      case Value::kInt64Value:
+        attributes[name] = static_cast<int64_t>(value.int64_value());
+        break;
+      case Value::kFloatValue:
+        attributes[name] = value.float_value();
+        break;
       case Value::kInt64ListValue: {
         const auto& elements = value.int64_list_value().elements();
         attributes[name] = std::vector<int64_t>(elements.begin(), elements.end());
         break;
       }
-      case Value::VALUE_NOT_SET: break;
+      case Value::VALUE_NOT_SET:
+        break;
     }
   }
   return attributes;

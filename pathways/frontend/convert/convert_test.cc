@@ -71,7 +71,8 @@ TEST(StatusTest, ForeignCodesAndBytesAreTamed) {
 }
 
 TEST(AttributesTest, RoundTripKeepsEveryKind) {
-  Attributes attributes = {{"s", std::string("text")}, {"b", true}, {"i", int64_t{-5}}, {"l", std::vector<int64_t>{1, 13, 7}}, {"f", 2.5f}};
+  Attributes attributes = {
+      {"s", std::string("text")}, {"b", true}, {"i", int64_t{-5}}, {"l", std::vector<int64_t>{1, 13, 7}}, {"f", 2.5f}};
   EXPECT_EQ(AttributesFromProto(AttributesToProto(attributes)), attributes);
 }
 

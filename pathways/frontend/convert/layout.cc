@@ -24,7 +24,8 @@ absl::Status CheckPermutation(const std::vector<int64_t>& order, int rank) {
     seen[d] = true;
   }
   if (static_cast<int>(order.size()) == rank) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("a layout of ", order.size(), " dimensions was given for an array of rank ", rank));
+  return absl::InvalidArgumentError(
+      absl::StrCat("a layout of ", order.size(), " dimensions was given for an array of rank ", rank));
 }
 
 absl::StatusOr<std::string> FromMinorToMajor(const std::vector<int64_t>& order, int rank) {
@@ -39,7 +40,8 @@ absl::StatusOr<std::string> FromMinorToMajor(const std::vector<int64_t>& order, 
 }
 
 absl::StatusOr<std::string> FromXla(const xla::LayoutProto& layout, int rank) {
-  if (layout.tiles_size() > 0) return absl::UnimplementedError("tiled layouts are not supported for arrays made from host buffers");
+  if (layout.tiles_size() > 0)
+    return absl::UnimplementedError("tiled layouts are not supported for arrays made from host buffers");
   return FromMinorToMajor({layout.minor_to_major().begin(), layout.minor_to_major().end()}, rank);
 }
 
@@ -55,7 +57,8 @@ absl::StatusOr<std::string> LayoutFromText(absl::string_view text, int rank) {
   if (!absl::ConsumePrefix(&text, "{") || !absl::ConsumeSuffix(&text, "}")) {
     return absl::InvalidArgumentError("a layout is not of the form {1,0}");
   }
-  if (text.find(':') != text.npos) return absl::UnimplementedError(absl::StrCat("layout {", text, "}: only the order of dimensions is supported"));
+  if (text.find(':') != text.npos)
+    return absl::UnimplementedError(absl::StrCat("layout {", text, "}: only the order of dimensions is supported"));
   std::vector<int64_t> order;
   for (absl::string_view part : absl::StrSplit(text, ',', absl::SkipEmpty())) {
     int64_t d;

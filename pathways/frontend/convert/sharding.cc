@@ -43,7 +43,8 @@ absl::StatusOr<Sharding> FromShardShape(std::vector<DeviceId> devices, std::stri
       return absl::InvalidArgumentError("a sharding has a shard shape that cannot cover its array");
     }
     const int64_t count = shard_dims[d] == 0 ? 1 : std::max<int64_t>(1, (dims[d] - 1) / shard_dims[d] + 1);
-    if (count > static_cast<int64_t>(devices.size()) / total) return absl::InvalidArgumentError("a sharding has more tiles than devices");
+    if (count > static_cast<int64_t>(devices.size()) / total)
+      return absl::InvalidArgumentError("a sharding has more tiles than devices");
     tiles.counts.push_back(count);
     total *= count;
   }
@@ -61,7 +62,8 @@ absl::StatusOr<Sharding> FromSingleDevice(const xla::ifrt::Serialized& serialize
 
 absl::StatusOr<Sharding> FromHlo(const xla::ifrt::Serialized& serialized, absl::Span<const int64_t> dims) {
   PW_ASSIGN_OR_RETURN(auto proto, Parse<xla::ifrt::HloShardingProto>(serialized));
-  return program::OpShardingToSharding(proto.xla_op_sharding(), DevicesOf(proto.devices()), proto.memory_kind(), static_cast<int>(dims.size()));
+  return program::OpShardingToSharding(proto.xla_op_sharding(), DevicesOf(proto.devices()), proto.memory_kind(),
+                                       static_cast<int>(dims.size()));
 }
 
 absl::StatusOr<Sharding> FromOpaque(const xla::ifrt::Serialized& serialized) {
@@ -103,7 +105,8 @@ absl::StatusOr<Sharding> FromShardingParam(const xla::ifrt::Serialized& serializ
   const xla::ifrt::ShardingParamProto& param = proto.sharding_param();
   if (param.unreduced_axes_size() > 0) return absl::UnimplementedError("ShardingParam with unreduced axes is not supported");
   const int axes = param.axis_sizes_size();
-  if (axes != param.permutation_size()) return absl::InvalidArgumentError("a ShardingParam must permute all axes of its device grid");
+  if (axes != param.permutation_size())
+    return absl::InvalidArgumentError("a ShardingParam must permute all axes of its device grid");
   xla::OpSharding op;
   op.set_type(xla::OpSharding::OTHER);
   int64_t left = proto.devices().device_ids_size();
@@ -168,8 +171,8 @@ xla::ifrt::ShardingProto ShardingToProto(const Sharding& sharding) {
   return proto;
 }
 
-absl::StatusOr<Sharding> ShardingFromOpSharding(const std::string& op_sharding, std::vector<DeviceId> devices, std::string memory_kind,
-                                                absl::Span<const int64_t> dims) {
+absl::StatusOr<Sharding> ShardingFromOpSharding(const std::string& op_sharding, std::vector<DeviceId> devices,
+                                                std::string memory_kind, absl::Span<const int64_t> dims) {
   PW_ASSIGN_OR_RETURN(Sharding sharding, program::OpShardingToSharding(op_sharding, std::move(devices), std::move(memory_kind),
                                                                        static_cast<int>(dims.size())));
   PW_RETURN_IF_ERROR(sharding.CheckFits(dims));

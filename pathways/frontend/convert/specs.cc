@@ -48,7 +48,8 @@ absl::StatusOr<controller::HostLayout> HostLayoutFromProto(const xla::ifrt::DTyp
   layout.dims = DimsOf(shape);
   if (strides == nullptr) return layout;
   if (strides->strides_size() != shape.dims_size()) {
-    return absl::InvalidArgumentError(absl::StrCat(strides->strides_size(), " byte strides were given for an array of rank ", shape.dims_size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat(strides->strides_size(), " byte strides were given for an array of rank ", shape.dims_size()));
   }
   layout.byte_strides.emplace(strides->strides().begin(), strides->strides().end());
   return layout;
@@ -68,9 +69,12 @@ absl::StatusOr<buffers::RemapPlan> RemapPlanFromProto(const xla::ifrt::RemapPlan
 
 controller::CopySemantics SemanticsFromProto(xla::ifrt::proto::ArrayCopySemantics semantics) {
   switch (semantics) {
-    case xla::ifrt::proto::ARRAY_COPY_SEMANTICS_REUSE_INPUT: return controller::CopySemantics::kReuseInput;
-    case xla::ifrt::proto::ARRAY_COPY_SEMANTICS_DONATE_INPUT: return controller::CopySemantics::kDonateInput;
-    default: return controller::CopySemantics::kAlwaysCopy;
+    case xla::ifrt::proto::ARRAY_COPY_SEMANTICS_REUSE_INPUT:
+      return controller::CopySemantics::kReuseInput;
+    case xla::ifrt::proto::ARRAY_COPY_SEMANTICS_DONATE_INPUT:
+      return controller::CopySemantics::kDonateInput;
+    default:
+      return controller::CopySemantics::kAlwaysCopy;
   }
 }
 

@@ -1,4 +1,5 @@
-// Waiting for arrays, reading them, and their end: check_value_ready, copy_to_host_buffer, check_future, is_array_deleted, delete_array, destruct_array.
+// Waiting for arrays, reading them, and their end: check_value_ready, copy_to_host_buffer, check_future, is_array_deleted,
+// delete_array, destruct_array.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,14 +23,16 @@ Action DecodeCheckValueReady(const IfrtRequest& message) {
 Action DecodeCopyToHostBuffer(const IfrtRequest& message) {
   const auto& request = message.copy_to_host_buffer_request();
   std::optional<buffers::Dims> strides;
-  if (request.has_byte_strides()) strides.emplace(request.byte_strides().strides().begin(), request.byte_strides().strides().end());
-  return [array = request.array_handle(), buffer = request.host_buffer_handle(), strides = std::move(strides)](ClientSession& session,
-                                                                                                             Reply reply) mutable {
-    session.session().CopyToHostBuffer(array, buffer, std::move(strides), [reply = std::move(reply)](absl::Status status) mutable {
-      IfrtResponse response;
-      response.mutable_copy_to_host_buffer_response();
-      std::move(reply).Finish(status, std::move(response));
-    });
+  if (request.has_byte_strides())
+    strides.emplace(request.byte_strides().strides().begin(), request.byte_strides().strides().end());
+  return [array = request.array_handle(), buffer = request.host_buffer_handle(), strides = std::move(strides)](
+             ClientSession& session, Reply reply) mutable {
+    session.session().CopyToHostBuffer(array, buffer, std::move(strides),
+                                       [reply = std::move(reply)](absl::Status status) mutable {
+                                         IfrtResponse response;
+                                         response.mutable_copy_to_host_buffer_response();
+                                         std::move(reply).Finish(status, std::move(response));
+                                       });
   };
 }
 
@@ -44,7 +47,8 @@ Action DecodeCheckFuture(const IfrtRequest& message) {
       std::move(reply).Finish(status, std::move(response));
     };
     if (future) {
-      return future->value.OnReady([answer = std::move(answer)](const absl::StatusOr<Unit>& value) mutable { answer(value.status()); });
+      return future->value.OnReady(
+          [answer = std::move(answer)](const absl::StatusOr<Unit>& value) mutable { answer(value.status()); });
     }
     session.session().FetchExecuteResult(
         handle, [answer = std::move(answer)](absl::StatusOr<controller::RunResult> result) mutable { answer(result.status()); });

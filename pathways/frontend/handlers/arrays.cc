@@ -32,8 +32,8 @@ Action DecodeAssemble(const IfrtRequest& message) {
   if (!request.has_dtype() && singles.empty()) {
     return FailWith(OneHandle(handle), absl::InvalidArgumentError("an array assembled of no arrays needs an element type"));
   }
-  return [handle, spec = std::move(spec), singles = std::move(singles),
-          semantics = SemanticsFromProto(request.copy_semantics())](ClientSession& session, Reply reply) mutable {
+  return [handle, spec = std::move(spec), singles = std::move(singles), semantics = SemanticsFromProto(request.copy_semantics())](
+             ClientSession& session, Reply reply) mutable {
     const Handle result = handle != 0 ? handle : session.session().NewHandle();
     if (spec.dtype == buffers::DType::kInvalid) {
       absl::StatusOr<buffers::ArraySpec> first = session.session().Spec(singles[0]);
@@ -62,7 +62,8 @@ Action DecodeDisassemble(const IfrtRequest& message) {
     absl::StatusOr<Handles> results = ResultHandles(session, std::move(requested), count);
     if (!results.ok()) return std::move(reply).Fail(results.status());
     IfrtResponse response;
-    response.mutable_disassemble_into_single_device_arrays_response()->mutable_array_handles()->Assign(results->begin(), results->end());
+    response.mutable_disassemble_into_single_device_arrays_response()->mutable_array_handles()->Assign(results->begin(),
+                                                                                                       results->end());
     std::move(reply).Finish(session.session().Disassemble(*results, array, semantics), std::move(response));
   };
 }
@@ -87,8 +88,8 @@ Action DecodeCopy(const IfrtRequest& message) {
   }
   std::optional<std::string> memory_kind;
   if (request.has_memory_kind()) memory_kind = request.memory_kind();
-  return [arrays = ToHandles(request.array_handles()), requested = ToHandles(request.result_handles()), devices = std::move(devices),
-          memory_kind = std::move(memory_kind),
+  return [arrays = ToHandles(request.array_handles()), requested = ToHandles(request.result_handles()),
+          devices = std::move(devices), memory_kind = std::move(memory_kind),
           semantics = SemanticsFromProto(request.copy_semantics())](ClientSession& session, Reply reply) mutable {
     absl::StatusOr<Handles> results = ResultHandles(session, std::move(requested), arrays.size());
     if (!results.ok()) return std::move(reply).Fail(results.status());
@@ -99,8 +100,8 @@ Action DecodeCopy(const IfrtRequest& message) {
   };
 }
 
-absl::StatusOr<std::vector<buffers::ArraySpec>> DecodeSpecs(const google::protobuf::RepeatedPtrField<xla::ifrt::ArraySpecProto>& protos,
-                                                            int count) {
+absl::StatusOr<std::vector<buffers::ArraySpec>> DecodeSpecs(
+    const google::protobuf::RepeatedPtrField<xla::ifrt::ArraySpecProto>& protos, int count) {
   if (protos.size() != count) {
     return absl::InvalidArgumentError(absl::StrCat("the request has ", count, " arrays but ", protos.size(), " array specs"));
   }
@@ -149,7 +150,8 @@ Action DecodeRemap(const IfrtRequest& message) {
   if (!plan.ok()) return FailWith(std::move(requested), plan.status());
   auto specs = DecodeSpecs(request.plan().output_specs(), request.plan().output_specs_size());
   if (!specs.ok()) return FailWith(std::move(requested), specs.status());
-  return [arrays = ToHandles(request.array_handles()), requested = std::move(requested), plan = *std::move(plan), specs = *std::move(specs),
+  return [arrays = ToHandles(request.array_handles()), requested = std::move(requested), plan = *std::move(plan),
+          specs = *std::move(specs),
           semantics = SemanticsFromProto(request.copy_semantics())](ClientSession& session, Reply reply) mutable {
     absl::StatusOr<Handles> results = ResultHandles(session, std::move(requested), specs.size());
     if (!results.ok()) return std::move(reply).Fail(results.status());
@@ -160,8 +162,10 @@ Action DecodeRemap(const IfrtRequest& message) {
 }
 
 constexpr Handler kHandlers[] = {
-    {IfrtRequest::kAssembleArrayFromSingleDeviceArraysRequest, "assemble_array_from_single_device_arrays", DecodeAssemble, true, false},
-    {IfrtRequest::kDisassembleIntoSingleDeviceArraysRequest, "disassemble_into_single_device_arrays", DecodeDisassemble, true, false},
+    {IfrtRequest::kAssembleArrayFromSingleDeviceArraysRequest, "assemble_array_from_single_device_arrays", DecodeAssemble, true,
+     false},
+    {IfrtRequest::kDisassembleIntoSingleDeviceArraysRequest, "disassemble_into_single_device_arrays", DecodeDisassemble, true,
+     false},
     {IfrtRequest::kFullyReplicatedShardRequest, "fully_replicated_shard", DecodeFullyReplicatedShard, true, false},
     {IfrtRequest::kCopyArraysRequest, "copy_arrays", DecodeCopy, true, false},
     {IfrtRequest::kReshardArraysRequest, "reshard_arrays", DecodeReshard, true, false},

@@ -28,7 +28,8 @@ absl::Status TakeDevices(const xla::ExecutableBuildOptionsProto& options, contro
     partitions = assignment.computation_count();
   }
   if (replicas < 1 || partitions < 1 || replicas > kMaxDevices || partitions > kMaxDevices / replicas) {
-    return absl::InvalidArgumentError(absl::StrCat("compile options ask for ", replicas, " replicas x ", partitions, " partitions"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("compile options ask for ", replicas, " replicas x ", partitions, " partitions"));
   }
   out.num_replicas = static_cast<int>(replicas);
   out.num_partitions = static_cast<int>(partitions);
@@ -39,7 +40,8 @@ absl::Status TakeDevices(const xla::ExecutableBuildOptionsProto& options, contro
   out.devices.resize(replicas * partitions);
   for (int p = 0; p < partitions; ++p) {
     const auto& devices = assignment.computation_devices(p).replica_device_ids();
-    if (devices.size() != replicas) return absl::InvalidArgumentError("a device assignment does not list a device for each replica");
+    if (devices.size() != replicas)
+      return absl::InvalidArgumentError("a device assignment does not list a device for each replica");
     for (int r = 0; r < replicas; ++r) out.devices[r * partitions + p] = DeviceId(static_cast<int32_t>(devices[r]));
   }
   return absl::OkStatus();
@@ -48,15 +50,19 @@ absl::Status TakeDevices(const xla::ExecutableBuildOptionsProto& options, contro
 absl::StatusOr<controller::CompileRequest> DecodeXlaProgram(const xla::ifrt::proxy::CompileRequest& request) {
   if (request.host_callbacks_size() > 0) {
     return absl::UnimplementedError(
-        "this program calls back into the client process by a protocol that released clients cannot serve; use the callbacks of the pathways "
+        "this program calls back into the client process by a protocol that released clients cannot serve; use the callbacks of "
+        "the pathways "
         "package (import jax with JAX_PLATFORMS=pathways)");
   }
   xla::ifrt::XlaCompileOptionsProto options;
-  if (request.compile_options().type_name() != "xla::ifrt::XlaCompileOptions" || !options.ParseFromString(request.compile_options().data())) {
-    return absl::InvalidArgumentError(absl::StrCat("compile options of type '", request.compile_options().type_name(), "' cannot be read"));
+  if (request.compile_options().type_name() != "xla::ifrt::XlaCompileOptions" ||
+      !options.ParseFromString(request.compile_options().data())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("compile options of type '", request.compile_options().type_name(), "' cannot be read"));
   }
   if (options.outputs_bundle_slice_sizes_size() > 0) {
-    return absl::UnimplementedError("this server does not deliver several results of a program as one array (outputs_bundle_slice_sizes)");
+    return absl::UnimplementedError(
+        "this server does not deliver several results of a program as one array (outputs_bundle_slice_sizes)");
   }
   controller::CompileRequest out;
   out.format = "mlir";
@@ -87,11 +93,13 @@ Action CompileXla(const xla::ifrt::proxy::CompileRequest& message) {
   absl::StatusOr<controller::CompileRequest> request = DecodeXlaProgram(message);
   if (!request.ok()) return FailWith({}, request.status());
   return [request = *std::move(request)](ClientSession& session, Reply reply) mutable {
-    session.session().Compile(std::move(request), [weak = session.weak_from_this(), reply = std::move(reply)](
-                                                      absl::StatusOr<std::shared_ptr<const controller::ExecutableInfo>> info) mutable {
-      if (!info.ok()) return std::move(reply).Fail(info.status());
-      if (auto session = weak.lock(); session != nullptr && session->open()) AnswerCompile(*session, **info, std::move(reply));
-    });
+    session.session().Compile(std::move(request),
+                              [weak = session.weak_from_this(), reply = std::move(reply)](
+                                  absl::StatusOr<std::shared_ptr<const controller::ExecutableInfo>> info) mutable {
+                                if (!info.ok()) return std::move(reply).Fail(info.status());
+                                if (auto session = weak.lock(); session != nullptr && session->open())
+                                  AnswerCompile(*session, **info, std::move(reply));
+                              });
   };
 }
 
@@ -108,37 +116,45 @@ void AddPlugin(ClientSession& session, std::shared_ptr<PluginExecutable> executa
 // A program of many nodes: pathways/v1/program.proto.
 Action CompileProgram(absl::string_view bytes) {
   return [program = Bytes::FromString(std::string(bytes))](ClientSession& session, Reply reply) {
-    session.session().CompileProgram(program, [weak = session.weak_from_this(), reply = std::move(reply)](
-                                                  absl::StatusOr<std::shared_ptr<const controller::ExecutableInfo>> info) mutable {
-      if (!info.ok()) return std::move(reply).Fail(info.status());
-      if (auto session = weak.lock(); session != nullptr && session->open()) AnswerCompile(*session, **info, std::move(reply));
-    });
+    session.session().CompileProgram(
+        program, [weak = session.weak_from_this(),
+                  reply = std::move(reply)](absl::StatusOr<std::shared_ptr<const controller::ExecutableInfo>> info) mutable {
+          if (!info.ok()) return std::move(reply).Fail(info.status());
+          if (auto session = weak.lock(); session != nullptr && session->open())
+            AnswerCompile(*session, **info, std::move(reply));
+        });
   };
 }
 
 Action CompilePlugin(const xla::ifrt::proxy::CompileRequest& message) {
   constexpr absl::string_view kPrefix = "__serialized_plugin_program ";
   absl::string_view text = message.program().data();
-  if (!absl::ConsumePrefix(&text, kPrefix)) return FailWith({}, absl::InvalidArgumentError("Bad PluginProgram: it does not begin as one"));
+  if (!absl::ConsumePrefix(&text, kPrefix))
+    return FailWith({}, absl::InvalidArgumentError("Bad PluginProgram: it does not begin as one"));
   if (absl::string_view bytes = text; absl::ConsumePrefix(&bytes, program::kProgramMagic)) return CompileProgram(bytes);
   auto executable = MakePluginExecutable(text);
   if (!executable.ok()) return FailWith({}, executable.status());
   return [executable = *std::move(executable)](ClientSession& session, Reply reply) {
-    executable->Prepare(session, [executable, weak = session.weak_from_this(), reply = std::move(reply)](absl::Status status) mutable {
-      if (!status.ok()) return std::move(reply).Fail(status);
-      if (auto session = weak.lock(); session != nullptr && session->open()) AddPlugin(*session, std::move(executable), std::move(reply));
-    });
+    executable->Prepare(session,
+                        [executable, weak = session.weak_from_this(), reply = std::move(reply)](absl::Status status) mutable {
+                          if (!status.ok()) return std::move(reply).Fail(status);
+                          if (auto session = weak.lock(); session != nullptr && session->open())
+                            AddPlugin(*session, std::move(executable), std::move(reply));
+                        });
   };
 }
 
 // jax looks for "PjRtCompiler requires an HloProgram" in the text, and then runs the function in the client's own process.
 Action RefuseCustomCall(const xla::ifrt::proxy::CompileRequest&) {
-  return FailWith({}, absl::UnimplementedError("PjRtCompiler requires an HloProgram: this server has no Python to run a colocated function in"));
+  return FailWith({}, absl::UnimplementedError(
+                          "PjRtCompiler requires an HloProgram: this server has no Python to run a colocated function in"));
 }
 
 Action RefuseIfrtIr(const xla::ifrt::proxy::CompileRequest&) {
-  return FailWith({}, absl::UnimplementedError("programs of several meshes as jaxlib's MPMD partitioner writes them (xla::ifrt::IfrtIRProgram) are not "
-                                                "supported by this server: `import pathways as pw` and @pw.program make such programs of plain functions"));
+  return FailWith({},
+                  absl::UnimplementedError(
+                      "programs of several meshes as jaxlib's MPMD partitioner writes them (xla::ifrt::IfrtIRProgram) are not "
+                      "supported by this server: `import pathways as pw` and @pw.program make such programs of plain functions"));
 }
 
 Action DecodeCompile(const IfrtRequest& message) {

@@ -15,8 +15,9 @@ Action DecodeDefaultDeviceAssignment(const IfrtRequest& message) {
   return [replicas = request.num_replicas(), partitions = request.num_partitions()](ClientSession& session, Reply reply) {
     const auto& devices = session.cluster_info().devices;
     if (replicas == 0 || partitions == 0 || replicas > devices.size() || partitions > devices.size() / replicas) {
-      return std::move(reply).Fail(absl::InvalidArgumentError(absl::StrCat("no default device assignment of ", replicas, " replicas x ", partitions,
-                                                                           " partitions on ", devices.size(), " devices")));
+      return std::move(reply).Fail(
+          absl::InvalidArgumentError(absl::StrCat("no default device assignment of ", replicas, " replicas x ", partitions,
+                                                  " partitions on ", devices.size(), " devices")));
     }
     IfrtResponse response;
     auto& assignment = *response.mutable_get_default_device_assignment_response()->mutable_device_assignment();

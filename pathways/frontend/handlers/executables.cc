@@ -17,8 +17,8 @@ using Metadata = xla::ifrt::proxy::LoadedExecutableMetadataResponse;
 constexpr char kNotOfPlugins[] = "a plugin program has none";
 
 // Unset where one is unknown: the client then takes none to be known.
-void FillShardings(const std::vector<ValueInfo>& values, Metadata::ShardingList* (Metadata::*mutable_list)(), void (Metadata::*clear)(),
-                   Metadata& out) {
+void FillShardings(const std::vector<ValueInfo>& values, Metadata::ShardingList* (Metadata::*mutable_list)(),
+                   void (Metadata::*clear)(), Metadata& out) {
   if (values.empty()) return;
   Metadata::ShardingList& list = *(out.*mutable_list)();
   for (const ValueInfo& value : values) {
@@ -44,14 +44,17 @@ void FillMetadata(const ExecutableInfo& info, Metadata& out) {
   FillShardings(info.parameters, &Metadata::mutable_parameter_shardings, &Metadata::clear_parameter_shardings, out);
   FillShardings(info.outputs, &Metadata::mutable_output_shardings, &Metadata::clear_output_shardings, out);
   const absl::Status no_layout = absl::UnimplementedError("tokens have no layout");
-  if (!FillLayouts(info.parameters, *out.mutable_parameter_layouts_list())) *out.mutable_parameter_layouts_error() = StatusToProto(no_layout);
-  if (!FillLayouts(info.outputs, *out.mutable_output_layouts_list())) *out.mutable_output_layouts_error() = StatusToProto(no_layout);
+  if (!FillLayouts(info.parameters, *out.mutable_parameter_layouts_list()))
+    *out.mutable_parameter_layouts_error() = StatusToProto(no_layout);
+  if (!FillLayouts(info.outputs, *out.mutable_output_layouts_list()))
+    *out.mutable_output_layouts_error() = StatusToProto(no_layout);
   auto& kinds = *out.mutable_output_memory_kinds()->add_memory_kind_lists();
   for (const ValueInfo& value : info.outputs) kinds.add_memory_kinds(value.memory_kind.empty() ? "device" : value.memory_kind);
   auto& donated = *out.mutable_donated_input_indices();
   for (int32_t index : info.donated_inputs) donated.add_donated_input_indices(static_cast<uint32_t>(index));
   if (info.memory_stats.empty() || !out.mutable_compiled_memory_stats()->ParseFromString(info.memory_stats)) {
-    *out.mutable_compiled_memory_stats_error() = StatusToProto(absl::UnimplementedError("the device runtime gives no memory statistics"));
+    *out.mutable_compiled_memory_stats_error() =
+        StatusToProto(absl::UnimplementedError("the device runtime gives no memory statistics"));
   }
   out.set_size_of_generated_code_in_bytes(info.code_bytes);
 }
@@ -79,7 +82,8 @@ Action DecodeMetadata(const IfrtRequest& message) {
 }
 
 Action DecodeCostAnalysis(const IfrtRequest& message) {
-  return [handle = message.loaded_executable_cost_analysis_request().loaded_executable_handle()](ClientSession& session, Reply reply) {
+  return [handle = message.loaded_executable_cost_analysis_request().loaded_executable_handle()](ClientSession& session,
+                                                                                                 Reply reply) {
     if (session.plugin_executables().contains(handle)) return std::move(reply).Fail(absl::UnimplementedError(kNotOfPlugins));
     session.session().GetCostAnalysis(handle, [reply = std::move(reply)](absl::StatusOr<controller::CostAnalysis> costs) mutable {
       IfrtResponse response;
@@ -94,13 +98,14 @@ Action DecodeCostAnalysis(const IfrtRequest& message) {
 }
 
 Action DecodeProgramText(const IfrtRequest& message) {
-  return [handle = message.loaded_executable_human_readable_program_text_request().loaded_executable_handle()](ClientSession& session,
-                                                                                                              Reply reply) {
+  return [handle = message.loaded_executable_human_readable_program_text_request().loaded_executable_handle()](
+             ClientSession& session, Reply reply) {
     if (session.plugin_executables().contains(handle)) return std::move(reply).Fail(absl::UnimplementedError(kNotOfPlugins));
     session.session().GetProgramText(handle, [reply = std::move(reply)](absl::StatusOr<std::string> text) mutable {
       IfrtResponse response;
       if (text.ok()) {
-        response.mutable_loaded_executable_human_readable_program_text_response()->set_human_readable_program_text(*std::move(text));
+        response.mutable_loaded_executable_human_readable_program_text_response()->set_human_readable_program_text(
+            *std::move(text));
       }
       std::move(reply).Finish(text.status(), std::move(response));
     });
@@ -126,12 +131,13 @@ Action DecodeDelete(const IfrtRequest& message) {
 }
 
 Action DecodeIsDeleted(const IfrtRequest& message) {
-  return [handle = message.loaded_executable_is_deleted_request().loaded_executable_handle()](ClientSession& session, Reply reply) {
-    if (!Knows(session, handle)) return std::move(reply).Fail(Unknown(handle));
-    IfrtResponse response;
-    response.mutable_loaded_executable_is_deleted_response()->set_is_deleted(session.deleted_executables().contains(handle));
-    std::move(reply).Send(std::move(response));
-  };
+  return
+      [handle = message.loaded_executable_is_deleted_request().loaded_executable_handle()](ClientSession& session, Reply reply) {
+        if (!Knows(session, handle)) return std::move(reply).Fail(Unknown(handle));
+        IfrtResponse response;
+        response.mutable_loaded_executable_is_deleted_response()->set_is_deleted(session.deleted_executables().contains(handle));
+        std::move(reply).Send(std::move(response));
+      };
 }
 
 Action DecodeDestruct(const IfrtRequest& message) {
@@ -151,7 +157,8 @@ Action DecodeMpmd(const IfrtRequest&) {
 constexpr Handler kHandlers[] = {
     {IfrtRequest::kLoadedExecutableMetadataRequest, "loaded_executable_metadata", DecodeMetadata},
     {IfrtRequest::kLoadedExecutableCostAnalysisRequest, "loaded_executable_cost_analysis", DecodeCostAnalysis},
-    {IfrtRequest::kLoadedExecutableHumanReadableProgramTextRequest, "loaded_executable_human_readable_program_text", DecodeProgramText},
+    {IfrtRequest::kLoadedExecutableHumanReadableProgramTextRequest, "loaded_executable_human_readable_program_text",
+     DecodeProgramText},
     {IfrtRequest::kLoadedExecutableDeleteRequest, "loaded_executable_delete", DecodeDelete},
     {IfrtRequest::kLoadedExecutableIsDeletedRequest, "loaded_executable_is_deleted", DecodeIsDeleted},
     {IfrtRequest::kLoadedExecutableDestructRequest, "loaded_executable_destruct", DecodeDestruct, true, false},

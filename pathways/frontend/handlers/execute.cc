@@ -36,7 +36,8 @@ class RunEnd {
   bool told_ = false;
 };
 
-void ExecutePlugin(ClientSession& session, PluginExecutable& executable, const ExecuteRequest& request, bool first_call, Reply reply) {
+void ExecutePlugin(ClientSession& session, PluginExecutable& executable, const ExecuteRequest& request, bool first_call,
+                   Reply reply) {
   // Told first, so that the status handle answers also when the run fails at once.
   auto end = std::make_shared<RunEnd>();
   if (request.status != 0) session.AddFuture(request.status, {end->future()});
@@ -83,8 +84,8 @@ void Execute(ClientSession& session, ExecuteRequest request, bool first_call, Re
   std::move(reply).Finish(run.status(), std::move(response));
 }
 
-// A client's first call of an executable leaves the choice of handles to us. An executable without outputs always looks like a first
-// call, which does no harm.
+// A client's first call of an executable leaves the choice of handles to us. An executable without outputs always looks like a
+// first call, which does no harm.
 Action DecodeExecute(const IfrtRequest& message) {
   const auto& request = message.loaded_executable_execute_request();
   ExecuteRequest out;
@@ -104,7 +105,8 @@ Action DecodeExecute(const IfrtRequest& message) {
 }
 
 Action DecodeFetchResult(const IfrtRequest& message) {
-  return [handle = message.loaded_executable_fetch_execute_result_request().result_status_handle()](ClientSession& session, Reply reply) {
+  return [handle = message.loaded_executable_fetch_execute_result_request().result_status_handle()](ClientSession& session,
+                                                                                                    Reply reply) {
     auto answer = [reply = std::move(reply)](absl::StatusOr<controller::RunResult> result) mutable {
       IfrtResponse response;
       auto& out = *response.mutable_loaded_executable_fetch_execute_result_response();

@@ -25,7 +25,8 @@ absl::StatusOr<Source> DecodeWhole(const proxy::MakeArrayFromHostBufferRequest& 
   Source source;
   PW_ASSIGN_OR_RETURN(source.spec, SpecFromProto(request.dtype(), request.shape(), request.sharding()));
   if (!source.spec.sharding.fully_replicated()) {
-    return absl::InvalidArgumentError("one host buffer can fill an array of one device or a fully replicated one, not a sharded one");
+    return absl::InvalidArgumentError(
+        "one host buffer can fill an array of one device or a fully replicated one, not a sharded one");
   }
   if (request.has_layout()) {
     PW_ASSIGN_OR_RETURN(source.spec.layout, LayoutFromProto(request.layout(), request.shape().dims_size()));
@@ -60,8 +61,8 @@ absl::StatusOr<Source> DecodeShards(const ShardsSpec& spec) {
   Source source;
   PW_ASSIGN_OR_RETURN(source.spec, SpecFromProto(spec.array_spec()));
   if (spec.addressable_shard_indices_size() != spec.host_buffers_size()) {
-    return absl::InvalidArgumentError(absl::StrCat(spec.host_buffers_size(), " host buffers come with ", spec.addressable_shard_indices_size(),
-                                                   " lists of the shards they fill"));
+    return absl::InvalidArgumentError(absl::StrCat(spec.host_buffers_size(), " host buffers come with ",
+                                                   spec.addressable_shard_indices_size(), " lists of the shards they fill"));
   }
   for (int i = 0; i < spec.host_buffers_size(); ++i) {
     const auto& buffer = spec.host_buffers(i);
@@ -71,8 +72,8 @@ absl::StatusOr<Source> DecodeShards(const ShardsSpec& spec) {
                                                           buffer.has_byte_strides() ? &buffer.byte_strides() : nullptr));
     for (int64_t index : spec.addressable_shard_indices(i).indices()) {
       if (index < 0 || index >= source.spec.sharding.num_shards()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("a host buffer is to fill shard ", index, " of an array of ", source.spec.sharding.num_shards(), " shards"));
+        return absl::InvalidArgumentError(absl::StrCat("a host buffer is to fill shard ", index, " of an array of ",
+                                                       source.spec.sharding.num_shards(), " shards"));
       }
       shard.shards.push_back(static_cast<int32_t>(index));
     }
@@ -130,7 +131,8 @@ Action DecodeMakeErrorArrays(const IfrtRequest& message) {
 
 constexpr Handler kHandlers[] = {
     {IfrtRequest::kMakeArrayFromHostBufferRequest, "make_array_from_host_buffer", DecodeMakeArray, true, false},
-    {IfrtRequest::kMakeArraysFromHostBufferShardsRequest, "make_arrays_from_host_buffer_shards", DecodeMakeArraysFromShards, true, false},
+    {IfrtRequest::kMakeArraysFromHostBufferShardsRequest, "make_arrays_from_host_buffer_shards", DecodeMakeArraysFromShards, true,
+     false},
     {IfrtRequest::kMakeErrorArraysRequest, "make_error_arrays", DecodeMakeErrorArrays, true, false},
 };
 

@@ -9,7 +9,8 @@ namespace pw::frontend {
 absl::StatusOr<Handles> ResultHandles(ClientSession& session, Handles requested, size_t count) {
   if (requested.empty()) requested.resize(count);
   if (requested.size() != count) {
-    absl::Status error = absl::InvalidArgumentError(absl::StrCat("the request has ", count, " results but names ", requested.size()));
+    absl::Status error =
+        absl::InvalidArgumentError(absl::StrCat("the request has ", count, " results but names ", requested.size()));
     session.Poison(requested, error);
     return error;
   }

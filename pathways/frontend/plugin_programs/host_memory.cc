@@ -37,7 +37,8 @@ struct Lent {
   net::SharedMemoryFactory memory;              // for contents that came over a network
 };
 
-// The same in memory that the client can open: contents come over a network only once. Nullopt where that is not worth it, or not to be had.
+// The same in memory that the client can open: contents come over a network only once. Nullopt where that is not worth it, or not
+// to be had.
 std::optional<Bytes> InSharedMemory(const Bytes& contents, net::SharedMemoryFactory& factory) {
   if (contents.size() < net::SharedMemoryFactory::kWorthwhileBytes) return std::nullopt;
   absl::StatusOr<Bytes> copy = net::SharedCopy(factory, contents);
@@ -115,15 +116,18 @@ class HostMemoryProgram final : public PluginExecutable {
   std::vector<DeviceId> devices(const controller::ClusterInfo&) const override { return {device_}; }
 
   absl::StatusOr<std::vector<buffers::ArraySpec>> Outputs(ClientSession&, absl::Span<const Handle> args) override {
-    if (args.size() != 1) return absl::InvalidArgumentError(absl::StrCat("a host-memory program takes one array, not ", args.size()));
+    if (args.size() != 1)
+      return absl::InvalidArgumentError(absl::StrCat("a host-memory program takes one array, not ", args.size()));
     return std::vector<buffers::ArraySpec>{
         {buffers::DType::kU8, {sizeof(Numbers)}, buffers::Sharding::SingleDevice(device_, ""), ""}};
   }
 
-  absl::Status Execute(ClientSession& session, absl::Span<const Handle> args, absl::Span<const Handle> results, StatusCallback done) override {
+  absl::Status Execute(ClientSession& session, absl::Span<const Handle> args, absl::Span<const Handle> results,
+                       StatusCallback done) override {
     PW_ASSIGN_OR_RETURN(const std::vector<buffers::ArraySpec> specs, Outputs(session, args));
     const Handle answer = session.session().NewHandle();
-    PW_RETURN_IF_ERROR(session.session().MakeArray(results[0], specs[0], {{answer, {specs[0].dtype, specs[0].dims, std::nullopt}, {0}}}));
+    PW_RETURN_IF_ERROR(
+        session.session().MakeArray(results[0], specs[0], {{answer, {specs[0].dtype, specs[0].dims, std::nullopt}, {0}}}));
     if (auto it = lent_->buffers.find(args[0]); it != lent_->buffers.end()) {
       const Handle contents = it->second;
       lent_->buffers.erase(it);

@@ -23,8 +23,9 @@ class HostMemoryTest : public ClientSessionTest {
     program_ = Make("[0]", MachineIdentity()).compile_response().loaded_executable_handle();
   }
   IfrtResponse Make(const std::string& devices, const std::string& machine) {
-    return Compile("xla::ifrt::PluginProgram", absl::StrCat(R"(__serialized_plugin_program {"hostMemoryRequest": {"device_ids": )", devices,
-                                                            R"(, "machine": ")", machine, R"("}})"));
+    return Compile("xla::ifrt::PluginProgram",
+                   absl::StrCat(R"(__serialized_plugin_program {"hostMemoryRequest": {"device_ids": )", devices,
+                                R"(, "machine": ")", machine, R"("}})"));
   }
   Bytes Shared(const std::string& text) {
     net::SharedMemory memory = *factory_.Create(text.size());
@@ -84,8 +85,10 @@ TEST_P(HostMemoryTest, ALittleThatIsNotSharedIsReadInTheOrdinaryWay) {
 }
 
 TEST_P(HostMemoryTest, SoIsAnError) {
-  ASSERT_TRUE(fake().MakeErrorArray(1, {buffers::DType::kF32, {4}, buffers::Sharding::SingleDevice(DeviceId(0), "device"), ""},
-                                    absl::InternalError("computation failed")).ok());
+  ASSERT_TRUE(fake()
+                  .MakeErrorArray(1, {buffers::DType::kF32, {4}, buffers::Sharding::SingleDevice(DeviceId(0), "device"), ""},
+                                  absl::InternalError("computation failed"))
+                  .ok());
   EXPECT_EQ(Ask().pid, 0);
 }
 

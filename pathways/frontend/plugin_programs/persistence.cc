@@ -68,7 +68,10 @@ class WriteJob : public std::enable_shared_from_this<WriteJob> {
     bool last_of_array = false;
   };
   WriteJob(ClientSession& session, StatusCallback done)
-      : cluster_(session.cluster()), files_(*session.services().files), session_(session.weak_from_this()), done_(std::move(done)) {}
+      : cluster_(session.cluster()),
+        files_(*session.services().files),
+        session_(session.weak_from_this()),
+        done_(std::move(done)) {}
 
   // Instead of Next.
   void Fail(const absl::Status& status) { Finish(status); }
@@ -76,7 +79,8 @@ class WriteJob : public std::enable_shared_from_this<WriteJob> {
 
   void Next() {
     auto session = session_.lock();
-    if (session == nullptr || !session->open()) return Finish(absl::CancelledError("the session ended while its arrays were written"));
+    if (session == nullptr || !session->open())
+      return Finish(absl::CancelledError("the session ended while its arrays were written"));
     if (pieces_.empty()) return Finish(absl::OkStatus());
     const Handle single = pieces_.front().single;
     if (single == 0) return Write(Bytes());
@@ -90,7 +94,8 @@ class WriteJob : public std::enable_shared_from_this<WriteJob> {
  private:
   void Fetch(Handle buffer) {
     auto session = session_.lock();
-    if (session == nullptr || !session->open()) return Finish(absl::CancelledError("the session ended while its arrays were written"));
+    if (session == nullptr || !session->open())
+      return Finish(absl::CancelledError("the session ended while its arrays were written"));
     session->session().LookupHostBuffer(buffer, [self = shared_from_this()](absl::StatusOr<Bytes> data) {
       if (!data.ok()) return self->Finish(data.status());
       self->Write(*std::move(data));
@@ -105,7 +110,8 @@ class WriteJob : public std::enable_shared_from_this<WriteJob> {
       if (piece.single != 0) status = WriteZarrChunk(piece.directory, *piece.array, piece.region, data);
       if (piece.last_of_array && status.ok()) {
         absl::StatusOr<std::string> metadata = ZarrMetadata(*piece.array);
-        status = metadata.ok() ? WriteWholeFile(piece.directory / kMetadataFile, Bytes::FromString(*std::move(metadata))) : metadata.status();
+        status = metadata.ok() ? WriteWholeFile(piece.directory / kMetadataFile, Bytes::FromString(*std::move(metadata)))
+                               : metadata.status();
       }
       self->cluster_.Post([self, status] { status.ok() ? self->Next() : self->Finish(status); });
     });
@@ -137,9 +143,11 @@ class WriteProgram final : public PluginExecutable {
   std::vector<DeviceId> devices(const controller::ClusterInfo&) const override { return items_[0].devices; }
   absl::StatusOr<std::vector<buffers::ArraySpec>> Outputs(ClientSession&, absl::Span<const Handle> args) override {
     if (args.size() == items_.size()) return std::vector<buffers::ArraySpec>();
-    return absl::InvalidArgumentError(absl::StrCat("a program that writes ", items_.size(), " arrays was called with ", args.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a program that writes ", items_.size(), " arrays was called with ", args.size()));
   }
-  absl::Status Execute(ClientSession& session, absl::Span<const Handle> args, absl::Span<const Handle>, StatusCallback done) override {
+  absl::Status Execute(ClientSession& session, absl::Span<const Handle> args, absl::Span<const Handle>,
+                       StatusCallback done) override {
     auto job = std::make_shared<WriteJob>(session, std::move(done));
     absl::Status status;
     for (size_t i = 0; i < items_.size() && status.ok(); ++i) status = AddArray(session, items_[i], args[i], *job);
@@ -167,7 +175,8 @@ absl::Status WriteProgram::AddArray(ClientSession& session, const Item& item, Ha
   PW_RETURN_IF_ERROR(session.session().Disassemble(singles, arg, controller::CopySemantics::kReuseInput));
   const auto shards_by_tile = ShardsByTile(spec.sharding);
   for (size_t t = 0; t < shards_by_tile.size(); ++t) {
-    WriteJob::Piece piece{0, directory, array, spec.sharding.TileRegion(spec.dims, static_cast<int64_t>(t)), t + 1 == shards_by_tile.size()};
+    WriteJob::Piece piece{0, directory, array, spec.sharding.TileRegion(spec.dims, static_cast<int64_t>(t)),
+                          t + 1 == shards_by_tile.size()};
     if (!piece.region.empty()) std::swap(piece.single, singles[shards_by_tile[t][0]]);
     if (piece.single != 0 || piece.last_of_array) job.Add(std::move(piece));
   }
@@ -183,7 +192,8 @@ class ReadProgram final : public PluginExecutable {
   std::vector<DeviceId> devices(const controller::ClusterInfo&) const override { return items_[0].devices; }
   absl::StatusOr<std::vector<buffers::ArraySpec>> Outputs(ClientSession&, absl::Span<const Handle> args) override;
   void Prepare(ClientSession& session, StatusCallback done) override;
-  absl::Status Execute(ClientSession& session, absl::Span<const Handle> args, absl::Span<const Handle> results, StatusCallback done) override;
+  absl::Status Execute(ClientSession& session, absl::Span<const Handle> args, absl::Span<const Handle> results,
+                       StatusCallback done) override;
 
  private:
   // What is read of one tile, and the host buffer that it becomes.
@@ -219,7 +229,8 @@ absl::Status ReadProgram::Open(const Storage& storage) {
     const std::string_view text = metadata.view();
     PW_ASSIGN_OR_RETURN(const ZarrArray stored, ParseZarrMetadata({text.data(), text.size()}));
     if (stored.dtype != item.array.dtype || stored.dims != item.array.dims) {
-      return absl::InvalidArgumentError(absl::StrCat("the array at ", item.location, " has another type or shape than the request"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("the array at ", item.location, " has another type or shape than the request"));
     }
     item.array.chunks = stored.chunks;
     directories_.push_back(std::move(directory));
@@ -229,13 +240,15 @@ absl::Status ReadProgram::Open(const Storage& storage) {
 
 void ReadProgram::Prepare(ClientSession& session, StatusCallback done) {
   auto self = std::static_pointer_cast<ReadProgram>(shared_from_this());
-  session.services().files->Post([self, &cluster = session.cluster(), &storage = session.services().storage, done = std::move(done)]() mutable {
-    absl::Status status = self->Open(storage);
-    cluster.Post([self, status = std::move(status), done = std::move(done)]() mutable { std::move(done)(status); });
-  });
+  session.services().files->Post(
+      [self, &cluster = session.cluster(), &storage = session.services().storage, done = std::move(done)]() mutable {
+        absl::Status status = self->Open(storage);
+        cluster.Post([self, status = std::move(status), done = std::move(done)]() mutable { std::move(done)(status); });
+      });
 }
 
-absl::StatusOr<std::vector<ReadProgram::Piece>> ReadProgram::MakeResults(ClientSession& session, const std::vector<buffers::ArraySpec>& specs,
+absl::StatusOr<std::vector<ReadProgram::Piece>> ReadProgram::MakeResults(ClientSession& session,
+                                                                         const std::vector<buffers::ArraySpec>& specs,
                                                                          absl::Span<const Handle> results) const {
   std::vector<Piece> pieces;
   for (size_t i = 0; i < specs.size(); ++i) {
@@ -258,8 +271,8 @@ absl::Status ReadProgram::Execute(ClientSession& session, absl::Span<const Handl
   absl::StatusOr<std::vector<Piece>> pieces = MakeResults(session, specs, results);
   if (!pieces.ok()) return pieces.status();
   auto self = std::static_pointer_cast<ReadProgram>(shared_from_this());
-  session.services().files->Post([self, pieces = *std::move(pieces), weak = session.weak_from_this(), &cluster = session.cluster(),
-                                  done = std::move(done)]() mutable {
+  session.services().files->Post([self, pieces = *std::move(pieces), weak = session.weak_from_this(),
+                                  &cluster = session.cluster(), done = std::move(done)]() mutable {
     absl::Status first_error;
     for (const Piece& piece : pieces) {
       absl::StatusOr<Bytes> data = ReadZarrRegion(self->directories_[piece.item], self->items_[piece.item].array, piece.region);

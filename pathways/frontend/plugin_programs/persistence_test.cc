@@ -91,12 +91,16 @@ TEST(ZarrTest, MetadataComesBack) {
 class PersistenceTest : public testing::ClientSessionTest {
  protected:
   static std::string Item(const fs::path& location, const std::string& shape) {
-    return absl::StrCat(R"({"b64_location": ")", absl::Base64Escape(location.string()), R"(", "b64_name": ")", absl::Base64Escape("x"),
-                        R"(", "b64_hlo_sharding_string": "", "devices": {"device_ids": [1]}, "shape": )", shape, "}");
+    return absl::StrCat(R"({"b64_location": ")", absl::Base64Escape(location.string()), R"(", "b64_name": ")",
+                        absl::Base64Escape("x"), R"(", "b64_hlo_sharding_string": "", "devices": {"device_ids": [1]}, "shape": )",
+                        shape, "}");
   }
-  IfrtResponse CompilePlugin(const std::string& json) { return Compile("xla::ifrt::PluginProgram", "__serialized_plugin_program " + json); }
+  IfrtResponse CompilePlugin(const std::string& json) {
+    return Compile("xla::ifrt::PluginProgram", "__serialized_plugin_program " + json);
+  }
   IfrtResponse CompileWrite(const fs::path& location) {
-    return CompilePlugin(absl::StrCat(R"({"bulk_persistence_write_request": {"write_requests": [)", Item(location, "[4]"), "]}}"));
+    return CompilePlugin(
+        absl::StrCat(R"({"bulk_persistence_write_request": {"write_requests": [)", Item(location, "[4]"), "]}}"));
   }
   IfrtResponse CompileRead(const fs::path& location, const std::string& dims) {
     const std::string shape = absl::StrCat(R"({"xla_primitive_type_str": "F32", "dimensions": )", dims, "}");

@@ -31,14 +31,16 @@ constexpr Kind kKinds[] = {
 
 absl::StatusOr<std::shared_ptr<PluginExecutable>> MakePluginExecutable(absl::string_view json) {
   PW_ASSIGN_OR_RETURN(JsonObject object, ParseJson(json));
-  if (object.fields_size() != 1) return absl::InvalidArgumentError("Bad PluginProgram: it must have one key, the kind of request");
+  if (object.fields_size() != 1)
+    return absl::InvalidArgumentError("Bad PluginProgram: it must have one key, the kind of request");
   const std::string key = object.fields().begin()->first;
   for (const Kind& kind : kKinds) {
     if (kind.key != key) continue;
     PW_ASSIGN_OR_RETURN(JsonObject request, ObjectField(object, key));
     return kind.make(request);
   }
-  return absl::UnimplementedError(absl::StrCat("Bad PluginProgram: requests of kind \"", key, "\" are not supported by this server"));
+  return absl::UnimplementedError(
+      absl::StrCat("Bad PluginProgram: requests of kind \"", key, "\" are not supported by this server"));
 }
 
 }  // namespace pw::frontend

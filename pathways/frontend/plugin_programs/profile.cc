@@ -25,18 +25,22 @@ class ProfileProgram final : public PluginExecutable {
     return {cluster.devices.empty() ? DeviceId(0) : cluster.devices[0].id};
   }
   // Whether the trace can be written is known before it is taken.
-  void Prepare(ClientSession& session, StatusCallback done) override { std::move(done)(session.services().storage.Resolve(location_).status()); }
+  void Prepare(ClientSession& session, StatusCallback done) override {
+    std::move(done)(session.services().storage.Resolve(location_).status());
+  }
 
   absl::StatusOr<std::vector<buffers::ArraySpec>> Outputs(ClientSession& session, absl::Span<const Handle> args) override {
     if (!args.empty()) return absl::InvalidArgumentError("a profile program takes no arguments");
     std::vector<buffers::ArraySpec> outputs;
     if (has_output_) {
-      outputs.push_back({buffers::DType::kString, {1}, buffers::Sharding::SingleDevice(devices(session.cluster_info())[0], ""), ""});
+      outputs.push_back(
+          {buffers::DType::kString, {1}, buffers::Sharding::SingleDevice(devices(session.cluster_info())[0], ""), ""});
     }
     return outputs;
   }
 
-  absl::Status Execute(ClientSession& session, absl::Span<const Handle> args, absl::Span<const Handle> results, StatusCallback done) override {
+  absl::Status Execute(ClientSession& session, absl::Span<const Handle> args, absl::Span<const Handle> results,
+                       StatusCallback done) override {
     PW_ASSIGN_OR_RETURN(const auto specs, Outputs(session, args));
     if (has_output_) PW_RETURN_IF_ERROR(MakeOutput(session, results[0], specs[0]));
     if (session.recorder() == nullptr) {
@@ -59,8 +63,9 @@ class ProfileProgram final : public PluginExecutable {
   absl::Status WriteTrace(ClientSession& session, StatusCallback done) {
     PW_ASSIGN_OR_RETURN(const std::filesystem::path folder, session.services().storage.Resolve(location_));
     const auto path = folder / "plugins" / "profile" / session_name_ / "pathways_controller.trace.json";
-    session.services().files->Post([path, recorder = session.StopRecording(), process = absl::StrCat("requests of ", session.hello().peer),
-                                    &cluster = session.cluster(), done = std::move(done)]() mutable {
+    session.services().files->Post([path, recorder = session.StopRecording(),
+                                    process = absl::StrCat("requests of ", session.hello().peer), &cluster = session.cluster(),
+                                    done = std::move(done)]() mutable {
       absl::Status status = WriteWholeFile(path, Bytes::FromString(recorder->Json(process)));
       cluster.Post([status, done = std::move(done)]() mutable { std::move(done)(status); });
     });
@@ -88,7 +93,8 @@ absl::StatusOr<std::shared_ptr<PluginExecutable>> MakeProfileProgram(const JsonO
       PW_ASSIGN_OR_RETURN(session_name, StringField(options, "traceSessionName"));
     }
   }
-  if (!IsPlainName(session_name)) return absl::InvalidArgumentError("Bad PluginProgram: the name of a trace session must be a plain name");
+  if (!IsPlainName(session_name))
+    return absl::InvalidArgumentError("Bad PluginProgram: the name of a trace session must be a plain name");
   return std::make_shared<ProfileProgram>(std::move(location), std::move(session_name), has_options);
 }
 

@@ -28,13 +28,15 @@ class ReshardProgram final : public PluginExecutable {
 
   absl::StatusOr<std::vector<buffers::ArraySpec>> Outputs(ClientSession& session, absl::Span<const Handle> args) override {
     if (args.size() != targets_.size()) {
-      return absl::InvalidArgumentError(absl::StrCat("a reshard program of ", targets_.size(), " arrays was called with ", args.size()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("a reshard program of ", targets_.size(), " arrays was called with ", args.size()));
     }
     std::vector<buffers::ArraySpec> specs;
     for (size_t i = 0; i < args.size(); ++i) {
       PW_ASSIGN_OR_RETURN(buffers::ArraySpec spec, session.session().Spec(args[i]));
       const Target& target = targets_[i];
-      PW_ASSIGN_OR_RETURN(spec.sharding, ShardingFromOpSharding(target.op_sharding, target.devices, target.memory_kind, spec.dims));
+      PW_ASSIGN_OR_RETURN(spec.sharding,
+                          ShardingFromOpSharding(target.op_sharding, target.devices, target.memory_kind, spec.dims));
       specs.push_back(std::move(spec));
     }
     return specs;
@@ -65,7 +67,8 @@ absl::StatusOr<std::shared_ptr<PluginExecutable>> MakeReshardProgram(const JsonO
   PW_ASSIGN_OR_RETURN(std::vector<JsonObject> in, ObjectsField(request, "inSharding"));
   PW_ASSIGN_OR_RETURN(std::vector<JsonObject> out, ObjectsField(request, "outSharding"));
   if (in.size() != out.size() || in.empty()) {
-    return absl::InvalidArgumentError("Bad PluginProgram: a reshardRequest needs as many inSharding as outSharding, at least one");
+    return absl::InvalidArgumentError(
+        "Bad PluginProgram: a reshardRequest needs as many inSharding as outSharding, at least one");
   }
   PW_ASSIGN_OR_RETURN(std::vector<DeviceId> devices, DevicesField(in[0], "devices"));
   std::vector<Target> targets;
@@ -77,7 +80,8 @@ absl::StatusOr<std::shared_ptr<PluginExecutable>> MakeReshardProgram(const JsonO
       PW_ASSIGN_OR_RETURN(target.memory_kind, StringField(sharding, "memory_kind"));
     }
   }
-  const auto semantics = BoolField(request, "donateInput") ? controller::CopySemantics::kDonateInput : controller::CopySemantics::kAlwaysCopy;
+  const auto semantics =
+      BoolField(request, "donateInput") ? controller::CopySemantics::kDonateInput : controller::CopySemantics::kAlwaysCopy;
   return std::make_shared<ReshardProgram>(std::move(devices), std::move(targets), semantics);
 }
 

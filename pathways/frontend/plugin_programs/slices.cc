@@ -18,14 +18,17 @@ using resource::SliceRequest;
 
 constexpr double kLongestWaitSeconds = 60;
 
-absl::Status Bad(absl::string_view what) { return absl::InvalidArgumentError(absl::StrCat("Bad PluginProgram: a slice request ", what)); }
+absl::Status Bad(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("Bad PluginProgram: a slice request ", what));
+}
 
 // 0 if it is missing.
 absl::StatusOr<int64_t> WholeNumber(const JsonObject& object, const std::string& name) {
   auto it = object.fields().find(name);
   if (it == object.fields().end()) return 0;
   const double number = it->second.number_value();
-  if (it->second.kind_case() != JsonValue::kNumberValue || !(number >= 0 && number <= 9e15) || number != static_cast<double>(static_cast<int64_t>(number))) {
+  if (it->second.kind_case() != JsonValue::kNumberValue || !(number >= 0 && number <= 9e15) ||
+      number != static_cast<double>(static_cast<int64_t>(number))) {
     return Bad(absl::StrCat("needs a whole number as ", name));
   }
   return static_cast<int64_t>(number);
@@ -102,11 +105,13 @@ class SliceProgram : public PluginExecutable {
     const auto size = static_cast<int64_t>(answer_.size());
     return std::vector<buffers::ArraySpec>{{buffers::DType::kU8, {size}, buffers::Sharding::SingleDevice(device, ""), ""}};
   }
-  absl::Status Execute(ClientSession& session, absl::Span<const Handle> args, absl::Span<const Handle> results, StatusCallback done) override {
+  absl::Status Execute(ClientSession& session, absl::Span<const Handle> args, absl::Span<const Handle> results,
+                       StatusCallback done) override {
     PW_ASSIGN_OR_RETURN(const auto specs, Outputs(session, args));
     const Handle buffer = session.session().NewHandle();
     PW_RETURN_IF_ERROR(session.session().StoreHostBuffer(buffer, Bytes::FromString(answer_)));
-    PW_RETURN_IF_ERROR(session.session().MakeArray(results[0], specs[0], {{buffer, {specs[0].dtype, specs[0].dims, std::nullopt}, {0}}}));
+    PW_RETURN_IF_ERROR(
+        session.session().MakeArray(results[0], specs[0], {{buffer, {specs[0].dtype, specs[0].dims, std::nullopt}, {0}}}));
     session.cluster().Post([done = std::move(done)]() mutable { std::move(done)(absl::OkStatus()); });
     return absl::OkStatus();
   }
@@ -119,7 +124,8 @@ class SliceProgram : public PluginExecutable {
   static absl::StatusOr<DeviceId> DeviceThatIsThere(ClientSession& session) {
     const auto now = session.cluster().info();
     for (const auto& known : session.cluster_info().devices) {
-      const bool there = std::any_of(now->devices.begin(), now->devices.end(), [&](const auto& device) { return device.id == known.id; });
+      const bool there =
+          std::any_of(now->devices.begin(), now->devices.end(), [&](const auto& device) { return device.id == known.id; });
       if (there) return known.id;
     }
     return absl::UnavailableError("the cluster has lost all the devices that it had when this client connected: connect again");
@@ -143,11 +149,12 @@ class AwaitSlice final : public SliceProgram {
  public:
   AwaitSlice(SliceId slice, absl::Duration limit) : slice_(slice), limit_(limit) {}
   void Prepare(ClientSession& session, StatusCallback done) override {
-    session.cluster().AwaitSlice(session.session().id(), slice_, limit_,
-                                 [self = shared_from_this(), this, done = std::move(done)](absl::StatusOr<SliceState> state) mutable {
-                                   if (state.ok()) answer_ = ToJson(*state);
-                                   std::move(done)(state.status());
-                                 });
+    session.cluster().AwaitSlice(
+        session.session().id(), slice_, limit_,
+        [self = shared_from_this(), this, done = std::move(done)](absl::StatusOr<SliceState> state) mutable {
+          if (state.ok()) answer_ = ToJson(*state);
+          std::move(done)(state.status());
+        });
   }
 
  private:
@@ -182,7 +189,8 @@ absl::StatusOr<std::shared_ptr<PluginExecutable>> MakeSliceProgram(const JsonObj
   if (what != "await") return Bad(absl::StrCat("is one of add, await or release, not ", what));
   auto seconds = fields.fields().find("seconds");
   const double limit = seconds == fields.fields().end() ? 0 : seconds->second.number_value();
-  if (!(limit >= 0 && limit <= kLongestWaitSeconds)) return Bad(absl::StrCat("waits for 0 to ", kLongestWaitSeconds, " seconds at a time"));
+  if (!(limit >= 0 && limit <= kLongestWaitSeconds))
+    return Bad(absl::StrCat("waits for 0 to ", kLongestWaitSeconds, " seconds at a time"));
   return std::make_shared<AwaitSlice>(slice, absl::Seconds(limit));
 }
 

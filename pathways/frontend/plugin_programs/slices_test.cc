@@ -54,8 +54,9 @@ TEST_P(SliceProgramTest, ARequestIsUnderstood) {
   cluster_.slice_state.epoch = 1;
   const auto compiled = Ask(R"({"add": {"shape": [2, 1], "platform": "tpu", "kind": "cpu", "island": "right", "beside": 3,
                                         "memory_per_device": 1024, "hosts": "pack", "exclusive": true}})");
-  EXPECT_EQ(AnswerOf(compiled),
-            R"({"slice":7,"state":"placed","island":"right","epoch":1,"devices":[1048576,1048577],"physical":[2,3],"hosts":["h","h"]})");
+  EXPECT_EQ(
+      AnswerOf(compiled),
+      R"({"slice":7,"state":"placed","island":"right","epoch":1,"devices":[1048576,1048577],"physical":[2,3],"hosts":["h","h"]})");
   const resource::SliceRequest& request = cluster_.last_slice_request;
   EXPECT_EQ(request.count, 2);
   EXPECT_THAT(request.shape, ElementsAre(2, 1));
@@ -79,11 +80,12 @@ TEST_P(SliceProgramTest, WhoWaitsIsToldForWhat) {
 }
 
 TEST_P(SliceProgramTest, WhatMakesNoSenseIsRefused) {
-  for (const char* what : {R"({})", R"({"add": 1})", R"({"add": {"count": 0}})", R"({"add": {"count": 1.5}})", R"({"add": {"count": -1}})",
-                           R"({"add": {"count": 1e300}})", R"({"add": {"shape": [4611686018427387904, 4611686018427387904]}})",
-                           R"({"add": {"shape": [9007199254740992, 9007199254740992]}})", R"({"add": {"count": 1, "hosts": "far"}})",
-                           R"({"add": {"count": 1, "kind": 7}})", R"({"await": {"slice": 1, "seconds": 1e9}})", R"({"borrow": {"slice": 1}})",
-                           R"({"add": {"count": 1}, "release": {"slice": 1}})"}) {
+  for (const char* what :
+       {R"({})", R"({"add": 1})", R"({"add": {"count": 0}})", R"({"add": {"count": 1.5}})", R"({"add": {"count": -1}})",
+        R"({"add": {"count": 1e300}})", R"({"add": {"shape": [4611686018427387904, 4611686018427387904]}})",
+        R"({"add": {"shape": [9007199254740992, 9007199254740992]}})", R"({"add": {"count": 1, "hosts": "far"}})",
+        R"({"add": {"count": 1, "kind": 7}})", R"({"await": {"slice": 1, "seconds": 1e9}})", R"({"borrow": {"slice": 1}})",
+        R"({"add": {"count": 1}, "release": {"slice": 1}})"}) {
     EXPECT_EQ(CodeOf(Ask(what)), 3) << what;
   }
 }

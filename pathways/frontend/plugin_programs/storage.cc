@@ -35,11 +35,13 @@ absl::StatusOr<fs::path> Storage::Resolve(const std::string& location) const {
   const bool object = scheme != std::string::npos;
   const fs::path path = object ? fs::path(location.substr(0, scheme)) / location.substr(scheme + 3) : fs::path(location);
   if (HasDots(path) || location.find('\0') != std::string::npos || path.is_absolute() == object) {
-    return absl::InvalidArgumentError(absl::StrCat("the location '", location, "' is neither an absolute path nor SCHEME://BUCKET/OBJECT"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the location '", location, "' is neither an absolute path nor SCHEME://BUCKET/OBJECT"));
   }
   if (object) {
     if (!objects_in_.empty()) return fs::path(objects_in_) / path;
-    return absl::PermissionDeniedError(absl::StrCat("this controller has nowhere to keep ", location, ": start it with --object-directory"));
+    return absl::PermissionDeniedError(
+        absl::StrCat("this controller has nowhere to keep ", location, ": start it with --object-directory"));
   }
   if (!paths_below_.empty() && IsBelow(path, paths_below_)) return path;
   return absl::PermissionDeniedError(absl::StrCat("this controller does not let clients use ", location,
@@ -66,7 +68,8 @@ absl::StatusOr<Bytes> ReadWholeFile(const fs::path& path, int64_t limit) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   const int64_t size = file ? static_cast<int64_t>(file.tellg()) : -1;
   if (size < 0) return absl::NotFoundError(absl::StrCat("cannot read ", path.string()));
-  if (size > limit) return absl::ResourceExhaustedError(absl::StrCat(path.string(), " has ", size, " bytes; at most ", limit, " were expected"));
+  if (size > limit)
+    return absl::ResourceExhaustedError(absl::StrCat(path.string(), " has ", size, " bytes; at most ", limit, " were expected"));
   PW_ASSIGN_OR_RETURN(AlignedBytes data, bulk::TryAllocate(size));
   file.seekg(0);
   file.read(reinterpret_cast<char*>(data.data()), size);

@@ -9,20 +9,20 @@
 #include "pathways/base/status_macros.h"
 #include "pathways/buffers/array_spec.h"
 #include "pathways/buffers/region_copy.h"
+#include "pathways/bulk/shared_directory.h"
 #include "pathways/frontend/plugin_programs/json.h"
 #include "pathways/frontend/plugin_programs/storage.h"
-#include "pathways/bulk/shared_directory.h"
 
 namespace pw::frontend {
 namespace {
 
-using buffers::DType;
 using buffers::Dims;
+using buffers::DType;
 using buffers::Region;
 
 constexpr std::pair<DType, const char*> kNames[] = {
-    {DType::kPred, "|b1"}, {DType::kS8, "|i1"},  {DType::kS16, "<i2"}, {DType::kS32, "<i4"}, {DType::kS64, "<i8"},
-    {DType::kU8, "|u1"},   {DType::kU16, "<u2"}, {DType::kU32, "<u4"}, {DType::kU64, "<u8"}, {DType::kF16, "<f2"},
+    {DType::kPred, "|b1"}, {DType::kS8, "|i1"},  {DType::kS16, "<i2"}, {DType::kS32, "<i4"},   {DType::kS64, "<i8"},
+    {DType::kU8, "|u1"},   {DType::kU16, "<u2"}, {DType::kU32, "<u4"}, {DType::kU64, "<u8"},   {DType::kF16, "<f2"},
     {DType::kF32, "<f4"},  {DType::kF64, "<f8"}, {DType::kC64, "<c8"}, {DType::kC128, "<c16"}, {DType::kBF16, "bfloat16"},
 };
 
@@ -61,9 +61,10 @@ Region Relative(const Region& region, const Dims& origin) {
 absl::StatusOr<std::string> ZarrMetadata(const ZarrArray& array) {
   for (const auto& [dtype, name] : kNames) {
     if (dtype != array.dtype) continue;
-    return absl::StrCat(R"({"zarr_format": 2, "shape": [)", absl::StrJoin(array.dims, ", "), R"(], "chunks": [)",
-                        absl::StrJoin(array.chunks, ", "), R"(], "dtype": ")", name,
-                        R"(", "compressor": null, "fill_value": null, "filters": null, "order": "C", "dimension_separator": "."})");
+    return absl::StrCat(
+        R"({"zarr_format": 2, "shape": [)", absl::StrJoin(array.dims, ", "), R"(], "chunks": [)",
+        absl::StrJoin(array.chunks, ", "), R"(], "dtype": ")", name,
+        R"(", "compressor": null, "fill_value": null, "filters": null, "order": "C", "dimension_separator": "."})");
   }
   return absl::UnimplementedError("arrays of this element type cannot be stored as zarr");
 }
@@ -84,7 +85,8 @@ absl::StatusOr<ZarrArray> ParseZarrMetadata(absl::string_view json) {
   auto separator = object.fields().find("dimension_separator");
   const bool dots = separator == object.fields().end() || separator->second.string_value() == ".";
   if (array.dtype == DType::kInvalid || !is_null("compressor") || !is_null("filters") || !dots) {
-    return absl::UnimplementedError("only plain zarr v2 arrays can be read: a numeric type, no compressor, no filters, '.' between indices");
+    return absl::UnimplementedError(
+        "only plain zarr v2 arrays can be read: a numeric type, no compressor, no filters, '.' between indices");
   }
   PW_RETURN_IF_ERROR(buffers::DenseBytes(array.dtype, array.dims).status());
   PW_RETURN_IF_ERROR(buffers::DenseBytes(array.dtype, array.chunks).status());
@@ -94,7 +96,8 @@ absl::StatusOr<ZarrArray> ParseZarrMetadata(absl::string_view json) {
   return array;
 }
 
-absl::Status WriteZarrChunk(const std::filesystem::path& directory, const ZarrArray& array, const Region& region, const Bytes& data) {
+absl::Status WriteZarrChunk(const std::filesystem::path& directory, const ZarrArray& array, const Region& region,
+                            const Bytes& data) {
   Dims index = region.start;
   for (size_t d = 0; d < index.size(); ++d) index[d] /= array.chunks[d];
   Bytes chunk = data;
@@ -103,7 +106,8 @@ absl::Status WriteZarrChunk(const std::filesystem::path& directory, const ZarrAr
     PW_ASSIGN_OR_RETURN(AlignedBytes whole, bulk::TryAllocate(bytes));
     std::memset(whole.data(), 0, whole.size());
     const Region part{Dims(region.size.size(), 0), region.size};
-    PW_RETURN_IF_ERROR(buffers::CopyDenseRegion(buffers::HostBytes(array.dtype), data.data(), region.size, part, whole.data(), array.chunks, part));
+    PW_RETURN_IF_ERROR(buffers::CopyDenseRegion(buffers::HostBytes(array.dtype), data.data(), region.size, part, whole.data(),
+                                                array.chunks, part));
     chunk = std::move(whole).Freeze();
   }
   return WriteWholeFile(directory / ChunkName(index), chunk);
@@ -122,13 +126,13 @@ absl::StatusOr<Bytes> ReadZarrRegion(const std::filesystem::path& directory, con
   PW_RETURN_IF_ERROR(ForEachIndex(first, last, [&](const Dims& index) -> absl::Status {
     PW_ASSIGN_OR_RETURN(const Bytes chunk, ReadWholeFile(directory / ChunkName(index), chunk_bytes));
     if (static_cast<int64_t>(chunk.size()) != chunk_bytes) {
-      return absl::InvalidArgumentError(absl::StrCat("chunk ", ChunkName(index), " of ", directory.string(), " has ", chunk.size(), " bytes, not ",
-                                                     chunk_bytes));
+      return absl::InvalidArgumentError(absl::StrCat("chunk ", ChunkName(index), " of ", directory.string(), " has ",
+                                                     chunk.size(), " bytes, not ", chunk_bytes));
     }
     const Region held = ChunkRegion(array, index);
     const Region common = buffers::Intersect(held, region);
-    return buffers::CopyDenseRegion(buffers::HostBytes(array.dtype), chunk.data(), array.chunks, Relative(common, held.start), out.data(),
-                                    region.size, Relative(common, region.start));
+    return buffers::CopyDenseRegion(buffers::HostBytes(array.dtype), chunk.data(), array.chunks, Relative(common, held.start),
+                                    out.data(), region.size, Relative(common, region.start));
   }));
   return std::move(out).Freeze();
 }

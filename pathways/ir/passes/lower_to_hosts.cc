@@ -61,8 +61,8 @@ class HostSets {
   std::vector<Places::Hosts> sets_;
 };
 
-// One program. An executable takes over an argument that it donates if this is the value's last use and the value is the program's
-// own, or an argument that the caller gave up. A computed value that is a result has the result's name from the start.
+// One program. An executable takes over an argument that it donates if this is the value's last use and the value is the
+// program's own, or an argument that the caller gave up. A computed value that is a result has the result's name from the start.
 class Lowering {
  public:
   Lowering(mlir::ModuleOp module, ProgramOp program) : module_(module), program_(program), symbols_(module), places_(module) {}
@@ -75,7 +75,8 @@ class Lowering {
                              .Case<ArgOp, ComputeOp, TransferOp, ResultOp>([&](auto it) { return Lower(it), true; })
                              .Default([](Operation*) { return false; });
       if (!known) {
-        return op.emitError() << op.getName() << " waits for a value: the controller cuts a program there into parts, which can be lowered";
+        return op.emitError() << op.getName()
+                              << " waits for a value: the controller cuts a program there into parts, which can be lowered";
       }
       ReleaseDead();
       ++position_;
@@ -167,7 +168,8 @@ class Lowering {
     const int64_t launch = hosts.size() > 1 ? NewName() : 0;
     Add(hosts, [=](mlir::OpBuilder& b, mlir::Location loc) mutable {
       b.create<ExecuteOp>(loc, compute.getExecutableAttr(), b.getDenseI64ArrayAttr(takes), b.getDenseI64ArrayAttr(makes),
-                          kept.empty() ? nullptr : b.getDenseI32ArrayAttr(kept), launch == 0 ? nullptr : b.getI64IntegerAttr(launch));
+                          kept.empty() ? nullptr : b.getDenseI32ArrayAttr(kept),
+                          launch == 0 ? nullptr : b.getI64IntegerAttr(launch));
     });
   }
 

@@ -24,7 +24,8 @@ struct Place : impl::PlaceBase<Place> {
     devices_op_ = TheOnly<VirtualDevicesOp>(module);
     machine_ = TheOnly<MachineOp>(module);
     if (!devices_op_ || !machine_) {
-      module.emitError() << "there is no " << (devices_op_ ? "pw.machine to place the program on" : "pw.virtual_devices: assign them first");
+      module.emitError() << "there is no "
+                         << (devices_op_ ? "pw.machine to place the program on" : "pw.virtual_devices: assign them first");
       return signalPassFailure();
     }
     devices_.assign(devices_op_.getDevices().begin(), devices_op_.getDevices().end());
@@ -68,7 +69,8 @@ struct Place : impl::PlaceBase<Place> {
       if (physical_[i] == device) islands[machine_.getIslands()[i]].push_back(device);
     }
     for (auto& [island, devices] : islands) {
-      std::sort(devices.begin(), devices.end(), [&](int32_t a, int32_t b) { return std::pair(load_[a], a) < std::pair(load_[b], b); });
+      std::sort(devices.begin(), devices.end(),
+                [&](int32_t a, int32_t b) { return std::pair(load_[a], a) < std::pair(load_[b], b); });
     }
     return islands;
   }
@@ -116,8 +118,8 @@ struct Place : impl::PlaceBase<Place> {
         const int32_t physical = physical_[entry_.at(devices_[v])];
         auto [it, is_new] = user.try_emplace(physical, devices_[v]);
         if (is_new) continue;
-        return executable.emitError() << "program " << executable.getLabel() << " cannot run: its devices " << it->second << " and " << devices_[v]
-                                      << " are both on physical device " << physical;
+        return executable.emitError() << "program " << executable.getLabel() << " cannot run: its devices " << it->second
+                                      << " and " << devices_[v] << " are both on physical device " << physical;
       }
     }
     return success();
@@ -125,7 +127,7 @@ struct Place : impl::PlaceBase<Place> {
 
   VirtualDevicesOp devices_op_;
   MachineOp machine_;
-  std::vector<int32_t> devices_;      // of each virtual device
+  std::vector<int32_t> devices_;                // of each virtual device
   llvm::ArrayRef<int32_t> physical_;            // of each entry in the machine's lists
   absl::flat_hash_map<int32_t, size_t> entry_;  // of each device, in the machine's lists
   absl::flat_hash_map<int32_t, int64_t> load_;  // of each physical device

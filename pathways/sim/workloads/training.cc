@@ -60,7 +60,8 @@ class Training final : public Workload {
       replica.params = tenant().Run(replica.update, args);
     }
     std::sort(used.begin(), used.end(), [](const Value& a, const Value& b) { return a.handle < b.handle; });
-    used.erase(std::unique(used.begin(), used.end(), [](const Value& a, const Value& b) { return a.handle == b.handle; }), used.end());
+    used.erase(std::unique(used.begin(), used.end(), [](const Value& a, const Value& b) { return a.handle == b.handle; }),
+               used.end());
     tenant().Drop(used);
     Check();
   }

@@ -94,12 +94,7 @@ ffi::Error Geqp3(In<T> a, IntIn jpvt, Out<T> out, Info jpvt_out, Out<T> tau) {
 
 template <typename T>
 auto Geqp3Binding() {
-  return ffi::Ffi::Bind()
-      .Arg<In<T>>()
-      .template Arg<IntIn>()
-      .template Ret<In<T>>()
-      .template Ret<IntIn>()
-      .template Ret<In<T>>();
+  return ffi::Ffi::Bind().Arg<In<T>>().template Arg<IntIn>().template Ret<In<T>>().template Ret<IntIn>().template Ret<In<T>>();
 }
 
 template <typename T>
@@ -114,8 +109,8 @@ ffi::Error MakeQ(In<T> a, In<T> tau, Out<T> out) {
   lwork = WorkSize(size);
   const auto work = Scratch<T>(lwork);
   for (int64_t i = 0; i < matrix.count; ++i) {
-    Lapack<T>::make_q(&matrix.rows, &matrix.columns, &k, out->typed_data() + i * matrix.size(), &lda,
-                      tau.typed_data() + i * k, work.get(), &lwork, &info);
+    Lapack<T>::make_q(&matrix.rows, &matrix.columns, &k, out->typed_data() + i * matrix.size(), &lda, tau.typed_data() + i * k,
+                      work.get(), &lwork, &info);
   }
   return ffi::Error::Success();
 }
@@ -138,8 +133,8 @@ ffi::Error ApplyQ(In<T> a, In<T> tau, In<T> c, Out<T> out, bool left, bool trans
   const int lda = reflectors.lead(), ldc = matrix.lead(), k = scalars.rows;
   int info = 0, lwork = -1;
   T size{};
-  Lapack<T>::apply_q(&side, &trans, &matrix.rows, &matrix.columns, &k, a.typed_data(), &lda, tau.typed_data(),
-                     out->typed_data(), &ldc, &size, &lwork, &info, 1, 1);
+  Lapack<T>::apply_q(&side, &trans, &matrix.rows, &matrix.columns, &k, a.typed_data(), &lda, tau.typed_data(), out->typed_data(),
+                     &ldc, &size, &lwork, &info, 1, 1);
   lwork = WorkSize(size);
   const auto work = Scratch<T>(lwork);
   for (int64_t i = 0; i < matrix.count; ++i) {
@@ -171,8 +166,8 @@ ffi::Error Gehrd(In<T> a, Out<T> out, Out<T> tau, Info info, int32_t low, int32_
   lwork = WorkSize(size);
   const auto work = Scratch<T>(lwork);
   for (int64_t i = 0; i < matrix.count; ++i) {
-    Lapack<T>::gehrd(&n, &low, &high, out->typed_data() + i * matrix.size(), &lda,
-                     tau->typed_data() + i * std::max(0, n - 1), work.get(), &lwork, info->typed_data() + i);
+    Lapack<T>::gehrd(&n, &low, &high, out->typed_data() + i * matrix.size(), &lda, tau->typed_data() + i * std::max(0, n - 1),
+                     work.get(), &lwork, info->typed_data() + i);
   }
   return ffi::Error::Success();
 }
@@ -202,8 +197,8 @@ ffi::Error Tridiagonalize(In<T> a, Out<T> out, Out<Real<T>> d, Out<Real<T>> e, O
   const auto work = Scratch<T>(lwork);
   for (int64_t i = 0; i < matrix.count; ++i) {
     Lapack<T>::tridiagonalize(&uplo_c, &n, out->typed_data() + i * matrix.size(), &lda, d->typed_data() + i * n,
-                              e->typed_data() + i * off, tau->typed_data() + i * off, work.get(), &lwork,
-                              info->typed_data() + i, 1);
+                              e->typed_data() + i * off, tau->typed_data() + i * off, work.get(), &lwork, info->typed_data() + i,
+                              1);
   }
   return ffi::Error::Success();
 }

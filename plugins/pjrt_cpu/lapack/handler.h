@@ -99,30 +99,31 @@ int WorkSize(T reported) {
 
 template <typename T>
 bool AllFinite(const T* values, int64_t count) {
-  return std::all_of(values, values + count, [](const T& v) { return std::isfinite(std::real(v)) && std::isfinite(std::imag(v)); });
+  return std::all_of(values, values + count,
+                     [](const T& v) { return std::isfinite(std::real(v)) && std::isfinite(std::imag(v)); });
 }
 
 // What `info` says of a matrix that was not given to LAPACK, because some routines never return from NaN.
 inline constexpr int kNotFinite = -4;
 
-#define PW_SPLIT(name, dims, kept)               \
-  ffi::ErrorOr<Batch> name##_or = Split(dims, kept); \
+#define PW_SPLIT(name, dims, kept)                      \
+  ffi::ErrorOr<Batch> name##_or = Split(dims, kept);    \
   if (!name##_or.has_value()) return name##_or.error(); \
   const Batch name = *name##_or
 
 // Registers Impl for two element types, under the two names.
-#define PW_REGISTER_TWO(Binding, Impl, T1, name1, T2, name2)                                 \
-  do {                                                                                       \
-    XLA_FFI_DEFINE_HANDLER(first_handler, Impl<T1>, Binding<T1>());                          \
-    XLA_FFI_DEFINE_HANDLER(second_handler, Impl<T2>, Binding<T2>());                         \
-    if (absl::Status s = RegisterFfiHandler(name1, first_handler); !s.ok()) return s;        \
-    if (absl::Status s = RegisterFfiHandler(name2, second_handler); !s.ok()) return s;       \
+#define PW_REGISTER_TWO(Binding, Impl, T1, name1, T2, name2)                           \
+  do {                                                                                 \
+    XLA_FFI_DEFINE_HANDLER(first_handler, Impl<T1>, Binding<T1>());                    \
+    XLA_FFI_DEFINE_HANDLER(second_handler, Impl<T2>, Binding<T2>());                   \
+    if (absl::Status s = RegisterFfiHandler(name1, first_handler); !s.ok()) return s;  \
+    if (absl::Status s = RegisterFfiHandler(name2, second_handler); !s.ok()) return s; \
   } while (false)
 
 // Registers Impl for the four element types, under lapack_<letter><routine>_ffi.
-#define PW_REGISTER_FOUR(Binding, Impl, real_routine, complex_routine)                                     \
+#define PW_REGISTER_FOUR(Binding, Impl, real_routine, complex_routine)                                           \
   PW_REGISTER_TWO(Binding, Impl, float, "lapack_s" real_routine "_ffi", double, "lapack_d" real_routine "_ffi"); \
-  PW_REGISTER_TWO(Binding, Impl, std::complex<float>, "lapack_c" complex_routine "_ffi", std::complex<double>,  \
+  PW_REGISTER_TWO(Binding, Impl, std::complex<float>, "lapack_c" complex_routine "_ffi", std::complex<double>,   \
                   "lapack_z" complex_routine "_ffi")
 
 absl::Status RegisterSolvers();

@@ -20,8 +20,8 @@ ffi::Error Trsm(In<T> a, In<T> b, Out<T> x, uint8_t side, uint8_t uplo, uint8_t 
   const T one(1);
   const int lda = triangle.lead(), ldb = right.lead();
   for (int64_t i = 0; i < right.count; ++i) {
-    Lapack<T>::trsm(&side_c, &uplo_c, &trans_c, &diag_c, &right.rows, &right.columns, &one,
-                    a.typed_data() + i * triangle.size(), &lda, out + i * right.size(), &ldb, 1, 1, 1, 1);
+    Lapack<T>::trsm(&side_c, &uplo_c, &trans_c, &diag_c, &right.rows, &right.columns, &one, a.typed_data() + i * triangle.size(),
+                    &lda, out + i * right.size(), &ldb, 1, 1, 1, 1);
   }
   return ffi::Error::Success();
 }

@@ -60,8 +60,7 @@ ffi::Error Evd(In<T> a, Out<T> vectors, Out<Real<T>> values, Info info, uint8_t 
   EvdCall<T> call(static_cast<char>(mode), static_cast<char>(uplo), matrix);
   for (int64_t i = 0; i < matrix.count; ++i) {
     T* v = vectors->typed_data() + i * matrix.size();
-    info->typed_data()[i] =
-        AllFinite(v, matrix.size()) ? call(v, values->typed_data() + i * matrix.rows) : kNotFinite;
+    info->typed_data()[i] = AllFinite(v, matrix.size()) ? call(v, values->typed_data() + i * matrix.rows) : kNotFinite;
   }
   return ffi::Error::Success();
 }
@@ -139,8 +138,8 @@ ffi::Error GeevComplex(In<T> a, Out<T> w, Out<T> vl, Out<T> vr, Info info, uint8
   const auto rwork = Scratch<Real<T>>(2 * int64_t{n});
   int ignored = 0, lwork = -1;
   T size{};
-  Lapack<T>::geev(&left_c, &right_c, &n, nullptr, &ld, nullptr, nullptr, &ld, nullptr, &ld, &size, &lwork, rwork.get(),
-                  &ignored, 1, 1);
+  Lapack<T>::geev(&left_c, &right_c, &n, nullptr, &ld, nullptr, nullptr, &ld, nullptr, &ld, &size, &lwork, rwork.get(), &ignored,
+                  1, 1);
   lwork = WorkSize(size);
   const auto work = Scratch<T>(lwork);
   for (int64_t i = 0; i < matrix.count; ++i) {
@@ -149,8 +148,8 @@ ffi::Error GeevComplex(In<T> a, Out<T> w, Out<T> vl, Out<T> vr, Info info, uint8
     status = kNotFinite;
     if (!AllFinite(source, matrix.size())) continue;
     Seed(source, copy.get(), matrix.size());
-    Lapack<T>::geev(&left_c, &right_c, &n, copy.get(), &ld, w->typed_data() + i * n, vl->typed_data() + i * matrix.size(),
-                    &ld, vr->typed_data() + i * matrix.size(), &ld, work.get(), &lwork, rwork.get(), &status, 1, 1);
+    Lapack<T>::geev(&left_c, &right_c, &n, copy.get(), &ld, w->typed_data() + i * n, vl->typed_data() + i * matrix.size(), &ld,
+                    vr->typed_data() + i * matrix.size(), &ld, work.get(), &lwork, rwork.get(), &status, 1, 1);
   }
   return ffi::Error::Success();
 }
@@ -198,11 +197,11 @@ int CallGees(char mode, int n, const SchurOutputs<T>& out, T* work, int lwork, R
   const int ld = std::max(1, n);
   int info = 0, selected = 0;
   if constexpr (kIsComplex<T>) {
-    Lapack<T>::gees(&mode, &sort, nullptr, &n, out.form, &ld, &selected, out.wr, out.vectors, &ld, work, &lwork, rwork,
-                    nullptr, &info, 1, 1);
+    Lapack<T>::gees(&mode, &sort, nullptr, &n, out.form, &ld, &selected, out.wr, out.vectors, &ld, work, &lwork, rwork, nullptr,
+                    &info, 1, 1);
   } else {
-    Lapack<T>::gees(&mode, &sort, nullptr, &n, out.form, &ld, &selected, out.wr, out.wi, out.vectors, &ld, work, &lwork,
-                    nullptr, &info, 1, 1);
+    Lapack<T>::gees(&mode, &sort, nullptr, &n, out.form, &ld, &selected, out.wr, out.wi, out.vectors, &ld, work, &lwork, nullptr,
+                    &info, 1, 1);
   }
   if (out.selected != nullptr) *out.selected = selected;
   return info;

@@ -34,8 +34,8 @@ struct Gesdd {
     const int lda = m.lead();
     int info = 0;
     if constexpr (kIsComplex<T>) {
-      Lapack<T>::gesdd(&s.job, &m.rows, &m.columns, a, &lda, values, u, &s.ldu, vt, &s.ldvt, work, &lwork, rwork, iwork,
-                       &info, 1);
+      Lapack<T>::gesdd(&s.job, &m.rows, &m.columns, a, &lda, values, u, &s.ldu, vt, &s.ldvt, work, &lwork, rwork, iwork, &info,
+                       1);
     } else {
       Lapack<T>::gesdd(&s.job, &m.rows, &m.columns, a, &lda, values, u, &s.ldu, vt, &s.ldvt, work, &lwork, iwork, &info, 1);
     }
@@ -51,11 +51,10 @@ struct Gesvd {
     const int lda = m.lead();
     int info = 0;
     if constexpr (kIsComplex<T>) {
-      Lapack<T>::gesvd(&s.job, &s.job, &m.rows, &m.columns, a, &lda, values, u, &s.ldu, vt, &s.ldvt, work, &lwork, rwork,
-                       &info, 1, 1);
+      Lapack<T>::gesvd(&s.job, &s.job, &m.rows, &m.columns, a, &lda, values, u, &s.ldu, vt, &s.ldvt, work, &lwork, rwork, &info,
+                       1, 1);
     } else {
-      Lapack<T>::gesvd(&s.job, &s.job, &m.rows, &m.columns, a, &lda, values, u, &s.ldu, vt, &s.ldvt, work, &lwork, &info, 1,
-                       1);
+      Lapack<T>::gesvd(&s.job, &s.job, &m.rows, &m.columns, a, &lda, values, u, &s.ldu, vt, &s.ldvt, work, &lwork, &info, 1, 1);
     }
     return info;
   }
@@ -83,12 +82,11 @@ ffi::Error Svd(In<T> a, Out<T> out, Out<Real<T>> values, Out<T> u, Out<T> vt, In
   const SvdScratch<T> scratch = MakeScratch<T, Routine>(shape);
   for (int64_t i = 0; i < matrix.count; ++i) {
     T* m = out->typed_data() + i * matrix.size();
-    info->typed_data()[i] =
-        AllFinite(m, matrix.size())
-            ? Routine<T>::Run(shape, m, values->typed_data() + i * shape.smaller(), u->typed_data() + i * left.size(),
-                              vt->typed_data() + i * right.size(), scratch.work.get(), scratch.lwork, scratch.rwork.get(),
-                              scratch.iwork.get())
-            : kNotFinite;
+    info->typed_data()[i] = AllFinite(m, matrix.size())
+                                ? Routine<T>::Run(shape, m, values->typed_data() + i * shape.smaller(),
+                                                  u->typed_data() + i * left.size(), vt->typed_data() + i * right.size(),
+                                                  scratch.work.get(), scratch.lwork, scratch.rwork.get(), scratch.iwork.get())
+                                : kNotFinite;
   }
   return ffi::Error::Success();
 }

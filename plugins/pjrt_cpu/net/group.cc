@@ -26,7 +26,8 @@ std::vector<std::vector<int>> FindIslands(const GroupLayout& layout) {
     }
     islands[i].push_back(static_cast<int>(place));
   }
-  const bool even = std::all_of(islands.begin(), islands.end(), [&](const auto& island) { return island.size() == islands[0].size(); });
+  const bool even =
+      std::all_of(islands.begin(), islands.end(), [&](const auto& island) { return island.size() == islands[0].size(); });
   if (islands.size() < 2 || !even) islands.clear();
   return islands;
 }

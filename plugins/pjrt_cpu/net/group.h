@@ -55,8 +55,8 @@ class Group {
   const int self_;
   const std::vector<Member> members_;
   const Resolve resolve_;
-  std::vector<int> local_ranks_;      // ascending
-  std::vector<int> local_index_;      // of a rank; -1: elsewhere
+  std::vector<int> local_ranks_;  // ascending
+  std::vector<int> local_index_;  // of a rank; -1: elsewhere
   absl::Mutex layout_mu_;
   std::shared_ptr<const GroupLayout> layout_ ABSL_GUARDED_BY(layout_mu_);  // null: to be found
   absl::Mutex mu_;

@@ -276,7 +276,8 @@ TEST_P(Groups, PermuteWithAndWithoutASource) {
 
 TEST_P(Groups, Broadcast) {
   const int root = computation_->ranks() - 1;
-  for (const Ints& out : Run(GroupOp::kBroadcast, 4, 4, 16, [&](int, Contribution& c) { c.source = root; })) EXPECT_EQ(out, Numbers(root, 4));
+  for (const Ints& out : Run(GroupOp::kBroadcast, 4, 4, 16, [&](int, Contribution& c) { c.source = root; }))
+    EXPECT_EQ(out, Numbers(root, 4));
 }
 
 TEST_P(Groups, OneOperationManyTimesOver) {
@@ -302,8 +303,9 @@ TEST_P(Groups, OneOperationManyTimesOver) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Placements, Groups,
-                         ::testing::Values(std::vector<int>{0, 0, 1, 1}, std::vector<int>{0, 1, 0, 1}, std::vector<int>{1, 0, 0, 2, 1, 2, 2},
-                                           std::vector<int>{0, 1}, std::vector<int>{2, 1, 0}, std::vector<int>{0, 0, 0}));
+                         ::testing::Values(std::vector<int>{0, 0, 1, 1}, std::vector<int>{0, 1, 0, 1},
+                                           std::vector<int>{1, 0, 0, 2, 1, 2, 2}, std::vector<int>{0, 1},
+                                           std::vector<int>{2, 1, 0}, std::vector<int>{0, 0, 0}));
 
 TEST(GroupTraffic, ALargeSumSendsTheLeastThereIs) {
   Computation computation({0, 0, 1, 1, 2, 2});

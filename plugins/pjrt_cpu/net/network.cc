@@ -13,7 +13,9 @@ constexpr int kGetTimeoutMs = 60000;
 
 std::string KeyOf(int process) { return absl::StrCat("pathways-cpu/process/", process); }
 
-PJRT_Error* MakeCallbackError(PJRT_Error_Code code, const char* message, size_t size) { return MakeError(MakeStatus(code, message, size)); }
+PJRT_Error* MakeCallbackError(PJRT_Error_Code code, const char* message, size_t size) {
+  return MakeError(MakeStatus(code, message, size));
+}
 
 absl::Status Take(PJRT_Error* error) {
   if (error == nullptr) return absl::OkStatus();
@@ -26,7 +28,8 @@ absl::Status Take(PJRT_Error* error) {
 absl::StatusOr<std::shared_ptr<Network>> Network::Join(const Options& options, const PJRT_Client_Create_Args& args) {
   if (args.kv_get_callback == nullptr || args.kv_put_callback == nullptr) {
     return absl::InvalidArgumentError(
-        absl::StrCat("num_nodes is ", options.num_nodes, ", but the host gave no key-value callbacks through which processes find each other"));
+        absl::StrCat("num_nodes is ", options.num_nodes,
+                     ", but the host gave no key-value callbacks through which processes find each other"));
   }
   absl::StatusOr<std::shared_ptr<Wire>> wire = Wire::Open(options.network_address, options.island);
   if (!wire.ok()) return wire.status();

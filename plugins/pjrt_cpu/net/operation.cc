@@ -27,7 +27,12 @@ struct Region {
 class Operation {
  public:
   Operation(Wire& wire, const GroupLayout& layout, const OperationKey& key, std::vector<Contribution>& seats)
-      : wire_(wire), layout_(layout), key_(key), seats_(seats), processes_(layout.processes), local_(layout.local_ranks),
+      : wire_(wire),
+        layout_(layout),
+        key_(key),
+        seats_(seats),
+        processes_(layout.processes),
+        local_(layout.local_ranks),
         bytes_(seats[0].bytes) {
     all_.resize(processes_.size());
     std::iota(all_.begin(), all_.end(), 0);
@@ -43,12 +48,18 @@ class Operation {
 
   absl::Status Perform() {
     switch (key_.what) {
-      case GroupOp::kAllReduce: return AllReduce();
-      case GroupOp::kReduceScatter: return ReduceScatter();
-      case GroupOp::kAllGather: return AllGather();
-      case GroupOp::kAllToAll: return AllToAll();
-      case GroupOp::kPermute: return Permute();
-      case GroupOp::kBroadcast: return Broadcast();
+      case GroupOp::kAllReduce:
+        return AllReduce();
+      case GroupOp::kReduceScatter:
+        return ReduceScatter();
+      case GroupOp::kAllGather:
+        return AllGather();
+      case GroupOp::kAllToAll:
+        return AllToAll();
+      case GroupOp::kPermute:
+        return Permute();
+      case GroupOp::kBroadcast:
+        return Broadcast();
     }
     return absl::InternalError("no such operation");
   }
@@ -93,7 +104,8 @@ class Operation {
     reduction.into(sum, next, bytes / reduction.width);
   }
 
-  // `sum` holds what this process adds; the others' come before and after it in the order of the places: everywhere the same bits.
+  // `sum` holds what this process adds; the others' come before and after it in the order of the places: everywhere the same
+  // bits.
   void ReduceInOrder(const Places& places, const std::vector<Message>& others, size_t offset, Region sum) {
     if (sum.bytes == 0) return;
     const std::string own(sum.data, sum.bytes);
@@ -142,7 +154,8 @@ class Operation {
         [&](int place) { return PartAt(region, places, place).bytes; }, &received);
     if (!status.ok()) return status;
     for (int place : places) {
-      if (received[place].bytes != nullptr) std::memcpy(PartAt(region, places, place).data, received[place].bytes.get(), received[place].size);
+      if (received[place].bytes != nullptr)
+        std::memcpy(PartAt(region, places, place).data, received[place].bytes.get(), received[place].size);
     }
     return absl::OkStatus();
   }
@@ -174,7 +187,8 @@ class Operation {
 
   absl::Status AllReduceWhole() {
     std::vector<Message> received;
-    absl::Status status = Exchange(all_, [&](int) { return WhatAllBring(); }, [&](int place) { return BytesOf(place); }, &received);
+    absl::Status status =
+        Exchange(all_, [&](int) { return WhatAllBring(); }, [&](int place) { return BytesOf(place); }, &received);
     if (!status.ok()) return status;
     std::vector<const char*> from(layout_.ranks);
     for (size_t l = 0; l < local_.size(); ++l) from[local_[l]] = seats_[l].in[0];
@@ -217,8 +231,8 @@ class Operation {
     for (int place : near) blocks[place] = LocalBlocks(through(place));
     std::string& mine = blocks[layout_.mine];
     std::vector<Message> received;
-    absl::Status status = Exchange(
-        near, [&](int place) { return Parts{blocks[place]}; }, [&](int) { return mine.size(); }, &received);
+    absl::Status status =
+        Exchange(near, [&](int place) { return Parts{blocks[place]}; }, [&](int) { return mine.size(); }, &received);
     if (!status.ok()) return status;
     ReduceInOrder(near, received, 0, {mine.data(), mine.size()});
     size_t at = 0;  // of this process's own blocks
@@ -240,7 +254,8 @@ class Operation {
   absl::Status AllGather() {
     std::vector<Message> direct, relayed;
     const Places& first = by_islands() ? counterparts_ : all_;
-    absl::Status status = Exchange(first, [&](int) { return WhatAllBring(); }, [&](int place) { return BytesOf(place); }, &direct);
+    absl::Status status =
+        Exchange(first, [&](int) { return WhatAllBring(); }, [&](int place) { return BytesOf(place); }, &direct);
     if (!status.ok()) return status;
     std::vector<const char*> from(processes_.size(), nullptr);
     for (int place : first) from[place] = direct[place].bytes.get();

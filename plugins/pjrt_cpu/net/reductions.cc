@@ -37,9 +37,12 @@ void CombineInto(char* sum, const char* next, size_t count) {
 template <typename T>
 Reduction ForType(xla::ReductionKind kind) {
   switch (kind) {
-    case xla::ReductionKind::SUM: return {CombineInto<T, xla::ReductionKind::SUM>, sizeof(T)};
-    case xla::ReductionKind::PRODUCT: return {CombineInto<T, xla::ReductionKind::PRODUCT>, sizeof(T)};
-    default: break;
+    case xla::ReductionKind::SUM:
+      return {CombineInto<T, xla::ReductionKind::SUM>, sizeof(T)};
+    case xla::ReductionKind::PRODUCT:
+      return {CombineInto<T, xla::ReductionKind::PRODUCT>, sizeof(T)};
+    default:
+      break;
   }
   if constexpr (!kIsComplex<T>) {
     if (kind == xla::ReductionKind::MIN) return {CombineInto<T, xla::ReductionKind::MIN>, sizeof(T)};
@@ -52,29 +55,52 @@ Reduction ForType(xla::ReductionKind kind) {
 
 Reduction FindReduction(xla::PrimitiveType type, xla::ReductionKind kind) {
   switch (type) {
-    case xla::PRED: return ForType<bool>(kind);
-    case xla::S8: return ForType<int8_t>(kind);
-    case xla::U8: return ForType<uint8_t>(kind);
-    case xla::S16: return ForType<int16_t>(kind);
-    case xla::U16: return ForType<uint16_t>(kind);
-    case xla::S32: return ForType<int32_t>(kind);
-    case xla::U32: return ForType<uint32_t>(kind);
-    case xla::S64: return ForType<int64_t>(kind);
-    case xla::U64: return ForType<uint64_t>(kind);
-    case xla::F16: return ForType<xla::half>(kind);
-    case xla::BF16: return ForType<xla::bfloat16>(kind);
-    case xla::F32: return ForType<float>(kind);
-    case xla::F64: return ForType<double>(kind);
-    case xla::C64: return ForType<std::complex<float>>(kind);
-    case xla::C128: return ForType<std::complex<double>>(kind);
-    case xla::F8E5M2: return ForType<tsl::float8_e5m2>(kind);
-    case xla::F8E5M2FNUZ: return ForType<tsl::float8_e5m2fnuz>(kind);
-    case xla::F8E4M3: return ForType<tsl::float8_e4m3>(kind);
-    case xla::F8E4M3FN: return ForType<tsl::float8_e4m3fn>(kind);
-    case xla::F8E4M3FNUZ: return ForType<tsl::float8_e4m3fnuz>(kind);
-    case xla::F8E4M3B11FNUZ: return ForType<tsl::float8_e4m3b11fnuz>(kind);
-    case xla::F8E3M4: return ForType<tsl::float8_e3m4>(kind);
-    default: return {};
+    case xla::PRED:
+      return ForType<bool>(kind);
+    case xla::S8:
+      return ForType<int8_t>(kind);
+    case xla::U8:
+      return ForType<uint8_t>(kind);
+    case xla::S16:
+      return ForType<int16_t>(kind);
+    case xla::U16:
+      return ForType<uint16_t>(kind);
+    case xla::S32:
+      return ForType<int32_t>(kind);
+    case xla::U32:
+      return ForType<uint32_t>(kind);
+    case xla::S64:
+      return ForType<int64_t>(kind);
+    case xla::U64:
+      return ForType<uint64_t>(kind);
+    case xla::F16:
+      return ForType<xla::half>(kind);
+    case xla::BF16:
+      return ForType<xla::bfloat16>(kind);
+    case xla::F32:
+      return ForType<float>(kind);
+    case xla::F64:
+      return ForType<double>(kind);
+    case xla::C64:
+      return ForType<std::complex<float>>(kind);
+    case xla::C128:
+      return ForType<std::complex<double>>(kind);
+    case xla::F8E5M2:
+      return ForType<tsl::float8_e5m2>(kind);
+    case xla::F8E5M2FNUZ:
+      return ForType<tsl::float8_e5m2fnuz>(kind);
+    case xla::F8E4M3:
+      return ForType<tsl::float8_e4m3>(kind);
+    case xla::F8E4M3FN:
+      return ForType<tsl::float8_e4m3fn>(kind);
+    case xla::F8E4M3FNUZ:
+      return ForType<tsl::float8_e4m3fnuz>(kind);
+    case xla::F8E4M3B11FNUZ:
+      return ForType<tsl::float8_e4m3b11fnuz>(kind);
+    case xla::F8E3M4:
+      return ForType<tsl::float8_e3m4>(kind);
+    default:
+      return {};
   }
 }
 

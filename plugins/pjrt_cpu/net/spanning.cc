@@ -78,7 +78,8 @@ class SpanningCommunicator final : public xla::Communicator {
 
  private:
   static xla::Future<> NoPairs() {
-    return xla::Future<>(absl::UnimplementedError("XLA:CPU programs have no send and receive between two devices; use a collective permute"));
+    return xla::Future<>(
+        absl::UnimplementedError("XLA:CPU programs have no send and receive between two devices; use a collective permute"));
   }
 
   static absl::StatusOr<const xla::RendezvousKey*> KeyOf(const Executor& executor) {
@@ -105,8 +106,8 @@ class SpanningCommunicator final : public xla::Communicator {
     Contribution contribution = Bring(send, receive, type, count);
     contribution.reduction = FindReduction(type, kind);
     if (contribution.reduction.into == nullptr) {
-      return xla::Future<>(absl::UnimplementedError(
-          absl::StrCat("there is no reduction of kind ", kind, " for elements of type ", xla::primitive_util::LowercasePrimitiveTypeName(type))));
+      return xla::Future<>(absl::UnimplementedError(absl::StrCat("there is no reduction of kind ", kind, " for elements of type ",
+                                                                 xla::primitive_util::LowercasePrimitiveTypeName(type))));
     }
     return Run(what, std::move(contribution), executor);
   }
@@ -126,7 +127,8 @@ class SpanningCommunicator final : public xla::Communicator {
 
 class SpanningCollectives final : public xla::cpu::CpuCollectives {
  public:
-  explicit SpanningCollectives(std::shared_ptr<Network> network) : network_(std::move(network)), local_(MakeInProcessCollectives()) {
+  explicit SpanningCollectives(std::shared_ptr<Network> network)
+      : network_(std::move(network)), local_(MakeInProcessCollectives()) {
     network_->wire()->SetOnAbort([this](int64_t run, const absl::Status& why) {
       for (const std::shared_ptr<Group>& group : Groups()) group->Abort(run, why);
     });

@@ -108,8 +108,8 @@ struct Wire::State {
   void Watch(int fd, uint64_t name);
   void ReadAll();
   void OnEvent(uint64_t name);
-  bool Read(Incoming& from);           // false: the connection has ended
-  bool Consume(Incoming& from);        // false: what was staged makes no sense
+  bool Read(Incoming& from);     // false: the connection has ended
+  bool Consume(Incoming& from);  // false: what was staged makes no sense
   bool OnFrame(Incoming& from);
   absl::Status Failure(uint64_t from, int64_t run) const ABSL_SHARED_LOCKS_REQUIRED(mu);
   void WakeAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
@@ -125,7 +125,7 @@ struct Wire::State {
   uint64_t next_name = 16;                                            // the reader's
 
   mutable absl::Mutex mu;
-  absl::Mutex connect_mu;  // one connection is made at a time
+  absl::Mutex connect_mu;                                                                 // one connection is made at a time
   absl::flat_hash_map<uint64_t, std::shared_ptr<Outgoing>> outgoing ABSL_GUARDED_BY(mu);  // by uid
   absl::flat_hash_map<BoxKey, std::unique_ptr<Box>> boxes ABSL_GUARDED_BY(mu);
   absl::flat_hash_map<int64_t, absl::Status> aborted ABSL_GUARDED_BY(mu);
