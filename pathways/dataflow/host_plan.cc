@@ -43,7 +43,7 @@ HostPlan::HostPlan(std::shared_ptr<const Graph> graph, HostId coordinator, HostI
 }
 
 bool HostPlan::TalksTo(HostId other) const {
-  return end_->TalksTo(other) ||
+  return end_->ReportsTo(other) ||
          std::any_of(edges_.begin(), edges_.end(), [other](const LocalEdge& edge) { return edge.plan.TalksTo(other); });
 }
 

@@ -108,9 +108,7 @@ TEST(Expectations, ItFailsWithItsSourceWithItsErrorAndWithItsSession) {
   w.Settle();
   EXPECT_EQ(w.connection.done.at(11).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(w.connection.done.at(12), absl::AbortedError("the function raised"));
-  v1::Command end;
-  end.mutable_release_owner()->set_session(1);
-  w.Do(end);
+  w.ReleaseOwner(1);
   w.Settle();
   EXPECT_EQ(w.worker->arrays(), 0);
   Fulfil(w, 13, 502, 0);  // too late, and harmless

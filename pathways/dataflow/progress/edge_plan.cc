@@ -40,11 +40,15 @@ bool EdgePlan::Allows(uint32_t source, uint32_t destination) const {
 }
 
 bool EdgePlan::TalksTo(HostId other) const {
+  const bool data = (!sources.empty() && to->hosts().Contains(other)) || (!destinations.empty() && from->hosts().Contains(other));
+  return (data && !direct) || ReportsTo(other);
+}
+
+bool EdgePlan::ReportsTo(HostId other) const {
   const auto among = [other](const std::vector<HostId>& hosts) {
     return std::find(hosts.begin(), hosts.end(), other) != hosts.end();
   };
   if (direct) return among(report_to) || among(reporters);
-  if ((!sources.empty() && to->hosts().Contains(other)) || (!destinations.empty() && from->hosts().Contains(other))) return true;
   if (up_parent == other || down_parent == other || among(up_children)) return true;
   return std::any_of(down_children.begin(), down_children.end(), [&](uint32_t child) { return to->hosts().At(child) == other; });
 }

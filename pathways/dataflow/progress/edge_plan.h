@@ -42,6 +42,8 @@ struct EdgePlan {
   bool Allows(uint32_t source, uint32_t destination) const;
   // Whether tuples or reports of the edge may go to that host, or come from it.
   bool TalksTo(HostId other) const;
+  // Reports alone.
+  bool ReportsTo(HostId other) const;
   // A failed source shard poisons all destination shards, or, one-to-one, its own only.
   bool poisons_all() const { return kind != EdgeKind::kOneToOne; }
 
