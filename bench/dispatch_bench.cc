@@ -1,7 +1,7 @@
-// What one computation costs the controller, from the client's request to its completion, for 8, 128 and 2048 shards on one host,
-// and for as many on 16 and 512 hosts (the paper's figure 6): the real session, scheduler, planner and outbox; hosts that answer
-// at once and cost nothing; simulated devices. Sizes take turns in one run. Also counted: messages and bytes to hosts for each
-// computation.
+// What one computation costs the controller, from the client's request to its completion, for 8, 128 and 2048 shards on one host, and for
+// as many on 16 and 512 hosts (the paper's figure 6): the real
+// session, scheduler, planner and outbox; hosts that answer at once and cost nothing; simulated devices. Sizes take turns in one
+// run. Also counted: messages and bytes to hosts for each computation.
 #include <algorithm>
 #include <cstdio>
 #include <fstream>

@@ -1,5 +1,4 @@
-// The main of those benchmarks that are Google Benchmark's: --json PATH, as all benchmarks here take it; everything else is its
-// own.
+// The main of those benchmarks that are Google Benchmark's: --json PATH, as all benchmarks here take it; everything else is its own.
 #include <benchmark/benchmark.h>
 
 #include <string>

@@ -1,6 +1,6 @@
 // What loading a program costs the controller, compilation of its executables aside: a chain of `nodes` computations on one of
-// two hosts with `devices` devices each, which goes to the other host after every `stay` of them, through the IR and to each
-// host's commands. And what a change of mapping costs: the second half alone. Only what is moved has a cost for each shard.
+// two hosts with `devices` devices each, which goes to the other host after every `stay` of them, through the IR and to each host's commands. And
+// what a change of mapping costs: the second half alone. Only what is moved has a cost for each shard.
 #include <benchmark/benchmark.h>
 
 #include <string>

@@ -1,5 +1,5 @@
-// HostBuffers: what the threads of a floor server share: which uploads have arrived, and how large the buffers are that clients
-// may look up. No contents. Thread-safe; keyed by session and host-buffer handle.
+// HostBuffers: what the threads of a floor server share: which uploads have arrived, and how large the buffers are that clients may
+// look up. No contents. Thread-safe; keyed by session and host-buffer handle.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// FloorService: the gRPC side of the floor server. Sessions answer what a client must have answered (FloorSession); host buffers
-// are read and discarded, and what is looked up is zeros of the right size, in chunks of 1 MiB. On gRPC's callback interface, as
-// the real front door: a request costs the server no wake-up of a thread of its own, so the floor takes as little of the
-// processors away from the client as a server can.
+// FloorService: the gRPC side of the floor server. Sessions answer what a client must have answered (FloorSession); host buffers are
+// read and discarded, and what is looked up is zeros of the right size, in chunks of 1 MiB.
+// On gRPC's callback interface, as the real front door: a request costs the server no wake-up of a thread of its own, so the floor
+// takes as little of the processors away from the client as a server can.
 #pragma once
 
 #include <atomic>

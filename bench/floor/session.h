@@ -1,9 +1,9 @@
 // FloorSession: the least a server can do so that a stock jax client runs `y = f(y)`.
 //
-// It keeps the spec of every array and computes nothing: an executable's one output has the spec of its first argument, and
-// contents are zeros. What a client does not wait for is not answered (unless `answer_all`), so what remains is the client's own
-// cost of a request: the floor against which the real server is measured. Whether an array is ready it says when its upload has
-// arrived. One thread at a time; a kind it does not know is answered by UNIMPLEMENTED.
+// It keeps the spec of every array and computes nothing: an executable's one output has the spec of its first argument, and contents are
+// zeros. What a client does not wait for is not answered (unless `answer_all`), so what remains is the client's own cost of a request: the
+// floor against which the real server is measured. Whether an array is ready it says when its upload has arrived. One thread at a time;
+// a kind it does not know is answered by UNIMPLEMENTED.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// stream_floor: bytes a second of a bare gRPC stream in C++, in the chunks that jax's client uses, against a floor_server in
-// another process. Nothing is kept at either end. One JSON line a round, so that a caller can take rounds in turn with what it
-// compares: it starts a round by writing a line to standard input, "up" or "down", until end of file.
+// stream_floor: bytes a second of a bare gRPC stream in C++, in the chunks that jax's client uses, against a floor_server in another
+// process. Nothing is kept at either end. One JSON line a round, so that a caller can take rounds in turn with what it compares:
+// it starts a round by writing a line to standard input, "up" or "down", until end of file.
 #include <chrono>
 #include <cstdio>
 #include <iostream>

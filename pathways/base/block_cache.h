@@ -1,7 +1,7 @@
 // BlockCache: large memory that comes and goes with arrays, kept for the next of about that size.
 //
-// Memory fresh from the system costs a page fault and zeroing where it is first touched, which is as much as a transfer takes to
-// write it. What is idle here never exceeds the limit; the longest idle is given back first.
+// Memory fresh from the system costs a page fault and zeroing where it is first touched, which is as much as a transfer takes to write it.
+// What is idle here never exceeds the limit; the longest idle is given back first.
 //
 // Invariants:
 //   BC-1  memory comes as it was left, with what another owner wrote: who takes it writes all of it before anyone reads

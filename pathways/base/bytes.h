@@ -36,8 +36,8 @@ class Bytes {
   size_t size_ = 0;
 };
 
-// Writable memory on a 64-byte boundary, uninitialised; Freeze() turns it into Bytes once it has been filled. Large memory asks
-// for large pages: touching it for the first time costs a third then.
+// Writable memory on a 64-byte boundary, uninitialised; Freeze() turns it into Bytes once it has been filled. Large memory asks for large
+// pages: touching it for the first time costs a third then.
 class AlignedBytes {
  public:
   explicit AlignedBytes(size_t size);

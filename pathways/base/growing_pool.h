@@ -1,7 +1,7 @@
 // GrowingPool: every posted task runs at once, on a thread that is idle or on a new one, so tasks may wait for each other.
 //
-// For tasks that can block on others of their kind. Threads are kept for later tasks. Destruction waits for nobody, and may
-// happen on one of the pool's own threads: what was posted still runs, then the threads end.
+// For tasks that can block on others of their kind. Threads are kept for later tasks. Destruction waits for nobody, and may happen on
+// one of the pool's own threads: what was posted still runs, then the threads end.
 #pragma once
 
 #include <memory>

@@ -5,8 +5,7 @@
 
 namespace pw {
 
-// The limit that processes start with is often 1024; a cluster of 512 hosts is 512 connections at its controller. Called once,
-// early.
+// The limit that processes start with is often 1024; a cluster of 512 hosts is 512 connections at its controller. Called once, early.
 inline void RaiseOpenFilesLimit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;

@@ -7,8 +7,8 @@
 
 namespace pw {
 
-// Whether they are equal. The time that it takes depends on the length of `shown` alone, so that how long an answer takes tells
-// nothing of how much of a guess was right.
+// Whether they are equal. The time that it takes depends on the length of `shown` alone, so that how long an answer takes tells nothing of
+// how much of a guess was right.
 inline bool SameSecret(absl::string_view shown, absl::string_view secret) {
   unsigned char different = shown.size() == secret.size() ? 0 : 1;
   const absl::string_view other = different == 0 ? secret : shown;

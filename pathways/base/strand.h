@@ -22,8 +22,8 @@ class Strand : public Executor {
 
   void Post(Task task) override;
 
-  // Destroys the tasks that wait, unrun, and what they hold; also what is posted meanwhile. For owners whose tasks may hold the
-  // last references to things that refer to them: called while they are still whole.
+  // Destroys the tasks that wait, unrun, and what they hold; also what is posted meanwhile. For owners whose tasks may hold the last references to
+  // things that refer to them: called while they are still whole.
   void DropQueued();
 
   // True on the thread that is running a task of this strand. For assertions.

@@ -14,8 +14,7 @@
 
 namespace pw {
 
-// What a simulated host connects through: to the controller by a socket, to the others in memory, to those of other islands
-// slowly.
+// What a simulated host connects through: to the controller by a socket, to the others in memory, to those of other islands slowly.
 class SimulatedHosts::Outlet : public net::Transport {
  public:
   Outlet(SimulatedHosts* all, int island)

@@ -13,8 +13,8 @@
 
 namespace pw::bulk {
 
-// Copies the data of `message` to `out`, at most `room` bytes. The number of bytes copied; INVALID_ARGUMENT if the message does
-// not parse or there is more.
+// Copies the data of `message` to `out`, at most `room` bytes. The number of bytes copied; INVALID_ARGUMENT if the message does not parse
+// or there is more.
 absl::StatusOr<size_t> TakeChunk(grpc::ByteBuffer* message, uint8_t* out, size_t room);
 // The places where the data of `message` lies, valid as long as it is; the same errors.
 absl::StatusOr<size_t> FindChunk(grpc::ByteBuffer* message, size_t room, std::vector<iovec>* pieces);

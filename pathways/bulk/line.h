@@ -1,6 +1,6 @@
 // Line: one end of a connection that carries large host buffers between a client's relay and a controller on another machine
-// (proto/pathways/v1/bulk.proto). gRPC would copy them more often than the network takes to carry them; here the socket reads
-// from where an array lies and writes to where it belongs.
+// (proto/pathways/v1/bulk.proto). gRPC would copy them more often than the network takes to carry them; here the socket reads from where an
+// array lies and writes to where it belongs.
 //
 // Invariants:
 //   LI-1  a byte lands where Expect said, in order and once; what nobody expects is dropped

@@ -7,8 +7,7 @@
 
 namespace pw::controller {
 
-// UNIMPLEMENTED where a shard with a layout of its own would go to another host: between hosts data travels row-major, and
-// arrives so.
+// UNIMPLEMENTED where a shard with a layout of its own would go to another host: between hosts data travels row-major, and arrives so.
 absl::Status CheckKeepsLayout(const resource::Topology& topology, const buffers::ArraySpec& from, const buffers::ArraySpec& to);
 
 }  // namespace pw::controller

@@ -1,7 +1,8 @@
 // CleanUps: what hosts may forget, gathered over one turn of the strand: for each set of hosts one message in the end.
 //
-// It leaves behind the commands of its turn, which do not name it any more. In sequential dispatch commands may still wait that
-// do: then it waits behind them (Outbox::InOrder). Strand-confined.
+// It leaves behind the commands of its turn, which do not name it any more. In sequential dispatch commands may still wait that do:
+// then it waits behind them (Outbox::InOrder).
+// Strand-confined.
 #pragma once
 
 #include <map>

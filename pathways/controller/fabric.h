@@ -94,8 +94,7 @@ class Fabric {
   void SendBytes(HostId host, SessionId session, uint64_t transfer, const Bytes& data, bool exclusive = false);
   // What SendBytes was given and has not left for its hosts yet.
   Outgoing& outgoing() { return outgoing_; }
-  // Executables, programs, sessions that nobody needs any more: their hosts forget them (housekeeping.h). Those who are not there
-  // have.
+  // Executables, programs, sessions that nobody needs any more: their hosts forget them (housekeeping.h). Those who are not there have.
   CleanUps& clean_ups() { return clean_ups_; }
   // How that is told to hosts, at the end of a turn.
   using SendCleanUp = std::function<void(const std::vector<HostId>& hosts, const ::pathways::v1::CleanUp& what)>;

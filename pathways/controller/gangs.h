@@ -49,8 +49,8 @@ class Gangs {
         trace::Recorder* recorder);
 
   // A run that is dispatched node by node (controller/sequential_run.h) has a place in the order of its session's work. What is
-  // submitted behind it, and is not part of it, is not granted before it has ended: its command has not left by then, and a
-  // device must not wait for it.
+  // submitted behind it, and is not part of it, is not granted before it has ended: its command has not left by then, and a device
+  // must not wait for it.
   struct Barrier {
     SessionId session;
     gang::GangId gang;

@@ -4,11 +4,12 @@
 //   answers   `op` on each host ──one-to-one──► one result for each of them, here
 //   gathered  `op` on each host ──gather──► `combine` on the first of them ──one-to-one──► one result, here
 //
-// Of the last, what comes here does not grow with the hosts: neither the answer, nor the reports of the run, which go up the same
-// tree. Beyond 64 hosts the reports of an order do too (progress/edge_plan.h).
+// Of the last, what comes here does not grow with the hosts: neither the answer, nor the reports of the run, which go up the same tree.
+// Beyond 64 hosts the reports of an order do too (progress/edge_plan.h).
 //
-// A graph costs an install to each of its hosts; running it again costs a start to each. Those that are not used any more make
-// room for others, and a host that is lost takes its graphs with it; their runs end by themselves. Strand-confined.
+// A graph costs an install to each of its hosts; running it again costs a start to each. Those that are not used any more make room
+// for others, and a host that is lost takes its graphs with it; their runs end by themselves.
+// Strand-confined.
 #pragma once
 
 #include <list>

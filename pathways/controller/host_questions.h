@@ -1,12 +1,12 @@
 // HostQuestions: asks all hosts the same thing, and hears the answers (health, metrics).
 //
-// Up to kFanIn hosts answer here, each by itself. More are asked in groups of kFanIn (of more, from kFanIn² hosts on): the first
-// host of a group hears the others, and one answer comes here for all (host_graphs.h). So a round costs this process a start to
-// each host, and two frames back from each group.
+// Up to kFanIn hosts answer here, each by itself. More are asked in groups of kFanIn (of more, from kFanIn² hosts on): the first host of a
+// group hears the others, and one answer comes here for all (host_graphs.h). So a round costs this process a start to each host, and two
+// frames back from each group.
 //
-// A group is a run of its own, and nobody waits for a host of another. A group whose run fails (the host that adds up is lost, or
-// a connection between two of its hosts) is asked again, each host by itself; so is one that has not answered when the asker is
-// in a hurry. So who is lost, or hangs, is missing in the round, and nobody else.
+// A group is a run of its own, and nobody waits for a host of another. A group whose run fails (the host that adds up is lost, or a
+// connection between two of its hosts) is asked again, each host by itself; so is one that has not answered when the asker is in a
+// hurry. So who is lost, or hangs, is missing in the round, and nobody else.
 //
 // Invariants:
 //   HQ-1  each host is heard at most once in a round

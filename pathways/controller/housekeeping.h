@@ -10,20 +10,19 @@
 // and one graph in the other direction, whose coordinator is the host:
 //   launch-failed  one shard, here: the host's v1.LaunchFailed. The hosts that wait for the launch hear of it by abort-launch
 //
-// Under faults. A run ends early when a host of its graph is lost, and tuples that were on their way go with it. So what must not
-// be lost travels in the start of a run, which goes to all its hosts at once and reaches each that is there, in its place among
-// the commands (configure, clean-up, abort-launch, launch-failed); what is gathered is asked for again (metrics, health), or of
-// each host by a run of its own (trace).
+// Under faults. A run ends early when a host of its graph is lost, and tuples that were on their way go with it. So what must not be
+// lost travels in the start of a run, which goes to all its hosts at once and reaches each that is there, in its place among the
+// commands (configure, clean-up, abort-launch, launch-failed); what is gathered is asked for again (metrics, health), or of each host
+// by a run of its own (trace).
 //
-// What is no graph. Whether a connection, or a process, is alive: pings are answered by the connection's own thread (Cluster's
-// Tick), since a host whose strand is busy, or whose dataflow is stuck, is not dead, and one that is dead ends the graphs that
-// would tell. Completions with their errors: they are results of what was dispatched, and a batch of them is one message as it
-// is.
+// What is no graph. Whether a connection, or a process, is alive: pings are answered by the connection's own thread (Cluster's Tick),
+// since a host whose strand is busy, or whose dataflow is stuck, is not dead, and one that is dead ends the graphs that would tell.
+// Completions with their errors: they are results of what was dispatched, and a batch of them is one message as it is.
 //
-// Messages. A run: a start to each host, an answer from each. Hosts that have not had this graph before are told it with the
-// start. In a cluster of more than 64 hosts what is gathered comes from one host of each 64 (host_questions.h), and the ends of
-// orders (clean-up, abort-launch) up a tree of hosts; configure and trace are answered by each host by itself: they carry
-// readings of its clock. Invariant HK-1: nothing here waits for a host that is lost. Strand-confined.
+// Messages. A run: a start to each host, an answer from each. Hosts that have not had this graph before are told it with the start. In a
+// cluster of more than 64 hosts what is gathered comes from one host of each 64 (host_questions.h), and the ends of orders (clean-up,
+// abort-launch) up a tree of hosts; configure and trace are answered by each host by itself: they carry readings of its clock.
+// Invariant HK-1: nothing here waits for a host that is lost. Strand-confined.
 #pragma once
 
 #include <functional>
@@ -79,8 +78,8 @@ class Housekeeping {
   // What it said last; null: nothing yet.
   const Health* HealthOf(HostId host) const;
 
-  // Asks every host. `done` comes once, on the strand, maybe inside another call: when all have answered, or with what there is
-  // when the time is up.
+  // Asks every host. `done` comes once, on the strand, maybe inside another call: when all have answered, or with what there is when
+  // the time is up.
   void GatherMetrics(absl::Duration timeout, absl::AnyInvocable<void(MetricsByHost) &&> done);
   // Ends the recordings of these hosts. `done` comes when all have answered or are lost.
   void GatherTraces(const std::vector<HostId>& hosts, OnTrace on_trace, absl::AnyInvocable<void() &&> done);

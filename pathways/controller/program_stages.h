@@ -1,12 +1,12 @@
 // ProgramStages: into how many gangs a run of a program of many nodes is cut.
 //
-// The scheduler decides between gangs, so a run that were one gang would hold its devices as long as it takes, whatever others
-// are entitled to. A run is therefore a chain of stages: as many of its Compute nodes, in the order of the program, as are
-// expected to take no more than a limit, each stage a gang that follows the one before it. A program that is short, by what is
-// known of it, is one stage and costs what a single computation costs.
+// The scheduler decides between gangs, so a run that were one gang would hold its devices as long as it takes, whatever others are
+// entitled to. A run is therefore a chain of stages: as many of its Compute nodes, in the order of the program, as are expected to
+// take no more than a limit, each stage a gang that follows the one before it. A program that is short, by what is known of it, is
+// one stage and costs what a single computation costs.
 //
-// What nodes take is learned from the stages' measured times, spread evenly over a stage's nodes. The plan is made anew when a
-// stage that could be cut takes more than twice the limit, or when half as many stages would do; so it settles.
+// What nodes take is learned from the stages' measured times, spread evenly over a stage's nodes. The plan is made anew when a stage
+// that could be cut takes more than twice the limit, or when half as many stages would do; so it settles.
 //
 // Pure.
 //

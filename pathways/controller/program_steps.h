@@ -10,10 +10,9 @@
 //   PS-1  each expected array is fulfilled once, whatever fails: by what is made for it, or with the error
 //   PS-2  a run ends where it began: in the places that its entry has, also when its slices have been moved meanwhile
 //   PS-3  no gang of a branch waits for gangs that were submitted before the branch was chosen, but for those that make its
-//   arguments:
-//         these may wait for the branch (CU-3)
+//         arguments: these may wait for the branch (CU-3)
 //   PS-4  what is under way of a part or a branch keeps the whole program, and with it the executables, as they were when it
-//   began
+//         began
 // Part of its session: lives on the same strand, and what is under way holds it weakly, by the session's `alive_`.
 #pragma once
 

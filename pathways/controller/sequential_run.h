@@ -23,9 +23,8 @@ namespace pw::controller {
 class SequentialRun : public std::enable_shared_from_this<SequentialRun> {
  public:
   using Arrays = std::vector<buffers::LogicalArray::Ref>;
-  // Takes its place in the session's order. Each of `results` waits for one completion, which this gives. `args` are held until
-  // the end. `alive` goes with the session. Start is called inside the outbox's exclusive section of the session, which ends with
-  // the run.
+  // Takes its place in the session's order. Each of `results` waits for one completion, which this gives. `args` are held until the
+  // end. `alive` goes with the session. Start is called inside the outbox's exclusive section of the session, which ends with the run.
   SequentialRun(Fabric* fabric, SessionId session, std::weak_ptr<bool> alive, std::shared_ptr<const ProgramEntry> entry,
                 Arrays args, Arrays results, std::function<void(const absl::Status&)> done);
 

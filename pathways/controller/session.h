@@ -1,15 +1,14 @@
-// Session: everything one connected client owns, and every operation it can ask for. The front end turns wire messages into these
-// calls.
+// Session: everything one connected client owns, and every operation it can ask for. The front end turns wire messages into these calls.
 //
-// Handles. A client names its objects (arrays, host buffers, futures, executables) by 64-bit handles. It picks the handles of
-// results itself, below kFirstServerHandle; where a request leaves the choice to us (NewHandle) we pick from above it. 0 names
-// nothing. A handle stays known until it is destructed, also when its object is an error or deleted.
+// Handles. A client names its objects (arrays, host buffers, futures, executables) by 64-bit handles. It picks the handles of results itself, below
+// kFirstServerHandle; where a request leaves the choice to us (NewHandle) we pick from above it. 0 names nothing. A handle stays known until it is
+// destructed, also when its object is an error or deleted.
 //
-// Order. All methods run on the controller's strand, and take effect in call order; nothing here blocks. Array operations return
-// at once with arrays that are pending.
+// Order. All methods run on the controller's strand, and take effect in call order; nothing here blocks. Array operations return at
+// once with arrays that are pending.
 //
-// Errors are values. When an array operation fails, its result handles hold the error (so later uses report it) and the same
-// error is returned, for the answer on the wire. An operation on an errored input succeeds and yields results with that error.
+// Errors are values. When an array operation fails, its result handles hold the error (so later uses report it) and the same error is returned, for
+// the answer on the wire. An operation on an errored input succeeds and yields results with that error.
 //
 // A callback is run exactly once, on the strand, never inside the call; after the session has ended with CANCELLED.
 //
@@ -130,10 +129,9 @@ class Session {
   virtual bool suspended() const { return false; }
   virtual void WhenResumed(absl::AnyInvocable<void() &&> resumed) { std::move(resumed)(); }
 
-  // --- host buffers: filled by the client before or after the request that names them, or by CopyToHostBuffer
-  // ----------------------- One that is about to be received. `admitted` runs when there is room (SessionLimits::staged_bytes):
-  // OK, then one of the next three follows. ALREADY_EXISTS if the handle holds one; RESOURCE_EXHAUSTED if it is over the limit
-  // all by itself.
+  // --- host buffers: filled by the client before or after the request that names them, or by CopyToHostBuffer -----------------------
+  // One that is about to be received. `admitted` runs when there is room (SessionLimits::staged_bytes): OK, then one of the next three
+  // follows. ALREADY_EXISTS if the handle holds one; RESOURCE_EXHAUSTED if it is over the limit all by itself.
   virtual void AnnounceHostBuffer(Handle handle, int64_t bytes, StatusCallback admitted) = 0;
   virtual void ForgetHostBuffer(Handle handle) = 0;
   // Instead of StoreHostBuffer: arrays that the buffer was meant for become this error.
@@ -144,9 +142,8 @@ class Session {
   virtual void LookupHostBuffer(Handle handle, ResultCallback<Bytes> done) = 0;
   virtual absl::Status DeleteHostBuffer(Handle handle) = 0;
 
-  // --- arrays
-  // ------------------------------------------------------------------------------------------------------------------------ The
-  // array stays pending until all its host buffers have arrived and reached their devices. Consumes the host buffers.
+  // --- arrays ------------------------------------------------------------------------------------------------------------------------
+  // The array stays pending until all its host buffers have arrived and reached their devices. Consumes the host buffers.
   virtual absl::Status MakeArray(Handle result, const buffers::ArraySpec& spec, std::vector<HostShard> sources) = 0;
   virtual absl::Status MakeErrorArray(Handle result, const buffers::ArraySpec& spec, absl::Status error) = 0;
   virtual absl::Status Assemble(Handle result, const buffers::ArraySpec& spec, absl::Span<const Handle> singles,
@@ -174,8 +171,7 @@ class Session {
   virtual absl::StatusOr<bool> IsDeleted(Handle array) = 0;
   virtual absl::StatusOr<buffers::ArraySpec> Spec(Handle array) = 0;
 
-  // --- executables
-  // -----------------------------------------------------------------------------------------------------------------------
+  // --- executables -----------------------------------------------------------------------------------------------------------------------
   virtual void Compile(CompileRequest request, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) = 0;
   // A program of many nodes (proto/pathways/v1/program.proto); its handle is used as that of an executable.
   virtual void CompileProgram(Bytes program, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) = 0;
@@ -235,8 +231,7 @@ struct ClusterInfo {
   std::vector<MemoryInfo> memories;
 };
 
-// The virtual devices that a client can have slices on: announced when it connects, each bound to a physical device when a slice
-// gets it.
+// The virtual devices that a client can have slices on: announced when it connects, each bound to a physical device when a slice gets it.
 struct SpareDevices {
   std::vector<DeviceInfo> devices;
   std::vector<MemoryInfo> memories;
@@ -251,8 +246,8 @@ class Cluster {
   // `description` is for people ("jax client at 127.0.0.1:3312"). UNAVAILABLE before the cluster has formed.
   virtual absl::StatusOr<std::shared_ptr<Session>> OpenSession(std::string description) = 0;
   virtual void SetHostCallHandler(SessionId session, std::shared_ptr<HostCallHandler> handler) = 0;
-  // What the client is entitled to of the devices' time, from now on. Returns the whole of it. INVALID_ARGUMENT; NOT_FOUND lists
-  // the clients that there are.
+  // What the client is entitled to of the devices' time, from now on. Returns the whole of it. INVALID_ARGUMENT; NOT_FOUND lists the
+  // clients that there are.
   virtual absl::StatusOr<gang::Share> ChangeShare(SessionId session, const gang::ShareChange& change) = 0;
   // --- virtual slices; they end with their session ---
   // Constant for the life of the session.
@@ -263,12 +258,12 @@ class Cluster {
   virtual void AwaitSlice(SessionId session, SliceId slice, absl::Duration limit, ResultCallback<SliceState> done) = 0;
   // It waits no more, or lives no more: then arrays on its devices become errors and their memory is freed.
   virtual absl::Status ReleaseSlice(SessionId session, SliceId slice) = 0;
-  // Saves the client's arrays in the memory of their hosts and gives the devices of its slices to others; its requests wait until
-  // it is resumed: then it has devices that satisfy the same requests, and all that it had is there. FAILED_PRECONDITION if it is
-  // so already, or there is no room to resume it.
+  // Saves the client's arrays in the memory of their hosts and gives the devices of its slices to others; its requests wait until it is
+  // resumed: then it has devices that satisfy the same requests, and all that it had is there. FAILED_PRECONDITION if it is so already,
+  // or there is no room to resume it.
   virtual void SuspendClient(SessionId session, bool resume, ResultCallback<SuspendReport> done) = 0;
-  // Moves the slices on a host elsewhere, with all that is on them, and places none there; `undo`: it takes slices again.
-  // NOT_FOUND lists the hosts that there are.
+  // Moves the slices on a host elsewhere, with all that is on them, and places none there; `undo`: it takes slices again. NOT_FOUND lists
+  // the hosts that there are.
   virtual void DrainHost(const std::string& host, bool undo, ResultCallback<DrainReport> done) = 0;
   // Islands, hosts, devices, clients, memory as JSON text (schema: docs/status.md), for `pathways status`.
   virtual void GetStatus(ResultCallback<std::string> done) = 0;

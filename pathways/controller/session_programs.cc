@@ -1,5 +1,5 @@
-// Programs of many nodes. Compiling: their executables in parallel, like any others; then through the IR to each host's part,
-// sent to it once. Running: one message to each host, and one record for each result; intermediate values never exist here.
+// Programs of many nodes. Compiling: their executables in parallel, like any others; then through the IR to each host's part, sent
+// to it once. Running: one message to each host, and one record for each result; intermediate values never exist here.
 #include <algorithm>
 #include <set>
 #include <utility>

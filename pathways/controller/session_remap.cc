@@ -1,9 +1,9 @@
 // Moving a client's virtual devices to other physical ones while it works (paper 4.1: "suspend, resume, migrate").
 //
-// First what was compiled for the devices is compiled for where they will be, in the background: under *scratch* ids, which stand
-// for the same virtual devices in the coming mapping. Then, in one turn of the strand, the devices are bound anew, executables
-// and programs take their new form under their old handles, and every array gets a copy in the new place, of which later requests
-// make use. Requests before that turn have gone to the old place, in order, and end there.
+// First what was compiled for the devices is compiled for where they will be, in the background: under *scratch* ids, which stand for the
+// same virtual devices in the coming mapping. Then, in one turn of the strand, the devices are bound anew, executables and programs take
+// their new form under their old handles, and every array gets a copy in the new place, of which later requests make use. Requests before
+// that turn have gone to the old place, in order, and end there.
 //
 // Suspending saves all arrays in host memory, named by where they are physically; resuming is a move from there.
 #include <algorithm>

@@ -1,16 +1,14 @@
 // Slices: the virtual slices of all clients (paper 4.1), and the virtual devices by which each client names them.
 //
-// Virtual devices. A client is told of a pool of them when it connects, because it learns of no device later. Getting a slice
-// binds some to physical devices, in the topology: from there on they are devices like any other to everything that plans
-// commands, and what clients are told names them as the client did. A pool's ids belong to one session (SessionImpl refuses
-// others').
+// Virtual devices. A client is told of a pool of them when it connects, because it learns of no device later. Getting a slice binds
+// some to physical devices, in the topology: from there on they are devices like any other to everything that plans commands, and
+// what clients are told names them as the client did. A pool's ids belong to one session (SessionImpl refuses others').
 //
-// Which ids a slice gets: first those that were never used, so that a program's mistake, using devices of a released slice, is
-// told as long as possible.
+// Which ids a slice gets: first those that were never used, so that a program's mistake, using devices of a released slice, is told
+// as long as possible.
 //
 // Invariants:
-//   SL-1  a virtual device is bound exactly while a slice has it, and is on the physical device that the table says; of a
-//   suspended
+//   SL-1  a virtual device is bound exactly while a slice has it, and is on the physical device that the table says; of a suspended
 //         client's slices the table says none, and it stays on the last
 //   SL-2  a session's end releases its slices and what it waits for, and frees its ids
 //   SL-3  an Await is answered exactly once
@@ -38,8 +36,8 @@ namespace pw::controller {
 
 class Slices {
  public:
-  // `strand` runs the timers' tasks. `find_session`: null if it is not open. `virtual_devices`: of each client; 0: by the
-  // cluster's size.
+  // `strand` runs the timers' tasks. `find_session`: null if it is not open. `virtual_devices`: of each client; 0: by the cluster's
+  // size.
   Slices(Fabric* fabric, int virtual_devices, Timers* timers, Executor* strand,
          std::function<SessionImpl*(SessionId)> find_session);
 
@@ -48,8 +46,8 @@ class Slices {
   void Await(SessionId session, SliceId slice, absl::Duration limit, ResultCallback<SliceState> done);
   absl::Status Release(SessionId session, SliceId slice);
 
-  // Nothing new goes to the host of that name, and what is there goes elsewhere; `done` when the arrays have arrived. With `undo`
-  // it takes slices again.
+  // Nothing new goes to the host of that name, and what is there goes elsewhere; `done` when the arrays have arrived. With `undo` it takes
+  // slices again.
   void Drain(const std::string& host, bool undo, ResultCallback<DrainReport> done);
 
   void Suspend(SessionId session, ResultCallback<SuspendReport> done);

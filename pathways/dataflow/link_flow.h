@@ -6,8 +6,7 @@
 // Invariants:
 //   LF-1  at most a window and one frame of a lane are on their way
 //   LF-2  a receiver that goes on taking in never leaves a sender waiting: credit is owed at the latest after a quarter of a
-//   window,
-//         and travels in frames that wait for nobody
+//         window, and travels in frames that wait for nobody
 // Pure. Strand-confined.
 #pragma once
 

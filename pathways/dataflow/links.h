@@ -4,8 +4,7 @@
 // Invariants:
 //   LK-1  frames of one lane to one host arrive in order, each once, or the peer is lost, or the way to it has broken
 //   LK-2  a lost peer is lost for good: OnPeerLost comes once, no frame of it comes afterwards, and what is sent to it is dropped
-//   LK-3  when the way between two hosts breaks, both hear OnPeerBroken, after the last frame that came before and before the
-//   first that
+//   LK-3  when the way between two hosts breaks, both hear OnPeerBroken, after the last frame that came before and before the first that
 //         comes after; what was on its way may be gone
 // Strand-confined: every method of both sides is called on the runtime's strand, and never from inside another.
 #pragma once

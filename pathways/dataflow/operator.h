@@ -14,8 +14,7 @@
 //
 // Invariants:
 //   OP-1  callbacks of one shard: OnStart; then OnTuple and OnInputClosed as they come; after the last input closed,
-//   OnInputsClosed
-//         or OnPoisoned, once. Nothing after Finish
+//         OnInputsClosed or OnPoisoned, once. Nothing after Finish
 //   OP-2  every tuple of an edge comes before the edge's OnInputClosed
 //   OP-3  a shard that cannot send a tuple ends with that error, whatever its Finish says: no tuple is lost in silence
 // Everything on the runtime's strand; callbacks must not block.

@@ -10,16 +10,16 @@
 //
 // Ends. A run is over when all its shards on all hosts have finished and everything sent has arrived; its memory is freed on each
 // host when that host is through. It ends early, everywhere, by Cancel, when a host it depends on is lost (UNAVAILABLE naming the
-// host), when the way between two hosts that talk with each other in it breaks, or when a host breaks the rules. Errors of shards
-// do not end it: they travel along the edges as values.
+// host), when the way between two hosts that talk with each other in it breaks, or when a host breaks the rules. Errors of shards do not end it: they travel along the edges as values.
 //
 // Invariants:
 //   RT-1  on_done comes exactly once for each run that was started, the last call for that run, unless the runtime is destroyed
-//   before RT-2  losing a host ends exactly the runs that have a shard there, or that it coordinates RT-3  memory is bounded by
-//   the runs that live: queues between hosts by the flow knobs (link_flow.h), what comes too early by
+//         before
+//   RT-2  losing a host ends exactly the runs that have a shard there, or that it coordinates
+//   RT-3  memory is bounded by the runs that live: queues between hosts by the flow knobs (link_flow.h), what comes too early by
 //         max_early_bytes; runs that are over leave nothing
 //   RT-4  nothing that a peer sends can break a PW_CHECK; a malformed frame loses that peer, what does not fit a run ends that
-//   run
+//         run
 // Lives on one strand, like everything it calls.
 #pragma once
 

@@ -6,8 +6,7 @@
 //
 // Invariants:
 //   DV-1  any thread may call anything; calls that only read are safe at the same time. Two executions that share a device run on
-//   it in the
-//         order of the Execute calls, so the caller makes those calls from one thread
+//         it in the order of the Execute calls, so the caller makes those calls from one thread
 //   DV-2  a runtime outlives its programs and buffers
 //   DV-3  dropping a buffer is always safe: its memory stays until the work that was enqueued on it is done
 //   DV-4  host memory is dense and row-major unless strides are given, with one byte an element for types narrower than a byte
@@ -89,8 +88,8 @@ class DeviceBuffer {
   virtual Future<Bytes> ToHost() = 0;
   // The same into memory of the caller's: `size` bytes at `out`, exactly what the contents take; `owner` keeps them.
   virtual Future<Unit> CopyToHost(uint8_t* out, size_t size, std::shared_ptr<const void> owner) = 0;
-  // The contents where they lie, if that is host memory, dense and row-major; else UNIMPLEMENTED. REQUIRES: ready. While the view
-  // lives the buffer must live too, and not be donated.
+  // The contents where they lie, if that is host memory, dense and row-major; else UNIMPLEMENTED. REQUIRES: ready. While the view lives
+  // the buffer must live too, and not be donated.
   virtual absl::StatusOr<Bytes> HostView() { return absl::UnimplementedError("the contents do not lie in host memory"); }
   // A copy in a memory of any device of this runtime. An empty kind means that device's default memory.
   virtual absl::StatusOr<std::unique_ptr<DeviceBuffer>> CopyTo(int device, absl::string_view memory_kind) = 0;
@@ -188,8 +187,7 @@ class DeviceRuntime {
   // A program from LoadedProgram::Serialize, for the devices it was compiled for.
   virtual absl::StatusOr<std::shared_ptr<LoadedProgram>> Load(const std::string& serialized, const CompileRequest& request) = 0;
   virtual absl::StatusOr<MemoryUsage> Memory(int device) = 0;
-  // A launch that spans processes will not be completed by one of them: here it fails instead of waiting, also if it is still to
-  // come.
+  // A launch that spans processes will not be completed by one of them: here it fails instead of waiting, also if it is still to come.
   virtual void AbortLaunch(int launch_id, const absl::Status& why) {}
   // Another process is gone: what waits for it fails.
   virtual void LoseProcess(const std::string& process, const absl::Status& why) {}

@@ -1,10 +1,10 @@
-// From what the hosts do in one run of a program (program/host_programs.h, which the IR makes) to each host's commands, as
-// templates: where a step stands for the shards of an array, its shards on the host are written out here, by the same planners as
-// single calls (plan_execute, plan_move). Done once for each placement; running the result costs one message for each host,
-// whatever the number of nodes and shards.
+// From what the hosts do in one run of a program (program/host_programs.h, which the IR makes) to each host's commands, as templates:
+// where a step stands for the shards of an array, its shards on the host are written out here, by the same planners as single calls
+// (plan_execute, plan_move). Done once for each placement; running the result costs one message for each host, whatever the number of
+// nodes and shards.
 //
-// Names. Intermediate values and transfers are name slots, numbered alike on all hosts. Arguments and results are numbered per
-// host, so that a host is only told of those that concern it.
+// Names. Intermediate values and transfers are name slots, numbered alike on all hosts. Arguments and results are numbered per host, so
+// that a host is only told of those that concern it.
 //
 // Pure.
 //

@@ -51,9 +51,9 @@ class Outbox {
   // A command that does not say whose it is.
   void AddFor(SessionId owner, HostId host, ::pathways::v1::Command command);
 
-  // Sequential dispatch of a session's work: runs `start` now, or when its work before it has ended. Until EndExclusive, commands
-  // of the session that name arrays or programs wait, but for those given to AddExclusive; then they follow in the order in which
-  // they were added. Other sessions notice nothing.
+  // Sequential dispatch of a session's work: runs `start` now, or when its work before it has ended. Until EndExclusive, commands of
+  // the session that name arrays or programs wait, but for those given to AddExclusive; then they follow in the order in which they
+  // were added. Other sessions notice nothing.
   void BeginExclusive(SessionId session, absl::AnyInvocable<void() &&> start);
   void AddExclusive(HostId host, ::pathways::v1::Command command) { AddNow(host, std::move(command), {}); }
   void EndExclusive(SessionId session);

@@ -26,8 +26,8 @@ class HostMoves {
   void Send(HostId to, const Move::Send& send) { sends_[to].Add(send); }
   void Receive(const Move::Receive& receive) { receives_.Add(receive); }
 
-  // Commands of at most about kMaxEntries sends and pieces each. Every host begins with the one after it, so that not all send to
-  // one at once.
+  // Commands of at most about kMaxEntries sends and pieces each. Every host begins with the one after it, so that not all send to one
+  // at once.
   std::vector<Move> Take(HostId self) {
     auto after = sends_.upper_bound(self);
     for (auto it = after; it != sends_.end(); ++it) AddSends(it->second);

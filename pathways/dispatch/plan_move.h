@@ -3,8 +3,8 @@
 // A piece whose source is on the destination's host is copied there; any other crosses directly from host to host under a
 // transfer name that both hosts are told. The controller never sees the bytes. Shards that a plan declares equal to another on
 // their host (ReshardShard::same_as) are copied from it by a second command to that host, so that their elements cross once.
-// Sends to one host, and receives, that follow each other in even steps are written as one (program/repeated_moves.h): commands
-// between arrays that are cut evenly do not grow with the number of shards.
+// Sends to one host, and receives, that follow each other in even steps are written as one (program/repeated_moves.h): commands between
+// arrays that are cut evenly do not grow with the number of shards.
 #pragma once
 
 #include "absl/functional/function_ref.h"

@@ -1,5 +1,4 @@
-// Assembly: where an arriving host buffer is put together: memory that workers of this machine can map, if it is large, else
-// ordinary memory.
+// Assembly: where an arriving host buffer is put together: memory that workers of this machine can map, if it is large, else ordinary memory.
 #pragma once
 
 #include <grpcpp/support/byte_buffer.h>

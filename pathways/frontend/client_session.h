@@ -9,8 +9,7 @@
 //   CS-3  seq_num counts 0, 1, 2, ... over the successful numbered responses, in the order in which they are written
 //   CS-4  a request's user context is released once, by a numbered response written after the request arrived
 //   CS-5  End destroys the controller's session; nothing is written after it
-//   CS-6  while the controller's session is suspended requests wait, and run in their order when it is resumed; the sink is told
-//   of a request
+//   CS-6  while the controller's session is suspended requests wait, and run in their order when it is resumed; the sink is told of a request
 //         (Ran) when it has run, so that those which wait count in what a client may have here
 #pragma once
 
@@ -50,8 +49,7 @@ struct SessionHello {
   Attributes initialization_data;
 };
 
-// Where responses go. Write takes them in order and does not block. Ran: a request of so many bytes on the wire is not held any
-// more.
+// Where responses go. Write takes them in order and does not block. Ran: a request of so many bytes on the wire is not held any more.
 class ResponseSink {
  public:
   virtual ~ResponseSink() = default;

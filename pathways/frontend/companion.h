@@ -1,5 +1,4 @@
-// The companion channel (proto/pathways/v1/client.proto): host calls from running computations to the client's Python, and
-// cluster status.
+// The companion channel (proto/pathways/v1/client.proto): host calls from running computations to the client's Python, and cluster status.
 #pragma once
 
 #include <memory>

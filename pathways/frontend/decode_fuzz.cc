@@ -1,5 +1,5 @@
-// Session streams as a hostile client may write them: each input is a list of messages, each with a length in two bytes before
-// it. All run in one initialized session of a cluster without workers.
+// Session streams as a hostile client may write them: each input is a list of messages, each with a length in two bytes before it. All run in
+// one initialized session of a cluster without workers.
 #include <cstdint>
 #include <memory>
 

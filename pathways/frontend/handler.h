@@ -1,11 +1,10 @@
-// Handlers: how the requests of the proxy protocol are carried out. One table entry for each request kind, one file for each
-// family.
+// Handlers: how the requests of the proxy protocol are carried out. One table entry for each request kind, one file for each family.
 //
-// A request passes two stages. Its decoder runs on the stream's thread and turns the message into an Action, without touching any
-// session. The action runs on the controller's strand, in stream order. It answers by its Reply, there or later.
+// A request passes two stages. Its decoder runs on the stream's thread and turns the message into an Action, without touching any session. The action
+// runs on the controller's strand, in stream order. It answers by its Reply, there or later.
 //
-// A decoder never fails: where a message cannot be understood it returns an action that binds the error to the request's result
-// handles and answers with it.
+// A decoder never fails: where a message cannot be understood it returns an action that binds the error to the request's result handles and
+// answers with it.
 #pragma once
 
 #include <array>

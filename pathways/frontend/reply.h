@@ -1,5 +1,5 @@
-// Reply: the duty to answer one request. Move-only; answered exactly once, by Send or Fail. One that is dropped answers INTERNAL,
-// so that no client waits for ever. Strand-confined. After its session has ended it does nothing.
+// Reply: the duty to answer one request. Move-only; answered exactly once, by Send or Fail. One that is dropped answers INTERNAL, so that
+// no client waits for ever. Strand-confined. After its session has ended it does nothing.
 #pragma once
 
 #include <cstdint>

@@ -26,8 +26,7 @@ namespace {
 namespace proxy = xla::ifrt::proxy;
 using proxy::GrpcIfrtService;
 
-// Raw: the methods that carry streams of messages take them as bytes, to say what is wrong with a bad one and to copy data only
-// once.
+// Raw: the methods that carry streams of messages take them as bytes, to say what is wrong with a bad one and to copy data only once.
 using ServiceBase = GrpcIfrtService::WithCallbackMethod_GetVersion<
     GrpcIfrtService::WithRawCallbackMethod_IfrtSession<GrpcIfrtService::WithRawCallbackMethod_HostBufferStore<
         GrpcIfrtService::WithRawCallbackMethod_HostBufferLookup<GrpcIfrtService::WithCallbackMethod_HostBufferDelete<

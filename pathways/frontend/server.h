@@ -7,8 +7,8 @@
 // Invariants:
 //   FS-1  the requests of one session take effect in stream order
 //   FS-2  a client, suspended or not, cannot make the server hold more than max_backlog_requests unexecuted or unsent messages or
-//         max_backlog_bytes of them, nor more host buffers than controller::SessionLimits::staged_bytes: what it sends beyond is
-//         not read until there is room
+//         max_backlog_bytes of them, nor more host buffers than controller::SessionLimits::staged_bytes: what it sends beyond is not read
+//         until there is room
 //   FS-3  a bad message ends at most its own session, with a status that says what was wrong
 //   FS-4  when a stream ends, for whatever reason, its session is destroyed in the next turn of the strand
 #pragma once

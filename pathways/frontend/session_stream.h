@@ -1,14 +1,11 @@
-// SessionStream: the gRPC side of one session: reads requests eagerly, hands them to the ClientSession on the strand, writes its
-// responses.
+// SessionStream: the gRPC side of one session: reads requests eagerly, hands them to the ClientSession on the strand, writes its responses.
 //
-// Reading. One read is always under way, until the backlog (requests not yet run, those of a suspended client among them, and
-// responses not yet sent) reaches its limit; it goes on when the backlog has halved. Until then gRPC's flow control brakes the
-// client. Parsing and decoding happen on the reading thread.
+// Reading. One read is always under way, until the backlog (requests not yet run, those of a suspended client among them, and responses not yet
+// sent) reaches its limit; it goes on when the backlog has halved. Until then gRPC's flow control brakes the client. Parsing and decoding happen on the reading thread.
 //
-// Writing. Responses queue up on the strand. One batch is under way at a time; it belongs to gRPC's threads until its last
-// message is done, then the strand hands over the next. Answers that no one waits for gather until one comes that is waited for,
-// there are 256 of them, or two milliseconds have passed: each write wakes a thread of the client, which costs it a quarter of a
-// call y = f(y).
+// Writing. Responses queue up on the strand. One batch is under way at a time; it belongs to gRPC's threads until its last message is done, then the
+// strand hands over the next. Answers that no one waits for gather until one comes that is waited for, there are 256 of them, or two milliseconds
+// have passed: each write wakes a thread of the client, which costs it a quarter of a call y = f(y).
 //
 // Lives until gRPC's OnDone and as long as tasks on the strand refer to it.
 #pragma once

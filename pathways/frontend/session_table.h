@@ -1,7 +1,7 @@
 // SessionTable: which live session a host-buffer call or a companion channel belongs to.
 //
-// Host-buffer calls name a session by a random number, so that a stale or guessing client of another session does not reach it. A
-// companion channel names one by the token that both were given; a session may have come before or after its channel.
+// Host-buffer calls name a session by a random number, so that a stale or guessing client of another session does not reach it. A companion
+// channel names one by the token that both were given; a session may have come before or after its channel.
 //
 // Strand-confined; outlives all sessions.
 #pragma once

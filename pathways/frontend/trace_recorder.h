@@ -1,7 +1,7 @@
 // TraceRecorder: what a session asked and how long it took, for a profile that a client has asked for. Strand-confined.
 //
-// A span reaches from the moment a request runs to its answer; so a span of check_value_ready shows how long a client waited for
-// its arrays. After kMaxSpans nothing more is recorded, and the trace says so.
+// A span reaches from the moment a request runs to its answer; so a span of check_value_ready shows how long a client waited for its arrays.
+// After kMaxSpans nothing more is recorded, and the trace says so.
 #pragma once
 
 #include <cstdint>

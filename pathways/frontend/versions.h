@@ -13,8 +13,8 @@ inline constexpr int kFetchExecuteResult = 21;  // before: CheckFuture on the st
 inline constexpr int kNewest = 25;
 }  // namespace protocol
 
-// The newest that both speak; serdes: the client's newest, since a client refuses to compile under less. FAILED_PRECONDITION,
-// naming both ranges, if there is none.
+// The newest that both speak; serdes: the client's newest, since a client refuses to compile under less. FAILED_PRECONDITION, naming both
+// ranges, if there is none.
 absl::StatusOr<xla::ifrt::proxy::IfrtProxyVersion> Negotiate(const xla::ifrt::proxy::IfrtProxyVersion& min,
                                                              const xla::ifrt::proxy::IfrtProxyVersion& max);
 // For a client that says what was negotiated.

@@ -1,7 +1,7 @@
 // The dialect `pw` (docs/ir.md). Only this folder, and it only, sees MLIR; what others use of the IR is compile.h.
 //
-// Contexts are made for one piece of work, on the strand that does it, with MLIR's own threads off: types and attributes live as
-// long as their context, so one that is kept would grow with every program.
+// Contexts are made for one piece of work, on the strand that does it, with MLIR's own threads off: types and attributes live as long as
+// their context, so one that is kept would grow with every program.
 #pragma once
 
 #include <optional>

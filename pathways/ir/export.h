@@ -10,8 +10,8 @@
 
 namespace pw::ir {
 
-// REQUIRES: pw-lower-to-hosts has run. Nothing, with an error at the operation, if a sharding does not fit. Arrays that arguments
-// and executables make keep the layouts that those say.
+// REQUIRES: pw-lower-to-hosts has run. Nothing, with an error at the operation, if a sharding does not fit. Arrays that arguments and
+// executables make keep the layouts that those say.
 std::optional<program::HostPrograms> Export(mlir::ModuleOp module, const program::Program& program,
                                             absl::Span<const program::ExecutablePtr> executables);
 

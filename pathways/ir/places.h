@@ -1,7 +1,6 @@
 // Places: where the arrays of a placed module are, in the words of the rest of the tree.
 //
-// Reads `pw.virtual_devices` and `pw.machine` once; shardings are made once for each type. For one module, which it must not
-// outlive.
+// Reads `pw.virtual_devices` and `pw.machine` once; shardings are made once for each type. For one module, which it must not outlive.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,8 @@
 //
 // Invariants, beyond those of transport.h:
 //   CN-1  the descriptor is closed on the loop, by the holder of the writer's token: nobody writes to a number that means another
-//   file CN-2  no handler method runs inside a call of the user's, on any thread
+//         file
+//   CN-2  no handler method runs inside a call of the user's, on any thread
 #pragma once
 
 #include <atomic>

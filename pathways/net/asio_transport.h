@@ -5,9 +5,8 @@
 //
 // Invariants, beyond those of transport.h:
 //   AT-1  destroying the transport closes what is still open (OnClosed with CANCELLED) and fails what is still connecting, then
-//   joins its
-//         threads; after that no callback runs. Not from a callback of its own. Listeners and connections may be destroyed later;
-//         no other thread may be inside a call of theirs meanwhile
+//         joins its threads; after that no callback runs. Not from a callback of its own. Listeners and connections may be
+//         destroyed later; no other thread may be inside a call of theirs meanwhile
 //   AT-2  with several threads, two handlers must not destroy each other's connection at the same time
 #pragma once
 

@@ -1,12 +1,10 @@
-// Landings: memory in which payloads that are on their way shall come to lie, so that the socket writes them there and nobody
-// copies them.
+// Landings: memory in which payloads that are on their way shall come to lie, so that the socket writes them there and nobody copies them.
 //
-// Who expects a transfer says where its bytes belong; the transport asks when the header of a part has arrived and its payload
-// has not.
+// Who expects a transfer says where its bytes belong; the transport asks when the header of a part has arrived and its payload has not.
 //
 // Invariants:
-//   LA-1  a byte is handed out once, and a transfer's bytes in order: what has arrived is not written to again, whatever a peer
-//   says LA-2  memory lives until the part that is being written to it is complete, also if it is withdrawn meanwhile
+//   LA-1  a byte is handed out once, and a transfer's bytes in order: what has arrived is not written to again, whatever a peer says
+//   LA-2  memory lives until the part that is being written to it is complete, also if it is withdrawn meanwhile
 // Any thread.
 #pragma once
 

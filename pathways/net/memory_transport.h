@@ -7,11 +7,10 @@
 //
 // Invariants, beyond those of transport.h:
 //   MT-1  a payload of one small aligned piece is shared with the receiver, any other is copied once; where payloads are handed
-//   over, one
-//         of one aligned piece is shared whatever its size, and the receiver is not asked where it is to lie
+//         over, one of one aligned piece is shared whatever its size, and the receiver is not asked where it is to lie
 //   MT-2  a frame counts as waiting on its lane until the receiver's handler is called with it; Close drops what waits on the
-//   bulk lane MT-3  destroying a transport closes its connections with CANCELLED; the handlers hear of it on the executor,
-//   afterwards
+//         bulk lane
+//   MT-3  destroying a transport closes its connections with CANCELLED; the handlers hear of it on the executor, afterwards
 // Network and executor outlive the transport, and everything made by it.
 #pragma once
 

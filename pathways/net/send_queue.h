@@ -6,8 +6,7 @@
 // Invariants:
 //   SQ-1  frames leave a lane in the order of Push
 //   SQ-2  Take gives urgent frames before bulk frames, and stops at kBatchBytes: an urgent frame never waits for more than one
-//   batch,
-//         which is kBatchBytes and the frame that crossed that line
+//         batch, which is kBatchBytes and the frame that crossed that line
 //   SQ-3  the memory of a piece is held until every byte of its batch has been written
 #pragma once
 

@@ -1,17 +1,16 @@
 // Memory that processes of one machine hand to each other instead of sending its contents.
 //
-// It lies in a file without a name (memfd): it is never left behind, however a process ends. Whoever has filled one says where it
-// is (SharedName); a process of the same machine and user opens it through /proc and maps the same pages. The giver keeps its own
-// mapping until it hears that the taker has opened it; from then on the pages live as long as either of them.
+// It lies in a file without a name (memfd): it is never left behind, however a process ends. Whoever has filled one says where it is
+// (SharedName); a process of the same machine and user opens it through /proc and maps the same pages. The giver keeps its own mapping
+// until it hears that the taker has opened it; from then on the pages live as long as either of them.
 //
-// Whether two processes can do this is found out by trying (Probe): the machine's name or an address prove nothing in a
-// container.
+// Whether two processes can do this is found out by trying (Probe): the machine's name or an address prove nothing in a container.
 //
 // Invariants:
-//   SM-1  the file of a SharedName is the one that was meant, or Open fails: a number that has been reused is recognised by the
-//   inode SM-2  what Open maps cannot shrink under the reader: a file that could is refused SM-3  a factory's live memories never
-//   exceed its limit: descriptors are few SM-4  leased memory is filled anew (shared_pool.h) only when everybody who was told of
-//   it has said that he opened it, and nobody
+//   SM-1  the file of a SharedName is the one that was meant, or Open fails: a number that has been reused is recognised by the inode
+//   SM-2  what Open maps cannot shrink under the reader: a file that could is refused
+//   SM-3  a factory's live memories never exceed its limit: descriptors are few
+//   SM-4  leased memory is filled anew (shared_pool.h) only when everybody who was told of it has said that he opened it, and nobody
 //         has it any more
 // Any thread.
 #pragma once
@@ -98,14 +97,13 @@ class SharedMemoryFactory {
 // Where others find these bytes; nullopt if they lie in ordinary memory.
 std::optional<SharedName> NameOf(const Bytes& bytes);
 
-// Of bytes that NameOf knows: another process is told of them; it has said that it opened them. Loans does both. Nothing for
-// other bytes.
+// Of bytes that NameOf knows: another process is told of them; it has said that it opened them. Loans does both. Nothing for other bytes.
 void NoteLent(const Bytes& bytes);
 void NoteTaken(const Bytes& bytes);
 
-// Maps it, writable. `exclusive`: nobody else looks at it any more, so that writing needs no page of its own; else what the
-// caller writes is seen by the caller alone. UNAVAILABLE: there is no such file, or it is another one, with the reason;
-// INVALID_ARGUMENT: it may shrink or is too small.
+// Maps it, writable. `exclusive`: nobody else looks at it any more, so that writing needs no page of its own; else what the caller
+// writes is seen by the caller alone.
+// UNAVAILABLE: there is no such file, or it is another one, with the reason; INVALID_ARGUMENT: it may shrink or is too small.
 absl::StatusOr<Bytes> OpenShared(const SharedName& name, bool exclusive);
 
 // A small shared memory with contents that nobody can guess. One process keeps it and tells another name and contents; the

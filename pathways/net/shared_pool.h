@@ -1,13 +1,12 @@
-// SharedPool: shared memory that was given away, to be filled anew once nobody looks at it any more. Its pages are there; fresh
-// ones cost the system more than the copy into them.
+// SharedPool: shared memory that was given away, to be filled anew once nobody looks at it any more. Its pages are there; fresh ones cost
+// the system more than the copy into them.
 //
-// Whoever opens such memory (SharedName::leased) holds a shared lock on its file for as long as it is mapped. The system gives
-// the lock up however that process ends; memory that can be locked alone is nobody's. That says nothing of those who have been
-// told its name and have not opened it yet: the pool is given only what nobody may still open (SM-4).
+// Whoever opens such memory (SharedName::leased) holds a shared lock on its file for as long as it is mapped. The system gives the lock up
+// however that process ends; memory that can be locked alone is nobody's. That says nothing of those who have been told its name and have
+// not opened it yet: the pool is given only what nobody may still open (SM-4).
 //
 // Invariants:
-//   SP-1  what Take returns is mapped by no other process, and has exactly the size that was asked for: who writes all of it
-//   leaves nothing
+//   SP-1  what Take returns is mapped by no other process, and has exactly the size that was asked for: who writes all of it leaves nothing
 //         to be read of what it held
 //   SP-2  what was made for one owner goes to no other, and nothing is kept for an owner that has gone
 //   SP-3  never more than the limits are kept; the oldest is given up first, which takes it from nobody
@@ -46,8 +45,8 @@ struct SharedPages {
   ~SharedPages();
 };
 
-// What a process may keep: a sixteenth of the machine's memory, and at least two large arrays, of which one is filled while the
-// other is looked at. It goes with the clients it was made for.
+// What a process may keep: a sixteenth of the machine's memory, and at least two large arrays, of which one is filled while the other is looked
+// at. It goes with the clients it was made for.
 size_t KeptOfThisMachine();
 
 class SharedPool {

@@ -56,8 +56,7 @@ class Connection {
     virtual ~Handler() = default;
     virtual void OnFrame(Frame frame) = 0;
     virtual void OnClosed(const absl::Status& reason) = 0;
-    // The header of a frame has arrived, its payload has not: where that is to lie. A transport that has the payload already does
-    // not ask.
+    // The header of a frame has arrived, its payload has not: where that is to lie. A transport that has the payload already does not ask.
     virtual Place PlaceFor(const std::string& header, size_t payload_bytes) { return {}; }
     // The bulk queue has drained below its low-water mark after CanSendBulk() returned false.
     virtual void OnBulkWritable() {}

@@ -47,8 +47,8 @@ void RenameSlots(const absl::flat_hash_map<uint64_t, uint64_t>& renamed, ::pathw
 // Whether a Done answers the command, that is, whether it has an op.
 bool HasOp(const ::pathways::v1::Command& command);
 
-// Fills in names, op and session. `out` is a copy of `command`, bound before or not: nothing else in it is written, so that it
-// can serve one run after another.
+// Fills in names, op and session. `out` is a copy of `command`, bound before or not: nothing else in it is written, so that it can
+// serve one run after another.
 void Bind(const ::pathways::v1::Command& command, const Binding& binding, uint64_t op, ::pathways::v1::Command* out);
 
 }  // namespace pw::program

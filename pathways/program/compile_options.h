@@ -1,8 +1,7 @@
 // Compile options as they travel to the workers.
 //
-// Compiled programs are found again by the bytes of their options, among others, and shared by all devices of a kind. So the
-// bytes say nothing of devices, and equal options are equal bytes: clients write the entries of maps in an order that differs
-// from run to run.
+// Compiled programs are found again by the bytes of their options, among others, and shared by all devices of a kind. So the bytes say
+// nothing of devices, and equal options are equal bytes: clients write the entries of maps in an order that differs from run to run.
 #pragma once
 
 #include <string>

@@ -10,9 +10,9 @@
 // Invariants:
 //   CU-1  steps stand in an order in which they could run one after another
 //   CU-2  every Compute, Transfer and Result of the program is in exactly one part; all results of the program are results of
-//   parts CU-3  a part takes an argument over only if no other step takes the value, and nothing at all in a branch: whoever
-//   takes over waits for
-//         earlier users of the same devices (controller/gangs.h), and these may wait for the branch
+//         parts
+//   CU-3  a part takes an argument over only if no other step takes the value, and nothing at all in a branch: whoever takes over
+//         waits for earlier users of the same devices (controller/gangs.h), and these may wait for the branch
 #pragma once
 
 #include <memory>

@@ -1,8 +1,8 @@
-// HostPrograms: what the hosts do in one run of a program, without shards: what the IR lowers a program to, and what dispatch
-// makes each host's commands from.
+// HostPrograms: what the hosts do in one run of a program, without shards: what the IR lowers a program to, and what dispatch makes
+// each host's commands from.
 //
-// Hosts with the same part share one list of steps. A host does its own part of a step: the shards that lie there. Arrays and
-// transfers are slots (command_template.h); arguments and results are numbered as the program numbers them.
+// Hosts with the same part share one list of steps. A host does its own part of a step: the shards that lie there. Arrays and transfers
+// are slots (command_template.h); arguments and results are numbered as the program numbers them.
 //
 // Plain data.
 #pragma once
@@ -22,8 +22,7 @@ struct HostStep {
   enum class Kind {
     kExecute,  // `executable` takes `arrays` and makes `made`, leaving those of `kept` as they are
     kMove,     // its part of a move
-    kAlias,    // `made` is another name for its shards of `arrays`; `apart`: shard i is the only one of the array that comes i
-               // later
+    kAlias,  // `made` is another name for its shards of `arrays`; `apart`: shard i is the only one of the array that comes i later
     kRelease,  // of `arrays`; `apart`: of those that come behind, one for each shard
   };
   Kind kind = Kind::kExecute;

@@ -1,8 +1,8 @@
 // Program: a user's program of many nodes, read from its bytes (proto/pathways/v1/program.proto says what they mean).
 //
 // A dataflow graph with one node for each sharded computation, however many devices it runs on (paper 4.2). Immutable once read.
-// ParseProgram checks everything that the bytes alone can tell; the IR (ir/compile.h) the rest, when the executables of its
-// Compute nodes have been compiled and their types are known.
+// ParseProgram checks everything that the bytes alone can tell; the IR (ir/compile.h) the rest, when the executables of its Compute nodes
+// have been compiled and their types are known.
 //
 // Invariants:
 //   PR-1  a node's inputs are values made by nodes before it: the order of the nodes is a topological one

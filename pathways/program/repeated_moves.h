@@ -1,10 +1,10 @@
-// Repeated moves: a Send or Receive of a Move that stands for many, which differ in numbers that grow by the same steps
-// (worker.proto, Move.Repeat). So a transfer between arrays that are cut evenly takes a few entries for each pair of hosts,
-// however many shards they have, from the planner to the host that carries it out.
+// Repeated moves: a Send or Receive of a Move that stands for many, which differ in numbers that grow by the same steps (worker.proto,
+// Move.Repeat). So a transfer between arrays that are cut evenly takes a few entries for each pair of hosts, however many shards
+// they have, from the planner to the host that carries it out.
 //
 // MoveRuns joins entries as they come, ForEach... is the way back. Joining is greedy, in the order in which entries come: runs of
-// entries, and runs of alike runs (rows that are each cut into pieces). What does not go on evenly is an entry of its own, so
-// that in the worst case the list is what it stands for.
+// entries, and runs of alike runs (rows that are each cut into pieces). What does not go on evenly is an entry of its own, so that in
+// the worst case the list is what it stands for.
 //
 // Invariants (property-tested):
 //   RM-1  what the joined list stands for is what was given, in its order

@@ -1,8 +1,8 @@
 // Call: one RPC passing through. It has two halves, the one the client opened with us and the one we open with the controller;
 // frames are pumped both ways as they are, and headers, trailers and the final status are passed on.
 //
-// Where the client leaves an array in a file for this relay, its request is answered otherwise: the controller gets the file's
-// contents, over the bulk line, or by another RPC.
+// Where the client leaves an array in a file for this relay, its request is answered otherwise: the controller gets the file's contents, over
+// the bulk line, or by another RPC.
 //
 // Everything happens on the one thread that drains the relay's completion queue: that thread is the strand of all calls, there is
 // no lock, and a frame goes from socket to socket without changing threads. A Call owns itself: it is born waiting for an RPC and
@@ -10,8 +10,7 @@
 //
 // Invariants:
 //   CA-1  at most one read and one write is under way per half; a direction stops reading while more than kWindow bytes wait to
-//   be
-//         written, so that a slow side brakes the fast one instead of filling memory
+//         be written, so that a slow side brakes the fast one instead of filling memory
 //   CA-2  frames keep their order in each direction; those received from the controller before it went are delivered before any
 //         answer made here
 //   CA-3  when the client cancels, the controller's half is cancelled; the client's half always gets a status otherwise

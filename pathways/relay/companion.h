@@ -3,8 +3,7 @@
 // Invariants:
 //   CO-1  the stream is opened when the process has named its token, and once only
 //   CO-2  the next call is read from the controller when the one before it has been written to Python: a process that does not
-//   read
-//         brakes the controller instead of filling memory
+//         read brakes the controller instead of filling memory
 //   CO-3  answers go up in the order in which Python wrote them
 //   CO-4  a connection for downloads has one; what it brought stays until the connection ends
 // Runs on the bridge's io_context, which has one thread. Keeps itself alive while the socket or the stream has something under

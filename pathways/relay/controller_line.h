@@ -1,8 +1,7 @@
-// ControllerLine: the relay's bulk line to its controller (bulk/line.h), if the controller has such a place and it can be
-// reached.
+// ControllerLine: the relay's bulk line to its controller (bulk/line.h), if the controller has such a place and it can be reached.
 //
-// It is a faster way to what gRPC does too. So whatever goes wrong with the line itself is nobody's error: the caller is told to
-// go the other way (`otherwise`), and what that meets is what the client hears.
+// It is a faster way to what gRPC does too. So whatever goes wrong with the line itself is nobody's error: the caller is told to go the
+// other way (`otherwise`), and what that meets is what the client hears.
 //
 // Invariants:
 //   CL-1  each call ends with exactly one of `done` and `otherwise`, on a thread of this class
@@ -26,8 +25,7 @@ class ControllerLine {
   ControllerLine();
   ~ControllerLine();
 
-  // Connects, if it has not done so yet. Until who is there has greeted with the secret, and if he never does, calls go the other
-  // way.
+  // Connects, if it has not done so yet. Until who is there has greeted with the secret, and if he never does, calls go the other way.
   void Open(const std::string& address, const std::string& secret);
   // Ends the line for good.
   void Close();

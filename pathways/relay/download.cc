@@ -26,8 +26,8 @@ grpc::ByteBuffer Encode(const DownloadRequest& request) {
   return grpc::ByteBuffer(&slice, 1);
 }
 
-// Through gRPC. Messages are taken as they arrive, unparsed: their data is copied once, to where it belongs. Deletes itself when
-// the call has ended.
+// Through gRPC. Messages are taken as they arrive, unparsed: their data is copied once, to where it belongs. Deletes itself when the call has
+// ended.
 class Download final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   Download(const std::shared_ptr<grpc::Channel>& controller, std::shared_ptr<grpc::ClientContext> context,

@@ -1,6 +1,5 @@
-// Download: a large array on its way from a controller of another machine, into memory that a process of this machine maps, so
-// that it crosses no second socket here. It comes over the bulk line; without one, as the stock client would have it
-// (HostBufferLookup).
+// Download: a large array on its way from a controller of another machine, into memory that a process of this machine maps, so that it
+// crosses no second socket here. It comes over the bulk line; without one, as the stock client would have it (HostBufferLookup).
 #pragma once
 
 #include <cstdint>
@@ -28,8 +27,7 @@ struct DownloadRequest {
   uint64_t bytes = 0;
 };
 
-// `done` gets memory that NameOf knows, or why not, on any thread. Whoever holds what is returned may cancel what goes through
-// gRPC.
+// `done` gets memory that NameOf knows, or why not, on any thread. Whoever holds what is returned may cancel what goes through gRPC.
 std::shared_ptr<grpc::ClientContext> StartDownload(const ControllerWays& controller, const DownloadRequest& request,
                                                    net::SharedMemoryFactory& factory,
                                                    std::function<void(absl::StatusOr<Bytes>)> done);

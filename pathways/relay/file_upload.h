@@ -1,6 +1,6 @@
-// FileUpload: an array that a client of this machine has left in a file (HostBufferReadFromDisk), on its way to a controller that
-// does not see that file. It goes over the bulk line (controller_line.h); without one the controller gets what the stock client
-// would have sent it without a file: a HostBufferStore.
+// FileUpload: an array that a client of this machine has left in a file (HostBufferReadFromDisk), on its way to a controller that does not see
+// that file. It goes over the bulk line (controller_line.h); without one the controller gets what the stock client would have sent it without a
+// file: a HostBufferStore.
 //
 // Invariants:
 //   FU-1  only files of the folder that the session named when it was opened are taken (bulk/shared_directory.h)
@@ -43,8 +43,7 @@ class FileUpload {
   static constexpr char kMethod[] = "/HostBufferReadFromDisk";  // the end of it
   static constexpr char kStoreMethod[] = "/HostBufferStore";
 
-  // Null if the session leaves no files with the relay. The errors of TakeSharedFile, and INVALID_ARGUMENT if the request does
-  // not parse.
+  // Null if the session leaves no files with the relay. The errors of TakeSharedFile, and INVALID_ARGUMENT if the request does not parse.
   static absl::StatusOr<std::unique_ptr<FileUpload>> Open(ClientFiles* files, grpc::ByteBuffer request);
 
   uint64_t session() const { return session_; }

@@ -1,8 +1,7 @@
 // Placement: which physical devices a virtual slice gets (paper 4.1). Pure functions of what is asked and of what is there.
 //
-// A slice lives in one island, on devices of one kind: a *group*. Within a group the least loaded devices are taken, load being
-// the number of virtual devices of all clients that a device already carries. Where that leaves a choice, the fewest hosts are
-// used.
+// A slice lives in one island, on devices of one kind: a *group*. Within a group the least loaded devices are taken, load being the
+// number of virtual devices of all clients that a device already carries. Where that leaves a choice, the fewest hosts are used.
 //
 // Invariants:
 //   PL-1  a placement has distinct devices, as many as asked for, all of one group, that satisfy every constraint
@@ -73,8 +72,8 @@ enum class Against { kNow, kEmpty };
 // A request that makes sense at all: INVALID_ARGUMENT text for people, or empty. Does not look at the cluster.
 std::string Malformed(const SliceRequest& request);
 
-// In the order of the slice's virtual devices; nullopt if the request does not fit. `may_use`: islands to be considered.
-// `island`: that of request.beside, if it names a slice. `candidates` ascending by id.
+// In the order of the slice's virtual devices; nullopt if the request does not fit. `may_use`: islands to be considered. `island`: that
+// of request.beside, if it names a slice. `candidates` ascending by id.
 struct Question {
   const SliceRequest& request;
   Against against = Against::kNow;

@@ -3,8 +3,8 @@
 // A request is answered Placed, RetryLater (it is in the queue then) or Infeasible. Whatever frees or adds devices places those
 // who wait, in their order; changes tell what became of them.
 //
-// Fairness: a request that waits keeps later ones out of the islands where it would fit, so that no stream of small requests
-// starves it; islands that it has no use for stay open to all.
+// Fairness: a request that waits keeps later ones out of the islands where it would fit, so that no stream of small requests starves
+// it; islands that it has no use for stay open to all.
 //
 // Invariants:
 //   ST-1  a device's load is the number of virtual devices that live slices have on it; its reserved memory what they set aside
@@ -74,9 +74,9 @@ class SliceTable {
   Outcomes SetDrained(HostId host, bool drained);
   bool drained(HostId host) const { return drained_.contains(host); }
 
-  // Moving a slice to other devices, by the request that made it. The new ones count from Begin on, the old ones until End.
-  // Begin: Infeasible or RetryLater (nothing is queued then) if there are none, and the slice stays where it is. If a host of the
-  // new ones is lost meanwhile, `next` is empty. EndMove REQUIRES that it is not, and that the slice is not broken.
+  // Moving a slice to other devices, by the request that made it. The new ones count from Begin on, the old ones until End. Begin:
+  // Infeasible or RetryLater (nothing is queued then) if there are none, and the slice stays where it is. If a host of the new ones is lost
+  // meanwhile, `next` is empty. EndMove REQUIRES that it is not, and that the slice is not broken.
   Answer BeginMove(SliceId slice);
   Outcomes EndMove(SliceId slice);
   Outcomes AbortMove(SliceId slice);

@@ -10,8 +10,7 @@
 //   TO-3  the numbers of the first cluster depend on the hosts' descriptions alone, not on the order in which they connected
 //   TO-4  a device belongs to one host, a memory to one device, a host to one island, in both directions of lookup
 //   TO-5  a call that fails changes nothing
-//   TO-6  a virtual device is found like any other, and is where its physical one is; lists of what the cluster has do not show
-//   it
+//   TO-6  a virtual device is found like any other, and is where its physical one is; lists of what the cluster has do not show it
 #pragma once
 
 #include <cstdint>
@@ -119,8 +118,7 @@ class Topology {
   // Ascending; also of a host that is about to go.
   std::vector<DeviceId> VirtualDevicesOf(HostId host) const;
 
-  // The host, its devices and memories are gone, and the virtual devices on them unbound. NOT_FOUND if it is not there. Returns
-  // what it was.
+  // The host, its devices and memories are gone, and the virtual devices on them unbound. NOT_FOUND if it is not there. Returns what it was.
   absl::StatusOr<Host> RemoveHost(HostId host);
 
   // Null if it is not there, or not any more. Valid until the next change.

@@ -1,8 +1,8 @@
 // Client: a client of the proxy protocol in a simulated process, and the front door that it speaks to.
 //
 // What it sends is what a stock client sends: requests that were serialized, in stream order, one travel time later at the
-// controller, where the real front end decodes them and runs them in a real session. There is no gRPC between: the stream, and
-// the calls for host buffers beside it, are imitated by tasks that arrive in the order in which they were sent.
+// controller, where the real front end decodes them and runs them in a real session. There is no gRPC between: the stream, and the
+// calls for host buffers beside it, are imitated by tasks that arrive in the order in which they were sent.
 //
 // Invariants:
 //   CL-1  every request is answered once: by the server, or with UNAVAILABLE when the controller is gone; counted

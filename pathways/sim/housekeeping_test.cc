@@ -1,5 +1,5 @@
-// Housekeeping in large clusters: what comes to the controller in a round does not grow with the hosts, and a host that fails is
-// missing in it, no more. Frames are counted; times are simulated.
+// Housekeeping in large clusters: what comes to the controller in a round does not grow with the hosts, and a host that fails is missing
+// in it, no more. Frames are counted; times are simulated.
 #include <gtest/gtest.h>
 
 #include <set>

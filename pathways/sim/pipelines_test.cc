@@ -1,5 +1,5 @@
-// The paper's figure 7 in simulated time: a chain of k tiny computations over k hosts, each on the next, for k up to 128. What
-// one more call takes with parallel dispatch, and with sequential dispatch of the same program.
+// The paper's figure 7 in simulated time: a chain of k tiny computations over k hosts, each on the next, for k up to 128. What one more
+// call takes with parallel dispatch, and with sequential dispatch of the same program.
 #include <gtest/gtest.h>
 
 #include <cstdint>

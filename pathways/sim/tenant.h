@@ -1,11 +1,11 @@
-// Tenant: a client that knows what it should get. Every array it makes is followed by the value that arithmetic says it has and
-// by the hosts on which it, and what it was made from, has been; every read is held against both.
+// Tenant: a client that knows what it should get. Every array it makes is followed by the value that arithmetic says it has and by
+// the hosts on which it, and what it was made from, has been; every read is held against both.
 //
 // Arrays are f32[4], with the same contents on all their devices. Computations are the simulated device's: a result is 1 plus the
 // sum of (i + 1) times argument i.
 //
-// What is a violation (Referee): a value that is wrong; an error of something that no lost host ever held; an error of a lost
-// host that does not name it; an answer that does not come (counted at the end by requests and answers).
+// What is a violation (Referee): a value that is wrong; an error of something that no lost host ever held; an error of a lost host
+// that does not name it; an answer that does not come (counted at the end by requests and answers).
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
 // How far another machine's clock is from ours, from questions that it answered with its time.
 //
-// It read its clock somewhere between our asking and our hearing: the middle is off by at most half of that, so the fastest
-// answer is the best.
+// It read its clock somewhere between our asking and our hearing: the middle is off by at most half of that, so the fastest answer is
+// the best.
 #pragma once
 
 #include "absl/time/time.h"

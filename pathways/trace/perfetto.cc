@@ -11,8 +11,8 @@
 namespace pw::trace {
 namespace {
 
-// Where an event is drawn. Perfetto shows what overlaps on one thread as nested, so spans of a track that overlap get threads of
-// their own: lane 0 is the track's first, and each span takes the first lane that is free when it begins.
+// Where an event is drawn. Perfetto shows what overlaps on one thread as nested, so spans of a track that overlap get threads of their
+// own: lane 0 is the track's first, and each span takes the first lane that is free when it begins.
 struct Place {
   int64_t process = 0;
   int64_t thread = 0;

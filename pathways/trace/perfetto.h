@@ -1,5 +1,5 @@
-// Recordings as a file that Perfetto (ui.perfetto.dev) and chrome://tracing open: the trace event format, one process of the
-// picture for each recording, one thread for each track, arrows along flows.
+// Recordings as a file that Perfetto (ui.perfetto.dev) and chrome://tracing open: the trace event format, one process of the picture for
+// each recording, one thread for each track, arrows along flows.
 #pragma once
 
 #include <string>

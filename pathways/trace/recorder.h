@@ -1,14 +1,12 @@
 // Recorder: what one process did, and when, for people who ask where the time goes.
 //
-// Off, a call costs one branch: callers ask on() before they make up a name. On, an event is a few words in a vector, up to a
-// limit; what comes after that is counted, not kept, so that a forgotten trace cannot eat the machine.
+// Off, a call costs one branch: callers ask on() before they make up a name. On, an event is a few words in a vector, up to a limit;
+// what comes after that is counted, not kept, so that a forgotten trace cannot eat the machine.
 //
-// Times are the process's steady clock. Whoever gathers the recordings of several processes brings them on one clock
-// (Recording::Shift).
+// Times are the process's steady clock. Whoever gathers the recordings of several processes brings them on one clock (Recording::Shift).
 //
-// Words. A track is a line of the picture ("device 3"). A span has a beginning and an end on a track; spans of one track may
-// overlap. Events that carry the same flow belong to one operation, whatever process they happened in: the picture joins them
-// with arrows.
+// Words. A track is a line of the picture ("device 3"). A span has a beginning and an end on a track; spans of one track may overlap.
+// Events that carry the same flow belong to one operation, whatever process they happened in: the picture joins them with arrows.
 //
 // Strand-confined: it belongs to the strand whose state it watches.
 #pragma once

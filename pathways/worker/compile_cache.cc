@@ -48,8 +48,7 @@ std::string Checksum(absl::string_view bytes) {
   return hash.Hex();
 }
 
-// Where the parts of a program over several processes are. Their addresses change with every start; which of them are the same
-// does not.
+// Where the parts of a program over several processes are. Their addresses change with every start; which of them are the same does not.
 std::string PatternOf(const std::vector<device::Position>& positions) {
   std::string pattern;
   std::vector<std::string> seen = {""};

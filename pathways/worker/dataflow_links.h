@@ -1,5 +1,5 @@
-// DataflowLinks: the dataflow's ways from this host: to the controller inside the control stream, to other hosts over the
-// connections that carry arrays (Peers), made when there is first something to send.
+// DataflowLinks: the dataflow's ways from this host: to the controller inside the control stream, to other hosts over the connections that
+// carry arrays (Peers), made when there is first something to send.
 //
 // Who belongs to the cluster is the control stream's to know: a host is lost when the controller says that it has left, and a
 // connection that breaks is a way that has broken, no more (links.h, LK-3).

@@ -4,8 +4,7 @@
 //   EX-1  every execution is enqueued on all its devices by one call, in the order of grants (launch_order.h)
 //   EX-2  launch ids are unique while the process lives; a launch over several hosts has the same on all of them
 //   EX-3  an argument is given away only if nobody else can still need it: no other name, no parked reader, used once in the call
-//   EX-4  a launch over several hosts that fails here, before or after it has begun, is reported as LaunchFailed: the others wait
-//   for it
+//   EX-4  a launch over several hosts that fails here, before or after it has begun, is reported as LaunchFailed: the others wait for it
 // Lives on the worker's strand.
 #pragma once
 

@@ -7,8 +7,7 @@
 //   XP-1  an expected shard settles once: as its source does, or with an error when it is fulfilled with one or its session ends
 //   XP-2  fulfilling does not need the array's name: readers may still wait when that has been released
 //   XP-3  who waits for memory waits for an expected array only once what makes it runs outside of the hosts: that may be done
-//   before,
-//         but not if it needs something of a host that waits for memory
+//         before, but not if it needs something of a host that waits for memory
 // Lives on the worker's strand.
 #pragma once
 

@@ -67,8 +67,8 @@ Hazards::Outcome Fetches::Start(const RequestRef& request, const absl::Status& i
   return Hazards::Outcome::kDone;
 }
 
-// Where the device's memory is the host's, one copy of our own makes shared memory of it: without the page faults that writing to
-// fresh memory costs. The request stays a reader of the shard meanwhile, so nobody takes the buffer over.
+// Where the device's memory is the host's, one copy of our own makes shared memory of it: without the page faults that writing to fresh
+// memory costs. The request stays a reader of the shard meanwhile, so nobody takes the buffer over.
 bool Fetches::StartCopy(const RequestRef& request) {
   if (!core_->shares_memory || core_->copy_pool == nullptr || request->byte_strides.has_value() || request->view_tried ||
       static_cast<size_t>(request->bytes) < net::SharedMemoryFactory::kWorthwhileBytes) {

@@ -1,11 +1,12 @@
 // Fetches: shards to host memory, and from there to the controller.
 //
-// Small results travel inside Fetched; large ones are named there if the controller can open our memory, or go as chunks on the
-// bulk lane, as fast as the connection takes them.
+// Small results travel inside Fetched; large ones are named there if the controller can open our memory, or go as chunks on the bulk
+// lane, as fast as the connection takes them.
 //
 // Invariants:
 //   FT-1  copies to host memory that are not sent yet never exceed the limit by more than one; further fetches wait, and are
-//   readers meanwhile FT-2  a fetch is answered by exactly one Fetched, unless its session has ended
+//         readers meanwhile
+//   FT-2  a fetch is answered by exactly one Fetched, unless its session has ended
 // Lives on the worker's strand.
 #pragma once
 

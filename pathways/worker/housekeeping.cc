@@ -9,8 +9,7 @@ namespace pw::worker {
 namespace {
 namespace v1 = pathways::v1;
 
-// One shard of a node: does something with the run's argument, and may have an answer, which goes to the same shard of its
-// outputs.
+// One shard of a node: does something with the run's argument, and may have an answer, which goes to the same shard of its outputs.
 class Duty : public dataflow::Operator {
  public:
   using Do = std::function<absl::StatusOr<std::optional<std::string>>(const std::string& argument)>;

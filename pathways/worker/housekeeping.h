@@ -1,8 +1,8 @@
-// Housekeeping: this host's part in the graphs by which the controller keeps the cluster in order (controller/housekeeping.h,
-// which says what each is for): a dataflow runtime, and the operators it knows. The parts of the worker do the work (Duties).
+// Housekeeping: this host's part in the graphs by which the controller keeps the cluster in order (controller/housekeeping.h, which
+// says what each is for): a dataflow runtime, and the operators it knows. The parts of the worker do the work (Duties).
 //
-// In a large cluster a host may have to add up what others answer (the operator "combine"): they send it here, and the controller
-// hears of it in one message.
+// In a large cluster a host may have to add up what others answer (the operator "combine"): they send it here, and the controller hears
+// of it in one message.
 //
 // A failed launch goes the other way: this host is the coordinator of a run with one shard, at the controller.
 // Lives on the worker's strand.

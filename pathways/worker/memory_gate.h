@@ -1,11 +1,11 @@
 // The memory gate: whether there is room on the devices for what a command is about to make.
 //
-// A command that finds no room waits while anything is under way that may free some: work on devices, transfers, reads that wait
-// for host memory, commands that are about to run. Once nothing is, idle arrays may make room (spill.h); else the oldest waiting
-// command fails with RESOURCE_EXHAUSTED and the list of holders, and the others look again.
+// A command that finds no room waits while anything is under way that may free some: work on devices, transfers, reads that wait for host
+// memory, commands that are about to run. Once nothing is, idle arrays may make room (spill.h); else the oldest waiting command fails
+// with RESOURCE_EXHAUSTED and the list of holders, and the others look again.
 //
-// Other parked commands are not under way: they wait for something that is, or, in the end, for a command that waits here; a read
-// of its result must not keep it waiting.
+// Other parked commands are not under way: they wait for something that is, or, in the end, for a command that waits here; a read of its
+// result must not keep it waiting.
 //
 // Invariants:
 //   MG-1  without a limit nothing ever waits

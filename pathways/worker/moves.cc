@@ -211,8 +211,8 @@ AlignedBytes& Moves::Memory(Assembly* assembly) {
   return *assembly->memory;
 }
 
-// Where a piece's bytes will lie in the new shard, if that is one stretch of it. Null if it is not, or if they come in memory
-// that can be the shard's: all of them as shared memory, or handed over within the process.
+// Where a piece's bytes will lie in the new shard, if that is one stretch of it. Null if it is not, or if they come in memory that can
+// be the shard's: all of them as shared memory, or handed over within the process.
 uint8_t* Moves::FinalPlace(Assembly* assembly, size_t index, bool comes_shared) {
   const Assembly::Piece& piece = assembly->pieces[index];
   if (piece.bytes == 0 || (piece.bytes == assembly->total_bytes && comes_shared)) return nullptr;

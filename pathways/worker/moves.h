@@ -2,8 +2,8 @@
 //
 // A Move says which regions of local shards to send to peers and which pieces make up each new local shard. A shard that is
 // copied as a whole goes device to device through the runtime; everything else is put together in host memory. Sends read their
-// shards before later donations take them (hazards.h): where they lie, if the devices' memory is the host's. What arrives over a
-// socket is written to the new shard's memory by the socket (net/landings.h).
+// shards before later donations take them (hazards.h): where they lie, if the devices' memory is the host's. What arrives over a socket
+// is written to the new shard's memory by the socket (net/landings.h).
 //
 // Invariants:
 //   MV-1  a Move is done when its sends have left and its new shards have settled

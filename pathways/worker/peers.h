@@ -5,16 +5,16 @@
 // other side was waiting for; the next transfer connects again, and first reports as failed what may have been lost in the broken
 // connection.
 //
-// The same connections carry frames of the coordination dataflow (DataflowLinks): before transfers that wait, and with no memory
-// of what a broken connection has lost; both sides are told that it broke.
+// The same connections carry frames of the coordination dataflow (DataflowLinks): before transfers that wait, and with no memory of what
+// a broken connection has lost; both sides are told that it broke.
 //
 // Invariants:
 //   PE-1  a stranger (another controller's life, or no hello) is refused
 //   PE-2  every Send is reported once: OK when the last chunk has been handed to the connection, or the peer has opened the
-//   memory that was named instead; or why not PE-3  bytes that do not match the checksum that came with them fail their transfer
-//   with DATA_LOSS, and nothing else PE-4  frames to one host arrive in order, each at most once; those that do not arrive were
-//   on a connection of which OnPathBroken
-//         has told here, or will, before anything of a later one
+//         memory that was named instead; or why not
+//   PE-3  bytes that do not match the checksum that came with them fail their transfer with DATA_LOSS, and nothing else
+//   PE-4  frames to one host arrive in order, each at most once; those that do not arrive were on a connection of which
+//         OnPathBroken has told here, or will, before anything of a later one
 // Lives on the worker's strand; connections' threads only post to it.
 #pragma once
 

@@ -45,8 +45,8 @@ std::vector<int> Numbers(absl::string_view version) {
   return numbers;
 }
 
-// Whether the runtime says that it could not read the program. What else it may say (a wrong shape, memory that is short) has
-// nothing to do with versions.
+// Whether the runtime says that it could not read the program. What else it may say (a wrong shape, memory that is short) has nothing to
+// do with versions.
 bool IsAboutTheFormat(absl::string_view message) {
   constexpr absl::string_view kWords[] = {"parse", "deserialize", "bytecode", "stablehlo", "vhlo", "legalize", "dialect"};
   const std::string lower = absl::AsciiStrToLower(message);

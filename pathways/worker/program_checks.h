@@ -15,8 +15,8 @@ absl::Status CheckCustomCalls(absl::string_view program);
 // "1.13.7" of a StableHLO portable artifact, from the producer string at its start; empty if it is none.
 std::string StablehloVersion(absl::string_view program);
 
-// The error to report when the runtime refused the program: says so if it could not read it and the program is of a newer
-// StableHLO than it reads.
+// The error to report when the runtime refused the program: says so if it could not read it and the program is of a newer StableHLO
+// than it reads.
 absl::Status ExplainRefusal(const absl::Status& refusal, absl::string_view program, const std::string& runtime_version);
 
 }  // namespace pw::worker

@@ -137,8 +137,7 @@ void ProgramRuns::CountDown(uint64_t number) {
   Finish(done);
 }
 
-// Which results an error has reached is read off the results themselves. One that has been released meanwhile is nobody's any
-// more.
+// Which results an error has reached is read off the results themselves. One that has been released meanwhile is nobody's any more.
 void ProgramRuns::Finish(const Underway& run) {
   if (!run.error.ok()) {
     bool first_told = false;

@@ -1,9 +1,9 @@
 // Programs of many nodes: this host's part of each, and its runs.
 //
-// A program is a list of command templates (program/command_template.h). A run binds them to the arrays and names that its
-// message gives and hands each command to the parts that carry out single commands: there is no second way to execute or move
-// anything, and commands of a run wait for their inputs as any others do. The completions of the commands come back here
-// (Outbox::Done) instead of going to the controller, which hears of the run once.
+// A program is a list of command templates (program/command_template.h). A run binds them to the arrays and names that its message
+// gives and hands each command to the parts that carry out single commands: there is no second way to execute or move anything,
+// and commands of a run wait for their inputs as any others do. The completions of the commands come back here (Outbox::Done)
+// instead of going to the controller, which hears of the run once.
 //
 // Invariants:
 //   RU-1  every RunProgram is answered exactly once, after all its commands have completed

@@ -50,8 +50,8 @@ class HostBuffer : public device::DeviceBuffer {
 
 }  // namespace
 
-// A parked command holds a shard that it reads twice, in Task::reads and for its body, and once more if it consumes it. Where
-// that is not so the shard stays, or goes too early, which costs time and nothing else.
+// A parked command holds a shard that it reads twice, in Task::reads and for its body, and once more if it consumes it. Where that is
+// not so the shard stays, or goes too early, which costs time and nothing else.
 Spill::References Spill::OfParked() const {
   References references;
   core_->hazards.ForEachParked([&](const Hazards::Task& task) {

@@ -1,11 +1,11 @@
-// Spill: arrays that nobody uses at present make room on a device that is full: their contents move to host memory, and come back
-// when a computation takes them as arguments. Off unless the configuration asks for it.
+// Spill: arrays that nobody uses at present make room on a device that is full: their contents move to host memory, and come back when
+// a computation takes them as arguments. Off unless the configuration asks for it.
 //
-// A shard is idle if it is ready, lies in its device's default memory, and nothing refers to it but its names: no command that
-// has come, waits or runs. Where these are not enough, those go too that nothing but parked commands refer to: they come after
-// the one that needs the room. The ones that were used longest ago go first. A shard that has gone is what it was to everybody:
-// it is read, sent and copied from host memory (its buffer is one that lies there); only an execution needs it back on the
-// device, and asks for that room together with the room for its results (Runner::Admit), so that it waits, or fails, as a whole.
+// A shard is idle if it is ready, lies in its device's default memory, and nothing refers to it but its names: no command that has
+// come, waits or runs. Where these are not enough, those go too that nothing but parked commands refer to: they come after the one that
+// needs the room. The ones that were used longest ago go first. A shard that has gone is what it was to everybody: it is read,
+// sent and copied from host memory (its buffer is one that lies there); only an execution needs it back on the device, and asks for
+// that room together with the room for its results (Runner::Admit), so that it waits, or fails, as a whole.
 //
 // The gate turns here when nothing under way could free memory any more (memory_gate.h): what is due to be freed is waited for.
 //

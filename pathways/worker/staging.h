@@ -1,8 +1,8 @@
 // Staging: transfers whose bytes arrive in chunks, put together in aligned host memory.
 //
 // A transfer is a name, a number of bytes and their owner. Its chunks and the command that wants it (Expect) may come in either
-// order. A transfer that is one chunk keeps that chunk's memory. Who expects a transfer may say where its bytes are to lie in the
-// end: then later chunks are written there at once.
+// order. A transfer that is one chunk keeps that chunk's memory. Who expects a transfer may say where its bytes are to lie in the end:
+// then later chunks are written there at once.
 //
 // Invariants:
 //   SG-1  chunks of a transfer come in order and do not overlap; anything else fails the transfer, and nothing but the transfer

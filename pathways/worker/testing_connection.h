@@ -1,5 +1,5 @@
-// What stands around a worker under test: an executor that runs when told to, and a connection that remembers what the worker
-// says. Not for products.
+// What stands around a worker under test: an executor that runs when told to, and a connection that remembers what the worker says.
+// Not for products.
 #pragma once
 
 #include <deque>

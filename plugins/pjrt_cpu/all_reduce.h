@@ -1,8 +1,8 @@
 // Small all-reduces among the devices of one process.
 //
-// Whoever comes last reduces for everybody, in rank order, as XLA's own collectives do: the same bits. Who comes earlier waits
-// with a Waiter, so a launch whose devices are fibers of one thread (fibers.h) costs no sleep and no wake-up. Large reductions
-// and rare types are left to XLA's own, which shares the work between the threads.
+// Whoever comes last reduces for everybody, in rank order, as XLA's own collectives do: the same bits. Who comes earlier waits with
+// a Waiter, so a launch whose devices are fibers of one thread (fibers.h) costs no sleep and no wake-up. Large reductions and rare
+// types are left to XLA's own, which shares the work between the threads.
 #pragma once
 
 #include <cstddef>

@@ -80,8 +80,7 @@ absl::StatusOr<xla::Shape> HostShape(PJRT_Buffer_ToHostBuffer_Args* args) {
   return host;
 }
 
-// XLA's own read for the CPU copies the bytes as they lie, whatever the layout of the literal: in another order they are put
-// here.
+// XLA's own read for the CPU copies the bytes as they lie, whatever the layout of the literal: in another order they are put here.
 xla::Future<> Read(xla::PjRtBuffer& buffer, const std::shared_ptr<xla::MutableBorrowingLiteral>& into) {
   const xla::Shape& wanted = into->shape();
   const auto order = buffer.on_device_shape().layout().minor_to_major();
@@ -130,8 +129,8 @@ PJRT_Error* CopyRawToHostFuture(PJRT_Buffer_CopyRawToHostFuture_Args* args) {
   return nullptr;
 }
 
-// XLA's own copy between devices of the CPU moves the bytes as they lie and calls the result row-major. In another order they are
-// read and written as they lie, into a buffer of the same layout.
+// XLA's own copy between devices of the CPU moves the bytes as they lie and calls the result row-major. In another order they are read
+// and written as they lie, into a buffer of the same layout.
 absl::StatusOr<std::unique_ptr<xla::PjRtBuffer>> CopyTo(xla::PjRtBuffer& source, xla::PjRtMemorySpace* space) {
   const xla::Shape& shape = source.on_device_shape();
   if (!shape.IsArray() || xla::LayoutUtil::IsMonotonicWithDim0Major(shape.layout())) return source.CopyToMemorySpace(space);

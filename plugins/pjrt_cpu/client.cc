@@ -14,8 +14,8 @@
 namespace pw::pjrt_cpu {
 namespace {
 
-// What becomes of a program here beyond what XLA makes of it. Counted up with every change to that: hosts keep compiled programs
-// by the platform's version.
+// What becomes of a program here beyond what XLA makes of it. Counted up with every change to that: hosts keep compiled programs by the
+// platform's version.
 constexpr char kRevision[] = "; programs of revision 2";
 
 PJRT_Error* CreateClient(PJRT_Client_Create_Args* args) {

@@ -255,8 +255,7 @@ int64_t TripCount(const xla::HloInstruction& loop) {
   return at == std::string::npos ? 0 : std::strtoll(config.c_str() + at + kCount.size(), nullptr, 10);
 }
 
-// Instructions that XLA carries out on the thread that comes to them, however large that is: neither Eigen's threads, nor
-// libraries.
+// Instructions that XLA carries out on the thread that comes to them, however large that is: neither Eigen's threads, nor libraries.
 bool StaysOnThread(const xla::HloInstruction& instruction) {
   switch (instruction.opcode()) {
     case xla::HloOpcode::kAllReduce:

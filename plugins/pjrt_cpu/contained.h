@@ -16,8 +16,8 @@
 
 namespace pw::pjrt_cpu {
 
-// INTERNAL with the compiler's words if the work gave up. `work` may refer to what the caller holds: a thread that has stopped
-// does not look at it any more.
+// INTERNAL with the compiler's words if the work gave up. `work` may refer to what the caller holds: a thread that has stopped does not
+// look at it any more.
 absl::Status RunContained(absl::FunctionRef<void()> work);
 
 template <typename Work>

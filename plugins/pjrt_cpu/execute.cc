@@ -2,13 +2,13 @@
 //
 // What keeps many collectives from deadlocking XLA:CPU (README.md, traps): the client admits 65,536 computations in flight; every
 // launch of a whole program gets an identity of its own here, whatever the host passes; and all devices see the launches in one
-// order (launch_mu). XLA runs the launches of a device one after another and has a thread for each device, so those that are
-// first everywhere always find each other.
+// order (launch_mu). XLA runs the launches of a device one after another and has a thread for each device, so those that are first
+// everywhere always find each other.
 //
 // A launch is handed to its devices one by one. XLA's own Execute for several devices hands every device to a thread of its own,
 // waits for all of them, and lets no two launches overlap, whether or not they have collectives: eight times the work for a small
-// program, half as much again for a collective one. Small collective programs go further: their launches are fibers of the
-// calling thread, which meet in all-reduces of ours (fibers.h, all_reduce.h), so no other thread is woken at all.
+// program, half as much again for a collective one. Small collective programs go further: their launches are fibers of the calling
+// thread, which meet in all-reduces of ours (fibers.h, all_reduce.h), so no other thread is woken at all.
 #include <atomic>
 #include <memory>
 #include <optional>

@@ -18,8 +18,7 @@ constexpr size_t kStackBytes = size_t{512} << 10;  // touched as far as used: so
 
 #if defined(__x86_64__)
 
-// Saves what a call preserves (floating-point modes included: XLA changes them around a program) and the stack pointer; loads
-// another.
+// Saves what a call preserves (floating-point modes included: XLA changes them around a program) and the stack pointer; loads another.
 extern "C" __attribute__((visibility("hidden"))) void PwSwitchStack(void** save, void* load);
 asm(R"(
 .text
@@ -56,8 +55,7 @@ namespace {
 struct Context {
   void* sp = nullptr;
   void Prepare(char* stack, size_t size, void (*entry)()) {
-    // As if `entry` had been left by a switch: modes, six registers, return address; then what a called function expects above
-    // it.
+    // As if `entry` had been left by a switch: modes, six registers, return address; then what a called function expects above it.
     auto* top = reinterpret_cast<uint64_t*>(stack + size) - 3;
     *top = 0;  // where entry would return to: never
     *--top = reinterpret_cast<uint64_t>(entry);

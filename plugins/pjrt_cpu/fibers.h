@@ -6,8 +6,7 @@
 //
 // Invariants:
 //  1. A fiber never leaves the thread that called Run; Run returns when all bodies have.
-//  2. A body waits for other bodies only through a Waiter. Anything else that blocks would block them all: see OnFibers in
-//  compile.cc.
+//  2. A body waits for other bodies only through a Waiter. Anything else that blocks would block them all: see OnFibers in compile.cc.
 //  3. Waiters work on and across plain threads too. When no fiber can go on, the thread sleeps until a Waiter is notified.
 //  4. Once a body has failed, the waits of the others in the same Run end as cancelled: whoever failed will not come.
 #pragma once
@@ -32,8 +31,7 @@ class Fibers {
   ~Fibers();
   Fibers(const Fibers&) = delete;
 
-  // Calls body(0) ... body(count - 1), which say whether they succeeded. REQUIRES: one Run at a time, and not from inside a
-  // fiber.
+  // Calls body(0) ... body(count - 1), which say whether they succeeded. REQUIRES: one Run at a time, and not from inside a fiber.
   void Run(size_t count, absl::FunctionRef<bool(size_t)> body);
 
   // Whether the calling code is running in a fiber.

@@ -2,8 +2,7 @@
 //
 // Every PJRT_X* that leaves this library points at one of the structs below, each a thin owner of the XLA object that does the
 // work. Invariants:
-//  1. A handle is created by exactly one entry of the table and freed by its Destroy entry; XLA objects are never shared with the
-//  host.
+//  1. A handle is created by exactly one entry of the table and freed by its Destroy entry; XLA objects are never shared with the host.
 //  2. Devices, memories and their descriptions live as long as their client; nothing else points into a client.
 //  3. What an entry hands out by pointer (names, dimensions, layouts) lives in the handle, filled once, and never moves.
 //  4. No entry throws, and none blocks except those whose name says so (Await, compile, deserialize).

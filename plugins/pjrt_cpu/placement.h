@@ -1,8 +1,8 @@
 // Programs that say in which memory a value lives.
 //
 // jax marks a result that goes to host memory twice: with an attribute of the function's result, which XLA:CPU obeys, and with a
-// custom call that this version of XLA:CPU neither implements nor lets the partitioner split. On CPU the mark on the result says
-// it all, so the call is replaced by an operation that does nothing.
+// custom call that this version of XLA:CPU neither implements nor lets the partitioner split. On CPU the mark on the result says it
+// all, so the call is replaced by an operation that does nothing.
 #pragma once
 
 #include <string>

@@ -16,10 +16,11 @@
 //
 // Invariants:
 //   EG-1  a destination shard closes once, after the last of its messages has been received, and never before all source shards
-//   are done EG-2  when everything sent has arrived, all have closed EG-3  EG-1 and EG-2 hold in whatever order messages and
-//   reports arrive, and however often each of them does EG-4  nothing that comes from outside can break an invariant: what does
-//   not fit the plan is refused with a status EG-5  memory is O(shards of the edge on this host + hosts it hears from +
-//   destination shards it sends to)
+//         are done
+//   EG-2  when everything sent has arrived, all have closed
+//   EG-3  EG-1 and EG-2 hold in whatever order messages and reports arrive, and however often each of them does
+//   EG-4  nothing that comes from outside can break an invariant: what does not fit the plan is refused with a status
+//   EG-5  memory is O(shards of the edge on this host + hosts it hears from + destination shards it sends to)
 // Pure: no I/O, no clock. One thread.
 #pragma once
 

@@ -6,8 +6,7 @@
 //
 // Invariants:
 //   CE-1  a cell is set once, with a buffer that it owns or with why there is none
-//   CE-2  what was asked of a cell before it was set runs inside Set, in the order of asking; later questions are answered at
-//   once.
+//   CE-2  what was asked of a cell before it was set runs inside Set, in the order of asking; later questions are answered at once.
 //         So they come before any later launch, which may take the buffer over.
 // Any thread.
 #pragma once

@@ -15,9 +15,8 @@
 namespace pw::device::pjrt {
 namespace {
 
-// The name in programs, and the one under which XLA knows such a call: it gives a call of that name the sharding that lets it run
-// on one device of a mesh, also when it has no results. Of the same length, so that one replaces the other in any form of a
-// program.
+// The name in programs, and the one under which XLA knows such a call: it gives a call of that name the sharding that lets it run on
+// one device of a mesh, also when it has no results. Of the same length, so that one replaces the other in any form of a program.
 constexpr absl::string_view kTarget = "pathways_host_callback_call";
 constexpr absl::string_view kXlaTarget = "xla_ffi_python_cpu_callback";
 static_assert(kTarget.size() == kXlaTarget.size());

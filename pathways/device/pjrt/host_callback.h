@@ -7,8 +7,9 @@
 //
 // Invariants:
 //   HC-1  a handler call completes exactly once: with the reply, with its error, or with an error of ours if the reply does not
-//   fit HC-2  operands are copied before the handler returns; results are written before it completes HC-3  dropping
-//   HostCallbacks makes later calls fail; calls under way still complete
+//         fit
+//   HC-2  operands are copied before the handler returns; results are written before it completes
+//   HC-3  dropping HostCallbacks makes later calls fail; calls under way still complete
 // Any thread.
 #pragma once
 
@@ -56,8 +57,8 @@ class HostCallbacks : public std::enable_shared_from_this<HostCallbacks> {
   void SetHandler(HostCallHandler handler);
   void Call(HostCallRequest request, std::function<void(HostCallReply)> done);
   const Client& client() const { return *client_; }
-  // Where calls are completed. XLA goes on with the program on that thread, which may then wait in a collective for other
-  // devices, and they for the completion of calls of theirs.
+  // Where calls are completed. XLA goes on with the program on that thread, which may then wait in a collective for other devices, and
+  // they for the completion of calls of theirs.
   std::shared_ptr<Executor> completions() const { return completions_; }
 
  private:

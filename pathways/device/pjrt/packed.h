@@ -1,5 +1,5 @@
-// Packed elements: XLA keeps types narrower than a byte with several elements in a byte, the first in the lowest bits; on the
-// host they take a byte each. Pure.
+// Packed elements: XLA keeps types narrower than a byte with several elements in a byte, the first in the lowest bits; on the host they
+// take a byte each. Pure.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,8 @@
-// Processes: the other processes that a plugin's programs may span, and the plugin's key-value callbacks, through which it finds
-// them.
+// Processes: the other processes that a plugin's programs may span, and the plugin's key-value callbacks, through which it finds them.
 //
-// A plugin numbers the processes of a computation when its client is made, which is before this process has joined anything. So
-// each process counts for itself: it is number 0, and others get a free number when a program first names them. The plugin
-// publishes its own address and asks for that of a number; both are answered from here, at once.
+// A plugin numbers the processes of a computation when its client is made, which is before this process has joined anything. So each
+// process counts for itself: it is number 0, and others get a free number when a program first names them. The plugin publishes its own
+// address and asks for that of a number; both are answered from here, at once.
 //
 // Any thread.
 #pragma once

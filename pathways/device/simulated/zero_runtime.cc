@@ -103,8 +103,8 @@ class ZeroBuffer : public DeviceBuffer {
   std::atomic<bool> donated_{false};
 };
 
-// Calls `then` once all have ended, with the latest of `earliest` and their ends, and the first error among those from `inputs`
-// on: errors of earlier ones are none of ours.
+// Calls `then` once all have ended, with the latest of `earliest` and their ends, and the first error among those from `inputs` on: errors of
+// earlier ones are none of ours.
 void AfterAll(std::vector<Launched> all, size_t inputs, absl::Time earliest, Meetings::Then then) {
   struct Gathering {
     std::mutex mu;

@@ -3,10 +3,10 @@
 // contents, also through copies. For simulated clusters that stock clients connect to.
 //
 // A device does one thing after another, in the order of the Execute calls; all devices of an execution begin it together, on all
-// its hosts (meetings.h). It begins when the devices are free, its inputs there and the call made, whichever comes last, and ends
-// when its time is over: both are points in time that nobody has to be awake at. What was enqueued ahead follows without a gap,
-// as on a device that has a queue, however late this machine's threads and timers are. Collectives take no time of their own.
-// Host callbacks are not called.
+// its hosts (meetings.h). It begins when the devices are free, its inputs there and the call made, whichever comes last, and ends when
+// its time is over: both are points in time that nobody has to be awake at. What was enqueued ahead follows without a gap, as on a
+// device that has a queue, however late this machine's threads and timers are. Collectives take no time of their own. Host callbacks
+// are not called.
 //
 // Zeros take no memory: all results are views of the same pages, which nothing ever writes to.
 //

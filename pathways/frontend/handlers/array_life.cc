@@ -1,5 +1,4 @@
-// Waiting for arrays, reading them, and their end: check_value_ready, copy_to_host_buffer, check_future, is_array_deleted,
-// delete_array, destruct_array.
+// Waiting for arrays, reading them, and their end: check_value_ready, copy_to_host_buffer, check_future, is_array_deleted, delete_array, destruct_array.
 #include <utility>
 
 #include "absl/strings/str_cat.h"

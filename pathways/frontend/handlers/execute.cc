@@ -84,8 +84,8 @@ void Execute(ClientSession& session, ExecuteRequest request, bool first_call, Re
   std::move(reply).Finish(run.status(), std::move(response));
 }
 
-// A client's first call of an executable leaves the choice of handles to us. An executable without outputs always looks like a
-// first call, which does no harm.
+// A client's first call of an executable leaves the choice of handles to us. An executable without outputs always looks like a first
+// call, which does no harm.
 Action DecodeExecute(const IfrtRequest& message) {
   const auto& request = message.loaded_executable_execute_request();
   ExecuteRequest out;

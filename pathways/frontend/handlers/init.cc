@@ -63,8 +63,8 @@ void FillMemory(const controller::MemoryInfo& memory, InitResponse::Memory& out)
   out.set_to_string(memory.to_string);
 }
 
-// Which island a device is of, by number. Clients other than our own package (pathwaysutils, which tells slices apart by it) get
-// it as `slice_index`. To ours all devices are one slice: with several, jax.make_mesh() refuses a mesh over all of them.
+// Which island a device is of, by number. Clients other than our own package (pathwaysutils, which tells slices apart by it) get it as
+// `slice_index`. To ours all devices are one slice: with several, jax.make_mesh() refuses a mesh over all of them.
 class Slices {
  public:
   explicit Slices(bool per_island) : per_island_(per_island) {}

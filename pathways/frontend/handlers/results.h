@@ -15,8 +15,8 @@ using Handles = std::vector<controller::Handle>;
 inline Handles ToHandles(const google::protobuf::RepeatedField<uint64_t>& field) { return {field.begin(), field.end()}; }
 inline Handles OneHandle(controller::Handle handle) { return {handle}; }
 
-// The handles that the client picked, or new ones where it picked none. INVALID_ARGUMENT if their number is not `count`; the
-// given ones then hold that error.
+// The handles that the client picked, or new ones where it picked none. INVALID_ARGUMENT if their number is not `count`; the given ones
+// then hold that error.
 absl::StatusOr<Handles> ResultHandles(ClientSession& session, Handles requested, size_t count);
 
 // An action that binds `error` to the results and answers with it.

@@ -37,8 +37,7 @@ struct Lent {
   net::SharedMemoryFactory memory;              // for contents that came over a network
 };
 
-// The same in memory that the client can open: contents come over a network only once. Nullopt where that is not worth it, or not
-// to be had.
+// The same in memory that the client can open: contents come over a network only once. Nullopt where that is not worth it, or not to be had.
 std::optional<Bytes> InSharedMemory(const Bytes& contents, net::SharedMemoryFactory& factory) {
   if (contents.size() < net::SharedMemoryFactory::kWorthwhileBytes) return std::nullopt;
   absl::StatusOr<Bytes> copy = net::SharedCopy(factory, contents);

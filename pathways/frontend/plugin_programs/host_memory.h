@@ -1,17 +1,15 @@
-// {"hostMemoryRequest": {"device_ids": [d], "machine": m}}: the argument, an array that device d holds whole, in shared memory of
-// this machine.
+// {"hostMemoryRequest": {"device_ids": [d], "machine": m}}: the argument, an array that device d holds whole, in shared memory of this machine.
 //
-// `machine` is the client's (MachineIdentity): UNIMPLEMENTED unless it is the controller's too. The output says where: an array
-// u8[48] on the same device, six numbers of 64 bits (little endian): process, descriptor, device and inode of the file, offset
-// and bytes in it (net/shared_memory.h). Process 0: it is not to be had so (the array is small, its error is the answer to
-// reading it in the ordinary way), and the client reads the array as any other. What comes from a host of another machine is
-// copied into such memory here.
+// `machine` is the client's (MachineIdentity): UNIMPLEMENTED unless it is the controller's too. The output says where: an array u8[48] on the
+// same device, six numbers of 64 bits (little endian): process, descriptor, device and inode of the file, offset and bytes in it
+// (net/shared_memory.h). Process 0: it is not to be had so (the array is small, its error is the answer to reading it in the ordinary way), and the
+// client reads the array as any other. What comes from a host of another machine is copied into such memory here.
 //
 // An execution whose argument is such an output releases the memory instead; its own output is all zeros.
 //
-// {"hostBufferRequest": {"device_ids": [d]}}: likewise for a client of another machine: the output names the host buffer in which
-// the array waits here, for HostBufferLookup: all ones, its handle, the session's number for such calls, 0, 0, bytes. Our relay
-// fetches it into memory of the client's machine (relay/download.h).
+// {"hostBufferRequest": {"device_ids": [d]}}: likewise for a client of another machine: the output names the host buffer in which the array
+// waits here, for HostBufferLookup: all ones, its handle, the session's number for such calls, 0, 0, bytes. Our relay fetches it into memory
+// of the client's machine (relay/download.h).
 //
 // Invariant HM-1: the memory stays, and counts as staged by the client, until it is released or the session ends.
 #pragma once
@@ -25,8 +23,8 @@
 
 namespace pw::frontend {
 
-// "BOOT PIDS": the kernel's boot id, and the inode of the namespace of process numbers. Where both agree, a process number means
-// the same process. Empty where the kernel does not tell.
+// "BOOT PIDS": the kernel's boot id, and the inode of the namespace of process numbers. Where both agree, a process number means the same
+// process. Empty where the kernel does not tell.
 std::string MachineIdentity();
 
 absl::StatusOr<std::shared_ptr<PluginExecutable>> MakeHostMemoryProgram(const JsonObject& request);

@@ -1,5 +1,5 @@
-// Plugin programs: requests of client libraries that come in the clothes of a program: JSON text, compiled and executed like one,
-// answered with arrays. The front end carries them out itself.
+// Plugin programs: requests of client libraries that come in the clothes of a program: JSON text, compiled and executed like one, answered with
+// arrays. The front end carries them out itself.
 //
 // Compile makes a PluginExecutable; each Execute calls it once. All on the strand.
 #pragma once
@@ -37,8 +37,7 @@ class PluginExecutable : public std::enable_shared_from_this<PluginExecutable> {
                                absl::Span<const controller::Handle> results, controller::StatusCallback done) = 0;
 };
 
-// The kinds known, by the one key of the JSON object. UNIMPLEMENTED ("Bad PluginProgram: ...") for others, INVALID_ARGUMENT for
-// broken text.
+// The kinds known, by the one key of the JSON object. UNIMPLEMENTED ("Bad PluginProgram: ...") for others, INVALID_ARGUMENT for broken text.
 absl::StatusOr<std::shared_ptr<PluginExecutable>> MakePluginExecutable(absl::string_view json);
 
 }  // namespace pw::frontend

@@ -1,5 +1,5 @@
-// {"profileRequest": {"traceLocation": folder, "xprofTraceOptions"?: {"traceSessionName"?: string, ...}, ...}}: the first
-// execution starts recording the session's requests (trace_recorder.h), the second ends it and writes
+// {"profileRequest": {"traceLocation": folder, "xprofTraceOptions"?: {"traceSessionName"?: string, ...}, ...}}: the first execution
+// starts recording the session's requests (trace_recorder.h), the second ends it and writes
 // traceLocation/plugins/profile/SESSION/pathways_controller.trace.json; then it may start again. What devices do is not in it.
 //
 // With xprofTraceOptions a client expects one output, of a type that has no use to it: it gets an array of one empty string.

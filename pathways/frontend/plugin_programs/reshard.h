@@ -1,6 +1,5 @@
-// {"reshardRequest": {"donateInput": bool, "inSharding": [S...], "outSharding": [S...]}} with S = {"devices": {"device_ids":
-// [...]}, "xla_hlo_sharding": base64 of an xla.OpSharding, "memory_kind"?: string}: the arguments, copied to the output
-// shardings.
+// {"reshardRequest": {"donateInput": bool, "inSharding": [S...], "outSharding": [S...]}} with S = {"devices": {"device_ids": [...]},
+// "xla_hlo_sharding": base64 of an xla.OpSharding, "memory_kind"?: string}: the arguments, copied to the output shardings.
 #pragma once
 
 #include <memory>

@@ -61,8 +61,8 @@ class HostSets {
   std::vector<Places::Hosts> sets_;
 };
 
-// One program. An executable takes over an argument that it donates if this is the value's last use and the value is the
-// program's own, or an argument that the caller gave up. A computed value that is a result has the result's name from the start.
+// One program. An executable takes over an argument that it donates if this is the value's last use and the value is the program's
+// own, or an argument that the caller gave up. A computed value that is a result has the result's name from the start.
 class Lowering {
  public:
   Lowering(mlir::ModuleOp module, ProgramOp program) : module_(module), program_(program), symbols_(module), places_(module) {}

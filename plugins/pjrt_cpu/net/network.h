@@ -1,7 +1,7 @@
 // What a client of several processes has besides the devices: its wire, and the addresses of the other processes.
 //
-// Addresses come from the host's key-value callbacks, under "pathways-cpu/process/N": each client puts its own under its node_id
-// and asks for another's when a collective first needs it. So clients need not start together, and need not all be there.
+// Addresses come from the host's key-value callbacks, under "pathways-cpu/process/N": each client puts its own under its node_id and asks
+// for another's when a collective first needs it. So clients need not start together, and need not all be there.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +43,7 @@ class Network {
   absl::flat_hash_map<int, uint64_t> uid_of_ ABSL_GUARDED_BY(mu_);  // as last seen
 };
 
-// Launches with this bit in their number run in several processes, which all give them the same number; others are this client's
-// own.
+// Launches with this bit in their number run in several processes, which all give them the same number; others are this client's own.
 inline constexpr int kSpanningLaunch = 1 << 30;
 
 }  // namespace pw::pjrt_cpu

@@ -104,8 +104,7 @@ class Operation {
     reduction.into(sum, next, bytes / reduction.width);
   }
 
-  // `sum` holds what this process adds; the others' come before and after it in the order of the places: everywhere the same
-  // bits.
+  // `sum` holds what this process adds; the others' come before and after it in the order of the places: everywhere the same bits.
   void ReduceInOrder(const Places& places, const std::vector<Message>& others, size_t offset, Region sum) {
     if (sum.bytes == 0) return;
     const std::string own(sum.data, sum.bytes);

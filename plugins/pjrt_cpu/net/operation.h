@@ -1,21 +1,19 @@
-// One collective operation among several processes, once the devices of this one have gathered: one thread does it for all of
-// them.
+// One collective operation among several processes, once the devices of this one have gathered: one thread does it for all of them.
 //
-// A process sends one message to each other process that needs something of it, so what crosses between processes does not depend
-// on how many devices each has.
+// A process sends one message to each other process that needs something of it, so what crosses between processes does not depend on
+// how many devices each has.
 //
-// Sums. A small all-reduce sends what every device contributes, and each process adds it up in the order of the ranks: the same
-// bits as in one process. A large one adds up inside the process first and is cut into as many parts as there are processes, each
-// of which reduces one: every process sends and receives 2 (P-1)/P of the data, the least there is; sums associate by processes.
+// Sums. A small all-reduce sends what every device contributes, and each process adds it up in the order of the ranks: the same bits as in
+// one process. A large one adds up inside the process first and is cut into as many parts as there are processes, each of which
+// reduces one: every process sends and receives 2 (P-1)/P of the data, the least there is; sums associate by processes.
 //
-// Islands. If the processes belong to several islands (equally many to each), what goes between islands goes once: sums are
-// reduced inside each island first, cut over its processes, each exchanges its part with its counterparts in the other islands,
-// and spreads the result again; what is gathered crosses to one process of each island, which hands it on. Other operations have
-// nothing to save.
+// Islands. If the processes belong to several islands (equally many to each), what goes between islands goes once: sums are reduced inside each
+// island first, cut over its processes, each exchanges its part with its counterparts in the other islands, and spreads the result again; what is
+// gathered crosses to one process of each island, which hands it on. Other operations have nothing to save.
 //
 // Invariants:
-//   OP-1  all processes send and receive the same messages, whatever they know otherwise: everything follows from layout, key and
-//   sizes OP-2  no sum is written before all that is added up here has been read: the output of an all-reduce may be its input
+//   OP-1  all processes send and receive the same messages, whatever they know otherwise: everything follows from layout, key and sizes
+//   OP-2  no sum is written before all that is added up here has been read: the output of an all-reduce may be its input
 #pragma once
 
 #include <cstdint>

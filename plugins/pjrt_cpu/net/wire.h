@@ -1,20 +1,17 @@
 // The wire: how the processes of one computation speak to each other.
 //
-// Why not Gloo. A collective of N devices in P processes needs one message between two processes, not one for each pair of
-// devices; a peer that dies must fail the launches that need it at once and nothing else; devices that come later must be
-// reachable by a client that is already there. Gloo (Debian's is from 2022) has one context for each device rank, fixed when it
-// is made, and cannot be interrupted.
+// Why not Gloo. A collective of N devices in P processes needs one message between two processes, not one for each pair of devices; a peer that
+// dies must fail the launches that need it at once and nothing else; devices that come later must be reachable by a client that is
+// already there. Gloo (Debian's is from 2022) has one context for each device rank, fixed when it is made, and cannot be interrupted.
 //
 // A process listens on an abstract Unix socket, and on TCP if it is told under which name others reach it. Its address, which
 // it publishes through the host's key-value callbacks, holds a random number that no other process ever has: a process that is
-// started again is another one. Each process opens a connection of its own to every process that it sends to, at the first use,
-// and never two. One thread reads everything that arrives; whoever sends writes for itself. What arrives before anybody asks for
-// it is kept.
+// started again is another one. Each process opens a connection of its own to every process that it sends to, at the first use, and
+// never two. One thread reads everything that arrives; whoever sends writes for itself. What arrives before anybody asks for it is kept.
 //
 // Invariants:
 //   WI-1  messages with equal tags from one process arrive in the order sent
-//   WI-2  Receive ends: with the message, or with an error when its launch is aborted or the sender is lost. A process is lost
-//   when a connection
+//   WI-2  Receive ends: with the message, or with an error when its launch is aborted or the sender is lost. A process is lost when a connection
 //         to or from it ends, or when the host says so; it stays lost
 //   WI-3  the reader never waits for anybody, so writing ends as long as the other process lives
 // Any thread.
@@ -33,8 +30,7 @@
 
 namespace pw::pjrt_cpu {
 
-// Where a process listens, and which life of it. As text: UID SECRET UNIX-NAME HOST PORT ISLAND, separated by blanks, "-" for
-// what is not there.
+// Where a process listens, and which life of it. As text: UID SECRET UNIX-NAME HOST PORT ISLAND, separated by blanks, "-" for what is not there.
 struct ProcessAddress {
   uint64_t uid = 0;
   uint64_t secret = 0;  // whoever knows it has the address from the host, and may connect
@@ -81,8 +77,8 @@ class Wire {
   absl::Status Send(uint64_t to, const MessageTag& tag, absl::Span<const absl::string_view> parts);
   absl::StatusOr<Message> Receive(uint64_t from, const MessageTag& tag);
 
-  // Nobody will complete this launch: whoever waits for messages of it is told, here and in all processes that this one sends to,
-  // now and later.
+  // Nobody will complete this launch: whoever waits for messages of it is told, here and in all processes that this one sends to, now and
+  // later.
   void Abort(int64_t run, const absl::Status& why);
   // Why the launch was aborted, or OK. `on_abort` is told of every launch that is, on any thread.
   absl::Status Aborted(int64_t run) const;
