@@ -125,12 +125,14 @@ TEST(Wire, StrangersAreSentAway) {
   EXPECT_EQ(b->Receive(a->self().uid, {}).status().code(), absl::StatusCode::kUnavailable);
 }
 
-// Processes with these numbers of devices; rank r belongs to process placement[r].
+// Processes with these numbers of devices; rank r belongs to process placement[r], and process p to island islands[p] (none: all
+// to one).
 class Computation {
  public:
-  explicit Computation(std::vector<int> placement) : placement_(std::move(placement)) {
+  explicit Computation(std::vector<int> placement, const std::vector<std::string>& islands = {})
+      : placement_(std::move(placement)) {
     const int processes = *std::max_element(placement_.begin(), placement_.end()) + 1;
-    for (int p = 0; p < processes; ++p) wires_.push_back(OpenWire());
+    for (int p = 0; p < processes; ++p) wires_.push_back(OpenWire("", islands.empty() ? "" : islands[p]));
     std::vector<int> next(processes, 0);
     std::vector<Group::Member> members;
     for (int process : placement_) members.push_back({process, next[process]++});
@@ -161,6 +163,15 @@ class Computation {
     int64_t bytes = 0;
     for (const auto& wire : wires_) bytes += wire->traffic().bytes;
     return bytes;
+  }
+  // Of all processes together, to others of other islands.
+  Wire::Traffic crossed() const {
+    Wire::Traffic sum;
+    for (const auto& wire : wires_) {
+      sum.messages_between_islands += wire->traffic().messages_between_islands;
+      sum.bytes_between_islands += wire->traffic().bytes_between_islands;
+    }
+    return sum;
   }
   int64_t messages_sent() const {
     int64_t messages = 0;
@@ -322,6 +333,97 @@ TEST(GroupTraffic, ALargeSumSendsTheLeastThereIs) {
   EXPECT_EQ(values[5][kCount - 1], 6);
   EXPECT_EQ(computation.bytes_sent(), 3 * 2 * (kCount * 4 / 3) * 2) << "2 (P-1)/P of the data for each of 3 processes";
 }
+
+// Islands of equally many processes, with different numbers of devices, in an order that mixes them.
+struct Islands {
+  std::vector<int> placement;
+  std::vector<std::string> of_process;
+  int count;
+};
+
+class IslandTraffic : public ::testing::TestWithParam<Islands> {
+ protected:
+  IslandTraffic() : computation_(GetParam().placement, GetParam().of_process), ranks_(computation_.ranks()) {}
+
+  // Each rank brings `blocks_in` blocks of kBytes, and gets `blocks_out`. What crossed between islands.
+  Wire::Traffic Crossed(GroupOp what, int blocks_in, int blocks_out, size_t bytes) {
+    const size_t numbers = kBytes / sizeof(int32_t);
+    std::vector<Ints> in(ranks_, Ints(blocks_in * numbers, 1)), out(ranks_, Ints(blocks_out * numbers, -1));
+    for (const absl::Status& status : computation_.Run({1, 1, 0, what}, [&](int r) {
+           Contribution c;
+           const int each_in = what == GroupOp::kAllToAll ? blocks_in : 1;
+           for (int i = 0; i < each_in; ++i) {
+             c.in.push_back(reinterpret_cast<const char*>(in[r].data() + i * numbers));
+             c.out.push_back(reinterpret_cast<char*>(out[r].data() + i * numbers));
+           }
+           c.bytes = bytes;
+           c.reduction = FindReduction(xla::S32, xla::ReductionKind::SUM);
+           if (what == GroupOp::kBroadcast) c.source = ranks_ - 1;
+           if (what == GroupOp::kPermute) c.source = (r + ranks_ - 1) % ranks_, c.targets = {(r + 1) % ranks_};
+           return c;
+         })) {
+      EXPECT_TRUE(status.ok()) << status.message();
+    }
+    const bool sums = what == GroupOp::kAllReduce || what == GroupOp::kReduceScatter;
+    for (const Ints& numbers_of : out) EXPECT_THAT(numbers_of, ::testing::Each(sums ? ranks_ : 1));
+    return computation_.crossed();
+  }
+  bool apart(int a, int b) const {
+    const auto island = [](int r) { return GetParam().of_process[GetParam().placement[r]]; };
+    return island(a) != island(b);
+  }
+  int64_t others() const { return GetParam().count - 1; }
+  int64_t processes() const { return computation_.processes(); }
+
+  static constexpr int64_t kBytes = 4 * 5040;  // divides by any number of processes here
+  Computation computation_;
+  const int ranks_;
+};
+
+TEST_P(IslandTraffic, ASumCrossesOnceThereAndOnceBack) {
+  const Wire::Traffic crossed = Crossed(GroupOp::kAllReduce, 1, 1, kBytes);
+  EXPECT_EQ(crossed.bytes_between_islands, 2 * others() * kBytes);
+  EXPECT_EQ(crossed.messages_between_islands, 2 * others() * processes());
+}
+
+TEST_P(IslandTraffic, ASumThatIsScatteredCrossesOnce) {
+  const Wire::Traffic crossed = Crossed(GroupOp::kReduceScatter, ranks_, 1, kBytes);
+  EXPECT_EQ(crossed.bytes_between_islands, others() * ranks_ * kBytes);
+  EXPECT_EQ(crossed.messages_between_islands, others() * processes());
+}
+
+TEST_P(IslandTraffic, WhatIsGatheredCrossesToEachIslandOnce) {
+  const Wire::Traffic crossed = Crossed(GroupOp::kAllGather, 1, ranks_, kBytes);
+  EXPECT_EQ(crossed.bytes_between_islands, others() * ranks_ * kBytes);
+  EXPECT_EQ(crossed.messages_between_islands, others() * processes());
+}
+
+TEST_P(IslandTraffic, WhatIsBroadcastCrossesToEachIslandOnce) {
+  const Wire::Traffic crossed = Crossed(GroupOp::kBroadcast, 1, 1, kBytes);
+  EXPECT_EQ(crossed.bytes_between_islands, others() * kBytes);
+  EXPECT_EQ(crossed.messages_between_islands, others());
+}
+
+TEST_P(IslandTraffic, OfAnExchangeOfAllWithAllOnlyWhatIsForOtherIslandsCrosses) {
+  int64_t pairs = 0;
+  for (int a = 0; a < ranks_; ++a) {
+    for (int b = 0; b < ranks_; ++b) pairs += apart(a, b) ? 1 : 0;
+  }
+  EXPECT_EQ(Crossed(GroupOp::kAllToAll, ranks_, ranks_, kBytes).bytes_between_islands, pairs * kBytes);
+}
+
+TEST_P(IslandTraffic, SoItIsOfAPermutation) {
+  int64_t pairs = 0;
+  for (int r = 0; r < ranks_; ++r) pairs += apart(r, (r + 1) % ranks_) ? 1 : 0;
+  EXPECT_EQ(Crossed(GroupOp::kPermute, 1, 1, kBytes).bytes_between_islands, pairs * kBytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, IslandTraffic,
+                         ::testing::Values(Islands{{0, 0, 1, 1}, {"a", "b"}, 2},
+                                           Islands{{0, 0, 1, 1, 2, 2, 3, 3}, {"a", "a", "b", "b"}, 2},
+                                           Islands{{0, 1, 2, 3, 0, 2, 2}, {"a", "b", "b", "a"}, 2},
+                                           Islands{{0, 1, 1, 2}, {"a", "b", "c"}, 3},
+                                           Islands{{0, 1, 2, 3, 4, 5}, {"a", "b", "c", "a", "b", "c"}, 3}));
 
 TEST(GroupFaults, AnAbortFreesWhoWaitsHereAndThere) {
   Computation computation({0, 0, 1});

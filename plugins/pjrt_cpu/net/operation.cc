@@ -356,15 +356,37 @@ class Operation {
     return status;
   }
 
+  // The places that have `place`'s in their islands, itself among them; without islands that one alone.
+  Places Likes(int place) const {
+    for (const Places& island : layout_.islands) {
+      const auto at = std::find(island.begin(), island.end(), place);
+      if (at == island.end()) continue;
+      Places places;
+      for (const Places& other : layout_.islands) places.push_back(other[at - island.begin()]);
+      return places;
+    }
+    return {place};
+  }
+
+  // The root's process to one of each other island, then these to the others of their islands.
   absl::Status Broadcast() {
     const int root = seats_[0].source.value_or(0);
+    const auto at_root = [&](int place) { return is_at(place, root); };
+    const Places first = Likes(static_cast<int>(std::find_if(all_.begin(), all_.end(), at_root) - all_.begin()));
+    const auto is_first = [&](int place) { return std::find(first.begin(), first.end(), place) != first.end(); };
     const char* from = is_here(root) ? seats_[layout_.local_index[root]].in[0] : nullptr;
-    std::vector<Message> received;
+    const auto what_is_here = [&](int) { return from != nullptr ? Parts{{from, bytes_}} : Parts(); };
+    std::vector<Message> crossed, handed_on;
     absl::Status status = Exchange(
-        all_, [&](int) { return from != nullptr ? Parts{{from, bytes_}} : Parts(); },
-        [&](int place) { return is_at(place, root) ? bytes_ : 0; }, &received);
+        is_first(layout_.mine) ? first : Places(), what_is_here, [&](int place) { return at_root(place) ? bytes_ : 0; },
+        &crossed);
+    for (const Message& message : crossed) from = message.bytes != nullptr ? message.bytes.get() : from;
+    if (!status.ok()) return status;
+    status = Exchange(
+        by_islands() ? mates_ : all_, [&](int place) { return is_first(layout_.mine) ? what_is_here(place) : Parts(); },
+        [&](int place) { return is_first(place) ? bytes_ : 0; }, &handed_on);
     if (!status.ok() || bytes_ == 0) return status;
-    for (const Message& message : received) from = message.bytes != nullptr ? message.bytes.get() : from;
+    for (const Message& message : handed_on) from = message.bytes != nullptr ? message.bytes.get() : from;
     for (Contribution& seat : seats_) {
       if (seat.out[0] != from) std::memcpy(seat.out[0], from, bytes_);
     }

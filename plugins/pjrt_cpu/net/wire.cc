@@ -38,6 +38,7 @@ struct FrameHeader {
   MessageTag tag;  // of a hello: run is the sender's uid, group the receiver's secret; of an abort: step is the status code
   uint64_t size = 0;
 };
+static_assert(sizeof(FrameHeader) == kHeaderBytes);
 
 absl::string_view AsBytes(const FrameHeader& header) {
   return absl::string_view(reinterpret_cast<const char*>(&header), sizeof(header));

@@ -58,6 +58,9 @@ struct MessageTag {
   }
 };
 
+// What travels with a message besides its bytes; traffic() leaves it out.
+inline constexpr size_t kHeaderBytes = 48;
+
 struct Message {
   std::unique_ptr<char[]> bytes;
   size_t size = 0;
