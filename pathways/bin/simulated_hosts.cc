@@ -7,12 +7,19 @@
 #include <future>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/net/delayed_connection.h"
 #include "pathways/worker/controller_link.h"
 
 namespace pw {
+namespace {
+
+constexpr absl::string_view kHostPrefix = "host";
+
+}  // namespace
 
 // What a simulated host connects through: to the controller by a socket, to the others in memory, to those of other islands slowly.
 class SimulatedHosts::Outlet : public net::Transport {
@@ -62,6 +69,13 @@ struct SimulatedHosts::Host {
 SimulatedHosts::SimulatedHosts(SimulatedHostsOptions options) : options_(std::move(options)) {}
 SimulatedHosts::~SimulatedHosts() = default;
 
+// host12
+int SimulatedHosts::IslandOf(const std::string& host) const {
+  int number = 0;
+  const bool known = absl::SimpleAtoi(absl::StripPrefix(host, kHostPrefix), &number);
+  return known ? IslandOf(number) : 0;
+}
+
 absl::Status SimulatedHosts::Start(Finished finished) {
   if (options_.hosts < 1 || options_.hosts_per_island < 1 || options_.devices < 1)
     return absl::InvalidArgumentError("simulated hosts, those of an island and the devices of each must be at least 1");
@@ -74,15 +88,17 @@ absl::Status SimulatedHosts::Start(Finished finished) {
 
 absl::Status SimulatedHosts::StartHost(int number) {
   auto host = std::make_unique<Host>(this, IslandOf(number));
-  const std::string name = absl::StrCat("host", number);
-  PW_ASSIGN_OR_RETURN(host->runtime, device::MakeZeroRuntime({.process = name,
-                                                              .devices = options_.devices,
-                                                              .executor = &executor_,
-                                                              .clock = &clock_,
-                                                              .timers = &timers_,
-                                                              .compiler = compiler_.get(),
-                                                              .meetings = &meetings_,
-                                                              .zeros = &zeros_}));
+  const std::string name = absl::StrCat(kHostPrefix, number);
+  PW_ASSIGN_OR_RETURN(host->runtime,
+                      device::MakeZeroRuntime({.process = name,
+                                               .devices = options_.devices,
+                                               .island_of = [this](const std::string& host) { return IslandOf(host); },
+                                               .executor = &executor_,
+                                               .clock = &clock_,
+                                               .timers = &timers_,
+                                               .compiler = compiler_.get(),
+                                               .meetings = &meetings_,
+                                               .zeros = &zeros_}));
   PW_ASSIGN_OR_RETURN(host->listener, host->outlet.Listen(absl::StrCat("unix:@simulated-", name),
                                                           [h = host.get()](std::unique_ptr<net::Connection> peer) {
                                                             if (auto* link = h->link_for_peers.load())

@@ -34,7 +34,7 @@ struct SimulatedHostsOptions {
   int64_t staging_bytes = int64_t{4} << 30;
   bool exit_with_controller = false;
   device::DeviceSpeed speed;
-  // From a host to those of other islands, the data-centre network; within an island nothing takes time.
+  // From a host to those of other islands, the data-centre network; within an island what hosts hand to each other takes no time.
   absl::Duration latency;
   double uplink_bytes_per_second = 0;  // of each host; 0: bytes take no time
   device::Compiler::MakeRuntime make_compiler;
@@ -59,6 +59,7 @@ class SimulatedHosts {
 
   absl::Status StartHost(int number);
   int IslandOf(int host) const { return host / options_.hosts_per_island; }
+  int IslandOf(const std::string& host) const;
 
   const SimulatedHostsOptions options_;
   Finished finished_;

@@ -1,6 +1,7 @@
 // pathways-worker: owns the accelerators of one host. Wiring only; worker/ and device/ have the substance.
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -59,6 +60,8 @@ struct Options {
   double simulated_bandwidth = 0;
   absl::Duration simulated_latency = absl::ZeroDuration();
   double simulated_uplink = 0;
+  double simulated_ring = 0;
+  absl::Duration simulated_ring_latency = absl::ZeroDuration();
 };
 
 void Declare(Options* options, pw::Flags* flags) {
@@ -104,6 +107,9 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add("simulated-latency", &options->simulated_latency, "DURATION", "from a simulated host to one of another island");
   flags->Add("simulated-uplink", &options->simulated_uplink, "BYTES",
              "a second, from a simulated host to those of other islands together; 0: they take no time");
+  flags->Add("simulated-ring", &options->simulated_ring, "BYTES",
+             "a second, from a simulated device to the next one while collectives go round a ring; 0: they take no time");
+  flags->Add("simulated-ring-latency", &options->simulated_ring_latency, "DURATION", "of each step of such a ring");
 }
 
 // Not a flag: everybody on the machine can read command lines.
@@ -187,6 +193,18 @@ std::string Machine(const pw::device::DeviceRuntime& runtime) {
   return text;
 }
 
+// A ring over several islands is as slow as its slowest link, which is one between islands.
+pw::device::DeviceSpeed SimulatedSpeed(const Options& options) {
+  pw::device::DeviceSpeed speed;
+  speed.flops_per_second = options.simulated_flops;
+  speed.bytes_per_second = options.simulated_bandwidth;
+  speed.ring = {options.simulated_ring, options.simulated_ring_latency};
+  speed.between = {options.simulated_uplink, std::max(options.simulated_latency, options.simulated_ring_latency)};
+  const double inside = options.simulated_ring;  // 0: no limit
+  if (inside > 0 && (options.simulated_uplink <= 0 || inside < options.simulated_uplink)) speed.between.bytes_per_second = inside;
+  return speed;
+}
+
 absl::Status RunSimulated(const Options& options, pw::StopSignal* stop) {
   PW_ASSIGN_OR_RETURN(const auto runtime_options, RuntimeOptionsFrom(options));
   pw::SimulatedHostsOptions simulated;
@@ -198,7 +216,7 @@ absl::Status RunSimulated(const Options& options, pw::StopSignal* stop) {
   simulated.device_memory_bytes = options.memory_limit;
   simulated.staging_bytes = options.staging_limit > 0 ? options.staging_limit : pw::HalfOfMemory();
   simulated.exit_with_controller = options.exit_with_controller;
-  simulated.speed = {options.simulated_flops, options.simulated_bandwidth};
+  simulated.speed = SimulatedSpeed(options);
   simulated.latency = options.simulated_latency;
   simulated.uplink_bytes_per_second = options.simulated_uplink;
   simulated.make_compiler = [plugin = runtime_options.plugin](int devices) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "plugins/pjrt_cpu/handles.h"
+#include "plugins/pjrt_cpu/ring_costs.h"
 #include "xla/hlo/ir/hlo_module.h"
 #include "xla/pjrt/proto/compile_options.pb.h"
 #include "xla/service/computation_placer.h"
@@ -83,6 +84,19 @@ absl::StatusOr<absl::flat_hash_map<std::string, xla::PjRtValueType>> Costs(const
   return xla::PjRtExecutableUtil::RunHloCostAnalysis(*executable.executable, &analysis);
 }
 
+// Beside XLA's own, of programs that have collectives.
+void AddRings(const xla::PjRtExecutable& executable, NamedValues& values) {
+  absl::StatusOr<std::vector<std::shared_ptr<xla::HloModule>>> modules = executable.GetHloModules();
+  RingCosts sum;
+  for (const auto& module : modules.ok() ? *modules : std::vector<std::shared_ptr<xla::HloModule>>()) {
+    const RingCosts one = CountRings(*module);
+    sum = {sum.bytes + one.bytes, sum.steps + one.steps};
+  }
+  if (sum.steps == 0) return;
+  values.Add("collective bytes", sum.bytes);
+  values.Add("collective steps", sum.steps);
+}
+
 PJRT_Error* CostAnalysis(PJRT_Executable_GetCostAnalysis_Args* args) {
   PJRT_Executable* executable = args->executable;
   absl::MutexLock lock(&executable->mu);
@@ -90,6 +104,7 @@ PJRT_Error* CostAnalysis(PJRT_Executable_GetCostAnalysis_Args* args) {
     PW_ASSIGN_OR_RETURN(auto costs, Costs(*executable));
     auto values = std::make_unique<NamedValues>();
     for (auto& [name, value] : costs) values->Add(name, std::move(value));
+    AddRings(*executable->executable, *values);
     executable->costs = std::move(values);
   }
   args->properties = executable->costs->data();

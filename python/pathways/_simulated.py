@@ -22,13 +22,17 @@ class Device:
     flops_per_second: float = 0
     bytes_per_second: float = 0
     memory_bytes: int = 0
-    # Of the network between islands: from a host to the others. Within an island what is sent takes no time.
+    # Of the network between islands: from a host to the others. Within an island what hosts send each other takes no time.
     latency_seconds: float = 0
     uplink_bytes_per_second: float = 0
+    # Of collectives, which go round a ring of the devices: what each sends to the next, and how long a step takes besides.
+    ring_bytes_per_second: float = 0
+    ring_latency_seconds: float = 0
 
 
-# A core of a TPU v3, half a chip of 123 Tflop/s, 900 GB/s and 32 GiB; hosts with 100 Gbit/s to other islands.
-DEVICES = {"tpu-v3": Device(61.5e12, 450e9, 16 << 30, 50e-6, 12.5e9), "instant": Device()}
+# A core of a TPU v3, half a chip of 123 Tflop/s, 900 GB/s and 32 GiB; hosts with 100 Gbit/s to other islands; links of 656 Gbit/s
+# to the neighbours.
+DEVICES = {"tpu-v3": Device(61.5e12, 450e9, 16 << 30, 50e-6, 12.5e9, 82e9, 1e-6), "instant": Device()}
 
 
 def parse_shape(text):
@@ -45,19 +49,21 @@ def parse_shape(text):
 
 
 def parse_device(text):
-    """From a name in DEVICES, or "FLOPS:BANDWIDTH:MEMORY" such as 275e12:1.2e12:32e9, and ":LATENCY:UPLINK" for the network between islands."""
+    """From a name in DEVICES, or "FLOPS:BANDWIDTH:MEMORY" such as 275e12:1.2e12:32e9, ":LATENCY:UPLINK" for the network between islands, and
+    ":RING:STEP" for collectives."""
     if text in DEVICES:
         return DEVICES[text]
     try:
         numbers = [float(word) for word in text.split(":")]
-        if len(numbers) not in (3, 5) or not all(0 <= number < math.inf for number in numbers):
+        if len(numbers) not in (3, 5, 7) or not all(0 <= number < math.inf for number in numbers):
             raise ValueError
     except ValueError:
         raise ValueError(f"'{text}' is not a simulated device: {', '.join(DEVICES)}, or operations a second, bytes a second and bytes of memory, "
                          "such as 275e12:1.2e12:32e9, and perhaps, of the network between islands, seconds of latency and bytes a second of each "
-                         "host, such as 275e12:1.2e12:32e9:50e-6:25e9") from None
-    flops, bandwidth, memory, *link = numbers
-    return Device(flops, bandwidth, int(memory), *link)
+                         "host, such as 275e12:1.2e12:32e9:50e-6:25e9, and perhaps, of collectives, bytes a second of each device to the next and seconds "
+                         "of each step, such as 275e12:1.2e12:32e9:50e-6:25e9:82e9:1e-6") from None
+    flops, bandwidth, memory, *links = numbers
+    return Device(flops, bandwidth, int(memory), *links)
 
 
 def environment():
@@ -72,4 +78,5 @@ def workers(controller_address, shape, device):
             "--simulated-hosts", shape.islands * shape.hosts, "--hosts-per-island", shape.hosts, "--devices", shape.devices,
             "--simulated-flops", device.flops_per_second, "--simulated-bandwidth", device.bytes_per_second, "--memory-limit", device.memory_bytes,
             "--simulated-latency", f"{device.latency_seconds * 1e6:.3f}us", "--simulated-uplink", device.uplink_bytes_per_second,
+            "--simulated-ring", device.ring_bytes_per_second, "--simulated-ring-latency", f"{device.ring_latency_seconds * 1e6:.3f}us",
             "--exit-with-controller"]

@@ -19,7 +19,8 @@ def test_devices_have_names_or_numbers():
     assert _simulated.parse_device("instant") == _simulated.Device(0, 0, 0)
     assert _simulated.parse_device("275e12:1.2e12:32e9") == _simulated.Device(275e12, 1.2e12, 32_000_000_000)
     assert _simulated.parse_device("1e12:1e9:0:5e-5:1e9") == _simulated.Device(1e12, 1e9, 0, 5e-5, 1e9)
-    for text in ("", "tpu-v99", "1:2", "1:-2:3", "a:b:c", "1:2:3:4", "1:2:inf", "nan:2:3"):
+    assert _simulated.parse_device("1e12:1e9:0:5e-5:1e9:8e10:1e-6") == _simulated.Device(1e12, 1e9, 0, 5e-5, 1e9, 8e10, 1e-6)
+    for text in ("", "1:2:3:4:5:6", "tpu-v99", "1:2", "1:-2:3", "a:b:c", "1:2:3:4", "1:2:inf", "nan:2:3"):
         with pytest.raises(ValueError, match="not a simulated device"):
             _simulated.parse_device(text)
 

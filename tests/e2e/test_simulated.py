@@ -98,6 +98,19 @@ a.block_until_ready()
 print(time.monotonic() - begin)
 """
 
+RING = """
+import jax, numpy as np, time
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+mesh = Mesh(np.array(jax.devices()), ("x",))
+total = jax.jit(jax.shard_map(lambda v: jax.lax.psum(v, "x"), mesh=mesh, in_specs=P("x"), out_specs=P("x")))
+x = jax.block_until_ready(total(jax.device_put(np.zeros(4, np.float32), NamedSharding(mesh, P("x")))))
+begin = time.monotonic()
+for _ in range(5):
+    x = total(x)
+x.block_until_ready()
+print(time.monotonic() - begin)
+"""
+
 TOO_MUCH = """
 import jax, jax.numpy as jnp
 make = jax.jit(lambda: jnp.zeros((1 << 20,), jnp.float32))
@@ -112,3 +125,9 @@ def test_devices_take_their_time_and_have_their_memory(command):
     up = command("up", "--simulated", "1x1", "--simulated-device", "4e10:0:64e6")  # 2e9 operations: 50 ms
     assert float(command.run(up["address"], TIMED)) >= 0.5
     assert command.run(up["address"], TOO_MUCH).strip() == "True"
+
+
+@pytest.mark.parametrize("shape, step_seconds", [("1x2x2", 5e-3), ("2x1x2", 20e-3)])
+def test_a_ring_of_devices_takes_its_steps_and_waits_for_its_slowest_link(command, shape, step_seconds):
+    up = command("up", "--simulated", shape, "--simulated-device", "0:0:0:20e-3:0:0:5e-3")
+    assert float(command.run(up["address"], RING)) >= 5 * 2 * 3 * step_seconds

@@ -28,6 +28,25 @@ def test_text_and_cost(devices):
     assert set(reference) & set(cost)
 
 
+RING = {  # of eight devices with 512 bytes on each: (what a device sends to the next, in how many steps)
+    "psum": (lambda v: jax.lax.psum(v, "x"), P(), 2 * 7 * 512 // 8, 14),
+    "psum_scatter": (lambda v: jax.lax.psum_scatter(v, "x", tiled=True), P("x"), 7 * 512 // 8, 7),
+    "all_gather": (lambda v: jax.lax.all_gather(v, "x", tiled=True), P(), 7 * 512, 7),
+    "all_to_all": (lambda v: jax.lax.all_to_all(v, "x", 0, 0, tiled=True), P("x"), 7 * 512 // 8, 7),
+    "ppermute": (lambda v: jax.lax.ppermute(v, "x", [(i, (i + 1) % 8) for i in range(8)]), P("x"), 512, 1),
+    "a loop": (lambda v: jax.lax.fori_loop(0, 128, lambda _, w: jax.lax.psum(w, "x") / 8, v), P("x"), 128 * 896, 128 * 14),
+    "half": (lambda v: jax.lax.psum(v, "x", axis_index_groups=[[0, 1, 2, 3], [4, 5, 6, 7]]), P("x"), 2 * 3 * 512 // 4, 6)}
+
+
+@pytest.mark.parametrize("name", RING)
+def test_collectives_cost_what_their_ring_sends(mesh, name):
+    function, out, sent, steps = RING[name]
+    call = jax.jit(jax.shard_map(function, mesh=mesh, in_specs=P("x"), out_specs=out, check_vma=False))
+    cost = call.lower(np.zeros(1024, np.float32)).compile().cost_analysis()
+    cost = cost[0] if isinstance(cost, list) else cost
+    assert (cost["collective bytes"], cost["collective steps"]) == (sent, steps)
+
+
 def test_partitioned_program_keeps_its_shardings(mesh):
     sharding = NamedSharding(mesh, P("x"))
     compiled = jax.jit(f, in_shardings=sharding, out_shardings=sharding).lower(X).compile()

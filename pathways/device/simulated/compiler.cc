@@ -7,6 +7,29 @@
 #include "pathways/base/status_macros.h"
 
 namespace pw::device {
+namespace {
+
+// An unknown cost is negative, or not there.
+double Cost(const std::map<std::string, double>& costs, const char* name) {
+  const auto found = costs.find(name);
+  return found == costs.end() ? 0 : std::max(found->second, 0.0);
+}
+
+absl::Duration Over(double amount, double per_second) {
+  return per_second > 0 ? absl::Seconds(amount / per_second) : absl::ZeroDuration();
+}
+
+absl::Duration RingTime(const std::map<std::string, double>& costs, const RingSpeed& speed) {
+  return Over(Cost(costs, "collective bytes"), speed.bytes_per_second) + speed.latency * Cost(costs, "collective steps");
+}
+
+}  // namespace
+
+Busy BusyWith(const std::map<std::string, double>& costs, const DeviceSpeed& speed) {
+  const absl::Duration computing =
+      std::max(Over(Cost(costs, "flops"), speed.flops_per_second), Over(Cost(costs, "bytes accessed"), speed.bytes_per_second));
+  return {computing + RingTime(costs, speed.ring), computing + RingTime(costs, speed.between)};
+}
 
 std::shared_ptr<const ProgramInfo> CompiledProgram::InfoFor(const std::vector<int>& devices) {
   std::lock_guard<std::mutex> lock(mu_);
@@ -36,16 +59,6 @@ absl::StatusOr<DeviceRuntime*> Compiler::RuntimeFor(int devices) {
   return runtime.get();
 }
 
-absl::Duration Compiler::BusyWith(LoadedProgram& program) const {
-  if (speed_.flops_per_second <= 0 && speed_.bytes_per_second <= 0) return absl::ZeroDuration();
-  absl::StatusOr<std::map<std::string, double>> costs = program.CostAnalysis();
-  if (!costs.ok()) return absl::ZeroDuration();
-  double seconds = 0;
-  if (speed_.flops_per_second > 0) seconds = std::max(seconds, (*costs)["flops"] / speed_.flops_per_second);
-  if (speed_.bytes_per_second > 0) seconds = std::max(seconds, (*costs)["bytes accessed"] / speed_.bytes_per_second);
-  return absl::Seconds(std::max(seconds, 0.0));  // an unknown cost is negative
-}
-
 absl::StatusOr<std::shared_ptr<CompiledProgram>> Compiler::Compile(const CompileRequest& request) {
   Key key(request.format, request.program, request.options, request.num_replicas, request.num_partitions, request.host_callbacks);
   std::lock_guard<std::mutex> lock(mu_);
@@ -60,7 +73,8 @@ absl::StatusOr<std::shared_ptr<CompiledProgram>> Compiler::Compile(const Compile
   PW_ASSIGN_OR_RETURN(DeviceRuntime * runtime, RuntimeFor(static_cast<int>(whole.devices.size())));
   ++compilations_;
   PW_ASSIGN_OR_RETURN(std::shared_ptr<LoadedProgram> program, runtime->Compile(whole));
-  const absl::Duration busy = BusyWith(*program);
+  absl::StatusOr<std::map<std::string, double>> costs = program->CostAnalysis();
+  const Busy busy = costs.ok() ? BusyWith(*costs, speed_) : Busy();
   auto compiled = std::make_shared<CompiledProgram>(std::move(program), busy);
   programs_[std::move(key)] = compiled;
   return compiled;

@@ -20,26 +20,41 @@
 
 namespace pw::device {
 
+// What a device sends to its neighbour while a collective goes round a ring of devices. 0: takes no time.
+struct RingSpeed {
+  double bytes_per_second = 0;
+  absl::Duration latency = absl::ZeroDuration();  // of each step
+};
+
 // Of one device. 0: what it says takes no time.
 struct DeviceSpeed {
   double flops_per_second = 0;
   double bytes_per_second = 0;
+  RingSpeed ring = {};     // of collectives inside an island
+  RingSpeed between = {};  // of those over several: every step waits for the slowest link, which is one between islands
 };
+
+// How long each device is busy with a program: by the compiler's count of operations and of bytes moved, whichever takes longer,
+// and then by what its collectives send ("collective bytes" and "collective steps" of the CPU plugin's costs).
+struct Busy {
+  absl::Duration inside;   // an island
+  absl::Duration between;  // several
+};
+Busy BusyWith(const std::map<std::string, double>& costs, const DeviceSpeed& speed);
 
 // A program, for whichever devices.
 class CompiledProgram {
  public:
-  CompiledProgram(std::shared_ptr<LoadedProgram> program, absl::Duration busy) : program_(std::move(program)), busy_(busy) {}
+  CompiledProgram(std::shared_ptr<LoadedProgram> program, const Busy& busy) : program_(std::move(program)), busy_(busy) {}
 
   LoadedProgram& program() const { return *program_; }
-  // How long each device is busy with it: by the compiler's count of operations and of bytes moved, whichever takes longer.
-  absl::Duration busy() const { return busy_; }
+  const Busy& busy() const { return busy_; }
   // What there is to know, for a host's devices. Hosts that have the same local devices share it.
   std::shared_ptr<const ProgramInfo> InfoFor(const std::vector<int>& devices);
 
  private:
   const std::shared_ptr<LoadedProgram> program_;
-  const absl::Duration busy_;
+  const Busy busy_;
   std::mutex mu_;
   std::map<std::vector<int>, std::shared_ptr<const ProgramInfo>> infos_;  // guarded by mu_
 };
@@ -62,7 +77,6 @@ class Compiler {
   using Key = std::tuple<std::string, std::string, std::string, int, int, bool>;
 
   absl::StatusOr<DeviceRuntime*> RuntimeFor(int devices);
-  absl::Duration BusyWith(LoadedProgram& program) const;
 
   const MakeRuntime make_;
   const DeviceSpeed speed_;

@@ -117,6 +117,7 @@ struct Recipe {
   bool hold = false;
   uint64_t callback = 0;
   int64_t microseconds = 0;
+  int64_t ring_bytes = 0, ring_steps = 0;
 };
 
 absl::StatusOr<Recipe> Parse(const std::string& text) {
@@ -134,7 +135,10 @@ absl::StatusOr<Recipe> Parse(const std::string& text) {
       good = absl::SimpleAtoi(kv.second, &recipe.callback);
     else if (kv.first == "us")
       good = absl::SimpleAtoi(kv.second, &recipe.microseconds) && recipe.microseconds >= 0;
-    else if (kv.first == "fail")
+    else if (kv.first == "ring") {
+      const std::pair<std::string, std::string> both = absl::StrSplit(kv.second, absl::MaxSplits(':', 1));
+      good = absl::SimpleAtoi(both.first, &recipe.ring_bytes) && absl::SimpleAtoi(both.second, &recipe.ring_steps);
+    } else if (kv.first == "fail")
       recipe.fail = absl::StrReplaceAll(kv.second, {{"_", " "}});
     else if (kv.first == "invalid")
       return absl::InvalidArgumentError(absl::StrReplaceAll(kv.second, {{"_", " "}}));
@@ -337,7 +341,9 @@ class SimulatedProgram : public LoadedProgram {
 
   absl::StatusOr<std::string> Text() override { return text_; }
   absl::StatusOr<std::map<std::string, double>> CostAnalysis() override {
-    return std::map<std::string, double>{{"flops", static_cast<double>(Elements(recipe_.dims) * recipe_.args * recipe_.outputs)}};
+    return std::map<std::string, double>{{"flops", static_cast<double>(Elements(recipe_.dims) * recipe_.args * recipe_.outputs)},
+                                         {"collective bytes", static_cast<double>(recipe_.ring_bytes)},
+                                         {"collective steps", static_cast<double>(recipe_.ring_steps)}};
   }
   absl::StatusOr<std::string> Serialize() override { return absl::StrCat("simulated:", text_); }
 

@@ -8,6 +8,7 @@
 //   fail=TEXT          every execution fails with INTERNAL and this text ('_' stands for a space)
 //   hold=1             executions do not end before ReleaseHeld()
 //   us=50              how long the devices are busy with it; counts only where there are timers
+//   ring=800:6         what its collectives send, bytes and steps: costs that it tells, of which nothing follows here
 //   callback=7         result 0 is what host callback 7 answers to the arguments
 //   invalid=TEXT       does not compile
 // A donated buffer can no longer be read: that is how tests notice a hazard.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/buffers/byte_strides.h"
 #include "pathways/device/simulated/contents.h"
@@ -15,12 +16,14 @@
 namespace pw::device {
 namespace {
 
+constexpr absl::string_view kAddressPrefix = "simulated:";
+
 // When devices were busy with a launch. Written before its `done` is set, read after that.
-struct Busy {
+struct Interval {
   absl::Time begin = absl::InfinitePast();
   absl::Time end = absl::InfinitePast();
 };
-using BusyRef = std::shared_ptr<const Busy>;
+using BusyRef = std::shared_ptr<const Interval>;
 
 // A launch, to those that come after it.
 struct Launched {
@@ -135,9 +138,14 @@ void AfterAll(std::vector<Launched> all, size_t inputs, absl::Time earliest, Mee
 
 class ZeroProgram : public LoadedProgram {
  public:
-  // `hosts`: over how many it goes.
-  ZeroProgram(std::shared_ptr<State> state, std::shared_ptr<CompiledProgram> compiled, const std::vector<int>& devices, int hosts)
-      : state_(std::move(state)), compiled_(std::move(compiled)), info_(compiled_->InfoFor(devices)), hosts_(hosts) {}
+  // `hosts`: over how many it goes; `takes`: how long it keeps them busy.
+  ZeroProgram(std::shared_ptr<State> state, std::shared_ptr<CompiledProgram> compiled, const std::vector<int>& devices, int hosts,
+              absl::Duration takes)
+      : state_(std::move(state)),
+        compiled_(std::move(compiled)),
+        info_(compiled_->InfoFor(devices)),
+        hosts_(hosts),
+        takes_(takes) {}
 
   const ProgramInfo& info() const override { return *info_; }
 
@@ -145,7 +153,7 @@ class ZeroProgram : public LoadedProgram {
     PW_RETURN_IF_ERROR(Check(arguments));
     const absl::Time now = state_->options.clock->Now();
     Promise<Unit> done;
-    auto busy = std::make_shared<Busy>();
+    auto busy = std::make_shared<Interval>();
     Launch launch;
     launch.done = done.future();
     launch.began = std::shared_ptr<const absl::Time>(busy, &busy->begin);
@@ -160,10 +168,10 @@ class ZeroProgram : public LoadedProgram {
     }
     Donate(arguments, options);
     AfterAll(std::move(before), inputs, now,
-             [compiled = compiled_, state = state_, hosts = hosts_, id = options.launch_id, busy = std::move(busy),
+             [takes = takes_, state = state_, hosts = hosts_, id = options.launch_id, busy = std::move(busy),
               done = std::move(done)](const absl::Status& status, absl::Time begin) mutable {
-               auto run = [state, takes = compiled->busy(), busy = std::move(busy), done = std::move(done)](
-                              const absl::Status& outcome, absl::Time at) mutable {
+               auto run = [state, takes, busy = std::move(busy), done = std::move(done)](const absl::Status& outcome,
+                                                                                         absl::Time at) mutable {
                  Run(*state, takes, at, outcome, std::move(busy), std::move(done));
                };
                // The other hosts may not be so far.
@@ -214,7 +222,7 @@ class ZeroProgram : public LoadedProgram {
 
   // All is there as of `begin`, which may have been a while ago.
   static void Run(const State& state, absl::Duration takes, absl::Time begin, const absl::Status& outcome,
-                  std::shared_ptr<Busy> busy, Promise<Unit> done) {
+                  std::shared_ptr<Interval> busy, Promise<Unit> done) {
     *busy = {begin, outcome.ok() ? begin + takes : begin};
     auto end = [done = std::move(done), outcome]() mutable { done.Set(outcome.ok() ? absl::StatusOr<Unit>(Unit{}) : outcome); };
     const absl::Duration left = takes > absl::ZeroDuration() ? busy->end - state.options.clock->Now() : absl::ZeroDuration();
@@ -226,6 +234,7 @@ class ZeroProgram : public LoadedProgram {
   const std::shared_ptr<CompiledProgram> compiled_;
   const std::shared_ptr<const ProgramInfo> info_;
   const int hosts_;
+  const absl::Duration takes_;
 };
 
 class ZeroRuntime : public DeviceRuntime {
@@ -252,7 +261,8 @@ class ZeroRuntime : public DeviceRuntime {
     PW_ASSIGN_OR_RETURN(std::shared_ptr<CompiledProgram> compiled, state_->options.compiler->Compile(request));
     std::set<std::string> hosts;
     for (const Position& position : request.positions) hosts.insert(position.process);
-    return std::make_shared<ZeroProgram>(state_, std::move(compiled), request.devices, static_cast<int>(hosts.size()));
+    const absl::Duration takes = IslandsOf(hosts) > 1 ? compiled->busy().between : compiled->busy().inside;
+    return std::make_shared<ZeroProgram>(state_, std::move(compiled), request.devices, static_cast<int>(hosts.size()), takes);
   }
 
   absl::StatusOr<std::shared_ptr<LoadedProgram>> Load(const std::string& serialized, const CompileRequest& request) override {
@@ -265,6 +275,17 @@ class ZeroRuntime : public DeviceRuntime {
   void SetHostCallHandler(HostCallHandler handler) override {}
 
  private:
+  // `hosts`: addresses of processes; empty: this one.
+  size_t IslandsOf(const std::set<std::string>& hosts) const {
+    const auto& island_of = state_->options.island_of;
+    std::set<int> islands;
+    for (const std::string& host : hosts) {
+      const std::string name(absl::StripPrefix(host.empty() ? state_->info.process_address : host, kAddressPrefix));
+      if (island_of != nullptr) islands.insert(island_of(name));
+    }
+    return islands.size();
+  }
+
   const std::shared_ptr<State> state_;
 };
 
@@ -275,7 +296,7 @@ absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeZeroRuntime(const ZeroOptions
   auto state = std::make_shared<State>();
   state->options = options;
   state->info = std::move(described.first);
-  state->info.process_address = absl::StrCat("simulated:", options.process);
+  state->info.process_address = absl::StrCat(kAddressPrefix, options.process);
   for (int i = 0; i < options.devices; ++i) {
     DeviceInfo& device = state->devices.emplace_back(described.second);
     device.runtime_id = device.local_hardware_id = i;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -67,6 +68,7 @@ class ZeroRuntimeTest : public ::testing::Test {
     for (const char* name : {"a", "b"}) {
       hosts.push_back(*MakeZeroRuntime({.process = name,
                                         .devices = 2,
+                                        .island_of = [this](const std::string& process) { return islands[process]; },
                                         .executor = &steps,
                                         .clock = &clock,
                                         .timers = &timers,
@@ -104,12 +106,32 @@ class ZeroRuntimeTest : public ::testing::Test {
   Compiler compiler;
   Meetings meetings;
   Zeros zeros;
+  std::map<std::string, int> islands;
   std::vector<std::unique_ptr<DeviceRuntime>> hosts;
 };
 
 class TimedZeroRuntimeTest : public ZeroRuntimeTest {
  protected:
-  TimedZeroRuntimeTest() : ZeroRuntimeTest({.flops_per_second = 1000, .bytes_per_second = 0}) {}
+  TimedZeroRuntimeTest()
+      : ZeroRuntimeTest({.flops_per_second = 1000,
+                         .bytes_per_second = 0,
+                         .ring = {1e6, absl::Milliseconds(1)},
+                         .between = {1e5, absl::Milliseconds(10)}}) {}
+
+  // Of one execution over both hosts.
+  absl::Duration TimeOverBoth(const std::string& text) {
+    auto a = Compile(0, text, 4, true), b = Compile(1, text, 4, true);
+    Launch at_a = Run(*a, {}, ++launches), at_b = Run(*b, {}, launches);
+    steps.RunAll();
+    const absl::Duration takes = timers.waiting.empty() ? absl::ZeroDuration() : timers.waiting[0].delay;
+    clock.now += takes;
+    while (!timers.waiting.empty()) timers.Fire();
+    steps.RunAll();
+    EXPECT_TRUE(at_a.done.ready() && at_b.done.ready());
+    return takes;
+  }
+
+  int launches = 100;
 };
 
 TEST_F(ZeroRuntimeTest, ResultsAreZerosOfTheCompiledShape) {
@@ -231,6 +253,28 @@ TEST_F(TimedZeroRuntimeTest, DevicesAreBusyForAsLongAsTheirSpeedSaysOneAfterAnot
   timers.Fire();
   steps.RunAll();
   EXPECT_TRUE(second.done.ready());
+}
+
+TEST_F(TimedZeroRuntimeTest, CollectivesTakeWhatTheirRingDoes) {
+  const std::string program = "args=0 outputs=1 dims=50 ring=3000:6";
+  EXPECT_EQ(TimeOverBoth(program), absl::Milliseconds(3 + 6));
+  islands["b"] = 1;  // the slow links set the pace
+  EXPECT_EQ(TimeOverBoth(program + " us=0"), absl::Milliseconds(30 + 60));
+  auto alone = Compile(0, program, 2);
+  Run(*alone);
+  steps.RunAll();
+  ASSERT_EQ(timers.waiting.size(), 1u);
+  EXPECT_EQ(timers.waiting[0].delay, absl::Milliseconds(3 + 6)) << "within a host";
+}
+
+TEST(BusyWithTest, ComputingAndThenSending) {
+  const DeviceSpeed speed{100, 10, {1000, absl::Milliseconds(2)}, {500, absl::Milliseconds(5)}};
+  const std::map<std::string, double> costs = {
+      {"flops", 300}, {"bytes accessed", 10}, {"collective bytes", 2000}, {"collective steps", 4}};
+  EXPECT_EQ(BusyWith(costs, speed).inside, absl::Milliseconds(3000 + 2000 + 8));
+  EXPECT_EQ(BusyWith(costs, speed).between, absl::Milliseconds(3000 + 4000 + 20));
+  EXPECT_EQ(BusyWith({{"flops", -1}, {"bytes accessed", 20}}, speed).inside, absl::Seconds(2)) << "unknown is nothing";
+  EXPECT_EQ(BusyWith(costs, DeviceSpeed()).inside, absl::ZeroDuration());
 }
 
 TEST_F(TimedZeroRuntimeTest, WhatWasEnqueuedAheadFollowsWithoutAGapHoweverLateWeAre) {
