@@ -48,8 +48,18 @@ def test_interleaved_every_action_stands_once_and_after_what_it_needs(places, ro
     assert all(place[needed] < place[action] for action in order for needed in s.needs(action, stages))
     for p, one in enumerate(schedule):
         assert [action for action in order if action.stage % places == p] == one
-    if microbatches % places == 0:
+    if microbatches >= places:
         assert s.bubble(schedule) == pytest.approx((places - 1) / (rounds * microbatches + places - 1))
+
+
+def test_what_comes_round_again_has_time_to_spare():
+    places, rounds, microbatches = 3, 4, 8
+    schedule = s.make("interleaved", [f"place {i % places}" for i in range(places * rounds)], microbatches)
+    intervals = {one.action: one for one in s.timeline(schedule, 1.0, 1.0)}
+    for action, one in intervals.items():
+        for needed in s.needs(action, places * rounds):
+            if needed.kind == action.kind and (needed.stage % places, action.stage % places) in ((places - 1, 0), (0, places - 1)):
+                assert one.start - intervals[needed].end == microbatches - places
 
 
 def test_an_interleaved_schedule_goes_round():

@@ -41,11 +41,11 @@ def one_forward_one_backward(stages, microbatches):
 
 
 def interleaved(stages, microbatches, places):
-    """All forward, then all backward, over places that have several stages each: stage s is at place s % places. As many microbatches as there are
-    places go through one round of stages after another, so that a place waits for the first and after the last of them alone."""
-    groups = [range(first, min(first + places, microbatches)) for first in range(0, microbatches, places)]
+    """All forward, then all backward, over places that have several stages each: stage s is at place s % places. All microbatches go through one round of
+    stages, then through the next, so that a place waits for the first and after the last of them alone. Since there are more of them than places, what
+    comes round has time to spare: it may be under way for as long as a place needs for the difference, and nobody waits."""
     rounds = stages // places
-    forward = [(r, m) for group in groups for r in range(rounds) for m in group]
+    forward = [(r, m) for r in range(rounds) for m in range(microbatches)]
     # Mirrored: the last microbatch out of the last stage is the first that comes back.
     return [[Action(FORWARD, r * places + p, m) for r, m in forward] + [Action(BACKWARD, r * places + p, m) for r, m in reversed(forward)]
             for p in range(places)]
