@@ -32,9 +32,9 @@ def _enough(ask):
 
 def ours(side, cluster, depth):
     """Of one call after another of the paper's computation on our cluster."""
-    if side.error is not None:
-        return {"error": side.error}
     ask = lambda calls: side.ask("rate", kind="opbyop", calls=calls, depth=depth)
+    if "error" in (answer := ask(1)):
+        return answer
     client = side.side.process.pid
     relay = [pid for name, pid in _sides.children(client).items() if "relay" in name]
     controller, *workers = (process.pid for process in cluster.processes)
@@ -45,11 +45,21 @@ def ours(side, cluster, depth):
 
 def theirs(side, depth):
     """The same of systems whose processes are all those that are asked."""
-    if side.error is not None:
-        return {"error": side.error}
     ask = lambda calls: side.ask("rate", kind="opbyop", calls=calls, depth=depth)
+    if "error" in (answer := ask(1)):
+        return answer
     sides = getattr(side.side, "sides", [side.side])
     return _processor_us({"all": [one.process.pid for one in sides]}, ask, _enough(ask))
+
+
+def stock_client():
+    """The least that a call costs: the client of jax against a server that discards, so that nothing else takes part. None where that is not built."""
+    tree = HERE.parents[1] / "build" / "release"
+    if not (tree / "bin" / "floor_server").exists():
+        return None
+    with _sides.floor_server(tree) as address, _sides.client("floor", "direct", address) as side:
+        found = side.ask("enqueue", program="scalar", calls=64, bursts=40)
+    return {"wall_us": found["us"] + found["drain_us"], "processors_us": {"client": found["process_cpu_us"]}}
 
 
 def recorded(address, seconds, work):
@@ -163,3 +173,29 @@ def pipeline_step(by_place, begin, end, planned_s):
     return {"traced_step_s": step, "runs": shown,
             "spent_s": {"forward and backward": computing, "idle by the schedule": planned_s - computing, "optimizer and the like": spent[OTHER],
                         "waiting for the control path and transfers": step - planned_s - spent[OTHER]}}
+
+
+# ------------------------------------------------------------------------------------------------------------------ data parallelism
+UPDATE = "update"
+EXCHANGE, CONTROL = "waiting for the other island's gradients", "waiting for the control path"
+
+
+def replica_step(many):
+    """{what: seconds} of the last whole step of a device, by what it ran (functions segmentN_forward, _backward and _update) and what it waited for: before
+    an update for gradients, before all else for the control path. {} if there is no whole step."""
+    begins = [at for at, (_, _, name) in enumerate(many) if name.endswith("segment0_forward")]
+    if len(begins) < 2:
+        return {}
+    spent = dict.fromkeys((FORWARD, BACKWARD, UPDATE, EXCHANGE, CONTROL), 0.0)
+    for (_, before, _), (begin, end, name) in zip(many[begins[-2]:begins[-1]], many[begins[-2] + 1:begins[-1] + 1]):
+        spent[EXCHANGE if name.endswith("_update") else CONTROL] += max(begin - before, 0) / 1e6
+    for begin, end, name in many[begins[-2]:begins[-1]]:
+        kind = name.rsplit("_", 1)[-1]
+        spent[kind if kind in spent else UPDATE] += (end - begin) / 1e6
+    return spent
+
+
+def replica_steps(events):
+    """The mean of replica_step over all devices that ran whole steps."""
+    steps = [spent for many in runs(events).values() if (spent := replica_step(many))]
+    return {what: statistics.mean(spent[what] for spent in steps) for what in steps[0]} if steps else {}

@@ -41,23 +41,6 @@ def _zeros(shapes):
     return jax.tree.unflatten(tree, made)
 
 
-def _spread(spec, shape, mesh):
-    """The spec with the axis "data" added where it divides a dimension that has none yet."""
-    from jax.sharding import PartitionSpec as P
-
-    spec = [*spec, *[None] * (len(shape) - len(spec))]
-    free = [i for i, axis in enumerate(spec) if axis is None and shape[i] % mesh.shape["data"] == 0]
-    if free:
-        spec[free[0]] = "data"
-    return P(*spec)
-
-
-def _alone(sharding):
-    from jax.sharding import NamedSharding, PartitionSpec as P
-
-    return NamedSharding(sharding.mesh, P())
-
-
 class Side:
     def __init__(self, count):
         import jax
@@ -98,91 +81,54 @@ class Side:
         return {"parameters": t.count(c), "prepared_s": time.perf_counter() - begin, "bubble": pipeline.bubble()}
 
     def steps(self, count):
-        """Seconds from one result to the next, all steps asked for at once."""
-        jax, made = self.jax, self.made
-        begin, losses = time.perf_counter(), []
-        for _ in range(count):
-            made["state"], loss = made["pipeline"].step(made["state"], *made["batch"])
-            losses.append(loss)
-        asked, ends = time.perf_counter() - begin, []
-        for loss in losses:
-            loss.block_until_ready()
-            ends.append(time.perf_counter())
-        jax.block_until_ready(made["state"])
-        whole = time.perf_counter() - begin
-        return {"tokens_per_s": made["tokens"] * count / whole, "step_s": whole / count, "asked_s": asked / count}
+        def step():
+            self.made["state"], loss = self.made["pipeline"].step(self.made["state"], *self.made["batch"])
+            return loss
+
+        return self._paced(count, step, lambda: self.made["state"])
 
     def prepare_islands(self, model, islands, segments, batch):
-        """A step of data parallelism over islands, each with its part of the batch and all of the model: gradients are summed inside an island, each
-        device then has a part of them, which it sends to its like in the other islands, adds up what comes and updates; the next step's forward
-        pass gathers the parameters inside its island. The model is computed in segments, so that the gradients of the last cross while
-        those of the first are computed. Compiles it and runs it once."""
+        """Compiles a step of data parallelism over islands (_replicas.py), and runs it once."""
+        import _replicas
         import _transformer as t
         import optax
         from jax.sharding import NamedSharding, PartitionSpec as P
 
-        import pathways as pw
-
         jax, c = self.jax, t.CONFIGS[model]
         functions, shapes = t.layers(c)
         params = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s, c.dtype), shapes, is_leaf=lambda value: isinstance(value, tuple))
-        optimizer, parts = optax.adam(1e-3), []
         begin = time.perf_counter()
-        for mesh in self._meshes(islands):
-            pipeline = pw.pipeline(functions, loss=t.cross_entropy, stages=[mesh] * segments, microbatches=1, schedule="gpipe", remat=True,
-                                   partition_spec=_spec, donate=False)
-            rows = jax.ShapeDtypeStruct((batch // islands, c.length), "int32", sharding=NamedSharding(mesh, P("data")))
-            state = pipeline.init(params, rows, rows)
-            spread = jax.tree_util.tree_map_with_path(lambda path, p: NamedSharding(mesh, _spread(_spec(path, p), p.shape, mesh)), state.params)
-            parts.append({"pipeline": pipeline, "rows": _zeros(rows), "state": _zeros(state), "whole": jax.tree.map(lambda p: p.sharding, state.params), "spread": spread})
-        for part in parts:
-            self._make_update(part, optimizer)
-        self.made = {"parts": parts, "tokens": batch * c.length}
+        meshes = self._meshes(islands)
+        parts, step = _replicas.make(functions, params, _spec, t.cross_entropy, optax.adam(1e-3), meshes, segments)
+        rows = [jax.ShapeDtypeStruct((batch // islands, c.length), "int32", sharding=NamedSharding(mesh, P("data"))) for mesh in meshes]
+        states, rows = _zeros(([[segment.state() for segment in part] for part in parts], rows))
+        self.made = {"step": step, "states": states, "rows": rows, "tokens": batch * c.length}
         self._islands_step()
-        jax.block_until_ready([(part["state"], part["kept"]) for part in parts])
-        return {"parameters": t.count(c), "prepared_s": time.perf_counter() - begin}
-
-    def _make_update(self, part, optimizer):
-        """Of one parameter at a time: with its island's gradient, and those of the others."""
-        jax = self.jax
-        import optax
-
-        def update(own, others, kept, parameter):
-            updates, kept = optimizer.update(own + sum(others), kept, parameter)
-            return optax.apply_updates(parameter, updates), kept
-
-        part["update"], part["kept"] = [], []
-        for p, whole, spread in zip(*map(jax.tree.leaves, (part["state"].params, part["whole"], part["spread"]))):
-            shapes = jax.eval_shape(optimizer.init, p)
-            placed = jax.tree.map(lambda s, spread=spread: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=spread if s.shape else _alone(spread)), shapes)
-            part["kept"].append(_zeros(placed))
-            part["update"].append(jax.jit(update, out_shardings=(whole, jax.tree.map(lambda s: s.sharding, placed))))
-        part["scatter"] = [jax.jit(lambda g: g, out_shardings=spread) for spread in jax.tree.leaves(part["spread"])]
+        jax.block_until_ready(self.made["states"])
+        crossing = sum(segment.piece_bytes() for segment in parts[0]) * (islands - 1)
+        return {"parameters": t.count(c), "prepared_s": time.perf_counter() - begin, "sent_bytes": crossing}
 
     def _islands_step(self):
-        jax, parts = self.jax, self.made["parts"]
-        losses, gradients = [], []
-        for part in parts:
-            loss, tree = part["pipeline"].value_and_grad(part["state"], part["rows"], part["rows"])
-            losses.append(loss)
-            gradients.append([scatter(leaf) for scatter, leaf in zip(part["scatter"], jax.tree.leaves(tree))])
-        for number, part in enumerate(parts):
-            leaves, tree = jax.tree.flatten(part["state"].params)
-            spread, new, kept = jax.tree.leaves(part["spread"]), list(leaves), part["kept"]
-            for i in reversed(range(len(leaves))):  # as they come
-                others = [jax.device_put(gradients[other][i], spread[i]) for other in range(len(parts)) if other != number]
-                new[i], kept[i] = part["update"][i](gradients[number][i], others, kept[i], leaves[i])
-            part["state"] = part["state"]._replace(params=jax.tree.unflatten(tree, new))
+        """The losses, which nobody waits for here."""
+        self.made["states"], losses = self.made["step"](self.made["states"], self.made["rows"])
         return losses
 
     def islands_steps(self, count):
-        jax, begin = self.jax, time.perf_counter()
-        for _ in range(count):
-            losses = self._islands_step()
-        asked = time.perf_counter() - begin
-        jax.block_until_ready([losses, *((part["state"], part["kept"]) for part in self.made["parts"])])
-        whole = time.perf_counter() - begin
-        return {"tokens_per_s": self.made["tokens"] * count / whole, "step_s": whole / count, "asked_s": asked / count}
+        return self._paced(count, self._islands_step, lambda: self.made["states"])
+
+    def _paced(self, count, step, state):
+        """Seconds from the end of one step to that of the next, in the midst of `count` and one more that are all asked for at once: how it goes on
+        for one who trains for long."""
+        jax, begin, losses = self.jax, time.perf_counter(), []
+        for _ in range(count + 1):
+            losses.append(step())
+        asked, ends = time.perf_counter() - begin, []
+        for loss in losses:
+            jax.block_until_ready(loss)
+            ends.append(time.perf_counter())
+        jax.block_until_ready(state())
+        step_s = (ends[-1] - ends[0]) / count
+        return {"tokens_per_s": self.made["tokens"] / step_s, "step_s": step_s, "asked_s": asked / (count + 1), "first_s": ends[0] - begin}
 
     def timeline(self, forward, backward):
         """Seconds that a step's schedule takes if each stage's functions take these, and the share of them that devices are idle."""

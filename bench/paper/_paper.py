@@ -4,8 +4,10 @@ FIGURES = {
     "5": {"title": "Dispatch overhead: computations a second",
           "paper": "On up to 2048 TPUs. Fused, Pathways equals multi-controller JAX up to 1000 cores; Chained, it is ahead of JAX OpByOp up to 256 cores.",
           "here": "CPU devices of this machine, which share its cores: the times of collectives grow with the number of devices, as those of TPUs do not. "
-                  "At most 16 calls are under way, because deeper queues of collectives can stop JAX's own CPU runtime; one column of ours has no "
-                  "such limit. TensorFlow: one graph over logical devices of one process. Ray: an actor for each device, Chained is a compiled graph; "
+                  "Everybody has 16 calls under way, and whenever the oldest four are done there are four more: deeper queues of collectives can stop JAX's own CPU runtime. "
+                  "One column of ours has 1024. So have all on one device, where nothing can stop; but there a sum over devices is nothing at all, so all that is "
+                  "measured is what a call costs: JAX's a function call, ours a message to another process, whose least is in the table below (a server that "
+                  "discards). The paper's Fused is 128 sums over real devices, as here from two devices on. TensorFlow: one graph over logical devices of one process. Ray: an actor for each device, Chained is a compiled graph; "
                   "Fused would need collectives between actors. The last rows: simulated devices, whose computations take no time, behind a stock client and the real "
                   "controller; all their hosts are one process of this machine, so the rates are its processors' and not the controller's alone."},
     "6": {"title": "The smallest computation at which the throughput equals JAX's",
@@ -41,7 +43,7 @@ FIGURES = {
                            "the trace of the latter.",
                   "here": "Simulated: 128 cores of a TPU v3, 4 to a host. Real: a stock client, the controller, the worker of each host and what they say to each "
                           "other; stages are compiled, spread over their cores, by XLA's CPU compiler, whose count of operations and bytes at the speed of a core is "
-                          "how long a computation takes, in real time; collectives take none. So tokens a second compare with each other and not with the paper's. "
+                          "how long a computation takes, in real time, with its collectives as rings behind it (docs/simulator.md). So tokens a second compare with each other and not with the paper's. "
                           "Hosts of different islands are 50 us apart with 100 Gbit/s each. With M = 4 S microbatches the schedule itself leaves (S - 1) / (M + S - 1) idle, "
                           "which is 15.8 % in 4 stages and 19.0 % in 16: 0.962 is all that 16 stages can have of 4. Interleaved, each place has four stages in turn, and "
                           "waits a quarter of that (on devices of half the speed). The first rows are of 30 layers, the interleaved ones of the paper's 62. "
@@ -51,9 +53,10 @@ FIGURES = {
            "here": "Two hosts of four devices, of one island or of two. Gradients are summed inside each island, then exchanged once between them."},
     "islands": {"title": "Data parallelism over two islands, simulated",
                 "paper": "64B and 136B parameters over two islands of 512 cores: 97.2 % of one island with twice as many.",
-                "here": "A decoder-only Transformer of 1B parameters on simulated cores of a TPU v3, as above. Each island has all of the model and half of the batch; every "
-                        "device sends its part of the summed gradients to its like in the other island, layer by layer as they come, and gets as much. The other row has all devices "
-                        "in one island, where collectives take no time."},
+                "here": "A decoder-only Transformer of 1B parameters on simulated cores of a TPU v3, as above. Each island has all of the model and half of the batch. The "
+                        "model is differentiated in four segments: every device sends its part of a segment's summed gradients to its like in the other island, in one piece, "
+                        "while the segment before is differentiated, and gets as much. A step of both islands is one program. The other row has all devices in one island. "
+                        "Seconds are from the end of one step to that of the next, several of which are asked for at once."},
     "large": {"title": "The paper's own configurations, for their shapes",
               "paper": "Tokens a second as in its tables, in the last column.",
               "here": "Compiled by XLA's CPU compiler, partitioned as SPMD for as many simulated devices as the paper had cores, and run once there: the control path is "

@@ -17,7 +17,7 @@ CORES = 128
 PATIENCE_SECONDS = 500
 ENOUGH_SECONDS = 400  # no row is begun later
 # Interleaved, a place runs four times as many computations, which are a quarter as long each: devices of half the speed leave them some milliseconds.
-SLOWER = "30.75e12:225e9:17.2e9:50e-6:12.5e9"
+SLOWER = "30.75e12:225e9:17.2e9:50e-6:12.5e9:82e9:1e-6"
 # What: islands, places, stages of each place, microbatches, schedule, model, examples, device.
 ROWS = {"4 stages": (1, 4, 1, 16, "gpipe", "LM-1.6B", 512, "tpu-v3"), "8 stages": (1, 8, 1, 32, "gpipe", "LM-1.6B", 512, "tpu-v3"),
         "16 stages": (1, 16, 1, 64, "gpipe", "LM-1.6B", 512, "tpu-v3"), "16 stages on four islands": (4, 16, 1, 64, "gpipe", "LM-1.6B", 512, "tpu-v3"),
@@ -43,15 +43,14 @@ def _asked(one, do, **arguments):
     return answer
 
 
-def measure(islands, places, rounds, microbatches, schedule, model, batch, device, steps, repeats):
+def measure(islands, places, rounds, microbatches, schedule, model, batch, device, steps):
     with _sides.simulated(CORES // 4, device, islands) as address, side(address, CORES) as one:
         prepared = _asked(one, "prepare", model=model, places=places, rounds=rounds, microbatches=microbatches, batch=batch, schedule=schedule)
         _asked(one, "steps", count=1)
-        measured = [_asked(one, "steps", count=steps) for _ in range(repeats)]
-        row = {**prepared, **{key: statistics.median(result[key] for result in measured) for key in measured[0]}}
+        row = {**prepared, **_asked(one, "steps", count=steps)}
         print(f"paper:   a step {row['step_s']:.2f} s, asked for in {row['asked_s']:.2f} s; prepared in {row['prepared_s']:.0f} s", file=sys.stderr, flush=True)
         seconds = 2.6 * row["step_s"]
-        events = _breakdown.recorded(address, seconds, lambda: _asked(one, "steps", count=4))
+        events = _breakdown.recorded(address, seconds, lambda: _asked(one, "steps", count=3))
         by_place = _breakdown.pipeline_runs(events, places)
         forward, backward = (list(times.values()) for times in _breakdown.stage_seconds(by_place))
         planned = _asked(one, "timeline", forward=forward, backward=backward)
@@ -75,8 +74,9 @@ def islands(quick):
             with _sides.simulated(cores_of(cores) // 4, "tpu-v3", count) as address, side(address, cores_of(cores)) as one:
                 prepared = _asked(one, "prepare_islands", model=ISLANDS_MODEL, islands=count, segments=SEGMENTS, batch=cores_of(ISLANDS_BATCH))
                 _asked(one, "islands_steps", count=1)
-                measured = [_asked(one, "islands_steps", count=2 if quick else 4) for _ in range(1 if quick else 3)]
-                rows[name] = {**prepared, **{key: statistics.median(result[key] for result in measured) for key in measured[0]}}
+                row = rows[name] = {**prepared, **_asked(one, "islands_steps", count=2 if quick else 6)}
+                seconds = 2.6 * row["step_s"]
+                row["spent_s"] = _breakdown.replica_steps(_breakdown.recorded(address, seconds, lambda: _asked(one, "islands_steps", count=3)))
                 print(f"paper:   {name}: {rows[name]['tokens_per_s']:,.0f} tokens/s, asked for in {rows[name]['asked_s']:.2f} s of {rows[name]['step_s']:.2f}",
                       file=sys.stderr, flush=True)
         except (RuntimeError, OSError) as error:  # the other is still worth having
@@ -92,7 +92,7 @@ def pipelines(quick):
         try:
             if time.monotonic() - begin > ENOUGH_SECONDS:
                 raise RuntimeError("no time left for it: a quieter machine has more")
-            rows[name] = {"model": ROWS[name][5], **measure(*ROWS[name], 2, 1 if quick else 2)}
+            rows[name] = {"model": ROWS[name][5], **measure(*ROWS[name], 2 if quick else 4)}
             print(f"paper:   {name}: {rows[name]['tokens_per_s']:,.0f} tokens/s", file=sys.stderr, flush=True)
         except (RuntimeError, OSError, KeyError, ValueError) as error:  # the others are still worth having
             rows[name] = {"error": f"{type(error).__name__}: {str(error).splitlines()[0]}"}

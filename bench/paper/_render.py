@@ -138,7 +138,7 @@ def _where5(result):
             spent = where["processors_us"]
             yield at, ["by the wall's clock", *(f"processors: {who}" for who in spent)], [[f"{us:.0f}" for us in (where["wall_us"], *spent.values())]]
             if where.get("stations_us"):
-                yield f"{at}, by the recording (16 under way)", list(where["stations_us"]), [[f"{us:.0f}" for us in where["stations_us"].values()]]
+                yield f"{at}, by the recording ({row.get('depth', 16)} under way)", list(where["stations_us"]), [[f"{us:.0f}" for us in where["stations_us"].values()]]
 
 
 def _where_pipelines(result):
@@ -149,7 +149,15 @@ def _where_pipelines(result):
             [name, *(f"{row['spent_s'][part] * 1e3:,.1f}" for part in parts)] for name, row in rows.items()]
 
 
-WHERE = {"5": _where5, "pipelines": _where_pipelines}
+def _where_islands(result):
+    rows = {name: row for name, row in result["rows"].items() if row.get("spent_s")}
+    if rows:
+        parts = list(next(iter(rows.values()))["spent_s"])
+        yield "A step of a device, ms, by the recording of one; and what it sends to the other island", ["devices", *parts, "sent, MB"], [
+            [name, *(f"{row['spent_s'][part] * 1e3:,.1f}" for part in parts), f"{row.get('sent_bytes', 0) / 1e6:,.1f}"] for name, row in rows.items()]
+
+
+WHERE = {"5": _where5, "pipelines": _where_pipelines, "islands": _where_islands}
 
 
 def targets_table(report):
