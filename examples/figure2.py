@@ -2,13 +2,15 @@
 
     JAX_PLATFORMS=pathways python examples/figure2.py
 
-prints (array([3., 5.], dtype=float32), array([2., 4.], dtype=float32)).
+prints (array([3., 5.]), array([2., 4.])).
 """
 
 import jax
 import numpy
 
 import pathways as pw
+
+jax.config.update("jax_enable_x64", True)  # numpy's numbers stay what they are
 
 
 def get_devices(n):

@@ -112,6 +112,78 @@ def test_a_cluster_at_work_keeps_its_promises(tmp_path):
     assert broken.returncode == 1 and "VIOLATION" in broken.stdout
 
 
+# The shape of examples/heterogeneous.py. Each decoder calls a function that returns when the other decoder has called it too: if one ran after
+# the other, neither would end.
+DECODERS = """
+import threading
+import jax, jax.numpy as jnp, numpy as np
+import pathways as pw
+
+slices = pw.make_virtual_device_set()
+islands = list(dict.fromkeys(device.island for device in jax.devices()))
+encoder, first, second = (slices.add_slice(devices=1, island=island) for island in islands)
+both = threading.Barrier(2)
+weights = np.eye(64, dtype=np.float32)
+
+def on(slice, function):
+    where = jax.sharding.SingleDeviceSharding(slice.devices[0])
+    return jax.jit(function, in_shardings=where, out_shardings=where)
+
+def decoder(x):
+    x = jnp.tanh(x @ weights)
+    return jnp.tanh(jax.pure_callback(lambda v: (both.wait(300), v)[1], jax.ShapeDtypeStruct(x.shape, x.dtype), x) @ weights)
+
+def decode_first(x): return decoder(x)
+def decode_second(x): return decoder(x)
+def encode(x): return jnp.tanh(x @ weights)
+
+encode, decode_first, decode_second = on(encoder, encode), on(first, decode_first), on(second, decode_second)
+
+@pw.program
+def forward(x):
+    code = encode(x)
+    return decode_first(code), decode_second(code)
+
+x = np.ones((8, 64), np.float32)
+jax.block_until_ready(forward(x))
+print("ready", flush=True)
+while True:
+    jax.block_until_ready(forward(x))
+"""
+
+
+def test_two_decoders_run_at_the_same_time(tmp_path):
+    env = clean_environment(PATHWAYS_HOME=str(tmp_path), PATHWAYS_LOCAL="3x1x1")
+    cli = [sys.executable, "-m", "pathways"]
+    up = json.loads(subprocess.run([*cli, "up", "--json"], env=env, check=True, capture_output=True, text=True).stdout)
+    spans = {}
+
+    def run_spans(seconds):
+        subprocess.run([*cli, "trace", "--seconds", str(seconds), "-o", "trace.json"], env=env, cwd=tmp_path, check=True, capture_output=True)
+        events = [e for e in json.loads((tmp_path / "trace.json").read_text())["traceEvents"] if e.get("cat") == "run"]
+        return {name: sorted((e["ts"], e["ts"] + e["dur"], e["pid"]) for e in events if e["name"] == f"jit_{name}")
+                for name in ("encode", "decode_first", "decode_second")}
+
+    try:
+        program = subprocess.Popen([sys.executable, "-c", DECODERS], env=dict(env, PATHWAYS_ADDRESS=up["address"]), stdout=subprocess.PIPE, text=True)
+        assert program.stdout.readline() == "ready\n"
+        for seconds in (1, 5, 25, 100):  # until some whole calls are in it, however busy the machine is
+            spans = run_spans(seconds)
+            if min(map(len, spans.values())) >= 4:
+                break
+        program.kill()
+        program.communicate()
+    finally:
+        subprocess.run([*cli, "down"], env=env, check=True, capture_output=True)
+    overlap = lambda a, b: a[0] < b[1] and b[0] < a[1]
+    together = [(a, b) for a in spans["decode_first"] for b in spans["decode_second"] if overlap(a, b)]
+    assert len({pid for one in spans.values() for _, _, pid in one}) == 3, "three hosts"
+    # The first and the last call may be there in part.
+    assert all(any(a == one for one, _ in together) for a in spans["decode_first"][1:-1])
+    assert all(any(b == one for _, one in together) for b in spans["decode_second"][1:-1])
+    assert len(together) >= 2
+
+
 def test_nobody_there_is_said(tmp_path):
     done = subprocess.run([sys.executable, "-m", "pathways", "trace", "--address", "127.0.0.1:9", "-s", "0.1"], cwd=tmp_path,
                           env=clean_environment(PATHWAYS_HOME=str(tmp_path)), capture_output=True, text=True)
