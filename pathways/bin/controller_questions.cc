@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "pathways/base/future.h"
 #include "pathways/base/json_writer.h"
+#include "pathways/base/status_code.h"
 #include "pathways/net/asio_transport.h"
 #include "pathways/v1/admin.pb.h"
 #include "pathways/v1/client.grpc.pb.h"
@@ -54,8 +55,8 @@ class Question final : public net::Connection::Handler {
   void OnFrame(net::Frame frame) override {
     v1::AdminReply reply;
     if (!reply.ParseFromString(frame.header)) return Answer(absl::InternalError("what answered is no controller"));
-    if (reply.status().code() != 0)
-      return Answer(absl::Status(static_cast<absl::StatusCode>(reply.status().code()), reply.status().message()));
+    if (const absl::Status status = StatusFrom(reply.status().code(), reply.status().message()); !status.ok())
+      return Answer(status);
     Answer(reply.json());
   }
   void OnClosed(const absl::Status& reason) override { Answer(reason); }

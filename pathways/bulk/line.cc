@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "pathways/base/status_code.h"
 
 namespace pw::bulk {
 namespace {
@@ -65,10 +66,6 @@ net::Place Line::PlaceFor(const std::string& header, size_t payload_bytes) {
   return landings_.Take(parsed.call(), parsed.part().offset(), payload_bytes);
 }
 
-absl::Status StatusOf(const BulkFrame::Done& done) {
-  if (done.code() == 0) return absl::OkStatus();
-  const bool known = done.code() > 0 && done.code() <= 16;
-  return absl::Status(known ? static_cast<absl::StatusCode>(done.code()) : absl::StatusCode::kUnknown, done.message());
-}
+absl::Status StatusOf(const BulkFrame::Done& done) { return StatusFrom(done.code(), done.message()); }
 
 }  // namespace pw::bulk

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "pathways/base/status_code.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/dataflow/graph_wire.h"
 
@@ -21,9 +22,8 @@ void ToProto(const absl::Status& status, ::pathways::v1::Status* proto) {
 
 // An error, whatever the number says.
 absl::Status ErrorFrom(const ::pathways::v1::Status& proto) {
-  const auto code = static_cast<absl::StatusCode>(proto.code());
-  const bool known = proto.code() > 0 && proto.code() <= static_cast<int>(absl::StatusCode::kUnauthenticated);
-  return absl::Status(known ? code : absl::StatusCode::kUnknown, proto.message());
+  const absl::Status status = StatusFrom(proto.code(), proto.message());
+  return status.ok() ? absl::UnknownError(proto.message()) : status;
 }
 
 void ToProto(RunId run, wire::Run* proto) {

@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "pathways/base/status_code.h"
 #include "pathways/frontend/grpc_util.h"
 
 namespace pw::frontend {
@@ -17,10 +18,7 @@ using pathways::v1::HostCallAnswer;
 using pathways::v1::HostCallRequest;
 
 absl::StatusOr<std::vector<Bytes>> ResultsOf(HostCallAnswer& answer) {
-  if (const int code = answer.status().code(); code != 0) {
-    const bool known = code > 0 && code <= 16;
-    return absl::Status(known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown, answer.status().message());
-  }
+  if (absl::Status s = StatusFrom(answer.status().code(), answer.status().message()); !s.ok()) return s;
   std::vector<Bytes> results;
   for (std::string& result : *answer.mutable_results()) results.push_back(Bytes::FromString(std::move(result)));
   return results;

@@ -99,6 +99,7 @@ struct Server::Impl {
   std::unique_ptr<grpc::Server> grpc;
   std::unique_ptr<BulkLines> bulk;
   int port = 0;
+  TimerQueue timers{&clock};
 };
 
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -106,6 +107,7 @@ Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, controller::Cluster* cluster) {
   auto impl = std::make_unique<Impl>();
   impl->state = std::make_shared<ServerState>(options, cluster, &impl->files, &impl->clock);
+  impl->state->shared.SweepEvery(net::SharedMemoryFactory::kSweepPeriod, &impl->timers, &impl->files);
   if (!options.shared_directory.empty()) {
     PW_ASSIGN_OR_RETURN(impl->state->shared_directory_fd, bulk::OpenSharedDirectory(options.shared_directory));
   }

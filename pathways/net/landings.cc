@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "pathways/net/map_in.h"
+
 namespace pw::net {
 
 void Landings::Expect(uint64_t transfer, Place place, size_t size) {
@@ -20,6 +22,12 @@ size_t Landings::Withdraw(uint64_t transfer) {
 }
 
 Place Landings::Take(uint64_t transfer, uint64_t offset, size_t bytes) {
+  Place part = Next(transfer, offset, bytes);
+  if (part.data != nullptr) MapIn(part.data, bytes);
+  return part;
+}
+
+Place Landings::Next(uint64_t transfer, uint64_t offset, size_t bytes) {
   std::lock_guard<std::mutex> lock(mu_);
   const auto it = landings_.find(transfer);
   if (it == landings_.end()) return {};

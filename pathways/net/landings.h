@@ -31,6 +31,8 @@ class Landings {
     size_t size = 0;
     size_t taken = 0;
   };
+  Place Next(uint64_t transfer, uint64_t offset, size_t bytes);
+
   std::mutex mu_;
   absl::flat_hash_map<uint64_t, Landing> landings_;
 };

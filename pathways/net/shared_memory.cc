@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/net/map_in.h"
 #include "pathways/net/shared_pass_on.h"
 #include "pathways/net/socket.h"
 
@@ -106,6 +107,7 @@ absl::StatusOr<SharedMemory> SharedMemoryFactory::Create(size_t size, uint64_t o
   std::optional<SharedPages> used = pool_ == nullptr ? std::nullopt : pool_->Take(size, owner);
   if (used.has_value()) {
     held->pages = *std::move(used);
+    if (!std::exchange(held->pages.mapped, true)) MapIn(held->pages.base, held->pages.size);
   } else {
     Fd fd(::memfd_create("pathways", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (!fd.valid() || ::ftruncate(fd.get(), static_cast<off_t>(size)) != 0 ||
@@ -127,6 +129,23 @@ absl::StatusOr<SharedMemory> SharedMemoryFactory::Create(size_t size, uint64_t o
   memory.data_ = static_cast<uint8_t*>(held->pages.base);
   memory.owner_ = Own(std::move(held));
   return memory;
+}
+
+namespace {
+
+void ScheduleSweep(std::weak_ptr<SharedPool> pool, absl::Duration period, Timers* timers, Executor* executor) {
+  timers->After(period, executor, [pool = std::move(pool), period, timers, executor] {
+    const std::shared_ptr<SharedPool> kept = pool.lock();
+    if (kept == nullptr) return;
+    kept->Sweep();
+    ScheduleSweep(kept, period, timers, executor);
+  });
+}
+
+}  // namespace
+
+void SharedMemoryFactory::SweepEvery(absl::Duration period, Timers* timers, Executor* executor) {
+  if (pool_ != nullptr) ScheduleSweep(pool_, period, timers, executor);
 }
 
 absl::StatusOr<Bytes> SharedMemoryFactory::Adopt(int fd, size_t size) {

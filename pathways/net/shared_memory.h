@@ -23,8 +23,10 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "pathways/base/bytes.h"
+#include "pathways/base/timer_queue.h"
 #include "pathways/net/shared_pool.h"
 #include "pathways/net/transport.h"
 
@@ -69,12 +71,16 @@ class SharedMemoryFactory {
   static constexpr int kDefaultLimit = 256;
   // Below this, sending costs less than making, opening and mapping a file.
   static constexpr size_t kWorthwhileBytes = 1 << 20;
+  static constexpr absl::Duration kSweepPeriod = absl::Seconds(10);
 
-  // `kept_bytes`: so much of what was given away is kept, to be filled anew; what it makes is leased then.
-  explicit SharedMemoryFactory(int limit = kDefaultLimit, size_t kept_bytes = 0)
-      : limit_(limit),
-        live_(std::make_shared<std::atomic<int>>(0)),
-        pool_(kept_bytes > 0 ? std::make_shared<SharedPool>(kept_bytes) : nullptr) {}
+  explicit SharedMemoryFactory(int limit = kDefaultLimit) : limit_(limit) {}
+  // One that keeps what was given away, to be filled anew; what it makes is leased.
+  SharedMemoryFactory(int limit, KeptLimits kept) : limit_(limit), pool_(std::make_shared<SharedPool>(kept)) {}
+  // From now on what is kept and idle is given up within two periods. `executor` outlives the timers.
+  void SweepEvery(absl::Duration period, Timers* timers, Executor* executor);
+  void Sweep() {
+    if (pool_ != nullptr) pool_->Sweep();
+  }
 
   // `owner`: for whom; what is kept serves the same one again.
   // RESOURCE_EXHAUSTED: too many live ones, no descriptor, no memory. The caller then does without.
@@ -90,7 +96,7 @@ class SharedMemoryFactory {
 
  private:
   const int limit_;
-  const std::shared_ptr<std::atomic<int>> live_;
+  const std::shared_ptr<std::atomic<int>> live_ = std::make_shared<std::atomic<int>>(0);
   const std::shared_ptr<SharedPool> pool_;  // null: none
 };
 

@@ -8,6 +8,7 @@
 
 #include <csignal>
 #include <cstring>
+#include <limits>
 #include <string>
 
 #include "pathways/net/loans.h"
@@ -87,7 +88,7 @@ Bytes Given(SharedMemoryFactory& factory, const std::string& text) {
 }
 
 TEST(SharedMemory, IsFilledAnewOnceNobodyLooksAtIt) {
-  SharedMemoryFactory factory(SharedMemoryFactory::kDefaultLimit, kKept);
+  SharedMemoryFactory factory(SharedMemoryFactory::kDefaultLimit, {.always = kKept});
   Bytes taken = Given(factory, "first contents");
   const uint8_t* const place = Filled(factory, "other contents").data();  // not lent: kept at once
   Bytes second = Filled(factory, "second content");
@@ -103,7 +104,7 @@ TEST(SharedMemory, IsFilledAnewOnceNobodyLooksAtIt) {
 }
 
 TEST(SharedMemory, OfWhichSomebodyMayStillOpenTheNameIsNeverFilledAnew) {
-  SharedMemoryFactory factory(SharedMemoryFactory::kDefaultLimit, kKept);
+  SharedMemoryFactory factory(SharedMemoryFactory::kDefaultLimit, {.always = kKept});
   SharedName name;
   {
     Loans loans;
@@ -119,7 +120,7 @@ TEST(SharedMemory, OfWhichSomebodyMayStillOpenTheNameIsNeverFilledAnew) {
 }
 
 TEST(SharedMemory, OfAProcessThatWasKilledIsFilledAnew) {
-  SharedMemoryFactory factory(SharedMemoryFactory::kDefaultLimit, kKept);
+  SharedMemoryFactory factory(SharedMemoryFactory::kDefaultLimit, {.always = kKept});
   Loans loans;
   Bytes made = Filled(factory, "some contents");
   const SharedName name = *NameOf(made);
@@ -147,7 +148,7 @@ TEST(SharedMemory, OfAProcessThatWasKilledIsFilledAnew) {
 }
 
 TEST(SharedPool, KeepsNoMoreThanItsLimit) {
-  SharedMemoryFactory factory(SharedMemoryFactory::kDefaultLimit, 100);
+  SharedMemoryFactory factory(SharedMemoryFactory::kDefaultLimit, {.always = 100});
   uint64_t first;
   {
     const Bytes a = Filled(factory, std::string(60, 'a')), b = Filled(factory, std::string(60, 'b'));
@@ -160,8 +161,33 @@ TEST(SharedPool, KeepsNoMoreThanItsLimit) {
   EXPECT_NE(NameOf(d)->inode, first);
 }
 
+TEST(SharedPool, GivesUpWhatIsIdleFromOneSweepToTheNext) {
+  SharedMemoryFactory factory(SharedMemoryFactory::kDefaultLimit, {.always = kKept});
+  Bytes looked_at = Given(factory, "first contents");
+  const SharedName name = *NameOf(Filled(factory, "other contents"));
+  factory.Sweep();
+  EXPECT_EQ(NameOf(Filled(factory, "third contents"))->inode, name.inode) << "used since";
+  factory.Sweep();
+  factory.Sweep();
+  EXPECT_NE(NameOf(Filled(factory, "fourth content"))->inode, name.inode);
+  EXPECT_EQ(looked_at.view(), "first contents");
+}
+
+TEST(SharedPool, KeepsMoreWhileTheMachineHasMemory) {
+  for (const size_t reserve : {size_t{0}, std::numeric_limits<size_t>::max()}) {
+    SharedMemoryFactory factory(SharedMemoryFactory::kDefaultLimit, {.always = 100, .at_most = 200, .reserve = reserve});
+    uint64_t first;
+    {
+      const Bytes a = Filled(factory, std::string(60, 'a')), b = Filled(factory, std::string(60, 'b'));
+      first = NameOf(b)->inode;  // given up before a
+    }
+    const Bytes c = Filled(factory, std::string(60, 'c')), d = Filled(factory, std::string(60, 'd'));
+    EXPECT_EQ(NameOf(c)->inode == first || NameOf(d)->inode == first, reserve == 0) << reserve;
+  }
+}
+
 TEST(SharedPool, KeepsNothingOfWhomItServedWhenTheyAreGone) {
-  SharedMemoryFactory factory(SharedMemoryFactory::kDefaultLimit, kKept);
+  SharedMemoryFactory factory(SharedMemoryFactory::kDefaultLimit, {.always = kKept});
   const uint64_t kept = NameOf(Filled(factory, "some contents"))->inode;
   Bytes in_use = Filled(factory, "other content");
   EXPECT_EQ(NameOf(in_use)->inode, kept);
@@ -171,7 +197,7 @@ TEST(SharedPool, KeepsNothingOfWhomItServedWhenTheyAreGone) {
 }
 
 TEST(SharedPool, GivesWhatOneOwnerHadToNoOther) {
-  SharedPool pool(kKept);
+  SharedPool pool({.always = kKept});
   const auto made = [] {
     SharedPages pages;
     pages.fd = Fd(::memfd_create("test", MFD_CLOEXEC));

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "pathways/base/machine_memory.h"
@@ -17,7 +18,10 @@ bool IsNobodys(const SharedPages& pages) {
 
 }  // namespace
 
-size_t KeptOfThisMachine() { return std::max(static_cast<size_t>(HalfOfMemory()) / 8, size_t{512} << 20); }
+KeptLimits KeptOfThisMachine() {
+  const auto memory = static_cast<size_t>(MemoryOfMachine());
+  return {.always = memory / 16, .at_most = memory / 4, .reserve = memory / 4};
+}
 
 SharedPages::~SharedPages() {
   if (base != nullptr) ::munmap(base, std::max<size_t>(size, 1));
@@ -35,29 +39,50 @@ std::optional<SharedPages> SharedPool::Take(size_t size, uint64_t owner) {
   return std::nullopt;
 }
 
+template <class Condition>
+std::vector<SharedPages> SharedPool::Remove(Condition goes) {
+  std::vector<SharedPages> removed;
+  for (size_t i = 0; i < kept_.size();) {
+    if (!goes(kept_[i])) {
+      ++i;
+      continue;
+    }
+    bytes_ -= kept_[i].pages.size;
+    removed.push_back(std::move(kept_[i].pages));
+    kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  return removed;
+}
+
+size_t SharedPool::Limit() const {
+  if (bytes_ <= limits_.always || static_cast<size_t>(AvailableMemory()) < limits_.reserve) return limits_.always;
+  return std::max(limits_.always, limits_.at_most);
+}
+
 void SharedPool::Keep(SharedPages pages, uint64_t owner) {
   std::vector<SharedPages> dropped;  // unmapped without the lock
   std::lock_guard<std::mutex> lock(mu_);
   if (gone_.contains(owner)) return dropped.push_back(std::move(pages));
   bytes_ += pages.size;
   kept_.push_back({std::move(pages), owner});
-  while (bytes_ > limit_bytes_ || kept_.size() > kMostFiles) {
+  for (const size_t limit = Limit(); bytes_ > limit || kept_.size() > kMostFiles;) {
     bytes_ -= kept_.front().pages.size;
     dropped.push_back(std::move(kept_.front().pages));
     kept_.pop_front();
   }
 }
 
+void SharedPool::Sweep() {
+  std::vector<SharedPages> dropped;  // unmapped without the lock
+  std::lock_guard<std::mutex> lock(mu_);
+  dropped = Remove([](Kept& kept) { return std::exchange(kept.idle, IsNobodys(kept.pages)) && kept.idle; });
+}
+
 void SharedPool::Forget(uint64_t owner) {
   std::vector<SharedPages> dropped;
   std::lock_guard<std::mutex> lock(mu_);
   gone_.insert(owner);
-  for (Kept& kept : kept_) {
-    if (kept.owner != owner) continue;
-    bytes_ -= kept.pages.size;
-    dropped.push_back(std::move(kept.pages));
-  }
-  kept_.erase(std::remove_if(kept_.begin(), kept_.end(), [&](const Kept& kept) { return kept.owner == owner; }), kept_.end());
+  dropped = Remove([owner](const Kept& kept) { return kept.owner == owner; });
 }
 
 size_t SharedPool::bytes() const {

@@ -10,6 +10,7 @@
 //         to be read of what it held
 //   SP-2  what was made for one owner goes to no other, and nothing is kept for an owner that has gone
 //   SP-3  never more than the limits are kept; the oldest is given up first, which takes it from nobody
+//   SP-4  what nobody has, or takes, from one sweep to the next but one is given up: an idle process keeps nothing
 // Any thread.
 #pragma once
 
@@ -19,6 +20,7 @@
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "pathways/net/socket.h"
@@ -31,6 +33,7 @@ struct SharedPages {
   void* base = nullptr;
   size_t size = 0;
   uint64_t device = 0, inode = 0;
+  bool mapped = false;  // writing to it costs no page faults any more
 
   SharedPages() = default;
   SharedPages(SharedPages&& other) noexcept { *this = std::move(other); }
@@ -40,34 +43,49 @@ struct SharedPages {
     std::swap(size, other.size);
     std::swap(device, other.device);
     std::swap(inode, other.inode);
+    std::swap(mapped, other.mapped);
     return *this;
   }
   ~SharedPages();
 };
 
-// What a process may keep: a sixteenth of the machine's memory, and at least two large arrays, of which one is filled while the other is looked
-// at. It goes with the clients it was made for.
-size_t KeptOfThisMachine();
+// What a process may keep, of which one is filled while others are looked at: `always`, and up to `at_most` while the machine has `reserve`
+// available. It goes with the clients it was made for, and when it is not used.
+struct KeptLimits {
+  size_t always = 0;
+  size_t at_most = 0;
+  size_t reserve = 0;
+};
+// A sixteenth of the machine's memory, and a quarter of it while another quarter is available.
+KeptLimits KeptOfThisMachine();
 
 class SharedPool {
  public:
   static constexpr size_t kMostFiles = 64;
 
-  explicit SharedPool(size_t limit_bytes) : limit_bytes_(limit_bytes) {}
+  explicit SharedPool(KeptLimits limits) : limits_(limits) {}
 
   std::optional<SharedPages> Take(size_t size, uint64_t owner);
   void Keep(SharedPages pages, uint64_t owner);
+  // Called every now and then.
+  void Sweep();
   // The owner has gone. Numbers of owners do not come again.
   void Forget(uint64_t owner);
   size_t bytes() const;
 
  private:
-  const size_t limit_bytes_;
-  mutable std::mutex mu_;
   struct Kept {
     SharedPages pages;
     uint64_t owner;
+    bool idle = false;  // nobody had it at the last sweep
   };
+  // Those of which it holds, for the caller to drop without the lock. REQUIRES: the lock, as Limit does.
+  template <class Condition>
+  std::vector<SharedPages> Remove(Condition goes);
+  size_t Limit() const;
+
+  const KeptLimits limits_;
+  mutable std::mutex mu_;
   std::deque<Kept> kept_;  // the oldest first
   size_t bytes_ = 0;
   absl::flat_hash_set<uint64_t> gone_;

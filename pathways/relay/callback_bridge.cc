@@ -11,6 +11,7 @@
 #include "asio/io_context.hpp"
 #include "asio/local/stream_protocol.hpp"
 #include "asio/post.hpp"
+#include "asio/steady_timer.hpp"
 #include "pathways/base/thread_pool.h"
 #include "pathways/relay/companion.h"
 
@@ -26,10 +27,12 @@ struct CallbackBridge::State {
   std::vector<std::weak_ptr<Companion>> companions;
   // For what is downloaded. Some is kept for the next: this process serves one client.
   net::SharedMemoryFactory memory{net::SharedMemoryFactory::kDefaultLimit, net::KeptOfThisMachine()};
+  asio::steady_timer sweep{io};
   ThreadPool thread{"host-calls", 1};  // last: joined before what it uses goes
 
   absl::Status Listen();
   void Accept();
+  void SweepLater();
 };
 
 absl::Status CallbackBridge::State::Listen() {
@@ -55,6 +58,15 @@ void CallbackBridge::State::Accept() {
   });
 }
 
+void CallbackBridge::State::SweepLater() {
+  sweep.expires_after(absl::ToChronoNanoseconds(net::SharedMemoryFactory::kSweepPeriod));
+  sweep.async_wait([this](asio::error_code cancelled) {
+    if (cancelled || !acceptor.is_open()) return;
+    memory.Sweep();
+    SweepLater();
+  });
+}
+
 absl::StatusOr<std::unique_ptr<CallbackBridge>> CallbackBridge::Start(const std::string& path, ControllerWays controller) {
   auto state = std::make_unique<State>();
   state->path = path;
@@ -65,6 +77,7 @@ absl::StatusOr<std::unique_ptr<CallbackBridge>> CallbackBridge::Start(const std:
     return status;
   }
   state->Accept();
+  state->SweepLater();
   state->thread.Post([io = &state->io] { io->run(); });
   return std::unique_ptr<CallbackBridge>(new CallbackBridge(std::move(state)));
 }
@@ -75,6 +88,7 @@ CallbackBridge::~CallbackBridge() {
   asio::post(state_->io, [state = state_.get()] {
     asio::error_code ignored;
     (void)state->acceptor.close(ignored);
+    state->sweep.cancel();
     unlink(state->path.c_str());
     for (auto& weak : state->companions) {
       if (auto companion = weak.lock()) companion->Close();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "pathways/base/status_code.h"
 #include "pathways/frontend/versions.h"
 
 namespace pw::sim {
@@ -93,7 +94,7 @@ void Client::OnResponse(const IfrtResponse& response) {
   process_->world().Mix(response.response_metadata().op_id());
   const auto& status = response.response_metadata().status();
   if (status.code() == 0) return std::move(answer)(response);
-  std::move(answer)(absl::Status(static_cast<absl::StatusCode>(status.code()), status.message()));
+  std::move(answer)(StatusFrom(static_cast<int>(status.code()), status.message()));
 }
 
 void Client::Store(uint64_t host_buffer, Bytes data) {

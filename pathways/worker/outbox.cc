@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "pathways/base/status_code.h"
+
 namespace pw::worker {
 namespace {
 constexpr int kBatchEvents = 512;
@@ -15,9 +17,7 @@ pathways::v1::Status ToProto(const absl::Status& status) {
   return proto;
 }
 
-absl::Status FromProto(const pathways::v1::Status& status) {
-  return absl::Status(static_cast<absl::StatusCode>(status.code()), status.message());
-}
+absl::Status FromProto(const pathways::v1::Status& status) { return StatusFrom(status.code(), status.message()); }
 
 pathways::v1::Event* Outbox::Add(std::vector<Bytes> payload) {
   if (batch_.events_size() >= kBatchEvents || payload_bytes_ >= kBatchPayload) Flush();

@@ -70,6 +70,8 @@ Worker::Worker(const Environment& environment, net::Connection* connection, cons
   peers_.set_checksum(checksum_);
   core_.launch_failed = [this](const v1::LaunchFailed& failed) { housekeeping_.TellFailed(failed); };
   if (!environment.shares_memory) return;
+  Executor* const sweeper = environment.copy_pool != nullptr ? environment.copy_pool : environment.strand;
+  if (environment.timers != nullptr) core_.shared.SweepEvery(net::SharedMemoryFactory::kSweepPeriod, environment.timers, sweeper);
   if (net::VerifyProbe(net::ReadName(welcome.probe().memory()), welcome.probe().secret()))
     core_.outbox.Add()->mutable_shared_verified();
 }

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "pathways/base/status_code.h"
+
 namespace pw::frontend {
 
 tensorflow::StatusProto StatusToProto(const absl::Status& status) {
@@ -17,10 +19,7 @@ tensorflow::StatusProto StatusToProto(const absl::Status& status) {
 }
 
 absl::Status StatusFromProto(const tensorflow::StatusProto& proto) {
-  const int code = static_cast<int>(proto.code());
-  if (code == 0) return absl::OkStatus();
-  if (code < 0 || code > 16) return absl::UnknownError(proto.message());
-  return absl::Status(static_cast<absl::StatusCode>(code), proto.message());
+  return StatusFrom(static_cast<int>(proto.code()), proto.message());
 }
 
 }  // namespace pw::frontend

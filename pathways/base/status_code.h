@@ -1,0 +1,16 @@
+// Statuses that come from outside, as a code and a text.
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace pw {
+
+// A code that absl does not know becomes UNKNOWN; 0 is OK whatever the text.
+inline absl::Status StatusFrom(int code, absl::string_view message) {
+  if (code == 0) return absl::OkStatus();
+  const bool known = code > 0 && code <= 16;
+  return absl::Status(known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown, message);
+}
+
+}  // namespace pw
