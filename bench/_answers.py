@@ -1,8 +1,10 @@
 """The other end of _sides.Side: a process that is asked by JSON lines on standard input, and answers by a line each on standard output."""
 
+import collections
 import json
 import os
 import sys
+import time
 
 
 def channel():
@@ -25,3 +27,18 @@ def serve(side, out, greeting, keep_errors=False):
                 raise
             result = {"error": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
         print(json.dumps(result), file=out, flush=True)
+
+
+def calls_per_second(function, value, calls, depth, wait):
+    """Of calls value = function(value), with `depth` of them under way: once there are so many the oldest quarter is waited for, and the others go on. A
+    queue that is emptied each time would tell how long an answer takes, and not how many calls there can be."""
+    pending, begin = collections.deque(), time.perf_counter()
+    for _ in range(calls):
+        value = function(value)
+        pending.append(value)
+        if len(pending) >= depth:
+            for _ in range(max(1, depth // 4) - 1):
+                pending.popleft()
+            wait(pending.popleft())
+    wait(value)
+    return calls / (time.perf_counter() - begin)

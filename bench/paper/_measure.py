@@ -16,8 +16,9 @@ import _breakdown  # noqa: E402
 import _sides  # noqa: E402
 from multihost import Together, free_port  # noqa: E402
 
-RIVAL_SECONDS = 90  # for an answer, compiling included
-DEPTH = 16  # calls under way: deeper queues of collectives can stop jax's own CPU runtime for good
+RIVAL_SECONDS = 90  # for an answer, compiling included; who is late once is not asked for that again
+DEPTH = 16  # calls under way of computations over several devices: deeper queues of collectives can stop jax's own CPU runtime for good
+DEEP = 1024  # where there is but one device
 
 
 def _side(name, mode, address, devices):
@@ -49,26 +50,37 @@ def _rivals():
 
 
 class Guarded:
-    """A system that is asked no more once it has failed or got stuck: from then on that is its answer."""
+    """A system that is asked no more for a kind of computation at which it has failed or got stuck: from then on that is its answer. For the others it is
+    started anew."""
 
     def __init__(self, stack, open_side):
-        self.error = None
+        self.error, self.failed, self.side = None, {}, None
+        self._open_side, self._opened = open_side, stack.enter_context(contextlib.ExitStack())
+        self._open()
+
+    def _open(self):
         try:
-            self.side = stack.enter_context(open_side())
+            self.side = self._opened.enter_context(self._open_side())
         except (RuntimeError, OSError) as error:
-            self._gave_up(error)
+            self.error = self._gave_up(error)
 
     def _gave_up(self, error):
         print(f"paper: {error}", file=sys.stderr, flush=True)
-        self.error = str(error).splitlines()[0]
+        self._opened.close()
+        self.side = None
+        return str(error).splitlines()[0]
 
     def ask(self, do, **arguments):
-        if self.error is None:
-            try:
-                return self.side.ask(do, **arguments)
-            except (RuntimeError, OSError) as error:
-                self._gave_up(error)
-        return {"error": self.error}
+        kind = arguments.get("kind")
+        if self.side is None and self.error is None and kind not in self.failed:
+            self._open()
+        if self.error is not None or kind in self.failed:
+            return {"error": self.error or self.failed[kind]}
+        try:
+            return self.side.ask(do, **arguments)
+        except (RuntimeError, OSError) as error:
+            self.failed[kind] = self._gave_up(error)
+            return {"error": self.failed[kind]}
 
 
 @contextlib.contextmanager
@@ -97,8 +109,11 @@ def _rates(asks, rounds, seconds):
     calls)}: each takes turns of about `seconds`, as the first few calls tell."""
     timed = {}
     for name, (fewest, most, nodes, ask) in asks.items():
-        first = [ask(fewest), ask(fewest)][-1]  # the first of all compiles
-        calls = fewest if "error" in first else max(fewest, min(most, round(first["per_s"] / nodes * seconds)))
+        calls, first = fewest, [ask(fewest), ask(fewest)][-1]  # the first of all compiles
+        for _ in range(2):  # of few calls the first and the last are most of what is measured
+            enough = calls if "error" in first else max(fewest, min(most, round(first["per_s"] / nodes * seconds)))
+            if enough > 2 * calls:
+                calls, first = enough, ask(enough)
         timed[name] = functools.partial(ask, calls)
         _say(f"{name}: {first.get('error') or format(first['per_s'], ',.0f')}, then {calls} calls")
     found = {}
@@ -112,11 +127,11 @@ def _say(text):
     print(f"paper:   {text}", file=sys.stderr, flush=True)
 
 
-KINDS = {"opbyop": (16, 2048, 1), "chained": (1, 64, 128), "fused": (1, 64, 128)}  # the fewest calls, the most, computations in each
+KINDS = {"opbyop": (16, 16384, 1), "chained": (1, 2048, 128), "fused": (1, 16384, 128)}  # the fewest calls, the most, computations in each
 
 
-def _asks(name, side, kind):
-    return (*KINDS[kind], lambda calls: side.ask("rate", kind=kind, calls=calls, depth=DEPTH))
+def _asks(side, kind, depth):
+    return (*KINDS[kind], lambda calls: side.ask("rate", kind=kind, calls=calls, depth=depth))
 
 
 def figure5(quick):
@@ -124,13 +139,16 @@ def figure5(quick):
     rows = []
     for hosts, devices in [(1, 4), (2, 2)] if quick else [(1, 1), (1, 8), (2, 4), (4, 4)]:
         _say(f"{hosts} x {devices}")
+        depth = DEPTH if hosts * devices > 1 else DEEP
         with systems(hosts, devices, rivals=True) as (found, cluster):
-            asks = {f"{name}, {kind}": _asks(name, side, kind) for name, side in found.items() for kind in KINDS if _knows(name, kind)}
+            asks = {f"{name}, {kind}": _asks(side, kind, depth) for name, side in found.items() for kind in KINDS if _knows(name, kind)}
             # jax's own runtime cannot be asked this
-            asks["pathways, opbyop, deep queue"] = (256, 4096, 1, lambda calls: found["pathways"].ask("rate", kind="opbyop", calls=calls, depth=calls))
-            rows.append({"hosts": hosts, "devices": hosts * devices, "rates": _rates(asks, 1 if quick else 3, 0.2 if quick else 0.6),
-                         "where": {"pathways": _breakdown.ours(found["pathways"], cluster, DEPTH),
-                                   **{name: _breakdown.theirs(found[name], DEPTH) for name in found if name.startswith("jax")}}})
+            asks["pathways, opbyop, deep queue"] = (256, 16384, 1, lambda calls: found["pathways"].ask("rate", kind="opbyop", calls=calls, depth=DEEP))
+            alone = _breakdown.stock_client() if depth == DEEP else None
+            rows.append({"hosts": hosts, "devices": hosts * devices, "depth": depth, "rates": _rates(asks, 1 if quick else 3, 0.2 if quick else 0.6),
+                         "where": {"pathways": _breakdown.ours(found["pathways"], cluster, depth),
+                                   **({"jax's client for Pathways, against a server that discards": alone} if alone else {}),
+                                   **{name: _breakdown.theirs(found[name], depth) for name in found if name.startswith("jax")}}})
     return {"rows": rows + [_simulated5(hosts, quick) for hosts in ((16,) if quick else (16, 128, 512))]}
 
 
@@ -138,7 +156,7 @@ def _simulated5(hosts, quick):
     """Ours on simulated hosts of four devices, whose computations take no time: what the control path makes of it."""
     _say(f"{hosts} simulated hosts")
     with _sides.simulated(hosts, "instant") as address, _open(_side("simulated", "simulated", address, hosts * 4)) as side:
-        asks = {f"pathways, {kind}": _asks("pathways", side, kind) for kind in KINDS}
+        asks = {f"pathways, {kind}": _asks(side, kind, DEPTH) for kind in KINDS}
         return {"hosts": hosts, "devices": hosts * 4, "simulated": True, "rates": _rates(asks, 1 if quick else 3, 0.2 if quick else 1)}
 
 

@@ -2,14 +2,13 @@
 result on standard output. In an environment of its own that has the system (make paper).
 
     tensorflow   one graph over logical CPU devices of one process: the sum on the first, an addition on each
-    ray          an actor for each device, which adds up what all have. Chained is a compiled graph; Fused needs collectives between actors, which
-                 Ray has for CPUs only with further packages
+    ray          an actor for each device, which adds up what all have. Chained is a compiled graph, which has one call under way, as the next one
+                 needs its result; Fused needs collectives between actors, which Ray has for CPUs only with further packages
 """
 
 import os
 import pathlib
 import sys
-import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import _answers  # noqa: E402
@@ -60,6 +59,9 @@ class Tensorflow:
 
 class Ray:
     def __init__(self, count):
+        # What a channel of a compiled graph holds, and how many calls may be in it: by default a megabyte and ten, which for the channels of 128 nodes
+        # on each of 16 actors is more than the memory of the machine. Workers inherit it.
+        os.environ.update(RAY_CGRAPH_buffer_size_bytes="1024", RAY_CGRAPH_max_inflight_executions="1", RAY_CGRAPH_get_timeout="60")
         import ray
 
         self.ray, self.count = ray, count
@@ -87,7 +89,7 @@ class Ray:
             values = [device.begin.bind(given) for device in self.devices]
             for _ in range(NODES):
                 values = [device.step.bind(*values) for device in self.devices]
-            graph = MultiOutputNode(values).experimental_compile(_buffer_size_bytes=1024)
+            graph = MultiOutputNode(values).experimental_compile()
         return lambda values: [self.ray.get(future) for future in graph.execute(self.wait(values[:1])[0])], NODES
 
     def wait(self, values):
@@ -99,21 +101,14 @@ class Side:
         self.system, self.made = system, {}
 
     def rate(self, kind, calls, depth):
-        """Computations a second, with at most `depth` calls under way."""
+        """Computations a second, with `depth` calls under way."""
         system = self.system
         if kind not in self.made:
             f, nodes = system.make(kind)
             assert system.wait(f(f(system.start))) == [2.0 * nodes] * system.count, "a wrong result"
             self.made[kind] = f, nodes
         f, nodes = self.made[kind]
-        values = system.start
-        begin = time.perf_counter()
-        for i in range(1, calls + 1):
-            values = f(values)
-            if i % depth == 0:
-                system.wait(values)
-        system.wait(values)
-        return {"per_s": calls * nodes / (time.perf_counter() - begin)}
+        return {"per_s": nodes * _answers.calls_per_second(f, system.start, calls, depth, system.wait)}
 
 
 def main():

@@ -20,12 +20,13 @@ def _against(rows, ours, theirs, pick):
 def _figure5(result):
     rows = [row for row in result["rows"] if not row.get("simulated")]
     op, deep = "pathways, opbyop", "pathways, opbyop, deep queue"
-    eight, one, several, all_of = (lambda row: row["hosts"] == 1 and row["devices"] == 8), (lambda row: row["hosts"] == 1), (lambda row: row["hosts"] > 1), (lambda row: True)
+    eight, one, several, all_of = (lambda row: row["hosts"] == 1 and row["devices"] == 8), (lambda row: row["devices"] == 1), (lambda row: row["hosts"] > 1), (lambda row: True)
     yield "OpByOp, 8 devices of one host / JAX in process", *_against(rows, (op, deep), "jax in process, opbyop", eight), 1.0
     yield "OpByOp, several hosts / JAX multi-controller", *_against(rows, (op, deep), "jax multi-controller, opbyop", several), 1.0
-    yield "Chained / JAX in process OpByOp, one host", *_against(rows, ("pathways, chained",), "jax in process, opbyop", one), 3.0
+    for where, pick in (("8 devices of one host", eight), ("one device", one)):
+        yield f"Chained, {where} / JAX in process OpByOp", *_against(rows, ("pathways, chained",), "jax in process, opbyop", pick), 3.0
+        yield f"Fused, {where} / JAX in process", *_against(rows, ("pathways, fused",), "jax in process, fused", pick), 0.97
     yield "Chained / JAX multi-controller OpByOp", *_against(rows, ("pathways, chained",), "jax multi-controller, opbyop", several), 3.0
-    yield "Fused / JAX in process, one host", *_against(rows, ("pathways, fused",), "jax in process, fused", one), 0.97
     yield "Fused / JAX multi-controller", *_against(rows, ("pathways, fused",), "jax multi-controller, fused", several), 0.97
     for rival in ("tensorflow", "ray"):
         for kind in ("opbyop", "chained", "fused"):

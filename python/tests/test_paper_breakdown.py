@@ -9,6 +9,8 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench" / "paper"))
+sys.path.insert(0, str(ROOT / "bench"))
+import _answers  # noqa: E402
 import _breakdown  # noqa: E402
 import _targets  # noqa: E402
 import run as paper_run  # noqa: E402
@@ -71,6 +73,32 @@ def test_a_step_of_a_pipeline_by_what_its_devices_did():
     assert _breakdown.step_of([[], []]) is None
 
 
+def test_a_step_of_data_parallelism_by_what_a_device_did_and_waited_for():
+    names = ["segment0_forward", "segment1_forward", "segment1_backward", "segment0_backward", "segment1_update", "segment0_update"]
+    many, at = [], 0
+    for step in range(3):
+        for name, before, took in zip(names, (10, 0, 1, 2, 3, 40), (100, 100, 200, 200, 5, 6)):
+            many.append((at + before, at + before + took, f"jit_{name}"))
+            at += before + took
+    spent = _breakdown.replica_step(many)
+    assert spent == pytest.approx({"forward": 200e-6, "backward": 400e-6, "update": 11e-6, _breakdown.EXCHANGE: 43e-6, _breakdown.CONTROL: 13e-6})
+    assert sum(spent.values()) == pytest.approx((many[12][0] - many[6][0]) / 1e6), "all of the step"
+    assert _breakdown.replica_step(many[:6]) == {}
+    assert _breakdown.replica_steps([]) == {}
+
+
+def test_calls_under_way_are_kept_and_waited_for_by_the_oldest():
+    waited, made = [], []
+
+    def call(value):
+        made.append(value + 1)
+        assert len(made) - max(waited, default=0) <= 8
+        return value + 1
+
+    assert _answers.calls_per_second(call, 0, 20, 8, waited.append) > 0
+    assert made == list(range(1, 21)) and waited == [2, 4, 6, 8, 10, 12, 14, 20]
+
+
 def test_targets_are_met_missed_or_not_measured():
     rates = {"pathways, opbyop": 900.0, "pathways, opbyop, deep queue": 1200.0, "jax in process, opbyop": 1000.0, "pathways, chained": 2000.0, "ray, opbyop": 10.0}
     rates = {name: {"per_s": rate} for name, rate in rates.items()} | {"jax in process, fused": {"error": "stuck"}}
@@ -80,8 +108,8 @@ def test_targets_are_met_missed_or_not_measured():
                           "6": {"controller": {"16x8": {"us": 100.0}, "512x4": {"us": 9000.0}}}, "pipelines": {"rows": rows}}}
     found = {(what, where): (value, met) for _, what, value, where, _, met in _targets.targets(report)}
     assert found["OpByOp, 8 devices of one host / JAX in process", "1 x 8"] == (1.2, True)
-    assert found["Chained / JAX in process OpByOp, one host", "1 x 8"] == (2.0, False)
-    assert found["Fused / JAX in process, one host", ""] == (None, None)
+    assert found["Chained, 8 devices of one host / JAX in process OpByOp", "1 x 8"] == (2.0, False)
+    assert found["Fused, 8 devices of one host / JAX in process", ""] == found["Fused, one device / JAX in process", ""] == (None, None)
     assert found["opbyop / Ray", "1 x 8"] == (90.0, True)
     assert found["parity from, ms, 16x8 simulated devices", "the controller alone"] == (0.1, True)
     assert found["parity from, ms, 512x4 simulated devices", "the controller alone"] == (9.0, False)
