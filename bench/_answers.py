@@ -30,14 +30,14 @@ def serve(side, out, greeting, keep_errors=False):
 
 
 def calls_per_second(function, value, calls, depth, wait):
-    """Of calls value = function(value), with `depth` of them under way: once there are so many the oldest quarter is waited for, and the others go on. A
+    """Of calls value = function(value), with `depth` of them under way: once there are so many the older half is waited for, and the others go on. A
     queue that is emptied each time would tell how long an answer takes, and not how many calls there can be."""
     pending, begin = collections.deque(), time.perf_counter()
     for _ in range(calls):
         value = function(value)
         pending.append(value)
         if len(pending) >= depth:
-            for _ in range(max(1, depth // 4) - 1):
+            for _ in range(max(1, depth // 2) - 1):
                 pending.popleft()
             wait(pending.popleft())
     wait(value)

@@ -4,7 +4,7 @@ FIGURES = {
     "5": {"title": "Dispatch overhead: computations a second",
           "paper": "On up to 2048 TPUs. Fused, Pathways equals multi-controller JAX up to 1000 cores; Chained, it is ahead of JAX OpByOp up to 256 cores.",
           "here": "CPU devices of this machine, which share its cores: the times of collectives grow with the number of devices, as those of TPUs do not. "
-                  "Everybody has 16 calls under way, and whenever the oldest four are done there are four more: deeper queues of collectives can stop JAX's own CPU runtime. "
+                  "Everybody has 16 calls under way, and whenever the oldest eight are done there are eight more: deeper queues of collectives can stop JAX's own CPU runtime. "
                   "One column of ours has 1024. So have all on one device, where nothing can stop; but there a sum over devices is nothing at all, so all that is "
                   "measured is what a call costs: JAX's a function call, ours a message to another process, whose least is in the table below (a server that "
                   "discards). The paper's Fused is 128 sums over real devices, as here from two devices on. TensorFlow: one graph over logical devices of one process. Ray: an actor for each device, Chained is a compiled graph; "
