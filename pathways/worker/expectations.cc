@@ -77,6 +77,7 @@ void Expectations::Fulfil(const v1::Fulfil& command) {
     }
     // Once it has settled: until then its maker fills the source, not the target.
     auto task = std::make_shared<Hazards::Task>();
+    task->reads = {sources[i]};  // so that others who read it, or become it, know
     task->run = [this, target, source = sources[i]](const absl::Status&) { return Become(target, source); };
     core_->hazards.Hold(task);
     core_->hazards.Submit(task);
@@ -88,8 +89,8 @@ void Expectations::Fulfil(const v1::Fulfil& command) {
 Hazards::Outcome Expectations::Become(const Target& target, const ShardRef& source) {
   if (source->failed()) {
     target.shard->SetFailed(source->error());
-  } else if (source->names > 0 || source->parked_readers > 0 || source->device() != target.shard->device() ||
-             source->moved_out() > 0) {
+  } else if (source->names > 0 || source->parked_readers > 1 || source->device() != target.shard->device() ||
+             source->moved_out() > 0) {  // this is a reader too
     Copy(target, source);
   } else {
     const int64_t bytes = source->bytes();  // before they go

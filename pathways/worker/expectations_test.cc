@@ -75,6 +75,33 @@ TEST(Expectations, WhatWaitsForAnExpectedArrayRunsWhenItIsFulfilled) {
   EXPECT_EQ(w.worker->arrays(), 2) << "100 and 501";
 }
 
+// Both names of the source are gone before it is there.
+TEST(Expectations, TwoArraysMayBecomeWhatOneSourceIs) {
+  WorkerHarness w;
+  w.Compile(1, kAdd);
+  w.Put(10, 100, {1, 2, 3, 4});
+  ExecuteLater(w, 11, 100, 200, 7);
+  v1::Command alias;
+  for (int d = 0; d < 2; ++d) {
+    auto& item = *alias.mutable_alias()->add_items();
+    item.set_array(201);
+    item.set_shard(d);
+    item.set_source_array(200);
+    item.set_source_shard(d);
+  }
+  alias.mutable_alias()->set_session(1);
+  w.Do(alias);
+  for (uint64_t expected : {500, 501}) {
+    Expect(w, expected);
+    Fulfil(w, 500 + expected, expected, expected - 300);
+  }
+  ExecuteLater(w, 12, 500, 600, 8);
+  ExecuteLater(w, 13, 501, 601, 9);
+  for (uint64_t gang : {7, 8, 9}) Grant(w, gang);
+  for (uint64_t result : {600, 601}) EXPECT_THAT(w.Read(result, 1), ElementsAre(3, 4, 5, 6));
+  for (uint64_t expected : {500, 501}) EXPECT_THAT(w.Read(expected, 0), ElementsAre(2, 3, 4, 5));
+}
+
 TEST(Expectations, ASourceThatOthersUseIsCopied) {
   WorkerHarness w;
   w.Compile(1, kDonate);
