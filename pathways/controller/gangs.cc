@@ -100,12 +100,20 @@ void Gangs::AddBarrierNeeds(const Launch& launch, GangList* needs) const {
   }
 }
 
+Gangs::Barrier Gangs::PlaceOf(SessionId session) const {
+  Barrier place{session, {}, {}};
+  const auto it = clients_.find(session);
+  if (it == clients_.end()) return place;
+  place.before.assign(it->second.copied.begin(), it->second.copied.end());
+  for (const auto& [placement, gangs] : it->second.launched) place.before.insert(place.before.end(), gangs.begin(), gangs.end());
+  std::erase_if(place.before, [this](gang::GangId gang) { return !IsWaiting(gang); });
+  return place;
+}
+
 Gangs::Barrier Gangs::OpenBarrier(SessionId session) {
-  Client& client = clients_[session];
-  Barrier barrier{session, scheduler_->Expect(), {client.copied.begin(), client.copied.end()}};
-  for (const auto& [placement, gangs] : client.launched) barrier.before.insert(barrier.before.end(), gangs.begin(), gangs.end());
-  std::erase_if(barrier.before, [this](gang::GangId gang) { return !IsWaiting(gang); });
-  client.barriers.push_back(barrier.gang);
+  Barrier barrier = PlaceOf(session);
+  barrier.gang = scheduler_->Expect();
+  clients_[session].barriers.push_back(barrier.gang);
   Running& running = running_[barrier.gang];
   running.session = session;
   running.waiting = true;

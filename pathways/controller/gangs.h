@@ -53,10 +53,12 @@ class Gangs {
   // must not wait for it.
   struct Barrier {
     SessionId session;
-    gang::GangId gang;
+    gang::GangId gang;                 // none: it keeps nobody waiting
     std::vector<gang::GangId> before;  // of the session, waiting when it was opened
   };
   Barrier OpenBarrier(SessionId session);
+  // The place alone: of a run that lets what is submitted behind it go on (controller/program_steps.h).
+  Barrier PlaceOf(SessionId session) const;
   // REQUIRES: the commands behind it are in the outbox.
   void CloseBarrier(const Barrier& barrier);
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/bulk_sender.h"
+#include "pathways/controller/program_steps_run.h"
 #include "pathways/controller/wire_status.h"
 
 namespace pw::controller {
@@ -17,62 +18,39 @@ using program::Node;
 using program::NodeKind;
 using program::Step;
 
-// Held by what it waits for.
-struct ProgramSteps::StepsRun {
-  std::shared_ptr<const ProgramEntry> entry;
-  std::vector<Record> values;
-  std::vector<Record> results;
-  std::shared_ptr<ExecuteRun> run;  // may be null
-};
-
-// An array of which nothing is known but where it will be: pending on its fulfilment.
-struct ProgramSteps::Expected {
-  Record record;
-  std::map<HostId, Command> commands;  // Expect
-};
-
-struct ProgramSteps::HostCallRun {
-  std::shared_ptr<StepsRun> steps;
-  int node = 0;
-  HostCall call;
-  size_t left = 0;  // operands that have not come
-  absl::Status error;
-  std::vector<Expected> outputs;
-};
-
-struct ProgramSteps::SelectRun {
-  std::shared_ptr<StepsRun> steps;
-  int node = 0;
-  std::vector<Record> inputs;
-  std::vector<Expected> outputs;
-};
-
 void ProgramSteps::Start(const std::shared_ptr<const ProgramEntry>& entry, const std::vector<Record>& args,
                          const std::vector<Record>& results, const std::shared_ptr<ExecuteRun>& run) {
   const program::Cut& cut = entry->steps->cut;
-  auto steps = std::make_shared<StepsRun>(StepsRun{entry, std::vector<Record>(cut.specs.size()), results, run});
-  size_t next = 0;
-  for (int n : entry->program().args) {
-    const Node& node = entry->program().nodes[n];
-    const size_t count = node.apart ? static_cast<size_t>(node.spec->sharding.num_shards()) : 1;
-    const absl::Span<const Record> given = absl::MakeSpan(args).subspan(next, count);
-    next += count;
-    steps->values[node.first_output] = node.apart ? AliasOf(*entry, node.first_output, given) : given[0];
-  }
-  for (const Step& step : cut.steps) {
-    if (step.part >= 0) {
-      StartPart(*steps, step);
-    } else if (entry->program().nodes[step.node].kind == NodeKind::kHostCall) {
-      StartHostCall(steps, step);
-    } else {
-      StartSelect(steps, step);
-    }
-  }
+  auto steps = std::make_shared<StepsRun>(StepsRun{entry, std::vector<Record>(cut.specs.size()), results, run, nullptr});
+  if (fabric().sequential_dispatch()) return StartInTurn(std::move(steps), args);
+  TakeArgs(*steps, args, false);
+  for (const Step& step : cut.steps) StartStep(steps, step);
   steps->values.clear();  // those who wait hold what they need
   steps->results.clear();
 }
 
-void ProgramSteps::StartPart(StepsRun& run, const Step& step) {
+void ProgramSteps::StartStep(const StepsRef& steps, const Step& step) {
+  if (step.part >= 0) return StartPart(steps, step);
+  const bool calls = steps->entry->program().nodes[step.node].kind == NodeKind::kHostCall;
+  return calls ? StartHostCall(steps, step) : StartSelect(steps, step);
+}
+
+// What the client still has a name for, it can give to a computation that overwrites it: `all_named_anew`, that does not matter.
+void ProgramSteps::TakeArgs(StepsRun& steps, const std::vector<Record>& args, bool all_named_anew) {
+  const ProgramEntry& entry = *steps.entry;
+  size_t next = 0;
+  for (int n : entry.program().args) {
+    const Node& node = entry.program().nodes[n];
+    const size_t count = node.apart ? static_cast<size_t>(node.spec->sharding.num_shards()) : 1;
+    const absl::Span<const Record> given = absl::MakeSpan(args).subspan(next, count);
+    next += count;
+    const bool anew = node.apart || (all_named_anew && !node.donated);
+    steps.values[node.first_output] = anew ? AliasOf(entry, node.first_output, given) : given[0];
+  }
+}
+
+void ProgramSteps::StartPart(const StepsRef& steps, const Step& step) {
+  StepsRun& run = *steps;
   const std::shared_ptr<const ProgramEntry> part(run.entry, run.entry->steps->parts[step.part].get());  // PS-4
   std::vector<Record> args, results;
   for (int value : step.inputs) args.push_back(run.values[value]);
@@ -81,13 +59,16 @@ void ProgramSteps::StartPart(StepsRun& run, const Step& step) {
     run.values[value] = results.back();
   }
   for (int result : step.results) results.push_back(run.results[result]);
-  session_->SendRuns(part, args, results, run.run);
+  if (run.turns == nullptr)
+    session_->SendRuns(part, args, results, run.run);
+  else
+    SendPartInTurn(steps, part, args, std::move(results));
   for (size_t i = 0; i < args.size(); ++i) {
     if (part->arguments[i].donated) args[i]->Donate();
   }
 }
 
-void ProgramSteps::StartHostCall(const std::shared_ptr<StepsRun>& run, const Step& step) {
+void ProgramSteps::StartHostCall(const StepsRef& run, const Step& step) {
   const ProgramEntry& entry = *run->entry;
   auto call = std::make_shared<HostCallRun>();
   call->steps = run;
@@ -99,7 +80,7 @@ void ProgramSteps::StartHostCall(const std::shared_ptr<StepsRun>& run, const Ste
   }
   call->call.data.resize(step.inputs.size());
   for (int value : step.outputs) {
-    call->outputs.push_back(Expect(entry, value));
+    call->outputs.push_back(Expect(entry, value, NewRecord(entry, value)));
     run->values[value] = call->outputs.back().record;
   }
   if (run->run != nullptr) ++run->run->missing;
@@ -155,10 +136,10 @@ void ProgramSteps::EndHostCall(const HostCallRun& call, absl::StatusOr<std::vect
     else
       Fulfil(call.outputs[i], status);
   }
-  EndWaiting(call.steps->run, status);
+  EndWaiting(call.steps, status);
 }
 
-void ProgramSteps::StartSelect(const std::shared_ptr<StepsRun>& run, const Step& step) {
+void ProgramSteps::StartSelect(const StepsRef& run, const Step& step) {
   const ProgramEntry& entry = *run->entry;
   const program::Program& program = entry.program();
   auto select = std::make_shared<SelectRun>();
@@ -168,22 +149,23 @@ void ProgramSteps::StartSelect(const std::shared_ptr<StepsRun>& run, const Step&
     const int value = step.inputs[i];
     // What the client has a name for, it can give to a computation that overwrites it, before the branch is sent: not under a
     // name of ours.
-    const bool named = program.nodes[program.producer_of[value]].kind == NodeKind::kArg;
+    const bool named = run->turns == nullptr && program.nodes[program.producer_of[value]].kind == NodeKind::kArg;
     select->inputs.push_back(named ? AliasOf(entry, value, {run->values[value]}) : run->values[value]);
   }
   for (int value : step.outputs) {
-    select->outputs.push_back(Expect(entry, value));
+    select->outputs.push_back(Expect(entry, value, NewRecord(entry, value)));
     run->values[value] = select->outputs.back().record;
   }
   if (run->run != nullptr) ++run->run->missing;
   const Record& index = run->values[step.inputs[0]];
   FetchValue(entry, step.inputs[0], index, [this, alive = alive(), select, index](absl::StatusOr<Bytes> bytes) {
-    if (!alive.expired()) EndSelect(*select, bytes);
+    if (!alive.expired()) EndSelect(select, bytes);
   });
 }
 
 // The index is known, or will never be.
-void ProgramSteps::EndSelect(const SelectRun& select, const absl::StatusOr<Bytes>& index) {
+void ProgramSteps::EndSelect(const std::shared_ptr<SelectRun>& run, const absl::StatusOr<Bytes>& index) {
+  const SelectRun& select = *run;
   const ProgramEntry& entry = *select.steps->entry;
   const Node& node = entry.program().nodes[select.node];
   absl::Status status = index.status();
@@ -196,6 +178,7 @@ void ProgramSteps::EndSelect(const SelectRun& select, const absl::StatusOr<Bytes
     status = CheckHosts(*branch);
   }
   status = entry.program().At(select.node, status);
+  if (status.ok() && select.steps->turns != nullptr) return StartBranchInTurn(branch, run);
   std::vector<Record> results;
   for (size_t i = 0; status.ok() && i < select.outputs.size(); ++i) results.push_back(ResultOf(*branch, i));
   if (status.ok()) Start(branch, select.inputs, results, select.steps->run);
@@ -205,10 +188,16 @@ void ProgramSteps::EndSelect(const SelectRun& select, const absl::StatusOr<Bytes
     else
       Fulfil(select.outputs[i], status);
   }
-  EndWaiting(select.steps->run, status);
+  EndWaiting(select.steps, status);
 }
 
-void ProgramSteps::EndWaiting(const std::shared_ptr<ExecuteRun>& run, const absl::Status& status) {
+// A node that waited has what it waited for.
+void ProgramSteps::EndWaiting(const StepsRef& steps, const absl::Status& status) {
+  EndRun(steps->run, status);
+  if (steps->turns != nullptr) Advance(steps);
+}
+
+void ProgramSteps::EndRun(const std::shared_ptr<ExecuteRun>& run, const absl::Status& status) {
   if (run == nullptr) return;
   run->status.Update(status);
   if (--run->missing == 0) run->AnswerWaiter(fabric());
@@ -232,19 +221,27 @@ absl::Status ProgramSteps::CheckHosts(const ProgramEntry& entry) const {
 
 //---- arrays of steps
 
+// A host of it has gone.
+absl::Status ProgramSteps::WhyGone(const Record& array) const {
+  absl::Status why = array->status();
+  why.Update(session_->CheckDevices(array->spec().sharding.devices()));
+  return why.ok() ? absl::UnavailableError("a host was lost") : why;
+}
+
 ProgramSteps::Record ProgramSteps::NewRecord(const ProgramEntry& entry, int value) {
   std::vector<HostId> hosts;
   for (const ProgramEntry::Place& place : entry.steps->places[value]) hosts.push_back(place.host);
   std::sort(hosts.begin(), hosts.end());
   hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
   return std::make_shared<buffers::LogicalArray>(ArrayId(fabric().NextId()), session_->id(), entry.steps->cut.specs[value], 1,
-                                                 fabric().groups().Of(std::move(hosts)));
+                                                 fabric().groups().OfPrivate(std::move(hosts)));
 }
 
 ProgramSteps::Record ProgramSteps::ResultOf(const ProgramEntry& entry, size_t result) {
   const std::vector<HostId>& hosts = entry.lowered.result_hosts[result];
+  const int completions = fabric().sequential_dispatch() ? 1 : static_cast<int>(hosts.size());
   return std::make_shared<buffers::LogicalArray>(ArrayId(fabric().NextId()), session_->id(), entry.result_spec(result),
-                                                 static_cast<int>(hosts.size()), fabric().groups().Of(hosts));
+                                                 completions, fabric().groups().OfPrivate(hosts));
 }
 
 // One array whose shards are those of `sources`, one after another.
@@ -264,16 +261,20 @@ ProgramSteps::Record ProgramSteps::AliasOf(const ProgramEntry& entry, int value,
     fabric().gangs().Derive(session_->id(), record->id(), {source->id()});
   }
   for (auto& [host, command] : commands) {
+    if (!fabric().outbox().HasHost(host)) {
+      record->Poison(WhyGone(record));
+      continue;
+    }
     command.mutable_alias()->set_op(session_->NameOp(host, {record}).v);
     command.mutable_alias()->set_session(session_->id().v);
-    fabric().outbox().Add(host, std::move(command));
+    Send(host, std::move(command));
   }
   record->OnDone(absl::OkStatus());
   return record;
 }
 
-ProgramSteps::Expected ProgramSteps::Expect(const ProgramEntry& entry, int value) {
-  Expected expected{NewRecord(entry, value), {}};
+ProgramSteps::Expected ProgramSteps::Expect(const ProgramEntry& entry, int value, Record record) {
+  Expected expected{std::move(record), {}};
   int shard = 0;
   for (const ProgramEntry::Place& place : entry.steps->places[value]) {
     auto& expect = *expected.commands[place.host].mutable_expect();
@@ -284,7 +285,7 @@ ProgramSteps::Expected ProgramSteps::Expect(const ProgramEntry& entry, int value
     placement.set_local_device(place.local_device);
     placement.set_memory_kind(expected.record->spec().sharding.memory_kind());
   }
-  for (const auto& [host, command] : expected.commands) fabric().outbox().Add(host, command);
+  for (const auto& [host, command] : expected.commands) Send(host, command);
   fabric().gangs().Await(expected.record);
   return expected;
 }
@@ -295,15 +296,14 @@ void ProgramSteps::Announce(const Expected& expected) {
     Command command;
     command.mutable_expect()->set_array(expected.record->id().v);
     command.mutable_expect()->set_under_way(true);
-    fabric().outbox().Add(host, std::move(command));
+    Send(host, std::move(command));
   }
 }
 
 void ProgramSteps::Fulfil(const Expected& expected, const absl::StatusOr<Record>& source) {
   for (const auto& [host, expect] : expected.commands) {
     if (!fabric().outbox().HasHost(host)) {
-      const absl::Status gone = session_->CheckDevices(expected.record->spec().sharding.devices());
-      expected.record->Poison(gone.ok() ? absl::UnavailableError("a host was lost") : gone);
+      expected.record->Poison(WhyGone(expected.record));
       continue;
     }
     Command command;
@@ -315,10 +315,17 @@ void ProgramSteps::Fulfil(const Expected& expected, const absl::StatusOr<Record>
       fulfil.set_source((*source)->id().v);
     else
       ToProto(source.status(), fulfil.mutable_status());
-    fabric().outbox().Add(host, std::move(command));
+    Send(host, std::move(command));
   }
   if (source.ok()) (*source)->Donate();
   expected.record->OnDone(absl::OkStatus());
+}
+
+void ProgramSteps::FulfilWith(const Expected& expected, const Record& source) {
+  if (source->status().ok())
+    Fulfil(expected, source);
+  else
+    Fulfil(expected, source->status());
 }
 
 // An array at the places of the expected one.
@@ -341,7 +348,7 @@ ProgramSteps::Record ProgramSteps::PutBytes(const Expected& expected, const Byte
     put.set_transfer(transfer);
     put.set_total_bytes(data.size());
     put.set_payload_bytes(chunks ? 0 : data.size());
-    fabric().outbox().Add(host, std::move(command), chunks ? std::vector<Bytes>() : std::vector<Bytes>{data});
+    Send(host, std::move(command), chunks ? std::vector<Bytes>() : std::vector<Bytes>{data});
     if (chunks) fabric().SendBytes(host, session_->id(), transfer, data);
   }
   record->OnDone(absl::OkStatus());
@@ -352,7 +359,7 @@ ProgramSteps::Record ProgramSteps::PutBytes(const Expected& expected, const Byte
 void ProgramSteps::FetchValue(const ProgramEntry& entry, int value, const Record& array, ResultCallback<Bytes> done) {
   const HostId host = entry.steps->places[value][0].host;
   const absl::StatusOr<int64_t> bytes = buffers::DenseBytes(array->spec().dtype, array->spec().dims);
-  absl::Status status = bytes.status();
+  absl::Status status = fabric().outbox().HasHost(host) ? bytes.status() : WhyGone(array);
   if (status.ok() && *bytes > fabric().limits().staged_bytes) {
     status = absl::ResourceExhaustedError(absl::StrCat("a value of ", *bytes,
                                                        " bytes is more than the controller takes for a client, ",
@@ -363,7 +370,7 @@ void ProgramSteps::FetchValue(const ProgramEntry& entry, int value, const Record
   command.mutable_fetch()->set_fetch(fabric().NextId());
   command.mutable_fetch()->set_array(array->id().v);
   fabric().fetches().Add(command.fetch().fetch(), host, session_->id(), static_cast<uint64_t>(*bytes), std::move(done));
-  fabric().outbox().Add(host, std::move(command));
+  Send(host, std::move(command));
 }
 
 }  // namespace pw::controller

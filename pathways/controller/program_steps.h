@@ -6,6 +6,11 @@
 // there. The values come up from the hosts when they exist; then the function is called, or the branch sent, and what comes of it
 // put where it is expected. So the controller dispatches one after another only what it must.
 //
+// With sequential dispatch the steps are taken one after the other (program_steps_in_turn.cc), the nodes of a part as those of any
+// program (sequential_run.h). Not only what a node makes is expected, but all results of the run: so what the client sends behind it
+// goes on, and may give the run's arguments away, which have names of our own. No command of a run waits in the outbox for others:
+// what stands there first may wait for the run.
+//
 // Invariants:
 //   PS-1  each expected array is fulfilled once, whatever fails: by what is made for it, or with the error
 //   PS-2  a run ends where it began: in the places that its entry has, also when its slices have been moved meanwhile
@@ -13,6 +18,7 @@
 //         arguments: these may wait for the branch (CU-3)
 //   PS-4  what is under way of a part or a branch keeps the whole program, and with it the executables, as they were when it
 //         began
+//   PS-5  in sequential dispatch a run waits for nothing of its session that began after it
 // Part of its session: lives on the same strand, and what is under way holds it weakly, by the session's `alive_`.
 #pragma once
 
@@ -44,6 +50,8 @@ class ProgramSteps {
 
  private:
   struct StepsRun;
+  using StepsRef = std::shared_ptr<StepsRun>;
+  struct Turns;
   struct Expected;
   struct HostCallRun;
   struct SelectRun;
@@ -55,25 +63,43 @@ class ProgramSteps {
   absl::Status CheckBranch(const program::Node& node, const ProgramEntry& branch, const ProgramEntry::Steps& steps) const;
 
   // -- program_steps.cc
-  void StartPart(StepsRun& run, const program::Step& step);
-  void StartHostCall(const std::shared_ptr<StepsRun>& run, const program::Step& step);
+  void StartStep(const StepsRef& steps, const program::Step& step);
+  void StartPart(const StepsRef& steps, const program::Step& step);
+  void StartHostCall(const StepsRef& steps, const program::Step& step);
   void CallHost(const std::shared_ptr<HostCallRun>& call);
   void EndHostCall(const HostCallRun& call, absl::StatusOr<std::vector<Bytes>> results);
-  void StartSelect(const std::shared_ptr<StepsRun>& run, const program::Step& step);
-  void EndSelect(const SelectRun& select, const absl::StatusOr<Bytes>& index);
-  void EndWaiting(const std::shared_ptr<ExecuteRun>& run, const absl::Status& status);
+  void StartSelect(const StepsRef& steps, const program::Step& step);
+  void EndSelect(const std::shared_ptr<SelectRun>& select, const absl::StatusOr<Bytes>& index);
+  void EndWaiting(const StepsRef& steps, const absl::Status& status);
+  void EndRun(const std::shared_ptr<ExecuteRun>& run, const absl::Status& status);
   absl::Status CheckHosts(const ProgramEntry& entry) const;
 
-  // Arrays of steps. `value`: of the entry's program, for what it is and where.
+  // -- program_steps_in_turn.cc
+  void StartInTurn(StepsRef steps, std::vector<Record> args);
+  void StartBranchInTurn(const std::shared_ptr<const ProgramEntry>& branch, const std::shared_ptr<SelectRun>& select);
+  void TakeSteps(StepsRef steps);
+  void Advance(StepsRef steps);
+  void SendPartInTurn(const StepsRef& steps, const std::shared_ptr<const ProgramEntry>& part, const std::vector<Record>& args,
+                      std::vector<Record> results);
+
+  // -- program_steps.cc: arrays of steps. `value`: of the entry's program, for what it is and where.
   Record NewRecord(const ProgramEntry& entry, int value);
   Record ResultOf(const ProgramEntry& entry, size_t result);
   Record AliasOf(const ProgramEntry& entry, int value, absl::Span<const Record> sources);
-  Expected Expect(const ProgramEntry& entry, int value);
+  void TakeArgs(StepsRun& steps, const std::vector<Record>& args, bool all_named_anew);
+  Expected Expect(const ProgramEntry& entry, int value, Record record);
+  absl::Status WhyGone(const Record& array) const;
   void Announce(const Expected& expected);
   void Fulfil(const Expected& expected, const absl::StatusOr<Record>& source);
+  // REQUIRES: it has settled.
+  void FulfilWith(const Expected& expected, const Record& source);
   Record PutBytes(const Expected& expected, const Bytes& data);
   void FetchValue(const ProgramEntry& entry, int value, const Record& array, ResultCallback<Bytes> done);
 
+  // Ahead of what waits for work of the session to end, which may be this (PS-5).
+  void Send(HostId host, ::pathways::v1::Command command, std::vector<Bytes> payload = {}) const {
+    fabric().outbox().AddExclusive(host, std::move(command), std::move(payload));
+  }
   Fabric& fabric() const { return *session_->fabric_; }
   std::weak_ptr<bool> alive() const { return session_->alive_; }
 

@@ -46,12 +46,6 @@ std::shared_ptr<const std::vector<buffers::ArraySpec>> FindResults(const Program
 
 absl::StatusOr<ProgramSteps::EntryRef> ProgramSteps::Make(program::Program program, const Executables& executables,
                                                           std::vector<EntryRef> branches, bool is_branch) {
-  if (fabric().sequential_dispatch()) {
-    return absl::UnimplementedError(
-        absl::StrCat("program ", program.name,
-                     " has nodes that wait for values, which --dispatch=sequential does not run: start the "
-                     "controller without it"));
-  }
   auto entry = std::make_shared<ProgramEntry>();
   auto steps = std::make_unique<ProgramEntry::Steps>();
   PW_ASSIGN_OR_RETURN(steps->cut, program::CutProgram(program, executables, is_branch));

@@ -15,7 +15,7 @@ std::vector<uint64_t> IdsOf(const std::vector<buffers::LogicalArray::Ref>& array
 
 SequentialRun::SequentialRun(Fabric* fabric, SessionId session, std::weak_ptr<bool> alive,
                              std::shared_ptr<const ProgramEntry> entry, Arrays args, Arrays results,
-                             std::function<void(const absl::Status&)> done)
+                             std::function<void(const absl::Status&)> done, std::shared_ptr<const Gangs::Barrier> part_of)
     : fabric_(fabric),
       session_(session),
       alive_(std::move(alive)),
@@ -24,7 +24,8 @@ SequentialRun::SequentialRun(Fabric* fabric, SessionId session, std::weak_ptr<bo
       results_(std::move(results)),
       done_(std::move(done)),
       base_(fabric->ReserveIds(entry_->lowered.names)),
-      barrier_(fabric->gangs().OpenBarrier(session)),
+      is_part_(part_of != nullptr),
+      place_(is_part_ ? std::move(part_of) : std::make_shared<const Gangs::Barrier>(fabric->gangs().OpenBarrier(session))),
       next_(entry_->lowered.hosts.size(), 0),
       node_status_(entry_->program().nodes.size()) {}
 
@@ -63,7 +64,7 @@ Gangs::Ticket SequentialRun::Submit() {
   std::vector<ArrayId> args;
   for (const auto& arg : args_) args.push_back(arg->id());
   Gangs::Launch launch{session_, executable.id, executable.devices, hosts, args, {}, entry_->any_donated};
-  launch.within = &barrier_;
+  launch.within = place_.get();
   return fabric_->gangs().Submit(launch);
 }
 
@@ -118,8 +119,10 @@ void SequentialRun::Finish() {
   }
   results_.clear();
   args_.clear();
-  fabric_->outbox().EndExclusive(session_);
-  fabric_->gangs().CloseBarrier(barrier_);  // what is granted now has left
+  if (!is_part_) {
+    fabric_->outbox().EndExclusive(session_);
+    fabric_->gangs().CloseBarrier(*place_);  // what is granted now has left
+  }
   if (done_) std::exchange(done_, nullptr)(first);
 }
 

@@ -5,7 +5,8 @@
 // for. Each computation is a gang of its own: the islands' schedulers grant it like any other, by the client's share.
 //
 // Later commands of the session, which may name the run's results or take its arguments over, wait in the outbox until all of the
-// run has been sent and done, and their gangs behind its barrier (gangs.h). Other sessions go on.
+// run has been sent and done, and their gangs behind its barrier (gangs.h). Other sessions go on. A part of a program with nodes that
+// wait for values keeps nobody waiting: its arguments and results have names that the client does not know (program_steps.h).
 //
 // Owned by the completions that it waits for. Sends nothing more once its session has ended. Strand-confined.
 #pragma once
@@ -25,8 +26,10 @@ class SequentialRun : public std::enable_shared_from_this<SequentialRun> {
   using Arrays = std::vector<buffers::LogicalArray::Ref>;
   // Takes its place in the session's order. Each of `results` waits for one completion, which this gives. `args` are held until the
   // end. `alive` goes with the session. Start is called inside the outbox's exclusive section of the session, which ends with the run.
+  // `part_of`: the place of the whole that it is a part of; then it has no section.
   SequentialRun(Fabric* fabric, SessionId session, std::weak_ptr<bool> alive, std::shared_ptr<const ProgramEntry> entry,
-                Arrays args, Arrays results, std::function<void(const absl::Status&)> done);
+                Arrays args, Arrays results, std::function<void(const absl::Status&)> done,
+                std::shared_ptr<const Gangs::Barrier> part_of = nullptr);
 
   void Start() { Next(); }
 
@@ -46,7 +49,8 @@ class SequentialRun : public std::enable_shared_from_this<SequentialRun> {
   Arrays results_;
   std::function<void(const absl::Status&)> done_;
   const uint64_t base_;
-  const Gangs::Barrier barrier_;
+  const bool is_part_;
+  const std::shared_ptr<const Gangs::Barrier> place_;
   Gangs::Ticket ticket_;  // of the present node, if it computes
   int node_ = -1;
   int left_ = 0;  // completions

@@ -46,7 +46,7 @@ class Outbox {
   // Payload bytes are the caller's business to announce in the command.
   void Add(HostId host, ::pathways::v1::Command command) { Add(host, std::move(command), {}); }
   void Add(HostId host, ::pathways::v1::Command command, std::vector<Bytes> payload);
-  // `owner`: the session that the array belongs to.
+  // `owner`: the session that the array belongs to; none: it waits for nobody.
   void Release(HostId host, ArrayId array, SessionId owner);
   // A command that does not say whose it is.
   void AddFor(SessionId owner, HostId host, ::pathways::v1::Command command);
@@ -55,7 +55,9 @@ class Outbox {
   // the session that name arrays or programs wait, but for those given to AddExclusive; then they follow in the order in which they
   // were added. Other sessions notice nothing.
   void BeginExclusive(SessionId session, absl::AnyInvocable<void() &&> start);
-  void AddExclusive(HostId host, ::pathways::v1::Command command) { AddNow(host, std::move(command), {}); }
+  void AddExclusive(HostId host, ::pathways::v1::Command command, std::vector<Bytes> payload = {}) {
+    AddNow(host, std::move(command), std::move(payload));
+  }
   void EndExclusive(SessionId session);
   // Runs it now, or, in an exclusive section of the session, where a command of it added now would follow.
   void InOrder(SessionId session, absl::AnyInvocable<void() &&> task);

@@ -38,7 +38,7 @@ class Cluster:
     """Starts in the constructor's caller, ready when start() returns. `owned`: ends with this process."""
 
     def __init__(self, shape, folder, platform=None, listen="127.0.0.1:0", owned=True, policy=None, joinable=None, checksum=False, heartbeat=None,
-                 simulated=None, memory_limit=None, spill=False):
+                 simulated=None, memory_limit=None, spill=False, dispatch=None):
         self.shape = shape
         self.folder = pathlib.Path(folder)
         self.platform = platform or _launch.default_platform()
@@ -50,6 +50,7 @@ class Cluster:
         self.heartbeat = heartbeat
         self.memory_limit = memory_limit  # bytes for arrays on each device; None: what it has
         self.spill = spill
+        self.dispatch = dispatch
         self.simulated = simulated  # a _simulated.Device: all hosts are simulated, with such devices
         self.address = None
         self.workers_address = None
@@ -91,7 +92,8 @@ class Cluster:
 
     def _start_controller(self):
         port_file = self.folder / "controller.port"
-        args = _launch.controller(self.listen, self._listen_workers(), len(self.shape.placement()), port_file, self.policy, self.spill)
+        args = _launch.controller(self.listen, self._listen_workers(), len(self.shape.placement()), port_file, self.policy, self.spill,
+                                  self.dispatch)
         if self.joinable is None:
             args.append("--own-workers")  # those of others wait for the next controller
         if self.heartbeat:

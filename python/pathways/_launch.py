@@ -42,7 +42,7 @@ def take_token(path):
     os.environ["PATHWAYS_TOKEN"] = token
 
 
-def controller(listen, listen_workers, hosts, port_file, policy=None, spill=False):
+def controller(listen, listen_workers, hosts, port_file, policy=None, spill=False, dispatch=None):
     """Its command line. The port file has the clients' and the workers' address, a line each, once it serves."""
     args = [_binaries.find("pathways-controller"), "--listen-clients", listen, "--listen-workers", listen_workers,
             "--expect-hosts", hosts, "--port-file", port_file, *_client_files()]
@@ -52,6 +52,8 @@ def controller(listen, listen_workers, hosts, port_file, policy=None, spill=Fals
         args.append(f"--listen-bulk={bulk}")
     if spill:
         args.append("--spill")
+    if dispatch:
+        args.append(f"--dispatch={dispatch}")
     return [*args, f"--policy={policy}"] if policy else args
 
 

@@ -111,6 +111,7 @@ class RayCluster:
     def _spec(self):
         return {"id": self.id, "hosts": len(self.shape.placement()), "platform": self.platform, "devices": self.shape.devices,
                 "policy": self._args.policy, "checksum": self._args.checksum, "memory_limit": self._args.memory_limit, "spill": self._args.spill,
+                "dispatch": self._args.dispatch,
                 "listen": self._args.listen, "listen_workers": self._args.listen_workers,
                 "environment": {k: v for k, v in os.environ.items() if k.startswith("PATHWAYS_") and k != "PATHWAYS_ADDRESS"}}
 

@@ -71,7 +71,8 @@ class Controller(_Actor):
         # After a restart on this node: where it was before, so that clients need not look for it.
         listen, listen_workers = _launch.read_ports(port_file) or (spec["listen"], spec["listen_workers"])
         port_file.unlink(missing_ok=True)
-        args = _launch.controller(listen or f"{address}:0", listen_workers or f"{address}:0", spec["hosts"], port_file, spec["policy"], spec["spill"])
+        args = _launch.controller(listen or f"{address}:0", listen_workers or f"{address}:0", spec["hosts"], port_file, spec["policy"], spec["spill"],
+                                  spec["dispatch"])
         self._start("pathways-controller", args, spec, folder / "controller.log")
         ports = _processes.wait_for(lambda: _launch.read_ports(port_file), [self.child], START_SECONDS, "the controller did not start")
         self._ports = tuple(_launch.reachable(port, address) for port in ports)

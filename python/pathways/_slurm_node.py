@@ -37,7 +37,7 @@ def node_address(name):
 def _start_controller(folder, spec, shape, address):
     port_file = folder / "controller.port"
     args = _launch.controller(spec["listen"], spec["listen_workers"], len(shape.placement()), port_file, spec["policy"],
-                              spec["spill"])
+                              spec["spill"], spec["dispatch"])
     process = _processes.Process("pathways-controller", [*args, "--exit-with-parent"], folder / "controller.log")
     ports = _processes.wait_for(lambda: _launch.read_ports(port_file), [process], START_SECONDS, "the controller did not start")
     clients, workers = (_launch.reachable(port, address) for port in ports)

@@ -39,7 +39,8 @@ def _start_here(args):
         raise ValueError("--memory-limit is for the workers that 'up' starts: give it to each 'pathways worker --join'")
     joinable = _cluster.Joinable(not args.no_workers, args.listen_workers, args.advertise)
     return _cluster.Cluster(shape, _state.fresh_folder(args.name), args.platform, args.listen or "127.0.0.1:0", owned=args.foreground,
-                            policy=args.policy, joinable=joinable, checksum=args.checksum, memory_limit=args.memory_limit, spill=args.spill).start()
+                            policy=args.policy, joinable=joinable, checksum=args.checksum, memory_limit=args.memory_limit, spill=args.spill,
+                            dispatch=args.dispatch).start()
 
 
 def _start_simulated(args):
@@ -49,7 +50,7 @@ def _start_simulated(args):
         raise ValueError("--no-workers, --checksum, --spill and --memory-limit are for real hosts, not --simulated")
     joinable = _cluster.Joinable(True, args.listen_workers, args.advertise)
     return _cluster.Cluster(_simulated.parse_shape(args.simulated), _state.fresh_folder(args.name), "simulated", args.listen or "127.0.0.1:0",
-                            owned=args.foreground, policy=args.policy, joinable=joinable,
+                            owned=args.foreground, policy=args.policy, joinable=joinable, dispatch=args.dispatch,
                             simulated=_simulated.parse_device(args.simulated_device or "tpu-v3")).start()
 
 

@@ -85,6 +85,9 @@ def _parser():
     up.add_argument("--memory-limit", type=int, metavar="BYTES", help="memory for arrays on each device (default: what the device has)")
     up.add_argument("--spill", action="store_true",
                     help="when that is full, move arrays that nobody uses at present to host memory, and back when a computation takes them")
+    up.add_argument("--dispatch", choices=("parallel", "sequential"),
+                    help="programs of many nodes: all of them to the hosts at once (the default), or node by node, each when the one before it is done, "
+                         "to compare")
     _add_token(up)
     up.add_argument("-d", "--detach", action="store_true", help="leave the cluster running and return (this is the default)")
     up.add_argument("--foreground", action="store_true", help="stay until Ctrl-C, then stop the cluster")

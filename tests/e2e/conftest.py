@@ -1,7 +1,7 @@
 """Stock jax on a local cluster of two islands, compared with jax's own cpu backend in the same process.
 
 The pytest process itself is the client: its first use of a device starts the cluster, and one cluster serves all modules.
-Tests that need processes or clusters of their own start them (run_script).
+Tests that need processes or clusters of their own start them (run_script). TEST_ON_CLUSTER=address: on that one, of the same shape, instead.
 """
 
 import os
@@ -12,6 +12,8 @@ import sys
 os.environ["JAX_PLATFORMS"] = "pathways"
 os.environ.setdefault("PATHWAYS_LOCAL", "2x1x4")
 os.environ.pop("PATHWAYS_ADDRESS", None)
+if "TEST_ON_CLUSTER" in os.environ:
+    os.environ["PATHWAYS_ADDRESS"] = os.environ.pop("TEST_ON_CLUSTER")
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"  # the reference: jax's own cpu
 
 import jax  # noqa: E402

@@ -1,0 +1,97 @@
+// Sequential dispatch of programs with nodes that wait for values: one step after the other.
+#include <utility>
+
+#include "pathways/controller/program_steps_run.h"
+#include "pathways/controller/sequential_run.h"
+
+namespace pw::controller {
+
+using program::Step;
+
+// The place in the session's order is that of the call, also if the first step can only be taken later (PS-5): gangs that come
+// meanwhile may wait for the results.
+void ProgramSteps::StartInTurn(StepsRef steps, std::vector<Record> args) {
+  const ProgramEntry& entry = *steps->entry;
+  steps->turns = std::make_unique<Turns>();
+  steps->turns->place = std::make_shared<const Gangs::Barrier>(fabric().gangs().PlaceOf(session_->id()));
+  std::vector<Expected> expected;
+  for (size_t r = 0; r < steps->results.size(); ++r) {
+    const int value = entry.program().nodes[entry.program().results[r]].inputs[0];
+    expected.push_back(Expect(entry, value, std::exchange(steps->results[r], ResultOf(entry, r))));
+  }
+  if (steps->run != nullptr) ++steps->run->missing;
+  steps->turns->done = [this, expected = std::move(expected)](const StepsRun& ended) {
+    for (size_t r = 0; r < expected.size(); ++r) FulfilWith(expected[r], ended.results[r]);
+    EndRun(ended.run, absl::OkStatus());
+  };
+  fabric().outbox().InOrder(session_->id(), [this, alive = alive(), steps = std::move(steps), args = std::move(args)]() mutable {
+    if (alive.expired()) return;
+    TakeArgs(*steps, std::exchange(args, {}), true);
+    TakeSteps(std::move(steps));
+  });
+}
+
+void ProgramSteps::StartBranchInTurn(const std::shared_ptr<const ProgramEntry>& branch, const std::shared_ptr<SelectRun>& select) {
+  auto steps = std::make_shared<StepsRun>(
+      StepsRun{branch, std::vector<Record>(branch->steps->cut.specs.size()), {}, select->steps->run, std::make_unique<Turns>()});
+  steps->turns->place = select->steps->turns->place;
+  for (size_t r = 0; r < select->outputs.size(); ++r) steps->results.push_back(ResultOf(*branch, r));
+  steps->turns->done = [this, select](const StepsRun& ended) {
+    for (size_t r = 0; r < select->outputs.size(); ++r) FulfilWith(select->outputs[r], ended.results[r]);
+    EndWaiting(select->steps, absl::OkStatus());
+  };
+  TakeArgs(*steps, std::exchange(select->inputs, {}), false);
+  TakeSteps(std::move(steps));
+}
+
+// REQUIRES: its arguments are there.
+void ProgramSteps::TakeSteps(StepsRef steps) {
+  std::vector<int>& last_taken = steps->turns->last_taken;
+  last_taken.assign(steps->values.size(), -1);
+  const std::vector<Step>& all = steps->entry->steps->cut.steps;
+  for (size_t s = 0; s < all.size(); ++s) {
+    for (int value : all[s].inputs) last_taken[value] = static_cast<int>(s);
+  }
+  for (size_t v = 0; v < last_taken.size(); ++v) {
+    if (last_taken[v] < 0) steps->values[v] = nullptr;
+  }
+  Advance(std::move(steps));
+}
+
+// The step before has ended, maybe inside of this. A value is held until it has been taken for the last time.
+void ProgramSteps::Advance(StepsRef steps) {
+  Turns& turns = *steps->turns;
+  turns.again = true;
+  if (std::exchange(turns.advancing, true)) return;
+  const std::vector<Step>& all = steps->entry->steps->cut.steps;
+  while (std::exchange(turns.again, false)) {
+    if (turns.next == all.size()) {
+      std::exchange(turns.done, nullptr)(*steps);
+      steps->results.clear();
+      return;
+    }
+    const int at = static_cast<int>(turns.next);
+    const Step& step = all[turns.next++];
+    StartStep(steps, step);
+    for (const std::vector<int>* values : {&step.inputs, &step.outputs}) {
+      for (int value : *values) {
+        if (turns.last_taken[value] <= at) steps->values[value] = nullptr;
+      }
+    }
+  }
+  turns.advancing = false;
+}
+
+void ProgramSteps::SendPartInTurn(const StepsRef& steps, const std::shared_ptr<const ProgramEntry>& part,
+                                  const std::vector<Record>& args, std::vector<Record> results) {
+  auto done = [this, alive = alive(), steps](const absl::Status& status) {
+    if (alive.expired()) return;
+    if (steps->run != nullptr) steps->run->status.Update(status);
+    Advance(steps);
+  };
+  std::make_shared<SequentialRun>(&fabric(), session_->id(), alive(), part, args, std::move(results), std::move(done),
+                                  steps->turns->place)
+      ->Start();
+}
+
+}  // namespace pw::controller
