@@ -99,15 +99,22 @@ def cluster(shape="1x1x8", policy=None):
 
 @contextlib.contextmanager
 def simulated(hosts, device, islands=1, devices=4):
-    """The address of a cluster of simulated hosts of so many devices, those of an island equally many. device: what they can do, as `pathways up
-    --simulated-device` takes it."""
+    """The address of simulated_cluster."""
+    with simulated_cluster(hosts, device, islands, devices) as running:
+        yield running.address
+
+
+@contextlib.contextmanager
+def simulated_cluster(hosts, device, islands=1, devices=4):
+    """A cluster (address, processes: the controller, and one for all hosts) of simulated hosts of so many devices, those of an island equally many. device:
+    what they can do, as `pathways up --simulated-device` takes it."""
     from pathways import _cluster, _simulated
     from pathways._shape import Shape
 
     with tempfile.TemporaryDirectory(prefix="bench-cluster-") as folder:
         running = _cluster.Cluster(Shape(islands, hosts // islands, devices), folder, "simulated", simulated=_simulated.parse_device(device)).start()
         try:
-            yield running.address
+            yield running
         finally:
             running.stop()
 

@@ -25,6 +25,15 @@ def _processor_us(pids, ask, calls):
     return {"wall_us": 1e6 / per_s, "processors_us": {name: (after[name] - before[name]) / calls * 1e6 for name in pids}}
 
 
+def with_processors(cluster, client, work):
+    """(what `work` returned, {whose: seconds of the processors that it took})."""
+    controller, *workers = (process.pid for process in cluster.processes)
+    pids = {"client": [client], "controller": [controller], "hosts": workers}
+    used = lambda: {name: sum(map(_sides.processor_seconds, many)) for name, many in pids.items()}
+    before, result = used(), work()
+    return result, {name: seconds - before[name] for name, seconds in used().items()}
+
+
 def _enough(ask):
     """Calls for about a second: processor time is counted in hundredths."""
     return max(64, round(ask(64)["per_s"]))
@@ -177,7 +186,7 @@ def pipeline_step(by_place, begin, end, planned_s):
 
 # ------------------------------------------------------------------------------------------------------------------ data parallelism
 UPDATE = "update"
-EXCHANGE, CONTROL = "waiting for the other island's gradients", "waiting for the control path"
+EXCHANGE, CONTROL = "waiting before updates (for the other island's gradients)", "waiting for the control path"
 
 
 def replica_step(many):

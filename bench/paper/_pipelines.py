@@ -15,7 +15,7 @@ import _sides  # noqa: E402
 
 CORES = 128
 PATIENCE_SECONDS = 500
-ENOUGH_SECONDS = 400  # no row is begun later
+ENOUGH_SECONDS = 700  # no row is begun later
 # Interleaved, a place runs four times as many computations, which are a quarter as long each: devices of half the speed leave them some milliseconds.
 SLOWER = "30.75e12:225e9:17.2e9:50e-6:12.5e9:82e9:1e-6"
 # What: islands, places, stages of each place, microbatches, schedule, model, examples, device.
@@ -43,14 +43,20 @@ def _asked(one, do, **arguments):
     return answer
 
 
+def _timed(cluster, one, do, count):
+    """The steps' times, and what each takes of the processors: the clients', the controller's, and those of all simulated hosts."""
+    times, used = _breakdown.with_processors(cluster, one.process.pid, lambda: _asked(one, do, count=count))
+    return {**times, "processors_s": {name: seconds / (count + 1) for name, seconds in used.items()}}
+
+
 def measure(islands, places, rounds, microbatches, schedule, model, batch, device, steps):
-    with _sides.simulated(CORES // 4, device, islands) as address, side(address, CORES) as one:
+    with _sides.simulated_cluster(CORES // 4, device, islands) as cluster, side(cluster.address, CORES) as one:
         prepared = _asked(one, "prepare", model=model, places=places, rounds=rounds, microbatches=microbatches, batch=batch, schedule=schedule)
         _asked(one, "steps", count=1)
-        row = {**prepared, **_asked(one, "steps", count=steps)}
+        row = {**prepared, **_timed(cluster, one, "steps", steps)}
         print(f"paper:   a step {row['step_s']:.2f} s, asked for in {row['asked_s']:.2f} s; prepared in {row['prepared_s']:.0f} s", file=sys.stderr, flush=True)
         seconds = 2.6 * row["step_s"]
-        events = _breakdown.recorded(address, seconds, lambda: _asked(one, "steps", count=3))
+        events = _breakdown.recorded(cluster.address, seconds, lambda: _asked(one, "steps", count=3))
         by_place = _breakdown.pipeline_runs(events, places)
         forward, backward = (list(times.values()) for times in _breakdown.stage_seconds(by_place))
         planned = _asked(one, "timeline", forward=forward, backward=backward)
@@ -71,12 +77,12 @@ def islands(quick):
     rows = {}
     for name, (cores, count) in ISLANDS.items():
         try:
-            with _sides.simulated(cores_of(cores) // 4, "tpu-v3", count) as address, side(address, cores_of(cores)) as one:
+            with _sides.simulated_cluster(cores_of(cores) // 4, "tpu-v3", count) as cluster, side(cluster.address, cores_of(cores)) as one:
                 prepared = _asked(one, "prepare_islands", model=ISLANDS_MODEL, islands=count, segments=SEGMENTS, batch=cores_of(ISLANDS_BATCH))
                 _asked(one, "islands_steps", count=1)
-                row = rows[name] = {**prepared, **_asked(one, "islands_steps", count=2 if quick else 6)}
+                row = rows[name] = {**prepared, **_timed(cluster, one, "islands_steps", 2 if quick else 6)}
                 seconds = 2.6 * row["step_s"]
-                row["spent_s"] = _breakdown.replica_steps(_breakdown.recorded(address, seconds, lambda: _asked(one, "islands_steps", count=3)))
+                row["spent_s"] = _breakdown.replica_steps(_breakdown.recorded(cluster.address, seconds, lambda: _asked(one, "islands_steps", count=3)))
                 print(f"paper:   {name}: {rows[name]['tokens_per_s']:,.0f} tokens/s, asked for in {rows[name]['asked_s']:.2f} s of {rows[name]['step_s']:.2f}",
                       file=sys.stderr, flush=True)
         except (RuntimeError, OSError) as error:  # the other is still worth having

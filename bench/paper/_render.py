@@ -141,12 +141,22 @@ def _where5(result):
                 yield f"{at}, by the recording ({row.get('depth', 16)} under way)", list(where["stations_us"]), [[f"{us:.0f}" for us in where["stations_us"].values()]]
 
 
+def _processors(rows):
+    """What a step takes of this machine: where that is nearly all it has, it is what limits."""
+    rows = {name: row for name, row in rows.items() if "processors_s" in row}
+    if rows:
+        who = list(next(iter(rows.values()))["processors_s"])
+        yield "Of this machine's processors for each step, ms", ["", *who], [
+            [name, *(f"{row['processors_s'][one] * 1e3:,.0f}" for one in who)] for name, row in rows.items()]
+
+
 def _where_pipelines(result):
     rows = {name: row for name, row in result["rows"].items() if "spent_s" in row}
     if rows:
         parts = list(next(iter(rows.values()))["spent_s"])
         yield "A step of a device, ms, by the recording of one", ["stages", *parts], [
             [name, *(f"{row['spent_s'][part] * 1e3:,.1f}" for part in parts)] for name, row in rows.items()]
+        yield from _processors(rows)
 
 
 def _where_islands(result):
@@ -155,6 +165,7 @@ def _where_islands(result):
         parts = list(next(iter(rows.values()))["spent_s"])
         yield "A step of a device, ms, by the recording of one; and what it sends to the other island", ["devices", *parts, "sent, MB"], [
             [name, *(f"{row['spent_s'][part] * 1e3:,.1f}" for part in parts), f"{row.get('sent_bytes', 0) / 1e6:,.1f}"] for name, row in rows.items()]
+        yield from _processors(rows)
 
 
 WHERE = {"5": _where5, "pipelines": _where_pipelines, "islands": _where_islands}

@@ -88,6 +88,18 @@ def test_losses_are_compared_to_the_last_bit(report):
     assert rows[3][1] == "RuntimeError: no"
 
 
+def test_where_a_step_over_islands_goes(report):
+    spent = {"forward": 1.5, "backward": 3.0, "waiting": 0.01}
+    rows = {name: {"tokens_per_s": 100.0, "step_s": 4.51, "spent_s": spent, "sent_bytes": sent, "processors_s": {"client": 0.1, "hosts": 0.25}}
+            for name, sent in (("one island of 256 cores", 0), ("two islands of 128 cores", 29.8e6))}
+    report["figures"] = {"islands": {"rows": rows}}
+    text = _render.text(report)
+    assert "1,500.0" in text and "29.8" in text and "Of this machine's processors" in text and "250" in text
+    assert min(Page(_render.page(report, {})).rows) > 1
+    rows["two islands of 128 cores"] = {"error": "RuntimeError: no"}
+    assert "RuntimeError: no" in _render.text(report)
+
+
 def test_a_figure_that_was_not_measured_is_left_out(report):
     del report["figures"]["5"]
     assert "Figure 5" not in _render.text(report)
