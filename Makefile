@@ -95,10 +95,10 @@ bench: wheel
 	@ninja -C $(TREE) -j$(JOBS) benches
 	@$(PY) tools/run_bench.py --tree $(TREE)
 
-#: make paper      figures 5 to 12 and tables 1 and 2 of the paper on this machine: one page, build/paper/report.html (QUICK=1: some minutes, for its form only; RESUME=1: what the last run did not come to)
+#: make paper      figures 5 to 12 and tables 1 and 2 of the paper on this machine: one page, build/paper/report.html (QUICK=1: some minutes, for its form only; RESUME=1: what the last run did not come to; FIGURES="5 table2": these)
 paper: wheel build/venv-paper build/venv-ray
-	@ninja -C $(TREE) -j$(JOBS) dispatch_bench
-	@$(PY) bench/paper/run.py --out build/paper $(if $(QUICK),--quick) $(if $(RESUME),--resume)
+	@ninja -C $(TREE) -j$(JOBS) dispatch_bench floor_server
+	@$(PY) bench/paper/run.py --out build/paper $(if $(QUICK),--quick) $(if $(RESUME),--resume) $(if $(FIGURES),--figures $(FIGURES))
 
 build/venv-paper: tools/requirements-paper.txt
 	@tools/setup.sh paper

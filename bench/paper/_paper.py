@@ -46,7 +46,9 @@ FIGURES = {
                           "how long a computation takes, in real time, with its collectives as rings behind it (docs/simulator.md). So tokens a second compare with each other and not with the paper's. "
                           "Hosts of different islands are 50 us apart with 100 Gbit/s each. With M = 4 S microbatches the schedule itself leaves (S - 1) / (M + S - 1) idle, "
                           "which is 15.8 % in 4 stages and 19.0 % in 16: 0.962 is all that 16 stages can have of 4. Interleaved, each place has four stages in turn, and "
-                          "waits a quarter of that (on devices of half the speed). The first rows are of 30 layers, the interleaved ones of the paper's 62. "
+                          "waits a quarter of that (on devices of half the speed). All microbatches go through one round of stages before the next, so that what comes round has time to "
+                          "spare. A step is from the end of one to that of the next. jaxlib's client has a thread that looks for work all the time, a seventh of a processor, which "
+                          "is in what the client takes. The first rows are of 30 layers, the interleaved ones of the paper's 62. "
                           "The picture: one step on four islands, lines between them."},
     "12": {"title": "Data parallelism over two islands",
            "paper": "64B and 136B parameters over two islands of 512 cores: 97.2 % of one island with twice as many.",
