@@ -111,6 +111,7 @@ def _on_all_devices(ctx, results, avals, sharding):
 def emit(ctx, function, token, operands, operand_avals, result_avals, has_side_effect, sharding, target=TARGET):
     from jax._src import core, ffi
 
+    operand_avals = [core.physical_aval(aval) for aval in operand_avals]  # of random keys their numbers
     number = registry.add(checked(function, result_avals), [aval.dtype for aval in operand_avals], bool(result_avals))
     ctx.module_context.add_keepalive(Registration(number))
     ctx.module_context.host_callbacks.append(MARK)

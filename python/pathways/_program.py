@@ -24,6 +24,7 @@ from pathways import _client
 from pathways import _mlir_context
 from pathways import _program_choice as choice
 from pathways import _program_graph as graphs
+from pathways import _program_tokens as tokens
 from pathways import _program_view as view
 from pathways import _program_wire as wire
 
@@ -110,7 +111,8 @@ class Program:
         donated = self._donated(tree)
         inputs = [graph.argument(aval, _placed(leaf), donated=i in donated) for i, (aval, leaf) in enumerate(zip(closed.in_avals, leaves))]
         with _mlir_context.shared():
-            graph.finish(graph.run(closed.jaxpr, closed.consts, inputs))
+            results = graph.run(closed.jaxpr, closed.consts, inputs)
+            graph.finish(results + list(graph.tokens.values()))
         return graph, out_tree, closed.out_avals
 
     def _donated(self, tree):
@@ -153,15 +155,18 @@ class _Compiled:
         self._apart = graph.apart
         self._keys = frozenset(i for i, argument in enumerate(graph.arguments)
                                if jax.dtypes.issubdtype(argument.value.aval.dtype, jax.dtypes.extended))
-        self._constants = self._put([argument.constant for argument in graph.arguments if argument.constant is not None],
-                                    [argument.value.sharding for argument in graph.arguments if argument.constant is not None])
-        self._is_constant = [argument.constant is not None for argument in graph.arguments]
+        constants = [argument for argument in graph.arguments if argument.constant is not None]
+        placed = iter(self._put([argument.constant for argument in constants], [argument.value.sharding for argument in constants]))
+        # What the program takes besides what it is given comes behind that: constants, and tokens of ordered effects.
+        self._own = [(argument.effect, None if argument.effect is not None else next(placed)) for argument in graph.arguments
+                     if argument.constant is not None or argument.effect is not None]
+        self._ordered = list(graph.tokens)  # whose tokens are its last results
         client = jax.devices()[0].client
         bytes_ = wire.MAGIC + graph.to_bytes()
         self._executable = client.compile_and_load_ifrt_program(
             _jax.ifrt_programs.make_plugin_program(bytes_), _jax.ifrt_programs.make_plugin_compile_options())
-        self._handlers = [pxla.global_aval_to_result_handler(aval, value.sharding, True)
-                          for aval, value in zip(out_avals, graph.results)]
+        self._handlers = [pxla.global_aval_to_result_handler(aval, value.sharding, value.committed or len(value.sharding.device_set) > 1)
+                          for aval, value in zip([*out_avals, *[tokens.AVAL] * len(graph.tokens)], graph.results)]
 
     @staticmethod
     def _put(arrays, shardings):
@@ -175,9 +180,8 @@ class _Compiled:
         return arrays
 
     def run(self, leaves):
-        if self._constants:
-            given, constants = iter(leaves), iter(self._constants)
-            leaves = [next(constants if constant else given) for constant in self._is_constant]
+        if self._own:
+            leaves = [*leaves, *(array if effect is None else tokens.current(effect) for effect, array in self._own)]
         arrays = self._put(leaves, self._shardings)
         sent = arrays
         if self._keys:
@@ -192,4 +196,7 @@ class _Compiled:
             raise
         for i in self._donated:
             arrays[i].delete()
-        return jax.tree.unflatten(self._out_tree, results)
+        count = len(results) - len(self._ordered)
+        for effect, array in zip(self._ordered, results[count:]):
+            tokens.set_current(effect, array)
+        return jax.tree.unflatten(self._out_tree, results[:count])

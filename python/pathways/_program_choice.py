@@ -20,9 +20,9 @@ select_p.multiple_results = True
 _programs = threading.local()
 
 
-@select_p.def_abstract_eval
+@select_p.def_effectful_abstract_eval
 def _results(*_, branches, names, counts):
-    return [core.ShapedArray(aval.shape, aval.dtype) for aval in branches[0].out_avals]
+    return [core.ShapedArray(aval.shape, aval.dtype) for aval in branches[0].out_avals], set().union(*(one.effects for one in branches))
 
 
 @contextlib.contextmanager

@@ -14,7 +14,6 @@ from typing import Any
 import jax
 import numpy as np
 from jax._src import core
-from jax._src import effects
 from jax._src import source_info_util
 from jax._src.interpreters import pxla
 from jax._src.sharding_impls import UNSPECIFIED, UnspecifiedValue
@@ -23,6 +22,7 @@ from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 from pathways import _callbacks
 from pathways import _cost
 from pathways import _program_lowering as lowering
+from pathways import _program_tokens as tokens
 from pathways import _program_wire as wire
 
 # The element types of pathways/buffers/dtype.h.
@@ -75,6 +75,7 @@ class Value:
     sharding: Any = None
     number: int = -1
     uses: int = 0
+    committed: bool = True  # as jax means it: where it is follows from what somebody has said
 
 
 @dataclasses.dataclass(eq=False)
@@ -82,6 +83,7 @@ class Argument:
     value: Value
     constant: Any = None  # an array that the function closes over
     donated: bool = False
+    effect: Any = None    # of which it is the token
 
 
 @dataclasses.dataclass(eq=False)
@@ -105,6 +107,7 @@ class Graph:
         self.arguments = []
         self.nodes = []
         self.results = []
+        self.tokens = {}         # kind of ordered effect -> the token of the last node that has it
         self.executables = []    # bytes
         self.executable_names = []
         self.executable_flops = []
@@ -115,7 +118,7 @@ class Graph:
         self._argument_of = {}   # Value -> Argument
         self._transfers = {}     # (value, number of the sharding) -> Value
         self._inner = {}         # id of a jaxpr -> the devices that are written inside
-        self._lowered = {}       # what -> (executable, output shardings, kept inputs, constants)
+        self._lowered = {}       # what -> (executable, output shardings, kept inputs, constants, ordered effects)
         self._options = {}       # of compilations -> their bytes
         self._keep = []          # objects whose id is part of a key
 
@@ -129,11 +132,17 @@ class Graph:
             setattr(branch, shared, getattr(self, shared))
         return branch
 
-    def argument(self, aval, sharding, constant=None, donated=False):
-        value = Value(aval, sharding)
-        self.arguments.append(Argument(value, constant, donated))
+    def argument(self, aval, sharding, constant=None, donated=False, effect=None):
+        value = Value(aval, sharding, committed=sharding is not None)
+        self.arguments.append(Argument(value, constant, donated, effect))
         self._argument_of[value] = self.arguments[-1]
         return value
+
+    def token(self, effect):
+        """What the next node with this ordered effect takes; the first takes what the program is given."""
+        if effect not in self.tokens:
+            self.tokens[effect] = self.argument(tokens.AVAL, None, effect=effect)
+        return self.tokens[effect]
 
     def place(self, value, sharding, location):
         """The value in this sharding."""
@@ -143,7 +152,7 @@ class Graph:
             return value
         key = (value, self._key(value, sharding))
         if key not in self._transfers:
-            self._transfers[key] = moved = Value(value.aval, sharding)
+            self._transfers[key] = moved = Value(value.aval, sharding, committed=value.committed)
             self.nodes.append(Node(location, [value], [moved]))
         return self._transfers[key]
 
@@ -201,7 +210,7 @@ class Graph:
                 value = self.read(env, var)
                 if isinstance(target, jax.Device):
                     target = SingleDeviceSharding(target)
-                env[out] = value if target is None else self.place(value, target, location)
+                env[out] = value if target is None else _committed(self.place(value, target, location))
             return
         if waiting.is_waiting(eqn):
             return waiting.add(self, eqn, env, location)
@@ -227,9 +236,7 @@ class Graph:
             what = (str(jaxpr),)
             function, params = core.jaxpr_as_fun(closed), None
             name = eqn.primitive.name
-        if ordered := list(effects.ordered_effects.filter_in(closed.jaxpr.effects)):
-            raise NotImplementedError(f"{name} has ordered effects ({', '.join(map(str, ordered))}): call it outside of the program")
-        devices = self._devices(closed, wanted, outs, values)
+        devices, said = self._devices(closed, wanted, outs, values)
         if not of_the_program(devices):
             raise ValueError(f"{name} is compiled for device {', '.join(map(str, devices[:8]))}, of another backend than the program's: "
                              "compile it for devices of jax.devices(), or call it outside of the program")
@@ -240,23 +247,27 @@ class Graph:
             if gives and var in ending and value in self._argument_of:
                 self._argument_of[value].donated = True
         lower = functools.partial(self._lower, function, name, inputs, wanted, outs, donated, devices, params)
-        self._compute(lower, what, inputs, wanted, outs, donated, devices, eqn.outvars, env, location)
+        outputs = self._compute(lower, what, inputs, wanted, outs, donated, devices, eqn.outvars, location)
+        for output in outputs:
+            output.committed = said
+        env.update(zip(eqn.outvars, outputs))
 
     def _devices(self, closed, wanted, outs, values):
-        """Where an equation runs: where its shardings say, else where its inputs are."""
+        """Where an equation runs: where its shardings say, else where its inputs are; and whether somebody has said so."""
         for sharding in [*wanted, *outs]:
             found = _concrete_devices(sharding)
             if found:
-                return found
+                return found, True
         if id(closed) not in self._inner:
             self._keep.append(closed)
             self._inner[id(closed)] = next(filter(None, map(_concrete_devices, _inner_shardings(closed.jaxpr))), ())
         if self._inner[id(closed)]:
-            return self._inner[id(closed)]
-        for value in values:
-            if value.sharding is not None:
-                return devices_of(value.sharding)
-        return devices_of(SingleDeviceSharding(jax.devices()[0]))
+            return self._inner[id(closed)], True
+        placed = [value for value in values if value.sharding is not None]
+        for value in placed:
+            if value.committed:
+                return devices_of(value.sharding), True
+        return devices_of(placed[0].sharding if placed else SingleDeviceSharding(jax.devices()[0])), False
 
     def _wanted(self, sharding, value, devices, position, closed):
         if not isinstance(sharding, UnspecifiedValue) and sharding is not None:
@@ -270,17 +281,20 @@ class Graph:
                     return _concrete(NamedSharding(eqns[0].params["mesh"], spec), devices)
         return replicated(devices)
 
-    def _compute(self, lower, what, inputs, wanted, outs, donated, devices, outvars, env, location):
+    def _compute(self, lower, what, inputs, wanted, outs, donated, devices, outvars, location):
         key = (what, tuple(map(self._key, inputs, wanted)), tuple(outs), tuple(donated),
                tuple((v.aval.shape, v.aval.dtype, v.aval.weak_type) for v in inputs), id(devices))
         if key not in self._lowered:
             self._lowered[key] = lower()
-        executable, out_shardings, kept, constants = self._lowered[key]
+        executable, out_shardings, kept, constants, ordered = self._lowered[key]
         taken = tuple(value for value, gives in zip(inputs, donated) if gives)
         hoisted = [self.argument(core.get_aval(array), sharding, constant=array) for array, sharding in constants]
         outputs = [Value(var.aval, sharding) for var, sharding in zip(outvars, out_shardings)]
-        self.nodes.append(Node(location, hoisted + [inputs[i] for i in kept], outputs, executable, taken))
-        env.update(zip(outvars, outputs))
+        before = [self.place(self.token(effect), replicated(devices), location) for effect in ordered]
+        after = [Value(tokens.AVAL, replicated(devices)) for _ in ordered]
+        self.tokens.update(zip(ordered, after))
+        self.nodes.append(Node(location, before + hoisted + [inputs[i] for i in kept], after + outputs, executable, taken))
+        return outputs
 
     def _lower(self, function, name, inputs, wanted, outs, donated, devices, params):
         jaxpr, mesh = lowering.as_traced(params, inputs, wanted, outs, donated, devices)
@@ -303,7 +317,7 @@ class Graph:
         self.executable_names.append(name)
         self.executable_devices.append(devices)
         self.executable_flops.append(_cost.flops(jaxpr))
-        return len(self.executables) - 1, out_shardings, kept, constants
+        return len(self.executables) - 1, out_shardings, kept, constants, args["ordered_effects"]
 
     # -- writing
 
@@ -365,6 +379,11 @@ class Graph:
         if str(aval.dtype) not in _DTYPES:
             raise NotImplementedError(f"{what} of program {self.name} has elements of type {aval.dtype}")
         return _DTYPES[str(aval.dtype)], aval.shape, self._key(value, value.sharding)
+
+
+def _committed(value):
+    value.committed = True
+    return value
 
 
 def _var(var):

@@ -11,6 +11,7 @@ from jax._src.interpreters import mlir
 from jax._src.interpreters import pxla
 from jax._src.sharding_impls import UnspecifiedValue
 
+from pathways import _program_tokens as tokens
 from pathways import _program_wire as wire
 
 
@@ -69,8 +70,10 @@ def executable_bytes(mesh, args, devices, known):
     """`known`: the bytes of the options that were needed before."""
     from jax._src.lib import xla_client
 
-    module = mesh.stablehlo()
-    allow_in, allow_out = pxla.get_prop_to_input_output(args["in_shardings"], args["out_shardings"], 0)
+    module, ordered = mesh.stablehlo(), len(args["ordered_effects"])
+    if ordered:
+        module = tokens.as_arrays(module, ordered)
+    allow_in, allow_out = pxla.get_prop_to_input_output(args["in_shardings"], args["out_shardings"], ordered)
     what = (id(devices), args["tuple_args"], tuple(allow_in), tuple(allow_out), mesh._compiler_options_kvs)
     if what not in known:
         known[what] = pxla.create_compile_options(

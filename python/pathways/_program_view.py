@@ -39,7 +39,7 @@ class ProgramView:
 
     def _lines(self, graph, indent):
         for argument in graph.arguments:
-            kind = "constant" if argument.constant is not None else "arg"
+            kind = "token" if argument.effect is not None else "constant" if argument.constant is not None else "arg"
             yield f"{indent}{self._typed(argument.value)} = {kind}{' donated' if argument.donated else ''}"
         for node in graph.nodes:
             inputs = [f"%{value.number}" for value in node.inputs]

@@ -16,6 +16,7 @@ from jax.sharding import SingleDeviceSharding
 from pathways import _callbacks
 from pathways import _program_choice as choice
 from pathways import _program_graph as graphs
+from pathways import _program_tokens as tokens
 
 HOST_CALLS = ("pure_callback", "io_callback", "debug_callback", "debug_print")
 
@@ -54,54 +55,68 @@ def _single(graph, value, location):
 
 def _host_call(graph, eqn, values, location):
     name, params = eqn.primitive.name, eqn.params
-    if params.get("ordered") or "Ordered" in type(params.get("effect")).__name__:
-        raise NotImplementedError(f"{name} is ordered, which functions called by programs are not: call it outside of the program, or give each "
-                                  "call what the one before it returns")
-    if any(jax.dtypes.issubdtype(value.aval.dtype, jax.dtypes.extended) for value in values):
-        raise NotImplementedError(f"{name} takes random keys: give it jax.random.key_data of them")
-    call = getattr(jax_callback, f"{name}_impl", None) or eqn.primitive.impl
+    call = functools.partial(getattr(jax_callback, f"{name}_impl", None) or eqn.primitive.impl, **params)
+    function = lambda *operands: tuple(call(*operands))
     avals = [var.aval for var in eqn.outvars]
-    function = functools.partial(call, **params)
-    number = _callbacks.registry.add(_callbacks.checked(lambda *operands: tuple(function(*operands)), avals),
-                                     [value.aval.dtype for value in values], bool(avals))
     operands = [_single(graph, value, location) for value in values]
     where = operands[0].sharding if operands else SingleDeviceSharding(jax.devices()[0])
-    outputs = [graphs.Value(aval, where) for aval in avals]
+    committed = any(value.committed for value in values)
+    outputs = [graphs.Value(aval, where, committed=committed) for aval in avals]
+    has_results = bool(avals)
+    for effect in tokens.ordered(eqn.effects):
+        function = tokens.passing(function)
+        operands.append(graph.place(graph.token(effect), where, location))
+        outputs.append(graphs.Value(tokens.AVAL, where))
+        graph.tokens[effect] = outputs[-1]
+    # Random keys come as numbers, as they do where jax compiles such a call.
+    number = _callbacks.registry.add(_callbacks.checked(function, [value.aval for value in outputs]),
+                                     [graphs.physical(value.aval, value.sharding)[0].dtype for value in operands], has_results)
     title = getattr(params.get("callback"), "callback_func", params.get("callback"))
     what = HostCall(_callbacks.Registration(number), getattr(title, "__name__", name))
     graph.nodes.append(graphs.Node(location, operands, outputs, waits=what))
-    return outputs
+    return outputs[:len(avals)]
 
 
 def _select(graph, eqn, values, location):
     index, *values = values
     index = _single(graph, index, location)
     captured, operands = _picked(eqn.params["counts"], values)
-    branches, results = [], None
+    ordered = tokens.ordered(eqn.effects)
+    passed = [graph.token(effect) for effect in ordered]
+    branches, results, committed = [], None, [False] * (len(eqn.outvars) + len(ordered))
     for closed, name, mine in zip(eqn.params["branches"], eqn.params["names"], captured):
         branch = graph.branch(name)
         taken = mine + operands
-        inputs = {value: branch.argument(value.aval, value.sharding) for value in dict.fromkeys(taken)}
+        inputs = {value: branch.argument(value.aval, value.sharding) for value in dict.fromkeys(taken + passed)}
+        for value, inside in inputs.items():
+            inside.committed = value.committed
+        branch.tokens = {effect: inputs[value] for effect, value in zip(ordered, passed)}
         jaxpr = closed.jaxpr
         made = branch.run(core.Jaxpr((), [*jaxpr.constvars, *jaxpr.invars], jaxpr.outvars, jaxpr.eqns, jaxpr.effects, debug_info=_unknown(jaxpr)), (),
                           [inputs[value] for value in taken])
+        made += [branch.tokens[effect] for effect in ordered]
         for value in made:
             value.sharding = value.sharding or SingleDeviceSharding(jax.devices()[0])
         for value, inside in inputs.items():  # placed where it is used first
             value.sharding = value.sharding or inside.sharding
+        committed = [any(both) for both in zip(committed, (value.committed for value in made))]
         if results is None:
             results = [value.sharding for value in made]
         branches.append((branch, inputs, [branch.place(value, sharding, location) for value, sharding in zip(made, results)]))
-    taken = list(dict.fromkeys(values))
+    taken = list(dict.fromkeys(values + passed))
     for value in taken:
         value.sharding = value.sharding or SingleDeviceSharding(jax.devices()[0])
     constants = [graph.argument(argument.value.aval, argument.value.sharding, constant=argument.constant)
                  for branch, _, _ in branches for argument in branch.arguments if argument.constant is not None]
     _give_all(branches, taken, constants)
     node = graphs.Node(location, [index, *taken, *constants], [], waits=Select([branch for branch, _, _ in branches]))
-    node.outputs = [graphs.Value(var.aval, sharding) for var, sharding in zip(eqn.outvars, results)]
+    avals = [var.aval for var in eqn.outvars]
+    node.outputs = [graphs.Value(*what) for what in zip(avals + [tokens.AVAL] * len(ordered), results)]
+    for output, said in zip(node.outputs, committed):
+        output.committed = said
+    graph.tokens.update(zip(ordered, node.outputs[len(avals):]))
     graph.nodes.append(node)
-    return node.outputs
+    return node.outputs[:len(avals)]
 
 
 def _unknown(jaxpr):

@@ -152,18 +152,6 @@ def test_a_compile_error_in_node_37(devices):
     np.testing.assert_array_equal(np.asarray(pw.program(lambda x: good(x))(x)), X + 1)
 
 
-def test_ordered_effects_are_refused_with_the_line(devices):
-    noisy = jax.jit(lambda x: (jax.debug.print("{}", x, ordered=True), x + 1)[1])
-
-    @pw.program
-    def step(x):
-        return noisy(x)
-
-    error, text, _ = raised(lambda: step(X))
-    assert isinstance(error, NotImplementedError) and "call it outside of the program" in text
-    assert "in program step, at test_program_errors.py:" in text
-
-
 def test_static_arguments_must_be_hashable(devices):
     @pw.program(static_argnums=1)
     def step(x, how):

@@ -217,3 +217,20 @@ def test_random_keys_cross_between_nodes(devices):
         return draw(first), draw(second)
 
     check(f, jax.device_put(jax.random.key(7), devices[0]))
+
+
+def test_what_nobody_has_placed_goes_on_to_wherever_it_is_used(devices):
+    """As without the decorator: only where something is said of devices, a result is bound to them."""
+    double = jax.jit(lambda x: x * 2.0)
+    there = jax.device_put(np.ones(4, np.float32), devices[6])
+
+    @pw.program
+    def f(x, y):
+        return double(x) + 1.0, x - y, jax.device_put(double(x), devices[3]), jnp.arange(4.0)
+
+    x = np.arange(4, dtype=np.float32)
+    free, bound, put, made = check(f, x, there)
+    plain = f.__wrapped__(x, there)
+    assert [one.committed for one in (free, bound, put, made)] == [one.committed for one in plain] == [False, True, True, False]
+    assert bound.devices() == {devices[6]} and put.devices() == {devices[3]}
+    np.testing.assert_array_equal(np.asarray(free + made + there), np.asarray(plain[0] + plain[3] + there))

@@ -240,8 +240,6 @@ def test_what_makes_no_sense_is_refused(steps):
         pw.program(lambda x: pw.cond(total(x) > 0, lambda v: total(v), a, x))(X)
     with pytest.raises(TypeError, match="by one integer, not by f"):
         pw.program(lambda x: pw.switch(total(x), [a, a], x))(X)
-    with pytest.raises(NotImplementedError, match="is ordered"):
-        pw.program(lambda x: io_callback(lambda v: v, SHAPE, x, ordered=True))(X)
 
 
 def test_inside_of_jit_and_gradients_it_is_jaxs_own(devices):

@@ -1,0 +1,109 @@
+"""The order of effects of programs (`io_callback(ordered=True)`, `jax.debug.print(ordered=True)`).
+
+jax orders effects by tokens. Within a program a token is an ordinary array, of one element that means nothing: a node with an ordered effect
+takes the one that the node before it has made. So the order holds from host to host and into branches, and nothing on the way has to know of
+it. Between the calls of a thread jax keeps the last token of each kind of effect. Programs take it and leave theirs there.
+
+The tokens of XLA are no arrays. Where a compiled function has them as parameters and results, its module gets arrays in their place; and from
+jit calls to programs and back a computation that does nothing else (`_pass_p`) makes the one of the other.
+"""
+
+import functools
+
+import jax
+import numpy as np
+from jax._src import core
+from jax._src import dispatch
+from jax._src import effects
+from jax._src.interpreters import mlir
+
+AVAL = core.ShapedArray((), np.dtype(bool))
+_NOTHING = np.zeros(AVAL.shape, AVAL.dtype)
+
+_pass_p = core.Primitive("pathways_pass")
+_pass_p.def_effectful_abstract_eval(lambda array, *, effect: (array, {effect}))
+
+
+def _lower_pass(ctx, array, *, effect):
+    ctx.set_tokens_out(mlir.TokenSet({effect: ctx.tokens_in.get(effect)}))
+    return [array]
+
+
+mlir.register_lowering(_pass_p, _lower_pass)
+
+
+@functools.lru_cache(maxsize=None)
+def _pass(effect):
+    """A computation that begins when its array is there and all before it that have the effect are done."""
+    return jax.jit(lambda array: _pass_p.bind(array, effect=effect))
+
+
+def ordered(kinds):
+    """Those of the effects that have an order."""
+    return list(effects.ordered_effects.filter_in(kinds))
+
+
+def current(effect):
+    """What the next such effect of this thread has to wait for, as an array."""
+    token = dispatch.runtime_tokens.current_tokens.get(effect)
+    if token is None:
+        return _NOTHING
+    return token._buf if getattr(token, "_of_a_program", False) else _pass(effect)(_NOTHING)
+
+
+def set_current(effect, array):
+    _watch_jit()
+    token = core.Token(array)
+    token._of_a_program = True
+    dispatch.runtime_tokens.set_token_result(effect, token)
+
+
+def _watch_jit():
+    """A jit call that wants the token gets one of its own kind. Idempotent."""
+    kind = dispatch.RuntimeTokenSet
+    ordinary = kind.get_token_input
+    if getattr(ordinary, "_pathways", False):
+        return
+
+    @functools.wraps(ordinary)
+    def get_token_input(self, effect, devices):
+        token = self.current_tokens.get(effect)
+        if getattr(token, "_of_a_program", False):
+            del self.current_tokens[effect]
+            _pass(effect)(token._buf)
+        return ordinary(self, effect, devices)
+
+    get_token_input._pathways = True
+    kind.get_token_input = get_token_input
+
+
+def passing(function):
+    """A function of the host that takes a token behind its operands, and gives one behind its results."""
+    return lambda *operands: (*function(*operands[:-1]), _NOTHING)
+
+
+def as_arrays(module, count):
+    """A copy of the module, of which the first parameters and results, which are tokens, are arrays. What it does is done when its results are
+    there, so nothing has to be computed of them."""
+    from jaxlib.mlir import ir
+    from jaxlib.mlir.dialects import stablehlo
+
+    with module.context, ir.Location.unknown(module.context):
+        copy = ir.Module.parse(mlir.module_to_bytecode(module))
+        main = next(op for op in copy.body.operations if "sym_name" in op.attributes and ir.StringAttr(op.attributes["sym_name"]).value == "main")
+        block = main.regions[0].blocks[0]
+        array = ir.RankedTensorType.get(AVAL.shape, ir.IntegerType.get_signless(1))
+        with ir.InsertionPoint.at_block_begin(block):
+            tokens = [stablehlo.after_all([]) for _ in range(count)]
+        for parameter, token in zip(block.arguments, tokens):
+            parameter.replace_all_uses_with(token)
+            parameter.set_type(array)
+        end = block.operations[len(block.operations) - 1]
+        with ir.InsertionPoint(end):
+            nothing = stablehlo.constant(ir.DenseElementsAttr.get(_NOTHING, type=array.element_type, shape=AVAL.shape))
+        for i in range(count):
+            end.operands[i] = nothing
+        kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
+        main.attributes["function_type"] = ir.TypeAttr.get(
+            ir.FunctionType.get([array] * count + list(kind.inputs)[count:], [array] * count + list(kind.results)[count:]))
+    return copy
