@@ -62,20 +62,24 @@ void ClusterImpl::RecordTrace(absl::Duration duration, size_t max_events, Result
   }
   tracing_ = std::make_shared<Tracing>();
   tracing_->done = std::move(done);
-  fabric_->recorder().Start(max_events);
   for (const auto& [host, link] : hosts_) tracing_->HostOf(host, fabric_->topology());
   ::pathways::v1::HostConfig config = housekeeping_->config();
   config.mutable_recording()->set_id(fabric_->NextId());
   config.mutable_recording()->set_max_events(static_cast<uint32_t>(max_events));
   // Each answer is also a reading of the host's clock.
-  auto begun = [this, tracing = tracing_](HostId host, absl::Time asked, const ::pathways::v1::Configured& answer) {
+  auto begun = [this, tracing = tracing_](HostId host, absl::Time after, absl::Time before,
+                                          const ::pathways::v1::Configured& answer) {
     if (tracing_ != tracing) return;  // too late
-    tracing->HostOf(host, fabric_->topology())
-        .offset.AddAnswer(asked, absl::FromUnixNanos(answer.now_nanoseconds()), environment_.clock->Now());
+    tracing->HostOf(host, fabric_->topology()).offset.AddAnswer(after, absl::FromUnixNanos(answer.now_nanoseconds()), before);
   };
-  housekeeping_->Configure(std::move(config), std::move(begun));
-  environment_.timers->After(duration, &strand_, [weak = weak_from_this()] {
-    if (auto self = weak.lock()) self->GatherTrace();
+  // Our own recording begins last: what we write down, the hosts do.
+  housekeeping_->Configure(std::move(config), std::move(begun), [weak = weak_from_this(), duration, max_events] {
+    auto self = weak.lock();
+    if (self == nullptr) return;
+    self->fabric_->recorder().Start(max_events);
+    self->environment_.timers->After(duration, &self->strand_, [weak] {
+      if (auto still = weak.lock()) still->GatherTrace();
+    });
   });
 }
 
@@ -102,13 +106,13 @@ void ClusterImpl::GatherTrace() {
   };
   environment_.timers->After(kGatherTimeout, &strand_, finish);
   housekeeping_->GatherTraces(hosts, std::move(ended), finish);
-  ::pathways::v1::HostConfig config = housekeeping_->config();
-  config.clear_recording();
-  housekeeping_->Configure(std::move(config), nullptr);
 }
 
 void ClusterImpl::FinishTrace() {
   const std::shared_ptr<Tracing> tracing = std::exchange(tracing_, nullptr);
+  ::pathways::v1::HostConfig config = housekeeping_->config();
+  config.clear_recording();  // which would forget what has not been gathered
+  housekeeping_->Configure(std::move(config), nullptr);
   ClusterTrace result;
   std::vector<trace::Recording> recordings;
   recordings.push_back(std::move(tracing->own));

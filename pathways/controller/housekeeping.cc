@@ -47,7 +47,8 @@ Housekeeping::Housekeeping(dispatch::Outbox* outbox, Executor* strand, Clock* cl
       links_(outbox, strand, std::move(lose)),
       runtime_({dataflow::kControllerHost, strand, clock, timers, &links_, &operators_}, {.progress = dataflow::StarKnobs()}),
       graphs_(&runtime_),
-      questions_(&runtime_, &graphs_, strand, &hosts_) {}
+      questions_(&runtime_, &graphs_, strand, &hosts_),
+      configs_(&runtime_, &graphs_, strand, clock, timers, &hosts_) {}
 
 dataflow::Operators Housekeeping::MakeOperators() {
   dataflow::Operators operators;
@@ -65,7 +66,7 @@ void Housekeeping::SetHosts(std::set<HostId> hosts) {
   std::vector<HostId> joined;
   std::set_difference(hosts.begin(), hosts.end(), hosts_.begin(), hosts_.end(), std::back_inserter(joined));
   hosts_ = std::move(hosts);
-  SendConfig(joined);
+  if (!joined.empty()) configs_.TellDirectly(config_.SerializeAsString(), joined, OnceConfigured());
 }
 
 void Housekeeping::RemoveHost(HostId host, const absl::Status& reason) {
@@ -99,20 +100,19 @@ bool Housekeeping::Start(Shape shape, const std::string& op, const std::vector<H
 
 // ---- configuration
 
-void Housekeeping::Configure(v1::HostConfig config, OnConfigured configured) {
+void Housekeeping::Configure(v1::HostConfig config, OnConfigured configured, absl::AnyInvocable<void() &&> told) {
+  config.set_version(config_.version() + 1);
   config_ = std::move(config);
   configured_ = std::make_shared<const OnConfigured>(std::move(configured));
-  SendConfig(Listed(hosts_));
+  if (hosts_.empty()) return std::move(told)();
+  configs_.Tell(config_.SerializeAsString(), Listed(hosts_), OnceConfigured(), std::move(told));
 }
 
-void Housekeeping::SendConfig(const std::vector<HostId>& hosts) {
-  auto answered = [this, asked = clock_->Now(), to = std::weak_ptr<const OnConfigured>(configured_)](
-                      HostId host, const dataflow::Tuple& tuple) {
-    v1::Configured configured;
-    const auto tell = to.lock();
-    if (tell != nullptr && *tell && Parse(tuple, &configured)) (*tell)(host, asked, configured);
+ConfigSpread::Heard Housekeeping::OnceConfigured() const {
+  return [to = std::weak_ptr<const OnConfigured>(configured_)](HostId host, absl::Time after, absl::Time before,
+                                                               const v1::Configured& configured) {
+    if (const auto tell = to.lock(); tell != nullptr && *tell) (*tell)(host, after, before, configured);
   };
-  Start(Shape::kAnswers, "configure", hosts, config_.SerializeAsString(), std::move(answered), nullptr);
 }
 
 // ---- health and metrics

@@ -6,6 +6,7 @@
 //   metrics        answers with a v1.MetricsReport, when somebody asks
 //   clean-up       frees what the v1.CleanUp in the argument names; to the hosts that have it
 //   abort-launch   ends the launch of which the v1.AbortLaunch in the argument says that it failed elsewhere
+//   pass-on        tells other hosts, each with its answer, and answers with the v1.PassedOn (worker/pass_on.h)
 //   trace          ends its recording, and answers with the v1.TraceReport
 // and one graph in the other direction, whose coordinator is the host:
 //   launch-failed  one shard, here: the host's v1.LaunchFailed. The hosts that wait for the launch hear of it by abort-launch
@@ -20,8 +21,10 @@
 // Completions with their errors: they are results of what was dispatched, and a batch of them is one message as it is.
 //
 // Messages. A run: a start to each host, an answer from each. Hosts that have not had this graph before are told it with the start. In a
-// cluster of more than 64 hosts what is gathered comes from one host of each 64 (host_questions.h), and the ends of orders (clean-up,
-// abort-launch) up a tree of hosts; configure and trace are answered by each host by itself: they carry readings of its clock.
+// cluster of more than 64 hosts what is gathered comes from one host of each 64 (host_questions.h), the ends of orders (clean-up,
+// abort-launch) come up a tree of hosts, and a configuration goes down one (config_spread.h). Traces are asked for and answered host by
+// host: a report is up to 2^18 events, tens of megabytes, and all of them have to come here; one host would have to hold those of 64, to
+// spare this process nothing but headers. And the word that ends a recording goes the way of the commands that are recorded.
 // Invariant HK-1: nothing here waits for a host that is lost. Strand-confined.
 #pragma once
 
@@ -36,6 +39,7 @@
 #include "absl/time/time.h"
 #include "pathways/base/clock.h"
 #include "pathways/base/timer_queue.h"
+#include "pathways/controller/config_spread.h"
 #include "pathways/controller/dataflow_links.h"
 #include "pathways/controller/host_graphs.h"
 #include "pathways/controller/host_questions.h"
@@ -48,8 +52,8 @@ namespace pw::controller {
 class Housekeeping {
  public:
   using MetricsByHost = std::map<HostId, ::pathways::v1::MetricsReport>;
-  // What a host said, with its name; asked and heard are the moments here.
-  using OnConfigured = std::function<void(HostId, absl::Time asked, const ::pathways::v1::Configured&)>;
+  // What a host said, with its name; `asked` is the moment here.
+  using OnConfigured = ConfigSpread::Heard;
   using OnTrace = std::function<void(HostId, absl::Time asked, ::pathways::v1::TraceReport)>;
   struct Health {
     ::pathways::v1::HealthReport report;
@@ -68,7 +72,8 @@ class Housekeeping {
   }
 
   // What hosts go by from now on, also those that join later. `configured` comes for each that answers, until the next Configure.
-  void Configure(::pathways::v1::HostConfig config, OnConfigured configured);
+  // `told` comes once, maybe inside this call: what is sent to any host from then on finds the configuration in force.
+  void Configure(::pathways::v1::HostConfig config, OnConfigured configured, absl::AnyInvocable<void() &&> told = [] {});
   const ::pathways::v1::HostConfig& config() const { return config_; }
 
   uint64_t frames_heard() const { return frames_heard_; }
@@ -94,7 +99,7 @@ class Housekeeping {
   // False: there is no such host, and `done` never comes.
   bool Start(Shape shape, const std::string& op, const std::vector<HostId>& hosts, std::string argument, OnTuple on_tuple,
              OnDone done);
-  void SendConfig(const std::vector<HostId>& hosts);
+  ConfigSpread::Heard OnceConfigured() const;
   void AbortElsewhere(const ::pathways::v1::LaunchFailed& failed);
   dataflow::Operators MakeOperators();
 
@@ -107,6 +112,7 @@ class Housekeeping {
   HostGraphs graphs_;
   std::set<HostId> hosts_;
   HostQuestions questions_;
+  ConfigSpread configs_;
   uint64_t frames_heard_ = 0;
   ::pathways::v1::HostConfig config_;
   std::shared_ptr<const OnConfigured> configured_;

@@ -2,8 +2,11 @@
 // in it, no more. Frames are counted; times are simulated.
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -121,6 +124,93 @@ TEST_P(LargeClusters, AHostThatHangsKeepsNobodyElseFromAnswering) {
     EXPECT_TRUE(silent.empty()) << silent.size() << " hosts, after tick " << tick;
   }
   EXPECT_TRUE(large.Silent(2.5).empty()) << "it is back";
+}
+
+// ---- configuration, by way of a recording
+
+// What the controller has sent to all hosts of its dataflow.
+uint64_t DataflowSent(LargeCluster& large) {
+  uint64_t sent = 0;
+  for (HostId host : large.topology().hosts())
+    sent += large.cluster.controller().fabric().outbox().counters(host).of(::pathways::v1::Command::kDataflow);
+  return sent;
+}
+
+struct Recording {
+  explicit Recording(LargeCluster* large) : large(large) {
+    const uint64_t heard = large->housekeeping().frames_heard(), sent = DataflowSent(*large);
+    large->cluster.controller().Post([large, trace = trace] {
+      large->cluster.controller().RecordTrace(
+          absl::Seconds(6), 1000, [trace](absl::StatusOr<controller::ClusterTrace> result) { *trace = std::move(result); });
+    });
+    large->world.RunUntil(large->world.now() + large->cluster.controller().tick() / 2, [&] { return Begun(); });
+    frames_heard = large->housekeeping().frames_heard() - heard;
+    frames_sent = DataflowSent(*large) - sent;
+  }
+  bool Begun() const { return large->cluster.controller().fabric().recorder().on(); }
+  // Hosts that go by an older configuration.
+  std::set<HostId> Behind() const {
+    std::set<HostId> behind;
+    for (HostId host : large->topology().hosts()) {
+      if (large->cluster.host(large->NumberOf(host)).configuration() != large->housekeeping().config().version()) behind.insert(host);
+    }
+    return behind;
+  }
+
+  LargeCluster* const large;
+  uint64_t frames_heard = 0, frames_sent = 0;
+  using Trace = std::optional<absl::StatusOr<controller::ClusterTrace>>;
+  const std::shared_ptr<Trace> trace = std::make_shared<Trace>();  // once it has been gathered
+};
+
+// Two frames a group back, and one there, the second time; what it recorded comes from each host by itself.
+TEST_P(LargeClusters, AConfigurationCostsTheControllerAMessageForEachGroup) {
+  LargeCluster large(GetParam());
+  for (uint64_t round : {0, 1}) {
+    Recording recording(&large);
+    ASSERT_TRUE(recording.Begun()) << "all have been told, long before the next tick";
+    EXPECT_TRUE(recording.Behind().empty()) << recording.Behind().size() << " hosts";
+    EXPECT_LE(recording.frames_heard, 2 * Groups(GetParam()));
+    EXPECT_LE(recording.frames_sent, (2 - round) * Groups(GetParam())) << "the first time with the graph";
+    large.Ticks(25);
+    ASSERT_TRUE(recording.trace->has_value() && (*recording.trace)->ok());
+    EXPECT_TRUE((**recording.trace)->silent_hosts.empty());
+    EXPECT_TRUE(recording.Behind().empty()) << "it has ended everywhere";
+  }
+}
+
+// The host that was to tell the second group dies before it does.
+TEST_P(LargeClusters, AHostThatTellsOthersCostsNobodyAConfigurationWhenItDies) {
+  for (bool silently : {false, true}) {
+    LargeCluster large(GetParam());
+    const HostId inner = large.topology().hosts()[HostQuestions::kFanIn];
+    large.cluster.CrashHost(large.NumberOf(inner), silently);
+    Recording recording(&large);
+    large.Ticks(12);
+    EXPECT_TRUE(recording.Begun());
+    EXPECT_TRUE(recording.Behind().empty()) << recording.Behind().size() << " hosts";
+    large.Ticks(25);
+    ASSERT_TRUE(recording.trace->has_value() && (*recording.trace)->ok());
+    EXPECT_LE((**recording.trace)->silent_hosts.size(), 1u);
+    EXPECT_TRUE(recording.Behind().empty()) << "it has ended everywhere";
+  }
+}
+
+// A member hangs: the others of its group are told, and it is when it is back.
+TEST_P(LargeClusters, AHostThatHangsKeepsNobodyFromBeingConfigured) {
+  for (size_t which : {size_t{0}, size_t{1}, HostQuestions::kFanIn}) {
+    LargeCluster large(GetParam());
+    const HostId hung = large.topology().hosts()[which];
+    large.cluster.StopHost(large.NumberOf(hung), kHeartbeat * 0.55);
+    Recording recording(&large);
+    large.Ticks(4);
+    EXPECT_TRUE(recording.Begun());
+    std::set<HostId> behind = recording.Behind();
+    behind.erase(hung);
+    EXPECT_TRUE(behind.empty()) << behind.size() << " hosts";
+    large.Ticks(10);
+    EXPECT_TRUE(recording.Behind().empty()) << "it is back";
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Sim, LargeClusters, ::testing::Values(128, 512));

@@ -60,6 +60,7 @@ class ControllerLink {
 
   // For tests that count, on the strand.
   int64_t arrays() const { return worker_ == nullptr ? 0 : worker_->arrays(); }
+  uint64_t configuration() const { return worker_ == nullptr ? 0 : worker_->configuration(); }
 
  private:
   class Handler;

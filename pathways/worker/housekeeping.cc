@@ -79,7 +79,7 @@ void AddOrder(dataflow::Operators* operators, std::string name, std::function<st
   });
 }
 
-dataflow::Operators MakeOperators(Core* core, const Housekeeping::Duties& duties) {
+dataflow::Operators MakeOperators(Core* core, const Housekeeping::Duties& duties, PassOn* pass_on) {
   dataflow::Operators operators;
   AddOrder<v1::HostConfig>(&operators, "configure", [core, configure = duties.configure](const v1::HostConfig& config) {
     configure(config);
@@ -101,6 +101,9 @@ dataflow::Operators MakeOperators(Core* core, const Housekeeping::Duties& duties
   operators.Add("combine", [](const dataflow::OperatorContext&) -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> {
     return std::make_unique<Combine>();
   });
+  operators.Add("pass-on", [pass_on](const dataflow::OperatorContext&) -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> {
+    return pass_on->MakeOperator();
+  });
   return operators;
 }
 
@@ -108,8 +111,9 @@ dataflow::Operators MakeOperators(Core* core, const Housekeeping::Duties& duties
 
 Housekeeping::Housekeeping(Core* core, Peers* peers, HostId self, Timers* timers, Duties duties)
     : links_(core, peers),
-      operators_(MakeOperators(core, duties)),
-      runtime_({self, core->strand, core->clock, timers, &links_, &operators_}, {.progress = dataflow::StarKnobs()}) {}
+      operators_(MakeOperators(core, duties, &pass_on_)),
+      runtime_({self, core->strand, core->clock, timers, &links_, &operators_}, {.progress = dataflow::StarKnobs()}),
+      pass_on_(core, &runtime_) {}
 
 void Housekeeping::TellFailed(const v1::LaunchFailed& failed) {
   if (!failures_.has_value()) {

@@ -2,7 +2,7 @@
 // says what each is for): a dataflow runtime, and the operators it knows. The parts of the worker do the work (Duties).
 //
 // In a large cluster a host may have to add up what others answer (the operator "combine"): they send it here, and the controller hears
-// of it in one message.
+// of it in one message; or to tell others what it was told (pass_on.h).
 //
 // A failed launch goes the other way: this host is the coordinator of a run with one shard, at the controller.
 // Lives on the worker's strand.
@@ -18,6 +18,7 @@
 #include "pathways/v1/worker.pb.h"
 #include "pathways/worker/core.h"
 #include "pathways/worker/dataflow_links.h"
+#include "pathways/worker/pass_on.h"
 
 namespace pw::worker {
 
@@ -46,6 +47,7 @@ class Housekeeping {
   DataflowLinks links_;
   const dataflow::Operators operators_;
   dataflow::Runtime runtime_;
+  PassOn pass_on_;
   std::optional<dataflow::GraphId> failures_;  // once one had to be told
 };
 

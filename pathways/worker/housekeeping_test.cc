@@ -126,6 +126,30 @@ TEST_F(HousekeepingTest, AConfigurationIsAnsweredWithTheTimeAndItsRecordingBegin
   EXPECT_GT(report.events_size(), 0) << "what came before the second time is still there";
 }
 
+TEST_F(HousekeepingTest, AnOrderIsPassedOnAndOneReportHasAllAnswers) {
+  v1::HostConfig config;
+  v1::PassOn order;
+  order.set_op("configure");
+  order.add_hosts(1);  // itself
+  for (uint64_t version : {3, 2}) {
+    config.set_version(version);
+    order.set_argument(config.SerializeAsString());
+    std::vector<std::string> answers;
+    ASSERT_EQ(Run("pass-on", &answers, order.SerializeAsString()), absl::OkStatus());
+    ASSERT_THAT(answers, testing::SizeIs(1));
+    v1::PassedOn report;
+    ASSERT_TRUE(report.ParseFromString(answers[0]));
+    ASSERT_EQ(report.answers_size(), 1);
+    EXPECT_EQ(report.answers(0).host(), 1u);
+    v1::Configured configured;
+    ASSERT_TRUE(configured.ParseFromString(report.answers(0).report()));
+    EXPECT_LE(report.asked_nanoseconds(), configured.now_nanoseconds());
+    EXPECT_LE(configured.now_nanoseconds(), report.answers(0).heard_nanoseconds());
+    EXPECT_LE(report.answers(0).heard_nanoseconds(), report.told_nanoseconds());
+    EXPECT_EQ(worker_.worker->configuration(), 3u) << "what was overtaken does not count";
+  }
+}
+
 TEST_F(HousekeepingTest, CleanUpFreesASessionAndItsPrograms) {
   worker_.Compile(1, "args=1 outputs=1 dims=4");
   worker_.Put(2, 100, {1, 2, 3, 4});
@@ -145,7 +169,7 @@ TEST_F(HousekeepingTest, CleanUpFreesASessionAndItsPrograms) {
 
 TEST_F(HousekeepingTest, AnOrderThatDoesNotParseIsRefused) {
   std::vector<std::string> answers;
-  for (const char* op : {"configure", "clean-up", "abort-launch"})
+  for (const char* op : {"configure", "clean-up", "abort-launch", "pass-on"})
     EXPECT_EQ(Run(op, &answers, "\xff\xff nonsense").code(), absl::StatusCode::kInvalidArgument) << op;
 }
 

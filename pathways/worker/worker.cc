@@ -182,6 +182,8 @@ Housekeeping::Duties Worker::MakeDuties() {
 }
 
 void Worker::Configure(const v1::HostConfig& config) {
+  if (config.version() < configuration_) return;  // overtaken
+  configuration_ = config.version();
   housekeeping_.SetCoalescing(config.coalescing());
   peers_.set_checksum(checksum_ || config.checksum());
   core_.spill.Enable(config.spill());

@@ -68,6 +68,7 @@ class Worker {
   // For the listener of peer connections.
   Peers& peers() { return peers_; }
   int64_t arrays() const { return core_.store.arrays(); }
+  uint64_t configuration() const { return configuration_; }  // its version
   Spill& spill() { return core_.spill; }
   pathways::v1::MemoryReport Memory() const;
   // What the graphs of the same names do (housekeeping.h).
@@ -82,6 +83,7 @@ class Worker {
 
   Core core_;
   const bool checksum_;  // by this host's own flags
+  uint64_t configuration_ = 0;
   ProgramRuns program_runs_;
   Programs programs_;
   Runner runner_;
