@@ -39,6 +39,7 @@ Holders::Holders(const Sharding& source, const std::function<HostId(DeviceId)>& 
   for (int s = 0; s < shards; ++s) ++first_[source.TileOfShard(s) + 1];
   for (size_t t = 1; t < first_.size(); ++t) first_[t] += first_[t - 1];
   std::vector<size_t> fill(first_.begin(), first_.end() - 1);
+  shard_on_.reserve(shards);
   for (int s = 0; s < shards; ++s) {
     const DeviceId device = source.devices()[s];
     holders_[fill[source.TileOfShard(s)]++] = {host_of(device), s};

@@ -71,6 +71,7 @@ absl::Status AddMachine(mlir::ModuleOp module, const resource::Topology& topolog
   std::vector<int32_t> all(devices.getDevices().begin(), devices.getDevices().end());
   std::sort(all.begin(), all.end());
   all.erase(std::unique(all.begin(), all.end()), all.end());
+  for (auto* column : {&ids, &physical, &hosts, &islands}) column->reserve(all.size());
   for (int32_t id : all) {
     PW_ASSIGN_OR_RETURN(const resource::Device* device, topology.GetDevice(DeviceId(id)));
     ids.push_back(id);

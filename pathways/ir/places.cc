@@ -8,6 +8,7 @@ namespace pw::ir {
 
 Places::Places(mlir::ModuleOp module) : symbols_(module), devices_(TheOnly<VirtualDevicesOp>(module)) {
   const llvm::ArrayRef<int32_t> devices = devices_.getDevices(), hosts = *devices_.getHosts();
+  host_of_.reserve(devices.size());
   for (size_t v = 0; v < devices.size(); ++v) host_of_[DeviceId(devices[v])] = hosts[v];
 }
 
@@ -17,7 +18,9 @@ const Places::Mesh& Places::Of(mlir::FlatSymbolRefAttr mesh) {
     known = std::make_unique<Mesh>();
     const llvm::ArrayRef<int32_t> devices = devices_.getDevices(), host_of = *devices_.getHosts();
     std::vector<int32_t>& hosts = known->hosts;
-    for (int32_t v : symbols_.lookup<MeshOp>(mesh.getValue()).getVirtualDevicesAttr().asArrayRef()) {
+    const llvm::ArrayRef<int32_t> virtuals = symbols_.lookup<MeshOp>(mesh.getValue()).getVirtualDevicesAttr().asArrayRef();
+    known->devices.reserve(virtuals.size());
+    for (int32_t v : virtuals) {
       known->devices.push_back(DeviceId(devices[v]));
       if (hosts.empty() || hosts.back() != host_of[v]) hosts.push_back(host_of[v]);
     }

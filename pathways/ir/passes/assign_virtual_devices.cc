@@ -22,6 +22,8 @@ struct AssignVirtualDevices : impl::AssignVirtualDevicesBase<AssignVirtualDevice
     std::vector<int32_t> devices;                   // of the program
     for (MeshOp mesh : module.getOps<MeshOp>()) {
       llvm::SmallVector<int32_t> assigned;
+      assigned.reserve(mesh.getSize());
+      numbers.reserve(numbers.size() + mesh.getSize());
       const std::optional<llvm::ArrayRef<int32_t>> named = mesh.getDevices();
       for (size_t i = 0; i < mesh.getSize(); ++i) {
         if (!named) {

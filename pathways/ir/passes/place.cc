@@ -32,10 +32,12 @@ struct Place : impl::PlaceBase<Place> {
     physical_ = machine_.getPhysical();
     entry_.clear(), load_.clear();
     const llvm::ArrayRef<int32_t> all = machine_.getDevices();
+    entry_.reserve(all.size()), load_.reserve(all.size());
     for (size_t i = 0; i < all.size(); ++i) entry_[all[i]] = i;
     if (failed(CountLoad()) || failed(Choose()) || failed(CheckComputations())) return signalPassFailure();
     llvm::SmallVector<int32_t> hosts;
     const llvm::ArrayRef<int32_t> host_of = machine_.getHosts();
+    hosts.reserve(devices_.size());
     for (int32_t device : devices_) hosts.push_back(host_of[entry_.at(device)]);
     devices_op_.setDevices(devices_);
     devices_op_.setHosts(hosts);
@@ -114,7 +116,9 @@ struct Place : impl::PlaceBase<Place> {
     const mlir::SymbolTable symbols(getOperation());
     for (ExecutableOp executable : getOperation().getOps<ExecutableOp>()) {
       absl::flat_hash_map<int32_t, int32_t> user;  // of a physical device
-      for (int32_t v : symbols.lookup<MeshOp>(executable.getMesh()).getVirtualDevicesAttr().asArrayRef()) {
+      const llvm::ArrayRef<int32_t> virtuals = symbols.lookup<MeshOp>(executable.getMesh()).getVirtualDevicesAttr().asArrayRef();
+      user.reserve(virtuals.size());
+      for (int32_t v : virtuals) {
         const int32_t physical = physical_[entry_.at(devices_[v])];
         auto [it, is_new] = user.try_emplace(physical, devices_[v]);
         if (is_new) continue;
