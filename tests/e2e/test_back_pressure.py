@@ -14,6 +14,7 @@ from pathways._shape import Shape
 
 LIMIT = 4_000_000
 BUFFER = 1_200_000
+MOST = LIMIT + BUFFER  # where requests overtake stores, the one that is asked for comes in before those that are not (SR-1)
 COUNT = 30  # nine times the limit, and more than a connection takes on
 
 
@@ -68,7 +69,7 @@ def test_uploads_of_many_times_the_limit_wait_and_arrive(cluster, shared_directo
         program.stdin.flush()
         assert program.stdout.readline() == "put\n", program.stderr.read()
         assert settled(lambda: only_client(cluster)["stores_waiting"] > 0, seconds=60), only_client(cluster)
-        assert only_client(cluster)["staged_bytes"] <= LIMIT
+        assert only_client(cluster)["staged_bytes"] <= MOST
     finally:
         os.kill(worker, signal.SIGCONT)
     assert program.stdout.readline() == "same\n", program.stderr.read()
@@ -76,7 +77,7 @@ def test_uploads_of_many_times_the_limit_wait_and_arrive(cluster, shared_directo
     program.communicate("\n", timeout=60)
     assert program.returncode == 0
     assert report["stores_held_back"] > 0 and report["stores_waiting"] == 0
-    assert BUFFER <= report["staged_peak_bytes"] <= LIMIT
+    assert BUFFER <= report["staged_peak_bytes"] <= MOST
     assert not list(cluster.files.glob("**/lt_*"))
 
 
