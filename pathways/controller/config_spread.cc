@@ -6,18 +6,11 @@
 
 #include "pathways/base/log.h"
 #include "pathways/controller/host_questions.h"
+#include "pathways/controller/parse.h"
 
 namespace pw::controller {
-namespace {
 
 namespace v1 = ::pathways::v1;
-
-template <class Message>
-bool Parse(std::string_view bytes, Message* message) {
-  return message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
-}
-
-}  // namespace
 
 // Of groups.
 class ConfigSpread::Round {
@@ -98,7 +91,7 @@ void ConfigSpread::TellDirectly(const std::string& config, const std::vector<Hos
   dataflow::RunOptions options;
   options.argument = config;
   options.on_tuple = [this, hosts, asked = clock_->Now(), heard = std::move(heard)](dataflow::NodeId, uint32_t shard,
-                                                                                     dataflow::Tuple tuple) {
+                                                                                    dataflow::Tuple tuple) {
     v1::Configured configured;
     if (heard && Parse(tuple.data.view(), &configured)) heard(hosts[shard], asked, clock_->Now(), configured);
   };

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "pathways/base/log.h"
+#include "pathways/controller/parse.h"
 #include "pathways/v1/housekeeping.pb.h"
 
 namespace pw::controller {
@@ -81,7 +82,7 @@ void HostQuestions::Start(const RoundRef& round, std::vector<HostId> hosts, bool
   options.on_tuple = [round, set, grouped](dataflow::NodeId, uint32_t shard, dataflow::Tuple tuple) {
     if (!grouped) return round->Hear(set.At(shard), tuple.data.view());
     ::pathways::v1::Gathered gathered;
-    if (!gathered.ParseFromArray(tuple.data.data(), static_cast<int>(tuple.size()))) return;
+    if (!Parse(tuple.data.view(), &gathered)) return;
     for (const auto& answer : gathered.answers()) {
       if (set.Contains(HostId(answer.host()))) round->Hear(HostId(answer.host()), answer.report());
     }

@@ -5,20 +5,12 @@
 #include <utility>
 
 #include "pathways/base/log.h"
+#include "pathways/controller/parse.h"
 
 namespace pw::controller {
 namespace {
 
 namespace v1 = ::pathways::v1;
-
-template <class Message>
-bool Parse(std::string_view bytes, Message* message) {
-  return message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
-}
-template <class Message>
-bool Parse(const dataflow::Tuple& tuple, Message* message) {
-  return Parse(tuple.data.view(), message);
-}
 
 std::vector<HostId> Listed(const std::set<HostId>& hosts) { return {hosts.begin(), hosts.end()}; }
 
@@ -165,7 +157,7 @@ void Housekeeping::GatherTraces(const std::vector<HostId>& hosts, OnTrace on_tra
   for (HostId host : hosts) {
     auto heard = [on_trace, asked = clock_->Now()](HostId from, const dataflow::Tuple& tuple) {
       v1::TraceReport report;
-      if (Parse(tuple, &report)) on_trace(from, asked, std::move(report));
+      if (Parse(tuple.data.view(), &report)) on_trace(from, asked, std::move(report));
     };
     if (Start(Shape::kAnswers, "trace", {host}, "", std::move(heard), [waiting](const absl::Status&) { waiting->Down(); }))
       ++waiting->left;

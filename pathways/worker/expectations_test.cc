@@ -81,16 +81,7 @@ TEST(Expectations, TwoArraysMayBecomeWhatOneSourceIs) {
   w.Compile(1, kAdd);
   w.Put(10, 100, {1, 2, 3, 4});
   ExecuteLater(w, 11, 100, 200, 7);
-  v1::Command alias;
-  for (int d = 0; d < 2; ++d) {
-    auto& item = *alias.mutable_alias()->add_items();
-    item.set_array(201);
-    item.set_shard(d);
-    item.set_source_array(200);
-    item.set_source_shard(d);
-  }
-  alias.mutable_alias()->set_session(1);
-  w.Do(alias);
+  for (int d = 0; d < 2; ++d) w.Alias(21 + d, 201, d, 200, d);
   for (uint64_t expected : {500, 501}) {
     Expect(w, expected);
     Fulfil(w, 500 + expected, expected, expected - 300);
@@ -108,17 +99,7 @@ TEST(Expectations, ASourceThatOthersUseIsCopied) {
   w.Put(10, 100, {1, 2, 3, 4});
   w.Settle();
   Expect(w, 500);
-  v1::Command alias;
-  alias.mutable_alias()->set_op(11);
-  alias.mutable_alias()->set_session(1);
-  for (int d = 0; d < 2; ++d) {
-    auto& item = *alias.mutable_alias()->add_items();
-    item.set_array(200);
-    item.set_shard(d);
-    item.set_source_array(100);
-    item.set_source_shard(d);
-  }
-  w.Do(alias);
+  for (int d = 0; d < 2; ++d) w.Alias(21 + d, 200, d, 100, d);
   Fulfil(w, 12, 500, 200);
   w.Settle();
   w.Execute(13, 1, {100}, {101});  // overwrites its argument

@@ -10,9 +10,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 import pathways as pw
 from test_program_tracer import on
+from test_program_values import SHAPE, X, steps  # noqa: F401 (steps is a fixture)
 
-X = np.arange(4, dtype=np.float32)
-SHAPE = jax.ShapeDtypeStruct((4,), np.float32)
 CALLS = 12
 
 
@@ -21,15 +20,6 @@ def nothing_is_left():
     jax.effects_barrier()
     yield
     jax.effects_barrier()
-
-
-@pytest.fixture(scope="module")
-def steps(devices):
-    """x + 1 on one island, x * 3 on the other, and the sum of x."""
-    add = jax.jit(lambda x: x + 1, in_shardings=on(devices[0]), out_shardings=on(devices[0]))
-    triple = jax.jit(lambda x: x * 3, in_shardings=on(devices[5]), out_shardings=on(devices[5]))
-    total = jax.jit(lambda x: x.sum(), in_shardings=on(devices[2]), out_shardings=on(devices[2]))
-    return add, triple, total
 
 
 class Seen(list):
