@@ -4,6 +4,8 @@
 #include <mutex>
 #include <utility>
 
+#include "pathways/base/try_allocate.h"
+
 namespace pw {
 namespace {
 
@@ -56,10 +58,14 @@ class BlockCache::Idle {
 BlockCache::BlockCache(size_t limit_bytes) : idle_(std::make_shared<Idle>(limit_bytes)) {}
 BlockCache::~BlockCache() = default;
 
-AlignedBytes BlockCache::Take(size_t size) {
-  if (size < kWorthwhileBytes) return AlignedBytes(size);
+std::optional<AlignedBytes> BlockCache::Take(size_t size) {
+  if (size < kWorthwhileBytes) return TryAllocate(size);
   Block block = idle_->Take(size);
-  if (block.memory == nullptr) block = {AlignedBytes(size).memory(), size};
+  if (block.memory == nullptr) {
+    const std::optional<AlignedBytes> fresh = TryAllocate(size);
+    if (!fresh.has_value()) return std::nullopt;
+    block = {fresh->memory(), size};
+  }
   uint8_t* const data = block.memory.get();
   std::weak_ptr<Idle> idle = idle_;
   return AlignedBytes(std::shared_ptr<uint8_t>(data,

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 
 #include "pathways/base/bytes.h"
 
@@ -24,7 +25,8 @@ class BlockCache {
   explicit BlockCache(size_t limit_bytes = kDefaultLimit);
   ~BlockCache();
 
-  AlignedBytes Take(size_t size);
+  // Nullopt: the system has no such memory.
+  std::optional<AlignedBytes> Take(size_t size);
   size_t idle_bytes() const;
 
  private:

@@ -10,13 +10,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <new>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/base/try_allocate.h"
 
 namespace pw::bulk {
 namespace {
@@ -59,11 +59,9 @@ absl::StatusOr<int> OpenSharedDirectory(const std::string& path) {
 }
 
 absl::StatusOr<AlignedBytes> TryAllocate(int64_t size) {
-  try {
-    return AlignedBytes(static_cast<size_t>(size));
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(absl::StrCat("the controller has no memory for a host buffer of ", size, " bytes"));
-  }
+  std::optional<AlignedBytes> memory = pw::TryAllocate(static_cast<size_t>(size));
+  if (memory.has_value()) return *std::move(memory);
+  return absl::ResourceExhaustedError(absl::StrCat("the controller has no memory for a host buffer of ", size, " bytes"));
 }
 
 namespace {

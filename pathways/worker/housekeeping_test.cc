@@ -173,6 +173,41 @@ TEST_F(HousekeepingTest, AnOrderThatDoesNotParseIsRefused) {
     EXPECT_EQ(Run(op, &answers, "\xff\xff nonsense").code(), absl::StatusCode::kInvalidArgument) << op;
 }
 
+TEST_F(HousekeepingTest, AnOrderForNobodyOrForTheControllerIsRefused) {
+  std::vector<std::string> answers;
+  v1::PassOn order;
+  order.set_op("configure");
+  EXPECT_EQ(Run("pass-on", &answers, order.SerializeAsString()).code(), absl::StatusCode::kInvalidArgument) << "nobody";
+  order.add_hosts(1);
+  order.add_hosts(df::kControllerHost.v);
+  EXPECT_EQ(Run("pass-on", &answers, order.SerializeAsString()).code(), absl::StatusCode::kInvalidArgument) << "the controller";
+  order.clear_hosts();
+  for (uint32_t host = 0; host <= df::Placement::kMaxBlocks; ++host) order.add_hosts(2 * host + 1);
+  EXPECT_EQ(Run("pass-on", &answers, order.SerializeAsString()).code(), absl::StatusCode::kInvalidArgument) << "too many";
+}
+
+TEST_F(HousekeepingTest, AnOrderThatNamesAHostTwiceOrPassesItselfOnEnds) {
+  v1::HostConfig config;
+  config.set_version(4);
+  v1::PassOn inner, outer;
+  inner.set_op("configure");
+  inner.set_argument(config.SerializeAsString());
+  inner.add_hosts(1);
+  inner.add_hosts(1);
+  outer.set_op("pass-on");
+  outer.set_argument(inner.SerializeAsString());
+  outer.add_hosts(1);
+  std::vector<std::string> answers;
+  ASSERT_EQ(Run("pass-on", &answers, outer.SerializeAsString()), absl::OkStatus());
+  v1::PassedOn report, of_inner;
+  ASSERT_THAT(answers, testing::SizeIs(1));
+  ASSERT_TRUE(report.ParseFromString(answers[0]));
+  ASSERT_EQ(report.answers_size(), 1);
+  ASSERT_TRUE(of_inner.ParseFromString(report.answers(0).report()));
+  EXPECT_EQ(of_inner.answers_size(), 1);
+  EXPECT_EQ(worker_.worker->configuration(), 4u);
+}
+
 TEST_F(HousekeepingTest, WhatItDoesNotKnowItRefuses) {
   std::vector<std::string> answers;
   EXPECT_EQ(Run("juggle", &answers).code(), absl::StatusCode::kUnimplemented);

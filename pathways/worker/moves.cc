@@ -1,6 +1,7 @@
 #include "pathways/worker/moves.h"
 
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -35,11 +36,13 @@ struct Moves::Assembly {
   std::vector<Piece> pieces;
   size_t left = 0;
   absl::Status status;
-  std::unique_ptr<AlignedBytes> memory;
+  std::optional<AlignedBytes> memory;
   Bytes whole;  // instead of `memory` if one piece is everything
 
   bool Holds(const Bytes& bytes) const {
-    return memory != nullptr && bytes.data() >= memory->data() && bytes.data() < memory->data() + memory->size();
+    if (!memory.has_value()) return false;
+    const uint8_t* const begin = memory->memory().get();
+    return bytes.data() >= begin && bytes.data() < begin + memory->size();
   }
 };
 
@@ -205,10 +208,17 @@ void Moves::ExpectPiece(const OperationRef& operation, const AssemblyRef& assemb
       into);
 }
 
-AlignedBytes& Moves::Memory(Assembly* assembly) {
-  if (assembly->memory == nullptr)
-    assembly->memory = std::make_unique<AlignedBytes>(core_->blocks.Take(static_cast<size_t>(assembly->total_bytes)));
-  return *assembly->memory;
+// Null, and the assembly has failed, where the machine has no memory for all of the shard.
+uint8_t* Moves::Memory(Assembly* assembly) {
+  if (!assembly->memory.has_value() && assembly->status.ok()) {
+    assembly->memory = core_->blocks.Take(static_cast<size_t>(assembly->total_bytes));
+    if (!assembly->memory.has_value()) {
+      assembly->status = absl::ResourceExhaustedError(absl::StrCat("the machine of ", core_->NameOf(peers_->self()),
+                                                                   " has no memory for a shard of ",
+                                                                   HumanBytes(assembly->total_bytes), ". Use more devices"));
+    }
+  }
+  return assembly->memory.has_value() ? assembly->memory->data() : nullptr;
 }
 
 // Where a piece's bytes will lie in the new shard, if that is one stretch of it. Null if it is not, or if they come in memory that can
@@ -217,8 +227,8 @@ uint8_t* Moves::FinalPlace(Assembly* assembly, size_t index, bool comes_shared) 
   const Assembly::Piece& piece = assembly->pieces[index];
   if (piece.bytes == 0 || (piece.bytes == assembly->total_bytes && comes_shared)) return nullptr;
   const std::optional<int64_t> at = StretchStart(assembly->dims, piece.to_start, piece.size);
-  if (!at.has_value()) return nullptr;
-  return Memory(assembly).data() + *at * buffers::HostBytes(assembly->dtype);
+  uint8_t* const memory = at.has_value() ? Memory(assembly) : nullptr;
+  return memory == nullptr ? nullptr : memory + *at * buffers::HostBytes(assembly->dtype);
 }
 
 void Moves::AddLocal(const OperationRef& operation, const AssemblyRef& assembly, size_t piece, const ShardRef& source) {
@@ -246,9 +256,8 @@ void Moves::AddPiece(const OperationRef& operation, const AssemblyRef& assembly,
     // It is there.
   } else if (piece.bytes == assembly->total_bytes && static_cast<int64_t>(bytes->size()) == piece.bytes) {
     assembly->whole = *bytes;
-  } else {
-    CopyBox(buffers::HostBytes(assembly->dtype), piece.size, bytes->data(), dims, start, Memory(assembly.get()).data(),
-            assembly->dims, piece.to_start);
+  } else if (uint8_t* const memory = Memory(assembly.get()); memory != nullptr) {
+    CopyBox(buffers::HostBytes(assembly->dtype), piece.size, bytes->data(), dims, start, memory, assembly->dims, piece.to_start);
   }
   if (--assembly->left == 0) Finish(operation, assembly);
 }
@@ -259,9 +268,9 @@ void Moves::Finish(const OperationRef& operation, const AssemblyRef& assembly) {
     return operation->Settled(assembly->status);
   }
   Bytes data = std::move(assembly->whole);
-  const bool own = data.empty() && assembly->memory != nullptr;
+  const bool own = data.empty() && assembly->memory.has_value();
   if (own) data = std::move(*assembly->memory).Freeze();
-  assembly->memory = nullptr;
+  assembly->memory.reset();
   Place(core_, assembly->shard, {std::move(data), assembly->dtype, assembly->dims, std::nullopt, own}, assembly->memory_kind,
         [operation](const absl::Status& status) { operation->Settled(status); });
 }

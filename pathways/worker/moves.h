@@ -61,7 +61,7 @@ class Moves : public Peers::Receiver {
   void Assemble(const OperationRef& operation, const pathways::v1::Move::Receive& receive, const AssemblyRef& assembly);
   void ExpectPiece(const OperationRef& operation, const AssemblyRef& assembly, size_t index, uint64_t transfer, HostId from);
   uint8_t* FinalPlace(Assembly* assembly, size_t index, bool comes_shared);
-  AlignedBytes& Memory(Assembly* assembly);
+  uint8_t* Memory(Assembly* assembly);
   void AddLocal(const OperationRef& operation, const AssemblyRef& assembly, size_t piece, const ShardRef& source);
   void AddPiece(const OperationRef& operation, const AssemblyRef& assembly, size_t piece, const absl::StatusOr<Bytes>& bytes,
                 const device::Dims& dims, const device::Dims& start);

@@ -349,6 +349,25 @@ TEST(Moves, WholeShardsAreCopiedByTheRuntime) {
   EXPECT_EQ(w.connection.done.at(12).code(), absl::StatusCode::kInvalidArgument) << "no such memory";
 }
 
+// Memory for a shard is taken before its pieces come. Once that ended the process.
+TEST(Moves, AShardThatNoMachineHasMemoryForIsAnErrorAndNothingElse) {
+  TwoWorkers hosts;
+  hosts[1].Put(10, 100, {1, 2});
+  constexpr int64_t kHalf = int64_t{1} << 50;
+  v1::Command command;
+  auto* receive = AddReceive(&command, 12, 300, 2 * kHalf);
+  AddRemote(receive, 0, kHalf, 77, 1);
+  AddRemote(receive, kHalf, kHalf, 78, 1);
+  hosts[2].Do(command);
+  hosts[1].Do(SendCommand(11, 77, 100, 0, 0, 2, 2));  // of which there is less than was said
+  hosts[1].Do(SendCommand(13, 78, 101, 0, 0, 2, 2));
+  hosts.Settle();
+  EXPECT_EQ(hosts[2].connection.done.at(12).code(), absl::StatusCode::kResourceExhausted) << hosts[2].connection.done.at(12);
+  hosts[2].Put(14, 301, {3});
+  hosts.Settle();
+  EXPECT_THAT(hosts[2].Read(301, 0), ElementsAre(3));
+}
+
 TEST(Moves, RefusesPiecesThatDoNotFit) {
   WorkerHarness w;
   w.Put(10, 100, {1, 2});

@@ -9,14 +9,19 @@
 namespace pw::worker {
 namespace v1 = pathways::v1;
 
+namespace {
+constexpr int kMostHosts = static_cast<int>(dataflow::Placement::kMaxBlocks);  // of an order: a placement takes them
+}  // namespace
+
 // The shard of a run of the controller. It ends when the run over the group has.
 class PassOn::Order : public dataflow::Operator {
  public:
   explicit Order(PassOn* pass_on) : pass_on_(pass_on) {}
   void OnInputsClosed(dataflow::Shard& shard) override {
     v1::PassOn order;
-    const bool sound = order.ParseFromString(shard.argument()) &&
-                       std::find(order.hosts().begin(), order.hosts().end(), dataflow::kControllerHost.v) == order.hosts().end();
+    const auto& hosts = order.hosts();
+    const bool sound = order.ParseFromString(shard.argument()) && !hosts.empty() && hosts.size() <= kMostHosts &&
+                       std::find(hosts.begin(), hosts.end(), dataflow::kControllerHost.v) == hosts.end();
     if (!sound) return shard.Finish(absl::InvalidArgumentError("pass-on: the argument is no order for hosts"));
     pass_on_->Tell(order, [runtime = pass_on_->runtime_, ref = shard.ref()](const v1::PassedOn& report) {
       runtime->With(ref, [&](dataflow::Shard& end) {
@@ -66,8 +71,9 @@ absl::StatusOr<dataflow::GraphId> PassOn::GraphOver(const std::string& op, const
   if (known_.has_value() && known_->op == op && known_->hosts == hosts) return known_->graph;
   const auto there = std::make_shared<const dataflow::Placement>(dataflow::Placement::OnePerHost(hosts));
   const auto here = std::make_shared<const dataflow::Placement>(dataflow::Placement::OnHost(core_->host, hosts.size()));
-  PW_ASSIGN_OR_RETURN(auto graph, dataflow::Graph::Create({{op, op, "", there}, {"result", dataflow::kResultOp, "", here}},
-                                                          {{dataflow::NodeId(0), dataflow::NodeId(1), dataflow::EdgeKind::kOneToOne, true}}));
+  PW_ASSIGN_OR_RETURN(auto graph,
+                      dataflow::Graph::Create({{op, op, "", there}, {"result", dataflow::kResultOp, "", here}},
+                                              {{dataflow::NodeId(0), dataflow::NodeId(1), dataflow::EdgeKind::kOneToOne, true}}));
   PW_ASSIGN_OR_RETURN(const dataflow::GraphId id, runtime_->Install(std::move(graph), dataflow::StarKnobs()));
   if (known_.has_value()) runtime_->Uninstall(known_->graph);
   known_ = Known{op, hosts, id};

@@ -1,5 +1,6 @@
 #include "pathways/worker/shard.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "pathways/base/log.h"
@@ -16,9 +17,10 @@ void CallAll(std::vector<Shard::Callback>* callbacks) {
 }  // namespace
 
 int64_t DeviceBytes(buffers::DType dtype, const device::Dims& dims) {
-  int64_t n = 1;
-  for (int64_t d : dims) n *= d;
-  return (n * buffers::DeviceBits(dtype) + 7) / 8;
+  constexpr int64_t kMost = int64_t{1} << 52;  // more than any device has; sums of some of them are numbers too
+  __int128 bits = buffers::DeviceBits(dtype);
+  for (int64_t d : dims) bits = std::min<__int128>(bits * d, __int128{kMost} * 8);
+  return static_cast<int64_t>((bits + 7) / 8);
 }
 
 Shard::~Shard() { Consume(); }

@@ -63,6 +63,10 @@ absl::Status Staging::Append(Transfer* transfer, const v1::Chunk& chunk, Bytes p
   if (transfer->into == nullptr && !transfer->memory.has_value()) {
     PW_RETURN_IF_ERROR(Reserve(transfer));
     transfer->memory = blocks_->Take(static_cast<size_t>(transfer->total));
+    if (!transfer->memory.has_value()) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("this worker's machine has no memory for a transfer of ", HumanBytes(transfer->total)));
+    }
   }
   uint8_t* const memory = transfer->into != nullptr ? transfer->into : transfer->memory->data();
   if (payload.data() != memory + transfer->received) std::memcpy(memory + transfer->received, payload.data(), payload.size());

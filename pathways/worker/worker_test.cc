@@ -199,6 +199,26 @@ TEST(Worker, PutsWithStridesAndWithoutElements) {
   EXPECT_THAT(Floats(w.connection.fetched_bytes[20]), ElementsAre(2, 1, 4, 3, 6, 5));
 }
 
+// A stride of 0 makes an array of any size of a few bytes.
+TEST(Worker, APutThatNoMachineHasMemoryForIsAnErrorAndNothingElse) {
+  for (int64_t limit : {int64_t{0}, int64_t{1} << 30}) {
+    WorkerHarness::Setup setup;
+    setup.limits.device_memory_bytes = limit;
+    WorkerHarness worker(setup);
+    v1::Command command = worker.PutCommand(10, 100, int64_t{1} << 60, {0});
+    command.mutable_put()->set_has_byte_strides(true);
+    command.mutable_put()->add_byte_strides(0);
+    command.mutable_put()->set_total_bytes(4);
+    command.mutable_put()->set_payload_bytes(4);
+    worker.Do(command, FloatBytes({1}));
+    worker.Settle();
+    EXPECT_EQ(worker.connection.done.at(10).code(), absl::StatusCode::kResourceExhausted) << limit;
+    worker.Put(11, 101, {2});
+    worker.Settle();
+    EXPECT_THAT(worker.Read(101, 0), ElementsAre(2));
+  }
+}
+
 TEST(Worker, LargeFetchesGoInChunksAndHeedBackPressure) {
   WorkerHarness w;
   std::vector<float> values(1 << 20);

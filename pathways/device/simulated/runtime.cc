@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -11,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/buffers/byte_strides.h"
 #include "pathways/device/simulated/contents.h"
 
 namespace pw::device {
@@ -380,19 +382,8 @@ absl::StatusOr<std::unique_ptr<DeviceBuffer>> SimulatedRuntime::FromHost(HostArr
   PW_RETURN_IF_ERROR(CheckPlace(state_->devices, device, memory_kind));
   Bytes data = array.data;
   if (array.byte_strides.has_value()) {
-    const int width = buffers::HostBytes(array.dtype);
-    AlignedBytes dense(static_cast<size_t>(Elements(array.dims)) * width);
-    int64_t base = 0;
-    for (size_t i = 0; i < array.dims.size(); ++i) base += std::max<int64_t>(0, -(*array.byte_strides)[i]) * (array.dims[i] - 1);
-    for (int64_t e = 0; e < Elements(array.dims); ++e) {
-      int64_t rest = e, from = base;
-      for (size_t i = array.dims.size(); i-- > 0;) {
-        from += rest % array.dims[i] * (*array.byte_strides)[i];
-        rest /= array.dims[i];
-      }
-      std::memcpy(dense.data() + e * width, array.data.data() + from, width);
-    }
-    data = std::move(dense).Freeze();
+    PW_ASSIGN_OR_RETURN(data, buffers::Densify(std::move(data), buffers::HostBytes(array.dtype), array.dims, *array.byte_strides,
+                                               std::numeric_limits<int64_t>::max()));
   }
   return std::make_unique<SimulatedBuffer>(state_, array.dtype, std::move(array.dims), device,
                                            memory_kind.empty() ? "device" : std::string(memory_kind),

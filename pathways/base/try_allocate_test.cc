@@ -1,0 +1,23 @@
+#include "pathways/base/try_allocate.h"
+
+#include "gtest/gtest.h"
+
+namespace pw {
+namespace {
+
+TEST(TryAllocate, MemoryIsAligned) {
+  for (size_t size : {size_t{0}, size_t{1}, size_t{100}, size_t{5} << 20}) {
+    std::optional<AlignedBytes> memory = TryAllocate(size);
+    ASSERT_TRUE(memory.has_value());
+    EXPECT_EQ(memory->size(), size);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(memory->data()) % 64, 0u);
+  }
+}
+
+TEST(TryAllocate, WhatNoMachineHasIsNotThere) {
+  EXPECT_FALSE(TryAllocate(size_t{1} << 60).has_value());
+  EXPECT_FALSE(TryAllocate(SIZE_MAX).has_value());
+}
+
+}  // namespace
+}  // namespace pw
