@@ -78,8 +78,9 @@ fuzz: setup-dev
 
 #: make sim        every scenario of the simulator with a hundred seeds, and on 128 and 512 hosts
 sim: build
-	@$(TREE)/bin/pathways-sim --seeds 100 pathways/sim/scenarios/*.txt 2>/dev/null | tail -n 1000 >build/sim.log || { grep -B1 '^  ' build/sim.log; exit 1; }
-	@for hosts in 128 512; do $(TREE)/bin/pathways-sim --hosts $$hosts --seeds 3 pathways/sim/scenarios/*.txt 2>/dev/null || exit 1; done
+	@$(TREE)/bin/pathways-sim --seeds 100 pathways/sim/scenarios/*.txt 2>build/sim.err >build/sim.log || { grep -B1 '^  ' build/sim.log || tail build/sim.err; exit 1; }
+	@tail -n 1 build/sim.log
+	@for hosts in 128 512; do $(TREE)/bin/pathways-sim --hosts $$hosts --seeds 3 pathways/sim/scenarios/*.txt 2>build/sim.err || { tail build/sim.err; exit 1; }; done
 
 #: make test-ray   `pathways up --on ray` against a Ray of several nodes, installed for this into build/venv-ray (300 MB)
 test-ray: wheel build/venv-ray
@@ -96,10 +97,10 @@ bench: wheel
 	@ninja -C $(TREE) -j$(JOBS) benches
 	@$(PY) tools/run_bench.py --tree $(TREE)
 
-#: make paper      figures 5 to 12 and tables 1 and 2 of the paper on this machine: one page, build/paper/report.html (QUICK=1: some minutes, for its form only; RESUME=1: what the last run did not come to; FIGURES="5 table2": these)
+#: make paper      figures 5 to 12 and tables 1 and 2 of the paper on this machine: one page, build/paper/report.html (QUICK=1: some minutes, for its form only; RESUME=1: what the last run did not come to; FIGURES="5 table2": these; MINUTES=30: in so many)
 paper: wheel build/venv-paper build/venv-ray
 	@ninja -C $(TREE) -j$(JOBS) dispatch_bench floor_server
-	@$(PY) bench/paper/run.py --out build/paper $(if $(QUICK),--quick) $(if $(RESUME),--resume) $(if $(FIGURES),--figures $(FIGURES))
+	@$(PY) bench/paper/run.py --out build/paper $(if $(QUICK),--quick) $(if $(RESUME),--resume) $(if $(FIGURES),--figures $(FIGURES)) $(if $(MINUTES),--minutes $(MINUTES))
 
 build/venv-paper: tools/requirements-paper.txt
 	@tools/setup.sh paper

@@ -29,16 +29,22 @@ def serve(side, out, greeting, keep_errors=False):
         print(json.dumps(result), file=out, flush=True)
 
 
-def calls_per_second(function, value, calls, depth, wait):
-    """Of calls value = function(value), with `depth` of them under way: once there are so many the older half is waited for, and the others go on. A
-    queue that is emptied each time would tell how long an answer takes, and not how many calls there can be."""
-    pending, begin = collections.deque(), time.perf_counter()
+def timed_calls(function, value, calls, depth, wait):
+    """{per_s, calling_us, waiting_us} of calls value = function(value), the last two of each call at the caller, with `depth` of them under way: once there
+    are so many the older half is waited for, and the others go on. A queue that is emptied each time would tell how long an answer takes, and not how
+    many calls there can be."""
+    pending, waited, begin = collections.deque(), 0.0, time.perf_counter()
     for _ in range(calls):
         value = function(value)
         pending.append(value)
         if len(pending) >= depth:
             for _ in range(max(1, depth // 2) - 1):
                 pending.popleft()
+            before = time.perf_counter()
             wait(pending.popleft())
+            waited += time.perf_counter() - before
+    before = time.perf_counter()
     wait(value)
-    return calls / (time.perf_counter() - begin)
+    end = time.perf_counter()
+    waited += end - before
+    return {"per_s": calls / (end - begin), "calling_us": (end - begin - waited) / calls * 1e6, "waiting_us": waited / calls * 1e6}

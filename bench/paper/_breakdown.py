@@ -3,6 +3,7 @@ pure."""
 
 import collections
 import json
+import os
 import pathlib
 import statistics
 import sys
@@ -14,15 +15,7 @@ sys.path.insert(0, str(HERE.parent))
 import _sides  # noqa: E402
 
 TRACE_SECONDS = 0.5
-
-
-def _processor_us(pids, ask, calls):
-    """{name: us of the processors for each computation}, and the wall's. pids: {name: [process ids]}."""
-    used = lambda: {name: sum(map(_sides.processor_seconds, many)) for name, many in pids.items()}
-    before = used()
-    per_s = ask(calls)["per_s"]
-    after = used()
-    return {"wall_us": 1e6 / per_s, "processors_us": {name: (after[name] - before[name]) / calls * 1e6 for name in pids}}
+ENOUGH_SECONDS = 1.0  # processor time is counted in hundredths
 
 
 def with_processors(cluster, client, work):
@@ -34,31 +27,46 @@ def with_processors(cluster, client, work):
     return result, {name: seconds - before[name] for name, seconds in used().items()}
 
 
-def _enough(ask):
-    """Calls for about a second: processor time is counted in hundredths."""
-    return max(64, round(ask(64)["per_s"]))
-
-
-def ours(side, cluster, depth):
-    """Of one call after another of the paper's computation on our cluster."""
-    ask = lambda calls: side.ask("rate", kind="opbyop", calls=calls, depth=depth)
-    if "error" in (answer := ask(1)):
-        return answer
-    client = side.side.process.pid
-    relay = [pid for name, pid in _sides.children(client).items() if "relay" in name]
+def _processes(side, cluster):
+    """{part: [process ids]} of a call of ours: who takes part in it, without the devices of real hosts, which are their workers' threads."""
+    client = side.process.pid
     controller, *workers = (process.pid for process in cluster.processes)
-    calls = _enough(ask)
-    found = _processor_us({"client": [client], "relay": relay, "controller": [controller], "workers": workers}, ask, calls)
-    return {**found, "stations_us": stations(recorded(cluster.address, TRACE_SECONDS, lambda: ask(2 * calls)))}
+    return {"client": [client], "wire (relay)": [pid for name, pid in _sides.children(client).items() if "relay" in name], "controller": [controller],
+            "workers": workers}
 
 
-def theirs(side, depth):
-    """The same of systems whose processes are all those that are asked."""
-    ask = lambda calls: side.ask("rate", kind="opbyop", calls=calls, depth=depth)
-    if "error" in (answer := ask(1)):
-        return answer
-    sides = getattr(side.side, "sides", [side.side])
-    return _processor_us({"all": [one.process.pid for one in sides]}, ask, _enough(ask))
+def _processor_us(pids, ask, calls, nodes):
+    """What `ask` says of these calls of so many computations, and for each of them what the processors did, in us: {part: ...}, and idle."""
+    used = lambda: {name: sum(map(_sides.processor_seconds, many)) for name, many in pids.items()}
+    before, answer, after = used(), ask(calls), used()
+    spent = {name: (after[name] - before[name]) / calls * 1e6 for name in pids}
+    wall = 1e6 * nodes / answer["per_s"]
+    return {"wall_us": wall, "calling_us": answer["calling_us"], "waiting_us": answer["waiting_us"], "processors_us": spent,
+            "idle_us": max(0.0, os.cpu_count() * wall - sum(spent.values()))}
+
+
+def _calls(rate, nodes):
+    """Calls of about a second. rate: computations a second, of which each call has so many."""
+    return max(4, round(rate / nodes * ENOUGH_SECONDS))
+
+
+def ours(side, cluster, kind, nodes, rate, depth):
+    """Where a call of ours goes: the processors' time of many under way, and the way of one alone through the house, by a recording of both. rate: as it was
+    measured, computations a second of which each call has `nodes`."""
+    ask = lambda depth: lambda calls: side.ask("rate", kind=kind, calls=calls, depth=depth)
+    calls = _calls(rate, nodes)
+    found = _processor_us(_processes(side, cluster), ask(depth), calls, nodes)
+    busy = devices_busy(recorded(cluster.address, TRACE_SECONDS, lambda: ask(depth)(2 * calls)))
+    alone = []
+    events = recorded(cluster.address, TRACE_SECONDS, lambda: alone.append(ask(1)(max(4, calls // 4))))
+    return {"who": "pathways", "kind": kind, **found, "devices_busy": busy, "alone_us": way(events, alone[0]["calling_us"] + alone[0]["waiting_us"])}
+
+
+def theirs(name, side, kind, nodes, rate, depth):
+    """The same of systems whose processes are all those that are asked: no more than what they take of the processors."""
+    pids = [one.process.pid for one in getattr(side, "sides", [side])]
+    ask = lambda calls: side.ask("rate", kind=kind, calls=calls, depth=depth)
+    return {"who": name, "kind": kind, **_processor_us({"client": pids}, ask, _calls(rate, nodes), nodes)}
 
 
 def stock_client():
@@ -68,7 +76,8 @@ def stock_client():
         return None
     with _sides.floor_server(tree) as address, _sides.client("floor", "direct", address) as side:
         found = side.ask("enqueue", program="scalar", calls=64, bursts=40)
-    return {"wall_us": found["us"] + found["drain_us"], "processors_us": {"client": found["process_cpu_us"]}}
+    return {"who": "jax's client for Pathways, against a server that discards", "kind": "a call", "wall_us": found["us"] + found["drain_us"],
+            "calling_us": found["us"], "waiting_us": found["drain_us"], "processors_us": {"client": found["process_cpu_us"]}}
 
 
 def recorded(address, seconds, work):
@@ -86,19 +95,22 @@ def recorded(address, seconds, work):
         return json.loads(path.read_text())["traceEvents"]
 
 
-# A command may be at its hosts before it is granted; it is launched when both are so.
-STATIONS = ("asked to granted", "asked to at the hosts", "both to launched", "launched to ended", "ended to known")
+# The way of a call: where it is while what. Before the controller has it and after it knows the end it is with the client and on the wire.
+WAY = ("client and wire", "controller: until all is granted", "wire to the workers", "workers: until launched", "devices", "wire back")
 
 
-def stations(events):
-    """{station: median us} of computations that were recorded from the request to the end; {} if there were none."""
+def _of_calls(events):
+    """{request: {what: us}} of calls of which all was recorded. A call may be several computations in a row (gangs), each granted for itself: then it is
+    asked with the first and known with the last."""
     names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e.get("name") == "thread_name"}
-    asked, granted, known, ops = {}, {}, {}, {}
-    arrived, begun, ended = collections.defaultdict(list), collections.defaultdict(list), collections.defaultdict(list)
+    asked, gangs, granted, known = {}, collections.defaultdict(set), {}, {}
+    arrived, begun, ended = (collections.defaultdict(list) for _ in range(3))
     for e in events:
         args, kind = e.get("args", {}), e.get("cat")
         if kind == "request" and "gang" in args:
-            asked[args["gang"]], ops[args["gang"]] = e["ts"], args.get("op")
+            op = args.get("op")
+            asked[op] = min(e["ts"], asked.get(op, e["ts"]))
+            gangs[op].add(args["gang"])
         elif kind == "grant" and names.get((e["pid"], e["tid"]), "").startswith("scheduler"):
             granted[args["gang"]] = e["ts"]
         elif kind == "prepare":
@@ -108,14 +120,31 @@ def stations(events):
             ended[args["gang"]].append(e["ts"] + e.get("dur", 0))
         elif kind == "end" and e["name"] == "done":
             known[args["gang"]] = e["ts"]
+    for op, mine in gangs.items():
+        if arrived[op] and all(gang in granted and gang in known and begun[gang] for gang in mine):
+            yield {"asked": asked[op], "granted": min(granted[gang] for gang in mine), "there": max(arrived[op]),
+                   "begin": min(min(begun[gang]) for gang in mine), "end": max(max(ended[gang]) for gang in mine), "known": max(known[gang] for gang in mine)}
+
+
+def way(events, wall_us):
+    """{part of WAY: median us} of calls that were made one at a time, each `wall_us` long for its caller; {} if none was recorded as a whole."""
     ways = []
-    for gang in asked.keys() & granted.keys() & known.keys() & begun.keys():
-        if not arrived[ops[gang]]:
-            continue
-        there, begin, end = max(arrived[ops[gang]]), min(begun[gang]), max(ended[gang])
-        way = (granted[gang] - asked[gang], there - asked[gang], begin - max(granted[gang], there), end - begin, known[gang] - end)
-        ways.append([max(part, 0) for part in way])
-    return {name: statistics.median(way[i] for way in ways) for i, name in enumerate(STATIONS)} if ways else {}
+    for call in _of_calls(events):
+        there = max(call["there"], call["granted"])  # a command may be at its hosts before it is granted
+        inside = (max(call["granted"] - call["asked"], 0), max(call["there"] - max(call["granted"], call["asked"]), 0), max(call["begin"] - there, 0),
+                  call["end"] - call["begin"], max(call["known"] - call["end"], 0))
+        ways.append((max(wall_us - sum(inside), 0), *inside))
+    return {name: statistics.median(each[i] for each in ways) for i, name in enumerate(WAY)} if ways else {}
+
+
+def devices_busy(events):
+    """The share of the time that devices were running something, over all that ran anything; None if none did."""
+    found = runs(events)
+    if not found:
+        return None
+    first, last = min(many[0][0] for many in found.values()), max(many[-1][1] for many in found.values())
+    busy = sum(max(end - begin, 0) for many in found.values() for begin, end, _ in many)
+    return busy / (len(found) * (last - first)) if last > first else None
 
 
 # ------------------------------------------------------------------------------------------------------------------ pipelines

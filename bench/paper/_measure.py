@@ -14,6 +14,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import _breakdown  # noqa: E402
 import _sides  # noqa: E402
+from _rows import say as _say  # noqa: E402
 from multihost import Together, free_port  # noqa: E402
 
 RIVAL_SECONDS = 90  # for an answer, compiling included; who is late once is not asked for that again
@@ -123,10 +124,6 @@ def _rates(asks, rounds, seconds):
     return found
 
 
-def _say(text):
-    print(f"paper:   {text}", file=sys.stderr, flush=True)
-
-
 KINDS = {"opbyop": (16, 16384, 1), "chained": (1, 2048, 128), "fused": (1, 16384, 128)}  # the fewest calls, the most, computations in each
 
 
@@ -134,47 +131,90 @@ def _asks(side, kind, depth):
     return (*KINDS[kind], lambda calls: side.ask("rate", kind=kind, calls=calls, depth=depth))
 
 
-def figure5(quick):
+def figure5(quick, rows):
     """Computations a second, by devices: each a call, 128 traced into a program, 128 in one call."""
-    rows = []
+    rows.begin(as_list=True)
     for hosts, devices in [(1, 4), (2, 2)] if quick else [(1, 1), (1, 8), (2, 4), (4, 4)]:
-        _say(f"{hosts} x {devices}")
-        depth = DEPTH if hosts * devices > 1 else DEEP
-        with systems(hosts, devices, rivals=True) as (found, cluster):
-            asks = {f"{name}, {kind}": _asks(side, kind, depth) for name, side in found.items() for kind in KINDS if _knows(name, kind)}
-            # jax's own runtime cannot be asked this
-            asks["pathways, opbyop, deep queue"] = (256, 16384, 1, lambda calls: found["pathways"].ask("rate", kind="opbyop", calls=calls, depth=DEEP))
-            alone = _breakdown.stock_client() if depth == DEEP else None
-            rows.append({"hosts": hosts, "devices": hosts * devices, "depth": depth, "rates": _rates(asks, 1 if quick else 3, 0.2 if quick else 0.6),
-                         "where": {"pathways": _breakdown.ours(found["pathways"], cluster, depth),
-                                   **({"jax's client for Pathways, against a server that discards": alone} if alone else {}),
-                                   **{name: _breakdown.theirs(found[name], depth) for name in found if name.startswith("jax")}}})
-    return {"rows": rows + [_simulated5(hosts, quick) for hosts in ((16,) if quick else (16, 128, 512))]}
+        rows.row(f"{hosts} x {devices}", lambda: _real5(hosts, devices, quick), needs=30)
+    for hosts in (16,) if quick else (16, 128, 512):
+        rows.row(f"{hosts} x 4, simulated", lambda: _simulated5(hosts, quick), needs=20)
+    return rows.figure()
+
+
+def _real5(hosts, devices, quick):
+    depth = DEPTH if hosts * devices > 1 else DEEP
+    with systems(hosts, devices, rivals=True) as (found, cluster):
+        asks = {f"{name}, {kind}": _asks(side, kind, depth) for name, side in found.items() for kind in KINDS if _knows(name, kind)}
+        # jax's own runtime cannot be asked this
+        asks["pathways, opbyop, deep queue"] = (256, 16384, 1, lambda calls: found["pathways"].ask("rate", kind="opbyop", calls=calls, depth=DEEP))
+        rates = _rates(asks, 1 if quick else 3, 0.2 if quick else 0.5)
+        return {"hosts": hosts, "devices": hosts * devices, "depth": depth, "rates": rates, "where": list(_where5(found, cluster, rates, depth))}
+
+
+def _where5(found, cluster, rates, depth):
+    """Where a call goes, of ours and of theirs, for each kind that was measured."""
+    for kind, (_, _, nodes) in KINDS.items():
+        for name, side in found.items():
+            rate = rates.get(f"{name}, {kind}", {}).get("per_s")
+            if rate is None or side.side is None or name == "ray":
+                continue
+            try:
+                if name == "pathways":
+                    yield _breakdown.ours(side.side, cluster, kind, nodes, rate, depth)
+                else:
+                    yield _breakdown.theirs(name, side.side, kind, nodes, rate, depth)
+            except (RuntimeError, OSError, KeyError) as error:  # the rates are still worth having
+                _say(f"where {kind} of {name} goes: {error}")
+    if depth == DEEP and (alone := _breakdown.stock_client()):
+        yield alone
 
 
 def _simulated5(hosts, quick):
     """Ours on simulated hosts of four devices, whose computations take no time: what the control path makes of it."""
-    _say(f"{hosts} simulated hosts")
     with _sides.simulated(hosts, "instant") as address, _open(_side("simulated", "simulated", address, hosts * 4)) as side:
         asks = {f"pathways, {kind}": _asks(side, kind, DEPTH) for kind in KINDS}
         return {"hosts": hosts, "devices": hosts * 4, "simulated": True, "rates": _rates(asks, 1 if quick else 3, 0.2 if quick else 1)}
 
 
-def figure6(quick):
+# Simulated hosts, devices of each, and what the paper's figure 6 calls them.
+LARGE = ((16, 8), (512, 4))
+
+
+def figure6(quick, rows):
     """The throughput of ours against jax's, by the time that a computation takes; the smallest at which they are equal."""
-    rows = []
+    rows.begin(as_list=True, controller=_controller_alone(quick))
     for hosts, devices in [(1, 2)] if quick else [(1, 2), (2, 1)]:
-        with systems(hosts, devices) as (found, cluster):
-            rival = "jax multi-controller" if hosts > 1 else "jax in process"
-            points = []
-            for size in (30, 300, 3000) if quick else (10, 30, 100, 300, 1000, 3000, 10000):
-                asks = {name: (16, 1024, 1, lambda calls, side=found[name], size=size: side.ask("rate", kind="work", calls=calls, depth=DEPTH, size=size))
-                        for name in ("pathways", rival)}
-                rates = _rates(asks, 1 if quick else 5, 0.2 if quick else 0.5)
-                if all("per_s" in rate for rate in rates.values()):
-                    points.append({"ms": 1e3 / rates[rival]["per_s"], "ratio": rates["pathways"]["per_s"] / rates[rival]["per_s"]})
-        rows.append({"hosts": hosts, "devices": hosts * devices, "rival": rival, "points": points, "parity_ms": parity(points)})
-    return {"rows": rows, "controller": _controller_alone(quick)}
+        rows.row(f"{hosts} x {devices}", lambda: _against_jax(hosts, devices, quick), needs=20)
+    for hosts, devices in LARGE[:1] if quick else LARGE:
+        rows.row(f"{hosts}x{devices}", lambda: _control_path(hosts, devices), needs=20)
+    return rows.figure()
+
+
+def _against_jax(hosts, devices, quick):
+    with systems(hosts, devices) as (found, cluster):
+        rival = "jax multi-controller" if hosts > 1 else "jax in process"
+        points = []
+        for size in (30, 300, 3000) if quick else (10, 30, 100, 300, 1000, 3000, 10000):
+            asks = {name: (16, 1024, 1, lambda calls, side=found[name], size=size: side.ask("rate", kind="work", calls=calls, depth=DEPTH, size=size))
+                    for name in ("pathways", rival)}
+            rates = _rates(asks, 1 if quick else 5, 0.2 if quick else 0.5)
+            if all("per_s" in rate for rate in rates.values()):
+                points.append({"ms": 1e3 / rates[rival]["per_s"], "ratio": rates["pathways"]["per_s"] / rates[rival]["per_s"]})
+    return {"hosts": hosts, "devices": hosts * devices, "rival": rival, "points": points, "parity_ms": parity(points)}
+
+
+def _control_path(hosts, devices):
+    """What a computation takes of each process on its way: with a client, sockets and all hosts, whose devices take no time. On machines of their own all
+    of these work at the same time, and hosts beside each other: the busiest says from which computations on none of them limits."""
+    with _sides.simulated_cluster(hosts, "instant", devices=devices) as cluster, _open(_side("simulated", "simulated", cluster.address, hosts * devices)) as side:
+        rate = _rates({"pathways, opbyop": _asks(side, "opbyop", DEPTH)}, 1, 1)["pathways, opbyop"]
+        if "error" in rate:
+            raise RuntimeError(rate["error"])
+        where = _breakdown.ours(side, cluster, "opbyop", 1, rate["per_s"], DEPTH)
+    spent = dict(where["processors_us"])
+    spent["each worker"] = spent.pop("workers") / hosts
+    busiest = max(spent, key=spent.get)
+    return {"hosts": hosts, "devices": hosts * devices, "simulated": True, "where": [where], "busiest": busiest, "busiest_ms": spent[busiest] / 1e3}
 
 
 def _controller_alone(quick):
@@ -203,23 +243,25 @@ def _script(name, *words):
     """The figures of one of the benchmarks in bench/."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "figures.json"
-        subprocess.run([sys.executable, HERE.parent / f"{name}.py", "--json", path, *map(str, words)], check=True, stdout=sys.stderr)
+        done = subprocess.run([sys.executable, HERE.parent / f"{name}.py", "--json", path, *map(str, words)], check=False, stdout=sys.stderr)
+        if not path.exists():
+            raise RuntimeError(f"bench/{name}.py ended with status {done.returncode}; what it said is above")
         return json.loads(path.read_text())["figures"]
 
 
-def figure7(quick):
+def figure7(quick, rows):
     """Calls a second of a program with one stage on each of k hosts, dispatched in parallel and stage by stage."""
     stages = (1, 2, 4) if quick else (1, 2, 4, 8)
     return {"stages": _script("program_chain", "--no-chain", "--calls", 20 if quick else 50, "--rounds", 1 if quick else 5, "--stages", *stages)["pipeline"]}
 
 
-def figure8(quick):
+def figure8(quick, rows):
     """What several clients reach together on one device."""
     words = ("--seconds", 0.5, "--rounds", 1, "--counts", 1, 4) if quick else ("--seconds", 2, "--rounds", 3)
     return {"clients": _script("clients", *words)}
 
 
-def figure9(quick):
+def figure9(quick, rows):
     """The device time that clients with weights get."""
     with tempfile.TemporaryDirectory() as folder:
         mixes = _script("fairness", "--seconds", 2 if quick else 10, "--trace", folder)

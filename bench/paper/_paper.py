@@ -9,12 +9,16 @@ FIGURES = {
                   "measured is what a call costs: JAX's a function call, ours a message to another process, whose least is in the table below (a server that "
                   "discards). The paper's Fused is 128 sums over real devices, as here from two devices on. TensorFlow: one graph over logical devices of one process. Ray: an actor for each device, Chained is a compiled graph; "
                   "Fused would need collectives between actors. The last rows: simulated devices, whose computations take no time, behind a stock client and the real "
-                  "controller; all their hosts are one process of this machine, so the rates are its processors' and not the controller's alone."},
+                  "controller; all their hosts are one process of this machine, so the rates are its processors' and not the controller's alone. The tables below: of many calls under way, what each takes "
+                  "of the processors, by process, while the caller makes or awaits it; of one call alone, its way by a recording: the client and the wire, the controller, the wire to the "
+                  "workers, the workers, the devices, and back."},
     "6": {"title": "The smallest computation at which the throughput equals JAX's",
           "paper": "2.3 ms for 16 hosts with 128 TPUs, about 35 ms for 512 hosts with 2048 TPUs.",
           "here": "One and two hosts, as many devices as there are cores to compute on. 16 and 512 hosts are simulated: the time that the real session, scheduler and "
                   "dispatch of the controller need for a computation, with hosts that answer at once and without sockets. Computations that take longer hide "
-                  "it, so it is a lower bound of what the paper measured."},
+                  "it, so it is a lower bound of what the paper measured. Then the same with a stock client, sockets and all hosts (one process here), whose devices take "
+                  "no time: what a computation takes of each process on its way. On machines of their own these work side by side, and the busiest is what the "
+                  "computation has to be longer than."},
     "7": {"title": "Parallel against sequential dispatch, a stage on each host",
           "paper": "Parallel dispatch amortises the cost of each stage; sequential dispatch falls with every stage.",
           "here": "Every host is a worker process of this machine. All of them share its cores, so both fall; their ratio is what compares."},

@@ -6,16 +6,15 @@ import contextlib
 import pathlib
 import statistics
 import sys
-import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import _breakdown  # noqa: E402
+import _rows  # noqa: E402
 import _sides  # noqa: E402
 
 CORES = 128
 PATIENCE_SECONDS = 500
-ENOUGH_SECONDS = 700  # no row is begun later
 # Interleaved, a place runs four times as many computations, which are a quarter as long each: devices of half the speed leave them some milliseconds.
 SLOWER = "30.75e12:225e9:17.2e9:50e-6:12.5e9:82e9:1e-6"
 # What: islands, places, stages of each place, microbatches, schedule, model, examples, device.
@@ -24,6 +23,8 @@ ROWS = {"4 stages": (1, 4, 1, 16, "gpipe", "LM-1.6B", 512, "tpu-v3"), "8 stages"
         "4 stages, interleaved": (1, 4, 4, 16, "interleaved", "LM-3B", 128, SLOWER),
         "16 stages, interleaved": (1, 16, 4, 64, "interleaved", "LM-3B", 128, SLOWER)}
 QUICK = ("4 stages",)
+# What a row took on two cores, in seconds.
+ROW_SECONDS = {"16 stages": 75, "16 stages on four islands": 75, "4 stages, interleaved": 85, "16 stages, interleaved": 165}
 
 
 @contextlib.contextmanager
@@ -54,7 +55,7 @@ def measure(islands, places, rounds, microbatches, schedule, model, batch, devic
         prepared = _asked(one, "prepare", model=model, places=places, rounds=rounds, microbatches=microbatches, batch=batch, schedule=schedule)
         _asked(one, "steps", count=1)
         row = {**prepared, **_timed(cluster, one, "steps", steps)}
-        print(f"paper:   a step {row['step_s']:.2f} s, asked for in {row['asked_s']:.2f} s; prepared in {row['prepared_s']:.0f} s", file=sys.stderr, flush=True)
+        _rows.say(f"a step {row['step_s']:.2f} s, asked for in {row['asked_s']:.2f} s; prepared in {row['prepared_s']:.0f} s")
         seconds = 2.6 * row["step_s"]
         events = _breakdown.recorded(cluster.address, seconds, lambda: _asked(one, "steps", count=3))
         by_place = _breakdown.pipeline_runs(events, places)
@@ -71,36 +72,27 @@ ISLANDS = {"one island of 256 cores": (256, 1), "two islands of 128 cores": (256
 ISLANDS_MODEL, ISLANDS_BATCH, SEGMENTS = "LM-1B", 2048, 4
 
 
-def islands(quick):
+def islands(quick, rows):
     """Data parallelism over two islands, against one island with as many devices."""
     cores_of = lambda cores: cores // 8 if quick else cores
-    rows = {}
+    rows.begin(model=ISLANDS_MODEL, batch=cores_of(ISLANDS_BATCH))
     for name, (cores, count) in ISLANDS.items():
-        try:
-            with _sides.simulated_cluster(cores_of(cores) // 4, "tpu-v3", count) as cluster, side(cluster.address, cores_of(cores)) as one:
-                prepared = _asked(one, "prepare_islands", model=ISLANDS_MODEL, islands=count, segments=SEGMENTS, batch=cores_of(ISLANDS_BATCH))
-                _asked(one, "islands_steps", count=1)
-                row = rows[name] = {**prepared, **_timed(cluster, one, "islands_steps", 2 if quick else 6)}
-                seconds = 2.6 * row["step_s"]
-                row["spent_s"] = _breakdown.replica_steps(_breakdown.recorded(cluster.address, seconds, lambda: _asked(one, "islands_steps", count=3)))
-                print(f"paper:   {name}: {rows[name]['tokens_per_s']:,.0f} tokens/s, asked for in {rows[name]['asked_s']:.2f} s of {rows[name]['step_s']:.2f}",
-                      file=sys.stderr, flush=True)
-        except (RuntimeError, OSError) as error:  # the other is still worth having
-            rows[name] = {"error": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
-            print(f"paper:   {name}: {rows[name]['error']}", file=sys.stderr, flush=True)
-    return {"model": ISLANDS_MODEL, "batch": cores_of(ISLANDS_BATCH), "rows": rows}
+        rows.row(name, lambda: _replicated(cores_of(cores), count, cores_of(ISLANDS_BATCH), 2 if quick else 6), needs=60)
+    return rows.figure()
 
 
-def pipelines(quick):
-    rows, begin = {}, time.monotonic()
+def _replicated(cores, islands, batch, steps):
+    with _sides.simulated_cluster(cores // 4, "tpu-v3", islands) as cluster, side(cluster.address, cores) as one:
+        prepared = _asked(one, "prepare_islands", model=ISLANDS_MODEL, islands=islands, segments=SEGMENTS, batch=batch)
+        _asked(one, "islands_steps", count=1)
+        row = {**prepared, **_timed(cluster, one, "islands_steps", steps)}
+        events = _breakdown.recorded(cluster.address, 2.6 * row["step_s"], lambda: _asked(one, "islands_steps", count=3))
+        _rows.say(f"{row['tokens_per_s']:,.0f} tokens/s, asked for in {row['asked_s']:.2f} s of {row['step_s']:.2f}")
+        return {**row, "spent_s": _breakdown.replica_steps(events)}
+
+
+def pipelines(quick, rows):
+    rows.begin(cores=CORES)
     for name in QUICK if quick else ROWS:
-        print(f"paper:   {name} ...", file=sys.stderr, flush=True)
-        try:
-            if time.monotonic() - begin > ENOUGH_SECONDS:
-                raise RuntimeError("no time left for it: a quieter machine has more")
-            rows[name] = {"model": ROWS[name][5], **measure(*ROWS[name], 2 if quick else 4)}
-            print(f"paper:   {name}: {rows[name]['tokens_per_s']:,.0f} tokens/s", file=sys.stderr, flush=True)
-        except (RuntimeError, OSError, KeyError, ValueError) as error:  # the others are still worth having
-            rows[name] = {"error": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
-            print(f"paper:   {name}: {rows[name]['error']}", file=sys.stderr, flush=True)
-    return {"cores": CORES, "rows": rows}
+        rows.row(name, lambda: {"model": ROWS[name][5], **measure(*ROWS[name], 2 if quick else 4)}, needs=ROW_SECONDS.get(name, 60))
+    return rows.figure()

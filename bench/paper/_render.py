@@ -6,7 +6,9 @@ import io
 import textwrap
 
 import _paper
+import _rows
 import _targets
+import _where
 
 STYLE = ("body{font:15px sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color:#222}table{border-collapse:collapse;margin:1em 0}"
          "td,th{border:1px solid #ccc;padding:.25em .7em;text-align:right}td:first-child,th:first-child{text-align:left}img{max-width:100%}.quiet{color:#666}")
@@ -17,15 +19,23 @@ def _rate(cell):
 
 
 def _table5(result):
-    names = list(dict.fromkeys(name for row in result["rows"] for name in row["rates"]))
+    names = list(dict.fromkeys(name for row in result["rows"] for name in row.get("rates", {})))
     head = ["hosts x devices", *names]
     label = lambda row: f"{row['hosts']} x {row['devices'] // row['hosts']}" + ", simulated" * row.get("simulated", False)
-    return head, [[label(row), *(_rate(row["rates"].get(name)) for name in names)] for row in result["rows"]]
+    return head, [[label(row), *(_rate(row["rates"].get(name)) for name in names)] if "rates" in row else [row["name"], row["error"], *[""] * (len(names) - 1)]
+                  for row in result["rows"]]
 
 
 def _table6(result):
     rows = []
     for row in result["rows"]:
+        if "error" in row:
+            rows.append([row["name"], row["error"], ""])
+        elif "busiest" in row:
+            rows.append([f"{row['name']}: a client, sockets and all hosts, simulated", f"{row['busiest_ms']:.3f} ms", f"of the {row['busiest']}, the busiest of "
+                         "the processes on the way, if each has a machine"])
+        if "points" not in row:
+            continue
         measured = f"{row['parity_ms']:.3f} ms" if row["parity_ms"] is not None else "not reached in this range"
         ratios = ", ".join(f"{point['ratio']:.2f} at {point['ms']:.3f} ms" for point in row["points"])
         rows.append([f"{row['hosts']} x {row['devices'] // row['hosts']}, against {row['rival']}", measured, ratios])
@@ -102,7 +112,7 @@ def _large_table(result):
     for model, row in result["rows"].items():
         paper = f"{_paper.PAPER_TOKENS_PER_S[model]:,.0f}"
         if "error" in row:
-            rows.append([model, row["error"], row["cores"], "", "", "", "", paper])
+            rows.append([model, row["error"], "", "", "", "", "", paper])
             continue
         bound = row["tokens"] / (row["flops_per_device"] / _paper.CORE_FLOPS)
         rows.append([model, f"{row['parameters'] / 1e9:.2f}e9", row["cores"], " x ".join(map(str, row["mesh"])), f"{row['state_bytes'] / 2**30:.2f}",
@@ -112,9 +122,11 @@ def _large_table(result):
 
 def _pipelines_table(result):
     head = ["stages", "model", "tokens/s", "of the first", "a step, s", "by its schedule, s", "schedule / step", "idle by the schedule", "forward, ms", "backward, ms"]
-    first, rows = next(iter(result["rows"].values())), []
+    rows, first = [], {}
     for name, row in result["rows"].items():
-        rows.append([name, row.get("model", "-"), _tokens(row), _ratio(row, first)])
+        if "error" not in row:
+            first.setdefault(row.get("model"), row)  # of this model
+        rows.append([name, row.get("model", "-"), _tokens(row), _ratio(row, first.get(row.get("model"), row))])
         rows[-1] += ["-"] * 6 if "error" in row else [
             f"{row['step_s']:.3f}", f"{row['planned_s']:.3f}", f"{row['planned_s'] / row['step_s']:.3f}", f"{row['planned_idle']:.1%}",
             f"{row['forward_s'] * 1e3:.2f}", f"{row['backward_s'] * 1e3:.2f}"]
@@ -127,58 +139,26 @@ def _islands_table(result):
         [name, _tokens(row), _ratio(row, first), "-" if "error" in row else f"{row['step_s']:.3f}"] for name, row in result["rows"].items()]
 
 
-# ------------------------------------------------------------------------------------------------------ where the time goes
-def _where5(result):
-    """The processors' time and the stations of a computation, for the largest row of each number of hosts."""
-    for row in result["rows"]:
-        for name, where in row.get("where", {}).items():
-            if "error" in where:
-                continue
-            at = f"OpByOp of {name}, {row['hosts']} x {row['devices'] // row['hosts']}, us for each computation"
-            spent = where["processors_us"]
-            yield at, ["by the wall's clock", *(f"processors: {who}" for who in spent)], [[f"{us:.0f}" for us in (where["wall_us"], *spent.values())]]
-            if where.get("stations_us"):
-                yield f"{at}, by the recording ({row.get('depth', 16)} under way)", list(where["stations_us"]), [[f"{us:.0f}" for us in where["stations_us"].values()]]
-
-
-def _processors(rows):
-    """What a step takes of this machine: where that is nearly all it has, it is what limits."""
-    rows = {name: row for name, row in rows.items() if "processors_s" in row}
-    if rows:
-        who = list(next(iter(rows.values()))["processors_s"])
-        yield "Of this machine's processors for each step, ms", ["", *who], [
-            [name, *(f"{row['processors_s'][one] * 1e3:,.0f}" for one in who)] for name, row in rows.items()]
-
-
-def _where_pipelines(result):
-    rows = {name: row for name, row in result["rows"].items() if "spent_s" in row}
-    if rows:
-        parts = list(next(iter(rows.values()))["spent_s"])
-        yield "A step of a device, ms, by the recording of one", ["stages", *parts], [
-            [name, *(f"{row['spent_s'][part] * 1e3:,.1f}" for part in parts)] for name, row in rows.items()]
-        yield from _processors(rows)
-
-
-def _where_islands(result):
-    rows = {name: row for name, row in result["rows"].items() if row.get("spent_s")}
-    if rows:
-        parts = list(next(iter(rows.values()))["spent_s"])
-        yield "A step of a device, ms, by the recording of one; and what it sends to the other island", ["devices", *parts, "sent, MB"], [
-            [name, *(f"{row['spent_s'][part] * 1e3:,.1f}" for part in parts), f"{row.get('sent_bytes', 0) / 1e6:,.1f}"] for name, row in rows.items()]
-        yield from _processors(rows)
-
-
-WHERE = {"5": _where5, "pipelines": _where_pipelines, "islands": _where_islands}
-
-
 def targets_table(report):
     head = ["figure", "what", "reached", "wanted", "", "on"]
-    return head, [[figure, what, "-" if value is None else f"{value:.3f}", limit, {True: "met", False: "MISSED", None: "not measured"}[met], where]
-                  for figure, what, value, where, limit, met in _targets.targets(report)]
+    return head, [[one.figure, one.what, "-" if one.value is None else f"{one.value:.3f}", one.wanted, {True: "met", False: "MISSED", None: "not measured"}[one.met],
+                   one.where] for one in _targets.targets(report)]
 
 
 TABLES = {"5": _table5, "6": _table6, "7": _table7, "8": _table8, "9": _table9, "table1": _spmd_table, "table2": _against_first("stages"),
           "10": _against_first("{stages} stages on"), "pipelines": _pipelines_table, "12": _against_first("two hosts of"), "islands": _islands_table, "large": _large_table}
+
+
+def missed_table(report):
+    """Of every target that was missed: where the time goes."""
+    return _where.MISSED_HEAD, _where.missed(report)
+
+
+def missing(report):
+    """[(figure, why it is not all there)]."""
+    found = list(report["failed"].items())
+    found += [(number, f"{name}: {why}") for number, result in report["figures"].items() for name, why in _rows.missing(result).items()]
+    return [(_paper.name(number), why) for number, why in found]
 
 
 def tables(report):
@@ -206,18 +186,22 @@ def text(report):
     parts = warnings(report)
     if (goals := targets_table(report))[1]:
         parts.append(_lines("What was to be reached", *goals))
+    if (lacks := missed_table(report))[1]:
+        parts.append(_lines("What was missed, and where the time goes", *lacks))
     for number, (head, rows) in tables(report).items():
         parts.append(_lines(f"{_paper.name(number)}: {_paper.FIGURES[number]['title']}", head, rows))
-        parts += [_lines(f"  where the time goes: {title}", *more) for title, *more in WHERE.get(number, lambda _: ())(report["figures"][number])]
+        parts += [_lines(f"  where the time goes: {title}", *more) for title, *more in _where.tables(number, report["figures"][number])]
+    parts += [f"not measured: {name}: {why}" for name, why in missing(report)]
     return "\n\n".join(parts)
 
 
 # -------------------------------------------------------------------------------------------------------------------- plots
 def _plot5(axes, result):
-    names = list(dict.fromkeys(name for row in result["rows"] for name in row["rates"]))
-    labels = [f"{row['hosts']}x{row['devices'] // row['hosts']}" for row in result["rows"]]
+    shown = [row for row in result["rows"] if "rates" in row]
+    names = list(dict.fromkeys(name for row in shown for name in row["rates"]))
+    labels = [f"{row['hosts']}x{row['devices'] // row['hosts']}" for row in shown]
     for name in names:
-        cells = [row["rates"].get(name, {}) for row in result["rows"]]
+        cells = [row["rates"].get(name, {}) for row in shown]
         axes.plot(labels, [cell.get("per_s", float("nan")) for cell in cells], marker="o", label=name)
     axes.set(yscale="log", xlabel="hosts x devices", ylabel="computations/s")
     axes.legend(fontsize=7)
@@ -225,6 +209,8 @@ def _plot5(axes, result):
 
 def _plot6(axes, result):
     for row in result["rows"]:
+        if "points" not in row:
+            continue
         points = sorted(row["points"], key=lambda point: point["ms"])
         axes.plot([p["ms"] for p in points], [p["ratio"] for p in points], marker="o", label=f"{row['hosts']} host(s), against {row['rival']}")
     axes.axhline(1, color="gray", linewidth=0.7)
@@ -322,6 +308,8 @@ def page(report, images):
              *(f"<p><b>{html.escape(warning)}</b></p>" for warning in warnings(report))]
     if (goals := targets_table(report))[1]:
         parts.append("<h2>What was to be reached</h2>" + _html_table(*goals))
+    if (lacks := missed_table(report))[1]:
+        parts.append("<h2>What was missed, and where the time goes</h2>" + _html_table(*lacks))
     for number, (head, rows) in tables(report).items():
         about = _paper.FIGURES[number]
         parts.append(f"<h2>{_paper.name(number)}: {html.escape(about['title'])}</h2>")
@@ -329,9 +317,9 @@ def page(report, images):
             parts.append(f"<img alt='{_paper.name(number)}' src='data:image/png;base64,{base64.b64encode(images[number]).decode()}'>")
         parts.append(_html_table(head, rows))
         parts += [f"<p>Where the time goes: {html.escape(title)}</p>" + _html_table(*more)
-                  for title, *more in WHERE.get(number, lambda _: ())(report["figures"][number])]
+                  for title, *more in _where.tables(number, report["figures"][number])]
         parts.append(f"<p><b>The paper:</b> {html.escape(about['paper'])}</p><p><b>Here:</b> {html.escape(about['here'])}</p>")
-    failed = "".join(f"<li>{_paper.name(number)}: {html.escape(why)}</li>" for number, why in report["failed"].items())
+    failed = "".join(f"<li>{name}: {html.escape(why)}</li>" for name, why in missing(report))
     if failed:
         parts.append(f"<h2>Not measured</h2><ul>{failed}</ul>")
     return "\n".join(parts) + "\n"

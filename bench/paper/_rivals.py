@@ -101,14 +101,15 @@ class Side:
         self.system, self.made = system, {}
 
     def rate(self, kind, calls, depth):
-        """Computations a second, with `depth` calls under way."""
+        """As of _side.py."""
         system = self.system
         if kind not in self.made:
             f, nodes = system.make(kind)
             assert system.wait(f(f(system.start))) == [2.0 * nodes] * system.count, "a wrong result"
             self.made[kind] = f, nodes
         f, nodes = self.made[kind]
-        return {"per_s": nodes * _answers.calls_per_second(f, system.start, calls, depth, system.wait)}
+        timed = _answers.timed_calls(f, system.start, calls, depth, system.wait)
+        return {**timed, "per_s": nodes * timed["per_s"]}
 
 
 def main():

@@ -65,14 +65,15 @@ class Side:
         return self._jit(work), 1
 
     def rate(self, kind, calls, depth, size=0):
-        """Computations a second, with `depth` calls under way."""
+        """Computations a second, with `depth` calls under way; and how long the caller makes each call, and waits for it."""
         if (kind, size) not in self.made:
             f, nodes = self._make(kind, size)
             y = f(f(self.start))
             assert float(self.jax.device_get(y.addressable_data(0))[0]) == (0 if self.simulated else 2 * nodes), "a wrong result"
             self.made[kind, size] = f, nodes
         f, nodes = self.made[kind, size]
-        return {"per_s": nodes * _answers.calls_per_second(f, self.start, calls, depth, self.jax.block_until_ready)}
+        timed = _answers.timed_calls(f, self.start, calls, depth, self.jax.block_until_ready)
+        return {**timed, "per_s": nodes * timed["per_s"]}
 
 
 def main():

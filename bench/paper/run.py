@@ -2,13 +2,14 @@
 report.html, the one page with all of them and the paper's numbers beside. Also `pathways bench paper`.
 
     run.py --out build/paper            everything
+    run.py --minutes 30                 everything, in so many minutes: what does not fit is left out, and said
     run.py --quick                      one round of little: minutes, good for the form only
     run.py --figures 5 table1           these alone; what is known of the others stays in the report
-    run.py --resume                     what the last run did not come to, or failed at
+    run.py --resume                     what the last run did not come to, or failed at; rows that it has stay
     run.py --render                     no measuring: the page anew from report.json
 
 Every figure is measured by a process of its own, which has a time limit and takes all that it started with it: one that fails or gets stuck costs
-no other. report.json is written after each.
+no other, and keeps the rows that it has. report.json is written after each.
 """
 
 import argparse
@@ -22,30 +23,40 @@ import sys
 import time
 
 import _paper
+import _rows
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 NUMBERS = tuple(_paper.FIGURES)
 LIMIT_SECONDS = 1200  # of one figure
+FAREWELL_SECONDS = 20  # for a figure that has seen that its time is over, before it is ended
+# About how long each takes on two cores: how the minutes of a run are shared out.
+SECONDS = {"5": 420, "6": 60, "7": 20, "8": 100, "9": 50, "table1": 90, "table2": 150, "10": 120, "pipelines": 500, "12": 60, "islands": 150, "large": 600}
 
 
-def measure_one(number, quick):
+def measure_one(number, quick, rows):
     """What the figure's function returns. In the figure's own process."""
     import importlib
 
     module = "_pipelines" if number in ("pipelines", "islands") else "_measure" if number.isdecimal() and int(number) < 10 else "_tables"
-    return getattr(importlib.import_module(module), f"figure{number}" if number.isdecimal() else number)(quick)
+    return getattr(importlib.import_module(module), f"figure{number}" if number.isdecimal() else number)(quick, rows)
 
 
-def in_own_process(number, quick, path, limit):
-    """Runs measure_one in a process and a session of its own; what it returned, or raises with why not. Nothing of it is left."""
-    path.unlink(missing_ok=True)
-    words = [sys.executable, __file__, "--one", number, "--result", path, *(["--quick"] if quick else [])]
+def in_own_process(number, quick, path, limit, known=None):
+    """Runs measure_one in a process and a session of its own; (what it returned or had by then, why it is not all or None). Nothing of it is left. known:
+    what an earlier run had of it."""
+    partial = path.with_suffix(".partial")
+    for old in (path, partial):
+        old.unlink(missing_ok=True)
+    if known is not None:
+        partial.write_text(json.dumps(known))
+    words = [sys.executable, __file__, "--one", number, "--result", path, "--limit", limit, *(["--quick"] if quick else [])]
     process = subprocess.Popen(list(map(str, words)), start_new_session=True)
+    why = None
     try:
-        status = process.wait(limit)
+        status = process.wait(limit + FAREWELL_SECONDS)
     except subprocess.TimeoutExpired:
-        raise RuntimeError(f"not done within {limit:g} s") from None
+        why = f"not done within {limit:.0f} s"
     finally:
         # Its clusters are in sessions of their own, and end with it; its clients are in this one.
         try:
@@ -53,19 +64,21 @@ def in_own_process(number, quick, path, limit):
         except ProcessLookupError:
             pass
         process.wait()
-    if not path.exists():
-        raise RuntimeError(f"ended with status {status}; what it said last is above")
-    answer = json.loads(path.read_text())
-    path.unlink()
-    if "failed" in answer:
-        raise RuntimeError(answer["failed"])
-    return answer["figure"]
+    answer = json.loads(path.read_text()) if path.exists() else {}
+    figure = answer.get("figure") or (json.loads(partial.read_text()) if partial.exists() else None)
+    if "figure" not in answer:
+        why = answer.get("failed") or why or f"ended with status {status}; what it said last is above"
+    for old in (path, partial):
+        old.unlink(missing_ok=True)
+    return figure, why
 
 
 def one(args):
     """The figure's own process."""
+    partial = args.result.with_suffix(".partial")
+    known = json.loads(partial.read_text()) if partial.exists() else None
     try:
-        answer = {"figure": measure_one(args.one, args.quick)}
+        answer = {"figure": measure_one(args.one, args.quick, _rows.Rows(partial, known, args.limit))}
     except Exception as error:  # is told to those who read the report
         import traceback
 
@@ -87,28 +100,57 @@ def begin(args):
     return report
 
 
+def unfinished(report, number):
+    """Why a figure is not all there; None if it is."""
+    if number in report["failed"]:
+        return report["failed"][number]
+    if number not in report["figures"]:
+        return "not measured yet"
+    return "; ".join(f"{name}: {why}" for name, why in _rows.missing(report["figures"][number]).items()) or None
+
+
+def limit_of(number, wanted, args, spent):
+    """Seconds for this figure, the first of those wanted: its share of what is left of the minutes, if these are limited."""
+    if args.minutes is None:
+        return args.limit
+    return max(0, min(args.limit, (args.minutes * 60 - spent) * SECONDS[number] / sum(SECONDS[one] for one in wanted)))
+
+
 def measure(args):
     report = begin(args)
-    wanted = [number for number in args.figures or NUMBERS if not (args.resume and number in report["figures"])]
+    wanted = [number for number in args.figures or NUMBERS if not args.resume or unfinished(report, number)]
     start = time.monotonic()
     say = lambda text: print(f"paper: {text}", file=sys.stderr, flush=True)
     for place, number in enumerate(wanted, 1):
         load, begun = os.getloadavg()[0], time.monotonic()
-        say(f"{place} of {len(wanted)}: {_paper.name(number)} ... ({time.monotonic() - start:.0f} s so far)")
+        limit = limit_of(number, wanted[place - 1:], args, begun - start)
+        say(f"{place} of {len(wanted)}: {_paper.name(number)} ... ({begun - start:.0f} s so far; at most {limit:.0f} s)")
+        known = report["figures"].get(number) if args.resume else None
+        figure, why = in_own_process(number, args.quick, args.out / f"figure{number}.json", limit, known)
+        if figure is not None:
+            report["figures"][number] = figure
         report["failed"].pop(number, None)
-        try:
-            report["figures"][number] = in_own_process(number, args.quick, args.out / f"figure{number}.json", args.limit)
-        except RuntimeError as error:  # the others are still worth having
-            report["failed"][number] = str(error)
-            say(f"{_paper.name(number)}: {error}")
+        if why is not None:  # the others are still worth having
+            report["failed"][number] = why
         took = time.monotonic() - begun
         report["runs"][number] = {"time": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "seconds": round(took, 1), "load": load}
-        say(f"{_paper.name(number)}: {took:.0f} s")
+        say(f"{_paper.name(number)}: {took:.0f} s" + (f"; not all of it: {missing}" if (missing := unfinished(report, number)) else ""))
         report["figures"] = {key: report["figures"][key] for key in NUMBERS if key in report["figures"]}
         temporary = args.out / "report.json.new"
         temporary.write_text(json.dumps(report, indent=1))
         temporary.rename(args.out / "report.json")
     return report
+
+
+def say_what_is_missing(report, asked):
+    """Whether something of what was asked for is, and what to do then."""
+    left = {number: why for number in asked if (why := unfinished(report, number))}
+    for number, why in left.items():
+        print(f"paper: {_paper.name(number)} is not all there: {why}")
+    if left:
+        print("paper: make paper RESUME=1 goes on with what is missing, and keeps the rest;\n"
+              f"paper: make paper FIGURES=\"{' '.join(left)}\" measures all of these anew")
+    return bool(left)
 
 
 def render(out, report):
@@ -128,6 +170,7 @@ def main():
     parser.add_argument("--figures", nargs="+", choices=NUMBERS)
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--limit", type=float, default=LIMIT_SECONDS, metavar="S", help="for each figure (default %(default)s)")
+    parser.add_argument("--minutes", type=float, metavar="M", help="for everything: each figure has its share")
     parser.add_argument("--render", action="store_true")
     parser.add_argument("--one", choices=NUMBERS, help=argparse.SUPPRESS)
     parser.add_argument("--result", type=pathlib.Path, help=argparse.SUPPRESS)
@@ -144,7 +187,7 @@ def main():
     subprocess.run([args.plot_python, __file__, "--render", "--out", args.out], check=True)
     print((args.out / "report.txt").read_text())
     print(f"paper: {args.out / 'report.html'}")
-    return 1 if report["failed"] else 0
+    return 1 if say_what_is_missing(report, args.figures or NUMBERS) else 0
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ def bench(args):
     command += ["--quick"] if args.quick else []
     command += ["--resume"] if args.resume else []
     command += ["--figures", *args.figures] if args.figures else []
+    command += ["--minutes", str(args.minutes)] if args.minutes else []
     done = subprocess.run(command, cwd=root, stdout=sys.stderr if args.json else None, check=False)
     if args.json and (out / "report.json").exists():
         print((out / "report.json").read_text())

@@ -141,6 +141,7 @@ def _parser():
     bench.add_argument("--quick", action="store_true", help="one round of little: good for the form only")
     bench.add_argument("--figures", nargs="+", metavar="N", help="some only, such as 5 7 table1; the report keeps what it has of the others")
     bench.add_argument("--resume", action="store_true", help="what the last run did not come to, or failed at")
+    bench.add_argument("--minutes", type=float, metavar="M", help="for everything: each figure has its share (default: as long as they take)")
     bench.add_argument("--checkout", metavar="DIR", help="the sources (default: those that the current folder lies in)")
 
     logs = add("logs", _commands.logs, "show the logs of the cluster")

@@ -61,10 +61,12 @@ def test_every_figure_has_a_table_with_full_rows(report):
 
 def test_the_page_has_tables_plots_the_paper_s_words_and_what_failed(report):
     page = Page(_render.page(report, {number: b"\x89PNG" for number in ("5", "9")}))
-    assert [heading.split(":")[0] for heading in page.headings] == ["What was to be reached", *map(_paper.name, _paper.FIGURES), "Not measured"]
+    assert [heading.split(":")[0] for heading in page.headings] == [
+        "What was to be reached", "What was missed, and where the time goes", *map(_paper.name, _paper.FIGURES), "Not measured"]
     assert page.images == ["data:image/png;base64,iVBORw=="] * 2 and min(page.rows) > 1
     text = _render.page(report, {})
-    assert "MISSED" in text and "Where the time goes: A step of a device" in text and "processors: relay" in text and "ended to known" in text
+    assert "MISSED" in text and "Where the time goes: A step of a device" in text and "processors: wire (relay)" in text and "wire to the workers" in text
+    assert "Figure 5: 512 x 4, simulated: no time left for it" in text and "the busiest of the processes" in text
     assert all(about["paper"].split("'")[0] in text for about in _paper.FIGURES.values())
     assert "Figure 7: CalledProcessError: for the test" in text and "A quick run" in text
     assert "<script" not in _render.page({**report, "failed": {"5": "<script>"}}, {})
