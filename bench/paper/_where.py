@@ -86,7 +86,7 @@ def _of_call(entry, theirs):
     """One call of ours in words: who has the processors, and where a call is that has the house to itself."""
     used = entry["processors_us"]
     words = [f"a call takes {_us(entry['wall_us'])} us, and of the processors {_us(sum(used.values()))} us: {_shares(used, sum(used.values()))}"
-             f" ({_us(entry.get("idle_us"))} not for it; devices busy {_percent(entry.get('devices_busy'))}; its caller makes it in {_us(entry['calling_us'])})"]
+             f" ({_us(entry.get('idle_us'))} not for it; devices busy {_percent(entry.get('devices_busy'))}; its caller makes it in {_us(entry['calling_us'])})"]
     if theirs:
         words.append(f"one of {theirs['who']} takes {_us(theirs['wall_us'])} us, and of the processors {_us(sum(theirs['processors_us'].values()))} us")
     if way := entry.get("alone_us"):
