@@ -73,9 +73,10 @@ class Bench:
         self.kept = []
 
     def _program(self, name):
-        """f and its current y; compiled and run at first use."""
+        """f and its current y; compiled and run at first use. A name may have sizes behind it: "adds 100"."""
         if name not in self.functions:
-            self.functions[name], y = getattr(self, f"_make_{name}")()
+            kind, *sizes = name.split()
+            self.functions[name], y = getattr(self, f"_make_{kind}")(*map(int, sizes))
             for _ in range(3):  # the first call brings the result's spec, later ones are what is measured
                 y = self.functions[name](y)
             self.values[name] = self.jax.block_until_ready(y)
@@ -83,6 +84,11 @@ class Bench:
 
     def _make_scalar(self):
         y = self.jax.device_put(self.np.float32(0), self.jax.devices()[0])
+        return self.jax.jit(lambda y: y + 1), y
+
+    def _make_adds(self, count):
+        """So many operations."""
+        y = self.jax.device_put(self.np.zeros(count, self.np.float32), self.jax.devices()[0])
         return self.jax.jit(lambda y: y + 1), y
 
     def _make_work(self):

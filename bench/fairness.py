@@ -22,12 +22,12 @@ def by_client(address):
     return {c["id"]: c for c in _cluster.status(address)["clients"]}
 
 
-def open_clients(stack, address, count):
-    """{number of the client at the controller: its process}."""
+def open_clients(stack, address, count, program="work"):
+    """{number of the client at the controller: its process}, the program prepared."""
     sides = {}
     for i in range(count):
         side = stack.enter_context(_sides.client(f"client{i}", "package", address))
-        side.ask("prepare", program="work")
+        side.ask("prepare", program=program)
         (number,) = by_client(address).keys() - sides.keys()
         sides[number] = side
     return sides

@@ -24,7 +24,9 @@ FIGURES = {
           "here": "Every host is a worker process of this machine. All of them share its cores, so both fall; their ratio is what compares."},
     "8": {"title": "Several clients on the same device",
           "paper": "No cost of switching between programs: together the clients reach at least what one reaches.",
-          "here": "One CPU device, one program of some milliseconds, 1 to 16 client processes."},
+          "here": "1 to 16 client processes. On a simulated device, computations of the paper's lengths and of 10 ms: it is busy for as long as they take and needs no "
+                  "processor for it, so whatever it stands still was lost between clients; all else is real, in real time. On a CPU device, a computation of some "
+                  "milliseconds: it shares the processors with the clients, whose part is missing for computing. What each takes of the processors is beside it."},
     "9": {"title": "Device time by weight",
           "paper": "Four clients get 1:1:1:1 and 1:2:4:8 of the device's time, as a trace shows.",
           "here": "The table: what the scheduler accounted for, over a window in which every client had work waiting. The picture: computations as recorded after "

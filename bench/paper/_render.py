@@ -51,10 +51,21 @@ def _table7(result):
     return ["stages", "parallel, calls/s", "sequential, calls/s", "ratio", "one call, parallel, ms", "one call, sequential, ms"], rows
 
 
+def _devices8(result):
+    """(name, {clients: figures}) of each device."""
+    for us, found in result["simulated"].items():
+        yield f"simulated, {int(us) / 1e3:g} ms", found
+    if "cpu" in result:
+        yield "CPU", result["cpu"]
+
+
 def _table8(result):
-    one = result["clients"]["1"]["per_s"]
-    return ["clients", "computations/s together", "of one client", "device busy"], [
-        [count, f"{row['per_s']:,.0f}", f"{row['per_s'] / one:.3f}", f"{row['device_busy']:.3f}"] for count, row in result["clients"].items()]
+    rows = []
+    for name, found in _devices8(result):
+        for count, row in found.items():
+            rows.append([name, count, f"{row['per_s']:,.0f}", f"{row['of_one']:.3f}", f"{row['device_busy']:.3f}",
+                         *(f"{row[f'{whose}_processors']:.2f}" for whose in ("clients", "relays", "controller", "worker"))])
+    return ["device", "clients", "computations/s together", "of one client", "device busy", "processors: clients", "their relays", "controller", "worker"], rows
 
 
 def _table9(result):
@@ -226,8 +237,10 @@ def _plot7(axes, result):
 
 
 def _plot8(axes, result):
-    axes.bar(list(result["clients"]), [row["per_s"] for row in result["clients"].values()])
-    axes.set(xlabel="clients", ylabel="computations/s together")
+    for name, found in _devices8(result):
+        axes.plot(list(found), [row["per_s"] for row in found.values()], marker="o", label=name)
+    axes.set(xlabel="clients", ylabel="computations/s together", yscale="log")
+    axes.legend(fontsize=7)
 
 
 def _plot9(axes, result):

@@ -120,11 +120,24 @@ def _missed_steps(target, result):
     return " | ".join(said) or UNKNOWN
 
 
+def _missed_clients(target, result):
+    """Of several clients on a device: what it stood still, and who had the processors."""
+    said = []
+    for count, row in result["simulated"][target.row].items():
+        used = {key.removesuffix("_processors"): value for key, value in row.items() if key.endswith("_processors")}
+        said.append(f"{count} clients: device busy {_percent(row['device_busy'])}, processors busy {sum(used.values()):.2f}: {_shares(used, max(sum(used.values()), 1e-9))}")
+    return " | ".join(said)
+
+
+MISSED = {"8": _missed_clients}
+
+
 def missed(report):
     """[[figure, what, reached, wanted, on, where the time goes]] of every target that was."""
     found = []
     for one in _targets.targets(report):
         if one.met is False:
-            words = (_missed_steps if one.rows else _missed_calls)(one, report["figures"][one.number])
+            explain = MISSED.get(one.number, _missed_steps if one.rows else _missed_calls)
+            words = explain(one, report["figures"][one.number])
             found.append([one.figure, one.what, f"{one.value:.3f}", one.wanted, one.where, words])
     return found

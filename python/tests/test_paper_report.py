@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT / "bench" / "paper"))
 import _measure  # noqa: E402
 import _paper  # noqa: E402
 import _render  # noqa: E402
+import _where  # noqa: E402
 
 
 @pytest.fixture
@@ -77,6 +78,15 @@ def test_figures_that_are_not_to_be_relied_on_say_so(report, quick, load, count)
     report |= {"quick": quick, "machine": {**report["machine"], "cores": 2, "load": load}}
     found = _render.warnings(report)
     assert len(found) == count and all(warning in _render.text(report) and warning in _render.page(report, {}) for warning in found)
+
+
+def test_clients_that_reach_less_together_are_explained_by_the_device_and_the_processors(report):
+    figure = report["figures"]["8"]
+    figure["simulated"]["330"]["4"] |= {"per_s": 2900.0, "of_one": 0.957, "device_busy": 0.957}
+    (missed,) = [row for row in _where.missed(report) if "clients together" in row[1]]
+    assert missed[2:5] == ["0.957", ">= 0.995", "4 clients, simulated device"]
+    assert "4 clients: device busy 96 %, processors busy 0.78: worker 36 %, clients 32 %" in missed[5]
+
 
 
 def test_losses_are_compared_to_the_last_bit(report):
