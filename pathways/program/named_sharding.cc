@@ -81,15 +81,18 @@ absl::StatusOr<std::vector<int64_t>> TransposedIota(absl::Span<const int64_t> re
     }
     seen[p] = true;
   }
-  std::vector<int64_t> values(n);
+  std::vector<Factor> order;  // the innermost first, without those of size 1: of others there are few
+  for (size_t k = rank; k-- > 0;) {
+    const size_t d = perm.empty() ? k : perm[k];
+    if (reshape_dims[d] > 1) order.push_back({strides[d], reshape_dims[d]});
+  }
+  std::vector<int64_t> values(n, 0);
   for (size_t i = 0; i < n; ++i) {
-    int64_t rest = i, value = 0;
-    for (size_t k = rank; k-- > 0;) {
-      const size_t d = perm.empty() ? k : perm[k];
-      value += rest % reshape_dims[d] * strides[d];
-      rest /= reshape_dims[d];
+    int64_t rest = i;
+    for (const Factor& factor : order) {
+      values[i] += rest % factor.size * factor.stride;
+      rest /= factor.size;
     }
-    values[i] = value;
   }
   return values;
 }
@@ -113,6 +116,7 @@ absl::StatusOr<buffers::Tiles> NamedShardingToTiles(const xla::NamedShardingProt
   for (int d = 0; d < proto.dim_shardings_size(); ++d) {
     for (const auto& axis : proto.dim_shardings(d).axes()) {
       PW_ASSIGN_OR_RETURN(const Factor factor, FactorOf(axis, sizes, strides));
+      if (factor.size == 1) continue;  // there may be any number of them
       if (__builtin_mul_overflow(total, factor.size, &total) || total > static_cast<int64_t>(num_shards)) {
         return absl::InvalidArgumentError("a sharding uses a mesh axis twice");
       }

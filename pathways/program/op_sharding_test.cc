@@ -142,6 +142,32 @@ TEST(OpShardingTest, NamedShardings) {
   EXPECT_FALSE(Parse(mesh + "}", 4, 1).ok());
 }
 
+// A client may write any number of them. Each of the devices once looked at all.
+TEST(OpShardingTest, DimensionsAndAxesOfOneCostNothing) {
+  constexpr int kMany = 1 << 18;
+  xla::OpSharding iota;
+  iota.set_type(xla::OpSharding::OTHER);
+  iota.add_tile_assignment_dimensions(kMany);
+  iota.add_iota_reshape_dims(2);
+  for (int i = 0; i < kMany; ++i) iota.add_iota_reshape_dims(1);
+  iota.add_iota_reshape_dims(kMany / 2);
+  auto s = OpShardingToSharding(iota, Devices(kMany), "", 1);
+  ASSERT_TRUE(s.ok()) << s.status();
+  EXPECT_EQ(s->num_tiles(), kMany);
+  EXPECT_EQ(s->TileOfShard(kMany - 1), kMany - 1);
+
+  xla::OpSharding named;
+  auto& mesh = *named.mutable_named_sharding()->mutable_mesh();
+  mesh.add_axes()->set_size(1);
+  mesh.add_axes()->set_size(kMany);
+  auto& dim = *named.mutable_named_sharding()->add_dim_shardings();
+  for (int i = 0; i < kMany; ++i) dim.add_axes()->set_mesh_axis_index(0);
+  dim.add_axes()->set_mesh_axis_index(1);
+  s = OpShardingToSharding(named, Devices(kMany), "", 1);
+  ASSERT_TRUE(s.ok()) << s.status();
+  EXPECT_EQ(s->num_tiles(), kMany);
+}
+
 TEST(OpShardingTest, TheWayBackIsTheSame) {
   for (const char* text :
        {"type: REPLICATED", "type: OTHER tile_assignment_dimensions: [2, 2] tile_assignment_devices: [3, 2, 1, 0]",
