@@ -3,8 +3,8 @@
 jax's own cpu calls back while a program is being started, and raises there. On a cluster the program runs later, and its error travels in
 the tokens that `jax.effects_barrier()` waits for. jax keeps a token that has failed: every later barrier, and every later program with
 ordered effects, would fail with the same error. And it keeps the token of the last program of each device only: the error of an
-earlier one, whose callback has no result to read, would be lost. Both are put right here. What a read has raised is told: tokens that failed with
-the same error are dropped there and then. At the end of the process only errors are told that nobody could have read: a script may have handled
+earlier one, whose callback has no result to read, would be lost. Both are put right here. What a read has raised is told: tokens of the time that
+turn out to have failed with the same error do not raise it again, and are not given to programs. At the end of the process only errors are told that nobody could have read: a script may have handled
 the others.
 """
 
@@ -15,15 +15,14 @@ import sys
 AT_EXIT = "wait_for_tokens"  # jax's function that the interpreter calls at its end
 
 
-def _wait(tokens):
-    """Waits for all; the first error."""
-    error = None
+def _wait(tokens, told):
+    """Waits for all; the first error that nobody has been told."""
+    first = None
     for token in tokens:
-        try:
-            token.block_until_ready()
-        except Exception as failure:
-            error = error or failure
-    return error
+        error = _error_of(token)
+        if error is not None and str(error) not in _texts(told, token):
+            first = first or error
+    return first
 
 
 def _error_of(token):
@@ -34,15 +33,27 @@ def _error_of(token):
     return None
 
 
+def _texts(told, token):
+    return told.get(id(token), (token, ()))[1]
+
+
 def _is_told(error):
-    """A read has raised it: no token of this thread's programs shall raise it again."""
+    """A read has raised it: no token that this thread has now shall raise it again. None is waited for here: what it waits for may be a function that
+    waits for the reader."""
     from jax._src import dispatch
 
     tokens = dispatch.runtime_tokens
-    for kind in (tokens.current_tokens, tokens.output_runtime_tokens):
-        held = dict(kind)
-        kind.clear()  # what fails below is a read as well
-        kind.update({key: token for key, token in held.items() if str(_error_of(token)) != str(error)})
+    told = getattr(tokens, "_told", {})
+    held = [*tokens.current_tokens.values(), *tokens.output_runtime_tokens.values()]
+    tokens._told = {id(token): (token, {*_texts(told, token), str(error)}) for token in held}
+
+
+def forget_told(tokens, effect):
+    """Before a program takes this token, which it would fail with: its error has been told."""
+    token = tokens.current_tokens.get(effect)
+    texts = _texts(getattr(tokens, "_told", {}), token)
+    if texts and str(_error_of(token)) in texts:
+        tokens.current_tokens.pop(effect, None)
 
 
 def _telling(read):
@@ -84,14 +95,24 @@ def install(registry):
     @functools.wraps(ordinary)
     def block_until_ready(self):
         tokens = [*self.current_tokens.values(), *self.output_runtime_tokens.values()]
+        told = getattr(self, "_told", {})
         self.clear()
-        error = _wait(tokens)
+        error = _wait(tokens, told)
+        self._told = {}
         unread = registry.take_unread()
         if error is not None and (unread is not None or sys._getframe(1).f_code.co_name != AT_EXIT):
             raise error
         if unread is not None:
             raise jax.errors.JaxRuntimeError(f"INTERNAL: {unread}")
 
+    take = kind.get_token_input
+
+    @functools.wraps(take)
+    def get_token_input(self, effect, devices):
+        forget_told(self, effect)
+        return take(self, effect, devices)
+
     block_until_ready._pathways = True
     kind.block_until_ready = block_until_ready
+    kind.get_token_input = get_token_input
     _watch_reads()

@@ -16,6 +16,8 @@ callback may wait for another computation that calls back in turn. Order between
 waits for the answer of an ordered callback before it makes the next.
 """
 
+import collections
+import itertools
 import json
 import os
 import queue
@@ -34,47 +36,48 @@ NOT_FOUND = 5
 
 class Registry:
     """The functions that compiled programs may call, by number. Numbers are given in order of lowering, so that the same script
-    writes the same program again and the server's compilation cache recognises it."""
+    writes the same program again and the server's compilation cache recognises it.
+
+    Programs retire their functions as they are collected, which is at any point of any thread, also of one that is in here; and what goes with a
+    function may be the last of another program. So there is no lock: each step is one that the interpreter does not divide."""
 
     _RETIRED_KEPT = 256
 
     def __init__(self):
-        self._lock = threading.Lock()
         self._functions = {}
-        self._retired = []
-        self._next = 1
-        self._unread = None
+        self._retired = collections.deque()
+        self._numbers = itertools.count(1)
+        self._unread = collections.deque()
 
     def add(self, function, dtypes, has_results=True):
         """function(*numpy arrays) -> sequence of numpy arrays; dtypes of the operands."""
-        with self._lock:
-            number, self._next = self._next, self._next + 1
-            self._functions[number] = (function, tuple(np.dtype(t) for t in dtypes), has_results)
-            return number
+        number = next(self._numbers)
+        self._functions[number] = (function, tuple(np.dtype(t) for t in dtypes), has_results)
+        return number
 
     def failed(self, number, text):
         """A call of this function raised. Where it has no result, nobody may come to read of it: the first such failure is kept."""
-        with self._lock:
-            entry = self._functions.get(number)
-            if entry is not None and not entry[2] and self._unread is None:
-                self._unread = text
+        entry = self._functions.get(number)
+        if entry is not None and not entry[2] and not self._unread:
+            self._unread.append(text)
 
     def take_unread(self):
-        with self._lock:
-            text, self._unread = self._unread, None
-            return text
+        texts = list(self._unread)
+        self._unread.clear()
+        return texts[0] if texts else None
 
     def retire(self, number):
         """The program is gone on our side, but runs of it that were sent may still be under way: the last retired ones stay
         callable for a while."""
-        with self._lock:
-            self._retired.append(number)
-            if len(self._retired) > self._RETIRED_KEPT:
-                self._functions.pop(self._retired.pop(0), None)
+        self._retired.append(number)
+        if len(self._retired) > self._RETIRED_KEPT:
+            try:
+                self._functions.pop(self._retired.popleft(), None)
+            except IndexError:  # others took them meanwhile
+                pass
 
     def get(self, number):
-        with self._lock:
-            return self._functions.get(number)
+        return self._functions.get(number)
 
 
 def describe(error):

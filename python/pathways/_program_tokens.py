@@ -17,6 +17,8 @@ from jax._src import dispatch
 from jax._src import effects
 from jax._src.interpreters import mlir
 
+from pathways import _effects
+
 AVAL = core.ShapedArray((), np.dtype(bool))
 _NOTHING = np.zeros(AVAL.shape, AVAL.dtype)
 
@@ -45,6 +47,7 @@ def ordered(kinds):
 
 def current(effect):
     """What the next such effect of this thread has to wait for, as an array."""
+    _effects.forget_told(dispatch.runtime_tokens, effect)
     token = dispatch.runtime_tokens.current_tokens.get(effect)
     if token is None:
         return _NOTHING
@@ -67,6 +70,7 @@ def _watch_jit():
 
     @functools.wraps(ordinary)
     def get_token_input(self, effect, devices):
+        _effects.forget_told(self, effect)
         token = self.current_tokens.get(effect)
         if getattr(token, "_of_a_program", False):
             del self.current_tokens[effect]

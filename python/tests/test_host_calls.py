@@ -4,6 +4,7 @@ import json
 import socket
 import struct
 import threading
+import weakref
 
 import ml_dtypes
 import numpy as np
@@ -122,3 +123,19 @@ def test_a_retired_function_stays_for_the_runs_under_way_and_goes_in_the_end(reg
     for _ in range(_host_calls.Registry._RETIRED_KEPT):
         registry.retire(registry.add(lambda: [], []))
     assert registry.get(first) is None
+
+
+def test_functions_retire_at_any_point_of_those_who_use_the_registry(registry):
+    """Python collects programs, and with them what retires their functions, where it allocates: also within these calls."""
+    class Thing:
+        pass
+
+    inner, thing = registry.add(lambda: [], []), Thing()
+    weakref.finalize(thing, registry.retire, inner)
+    outer = registry.add(lambda keep=thing: [], (registry.retire(0) or kind for kind in [np.float32]))
+    del thing
+    registry.retire(outer)
+    for _ in range(_host_calls.Registry._RETIRED_KEPT):
+        registry.retire(registry.add(lambda: [], []))
+    assert registry.get(outer) is None
+    assert registry._retired[-1] == inner and registry.get(inner) is not None

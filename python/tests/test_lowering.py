@@ -79,7 +79,7 @@ def test_the_function_stays_registered_as_long_as_the_program(as_ours, monkeypat
     del lowered
     jax.clear_caches()
     gc.collect()
-    assert registry._retired == [number]
+    assert list(registry._retired) == [number]
 
 
 @pytest.mark.parametrize("returned, text", [

@@ -10,6 +10,7 @@ from jax.experimental import io_callback
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 X = np.arange(6, dtype=np.float32)
+LONG = 600  # seconds: only a failure waits so long
 SCALAR = jax.ShapeDtypeStruct((), np.float32)
 
 
@@ -217,6 +218,18 @@ def test_a_failure_that_a_read_has_raised_is_told(ordered, read):
         jax.effects_barrier()
         assert 2.0 in seen
         seen.clear()
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_reading_an_error_does_not_wait_for_functions_that_wait_for_the_reader(devices, ordered):
+    release = threading.Event()
+    waiting = jax.jit(lambda x: jax.debug.callback(lambda a: release.wait(LONG), x, ordered=ordered))
+    failing = jax.jit(lambda x: jax.pure_callback(fails, SCALAR, x))
+    waiting(jax.device_put(1.0, devices[0]))
+    with pytest.raises(jax.errors.JaxRuntimeError, match="this callback fails"):
+        float(failing(jax.device_put(1.0, devices[5])))
+    release.set()
+    jax.effects_barrier()
 
 
 def test_a_failure_is_told_although_a_later_program_succeeded():

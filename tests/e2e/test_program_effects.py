@@ -10,7 +10,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 import pathways as pw
 from test_program_tracer import on
-from test_program_values import SHAPE, X, steps  # noqa: F401 (steps is a fixture)
+from test_program_values import LONG, SHAPE, X, steps  # noqa: F401 (steps is a fixture)
 
 CALLS = 12
 
@@ -35,6 +35,44 @@ class Seen(list):
 
 def ordered(seen, x):
     io_callback(seen, (), x, ordered=True)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_reading_an_error_does_not_wait_for_functions_that_wait_for_the_reader(steps, ordered):
+    add, triple, _ = steps
+    release = threading.Event()
+
+    def fails(x):
+        raise ValueError("no such word")
+
+    waits = pw.program(lambda x: (io_callback(lambda v: release.wait(LONG) and None, None, triple(x), ordered=ordered), triple(x))[1])
+    bad = pw.program(lambda x: jax.pure_callback(fails, SHAPE, add(x)))
+    y = waits(X)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="no such word"):
+        np.asarray(bad(X))
+    release.set()
+    jax.effects_barrier()
+    np.testing.assert_array_equal(np.asarray(y), X * 3)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_failure_that_a_read_has_raised_is_told(steps, ordered):
+    add, triple, _ = steps
+    seen = []
+
+    def one(x):
+        seen.append(float(x[0]))
+        if x[0] < 0:
+            raise ValueError("no such word")
+        return x
+
+    step = pw.program(lambda x: triple(io_callback(one, SHAPE, add(x), ordered=ordered)))
+    for _ in range(2):
+        with pytest.raises(jax.errors.JaxRuntimeError, match="no such word"):
+            np.asarray(step(X - 9))
+        np.testing.assert_array_equal(np.asarray(step(X)), (X + 1) * 3)  # a failure is in nobody's way
+        jax.effects_barrier()
+    assert seen == [-8, 1] * 2
 
 
 def test_ordered_effects_keep_their_order_over_islands_and_calls(steps, devices):
