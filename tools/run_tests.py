@@ -19,7 +19,8 @@ RESULTS = ROOT / "build" / "results"
 PYTHON_TESTS = ["tools/lint", "tests/plugin", "tests/wire", "tests/wheel", "python/tests", "tests/e2e"]
 # What every supported jaxlib has to pass; the older ones have environments of their own.
 CLIENT_TESTS = ["tests/wire", "tests/e2e/test_arrays.py", "tests/e2e/test_programs.py", "tests/e2e/test_sharding.py",
-                "tests/e2e/test_callbacks.py"]
+                "tests/e2e/test_callbacks.py", "tests/e2e/test_program_tracer.py", "tests/e2e/test_program_values.py",
+                "tests/e2e/test_program_effects.py", "tests/e2e/test_program_errors.py"]
 
 
 class Tally:

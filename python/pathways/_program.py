@@ -16,6 +16,7 @@ import os
 import threading
 
 import jax
+from jax._src import api_util
 from jax._src import core
 from jax._src import source_info_util
 from jax._src.interpreters import pxla
@@ -24,6 +25,8 @@ from pathways import _client
 from pathways import _mlir_context
 from pathways import _program_choice as choice
 from pathways import _program_graph as graphs
+from pathways import _program_meshes as meshes
+from pathways import _program_mistakes as mistakes
 from pathways import _program_tokens as tokens
 from pathways import _program_view as view
 from pathways import _program_wire as wire
@@ -40,29 +43,36 @@ def program(function=None, *, static_argnums=(), static_argnames=(), donate_argn
     return functools.wraps(function)(Program(function, static_argnums, static_argnames, donate_argnums))
 
 
-def _tuple(value):
-    return (value,) if isinstance(value, (int, str)) else tuple(value)
-
-
 class Program:
     def __init__(self, function, static_argnums, static_argnames, donate_argnums):
+        if not callable(function) or inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+            raise TypeError(f"a program is a function that returns arrays, not {function!r}")
         self._function = function
-        self._static_argnums = frozenset(_tuple(static_argnums))
-        names = frozenset(_tuple(static_argnames))
+        self._name = getattr(function, "__name__", "program")
         try:
-            parameters = list(inspect.signature(function).parameters)
+            signature = inspect.signature(function)
         except (TypeError, ValueError):
-            parameters = []
-        self._static_argnums |= {parameters.index(name) for name in names if name in parameters}
-        self._static_argnames = names | {parameters[i] for i in self._static_argnums if i < len(parameters)}
-        self._donate_argnums = frozenset(_tuple(donate_argnums))
+            signature = None
+        given = [None if option == () else option for option in (donate_argnums, None, static_argnums, static_argnames)]
+        donated, self._donate_argnames, static, names = api_util.resolve_argnums(function, signature, *given)
+        parameters = list(signature.parameters) if signature is not None else []
+        from_the_left = lambda numbers: frozenset(i + len(parameters) if i < 0 else i for i in numbers)
+        self._donate_argnums = from_the_left(donated)
+        self._static_argnums = from_the_left(static) | {parameters.index(name) for name in names if name in parameters}
+        self._static_argnames = frozenset(names) | {parameters[i] for i in self._static_argnums if i < len(parameters)}
         self._compiled = {}
-        self._lock = threading.Lock()
+        self._client = None  # of what is compiled
+        self._lock = threading.RLock()  # the function may call itself while it is traced
 
     def __call__(self, *args, **kwargs):
         leaves, tree, static = self._flatten(args, kwargs)
-        if any(isinstance(leaf, core.Tracer) for leaf in leaves) or not _ours():
+        if not core.trace_state_clean() or any(isinstance(leaf, core.Tracer) for leaf in leaves):
             return self._function(*args, **kwargs)
+        client = meshes.client()
+        if not _client.is_ours(client):
+            return self._function(*args, **kwargs)
+        if client is not self._client:  # the first, or jax has been told to forget the one before
+            self._compiled, self._client = {}, client
         return self._find(leaves, tree, static).run(leaves)
 
     def lower(self, *args, **kwargs):
@@ -79,8 +89,12 @@ class Program:
         return leaves, tree, static
 
     def _find(self, leaves, tree, static):
-        key = (tree, static, tuple(map(_kind, leaves)))
-        compiled = self._compiled.get(key)
+        try:
+            key = (tree, static, tuple(map(_kind, leaves)))
+            compiled = self._compiled.get(key)
+        except TypeError as error:
+            mistakes.in_arguments(error, self._name, leaves, tree, static)
+            raise
         if compiled is None:
             with self._lock:
                 compiled = self._compiled.get(key)
@@ -106,8 +120,13 @@ class Program:
             return results
 
         avals = [jax.api_util.shaped_abstractify(leaf) for leaf in leaves]
-        closed = jax.make_jaxpr(flat)(*(jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals))
-        graph = graphs.Graph(getattr(self._function, "__name__", "program"), graphs.location(source_info_util.current()))
+        try:
+            closed = jax.make_jaxpr(flat)(*(jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals))
+        except RecursionError as error:
+            error.add_note(f"program {self._name} calls itself, or something within it does, without an end: what is traced has no values to stop at. Let "
+                           "arguments that are static, or Python values, say how deep to go")
+            raise
+        graph = graphs.Graph(self._name, graphs.location(source_info_util.current()))
         donated = self._donated(tree)
         inputs = [graph.argument(aval, _placed(leaf), donated=i in donated) for i, (aval, leaf) in enumerate(zip(closed.in_avals, leaves))]
         with _mlir_context.shared():
@@ -118,15 +137,12 @@ class Program:
     def _donated(self, tree):
         if not self._donate_argnums:
             return frozenset()
-        numbered = jax.tree.unflatten(tree, range(tree.num_leaves))
-        return frozenset(leaf for i in self._donate_argnums if i < len(numbered[0]) for leaf in jax.tree.leaves(numbered[0][i]))
+        args, named = jax.tree.unflatten(tree, range(tree.num_leaves))
+        given = [args[i] for i in self._donate_argnums if i < len(args)] + [named[name] for name in self._donate_argnames if name in named]
+        return frozenset(jax.tree.leaves(given))
 
     def __get__(self, instance, owner=None):
         return self if instance is None else functools.partial(self, instance)
-
-
-def _ours():
-    return _client.is_ours(jax.devices()[0].client)
 
 
 def _kind(leaf):
@@ -139,7 +155,7 @@ def _placed(leaf):
     """Where an argument is, if somebody has put it there. Arrays of another backend of this process are brought."""
     if not isinstance(leaf, jax.Array) or not leaf.committed:
         return None
-    return leaf.sharding if graphs.of_the_program(graphs.devices_of(leaf.sharding)) else None
+    return leaf.sharding if meshes.of_the_program(meshes.devices_of(leaf.sharding)) else None
 
 
 class _Compiled:
@@ -155,13 +171,14 @@ class _Compiled:
         self._apart = graph.apart
         self._keys = frozenset(i for i, argument in enumerate(graph.arguments)
                                if jax.dtypes.issubdtype(argument.value.aval.dtype, jax.dtypes.extended))
+        mistakes.in_constants(graph)
         constants = [argument for argument in graph.arguments if argument.constant is not None]
         placed = iter(self._put([argument.constant for argument in constants], [argument.value.sharding for argument in constants]))
         # What the program takes besides what it is given comes behind that: constants, and tokens of ordered effects.
         self._own = [(argument.effect, None if argument.effect is not None else next(placed)) for argument in graph.arguments
                      if argument.constant is not None or argument.effect is not None]
         self._ordered = list(graph.tokens)  # whose tokens are its last results
-        client = jax.devices()[0].client
+        client = meshes.client()
         bytes_ = wire.MAGIC + graph.to_bytes()
         self._executable = client.compile_and_load_ifrt_program(
             _jax.ifrt_programs.make_plugin_program(bytes_), _jax.ifrt_programs.make_plugin_compile_options())
@@ -189,10 +206,10 @@ class _Compiled:
         if self._apart:
             sent = [part for array in sent for part in (array._arrays if len(array.sharding.device_set) > 1 else [array])]
         try:
-            results = self._executable.execute_sharded(sent).consume_with_handlers(self._handlers) if self._handlers else []
-        except Exception:
-            for array in arrays:  # which jaxlib does not say
-                array._check_if_deleted()
+            run = self._executable.execute_sharded(sent)
+            results = run.consume_with_handlers(self._handlers) if self._handlers else []
+        except Exception as error:
+            mistakes.in_call(error, self._graph, arrays)
             raise
         for i in self._donated:
             arrays[i].delete()

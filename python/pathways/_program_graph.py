@@ -22,6 +22,7 @@ from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 from pathways import _callbacks
 from pathways import _cost
 from pathways import _program_lowering as lowering
+from pathways import _program_meshes as meshes
 from pathways import _program_tokens as tokens
 from pathways import _program_wire as wire
 
@@ -31,32 +32,6 @@ _DTYPES = {name: number for number, names in {
     11: "float32", 12: "float64", 15: "complex64", 16: "bfloat16", 18: "complex128", 19: "float8_e5m2", 20: "float8_e4m3fn",
     21: "int4", 22: "uint4", 23: "float8_e4m3b11fnuz", 24: "float8_e5m2fnuz", 25: "float8_e4m3fnuz", 28: "float8_e4m3",
     29: "float8_e3m4", 32: "float4_e2m1fn", 33: "float8_e8m0fnu"}.items() for name in [names]}
-
-
-@functools.lru_cache(maxsize=1024)
-def devices_of(sharding):
-    """The same tuple for the same devices: compare with `is`, however many there are."""
-    devices = tuple(sharding._internal_device_list)
-    return _device_tuples.setdefault(devices, devices)
-
-
-_device_tuples = {}
-
-
-def of_the_program(devices):
-    """Whether they are of the backend that programs run on: jax's default one."""
-    return devices[0].client is jax.devices()[0].client
-
-
-def replicated(devices):
-    """REQUIRES: from devices_of."""
-    if id(devices) not in _replicated:
-        _replicated[id(devices)] = SingleDeviceSharding(devices[0]) if len(devices) == 1 else NamedSharding(
-            jax.sharding.Mesh(np.array(devices), ("all",)), PartitionSpec())
-    return _replicated[id(devices)]
-
-
-_replicated = {}
 
 
 def physical(aval, sharding):
@@ -164,10 +139,11 @@ class Graph:
         if number is None:
             aval, sharding = physical(value.aval, sharding)
             op_sharding = sharding._to_xla_hlo_sharding(aval.ndim).to_proto().SerializeToString()
-            key = (tuple(d.id for d in devices_of(sharding)), op_sharding, sharding.memory_kind or "")
+            devices = meshes.devices_of(sharding)
+            key = (id(devices), op_sharding, sharding.memory_kind or "")
             if key not in self._shardings:
                 self._shardings[key] = len(self._sharding_bytes)
-                self._sharding_bytes.append(wire.sharding(*key))
+                self._sharding_bytes.append(wire.sharding(meshes.packed_ids(devices), *key[1:]))
             number = self._numbers[known] = self._shardings[key]
         return number
 
@@ -188,11 +164,12 @@ class Graph:
             if isinstance(var, core.Var):
                 last_use.pop(var, None)
         for i, eqn in enumerate(jaxpr.eqns):
-            where = location(eqn.source_info) or self._called_from
+            where, self._at = location(eqn.source_info) or self._called_from, None
             try:
                 self._equation(eqn, env, where, {var for var in eqn.invars if last_use.get(_var(var)) == i})
             except Exception as error:
-                error.add_note(f"in program {self.name}, at {where} ({eqn.primitive})")
+                on = f" on {meshes.named(self._at)}" if self._at is not None else ""
+                error.add_note(f"in program {self.name}, at {_at(where, eqn.params.get('name', eqn.primitive.name))}{on}")
                 raise
         return [self.read(env, var) for var in jaxpr.outvars]
 
@@ -237,9 +214,10 @@ class Graph:
             function, params = core.jaxpr_as_fun(closed), None
             name = eqn.primitive.name
         devices, said = self._devices(closed, wanted, outs, values)
-        if not of_the_program(devices):
+        if not meshes.of_the_program(devices):
             raise ValueError(f"{name} is compiled for device {', '.join(map(str, devices[:8]))}, of another backend than the program's: "
                              "compile it for devices of jax.devices(), or call it outside of the program")
+        self._at = devices
         wanted = [self._wanted(w, value, devices, i, closed) for i, (w, value) in enumerate(zip(wanted, values))]
         outs = [UNSPECIFIED if isinstance(out, UnspecifiedValue) or out is None else _concrete(out, devices) for out in outs]
         inputs = [self.place(value, sharding, location) for value, sharding in zip(values, wanted)]
@@ -266,20 +244,20 @@ class Graph:
         placed = [value for value in values if value.sharding is not None]
         for value in placed:
             if value.committed:
-                return devices_of(value.sharding), True
-        return devices_of(placed[0].sharding if placed else SingleDeviceSharding(jax.devices()[0])), False
+                return meshes.devices_of(value.sharding), True
+        return meshes.devices_of(placed[0].sharding if placed else SingleDeviceSharding(jax.devices()[0])), False
 
     def _wanted(self, sharding, value, devices, position, closed):
         if not isinstance(sharding, UnspecifiedValue) and sharding is not None:
             return _concrete(sharding, devices)
-        if value.sharding is not None and devices_of(value.sharding) is devices:
+        if value.sharding is not None and meshes.devices_of(value.sharding) is devices:
             return value.sharding
         eqns = closed.jaxpr.eqns
         if len(eqns) == 1 and eqns[0].primitive.name == "shard_map":  # pmap, for one
             for var, spec in zip(eqns[0].invars, eqns[0].params["in_specs"]):
                 if position < len(closed.jaxpr.invars) and var is closed.jaxpr.invars[position]:
                     return _concrete(NamedSharding(eqns[0].params["mesh"], spec), devices)
-        return replicated(devices)
+        return meshes.replicated(devices)
 
     def _compute(self, lower, what, inputs, wanted, outs, donated, devices, outvars, location):
         key = (what, tuple(map(self._key, inputs, wanted)), tuple(outs), tuple(donated),
@@ -290,8 +268,8 @@ class Graph:
         taken = tuple(value for value, gives in zip(inputs, donated) if gives)
         hoisted = [self.argument(core.get_aval(array), sharding, constant=array) for array, sharding in constants]
         outputs = [Value(var.aval, sharding) for var, sharding in zip(outvars, out_shardings)]
-        before = [self.place(self.token(effect), replicated(devices), location) for effect in ordered]
-        after = [Value(tokens.AVAL, replicated(devices)) for _ in ordered]
+        before = [self.place(self.token(effect), meshes.replicated(devices), location) for effect in ordered]
+        after = [Value(tokens.AVAL, meshes.replicated(devices)) for _ in ordered]
         self.tokens.update(zip(ordered, after))
         self.nodes.append(Node(location, before + hoisted + [inputs[i] for i in kept], after + outputs, executable, taken))
         return outputs
@@ -313,7 +291,7 @@ class Graph:
         out_shardings = [_concrete(s, devices) for s in out_shardings]
         constants = list(zip(mesh.const_args, args["in_shardings"]))
         kept = [i - len(constants) for i in sorted(args["kept_var_idx"]) if i >= len(constants)]
-        self.executables.append(lowering.executable_bytes(mesh, args, devices, self._options))
+        self.executables.append(lowering.executable_bytes(mesh, args, devices, meshes.packed_ids(devices), self._options))
         self.executable_names.append(name)
         self.executable_devices.append(devices)
         self.executable_flops.append(_cost.flops(jaxpr))
@@ -327,7 +305,7 @@ class Graph:
             if value.sharding is None:
                 value.sharding = default
         self.results = results
-        counts = {len(devices_of(a.value.sharding)) for a in self.arguments}
+        counts = {len(meshes.devices_of(a.value.sharding)) for a in self.arguments}
         # The client wants every array of a call to have equally many shards.
         self.apart = len(counts) > 1
         self._used = {id(v) for node in self.nodes for v in node.inputs} | {id(v) for v in results}
@@ -347,14 +325,18 @@ class Graph:
         """Adds those of branches to `branches`, each behind what it uses."""
         nodes = []
         for i, argument in enumerate(self.arguments):
-            apart = self.apart and len(devices_of(argument.value.sharding)) > 1
+            apart = self.apart and len(meshes.devices_of(argument.value.sharding)) > 1
             nodes.append(wire.arg(f"argument {i}", self._type(argument.value, f"argument {i}"), argument.donated, apart))
         for node in self.nodes:
             inputs = [value.number for value in node.inputs]
             if node.is_transfer:
-                nodes.append(wire.transfer(node.location, inputs[0], self._key(node.outputs[0], node.outputs[0].sharding)))
+                target = node.outputs[0].sharding
+                where = _at(node.location, f"to {meshes.named(meshes.devices_of(target))}")
+                nodes.append(wire.transfer(where, inputs[0], self._key(node.outputs[0], target)))
             elif node.waits is None:
-                nodes.append(wire.compute(node.location, node.executable, inputs, len(node.outputs)))
+                devices = meshes.named(self.executable_devices[node.executable])
+                where = _at(node.location, f"{self.executable_names[node.executable]} on {devices}")
+                nodes.append(wire.compute(where, node.executable, inputs, len(node.outputs)))
             else:
                 nodes.append(self._waiting_bytes(node, inputs, branches))
         for i, value in enumerate(self.results):
@@ -364,7 +346,8 @@ class Graph:
     def _waiting_bytes(self, node, inputs, branches):
         types = [wire.type_(*self._type(value, "a result")) for value in node.outputs]
         if isinstance(node.waits, waiting.HostCall):
-            return wire.host_call(node.location, node.waits.number, inputs, types, node.waits.name)
+            where = _at(node.location, f"{node.waits.name} called in the client's process")
+            return wire.host_call(where, node.waits.number, inputs, types, node.waits.name)
         numbers = []
         for branch in node.waits.branches:
             branch.apart = False
@@ -379,6 +362,11 @@ class Graph:
         if str(aval.dtype) not in _DTYPES:
             raise NotImplementedError(f"{what} of program {self.name} has elements of type {aval.dtype}")
         return _DTYPES[str(aval.dtype)], aval.shape, self._key(value, value.sharding)
+
+
+def _at(location, what):
+    """What errors say of a node."""
+    return f"{location}, {what}" if location else what
 
 
 def _committed(value):
@@ -405,7 +393,7 @@ def _concrete_devices(sharding):
     if isinstance(sharding, UnspecifiedValue) or sharding is None:
         return ()
     try:
-        return devices_of(sharding)
+        return meshes.devices_of(sharding)
     except (ValueError, AttributeError):  # over an abstract mesh
         return ()
 

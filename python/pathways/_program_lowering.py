@@ -5,12 +5,12 @@ change to it. Everything else is traced once more, as the function that jax woul
 """
 
 import jax
-import numpy as np
 from jax._src import core
 from jax._src.interpreters import mlir
 from jax._src.interpreters import pxla
 from jax._src.sharding_impls import UnspecifiedValue
 
+from pathways import _program_meshes as meshes
 from pathways import _program_tokens as tokens
 from pathways import _program_wire as wire
 
@@ -48,9 +48,7 @@ def traced_anew(function, name, inputs, wanted, outs, donated, devices):
 
     named.__name__ = named.__qualname__ = name.strip("<>") or "node"
     if not inputs and all(isinstance(out, UnspecifiedValue) for out in outs):
-        from pathways._program_graph import replicated
-
-        outs = [replicated(devices)] * len(outs)  # nothing else says where to run
+        outs = [meshes.replicated(devices)] * len(outs)  # nothing else says where to run
     given = dict(out_shardings=outs) if not any(isinstance(out, UnspecifiedValue) for out in outs) else {}
     if not given and any(not isinstance(out, UnspecifiedValue) for out in outs):
         given = dict(out_shardings=[None if isinstance(out, UnspecifiedValue) else out for out in outs])
@@ -66,21 +64,42 @@ def compiled_shardings(mesh):
     return list(mesh.compile()._out_shardings)
 
 
-def executable_bytes(mesh, args, devices, known):
-    """`known`: the bytes of the options that were needed before."""
-    from jax._src.lib import xla_client
-
+def executable_bytes(mesh, args, devices, packed, known):
+    """`packed`: the devices as the program says them. `known`: the bytes of the options that were needed before."""
     module, ordered = mesh.stablehlo(), len(args["ordered_effects"])
     if ordered:
         module = tokens.as_arrays(module, ordered)
     allow_in, allow_out = pxla.get_prop_to_input_output(args["in_shardings"], args["out_shardings"], ordered)
-    what = (id(devices), args["tuple_args"], tuple(allow_in), tuple(allow_out), mesh._compiler_options_kvs)
+    what = (len(devices), args["tuple_args"], tuple(allow_in), tuple(allow_out), mesh._compiler_options_kvs)
     if what not in known:
-        known[what] = pxla.create_compile_options(
-            module, args["tuple_args"], allow_in, allow_out, args["backend"], np.array(devices, dtype=object),
-            dict(mesh._compiler_options_kvs)).SerializeAsString()
+        known[what] = _options(module, args["backend"], *what)
     client = devices[0].client
     version = getattr(client, "stablehlo_current_version", None) or "1.13.0"
     if not isinstance(version, str):
         version = ".".join(map(str, version))
-    return wire.executable(xla_client._xla.mlir.serialize_portable_artifact(module, version, True), known[what], [d.id for d in devices])
+    return wire.executable(_portable(module, version), known[what], packed, len(devices))
+
+
+def _portable(module, version):
+    from jax._src.lib import xla_client
+
+    serialize = xla_client._xla.mlir.serialize_portable_artifact
+    try:
+        return serialize(module, version, True)
+    except TypeError:  # before jax 0.10
+        return serialize(mlir.module_to_bytecode(module), version, True)
+
+
+def _options(module, backend, partitions, tuple_args, allow_in, allow_out, overrides):
+    """As jax makes them, but for the devices: what is compiled does not depend on these."""
+    from jax._src import compiler
+
+    overrides = dict(overrides)
+    options = compiler.get_compile_options(
+        num_replicas=1, num_partitions=partitions, fdo_profile=overrides.pop("fdo_profile", None), env_options_overrides=overrides,
+        detailed_logging=compiler.use_detailed_logging(module), backend=backend)
+    options.parameter_is_tupled_arguments = tuple_args
+    build = options.executable_build_options
+    build.allow_spmd_sharding_propagation_to_parameters = list(allow_in)
+    build.allow_spmd_sharding_propagation_to_output = list(allow_out)
+    return options.SerializeAsString()

@@ -13,7 +13,7 @@ import dataclasses
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from pathways import _program_graph as graphs
+from pathways import _program_meshes as meshes
 
 BOX_WIDTH, BOX_HEIGHT, LANE_WIDTH, ROW_HEIGHT, MARGIN, HEADER, DOT = 190, 40, 290, 86, 30, 40, 4
 FILLS = ("#dbeafe", "#dcfce7", "#fef3c7", "#fce7f3", "#ede9fe", "#cffafe", "#ffedd5", "#e5e7eb")
@@ -73,7 +73,7 @@ def _boxes_and_edges(graph, flops_of):
     from pathways import _program_waiting as waiting
 
     boxes, edges, source = [], {}, {}
-    ids = lambda value: tuple(sorted(device.id for device in graphs.devices_of(value.sharding)))
+    ids = lambda value: tuple(sorted(device.id for device in meshes.devices_of(value.sharding)))
 
     def group(kind, values):
         found = {}
@@ -149,11 +149,9 @@ def _places(boxes, edges, lanes):
 
 
 def _where(graph, ids):
-    from pathways import _program_view as view
-
-    devices = {device.id: device for value in _values(graph) for device in graphs.devices_of(value.sharding)}
+    devices = {device.id: device for value in _values(graph) for device in meshes.devices_of(value.sharding)}
     islands = dict.fromkeys(str(devices[i].island) for i in ids if i in devices and hasattr(devices[i], "island"))
-    return f"device{'s' if len(ids) > 1 else ''} {view.ranges(ids)}" + (f" ({', '.join(islands)})" if islands else "")
+    return f"device{'s' if len(ids) > 1 else ''} {meshes.ranges(ids)}" + (f" ({', '.join(islands)})" if islands else "")
 
 
 def _values(graph):

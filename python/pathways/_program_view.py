@@ -5,6 +5,7 @@ import math
 
 from pathways import _cost
 from pathways import _program_graph as graphs
+from pathways import _program_meshes as meshes
 from pathways import _program_svg
 from pathways import _program_waiting as waiting
 
@@ -71,7 +72,7 @@ class ProgramView:
 
         def change(value, sign):
             size = shard_bytes(value) * sign
-            for device in graphs.devices_of(value.sharding):
+            for device in meshes.devices_of(value.sharding):
                 use = uses.setdefault(device, DeviceUse())
                 now[device] = now.get(device, 0) + size
                 use.peak_bytes = max(use.peak_bytes, now[device])
@@ -82,7 +83,7 @@ class ProgramView:
         for argument in graph.arguments:
             change(argument.value, 1)
             owned |= {argument.value} if argument.donated else set()
-            for device in graphs.devices_of(argument.value.sharding):
+            for device in meshes.devices_of(argument.value.sharding):
                 uses[device].argument_bytes += shard_bytes(argument.value)
         for i, node in enumerate(graph.nodes):
             ending = [value for value in dict.fromkeys(node.inputs) if last[value] == i and value in owned]
@@ -115,7 +116,7 @@ class ProgramView:
         return self._graph.executable_flops[node.executable]
 
     def _typed(self, value):
-        return f"%{value.number}:{value.aval.str_short()}@{ranges([d.id for d in graphs.devices_of(value.sharding)])}"
+        return f"%{value.number}:{value.aval.str_short()}@{meshes.ranges([d.id for d in meshes.devices_of(value.sharding)])}"
 
 
 def shard_bytes(value):
@@ -136,17 +137,6 @@ def arrivals(node):
 
 def received(node):
     return sum(arrivals(node).values())
-
-
-def ranges(numbers):
-    """0-3,6"""
-    parts = []
-    for number in numbers:
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
 
 
 def human(count):

@@ -16,6 +16,7 @@ from jax.sharding import SingleDeviceSharding
 from pathways import _callbacks
 from pathways import _program_choice as choice
 from pathways import _program_graph as graphs
+from pathways import _program_meshes as meshes
 from pathways import _program_tokens as tokens
 
 HOST_CALLS = ("pure_callback", "io_callback", "debug_callback", "debug_print")
@@ -49,7 +50,7 @@ def add(graph, eqn, env, location):
 
 def _single(graph, value, location):
     """On one device: what a process reads as a whole."""
-    devices = graphs.devices_of(value.sharding) if value.sharding is not None else jax.devices()
+    devices = meshes.devices_of(value.sharding) if value.sharding is not None else jax.devices()
     return graph.place(value, SingleDeviceSharding(devices[0]), location)
 
 

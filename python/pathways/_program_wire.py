@@ -22,19 +22,23 @@ def _bytes(field, data, keep_empty=False):
 
 
 def _ints(field, numbers):
-    return _bytes(field, b"".join(map(_varint, numbers)))
+    return _bytes(field, packed(numbers))
 
 
 MAGIC = b"pathways.v1.Program\n"
 
 
-def executable(module, options, devices):
-    return (_bytes(1, "mlir") + _bytes(2, module) + _bytes(3, options) + _int(4, 1) + _int(5, len(devices)) +
-            _ints(6, devices))
+def packed(numbers):
+    """What `executable` and `sharding` take for devices: a mesh may have thousands, and many of either."""
+    return b"".join(map(_varint, numbers))
+
+
+def executable(module, options, devices, count):
+    return _bytes(1, "mlir") + _bytes(2, module) + _bytes(3, options) + _int(4, 1) + _int(5, count) + _bytes(6, devices)
 
 
 def sharding(devices, op_sharding, memory_kind):
-    return _ints(1, devices) + _bytes(2, op_sharding) + _bytes(3, memory_kind)
+    return _bytes(1, devices) + _bytes(2, op_sharding) + _bytes(3, memory_kind)
 
 
 def _node(location, field, body):

@@ -51,11 +51,13 @@ def install(is_ours):
 
 
 def _crosses(x, sharding, is_ours):
-    """Whether the array is on our devices and wanted on those of another backend of this process (jax's own cpu), or the other way."""
+    """Whether the array is on our devices and wanted on those of another backend of this process (jax's own cpu, or one of ours that jax has been told
+    to forget), or the other way."""
     x._check_if_deleted()
     if not x.is_fully_addressable or not sharding.is_fully_addressable:
         return False
-    return is_ours(_client_of(x.sharding)) != is_ours(_client_of(sharding))
+    source, target = _client_of(x.sharding), _client_of(sharding)
+    return source is not target and (is_ours(source) or is_ours(target))
 
 
 def _through_host(x, sharding, layout, copy_semantics):

@@ -19,6 +19,7 @@ import numpy as np
 from pathways import _client
 
 _POLL_SECONDS = 0.5
+_MOST = 1 << 53  # bytes: no device has so many, and JSON no larger numbers
 _SILENT_SECONDS = 2.0
 
 
@@ -109,9 +110,11 @@ class VirtualDeviceSet:
                 raise ValueError(f"a shape has 1 to 3 extents of at least 1, not {shape!r}")
         if spread and pack:
             raise ValueError("spread over many hosts or packed on few: choose one")
+        if isinstance(memory_per_device, bool) or not isinstance(memory_per_device, int) or memory_per_device < 0:
+            raise ValueError(f"memory_per_device is a number of bytes, not {memory_per_device!r}")
         count, platform = _count(tpu_devices, devices, gpu_devices, shape)
         request = {"count": count, "shape": shape, "platform": platform, "kind": kind, "island": island,
-                   "memory_per_device": memory_per_device, "hosts": "spread" if spread else "pack" if pack else "any", "exclusive": exclusive,
+                   "memory_per_device": min(memory_per_device, _MOST), "hosts": "spread" if spread else "pack" if pack else "any", "exclusive": exclusive,
                    "beside": None if same_island_as is None else same_island_as._number()}
         made = VirtualSlice(_our_client(), {key: value for key, value in request.items() if value is not None}, shape, timeout)
         self.slices.append(made)

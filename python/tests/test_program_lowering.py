@@ -8,6 +8,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSh
 
 import pathways as pw
 from pathways import _program_lowering as lowering
+from pathways import _program_meshes as meshes
 
 TABLE = np.arange(4, dtype=np.float32)
 
@@ -53,3 +54,27 @@ def test_jax_says_what_is_wrong():
     inside = jax.jit(lambda x: jax.lax.with_sharding_constraint(x, there) + 1, in_shardings=SingleDeviceSharding(jax.devices()[0]))
     with pytest.raises(ValueError, match="incompatible devices"):
         pw.program(lambda x: inside(x)).lower(TABLE)
+
+
+def test_the_devices_of_a_mesh_are_looked_at_once(monkeypatch):
+    """However many computations and arrays there are on it: a mesh, and the machine, may have thousands."""
+    rows = NamedSharding(Mesh(np.array(jax.devices()[2:6]), ("x",)), P("x"))
+    packed, listed = [], []
+    pack, devices = meshes.wire.packed, jax.devices
+    monkeypatch.setattr(meshes.wire, "packed", lambda numbers: (packed.append(numbers := list(numbers)), pack(numbers))[1])
+    monkeypatch.setattr(jax, "devices", lambda *of: (listed.append(of), devices(*of))[1])
+
+    def lists(nodes):
+        functions = [jax.jit(lambda x, k=k: x * k + 1, in_shardings=rows, out_shardings=rows) for k in range(nodes)]
+
+        def chain(x):
+            for function in functions:
+                x = function(x)
+            return x
+
+        listed.clear()
+        assert len(pw.program(chain).lower(TABLE)._graph.to_bytes().split(b"StableHLO")) == nodes + 1
+        return len(listed)
+
+    assert lists(3) == lists(9)
+    assert packed.count([2, 3, 4, 5]) == 1

@@ -10,6 +10,7 @@ import pytest
 from jax.sharding import SingleDeviceSharding
 
 import pathways as pw
+from pathways import _client, _cluster
 
 X = np.ones(4, np.float32)
 
@@ -22,13 +23,21 @@ def raised(call):
     return info.value, "\n".join([str(info.value), *getattr(info.value, "__notes__", [])]), lines
 
 
+def held():
+    """Arrays here, and those that the controller has for this client."""
+    gc.collect()
+    probe = jax.device_put(X, jax.devices()[0]).block_until_ready()  # what was dropped before has arrived then
+    report = _cluster.status(_client._get_endpoint().controller)
+    del probe
+    return len(jax.live_arrays()), max(client["arrays"] for client in report["clients"])
+
+
 @pytest.fixture(autouse=True)
-def nothing_stays_behind():
-    gc.collect()
-    before = len(jax.live_arrays())
+def nothing_stays_behind(devices):
+    before = held()
     yield
-    gc.collect()
-    assert len(jax.live_arrays()) <= before
+    after = held()
+    assert after[0] <= before[0] and after[1] <= before[1]
 
 
 def test_devices_of_a_released_slice():
@@ -69,6 +78,27 @@ def test_a_value_of_one_call_kept_for_the_next(devices):
     assert "program step uses a value that is left over" in text and "test_program_errors.py:" in text and "pass it in" in text
     assert any("step(" in line for line in lines)
     kept.clear()
+
+
+def test_a_program_that_calls_itself(devices):
+    left = [2]
+
+    @pw.program
+    def step(x):
+        if left[0] == 0:
+            return x
+        left[0] -= 1
+        return step(X) + x  # part of this program, though no argument says so
+
+    np.testing.assert_array_equal(np.asarray(step(X)), X * 3)
+
+    @pw.program
+    def endless(x):
+        return endless(X) + x
+
+    error, text, lines = raised(lambda: endless(X))
+    assert isinstance(error, RecursionError) and "program endless calls itself" in text, text
+    assert any("endless(X)" in line for line in lines)
 
 
 def test_a_tracer_that_leaked(devices):
@@ -152,13 +182,83 @@ def test_a_compile_error_in_node_37(devices):
     np.testing.assert_array_equal(np.asarray(pw.program(lambda x: good(x))(x)), X + 1)
 
 
-def test_static_arguments_must_be_hashable(devices):
+def test_what_is_wrong_with_an_argument_is_said(devices):
     @pw.program(static_argnums=1)
     def step(x, how):
         return x
 
-    error, text, _ = raised(lambda: step(X, [1]))
-    assert isinstance(error, TypeError) and "unhashable" in text
+    for call, said in ((lambda: step(X, [1]), "static argument 1 of program step, [1]"),
+                       (lambda: step({"a": [X, "text"]}, 1), "argument 0['a'][1] of program step, 'text'"),
+                       (lambda: step(x=np.array(["text"]), how=1), "argument 'x' of program step")):
+        error, text, lines = raised(call)
+        assert isinstance(error, TypeError) and said in text, text
+        assert any("step(" in line for line in lines)
+
+
+def test_what_is_donated_is_one_array_that_is_there(devices):
+    @pw.program(donate_argnums=(0, 1))
+    def step(a, b):
+        return a + b
+
+    one, two = (jax.device_put(X, devices[0]) for _ in range(2))
+    step(one, two)
+    error, text, lines = raised(lambda: step(one, jax.device_put(X, devices[0])))
+    assert "deleted" in text and "argument 0 of program step: it was donated" in text and any("step(one" in line for line in lines)
+
+    @pw.program(donate_argnums=0)
+    def twice(a, b):
+        return a * b
+
+    one = jax.device_put(X, devices[0])
+    error, text, lines = raised(lambda: twice(one, one))
+    assert isinstance(error, ValueError) and "the same array is argument 1 too: pass a copy" in text, text
+
+
+def test_what_it_closes_over_has_to_be_there(devices):
+    gone = jax.device_put(X, devices[0])
+    gone.delete()
+
+    @pw.program
+    def step(x):
+        return x + gone
+
+    _, text, lines = raised(lambda: step(X))
+    assert "deleted" in text and "program step takes it from its surroundings" in text and any("step(X)" in line for line in lines)
+
+
+def test_what_is_no_program_is_refused_where_it_is_decorated(devices):
+    def generator(x):
+        yield x
+
+    for call, said in ((lambda: pw.program(generator), "a function that returns arrays"), (lambda: pw.program(3), "a function that returns arrays"),
+                       (lambda: pw.program(lambda x: x, static_argnums=2), "static_argnums=(2,)"),
+                       (lambda: pw.program(lambda x: x, static_argnames="y"), "'y'")):
+        error, text, lines = raised(call)
+        assert isinstance(error, (TypeError, ValueError)) and said in text and any("pw.program(" in line for line in lines), text
+
+
+def test_arrays_and_devices_of_a_client_that_jax_has_forgotten(run_script):
+    done = run_script("""
+import jax, jax.extend.backend, numpy as np
+import pathways as pw
+from jax.sharding import SingleDeviceSharding
+there = jax.devices()[0]
+old = jax.device_put(np.arange(4, dtype=np.float32), there)
+double = pw.program(lambda x: x * 2)
+print(np.asarray(double(old)).tolist())
+jax.clear_caches()
+jax.extend.backend.clear_backends()
+others = [jax.device_put(np.ones(4, np.float32), jax.devices()[0]) for _ in range(8)]  # of the numbers that arrays had before
+print(np.asarray(double(old)).tolist(), np.asarray(jax.device_put(old, jax.devices()[1])).tolist())
+try:
+    pw.program(lambda x: jax.jit(lambda y: y, in_shardings=SingleDeviceSharding(there))(x))(others[0])
+except ValueError as error:
+    print(error)
+""")
+    assert done.returncode == 0, done.stderr
+    first, second, third = done.stdout.splitlines()
+    assert first == "[0.0, 2.0, 4.0, 6.0]" and second == first + " [0.0, 1.0, 2.0, 3.0]"
+    assert "of another backend than the program's" in third
 
 
 def test_a_computation_over_devices_of_two_backends(devices, cpu):

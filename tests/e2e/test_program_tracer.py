@@ -155,7 +155,7 @@ def test_a_compile_error_names_the_node_and_the_line(devices):
     def f(x):
         return bad(good(x))
 
-    with pytest.raises(jax.errors.JaxRuntimeError, match=r"no_such_target.*\[at node 2 of f: test_program_tracer.py:\d+ in f\]"):
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"no_such_target.*\[at node 2 of f: test_program_tracer.py:\d+ in f, .* on device \d\]"):
         f(jax.device_put(np.ones(4, np.float32), devices[0]))
 
 

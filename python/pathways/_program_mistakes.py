@@ -1,0 +1,58 @@
+"""What a program's errors say beyond what jax and the controller say: which argument it is, and what to do."""
+
+import jax
+
+
+def in_arguments(error, name, leaves, tree, static):
+    """Notes for an error in making the key of what is traced."""
+    for where, value in static:
+        try:
+            hash(value)
+        except TypeError:
+            error.add_note(f"static argument {where} of program {name}, {_short(value)}: what is traced is kept under its hash. Give a value that does not "
+                           "change, a tuple in place of a list, or let it be an array")
+            return
+    for path, leaf in jax.tree_util.tree_flatten_with_path(jax.tree.unflatten(tree, leaves))[0]:
+        try:
+            jax.api_util.shaped_abstractify(leaf)
+        except TypeError:
+            error.add_note(f"argument {_argument(path)} of program {name}, {_short(leaf)}: arguments are arrays or numbers, in any structure; others "
+                           "have to be static (static_argnums, static_argnames)")
+            return
+
+
+def in_call(error, graph, arrays):
+    """Raises what is better to know than `error`, where these arrays cannot be passed."""
+    for i, argument in enumerate(graph.arguments):
+        twice = [j for j, array in enumerate(arrays) if j != i and array is arrays[i]] if argument.donated else []
+        if twice:
+            raise ValueError(f"program {graph.name} overwrites its argument {i}, which is donated, but the same array is argument {twice[0]} too: pass a "
+                             "copy, or do not donate it") from error
+    for i, array in enumerate(arrays):
+        try:
+            array._check_if_deleted()  # which jaxlib does not say
+        except RuntimeError as deleted:
+            deleted.add_note(f"argument {i} of program {graph.name}: it was donated to a call before, or deleted. Pass an array that is there")
+            raise
+
+
+def in_constants(graph):
+    """What the function closes over has to be there when it is traced."""
+    for argument in graph.arguments:
+        if not isinstance(argument.constant, jax.Array):
+            continue
+        try:
+            argument.constant._check_if_deleted()
+        except RuntimeError as deleted:
+            deleted.add_note(f"program {graph.name} takes it from its surroundings: keep it, or pass an array that is there as an argument")
+            raise
+
+
+def _argument(path):
+    (kind, which), rest = path[:2], path[2:]
+    return (f"{which.idx}" if kind.idx == 0 else repr(which.key)) + jax.tree_util.keystr(rest)
+
+
+def _short(value):
+    text = repr(value)
+    return f"{text[:60]}..." if len(text) > 60 else text
