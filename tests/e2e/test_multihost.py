@@ -1,11 +1,14 @@
 """One computation over the devices of several hosts: the table of collectives, partitioned programs, faults and message counts."""
 
 import pathlib
+import signal
 import subprocess
 import sys
 
 import pytest
+from cli import PATIENCE, CommandLine, end
 from conftest import clean_environment
+from test_join import wait_for_hosts
 
 PROGRAM = pathlib.Path(__file__).with_name("multihost_program.py")
 SHAPES = {"two hosts of an island": "1x2x4", "two islands of two hosts": "2x2x2"}
@@ -21,6 +24,22 @@ def run(shape, *sections, timeout=400):
 def test_equal_to_jax_in_process(shape, section):
     done = run(SHAPES[shape], section)
     assert done.returncode == 0 and f"OK {section}" in done.stdout, done.stdout[-4000:] + done.stderr[-4000:]
+
+
+def test_islands_of_different_sizes(tmp_path):
+    """Two hosts of three devices, and one of two that is an island of its own."""
+    command = CommandLine(tmp_path / "home")
+    up = command("up", "--hosts", "2", "--devices", "3")
+    try:
+        far = command.start("worker", "--island", "far", "--devices", "2", log=tmp_path / "far.log")
+        wait_for_hosts(command, 3)
+        env = dict(command.env, PATHWAYS_ADDRESS=up["address"], XLA_FLAGS="--xla_force_host_platform_device_count=8")
+        done = subprocess.run([sys.executable, str(PROGRAM), *(sections := ("collectives", "large", "special"))], env=env, capture_output=True, text=True,
+                              timeout=2 * PATIENCE)
+        assert done.returncode == 0 and all(f"OK {section}" in done.stdout for section in sections), done.stdout[-4000:] + done.stderr[-4000:]
+        assert end(far, signal.SIGTERM) == 0
+    finally:
+        command("down")
 
 
 def test_a_host_that_dies_in_the_middle_of_a_loop():

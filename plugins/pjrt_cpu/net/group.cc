@@ -13,7 +13,7 @@ uint64_t Mix(uint64_t h, uint64_t value) {  // the same in every process, unlike
   return h ^ (h >> 33);
 }
 
-// The places of the processes of each island, if there are several islands of equally many.
+// The places of the processes of each island, if there are several islands.
 std::vector<std::vector<int>> FindIslands(const GroupLayout& layout) {
   std::vector<std::string> names;
   std::vector<std::vector<int>> islands;
@@ -26,9 +26,7 @@ std::vector<std::vector<int>> FindIslands(const GroupLayout& layout) {
     }
     islands[i].push_back(static_cast<int>(place));
   }
-  const bool even =
-      std::all_of(islands.begin(), islands.end(), [&](const auto& island) { return island.size() == islands[0].size(); });
-  if (islands.size() < 2 || !even) islands.clear();
+  if (islands.size() < 2) islands.clear();
   return islands;
 }
 

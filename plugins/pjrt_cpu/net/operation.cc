@@ -36,14 +36,13 @@ class Operation {
         bytes_(seats[0].bytes) {
     all_.resize(processes_.size());
     std::iota(all_.begin(), all_.end(), 0);
-    for (size_t i = 0; i < layout.islands.size(); ++i) {
-      const Places& island = layout.islands[i];
-      const auto at = std::find(island.begin(), island.end(), layout.mine);
-      if (at == island.end()) continue;
-      mates_ = island;
-      const size_t k = at - island.begin();
-      for (const Places& other : layout.islands) counterparts_.push_back(other[k]);
+    islands_ = layout.islands.empty() ? std::vector<Places>{all_} : layout.islands;
+    seats_of_.resize(processes_.size());
+    for (size_t i = 0; i < islands_.size(); ++i) {
+      lanes_ = std::max(lanes_, islands_[i].size());
+      for (size_t k = 0; k < islands_[i].size(); ++k) seats_of_[islands_[i][k]] = {i, k};
     }
+    island_ = seats_of_[layout.mine].island;
   }
 
   absl::Status Perform() {
@@ -65,7 +64,9 @@ class Operation {
   }
 
  private:
-  bool by_islands() const { return !mates_.empty(); }
+  bool by_islands() const { return islands_.size() > 1; }
+  // The processes of this island; of all if there is one.
+  const Places& mates() const { return islands_[island_]; }
   bool is_here(int rank) const { return layout_.local_index[rank] >= 0; }
   bool is_at(int place, int rank) const {
     const std::vector<int>& ranks = processes_[place].ranks;
@@ -104,13 +105,14 @@ class Operation {
     reduction.into(sum, next, bytes / reduction.width);
   }
 
-  // `sum` holds what this process adds; the others' come before and after it in the order of the places: everywhere the same bits.
-  void ReduceInOrder(const Places& places, const std::vector<Message>& others, size_t offset, Region sum) {
+  // `sum` holds what this process adds; the others' come before and after it in the order of the places, from `offsets` in their messages:
+  // everywhere the same bits.
+  void ReduceInOrder(const Places& places, const std::vector<Message>& others, const std::vector<size_t>& offsets, Region sum) {
     if (sum.bytes == 0) return;
     const std::string own(sum.data, sum.bytes);
     bool first = true;
     for (int place : places) {
-      const char* next = place == layout_.mine ? own.data() : others[place].bytes.get() + offset;
+      const char* next = place == layout_.mine ? own.data() : others[place].bytes.get() + offsets[place];
       if (!std::exchange(first, false)) {
         Reduce(sum.data, next, sum.bytes);
       } else {
@@ -119,42 +121,118 @@ class Operation {
     }
   }
 
-  // The index-th of as many equal parts as there are places.
-  Region PartOf(Region whole, const Places& places, size_t index) const {
+  // From the begin-th to the end-th of so many equal parts.
+  Region PartOf(Region whole, size_t begin, size_t end, size_t parts) const {
     const size_t width = seats_[0].reduction.width, count = whole.bytes / width;
-    const size_t begin = count * index / places.size(), end = count * (index + 1) / places.size();
+    begin = count * begin / parts, end = count * end / parts;
     return {whole.data + begin * width, (end - begin) * width};
   }
-  Region PartAt(Region whole, const Places& places, int place) const {
-    return PartOf(whole, places, std::find(places.begin(), places.end(), place) - places.begin());
+
+  // Of `total` things in a row that are handed out to n: those of the k-th, side by side. The i-th thing is that of number i * n / total.
+  struct Range {
+    size_t begin = 0;
+    size_t end = 0;
+  };
+  static Range ShareOf(size_t k, size_t n, size_t total) { return {(k * total + n - 1) / n, ((k + 1) * total + n - 1) / n}; }
+
+  // Lanes: an array that is added up is cut into as many as the largest island has processes, and each island hands them all out to its own.
+  // What is added up of a lane inside an island is exchanged among its owners in all islands.
+  using Lanes = Range;
+  Lanes LanesOf(int place) const { return ShareOf(seats_of_[place].k, islands_[seats_of_[place].island].size(), lanes_); }
+  Lanes SharedLanes(int place) const {
+    const Lanes mine = LanesOf(layout_.mine), its = LanesOf(place);
+    return {std::max(mine.begin, its.begin), std::min(mine.end, its.end)};
+  }
+  int OwnerOf(size_t lane, const Places& island) const { return island[lane * island.size() / lanes_]; }
+  Region RegionOf(Region whole, int place) const {
+    const Lanes lanes = LanesOf(place);
+    return PartOf(whole, lanes.begin, lanes.end, lanes_);
+  }
+  // The part of a lane that the owners in this island add up for all others.
+  Region PartOfLane(Region whole, size_t lane, size_t island) const {
+    return PartOf(PartOf(whole, lane, lane + 1, lanes_), island, island + 1, islands_.size());
+  }
+  // The parts of the lanes that this process has in common with another: those that `island` adds up.
+  Parts SharedParts(Region whole, int place, size_t island) const {
+    Parts parts;
+    const Lanes shared = SharedLanes(place);
+    for (size_t lane = shared.begin; lane < shared.end; ++lane) {
+      const Region part = PartOfLane(whole, lane, island);
+      parts.push_back({part.data, part.bytes});
+    }
+    return parts;
+  }
+  static size_t BytesIn(const Parts& parts) {
+    size_t bytes = 0;
+    for (absl::string_view part : parts) bytes += part.size();
+    return bytes;
+  }
+  Places Others() const {  // of other islands
+    Places others;
+    for (int place : all_) {
+      if (seats_of_[place].island != island_) others.push_back(place);
+    }
+    return others;
   }
 
-  // Afterwards this process's part of the region is the sum over the places.
-  absl::Status Scatter(const Places& places, Region region) {
-    const Region mine = PartAt(region, places, layout_.mine);
+  // Afterwards the lanes of each process of this island hold its sum.
+  absl::Status ScatterInside(Region whole) {
+    const Region mine = RegionOf(whole, layout_.mine);
     std::vector<Message> received;
     absl::Status status = Exchange(
-        places,
+        mates(),
         [&](int place) {
-          const Region part = PartAt(region, places, place);
+          const Region part = RegionOf(whole, place);
           return Parts{{part.data, part.bytes}};
         },
         [&](int) { return mine.bytes; }, &received);
-    if (status.ok()) ReduceInOrder(places, received, 0, mine);
+    if (status.ok()) ReduceInOrder(mates(), received, std::vector<size_t>(processes_.size()), mine);
     return status;
   }
 
-  // Everybody gets everybody's part.
-  absl::Status Gather(const Places& places, Region region) {
-    const Region mine = PartAt(region, places, layout_.mine);
+  // Everybody in this island gets everybody's lanes.
+  absl::Status GatherInside(Region whole) {
+    const Region mine = RegionOf(whole, layout_.mine);
     std::vector<Message> received;
     absl::Status status = Exchange(
-        places, [&](int) { return Parts{{mine.data, mine.bytes}}; },
-        [&](int place) { return PartAt(region, places, place).bytes; }, &received);
+        mates(), [&](int) { return Parts{{mine.data, mine.bytes}}; }, [&](int place) { return RegionOf(whole, place).bytes; },
+        &received);
     if (!status.ok()) return status;
-    for (int place : places) {
+    for (int place : mates()) {
       if (received[place].bytes != nullptr)
-        std::memcpy(PartAt(region, places, place).data, received[place].bytes.get(), received[place].size);
+        std::memcpy(RegionOf(whole, place).data, received[place].bytes.get(), received[place].size);
+    }
+    return absl::OkStatus();
+  }
+
+  // Of the lanes here: this island's parts are added up over all islands, then all have all parts.
+  absl::Status ExchangeAcross(Region whole) {
+    std::vector<Message> received;
+    const Places others = Others();
+    absl::Status status = Exchange(
+        others, [&](int place) { return SharedParts(whole, place, seats_of_[place].island); },
+        [&](int place) { return BytesIn(SharedParts(whole, place, island_)); }, &received);
+    if (!status.ok()) return status;
+    const Lanes lanes = LanesOf(layout_.mine);
+    std::vector<size_t> offsets(processes_.size());
+    for (size_t lane = lanes.begin; lane < lanes.end; ++lane) {
+      Places owners;
+      for (const Places& island : islands_) owners.push_back(OwnerOf(lane, island));
+      const Region part = PartOfLane(whole, lane, island_);
+      ReduceInOrder(owners, received, offsets, part);
+      for (int owner : owners) offsets[owner] += part.bytes;
+    }
+    status = Exchange(
+        others, [&](int place) { return SharedParts(whole, place, island_); },
+        [&](int place) { return BytesIn(SharedParts(whole, place, seats_of_[place].island)); }, &received);
+    if (!status.ok()) return status;
+    for (int place : others) {
+      const char* next = received[place].bytes.get();
+      const Lanes shared = SharedLanes(place);
+      for (size_t lane = shared.begin; lane < shared.end && next != nullptr; ++lane) {
+        const Region part = PartOfLane(whole, lane, seats_of_[place].island);
+        std::memcpy(part.data, std::exchange(next, next + part.bytes), part.bytes);
+      }
     }
     return absl::OkStatus();
   }
@@ -164,14 +242,9 @@ class Operation {
     std::string sum(seats_[0].in[0], bytes_);
     for (size_t l = 1; l < seats_.size(); ++l) Reduce(sum.data(), seats_[l].in[0], bytes_);
     const Region whole{sum.data(), bytes_};
-    const Places& near = by_islands() ? mates_ : all_;
-    absl::Status status = Scatter(near, whole);
-    if (by_islands()) {
-      const Region mine = PartAt(whole, mates_, layout_.mine);
-      if (status.ok()) status = Scatter(counterparts_, mine);
-      if (status.ok()) status = Gather(counterparts_, mine);
-    }
-    if (status.ok()) status = Gather(near, whole);
+    absl::Status status = ScatterInside(whole);
+    if (status.ok() && by_islands()) status = ExchangeAcross(whole);
+    if (status.ok()) status = GatherInside(whole);
     if (!status.ok()) return status;
     for (Contribution& seat : seats_) std::memcpy(seat.out[0], sum.data(), bytes_);
     return status;
@@ -215,68 +288,86 @@ class Operation {
     return blocks;
   }
 
-  // Those with which a place of this island exchanges across islands, itself among them.
-  Places CounterpartsOf(int mate) const {
-    const size_t k = std::find(mates_.begin(), mates_.end(), mate) - mates_.begin();
+  // Who in an island sends to other islands what is for a place, or takes from it what is for all of the island: its like by its place among
+  // its own; in its own island it does so itself.
+  int DeputyOf(int place, size_t island) const {
+    const auto [home, k] = seats_of_[place];
+    return islands_[island][k * islands_[island].size() / islands_[home].size()];
+  }
+  // Whose deputy in its island a place is, itself among them.
+  Places Through(int deputy) const {
     Places places;
-    for (const Places& island : layout_.islands) places.push_back(island[k]);
+    const auto [home, k] = seats_of_[deputy];
+    for (const Places& island : islands_) {
+      const Range range = ShareOf(k, islands_[home].size(), island.size());
+      places.insert(places.end(), island.begin() + range.begin, island.begin() + range.end);
+    }
     return places;
   }
+  // Whether it is this process's deputy in another island.
+  bool is_deputy(int place) const { return place != layout_.mine && DeputyOf(layout_.mine, seats_of_[place].island) == place; }
 
   absl::Status ReduceScatter() {
-    const Places& near = by_islands() ? mates_ : all_;
-    auto through = [&](int place) { return by_islands() ? CounterpartsOf(place) : Places{place}; };
     std::vector<std::string> blocks(processes_.size());
-    for (int place : near) blocks[place] = LocalBlocks(through(place));
+    for (int place : mates()) blocks[place] = LocalBlocks(Through(place));
     std::string& mine = blocks[layout_.mine];
     std::vector<Message> received;
     absl::Status status =
-        Exchange(near, [&](int place) { return Parts{blocks[place]}; }, [&](int) { return mine.size(); }, &received);
+        Exchange(mates(), [&](int place) { return Parts{blocks[place]}; }, [&](int) { return mine.size(); }, &received);
     if (!status.ok()) return status;
-    ReduceInOrder(near, received, 0, {mine.data(), mine.size()});
-    size_t at = 0;  // of this process's own blocks
-    if (by_islands()) {
-      std::vector<size_t> begin(processes_.size());
-      size_t next = 0;
-      for (int place : counterparts_) begin[place] = std::exchange(next, next + BytesOf(place));
-      at = begin[layout_.mine];
-      status = Exchange(
-          counterparts_, [&](int place) { return Parts{absl::string_view(mine).substr(begin[place], BytesOf(place))}; },
-          [&](int) { return BytesOf(layout_.mine); }, &received);
-      if (!status.ok()) return status;
-      ReduceInOrder(counterparts_, received, 0, {mine.data() + at, BytesOf(layout_.mine)});
+    const std::vector<size_t> whole_messages(processes_.size());
+    ReduceInOrder(mates(), received, whole_messages, {mine.data(), mine.size()});
+    std::vector<absl::string_view> for_place(processes_.size());
+    size_t next = 0;
+    for (int place : Through(layout_.mine)) {
+      for_place[place] = absl::string_view(mine).substr(next, BytesOf(place));
+      next += BytesOf(place);
     }
+    const size_t at = for_place[layout_.mine].data() - mine.data();  // of this process's own blocks
+    status = Exchange(
+        Others(), [&](int place) { return Parts{for_place[place]}; },
+        [&](int place) { return is_deputy(place) ? BytesOf(layout_.mine) : 0; }, &received);
+    if (!status.ok()) return status;
+    Places deputies;
+    for (size_t island = 0; island < islands_.size(); ++island) deputies.push_back(DeputyOf(layout_.mine, island));
+    ReduceInOrder(deputies, received, whole_messages, {mine.data() + at, BytesOf(layout_.mine)});
     for (size_t l = 0; l < local_.size(); ++l) std::memcpy(seats_[l].out[0], mine.data() + at + l * bytes_, bytes_);
+    return status;
+  }
+
+  // What others bring, by their places: from other islands to a deputy here, and from there to the others of this island.
+  absl::Status Collect(std::vector<Message>* direct, std::vector<Message>* relayed, std::vector<const char*>* from) {
+    const Places mine = Through(layout_.mine);
+    absl::Status status = Exchange(
+        Others(), [&](int place) { return is_deputy(place) ? WhatAllBring() : Parts(); },
+        [&](int place) { return std::find(mine.begin(), mine.end(), place) != mine.end() ? BytesOf(place) : 0; }, direct);
+    if (!status.ok()) return status;
+    Parts gathered;
+    for (int place : mine) {
+      (*from)[place] = (*direct)[place].bytes.get();
+      const Parts parts = place == layout_.mine ? WhatAllBring() : Parts{{(*from)[place], BytesOf(place)}};
+      gathered.insert(gathered.end(), parts.begin(), parts.end());
+    }
+    auto bytes_of = [&](int mate) {
+      size_t total = 0;
+      for (int place : Through(mate)) total += BytesOf(place);
+      return total;
+    };
+    status = Exchange(mates(), [&](int) { return gathered; }, bytes_of, relayed);
+    if (!status.ok()) return status;
+    for (int mate : mates()) {
+      const char* next = (*relayed)[mate].bytes.get();
+      if (next == nullptr) continue;
+      for (int place : Through(mate)) (*from)[place] = std::exchange(next, next + BytesOf(place));
+    }
     return status;
   }
 
   absl::Status AllGather() {
     std::vector<Message> direct, relayed;
-    const Places& first = by_islands() ? counterparts_ : all_;
-    absl::Status status =
-        Exchange(first, [&](int) { return WhatAllBring(); }, [&](int place) { return BytesOf(place); }, &direct);
-    if (!status.ok()) return status;
     std::vector<const char*> from(processes_.size(), nullptr);
-    for (int place : first) from[place] = direct[place].bytes.get();
-    if (by_islands()) {
-      Parts gathered;
-      for (int place : counterparts_) {
-        const Parts parts = place == layout_.mine ? WhatAllBring() : Parts{{from[place], BytesOf(place)}};
-        gathered.insert(gathered.end(), parts.begin(), parts.end());
-      }
-      auto bytes_of = [&](int mate) {
-        size_t total = 0;
-        for (int place : CounterpartsOf(mate)) total += BytesOf(place);
-        return total;
-      };
-      status = Exchange(mates_, [&](int) { return gathered; }, bytes_of, &relayed);
-      if (!status.ok()) return status;
-      for (int mate : mates_) {
-        const char* next = relayed[mate].bytes.get();
-        if (next == nullptr) continue;
-        for (int place : CounterpartsOf(mate)) from[place] = std::exchange(next, next + BytesOf(place));
-      }
-    }
+    absl::Status status = Collect(&direct, &relayed, &from);
+    if (!status.ok()) return status;
     for (Contribution& seat : seats_) {
       for (size_t l = 0; l < local_.size(); ++l) std::memcpy(seat.out[0] + local_[l] * bytes_, seats_[l].in[0], bytes_);
       for (int place : all_) {
@@ -356,23 +447,13 @@ class Operation {
     return status;
   }
 
-  // The places that have `place`'s in their islands, itself among them; without islands that one alone.
-  Places Likes(int place) const {
-    for (const Places& island : layout_.islands) {
-      const auto at = std::find(island.begin(), island.end(), place);
-      if (at == island.end()) continue;
-      Places places;
-      for (const Places& other : layout_.islands) places.push_back(other[at - island.begin()]);
-      return places;
-    }
-    return {place};
-  }
-
   // The root's process to one of each other island, then these to the others of their islands.
   absl::Status Broadcast() {
     const int root = seats_[0].source.value_or(0);
     const auto at_root = [&](int place) { return is_at(place, root); };
-    const Places first = Likes(static_cast<int>(std::find_if(all_.begin(), all_.end(), at_root) - all_.begin()));
+    const int source = static_cast<int>(std::find_if(all_.begin(), all_.end(), at_root) - all_.begin());
+    Places first;
+    for (size_t island = 0; island < islands_.size(); ++island) first.push_back(DeputyOf(source, island));
     const auto is_first = [&](int place) { return std::find(first.begin(), first.end(), place) != first.end(); };
     const char* from = is_here(root) ? seats_[layout_.local_index[root]].in[0] : nullptr;
     const auto what_is_here = [&](int) { return from != nullptr ? Parts{{from, bytes_}} : Parts(); };
@@ -383,7 +464,7 @@ class Operation {
     for (const Message& message : crossed) from = message.bytes != nullptr ? message.bytes.get() : from;
     if (!status.ok()) return status;
     status = Exchange(
-        by_islands() ? mates_ : all_, [&](int place) { return is_first(layout_.mine) ? what_is_here(place) : Parts(); },
+        mates(), [&](int place) { return is_first(layout_.mine) ? what_is_here(place) : Parts(); },
         [&](int place) { return is_first(place) ? bytes_ : 0; }, &handed_on);
     if (!status.ok() || bytes_ == 0) return status;
     for (const Message& message : handed_on) from = message.bytes != nullptr ? message.bytes.get() : from;
@@ -400,9 +481,15 @@ class Operation {
   const std::vector<GroupLayout::Process>& processes_;
   const std::vector<int>& local_;
   const size_t bytes_;
+  struct Seat {
+    size_t island = 0;
+    size_t k = 0;  // its place among its own
+  };
   Places all_;
-  Places mates_;         // the processes of this island, if there are several islands
-  Places counterparts_;  // those that have this one's place in their island, itself among them
+  std::vector<Places> islands_;  // one of all, if there are no several
+  std::vector<Seat> seats_of_;   // of each place
+  size_t island_ = 0;            // of this process
+  size_t lanes_ = 0;
   int step_ = 0;
 };
 

@@ -7,16 +7,17 @@
 // one process. A large one adds up inside the process first and is cut into as many parts as there are processes, each of which
 // reduces one: every process sends and receives 2 (P-1)/P of the data, the least there is; sums associate by processes.
 //
-// Islands. If the processes belong to several islands (equally many to each), what goes between islands goes once: sums are
-// reduced inside each island first, cut over its processes, each exchanges its part with its counterparts in the other islands,
-// and spreads the result again; what is gathered or broadcast crosses to one process of each island, which hands it on. Other
-// operations have nothing to save: every block of theirs has one receiver. What crosses between I islands, of all processes together:
+// Islands. If the processes belong to several islands, what goes between islands goes once: sums are reduced inside each island
+// first, cut over its processes, each exchanges its part with those that have it in the other islands, and spreads the result
+// again; what is gathered or broadcast crosses to one process of each island, which hands it on. Islands need not have equally many
+// processes: those of a smaller one have several parts each. Other operations have nothing to save: every block of theirs has one
+// receiver. What crosses between I islands, of all processes together, however many each has:
 //   all-reduce of D bytes             2 (I-1) D
 //   reduce-scatter to D bytes in all  (I-1) D     (D / ranks for each rank)
 //   all-gather to D bytes             (I-1) D
 //   broadcast of D bytes              (I-1) D
 //   all-to-all, permute               every block between ranks of two islands, once
-// and kHeaderBytes (wire.h) with each message: one for each pair of processes and step.
+// and kHeaderBytes (wire.h) with each message: at most one for each pair of processes and step.
 //
 // Invariants:
 //   OP-1  all processes send and receive the same messages, whatever they know otherwise: everything follows from layout, key and sizes
@@ -63,7 +64,7 @@ struct GroupLayout {
     std::vector<int> ranks;  // ascending
   };
   std::vector<Process> processes;         // in the order of their first rank; a process's place is its index here
-  std::vector<std::vector<int>> islands;  // the places of each; empty: all are one island, or they are of different sizes
+  std::vector<std::vector<int>> islands;  // the places of each; empty: all are one island
   uint64_t name = 0;                      // of the group, the same in all its processes
   size_t ranks = 0;
   int mine = 0;                  // the place of this process
