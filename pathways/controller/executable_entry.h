@@ -1,6 +1,7 @@
 // What a session keeps of an executable, and of an Execute whose result the client will ask for. Strand-confined.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -19,12 +20,27 @@ struct ExecutableEntry {
   std::shared_ptr<const CompileRequest> source;                     // if it is on virtual devices: to compile it again
 };
 
+struct ExecuteRun;
+// A session's runs of programs with effects, and its client's questions for their ends, in order: each is answered after those
+// before it. Who asks is told the first failure that nobody has been told.
+struct RunOrder {
+  std::deque<std::shared_ptr<ExecuteRun>> runs;
+  absl::Status untold;
+  static void Add(const std::shared_ptr<RunOrder>& order, const std::shared_ptr<ExecuteRun>& run, Fabric& fabric);
+};
+
 struct ExecuteRun {
   int missing = 0;  // hosts that have not reported, and nodes of a program that wait for values
   absl::Status status;
   RunResult result;
   ResultCallback<RunResult> waiter;  // FetchExecuteResult, once it has come
+  std::shared_ptr<RunOrder> order;   // null: it is answered by itself, or it has been its turn
+  bool ended() const { return missing == 0 && order == nullptr; }
+  // REQUIRES: missing == 0. Answers it when it is its turn, and then those that wait for it alone.
   void AnswerWaiter(Fabric& fabric);
+
+ private:
+  void AnswerInOrder(Fabric& fabric);
 };
 
 }  // namespace pw::controller

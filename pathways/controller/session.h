@@ -179,6 +179,8 @@ class Session {
   virtual absl::StatusOr<ExecuteReply> Execute(const ExecuteRequest& request) = 0;
   // Consumes the status handle of an Execute, once that run is complete.
   virtual void FetchExecuteResult(Handle status, ResultCallback<RunResult> done) = 0;
+  // When all runs so far of programs with effects (Program.effects) have ended; the first failure among them that has not been told here.
+  virtual void AwaitEffects(StatusCallback done) = 0;
   virtual void GetCostAnalysis(Handle executable, ResultCallback<CostAnalysis> done) = 0;
   virtual void GetProgramText(Handle executable, ResultCallback<std::string> done) = 0;
   virtual absl::Status DestructExecutable(Handle executable) = 0;

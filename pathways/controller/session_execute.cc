@@ -175,7 +175,26 @@ absl::StatusOr<ExecuteReply> SessionImpl::Execute(const ExecuteRequest& request)
   return ExecuteReply{std::move(call->results), record->output_specs};
 }
 
+void RunOrder::Add(const std::shared_ptr<RunOrder>& order, const std::shared_ptr<ExecuteRun>& run, Fabric& fabric) {
+  run->order = order;
+  order->runs.push_back(run);
+  if (run->missing == 0) run->AnswerWaiter(fabric);
+}
+
+void ExecuteRun::AnswerInOrder(Fabric& fabric) {
+  const std::shared_ptr<RunOrder> keep = order;
+  while (!keep->runs.empty() && keep->runs.front()->missing == 0) {
+    const std::shared_ptr<ExecuteRun> first = std::move(keep->runs.front());
+    keep->runs.pop_front();
+    first->order = nullptr;
+    keep->untold.Update(first->status);
+    if (first->waiter) first->status = std::exchange(keep->untold, absl::OkStatus());
+    first->AnswerWaiter(fabric);
+  }
+}
+
 void ExecuteRun::AnswerWaiter(Fabric& fabric) {
+  if (order != nullptr) return AnswerInOrder(fabric);
   if (!waiter) return;
   absl::StatusOr<RunResult> answer = status.ok() ? absl::StatusOr<RunResult>(result) : status;
   fabric.Post([waiter = std::move(waiter), answer = std::move(answer)]() mutable { std::move(waiter)(std::move(answer)); });
@@ -187,7 +206,7 @@ void SessionImpl::FetchExecuteResult(Handle handle, ResultCallback<RunResult> do
   std::shared_ptr<Run> run = std::move(it->second);
   runs_.erase(it);
   run->waiter = std::move(done);
-  if (run->missing == 0) return run->AnswerWaiter(*fabric_);
+  if (run->ended()) return run->AnswerWaiter(*fabric_);
   // Those that have been answered are swept out now and then.
   if (awaited_runs_.size() > 64 + 2 * live_runs_at_sweep_) {
     std::erase_if(awaited_runs_, [](const std::weak_ptr<Run>& weak) { return weak.expired(); });

@@ -34,6 +34,10 @@ SessionImpl::~SessionImpl() {
   fabric_->EndSession(id_);  // answers fetches, compilations and descriptions
   for (auto& admitted : room_.DropAll()) Answer(std::move(admitted), ended);
   for (auto& [key, read] : std::exchange(*reads_, {})) Answer(std::move(read.done), ended);
+  for (const std::shared_ptr<Run>& run : std::exchange(effects_->runs, {})) {
+    run->order = nullptr;  // they hold each other
+    if (run->waiter) Answer<RunResult>(std::exchange(run->waiter, nullptr), ended);
+  }
   for (auto& weak : awaited_runs_) {
     auto run = weak.lock();
     if (run != nullptr && run->waiter) Answer<RunResult>(std::exchange(run->waiter, nullptr), ended);

@@ -110,6 +110,7 @@ class SessionImpl final : public Session {
   absl::StatusOr<ArraySpec> Spec(Handle array) override;
 
   void Compile(CompileRequest request, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) override;
+  void AwaitEffects(StatusCallback done) override;
   void CompileProgram(Bytes program, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) override;
   absl::StatusOr<std::shared_ptr<const ExecutableInfo>> Info(Handle executable) override;
   absl::StatusOr<ExecuteReply> Execute(const ExecuteRequest& request) override;
@@ -232,13 +233,11 @@ class SessionImpl final : public Session {
   std::vector<Record> MoveAll(const std::vector<Leaving>& leaving);
 
   // -- session_slices.cc
-  // One computation has all its parts on different physical devices.
-  absl::Status CheckApart(const std::vector<DeviceId>& devices) const;
+  absl::Status CheckApart(const std::vector<DeviceId>& devices) const;  // one computation has all its parts on different ones
 
   // -- session_programs.cc
   struct ProgramCompile;
   absl::Status CheckProgram(const program::Program& program, std::vector<DeviceId>* devices) const;
-  static absl::Status AtUserOf(const program::Program& program, int executable, const absl::Status& status);
   void FinishCompile(const std::weak_ptr<bool>& alive, ProgramCompile& compile);
   absl::StatusOr<std::shared_ptr<const ExecutableInfo>> AddProgram(ProgramCompile& compile);
   using EntryRef = std::shared_ptr<ProgramEntry>;
@@ -254,7 +253,7 @@ class SessionImpl final : public Session {
   absl::Status CheckProgramArgs(ProgramEntry& entry, Arrays handles, std::vector<ArrayEntry>* args);
   Record PoisonedArgument(const ProgramEntry::Argument& argument, const absl::Status& error);
   absl::StatusOr<ExecuteReply> RunProgram(const std::shared_ptr<ProgramEntry>& entry, const ExecuteRequest& request,
-                                          const std::shared_ptr<Run>& run);
+                                          std::shared_ptr<Run> run);
   void StartProgram(const std::shared_ptr<ProgramEntry>& entry, const std::vector<ArrayEntry>& args, Arrays results,
                     const std::shared_ptr<Run>& run);
   void SendRuns(const std::shared_ptr<const ProgramEntry>& entry, const std::vector<Record>& args,
@@ -285,8 +284,7 @@ class SessionImpl final : public Session {
   std::optional<absl::Time> stalled_since_;
   absl::flat_hash_map<Handle, AwaitedBuffer> awaited_;
   absl::flat_hash_map<Handle, FillingBuffer> filling_;
-  // Waiters of arrays outlive a session; they hold this weakly.
-  std::shared_ptr<Reads> reads_ = std::make_shared<Reads>();
+  std::shared_ptr<Reads> reads_ = std::make_shared<Reads>();  // held weakly by waiters of arrays, which outlive a session
   absl::flat_hash_map<Handle, ExecutableEntry> executables_;
   absl::flat_hash_map<Handle, std::shared_ptr<ProgramEntry>> programs_;
   absl::flat_hash_map<uint64_t, std::shared_ptr<ProgramRun>> program_runs_;  // by the base of their names
@@ -295,6 +293,7 @@ class SessionImpl final : public Session {
   absl::flat_hash_map<Handle, std::shared_ptr<Run>> runs_;
   std::vector<std::weak_ptr<Run>> awaited_runs_;  // may name runs that are over
   size_t live_runs_at_sweep_ = 0;
+  const std::shared_ptr<RunOrder> effects_ = std::make_shared<RunOrder>();
 };
 
 }  // namespace pw::controller

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/sorted_keys.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/controller/program_errors.h"
 #include "pathways/controller/program_steps.h"
 #include "pathways/controller/sequential_run.h"
 #include "pathways/controller/session_impl.h"
@@ -148,14 +149,6 @@ void SessionImpl::CompileProgram(Bytes bytes, ResultCallback<InfoPtr> done) {
   }
   if (--compile->left > 0) return;
   fabric_->Post([this, alive = std::weak_ptr<bool>(alive_), compile] { FinishCompile(alive, *compile); });
-}
-
-// The error with the first node that runs the executable.
-absl::Status SessionImpl::AtUserOf(const program::Program& program, int executable, const absl::Status& status) {
-  for (size_t n = 0; n < program.nodes.size(); ++n) {
-    if (program.nodes[n].executable == executable) return program.At(static_cast<int>(n), status);
-  }
-  return status;
 }
 
 void SessionImpl::FinishCompile(const std::weak_ptr<bool>& alive, ProgramCompile& compile) {
@@ -309,7 +302,9 @@ SessionImpl::Record SessionImpl::PoisonedArgument(const ProgramEntry::Argument& 
 }
 
 absl::StatusOr<ExecuteReply> SessionImpl::RunProgram(const std::shared_ptr<ProgramEntry>& entry, const ExecuteRequest& request,
-                                                     const std::shared_ptr<Run>& run) {
+                                                     std::shared_ptr<Run> run) {
+  const bool effects = entry->program().proto != nullptr && entry->program().proto->effects();
+  if (effects && run == nullptr) run = std::make_shared<Run>();
   std::vector<Handle> results = request.results;
   const size_t wanted = entry->lowered.result_hosts.size();
   while (request.results.empty() && results.size() < wanted) results.push_back(NewHandle());
@@ -334,6 +329,7 @@ absl::StatusOr<ExecuteReply> SessionImpl::RunProgram(const std::shared_ptr<Progr
   } else if (run != nullptr) {
     run->status = status;
   }
+  if (effects) RunOrder::Add(effects_, run, *fabric_);
   for (size_t i = 0; i < request.args.size() && i < entry->arguments.size(); ++i) {
     if (!entry->arguments[i].donated) continue;
     ArrayEntry* arg = arrays_.Find(request.args[i]);
@@ -344,6 +340,12 @@ absl::StatusOr<ExecuteReply> SessionImpl::RunProgram(const std::shared_ptr<Progr
   }
   if (!status.ok()) return Fail(request.results, {}, status);
   return ExecuteReply{std::move(results), entry->typed->result_specs};
+}
+
+void SessionImpl::AwaitEffects(StatusCallback done) {
+  auto question = std::make_shared<Run>();
+  question->waiter = [done = std::move(done)](const absl::StatusOr<RunResult>& ended) mutable { std::move(done)(ended.status()); };
+  RunOrder::Add(effects_, question, *fabric_);
 }
 
 void SessionImpl::StartProgram(const std::shared_ptr<ProgramEntry>& entry, const std::vector<ArrayEntry>& args,

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/controller/program_errors.h"
 #include "pathways/controller/session_impl.h"
 
 namespace pw::controller {
@@ -42,7 +43,7 @@ void SessionImpl::OnSliceReleased(const absl::flat_hash_set<DeviceId>& devices, 
     if (concerned(entry.record->devices)) entry.gone.Update(error);
   }
   for (auto& [handle, program] : programs_) {
-    if (concerned(program->devices)) program->gone.Update(error);
+    if (concerned(program->devices)) program->gone.Update(AtUserOf(program->program(), devices, error));
   }
   PoisonProgramResults(devices, error);
   for (const Record& record : arrays_.Records()) {

@@ -40,9 +40,12 @@ DeviceInfo MakeDevice(DeviceId id, const resource::Device& like, const std::stri
   return info;
 }
 
-absl::Status Released(SliceId slice) {
-  return absl::FailedPreconditionError(
-      absl::StrCat(ToString(slice), " was released, and the arrays on its devices with it: add a slice and use its devices"));
+absl::Status Released(SliceId slice, const std::vector<DeviceId>& devices) {
+  std::string names = absl::StrCat(devices.size() == 1 ? "device " : "devices ", devices.front().v);
+  for (size_t i = 1; i < devices.size() && i < 8; ++i) absl::StrAppend(&names, ",", devices[i].v);
+  return absl::FailedPreconditionError(absl::StrCat(ToString(slice), " was released, and the arrays on its ", names,
+                                                    devices.size() > 8 ? ",..." : "",
+                                                    " with it: add a slice and use its devices"));
 }
 
 }  // namespace
@@ -249,9 +252,10 @@ absl::Status Slices::Release(SessionId session, SliceId id) {
   if (auto it = bound_.find(id); it != bound_.end()) {
     const std::vector<DeviceId> devices = std::move(it->second);
     bound_.erase(it);
-    if (SessionImpl* of = find_session_(session)) of->OnSliceReleased({devices.begin(), devices.end()}, Released(id));
+    const absl::Status released = Released(id, devices);
+    if (SessionImpl* of = find_session_(session)) of->OnSliceReleased({devices.begin(), devices.end()}, released);
     Unbind(session, devices);
-    fabric_->SetGone(devices, Released(id));
+    fabric_->SetGone(devices, released);
   }
   const resource::Outcomes outcomes = table_.Release(id);
   AnswerWaiters(id);

@@ -71,7 +71,10 @@ void Runner::Resolve(const RunRef& run, uint64_t grant) {
     for (int32_t k : run->info().donated_inputs) {
       if (!MayDonate(*run, k)) continue;
       run->given.push_back(k);
-      for (size_t p = 0; p < run->positions(); ++p) task.consumes.push_back(run->args[p * run->arg_ids.size() + k]);
+      for (size_t p = 0; p < run->positions(); ++p) {
+        task.consumes.push_back(run->args[p * run->arg_ids.size() + k]);
+        task.consumes.back()->promised = true;
+      }
     }
   }
   for (size_t p = 0; p < run->positions(); ++p) {
@@ -108,7 +111,7 @@ bool Runner::MayDonate(const Run& run, int32_t k) const {
   if (static_cast<size_t>(k) >= args || std::count(run.forbidden.begin(), run.forbidden.end(), k) > 0) return false;
   for (size_t p = 0; p < run.positions(); ++p) {
     const ShardRef& shard = run.args[p * args + k];
-    if (shard->names > 0) return false;
+    if (shard->names > 0 || shard->shared()) return false;
     const auto row = run.args.begin() + static_cast<int64_t>(p * args);
     if (std::count(row, row + static_cast<int64_t>(args), shard) > 1) return false;
   }

@@ -77,8 +77,10 @@ void Expectations::Fulfil(const v1::Fulfil& command) {
     }
     // Once it has settled: until then its maker fills the source, not the target.
     auto task = std::make_shared<Hazards::Task>();
-    task->reads = {sources[i]};  // so that others who read it, or become it, know
-    task->run = [this, target, source = sources[i]](const absl::Status&) { return Become(target, source); };
+    task->reads = {sources[i]};  // who takes it over does so after this
+    task->run = [this, target, source = sources[i], raw = task.get()](const absl::Status&) {
+      return Become(target, source, raw->OtherReaders(*source));
+    };
     core_->hazards.Hold(task);
     core_->hazards.Submit(task);
     sources[i]->OnSettled([core = core_, task] { core->hazards.Release(task); });
@@ -86,16 +88,19 @@ void Expectations::Fulfil(const v1::Fulfil& command) {
   pending->Settled(absl::OkStatus());
 }
 
-Hazards::Outcome Expectations::Become(const Target& target, const ShardRef& source) {
+Hazards::Outcome Expectations::Become(const Target& target, const ShardRef& source, int other_readers) {
+  const bool here = source->buffer() != nullptr && source->device() == target.shard->device() && source->moved_out() == 0;
   if (source->failed()) {
     target.shard->SetFailed(source->error());
-  } else if (source->names > 0 || source->parked_readers > 1 || source->device() != target.shard->device() ||
-             source->moved_out() > 0) {  // this is a reader too
-    Copy(target, source);
-  } else {
+  } else if (here && !source->promised && source->names == 0 && other_readers == 0 && !source->shared()) {
     const int64_t bytes = source->bytes();  // before they go
     target.shard->SetLive(source->Take(), bytes);
     target.shard->SetReady();
+  } else if (here && !source->promised && !target.shard->promised) {
+    target.shard->Share(*source);
+    target.shard->SetReady();
+  } else {
+    Copy(target, source);
   }
   return Hazards::Outcome::kDone;
 }

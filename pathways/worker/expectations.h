@@ -1,7 +1,8 @@
 // Expectations: shards of which it is known where they will be, but not yet what makes them.
 //
 // What reads them waits as for any pending shard. When the controller knows, it names a source: the shards become what those are,
-// by taking over their buffers; where somebody else has a use for these (another name, a parked reader), by a copy.
+// by taking over their buffers; where somebody else has a use for these (another name, a parked reader), by sharing them. Only what
+// lies elsewhere is copied, and what a command is about to overwrite.
 //
 // Invariants:
 //   XP-1  an expected shard settles once: as its source does, or with an error when it is fulfilled with one or its session ends
@@ -44,7 +45,7 @@ class Expectations {
 
   void Begin(ArrayId array);
   Expected Take(Map::iterator it);
-  Hazards::Outcome Become(const Target& target, const ShardRef& source);
+  Hazards::Outcome Become(const Target& target, const ShardRef& source, int other_readers);
   void Copy(const Target& target, const ShardRef& source);
 
   Core* const core_;

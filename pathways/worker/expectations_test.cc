@@ -93,19 +93,50 @@ TEST(Expectations, TwoArraysMayBecomeWhatOneSourceIs) {
   for (uint64_t expected : {500, 501}) EXPECT_THAT(w.Read(expected, 0), ElementsAre(2, 3, 4, 5));
 }
 
-TEST(Expectations, ASourceThatOthersUseIsCopied) {
+constexpr int64_t kBytes = 16;  // of an array, on each device
+
+TEST(Expectations, ASourceThatOthersUseIsSharedAndNobodyOverwritesIt) {
+  WorkerHarness::Setup setup;
+  setup.limits.device_memory_bytes = 2 * kBytes;
+  WorkerHarness w(setup);
+  w.Compile(1, kDonate);
+  w.Put(10, 100, {1, 2, 3, 4});
+  w.Settle();
+  for (uint64_t array = 500; array < 510; ++array) {  // there is no room for as many copies
+    Expect(w, array);
+    for (int d = 0; d < 2; ++d) w.Alias(10 * array + d, 200, d, 100, d);
+    Fulfil(w, 10 * array + 2, array, 200);
+  }
+  w.Settle();
+  w.Execute(13, 1, {100}, {101});
+  w.Settle();
+  for (int d = 0; d < 2; ++d) {
+    EXPECT_THAT(w.Read(509, d), ElementsAre(1, 2, 3, 4));
+    EXPECT_THAT(w.Read(101, d), ElementsAre(2, 3, 4, 5));
+  }
+  w.Release(101);
+  for (uint64_t array = 500; array < 509; ++array) w.Release(array);
+  w.Execute(14, 1, {509}, {102});  // the last that has it: in place
+  w.Settle();
+  EXPECT_THAT(w.Read(102, 0), ElementsAre(2, 3, 4, 5));
+  EXPECT_EQ(w.worker->arrays(), 1);
+}
+
+// SD-3: who has been promised the buffer gets it, and the others a copy of what was there before.
+TEST(Expectations, ASourceThatIsAboutToBeOverwrittenIsCopied) {
   WorkerHarness w;
   w.Compile(1, kDonate);
   w.Put(10, 100, {1, 2, 3, 4});
   w.Settle();
+  w.Execute(11, 1, {100}, {101});  // 101 is pending while the devices stand still
   Expect(w, 500);
-  for (int d = 0; d < 2; ++d) w.Alias(21 + d, 200, d, 100, d);
-  Fulfil(w, 12, 500, 200);
+  for (int d = 0; d < 2; ++d) w.Alias(12 + d, 200, d, 101, d);
+  Fulfil(w, 14, 500, 200);
+  w.Execute(15, 1, {101}, {102});
   w.Settle();
-  w.Execute(13, 1, {100}, {101});  // overwrites its argument
-  w.Settle();
-  EXPECT_THAT(w.Read(500, 0), ElementsAre(1, 2, 3, 4));
-  EXPECT_THAT(w.Read(101, 0), ElementsAre(2, 3, 4, 5));
+  EXPECT_THAT(w.Read(500, 1), ElementsAre(2, 3, 4, 5));
+  EXPECT_THAT(w.Read(102, 1), ElementsAre(3, 4, 5, 6));
+  EXPECT_EQ(w.worker->arrays(), 2) << "500 and 102";
 }
 
 TEST(Expectations, ItFailsWithItsSourceWithItsErrorAndWithItsSession) {

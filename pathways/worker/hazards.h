@@ -42,6 +42,9 @@ class Hazards {
     std::vector<ShardRef> consumes;
     absl::AnyInvocable<Outcome(const absl::Status& inputs)> run;
 
+    // Parked commands that read the shard, this one aside.
+    int OtherReaders(const Shard& shard) const { return shard.parked_readers - (parked ? 1 : 0); }
+
    private:
     friend class Hazards;
     uint64_t sequence = 0;

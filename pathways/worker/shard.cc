@@ -23,6 +23,17 @@ int64_t DeviceBytes(buffers::DType dtype, const device::Dims& dims) {
   return static_cast<int64_t>((bits + 7) / 8);
 }
 
+Shard::Contents::Contents(std::shared_ptr<MemoryLedger> ledger, int device, SessionId session,
+                          std::unique_ptr<device::DeviceBuffer> buffer, int64_t bytes)
+    : ledger(std::move(ledger)), device(device), session(session), buffer(std::move(buffer)), bytes(bytes) {
+  if (bytes != 0) this->ledger->Charge(device, session, bytes);
+}
+
+Shard::Contents::~Contents() {
+  buffer.reset();
+  if (bytes != 0) ledger->Refund(device, session, bytes);
+}
+
 Shard::~Shard() { Consume(); }
 
 std::shared_ptr<Shard> Shard::Failed(absl::Status error) {
@@ -34,10 +45,20 @@ std::shared_ptr<Shard> Shard::Failed(absl::Status error) {
 void Shard::SetLive(std::unique_ptr<device::DeviceBuffer> buffer, int64_t bytes) {
   PW_CHECK(state_ == State::kPending);
   state_ = State::kLive;
-  buffer_ = std::move(buffer);
-  bytes_ = bytes;
-  ledger_->Charge(device_, session_, bytes_);
+  Hold(std::move(buffer), bytes);
   CallAll(&on_live_);
+}
+
+void Shard::Share(const Shard& other) {
+  PW_CHECK(state_ == State::kPending && other.contents_ != nullptr && other.device_ == device_ && !promised && !other.promised);
+  state_ = State::kLive;
+  contents_ = other.contents_;
+  CallAll(&on_live_);
+}
+
+void Shard::Hold(std::unique_ptr<device::DeviceBuffer> buffer, int64_t bytes) {
+  contents_ = nullptr;  // first: what it held may make room
+  contents_ = std::make_shared<Contents>(ledger_, device_, session_, std::move(buffer), bytes);
 }
 
 void Shard::SetReady() {
@@ -59,29 +80,26 @@ void Shard::Settle() { CallAll(&on_settled_); }
 
 void Shard::MoveOut(std::unique_ptr<device::DeviceBuffer> buffer) {
   PW_CHECK(state_ == State::kReady && moved_bytes_ == 0);
-  buffer_ = std::move(buffer);
-  ledger_->Refund(device_, session_, bytes_);
-  ledger_->MovedOut(bytes_);
-  moved_bytes_ = std::exchange(bytes_, 0);
+  moved_bytes_ = bytes();
+  Hold(std::move(buffer), 0);
+  ledger_->MovedOut(moved_bytes_);
 }
 
 void Shard::MoveBack(std::unique_ptr<device::DeviceBuffer> buffer) {
   PW_CHECK(state_ == State::kReady && moved_bytes_ != 0);
-  buffer_ = std::move(buffer);
-  bytes_ = std::exchange(moved_bytes_, 0);
-  ledger_->MovedOut(-bytes_);
-  ledger_->Charge(device_, session_, bytes_);
+  const int64_t bytes = std::exchange(moved_bytes_, 0);
+  ledger_->MovedOut(-bytes);
+  Hold(std::move(buffer), bytes);
 }
 
 void Shard::Consume() {
-  buffer_.reset();
+  contents_ = nullptr;
   if (moved_bytes_ != 0) ledger_->MovedOut(-std::exchange(moved_bytes_, 0));
-  if (bytes_ != 0) ledger_->Refund(device_, session_, bytes_);
-  bytes_ = 0;
 }
 
 std::unique_ptr<device::DeviceBuffer> Shard::Take() {
-  std::unique_ptr<device::DeviceBuffer> buffer = std::move(buffer_);
+  PW_CHECK(!shared());
+  std::unique_ptr<device::DeviceBuffer> buffer = contents_ == nullptr ? nullptr : std::move(contents_->buffer);
   Consume();
   return buffer;
 }

@@ -62,7 +62,7 @@ Spill::References Spill::OfParked() const {
 }
 
 bool Spill::IsIdle(const ShardRef& shard, int64_t known) const {
-  if (shard->state() != Shard::State::kReady || shard->bytes() == 0 || shard->stays) return false;
+  if (shard->state() != Shard::State::kReady || shard->bytes() == 0 || shard->stays || shard->shared()) return false;
   if (shard.use_count() != shard->names + known) return false;  // each name is one reference
   const auto& memories = core_->runtime->devices()[static_cast<size_t>(shard->device())].memories;
   const std::string& kind = shard->buffer()->memory_kind();

@@ -132,6 +132,7 @@ class Program:
         with _mlir_context.shared():
             results = graph.run(closed.jaxpr, closed.consts, inputs)
             graph.finish(results + list(graph.tokens.values()))
+        graph.has_effects = bool(closed.effects)
         return graph, out_tree, closed.out_avals
 
     def _donated(self, tree):
@@ -179,6 +180,7 @@ class _Compiled:
                      if argument.constant is not None or argument.effect is not None]
         self._ordered = list(graph.tokens)  # whose tokens are its last results
         client = meshes.client()
+        self._effects_on = client if graph.has_effects else None
         bytes_ = wire.MAGIC + graph.to_bytes()
         self._executable = client.compile_and_load_ifrt_program(
             _jax.ifrt_programs.make_plugin_program(bytes_), _jax.ifrt_programs.make_plugin_compile_options())
@@ -213,6 +215,8 @@ class _Compiled:
             raise
         for i in self._donated:
             arrays[i].delete()
+        if self._effects_on is not None:
+            tokens.has_run(self._effects_on)
         count = len(results) - len(self._ordered)
         for effect, array in zip(self._ordered, results[count:]):
             tokens.set_current(effect, array)

@@ -83,6 +83,7 @@ class Graph:
         self.nodes = []
         self.results = []
         self.tokens = {}         # kind of ordered effect -> the token of the last node that has it
+        self.has_effects = False
         self.executables = []    # bytes
         self.executable_names = []
         self.executable_flops = []
@@ -319,7 +320,7 @@ class Graph:
         self.number_values()
         branches = []
         nodes = self._node_bytes(branches)
-        return wire.program(self.name, self.executables, self._sharding_bytes, nodes, branches)
+        return wire.program(self.name, self.executables, self._sharding_bytes, nodes, branches, self.has_effects)
 
     def _node_bytes(self, branches):
         """Adds those of branches to `branches`, each behind what it uses."""

@@ -1,4 +1,4 @@
-"""The order of effects of programs (`io_callback(ordered=True)`, `jax.debug.print(ordered=True)`).
+"""Effects of programs: their order (`io_callback(ordered=True)`, `jax.debug.print(ordered=True)`), and what `jax.effects_barrier` waits for.
 
 jax orders effects by tokens. Within a program a token is an ordinary array, of one element that means nothing: a node with an ordered effect
 takes the one that the node before it has made. So the order holds from host to host and into branches, and nothing on the way has to know of
@@ -9,6 +9,7 @@ jit calls to programs and back a computation that does nothing else (`_pass_p`) 
 """
 
 import functools
+import json
 
 import jax
 import numpy as np
@@ -79,6 +80,36 @@ def _watch_jit():
 
     get_token_input._pathways = True
     kind.get_token_input = get_token_input
+
+
+class Ends:
+    """What `jax.effects_barrier` waits for, among the tokens of jit calls: that all runs of programs with effects have ended. One question, asked
+    then; a run costs nothing."""
+
+    def __init__(self, client):
+        self._client = client
+        self._error = None
+        self.asked = False
+
+    def block_until_ready(self):
+        if not self.asked:
+            from jaxlib import _jax
+
+            self.asked, client, self._client = True, self._client, None
+            try:
+                client.compile_and_load_ifrt_program(_jax.ifrt_programs.make_plugin_program(json.dumps({"effectsRequest": {}})),
+                                                     _jax.ifrt_programs.make_plugin_compile_options())
+            except Exception as error:
+                self._error = error
+        if self._error is not None:
+            raise self._error
+
+
+def has_run(client):
+    """A program with effects has been sent."""
+    held = dispatch.runtime_tokens.output_runtime_tokens
+    if getattr(held.get(client), "asked", True):
+        held[client] = Ends(client)
 
 
 def passing(function):

@@ -81,6 +81,6 @@ def branch(name, nodes):
     return _bytes(1, name) + _messages(2, nodes)
 
 
-def program(name, executables, shardings, nodes, branches=()):
+def program(name, executables, shardings, nodes, branches=(), effects=False):
     fields = [(2, executables), (3, shardings), (4, nodes), (5, branches)]
-    return _bytes(1, name) + b"".join(_bytes(number, item, True) for number, items in fields for item in items)
+    return _bytes(1, name) + b"".join(_bytes(number, item, True) for number, items in fields for item in items) + _int(6, effects)

@@ -1,4 +1,4 @@
-"""Effects of programs that have an order, and random keys in callbacks and choices."""
+"""Effects of programs: what `jax.effects_barrier` waits for, ordered callbacks, random keys in callbacks and choices."""
 
 import threading
 
@@ -35,6 +35,58 @@ class Seen(list):
 
 def ordered(seen, x):
     io_callback(seen, (), x, ordered=True)
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["between compiled functions", "inside of one"])
+def test_the_barrier_waits_for_the_effects_of_all_calls(steps, devices, inside):
+    add, triple, _ = steps
+    seen = Seen()
+    tell = lambda x: (io_callback(seen, (), x[0]), x * 2)[1]
+    if inside:
+        tell = jax.jit(tell, in_shardings=on(devices[3]), out_shardings=on(devices[3]))
+
+    @pw.program
+    def step(x):
+        return triple(tell(add(x)))
+
+    for i in range(CALLS):
+        y = step(X + i)
+    jax.effects_barrier()
+    assert sorted(seen) == [i + 1 for i in range(CALLS)]
+    np.testing.assert_array_equal(np.asarray(y), (X + CALLS) * 6)
+
+
+def test_the_barrier_waits_for_effects_of_the_branch_that_runs(steps):
+    add, triple, total = steps
+    seen = Seen()
+
+    @pw.program
+    def step(x):
+        return pw.cond(total(x) > 0, lambda v: (io_callback(seen, (), v), triple(v))[1], add, x)
+
+    for sign in (1, -1, 1):
+        step(sign * (X + 1))
+    jax.effects_barrier()
+    assert seen == [(X + 1).tolist()] * 2
+
+
+def test_a_failing_effect_is_told_at_the_barrier_once(steps):
+    add, _, _ = steps
+    seen = []
+
+    def fails(x):
+        seen.append(float(x[0]))
+        if x[0] == 1:
+            raise ValueError("no such word")
+
+    step = pw.program(lambda x: (io_callback(fails, None, add(x)), add(x))[1])
+    for i in range(3):
+        y = step(X + i)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="no such word"):
+        jax.effects_barrier()
+    jax.effects_barrier()
+    assert sorted(seen) == [1, 2, 3]
+    np.testing.assert_array_equal(np.asarray(y), X + 3)
 
 
 @pytest.mark.parametrize("ordered", [False, True])

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import SingleDeviceSharding
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
 
 import pathways as pw
 from pathways import _client, _cluster
@@ -53,7 +53,7 @@ def test_devices_of_a_released_slice():
     slices.release()
     for call in (lambda: np.asarray(step(X)), lambda: np.asarray(pw.program(step)(X))):
         _, text, lines = raised(call)
-        assert "slice" in text and "released" in text, text
+        assert "released" in text and "add a slice" in text and "device 1048" in text and "of step: " in text, text
         assert any("step" in line for line in lines)
     with pytest.raises(pw.SliceError, match="add a slice"):
         one.devices
@@ -177,9 +177,25 @@ def test_a_compile_error_in_node_37(devices):
     x = jax.device_put(X, devices[0])
     error, text, lines = raised(lambda: step(x))
     assert isinstance(error, jax.errors.JaxRuntimeError) and "no_such_target" in text
-    assert "[at node 37 of step: test_program_errors.py:" in text
+    assert "[at node 37 of step: test_program_errors.py:" in text and "in step, <lambda> on device 0]" in text
     assert any("step(x)" in line for line in lines)
     np.testing.assert_array_equal(np.asarray(pw.program(lambda x: good(x))(x)), X + 1)
+
+
+@pytest.mark.parametrize("inside", ["branch", "mesh"])
+def test_a_compile_error_in_a_branch_and_over_a_mesh_whose_results_are_where_the_compiler_says(devices, inside):
+    rows = NamedSharding(Mesh(np.array(devices[4:6]), ("x",)), P("x"))
+    where = SingleDeviceSharding(devices[5]) if inside == "branch" else rows
+    bad = jax.jit(lambda x: jax.ffi.ffi_call("no_such_target", jax.ShapeDtypeStruct(x.shape, x.dtype))(x), in_shardings=where)
+
+    @pw.program
+    def step(x):
+        return pw.cond(x[0] > 0, bad, jnp.sin, x) if inside == "branch" else bad(x)
+
+    _, text, lines = raised(lambda: step(X))
+    assert "no_such_target" in text and "test_program_errors.py:" in text and any("step(X)" in line for line in lines)
+    assert ("<lambda> on device 5" if inside == "branch" else "in program step") in text, text
+    assert "device 5" in text if inside == "branch" else "on devices 4-5" in text, text
 
 
 def test_what_is_wrong_with_an_argument_is_said(devices):

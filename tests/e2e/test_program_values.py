@@ -272,3 +272,30 @@ def test_only_the_chosen_branch_is_sent(steps):
     first, second = ([b - a for a, b in zip(*pair)] for pair in zip(counts, counts[1:]))
     assert first[1] == 0 and second[1] == 5, "one message a call, only where the branch has a part"
     np.testing.assert_array_equal(np.asarray(result), -9 * X + 1)
+
+
+def test_a_branch_that_returns_its_argument_copies_nothing(steps, devices):
+    """Counted in the devices' memory; and nobody can overwrite what has two names."""
+    double = jax.jit(lambda x: x * 2, in_shardings=on(devices[0]), out_shardings=on(devices[0]), donate_argnums=0)
+
+    @pw.program
+    def step(x, which):
+        return pw.switch(which, [lambda v: v, lambda v: v * 2], x)
+
+    def used():
+        report = _cluster.status(_client._get_endpoint().controller)
+        return next(device["memory"]["used_bytes"] for device in report["devices"] if device["id"] == devices[0].id)
+
+    large = np.arange(1 << 20, dtype=np.float32)
+    x = jax.device_put(large, devices[0])
+    which = jax.device_put(np.int32(0), devices[0])
+    jax.block_until_ready(step(x, which))
+    before = used()
+    kept = jax.block_until_ready([step(x, which) for _ in range(8)])
+    assert used() < before + large.nbytes
+    doubled = double(x)
+    np.testing.assert_array_equal(np.asarray(doubled), large * 2)
+    for one in kept:
+        np.testing.assert_array_equal(np.asarray(one), large)
+    del one, kept[1:]
+    np.testing.assert_array_equal(np.asarray(double(kept[0])), large * 2)

@@ -55,6 +55,67 @@ TEST_P(WaitingPrograms, AFunctionRunsBetweenComputationsAndTheRestDoesNotWait) {
   EXPECT_EQ(world.impl().num_executables(), 0u);
 }
 
+// What `jax.effects_barrier` asks.
+TEST_P(WaitingPrograms, WhoAwaitsEffectsIsAnsweredAfterAllRunsBeforeAndToldFailuresOnce) {
+  Waiting between = Between();
+  between.proto.set_effects(true);
+  World world(2, sequential(), between);
+  std::vector<std::string> answers;
+  auto ask = [&] {
+    world.session->AwaitEffects([&answers](const absl::Status& status) { answers.push_back(std::string(status.message())); });
+    world.Run();
+  };
+  ask();
+  ASSERT_EQ(answers.size(), 1u) << "nothing has run";
+  for (Handle result : {10, 20, 30}) world.Begin({1}, {result, result + 1});
+  ask();
+  ASSERT_EQ(world.functions->calls.size(), 3u);
+  auto end = [&](size_t call, const char* error) {
+    std::move(world.functions->calls[call].done)(absl::InternalError(error));
+    world.Run();
+  };
+  end(2, "the third raised");
+  end(0, "the first raised");
+  EXPECT_THAT(*world.Floats(31), ElementsAre(2, 3, 4, 5)) << "what does not depend on it";
+  EXPECT_EQ(answers.size(), 1u) << "the second has not ended";
+  world.functions->Answer(1);
+  world.Run();
+  ASSERT_EQ(answers.size(), 2u);
+  EXPECT_THAT(answers[1], HasSubstr("the first raised"));
+  ask();
+  ASSERT_EQ(answers.size(), 3u);
+  EXPECT_EQ(answers[2], "") << "told once";
+  world.Begin({1}, {40, 41});
+  ask();
+  EXPECT_EQ(answers.size(), 3u);
+  world.session = nullptr;
+  world.Run();
+  ASSERT_EQ(answers.size(), 4u);
+  EXPECT_EQ(answers[3], "the session has ended");
+}
+
+TEST_P(WaitingPrograms, WhoAwaitsEffectsHearsOfALostHostAndOfRunsThatNeverBegan) {
+  Waiting between = Between();
+  between.proto.set_effects(true);
+  World world(2, sequential(), between);
+  std::vector<absl::Status> answers;
+  auto ask = [&] {
+    world.session->AwaitEffects([&answers](const absl::Status& status) { answers.push_back(status); });
+    world.Run();
+  };
+  world.Begin({1}, {2, 3});
+  ask();
+  world.real[1]->Stop();
+  world.Run();
+  world.functions->Answer();
+  world.Run();
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(answers[0].code(), absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(world.Execute(world.program, {1}, {4, 5}).ok() && world.Floats(4).ok());
+  ask();
+  EXPECT_EQ(answers.size(), 2u);
+}
+
 TEST_P(WaitingPrograms, TheProgramMayGoWhileItsRunsWait) {
   World world(2, sequential(), Between(true));
   ASSERT_TRUE(world.Execute(world.program, {1}, {2, 3}).ok());
@@ -112,6 +173,36 @@ TEST_P(WaitingPrograms, OnlyTheBranchThatTheIndexNamesIsSent) {
     EXPECT_EQ(world.AllArrays(), 1) << "the argument";
     next += 3;
   }
+}
+
+// A choice on device 0, among a branch there and one through `executable` on a device.
+Waiting Among(const char* executable, int device) {
+  Waiting b("among");
+  const uint32_t here = b.Sharding({0}), there = b.Sharding({device});
+  b.Branch(here, {b.Executable(kAdd, {0})}, here, here, false);
+  b.Branch(here, {b.Executable(executable, {device})}, there, here, true);
+  const uint32_t index = b.Index(here), x = b.Arg(here);
+  b.Result(b.Select(index, {x}, {here}, {0, 1}));
+  return b;
+}
+
+TEST_P(WaitingPrograms, ErrorsOfABranchNameItsNode) {
+  World world(2, sequential());
+  EXPECT_THAT(std::string(world.Load(Among("invalid=no_such_op", 2).proto).status().message()),
+              HasSubstr("no such op [at node 2 of branch2: test.py:3]"));
+  world.cluster->Spares(world.session->id());
+  resource::SliceRequest one;
+  one.count = 1;
+  const auto slice = world.cluster->AddSlice(world.session->id(), one);
+  ASSERT_TRUE(slice.ok()) << slice.status();
+  world.Prepare(Among(kAdd, slice->devices[0].v));
+  world.PutIndex(2, 0, 0);
+  ASSERT_TRUE(world.Execute(world.program, {2, 1}, {3}).ok());
+  EXPECT_THAT(*world.Floats(3), ElementsAre(2, 3, 4, 5));
+  ASSERT_TRUE(world.cluster->ReleaseSlice(world.session->id(), slice->slice).ok());
+  const std::string text(world.Execute(world.program, {2, 1}, {4}).status().message());
+  EXPECT_THAT(text, HasSubstr("slice 1 was released, and the arrays on its device "));
+  EXPECT_THAT(text, HasSubstr("[at node 1 of branch2: test.py:2]"));
 }
 
 // The index comes late: the client has sent on, and given its argument to a computation that overwrites it.

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/frontend/plugin_programs/effects.h"
 #include "pathways/frontend/plugin_programs/host_memory.h"
 #include "pathways/frontend/plugin_programs/json.h"
 #include "pathways/frontend/plugin_programs/persistence.h"
@@ -25,6 +26,7 @@ constexpr Kind kKinds[] = {
     {"hostMemoryRequest", MakeHostMemoryProgram},
     {"hostBufferRequest", MakeHostBufferProgram},
     {"sliceRequest", MakeSliceProgram},
+    {"effectsRequest", MakeEffectsProgram},
 };
 
 }  // namespace

@@ -213,6 +213,8 @@ absl::StatusOr<buffers::ArraySpec> FakeSession::Spec(Handle handle) {
 }
 
 // A program of one parameter and one output, f32[4], on the first of its devices.
+void FakeSession::AwaitEffects(controller::StatusCallback done) { std::move(done)(absl::OkStatus()); }
+
 void FakeSession::CompileProgram(Bytes, controller::ResultCallback<std::shared_ptr<const controller::ExecutableInfo>> done) {
   cluster_->Post(
       [done = std::move(done)]() mutable { std::move(done)(absl::UnimplementedError("no programs of many nodes here")); });
