@@ -206,6 +206,19 @@ TEST_F(CallbackBridgeTest, AnAnswerBeforeTheTokenEndsTheSocketOnly) {
   EXPECT_EQ(controller_.Next().companion(), "token");
 }
 
+// Once the relay took memory for whatever was announced.
+TEST_F(CallbackBridgeTest, ResultsOfASizeThatNothingHasEndTheSocketOnly) {
+  FakePython wrong(path_);
+  wrong.Send(R"({"companion":"token"})");
+  EXPECT_EQ(controller_.Next().companion(), "token");
+  wrong.Send(R"({"call":1,"ok":true,"results":[9007199254740992,9007199254740992]})", "a little of it");
+  wrong.Close();
+  EXPECT_EQ(controller_.Next().call(), 0u);  // the end
+  FakePython right(path_);
+  right.Send(R"({"companion":"token"})");
+  EXPECT_EQ(controller_.Next().companion(), "token");
+}
+
 constexpr char kDownload[] = R"({"download":"9223372036854775809","session":"7","bytes":"%d"})";
 
 TEST_F(CallbackBridgeTest, FetchesAHostBufferIntoMemoryOfThisMachine) {
@@ -237,6 +250,9 @@ TEST_F(CallbackBridgeTest, ABufferOfAnotherSizeOrThatIsNotThereIsAnError) {
   FakePython python(path_);
   python.Send(R"({"download":"1","session":"7","bytes":"12"})");
   EXPECT_EQ(python.ReadHeader(), R"({"error":"no such \"buffer\""})");
+  FakePython large(path_);
+  large.Send(R"({"download":"1","session":"7","bytes":"18446744073709551615"})");
+  EXPECT_THAT(large.ReadHeader().value_or(""), ::testing::HasSubstr("error"));
   FakePython wrong(path_);
   wrong.Send(R"({"download":"x","session":"7","bytes":"12"})");
   EXPECT_EQ(wrong.ReadHeader(), std::nullopt);

@@ -1,5 +1,6 @@
 #include "pathways/relay/companion.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -15,7 +16,15 @@ namespace pw::relay {
 namespace {
 
 // A protobuf message cannot be larger; what does not fit is answered with an error.
-constexpr size_t kMaxAnswer = (size_t{1} << 31) - (1 << 20);
+constexpr uint64_t kMaxAnswer = (uint64_t{1} << 31) - (1 << 20);
+constexpr uint64_t kDropBytes = 1 << 20;  // at a time
+
+// Each counts something that JSON can count, and a header has few enough of them: no overflow.
+uint64_t SumOf(const std::vector<size_t>& sizes) {
+  uint64_t sum = 0;
+  for (size_t size : sizes) sum = std::min(sum + size, uint64_t{1} << 62);
+  return sum;
+}
 
 }  // namespace
 
@@ -114,6 +123,7 @@ void Companion::OnHeader() {
     OpenStream(message_.companion);
     return ReadLength();
   }
+  if (const uint64_t total = SumOf(message_.result_sizes); total > kMaxAnswer) return DropPayload(total);
   std::vector<asio::mutable_buffer> payload;
   for (size_t i = 0; i < message_.result_sizes.size(); ++i) {
     std::string* result = message_.answer.mutable_results(static_cast<int>(i));
@@ -127,15 +137,21 @@ void Companion::OnHeader() {
 }
 
 void Companion::OnPayload() {
-  size_t total = 0;
-  for (size_t size : message_.result_sizes) total += size;
-  if (total > kMaxAnswer) {
+  SendUp(std::move(message_.answer));
+  ReadLength();
+}
+
+void Companion::DropPayload(uint64_t left) {
+  if (left == 0) {
     message_.answer.clear_results();
     message_.answer.mutable_status()->set_code(static_cast<int>(absl::StatusCode::kResourceExhausted));
     message_.answer.mutable_status()->set_message("a host callback returned more than 2 GiB; return the data in parts");
+    return OnPayload();
   }
-  SendUp(std::move(message_.answer));
-  ReadLength();
+  dropped_.resize(std::min(left, kDropBytes));
+  asio::async_read(socket_, asio::buffer(dropped_), [self = shared_from_this(), left](asio::error_code error, size_t bytes) {
+    error ? self->Close() : self->DropPayload(left - bytes);
+  });
 }
 
 void Companion::OpenStream(const std::string& token) {

@@ -41,6 +41,8 @@ class Companion : public std::enable_shared_from_this<Companion> {
   void ReadHeader(uint32_t length);
   void OnHeader();
   void OnPayload();
+  // What does not fit is read all the same: what comes behind it counts.
+  void DropPayload(uint64_t left);
   void OpenStream(const std::string& token);
   void SendUp(pathways::v1::HostCallAnswer answer);
 
@@ -63,6 +65,7 @@ class Companion : public std::enable_shared_from_this<Companion> {
   uint8_t length_[4];
   std::string header_;
   PythonMessage message_;                             // being read from Python
+  std::string dropped_;                               // a part of what is too large
   std::deque<pathways::v1::HostCallAnswer> answers_;  // the first is being sent
   std::string call_header_;                           // being written to Python, with the operands of the stream's call
 };

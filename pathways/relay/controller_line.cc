@@ -125,7 +125,9 @@ struct ControllerLine::State final : bulk::Line::Owner {
   }
 
   void Lose(const absl::Status& reason) {
-    if (!ended) PW_LOG_INFO << "the bulk line to the controller has ended: " << reason.message();
+    if (!ended) {
+      PW_LOG_INFO << "the bulk line to the controller has ended: " << reason.message();
+    }
     line = nullptr;
     greeted = false;
     address.clear();  // a session that is opened later may try again
