@@ -87,6 +87,7 @@ void SimCluster::CrashHost(int number, bool silently) {
   Host& struck = host(number);
   if (struck.process().dead()) return;
   referee_.Struck(struck.name());
+  referee_.Died(struck.name());
   network_.Cut(struck.process(), silently);
   struck.Die();
   ExpectLoss(struck.name(), silently ? scenario_.heartbeat * 1.25 : Referee::kNoticeDeath);
@@ -112,6 +113,12 @@ void SimCluster::PartHost(int number, absl::Duration duration) {
   Process& process = host(number).process();
   if (duration > scenario_.heartbeat * 0.6) referee_.Struck(process.name());
   network_.Partition({process.name()}, world_->now() + duration);
+}
+
+void SimCluster::DelayHost(int number, absl::Duration by, bool by_chance, absl::Duration duration) {
+  Process& process = host(number).process();
+  if (by > scenario_.heartbeat * 0.6) referee_.Struck(process.name());
+  network_.Disturb(process.name(), by, by_chance, world_->now() + duration);
 }
 
 void SimCluster::CrashController(absl::Duration away) {

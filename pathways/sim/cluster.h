@@ -48,6 +48,8 @@ class SimCluster {
   void StopHost(int number, absl::Duration duration);
   void SlowHost(int number, double factor, absl::Duration duration);
   void PartHost(int number, absl::Duration duration);
+  // Frames to and from it take longer, `by_chance` each by another time.
+  void DelayHost(int number, absl::Duration by, bool by_chance, absl::Duration duration);
   // A new life of a dead host, or a host that was not there before.
   void StartHost(int number);
   int AddHost();

@@ -144,10 +144,32 @@ absl::Duration Network::HeldBack(const Process& a, const Process& b) const {
 
 absl::Duration Network::Travel(const Process& from, const Process& to, size_t bytes) {
   if (&from == &to) return absl::ZeroDuration();
-  const bool inside = !from.island().empty() && from.island() == to.island();
-  const LinkSpeed& speed = inside ? options_.inside : options_.between;
-  return HeldBack(from, to) + world_->Between(speed.latency, speed.latency + speed.jitter) +
-         absl::Seconds(static_cast<double>(bytes) / speed.bytes_per_second);
+  const LinkSpeed& speed = SpeedOf(from, to);
+  return HeldBack(from, to) + Disturbed(from, to) + world_->Between(speed.latency, speed.latency + speed.jitter) +
+         OnLink(from, to, bytes);
+}
+
+absl::Duration Network::OnLink(const Process& from, const Process& to, size_t bytes) const {
+  if (&from == &to) return absl::ZeroDuration();
+  return absl::Seconds(static_cast<double>(bytes) / SpeedOf(from, to).bytes_per_second);
+}
+
+const LinkSpeed& Network::SpeedOf(const Process& a, const Process& b) const {
+  return !a.island().empty() && a.island() == b.island() ? options_.inside : options_.between;
+}
+
+absl::Duration Network::Disturbed(const Process& a, const Process& b) {
+  std::erase_if(disturbances_, [this](const Disturbance& one) { return one.until <= world_->now(); });
+  absl::Duration longer;
+  for (const Disturbance& one : disturbances_) {
+    if (one.process != a.name() && one.process != b.name()) continue;
+    longer += one.by_chance ? world_->Between(absl::ZeroDuration(), one.by) : one.by;
+  }
+  return longer;
+}
+
+void Network::Disturb(const std::string& process, absl::Duration by, bool by_chance, absl::Time until) {
+  disturbances_.push_back({process, by, by_chance, until});
 }
 
 void Network::Cut(const Process& process, bool silently) {

@@ -5,8 +5,9 @@
 // fast link, all others the data-centre one.
 //
 // Faults: the connections of a process that was killed close at their other ends one latency later; those of a machine that lost
-// power stay open and silent. A partition holds everything back until it heals, as TCP does. Planted bugs break what a transport
-// promises, to prove that the invariants of a run notice.
+// power stay open and silent. A partition holds everything back until it heals, as TCP does. A disturbance makes the way of frames
+// longer; by chance, if it is to reorder them: those of different connections and lanes overtake each other, those of a lane do not.
+// Planted bugs break what a transport promises, to prove that the invariants of a run notice.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +37,7 @@ struct NetworkOptions {
 };
 
 // What a broken transport would do. Each is done to one frame in `one_in`.
-enum class Bug { kNone, kLoseFrame, kRepeatFrame, kSwapFrames };
+enum class Bug { kNone, kLoseFrame, kRepeatFrame, kSwapFrames, kDamageFrame };
 
 class Network {
  public:
@@ -46,13 +47,16 @@ class Network {
   // One for each process; both outlive it. The process outlives its connections.
   std::unique_ptr<net::Transport> TransportOf(Process* process);
 
-  // The time that `bytes` need from one process to the other if they leave now.
+  // The time that `bytes` need from one process to the other if they leave now; and how much of it they keep the link busy.
   absl::Duration Travel(const Process& from, const Process& to, size_t bytes);
+  absl::Duration OnLink(const Process& from, const Process& to, size_t bytes) const;
 
   // The process is dead: its ends are gone. `silently`: nobody hears of it.
   void Cut(const Process& process, bool silently);
   // Between the named processes and all others, until then.
   void Partition(std::set<std::string> processes, absl::Time until);
+  // Frames to and from the process take so much longer until then; `by_chance`: up to so much, each for itself.
+  void Disturb(const std::string& process, absl::Duration by, bool by_chance, absl::Time until);
   void Plant(Bug bug, uint64_t one_in);
 
   struct Totals {
@@ -68,7 +72,16 @@ class Network {
   friend class SimConnection;
   struct Listening;
 
+  struct Disturbance {
+    std::string process;
+    absl::Duration by;
+    bool by_chance;
+    absl::Time until;
+  };
+
   absl::Duration HeldBack(const Process& a, const Process& b) const;
+  const LinkSpeed& SpeedOf(const Process& a, const Process& b) const;
+  absl::Duration Disturbed(const Process& a, const Process& b);
 
   World* const world_;
   const NetworkOptions options_;
@@ -76,6 +89,7 @@ class Network {
   std::map<const Process*, std::vector<std::weak_ptr<class Wire>>> wires_;
   std::set<std::string> apart_;
   absl::Time apart_until_ = absl::InfinitePast();
+  std::vector<Disturbance> disturbances_;
   Bug bug_ = Bug::kNone;
   uint64_t one_in_ = 1;
   uint64_t next_port_ = 1;

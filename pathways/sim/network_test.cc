@@ -74,6 +74,42 @@ TEST_F(NetworkTest, UrgentFramesOvertakeBulkOnes) {
   EXPECT_EQ(at_there.got, (std::vector<std::string>{"urgent", "bulk"}));
 }
 
+TEST_F(NetworkTest, BulkFramesWaitForTheLinkAndNotForTheLatencyOfOthers) {
+  network.Disturb("here", absl::Milliseconds(10), false, world.now() + absl::Seconds(1));
+  for (int i = 0; i < 20; ++i) connected->Send(std::to_string(i), {Bytes::FromString("x")}, net::Lane::kBulk);
+  Run(absl::Milliseconds(9));
+  EXPECT_TRUE(at_there.got.empty());
+  Run(absl::Milliseconds(2));
+  EXPECT_EQ(at_there.got.size(), 20u) << "ten milliseconds for all of them, not for each";
+}
+
+TEST_F(NetworkTest, ADelayEnds) {
+  network.Disturb("there", absl::Milliseconds(10), false, world.now() + absl::Milliseconds(20));
+  Run(absl::Milliseconds(20));
+  connected->Send("soon");
+  Run(absl::Milliseconds(1));
+  EXPECT_EQ(at_there.got, std::vector<std::string>{"soon"});
+}
+
+TEST_F(NetworkTest, FramesOvertakeEachOtherByChanceButNotInALane) {
+  network.Disturb("there", absl::Milliseconds(10), true, world.now() + absl::Seconds(1));
+  std::vector<std::string> sent;
+  for (int i = 0; i < 50; ++i) {
+    sent.push_back(std::to_string(i));
+    connected->Send(sent.back(), {Bytes::FromString("x")}, i % 2 == 0 ? net::Lane::kBulk : net::Lane::kUrgent);
+    Run(absl::Milliseconds(1));
+  }
+  Run();
+  ASSERT_EQ(at_there.got.size(), sent.size());
+  EXPECT_NE(at_there.got, sent) << "the two lanes overtake each other";
+  int last[2] = {-1, -1};
+  for (const std::string& name : at_there.got) {
+    const int number = std::stoi(name);
+    EXPECT_GT(number, last[number % 2]);
+    last[number % 2] = number;
+  }
+}
+
 TEST_F(NetworkTest, AFullBulkLaneSaysSoAndWhenItIsNotAnyMore) {
   while (connected->CanSendBulk()) connected->Send("x", {Bytes::FromString(std::string(4 << 20, 'x'))}, net::Lane::kBulk);
   EXPECT_EQ(at_here.writable, 0);

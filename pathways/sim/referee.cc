@@ -36,7 +36,7 @@ bool Referee::Lost(const std::string& host) {
 bool Referee::Excused(const std::set<std::string>& places, const absl::Status& error) {
   if (controller_died_ && error.code() == absl::StatusCode::kUnavailable) return true;
   return std::any_of(places.begin(), places.end(), [&](const std::string& host) {
-    return Lost(host) && absl::StrContains(error.message(), absl::StrCat("'", host, "'"));
+    return (Lost(host) || died_.contains(host)) && absl::StrContains(error.message(), absl::StrCat("'", host, "'"));
   });
 }
 

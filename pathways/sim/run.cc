@@ -69,6 +69,8 @@ class Run {
     if (fault.kind == "stop") return cluster_.StopHost(host, fault.duration);
     if (fault.kind == "slow") return cluster_.SlowHost(host, fault.factor, fault.duration);
     if (fault.kind == "part") return cluster_.PartHost(host, fault.duration);
+    if (fault.kind == "delay") return cluster_.DelayHost(host, fault.by, false, fault.duration);
+    if (fault.kind == "reorder") return cluster_.DelayHost(host, fault.by, true, fault.duration);
     if (fault.kind == "start") return cluster_.StartHost(host);
     if (fault.kind == "join") return static_cast<void>(cluster_.AddHost());
     if (fault.kind == "controller") return cluster_.CrashController(fault.duration);

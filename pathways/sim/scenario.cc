@@ -62,7 +62,8 @@ absl::Status ReadFault(const Words& words, Scenario* out) {
   Fault fault;
   PW_RETURN_IF_ERROR(ReadWhen(words[1], &fault));
   fault.kind = words[2];
-  const std::vector<std::string> kinds = {"crash", "power", "stop", "slow", "part", "start", "join", "controller", "client"};
+  const std::vector<std::string> kinds = {"crash", "power", "stop",  "slow",       "part",  "delay",
+                                          "reorder", "start", "join", "controller", "client"};
   if (std::find(kinds.begin(), kinds.end(), fault.kind) == kinds.end()) return Bad("a kind of fault", fault.kind);
   for (size_t i = 3; i < words.size(); ++i) {
     const std::pair<std::string, std::string> kv = absl::StrSplit(words[i], absl::MaxSplits('=', 1));
@@ -71,10 +72,12 @@ absl::Status ReadFault(const Words& words, Scenario* out) {
       if (!absl::SimpleAtoi(kv.second, &fault.host) || fault.host < 0) return Bad("the number of a host", kv.second);
     } else if (kv.first == "for") {
       PW_RETURN_IF_ERROR(ReadTime(kv.second, &fault.duration));
+    } else if (kv.first == "by") {
+      PW_RETURN_IF_ERROR(ReadTime(kv.second, &fault.by));
     } else if (kv.first == "factor") {
       if (!absl::SimpleAtod(kv.second, &fault.factor) || fault.factor < 1) return Bad("a factor of 1 or more", kv.second);
     } else {
-      return Bad("host=, for= or factor=", words[i]);
+      return Bad("host=, for=, by= or factor=", words[i]);
     }
   }
   if (fault.host >= out->hosts)
@@ -105,7 +108,7 @@ absl::Status ReadPolicy(const std::string& word, Scenario* out) {
 }
 
 absl::Status ReadPlant(const Words& words, Scenario* out) {
-  const std::map<std::string, Bug> bugs = {{"lose", Bug::kLoseFrame}, {"repeat", Bug::kRepeatFrame}, {"swap", Bug::kSwapFrames}};
+  const std::map<std::string, Bug> bugs = {{"lose", Bug::kLoseFrame}, {"repeat", Bug::kRepeatFrame}, {"swap", Bug::kSwapFrames}, {"damage", Bug::kDamageFrame}};
   const auto bug = words.size() == 3 ? bugs.find(words[1]) : bugs.end();
   int one_in = 0;
   if (bug == bugs.end() || !ReadCount(words[2], &one_in).ok())

@@ -13,10 +13,12 @@
 //   limit 120s                    of simulated time
 //   clients 4 mix operations=200  workloads (workload.h): chain, pipeline, mix, training, exchange
 //   fault 5ms crash host=3        when, what, to whom. A time may be a range, "2ms..9ms"; host=any draws one
-//   plant swap 200                a bug in the transport, once in so many frames: lose, repeat or swap
+//   plant swap 200                a bug in the transport, once in so many frames: lose, repeat, swap or damage
 //
 // Faults: crash (the process dies), power (its machine does, silently), stop for=, slow factor= for=, part for= (a partition),
-// start (a dead host comes back), join (a new host), controller for= (it dies, and a new one comes), client (one is killed).
+// delay by= for= (each frame to and from the host takes so much longer), reorder by= for= (up to so much longer, each by chance, so
+// that they overtake each other where they may), start (a dead host comes back), join (a new host), controller for= (it dies, and a
+// new one comes), client (one is killed). Memory is short where `device_memory` is less than what all want at a time.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +40,7 @@ struct Fault {
   absl::Duration latest;
   int host = -1;  // -1: any
   absl::Duration duration;
+  absl::Duration by;
   double factor = 1;
 };
 

@@ -24,6 +24,7 @@ TEST(Scenario, ReadsEveryStatement) {
     clients 3 chain length=5
     fault 1ms..2ms stop host=7 for=5s
     fault 4ms slow host=any factor=2.5 for=1s
+    fault 5ms reorder host=2 by=3ms for=1s
     plant swap 20
   )");
   ASSERT_TRUE(scenario.ok()) << scenario.status();
@@ -40,10 +41,11 @@ TEST(Scenario, ReadsEveryStatement) {
   ASSERT_EQ(scenario->workloads.size(), 1u);
   EXPECT_EQ(scenario->workloads[0].clients, 3);
   EXPECT_EQ(scenario->workloads[0].numbers.at("length"), 5);
-  ASSERT_EQ(scenario->faults.size(), 2u);
+  ASSERT_EQ(scenario->faults.size(), 3u);
   EXPECT_EQ(scenario->faults[0].host, 7);
   EXPECT_EQ(scenario->faults[0].latest, absl::Milliseconds(2));
   EXPECT_EQ(scenario->faults[1].factor, 2.5);
+  EXPECT_EQ(scenario->faults[2].by, absl::Milliseconds(3));
   EXPECT_EQ(scenario->bug, Bug::kSwapFrames);
 }
 

@@ -2,13 +2,19 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <string>
+#include <tuple>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "pathways/sim/referee.h"
 #include "pathways/sim/run.h"
 #include "pathways/sim/scenario.h"
+#include "pathways/sim/world.h"
 
 namespace pw::sim {
 namespace {
@@ -34,6 +40,27 @@ TEST_P(EveryScenario, HoldsWithManySeeds) {
   const Scenario scenario = Read(GetParam());
   uint64_t reads = 0;
   for (uint64_t seed = 1; seed <= 12; ++seed) {
+    const Report report = RunScenario(scenario, seed);
+    ExpectClean(report);
+    reads += report.reads;
+  }
+  EXPECT_GT(reads, 100u);
+}
+
+// A quarter of the hosts and of the work, with all the faults; `make sim` has a hundred seeds of the whole.
+TEST_P(EveryScenario, HoldsInSmallWithAHundredSeeds) {
+  Scenario scenario = Read(GetParam());
+  scenario.hosts = 4;
+  scenario.hosts_per_island = 2;
+  for (WorkloadSpec& spec : scenario.workloads) {
+    for (const char* much : {"repeat", "operations", "rounds", "steps", "batches"}) {
+      const auto number = spec.numbers.find(much);
+      if (number != spec.numbers.end()) number->second = (number->second + 3) / 4;
+    }
+    if (spec.kind == "pipeline") spec.numbers["stages"] = 4;
+  }
+  uint64_t reads = 0;
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
     const Report report = RunScenario(scenario, seed);
     ExpectClean(report);
     reads += report.reads;
@@ -77,17 +104,64 @@ TEST_P(Planted, IsNoticed) {
   EXPECT_EQ(noticed, 4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sim, Planted, ::testing::Values(Bug::kLoseFrame, Bug::kRepeatFrame, Bug::kSwapFrames));
+INSTANTIATE_TEST_SUITE_P(Sim, Planted,
+                         ::testing::Values(Bug::kLoseFrame, Bug::kRepeatFrame, Bug::kSwapFrames, Bug::kDamageFrame));
 
-TEST(Sim, LargerClusters) {
-  for (const char* name : {"chain", "pipeline", "tenants", "training", "exchange", "elastic"}) {
-    Scenario scenario = Read(name);
-    scenario.hosts = 128;
-    ExpectClean(RunScenario(scenario, 1));
+// Which of the invariants they break, together: of a value, of a host that nothing happened to, of answers, of what is left.
+TEST(PlantedBugs, BreakEveryInvariantThatATransportCan) {
+  std::string said;
+  for (Bug bug : {Bug::kLoseFrame, Bug::kSwapFrames, Bug::kDamageFrame}) {
+    Scenario scenario = Read("tenants");
+    scenario.faults.clear();
+    scenario.limit = absl::Seconds(20);
+    scenario.bug = bug;
+    scenario.bug_one_in = 40;
+    for (uint64_t seed = 1; seed <= 4; ++seed) absl::StrAppend(&said, absl::StrJoin(RunScenario(scenario, seed).violations, "\n"), "\n");
   }
-  Scenario scenario = Read("training");
-  scenario.hosts = 512;
-  ExpectClean(RunScenario(scenario, 1));
+  for (const char* what : {"and should hold", "and nothing had happened to it", "has not finished", "after the last session has ended"})
+    EXPECT_TRUE(absl::StrContains(said, what)) << what << " is not in:\n" << said;
+}
+
+// And the invariant of order, which needs schedulers that disagree.
+TEST(PlantedBugs, LaunchesInAnotherOrderOrTwiceAreNoticed) {
+  const auto violations = [](const std::map<std::string, std::vector<int>>& launches) {
+    World world(1);
+    Referee referee(&world);
+    referee.CheckLaunches(launches);
+    return absl::StrJoin(referee.violations(), "\n");
+  };
+  EXPECT_EQ(violations({{"a", {1, 2, 3}}, {"b", {2, 3}}, {"c", {1, 3}}}), "");
+  EXPECT_TRUE(absl::StrContains(violations({{"a", {1, 2, 3}}, {"b", {3, 2}}}), "in different orders"));
+  EXPECT_TRUE(absl::StrContains(violations({{"a", {1, 2, 1}}}), "launched computation 1 twice"));
+}
+
+// The same with more hosts; `make sim` has more seeds of them.
+class Larger : public ::testing::TestWithParam<std::tuple<std::string, int>> {};
+
+TEST_P(Larger, HoldsToo) {
+  Scenario scenario = Read(std::get<0>(GetParam()));
+  scenario.hosts = std::get<1>(GetParam());
+  const Report report = RunScenario(scenario, 1);
+  ExpectClean(report);
+  EXPECT_GT(report.reads, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sim, Larger,
+                         ::testing::Combine(::testing::Values("chain", "pipeline", "tenants", "training", "exchange", "elastic",
+                                                              "controller", "memory"),
+                                            ::testing::Values(128, 512)),
+                         [](const auto& info) { return absl::StrCat(std::get<0>(info.param), std::get<1>(info.param)); });
+
+// Where devices hold less than all want at a time, computations wait for each other: it takes longer, and nothing fails.
+TEST(Sim, ShortMemoryTakesTimeAndNothingElse) {
+  Scenario scenario = Read("memory");
+  const Report with_little = RunScenario(scenario, 1);
+  scenario.device_memory_bytes = 0;
+  const Report with_enough = RunScenario(scenario, 1);
+  ExpectClean(with_little);
+  EXPECT_EQ(with_little.reads, with_enough.reads);
+  EXPECT_EQ(with_little.errors, 0u);
+  EXPECT_GT(with_little.work_seconds, with_enough.work_seconds);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "pathways/sim/wire.h"
 
 #include <algorithm>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "pathways/net/pieces.h"
@@ -42,7 +43,7 @@ absl::Time Wire::ArrivalOf(int side, size_t bytes, net::Lane lane) {
   const absl::Duration travel = network_->Travel(*from.process, *ends_[1 - side].process, bytes);
   if (lane == net::Lane::kBulk) {
     leaves = std::max(leaves, from.link_free);
-    from.link_free = leaves + travel;
+    from.link_free = leaves + network_->OnLink(*from.process, *ends_[1 - side].process, bytes);
   }
   absl::Time& last = from.last_arrival[lane == net::Lane::kBulk];
   last = std::max(last, leaves + travel);
@@ -78,6 +79,12 @@ void Wire::Dispatch(int side, Sent sent) {
   switch (network_->bug_) {
     case Bug::kLoseFrame:
       return;
+    case Bug::kDamageFrame: {
+      std::string payload(sent.frame.payload.view());
+      if (!payload.empty()) payload.back() = static_cast<char>(payload.back() ^ 0x10);
+      sent.frame.payload = Bytes::FromString(std::move(payload));
+      return Fly(side, std::move(sent), arrival);
+    }
     case Bug::kRepeatFrame:
       Fly(side, sent, arrival);
       return Fly(side, std::move(sent), arrival);
