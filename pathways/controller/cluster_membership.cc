@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "pathways/base/log.h"
@@ -14,6 +15,17 @@ namespace pw::controller {
 
 using ::pathways::v1::Command;
 using ::pathways::v1::ToWorker;
+
+namespace {
+
+// Names this life of the controller among those that a host may have known. Hosts show it to each other and refuse who does not know it;
+// where joining takes a token it cannot be computed without that.
+uint64_t Incarnation(absl::Time started, const std::string& token) {
+  const auto life = static_cast<uint64_t>(absl::ToUnixNanos(started));
+  return token.empty() ? life : absl::HashOf(life, token);
+}
+
+}  // namespace
 
 std::string ClusterImpl::platform() const {
   for (const auto& [id, link] : links_) {
@@ -86,8 +98,7 @@ void ClusterImpl::Admit(LinkId id, HostId host_id) {
   auto& welcome = *command.mutable_welcome();
   welcome.set_host(host_id.v);
   welcome.set_island(host.island.v);
-  // Names this life of the controller among those that a peer may have known.
-  welcome.set_incarnation(static_cast<uint64_t>(absl::ToUnixNanos(started_)));
+  welcome.set_incarnation(Incarnation(started_, options_.join_token));
   welcome.set_heartbeat_seconds(absl::ToDoubleSeconds(options_.heartbeat_limit) / 3);
   for (DeviceId device : host.devices) welcome.add_device_ids(device.v);
   if (probe_.valid()) {

@@ -84,6 +84,24 @@ TEST(ClusterTest, WithATokenOnlyThoseWhoShowItMayJoin) {
   EXPECT_EQ(t.cluster->info()->devices.size(), 1u);
 }
 
+// Hosts refuse each other without it (worker/peers.h, PE-1).
+TEST(ClusterTest, WhatHostsShowEachOtherCannotBeToldFromTheTimeWhereThereIsAToken) {
+  const auto joined = [](const std::string& token) {
+    ClusterOptions options;
+    options.join_token = token;
+    TestCluster t(0, 0, options);
+    FakeWorker& a = t.Add({.name = "a", .island = "i", .devices = 1, .token = token});
+    FakeWorker& b = t.Add({.name = "b", .island = "i", .devices = 1, .token = token});
+    EXPECT_EQ(a.welcome.incarnation(), b.welcome.incarnation());
+    return a.welcome.incarnation();
+  };
+  const uint64_t open = joined(""), sesame = joined("open sesame"), barley = joined("open barley");
+  EXPECT_EQ(open, joined("")) << "these clocks begin at the same time";
+  EXPECT_NE(sesame, open);
+  EXPECT_NE(barley, open);
+  EXPECT_NE(sesame, barley);
+}
+
 TEST(ClusterTest, ADeadHostPoisonsItsArraysAndNothingElse) {
   TestCluster t(2, 2);
   t.Open();
