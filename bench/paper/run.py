@@ -178,7 +178,7 @@ def main():
     args = parser.parse_args()
     if args.one:
         return one(args)
-    if not pathlib.Path(args.plot_python).exists():
+    if not args.render and not pathlib.Path(args.plot_python).exists():
         parser.error(f"{args.plot_python}, which draws the plots, is not there: 'make build/venv-paper' installs it, --plot-python names another one")
     args.out.mkdir(parents=True, exist_ok=True)
     if args.render:
