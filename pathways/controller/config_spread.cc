@@ -4,7 +4,6 @@
 #include <iterator>
 #include <utility>
 
-#include "pathways/base/log.h"
 #include "pathways/controller/host_questions.h"
 #include "pathways/controller/parse.h"
 
@@ -77,7 +76,7 @@ void ConfigSpread::TellGroup(const RoundRef& round, const std::vector<HostId>& g
       if (--round->groups == 0) round->CallTold();
     });
   };
-  Start("pass-on", {group[0]}, std::move(options));
+  graphs_->Start(HostGraphs::Shape::kAnswers, "pass-on", AsSet({group[0]}), std::move(options));
 }
 
 void ConfigSpread::TellRest(const RoundRef& round, const std::vector<HostId>& group) {
@@ -95,17 +94,7 @@ void ConfigSpread::TellDirectly(const std::string& config, const std::vector<Hos
     v1::Configured configured;
     if (heard && Parse(tuple.data.view(), &configured)) heard(hosts[shard], asked, clock_->Now(), configured);
   };
-  Start("configure", hosts, std::move(options));
-}
-
-void ConfigSpread::Start(const std::string& op, const std::vector<HostId>& hosts, dataflow::RunOptions options) {
-  const absl::StatusOr<dataflow::GraphId> graph = graphs_->Over(HostGraphs::Shape::kAnswers, op, AsSet(hosts));
-  if (!graph.ok()) {  // hosts that are there, one shard each: only a mistake of ours
-    PW_LOG_ERROR << "no graph for " << op << ": " << graph.status();
-    return;
-  }
-  options.on_closed = [](dataflow::NodeId, uint32_t, const absl::Status&) {};  // a host that failed is missing, which is all
-  runtime_->Start(*graph, std::move(options));
+  graphs_->Start(HostGraphs::Shape::kAnswers, "configure", AsSet(hosts), std::move(options));
 }
 
 }  // namespace pw::controller

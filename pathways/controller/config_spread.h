@@ -25,7 +25,6 @@
 #include "pathways/base/executor.h"
 #include "pathways/base/timer_queue.h"
 #include "pathways/controller/host_graphs.h"
-#include "pathways/dataflow/runtime.h"
 #include "pathways/v1/housekeeping.pb.h"
 
 namespace pw::controller {
@@ -37,9 +36,8 @@ class ConfigSpread {
   static constexpr absl::Duration kPatience = absl::Seconds(1);
 
   // All outlive this; `there`: the hosts that there are.
-  ConfigSpread(dataflow::Runtime* runtime, HostGraphs* graphs, Executor* strand, Clock* clock, Timers* timers,
-               const std::set<HostId>* there)
-      : runtime_(runtime), graphs_(graphs), strand_(strand), clock_(clock), timers_(timers), there_(there) {}
+  ConfigSpread(HostGraphs* graphs, Executor* strand, Clock* clock, Timers* timers, const std::set<HostId>* there)
+      : graphs_(graphs), strand_(strand), clock_(clock), timers_(timers), there_(there) {}
 
   // `hosts` are there, ascending. `heard` may be empty. `told` may come inside this call.
   void Tell(const std::string& config, const std::vector<HostId>& hosts, Heard heard, absl::AnyInvocable<void() &&> told);
@@ -51,9 +49,7 @@ class ConfigSpread {
   using RoundRef = std::shared_ptr<Round>;
   void TellGroup(const RoundRef& round, const std::vector<HostId>& group);
   void TellRest(const RoundRef& round, const std::vector<HostId>& group);
-  void Start(const std::string& op, const std::vector<HostId>& hosts, dataflow::RunOptions options);
 
-  dataflow::Runtime* const runtime_;
   HostGraphs* const graphs_;
   Executor* const strand_;
   Clock* const clock_;

@@ -65,7 +65,7 @@ class Gangs {
   struct Launch {
     SessionId session;
     ExecutableId executable;             // or the program, by its number: what costs are known by
-    absl::Span<const DeviceId> devices;  // constant for each executable
+    absl::Span<const DeviceId> devices;  // physical ones; constant for each executable
     absl::Span<const HostId> hosts;      // each completes once (OnHostDone)
     absl::Span<const ArrayId> args;
     absl::Span<const ArrayId> results;

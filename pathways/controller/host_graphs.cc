@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "pathways/base/log.h"
 #include "pathways/base/status_macros.h"
 
 namespace pw::controller {
@@ -37,6 +38,17 @@ dataflow::ProgressKnobs KnobsOf(Shape shape, const dataflow::HostSet& hosts) {
 }
 
 }  // namespace
+
+std::optional<dataflow::RunId> HostGraphs::Start(Shape shape, const std::string& op, const dataflow::HostSet& hosts,
+                                                 dataflow::RunOptions options) {
+  const absl::StatusOr<dataflow::GraphId> graph = Over(shape, op, hosts);
+  if (!graph.ok()) {
+    PW_LOG_ERROR << "no graph for " << op << ": " << graph.status();
+    return std::nullopt;
+  }
+  dataflow::OverlookFailedShards(options);
+  return runtime_->Start(*graph, std::move(options));
+}
 
 absl::StatusOr<dataflow::GraphId> HostGraphs::Over(Shape shape, const std::string& op, const dataflow::HostSet& hosts) {
   for (auto it = known_.begin(); it != known_.end(); ++it) {

@@ -13,10 +13,12 @@
 #pragma once
 
 #include <list>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "pathways/base/ids.h"
 #include "pathways/dataflow/runtime.h"
 
 namespace pw::controller {
@@ -29,11 +31,15 @@ class HostGraphs {
   // `runtime`, the controller's, outlives this.
   explicit HostGraphs(dataflow::Runtime* runtime) : runtime_(runtime) {}
 
-  // REQUIRES: not empty; ascending positions in `hosts` are the shards.
-  absl::StatusOr<dataflow::GraphId> Over(Shape shape, const std::string& op, const dataflow::HostSet& hosts);
+  // Starts a run of `op` on these hosts, which are there: at least one. Ascending positions in `hosts` are the shards. A host that
+  // fails is missing in what comes, which is all: on_closed is set here. None: there is no such graph, which is a mistake of ours,
+  // and in the log; then nothing of `options` is called.
+  std::optional<dataflow::RunId> Start(Shape shape, const std::string& op, const dataflow::HostSet& hosts,
+                                       dataflow::RunOptions options);
   void HostLost(HostId host);
 
  private:
+  absl::StatusOr<dataflow::GraphId> Over(Shape shape, const std::string& op, const dataflow::HostSet& hosts);
   struct Known {
     Shape shape;
     std::string op;

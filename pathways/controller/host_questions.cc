@@ -4,7 +4,6 @@
 #include <iterator>
 #include <utility>
 
-#include "pathways/base/log.h"
 #include "pathways/controller/parse.h"
 #include "pathways/v1/housekeeping.pb.h"
 
@@ -71,12 +70,6 @@ HostQuestions::RoundRef HostQuestions::Ask(std::string op, const std::set<HostId
 
 void HostQuestions::Start(const RoundRef& round, std::vector<HostId> hosts, bool grouped) {
   const dataflow::HostSet set = AsSet(hosts);
-  const absl::StatusOr<dataflow::GraphId> graph =
-      graphs_->Over(grouped ? HostGraphs::Shape::kGathered : HostGraphs::Shape::kAnswers, round->op, set);
-  if (!graph.ok()) {  // hosts that are there, one shard each: only a mistake of ours
-    PW_LOG_ERROR << "no graph for " << round->op << ": " << graph.status();
-    return;
-  }
   const int run = round->next_run++;
   dataflow::RunOptions options;
   options.on_tuple = [round, set, grouped](dataflow::NodeId, uint32_t shard, dataflow::Tuple tuple) {
@@ -87,11 +80,12 @@ void HostQuestions::Start(const RoundRef& round, std::vector<HostId> hosts, bool
       if (set.Contains(HostId(answer.host()))) round->Hear(HostId(answer.host()), answer.report());
     }
   };
-  options.on_closed = [](dataflow::NodeId, uint32_t, const absl::Status&) {};  // a host that failed is missing, which is all
   options.on_done = [this, alive = std::weak_ptr<bool>(alive_), round, run](const absl::Status& status) {
     if (!alive.expired()) Ended(round, run, status);
   };
-  round->runs[run] = {runtime_->Start(*graph, std::move(options)), std::move(hosts), grouped};
+  const auto shape = grouped ? HostGraphs::Shape::kGathered : HostGraphs::Shape::kAnswers;
+  if (const auto id = graphs_->Start(shape, round->op, set, std::move(options)))
+    round->runs[run] = {*id, std::move(hosts), grouped};
 }
 
 void HostQuestions::Ended(const RoundRef& round, int number, const absl::Status& status) {

@@ -4,7 +4,6 @@
 #include <iterator>
 #include <utility>
 
-#include "pathways/base/log.h"
 #include "pathways/controller/parse.h"
 
 namespace pw::controller {
@@ -40,7 +39,7 @@ Housekeeping::Housekeeping(dispatch::Outbox* outbox, Executor* strand, Clock* cl
       runtime_({dataflow::kControllerHost, strand, clock, timers, &links_, &operators_}, {.progress = dataflow::StarKnobs()}),
       graphs_(&runtime_),
       questions_(&runtime_, &graphs_, strand, &hosts_),
-      configs_(&runtime_, &graphs_, strand, clock, timers, &hosts_) {}
+      configs_(&graphs_, strand, clock, timers, &hosts_) {}
 
 dataflow::Operators Housekeeping::MakeOperators() {
   dataflow::Operators operators;
@@ -74,20 +73,13 @@ bool Housekeeping::Start(Shape shape, const std::string& op, const std::vector<H
   std::copy_if(hosts.begin(), hosts.end(), std::back_inserter(there), [this](HostId host) { return hosts_.contains(host); });
   if (there.empty()) return false;
   const dataflow::HostSet set = AsSet(there);
-  const absl::StatusOr<dataflow::GraphId> graph = graphs_.Over(shape, op, set);
-  if (!graph.ok()) {  // hosts that are there, one shard each: only a mistake of ours
-    PW_LOG_ERROR << "no graph for " << op << ": " << graph.status();
-    return false;
-  }
   dataflow::RunOptions options;
   options.argument = std::move(argument);
   options.on_tuple = [set, on_tuple = std::move(on_tuple)](dataflow::NodeId, uint32_t shard, dataflow::Tuple tuple) {
     if (on_tuple) on_tuple(set.At(shard), tuple);
   };
-  options.on_closed = [](dataflow::NodeId, uint32_t, const absl::Status&) {};  // a host that failed is missing, which is all
   options.on_done = std::move(done);
-  runtime_.Start(*graph, std::move(options));
-  return true;
+  return graphs_.Start(shape, op, set, std::move(options)).has_value();
 }
 
 // ---- configuration

@@ -66,7 +66,7 @@ void ProgramStages::Cut(const Costs& costs) {
     std::set<DeviceId> devices;
     for (size_t i = k - static_cast<size_t>(stage.nodes); i < k; ++i) {
       const program::Node& node = typed_->program.nodes[static_cast<size_t>(computes_[i])];
-      const std::vector<DeviceId>& used = typed_->executables[static_cast<size_t>(node.executable)]->devices;
+      const std::vector<DeviceId>& used = typed_->executables[static_cast<size_t>(node.executable)]->physical;
       devices.insert(used.begin(), used.end());
     }
     stage.devices.assign(devices.begin(), devices.end());

@@ -29,7 +29,7 @@ struct ProgramStage {
   ExecutableId id;                 // by which the scheduler knows what it costs
   int nodes = 0;                   // Compute nodes
   int64_t expected_ns = 0;         // when it was planned
-  std::vector<DeviceId> devices;   // that they occupy, ascending
+  std::vector<DeviceId> devices;   // physical ones, that they occupy; ascending
   std::vector<HostId> hosts;       // of these devices, ascending
   std::vector<uint32_t> commands;  // of each host of the lowered program: how many of its commands belong to the stage
   std::vector<uint32_t> executes;  // likewise: how many of those are Executes

@@ -23,7 +23,7 @@ class ProgramStagesTest : public ::testing::Test {
     lowered.hosts.resize(static_cast<size_t>(hosts));
     for (int h = 0; h < hosts; ++h) {
       auto executable = std::make_shared<program::Executable>();
-      executable->devices = {DeviceId(h)};
+      executable->physical = {DeviceId(h)};
       executable->hosts = {HostId(static_cast<uint32_t>(h))};
       typed.executables.push_back(executable);
       lowered.hosts[static_cast<size_t>(h)].host = HostId(static_cast<uint32_t>(h));

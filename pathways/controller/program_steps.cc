@@ -29,6 +29,17 @@ void ProgramSteps::Start(const std::shared_ptr<const ProgramEntry>& entry, const
   steps->results.clear();
 }
 
+// Of arguments that come apart the run makes an array of its own (TakeArgs): no one can overwrite what that has.
+void ProgramSteps::TakeOver(const ProgramEntry& entry, std::vector<Record>& args) const {
+  for (size_t i = 0; i < args.size(); ++i) {
+    const Node& node = entry.program().nodes[entry.arguments[i].node];
+    if (!node.donated || node.apart) continue;
+    args[i]->Donate();
+    args[i] = std::make_shared<buffers::LogicalArray>(args[i]->id(), session_->id(), args[i]->shared_spec(), 0,
+                                                      GroupOf(entry, node.first_output));
+  }
+}
+
 void ProgramSteps::StartStep(const StepsRef& steps, const Step& step) {
   if (step.part >= 0) return StartPart(steps, step);
   const bool calls = steps->entry->program().nodes[step.node].kind == NodeKind::kHostCall;
@@ -228,13 +239,17 @@ absl::Status ProgramSteps::WhyGone(const Record& array) const {
   return why.ok() ? absl::UnavailableError("a host was lost") : why;
 }
 
-ProgramSteps::Record ProgramSteps::NewRecord(const ProgramEntry& entry, int value) {
+HostGroup* ProgramSteps::GroupOf(const ProgramEntry& entry, int value) const {
   std::vector<HostId> hosts;
   for (const ProgramEntry::Place& place : entry.steps->places[value]) hosts.push_back(place.host);
   std::sort(hosts.begin(), hosts.end());
   hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
+  return fabric().groups().OfPrivate(std::move(hosts));
+}
+
+ProgramSteps::Record ProgramSteps::NewRecord(const ProgramEntry& entry, int value) {
   return std::make_shared<buffers::LogicalArray>(ArrayId(fabric().NextId()), session_->id(), entry.steps->cut.specs[value], 1,
-                                                 fabric().groups().OfPrivate(std::move(hosts)));
+                                                 GroupOf(entry, value));
 }
 
 ProgramSteps::Record ProgramSteps::ResultOf(const ProgramEntry& entry, size_t result) {

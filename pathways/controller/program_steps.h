@@ -19,6 +19,8 @@
 //   PS-4  what is under way of a part or a branch keeps the whole program, and with it the executables, as they were when it
 //         began
 //   PS-5  in sequential dispatch a run waits for nothing of its session that began after it
+//   PS-6  a donated argument is the run's alone from the call on, though it may be taken over much later: its other handles are
+//         deleted, as everybody's who donates
 // Part of its session: lives on the same strand, and what is under way holds it weakly, by the session's `alive_`.
 #pragma once
 
@@ -45,6 +47,8 @@ class ProgramSteps {
   // Its parts are loaded on their hosts. `branches`: all that its nodes may name.
   absl::StatusOr<EntryRef> Make(program::Program program, const Executables& executables, std::vector<EntryRef> branches,
                                 bool is_branch);
+  // What a client's call gives away, as the run has it (PS-6). `args`: of the call.
+  void TakeOver(const ProgramEntry& entry, std::vector<Record>& args) const;
   void Start(const std::shared_ptr<const ProgramEntry>& entry, const std::vector<Record>& args,
              const std::vector<Record>& results, const std::shared_ptr<ExecuteRun>& run);
 
@@ -83,6 +87,7 @@ class ProgramSteps {
                       std::vector<Record> results);
 
   // -- program_steps.cc: arrays of steps. `value`: of the entry's program, for what it is and where.
+  HostGroup* GroupOf(const ProgramEntry& entry, int value) const;
   Record NewRecord(const ProgramEntry& entry, int value);
   Record ResultOf(const ProgramEntry& entry, size_t result);
   Record AliasOf(const ProgramEntry& entry, int value, absl::Span<const Record> sources);

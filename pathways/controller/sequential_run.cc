@@ -55,7 +55,7 @@ bool SequentialRun::Executes(size_t h) const {
 // With a host or device of it gone the node fails, whatever its turn.
 Gangs::Ticket SequentialRun::Submit() {
   const program::Executable& executable = *entry_->typed->executables[entry_->program().nodes[node_].executable];
-  if (!fabric_->CheckDevices(executable.devices).ok()) return {};
+  if (!fabric_->CheckDevices(executable.physical).ok()) return {};
   std::vector<HostId> hosts;
   for (size_t h = 0; h < next_.size(); ++h) {
     if (Executes(h)) hosts.push_back(entry_->lowered.hosts[h].host);
@@ -63,7 +63,7 @@ Gangs::Ticket SequentialRun::Submit() {
   if (hosts.empty()) return {};
   std::vector<ArrayId> args;
   for (const auto& arg : args_) args.push_back(arg->id());
-  Gangs::Launch launch{session_, executable.id, executable.devices, hosts, args, {}, entry_->any_donated};
+  Gangs::Launch launch{session_, executable.id, executable.physical, hosts, args, {}, entry_->any_donated};
   launch.within = place_.get();
   return fabric_->gangs().Submit(launch);
 }

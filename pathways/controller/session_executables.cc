@@ -91,6 +91,7 @@ absl::StatusOr<program::Executable> SessionImpl::CheckCompile(CompileRequest& re
   }
   record.id = ExecutableId(fabric_->NextId());
   record.devices = std::move(request.devices);
+  record.physical = PhysicalOf(record.devices);
   return record;
 }
 

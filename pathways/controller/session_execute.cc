@@ -95,7 +95,7 @@ void SessionImpl::Launch(const ExecuteRequest& request, CheckedExecute& call, st
     arrays_.Insert(call.results[i], {std::move(array), std::move(spec), nullptr, false});
   }
   const Gangs::Ticket ticket =
-      fabric_->gangs().Submit({id_, record.id, record.devices, record.hosts, args, results, MayDonate(record, request)});
+      fabric_->gangs().Submit({id_, record.id, record.physical, record.hosts, args, results, MayDonate(record, request)});
   dispatch::ExecuteCall plan{id_,
                              &record,
                              args,

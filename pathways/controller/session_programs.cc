@@ -333,8 +333,7 @@ absl::StatusOr<ExecuteReply> SessionImpl::RunProgram(const std::shared_ptr<Progr
   for (size_t i = 0; i < request.args.size() && i < entry->arguments.size(); ++i) {
     if (!entry->arguments[i].donated) continue;
     ArrayEntry* arg = arrays_.Find(request.args[i]);
-    if (arg == nullptr || arg->is_deleted()) continue;
-    // Parts of a program say themselves what they take over.
+    if (arg == nullptr || arg->deleted) continue;
     if (status.ok() && !arg->is_error() && entry->steps == nullptr) arg->record->Donate();
     arrays_.Delete({request.args[i]}).IgnoreError();
   }
@@ -363,7 +362,10 @@ void SessionImpl::StartProgram(const std::shared_ptr<ProgramEntry>& entry, const
     result_records.push_back(record);
     arrays_.Insert(results[r], {std::move(record), std::move(spec), nullptr, false});
   }
-  if (entry->steps != nullptr) return steps_->Start(entry, arg_records, result_records, run);
+  if (entry->steps != nullptr) {
+    steps_->TakeOver(*entry, arg_records);
+    return steps_->Start(entry, arg_records, result_records, run);
+  }
   if (!sequential) return SendRuns(entry, arg_records, result_records, run);
   const uint64_t key = fabric_->NextId();
   program_runs_.insert({key, std::make_shared<ProgramRun>(ProgramRun{entry, {result_records.begin(), result_records.end()}, 1})});

@@ -36,8 +36,9 @@ struct Executable {
   std::string fingerprint;
   int num_replicas = 1;
   int num_partitions = 1;
-  std::vector<DeviceId> devices;  // replica-major
-  std::vector<HostId> hosts;      // ascending
+  std::vector<DeviceId> devices;   // replica-major
+  std::vector<DeviceId> physical;  // where those were when it was compiled, and it runs: slices may have been moved since
+  std::vector<HostId> hosts;       // ascending
   std::vector<Value> parameters;
   std::vector<Value> outputs;
   std::shared_ptr<const std::vector<buffers::ArraySpec>> output_specs;

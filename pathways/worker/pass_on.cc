@@ -40,7 +40,6 @@ std::unique_ptr<dataflow::Operator> PassOn::MakeOperator() { return std::make_un
 
 void PassOn::Tell(const v1::PassOn& order, Done done) {
   auto report = std::make_shared<v1::PassedOn>();
-  report->set_asked_nanoseconds(Now());
   std::vector<dataflow::HostSet::Interval> intervals;
   for (uint32_t host : order.hosts()) intervals.push_back({HostId(host), 1});
   const dataflow::HostSet hosts(std::move(intervals));
@@ -62,7 +61,7 @@ void PassOn::Tell(const v1::PassOn& order, Done done) {
     answer->set_report(std::string(tuple.data.view()));
     answer->set_heard_nanoseconds(Now());
   };
-  options.on_closed = [](dataflow::NodeId, uint32_t, const absl::Status&) {};  // a host that failed is missing, which is all
+  dataflow::OverlookFailedShards(options);
   options.on_done = [finish](const absl::Status&) { finish(); };
   runtime_->Start(*graph, std::move(options));
 }

@@ -2,6 +2,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -205,15 +206,18 @@ TEST_P(WaitingPrograms, ErrorsOfABranchNameItsNode) {
   EXPECT_THAT(text, HasSubstr("[at node 1 of branch2: test.py:2]"));
 }
 
+// One computation that overwrites its argument.
+Waiting Overwriting(int device = 0) {
+  Waiting b("overwriting");
+  const uint32_t x = b.Arg(b.Sharding({device}), true);
+  b.Result(b.Compute(b.Executable(kDonate, {device}), {x}));
+  return b;
+}
+
 // The index comes late: the client has sent on, and given its argument to a computation that overwrites it.
 TEST_P(WaitingPrograms, WhatTheClientGivesAwayMeanwhileIsStillThereForTheBranch) {
   World world(2, sequential(), Choosing());
-  auto overwrite = world.Load([] {
-    Builder b("overwrite");
-    const uint32_t x = b.Arg(b.Sharding({0}), true);
-    b.Result(b.Compute(b.Executable(kDonate, {0}), {x}));
-    return b.proto;
-  }());
+  auto overwrite = world.Load(Overwriting().proto);
   ASSERT_TRUE(overwrite.ok());
   world.PutIndexLater(2, 0);
   ASSERT_TRUE(world.Execute(world.program, {2, 1}, {3, 4}).ok());
@@ -228,6 +232,26 @@ TEST_P(WaitingPrograms, WhatTheClientGivesAwayMeanwhileIsStillThereForTheBranch)
   EXPECT_EQ(world.AllArrays(), 0);
 }
 
+// The run takes what it is given much later than it is given.
+TEST_P(WaitingPrograms, WhatIsDonatedCannotBeTakenFromTheRunByAnotherHandle) {
+  World world(2, sequential(), Choosing(true));
+  auto overwriting = world.Load(Overwriting().proto);
+  ASSERT_TRUE(overwriting.ok());
+  ASSERT_TRUE(world.session->FullyReplicatedShard(7, 1, controller::CopySemantics::kReuseInput).ok());
+  world.PutIndexLater(2, 0);
+  ASSERT_TRUE(world.Execute(world.program, {2, 1}, {3, 4}).ok());
+  EXPECT_TRUE(*world.session->IsDeleted(1));
+  EXPECT_TRUE(*world.session->IsDeleted(7)) << "as if a computation had taken it at once";
+  const auto refused = world.Execute((*overwriting)->handle, {7}, {5});
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("deleted or donated"));
+  world.Run();
+  world.SendIndex(2, 1);
+  EXPECT_THAT(*world.Floats(4), ElementsAre(3, 4, 5, 6));
+  EXPECT_THAT(*world.Floats(3), ElementsAre(4, 5, 6, 7));
+  world.Drop({1, 2, 3, 4, 7});
+  EXPECT_EQ(world.AllArrays(), 0);
+}
+
 // A choice within a choice, by indices 2 and 3, of array 1.
 Waiting Nested(int device) {
   Waiting b("nested");
@@ -239,23 +263,37 @@ Waiting Nested(int device) {
   return b;
 }
 
-// Two indices come late, one for a choice within the other's branch; the slice goes to the other host before.
+// A run on a slice of one device that waits for two indices, one for a choice within the other's branch; meanwhile the slice goes to the
+// other host.
+struct Moving {
+  explicit Moving(World* world) {
+    world->cluster->Spares(world->session->id());
+    resource::SliceRequest one;
+    one.count = 1;
+    const auto slice = world->cluster->AddSlice(world->session->id(), one);
+    EXPECT_TRUE(slice.ok()) << slice.status();
+    const int device = slice->devices[0].v;
+    host = slice->physical[0].v / 2;
+    world->Prepare(Nested(device), device);
+    for (Handle index : {2, 3}) world->PutIndexLater(index, device);
+    EXPECT_TRUE(world->Execute(world->program, {2, 3, 1}, {4}).ok());
+    world->cluster->DrainHost(absl::StrCat("w", host), false, [this](auto answer) { report = std::move(answer); });
+    world->Run();
+    EXPECT_FALSE(report.has_value()) << "the run has not ended";
+    moved_to = world->cluster->fabric().topology().FindDevice(DeviceId(device))->physical.v;
+    EXPECT_NE(moved_to / 2, host);
+  }
+  int host = 0;      // where it began
+  int moved_to = 0;  // device
+  std::optional<absl::StatusOr<controller::DrainReport>> report;
+};
+
 TEST_P(WaitingPrograms, ARunEndsWhereItBeganThoughItsSliceIsMovedMeanwhile) {
   World world(2, sequential());
-  world.cluster->Spares(world.session->id());
-  resource::SliceRequest one;
-  one.count = 1;
-  const auto slice = world.cluster->AddSlice(world.session->id(), one);
-  ASSERT_TRUE(slice.ok()) << slice.status();
-  const int device = slice->devices[0].v, host = slice->physical[0].v / 2;
-  world.Prepare(Nested(device), device);
-  for (Handle index : {2, 3}) world.PutIndexLater(index, device);
-  ASSERT_TRUE(world.Execute(world.program, {2, 3, 1}, {4}).ok());
-  std::optional<absl::StatusOr<controller::DrainReport>> report;
-  world.cluster->DrainHost(absl::StrCat("w", host), false, [&](auto answer) { report = std::move(answer); });
-  world.Run();
-  EXPECT_FALSE(report.has_value()) << "the run has not ended";
+  const Moving moving(&world);
   for (Handle index : {2, 3}) world.SendIndex(index, 0);
+  const auto& report = moving.report;
+  const int host = moving.host;
   ASSERT_TRUE(report.has_value() && report->ok());
   EXPECT_EQ((*report)->moved.size(), 1u);
   EXPECT_THAT(*world.Floats(4), ElementsAre(2, 3, 4, 5));
@@ -264,6 +302,33 @@ TEST_P(WaitingPrograms, ARunEndsWhereItBeganThoughItsSliceIsMovedMeanwhile) {
   EXPECT_THAT(*world.Floats(5), ElementsAre(3, 4, 5, 6));
   world.Drop({1, 2, 3, 4, 5});
   EXPECT_EQ(world.AllArrays(), 0);
+}
+
+// What of a run begins after the move takes its turn on the devices that it runs on.
+TEST_P(WaitingPrograms, ABranchThatIsChosenAfterAMoveDoesNotWaitForDevicesThatItDoesNotUse) {
+  controller::ClusterOptions options = ProgramCluster::Options(sequential());
+  options.gang.window_gangs = 1;
+  options.gang.window_ns = 0;
+  World world(2, options);
+  const Moving moving(&world);
+  const auto mover = world.session;
+  world.Open();  // another client, whose computation keeps the new device
+  Builder holding("holding");
+  const uint32_t x = holding.Arg(holding.Sharding({moving.moved_to}));
+  holding.Result(holding.Compute(holding.Executable("args=1 outputs=1 dims=4 hold=1", {moving.moved_to}), {x}));
+  const auto held = world.Load(holding.proto);
+  ASSERT_TRUE(held.ok()) << held.status();
+  ASSERT_TRUE(world.PutFloats(1, On({moving.moved_to}), {1, 2, 3, 4}).ok());
+  ASSERT_TRUE(world.Execute((*held)->handle, {1}, {2}).ok());
+  world.Run();
+  const auto other = std::exchange(world.session, mover);
+  for (Handle index : {2, 3}) world.SendIndex(index, 0);
+  EXPECT_TRUE(moving.report.has_value()) << "the run has ended";
+  EXPECT_THAT(*world.Floats(4), ElementsAre(2, 3, 4, 5));
+  world.real[static_cast<size_t>(moving.moved_to / 2)]->runtime().ReleaseHeld();
+  world.Run();
+  world.session = other;
+  EXPECT_THAT(*world.Floats(2), ElementsAre(2, 3, 4, 5));
 }
 
 TEST_P(WaitingPrograms, ASessionThatEndsMeanwhileLeavesNothingBehind) {
