@@ -1,4 +1,5 @@
 // One recording of the whole cluster: everybody begins, everybody ends, and what they saw is brought on the controller's clock.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,7 @@ using ::pathways::v1::TraceReport;
 namespace {
 
 constexpr absl::Duration kGatherTimeout = absl::Seconds(10);
+constexpr size_t kMostEvents = 1 << 18;  // of each process, whatever a client wants
 
 trace::Recording FromProto(const TraceReport& report, std::string process) {
   trace::Recording recording;
@@ -60,6 +62,7 @@ void ClusterImpl::RecordTrace(absl::Duration duration, size_t max_events, Result
       std::move(done)(absl::FailedPreconditionError("another trace is being recorded: wait until it is done"));
     });
   }
+  max_events = std::min(max_events, kMostEvents);
   tracing_ = std::make_shared<Tracing>();
   tracing_->done = std::move(done);
   for (const auto& [host, link] : hosts_) tracing_->HostOf(host, fabric_->topology());

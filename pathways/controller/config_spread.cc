@@ -27,8 +27,9 @@ class ConfigSpread::Round {
     for (const auto& answer : report.answers()) {
       v1::Configured configured;
       if (left.erase(HostId(answer.host())) == 0 || !heard || !Parse(answer.report(), &configured)) continue;
-      const int64_t kept = std::max<int64_t>(0, report.told_nanoseconds() - answer.heard_nanoseconds());
-      heard(HostId(answer.host()), asked, std::max(asked, now - absl::Nanoseconds(kept)), configured);
+      // Whatever numbers a host says: these differences do not overflow.
+      const absl::Duration kept = absl::Nanoseconds(report.told_nanoseconds()) - absl::Nanoseconds(answer.heard_nanoseconds());
+      heard(HostId(answer.host()), asked, std::max(asked, now - std::max(kept, absl::ZeroDuration())), configured);
     }
   }
   void CallTold() {

@@ -12,6 +12,12 @@ namespace {
 // Lists of waiting gangs are swept when they have doubled.
 constexpr size_t kSweep = 64;
 
+// Hosts say how long it took, and may say anything. At most a day, whose sums over devices and runs are numbers too.
+int64_t Nanoseconds(double microseconds) {
+  constexpr double kMost = 86'400e9;
+  return microseconds > 0 ? static_cast<int64_t>(std::min(microseconds * 1000, kMost)) : 0;
+}
+
 }  // namespace
 
 Gangs::Gangs(const gang::Options& options, Clock* clock, const resource::Topology* topology, dispatch::Outbox* outbox,
@@ -186,7 +192,7 @@ void Gangs::OnHostDone(gang::GangId gang, std::optional<double> device_microseco
   running.device_microseconds += device_microseconds.value_or(0);
   if (--running.hosts_left > 0) return;
   std::optional<int64_t> measured_ns;
-  if (!running.failed) measured_ns = static_cast<int64_t>(running.device_microseconds * 1000 / std::max(1, running.devices));
+  if (!running.failed) measured_ns = Nanoseconds(running.device_microseconds / std::max(1, running.devices));
   if (!running.waiting) Record(trace::Kind::kEnd, running.failed || running.partly_failed ? "failed" : "done", gang);
   Settle(gang);
   running_.erase(gang);

@@ -1,4 +1,5 @@
 // Computations in the order of the gang scheduler, as hosts see it.
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,28 @@ TEST_F(GangsTest, WhatFitsIsGrantedWithItsCommandAndTheRestAsRoomComes) {
   EXPECT_TRUE(c.Ready({2, 3, 4}).ok());
   EXPECT_EQ(scheduler().gangs(), 0u);
   EXPECT_EQ(*c.FetchRows(4), "abcdefgh");
+}
+
+TEST_F(GangsTest, WhateverTimeAHostSaysItTookIsATime) {
+  c.Open();
+  const Handle program = Program();
+  Argument(1);
+  c.workers[0]->hold_done = true;
+  Handle result = 2;
+  for (double microseconds : {HUGE_VAL, -HUGE_VAL, std::nan(""), 1e300, -1.0}) {
+    Execute(program, 1, result);
+    const auto& execute = c.workers[0]->log.back().execute();
+    ::pathways::v1::FromWorker message;
+    auto& done = *message.add_events()->mutable_done();
+    done.add_ok(execute.op());
+    done.add_device_microseconds(microseconds);
+    c.workers[0]->Send(message);
+    c.Run();
+    EXPECT_TRUE(c.Ready({result++}).ok());
+    EXPECT_EQ(scheduler().gangs(), 0u);
+    EXPECT_GE(scheduler().PredictCost(ExecutableId(execute.executable())), 0);
+    EXPECT_LE(scheduler().PredictCost(ExecutableId(execute.executable())), absl::ToInt64Nanoseconds(absl::Hours(24)));
+  }
 }
 
 TEST_F(GangsTest, AConsumerMayBeGrantedBeforeItsProducerHasRunButNotBeforeItIsGranted) {

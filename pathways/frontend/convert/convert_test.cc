@@ -224,6 +224,15 @@ TEST(ShardingTest, HostileShardingsAreRefused) {
   EXPECT_FALSE(ShardingFromProto(Wrap("xla::ifrt::HloSharding", hlo), {4}).ok());  // rank
   hlo.mutable_devices()->add_device_ids(8);
   EXPECT_FALSE(ShardingFromProto(Wrap("xla::ifrt::HloSharding", hlo), {4, 4}).ok());  // count
+  xla::ifrt::ShardingParamShardingProto param;
+  param.mutable_devices()->add_device_ids(0);
+  param.mutable_sharding_param()->add_dim_shards(1);
+  param.mutable_sharding_param()->add_axis_sizes(1);
+  for (int axis : {INT32_MIN, -1, 1, INT32_MAX}) {
+    param.mutable_sharding_param()->clear_permutation();
+    param.mutable_sharding_param()->add_permutation(axis);
+    EXPECT_FALSE(ShardingFromProto(Wrap("xla::ifrt::ShardingParamSharding", param), {4}).ok()) << axis;
+  }
   xla::ifrt::ConcreteEvenShardingProto even;
   even.mutable_devices()->add_device_ids(0);
   even.mutable_shape()->add_dims(int64_t{1} << 62);

@@ -120,6 +120,7 @@ absl::StatusOr<Sharding> FromShardingParam(const xla::ifrt::Serialized& serializ
     op.set_replicate_on_last_tile_dim(true);
   }
   for (int i = axes - 1; i >= 0; --i) {
+    if (param.permutation(i) < 0) return absl::InvalidArgumentError("a ShardingParam permutes an axis that it does not have");
     op.add_iota_reshape_dims(param.axis_sizes(i));
     op.add_iota_transpose_perm(axes - 1 - param.permutation(i));
   }

@@ -111,6 +111,7 @@ TEST_P(HostMemoryTest, AClientOfAnotherMachineLearnsTheHostBuffer) {
 
 TEST_P(HostMemoryTest, TheProgramIsChecked) {
   EXPECT_NE(CodeOf(Make("[]", MachineIdentity())), 0);
+  EXPECT_NE(CodeOf(Make("[4294967296]", MachineIdentity())), 0) << "no device has such a number";
   EXPECT_EQ(CodeOf(Make("[0]", "")), static_cast<int>(absl::StatusCode::kUnimplemented));
   EXPECT_EQ(CodeOf(Make("[0]", "another 1")), static_cast<int>(absl::StatusCode::kUnimplemented));
   EXPECT_NE(CodeOf(Execute(program_, {}, {2})), 0);
