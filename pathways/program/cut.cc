@@ -41,10 +41,21 @@ class Sets {
   std::map<std::pair<int, int>, int> unions_;
 };
 
+// What of a list a part uses, with numbers of its own.
+struct Used {
+  int Number(int number_in_list) {
+    const auto [it, fresh] = numbers.try_emplace(number_in_list, static_cast<int>(all.size()));
+    if (fresh) all.push_back(number_in_list);
+    return it->second;
+  }
+  std::vector<int> all;
+  absl::flat_hash_map<int, int> numbers;
+};
+
 class Cutter {
  public:
   Cutter(const Program& program, absl::Span<const ExecutablePtr> executables, bool is_branch)
-      : program_(program), executables_(executables), is_branch_(is_branch) {}
+      : program_(program), executables_(executables), is_branch_(is_branch), shardings_(program.proto.get()) {}
 
   absl::StatusOr<Cut> Run() {
     PW_RETURN_IF_ERROR(FindSpecs());
@@ -72,7 +83,7 @@ class Cutter {
     if (node.kind == NodeKind::kTransfer) {
       auto spec = std::make_shared<buffers::ArraySpec>(*cut_.specs[node.inputs[0]]);
       const int rank = static_cast<int>(spec->dims.size());
-      PW_ASSIGN_OR_RETURN(spec->sharding, ShardingOf(*program_.proto, static_cast<uint32_t>(node.sharding), rank));
+      PW_ASSIGN_OR_RETURN(spec->sharding, shardings_.Of(static_cast<uint32_t>(node.sharding), rank));
       spec->layout.clear();
       PW_RETURN_IF_ERROR(buffers::Validate(*spec));
       cut_.specs.push_back(std::move(spec));
@@ -200,6 +211,7 @@ class Cutter {
     part_ = &cut_.parts[step.part];
     part_->program.name = program_.name;
     renamed_.clear();
+    part_shardings_ = part_executables_ = Used();
     for (int value : step.inputs) {
       const int maker = program_.producer_of[value];
       Node& arg = Add(maker, NodeKind::kArg);
@@ -244,20 +256,17 @@ class Cutter {
     const Node& from = program_.nodes[n];
     Node& node = Add(n, from.kind);
     node.location = from.location;
-    node.sharding = from.sharding;
     for (int value : from.inputs) node.inputs.push_back(renamed_.at(value));
-    if (from.kind == NodeKind::kCompute) {
-      const auto known = std::find(part_->executables.begin(), part_->executables.end(), from.executable);
-      node.executable = static_cast<int>(known - part_->executables.begin());
-      if (known == part_->executables.end()) part_->executables.push_back(from.executable);
-    }
+    if (from.kind == NodeKind::kTransfer) node.sharding = part_shardings_.Number(from.sharding);
+    if (from.kind == NodeKind::kCompute) node.executable = part_executables_.Number(from.executable);
     Make(node, from.num_outputs, from.first_output);
   }
 
   // What of the client's bytes the part refers to.
   absl::Status Seal() {
     auto proto = std::make_shared<v1::Program>();
-    *proto->mutable_shardings() = program_.proto->shardings();
+    for (int sharding : part_shardings_.all) *proto->add_shardings() = program_.proto->shardings(sharding);
+    part_->executables = std::move(part_executables_.all);
     for (int executable : part_->executables) {
       const v1::ProgramExecutable& from = program_.proto->executables(executable);
       v1::ProgramExecutable& to = *proto->add_executables();
@@ -272,6 +281,7 @@ class Cutter {
   const Program& program_;
   const absl::Span<const ExecutablePtr> executables_;
   const bool is_branch_;
+  Shardings shardings_;
   Cut cut_;
   Sets sets_;
   std::vector<int> waits_for_, awaited_by_;  // sets, of each node
@@ -280,6 +290,7 @@ class Cutter {
   std::vector<std::set<int>> takers_;        // of each value
   Part* part_ = nullptr;                     // that is being written
   absl::flat_hash_map<int, int> renamed_;    // the program's values, as the part's
+  Used part_shardings_, part_executables_;   // of the program's
 };
 
 }  // namespace

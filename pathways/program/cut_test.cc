@@ -54,6 +54,12 @@ class Builder {
     select->add_outputs()->set_dtype(kF32);
     return values_++;
   }
+  uint32_t Transfer(uint32_t input, uint32_t sharding) {
+    auto* transfer = proto_.add_nodes()->mutable_transfer();
+    transfer->set_input(input);
+    transfer->set_sharding(sharding);
+    return values_++;
+  }
   void Result(uint32_t value) { proto_.add_nodes()->mutable_result()->set_input(value); }
 
   v1::Program& proto() { return proto_; }
@@ -81,6 +87,25 @@ Cut CutOf(const Program& program) {
   auto cut = CutProgram(program, Compiled());
   EXPECT_TRUE(cut.ok()) << cut.status();
   return *std::move(cut);
+}
+
+TEST(Cut, APartHasTheShardingsAndExecutablesThatItUsesAndNoOthers) {
+  Builder b;
+  for (int i = 0; i < 100; ++i) b.proto().add_shardings()->add_devices(i % 2);
+  const uint32_t moved = b.Transfer(b.Compute({b.Arg()}), 40);
+  b.Result(b.Transfer(b.Transfer(b.HostCall({moved}), 51), 51));
+  const Cut cut = CutOf(b.Parse());
+  ASSERT_EQ(cut.parts.size(), 2u);
+  for (int p : {0, 1}) {
+    const Program& part = cut.parts[p].program;
+    ASSERT_EQ(part.proto->shardings_size(), 1);
+    EXPECT_THAT(part.proto->shardings(0).devices(), ElementsAre(p == 0 ? 1 : 0));
+    for (const Node& node : part.nodes) {
+      if (node.kind == NodeKind::kTransfer) EXPECT_EQ(node.sharding, 0);
+    }
+  }
+  EXPECT_THAT(cut.parts[0].executables, ElementsAre(0));
+  EXPECT_THAT(cut.parts[1].executables, IsEmpty());
 }
 
 TEST(Cut, WhatFeedsAnIndexWhatDoesNotAndWhatComesAfterAreParts) {

@@ -20,8 +20,10 @@ absl::Status Bad(absl::string_view what) { return absl::InvalidArgumentError(wha
 
 class Parser {
  public:
+  explicit Parser(const v1::Program* proto) : proto_(proto), shardings_(proto) {}
+
+  // `proto` is that one.
   absl::StatusOr<Program> Parse(std::shared_ptr<const v1::Program> proto) {
-    proto_ = proto.get();
     program_.name = proto->name().substr(0, kMaxLocation);
     int64_t nodes = proto->nodes_size();
     for (const v1::ProgramBranch& branch : proto->branches()) nodes += branch.nodes_size();
@@ -128,13 +130,13 @@ class Parser {
   }
 
   template <class Typed>
-  absl::StatusOr<std::shared_ptr<const buffers::ArraySpec>> MakeSpec(const Typed& proto) const {
+  absl::StatusOr<std::shared_ptr<const buffers::ArraySpec>> MakeSpec(const Typed& proto) {
     auto spec = std::make_shared<buffers::ArraySpec>();
     PW_ASSIGN_OR_RETURN(spec->dtype, buffers::DTypeFromNumber(proto.dtype()));
     if (static_cast<size_t>(proto.dims_size()) > kMaxRank)
       return Bad(absl::StrCat("arrays have at most ", kMaxRank, " dimensions"));
     spec->dims.assign(proto.dims().begin(), proto.dims().end());
-    PW_ASSIGN_OR_RETURN(spec->sharding, ShardingOf(*proto_, proto.sharding(), proto.dims_size()));
+    PW_ASSIGN_OR_RETURN(spec->sharding, shardings_.Of(proto.sharding(), proto.dims_size()));
     PW_RETURN_IF_ERROR(buffers::Validate(*spec));
     return std::shared_ptr<const buffers::ArraySpec>(std::move(spec));
   }
@@ -183,18 +185,26 @@ class Parser {
     return absl::OkStatus();
   }
 
-  const v1::Program* proto_ = nullptr;
+  const v1::Program* const proto_;
+  Shardings shardings_;
   Program program_;        // or the branch that is being read
   uint32_t branches_ = 0;  // that its nodes may use
 };
 
 }  // namespace
 
-absl::StatusOr<buffers::Sharding> ShardingOf(const v1::Program& proto, uint32_t index, int rank) {
-  if (index >= static_cast<uint32_t>(proto.shardings_size())) {
-    return Bad(absl::StrCat("there is no sharding ", index, "; the program has ", proto.shardings_size()));
+absl::StatusOr<buffers::Sharding> Shardings::Of(uint32_t index, int rank) {
+  if (auto known = made_.find({index, rank}); known != made_.end()) return known->second;
+  absl::StatusOr<buffers::Sharding> sharding = Make(index, rank);
+  if (sharding.ok()) made_.insert({{index, rank}, *sharding});
+  return sharding;
+}
+
+absl::StatusOr<buffers::Sharding> Shardings::Make(uint32_t index, int rank) const {
+  if (index >= static_cast<uint32_t>(proto_->shardings_size())) {
+    return Bad(absl::StrCat("there is no sharding ", index, "; the program has ", proto_->shardings_size()));
   }
-  const v1::ProgramSharding& sharding = proto.shardings(static_cast<int>(index));
+  const v1::ProgramSharding& sharding = proto_->shardings(static_cast<int>(index));
   if (sharding.devices_size() == 0) return Bad("its sharding has no devices");
   std::vector<DeviceId> devices;
   for (int32_t id : sharding.devices()) devices.push_back(DeviceId(id));
@@ -218,7 +228,7 @@ absl::StatusOr<Program> ParseProgram(absl::string_view bytes) {
   auto proto = std::make_shared<v1::Program>();
   if (bytes.size() > INT32_MAX || !proto->ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
     return Bad("the bytes of a program do not parse");
-  return Parser().Parse(std::move(proto));
+  return Parser(proto.get()).Parse(proto);
 }
 
 }  // namespace pw::program

@@ -12,8 +12,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "pathways/base/ids.h"
@@ -70,8 +72,20 @@ inline constexpr int kMaxValues = 1 << 20;
 inline constexpr int kMaxWaiting = 1 << 10;  // nodes that wait for values, in the program or a branch
 absl::StatusOr<Program> ParseProgram(absl::string_view bytes);
 
-// The array that a type of a program means. Errors as of ParseProgram.
-absl::StatusOr<buffers::Sharding> ShardingOf(const ::pathways::v1::Program& proto, uint32_t index, int rank);
+// The shardings of a program, for arrays of each rank. Each is made once, and nodes share it: a program may have many nodes on many devices.
+class Shardings {
+ public:
+  // `proto` outlives this.
+  explicit Shardings(const ::pathways::v1::Program* proto) : proto_(proto) {}
+  // Errors as of ParseProgram.
+  absl::StatusOr<buffers::Sharding> Of(uint32_t index, int rank);
+
+ private:
+  absl::StatusOr<buffers::Sharding> Make(uint32_t index, int rank) const;
+
+  const ::pathways::v1::Program* const proto_;
+  absl::flat_hash_map<std::pair<uint32_t, int>, buffers::Sharding> made_;
+};
 
 using ExecutablePtr = std::shared_ptr<const Executable>;
 

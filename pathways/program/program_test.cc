@@ -91,6 +91,15 @@ TEST(Program, WhatCannotRunIsRefusedNamingTheNodeAndItsPlace) {
   EXPECT_FALSE(ParseProgram("\xff\xff garbage").ok());
 }
 
+TEST(Program, NodesShareShardings) {
+  v1::Program p = Chain();
+  p.clear_nodes();
+  for (int i = 0; i < 3; ++i) p.add_nodes()->mutable_arg()->set_dtype(11);
+  const auto program = ParseProgram(p.SerializeAsString());
+  ASSERT_TRUE(program.ok()) << program.status();
+  for (const Node& node : program->nodes) EXPECT_EQ(&node.spec->sharding.devices(), &program->nodes[0].spec->sharding.devices());
+}
+
 TEST(Program, AnErrorIsMarkedOnce) {
   const absl::Status inner = WithLocation(absl::InternalError("boom"), "node 1 of f");
   EXPECT_EQ(WithLocation(inner, "node 2 of f"), inner);
