@@ -100,9 +100,10 @@ class World {
     for (int i = 0; i < parameters; ++i) fill(compiled.add_parameters());
     fill(compiled.add_outputs());
     // Programs and arrays share their numbers: the compilation has taken the next one.
-    for (; handle == 0; compiled.set_executable(++next_executable_)) {
+    while (handle == 0) {
       for (HostId host : hosts_) PW_CHECK(fabric_.OnEvent(host, event, Bytes()).ok());
       RunTasks();
+      compiled.set_executable(++next_executable_);
       PW_CHECK(next_executable_ < 1000);
     }
     return handle;

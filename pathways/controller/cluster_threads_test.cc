@@ -55,7 +55,7 @@ class ThreadedCluster : public ::testing::Test {
         request.executable = info->handle;
         request.args = {h};
         request.results = {h + 1};
-        ok &= s->Execute(request).ok() && s->Destruct({{h}}).ok();
+        ok &= s->Execute(request).ok() && s->Destruct({h}).ok();
       }
       done(ok);
     });

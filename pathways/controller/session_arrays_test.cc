@@ -71,8 +71,8 @@ TEST(MakeArrayTest, DataThatComesAfterItsArrayWasForgottenStillReachesWhatWasMad
   TestCluster t;
   Session& s = t.Open();
   ASSERT_TRUE(s.MakeArray(1, t.Single(0, {2}), {{1, {buffers::DType::kU8, {2}}, {0}}}).ok());
-  ASSERT_TRUE(s.Copy({{2}}, {{1}}, t.Devices(1, 1), std::nullopt, kReuse).ok());
-  ASSERT_TRUE(s.Destruct({{1}}).ok());
+  ASSERT_TRUE(s.Copy({2}, {1}, t.Devices(1, 1), std::nullopt, kReuse).ok());
+  ASSERT_TRUE(s.Destruct({1}).ok());
   t.Run();
   ASSERT_TRUE(s.StoreHostBuffer(1, Bytes::Copy("ab")).ok());
   EXPECT_EQ(*t.Fetch(2), "ab");
@@ -105,7 +105,7 @@ TEST(MakeArrayTest, DataOfTheWrongSizeFailsTheArrayAndItsUsers) {
   TestCluster t;
   Session& s = t.Open();
   ASSERT_TRUE(s.MakeArray(1, t.Single(0, {3}), {{1, {buffers::DType::kU8, {3}}, {0}}}).ok());
-  ASSERT_TRUE(s.Copy({{2}}, {{1}}, t.Devices(1, 1), std::nullopt, kReuse).ok());
+  ASSERT_TRUE(s.Copy({2}, {1}, t.Devices(1, 1), std::nullopt, kReuse).ok());
   EXPECT_TRUE(s.StoreHostBuffer(1, Bytes::Copy("xy")).ok());
   for (Handle h : {1, 2}) {
     const absl::Status status = t.Ready({h});

@@ -195,7 +195,7 @@ TEST(ExecuteTest, ChainsRunWithoutWaitingAndAreFreedInOrder) {
   ASSERT_TRUE(t.session->MakeArray(1, t.Rows(0, 2, {2, 4}), {{1, {buffers::DType::kU8, {1, 4}}, {0, 1}}}).ok());
   for (Handle h = 1; h < 100; ++h) {
     ASSERT_TRUE(t.Execute(info->handle, {h}, {h + 1}).ok());
-    ASSERT_TRUE(t.session->Destruct({{h}}).ok());
+    ASSERT_TRUE(t.session->Destruct({h}).ok());
   }
   EXPECT_EQ(t.Ready({100}).message(), "still waiting");
   ASSERT_TRUE(t.session->StoreHostBuffer(1, Bytes::Copy("abcd")).ok());
@@ -362,7 +362,7 @@ TEST(SessionEndTest, FreesEverythingAndAnswersEveryone) {
   std::vector<absl::Status> answers;
   auto note = [&](absl::Status status) { answers.push_back(status); };
   s.WhenReady({{1, 3}}, note);
-  s.WhenReady({{4}}, note);
+  s.WhenReady({4}, note);
   s.CopyToHostBuffer(3, 60, std::nullopt, note);
   s.LookupHostBuffer(60, [&](auto bytes) { note(bytes.status()); });
   s.CopyToHostBuffer(4, 61, std::nullopt, note);
@@ -429,8 +429,8 @@ TEST(LifetimeTest, AWaitingReaderKeepsAnArray) {
   Session& s = t.Open();
   ASSERT_TRUE(s.MakeArray(1, t.Single(0, {1}), {{1, {buffers::DType::kU8, {1}}, {0}}}).ok());
   absl::Status ready = absl::UnknownError("not yet");
-  s.WhenReady({{1}}, [&](absl::Status status) { ready = status; });
-  ASSERT_TRUE(s.Destruct({{1}}).ok());
+  s.WhenReady({1}, [&](absl::Status status) { ready = status; });
+  ASSERT_TRUE(s.Destruct({1}).ok());
   t.Run();
   EXPECT_EQ(ready.message(), "not yet");
   ASSERT_TRUE(s.StoreHostBuffer(1, Bytes::Copy("a")).ok());

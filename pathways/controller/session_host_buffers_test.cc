@@ -125,7 +125,7 @@ TEST_F(StoreTest, ABufferThatCannotBeReceivedMakesItsArrayTheError) {
   t.session->FailHostBuffer(1, error);  // before the request
   EXPECT_EQ(Make(1, 100), error);
   ASSERT_TRUE(Make(2, 100).ok());
-  ASSERT_TRUE(t.session->Copy({{3}}, {{2}}, t.Devices(1, 1), std::nullopt, CopySemantics::kReuseInput).ok());
+  ASSERT_TRUE(t.session->Copy({3}, {2}, t.Devices(1, 1), std::nullopt, CopySemantics::kReuseInput).ok());
   t.session->FailHostBuffer(2, error);  // after it
   for (Handle handle : {1, 2, 3}) {
     EXPECT_EQ(t.Ready({handle}).code(), absl::StatusCode::kResourceExhausted);

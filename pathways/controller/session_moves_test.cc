@@ -13,7 +13,7 @@ TEST(CopyTest, BetweenHostsTheDataGoesDirectly) {
   TestCluster t(2, 2);
   Session& s = t.Open();
   ASSERT_TRUE(t.Put(1, t.Rows(0, 2, {4}), "abcd").ok());
-  ASSERT_TRUE(s.Copy({{2}}, {{1}}, t.Devices(2, 2), std::nullopt, kReuse).ok());
+  ASSERT_TRUE(s.Copy({2}, {1}, t.Devices(2, 2), std::nullopt, kReuse).ok());
   EXPECT_EQ(*t.FetchRows(2), "abcd");
   EXPECT_EQ(t.hub.bytes, 4u);
   EXPECT_EQ(t.workers[0]->Count(Command::kMove), 1);
@@ -25,7 +25,7 @@ TEST(CopyTest, WhereItAlreadyIsCostsNothingUnlessAskedFor) {
   TestCluster t(1, 2);
   Session& s = t.Open();
   ASSERT_TRUE(t.Put(1, t.Single(0, {1}), "a").ok());
-  ASSERT_TRUE(s.Copy({{2}}, {{1}}, std::nullopt, "device", kReuse).ok());  // the default memory by its name
+  ASSERT_TRUE(s.Copy({2}, {1}, std::nullopt, "device", kReuse).ok());  // the default memory by its name
   EXPECT_EQ(t.workers[0]->Count(Command::kMove), 0);
   ASSERT_TRUE(s.Delete({{1}}).ok());
   EXPECT_EQ(*t.Fetch(2), "a");

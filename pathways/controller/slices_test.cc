@@ -35,7 +35,7 @@ TEST(SlicesTest, ADeviceOfASliceIsADeviceLikeAnyOther) {
   ASSERT_TRUE(t.Put(1, t.Rows(First(slice), 2, {4}), "abcd").ok());
   EXPECT_EQ(*t.FetchRows(1), "abcd");
   EXPECT_EQ(s.Spec(1)->sharding.devices(), slice.devices) << "named as the client named them";
-  ASSERT_TRUE(s.Copy({{2}}, {{1}}, t.Devices(2, 2), std::nullopt, CopySemantics::kReuseInput).ok());
+  ASSERT_TRUE(s.Copy({2}, {1}, t.Devices(2, 2), std::nullopt, CopySemantics::kReuseInput).ok());
   EXPECT_EQ(*t.FetchRows(2), "abcd");
   EXPECT_EQ(t.cluster->info()->devices.size(), 4u);
 }

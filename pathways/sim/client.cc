@@ -56,7 +56,7 @@ class Client::Link final : public frontend::ResponseSink, public std::enable_sha
 };
 
 Client::Client(Network* network, Process* process, FrontDoor* door)
-    : network_(network), process_(process), door_(door), link_(std::make_shared<Link>(this, network, process, door)) {}
+    : process_(process), door_(door), link_(std::make_shared<Link>(this, network, process, door)) {}
 
 Client::~Client() { Disconnect(); }
 

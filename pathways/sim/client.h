@@ -68,7 +68,6 @@ class Client {
   // Runs `task` on the controller's strand after everything sent before.
   void Up(size_t bytes, absl::AnyInvocable<void(frontend::ClientSession&) &&> task);
 
-  Network* const network_;
   Process* const process_;
   FrontDoor* const door_;
   std::shared_ptr<Link> link_;

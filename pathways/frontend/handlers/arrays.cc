@@ -113,34 +113,30 @@ absl::StatusOr<std::vector<buffers::ArraySpec>> DecodeSpecs(
   return specs;
 }
 
-Action DecodeReshard(const IfrtRequest& message) {
-  const auto& request = message.reshard_arrays_request();
+// Arrays become others, each of its spec.
+template <class Request, class Response, class Method>
+Action DecodeInto(const Request& request, Response* (IfrtResponse::*answer)(), Method method) {
   auto specs = DecodeSpecs(request.array_specs(), request.array_handles_size());
   Handles requested = ToHandles(request.result_handles());
   if (!specs.ok()) return FailWith(std::move(requested), specs.status());
   return [arrays = ToHandles(request.array_handles()), requested = std::move(requested), specs = *std::move(specs),
-          semantics = SemanticsFromProto(request.copy_semantics())](ClientSession& session, Reply reply) mutable {
+          semantics = SemanticsFromProto(request.copy_semantics()), answer, method](ClientSession& session, Reply reply) mutable {
     absl::StatusOr<Handles> results = ResultHandles(session, std::move(requested), arrays.size());
     if (!results.ok()) return std::move(reply).Fail(results.status());
     IfrtResponse response;
-    response.mutable_reshard_arrays_response()->mutable_array_handles()->Assign(results->begin(), results->end());
-    std::move(reply).Finish(session.session().Reshard(*results, arrays, specs, semantics), std::move(response));
+    (response.*answer)()->mutable_array_handles()->Assign(results->begin(), results->end());
+    std::move(reply).Finish((session.session().*method)(*results, arrays, specs, semantics), std::move(response));
   };
 }
 
+Action DecodeReshard(const IfrtRequest& message) {
+  return DecodeInto(message.reshard_arrays_request(), &IfrtResponse::mutable_reshard_arrays_response,
+                    &controller::Session::Reshard);
+}
+
 Action DecodeBitcast(const IfrtRequest& message) {
-  const auto& request = message.bitcast_arrays_request();
-  auto specs = DecodeSpecs(request.array_specs(), request.array_handles_size());
-  Handles requested = ToHandles(request.result_handles());
-  if (!specs.ok()) return FailWith(std::move(requested), specs.status());
-  return [arrays = ToHandles(request.array_handles()), requested = std::move(requested), specs = *std::move(specs),
-          semantics = SemanticsFromProto(request.copy_semantics())](ClientSession& session, Reply reply) mutable {
-    absl::StatusOr<Handles> results = ResultHandles(session, std::move(requested), arrays.size());
-    if (!results.ok()) return std::move(reply).Fail(results.status());
-    IfrtResponse response;
-    response.mutable_bitcast_arrays_response()->mutable_array_handles()->Assign(results->begin(), results->end());
-    std::move(reply).Finish(session.session().Bitcast(*results, arrays, specs, semantics), std::move(response));
-  };
+  return DecodeInto(message.bitcast_arrays_request(), &IfrtResponse::mutable_bitcast_arrays_response,
+                    &controller::Session::Bitcast);
 }
 
 Action DecodeRemap(const IfrtRequest& message) {
