@@ -7,6 +7,7 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -123,6 +124,49 @@ TEST(Wire, StrangersAreSentAway) {
   auto b = OpenWire();
   ASSERT_TRUE(b->Connect(wrong).ok());
   EXPECT_EQ(b->Receive(a->self().uid, {}).status().code(), absl::StatusCode::kUnavailable);
+}
+
+// A process that has the secret of `of` and says what it likes.
+class Liar {
+ public:
+  static constexpr uint64_t kUid = 77;
+  explicit Liar(const Wire& of) : socket_(*ConnectUnix(of.self().unix_name)) {
+    Say(1, {static_cast<int64_t>(kUid), of.self().secret, 0, 0}, 0);
+  }
+  // A frame but for its `size` bytes, as wire.cc lays it out.
+  void Say(uint32_t kind, const MessageTag& tag, uint64_t size) {
+    constexpr uint32_t kMagic = 0x70776331;
+    std::string frame;
+    for (auto field : {std::string_view(reinterpret_cast<const char*>(&kMagic), 4),
+                       {reinterpret_cast<const char*>(&kind), 4},
+                       {reinterpret_cast<const char*>(&tag), sizeof(tag)},
+                       {reinterpret_cast<const char*>(&size), 8}})
+      frame += field;
+    ASSERT_EQ(frame.size(), kHeaderBytes);
+    ASSERT_TRUE(WriteAll(socket_.fd(), {frame}).ok());
+  }
+
+ private:
+  Socket socket_;
+};
+
+TEST(Wire, WhoAnnouncesMoreThanThereIsMemoryIsLostAlone) {
+  auto a = OpenWire(), b = OpenWire();
+  ASSERT_TRUE(b->Connect(a->self()).ok());
+  std::make_unique<Liar>(*a)->Say(2, {}, uint64_t{1} << 40);
+  EXPECT_EQ(a->Receive(Liar::kUid, {}).status().code(), absl::StatusCode::kUnavailable);
+  ASSERT_TRUE(b->Send(a->self().uid, {}, {"still here"}).ok());
+  EXPECT_EQ(Text(a->Receive(b->self().uid, {})), "still here");
+}
+
+TEST(Wire, AnAbortIsAnErrorWhateverCodeItHas) {
+  auto a = OpenWire();
+  Liar liar(*a);
+  int64_t run = 1;
+  for (int64_t code : {int64_t{0}, int64_t{-1}, int64_t{17}, int64_t{1} << 40}) {
+    liar.Say(3, {run, 0, 0, code}, 0);
+    EXPECT_EQ(a->Receive(Liar::kUid, {run++, 0, 0, 0}).status().code(), absl::StatusCode::kUnknown) << code;
+  }
 }
 
 // Processes with these numbers of devices; rank r belongs to process placement[r], and process p to island islands[p] (none: all
@@ -433,16 +477,14 @@ TEST_P(IslandTraffic, SoItIsOfAPermutation) {
   EXPECT_EQ(Crossed(GroupOp::kPermute, 1, 1, kBytes).bytes_between_islands, pairs * kBytes);
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, IslandTraffic,
-                         ::testing::Values(Islands{{0, 0, 1, 1}, {"a", "b"}, 2},
-                                           Islands{{0, 0, 1, 1, 2, 2, 3, 3}, {"a", "a", "b", "b"}, 2},
-                                           Islands{{0, 1, 2, 3, 0, 2, 2}, {"a", "b", "b", "a"}, 2},
-                                           Islands{{0, 1, 1, 2}, {"a", "b", "c"}, 3},
-                                           Islands{{0, 1, 2, 3, 4, 5}, {"a", "b", "c", "a", "b", "c"}, 3},
-                                           Islands{{0, 0, 1, 1, 2, 2}, {"a", "a", "b"}, 2, false},
-                                           Islands{{0, 1, 2, 0}, {"b", "a", "a"}, 2, false},
-                                           Islands{{0, 1, 1, 2, 3, 4, 4, 4}, {"a", "b", "a", "b", "a"}, 2, false},
-                                           Islands{{0, 1, 2, 3, 4, 5, 6}, {"a", "b", "a", "c", "a", "b", "a"}, 3, false}));
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, IslandTraffic,
+    ::testing::Values(Islands{{0, 0, 1, 1}, {"a", "b"}, 2}, Islands{{0, 0, 1, 1, 2, 2, 3, 3}, {"a", "a", "b", "b"}, 2},
+                      Islands{{0, 1, 2, 3, 0, 2, 2}, {"a", "b", "b", "a"}, 2}, Islands{{0, 1, 1, 2}, {"a", "b", "c"}, 3},
+                      Islands{{0, 1, 2, 3, 4, 5}, {"a", "b", "c", "a", "b", "c"}, 3},
+                      Islands{{0, 0, 1, 1, 2, 2}, {"a", "a", "b"}, 2, false}, Islands{{0, 1, 2, 0}, {"b", "a", "a"}, 2, false},
+                      Islands{{0, 1, 1, 2, 3, 4, 4, 4}, {"a", "b", "a", "b", "a"}, 2, false},
+                      Islands{{0, 1, 2, 3, 4, 5, 6}, {"a", "b", "a", "c", "a", "b", "a"}, 3, false}));
 
 // Sums that do not divide evenly into parts, in islands of different sizes: every rank its own numbers, so that none is missed or
 // counted twice.

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
+#include <new>
 #include <random>
 #include <thread>
 #include <utility>
@@ -42,6 +43,12 @@ static_assert(sizeof(FrameHeader) == kHeaderBytes);
 
 absl::string_view AsBytes(const FrameHeader& header) {
   return absl::string_view(reinterpret_cast<const char*>(&header), sizeof(header));
+}
+
+// Why a run was aborted, as another process says. Never OK, which would leave those who wait without an answer.
+absl::Status ReasonOf(const FrameHeader& abort, absl::string_view text) {
+  const bool known = abort.tag.step > 0 && abort.tag.step <= static_cast<int64_t>(absl::StatusCode::kUnauthenticated);
+  return absl::Status(known ? static_cast<absl::StatusCode>(abort.tag.step) : absl::StatusCode::kUnknown, text);
 }
 
 std::string OrDash(const std::string& text) { return text.empty() ? "-" : text; }
@@ -230,7 +237,8 @@ bool Wire::State::Consume(Incoming& from) {
       if (from.header.magic != kMagic || from.header.size > kMostBytes) return false;
       if (from.uid == 0 && (from.header.kind != FrameKind::kHello || from.header.size != 0)) return false;
       from.payload.size = from.header.size;
-      from.payload.bytes.reset(new char[from.header.size]);
+      from.payload.bytes.reset(new (std::nothrow) char[from.header.size]);
+      if (from.payload.bytes == nullptr) return false;  // whoever announces so much is lost, not this process
       from.filled = 0;
       from.in_payload = true;
       continue;
@@ -259,8 +267,7 @@ bool Wire::State::OnFrame(Incoming& from) {
     return true;
   }
   if (header.kind == FrameKind::kAbort) {
-    MarkAborted(header.tag.run, absl::Status(static_cast<absl::StatusCode>(header.tag.step),
-                                             absl::string_view(from.payload.bytes.get(), from.payload.size)));
+    MarkAborted(header.tag.run, ReasonOf(header, absl::string_view(from.payload.bytes.get(), from.payload.size)));
     return true;
   }
   if (header.kind != FrameKind::kData) return false;
