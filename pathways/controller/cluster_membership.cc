@@ -19,7 +19,7 @@ using ::pathways::v1::ToWorker;
 namespace {
 
 // Names this life of the controller among those that a host may have known. Hosts show it to each other and refuse who does not know it;
-// where joining takes a token it cannot be computed without that.
+// where joining takes a token it depends on that too, so that knowing when the controller started is not enough.
 uint64_t Incarnation(absl::Time started, const std::string& token) {
   const auto life = static_cast<uint64_t>(absl::ToUnixNanos(started));
   return token.empty() ? life : absl::HashOf(life, token);

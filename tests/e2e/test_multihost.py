@@ -30,6 +30,7 @@ def test_islands_of_different_sizes(tmp_path):
     """Two hosts of three devices, and one of two that is an island of its own."""
     command = CommandLine(tmp_path / "home")
     up = command("up", "--hosts", "2", "--devices", "3")
+    far = None
     try:
         far = command.start("worker", "--island", "far", "--devices", "2", log=tmp_path / "far.log")
         wait_for_hosts(command, 3)
@@ -39,6 +40,8 @@ def test_islands_of_different_sizes(tmp_path):
         assert done.returncode == 0 and all(f"OK {section}" in done.stdout for section in sections), done.stdout[-4000:] + done.stderr[-4000:]
         assert end(far, signal.SIGTERM) == 0
     finally:
+        if far is not None and far.poll() is None:
+            far.kill()
         command("down")
 
 
