@@ -31,15 +31,13 @@ absl::Status AtUserOf(const Program& program, int executable, const absl::Status
 
 absl::Status AtUserOf(const Program& program, const absl::flat_hash_set<DeviceId>& devices, const absl::Status& status) {
   const auto any = [&](const auto& numbers) {
-    return std::any_of(numbers.begin(), numbers.end(), [&](int32_t number) { return devices.contains(DeviceId(number)); });
+    return std::any_of(numbers.begin(), numbers.end(), [&](auto number) { return devices.contains(DeviceId(number)); });
   };
   const ::pathways::v1::Program& proto = *program.proto;
   return AtFirst(program, status, [&](const Node& node) {
     switch (node.kind) {
-      case NodeKind::kArg: {
-        const std::vector<DeviceId>& on = node.spec->sharding.devices();
-        return std::any_of(on.begin(), on.end(), [&](DeviceId device) { return devices.contains(device); });
-      }
+      case NodeKind::kArg:
+        return any(node.spec->sharding.devices());
       case NodeKind::kTransfer:
         return any(proto.shardings(node.sharding).devices());
       case NodeKind::kCompute:

@@ -20,29 +20,28 @@ absl::Status Bad(absl::string_view what) { return absl::InvalidArgumentError(wha
 
 class Parser {
  public:
-  explicit Parser(const v1::Program* proto) : proto_(proto), shardings_(proto) {}
+  explicit Parser(std::shared_ptr<const v1::Program> proto) : proto_(std::move(proto)), shardings_(proto_.get()) {}
 
-  // `proto` is that one.
-  absl::StatusOr<Program> Parse(std::shared_ptr<const v1::Program> proto) {
-    program_.name = proto->name().substr(0, kMaxLocation);
-    int64_t nodes = proto->nodes_size();
-    for (const v1::ProgramBranch& branch : proto->branches()) nodes += branch.nodes_size();
+  absl::StatusOr<Program> Parse() {
+    program_.name = proto_->name().substr(0, kMaxLocation);
+    int64_t nodes = proto_->nodes_size();
+    for (const v1::ProgramBranch& branch : proto_->branches()) nodes += branch.nodes_size();
     if (nodes > kMaxNodes) return Bad(absl::StrCat("a program has at most ", kMaxNodes, " nodes, not ", nodes));
     PW_RETURN_IF_ERROR(CheckExecutables());
     std::vector<Program> branches;
-    for (const v1::ProgramBranch& branch : proto->branches()) {
+    for (const v1::ProgramBranch& branch : proto_->branches()) {
       program_ = Program();
       program_.name = branch.name().substr(0, kMaxLocation);
-      program_.proto = proto;
+      program_.proto = proto_;
       branches_ = static_cast<uint32_t>(branches.size());
       PW_RETURN_IF_ERROR(AddNodes(branch.nodes()));
       branches.push_back(std::move(program_));
     }
     program_ = Program();
-    program_.name = proto->name().substr(0, kMaxLocation);
-    program_.proto = proto;
+    program_.name = proto_->name().substr(0, kMaxLocation);
+    program_.proto = proto_;
     branches_ = static_cast<uint32_t>(branches.size());
-    PW_RETURN_IF_ERROR(AddNodes(proto->nodes()));
+    PW_RETURN_IF_ERROR(AddNodes(proto_->nodes()));
     program_.branches = std::move(branches);
     return std::move(program_);
   }
@@ -185,7 +184,7 @@ class Parser {
     return absl::OkStatus();
   }
 
-  const v1::Program* const proto_;
+  const std::shared_ptr<const v1::Program> proto_;
   Shardings shardings_;
   Program program_;        // or the branch that is being read
   uint32_t branches_ = 0;  // that its nodes may use
@@ -228,7 +227,7 @@ absl::StatusOr<Program> ParseProgram(absl::string_view bytes) {
   auto proto = std::make_shared<v1::Program>();
   if (bytes.size() > INT32_MAX || !proto->ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
     return Bad("the bytes of a program do not parse");
-  return Parser(proto.get()).Parse(proto);
+  return Parser(std::move(proto)).Parse();
 }
 
 }  // namespace pw::program

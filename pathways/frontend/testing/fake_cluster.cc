@@ -212,7 +212,6 @@ absl::StatusOr<buffers::ArraySpec> FakeSession::Spec(Handle handle) {
   return array->spec;
 }
 
-// A program of one parameter and one output, f32[4], on the first of its devices.
 void FakeSession::AwaitEffects(controller::StatusCallback done) { std::move(done)(absl::OkStatus()); }
 
 void FakeSession::CompileProgram(Bytes, controller::ResultCallback<std::shared_ptr<const controller::ExecutableInfo>> done) {
@@ -220,6 +219,7 @@ void FakeSession::CompileProgram(Bytes, controller::ResultCallback<std::shared_p
       [done = std::move(done)]() mutable { std::move(done)(absl::UnimplementedError("no programs of many nodes here")); });
 }
 
+// A program of one parameter and one output, f32[4], on the first of its devices.
 void FakeSession::Compile(controller::CompileRequest request,
                           controller::ResultCallback<std::shared_ptr<const controller::ExecutableInfo>> done) {
   last_compile = std::move(request);
