@@ -16,9 +16,13 @@ _ASK = "ask Python"  # in place of a layout
 def sendable(x):
     """x, or a copy of it in ordinary memory order."""
     host = x if isinstance(x, np.ndarray) else getattr(x, "val", None)  # some versions of jax wrap an array of a script
-    if isinstance(host, np.ndarray) and any(stride <= 0 for stride in host.strides):
+    if not isinstance(host, np.ndarray) or all(stride > 0 for stride in host.strides):
+        return x
+    try:
         return np.array(host, order="C")
-    return x
+    except MemoryError as error:  # as jax in process says it
+        import jax
+        raise jax.errors.JaxRuntimeError(f"RESOURCE_EXHAUSTED: {error}, to be sent as it would lie in memory") from None
 
 
 def _asking(data, executable, args_flat, const_args):

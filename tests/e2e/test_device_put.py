@@ -172,3 +172,49 @@ def test_transfer_guards_see_reshards(devices):
     with jax.transfer_guard_device_to_device("disallow_explicit"), pytest.raises(jax.errors.JaxRuntimeError, match="Disallowed"):
         jax.device_put(x, whole)
     np.testing.assert_array_equal(jax.device_put(x, whole), x)
+
+
+def ramp(*shape, dtype=np.float32):
+    return np.arange(np.prod(shape), dtype=dtype).reshape(shape)
+
+
+STRIDED = {
+    "one element everywhere": np.broadcast_to(np.uint8(7), (1 << 20,)),
+    "one row many times": np.broadcast_to(ramp(1024), (256, 1024)),
+    "one column many times": np.broadcast_to(ramp(512, 1, dtype=np.int32), (512, 256)),
+    "in the middle": np.broadcast_to(ramp(8, 1, 128), (8, 64, 128)),
+    "backwards": ramp(1 << 18, dtype=np.int32)[::-1],
+    "every second, backwards, many times": np.broadcast_to(ramp(1 << 12)[::-2], (64, 1 << 11)),
+    "turned and backwards": ramp(64, 32, 16)[::-1, :, ::-3].T,
+    "nothing": np.broadcast_to(np.float32(1), (8, 0, 4)),
+}
+
+
+@pytest.mark.parametrize("value", STRIDED.values(), ids=STRIDED)
+@pytest.mark.parametrize("where", ["one", "whole", "rows"])
+def test_arrays_of_any_strides_arrive(devices, value, where):
+    if value.shape[0] % 4:
+        value = np.broadcast_to(value, (4, *value.shape))
+    x = jax.device_put(value, shardings(devices)[where])
+    np.testing.assert_array_equal(np.asarray(x), value)
+    np.testing.assert_array_equal(np.asarray(x + x), value + value)
+
+
+PETABYTE = """
+import jax, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+before = jax.device_put(np.arange(4))
+everywhere = NamedSharding(Mesh(np.array(jax.devices()), "x"), P())
+for value in np.broadcast_to(np.uint8(1), (1 << 50,)), np.broadcast_to(np.arange(1 << 10, dtype=np.int32), (1 << 40, 1 << 10)):
+    for where in jax.devices()[1], everywhere:
+        try:
+            jax.device_put(value, where).block_until_ready()
+        except Exception as error:
+            print("RESOURCE_EXHAUSTED" in str(error) or error)
+print((before + jax.device_put(np.broadcast_to(np.int32(1), 4))).tolist())
+"""
+
+
+def test_a_petabyte_that_takes_one_byte_of_the_client_is_an_error_of_that_array_alone(run_script):
+    done = run_script(PETABYTE)
+    assert done.stdout.splitlines() == ["True"] * 4 + ["[1, 2, 3, 4]"], done.stdout + done.stderr[-3000:]

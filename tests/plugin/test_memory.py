@@ -117,6 +117,19 @@ def test_too_large_for_the_machine(devices):
     np.testing.assert_array_equal(np.asarray(jnp.arange(3)), [0, 1, 2])
 
 
+def test_a_petabyte_that_takes_one_byte_of_the_host(devices):
+    with pytest.raises(Exception, match="RESOURCE_EXHAUSTED"):
+        jax.device_put(np.broadcast_to(np.uint8(1), (1 << 50,)), devices[0]).block_until_ready()
+    np.testing.assert_array_equal(np.asarray(jax.device_put(np.broadcast_to(np.uint8(1), (1 << 20,)), devices[0])), np.ones(1 << 20, np.uint8))
+
+
+@pytest.mark.parametrize("value", [np.broadcast_to(np.arange(1024.0), (256, 1024)), np.broadcast_to(np.arange(512)[:, None], (512, 256)),
+                                   np.arange(1 << 18)[::-1], np.broadcast_to(np.arange(1 << 12)[::-2], (64, 1 << 11)),
+                                   np.arange(64 * 32 * 16.0).reshape(64, 32, 16)[::-1, :, ::-3].T])
+def test_host_arrays_of_any_strides(devices, value):
+    np.testing.assert_array_equal(np.asarray(jax.device_put(value, devices[1])), value)
+
+
 @pytest.mark.timeout(120)
 def test_memory_limit(plugin):
     """What does not fit fails, alone; what was freed can be used again."""
