@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <utility>
 
 #include "pathways/base/log.h"
 
@@ -84,6 +85,7 @@ void Acceptor::AcceptAll() {
 }
 
 void Acceptor::AcceptOne(Fd fd, const SocketAddress& remote) {
+  said_why_ = false;
   ConfigureStream(fd.get());
   std::string peer = NameAccepted(fd.get(), remote, address_);
   const std::shared_ptr<EventLoop>& loop = loops_[next_loop_++ % loops_.size()];
@@ -94,7 +96,9 @@ void Acceptor::AcceptOne(Fd fd, const SocketAddress& remote) {
 }
 
 void Acceptor::RetryLater(int error) {
-  PW_LOG_WARNING << SocketError(error, "cannot accept on " + ToString(address_)).message();
+  if (!std::exchange(said_why_, true)) {
+    PW_LOG_WARNING << SocketError(error, "connections wait at " + ToString(address_)).message();
+  }
   retry_.expires_after(kRetry);
   retry_.async_wait([self = shared_from_this()](asio::error_code) {
     if (!self->released_) self->AcceptAll();

@@ -47,6 +47,7 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
   asio::steady_timer retry_;
   uint64_t shutdown_hook_ = 0;
   size_t next_loop_ = 0;
+  bool said_why_ = false;               // in the log, once until it works again: connections wait
   std::atomic<bool> released_ = false;  // written on the loop
 };
 

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pathways/base/testing/few_files.h"
 #include "pathways/net/framing.h"
 #include "pathways/net/socket.h"
 #include "pathways/net/testing.h"
@@ -216,6 +217,20 @@ TEST_P(AsioTransportTest, CloseWhileOtherThreadsSendIsSafe) {
     EXPECT_FALSE(at_client.WaitClosed().ok());
     EXPECT_FALSE(at_server.WaitClosed().ok());
   }
+}
+
+TEST_P(AsioTransportTest, WithoutDescriptorsConnectionsWaitAndTheLogSaysSoOnce) {
+  ::testing::internal::CaptureStderr();
+  auto few = std::make_unique<FewFiles>(1);
+  RawPeer late(listener_->address());  // has the last one
+  pollfd nothing = {late.fd(), POLLIN, 0};
+  EXPECT_EQ(::poll(&nothing, 1, 350), 0);
+  few = nullptr;
+  accepted_.Take();
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  const size_t said = log.find("connections wait at ");
+  EXPECT_NE(said, std::string::npos) << log;
+  EXPECT_EQ(log.find("connections wait at ", said + 1), std::string::npos) << log;
 }
 
 INSTANTIATE_TEST_SUITE_P(Asio, AsioTransportTest, ::testing::Bool(),

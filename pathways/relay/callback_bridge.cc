@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -12,12 +13,17 @@
 #include "asio/local/stream_protocol.hpp"
 #include "asio/post.hpp"
 #include "asio/steady_timer.hpp"
+#include "pathways/base/log.h"
 #include "pathways/base/thread_pool.h"
 #include "pathways/relay/companion.h"
 
 namespace pw::relay {
 
 using asio::local::stream_protocol;
+
+namespace {
+constexpr std::chrono::milliseconds kRetry{100};
+}  // namespace
 
 struct CallbackBridge::State {
   std::string path;
@@ -27,11 +33,13 @@ struct CallbackBridge::State {
   std::vector<std::weak_ptr<Companion>> companions;
   // For what is downloaded. Some is kept for the next: this process serves one client.
   net::SharedMemoryFactory memory{net::SharedMemoryFactory::kDefaultLimit, net::KeptOfThisMachine()};
-  asio::steady_timer sweep{io};
+  asio::steady_timer sweep{io}, retry{io};
+  bool said_why = false;               // in the log, once until it works again: connections wait
   ThreadPool thread{"host-calls", 1};  // last: joined before what it uses goes
 
   absl::Status Listen();
   void Accept();
+  void AcceptLater(asio::error_code why);
   void SweepLater();
 };
 
@@ -49,12 +57,23 @@ absl::Status CallbackBridge::State::Listen() {
 
 void CallbackBridge::State::Accept() {
   acceptor.async_accept([this](asio::error_code error, stream_protocol::socket socket) {
-    if (error) return;  // closed
+    if (!acceptor.is_open()) return;
+    if (error) return AcceptLater(error);
+    said_why = false;
     auto companion = std::make_shared<Companion>(std::move(socket), controller, &memory);
     std::erase_if(companions, [](const auto& old) { return old.expired(); });
     companions.push_back(companion);
     companion->Start();
     Accept();
+  });
+}
+
+// There are no descriptors or there is no memory for another connection, which waits.
+void CallbackBridge::State::AcceptLater(asio::error_code why) {
+  if (!std::exchange(said_why, true)) PW_LOG_WARNING << "connections wait at " << path << ": " << why.message();
+  retry.expires_after(kRetry);
+  retry.async_wait([this](asio::error_code cancelled) {
+    if (!cancelled && acceptor.is_open()) Accept();
   });
 }
 
@@ -89,6 +108,7 @@ CallbackBridge::~CallbackBridge() {
     asio::error_code ignored;
     (void)state->acceptor.close(ignored);
     state->sweep.cancel();
+    state->retry.cancel();
     unlink(state->path.c_str());
     for (auto& weak : state->companions) {
       if (auto companion = weak.lock()) companion->Close();

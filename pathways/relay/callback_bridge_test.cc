@@ -1,5 +1,7 @@
 #include "pathways/relay/callback_bridge.h"
 
+#include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <condition_variable>
@@ -19,7 +21,9 @@
 #include "grpcpp/server_builder.h"
 #include "gtest/gtest.h"
 #include "ifrt_proxy/grpc_ifrt_service.grpc.pb.h"
+#include "pathways/base/testing/few_files.h"
 #include "pathways/net/shared_memory.h"
+#include "pathways/net/socket.h"
 #include "pathways/relay/relay.h"
 #include "pathways/v1/client.grpc.pb.h"
 
@@ -256,6 +260,21 @@ TEST_F(CallbackBridgeTest, ABufferOfAnotherSizeOrThatIsNotThereIsAnError) {
   FakePython wrong(path_);
   wrong.Send(R"({"download":"x","session":"7","bytes":"12"})");
   EXPECT_EQ(wrong.ReadHeader(), std::nullopt);
+}
+
+// Once it never listened again.
+TEST_F(CallbackBridgeTest, WithoutDescriptorsConnectionsWait) {
+  const net::SocketAddress where = net::UnixSocketAddress(path_);
+  {
+    const FewFiles one(1);
+    const net::Fd last(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::connect(last.get(), where.get(), where.size), 0);
+    pollfd nothing = {last.get(), POLLIN, 0};
+    EXPECT_EQ(::poll(&nothing, 1, 150), 0);
+  }
+  FakePython python(path_);
+  python.Send(R"({"companion":"token"})");
+  EXPECT_EQ(controller_.Next().companion(), "token");
 }
 
 TEST_F(CallbackBridgeTest, EndsWithConnectionsOpen) {

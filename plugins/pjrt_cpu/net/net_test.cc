@@ -1,172 +1,29 @@
-// The wire and groups: processes stand side by side in this one, each with its own wire.
+// Groups: processes stand side by side in this one, each with its own wire.
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <functional>
 #include <future>
 #include <memory>
 #include <numeric>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "absl/strings/match.h"
 #include "plugins/pjrt_cpu/net/group.h"
-#include "plugins/pjrt_cpu/net/sockets.h"
 #include "plugins/pjrt_cpu/net/wire.h"
 
 namespace pw::pjrt_cpu {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 std::shared_ptr<Wire> OpenWire(const std::string& reachable = "", const std::string& island = "") {
   absl::StatusOr<std::shared_ptr<Wire>> wire = Wire::Open(reachable, island);
   EXPECT_TRUE(wire.ok()) << wire.status().message();
   return *wire;
-}
-
-std::string Text(const absl::StatusOr<Message>& message) {
-  if (!message.ok()) return std::string(message.status().message());
-  return std::string(message->bytes.get(), message->size);
-}
-
-TEST(Address, SurvivesText) {
-  ProcessAddress address{1, 2, "name", "host", 33, "island0"};
-  const absl::StatusOr<ProcessAddress> read = ProcessAddress::Parse(address.ToString());
-  ASSERT_TRUE(read.ok());
-  EXPECT_EQ(read->ToString(), address.ToString());
-  EXPECT_EQ(ProcessAddress::Parse(ProcessAddress{5, 6, "n", "", 0, ""}.ToString())->host, "");
-  EXPECT_FALSE(ProcessAddress::Parse("somewhere").ok());
-  EXPECT_FALSE(ProcessAddress::Parse("").ok());
-}
-
-TEST(Wire, CarriesMessagesInOrderAlsoBeforeTheyAreAskedFor) {
-  auto a = OpenWire(), b = OpenWire();
-  ASSERT_TRUE(a->Connect(b->self()).ok());
-  const MessageTag tag{1, 2, 3, 4}, other{1, 2, 3, 5};
-  const std::string large(3 << 20, 'x');
-  ASSERT_TRUE(a->Send(b->self().uid, tag, {"one", "", "!"}).ok());
-  ASSERT_TRUE(a->Send(b->self().uid, other, {large}).ok());
-  ASSERT_TRUE(a->Send(b->self().uid, tag, {"two"}).ok());
-  EXPECT_EQ(Text(b->Receive(a->self().uid, other)), large);
-  EXPECT_EQ(Text(b->Receive(a->self().uid, tag)), "one!");
-  EXPECT_EQ(Text(b->Receive(a->self().uid, tag)), "two");
-  EXPECT_EQ(a->traffic().messages, 3);
-  EXPECT_EQ(a->traffic().bytes, 4 + 3 + (3 << 20));
-}
-
-TEST(Wire, GoesOverTcpWhereTheMachineIsAnother) {
-  auto a = OpenWire(), b = OpenWire("127.0.0.1");
-  ProcessAddress far = b->self();
-  far.unix_name = "not-there";
-  ASSERT_TRUE(a->Connect(far).ok());
-  ASSERT_TRUE(a->Send(far.uid, {}, {"over there"}).ok());
-  EXPECT_EQ(Text(b->Receive(a->self().uid, {})), "over there");
-}
-
-TEST(Wire, CountsWhatLeavesTheIslandApart) {
-  auto a = OpenWire("", "i0"), b = OpenWire("", "i1");
-  ASSERT_TRUE(a->Connect(b->self()).ok());
-  ASSERT_TRUE(a->Send(b->self().uid, {}, {"12345"}).ok());
-  EXPECT_EQ(a->traffic().messages, 0);
-  EXPECT_EQ(a->traffic().messages_between_islands, 1);
-  EXPECT_EQ(a->traffic().bytes_between_islands, 5);
-}
-
-TEST(Wire, WhoWaitsForAProcessThatEndsIsTold) {
-  auto a = OpenWire(), b = OpenWire();
-  ASSERT_TRUE(a->Connect(b->self()).ok());
-  const uint64_t gone = b->self().uid;
-  auto waiting = std::async(std::launch::async, [&] { return a->Receive(gone, {}).status(); });
-  b = nullptr;
-  EXPECT_EQ(waiting.get().code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(a->Receive(gone, {}).status().code(), absl::StatusCode::kUnavailable) << "and later too";
-  EXPECT_FALSE(a->Send(gone, {}, {"hello"}).ok());
-}
-
-TEST(Wire, NobodyWaitsForWhatTheHostKnowsToBeGone) {
-  auto a = OpenWire(), b = OpenWire();
-  auto waiting = std::async(std::launch::async, [&] { return a->Receive(b->self().uid, {}).status(); });
-  a->Lose(b->self().uid, "it was switched off");
-  EXPECT_THAT(std::string(waiting.get().message()), HasSubstr("switched off"));
-}
-
-TEST(Wire, AnAbortReachesEverybodyOnceAndForAll) {
-  auto a = OpenWire(), b = OpenWire();
-  ASSERT_TRUE(a->Connect(b->self()).ok());
-  auto waiting = std::async(std::launch::async, [&] { return b->Receive(a->self().uid, {7, 0, 0, 0}).status(); });
-  auto unconcerned = std::async(std::launch::async, [&] { return Text(b->Receive(a->self().uid, {8, 0, 0, 0})); });
-  a->Abort(7, absl::InternalError("it broke"));
-  EXPECT_EQ(waiting.get(), absl::InternalError("it broke"));
-  EXPECT_EQ(b->Receive(a->self().uid, {7, 1, 2, 3}).status(), absl::InternalError("it broke"));
-  EXPECT_EQ(a->Aborted(7), absl::InternalError("it broke"));
-  ASSERT_TRUE(a->Send(b->self().uid, {8, 0, 0, 0}, {"fine"}).ok());
-  EXPECT_EQ(unconcerned.get(), "fine");
-}
-
-TEST(Wire, StrangersAreSentAway) {
-  auto a = OpenWire();
-  for (const std::string& words : {std::string(200, 'x'), std::string(64, '\0')}) {
-    absl::StatusOr<Socket> stranger = ConnectUnix(a->self().unix_name);
-    ASSERT_TRUE(stranger.ok());
-    WriteAll(stranger->fd(), {words}).IgnoreError();
-    char byte;
-    EXPECT_LE(read(stranger->fd(), &byte, 1), 0) << "the connection is closed";
-  }
-  ProcessAddress wrong = a->self();
-  wrong.secret += 1;
-  auto b = OpenWire();
-  ASSERT_TRUE(b->Connect(wrong).ok());
-  EXPECT_EQ(b->Receive(a->self().uid, {}).status().code(), absl::StatusCode::kUnavailable);
-}
-
-// A process that has the secret of `of` and says what it likes.
-class Liar {
- public:
-  static constexpr uint64_t kUid = 77;
-  explicit Liar(const Wire& of) : socket_(*ConnectUnix(of.self().unix_name)) {
-    Say(1, {static_cast<int64_t>(kUid), of.self().secret, 0, 0}, 0);
-  }
-  // A frame but for its `size` bytes, as wire.cc lays it out.
-  void Say(uint32_t kind, const MessageTag& tag, uint64_t size) {
-    constexpr uint32_t kMagic = 0x70776331;
-    std::string frame;
-    for (auto field : {std::string_view(reinterpret_cast<const char*>(&kMagic), 4),
-                       {reinterpret_cast<const char*>(&kind), 4},
-                       {reinterpret_cast<const char*>(&tag), sizeof(tag)},
-                       {reinterpret_cast<const char*>(&size), 8}})
-      frame += field;
-    ASSERT_EQ(frame.size(), kHeaderBytes);
-    ASSERT_TRUE(WriteAll(socket_.fd(), {frame}).ok());
-  }
-
- private:
-  Socket socket_;
-};
-
-TEST(Wire, WhoAnnouncesMoreThanThereIsMemoryIsLostAlone) {
-  auto a = OpenWire(), b = OpenWire();
-  ASSERT_TRUE(b->Connect(a->self()).ok());
-  std::make_unique<Liar>(*a)->Say(2, {}, uint64_t{1} << 40);
-  EXPECT_EQ(a->Receive(Liar::kUid, {}).status().code(), absl::StatusCode::kUnavailable);
-  ASSERT_TRUE(b->Send(a->self().uid, {}, {"still here"}).ok());
-  EXPECT_EQ(Text(a->Receive(b->self().uid, {})), "still here");
-}
-
-TEST(Wire, AnAbortIsAnErrorWhateverCodeItHas) {
-  auto a = OpenWire();
-  Liar liar(*a);
-  int64_t run = 1;
-  for (int64_t code : {int64_t{0}, int64_t{-1}, int64_t{17}, int64_t{1} << 40}) {
-    liar.Say(3, {run, 0, 0, code}, 0);
-    EXPECT_EQ(a->Receive(Liar::kUid, {run++, 0, 0, 0}).status().code(), absl::StatusCode::kUnknown) << code;
-  }
 }
 
 // Processes with these numbers of devices; rank r belongs to process placement[r], and process p to island islands[p] (none: all

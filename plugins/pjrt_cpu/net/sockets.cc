@@ -98,8 +98,9 @@ absl::StatusOr<Socket> ConnectTcp(const std::string& host, int port) {
   return socket;
 }
 
-Socket Accept(const Socket& listener) {
+Socket Accept(const Socket& listener, int* error) {
   Socket socket(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  *error = socket.valid() ? 0 : errno;
   if (socket.valid()) NoDelay(socket.fd());
   return socket;
 }

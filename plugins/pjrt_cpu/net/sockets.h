@@ -36,8 +36,8 @@ absl::StatusOr<Socket> ListenUnix(const std::string& name);
 absl::StatusOr<Socket> ListenTcp(int* port);
 absl::StatusOr<Socket> ConnectUnix(const std::string& name);
 absl::StatusOr<Socket> ConnectTcp(const std::string& host, int port);
-// Null if there is nobody (any more).
-Socket Accept(const Socket& listener);
+// Null, with its errno, if there is nobody (any more), or nothing left to make a socket of.
+Socket Accept(const Socket& listener, int* error);
 
 void SetNonBlocking(int fd);
 // All of it, or an error. REQUIRES: a blocking socket.

@@ -3,11 +3,13 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <new>
@@ -30,6 +32,7 @@ constexpr uint32_t kMagic = 0x70776331;
 constexpr size_t kStagingBytes = 64 << 10;
 constexpr uint64_t kMostBytes = uint64_t{1} << 40;
 constexpr size_t kRememberedAborts = 4096;
+constexpr long kRestNanoseconds = 100'000'000;
 
 enum class FrameKind : uint32_t { kHello = 1, kData = 2, kAbort = 3 };
 
@@ -113,7 +116,10 @@ struct Wire::State {
   }
 
   absl::Status Start(const std::string& reachable_as, const std::string& island);
-  void Watch(int fd, uint64_t name);
+  void Watch(int fd, uint64_t name, int operation = EPOLL_CTL_ADD, uint32_t events = EPOLLIN);
+  void WatchListeners(int operation, uint32_t events = EPOLLIN);
+  void TakeConnection(const Socket& listener);
+  void Rest(int error);  // WI-4
   void ReadAll();
   void OnEvent(uint64_t name);
   bool Read(Incoming& from);     // false: the connection has ended
@@ -126,11 +132,12 @@ struct Wire::State {
   absl::StatusOr<std::shared_ptr<Outgoing>> FindWay(uint64_t to);
 
   ProcessAddress self;
-  Socket epoll, wake, unix_listener, tcp_listener;
+  Socket epoll, wake, rest, unix_listener, tcp_listener;
   std::thread reader;
   std::atomic<bool> stopping{false};
   absl::flat_hash_map<uint64_t, std::unique_ptr<Incoming>> incoming;  // the reader's
   uint64_t next_name = 16;                                            // the reader's
+  bool short_of_descriptors = false;                                  // the reader's
 
   mutable absl::Mutex mu;
   absl::Mutex connect_mu;                                                                 // one connection is made at a time
@@ -145,7 +152,7 @@ struct Wire::State {
 
 namespace {
 // Names of what epoll watches. Outgoing connections have the uid with the top bit.
-constexpr uint64_t kWake = 1, kUnix = 2, kTcp = 3;
+constexpr uint64_t kWake = 1, kUnix = 2, kTcp = 3, kRest = 4;
 constexpr uint64_t kOutgoing = uint64_t{1} << 63;
 }  // namespace
 
@@ -156,6 +163,9 @@ absl::Status Wire::State::Start(const std::string& reachable_as, const std::stri
   self.unix_name = absl::StrCat("pathways-collectives-", self.uid);
   epoll = Socket(epoll_create1(EPOLL_CLOEXEC));
   wake = Socket(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  rest = Socket(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!epoll.valid() || !wake.valid() || !rest.valid())
+    return absl::UnavailableError(absl::StrCat("cannot wait for other processes: ", std::strerror(errno)));
   absl::StatusOr<Socket> local = ListenUnix(self.unix_name);
   if (!local.ok()) return local.status();
   unix_listener = *std::move(local);
@@ -164,19 +174,24 @@ absl::Status Wire::State::Start(const std::string& reachable_as, const std::stri
     if (!network.ok()) return network.status();
     tcp_listener = *std::move(network);
     self.host = reachable_as;
-    Watch(tcp_listener.fd(), kTcp);
   }
   Watch(wake.fd(), kWake);
-  Watch(unix_listener.fd(), kUnix);
+  Watch(rest.fd(), kRest);
+  WatchListeners(EPOLL_CTL_ADD);
   reader = std::thread([this] { ReadAll(); });
   return absl::OkStatus();
 }
 
-void Wire::State::Watch(int fd, uint64_t name) {
+void Wire::State::Watch(int fd, uint64_t name, int operation, uint32_t events) {
   epoll_event event{};
-  event.events = EPOLLIN;
+  event.events = events;
   event.data.u64 = name;
-  epoll_ctl(epoll.fd(), EPOLL_CTL_ADD, fd, &event);
+  epoll_ctl(epoll.fd(), operation, fd, &event);
+}
+
+void Wire::State::WatchListeners(int operation, uint32_t events) {
+  Watch(unix_listener.fd(), kUnix, operation, events);
+  if (tcp_listener.valid()) Watch(tcp_listener.fd(), kTcp, operation, events);
 }
 
 void Wire::State::ReadAll() {
@@ -189,14 +204,11 @@ void Wire::State::ReadAll() {
 
 void Wire::State::OnEvent(uint64_t name) {
   if (name == kWake) return;
-  if (name == kUnix || name == kTcp) {
-    auto connection = std::make_unique<Incoming>();
-    connection->socket = Accept(name == kUnix ? unix_listener : tcp_listener);
-    if (!connection->socket.valid()) return;
-    const uint64_t given = next_name++;
-    Watch(connection->socket.fd(), given);
-    incoming[given] = std::move(connection);
-    return;
+  if (name == kUnix || name == kTcp) return TakeConnection(name == kUnix ? unix_listener : tcp_listener);
+  if (name == kRest) {
+    uint64_t times;
+    [[maybe_unused]] const ssize_t n = read(rest.fd(), &times, sizeof(times));
+    return WatchListeners(EPOLL_CTL_MOD);
   }
   if ((name & kOutgoing) != 0) return MarkLost(name & ~kOutgoing, "its connection has ended");  // nothing is ever sent back on it
   auto it = incoming.find(name);
@@ -204,6 +216,29 @@ void Wire::State::OnEvent(uint64_t name) {
   const uint64_t uid = it->second->uid;
   incoming.erase(it);
   if (uid != 0) MarkLost(uid, "its connection has ended");
+}
+
+void Wire::State::TakeConnection(const Socket& listener) {
+  int error = 0;
+  auto connection = std::make_unique<Incoming>();
+  connection->socket = Accept(listener, &error);
+  if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) return Rest(error);
+  if (!connection->socket.valid()) return;
+  short_of_descriptors = false;
+  const uint64_t given = next_name++;
+  Watch(connection->socket.fd(), given);
+  incoming[given] = std::move(connection);
+}
+
+void Wire::State::Rest(int error) {
+  if (!std::exchange(short_of_descriptors, true)) {
+    std::fprintf(stderr, "pjrt_cpu: connections of other processes wait: %s; raise the limit of open files (ulimit -n)\n",
+                 std::strerror(error));
+  }
+  WatchListeners(EPOLL_CTL_MOD, 0);
+  itimerspec until{};
+  until.it_value.tv_nsec = kRestNanoseconds;
+  timerfd_settime(rest.fd(), 0, &until, nullptr);
 }
 
 bool Wire::State::Read(Incoming& from) {

@@ -14,6 +14,7 @@
 //   WI-2  Receive ends: with the message, or with an error when its launch is aborted or the sender is lost. A process is lost when a connection
 //         to or from it ends, or when the host says so; it stays lost
 //   WI-3  the reader never waits for anybody, so writing ends as long as the other process lives
+//   WI-4  a connection for which there is no descriptor waits, and is looked at ten times a second
 // Any thread.
 #pragma once
 
