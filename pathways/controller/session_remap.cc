@@ -132,7 +132,12 @@ std::shared_ptr<void> SessionImpl::SwapExecutables(const Preparation& preparatio
 absl::Status SessionImpl::RelowerProgram(Handle handle, const std::shared_ptr<void>& old_executables) {
   const std::shared_ptr<ProgramEntry> old = programs_.at(handle);
   std::vector<program::ExecutablePtr> records;
-  for (Handle executable : old->executables) records.push_back(executables_.at(executable).record);
+  for (Handle executable : old->executables) {
+    const auto entry = executables_.find(executable);
+    if (entry == executables_.end())  // handles are numbers: a client may drop what it was never given
+      return absl::FailedPreconditionError(absl::StrCat("an executable of program ", old->program().name, " was dropped"));
+    records.push_back(entry->second.record);
+  }
   if (old->steps != nullptr) {  // runs under way keep what they have
     PW_ASSIGN_OR_RETURN(EntryRef anew, MakeEntry(old->program(), std::move(records)));
     anew->executables = old->executables;

@@ -304,6 +304,19 @@ TEST_P(WaitingPrograms, ARunEndsWhereItBeganThoughItsSliceIsMovedMeanwhile) {
   EXPECT_EQ(world.AllArrays(), 0);
 }
 
+// Handles are numbers: a client may drop an executable that it was never given. Once that ended the controller.
+TEST_P(WaitingPrograms, AProgramWhoseExecutablesWereDroppedDoesNotMove) {
+  World world(2, sequential());
+  const Moving moving(&world);
+  for (Handle guess = world.program - 16; guess < world.program; ++guess) world.session->DestructExecutable(guess).IgnoreError();
+  for (Handle index : {2, 3}) world.SendIndex(index, 0);
+  world.cluster->DrainHost(absl::StrCat("w", moving.host), true, [](auto) {});
+  world.cluster->DrainHost(absl::StrCat("w", 1 - moving.host), false, [](auto) {});
+  world.Run();
+  EXPECT_THAT(std::string(world.Execute(world.program, {2, 3, 1}, {5}).status().message()), HasSubstr("was dropped"));
+  EXPECT_THAT(*world.Floats(1), ElementsAre(1, 2, 3, 4));
+}
+
 // What of a run begins after the move takes its turn on the devices that it runs on.
 TEST_P(WaitingPrograms, ABranchThatIsChosenAfterAMoveDoesNotWaitForDevicesThatItDoesNotUse) {
   controller::ClusterOptions options = ProgramCluster::Options(sequential());
