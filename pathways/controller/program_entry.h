@@ -50,9 +50,11 @@ struct ProgramEntry {
   };
   struct Steps {
     program::Cut cut;
-    std::vector<std::vector<Place>> places;               // of each value's shards, for the mapping as it is
-    std::vector<std::shared_ptr<ProgramEntry>> parts;     // by number
-    std::vector<std::shared_ptr<ProgramEntry>> branches;  // by number: all that its nodes may name
+    using Places = std::shared_ptr<const std::vector<Place>>;  // those of a sharding are kept once
+    std::vector<Places> places;                                // of each value's shards, for the mapping as it is
+    std::vector<HostId> hosts;                                 // of all places, ascending
+    std::vector<std::shared_ptr<ProgramEntry>> parts;          // by number
+    std::vector<std::shared_ptr<ProgramEntry>> branches;       // by number: all that its nodes may name
   };
   std::unique_ptr<const Steps> steps;
   std::shared_ptr<const ExecutableInfo> info;

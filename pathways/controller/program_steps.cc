@@ -221,9 +221,7 @@ absl::Status ProgramSteps::CheckHosts(const ProgramEntry& entry) const {
     if (fabric().outbox().HasHost(host)) return absl::OkStatus();
     return absl::UnavailableError("a host that the branch was to run on has gone while it waited for a value");
   };
-  for (const auto& places : entry.steps->places) {
-    for (const ProgramEntry::Place& place : places) PW_RETURN_IF_ERROR(check(place.host));
-  }
+  for (HostId host : entry.steps->hosts) PW_RETURN_IF_ERROR(check(host));
   for (const EntryRef& part : entry.steps->parts) {
     for (HostId host : part->hosts) PW_RETURN_IF_ERROR(check(host));
   }
@@ -241,7 +239,7 @@ absl::Status ProgramSteps::WhyGone(const Record& array) const {
 
 HostGroup* ProgramSteps::GroupOf(const ProgramEntry& entry, int value) const {
   std::vector<HostId> hosts;
-  for (const ProgramEntry::Place& place : entry.steps->places[value]) hosts.push_back(place.host);
+  for (const ProgramEntry::Place& place : *entry.steps->places[value]) hosts.push_back(place.host);
   std::sort(hosts.begin(), hosts.end());
   hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
   return fabric().groups().OfPrivate(std::move(hosts));
@@ -261,7 +259,7 @@ ProgramSteps::Record ProgramSteps::ResultOf(const ProgramEntry& entry, size_t re
 
 // One array whose shards are those of `sources`, one after another.
 ProgramSteps::Record ProgramSteps::AliasOf(const ProgramEntry& entry, int value, absl::Span<const Record> sources) {
-  const std::vector<ProgramEntry::Place>& places = entry.steps->places[value];
+  const std::vector<ProgramEntry::Place>& places = *entry.steps->places[value];
   Record record = NewRecord(entry, value);
   std::map<HostId, Command> commands;
   int shard = 0;
@@ -291,7 +289,7 @@ ProgramSteps::Record ProgramSteps::AliasOf(const ProgramEntry& entry, int value,
 ProgramSteps::Expected ProgramSteps::Expect(const ProgramEntry& entry, int value, Record record) {
   Expected expected{std::move(record), {}};
   int shard = 0;
-  for (const ProgramEntry::Place& place : entry.steps->places[value]) {
+  for (const ProgramEntry::Place& place : *entry.steps->places[value]) {
     auto& expect = *expected.commands[place.host].mutable_expect();
     expect.set_session(session_->id().v);
     expect.set_array(expected.record->id().v);
@@ -372,7 +370,7 @@ ProgramSteps::Record ProgramSteps::PutBytes(const Expected& expected, const Byte
 
 // The bytes of an array of one shard, when it is there.
 void ProgramSteps::FetchValue(const ProgramEntry& entry, int value, const Record& array, ResultCallback<Bytes> done) {
-  const HostId host = entry.steps->places[value][0].host;
+  const HostId host = entry.steps->places[value]->front().host;
   const absl::StatusOr<int64_t> bytes = buffers::DenseBytes(array->spec().dtype, array->spec().dims);
   absl::Status status = fabric().outbox().HasHost(host) ? bytes.status() : WhyGone(array);
   if (status.ok() && *bytes > fabric().limits().staged_bytes) {

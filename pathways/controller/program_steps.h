@@ -46,7 +46,7 @@ class ProgramSteps {
 
   // Its parts are loaded on their hosts. `branches`: all that its nodes may name.
   absl::StatusOr<EntryRef> Make(program::Program program, const Executables& executables, std::vector<EntryRef> branches,
-                                bool is_branch);
+                                bool is_branch, program::CutRoom& room);
   // What a client's call gives away, as the run has it (PS-6). `args`: of the call.
   void TakeOver(const ProgramEntry& entry, std::vector<Record>& args) const;
   void Start(const std::shared_ptr<const ProgramEntry>& entry, const std::vector<Record>& args,

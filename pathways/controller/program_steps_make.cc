@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/program_steps.h"
@@ -22,8 +23,15 @@ absl::Status CheckSame(const Fabric& fabric, const buffers::ArraySpec& is, const
       absl::StrCat(what, " is ", buffers::ToString(is), " where ", buffers::ToString(wanted), " is expected, or lies elsewhere"));
 }
 
+template <class T>
+void SortAndMerge(std::vector<T>& all) {
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+}
+
 void AddTo(std::vector<DeviceId>& devices, const std::vector<DeviceId>& more) {
   devices.insert(devices.end(), more.begin(), more.end());
+  SortAndMerge(devices);
 }
 
 // What the parts make of the program's results, and where.
@@ -45,10 +53,11 @@ std::shared_ptr<const std::vector<buffers::ArraySpec>> FindResults(const Program
 }  // namespace
 
 absl::StatusOr<ProgramSteps::EntryRef> ProgramSteps::Make(program::Program program, const Executables& executables,
-                                                          std::vector<EntryRef> branches, bool is_branch) {
+                                                          std::vector<EntryRef> branches, bool is_branch,
+                                                          program::CutRoom& room) {
   auto entry = std::make_shared<ProgramEntry>();
   auto steps = std::make_unique<ProgramEntry::Steps>();
-  PW_ASSIGN_OR_RETURN(steps->cut, program::CutProgram(program, executables, is_branch));
+  PW_ASSIGN_OR_RETURN(steps->cut, program::CutProgram(program, executables, is_branch, room));
   steps->branches = std::move(branches);
   PW_RETURN_IF_ERROR(MakeParts(*steps, executables));
   PW_RETURN_IF_ERROR(FindPlaces(program, *steps, &entry->devices));
@@ -83,20 +92,28 @@ absl::Status ProgramSteps::MakeParts(ProgramEntry::Steps& steps, const Executabl
 absl::Status ProgramSteps::FindPlaces(const program::Program& program, ProgramEntry::Steps& steps,
                                       std::vector<DeviceId>* devices) const {
   for (const EntryRef& part : steps.parts) AddTo(*devices, part->devices);
-  for (const Node& node : program.nodes) {
-    for (int branch : node.branches) AddTo(*devices, steps.branches[branch]->devices);
-  }
+  std::vector<int> branches;
+  for (const Node& node : program.nodes) branches.insert(branches.end(), node.branches.begin(), node.branches.end());
+  SortAndMerge(branches);
+  for (int branch : branches) AddTo(*devices, steps.branches[branch]->devices);
+  // Many values have one list of devices between them: what depends on it alone is found once.
+  absl::flat_hash_map<const std::vector<DeviceId>*, ProgramEntry::Steps::Places> known;
   for (const SpecPtr& spec : steps.cut.specs) {
     PW_RETURN_IF_ERROR(session_->CheckSpec(*spec));
-    AddTo(*devices, spec->sharding.devices());
-    std::vector<ProgramEntry::Place>& places = steps.places.emplace_back();
-    for (DeviceId id : spec->sharding.devices()) {
-      const resource::Device& device = *fabric().topology().FindDevice(id);
-      places.push_back({device.host, device.local_ordinal});
+    ProgramEntry::Steps::Places& places = known[&spec->sharding.devices()];
+    if (places == nullptr) {
+      auto found = std::make_shared<std::vector<ProgramEntry::Place>>();
+      for (DeviceId id : spec->sharding.devices()) {
+        const resource::Device& device = *fabric().topology().FindDevice(id);
+        found->push_back({device.host, device.local_ordinal});
+        steps.hosts.push_back(device.host);
+      }
+      AddTo(*devices, spec->sharding.devices());
+      SortAndMerge(steps.hosts);
+      places = std::move(found);
     }
+    steps.places.push_back(places);
   }
-  std::sort(devices->begin(), devices->end());
-  devices->erase(std::unique(devices->begin(), devices->end()), devices->end());
   return absl::OkStatus();
 }
 

@@ -138,11 +138,12 @@ void SessionImpl::CompileProgram(Bytes bytes, ResultCallback<InfoPtr> done) {
     for (int32_t device : executable.devices()) request.devices.push_back(DeviceId(device));
     Compile(std::move(request), [this, alive = std::weak_ptr<bool>(alive_), compile, i](absl::StatusOr<InfoPtr> info) {
       if (alive.expired()) info = absl::CancelledError("the session has ended");
-      if (info.ok()) {
-        compile->executables[i] = (*info)->handle;
-        compile->records[i] = executables_[(*info)->handle].record;
+      if (info.ok()) compile->executables[i] = (*info)->handle;
+      absl::StatusOr<ExecutableEntry*> entry = info.ok() ? FindExecutable((*info)->handle) : info.status();
+      if (entry.ok()) {
+        compile->records[i] = (*entry)->record;
       } else if (compile->error.ok()) {
-        compile->error = AtUserOf(compile->program, i, info.status());
+        compile->error = AtUserOf(compile->program, i, entry.status());
       }
       if (--compile->left == 0) FinishCompile(alive, *compile);
     });
@@ -184,11 +185,12 @@ absl::StatusOr<SessionImpl::EntryRef> SessionImpl::MakeEntry(program::Program pr
     program.branches.clear();  // which nothing names
     return MakeStepless(std::move(program), std::move(executables));
   }
+  program::CutRoom room;
   for (const program::Program& branch : program.branches) {
-    PW_ASSIGN_OR_RETURN(EntryRef entry, steps_->Make(branch, executables, branches, true));
+    PW_ASSIGN_OR_RETURN(EntryRef entry, steps_->Make(branch, executables, branches, true, room));
     branches.push_back(std::move(entry));
   }
-  return steps_->Make(std::move(program), executables, std::move(branches), false);
+  return steps_->Make(std::move(program), executables, std::move(branches), false, room);
 }
 
 absl::StatusOr<SessionImpl::EntryRef> SessionImpl::MakeStepless(program::Program program, Executables executables) {
@@ -343,7 +345,9 @@ absl::StatusOr<ExecuteReply> SessionImpl::RunProgram(const std::shared_ptr<Progr
 
 void SessionImpl::AwaitEffects(StatusCallback done) {
   auto question = std::make_shared<Run>();
-  question->waiter = [done = std::move(done)](const absl::StatusOr<RunResult>& ended) mutable { std::move(done)(ended.status()); };
+  question->waiter = [done = std::move(done)](const absl::StatusOr<RunResult>& ended) mutable {
+    std::move(done)(ended.status());
+  };
   RunOrder::Add(effects_, question, *fabric_);
 }
 

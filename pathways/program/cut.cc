@@ -1,9 +1,7 @@
 #include "pathways/program/cut.h"
 
 #include <algorithm>
-#include <map>
 #include <queue>
-#include <set>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -16,30 +14,27 @@ namespace {
 namespace v1 = ::pathways::v1;
 using SpecPtr = std::shared_ptr<const buffers::ArraySpec>;
 
-// Sets of nodes that wait, each kept once and named by a number. Set 0 is empty.
+// For each node a set of nodes that wait: a bit for each of those. Of the largest program they take 32 MiB.
 class Sets {
  public:
-  int Union(int a, int b) {
-    if (a == b || b == 0) return a;
-    if (a == 0) return b;
-    const auto key = std::minmax(a, b);
-    if (auto known = unions_.find(key); known != unions_.end()) return known->second;
-    std::vector<int> both;
-    std::set_union(sets_[a].begin(), sets_[a].end(), sets_[b].begin(), sets_[b].end(), std::back_inserter(both));
-    return unions_[key] = Number(std::move(both));
+  Sets(size_t nodes, size_t waiting) : words_((waiting + 63) / 64), bits_(nodes * words_) {}
+  absl::Span<const uint64_t> Of(int node) const { return absl::MakeConstSpan(bits_).subspan(Begin(node), words_); }
+  void Add(int node, int waiting) { bits_[Begin(node) + waiting / 64] |= uint64_t{1} << (waiting % 64); }
+  void AddAll(int node, int of) {
+    for (size_t w = 0; w < words_; ++w) bits_[Begin(node) + w] |= bits_[Begin(of) + w];
   }
-  int Of(int node) { return Number({node}); }
 
  private:
-  int Number(std::vector<int> set) {
-    auto [it, is_new] = numbers_.try_emplace(std::move(set), static_cast<int>(sets_.size()));
-    if (is_new) sets_.push_back(it->first);
-    return it->second;
-  }
-  std::vector<std::vector<int>> sets_ = {{}};
-  std::map<std::vector<int>, int> numbers_ = {{{}, 0}};
-  std::map<std::pair<int, int>, int> unions_;
+  size_t Begin(int node) const { return static_cast<size_t>(node) * words_; }
+  const size_t words_;
+  std::vector<uint64_t> bits_;
 };
+
+constexpr int kNobody = -1, kSeveral = -2;
+
+int64_t BytesOf(const Node& node) {
+  return static_cast<int64_t>(sizeof(Node) + node.location.size() + (node.inputs.size() + node.num_outputs) * sizeof(int));
+}
 
 // What of a list a part uses, with numbers of its own.
 struct Used {
@@ -54,13 +49,13 @@ struct Used {
 
 class Cutter {
  public:
-  Cutter(const Program& program, absl::Span<const ExecutablePtr> executables, bool is_branch)
-      : program_(program), executables_(executables), is_branch_(is_branch), shardings_(program.proto.get()) {}
+  Cutter(const Program& program, absl::Span<const ExecutablePtr> executables, bool is_branch, CutRoom& room)
+      : program_(program), executables_(executables), is_branch_(is_branch), room_(room), shardings_(program.proto.get()) {}
 
   absl::StatusOr<Cut> Run() {
     PW_RETURN_IF_ERROR(FindSpecs());
-    FindSets();
     MakeSteps();
+    PW_RETURN_IF_ERROR(TakeParts());
     SortSteps();
     for (Step& step : cut_.steps) Connect(step);
     for (Step& step : cut_.steps) {
@@ -86,6 +81,7 @@ class Cutter {
       PW_ASSIGN_OR_RETURN(spec->sharding, shardings_.Of(static_cast<uint32_t>(node.sharding), rank));
       spec->layout.clear();
       PW_RETURN_IF_ERROR(buffers::Validate(*spec));
+      PW_RETURN_IF_ERROR(TakeBytes(sizeof(*spec) + rank * sizeof(int64_t)));
       cut_.specs.push_back(std::move(spec));
     }
     if (node.kind == NodeKind::kCompute) {
@@ -99,35 +95,65 @@ class Cutter {
     return absl::OkStatus();
   }
 
-  // What each node waits for, and what waits for it.
-  void FindSets() {
-    waits_for_.resize(program_.nodes.size());
-    awaited_by_.resize(program_.nodes.size());
+  absl::Status TakeBytes(int64_t bytes) {
+    room_.bytes -= bytes;
+    if (room_.bytes >= 0) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        absl::StrCat("program ", program_.name, " falls into parts, between the nodes that wait for values, of more than ",
+                     CutRoom().bytes >> 20, " MiB: make several programs of it, or let fewer arrays cross between parts"));
+  }
+
+  absl::Status TakeParts() {
+    for (const Step& step : cut_.steps) room_.parts -= step.node < 0;
+    if (room_.parts >= 0) return absl::OkStatus();
+    return absl::ResourceExhaustedError(absl::StrCat("program ", program_.name, " falls into more than ", CutRoom().parts,
+                                                     " parts between the nodes that wait for values: make several of it"));
+  }
+
+  // What each node waits for.
+  Sets WaitsFor(const std::vector<int>& waiting) const {
+    Sets sets(program_.nodes.size(), waiting.size());
     for (int n = 0; n < nodes(); ++n) {
+      for (int value : program_.nodes[n].inputs) sets.AddAll(n, program_.producer_of[value]);
       for (int value : program_.nodes[n].inputs) {
         const int maker = program_.producer_of[value];
-        waits_for_[n] = sets_.Union(waits_for_[n], waits_for_[maker]);
-        if (program_.nodes[maker].waits()) waits_for_[n] = sets_.Union(waits_for_[n], sets_.Of(maker));
+        if (program_.nodes[maker].waits()) sets.Add(n, NumberOf(waiting, maker));
       }
     }
+    return sets;
+  }
+
+  // What waits for each node.
+  Sets AwaitedBy(const std::vector<int>& waiting) const {
+    Sets sets(program_.nodes.size(), waiting.size());
     for (int n = nodes() - 1; n >= 0; --n) {
       for (int value : program_.nodes[n].inputs) {
         const int maker = program_.producer_of[value];
-        awaited_by_[maker] = sets_.Union(awaited_by_[maker], awaited_by_[n]);
-        if (program_.nodes[n].waits()) awaited_by_[maker] = sets_.Union(awaited_by_[maker], sets_.Of(n));
+        sets.AddAll(maker, n);
+        if (program_.nodes[n].waits()) sets.Add(maker, NumberOf(waiting, n));
       }
     }
+    return sets;
+  }
+
+  static int NumberOf(const std::vector<int>& waiting, int node) {
+    return static_cast<int>(std::lower_bound(waiting.begin(), waiting.end(), node) - waiting.begin());
   }
 
   void MakeSteps() {
-    std::map<std::pair<int, int>, int> step_of_sets;
+    std::vector<int> waiting;  // nodes, ascending
+    for (int n = 0; n < nodes(); ++n) {
+      if (program_.nodes[n].waits()) waiting.push_back(n);
+    }
+    const Sets waits_for = WaitsFor(waiting), awaited_by = AwaitedBy(waiting);
+    absl::flat_hash_map<std::pair<absl::Span<const uint64_t>, absl::Span<const uint64_t>>, int> step_of_sets;
     step_of_.resize(program_.nodes.size(), -1);
     int result = 0;
     for (int n = 0; n < nodes(); ++n) {
       const Node& node = program_.nodes[n];
       if (node.kind == NodeKind::kArg) continue;
       int next = static_cast<int>(cut_.steps.size());
-      if (!node.waits()) next = step_of_sets.try_emplace({waits_for_[n], awaited_by_[n]}, next).first->second;
+      if (!node.waits()) next = step_of_sets.try_emplace(std::pair(waits_for.Of(n), awaited_by.Of(n)), next).first->second;
       if (next == static_cast<int>(cut_.steps.size())) {
         cut_.steps.emplace_back().node = node.waits() ? n : -1;
         members_.emplace_back();
@@ -141,12 +167,14 @@ class Cutter {
   // CU-1. There are no cycles: along an edge, what a node waits for only grows, and what waits for it only shrinks.
   void SortSteps() {
     const int count = static_cast<int>(cut_.steps.size());
-    std::vector<std::set<int>> after(count);
+    std::vector<std::vector<int>> after(count);  // a step once for each value that it takes
     std::vector<int> before(count, 0);
     for (int n = 0; n < nodes(); ++n) {
       for (int value : program_.nodes[n].inputs) {
         const int from = step_of_[program_.producer_of[value]], to = step_of_[n];
-        if (from >= 0 && from != to && after[from].insert(to).second) ++before[to];
+        if (from < 0 || from == to) continue;
+        after[from].push_back(to);
+        ++before[to];
       }
     }
     std::priority_queue<int, std::vector<int>, std::greater<>> free;
@@ -172,12 +200,13 @@ class Cutter {
     FindTakers();
   }
 
-  // The steps other than its maker's that take each value.
+  // The step other than its maker's that takes each value.
   void FindTakers() {
-    takers_.resize(program_.producer_of.size());
+    taker_.resize(program_.producer_of.size(), kNobody);
     for (int n = 0; n < nodes(); ++n) {
       for (int value : program_.nodes[n].inputs) {
-        if (step_of_[program_.producer_of[value]] != step_of_[n]) takers_[value].insert(step_of_[n]);
+        if (step_of_[program_.producer_of[value]] == step_of_[n]) continue;
+        taker_[value] = taker_[value] == kNobody || taker_[value] == step_of_[n] ? step_of_[n] : kSeveral;
       }
     }
   }
@@ -190,17 +219,17 @@ class Cutter {
       for (int i = 0; i < node.num_outputs; ++i) step.outputs.push_back(node.first_output + i);
       return;
     }
-    std::set<int> inputs;
     for (int n : members_[self]) {
       const Node& node = program_.nodes[n];
       for (int value : node.inputs) {
-        if (step_of_[program_.producer_of[value]] != self) inputs.insert(value);
+        if (step_of_[program_.producer_of[value]] != self) step.inputs.push_back(value);
       }
       for (int i = 0; i < node.num_outputs; ++i) {
-        if (!takers_[node.first_output + i].empty()) step.outputs.push_back(node.first_output + i);
+        if (taker_[node.first_output + i] != kNobody) step.outputs.push_back(node.first_output + i);
       }
     }
-    step.inputs.assign(inputs.begin(), inputs.end());
+    std::sort(step.inputs.begin(), step.inputs.end());
+    step.inputs.erase(std::unique(step.inputs.begin(), step.inputs.end()), step.inputs.end());
     step.part = static_cast<int>(cut_.parts.size());
     cut_.parts.emplace_back();
   }
@@ -219,17 +248,26 @@ class Cutter {
       arg.location = program_.nodes[maker].location;
       const bool given =
           program_.nodes[maker].kind != NodeKind::kArg || (program_.nodes[maker].donated && !program_.nodes[maker].apart);
-      arg.donated = !is_branch_ && given && takers_[value].size() == 1;  // CU-3
+      arg.donated = !is_branch_ && given && taker_[value] != kSeveral;  // CU-3
       Make(arg, 1, value);
+      PW_RETURN_IF_ERROR(TakeBytes(BytesOf(arg)));
     }
     for (int n : members_[self]) {
-      if (program_.nodes[n].kind != NodeKind::kResult) Copy(n);
+      if (program_.nodes[n].kind == NodeKind::kResult) continue;
+      Copy(n);
+      PW_RETURN_IF_ERROR(TakeBytes(BytesOf(part_->program.nodes.back())));
     }
-    for (int value : step.outputs) Add(program_.producer_of[value], NodeKind::kResult).inputs = {renamed_.at(value)};
+    for (int value : step.outputs) {
+      Node& made = Add(program_.producer_of[value], NodeKind::kResult);
+      made.inputs = {renamed_.at(value)};
+      PW_RETURN_IF_ERROR(TakeBytes(BytesOf(made)));
+    }
     for (int result : step.results) {
       const int n = program_.results[result];
-      Add(n, NodeKind::kResult).inputs = {renamed_.at(program_.nodes[n].inputs[0])};
-      part_->program.nodes.back().location = program_.nodes[n].location;
+      Node& made = Add(n, NodeKind::kResult);
+      made.inputs = {renamed_.at(program_.nodes[n].inputs[0])};
+      made.location = program_.nodes[n].location;
+      PW_RETURN_IF_ERROR(TakeBytes(BytesOf(made)));
     }
     return Seal();
   }
@@ -275,22 +313,22 @@ class Cutter {
       *to.mutable_devices() = from.devices();
     }
     part_->program.proto = std::move(proto);
-    return absl::OkStatus();
+    return TakeBytes(
+        static_cast<int64_t>(sizeof(Part) + sizeof(Step) + part_->program.name.size() + part_->program.proto->SpaceUsedLong()));
   }
 
   const Program& program_;
   const absl::Span<const ExecutablePtr> executables_;
   const bool is_branch_;
+  CutRoom& room_;
   Shardings shardings_;
   Cut cut_;
-  Sets sets_;
-  std::vector<int> waits_for_, awaited_by_;  // sets, of each node
-  std::vector<int> step_of_;                 // of each node; -1: an Arg
-  std::vector<std::vector<int>> members_;    // nodes, of each step
-  std::vector<std::set<int>> takers_;        // of each value
-  Part* part_ = nullptr;                     // that is being written
-  absl::flat_hash_map<int, int> renamed_;    // the program's values, as the part's
-  Used part_shardings_, part_executables_;   // of the program's
+  std::vector<int> step_of_;                // of each node; -1: an Arg
+  std::vector<std::vector<int>> members_;   // nodes, of each step
+  std::vector<int> taker_;                  // a step, of each value
+  Part* part_ = nullptr;                    // that is being written
+  absl::flat_hash_map<int, int> renamed_;   // the program's values, as the part's
+  Used part_shardings_, part_executables_;  // of the program's
 };
 
 }  // namespace
@@ -299,8 +337,9 @@ bool WaitsForValues(const Program& program) {
   return std::any_of(program.nodes.begin(), program.nodes.end(), [](const Node& node) { return node.waits(); });
 }
 
-absl::StatusOr<Cut> CutProgram(const Program& program, absl::Span<const ExecutablePtr> executables, bool is_branch) {
-  return Cutter(program, executables, is_branch).Run();
+absl::StatusOr<Cut> CutProgram(const Program& program, absl::Span<const ExecutablePtr> executables, bool is_branch,
+                               CutRoom& room) {
+  return Cutter(program, executables, is_branch, room).Run();
 }
 
 }  // namespace pw::program

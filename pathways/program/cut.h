@@ -13,8 +13,10 @@
 //         parts
 //   CU-3  a part takes an argument over only if no other step takes the value, and nothing at all in a branch: whoever takes over
 //         waits for earlier users of the same devices (controller/gangs.h), and these may wait for the branch
+//   CU-4  the work is linear in the program's nodes and inputs, and what it makes has room in CutRoom
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -44,8 +46,18 @@ struct Cut {
   std::vector<std::shared_ptr<const buffers::ArraySpec>> specs;  // of each value
 };
 
-// `executables` are what the program's compiled to. Errors name the node.
-absl::StatusOr<Cut> CutProgram(const Program& program, absl::Span<const ExecutablePtr> executables, bool is_branch = false);
+// What the parts of a program and of its branches may take together. Each part has arguments, devices and a name of its own and is
+// lowered by itself, so a client could write a program of some megabytes whose parts are gigabytes, and minutes of work for the
+// controller. Programs as people write them have two or three parts for each node that waits, and a few kilobytes in each.
+struct CutRoom {
+  int parts = 8 * kMaxWaiting;
+  int64_t bytes = int64_t{256} << 20;  // a program of kMaxNodes nodes in one part takes a third of it
+};
+
+// `executables` are what the program's compiled to. Errors name the node. What the parts take is taken out of `room`;
+// RESOURCE_EXHAUSTED if it is not enough.
+absl::StatusOr<Cut> CutProgram(const Program& program, absl::Span<const ExecutablePtr> executables, bool is_branch,
+                               CutRoom& room);
 
 // Whether the program has nodes that wait for values.
 bool WaitsForValues(const Program& program);

@@ -84,7 +84,8 @@ std::vector<ExecutablePtr> Compiled() {
 }
 
 Cut CutOf(const Program& program) {
-  auto cut = CutProgram(program, Compiled());
+  CutRoom room;
+  auto cut = CutProgram(program, Compiled(), false, room);
   EXPECT_TRUE(cut.ok()) << cut.status();
   return *std::move(cut);
 }
@@ -101,7 +102,9 @@ TEST(Cut, APartHasTheShardingsAndExecutablesThatItUsesAndNoOthers) {
     ASSERT_EQ(part.proto->shardings_size(), 1);
     EXPECT_THAT(part.proto->shardings(0).devices(), ElementsAre(p == 0 ? 1 : 0));
     for (const Node& node : part.nodes) {
-      if (node.kind == NodeKind::kTransfer) EXPECT_EQ(node.sharding, 0);
+      if (node.kind == NodeKind::kTransfer) {
+        EXPECT_EQ(node.sharding, 0);
+      }
     }
   }
   EXPECT_THAT(cut.parts[0].executables, ElementsAre(0));
@@ -130,7 +133,8 @@ TEST(Cut, WhatFeedsAnIndexWhatDoesNotAndWhatComesAfterAreParts) {
   EXPECT_EQ(last.Describe(2), "node 4 of f");
   EXPECT_TRUE(last.nodes[0].donated) << "nobody else takes the second computation's value";
   EXPECT_FALSE(cut.parts[0].program.nodes[0].donated) << "others take the argument";
-  auto branch = CutProgram(program, Compiled(), true);
+  CutRoom room;
+  auto branch = CutProgram(program, Compiled(), true, room);
   ASSERT_TRUE(branch.ok());
   EXPECT_FALSE(branch->parts[cut.steps[3].part].program.nodes[0].donated) << "CU-3";
 }
@@ -164,6 +168,42 @@ TEST(Cut, WhatHostsCannotDoIsRefusedNamingTheNode) {
   const uint32_t y = many.Arg();
   for (int i = 0; i <= kMaxWaiting; ++i) many.HostCall({y});
   EXPECT_THAT(refused(many.proto()), HasSubstr("at most 1024 nodes that wait for values"));
+}
+
+// CU-4: each part has a list of devices.
+TEST(Cut, PartsThatTakeTooMuchAreRefused) {
+  Builder b;
+  for (int d = 1; d < 1000; ++d) b.proto().mutable_shardings(0)->add_devices(d);
+  uint32_t x = b.Arg();
+  for (int i = 0; i < 20; ++i) x = b.Transfer(b.HostCall({b.Transfer(x, 0)}), 0);
+  b.Result(x);
+  const Program program = b.Parse();
+  const CutRoom all;
+  CutRoom left;
+  ASSERT_TRUE(CutProgram(program, Compiled(), false, left).ok());
+  const CutRoom taken{.parts = all.parts - left.parts, .bytes = all.bytes - left.bytes};
+  EXPECT_EQ(taken.parts, 21);
+  EXPECT_GT(taken.bytes, 21 * 4000);
+  CutRoom enough = taken, too_few{.parts = taken.parts - 1}, too_little{.bytes = taken.bytes - 1};
+  EXPECT_TRUE(CutProgram(program, Compiled(), false, enough).ok());
+  EXPECT_EQ(CutProgram(program, Compiled(), false, too_few).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(CutProgram(program, Compiled(), false, too_little).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+// CU-4: each pair of functions of the host that something waits for makes a part.
+TEST(Cut, MorePartsThanPeopleWriteAreRefused) {
+  Builder b;
+  std::vector<uint32_t> waiting;
+  const uint32_t x = b.Arg();
+  for (int i = 0; i < kMaxWaiting; ++i) waiting.push_back(b.HostCall({x}));
+  for (int i = 0; i <= 8 * kMaxWaiting; ++i) {
+    const int step = 1 + i / kMaxWaiting;
+    b.Result(b.Compute({waiting[i % kMaxWaiting], waiting[(i + step) % kMaxWaiting]}));
+  }
+  CutRoom room;
+  const absl::Status refused = CutProgram(b.Parse(), Compiled(), false, room).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("program f falls into more than 8192 parts"));
 }
 
 // Random programs: every node once, in an order that could run, each value made by the step that has it among its outputs.

@@ -27,6 +27,8 @@ class Parser {
     int64_t nodes = proto_->nodes_size();
     for (const v1::ProgramBranch& branch : proto_->branches()) nodes += branch.nodes_size();
     if (nodes > kMaxNodes) return Bad(absl::StrCat("a program has at most ", kMaxNodes, " nodes, not ", nodes));
+    if (proto_->branches_size() > kMaxBranches)
+      return Bad(absl::StrCat("a program has at most ", kMaxBranches, " branches, not ", proto_->branches_size()));
     PW_RETURN_IF_ERROR(CheckExecutables());
     std::vector<Program> branches;
     for (const v1::ProgramBranch& branch : proto_->branches()) {
@@ -159,6 +161,7 @@ class Parser {
     PW_RETURN_IF_ERROR(AddInput(proto.index(), node));
     for (uint32_t input : proto.inputs()) PW_RETURN_IF_ERROR(AddInput(input, node));
     if (proto.branches_size() == 0) return Bad("there is nothing to choose from");
+    if (proto.branches_size() > kMaxBranches) return Bad(absl::StrCat("it chooses from more than ", kMaxBranches, " branches"));
     for (uint32_t branch : proto.branches()) {
       if (branch >= branches_) return Bad(absl::StrCat("there is no branch ", branch, " that it may use"));
       node.branches.push_back(static_cast<int>(branch));
@@ -175,6 +178,7 @@ class Parser {
   }
 
   absl::Status AddInput(uint32_t value, Node& node) {
+    if (++inputs_ > kMaxInputs) return Bad(absl::StrCat("the nodes of a program have at most ", kMaxInputs, " inputs together"));
     if (value >= static_cast<uint32_t>(node.first_output)) {
       return Bad(absl::StrCat("it uses value ", value,
                               ", which no node before it makes: nodes must stand in an order in which they "
@@ -188,6 +192,7 @@ class Parser {
   Shardings shardings_;
   Program program_;        // or the branch that is being read
   uint32_t branches_ = 0;  // that its nodes may use
+  int inputs_ = 0;         // so far
 };
 
 }  // namespace
@@ -195,7 +200,10 @@ class Parser {
 absl::StatusOr<buffers::Sharding> Shardings::Of(uint32_t index, int rank) {
   if (auto known = made_.find({index, rank}); known != made_.end()) return known->second;
   absl::StatusOr<buffers::Sharding> sharding = Make(index, rank);
-  if (sharding.ok()) made_.insert({{index, rank}, *sharding});
+  if (!sharding.ok()) return sharding;
+  shards_ += sharding->num_shards();
+  if (shards_ > kMaxShards) return Bad(absl::StrCat("the shardings of a program have at most ", kMaxShards, " shards together"));
+  made_.insert({{index, rank}, *sharding});
   return sharding;
 }
 

@@ -66,10 +66,13 @@ struct Program {
 inline constexpr absl::string_view kProgramMagic = "pathways.v1.Program\n";
 
 // INVALID_ARGUMENT, naming the node, for anything that is not a program: bytes that do not parse, values used before they are
-// made, indices out of range, unknown types, arrays too large to count, more nodes than kMaxNodes.
+// made, indices out of range, unknown types, arrays too large to count, more of anything than these.
 inline constexpr int kMaxNodes = 1 << 18;
 inline constexpr int kMaxValues = 1 << 20;
-inline constexpr int kMaxWaiting = 1 << 10;  // nodes that wait for values, in the program or a branch
+inline constexpr int kMaxInputs = 1 << 24;      // of all nodes together
+inline constexpr int kMaxBranches = 1 << 11;    // each knows those before it
+inline constexpr int kMaxWaiting = 1 << 10;     // nodes that wait for values, in the program or a branch
+inline constexpr int64_t kMaxShards = 1 << 24;  // of all shardings together, once for each rank that they are used with
 absl::StatusOr<Program> ParseProgram(absl::string_view bytes);
 
 // The shardings of a program, for arrays of each rank. Each is made once, and nodes share it: a program may have many nodes on many devices.
@@ -85,6 +88,7 @@ class Shardings {
 
   const ::pathways::v1::Program* const proto_;
   absl::flat_hash_map<std::pair<uint32_t, int>, buffers::Sharding> made_;
+  int64_t shards_ = 0;
 };
 
 using ExecutablePtr = std::shared_ptr<const Executable>;

@@ -100,6 +100,21 @@ TEST(Program, NodesShareShardings) {
   for (const Node& node : program->nodes) EXPECT_EQ(&node.spec->sharding.devices(), &program->nodes[0].spec->sharding.devices());
 }
 
+// A sharding of many devices is small on the wire; each rank of arrays that use it has tables of its own.
+TEST(Program, WhatAClientCanMultiplyIsBounded) {
+  v1::Program branches = Chain();
+  for (int i = 0; i <= kMaxBranches; ++i) branches.add_branches();
+  ExpectRefused(branches, "at most 2048 branches");
+  v1::Program shards = Chain();
+  for (int d = 1; d < 1 << 20; ++d) shards.mutable_shardings(0)->add_devices(d);
+  for (int rank = 0; rank <= 16; ++rank) {
+    auto* arg = shards.add_nodes()->mutable_arg();
+    arg->set_dtype(kF32);
+    for (int d = 0; d < rank; ++d) arg->add_dims(1);
+  }
+  ExpectRefused(shards, "at most 16777216 shards");
+}
+
 TEST(Program, AnErrorIsMarkedOnce) {
   const absl::Status inner = WithLocation(absl::InternalError("boom"), "node 1 of f");
   EXPECT_EQ(WithLocation(inner, "node 2 of f"), inner);
