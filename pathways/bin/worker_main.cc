@@ -11,6 +11,7 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -249,7 +250,7 @@ absl::Status Run(const Options& options, pw::StopSignal* stop) {
   pw::SteadyClock clock;
   pw::TimerQueue timers(&clock);
   pw::ThreadPool executor("pw-executor", 1);
-  pw::ThreadPool copy_pool("pw-copy", 1);
+  pw::ThreadPool copy_pool("pw-copy", std::clamp<int>(static_cast<int>(std::thread::hardware_concurrency()), 1, 4));
   pw::ThreadPool compile_pool("pw-compile", options.compile_threads);
   pw::Strand strand(&executor);
   pw::net::AsioTransport transport;

@@ -1,19 +1,19 @@
-// A copy of bytes in memory that other processes of this machine can be told of. Any thread.
+// Copies of bytes in memory that other processes of this machine can be told of. Any thread.
 #pragma once
 
-#include <sys/uio.h>
-
-#include "pathways/base/status_macros.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
+#include "pathways/base/bytes.h"
+#include "pathways/base/executor.h"
 #include "pathways/net/shared_memory.h"
 
 namespace pw::net {
 
 // The errors of SharedMemoryFactory::Create and SharedMemory::Write.
-inline absl::StatusOr<Bytes> SharedCopy(SharedMemoryFactory& factory, const Bytes& contents, uint64_t owner = 0) {
-  PW_ASSIGN_OR_RETURN(SharedMemory memory, factory.Create(contents.size(), owner));
-  const iovec piece = {const_cast<uint8_t*>(contents.data()), contents.size()};
-  PW_RETURN_IF_ERROR(memory.Write(0, {&piece, 1}));
-  return std::move(memory).Freeze();
-}
+absl::StatusOr<Bytes> SharedCopy(SharedMemoryFactory& factory, const Bytes& contents, uint64_t owner = 0);
+
+// A copy into all of `memory` by a few tasks of `pool`, where it is large: one thread copies at half of what the machine's memory does.
+// `done` is called on a thread of the pool, once no task reads `contents` any more, and before they are let go of.
+void SharedCopyOn(Executor* pool, SharedMemory memory, Bytes contents, absl::AnyInvocable<void(absl::StatusOr<Bytes>) &&> done);
 
 }  // namespace pw::net

@@ -1,10 +1,9 @@
 #include "pathways/worker/fetches.h"
 
-#include <sys/uio.h>
-
 #include <algorithm>
 #include <utility>
 
+#include "pathways/net/shared_copy.h"
 #include "pathways/net/shared_memory.h"
 #include "pathways/worker/host_copies.h"
 #include "pathways/worker/host_views.h"
@@ -84,17 +83,14 @@ bool Fetches::StartCopy(const RequestRef& request) {
 void Fetches::CopyView(const RequestRef& request, Bytes view) {
   absl::StatusOr<net::SharedMemory> memory = core_->shared.Create(static_cast<size_t>(request->bytes), request->session.v);
   if (!memory.ok()) return;  // Start goes the ordinary way
-  core_->copy_pool->Post([this, request, view = std::move(view), memory = *std::move(memory), strand = core_->strand,
-                          alive = core_->alive()]() mutable {
-    const iovec piece = {const_cast<uint8_t*>(view.data()), view.size()};
-    const absl::Status written = memory.Write(0, {&piece, 1});
-    absl::StatusOr<Bytes> bytes = std::move(memory).Freeze();
-    if (!written.ok()) bytes = written;
-    // `request` dies on the strand, also where the worker has gone.
-    strand->Post([this, request = std::move(request), bytes = std::move(bytes), alive = std::move(alive)]() mutable {
-      if (!alive.expired()) Copied(request, std::move(bytes));
-    });
-  });
+  net::SharedCopyOn(
+      core_->copy_pool, *std::move(memory), std::move(view),
+      [this, request, strand = core_->strand, alive = core_->alive()](absl::StatusOr<Bytes> bytes) mutable {
+        // `request` dies on the strand, also where the worker has gone.
+        strand->Post([this, request = std::move(request), bytes = std::move(bytes), alive = std::move(alive)]() mutable {
+          if (!alive.expired()) Copied(request, std::move(bytes));
+        });
+      });
 }
 
 void Fetches::Copied(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
