@@ -32,12 +32,12 @@ void Line::SendDone(uint64_t call, const absl::Status& status) {
   Send(frame);
 }
 
-void Line::SendParts(uint64_t call, const Bytes& data) {
+void Line::SendParts(uint64_t call, const Bytes& data, uint64_t offset) {
   BulkFrame frame;
   frame.set_call(call);
-  for (size_t offset = 0; offset < data.size(); offset += kPart) {
-    frame.mutable_part()->set_offset(offset);
-    connection_->Send(frame.SerializeAsString(), {data.Slice(offset, std::min(kPart, data.size() - offset))}, net::Lane::kBulk);
+  for (size_t sent = 0; sent < data.size(); sent += kPart) {
+    frame.mutable_part()->set_offset(offset + sent);
+    connection_->Send(frame.SerializeAsString(), {data.Slice(sent, std::min(kPart, data.size() - sent))}, net::Lane::kBulk);
   }
 }
 

@@ -42,7 +42,10 @@ class Line final : private net::Connection::Handler {
 
   void Send(const pathways::v1::BulkFrame& frame);
   void SendDone(uint64_t call, const absl::Status& status);
-  void SendParts(uint64_t call, const Bytes& data);
+  // What the buffer holds from `offset` on, or some of that.
+  void SendParts(uint64_t call, const Bytes& data, uint64_t offset = 0);
+  // False: enough is waiting to be sent. For who makes what he sends as he goes.
+  bool CanSend() const { return connection_->CanSendBulk(); }
 
   // Where the parts of a call shall land.
   void Expect(uint64_t call, net::Place place, size_t size) { landings_.Expect(call, std::move(place), size); }

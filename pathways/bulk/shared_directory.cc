@@ -23,20 +23,10 @@ namespace {
 
 constexpr char kFilePrefix[] = "lt_";
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  int Release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
+bool IsPlainName(const std::string& name) {
+  return name.size() <= 128 &&
+         std::all_of(name.begin(), name.end(), [](char c) { return absl::ascii_isalnum(c) || c == '-' || c == '_'; });
+}
 
 absl::Status ReadAll(int fd, uint8_t* out, int64_t size) {
   int64_t done = 0;
@@ -58,6 +48,20 @@ absl::StatusOr<int> OpenSharedDirectory(const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat("the shared directory ", path, " cannot be opened: ", strerror(errno)));
 }
 
+std::string SharedFileName(uint64_t handle) { return absl::StrCat(kFilePrefix, handle); }
+
+absl::StatusOr<net::Fd> OpenClientFolder(int directory, const std::string& subdirectory) {
+  if (!IsPlainName(subdirectory)) {
+    return absl::InvalidArgumentError(
+        "the client's folder in the shared directory has a name with other signs than letters, digits, - and _");
+  }
+  net::Fd folder(
+      openat(directory, subdirectory.empty() ? "." : subdirectory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (folder.valid()) return folder;
+  return absl::NotFoundError(absl::StrCat("the client's folder in the shared directory cannot be opened: ", strerror(errno),
+                                          "; client and server must see the same directory"));
+}
+
 absl::StatusOr<AlignedBytes> TryAllocate(int64_t size) {
   std::optional<AlignedBytes> memory = pw::TryAllocate(static_cast<size_t>(size));
   if (memory.has_value()) return *std::move(memory);
@@ -65,11 +69,6 @@ absl::StatusOr<AlignedBytes> TryAllocate(int64_t size) {
 }
 
 namespace {
-
-bool IsPlainName(const std::string& name) {
-  return name.size() <= 128 &&
-         std::all_of(name.begin(), name.end(), [](char c) { return absl::ascii_isalnum(c) || c == '-' || c == '_'; });
-}
 
 // A file in memory, without a name, that no other descriptor refers to: nobody can write to it or cut it short from now on. The
 // kernel grants a write lease only then; tmpfs, because the pages of other files are written back to a disk. Not where the
@@ -88,16 +87,11 @@ bool IsOursAlone(int fd) {
 
 absl::StatusOr<Bytes> TakeSharedFile(int directory, const std::string& subdirectory, uint64_t handle, int64_t size,
                                      net::SharedMemoryFactory* factory) {
-  if (!IsPlainName(subdirectory)) {
-    return absl::InvalidArgumentError(
-        "the client's folder in the shared directory has a name with other signs than letters, digits, - and _");
-  }
-  const std::string name = absl::StrCat(kFilePrefix, handle);
-  Descriptor folder(
-      openat(directory, subdirectory.empty() ? "." : subdirectory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  PW_ASSIGN_OR_RETURN(const net::Fd folder, OpenClientFolder(directory, subdirectory));
+  const std::string name = SharedFileName(handle);
   // O_NONBLOCK: opening a pipe of that name must not block.
-  Descriptor file(folder.get() < 0 ? -1 : openat(folder.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  if (file.get() < 0) {
+  net::Fd file(openat(folder.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!file.valid()) {
     return absl::NotFoundError(absl::StrCat("the file ", name, " in the shared directory cannot be opened: ", strerror(errno),
                                             "; client and server must see the same directory"));
   }
@@ -116,10 +110,8 @@ absl::StatusOr<Bytes> TakeSharedFile(int directory, const std::string& subdirect
 }
 
 void RemoveSharedFile(int directory, const std::string& subdirectory, uint64_t handle) {
-  if (!IsPlainName(subdirectory)) return;
-  Descriptor folder(
-      openat(directory, subdirectory.empty() ? "." : subdirectory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (folder.get() >= 0) unlinkat(folder.get(), absl::StrCat(kFilePrefix, handle).c_str(), 0);
+  const absl::StatusOr<net::Fd> folder = OpenClientFolder(directory, subdirectory);
+  if (folder.ok()) unlinkat(folder->get(), SharedFileName(handle).c_str(), 0);
 }
 
 namespace {

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "pathways/base/bytes.h"
 #include "pathways/net/shared_memory.h"
+#include "pathways/net/socket.h"
 
 namespace pw::bulk {
 
@@ -21,7 +22,11 @@ absl::StatusOr<int> OpenSharedDirectory(const std::string& path);
 // The key of initialization_data under which a client names its own folder: up to 128 letters, digits, '-' and '_'.
 inline constexpr char kSharedSubdirectoryKey[] = "pathways_shared_subdirectory";
 
-// Takes the file and removes its name. Blocks. `subdirectory` may be empty. NOT_FOUND, INVALID_ARGUMENT (not a plain file of that
+// INVALID_ARGUMENT: a bad name; NOT_FOUND. `subdirectory` may be empty, here as below.
+absl::StatusOr<net::Fd> OpenClientFolder(int directory, const std::string& subdirectory);
+std::string SharedFileName(uint64_t handle);
+
+// Takes the file and removes its name. Blocks. NOT_FOUND, INVALID_ARGUMENT (not a plain file of that
 // size, a bad folder name), RESOURCE_EXHAUSTED (no memory), naming the file.
 //
 // A file in memory (tmpfs) that nobody else has open is taken as it is, without a copy: workers of this machine map it too.

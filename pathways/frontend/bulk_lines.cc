@@ -50,7 +50,7 @@ class BulkLine final : public bulk::Line::Owner, public std::enable_shared_from_
   void Take(const BulkFrame& frame) {
     if (frame.has_fetch()) return StartFetch(frame.call(), frame.fetch());
     if (frame.has_store()) return StartStore(frame.call(), frame.store());
-    if (frame.has_done()) return FinishStore(frame.call());
+    if (frame.has_done()) return FinishStore(frame.call(), bulk::StatusOf(frame.done()));
     Refuse("a relay says neither ready nor anything else that this controller knows");
   }
 
@@ -101,11 +101,12 @@ class BulkLine final : public bulk::Line::Owner, public std::enable_shared_from_
     line_.Send(ready);
   }
 
-  void FinishStore(uint64_t call) {
+  // `status` not OK: the relay withdraws what it has sent.
+  void FinishStore(uint64_t call, absl::Status status) {
     const auto it = stores_.find(call);
     if (it == stores_.end() || !it->second.ready) return Refuse("a store is done that is not under way");
     Store& store = it->second;
-    absl::Status status = line_.Landed(call, store.data.size());
+    status.Update(line_.Landed(call, store.data.size()));
     auto session = store.session.lock();
     if (session == nullptr || !session->open()) {
       status = absl::NotFoundError("the session has ended");

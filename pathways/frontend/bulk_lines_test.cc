@@ -146,6 +146,16 @@ TEST_F(BulkLinesTest, AStoreThatEndsEarlyIsForgotten) {
   EXPECT_TRUE(OnStrand([this] { return TheSession().announced.empty(); }));
 }
 
+TEST_F(BulkLinesTest, AStoreThatIsWithdrawnIsForgottenThoughAllOfItHasCome) {
+  for (const uint64_t call : {1, 2}) {
+    relay_->Store(call, session_, 5, 5);
+    ASSERT_TRUE(relay_->Next().has_ready());
+    relay_->line().SendParts(call, Bytes::Copy("whole"));
+    relay_->line().SendDone(call, call == 1 ? absl::CancelledError("withdrawn") : absl::OkStatus());
+    EXPECT_EQ(relay_->NextDone().code(), call == 1 ? absl::StatusCode::kCancelled : absl::StatusCode::kOk);
+  }
+}
+
 TEST_F(BulkLinesTest, ALineThatBreaksFreesItsHandles) {
   relay_->Store(1, session_, 5, 10);
   ASSERT_TRUE(relay_->Next().has_ready());

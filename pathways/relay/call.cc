@@ -123,25 +123,33 @@ void Call::StartUpload() {
     up_.Push(from_client_);
     return StartController(client_context_.method());
   }
-  hub_->line == nullptr ? UploadByCall() : UploadOverLine();
+  const ControllerLine::Buffer buffer = upload_->buffer();
+  if (!hub_->files.TakeAhead(buffer.session, buffer.handle)) return TakeFile();
+  const Uploading uploading = BeginUploading();
+  hub_->line->FinishAhead(buffer, upload_->bytes(), uploading.done, uploading.otherwise);
+}
+
+void Call::TakeFile() {
+  if (const absl::Status taken = upload_->Take(); !taken.ok()) return EndWith(taken);
+  if (hub_->line == nullptr) return UploadByCall();
+  const Uploading uploading = BeginUploading();
+  hub_->line->Store(upload_->buffer(), upload_->data(), uploading.done, uploading.otherwise);
 }
 
 // gRPC's alarm is the way from the line's thread to this one.
-void Call::UploadOverLine() {
-  void* const tag = Begin(&uploaded_);
-  auto wake = [this, tag] { uploaded_alarm_.Set(hub_->queue.get(), gpr_now(GPR_CLOCK_MONOTONIC), tag); };
-  hub_->line->Store(
-      {upload_->session(), upload_->handle()}, upload_->data(),
-      [this, wake](absl::Status status) {
-        uploaded_status_ = std::move(status);
-        wake();
-      },
-      wake);
+Call::Uploading Call::BeginUploading() {
+  auto wake = [this, tag = Begin(&uploaded_)] { uploaded_alarm_.Set(hub_->queue.get(), gpr_now(GPR_CLOCK_MONOTONIC), tag); };
+  auto done = [this, wake](absl::Status status) {
+    uploaded_status_ = std::move(status);
+    wake();
+  };
+  return {done, wake};
 }
 
 void Call::OnUploaded(bool ok) {
   if (client_gone_) return;
-  uploaded_status_.has_value() ? EndWith(*uploaded_status_) : UploadByCall();
+  if (uploaded_status_.has_value()) return EndWith(*uploaded_status_);
+  upload_->taken() ? UploadByCall() : TakeFile();
 }
 
 // The controller has nothing to say any more, or was not asked.

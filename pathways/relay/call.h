@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -89,7 +90,13 @@ class Call {
 
   void StartController(const std::string& method);
   void StartUpload();  // of the file that the client's one request names
-  void UploadOverLine();
+  void TakeFile();
+  // What the line calls.
+  struct Uploading {
+    std::function<void(absl::Status)> done;
+    std::function<void()> otherwise;
+  };
+  Uploading BeginUploading();
   void UploadByCall();
   void OnUploaded(bool ok);
   void EndWith(const absl::Status& status);
@@ -111,7 +118,7 @@ class Call {
   grpc::ByteBuffer from_client_;
   Lane up_;
   std::unique_ptr<FileUpload> upload_;  // goes up instead of what the client sends
-  // What became of it on the line; nothing: it has to go up by a call. Written by the line's thread before it sets the alarm.
+  // What became of it on the line; nothing: it has to go another way. Written by the line's thread before it sets the alarm.
   std::optional<absl::Status> uploaded_status_;
   grpc::Alarm uploaded_alarm_;
   bool client_gone_ = false;  // cancelled, or finished

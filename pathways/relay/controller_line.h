@@ -16,6 +16,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "pathways/base/bytes.h"
+#include "pathways/bulk/growing_file.h"
 #include "pathways/net/shared_memory.h"
 
 namespace pw::relay {
@@ -38,6 +39,15 @@ class ControllerLine {
   void Fetch(Buffer buffer, net::SharedMemory memory, absl::AnyInvocable<void(absl::StatusOr<Bytes>) &&> done,
              absl::AnyInvocable<void(net::SharedMemory) &&> otherwise);
   void Store(Buffer buffer, Bytes data, absl::AnyInvocable<void(absl::Status) &&> done, absl::AnyInvocable<void() &&> otherwise);
+
+  // Large arrays are sent while their files are being written (store_ahead.h). Whether that goes well nobody hears before FinishAhead, which is
+  // called once the file has been written, once for a buffer. `otherwise`: nothing of it has been sent that counts; the file is there. After
+  // `done` it has gone.
+  void SendAhead(Buffer buffer, bulk::GrowingFile file);
+  void FinishAhead(Buffer buffer, int64_t bytes, absl::AnyInvocable<void(absl::Status) &&> done,
+                   absl::AnyInvocable<void() &&> otherwise);
+  // What is sent ahead for a session that has ended.
+  void DropAhead(uint64_t session);
 
  private:
   struct State;

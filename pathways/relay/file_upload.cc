@@ -40,21 +40,39 @@ void ClientFiles::Remove(uint64_t session) {
   if (it == folders.end()) return;
   bulk::RemoveClientFolder(directory, it->second);
   folders.erase(it);
+  ahead_.erase(session);
+}
+
+void ClientFiles::SendAhead(uint64_t session, uint64_t handle, int64_t bytes, ControllerLine* line) {
+  const auto folder = folders.find(session);
+  if (folder == folders.end()) return;
+  absl::StatusOr<bulk::GrowingFile> file = bulk::GrowingFile::In(directory, folder->second, handle, bytes);
+  if (!file.ok() || !ahead_[session].insert(handle).second) return;
+  line->SendAhead({session, handle}, *std::move(file));
+}
+
+bool ClientFiles::TakeAhead(uint64_t session, uint64_t handle) {
+  const auto handles = ahead_.find(session);
+  return handles != ahead_.end() && handles->second.erase(handle) != 0;
 }
 
 absl::StatusOr<std::unique_ptr<FileUpload>> FileUpload::Open(ClientFiles* files, grpc::ByteBuffer request) {
   GrpcHostBufferReadFromDiskRequest parsed;
   if (!grpc::SerializationTraits<GrpcHostBufferReadFromDiskRequest>::Deserialize(&request, &parsed).ok())
     return absl::InvalidArgumentError("a request to read a host buffer from a file does not parse");
-  const auto folder = files->folders.find(parsed.metadata().session_id());
-  if (folder == files->folders.end()) return nullptr;
+  if (!files->folders.contains(parsed.metadata().session_id())) return nullptr;
   auto upload = std::make_unique<FileUpload>();
-  PW_ASSIGN_OR_RETURN(upload->rest_, bulk::TakeSharedFile(files->directory, folder->second, parsed.metadata().handle(),
-                                                          parsed.metadata().buffer_size(), &files->memory));
-  upload->session_ = parsed.metadata().session_id();
-  upload->handle_ = parsed.metadata().handle();
-  upload->metadata_ = parsed.metadata().SerializeAsString();
+  upload->files_ = files;
+  upload->metadata_ = parsed.metadata();
   return upload;
+}
+
+absl::Status FileUpload::Take() {
+  taken_ = true;
+  const auto folder = files_->folders.find(buffer().session);
+  if (folder == files_->folders.end()) return absl::NotFoundError("the session has ended");
+  PW_ASSIGN_OR_RETURN(rest_, bulk::TakeSharedFile(files_->directory, folder->second, buffer().handle, bytes(), &files_->memory));
+  return absl::OkStatus();
 }
 
 grpc::ByteBuffer FileUpload::Next() {

@@ -1,5 +1,7 @@
 #include "pathways/relay/frames.h"
 
+#include <cstdint>
+#include <cstdlib>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -63,6 +65,59 @@ bool Parse(const grpc::ByteBuffer& bytes, Message* message) {
   return message->ParseFromZeroCopyStream(&reader);
 }
 
+// Of one element in host memory, as the client sends it; 0 for those whose arrays are hardly ever large, and those without a size.
+int ElementBytes(xla::ifrt::DTypeProto::Kind kind) {
+  using Type = xla::ifrt::DTypeProto;
+  switch (kind) {
+    case Type::KIND_PRED:
+    case Type::KIND_S4:
+    case Type::KIND_U4:
+    case Type::KIND_S8:
+    case Type::KIND_U8:
+    case Type::KIND_F8E4M3FN:
+    case Type::KIND_F8E5M2:
+      return 1;
+    case Type::KIND_S16:
+    case Type::KIND_U16:
+    case Type::KIND_F16:
+    case Type::KIND_BF16:
+      return 2;
+    case Type::KIND_S32:
+    case Type::KIND_U32:
+    case Type::KIND_F32:
+      return 4;
+    case Type::KIND_S64:
+    case Type::KIND_U64:
+    case Type::KIND_F64:
+    case Type::KIND_C64:
+      return 8;
+    case Type::KIND_C128:
+      return 16;
+    default:
+      return 0;
+  }
+}
+
+// The memory that an array spans: its last element, and from each dimension the way to that. `Source`: a message that describes one. The
+// numbers are the client's; where they are not those of an array the result is 0.
+template <class Source>
+int64_t SpannedBytes(const Source& source) {
+  const int64_t element = ElementBytes(source.dtype().kind());
+  const auto& dims = source.shape().dims();
+  const bool strided = source.has_byte_strides();
+  if (element == 0 || (strided && source.byte_strides().strides_size() != dims.size())) return 0;
+  int64_t bytes = element, dense = element;
+  for (int i = dims.size() - 1; i >= 0; --i) {
+    const int64_t stride = strided ? source.byte_strides().strides(i) : dense;
+    int64_t way;
+    if (dims[i] <= 0 || __builtin_mul_overflow(dims[i] - 1, stride, &way) || way == INT64_MIN ||
+        __builtin_add_overflow(bytes, std::abs(way), &bytes) || __builtin_mul_overflow(dense, dims[i], &dense)) {
+      return 0;
+    }
+  }
+  return bytes;
+}
+
 // True if `response` has got an answer that is not an error.
 bool AnswerWithoutController(const Frame& request, IfrtResponse* response) {
   switch (request.kind) {
@@ -110,6 +165,23 @@ Frame ReadRequest(const grpc::ByteBuffer& request) {
     frame.relay_future = message.check_future_request().future_handle() == kDeletedFuture;
   }
   return frame;
+}
+
+std::vector<HostBuffer> HostBuffersOf(int kind, const grpc::ByteBuffer& request) {
+  std::vector<HostBuffer> buffers;
+  IfrtRequest message;
+  if ((kind != IfrtRequest::kMakeArrayFromHostBufferRequest && kind != IfrtRequest::kMakeArraysFromHostBufferShardsRequest) ||
+      !Parse(request, &message)) {
+    return buffers;
+  }
+  if (message.has_make_array_from_host_buffer_request()) {
+    const auto& made = message.make_array_from_host_buffer_request();
+    buffers.push_back({made.host_buffer_handle(), SpannedBytes(made)});
+  }
+  for (const auto& spec : message.make_arrays_from_host_buffer_shards_request().specs()) {
+    for (const auto& made : spec.host_buffers()) buffers.push_back({made.host_buffer_handle(), SpannedBytes(made)});
+  }
+  return buffers;
 }
 
 Frame ReadResponse(const grpc::ByteBuffer& response) { return ReadHead(response); }

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "grpcpp/support/byte_buffer.h"
@@ -26,6 +27,14 @@ struct Frame {
 
 Frame ReadRequest(const grpc::ByteBuffer& request);
 Frame ReadResponse(const grpc::ByteBuffer& response);
+
+// A host buffer that a request makes an array of, and how large it will be; 0: that is not known here.
+struct HostBuffer {
+  uint64_t handle = 0;
+  int64_t bytes = 0;
+};
+// None for other requests than those to make arrays from host buffers.
+std::vector<HostBuffer> HostBuffersOf(int kind, const grpc::ByteBuffer& request);
 
 // The session_id of an init response, or 0 if it is none.
 uint64_t ReadSessionId(const grpc::ByteBuffer& response);

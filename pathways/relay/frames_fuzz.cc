@@ -16,6 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const pw::relay::Frame request = pw::relay::ReadRequest(bytes);
   const pw::relay::Frame answer = pw::relay::ReadResponse(pw::relay::Answer(request, absl::UnavailableError("gone")));
   PW_CHECK(answer.op_id == request.op_id);
+  for (const auto& buffer : pw::relay::HostBuffersOf(request.kind, bytes)) PW_CHECK(buffer.bytes >= 0);
   pw::relay::ReadResponse(bytes);
   pw::relay::ReadSessionId(bytes);
   (void)pw::relay::ParseHeader(std::string(reinterpret_cast<const char*>(data), size));

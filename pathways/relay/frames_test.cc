@@ -1,5 +1,7 @@
 #include "pathways/relay/frames.h"
 
+#include <cstdint>
+
 #include "gtest/gtest.h"
 #include "ifrt_proxy/ifrt_service.pb.h"
 
@@ -70,6 +72,48 @@ TEST(FramesTest, ScalarsAndVectorsHaveTheirLayoutsToo) {
   EXPECT_EQ(RowMajorLayout(0), "{}");
   EXPECT_EQ(RowMajorLayout(1), "{0}");
   EXPECT_EQ(RowMajorLayout(2), "{1,0}");
+}
+
+TEST(FramesTest, HostBuffersOfArraysHaveTheSizeThatTheClientSends) {
+  IfrtRequest one;
+  auto& made = *one.mutable_make_array_from_host_buffer_request();
+  made.set_host_buffer_handle(7);
+  made.mutable_dtype()->set_kind(xla::ifrt::DTypeProto::KIND_F32);
+  const auto bytes = [&] {
+    const auto buffers = HostBuffersOf(IfrtRequest::kMakeArrayFromHostBufferRequest, Buffer(one));
+    EXPECT_EQ(buffers.size(), 1u);
+    EXPECT_EQ(buffers.at(0).handle, 7u);
+    return buffers.at(0).bytes;
+  };
+  EXPECT_EQ(bytes(), 4);
+  for (const int64_t dim : {3, 5}) made.mutable_shape()->add_dims(dim);
+  EXPECT_EQ(bytes(), 60);
+  for (const int64_t stride : {4, 12}) made.mutable_byte_strides()->add_strides(stride);
+  EXPECT_EQ(bytes(), 60) << "column by column";
+  made.mutable_byte_strides()->set_strides(1, -16);
+  EXPECT_EQ(bytes(), 4 + 2 * 4 + 4 * 16) << "with gaps, and backwards";
+
+  made.mutable_byte_strides()->set_strides(1, INT64_MIN / 4);
+  EXPECT_EQ(bytes(), 0) << "no such array";
+  made.mutable_byte_strides()->add_strides(1);
+  EXPECT_EQ(bytes(), 0);
+  made.clear_byte_strides();
+  made.mutable_shape()->set_dims(0, INT64_MAX);
+  EXPECT_EQ(bytes(), 0);
+  made.mutable_shape()->set_dims(0, 0);
+  EXPECT_EQ(bytes(), 0);
+
+  IfrtRequest shards;
+  for (const uint64_t handle : {8, 9}) {
+    auto& buffer = *shards.mutable_make_arrays_from_host_buffer_shards_request()->add_specs()->add_host_buffers();
+    buffer.set_host_buffer_handle(handle);
+    buffer.mutable_dtype()->set_kind(handle == 8 ? xla::ifrt::DTypeProto::KIND_C128 : xla::ifrt::DTypeProto::KIND_STRING);
+  }
+  const auto buffers = HostBuffersOf(IfrtRequest::kMakeArraysFromHostBufferShardsRequest, Buffer(shards));
+  ASSERT_EQ(buffers.size(), 2u);
+  EXPECT_EQ(buffers[0].bytes, 16);
+  EXPECT_EQ(buffers[1].bytes, 0) << "a string's size is not known";
+  EXPECT_TRUE(HostBuffersOf(IfrtRequest::kCompileRequest, Buffer(one)).empty());
 }
 
 TEST(FramesTest, WorkIsAnsweredWithTheError) {

@@ -6,6 +6,7 @@
 #include <future>
 #include <map>
 #include <mutex>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "grpcpp/create_channel.h"
@@ -14,6 +15,7 @@
 #include "grpcpp/server_builder.h"
 #include "gtest/gtest.h"
 #include "ifrt_proxy/grpc_ifrt_service.grpc.pb.h"
+#include "pathways/relay/store_ahead.h"
 #include "pathways/relay/testing/bulk_controller.h"
 
 namespace pw::relay {
@@ -325,7 +327,14 @@ class FilesRelayTest : public RelayTest {
     return Open(metadata.SerializeAsString());
   }
   grpc::Status Leave(uint64_t handle, const std::string& contents, int64_t announced) {
-    std::ofstream(absl::StrCat(path_, "/mine/lt_", handle)) << contents;
+    Write(handle, contents);
+    return ReadFromDisk(handle, announced);
+  }
+  // Some more of a file.
+  void Write(uint64_t handle, const std::string& contents) {
+    std::ofstream(absl::StrCat(path_, "/mine/lt_", handle), std::ios::app) << contents;
+  }
+  grpc::Status ReadFromDisk(uint64_t handle, int64_t announced) {
     GrpcHostBufferReadFromDiskRequest request;
     request.mutable_metadata()->set_session_id(kSession);
     request.mutable_metadata()->set_handle(handle);
@@ -370,6 +379,73 @@ TEST_F(FilesRelayTest, WithABulkLineTheFileGoesOverIt) {
   EXPECT_TRUE(waiting.get().ok());
   EXPECT_EQ(controller_.stored_, 4u) << "it goes the other way";
   line_.Close();  // before what it is connected to
+}
+
+// The line is in use, and the client has written half of an array of this size.
+class HalfWrittenTest : public FilesRelayTest {
+ protected:
+  static constexpr int64_t kSize = StoreAhead::kWorthwhileBytes + 5;
+
+  HalfWrittenTest() {
+    controller_.bulk_line_ = bulk_.announcement();
+    stream_ = OpenWithFolder("mine");
+    bulk_.AwaitLine();
+    for (uint64_t handle = 8; Leave(handle, "other", 5).ok(); ++handle) {  // until the line has no room for it
+    }
+    for (int64_t i = 0; i < kSize; ++i) contents_.push_back(static_cast<char>(i % 251 + 1));
+    controller_.stored_ = 0;
+    const int before = bulk_.stores;
+    IfrtRequest request;
+    request.mutable_request_metadata()->set_op_id(2);
+    auto& made = *request.mutable_make_array_from_host_buffer_request();
+    made.set_host_buffer_handle(7);
+    made.mutable_dtype()->set_kind(xla::ifrt::DTypeProto::KIND_U8);
+    made.mutable_shape()->add_dims(kSize);
+    EXPECT_TRUE(stream_->Write(request));
+    Write(7, contents_.substr(0, kSize / 2));
+    while (bulk_.stores == before) std::this_thread::yield();
+  }
+  ~HalfWrittenTest() override { line_.Close(); }  // before what it is connected to
+
+  void WriteTheRest() { Write(7, contents_.substr(kSize / 2)); }
+
+  testing::BulkController bulk_{kSize};
+  std::unique_ptr<Stream> stream_;
+  std::string contents_;
+};
+
+TEST_F(HalfWrittenTest, ALargeFileIsSentWhileItIsWritten) {
+  WriteTheRest();
+  const grpc::Status status = ReadFromDisk(7, kSize);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_TRUE(bulk_.stored() == contents_);
+  EXPECT_EQ(controller_.stored_, 0u);
+  EXPECT_FALSE(std::filesystem::exists(path_ + "/mine/lt_7"));
+}
+
+TEST_F(HalfWrittenTest, OneThatIsCutShortInTheMiddleIsTheErrorThatItAlwaysWas) {
+  std::filesystem::resize_file(path_ + "/mine/lt_7", 100);
+  EXPECT_EQ(ReadFromDisk(7, kSize).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  std::filesystem::remove(path_ + "/mine/lt_7");
+  EXPECT_TRUE(Leave(7, contents_, kSize).ok()) << "the controller has forgotten what came of it";
+  EXPECT_TRUE(bulk_.stored() == contents_);
+}
+
+TEST_F(HalfWrittenTest, WithoutItsLineItGoesTheOtherWay) {
+  bulk_.Close();
+  WriteTheRest();
+  EXPECT_TRUE(ReadFromDisk(7, kSize).ok());
+  EXPECT_EQ(controller_.stored_, static_cast<size_t>(kSize));
+}
+
+TEST_F(HalfWrittenTest, AClientThatGoesInTheMiddleLeavesNothing) {
+  session_->TryCancel();
+  IfrtResponse response;
+  while (stream_->Read(&response)) {
+  }
+  (void)stream_->Finish();
+  relay_ = nullptr;  // waits for the end of its calls
+  EXPECT_FALSE(std::filesystem::exists(path_ + "/mine"));
 }
 
 TEST_F(FilesRelayTest, TheFolderGoesWithItsSession) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "ifrt_proxy/grpc_ifrt_service.pb.h"
 #include "pathways/bulk/headers.h"
+#include "pathways/relay/store_ahead.h"
 
 namespace pw::relay {
 namespace {
@@ -31,12 +32,17 @@ class SessionTraffic : public Traffic {
       : controller_(std::move(controller)), gone_(gone), files_(files), folder_(std::move(folder)), line_(line) {}
   ~SessionTraffic() override {
     gone_->erase(session_id_);
+    if (SendsAhead()) line_->DropAhead(session_id_);
     files_->Remove(session_id_);
   }
 
   void Passing(const grpc::ByteBuffer& request) override {
     Frame frame = ReadRequest(request);
     unanswered_.emplace(frame.op_id, frame);
+    if (!SendsAhead()) return;
+    for (const HostBuffer& buffer : HostBuffersOf(frame.kind, request)) {
+      if (buffer.bytes >= StoreAhead::kWorthwhileBytes) files_->SendAhead(session_id_, buffer.handle, buffer.bytes, line_);
+    }
   }
 
   void Returning(const grpc::ByteBuffer& response) override {
@@ -82,6 +88,8 @@ class SessionTraffic : public Traffic {
   }
 
  private:
+  bool SendsAhead() const { return line_ != nullptr && !folder_.empty() && session_id_ != 0; }
+
   const std::string controller_;
   GoneSessions* const gone_;
   ClientFiles* const files_;

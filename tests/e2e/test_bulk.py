@@ -98,10 +98,11 @@ while True:
 """
 
 
+@pytest.mark.parametrize("way", ["on", "relay"])  # relay: over the network
 @pytest.mark.parametrize("delay", [0.3, 0.7, 1.2])
-def test_a_client_killed_in_the_middle_leaves_nothing(cluster, delay):
+def test_a_client_killed_in_the_middle_leaves_nothing(cluster, delay, way):
     before = shared_memories(cluster)
-    victim = client(cluster, ENDLESS)
+    victim = client(cluster, ENDLESS, PATHWAYS_SHARED_MEMORY=way)
     assert victim.stdout.readline() == "ready\n"
     time.sleep(delay)  # anywhere in the transfers
     victim.send_signal(signal.SIGKILL)

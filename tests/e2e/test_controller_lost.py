@@ -67,6 +67,17 @@ def test_a_deep_queue_under_way_ends_in_the_error(run_script):
     assert (done.returncode, done.stdout) == (0, "the end of the queue\n"), done.stderr
 
 
+def test_a_large_array_on_its_way_over_the_network_ends_in_the_error(run_script):
+    done = run_script(PRELUDE + textwrap.dedent("""
+        import threading
+        host = np.ones(64 << 20, np.float32)
+        jax.block_until_ready(jax.device_put(host))
+        threading.Timer(0.1, kill_controller).start()
+        raises("a way up", lambda: [jax.block_until_ready(jax.device_put(host)) for _ in range(100)])
+        """), PATHWAYS_SHARED_MEMORY="relay")
+    assert (done.returncode, done.stdout) == (0, "a way up\n"), done.stderr
+
+
 def test_the_remedy_in_the_text_works(run_script):
     done = run_script(PRELUDE + textwrap.dedent("""
         kill_controller()

@@ -109,9 +109,10 @@ def test_a_process_leaves_nothing_behind():
     assert not left_by(process.pid)
 
 
-def test_nor_does_one_that_is_killed():
+@pytest.mark.parametrize("way", ["on", "relay"])
+def test_nor_does_one_that_is_killed(way):
     victim = subprocess.Popen([sys.executable, "-c", PROGRAM + "print('ready', flush=True)\nwhile True: jax.device_put(host, jax.devices()[0])"],
-                              env=clean_environment(), stdout=subprocess.PIPE, text=True)
+                              env=clean_environment(PATHWAYS_SHARED_MEMORY=way), stdout=subprocess.PIPE, text=True)
     assert victim.stdout.readline() == "ready\n"
     assert left_by(victim.pid)
     victim.send_signal(signal.SIGKILL)
@@ -150,6 +151,19 @@ for dtype in (np.float32, np.int8, np.complex64):
     np.testing.assert_array_equal(np.asarray(jax.device_put(big.reshape(2, -1).T, jax.devices()[1])), big.reshape(2, -1).T)
 jax.clear_caches(); jax.extend.backend.clear_backends()
 np.testing.assert_array_equal(np.asarray(jax.device_put(host, jax.devices()[0]) * 2), host * 2)
+print("same")""", PATHWAYS_SHARED_MEMORY="relay")
+    assert process.returncode == 0 and output == "same\n"
+    assert not left_by(process.pid)
+
+
+def test_from_another_machine_many_large_arrays_are_sent_while_they_are_written():
+    """More of them than are sent ahead at a time, and one of 400 MiB."""
+    process, output = run("""
+arrays = [np.full((6 << 20) + i, i, np.int32) + np.arange((6 << 20) + i, dtype=np.int32) for i in range(7)]
+arrays.append(np.arange(100 << 20, dtype=np.uint32).T)
+put = [jax.device_put(array, jax.devices()[1]) for array in arrays]
+for array, there in zip(arrays, put):
+    np.testing.assert_array_equal(np.asarray(there + 1), array + 1)
 print("same")""", PATHWAYS_SHARED_MEMORY="relay")
     assert process.returncode == 0 and output == "same\n"
     assert not left_by(process.pid)

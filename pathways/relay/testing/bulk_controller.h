@@ -37,6 +37,8 @@ class BulkController final : public bulk::Line::Owner {
   void AwaitLine() { met_.get_future().wait(); }
   // From now on it does not answer.
   std::atomic<bool> silent = false;
+  // So many stores have been asked for.
+  std::atomic<int> stores = 0;
   void AwaitQuestion() { asked_.get_future().wait(); }
   std::string stored() { return std::string(reinterpret_cast<const char*>(into_.data()), into_.size()); }
   void Close() { line_->Close(absl::UnavailableError("enough")); }
@@ -49,7 +51,12 @@ class BulkController final : public bulk::Line::Owner {
       line_->SendParts(frame.call(), Bytes::Copy("contents"));
       return line_->SendDone(frame.call(), absl::OkStatus());
     }
-    if (frame.has_done()) return line_->SendDone(frame.call(), line_->Landed(frame.call(), into_.size()));
+    if (frame.has_done()) {
+      absl::Status status = bulk::StatusOf(frame.done());
+      status.Update(line_->Landed(frame.call(), into_.size()));
+      return line_->SendDone(frame.call(), status);
+    }
+    ++stores;
     if (frame.store().bytes() != into_.size()) return line_->SendDone(frame.call(), absl::ResourceExhaustedError("no room"));
     line_->Expect(frame.call(), {into_.owner(), into_.data()}, into_.size());
     pathways::v1::BulkFrame ready;
