@@ -121,10 +121,16 @@ struct LaunchOptions {
   SessionId session;  // whom host callbacks belong to
 };
 
+// When the devices of a launch were busy with it.
+struct Interval {
+  absl::Time begin = absl::InfinitePast();
+  absl::Time end = absl::InfinitePast();
+};
+
 struct Launch {
   std::vector<std::unique_ptr<DeviceBuffer>> outputs;  // result k of position p at [p * results + k]
   Future<Unit> done;                                   // on all devices
-  std::shared_ptr<const absl::Time> began;             // known once `done` is; null where the runtime cannot say
+  std::shared_ptr<const Interval> busy;                // known once `done` is; null where the runtime cannot say
 };
 
 class LoadedProgram {

@@ -29,7 +29,7 @@ struct Runner::Run {
   Hazards::TaskRef task;
   LaunchOrder::Turn turn;
   absl::Time started = absl::InfinitePast();
-  std::shared_ptr<const absl::Time> began;  // by the devices, where the runtime says so
+  std::shared_ptr<const device::Interval> busy;  // by the devices, where the runtime says so
 
   size_t positions() const { return program->devices.size(); }
   const device::ProgramInfo& info() const { return program->loaded->info(); }
@@ -210,7 +210,7 @@ void Runner::Launch(const RunRef& run) {
   run->started = core_->clock->Now();
   absl::StatusOr<device::Launch> launch = run->program->loaded->Execute(buffers, options);
   if (!launch.ok()) return Finish(run, launch.status());
-  run->began = std::move(launch->began);
+  run->busy = std::move(launch->busy);
   for (int32_t k : run->given) {
     for (size_t p = 0; p < run->positions(); ++p) run->args[p * args + k]->Consume();
   }
@@ -238,11 +238,10 @@ void Runner::Finish(const RunRef& run, const absl::Status& status) {
     else
       shard->SetFailed(reason);
   }
-  if (reason.ok() && run->began != nullptr) run->started = *run->began;
-  const absl::Time now = reason.ok() ? core_->clock->Now() : run->started;
-  const double busy = reason.ok() ? core_->order.Charge(run->program->devices, run->started, now) : 0;
+  absl::Duration took;
+  const double busy = reason.ok() ? Charge(*run, &took) : 0;
   if (reason.ok() && run->report_time) {
-    core_->outbox.DoneTimed(run->op, absl::ToDoubleMicroseconds(now - run->started), busy);
+    core_->outbox.DoneTimed(run->op, absl::ToDoubleMicroseconds(took), busy);
   } else {
     core_->outbox.Done(run->op, reason, busy);
   }
@@ -250,6 +249,19 @@ void Runner::Finish(const RunRef& run, const absl::Status& status) {
   run->args.clear();
   run->results.clear();
   run->task = nullptr;
+}
+
+// `took`: from the launch, or its turn on the devices where the runtime knows that, to the end.
+double Runner::Charge(Run& run, absl::Duration* took) {
+  const std::vector<int>& devices = run.program->devices;
+  if (run.busy != nullptr) {
+    run.started = run.busy->begin;
+    *took = run.busy->end - run.busy->begin;
+    return core_->order.Charge(devices, *run.busy);
+  }
+  const absl::Time now = core_->clock->Now();
+  *took = now - run.started;
+  return core_->order.Charge(devices, run.started, now);
 }
 
 void Runner::Record(const Run& run) {

@@ -39,6 +39,7 @@ class Runner {
   MemoryGate::Verdict Admit(const RunRef& run, absl::Status* why);
   void Launch(const RunRef& run);
   void Finish(const RunRef& run, const absl::Status& status);
+  double Charge(Run& run, absl::Duration* took);
   void Record(const Run& run);
   void TellOthers(const Run& run, const absl::Status& status);
   int NextLaunchId();

@@ -87,6 +87,15 @@ double LaunchOrder::Charge(const std::vector<int>& devices, absl::Time launched,
     microseconds += absl::ToDoubleMicroseconds(ended - std::max(launched, busy_until_[device]));
     busy_until_[device] = ended;
   }
+  return Count(microseconds);
+}
+
+double LaunchOrder::Charge(const std::vector<int>& devices, const device::Interval& busy) {
+  for (int device : devices) busy_until_[device] = std::max(busy_until_[device], busy.end);
+  return Count(absl::ToDoubleMicroseconds(busy.end - busy.begin) * static_cast<double>(devices.size()));
+}
+
+double LaunchOrder::Count(double microseconds) {
   ++ended_;
   device_microseconds_ += microseconds;
   return microseconds;

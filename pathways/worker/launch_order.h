@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "pathways/base/ids.h"
+#include "pathways/device/device.h"
 #include "pathways/v1/worker.pb.h"
 #include "pathways/worker/hazards.h"
 
@@ -56,6 +57,8 @@ class LaunchOrder {
 
   // Device time, summed over its devices, of an execution that has ended now.
   double Charge(const std::vector<int>& devices, absl::Time launched, absl::Time ended);
+  // The same where the runtime says when they were busy with it. Ends may be told in another order than they came.
+  double Charge(const std::vector<int>& devices, const device::Interval& busy);
 
   // Of all executions so far that have ended well: how many, and what Charge gave for them.
   uint64_t ended() const { return ended_; }
@@ -69,6 +72,7 @@ class LaunchOrder {
   void Hold(Turn* turn);
   void Unhold(Turn* turn);
   void Refuse(uint64_t gang, const absl::Status& status);
+  double Count(double microseconds);
 
   Hazards* const hazards_;
   std::vector<std::deque<Turn*>> queues_;

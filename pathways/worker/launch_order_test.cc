@@ -108,6 +108,10 @@ TEST_F(Order, DeviceTimeIsCountedOnce) {
   EXPECT_EQ(order.Charge(d01, t, t + absl::Microseconds(30)), 60);
   EXPECT_EQ(order.Charge(d0, t + absl::Microseconds(10), t + absl::Microseconds(40)), 10);  // waited for the first
   EXPECT_EQ(order.Charge(d1, t + absl::Microseconds(50), t + absl::Microseconds(55)), 5);
+  // What the runtime says counts, in whichever order it is told.
+  EXPECT_EQ(order.Charge(d0, {t + absl::Microseconds(80), t + absl::Microseconds(90)}), 10);
+  EXPECT_EQ(order.Charge(d0, {t + absl::Microseconds(60), t + absl::Microseconds(75)}), 15);
+  EXPECT_EQ(order.ended(), 5u);
 }
 
 // The whole worker: executions of the simulated runtime in the order of grants, on every device.

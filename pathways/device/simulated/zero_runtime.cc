@@ -18,11 +18,7 @@ namespace {
 
 constexpr absl::string_view kAddressPrefix = "simulated:";
 
-// When devices were busy with a launch. Written before its `done` is set, read after that.
-struct Interval {
-  absl::Time begin = absl::InfinitePast();
-  absl::Time end = absl::InfinitePast();
-};
+// Written before the launch's `done` is set, read after that.
 using BusyRef = std::shared_ptr<const Interval>;
 
 // A launch, to those that come after it.
@@ -156,7 +152,7 @@ class ZeroProgram : public LoadedProgram {
     auto busy = std::make_shared<Interval>();
     Launch launch;
     launch.done = done.future();
-    launch.began = std::shared_ptr<const absl::Time>(busy, &busy->begin);
+    launch.busy = busy;
     std::vector<Launched> before = TakeTurn({launch.done, busy});
     const size_t inputs = before.size();
     for (DeviceBuffer* argument : arguments) before.push_back(static_cast<ZeroBuffer*>(argument)->maker());
