@@ -49,6 +49,7 @@ std::string ClusterImpl::StatusJson(const Housekeeping::MetricsByHost& metrics) 
     status.bytes_sent = counters.bytes_sent;
     status.bytes_received = counters.bytes_received;
     status.frames_sent = counters.frames_sent;
+    status.frames_received = counters.frames_received;
     status.ops_in_flight = static_cast<int64_t>(fabric_->ops().CountFor(host));
     for (const auto& [kind, count] : fabric_->outbox().counters(host).commands) {
       status.commands[Command::descriptor()->FindFieldByNumber(kind)->name()] = count;

@@ -43,12 +43,8 @@ void WriteHost(const resource::Host& host, const HostStatus& status, JsonWriter&
   json.Key("platform").String(host.platform_name).Key("platform_version").String(host.platform_version);
   json.Key("data_address").String(status.data_address).Key("peer").String(status.peer);
   json.Key("seconds_since_heard").Number(status.seconds_since_heard).Key("ops_in_flight").Int(status.ops_in_flight);
-  json.Key("frames_sent")
-      .Int(status.frames_sent)
-      .Key("bytes_sent")
-      .Int(status.bytes_sent)
-      .Key("bytes_received")
-      .Int(status.bytes_received);
+  json.Key("frames_sent").Int(status.frames_sent).Key("bytes_sent").Int(status.bytes_sent);
+  json.Key("frames_received").Int(status.frames_received).Key("bytes_received").Int(status.bytes_received);
   json.Key("commands").BeginObject();
   for (const auto& [kind, count] : status.commands) json.Key(kind).Int(count);
   json.EndObject();

@@ -25,6 +25,7 @@ struct HostStatus {
   uint64_t bytes_sent = 0;
   uint64_t bytes_received = 0;
   uint64_t frames_sent = 0;
+  uint64_t frames_received = 0;
   std::map<std::string, uint64_t> commands;            // by kind
   std::optional<::pathways::v1::HealthReport> health;  // the last; none: not heard yet
   double seconds_since_health = 0;

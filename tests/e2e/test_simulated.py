@@ -85,6 +85,30 @@ def test_two_thousand_devices(command):
     assert "2048 x simulated" in command("status", check=False).stdout
 
 
+LOOP = """
+import jax, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+mesh = Mesh(np.array(jax.devices()), ("x",))
+rows = NamedSharding(mesh, P("x"))
+total = jax.jit(jax.shard_map(lambda v: jax.lax.psum(v, "x"), mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False))
+y = jax.block_until_ready(total(jax.device_put(np.zeros(len(jax.devices()), np.float32), rows)))
+for _ in range(CALLS):
+    y = total(y)
+y.block_until_ready()
+"""
+
+
+def test_what_is_granted_at_once_costs_no_frame_of_its_own(command):
+    up = command("up", "--simulated", "64x1", "--simulated-device", "instant")
+    counts = lambda: [(h["commands"].get("execute", 0), h["frames_sent"], h["frames_received"]) for h in command("status")["hosts"]]
+    before, calls = counts(), 400
+    command.run(up["address"], LOOP.replace("CALLS", str(calls)))
+    for (executes, sent, received), (executes0, sent0, received0) in zip(counts(), before):
+        assert executes - executes0 == calls + 1, "a message for each computation"
+        assert sent - sent0 < calls / 2, "which share frames while the client runs ahead: devices that take no time have room for all of them"
+        assert received - received0 < calls + 100, "a report for each at most, and housekeeping"
+
+
 TIMED = """
 import jax, jax.numpy as jnp, time
 device = jax.devices()[0]
