@@ -14,9 +14,9 @@ def channel():
     return out
 
 
-def serve(side, out, greeting, keep_errors=False):
-    """Says that it is ready, then does what it is asked, a method of `side` a line. keep_errors: what a method raises is its answer, and part of
-    the figure; else it ends the process."""
+def serve_and_exit(side, out, greeting, keep_errors=False, end=lambda: None):
+    """Says that it is ready, then does what it is asked, a method of `side` a line, until nobody is there any more. keep_errors: what a method raises is
+    its answer, and part of the figure; else it ends the process. end: what is to be done before it exits."""
     print(json.dumps(greeting), file=out, flush=True)
     for line in sys.stdin:
         request = json.loads(line)
@@ -27,6 +27,8 @@ def serve(side, out, greeting, keep_errors=False):
                 raise
             result = {"error": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
         print(json.dumps(result), file=out, flush=True)
+    end()
+    os._exit(0)  # without the client's farewell on standard error
 
 
 def timed_calls(function, value, calls, depth, wait):

@@ -235,8 +235,7 @@ def main():
     if mode == "multicontroller":
         join_others(address)
     bench = Bench()
-    _answers.serve(bench, out, {"devices": len(bench.jax.devices()), "jax": bench.jax.__version__})
-    os._exit(0)  # without the client's farewell on standard error
+    _answers.serve_and_exit(bench, out, {"devices": len(bench.jax.devices()), "jax": bench.jax.__version__})
 
 
 if __name__ == "__main__":

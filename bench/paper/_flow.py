@@ -6,7 +6,6 @@ the real control path.
 """
 
 import functools
-import os
 import pathlib
 import sys
 import time
@@ -144,8 +143,7 @@ def main():
     _client.set_environment("package", address)
     out = _answers.channel()
     side = Side(count)
-    _answers.serve(side, out, {"devices": len(side.jax.devices())}, keep_errors=True)
-    os._exit(0)  # without the client's farewell on standard error
+    _answers.serve_and_exit(side, out, {"devices": len(side.jax.devices())}, keep_errors=True)
 
 
 if __name__ == "__main__":

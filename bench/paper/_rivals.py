@@ -56,6 +56,9 @@ class Tensorflow:
     def wait(self, values):
         return [float(value) for value in values]
 
+    def end(self):
+        pass
+
 
 class Ray:
     def __init__(self, count):
@@ -92,6 +95,9 @@ class Ray:
             graph = MultiOutputNode(values).experimental_compile()
         return lambda values: [self.ray.get(future) for future in graph.execute(self.wait(values[:1])[0])], NODES
 
+    def end(self):
+        self.ray.shutdown()
+
     def wait(self, values):
         return [self.ray.get(value) if isinstance(value, self.ray.ObjectRef) else value for value in values]
 
@@ -116,10 +122,7 @@ def main():
     count = int(sys.argv[2])
     out = _answers.channel()
     side = Side({"tensorflow": Tensorflow, "ray": Ray}[sys.argv[1]](count))
-    _answers.serve(side, out, {"devices": count}, keep_errors=True)
-    if sys.argv[1] == "ray":
-        side.system.ray.shutdown()
-    os._exit(0)
+    _answers.serve_and_exit(side, out, {"devices": count}, keep_errors=True, end=side.system.end)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ a result on standard output. The computation is the paper's: the sum over all de
     work       one call that first keeps each device busy for `size` steps
 """
 
-import os
 import pathlib
 import sys
 
@@ -84,8 +83,7 @@ def main():
     if mode == "multicontroller":
         _client.join_others(address)
     side = Side(count, mode == "simulated")
-    _answers.serve(side, out, {"devices": count}, keep_errors=True)
-    os._exit(0)  # without the client's farewell on standard error
+    _answers.serve_and_exit(side, out, {"devices": count}, keep_errors=True)
 
 
 if __name__ == "__main__":

@@ -144,8 +144,7 @@ def main():
         os.environ["JAX_PLATFORMS"] += ",cpu"  # for the parameters
     out = _answers.channel()
     side = Side(count)
-    _answers.serve(side, out, {"devices": len(side.jax.devices())}, keep_errors=True)
-    os._exit(0)  # without the client's farewell on standard error
+    _answers.serve_and_exit(side, out, {"devices": len(side.jax.devices())}, keep_errors=True)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <memory>
 #include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
 
 namespace pw {
 namespace {
@@ -28,6 +31,12 @@ std::optional<AlignedBytes> TryAllocate(size_t size) {
   if (memory == nullptr) return std::nullopt;
   if (large) ::madvise(memory.get(), size, MADV_HUGEPAGE);  // a wish; where it is not granted nothing changes
   return AlignedBytes(std::move(memory), size);
+}
+
+absl::StatusOr<AlignedBytes> TryAllocateHostBuffer(int64_t size) {
+  std::optional<AlignedBytes> memory = TryAllocate(static_cast<size_t>(size));
+  if (memory.has_value()) return *std::move(memory);
+  return absl::ResourceExhaustedError(absl::StrCat("there is no memory for a host buffer of ", size, " bytes"));
 }
 
 }  // namespace pw

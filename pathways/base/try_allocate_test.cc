@@ -1,5 +1,7 @@
 #include "pathways/base/try_allocate.h"
 
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace pw {
@@ -17,6 +19,15 @@ TEST(TryAllocate, MemoryIsAligned) {
 TEST(TryAllocate, WhatNoMachineHasIsNotThere) {
   EXPECT_FALSE(TryAllocate(size_t{1} << 60).has_value());
   EXPECT_FALSE(TryAllocate(SIZE_MAX).has_value());
+}
+
+TEST(TryAllocate, AHostBufferThatNoMachineHasIsAnError) {
+  EXPECT_EQ(TryAllocateHostBuffer(100)->size(), 100u);
+  for (int64_t size : {int64_t{1} << 60, int64_t{-1}}) {
+    const absl::Status status = TryAllocateHostBuffer(size).status();
+    EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+    EXPECT_THAT(status.message(), testing::HasSubstr(absl::StrCat("no memory for a host buffer of ", size)));
+  }
 }
 
 }  // namespace

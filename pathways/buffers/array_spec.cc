@@ -40,6 +40,12 @@ std::string ToString(const ArraySpec& spec) {
   return absl::StrCat(std::string(Name(spec.dtype)), ShapeText(spec.dims), " over ", n, n == 1 ? " device" : " devices");
 }
 
+std::string DeviceNumbers(absl::Span<const DeviceId> devices) {
+  constexpr size_t kShown = 8;
+  auto number = [](std::string* out, DeviceId device) { absl::StrAppend(out, device.v); };
+  return absl::StrCat(absl::StrJoin(devices.subspan(0, kShown), ",", number), devices.size() > kShown ? ",..." : "");
+}
+
 absl::Status Validate(const ArraySpec& spec) {
   PW_RETURN_IF_ERROR(DTypeFromNumber(static_cast<int32_t>(spec.dtype)).status());
   PW_RETURN_IF_ERROR(spec.sharding.CheckFits(spec.dims));

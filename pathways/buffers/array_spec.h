@@ -18,6 +18,9 @@ struct ArraySpec {
 // "f32[8,128] over 4 devices": for messages.
 std::string ToString(const ArraySpec& spec);
 
+// "0,1,2": the numbers of the devices, of many the first eight and ",...": for messages.
+std::string DeviceNumbers(absl::Span<const DeviceId> devices);
+
 // What every use of a spec from outside needs: a known element type, a sharding that fits the shape, and a size in bytes, whole
 // and of every shard, that fits int64. INVALID_ARGUMENT if not.
 absl::Status Validate(const ArraySpec& spec);

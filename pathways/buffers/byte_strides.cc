@@ -54,12 +54,6 @@ absl::Status CheckLimits(int64_t have, int64_t need, int64_t result, int64_t max
       absl::StrCat("a host buffer of ", result, " bytes is over the limit of ", max_bytes, " bytes"));
 }
 
-absl::StatusOr<AlignedBytes> Allocate(int64_t bytes) {
-  std::optional<AlignedBytes> memory = TryAllocate(static_cast<size_t>(bytes));
-  if (memory.has_value()) return *std::move(memory);
-  return absl::ResourceExhaustedError(absl::StrCat("there is no memory for a host buffer of ", bytes, " bytes"));
-}
-
 }  // namespace
 
 absl::StatusOr<StridedExtent> SpannedRegion(int element_bytes, absl::Span<const int64_t> dims,
@@ -84,7 +78,7 @@ absl::StatusOr<Bytes> Densify(Bytes data, int element_bytes, absl::Span<const in
   PW_ASSIGN_OR_RETURN(const Sizes sizes, Measure(element_bytes, dims, byte_strides));
   PW_RETURN_IF_ERROR(CheckLimits(static_cast<int64_t>(data.size()), sizes.extent.bytes, sizes.dense_bytes, max_bytes));
   if (IsDense(element_bytes, dims, byte_strides)) return data;
-  PW_ASSIGN_OR_RETURN(AlignedBytes dense, Allocate(sizes.dense_bytes));
+  PW_ASSIGN_OR_RETURN(AlignedBytes dense, TryAllocateHostBuffer(sizes.dense_bytes));
   CopyBox(element_bytes, dims, data.data() + sizes.extent.origin, byte_strides, dense.data(), DenseStrides(element_bytes, dims));
   return std::move(dense).Freeze();
 }
@@ -97,7 +91,7 @@ absl::StatusOr<Bytes> Stridify(Bytes dense, int element_bytes, absl::Span<const 
   for (size_t d = 0; d < dims.size(); ++d) {
     if (dims[d] > 1 && byte_strides[d] == 0) return Bad(dims, byte_strides, "elements would overlap");
   }
-  PW_ASSIGN_OR_RETURN(AlignedBytes out, Allocate(sizes.extent.bytes));
+  PW_ASSIGN_OR_RETURN(AlignedBytes out, TryAllocateHostBuffer(sizes.extent.bytes));
   if (sizes.extent.bytes != sizes.dense_bytes) std::memset(out.data(), 0, out.size());
   CopyBox(element_bytes, dims, dense.data(), DenseStrides(element_bytes, dims), out.data() + sizes.extent.origin, byte_strides);
   return std::move(out).Freeze();

@@ -123,6 +123,15 @@ TEST(ArraySpecTest, CountsBytesPerShard) {
   EXPECT_EQ(ToString(ArraySpec{DType::kS32, {}, Sharding::SingleDevice(DeviceId(0), ""), ""}), "s32[] over 1 device");
 }
 
+TEST(ArraySpecTest, OfManyDevicesAMessageShowsTheFirst) {
+  std::vector<DeviceId> devices;
+  for (int i = 0; i < 8; ++i) devices.push_back(DeviceId(10 + i));
+  EXPECT_EQ(DeviceNumbers(absl::MakeSpan(devices).subspan(0, 1)), "10");
+  EXPECT_EQ(DeviceNumbers(devices), "10,11,12,13,14,15,16,17");
+  devices.push_back(DeviceId(18));
+  EXPECT_EQ(DeviceNumbers(devices), "10,11,12,13,14,15,16,17,...");
+}
+
 TEST(ArraySpecTest, RefusesSizesThatOverflow) {
   const int64_t big = int64_t{1} << 31;
   ArraySpec spec{DType::kF64, {big, big}, Sharding::SingleDevice(DeviceId(0), ""), ""};

@@ -62,12 +62,6 @@ absl::StatusOr<net::Fd> OpenClientFolder(int directory, const std::string& subdi
                                           "; client and server must see the same directory"));
 }
 
-absl::StatusOr<AlignedBytes> TryAllocate(int64_t size) {
-  std::optional<AlignedBytes> memory = pw::TryAllocate(static_cast<size_t>(size));
-  if (memory.has_value()) return *std::move(memory);
-  return absl::ResourceExhaustedError(absl::StrCat("the controller has no memory for a host buffer of ", size, " bytes"));
-}
-
 namespace {
 
 // A file in memory, without a name, that no other descriptor refers to: nobody can write to it or cut it short from now on. The
@@ -102,7 +96,7 @@ absl::StatusOr<Bytes> TakeSharedFile(int directory, const std::string& subdirect
   }
   unlinkat(folder.get(), name.c_str(), 0);
   if (size > 0 && factory->HasRoom() && IsOursAlone(file.get())) return factory->Adopt(file.Release(), static_cast<size_t>(size));
-  PW_ASSIGN_OR_RETURN(AlignedBytes data, TryAllocate(size));
+  PW_ASSIGN_OR_RETURN(AlignedBytes data, TryAllocateHostBuffer(size));
   if (absl::Status s = ReadAll(file.get(), data.data(), size); !s.ok()) {
     return absl::Status(s.code(), absl::StrCat("the file ", name, " in the shared directory cannot be read: ", s.message()));
   }

@@ -40,7 +40,4 @@ void RemoveSharedFile(int directory, const std::string& subdirectory, uint64_t h
 // Blocks.
 void RemoveClientFolder(int directory, const std::string& subdirectory);
 
-// Memory for `size` bytes, or RESOURCE_EXHAUSTED.
-absl::StatusOr<AlignedBytes> TryAllocate(int64_t size);
-
 }  // namespace pw::bulk

@@ -41,10 +41,8 @@ DeviceInfo MakeDevice(DeviceId id, const resource::Device& like, const std::stri
 }
 
 absl::Status Released(SliceId slice, const std::vector<DeviceId>& devices) {
-  std::string names = absl::StrCat(devices.size() == 1 ? "device " : "devices ", devices.front().v);
-  for (size_t i = 1; i < devices.size() && i < 8; ++i) absl::StrAppend(&names, ",", devices[i].v);
-  return absl::FailedPreconditionError(absl::StrCat(ToString(slice), " was released, and the arrays on its ", names,
-                                                    devices.size() > 8 ? ",..." : "",
+  return absl::FailedPreconditionError(absl::StrCat(ToString(slice), " was released, and the arrays on its ",
+                                                    devices.size() == 1 ? "device " : "devices ", buffers::DeviceNumbers(devices),
                                                     " with it: add a slice and use its devices"));
 }
 

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "pathways/base/status_macros.h"
+#include "pathways/base/try_allocate.h"
 #include "pathways/bulk/chunks.h"
-#include "pathways/bulk/shared_directory.h"
 
 namespace pw::frontend {
 
@@ -15,7 +15,7 @@ absl::Status Assembly::Allocate(net::SharedMemoryFactory* factory, int64_t size,
       return absl::OkStatus();
     }
   }
-  PW_ASSIGN_OR_RETURN(own_, bulk::TryAllocate(size));
+  PW_ASSIGN_OR_RETURN(own_, TryAllocateHostBuffer(size));
   return absl::OkStatus();
 }
 

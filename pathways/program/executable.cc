@@ -1,6 +1,5 @@
 #include "pathways/program/executable.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -112,12 +111,9 @@ absl::Status CheckArgument(const Executable& executable, int index, const buffer
     problem = "has shards of another shape";
   }
   if (problem == nullptr) return absl::OkStatus();
-  auto device_number = [](std::string* out, DeviceId d) { absl::StrAppend(out, d.v); };
   return absl::InvalidArgumentError(absl::StrCat(
       "argument ", index, " of program ", executable.name, " ", problem, ": it is ", buffers::ToString(spec), " (",
-      absl::StrJoin(spec.sharding.devices().begin(), spec.sharding.devices().begin() + std::min(8, spec.sharding.num_shards()),
-                    ",", device_number),
-      spec.sharding.num_shards() > 8 ? ",..." : "", "); each of the program's ", executable.devices.size(), " devices takes ",
+      buffers::DeviceNumbers(spec.sharding.devices()), "); each of the program's ", executable.devices.size(), " devices takes ",
       std::string(buffers::Name(parameter.dtype)), "[", absl::StrJoin(parameter.shard_dims, ","), "]"));
 }
 

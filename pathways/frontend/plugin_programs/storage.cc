@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/bulk/shared_directory.h"
+#include "pathways/base/try_allocate.h"
 
 namespace pw::frontend {
 namespace {
@@ -70,7 +70,7 @@ absl::StatusOr<Bytes> ReadWholeFile(const fs::path& path, int64_t limit) {
   if (size < 0) return absl::NotFoundError(absl::StrCat("cannot read ", path.string()));
   if (size > limit)
     return absl::ResourceExhaustedError(absl::StrCat(path.string(), " has ", size, " bytes; at most ", limit, " were expected"));
-  PW_ASSIGN_OR_RETURN(AlignedBytes data, bulk::TryAllocate(size));
+  PW_ASSIGN_OR_RETURN(AlignedBytes data, TryAllocateHostBuffer(size));
   file.seekg(0);
   file.read(reinterpret_cast<char*>(data.data()), size);
   if (!file) return absl::UnavailableError(absl::StrCat("cannot read all of ", path.string()));

@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/base/try_allocate.h"
 #include "pathways/buffers/array_spec.h"
 #include "pathways/buffers/region_copy.h"
-#include "pathways/bulk/shared_directory.h"
 #include "pathways/frontend/plugin_programs/json.h"
 #include "pathways/frontend/plugin_programs/storage.h"
 
@@ -103,7 +103,7 @@ absl::Status WriteZarrChunk(const std::filesystem::path& directory, const ZarrAr
   Bytes chunk = data;
   if (region.size != array.chunks) {
     PW_ASSIGN_OR_RETURN(const int64_t bytes, buffers::DenseBytes(array.dtype, array.chunks));
-    PW_ASSIGN_OR_RETURN(AlignedBytes whole, bulk::TryAllocate(bytes));
+    PW_ASSIGN_OR_RETURN(AlignedBytes whole, TryAllocateHostBuffer(bytes));
     std::memset(whole.data(), 0, whole.size());
     const Region part{Dims(region.size.size(), 0), region.size};
     PW_RETURN_IF_ERROR(buffers::CopyDenseRegion(buffers::HostBytes(array.dtype), data.data(), region.size, part, whole.data(),
@@ -116,7 +116,7 @@ absl::Status WriteZarrChunk(const std::filesystem::path& directory, const ZarrAr
 absl::StatusOr<Bytes> ReadZarrRegion(const std::filesystem::path& directory, const ZarrArray& array, const Region& region) {
   PW_ASSIGN_OR_RETURN(const int64_t bytes, buffers::DenseBytes(array.dtype, region.size));
   PW_ASSIGN_OR_RETURN(const int64_t chunk_bytes, buffers::DenseBytes(array.dtype, array.chunks));
-  PW_ASSIGN_OR_RETURN(AlignedBytes out, bulk::TryAllocate(bytes));
+  PW_ASSIGN_OR_RETURN(AlignedBytes out, TryAllocateHostBuffer(bytes));
   if (bytes == 0) return std::move(out).Freeze();
   Dims first = region.start, last = region.start;
   for (size_t d = 0; d < first.size(); ++d) {
