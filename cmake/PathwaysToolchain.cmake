@@ -11,7 +11,8 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 
 find_program(PW_CCACHE ccache)
 if(PW_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${PW_CCACHE}")
+  # What ccache needs to see through precompiled headers (PathwaysPrecompiled.cmake).
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros "${PW_CCACHE}")
 endif()
 
 set(PW_SANITIZE "" CACHE STRING "Sanitizers of this build: empty, 'address,undefined' or 'thread'")

@@ -6,6 +6,7 @@ it failed; the last line says how many passed and failed, and the exit status is
 """
 
 import argparse
+import concurrent.futures
 import os
 import pathlib
 import shutil
@@ -45,10 +46,16 @@ class Tally:
         print(f"{self.passed} passed, {self.failed} failed" + (f", {self.skipped} skipped" if self.skipped else ""))
 
 
-def run(command, **kwargs):
-    print("\n--- " + " ".join(str(c) for c in command), flush=True)
-    start = time.monotonic()
-    code = subprocess.run(command, cwd=ROOT, check=False, **kwargs).returncode
+def run(command, output=None, **kwargs):
+    """(status, seconds). output: a file that gets what it prints, shown when it has ended: for those that run side by side."""
+    title, start = "\n--- " + " ".join(str(c) for c in command), time.monotonic()
+    if output is None:
+        print(title, flush=True)
+        code = subprocess.run(command, cwd=ROOT, check=False, **kwargs).returncode
+    else:
+        with open(output, "wb") as file:
+            code = subprocess.run(command, cwd=ROOT, check=False, stdout=file, stderr=file, **kwargs).returncode
+        print(title, output.read_text(errors="replace"), sep="\n", flush=True)
     return code, time.monotonic() - start
 
 
@@ -99,30 +106,34 @@ def ir_tests(tally, tree, jobs):
     tally.add("tests/ir", passed, len(failures), skipped, seconds, failures or ([f"lit ended with {code}"] if code else []))
 
 
-def pytest(tally, step, python, paths, scope):
+def pytest(step, python, paths, scope, output=None):
+    """What Tally.add takes."""
     report = RESULTS / (step.replace("/", "-").replace(" ", "-") + ".xml")
     command = [python, "-m", "pytest", "-q", "-rf", "--junitxml", report, *paths]
     if scope == "fast":
         command += ["-m", "not slow"]
-    code, seconds = run(command)
+    code, seconds = run(command, output)
     counts = junit_counts(report)
     if counts is None:
-        tally.add(step, 0, 1, 0, seconds, [f"pytest ended with {code} and wrote no report"])
-        return
+        return step, 0, 1, 0, seconds, [f"pytest ended with {code} and wrote no report"]
     passed, skipped, failures = counts
     if code not in (0, 5) and not failures:
         failures = [f"pytest ended with {code}"]
-    tally.add(step, passed, len(failures), skipped, seconds, failures)
+    return step, passed, len(failures), skipped, seconds, failures
 
 
 def python_tests(tally, scope):
     for folder in PYTHON_TESTS:
-        pytest(tally, folder, sys.executable, [folder], scope)
+        tally.add(*pytest(folder, sys.executable, [folder], scope))
     if scope == "all":
         # The older clients bring no tensorflow: a client needs none, but the workers of a local cluster are its children.
         os.environ["LD_LIBRARY_PATH"] = str(next(ROOT.glob("build/venv/lib/python*/site-packages/tensorflow")))
-        for venv in sorted(ROOT.glob("build/venv-jax-*")):
-            pytest(tally, venv.name.removeprefix("venv-"), venv / "bin/python", CLIENT_TESTS, scope)
+        venvs = sorted(ROOT.glob("build/venv-jax-*"))
+        with concurrent.futures.ThreadPoolExecutor() as pool:  # a client and its cluster wait for each other much of the time
+            steps = [pool.submit(pytest, venv.name.removeprefix("venv-"), venv / "bin/python", CLIENT_TESTS, scope,
+                                 RESULTS / f"{venv.name}.log") for venv in venvs]
+        for step in steps:
+            tally.add(*step.result())
 
 
 def main():
