@@ -1,5 +1,6 @@
 # check_headers: every header compiles alone. A header with a source of its own name is proven by it (the lint sees to it that the
-# source includes it first); the others get a one-line source each.
+# source includes it first; what it needs of others' headers is proven where those are not precompiled, PathwaysPrecompiled.cmake); the
+# others get a one-line source each.
 function(pw_check_headers)
   add_custom_target(check_headers)
   file(GLOB folders RELATIVE "${PROJECT_SOURCE_DIR}/pathways" CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/pathways/*")
