@@ -34,7 +34,7 @@ void SimCluster::StartController() {
   Process* process = controllers_.back().get();
   controller::ClusterOptions options;
   options.expect_hosts = scenario_.hosts;
-  options.heartbeat_limit = scenario_.heartbeat;
+  options.heartbeat_limit = scenario_.heartbeat * (scenario_.bug == Bug::kPatience ? 2 : 1);
   options.gang = scenario_.gang;
   options.sequential_dispatch = scenario_.sequential;
   options.share_memory = false;
@@ -75,10 +75,10 @@ void SimCluster::StartHost(int number) {
 }
 
 void SimCluster::ExpectLoss(const std::string& host, absl::Duration within) {
-  world_->After(within, [this, host] {
+  world_->After(within, [this, host, within] {
     if (!referee_.controller_died() && !referee_.Lost(host)) {
-      referee_.Violation(absl::StrCat("host ", host, " is still taken for living ", absl::FormatDuration(scenario_.heartbeat),
-                                      " after its end"));
+      referee_.Violation(
+          absl::StrCat("host ", host, " is still taken for living ", absl::FormatDuration(within), " after its end"));
     }
   });
 }

@@ -173,6 +173,7 @@ void Network::Disturb(const std::string& process, absl::Duration by, bool by_cha
 }
 
 void Network::Cut(const Process& process, bool silently) {
+  if (bug_ == Bug::kHushEnd && world_->Below(one_in_) == 0) silently = true;
   for (const std::weak_ptr<Wire>& weak : wires_[&process]) {
     if (const std::shared_ptr<Wire> wire = weak.lock()) wire->Cut(wire->process(0) == &process ? 0 : 1, silently);
   }
@@ -182,6 +183,11 @@ void Network::Cut(const Process& process, bool silently) {
 void Network::Partition(std::set<std::string> processes, absl::Time until) {
   apart_ = std::move(processes);
   apart_until_ = until;
+}
+
+bool Network::StrikesFrame() {
+  const bool of_others = bug_ == Bug::kNone || bug_ == Bug::kHushEnd || bug_ == Bug::kPatience;
+  return !of_others && world_->Below(one_in_) == 0;
 }
 
 void Network::Plant(Bug bug, uint64_t one_in) {

@@ -36,8 +36,9 @@ struct NetworkOptions {
   LinkSpeed between{absl::Microseconds(50), absl::Microseconds(20), 1e9};
 };
 
-// What a broken transport would do. Each is done to one frame in `one_in`.
-enum class Bug { kNone, kLoseFrame, kRepeatFrame, kSwapFrames, kDamageFrame };
+// What a broken transport would do, to one frame in `one_in`; or to one process in so many that die: nobody hears that its
+// connections are closed. And what a broken controller would do: it takes silence for life twice as long as it should.
+enum class Bug { kNone, kLoseFrame, kRepeatFrame, kSwapFrames, kDamageFrame, kHushEnd, kPatience };
 
 class Network {
  public:
@@ -82,6 +83,7 @@ class Network {
   absl::Duration HeldBack(const Process& a, const Process& b) const;
   const LinkSpeed& SpeedOf(const Process& a, const Process& b) const;
   absl::Duration Disturbed(const Process& a, const Process& b);
+  bool StrikesFrame();  // by a planted bug
 
   World* const world_;
   const NetworkOptions options_;

@@ -168,6 +168,11 @@ TEST_F(NetworkTest, PlantedBugsDoWhatTheySay) {
   connected->Send("d");
   Run();
   EXPECT_EQ(at_there.got, (std::vector<std::string>{"a", "a", "d", "c"}));
+  network.Plant(Bug::kHushEnd, 1);
+  network.Cut(there, /*silently=*/false);
+  there.Kill();
+  Run(absl::Seconds(60));
+  EXPECT_TRUE(at_here.closed.empty());
 }
 
 TEST_F(NetworkTest, BytesBetweenIslandsAreCounted) {

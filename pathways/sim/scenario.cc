@@ -62,7 +62,7 @@ absl::Status ReadFault(const Words& words, Scenario* out) {
   Fault fault;
   PW_RETURN_IF_ERROR(ReadWhen(words[1], &fault));
   fault.kind = words[2];
-  const std::vector<std::string> kinds = {"crash", "power", "stop",  "slow",       "part",  "delay",
+  const std::vector<std::string> kinds = {"crash",   "power", "stop", "slow",       "part",  "delay",
                                           "reorder", "start", "join", "controller", "client"};
   if (std::find(kinds.begin(), kinds.end(), fault.kind) == kinds.end()) return Bad("a kind of fault", fault.kind);
   for (size_t i = 3; i < words.size(); ++i) {
@@ -108,7 +108,9 @@ absl::Status ReadPolicy(const std::string& word, Scenario* out) {
 }
 
 absl::Status ReadPlant(const Words& words, Scenario* out) {
-  const std::map<std::string, Bug> bugs = {{"lose", Bug::kLoseFrame}, {"repeat", Bug::kRepeatFrame}, {"swap", Bug::kSwapFrames}, {"damage", Bug::kDamageFrame}};
+  const std::map<std::string, Bug> bugs = {{"lose", Bug::kLoseFrame},  {"repeat", Bug::kRepeatFrame},
+                                           {"swap", Bug::kSwapFrames}, {"damage", Bug::kDamageFrame},
+                                           {"hush", Bug::kHushEnd},    {"patience", Bug::kPatience}};
   const auto bug = words.size() == 3 ? bugs.find(words[1]) : bugs.end();
   int one_in = 0;
   if (bug == bugs.end() || !ReadCount(words[2], &one_in).ok())

@@ -13,7 +13,8 @@
 //   limit 120s                    of simulated time
 //   clients 4 mix operations=200  workloads (workload.h): chain, pipeline, mix, training, exchange
 //   fault 5ms crash host=3        when, what, to whom. A time may be a range, "2ms..9ms"; host=any draws one
-//   plant swap 200                a bug in the transport, once in so many frames: lose, repeat, swap or damage
+//   plant swap 200                a bug in the transport, once in so many frames: lose, repeat, swap or damage; or once in so many
+//                                 deaths: hush; or one in the controller, always: patience
 //
 // Faults: crash (the process dies), power (its machine does, silently), stop for=, slow factor= for=, part for= (a partition),
 // delay by= for= (each frame to and from the host takes so much longer), reorder by= for= (up to so much longer, each by chance, so

@@ -123,6 +123,21 @@ TEST(PlantedBugs, BreakEveryInvariantThatATransportCan) {
     EXPECT_TRUE(absl::StrContains(said, what)) << what << " is not in:\n" << said;
 }
 
+// That a death is noticed soon, and silence in time: where nobody hears of a death, and where the controller is too patient.
+TEST(PlantedBugs, ALossThatIsNoticedTooLateIsNoticed) {
+  const auto violations = [](const char* fault, Bug bug) {
+    Scenario scenario = Read("tenants");
+    scenario.faults = {{fault, absl::Milliseconds(2), absl::Milliseconds(20)}};
+    scenario.bug = bug;
+    scenario.bug_one_in = 1;
+    return absl::StrJoin(RunScenario(scenario, 1).violations, "\n");
+  };
+  EXPECT_EQ(violations("crash", Bug::kNone), "");
+  EXPECT_EQ(violations("power", Bug::kNone), "");
+  EXPECT_TRUE(absl::StrContains(violations("crash", Bug::kHushEnd), "is still taken for living"));
+  EXPECT_TRUE(absl::StrContains(violations("power", Bug::kPatience), "is still taken for living"));
+}
+
 // And the invariant of order, which needs schedulers that disagree.
 TEST(PlantedBugs, LaunchesInAnotherOrderOrTwiceAreNoticed) {
   const auto violations = [](const std::map<std::string, std::vector<int>>& launches) {

@@ -74,8 +74,7 @@ void Wire::Dispatch(int side, Sent sent) {
     Fly(side, std::move(sent), when);
     return Fly(side, std::move(first), arrival);
   }
-  const bool struck = network_->bug_ != Bug::kNone && network_->world_->Below(network_->one_in_) == 0;
-  if (!struck) return Fly(side, std::move(sent), arrival);
+  if (!network_->StrikesFrame()) return Fly(side, std::move(sent), arrival);
   switch (network_->bug_) {
     case Bug::kLoseFrame:
       return;
