@@ -16,6 +16,7 @@ import sys
 import time
 
 import _answers
+import _sides
 
 DEVICES = 8
 
@@ -59,6 +60,28 @@ def join_others(address):
     jax.config.update("jax_num_cpu_devices", int(devices))
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(coordinator, int(processes), int(process))
+
+
+class _Watch:
+    """The time of a piece of work, and what it took of the processors: this process, and others by name."""
+
+    def __init__(self, others=None):
+        self.pids = {"client": os.getpid(), **(others or {})}
+
+    def __enter__(self):
+        self.used = self._used()
+        self.start = time.perf_counter()
+        return self
+
+    def __exit__(self, *_):
+        self.seconds = time.perf_counter() - self.start
+        self.used = {name: after - self.used[name] for name, after in self._used().items()}
+
+    def _used(self):
+        return {name: _sides.processor_seconds(pid) for name, pid in self.pids.items()}
+
+    def result(self):
+        return {"seconds": self.seconds, "processor_seconds": self.used}
 
 
 class Bench:
@@ -184,26 +207,38 @@ class Bench:
         times.sort()
         return {"p50_us": times[len(times) // 2], "p99_us": times[len(times) * 99 // 100]}
 
-    def up(self, mib):
-        """Host to device until the array is ready. A different array each time: nothing to reuse."""
+    def up(self, mib, watch=None):
+        """Host to device until the array is ready. A different array each time: nothing to reuse. watch: {name: process}, see _Watch."""
         host = self.np.full(mib << 18, len(self.kept) + 1, self.np.float32)
-        start = time.perf_counter()
-        array = self.jax.block_until_ready(self.jax.device_put(host, self.jax.devices()[0]))
-        seconds = time.perf_counter() - start
+        with _Watch(watch) as time_of:
+            array = self.jax.block_until_ready(self.jax.device_put(host, self.jax.devices()[0]))
         self.kept = [array]
-        return {"seconds": seconds}
+        return time_of.result()
 
-    def down(self, mib):
+    def leave_file(self, mib, folder="/dev/shm"):
+        """What of `up` is the stock client library's own where it leaves arrays as files (pathways/_host_memory.py): one write(2) into a fresh file
+        in memory."""
+        host = self.np.full(mib << 18, 1, self.np.float32)
+        path = os.path.join(folder, f"bench-{os.getpid()}")
+        with _Watch() as time_of:
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            left = memoryview(host).cast("B")
+            while left:
+                left = left[os.write(file, left):]
+        os.unlink(path)
+        os.close(file)
+        return time_of.result()
+
+    def down(self, mib, watch=None):
         """Device to host, of an array that has never been on this host."""
         if "down" not in self.functions:
             self.functions["down"] = self.jax.jit(lambda y: y + 1)
         array = self.kept[0]
         assert array.size == mib << 18, "up comes first"
         array = self.kept[0] = self.jax.block_until_ready(self.functions["down"](array))
-        start = time.perf_counter()
-        host = self.np.asarray(array)
-        seconds = time.perf_counter() - start
-        return {"seconds": seconds, "check": float(host[0]) + float(host[-1])}
+        with _Watch(watch) as time_of:
+            host = self.np.asarray(array)
+        return time_of.result() | {"check": float(host[0]) + float(host[-1])}
 
     def across(self, mib):
         """From the first device to the last, until it is there. A new array each time."""

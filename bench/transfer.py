@@ -1,12 +1,19 @@
 """1 GiB from client to device and back, against a bare gRPC stream in C++ with the same chunks, in turns: through the memory that a client and
 a cluster on one machine share, as a user has it; over the network, with our relay and without; and the same client with a server that discards,
 which is what any server could reach over the network.
+
+Where the time goes is told too: what each process took of the processors meanwhile, and how long the stock client takes for the file alone that it
+writes of each array where it does not send it (a bare stream has none). No server makes that shorter: the bound of an upload is the stream's time
+over the file's, and over the network less, for somebody has to read the file and carry it while the client writes.
 """
 
 import contextlib
+import os
 
 import _report
 import _sides
+
+DIRECTIONS = ("up", "down")
 
 
 def stream_asks(side):
@@ -17,8 +24,35 @@ def stream_asks(side):
     return {"stream": ask}
 
 
-def jax_ask(side, mib):
-    return lambda direction: side.ask(direction, mib=mib)
+def jax_ask(side, mib, watch=None):
+    """watch: {name: process} of those at work for it."""
+    return lambda direction: side.ask(direction, mib=mib, watch=watch)
+
+
+def processes(side, cluster):
+    """Of a client and its cluster of one host. The relay is the client's child."""
+    controller, worker = (process.pid for process in cluster.processes[:2])
+    relay = {name: pid for name, pid in _sides.children(side.process.pid).items() if "relay" in name}
+    return {"controller": controller, "worker": worker, **{"relay": pid for pid in relay.values()}}
+
+
+def turn(ask):
+    """A side's download follows its upload at once: only the array in hand is kept."""
+    return lambda: {direction: ask(direction) for direction in DIRECTIONS}
+
+
+def figure(results, gb):
+    seconds = _sides.median(results, "seconds")
+    used = [r["processor_seconds"] for r in results if "processor_seconds" in r]
+    return {"seconds": seconds, "gb_per_s": gb / seconds,
+            "processor_seconds": {name: _sides.median(used, name) for name in (used[0] if used else ())}}
+
+
+def describe(name, direction, f):
+    used = f["processor_seconds"]
+    took = "  ".join(f"{who} {seconds:.2f}" for who, seconds in used.items())
+    busy = f"   processors: {took}, {sum(used.values()) / (f['seconds'] * os.cpu_count()):.0%} of all" if used else ""
+    print(f"transfer {name:12} {direction:4} {f['gb_per_s']:.2f} GB/s  {f['seconds']:.3f} s{busy}")
 
 
 def main():
@@ -32,29 +66,32 @@ def main():
         floor = enter(_sides.floor_server(args.tree))
         stream = _sides.Side("stream", [args.tree / "bin" / "stream_floor", "--target", floor, "--mib", args.mib])
         stack.callback(stream.close)
+        discarding = enter(_sides.client("discarding", "direct", floor))
         asks = stream_asks(stream)
-        asks["discarding"] = jax_ask(enter(_sides.client("discarding", "direct", floor)), args.mib)
+        asks["discarding"] = jax_ask(discarding, args.mib)
         if not args.floor_only:
             cluster = enter(_sides.cluster("1x1x1"))
-            asks["ours"] = jax_ask(enter(_sides.client("ours", "package", cluster.address)), args.mib)
-            network = {"PATHWAYS_SHARED_MEMORY": "relay"}
-            asks["ours_network"] = jax_ask(enter(_sides.client("ours_network", "package", cluster.address, network)), args.mib)
-            asks["ours_direct"] = jax_ask(enter(_sides.client("ours_direct", "direct", cluster.address)), args.mib)
-        # A side's download follows its upload at once: only the array in hand is kept.
-        pairs = _sides.take_turns(args.rounds, {name: lambda ask=ask: {d: ask(d) for d in ("up", "down")} for name, ask in asks.items()})
+            for name, mode, env in (("ours", "package", {}), ("ours_network", "package", {"PATHWAYS_SHARED_MEMORY": "relay"}),
+                                    ("ours_direct", "direct", {})):
+                side = enter(_sides.client(name, mode, cluster.address, env))
+                asks[name] = jax_ask(side, args.mib, processes(side, cluster))
+        turns = {name: turn(ask) for name, ask in asks.items()}
+        turns["client_file"] = lambda: {"up": discarding.ask("leave_file", mib=args.mib)}
+        rounds = _sides.take_turns(args.rounds, turns)
     gb = args.mib * (1 << 20) / 1e9
-    figures = {name: {f"{d}_gb_per_s": gb / _sides.median([r[d] for r in rounds], "seconds") for d in ("up", "down")}
-               for name, rounds in pairs.items()}
+    figures = {name: {d: figure([r[d] for r in results], gb) for d in DIRECTIONS if d in results[0]} for name, results in rounds.items()}
     for name, f in figures.items():
-        print(f"transfer {name:12} up {f['up_gb_per_s']:.2f} GB/s   down {f['down_gb_per_s']:.2f} GB/s")
+        for direction in f:
+            describe(name, direction, f[direction])
 
     def ratio(name, direction):
-        return figures[name][direction] / figures["stream"][direction] if name in figures else None
+        return figures[name][direction]["gb_per_s"] / figures["stream"][direction]["gb_per_s"] if name in figures else None
 
+    print(f"transfer: with its file alone the stock client would reach {ratio('client_file', 'up'):.2f} of a bare stream up")
     ways = {"ours": ("through shared memory", 1.6), "ours_network": ("over the network", 0.8)}
     _report.finish(args, "transfer", figures, [
-        _report.target(f"{direction}, {way} / bare stream", ratio(name, f"{direction}_gb_per_s"), limit, at_most=False)
-        for name, (way, limit) in ways.items() for direction in ("up", "down")])
+        _report.target(f"{direction}, {way} / bare stream", ratio(name, direction), limit, at_most=False)
+        for name, (way, limit) in ways.items() for direction in DIRECTIONS])
 
 
 if __name__ == "__main__":
