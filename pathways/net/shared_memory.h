@@ -76,7 +76,7 @@ class SharedMemoryFactory {
   explicit SharedMemoryFactory(int limit = kDefaultLimit) : limit_(limit) {}
   // One that keeps what was given away, to be filled anew; what it makes is leased.
   SharedMemoryFactory(int limit, KeptLimits kept) : limit_(limit), pool_(std::make_shared<SharedPool>(kept)) {}
-  // From now on what is kept and idle is given up within two periods. `executor` outlives the timers.
+  // From now on what is kept and idle is given up after some periods (SP-4). `executor` outlives the timers.
   void SweepEvery(absl::Duration period, Timers* timers, Executor* executor);
   void Sweep() {
     if (pool_ != nullptr) pool_->Sweep();

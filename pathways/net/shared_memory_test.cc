@@ -161,8 +161,9 @@ TEST(SharedPool, KeepsNoMoreThanItsLimit) {
   EXPECT_NE(NameOf(d)->inode, first);
 }
 
-TEST(SharedPool, GivesUpWhatIsIdleFromOneSweepToTheNext) {
-  SharedMemoryFactory factory(SharedMemoryFactory::kDefaultLimit, {.always = kKept});
+TEST(SharedPool, WhereMemoryIsShortGivesUpWhatIsIdleFromOneSweepToTheNext) {
+  SharedMemoryFactory factory(SharedMemoryFactory::kDefaultLimit,
+                              {.always = kKept, .reserve = std::numeric_limits<size_t>::max()});
   Bytes looked_at = Given(factory, "first contents");
   const SharedName name = *NameOf(Filled(factory, "other contents"));
   factory.Sweep();
@@ -171,6 +172,17 @@ TEST(SharedPool, GivesUpWhatIsIdleFromOneSweepToTheNext) {
   factory.Sweep();
   EXPECT_NE(NameOf(Filled(factory, "fourth content"))->inode, name.inode);
   EXPECT_EQ(looked_at.view(), "first contents");
+}
+
+TEST(SharedPool, GivesUpWhatIsIdleForLong) {
+  SharedMemoryFactory factory(SharedMemoryFactory::kDefaultLimit, {.always = kKept});
+  const uint64_t inode = NameOf(Filled(factory, "some contents"))->inode;
+  for (int sweep = 1; sweep < SharedPool::kPatientSweeps; ++sweep) factory.Sweep();
+  EXPECT_EQ(NameOf(Filled(factory, "other content"))->inode, inode) << "used, and idle again";
+  for (int sweep = 1; sweep < SharedPool::kPatientSweeps; ++sweep) factory.Sweep();
+  EXPECT_EQ(NameOf(Filled(factory, "third content"))->inode, inode);
+  for (int sweep = 0; sweep < SharedPool::kPatientSweeps; ++sweep) factory.Sweep();
+  EXPECT_NE(NameOf(Filled(factory, "no more of it"))->inode, inode);
 }
 
 TEST(SharedPool, KeepsMoreWhileTheMachineHasMemory) {

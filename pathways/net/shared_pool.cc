@@ -54,8 +54,10 @@ std::vector<SharedPages> SharedPool::Remove(Condition goes) {
   return removed;
 }
 
+bool SharedPool::MemoryIsShort() const { return static_cast<size_t>(AvailableMemory()) < limits_.reserve; }
+
 size_t SharedPool::Limit() const {
-  if (bytes_ <= limits_.always || static_cast<size_t>(AvailableMemory()) < limits_.reserve) return limits_.always;
+  if (bytes_ <= limits_.always || MemoryIsShort()) return limits_.always;
   return std::max(limits_.always, limits_.at_most);
 }
 
@@ -75,7 +77,12 @@ void SharedPool::Keep(SharedPages pages, uint64_t owner) {
 void SharedPool::Sweep() {
   std::vector<SharedPages> dropped;  // unmapped without the lock
   std::lock_guard<std::mutex> lock(mu_);
-  dropped = Remove([](Kept& kept) { return std::exchange(kept.idle, IsNobodys(kept.pages)) && kept.idle; });
+  if (kept_.empty()) return;
+  const int patience = MemoryIsShort() ? 2 : kPatientSweeps;
+  dropped = Remove([patience](Kept& kept) {
+    kept.idle = IsNobodys(kept.pages) ? kept.idle + 1 : 0;
+    return kept.idle >= patience;
+  });
 }
 
 void SharedPool::Forget(uint64_t owner) {

@@ -10,7 +10,8 @@
 //         to be read of what it held
 //   SP-2  what was made for one owner goes to no other, and nothing is kept for an owner that has gone
 //   SP-3  never more than the limits are kept; the oldest is given up first, which takes it from nobody
-//   SP-4  what nobody has, or takes, from one sweep to the next but one is given up: an idle process keeps nothing
+//   SP-4  what nobody has, or takes, is given up after kPatientSweeps, and from one sweep to the next but one where the machine has less than the
+//         reserve available: an idle process keeps nothing
 // Any thread.
 #pragma once
 
@@ -62,6 +63,8 @@ KeptLimits KeptOfThisMachine();
 class SharedPool {
  public:
   static constexpr size_t kMostFiles = 64;
+  // A minute, as it is swept: who reads and writes large arrays often does so every now and then, in between two stretches of work.
+  static constexpr int kPatientSweeps = 7;
 
   explicit SharedPool(KeptLimits limits) : limits_(limits) {}
 
@@ -77,12 +80,13 @@ class SharedPool {
   struct Kept {
     SharedPages pages;
     uint64_t owner;
-    bool idle = false;  // nobody had it at the last sweep
+    int idle = 0;  // so many sweeps have found that nobody has it
   };
   // Those of which it holds, for the caller to drop without the lock. REQUIRES: the lock, as Limit does.
   template <class Condition>
   std::vector<SharedPages> Remove(Condition goes);
   size_t Limit() const;
+  bool MemoryIsShort() const;
 
   const KeptLimits limits_;
   mutable std::mutex mu_;
