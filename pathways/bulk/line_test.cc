@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "pathways/net/asio_transport.h"
+#include "pathways/net/shared_memory.h"
 
 namespace pw::bulk {
 namespace {
@@ -19,14 +20,18 @@ using pathways::v1::BulkFrame;
 // Keeps what it hears.
 class Ear final : public Line::Owner {
  public:
-  BulkFrame Next() { return frames_.get_future().get(); }
+  BulkFrame Next() {
+    BulkFrame frame = frames_.get_future().get();
+    frames_ = {};
+    return frame;
+  }
   absl::Status Closed() { return closed_.get_future().get(); }
 
  private:
   void OnBulkFrame(BulkFrame frame) override { frames_.set_value(std::move(frame)); }
   void OnBulkClosed(const absl::Status& reason) override { closed_.set_value(reason); }
 
-  std::promise<BulkFrame> frames_;  // one
+  std::promise<BulkFrame> frames_;  // one at a time
   std::promise<absl::Status> closed_;
 };
 
@@ -60,7 +65,7 @@ class LineTest : public ::testing::Test {
 
 TEST_F(LineTest, WhatIsExpectedLandsWholeBeforeTheEndOfItsCall) {
   MakeHere();
-  AlignedBytes data((size_t{20} << 20) + 3), into(data.size());  // three parts
+  AlignedBytes data((size_t{20} << 20) + 3), into(data.size());
   std::iota(data.data(), data.data() + data.size(), 0);
   there_->Expect(7, {into.owner(), into.data()}, into.size());
   const Bytes sent = Bytes::Copy({reinterpret_cast<const char*>(data.data()), data.size()});
@@ -69,6 +74,27 @@ TEST_F(LineTest, WhatIsExpectedLandsWholeBeforeTheEndOfItsCall) {
   EXPECT_EQ(ear_.Next().call(), 7u);
   EXPECT_TRUE(there_->Landed(7, into.size()).ok());
   EXPECT_EQ(std::move(into).Freeze().view(), sent.view());
+}
+
+TEST_F(LineTest, SharedMemoryIsFilledWhetherOrNotItHasPages) {
+  MakeHere();
+  net::SharedMemoryFactory factory(2, {.always = size_t{64} << 20});
+  const size_t size = (size_t{3} << 20) + 5;  // not a multiple of a part
+  uint64_t inode = 0;
+  for (const char letter : {'a', 'b'}) {
+    net::SharedMemory memory = *factory.Create(size);
+    EXPECT_EQ(memory.place().file >= 0, letter == 'a') << "the second has pages";
+    there_->Expect(1, memory.place(), size);
+    const std::string sent(size, letter);
+    here_->SendParts(1, Bytes::Copy(sent));
+    here_->SendDone(1, absl::OkStatus());
+    EXPECT_EQ(ear_.Next().call(), 1u);
+    EXPECT_TRUE(there_->Landed(1, size).ok());
+    const Bytes filled = std::move(memory).Freeze();
+    EXPECT_TRUE(filled.view() == sent);
+    if (letter == 'b') EXPECT_EQ(net::NameOf(filled)->inode, inode);
+    inode = net::NameOf(filled)->inode;
+  }
 }
 
 TEST_F(LineTest, WhatNobodyExpectsOrIsTooMuchIsDropped) {

@@ -52,7 +52,7 @@ class SharedMemory {
   size_t size() const { return size_; }
   uint8_t* data() { return data_; }
   // For who fills it from a socket.
-  Place place() { return {owner_, data_}; }
+  Place place() { return {owner_, data_, warm_ ? -1 : fd_}; }
   // Copies to [offset, ...). REQUIRES: it fits. INTERNAL if the machine has no memory.
   absl::Status Write(size_t offset, absl::Span<const iovec> pieces);
   Bytes Freeze() &&;

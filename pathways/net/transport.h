@@ -39,6 +39,7 @@ struct Frame {
 struct Place {
   std::shared_ptr<const void> owner;
   uint8_t* data = nullptr;
+  int file = -1;  // that `data` is a mapping of, from its beginning, and that has no pages yet: for Landings
 };
 
 // What a connection has carried, for tests that count and for `status`.
