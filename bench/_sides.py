@@ -66,8 +66,8 @@ def client(name, mode, address="", env=None):
 
 
 @contextlib.contextmanager
-def floor_server(tree, *flags):
-    """The address of a server that discards."""
+def floor_server(tree, *flags, pinned=None):
+    """The address of a server that discards. pinned: the processors it runs on, see pin."""
     with tempfile.TemporaryDirectory() as folder:
         port_file = pathlib.Path(folder) / "port"
         process = subprocess.Popen([str(tree / "bin" / "floor_server"), "--port-file", str(port_file), *flags], stderr=subprocess.DEVNULL)
@@ -77,6 +77,8 @@ def floor_server(tree, *flags):
                 if process.poll() is not None or time.monotonic() > deadline:
                     raise RuntimeError(f"floor_server did not start (status {process.poll()})")
                 time.sleep(0.01)
+            if pinned:
+                pin(process.pid, pinned)
             yield port_file.read_text().strip()
         finally:
             process.terminate()
@@ -153,6 +155,13 @@ def children(pid):
         for child in (task / "children").read_text().split():
             found[pathlib.Path(f"/proc/{child}/comm").read_text().strip()] = int(child)
     return found
+
+
+def pin(pid, processors):
+    """All threads of a process, and those that they start from now on, run on these processors alone."""
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(int(task.name), processors)
 
 
 def resident_bytes(pid):

@@ -2,9 +2,13 @@
 
 Programs: scalar on one device; sharded: elementwise over 8 devices; psum: psum and add over 8 devices. Bursts of a few calls, so that nobody's
 queue is full: jax in process allows 32 computations under way and can stop for good in collectives beyond that.
+
+Where servers and clients share few processors, the time of a call is also that of what was woken by it and ran first. --apart gives clients the first
+processor and all servers, the relay too, the others: what is still more than the floor then is the client's own.
 """
 
 import contextlib
+import os
 
 import _report
 import _sides
@@ -15,14 +19,32 @@ PROGRAMS = ("scalar", "sharded", "psum")
 def open_sides(stack, args):
     sides = {}
     enter = stack.enter_context
-    sides["floor"] = enter(_sides.client("floor", "direct", enter(_sides.floor_server(args.tree))))
-    sides["answering"] = enter(_sides.client("answering", "direct", enter(_sides.floor_server(args.tree, "--answer-all"))))
+    first, *others = sorted(os.sched_getaffinity(0))
+    if args.apart and not others:
+        raise SystemExit("--apart: there is only one processor")
+    servers = others if args.apart else None
+    sides["floor"] = enter(_sides.client("floor", "direct", enter(_sides.floor_server(args.tree, pinned=servers))))
+    sides["answering"] = enter(_sides.client("answering", "direct", enter(_sides.floor_server(args.tree, "--answer-all", pinned=servers))))
     sides["inprocess"] = enter(_sides.client("inprocess", "inprocess"))
+    cluster = None
     if not args.floor_only:
         cluster = enter(_sides.cluster())
         sides["ours_direct"] = enter(_sides.client("ours_direct", "direct", cluster.address))
         sides["ours"] = enter(_sides.client("ours", "package", cluster.address))
+    if args.apart:
+        keep_apart(sides, cluster, {first}, set(others))
     return sides
+
+
+def keep_apart(sides, cluster, clients, servers):
+    """jax in process is both, and keeps them all."""
+    for name, side in sides.items():
+        for child in _sides.children(side.process.pid).values():  # the relay
+            _sides.pin(child, servers)
+        if name != "inprocess":
+            _sides.pin(side.process.pid, clients)
+    for process in cluster.processes if cluster else ():
+        _sides.pin(process.pid, servers)
 
 
 def measure(sides, program, args):
@@ -36,6 +58,7 @@ def main():
         parser.add_argument("--calls", type=int, default=16, help="calls of a burst")
         parser.add_argument("--bursts", type=int, default=20, help="bursts of a round")
         parser.add_argument("--rounds", type=int, default=10, help="turns of each side")
+        parser.add_argument("--apart", action="store_true", help="clients and servers on processors of their own")
 
     args = _report.arguments(__doc__, add)
     with contextlib.ExitStack() as stack:
@@ -47,6 +70,9 @@ def main():
         print(f"enqueue {program:8}" + "".join(f"  {name} {value:.1f} us" for name, value in us.items()) + "   (processor time of the thread"
               + "".join(f" {f['thread_cpu_us']:.1f}" for f in figures[program].values()) + ", of the process"
               + "".join(f" {f['process_cpu_us']:.1f}" for f in figures[program].values()) + ")")
+        thread = {name: f["thread_cpu_us"] for name, f in figures[program].items()}
+        if "ours" in thread:
+            print(f"enqueue {program:8}  of the calling thread's processor time alone: ours / floor {thread['ours'] / thread['floor']:.2f}")
         ours = us.get("ours")
         targets.append(_report.target(f"{program}: ours / floor", ours and ours / us["floor"], 1.3))
         if program != "scalar":
