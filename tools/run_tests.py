@@ -18,6 +18,7 @@ import xml.etree.ElementTree as xml
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "build" / "results"
 PYTHON_TESTS = ["tools/lint", "tests/plugin", "tests/wire", "tests/wheel", "python/tests", "tests/e2e"]
+LONG_TESTS = ["tests/plugin", "python/tests", "tests/e2e"]  # worth a process for each processor
 # What every supported jaxlib has to pass; the older ones have environments of their own.
 CLIENT_TESTS = ["tests/wire", "tests/e2e/test_arrays.py", "tests/e2e/test_programs.py", "tests/e2e/test_sharding.py",
                 "tests/e2e/test_callbacks.py", "tests/e2e/test_program_tracer.py", "tests/e2e/test_program_values.py",
@@ -106,10 +107,12 @@ def ir_tests(tally, tree, jobs):
     tally.add("tests/ir", passed, len(failures), skipped, seconds, failures or ([f"lit ended with {code}"] if code else []))
 
 
-def pytest(step, python, paths, scope, output=None):
-    """What Tally.add takes."""
+def pytest(step, python, paths, scope, output=None, jobs=1):
+    """What Tally.add takes. jobs: so many files of tests at a time, each process with a cluster of its own."""
     report = RESULTS / (step.replace("/", "-").replace(" ", "-") + ".xml")
     command = [python, "-m", "pytest", "-q", "-rf", "--junitxml", report, *paths]
+    if jobs > 1:
+        command += ["-n", str(jobs), "--dist", "loadfile"]
     if scope == "fast":
         command += ["-m", "not slow"]
     code, seconds = run(command, output)
@@ -122,9 +125,9 @@ def pytest(step, python, paths, scope, output=None):
     return step, passed, len(failures), skipped, seconds, failures
 
 
-def python_tests(tally, scope):
+def python_tests(tally, scope, jobs):
     for folder in PYTHON_TESTS:
-        tally.add(*pytest(folder, sys.executable, [folder], scope))
+        tally.add(*pytest(folder, sys.executable, [folder], scope, jobs=jobs if folder in LONG_TESTS else 1))
     if scope == "all":
         # The older clients bring no tensorflow: a client needs none, but the workers of a local cluster are its children.
         os.environ["LD_LIBRARY_PATH"] = str(next(ROOT.glob("build/venv/lib/python*/site-packages/tensorflow")))
@@ -151,7 +154,7 @@ def main():
     yes_or_no(tally, "headers", ["ninja", "-C", args.tree, f"-j{args.jobs}", "--quiet", "check_headers"])
     cpp_tests(tally, args.tree, args.jobs)
     ir_tests(tally, args.tree, args.jobs)
-    python_tests(tally, args.scope)
+    python_tests(tally, args.scope, args.jobs)
     tally.show()
     return 1 if tally.failed else 0
 
