@@ -46,15 +46,9 @@ absl::StatusOr<int64_t> GrowingFile::Look() {
 }
 
 absl::Status GrowingFile::Read(int64_t offset, uint8_t* out, size_t bytes) const {
-  while (bytes > 0) {
-    const ssize_t n = ::pread(file_.get(), out, bytes, offset);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return absl::FailedPreconditionError(absl::StrCat("the file ", name_, " has become shorter"));
-    offset += n;
-    out += n;
-    bytes -= static_cast<size_t>(n);
-  }
-  return absl::OkStatus();
+  const absl::Status status = ReadAt(file_.get(), offset, out, bytes);
+  if (status.ok()) return status;
+  return absl::FailedPreconditionError(absl::StrCat("the file ", name_, " cannot be read: ", status.message()));
 }
 
 void GrowingFile::Remove() { ::unlinkat(folder_.get(), name_.c_str(), 0); }

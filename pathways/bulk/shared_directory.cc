@@ -28,18 +28,6 @@ bool IsPlainName(const std::string& name) {
          std::all_of(name.begin(), name.end(), [](char c) { return absl::ascii_isalnum(c) || c == '-' || c == '_'; });
 }
 
-absl::Status ReadAll(int fd, uint8_t* out, int64_t size) {
-  int64_t done = 0;
-  while (done < size) {
-    const ssize_t n = pread(fd, out + done, size - done, done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return absl::UnavailableError(strerror(errno));
-    if (n == 0) return absl::InvalidArgumentError("it ended early");
-    done += n;
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<int> OpenSharedDirectory(const std::string& path) {
@@ -49,6 +37,19 @@ absl::StatusOr<int> OpenSharedDirectory(const std::string& path) {
 }
 
 std::string SharedFileName(uint64_t handle) { return absl::StrCat(kFilePrefix, handle); }
+
+absl::Status ReadAt(int fd, int64_t offset, uint8_t* out, size_t bytes) {
+  while (bytes > 0) {
+    const ssize_t n = pread(fd, out, bytes, offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return absl::UnavailableError(strerror(errno));
+    if (n == 0) return absl::InvalidArgumentError("it ended early");
+    offset += n;
+    out += n;
+    bytes -= static_cast<size_t>(n);
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<net::Fd> OpenClientFolder(int directory, const std::string& subdirectory) {
   if (!IsPlainName(subdirectory)) {
@@ -97,7 +98,7 @@ absl::StatusOr<Bytes> TakeSharedFile(int directory, const std::string& subdirect
   unlinkat(folder.get(), name.c_str(), 0);
   if (size > 0 && factory->HasRoom() && IsOursAlone(file.get())) return factory->Adopt(file.Release(), static_cast<size_t>(size));
   PW_ASSIGN_OR_RETURN(AlignedBytes data, TryAllocateHostBuffer(size));
-  if (absl::Status s = ReadAll(file.get(), data.data(), size); !s.ok()) {
+  if (absl::Status s = ReadAt(file.get(), 0, data.data(), static_cast<size_t>(size)); !s.ok()) {
     return absl::Status(s.code(), absl::StrCat("the file ", name, " in the shared directory cannot be read: ", s.message()));
   }
   return std::move(data).Freeze();

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "pathways/base/bytes.h"
 #include "pathways/net/shared_memory.h"
@@ -25,6 +26,8 @@ inline constexpr char kSharedSubdirectoryKey[] = "pathways_shared_subdirectory";
 // INVALID_ARGUMENT: a bad name; NOT_FOUND. `subdirectory` may be empty, here as below.
 absl::StatusOr<net::Fd> OpenClientFolder(int directory, const std::string& subdirectory);
 std::string SharedFileName(uint64_t handle);
+// INVALID_ARGUMENT: the file ends before that; UNAVAILABLE: it cannot be read. Blocks.
+absl::Status ReadAt(int fd, int64_t offset, uint8_t* out, size_t bytes);
 
 // Takes the file and removes its name. Blocks. NOT_FOUND, INVALID_ARGUMENT (not a plain file of that
 // size, a bad folder name), RESOURCE_EXHAUSTED (no memory), naming the file.
