@@ -296,7 +296,8 @@ TEST_P(ConformanceTest, AHandlerMayDestroyItsConnection) {
   pair.server->Start(&at_server);
   for (int i = 0; i < 100; ++i) pair.client->Send("frame");
   EXPECT_EQ(at_client.WaitClosed().code(), absl::StatusCode::kUnavailable);
-  server_.reset();  // after this no callback can come
+  at_server.WaitFrames(1);  // the client hears of it while the handler is still in its call
+  server_.reset();          // after this no callback can come
   EXPECT_EQ(seen, 1);
 }
 
