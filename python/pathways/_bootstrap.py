@@ -53,8 +53,10 @@ def set_environment():
     os.environ.setdefault("IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS", "true")
     # One cancelled upload ends a session, and a pmap call with hundreds of arguments opens thousands at once.
     os.environ.setdefault("IFRT_PROXY_GRPC_MAX_ONGOING_HOST_BUFFER_STORES", "64")
-    # Errors only: at every start and end jaxlib's client warns of what is meant here, the plain TCP and the closed connection.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    # Errors only: at every start and end jaxlib's client warns of what is meant here, the plain TCP and the closed connection. "1" is what
+    # importing jax sets, in the parent of this process perhaps; who wants to see warnings says "0".
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1") == "1":
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 
 
 def main():

@@ -146,6 +146,16 @@ def test_a_subprocess_may_have_a_cluster_of_its_own(run_script):
     assert (done.returncode, done.stdout) == (0, "4.0 2.0\n"), done.stderr
 
 
+def test_the_child_of_a_process_that_imported_jax_ends_without_a_word(run_script):
+    done = run_script("""
+import os, subprocess, sys
+import jax
+child = [sys.executable, "-c", "import jax; print(jax.numpy.ones(2).sum())"]
+subprocess.run(child, env={**os.environ, "JAX_PLATFORMS": "pathways"}, check=True)
+""", JAX_PLATFORMS="cpu")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "2.0\n", "")
+
+
 def test_the_shape_is_what_the_environment_says(run_script):
     done = run_script("import jax\nprint(len(jax.devices()), sorted({str(d.island) for d in jax.devices()}))\n", PATHWAYS_LOCAL="2x2x3")
     assert done.stdout.split()[0] == "12", done.stderr
