@@ -55,8 +55,12 @@ else
   install_packages tools/packages.txt
 fi
 "${PYTHON:-python3}" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || die "Python 3.10 or newer is needed; name one with PYTHON=..."
-make_venv build/venv tools/requirements.txt tools/requirements-nodeps.txt
+# Side by side: what takes time is unpacking.
+make_venv build/venv tools/requirements.txt tools/requirements-nodeps.txt & pending=($!)
 # The other clients that are supported, each with its own jaxlib.
 for file in tools/requirements-jax-*.txt; do
-  make_venv "build/venv-${file:19:-4}" "$file"
+  make_venv "build/venv-${file:19:-4}" "$file" & pending+=($!)
 done
+failed=0
+for one in "${pending[@]}"; do wait "$one" || failed=1; done
+[ "$failed" = 0 ] || die "a Python environment could not be made; what pip said is above"
