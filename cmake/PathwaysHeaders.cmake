@@ -1,6 +1,6 @@
 # check_headers: every header compiles alone. A header with a source of its own name is proven by it (the lint sees to it that the
-# source includes it first; what it needs of others' headers is proven where those are not precompiled, PathwaysPrecompiled.cmake); the
-# others get a one-line source each.
+# source includes it first), the others get a one-line source each. What they need of others' headers is proven where those are not
+# precompiled, PathwaysPrecompiled.cmake.
 function(pw_check_headers)
   add_custom_target(check_headers)
   file(GLOB folders RELATIVE "${PROJECT_SOURCE_DIR}/pathways" CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/pathways/*")
@@ -21,7 +21,7 @@ function(pw_check_headers)
     if(sources)
       add_library(pw_${folder}_headers OBJECT EXCLUDE_FROM_ALL ${sources})
       target_link_libraries(pw_${folder}_headers PRIVATE pw_${folder} GTest::gmock pw_warnings)
-      target_compile_options(pw_${folder}_headers PRIVATE -O0)
+      pw_precompiled(pw_${folder}_headers)
       add_dependencies(check_headers pw_${folder}_headers)
     endif()
   endforeach()
