@@ -143,8 +143,10 @@ TEST(PlacementTest, WhatMakesNoSenseIsSaid) {
   EXPECT_NE(Malformed(Count(0)), "");
   EXPECT_NE(Malformed(Count(1 << 20)), "");
   EXPECT_NE(Malformed(Shape({2, 2, 2, 2})), "");
-  EXPECT_NE(Malformed(Shape({int64_t{1} << 40, int64_t{1} << 40})), "");
-  SliceRequest wrong = Shape({2, 2});
+  SliceRequest wrong = Shape({1, 1});
+  wrong.shape = {int64_t{1} << 40, int64_t{1} << 40};  // no number of devices is their product
+  EXPECT_NE(Malformed(wrong), "");
+  wrong = Shape({2, 2});
   wrong.count = 5;
   EXPECT_NE(Malformed(wrong), "");
   wrong = Count(1);
