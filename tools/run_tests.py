@@ -19,6 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "build" / "results"
 PYTHON_TESTS = ["tools/lint", "tests/plugin", "tests/wire", "tests/wheel", "python/tests", "tests/e2e"]
 LONG_TESTS = ["tests/plugin", "python/tests", "tests/e2e"]  # worth a process for each processor
+MOST_PROCESSES = 8  # each with its cluster takes up to 3 GiB
 # What every supported jaxlib has to pass; the older ones have environments of their own.
 CLIENT_TESTS = ["tests/wire", "tests/e2e/test_arrays.py", "tests/e2e/test_programs.py", "tests/e2e/test_sharding.py",
                 "tests/e2e/test_callbacks.py", "tests/e2e/test_program_tracer.py", "tests/e2e/test_program_values.py",
@@ -112,7 +113,7 @@ def pytest(step, python, paths, scope, output=None, jobs=1):
     report = RESULTS / (step.replace("/", "-").replace(" ", "-") + ".xml")
     command = [python, "-m", "pytest", "-q", "-rf", "--junitxml", report, *paths]
     if jobs > 1:
-        command += ["-n", str(jobs), "--dist", "loadfile"]
+        command += ["-n", str(min(jobs, MOST_PROCESSES)), "--dist", "loadfile"]
     if scope == "fast":
         command += ["-m", "not slow"]
     code, seconds = run(command, output)
