@@ -183,9 +183,11 @@ import jax, jax.numpy as jnp
 f = jax.jit(lambda x: x + 1)
 x = jax.block_until_ready(f(jnp.ones(8)))
 print("ready", flush=True)
-for _ in sys.stdin:
+sys.stdin.readline()
+for _ in range(5):
     x = jax.block_until_ready(f(x))
-    print("done", flush=True)
+print("done", flush=True)
+sys.stdin.readline()
 """
 
 
@@ -196,12 +198,15 @@ def test_a_huge_program_lets_others_take_their_turns(cluster, tmp_path):
     assert small.stdout.readline() == "ready\n", small.communicate()
     number = max(c["id"] for c in cluster.status()["clients"])  # the latest
     path = tmp_path / "trace.json"
-    trace = subprocess.Popen([sys.executable, "-m", "pathways", "trace", "-s", "3", "--check", "--json", "-o", str(path)], env=cluster.env,
+    trace = subprocess.Popen([sys.executable, "-m", "pathways", "trace", "-s", "10", "--check", "--json", "-o", str(path)], env=cluster.env,
                              stdout=subprocess.PIPE, text=True)
-    while trace.poll() is None:  # a call at a time, as long as it records
-        small.stdin.write("\n")
-        small.stdin.flush()
-        assert small.stdout.readline() == "done\n", small.communicate()
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    before = cluster.status()["granted"]
+    while cluster.status()["granted"] < before + 20 and time.monotonic() < deadline:
+        pass
+    small.stdin.write("\n")
+    small.stdin.flush()
+    assert small.stdout.readline() == "done\n", small.communicate()
     assert json.loads(trace.communicate(timeout=90)[0])["check"]["ok"] and trace.returncode == 0
 
     events = json.loads(path.read_text())["traceEvents"]
@@ -210,12 +215,10 @@ def test_a_huge_program_lets_others_take_their_turns(cluster, tmp_path):
     requests = [e for e in events if e.get("cat") == "request" and "gang" in e["args"]]
     mine = [e for e in requests if tracks[e["tid"]].split(" (")[0] == f"client {number}"]
     assert len(requests) > len(mine) > 0
-    granted_at = {g["args"]["gang"]: g["ts"] for g in grants}
-    mine = [e for e in mine if e["args"]["gang"] in granted_at]  # the last one may be granted after the end
-    assert mine
-    overtaken_by = sorted(sum(r["ts"] < g["ts"] < granted_at[r["args"]["gang"]] for g in grants) for r in mine)
-    assert overtaken_by[len(mine) * 9 // 10] <= 4, f"stages of the huge program that were granted before the other's: {overtaken_by}"
-    assert overtaken_by[-1] < 50, "a call waited for half of the huge program"
+    for request in mine:
+        (granted,) = [g["ts"] for g in grants if g["args"]["gang"] == request["args"]["gang"]]
+        overtaken_by = [g for g in grants if request["ts"] < g["ts"] < granted]
+        assert len(overtaken_by) <= 4, f"{len(overtaken_by)} stages of the huge program were granted before it"
 
 
 def test_values_that_make_no_sense_are_refused_with_what_they_should_be(cluster):
