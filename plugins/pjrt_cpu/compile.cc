@@ -11,6 +11,7 @@
 #include "plugins/pjrt_cpu/handles.h"
 #include "plugins/pjrt_cpu/placement.h"
 #include "plugins/pjrt_cpu/shard_calls.h"
+#include "plugins/pjrt_cpu/small_floats.h"
 #include "xla/hlo/builder/xla_computation.h"
 #include "xla/hlo/ir/hlo_computation.h"
 #include "xla/hlo/ir/hlo_instruction.h"
@@ -66,6 +67,8 @@ absl::StatusOr<xla::XlaComputation> ParseHlo(const PJRT_Program& program, absl::
 }
 
 absl::StatusOr<mlir::OwningOpRef<mlir::ModuleOp>> ParseModule(absl::string_view code, mlir::MLIRContext& context) {
+  const std::optional<std::string> readable = WithSmallFloatsAsText(code);
+  if (readable.has_value()) code = *readable;
   absl::StatusOr<mlir::OwningOpRef<mlir::ModuleOp>> module = xla::ParseMlirModuleString(code, context);
   if (!module.ok() || !HasPlacement(code)) return module;
   const std::string text = tensorflow::MlirModuleToString(module->get(), /*show_debug_info=*/true);

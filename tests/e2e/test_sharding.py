@@ -65,6 +65,21 @@ def test_shard_map_with_collectives(islands, cpu, name):
     np.testing.assert_allclose(results[0], results[1])
 
 
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3b11fnuz", "float8_e8m0fnu", "float4_e2m1fn"])
+def test_small_floats_over_a_mesh(islands, dtype):
+    if not hasattr(jnp, dtype):
+        pytest.skip("this jax has no such type")
+    results = []
+    for devices in (islands[0], jax.devices("cpu")[:4]):
+        mesh = Mesh(np.array(devices), ("x",))
+        x = jax.device_put((X[0] / 2 + 1).astype(jnp.dtype(dtype)), NamedSharding(mesh, P("x")))
+        gather, add = (shard_map(COLLECTIVES[name][0], mesh=mesh, in_specs=P("x"), out_specs=COLLECTIVES[name][1])
+                       for name in ("all_gather", "psum"))
+        constrained = lambda a: jax.lax.with_sharding_constraint(a + a, NamedSharding(mesh, P()))
+        results.append([np.asarray(jax.jit(f)(x)).tobytes() for f in (constrained, gather, add)])
+    assert results[0] == results[1]
+
+
 def test_pmap(islands):
     y = jax.pmap(lambda a: jax.lax.psum(a, "i"), axis_name="i", devices=islands[1])(X[:4])
     np.testing.assert_array_equal(np.asarray(y), np.tile(X[:4].sum(0), (4, 1)))

@@ -93,6 +93,26 @@ def test_all_reduces_have_the_bits_of_jax(mesh, dtype, width):
         assert w.tobytes() == g.tobytes()
 
 
+# Bytecode of programs with shardings has these as types of MLIR's own dialect.
+SMALL_FLOATS = ["float8_e4m3fn", "float8_e5m2", "float8_e4m3", "float8_e3m4", "float8_e4m3b11fnuz", "float8_e4m3fnuz", "float8_e5m2fnuz",
+                "float8_e8m0fnu", "float4_e2m1fn"]
+
+
+@pytest.mark.parametrize("dtype", SMALL_FLOATS)
+def test_small_floats_are_partitioned(mesh, dtype):
+    x = np.abs(X[:, 0] + 0.5).astype(jnp.dtype(dtype))
+    results = []
+    for m in (Mesh(np.array(jax.devices("cpu")), ("x",)), mesh):
+        split, whole = NamedSharding(m, P("x")), NamedSharding(m, P())
+        constrained = lambda v: lax.with_sharding_constraint(lax.with_sharding_constraint(v * v, whole) + v, split)
+        programs = [lambda v: v + v, constrained, lambda v: v.reshape(4, 4).T, lambda v: v.astype(jnp.float32).sum(),
+                    over(m, lambda v: lax.all_gather(v, "x", tiled=True), P()), over(m, lambda v: lax.psum(v, "x"), P()),
+                    over(m, lambda v: lax.ppermute(v, "x", [(i, (i + 1) % 8) for i in range(8)]))]
+        results.append([np.asarray(jax.jit(f)(jax.device_put(x, split))) for f in programs])
+    for want, got in zip(*results):
+        assert want.dtype == got.dtype and want.tobytes() == got.tobytes()
+
+
 def test_all_reduces_in_loops_and_branches(grid):
     """Groups of devices that meet in turns: in two directions, inside loops, inside a branch that half of them take."""
     def body(v):
