@@ -16,7 +16,7 @@ namespace {
 
 // What becomes of a program here beyond what XLA makes of it. Counted up with every change to that: hosts keep compiled programs by the
 // platform's version.
-constexpr char kRevision[] = "; programs of revision 2";
+constexpr char kRevision[] = "; programs of revision 3";
 
 PJRT_Error* CreateClient(PJRT_Client_Create_Args* args) {
   PW_ASSIGN_OR_RETURN(const Options options, ReadOptions(args->create_options, args->num_options));

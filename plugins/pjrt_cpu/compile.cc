@@ -9,6 +9,7 @@
 #include "plugins/pjrt_cpu/all_reduce.h"
 #include "plugins/pjrt_cpu/contained.h"
 #include "plugins/pjrt_cpu/handles.h"
+#include "plugins/pjrt_cpu/open_shardings.h"
 #include "plugins/pjrt_cpu/placement.h"
 #include "plugins/pjrt_cpu/shard_calls.h"
 #include "plugins/pjrt_cpu/small_floats.h"
@@ -75,17 +76,33 @@ absl::StatusOr<mlir::OwningOpRef<mlir::ModuleOp>> ParseModule(absl::string_view 
   return xla::ParseMlirModuleString(WithoutPlacement(text), context);
 }
 
+// What `compile` makes of the module: a second time, with shardings written into it, where the compiler chose some that split axes.
+template <typename Compile>
+auto CompileModule(absl::string_view code, const xla::CompileOptions& options, Compile compile)
+    -> decltype(compile(mlir::ModuleOp(), options)) {
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  absl::StatusOr<mlir::OwningOpRef<mlir::ModuleOp>> module = ParseModule(code, context);
+  if (!module.ok()) return module.status();
+  const absl::StatusOr<std::vector<Mesh>> meshes = MeshesOfOpenShardings(module->get(), options);
+  if (!meshes.ok()) return meshes.status();
+  auto executable = compile(module->get(), options);
+  if (!executable.ok() || meshes->empty()) return executable;
+  const std::vector<ClosedSharding> closed =
+      CloseSplitShardings(*meshes, options, (*executable)->GetParameterShardings(), (*executable)->GetOutputShardings());
+  if (closed.empty()) return executable;
+  module = ParseModule(code, context);  // the compiler has worked on the other one in place
+  if (!module.ok()) return module.status();
+  if (absl::Status s = WriteShardings(closed, module->get(), context); !s.ok()) return s;
+  return compile(module->get(), options);
+}
+
 // Parses the program and gives it to `compile`, which is called with a module or a computation and with the options.
 template <typename Compile>
 auto WithProgram(const PJRT_Program& program, xla::CompileOptions options, Compile compile)
     -> decltype(compile(xla::XlaComputation(), options)) {
   const absl::string_view format(program.format, program.format_size);
   if (format == "mlir") {
-    mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
-    absl::StatusOr<mlir::OwningOpRef<mlir::ModuleOp>> module =
-        ParseModule(absl::string_view(program.code, program.code_size), context);
-    if (!module.ok()) return module.status();
-    return compile(module->get(), std::move(options));
+    return CompileModule(absl::string_view(program.code, program.code_size), options, compile);
   }
   if (format == "hlo" || format == "hlo_with_config") {
     absl::StatusOr<xla::XlaComputation> computation = ParseHlo(program, format);

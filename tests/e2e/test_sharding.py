@@ -65,6 +65,21 @@ def test_shard_map_with_collectives(islands, cpu, name):
     np.testing.assert_allclose(results[0], results[1])
 
 
+@pytest.mark.skipif(jax.__version_info__ < (0, 10), reason="the XLA of this jax splits axes itself")
+def test_shardings_left_open_are_those_of_jax(devices):
+    """jax has no name for shardings that split an axis of the mesh, as reshapes may."""
+    programs = [lambda a: a.reshape(2, 32) + 1, lambda a: (a, a.reshape(2, 32).T, a.reshape(2, 4, 8).sum(1)), lambda a: a.reshape(-1)]
+    results = []
+    for platform in (devices, jax.devices("cpu")):
+        mesh = Mesh(np.array(platform), ("x",))
+        x = jax.device_put(X, NamedSharding(mesh, P("x")))
+        ones = np.ones((2, 32), np.float32)
+        results.append([jax.jit(f)(x) for f in programs] + [jax.jit(lambda a, b: a.reshape(2, 32) * b)(x, ones)])
+    for got, want in zip(*map(jax.tree.leaves, results)):
+        assert got.sharding.spec == want.sharding.spec
+        np.testing.assert_allclose(got, want)
+
+
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3b11fnuz", "float8_e8m0fnu", "float4_e2m1fn"])
 def test_small_floats_over_a_mesh(islands, dtype):
     if not hasattr(jnp, dtype):

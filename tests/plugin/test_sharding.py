@@ -113,6 +113,44 @@ def test_small_floats_are_partitioned(mesh, dtype):
         assert want.dtype == got.dtype and want.tobytes() == got.tobytes()
 
 
+@pytest.mark.parametrize("shape", [(8,), (2, 4), (4, 2)], ids=str)
+def test_shardings_that_are_left_open_are_those_of_jax(devices, shape):
+    """Reshapes may split an axis of the mesh. Arguments and results may not: jax has no name for such a sharding."""
+    y = np.ones((2, 4, 6), np.float32)
+    programs = {
+        "split": (lambda v: v.reshape(2, 192) + 1, 1), "split in three": (lambda v: v.reshape(4, 2, 48).transpose(2, 0, 1), 1),
+        "joined": (lambda v: v.reshape(-1), 1),
+        "several": (lambda v: (v, v.reshape(2, 192), v.reshape(2, 192).T, v.reshape(2, 8, 24).sum(1)), 1),
+        "product": (lambda v: jnp.einsum("abc,dc->adb", v.reshape(2, 8, 24), v), 1),
+        "argument": (lambda v, w: v.reshape(2, 4, 48)[:, :, :6] * w, 2),
+        "gradient": (jax.grad(lambda v: (v.reshape(2, 192) ** 3).sum()), 1),
+        "sharded inside": (lambda: lax.with_sharding_constraint(jnp.arange(16), NamedSharding(mesh, P("a"))).reshape(2, 8), 0),
+    }
+    results = []
+    for platform in (jax.devices("cpu"), devices):
+        mesh = Mesh(np.array(platform).reshape(shape), ("a", "b")[:len(shape)])
+        for spec in (P(mesh.axis_names), P(None, "a")):
+            arguments = jax.device_put(X, NamedSharding(mesh, spec)), y
+            for name, (f, count) in programs.items():
+                program = jax.jit(f).lower(*arguments[:count]).compile()
+                out = jax.tree.leaves(program(*jax.device_put(arguments[:count], program.input_shardings[0])))
+                shardings = jax.tree.leaves(program.input_shardings) + [v.sharding for v in out]
+                results.append((name, spec, [s.spec for s in shardings], [np.asarray(v) for v in out]))
+    half = len(results) // 2
+    for (name, spec, want, values), (_, _, got, ours) in zip(results[:half], results[half:]):
+        assert got == want, (name, spec)
+        for a, b in zip(ours, values):
+            close(a, b)
+
+
+def test_a_donated_argument_beside_a_result_that_is_left_open(mesh):
+    x, y = (jax.device_put(v, NamedSharding(mesh, P("x"))) for v in (X, X))
+    first, second = jax.jit(lambda v, w: (v.reshape(2, 192) + 1, w * 2), donate_argnums=1)(x, y)
+    close(first, X.reshape(2, 192) + 1)
+    close(second, X * 2)
+    assert y.is_deleted() and first.sharding.is_fully_replicated and second.sharding.spec == P("x")
+
+
 def test_all_reduces_in_loops_and_branches(grid):
     """Groups of devices that meet in turns: in two directions, inside loops, inside a branch that half of them take."""
     def body(v):
