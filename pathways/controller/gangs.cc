@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "pathways/base/sort_and_merge.h"
 #include "pathways/base/sorted_keys.h"
 #include "pathways/controller/wire_status.h"
 
@@ -52,8 +53,7 @@ const Gangs::Placement* Gangs::PlacementOf(const Launch& launch) {
   Places places;
   size_t count = 0;
   for (auto& [island, devices] : islands) {  // several virtual devices of a program may be one
-    std::sort(devices.begin(), devices.end());
-    devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
+    SortAndMerge(devices);
     count += devices.size();
     places.push_back({island, scheduler_->Lane(island, devices)});
   }
@@ -93,8 +93,7 @@ Gangs::GangList Gangs::Needs(const Launch& launch, const Placement* placement) {
     }
   }
   if (launch.after != gang::GangId()) needs.push_back(launch.after);
-  std::sort(needs.begin(), needs.end());
-  needs.erase(std::unique(needs.begin(), needs.end()), needs.end());
+  SortAndMerge(needs);
   return needs;
 }
 

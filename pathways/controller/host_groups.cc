@@ -1,7 +1,8 @@
 #include "pathways/controller/host_groups.h"
 
-#include <algorithm>
 #include <utility>
+
+#include "pathways/base/sort_and_merge.h"
 
 namespace pw::controller {
 
@@ -16,8 +17,7 @@ HostGroup* HostGroups::Of(const resource::Topology& topology, const buffers::Sha
     const HostId host = topology.FindDevice(id)->host;
     if (hosts.empty() || hosts.back() != host) hosts.push_back(host);
   }
-  std::sort(hosts.begin(), hosts.end());
-  hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
+  SortAndMerge(hosts);
   return Of(std::move(hosts));
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "pathways/base/sort_and_merge.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/bulk_sender.h"
 #include "pathways/controller/program_steps_run.h"
@@ -240,8 +241,7 @@ absl::Status ProgramSteps::WhyGone(const Record& array) const {
 HostGroup* ProgramSteps::GroupOf(const ProgramEntry& entry, int value) const {
   std::vector<HostId> hosts;
   for (const ProgramEntry::Place& place : *entry.steps->places[value]) hosts.push_back(place.host);
-  std::sort(hosts.begin(), hosts.end());
-  hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
+  SortAndMerge(hosts);
   return fabric().groups().OfPrivate(std::move(hosts));
 }
 

@@ -1,8 +1,8 @@
-#include <algorithm>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "pathways/base/sort_and_merge.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/program_steps.h"
 
@@ -21,17 +21,6 @@ absl::Status CheckSame(const Fabric& fabric, const buffers::ArraySpec& is, const
   if (Fits(is, wanted) && kind(is) == kind(wanted)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(what, " is ", buffers::ToString(is), " where ", buffers::ToString(wanted), " is expected, or lies elsewhere"));
-}
-
-template <class T>
-void SortAndMerge(std::vector<T>& all) {
-  std::sort(all.begin(), all.end());
-  all.erase(std::unique(all.begin(), all.end()), all.end());
-}
-
-void AddTo(std::vector<DeviceId>& devices, const std::vector<DeviceId>& more) {
-  devices.insert(devices.end(), more.begin(), more.end());
-  SortAndMerge(devices);
 }
 
 // What the parts make of the program's results, and where.
@@ -91,11 +80,12 @@ absl::Status ProgramSteps::MakeParts(ProgramEntry::Steps& steps, const Executabl
 // PS-2. `devices`: all that the program uses, ascending.
 absl::Status ProgramSteps::FindPlaces(const program::Program& program, ProgramEntry::Steps& steps,
                                       std::vector<DeviceId>* devices) const {
-  for (const EntryRef& part : steps.parts) AddTo(*devices, part->devices);
+  const auto add = [devices](const std::vector<DeviceId>& more) { devices->insert(devices->end(), more.begin(), more.end()); };
+  for (const EntryRef& part : steps.parts) add(part->devices);
   std::vector<int> branches;
   for (const Node& node : program.nodes) branches.insert(branches.end(), node.branches.begin(), node.branches.end());
   SortAndMerge(branches);
-  for (int branch : branches) AddTo(*devices, steps.branches[branch]->devices);
+  for (int branch : branches) add(steps.branches[branch]->devices);
   // Many values have one list of devices between them: what depends on it alone is found once.
   absl::flat_hash_map<const std::vector<DeviceId>*, ProgramEntry::Steps::Places> known;
   for (const SpecPtr& spec : steps.cut.specs) {
@@ -108,12 +98,13 @@ absl::Status ProgramSteps::FindPlaces(const program::Program& program, ProgramEn
         found->push_back({device.host, device.local_ordinal});
         steps.hosts.push_back(device.host);
       }
-      AddTo(*devices, spec->sharding.devices());
-      SortAndMerge(steps.hosts);
+      add(spec->sharding.devices());
       places = std::move(found);
     }
     steps.places.push_back(places);
   }
+  SortAndMerge(*devices);
+  SortAndMerge(steps.hosts);
   return absl::OkStatus();
 }
 

@@ -1,6 +1,5 @@
 #include "pathways/ir/compile.h"
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
+#include "pathways/base/sort_and_merge.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/ir/export.h"
 #include "pathways/ir/import.h"
@@ -69,8 +69,7 @@ absl::Status AddMachine(mlir::ModuleOp module, const resource::Topology& topolog
   if (!devices) return absl::InternalError("the portable program has no devices");
   std::vector<int32_t> ids, physical, hosts, islands;
   std::vector<int32_t> all(devices.getDevices().begin(), devices.getDevices().end());
-  std::sort(all.begin(), all.end());
-  all.erase(std::unique(all.begin(), all.end()), all.end());
+  SortAndMerge(all);
   for (auto* column : {&ids, &physical, &hosts, &islands}) column->reserve(all.size());
   for (int32_t id : all) {
     PW_ASSIGN_OR_RETURN(const resource::Device* device, topology.GetDevice(DeviceId(id)));

@@ -1,8 +1,9 @@
 #include "pathways/ir/places.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
+
+#include "pathways/base/sort_and_merge.h"
 
 namespace pw::ir {
 
@@ -24,8 +25,7 @@ const Places::Mesh& Places::Of(mlir::FlatSymbolRefAttr mesh) {
       known->devices.push_back(DeviceId(devices[v]));
       if (hosts.empty() || hosts.back() != host_of[v]) hosts.push_back(host_of[v]);
     }
-    std::sort(hosts.begin(), hosts.end());
-    hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
+    SortAndMerge(hosts);
   }
   return *known;
 }

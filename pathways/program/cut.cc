@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "pathways/base/sort_and_merge.h"
 #include "pathways/base/status_macros.h"
 
 namespace pw::program {
@@ -228,8 +229,7 @@ class Cutter {
         if (taker_[node.first_output + i] != kNobody) step.outputs.push_back(node.first_output + i);
       }
     }
-    std::sort(step.inputs.begin(), step.inputs.end());
-    step.inputs.erase(std::unique(step.inputs.begin(), step.inputs.end()), step.inputs.end());
+    SortAndMerge(step.inputs);
     step.part = static_cast<int>(cut_.parts.size());
     cut_.parts.emplace_back();
   }

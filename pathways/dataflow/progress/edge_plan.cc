@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "pathways/base/sort_and_merge.h"
+
 namespace pw::dataflow {
 namespace {
 
@@ -12,8 +14,7 @@ bool GoesDirect(EdgeKind kind, const Placement& from, const Placement& to, const
 std::vector<HostId> HostsOf(const Placement& placement, const std::vector<uint32_t>& shards) {
   std::vector<HostId> hosts;
   for (uint32_t shard : shards) hosts.push_back(placement.HostOf(shard));
-  std::sort(hosts.begin(), hosts.end());
-  hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
+  SortAndMerge(hosts);
   return hosts;
 }
 

@@ -1,8 +1,8 @@
 #include "pathways/device/pjrt/program_info.h"
 
-#include <algorithm>
 #include <utility>
 
+#include "pathways/base/sort_and_merge.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/device/pjrt/types.h"
 #include "xla/executable_metadata.pb.h"
@@ -126,8 +126,7 @@ absl::Status ReadModule(const std::string& serialized, const std::string& defaul
     if (parameter >= 0 && parameter < static_cast<int64_t>(info->parameters.size()))
       info->donated_inputs.push_back(static_cast<int32_t>(parameter));
   }
-  std::sort(info->donated_inputs.begin(), info->donated_inputs.end());
-  info->donated_inputs.erase(std::unique(info->donated_inputs.begin(), info->donated_inputs.end()), info->donated_inputs.end());
+  SortAndMerge(info->donated_inputs);
   return absl::OkStatus();
 }
 

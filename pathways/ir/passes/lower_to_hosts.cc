@@ -6,6 +6,7 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "mlir/IR/Builders.h"
+#include "pathways/base/sort_and_merge.h"
 #include "pathways/ir/passes.h"
 #include "pathways/ir/places.h"
 #include "pathways/program/command_template.h"
@@ -182,8 +183,7 @@ class Lowering {
     Places::Hosts hosts = HostsOf(transfer.getInput());
     const Places::Hosts& to = HostsOf(transfer.getOutput());
     hosts.insert(hosts.end(), to.begin(), to.end());
-    std::sort(hosts.begin(), hosts.end());
-    hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
+    SortAndMerge(hosts);
     const int64_t source = states_[transfer.getInput()].slot, target = NameOutput(transfer.getOutput());
     const ArrayType from = transfer.getInput().getType(), type = transfer.getOutput().getType();
     Add(hosts, [=, number = moves_++](mlir::OpBuilder& b, mlir::Location loc) {
