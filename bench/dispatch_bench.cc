@@ -17,6 +17,7 @@
 #include "pathways/base/log.h"
 #include "pathways/controller/fabric.h"
 #include "pathways/controller/session_impl.h"
+#include "pathways/controller/speakers.h"
 
 namespace pw::controller {
 namespace {
@@ -118,7 +119,7 @@ class World {
     fabric_.Flush();
     for (HostId host : hosts_) {
       v1::Event event;
-      event.mutable_done()->add_ok(++op_);
+      event.mutable_done()->add_ok(2 * ++op_ + (Speakers::Join(hosts_.size()) ? 1 : 0));  // as OpsInFlight numbers them
       event.mutable_done()->add_device_microseconds(1);
       PW_CHECK(fabric_.OnEvent(host, event, Bytes()).ok());
     }

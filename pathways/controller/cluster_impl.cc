@@ -112,6 +112,8 @@ bool ClusterImpl::OnEvent(LinkId id, const Event& event, Bytes payload) {
     MembershipChanged();
   } else if (is_host && event.has_dataflow()) {
     housekeeping_->OnFrame(it->second.host, event.dataflow(), std::move(payload));
+  } else if (is_host && event.has_joined()) {
+    OnJoined(it->second.host, event.joined());
   } else if (is_host) {
     status = fabric_->OnEvent(it->second.host, event, std::move(payload));
   } else {

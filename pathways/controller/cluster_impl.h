@@ -8,7 +8,8 @@
 // A worker that returns is a new host.
 //
 // Files: cluster_impl.cc (life, links), cluster_membership.cc (joining, losing, heartbeats), cluster_sessions.cc (sessions, host
-// calls), cluster_status.cc (status, operator's requests), cluster_trace.cc (a recording of what everybody does).
+// calls), cluster_reports.cc (completions that come by way of others), cluster_status.cc (status, operator's requests), cluster_trace.cc
+// (a recording of what everybody does).
 //
 // Invariants:
 //   CI-1  every method runs on the strand unless it says any thread
@@ -36,6 +37,7 @@
 #include "pathways/controller/session.h"
 #include "pathways/controller/session_impl.h"
 #include "pathways/controller/slices.h"
+#include "pathways/controller/speakers.h"
 #include "pathways/net/shared_memory.h"
 #include "pathways/net/transport.h"
 
@@ -84,6 +86,8 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   const Housekeeping& housekeeping() const { return *housekeeping_; }
   absl::Duration tick() const { return options_.heartbeat_limit / 10; }
   bool formed() const { return formed_; }
+  const Speakers& speakers() const { return speakers_; }
+  uint64_t frames_heard() const;  // from the hosts that are there
 
  private:
   enum class LinkState { kNew, kPending, kHost, kLeaving };
@@ -125,6 +129,10 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   void ScheduleTick();
   void Tick();
 
+  // -- cluster_reports.cc
+  void OnJoined(HostId from, const ::pathways::v1::Joined& joined);
+  void TellReportsSeen();
+
   // -- cluster_sessions.cc
   void OnHostCall(HostId host, const ::pathways::v1::HostCall& call, const Bytes& payload);
   void ReplyToHostCall(HostId host, uint64_t call, absl::StatusOr<std::vector<Bytes>> results);
@@ -147,6 +155,8 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   LinkId next_link_ = 1;
   std::map<LinkId, Link> links_;
   std::map<HostId, LinkId> hosts_;
+  Speakers speakers_;
+  bool telling_ = false;  // a timer runs for hosts that are to be told what was seen of their reports
   std::shared_ptr<const ClusterInfo> info_ = std::make_shared<const ClusterInfo>();
   bool formed_ = false;
   bool stopped_ = false;

@@ -1,5 +1,6 @@
 // Joining, being lost, and the heartbeats that tell the two apart.
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -114,14 +115,16 @@ void ClusterImpl::MembershipChanged() {
   std::vector<const ::pathways::v1::Hello*> hellos;
   Command command;
   std::set<HostId> there;
+  for (const auto& [host, link] : hosts_) there.insert(host);
+  speakers_.SetHosts(there);
   for (const auto& [host, link] : hosts_) {
-    there.insert(host);
     hellos.push_back(&links_[link].hello);
     auto& peer = *command.mutable_peers()->add_peers();
     peer.set_host(host.v);
     peer.set_address(links_[link].hello.data_address());
     peer.set_takes_shared(fabric_->takes_shared(host));
     peer.set_name(fabric_->topology().Describe(*fabric_->topology().FindHost(host)));
+    if (const std::optional<HostId> speaker = speakers_.Of(host)) peer.set_reports_through(speaker->v);
   }
   for (const auto& [host, link] : hosts_) fabric_->outbox().Add(host, command);
   housekeeping_->SetHosts(std::move(there));

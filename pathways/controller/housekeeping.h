@@ -18,7 +18,8 @@
 //
 // What is no graph. Whether a connection, or a process, is alive: pings are answered by the connection's own thread (Cluster's Tick),
 // since a host whose strand is busy, or whose dataflow is stuck, is not dead, and one that is dead ends the graphs that would tell.
-// Completions with their errors: they are results of what was dispatched, and a batch of them is one message as it is.
+// Completions with their errors: they are results of what was dispatched, and a batch of them is one message as it is; those of many
+// hosts are joined on their way (speakers.h), but need no run, and none that ends when one of its hosts is lost.
 //
 // Messages. A run: a start to each host, an answer from each. Hosts that have not had this graph before are told it with the start. In a
 // cluster of more than 64 hosts what is gathered comes from one host of each 64 (host_questions.h), the ends of orders (clean-up,

@@ -8,8 +8,8 @@
 
 namespace pw::controller {
 
-OpId OpsInFlight::Add(HostId host, std::shared_ptr<const WeakArrays> results, Callback done, gang::GangId gang) {
-  const uint64_t id = next_++;
+OpId OpsInFlight::Add(HostId host, std::shared_ptr<const WeakArrays> results, Callback done, gang::GangId gang, bool joint) {
+  const uint64_t id = 2 * next_++ + (joint ? 1 : 0);
   ops_.insert({id, Op{host, std::move(results), std::move(done), gang, {}}});
   return OpId(id);
 }

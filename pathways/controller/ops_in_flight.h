@@ -2,7 +2,8 @@
 //
 // An op names one command to one host. It refers weakly to the arrays it makes: a client may drop them before they exist.
 //
-// Invariant OF-1: each op completes exactly once: by its host's Done, or with the error when the host is lost.
+// Invariant OF-1: each op completes exactly once: by its host's Done, however often and by whichever way that comes, or with the error
+// when the host is lost.
 #pragma once
 
 #include <memory>
@@ -28,8 +29,10 @@ class OpsInFlight {
   using Callback = absl::AnyInvocable<void(const absl::Status& status, std::optional<double> device_microseconds) &&>;
 
   // `results` may be shared between the ops of several hosts; each gets one completion from each.
-  // `gang`: the computation of which it is one host's part.
-  OpId Add(HostId host, std::shared_ptr<const WeakArrays> results, Callback done = nullptr, gang::GangId gang = {});
+  // `gang`: the computation of which it is one host's part. `joint`: many other hosts have parts of the command, so its completion may
+  // come with theirs (Speakers::Join; worker.proto, Report). The number says so: it is odd.
+  OpId Add(HostId host, std::shared_ptr<const WeakArrays> results, Callback done = nullptr, gang::GangId gang = {},
+           bool joint = false);
   void SetGangs(Gangs* gangs) { gangs_ = gangs; }
 
   // Unknown ops, and ops of other hosts, are ignored.

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/session_impl.h"
+#include "pathways/controller/speakers.h"
 #include "pathways/dispatch/plan_execute.h"
 
 namespace pw::controller {
@@ -107,7 +108,7 @@ void SessionImpl::Launch(const ExecuteRequest& request, CheckedExecute& call, st
                              hosts > 1 ? fabric_->NextId() : 0,
                              fabric_->recorder().on() ? ticket.gang.v : 0};
   auto add_op = [&](HostId host) {
-    if (run == nullptr) return fabric_->ops().Add(host, waiting, nullptr, ticket.gang);
+    if (run == nullptr) return fabric_->ops().Add(host, waiting, nullptr, ticket.gang, Speakers::Join(record.hosts.size()));
     const std::string platform = fabric_->topology().FindHost(host)->platform_name;
     ++run->missing;
     return fabric_->ops().Add(

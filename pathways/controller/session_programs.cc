@@ -11,6 +11,7 @@
 #include "pathways/controller/program_steps.h"
 #include "pathways/controller/sequential_run.h"
 #include "pathways/controller/session_impl.h"
+#include "pathways/controller/speakers.h"
 #include "pathways/ir/compile.h"
 #include "pathways/program/compile_options.h"
 #include "pathways/program/op_sharding.h"
@@ -394,6 +395,7 @@ void SessionImpl::SendRuns(const std::shared_ptr<const ProgramEntry>& entry, con
   underway->left = static_cast<int>(entry->lowered.hosts.size());
   const uint64_t base = fabric_->ReserveIds(entry->lowered.names + 1);
   if (underway->left > 0) program_runs_.insert({base, underway});  // a program without values concerns no host
+  const bool joint = Speakers::Join(entry->lowered.hosts.size());
   const std::vector<Gangs::Ticket> stages = SubmitStages(*entry, args, results);
   for (size_t h = 0; h < entry->lowered.hosts.size(); ++h) {
     const dispatch::LoweredHost& part = entry->lowered.hosts[h];
@@ -411,7 +413,7 @@ void SessionImpl::SendRuns(const std::shared_ptr<const ProgramEntry>& entry, con
           run->status.Update(status);
           if (--run->missing == 0) run->AnswerWaiter(*fabric);
         },
-        only);
+        only, joint);
     Command command;
     auto& message = *command.mutable_run_program();
     message.set_op(op.v);
@@ -464,7 +466,7 @@ void SessionImpl::AddStages(const ProgramEntry& entry, size_t h, const Tickets& 
     uint64_t op = message->op();
     if (tickets.size() > 1) {
       auto& stage = *message->add_stages();
-      op = executes ? fabric_->ops().Add(host, nullptr, nullptr, tickets[s].gang).v : 0;
+      op = executes ? fabric_->ops().Add(host, nullptr, nullptr, tickets[s].gang, Speakers::Join(stages[s].hosts.size())).v : 0;
       stage.set_op(op);
       stage.set_grant(tickets[s].grant());
       stage.set_commands(stages[s].commands[h]);

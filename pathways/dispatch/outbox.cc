@@ -161,11 +161,33 @@ void Outbox::Close(PerHost& box) {
     box.released.clear();
     ++box.counters.commands[Command::kRelease];
   }
-  if (box.batch.commands_size() == 0) return;
+  if (box.batch.commands_size() == 0 && box.reports_told >= box.reports_due) return;
+  if (box.reports_told < box.reports_seen) box.batch.set_reports_seen(box.reports_seen);
+  box.reports_told = box.reports_seen;
   ++box.counters.frames;
   box.closed.push_back({box.batch.SerializeAsString(), std::exchange(box.payload, {})});
   box.batch.Clear();
   box.header_bytes = box.payload_bytes = 0;
+}
+
+void Outbox::SetReportsSeen(HostId host, uint64_t number) {
+  auto it = hosts_.find(host);
+  if (it == hosts_.end() || number <= it->second.reports_seen) return;
+  it->second.reports_seen = number;
+  if (!std::exchange(it->second.reporting, true)) reporting_.push_back(host);
+}
+
+bool Outbox::TellReportsSeen() {
+  for (HostId host : std::exchange(reporting_, {})) {
+    auto it = hosts_.find(host);
+    if (it == hosts_.end()) continue;
+    PerHost& box = it->second;
+    if (box.reports_told < box.reports_due) Touch(host, box);
+    box.reports_due = box.reports_seen;
+    box.reporting = box.reports_told < box.reports_seen;
+    if (box.reporting) reporting_.push_back(host);
+  }
+  return !reporting_.empty();
 }
 
 bool Outbox::Flush(Send send) {

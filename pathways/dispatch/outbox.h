@@ -11,6 +11,8 @@
 // Invariants:
 //   OB-1  frames of one host carry its commands in the order added; payloads lie in the same order
 //   OB-2  a command is counted exactly once, when it is added; a Release command when its batch closes
+//   OB-3  a host is told every number of SetReportsSeen, or a greater one, and none twice: with the next frame for it, or, if there is
+//         none before the second TellReportsSeen, with a frame that holds nothing else
 #pragma once
 
 #include <cstdint>
@@ -62,6 +64,11 @@ class Outbox {
   // Runs it now, or, in an exclusive section of the session, where a command of it added now would follow.
   void InOrder(SessionId session, absl::AnyInvocable<void() &&> task);
 
+  // How many of the host's reports have come by way of others (v1.ToWorker.reports_seen): the greatest number counts.
+  void SetReportsSeen(HostId host, uint64_t number);
+  // Makes frames for those that could have been told since the last time, and were not. True: look again later.
+  bool TellReportsSeen();
+
   // Hands over every frame there is to send, in order. True if there was any.
   using Send = absl::FunctionRef<void(HostId host, std::string header, std::vector<Bytes> payload)>;
   bool Flush(Send send);
@@ -83,6 +90,10 @@ class Outbox {
     std::vector<Frame> closed;
     CommandCounters counters;
     bool queued = false;  // listed in busy_
+    uint64_t reports_seen = 0;
+    uint64_t reports_due = 0;  // seen when TellReportsSeen looked
+    uint64_t reports_told = 0;
+    bool reporting = false;  // listed in reporting_
   };
   // Present while it is active, or something waits.
   struct Section {
@@ -97,7 +108,8 @@ class Outbox {
 
   absl::flat_hash_map<HostId, PerHost> hosts_;
   std::map<SessionId, Section> sections_;
-  std::vector<HostId> busy_;  // hosts that have something, in the order in which they got it
+  std::vector<HostId> busy_;       // hosts that have something, in the order in which they got it
+  std::vector<HostId> reporting_;  // hosts that may have to be told what was seen, likewise
 };
 
 }  // namespace pw::dispatch

@@ -51,6 +51,50 @@ TEST(OutboxTest, OneFrameForEachHostAndTurn) {
   EXPECT_TRUE(FlushAll(outbox).empty());
 }
 
+TEST(OutboxTest, WhatWasSeenOfReportsRidesWithTheNextFrame) {
+  Outbox outbox;
+  outbox.AddHost(HostId(0));
+  outbox.SetReportsSeen(HostId(0), 2);
+  outbox.SetReportsSeen(HostId(0), 1);
+  outbox.SetReportsSeen(HostId(1), 7);  // who is not there
+  EXPECT_TRUE(FlushAll(outbox).empty());
+  outbox.Add(HostId(0), Execute(1));
+  auto sent = FlushAll(outbox);
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].batch.reports_seen(), 2u);
+  outbox.Add(HostId(0), Execute(2));
+  sent = FlushAll(outbox);
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].batch.reports_seen(), 0u) << "nothing new";
+  EXPECT_FALSE(outbox.TellReportsSeen());
+}
+
+TEST(OutboxTest, WhatWasSeenOfReportsIsToldByItselfIfNothingElseIsSent) {
+  Outbox outbox;
+  outbox.AddHost(HostId(0));
+  outbox.AddHost(HostId(1));
+  outbox.SetReportsSeen(HostId(0), 2);
+  outbox.SetReportsSeen(HostId(1), 5);
+  EXPECT_TRUE(outbox.TellReportsSeen()) << "later";
+  EXPECT_TRUE(FlushAll(outbox).empty());
+  outbox.Add(HostId(1), Execute(1));
+  EXPECT_EQ(FlushAll(outbox).size(), 1u);
+  outbox.SetReportsSeen(HostId(1), 6);
+  EXPECT_TRUE(outbox.TellReportsSeen());
+  auto sent = FlushAll(outbox);
+  ASSERT_EQ(sent.size(), 1u) << "to the one that has not been told for the whole time";
+  EXPECT_EQ(sent[0].host, HostId(0));
+  EXPECT_EQ(sent[0].batch.reports_seen(), 2u);
+  EXPECT_EQ(sent[0].batch.commands_size(), 0);
+  EXPECT_TRUE(outbox.TellReportsSeen());
+  sent = FlushAll(outbox);
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].host, HostId(1));
+  EXPECT_EQ(sent[0].batch.reports_seen(), 6u);
+  EXPECT_FALSE(outbox.TellReportsSeen()) << "all have been told";
+  EXPECT_TRUE(FlushAll(outbox).empty());
+}
+
 TEST(OutboxTest, ReleasesGoTogetherBehindTheRest) {
   Outbox outbox;
   outbox.AddHost(HostId(0));

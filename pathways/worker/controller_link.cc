@@ -53,7 +53,7 @@ class ControllerLink::Handler : public net::Connection::Handler {
     if (!batch->ParseFromString(frame.header)) {
       return connection_->Close(absl::InvalidArgumentError("the controller sent a message that does not parse"));
     }
-    bool more = !frame.payload.empty();
+    bool more = !frame.payload.empty() || batch->reports_seen() > 0;
     for (const v1::Command& command : batch->commands()) {
       if (command.has_ping())
         Answer(command.ping());

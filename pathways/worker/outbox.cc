@@ -5,7 +5,10 @@
 #include "pathways/base/status_code.h"
 
 namespace pw::worker {
+namespace v1 = pathways::v1;
+
 namespace {
+constexpr uint64_t kJointOp = 1;  // of odd ops many hosts have parts
 constexpr int kBatchEvents = 512;
 constexpr size_t kBatchPayload = 1 << 20;
 }  // namespace
@@ -29,25 +32,27 @@ pathways::v1::Event* Outbox::Add(std::vector<Bytes> payload) {
 }
 
 // Times are sent only if there are any: then one for each op, from the first on.
-void Outbox::AddOk(uint64_t op, double device_microseconds) {
-  done_.add_ok(op);
-  if (device_microseconds == 0 && done_.device_microseconds_size() == 0) return;
-  done_.mutable_device_microseconds()->Resize(done_.ok_size(), 0);
-  done_.set_device_microseconds(done_.ok_size() - 1, static_cast<float>(device_microseconds));
+void Outbox::AddOk(v1::Done* done, uint64_t op, double device_microseconds) {
+  done->add_ok(op);
+  if (device_microseconds == 0 && done->device_microseconds_size() == 0) return;
+  done->mutable_device_microseconds()->Resize(done->ok_size(), 0);
+  done->set_device_microseconds(done->ok_size() - 1, static_cast<float>(device_microseconds));
 }
 
 void Outbox::Done(uint64_t op, const absl::Status& status, double device_microseconds) {
   if (op == 0) return;  // nobody asked
   if ((op & kLocalOp) != 0) return local_(op, status, device_microseconds);
   // Under steady load the strand never runs empty; completions must not wait for that.
-  if (done_.ok_size() + done_.failed_size() >= kBatchEvents) Flush();
-  if (status.ok()) return AddOk(op, device_microseconds);
+  if (done_.ok_size() + done_.failed_size() + joint_.ok_size() >= kBatchEvents) Flush();
+  const bool joint = other_way_ != nullptr && (op & kJointOp) != 0 && op != poisoned_op_;
+  if (status.ok()) return AddOk(joint ? &joint_ : &done_, op, device_microseconds);
   auto* failed = done_.add_failed();
   failed->set_op(op);
   *failed->mutable_status() = ToProto(status);
 }
 
 void Outbox::Poisoned(uint64_t op, const absl::Status& status, const std::vector<uint32_t>& results) {
+  poisoned_op_ = op;
   auto* poisoned = done_.add_poisoned();
   poisoned->set_op(op);
   *poisoned->mutable_status() = ToProto(status);
@@ -55,13 +60,21 @@ void Outbox::Poisoned(uint64_t op, const absl::Status& status, const std::vector
 }
 
 void Outbox::DoneTimed(uint64_t op, double microseconds, double device_microseconds) {
-  AddOk(op, device_microseconds);
+  AddOk(&done_, op, device_microseconds);
   auto* timed = done_.add_timed();
   timed->set_op(op);
   timed->set_device_microseconds(microseconds);
 }
 
+void Outbox::FlushJoint() {
+  if (joint_.ok_size() == 0) return;
+  v1::Done joint;
+  joint.Swap(&joint_);
+  if (other_way_ == nullptr || !other_way_(&joint)) *batch_.add_events()->mutable_done() = std::move(joint);
+}
+
 void Outbox::Flush() {
+  FlushJoint();
   if (done_.ok_size() + done_.failed_size() > 0) *batch_.add_events()->mutable_done() = std::move(done_);
   done_.Clear();
   if (batch_.events_size() == 0) return;

@@ -1,5 +1,6 @@
 // The outbox: what a worker says to its controller, batched. Events gather until the strand has run empty or a batch is large,
-// then leave as one frame. Completions gather in one Done.
+// then leave as one frame. Completions gather in one Done; in a large cluster the plain ones of commands that many hosts have parts of
+// gather apart, for they may leave by another way (report_path.h).
 //
 // Lives on the worker's strand.
 #pragma once
@@ -32,6 +33,11 @@ class Outbox {
   static constexpr uint64_t kLocalOp = uint64_t{1} << 63;
   using Local = std::function<void(uint64_t op, const absl::Status& status, double device_microseconds)>;
   void SetLocal(Local done) { local_ = std::move(done); }
+  // Is offered at each Flush what has gathered of completions that may go another way (worker.proto, Report), and takes all of it, or
+  // nothing: false. It may add to the outbox.
+  using OtherWay = std::function<bool(pathways::v1::Done* done)>;
+  // Null: there is none.
+  void SetOtherWay(OtherWay way) { other_way_ = std::move(way); }
   // For those who asked how long it took, too.
   void DoneTimed(uint64_t op, double microseconds, double device_microseconds);
   void Flush();
@@ -41,12 +47,16 @@ class Outbox {
   bool CanSendBulk() const { return connection_->CanSendBulk(); }
 
  private:
-  void AddOk(uint64_t op, double device_microseconds);
+  static void AddOk(pathways::v1::Done* done, uint64_t op, double device_microseconds);
+  void FlushJoint();
 
   net::Connection* const connection_;
   Local local_;
   pathways::v1::FromWorker batch_;
   pathways::v1::Done done_;
+  OtherWay other_way_;
+  pathways::v1::Done joint_;  // what may go that way
+  uint64_t poisoned_op_ = 0;  // the latest: its Done stands behind what was said of it
   std::vector<Bytes> payload_;
   size_t payload_bytes_ = 0;
 };

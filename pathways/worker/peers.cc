@@ -146,21 +146,32 @@ void Peers::Queue(HostId to, Item item) {
 }
 
 void Peers::SendFrame(HostId to, std::string header, std::vector<Bytes> payload) {
-  auto it = outgoing_.find(to);
-  if (it == outgoing_.end()) {
-    return PathBroken(to, absl::UnavailableError(absl::StrCat(core_->NameOf(to), " is not in the cluster, or no longer")));
-  }
   v1::PeerMessage message;
   size_t bytes = 0;
   for (const Bytes& piece : payload) bytes += piece.size();
   message.mutable_dataflow()->set_header(std::move(header));
   message.mutable_dataflow()->set_payload_bytes(bytes);
+  SendAhead(to, message, std::move(payload));
+}
+
+void Peers::SendReport(HostId to, v1::Report report) {
+  v1::PeerMessage message;
+  *message.mutable_report() = std::move(report);
+  SendAhead(to, message, {});
+}
+
+// Of transfers that wait.
+void Peers::SendAhead(HostId to, const v1::PeerMessage& message, std::vector<Bytes> payload) {
+  auto it = outgoing_.find(to);
+  if (it == outgoing_.end()) {
+    return PathBroken(to, absl::UnavailableError(absl::StrCat(core_->NameOf(to), " is not in the cluster, or no longer")));
+  }
   it->second->frames.emplace_back(message.SerializeAsString(), std::move(payload));
   if (it->second->connection != nullptr) return PumpFrames(it->second.get());
   Connect(to);
 }
 
-// The dataflow has windows of its own, so these do not wait for the connection's.
+// The dataflow has windows of its own, and reports are small, so these do not wait for the connection's.
 void Peers::PumpFrames(Outgoing* out) {
   for (auto& [header, payload] : std::exchange(out->frames, {}))
     out->connection->Send(std::move(header), std::move(payload), net::Lane::kBulk);
@@ -169,6 +180,7 @@ void Peers::PumpFrames(Outgoing* out) {
 void Peers::PathBroken(HostId host, const absl::Status& reason) {
   core_->strand->Post([this, alive = core_->alive(), host, reason] {
     if (!alive.expired() && frame_receiver_ != nullptr) frame_receiver_->OnPathBroken(host, reason);
+    if (!alive.expired() && report_receiver_ != nullptr) report_receiver_->OnReportsLost(host);
   });
 }
 
@@ -344,6 +356,9 @@ absl::Status Peers::Handle(Incoming* in, const v1::PeerMessage& message, Bytes p
       if (message.dataflow().payload_bytes() != payload.size())
         return absl::InvalidArgumentError("a dataflow frame announces another size than it has");
       if (frame_receiver_ != nullptr) frame_receiver_->OnPeerFrame(in->from, message.dataflow(), std::move(payload));
+      return absl::OkStatus();
+    case v1::PeerMessage::kReport:
+      if (report_receiver_ != nullptr) report_receiver_->OnReport(in->from, message.report());
       return absl::OkStatus();
     default:
       return absl::InvalidArgumentError("a peer sent a message of unknown kind");

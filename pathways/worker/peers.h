@@ -5,15 +5,15 @@
 // other side was waiting for; the next transfer connects again, and first reports as failed what may have been lost in the broken
 // connection.
 //
-// The same connections carry frames of the coordination dataflow (DataflowLinks): before transfers that wait, and with no memory of what
-// a broken connection has lost; both sides are told that it broke.
+// The same connections carry frames of the coordination dataflow (DataflowLinks) and reports for the controller (ReportPath): before
+// transfers that wait, and with no memory of what a broken connection has lost; both sides are told that it broke.
 //
 // Invariants:
 //   PE-1  a stranger (another controller's life, or no hello) is refused
 //   PE-2  every Send is reported once: OK when the last chunk has been handed to the connection, or the peer has opened the
 //         memory that was named instead; or why not
 //   PE-3  bytes that do not match the checksum that came with them fail their transfer with DATA_LOSS, and nothing else
-//   PE-4  frames to one host arrive in order, each at most once; those that do not arrive were on a connection of which
+//   PE-4  frames, and reports, to one host arrive in order, each at most once; those that do not arrive were on a connection of which
 //         OnPathBroken has told here, or will, before anything of a later one
 // Lives on the worker's strand; connections' threads only post to it.
 #pragma once
@@ -55,11 +55,21 @@ class Peers {
     virtual void OnLeft(HostId host, const absl::Status& status) = 0;  // the cluster
   };
 
+  // For reports. Called on the strand, never from inside SendReport.
+  class ReportReceiver {
+   public:
+    virtual ~ReportReceiver() = default;
+    virtual void OnReport(HostId from, pathways::v1::Report report) = 0;
+    // What was sent there, and has not arrived, is lost.
+    virtual void OnReportsLost(HostId to) = 0;
+  };
+
   Peers(Core* core, net::Transport* transport, HostId self, uint64_t incarnation);
   ~Peers();
 
   void SetReceiver(Receiver* receiver) { receiver_ = receiver; }
   void SetFrameReceiver(FrameReceiver* receiver) { frame_receiver_ = receiver; }
+  void SetReportReceiver(ReportReceiver* receiver) { report_receiver_ = receiver; }
   // What is sent from now on carries checksums. Those that arrive are verified in any case.
   void set_checksum(bool on) { checksum_ = on; }
   void SetPeers(const pathways::v1::Peers& peers);
@@ -76,6 +86,7 @@ class Peers {
   void Send(HostId to, uint64_t transfer, SessionId session, Bytes data, Sent sent);
   void SendFailed(HostId to, uint64_t transfer, const absl::Status& status);
   void SendFrame(HostId to, std::string header, std::vector<Bytes> payload);
+  void SendReport(HostId to, pathways::v1::Report report);
 
   // A connection that the listener has accepted.
   void Accept(std::unique_ptr<net::Connection> connection);
@@ -93,6 +104,7 @@ class Peers {
   struct Incoming;
 
   void Queue(HostId to, Item item);
+  void SendAhead(HostId to, const pathways::v1::PeerMessage& message, std::vector<Bytes> payload);
   void Connect(HostId to);
   void Connected(HostId to, absl::StatusOr<std::unique_ptr<net::Connection>> connection);
   void Pump(HostId to);
@@ -115,6 +127,7 @@ class Peers {
   const uint64_t incarnation_;
   Receiver* receiver_ = nullptr;
   FrameReceiver* frame_receiver_ = nullptr;
+  ReportReceiver* report_receiver_ = nullptr;
   bool checksum_ = false;
   std::map<HostId, std::unique_ptr<Outgoing>> outgoing_;
   uint64_t next_incoming_ = 1;

@@ -43,6 +43,8 @@ class WorkerHarness {
     bool takes_shared = false;  // the controller can open what the worker shares
     bool checksum = false;
     ManualExecutor* executor = nullptr;  // shared with other harnesses; null: an own one
+    Clock* clock = nullptr;              // null: the machine's
+    Timers* timers = nullptr;
   };
   explicit WorkerHarness(Setup setup)
       : executor(setup.executor != nullptr ? *setup.executor : own_),
@@ -51,7 +53,8 @@ class WorkerHarness {
     Environment environment;
     environment.runtime = &runtime;
     environment.strand = &strand;
-    environment.clock = &clock_;
+    environment.clock = setup.clock != nullptr ? setup.clock : &clock_;
+    environment.timers = setup.timers;
     environment.compile_pool = &compile_executor;
     environment.compile_cache = std::make_shared<CompileCache>(setup.compile_cache, int64_t{1} << 30);
     environment.copy_pool = &copy_executor;

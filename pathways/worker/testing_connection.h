@@ -62,6 +62,8 @@ class RecordingConnection : public net::Connection {
           EXPECT_TRUE(done.emplace(op, absl::OkStatus()).second) << "op " << op << " done twice";
         for (const auto& f : event.done().failed())
           EXPECT_TRUE(done.emplace(f.op(), FromProto(f.status())).second) << "op " << f.op() << " done twice";
+      } else if (event.has_joined()) {
+        joined.push_back(event.joined());
       } else if (event.has_fetched()) {
         EXPECT_TRUE(fetched.emplace(event.fetched().fetch(), event.fetched()).second) << "fetched twice";
         fetched_bytes[event.fetched().fetch()] += take(event.fetched().payload_bytes());
@@ -99,6 +101,7 @@ class RecordingConnection : public net::Connection {
   const std::string& peer() const override { return peer_; }
 
   std::map<uint64_t, absl::Status> done;
+  std::vector<v1::Joined> joined;
   std::map<uint64_t, v1::Fetched> fetched;
   std::map<uint64_t, std::string> fetched_bytes;
   std::map<uint64_t, v1::Compiled> compiled;

@@ -60,6 +60,7 @@ Worker::Worker(const Environment& environment, net::Connection* connection, cons
       expectations_(&core_),
       host_calls_(&core_),
       peers_(&core_, environment.transport, HostId(welcome.host()), welcome.incarnation()),
+      reports_(&core_, &peers_, environment.timers),
       moves_(&core_, &peers_, environment.limits.staging_bytes),
       tracing_(&core_),
       housekeeping_(&core_, &peers_, HostId(welcome.host()), environment.timers, MakeDuties()) {
@@ -80,6 +81,7 @@ Worker::~Worker() = default;
 
 absl::Status Worker::Handle(const v1::ToWorker& batch, const Bytes& payload) {
   if (absl::Status status = CheckPayloads(batch, payload.size()); !status.ok()) return status;
+  if (batch.reports_seen() > 0) reports_.Seen(batch.reports_seen());
   uint64_t offset = 0;
   for (const v1::Command& command : batch.commands()) {
     const uint64_t bytes = PayloadBytes(command);
@@ -94,7 +96,8 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
   switch (command.kind_case()) {
     case v1::Command::kPeers:
       programs_.SetPeers(command.peers());
-      return moves_.SetPeers(command.peers());
+      moves_.SetPeers(command.peers());
+      return reports_.SetPeers(command.peers());
     case v1::Command::kCompile:
       return programs_.Compile(command.compile(), payload);
     case v1::Command::kDescribe:

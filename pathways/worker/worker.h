@@ -24,6 +24,7 @@
 #include "pathways/worker/program_runs.h"
 #include "pathways/worker/programs.h"
 #include "pathways/worker/puts.h"
+#include "pathways/worker/report_path.h"
 #include "pathways/worker/tracing.h"
 
 namespace pw::worker {
@@ -93,6 +94,7 @@ class Worker {
   Expectations expectations_;
   HostCalls host_calls_;
   Peers peers_;
+  ReportPath reports_;
   Moves moves_;
   Tracing tracing_;
   Housekeeping housekeeping_;

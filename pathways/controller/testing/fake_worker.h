@@ -55,6 +55,7 @@ class FakeWorker : private net::Connection::Handler {
   // What a test can look at.
   std::vector<::pathways::v1::Command> log;  // every command, in order; chunks without their bytes
   int frames = 0;
+  uint64_t reports_seen = 0;
   bool closed = false;
   absl::Status close_reason;
   ::pathways::v1::Welcome welcome;
