@@ -10,7 +10,7 @@ Host::Host(World* world, Network* network, const Options& options)
     : process_(world, options.name, options.island, options.task_time),
       transport_(network->TransportOf(&process_)),
       device_time_(&process_),
-      runtime_({.devices = options.devices, .executor = &process_, .timers = &device_time_}),
+      runtime_({.devices = options.devices, .executor = &process_, .timers = &device_time_, .process = options.name}),
       strand_(&process_) {
   // Names are given once: there is nobody who could listen there already.
   listener_ = *transport_->Listen(absl::StrCat("tcp:", options.name, ":0"), [this](std::unique_ptr<net::Connection> peer) {

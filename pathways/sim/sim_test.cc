@@ -77,7 +77,7 @@ TEST_P(EveryScenario, TheSameSeedDoesTheSame) {
 
 INSTANTIATE_TEST_SUITE_P(Sim, EveryScenario,
                          ::testing::Values("chain", "pipeline", "tenants", "training", "exchange", "elastic", "controller",
-                                           "memory"),
+                                           "memory", "wide"),
                          [](const auto& info) { return info.param; });
 
 // A hundred small worlds, each with a fault of every kind.

@@ -1,7 +1,7 @@
 // Workloads: what the clients of a scenario do. Each is a state machine over one Tenant; it is finished when it has done all it
 // was asked for and every answer has come. The numbers are those of the scenario's line.
 //
-//   chain     length=32 repeat=4 us=20     y = f(y), so many times without waiting, on all devices of one host; then a read
+//   chain     length=32 repeat=4 us=20 hosts=1   y = f(y), so many times without waiting, on all devices of so many hosts; then a read
 //   pipeline  stages=4 batches=8 us=20     one program: a computation on each of several hosts, the result passed on
 //   mix       operations=100 us=20 reopen=0   arrays made, computed with, copied, read and dropped at random, on any hosts;
 //                                          reopen=N: a new session after every N operations, which sees hosts that have joined

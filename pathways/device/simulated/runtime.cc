@@ -360,6 +360,7 @@ class SimulatedProgram : public LoadedProgram {
 
 SimulatedRuntime::SimulatedRuntime(SimulatedOptions options) : state_(std::make_shared<State>()) {
   state_->info = {options.platform_name, "simulated 1", options.stablehlo_version, "0"};
+  state_->info.process_address = options.process;
   for (int i = 0; i < options.devices; ++i) {
     DeviceInfo device;
     device.runtime_id = i;

@@ -36,6 +36,7 @@ struct SimulatedOptions {
   Timers* timers = nullptr;  // needs an executor
   std::string platform_name = "cpu";
   std::string stablehlo_version = "1.13.0";
+  std::string process = {};  // how other processes name this one; empty: programs cannot span processes
 };
 
 class SimulatedRuntime : public DeviceRuntime {

@@ -1,4 +1,7 @@
 // y = f(y), many times without waiting.
+#include <algorithm>
+#include <vector>
+
 #include "pathways/sim/workloads.h"
 
 namespace pw::sim {
@@ -11,7 +14,12 @@ class Chain final : public Workload {
 
  private:
   void Go() override {
-    const auto& devices = hosts()[static_cast<size_t>(number()) % hosts().size()];
+    std::vector<int32_t> devices;
+    const size_t count = std::min(static_cast<size_t>(Number("hosts", 1)), hosts().size());
+    for (size_t h = 0; h < count; ++h) {
+      const std::vector<int32_t>& more = hosts()[(static_cast<size_t>(number()) + h) % hosts().size()];
+      devices.insert(devices.end(), more.begin(), more.end());
+    }
     tenant().Compile(devices, 1, static_cast<int>(Number("us", 20)), [this](Executable f) {
       f_ = std::move(f);
       if (!f_.usable) return Finish();

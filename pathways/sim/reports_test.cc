@@ -1,0 +1,155 @@
+// Completions in large clusters: programs over many hosts bring the controller far fewer frames than hosts have ended their parts, and
+// who speaks for others may hang or die at the expense of nobody else. Frames are counted; times are simulated.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "pathways/sim/cluster.h"
+#include "pathways/sim/workload.h"
+
+namespace pw::sim {
+namespace {
+
+using controller::Speakers;
+
+constexpr absl::Duration kHeartbeat = absl::Seconds(4);
+
+class WideCluster {
+ public:
+  explicit WideCluster(int hosts) : world_(1), cluster_(MakeScenario(hosts), &world_) {
+    EXPECT_TRUE(cluster_.Form());
+    Pass(absl::Milliseconds(100));
+  }
+
+  static Scenario MakeScenario(int hosts) {
+    Scenario scenario;
+    scenario.hosts = hosts;
+    scenario.hosts_per_island = 16;
+    scenario.devices = 1;
+    scenario.heartbeat = kHeartbeat;
+    return scenario;
+  }
+  void Pass(absl::Duration duration) {
+    world_.RunUntil(world_.now() + duration, [] { return false; });
+  }
+  // Computations one after another over `hosts` hosts, from number `first` in the controller's order.
+  Workload& StartChain(int first, int64_t hosts, int64_t length) {
+    WorkloadContext context{&world_,
+                            &cluster_.network(),
+                            &cluster_.door(),
+                            &cluster_.referee(),
+                            first,
+                            [this](Client* client) { cluster_.Follow(client); },
+                            [this](Client* client) { cluster_.Unfollow(client); }};
+    const WorkloadSpec spec{"chain", 1, {{"length", length}, {"repeat", 1}, {"us", 200}, {"hosts", hosts}}};
+    workloads_.push_back(MakeWorkload(context, spec));
+    workloads_.back()->Start([] {});
+    return *workloads_.back();
+  }
+  bool Finishes(const Workload& workload, absl::Duration within) {
+    return world_.RunUntil(world_.now() + within, [&] { return workload.finished(); });
+  }
+  // The first that speaks for others, as the simulator calls it.
+  int FirstSpeaker() {
+    for (HostId host : topology().hosts()) {
+      if (controller().speakers().Of(host) == host) return NumberOf(host);
+    }
+    ADD_FAILURE() << "nobody speaks for others";
+    return 0;
+  }
+  std::string Violations() { return absl::StrJoin(cluster_.referee().violations(), "\n"); }
+
+  controller::ClusterImpl& controller() { return cluster_.controller(); }
+  SimCluster& cluster() { return cluster_; }
+  absl::Time now() const { return world_.now(); }
+
+ private:
+  resource::Topology& topology() { return controller().fabric().topology(); }
+  // "w12.1" is number 12.
+  int NumberOf(HostId id) {
+    int number = -1;
+    const std::string name = topology().FindHost(id)->name;
+    EXPECT_TRUE(absl::SimpleAtoi(std::vector<std::string>(absl::StrSplit(name.substr(1), '.'))[0], &number)) << name;
+    return number;
+  }
+
+  World world_;
+  SimCluster cluster_;
+  std::vector<std::unique_ptr<Workload>> workloads_;
+};
+
+// What each host ends, 200 times. Without groups it would be a frame for each time and host.
+TEST(Reports, ACallOverManyHostsBringsTheControllerAFrameForEachGroup) {
+  constexpr uint64_t kHosts = 128, kCalls = 200;
+  WideCluster wide(kHosts);
+  const uint64_t before = wide.controller().frames_heard();
+  const Workload& chain = wide.StartChain(0, kHosts, kCalls);
+  ASSERT_TRUE(wide.Finishes(chain, absl::Seconds(2)));
+  const uint64_t frames = wide.controller().frames_heard() - before;
+  EXPECT_LT(frames, kCalls * kHosts / 8);
+  EXPECT_GT(chain.reads(), 0u);
+  EXPECT_EQ(chain.errors(), 0u);
+  EXPECT_EQ(wide.Violations(), "");
+}
+
+// All hosts have heard that their reports were seen: none of them brings anything again.
+TEST(Reports, APauseCostsNoFrames) {
+  constexpr uint64_t kHosts = 128;
+  WideCluster wide(kHosts);
+  const Workload& chain = wide.StartChain(0, kHosts, 3);
+  ASSERT_TRUE(wide.Finishes(chain, absl::Seconds(2)));
+  wide.Pass(absl::Milliseconds(20));  // its session has ended everywhere
+  const uint64_t before = wide.controller().frames_heard();
+  wide.Pass(absl::Milliseconds(330));
+  EXPECT_LT(wide.controller().frames_heard() - before, kHosts * 3 / 2) << "one heartbeat, at most";
+}
+
+TEST(Reports, InASmallClusterNobodySpeaksForOthers) {
+  WideCluster small(static_cast<int>(Speakers::kFew));
+  for (HostId host : small.controller().fabric().topology().hosts())
+    EXPECT_FALSE(small.controller().speakers().Of(host).has_value());
+  ASSERT_TRUE(small.Finishes(small.StartChain(0, Speakers::kFew, 20), absl::Seconds(1)));
+  EXPECT_EQ(small.Violations(), "");
+}
+
+// A program over the others of its group goes on without it.
+TEST(Reports, WhoSpeaksForOthersMayHang) {
+  WideCluster wide(40);
+  wide.cluster().StopHost(wide.FirstSpeaker(), absl::Seconds(2));
+  const absl::Time begin = wide.now();
+  const Workload& chain = wide.StartChain(1, 24, 40);
+  ASSERT_TRUE(wide.Finishes(chain, absl::Seconds(3)));
+  EXPECT_LT(wide.now() - begin, absl::Seconds(1)) << "long before it is back";
+  EXPECT_EQ(chain.errors(), 0u);
+  wide.Pass(absl::Seconds(3));
+  ASSERT_TRUE(wide.Finishes(wide.StartChain(0, 40, 40), absl::Seconds(1))) << "it is back";
+  EXPECT_EQ(wide.Violations(), "");
+}
+
+TEST(Reports, WhoSpeaksForOthersMayDie) {
+  for (bool silently : {false, true}) {
+    WideCluster wide(40);
+    const Workload& chain = wide.StartChain(1, 24, 200);
+    wide.Pass(absl::Milliseconds(5));
+    ASSERT_FALSE(chain.finished());
+    const int speaker = wide.FirstSpeaker();
+    wide.cluster().CrashHost(speaker, silently);
+    ASSERT_TRUE(wide.Finishes(chain, absl::Seconds(1)));
+    EXPECT_EQ(chain.errors(), 0u) << "it had no part in this";
+    wide.Pass(kHeartbeat * 2);
+    EXPECT_NE(wide.FirstSpeaker(), speaker);
+    const uint64_t before = wide.controller().frames_heard();
+    ASSERT_TRUE(wide.Finishes(wide.StartChain(0, 39, 200), absl::Seconds(1)));
+    EXPECT_LT(wide.controller().frames_heard() - before, 200u * 39 / 4) << "another speaks in its place";
+    EXPECT_EQ(wide.Violations(), "");
+  }
+}
+
+}  // namespace
+}  // namespace pw::sim
