@@ -175,10 +175,9 @@ Gangs::Ticket Gangs::Submit(const Launch& launch) {
   if (waits) {
     Enlist(gang, launch, placement);
   } else {
-    scheduler_->TakeGrants();  // this one, and nothing else: a submission frees nothing
     Record(trace::Kind::kGrant, "granted at once", gang);
-    FlushGrants();  // what was granted before goes before it (GG-1)
   }
+  TakeGrants(gang);
   return {gang, !waits};
 }
 
@@ -212,8 +211,14 @@ void Gangs::Settle(gang::GangId gang) {
   }
 }
 
-void Gangs::TakeGrants() {
+// `submitted` is granted with its own command, which comes next: behind what was granted before it, and before what was granted because
+// its client, having been given something, now stands behind others (GG-1).
+void Gangs::TakeGrants(gang::GangId submitted) {
   for (gang::GangId gang : scheduler_->TakeGrants()) {
+    if (gang == submitted) {
+      FlushGrants();
+      continue;
+    }
     auto it = running_.find(gang);
     if (it == running_.end()) continue;
     for (HostId host : it->second.hosts) grants_[host].add_gangs(gang.v);

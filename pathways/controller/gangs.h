@@ -142,7 +142,7 @@ class Gangs {
   void MakeDue(ArrayId array, gang::GangId gang);
   bool IsWaiting(gang::GangId gang) const;
   void Settle(gang::GangId gang);
-  void TakeGrants();
+  void TakeGrants(gang::GangId submitted = {});
   void EndOutside(ArrayId array);
   int64_t NowNs() const;
   void Record(trace::Kind kind, const char* what, gang::GangId gang);

@@ -208,5 +208,53 @@ TEST(GangShares, AWeightChangesWhoseTurnItIs) {
   sessions.clear();
 }
 
+// Of two that wait for a device the first does not fit. Its client is given another device, and so stands behind the second, which does.
+TEST(GangShares, WhatOneIsGivenMayBringAnothersTurn) {
+  ClusterOptions options;
+  options.gang.policy = "share";
+  options.gang.window_gangs = 1;
+  options.gang.window_ns = options.gang.default_cost_ns * 3 / 2;
+  TestCluster c(1, 3, options);
+  struct Client {
+    std::shared_ptr<Session> session;
+    std::vector<Handle> programs;  // by device, of which each has an argument of that number
+  };
+  std::vector<Client> clients(2);
+  for (Client& client : clients) {
+    c.Open();
+    client.session = c.session;
+    for (int device = 0; device < 3; ++device) {
+      client.programs.push_back((*c.Compile(TestCluster::Toy("copy", 1, 1, 1), TestCluster::Devices(device, 1)))->handle);
+      ASSERT_TRUE(c.Put(static_cast<Handle>(100 + device), TestCluster::Rows(device, 1, {1, 4}), "abcd").ok());
+      c.Run();
+    }
+  }
+  auto execute = [&](int client, int device, Handle result) {
+    ExecuteRequest request;
+    request.executable = clients[client].programs[device];
+    request.args = {static_cast<Handle>(100 + device)};
+    request.results = {result};
+    ASSERT_TRUE(clients[client].session->Execute(request).ok());
+    c.Run();
+  };
+  execute(1, 0, 1);  // which shows how little it costs
+  c.workers[0]->hold_done = true;
+  execute(1, 2, 2);
+  execute(0, 0, 3);
+  execute(0, 0, 4);  // waits for room
+  execute(1, 0, 5);  // there is room for it, but it came later
+  c.workers[0]->log.clear();
+  execute(0, 1, 6);
+  ASSERT_EQ(c.workers[0]->log.size(), 2u);
+  EXPECT_TRUE(c.workers[0]->log[0].has_execute());
+  EXPECT_TRUE(c.workers[0]->log[1].has_grant());
+  c.workers[0]->hold_done = false;
+  c.workers[0]->ReleaseDone();
+  c.Run();
+  c.session = clients[1].session;
+  EXPECT_TRUE(c.Ready({5}).ok());
+  EXPECT_EQ(c.cluster->fabric().gangs().scheduler().gangs(), 0u);
+}
+
 }  // namespace
 }  // namespace pw::controller
