@@ -15,6 +15,7 @@
 #include "pathways/sim/run.h"
 #include "pathways/sim/scenario.h"
 #include "pathways/sim/world.h"
+#include "pathways/worker/executor.h"
 
 namespace pw::sim {
 namespace {
@@ -146,8 +147,11 @@ TEST(PlantedBugs, LaunchesInAnotherOrderOrTwiceAreNoticed) {
     referee.CheckLaunches(launches);
     return absl::StrJoin(referee.violations(), "\n");
   };
-  EXPECT_EQ(violations({{"a", {1, 2, 3}}, {"b", {2, 3}}, {"c", {1, 3}}}), "");
-  EXPECT_TRUE(absl::StrContains(violations({{"a", {1, 2, 3}}, {"b", {3, 2}}}), "in different orders"));
+  const int one = worker::Runner::LaunchNumber(1), two = worker::Runner::LaunchNumber(2), three = worker::Runner::LaunchNumber(3);
+  EXPECT_EQ(violations({{"a", {one, two, three}}, {"b", {two, three}}, {"c", {one, three}}}), "");
+  EXPECT_TRUE(absl::StrContains(violations({{"a", {one, two, three}}, {"b", {three, two}}}), "in different orders"));
+  EXPECT_TRUE(absl::StrContains(violations({{"a", {one, two, one}}}), "twice"));
+  EXPECT_EQ(violations({{"a", {2, one, 3}}, {"b", {3, one, 2}}}), "") << "numbers of computations that each has alone";
   EXPECT_TRUE(absl::StrContains(violations({{"a", {1, 2, 1}}}), "launched computation 1 twice"));
 }
 
@@ -171,13 +175,14 @@ INSTANTIATE_TEST_SUITE_P(Sim, Larger,
 // Where devices hold less than all want at a time, computations wait for each other: it takes longer, and nothing fails.
 TEST(Sim, ShortMemoryTakesTimeAndNothingElse) {
   Scenario scenario = Read("memory");
+  scenario.device_memory_bytes = 48;  // three arrays for two clients
   const Report with_little = RunScenario(scenario, 1);
   scenario.device_memory_bytes = 0;
   const Report with_enough = RunScenario(scenario, 1);
   ExpectClean(with_little);
   EXPECT_EQ(with_little.reads, with_enough.reads);
   EXPECT_EQ(with_little.errors, 0u);
-  EXPECT_GT(with_little.work_seconds, with_enough.work_seconds);
+  EXPECT_GT(with_little.work_seconds, with_enough.work_seconds * 1.01);
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ class Runner {
   void Execute(const pathways::v1::Execute& command);
   // The runtime's number for a launch over several hosts. Launches of this host alone have numbers below kSpanning.
   static int LaunchNumber(uint64_t launch) { return static_cast<int>(launch % kSpanning) | kSpanning; }
+  static bool SpansHosts(int launch_number) { return launch_number >= kSpanning; }
 
  private:
   static constexpr int kSpanning = 1 << 30;
