@@ -6,6 +6,7 @@ namespace pw::worker {
 
 void JoinedReports::Add(HostId from, pathways::v1::Report report, absl::Time now) {
   if (empty()) oldest_ = now;
+  latest_ = now;
   heard_.insert(from);
   report.set_host(from.v);
   *frame_.add_reports() = std::move(report);

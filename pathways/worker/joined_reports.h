@@ -1,7 +1,7 @@
 // JoinedReports: what the hosts of a group have reported since the last frame that this one sent for all of them.
 //
 // Hosts that run the same program end their parts together. So the frame is complete when each of the group has reported once; who had no
-// part in it is not waited for longer than the owner likes (oldest).
+// part in it is not waited for longer than the owner likes (oldest, latest).
 //
 // Pure.
 //
@@ -29,14 +29,16 @@ class JoinedReports {
 
   bool empty() const { return heard_.empty(); }
   bool complete() const { return !empty() && heard_.size() >= group_; }
-  // When the first was added. REQUIRES: there is one.
+  // When the first and the last were added. REQUIRES: there is one.
   absl::Time oldest() const { return oldest_; }
+  absl::Time latest() const { return latest_; }
 
  private:
   size_t group_ = 0;
   pathways::v1::Joined frame_;
   std::set<HostId> heard_;
   absl::Time oldest_;
+  absl::Time latest_;
 };
 
 }  // namespace pw::worker

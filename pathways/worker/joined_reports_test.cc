@@ -32,6 +32,7 @@ TEST(JoinedReports, AreCompleteWhenEachOfTheGroupHasReported) {
   joined.Add(HostId(4), Numbered(2), kStart + absl::Seconds(2));
   EXPECT_FALSE(joined.complete()) << "two of them, of which one has said more than the other";
   EXPECT_EQ(joined.oldest(), kStart);
+  EXPECT_EQ(joined.latest(), kStart + absl::Seconds(2));
   joined.Add(HostId(2), Numbered(9), kStart + absl::Seconds(3));
   EXPECT_TRUE(joined.complete());
   EXPECT_EQ(Text(joined.Take()), "4:1 7:1 4:2 2:9");

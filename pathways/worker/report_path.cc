@@ -1,5 +1,6 @@
 #include "pathways/worker/report_path.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace pw::worker {
@@ -79,14 +80,17 @@ void ReportPath::Join(HostId from, v1::Report report) {
   if (!holding_) HoldOn();
 }
 
+// REQUIRES: something is joined.
+absl::Time ReportPath::HeldUntil() const { return std::min(joined_.latest() + kHold, joined_.oldest() + kLongestHold); }
+
 // REQUIRES: something is joined, and there are timers: without, whatever comes is complete.
 void ReportPath::HoldOn() {
   holding_ = true;
-  timers_->After(joined_.oldest() + kHold - core_->clock->Now(), core_->strand, [this, alive = core_->alive()] {
+  timers_->After(HeldUntil() - core_->clock->Now(), core_->strand, [this, alive = core_->alive()] {
     if (alive.expired()) return;
     holding_ = false;
     if (joined_.empty()) return;
-    if (core_->clock->Now() < joined_.oldest() + kHold) return HoldOn();
+    if (core_->clock->Now() < HeldUntil()) return HoldOn();
     SendJoined();
   });
 }

@@ -5,7 +5,8 @@
 //
 // A member gives what the outbox offers at the end of a turn, one report, to the host that speaks for it, over the connection that carries
 // arrays, and keeps it (unseen_reports.h). The one that speaks is a member too. It sends what it has as soon as all of the group
-// have reported, which is the case of programs over all of them; else kHold after the first did. It waits for nobody in particular.
+// have reported, which is the case of programs over all of them; else when none has come for kHold: a program over some of them does not wait
+// for the others, and hosts that come one after another, as they do where they share processors, are waited for, up to kLongestHold.
 //
 // Faults. The controller may be told twice, and is told at least once. When the connection to the one that speaks breaks, when another is
 // named, or when the controller has not seen a report for kPatience (the one that speaks hangs, or is cut off, or does not know yet
@@ -14,7 +15,7 @@
 //
 // Invariants:
 //   RP-1  every completion that the outbox has offered reaches the controller, if this host's own connection to it lasts
-//   RP-2  what others have reported leaves within kHold of a strand that is not busy
+//   RP-2  what others have reported leaves within kLongestHold of a strand that is not busy
 //   RP-3  no completion is later than kPatience, and a turn of the strand, for having taken this way
 // Without timers this host reports straight, and sends on what it hears at once.
 // Lives on the worker's strand.
@@ -35,6 +36,7 @@ namespace pw::worker {
 class ReportPath : private Peers::ReportReceiver {
  public:
   static constexpr absl::Duration kHold = absl::Microseconds(200);
+  static constexpr absl::Duration kLongestHold = absl::Milliseconds(2);
   // Longer than the controller takes to say what it has seen if it has nothing else to say (ClusterImpl).
   static constexpr absl::Duration kPatience = absl::Milliseconds(200);
 
@@ -54,6 +56,7 @@ class ReportPath : private Peers::ReportReceiver {
   bool Take(pathways::v1::Done* done);
   void Join(HostId from, pathways::v1::Report report);
   void SendJoined();
+  absl::Time HeldUntil() const;
   void HoldOn();
   void AwaitSeen();
   void BringStraight();

@@ -17,6 +17,7 @@ namespace pw::worker {
 namespace {
 
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
 
 // Time that stands still until it is moved.
@@ -157,10 +158,23 @@ TEST_F(ReportPathTest, NobodyWaitsLongForOthers) {
   Complete(3, 31);
   EXPECT_THAT(Joined(1), IsEmpty());
   Pass(ReportPath::kHold / 2);
+  EXPECT_THAT(Joined(1), IsEmpty()) << "one has just come";
+  Pass(ReportPath::kHold / 2);
   EXPECT_THAT(Joined(1), UnorderedElementsAre("2:1:21 3:1:31"));
   Complete(1, 11);
   Pass(ReportPath::kHold);
   EXPECT_THAT(Joined(1), UnorderedElementsAre("2:1:21 3:1:31", "1:0:11"));
+}
+
+TEST_F(ReportPathTest, NorForThoseThatComeOneAfterAnother) {
+  uint64_t op = 21;
+  for (absl::Duration passed; passed < ReportPath::kLongestHold; passed += ReportPath::kHold / 2) {
+    EXPECT_THAT(Joined(1), IsEmpty());
+    Complete(2, op);
+    op += 2;
+    Pass(ReportPath::kHold / 2);
+  }
+  EXPECT_THAT(Joined(1), SizeIs(1));
 }
 
 TEST_F(ReportPathTest, WhatOneHostDoesAloneAndWhatFailsComesStraight) {
