@@ -24,7 +24,8 @@ def worker_of(island):
             words = (entry / "cmdline").read_bytes().decode().split("\\0")
         except OSError:
             continue
-        if "pathways-worker" in words[0] and words[words.index("--island") + 1] == island and any(f"/run-{{os.getpid()}}-" in w for w in words):
+        own = "pathways-worker" in words[0] and any(f"/run-{{os.getpid()}}-" in w for w in words)
+        if own and words[words.index("--island") + 1] == island:
             return int(entry.name)
 
 killed = time.monotonic()
