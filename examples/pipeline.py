@@ -21,7 +21,7 @@ from flax import linen as nn
 
 import pathways as pw
 
-VOCABULARY, CONTEXT, WIDTH, HEADS, BLOCKS = 256, 32, 64, 4, 6
+VOCABULARY, CONTEXT, WIDTH, HEADS = 256, 32, 64, 4
 
 
 class Block(nn.Module):
@@ -33,11 +33,13 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
+    blocks: int
+
     @nn.compact
     def __call__(self, tokens):
         x = nn.Embed(VOCABULARY, WIDTH, name="embed")(tokens)
         x = x + self.param("place", nn.initializers.normal(0.02), (CONTEXT, WIDTH))
-        for i in range(BLOCKS):
+        for i in range(self.blocks):
             x = Block(name=f"block_{i}")(x)
         return nn.Dense(VOCABULARY, name="head")(nn.LayerNorm(name="norm")(x))
 
@@ -70,13 +72,14 @@ def four_devices():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--blocks", type=int, default=6)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--microbatches", type=int, default=16)
     parser.add_argument("--schedule", default="1f1b")
     parser.add_argument("--every", type=int, default=5, help="steps between two lines of progress")
     args = parser.parse_args()
 
-    model, optimizer = Transformer(), optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(3e-3))
+    model, optimizer = Transformer(args.blocks), optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(3e-3))
     x, y = next(batches(args.batch))
     params = jax.jit(model.init)(jax.random.key(0), x)
 

@@ -204,7 +204,7 @@ def test_slices_as_stages(cpu):
 
 def test_the_example_trains_as_on_one_device():
     pytest.importorskip("flax")
-    done = subprocess.run([sys.executable, str(ROOT / "examples" / "pipeline.py"), "--steps", "3", "--every", "1", "--batch", "8", "--microbatches", "4"],
+    done = subprocess.run([sys.executable, str(ROOT / "examples" / "pipeline.py"), "--blocks", "3", "--steps", "3", "--every", "1", "--batch", "8", "--microbatches", "4"],
                           env=clean_environment(PATHWAYS_LOCAL="2x1x2"), capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
     stages = re.findall(r"^stage (\d): device \d+ of island (\w+):", done.stdout, re.MULTILINE)
