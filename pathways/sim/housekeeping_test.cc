@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "pathways/controller/host_questions.h"
 #include "pathways/sim/cluster.h"
+#include "pathways/sim/testing.h"
 
 namespace pw::sim {
 namespace {
@@ -23,30 +23,16 @@ using controller::HostQuestions;
 constexpr absl::Duration kHeartbeat = absl::Seconds(4);
 
 struct LargeCluster {
-  explicit LargeCluster(int hosts, uint64_t seed = 1) : world(seed), cluster(MakeScenario(hosts), &world) {
+  explicit LargeCluster(int hosts, uint64_t seed = 1) : world(seed), cluster(LargeScenario(hosts, kHeartbeat), &world) {
     EXPECT_TRUE(cluster.Form());
     Ticks(3);
-  }
-  static Scenario MakeScenario(int hosts) {
-    Scenario scenario;
-    scenario.hosts = hosts;
-    scenario.hosts_per_island = 16;
-    scenario.devices = 1;
-    scenario.heartbeat = kHeartbeat;
-    return scenario;
   }
   void Ticks(int count) {
     world.RunUntil(world.now() + count * cluster.controller().tick(), [] { return false; });
   }
   const controller::Housekeeping& housekeeping() { return cluster.controller().housekeeping(); }
   resource::Topology& topology() { return cluster.controller().fabric().topology(); }
-  // Which simulated host this is: "w12.1" is number 12.
-  int NumberOf(HostId id) {
-    int number = -1;
-    const std::string name = topology().FindHost(id)->name;
-    EXPECT_TRUE(absl::SimpleAtoi(std::vector<std::string>(absl::StrSplit(name.substr(1), '.'))[0], &number)) << name;
-    return number;
-  }
+  int NumberOf(HostId id) { return sim::NumberOf(topology(), id); }
   // Hosts that have not said for so many ticks how they are.
   std::set<HostId> Silent(double ticks) {
     std::set<HostId> silent;

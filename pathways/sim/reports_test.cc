@@ -7,10 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "pathways/sim/cluster.h"
+#include "pathways/sim/testing.h"
 #include "pathways/sim/workload.h"
 
 namespace pw::sim {
@@ -22,18 +21,9 @@ constexpr absl::Duration kHeartbeat = absl::Seconds(4);
 
 class WideCluster {
  public:
-  explicit WideCluster(int hosts) : world_(1), cluster_(MakeScenario(hosts), &world_) {
+  explicit WideCluster(int hosts) : world_(1), cluster_(LargeScenario(hosts, kHeartbeat), &world_) {
     EXPECT_TRUE(cluster_.Form());
     Pass(absl::Milliseconds(100));
-  }
-
-  static Scenario MakeScenario(int hosts) {
-    Scenario scenario;
-    scenario.hosts = hosts;
-    scenario.hosts_per_island = 16;
-    scenario.devices = 1;
-    scenario.heartbeat = kHeartbeat;
-    return scenario;
   }
   void Pass(absl::Duration duration) {
     world_.RunUntil(world_.now() + duration, [] { return false; });
@@ -71,13 +61,7 @@ class WideCluster {
 
  private:
   resource::Topology& topology() { return controller().fabric().topology(); }
-  // "w12.1" is number 12.
-  int NumberOf(HostId id) {
-    int number = -1;
-    const std::string name = topology().FindHost(id)->name;
-    EXPECT_TRUE(absl::SimpleAtoi(std::vector<std::string>(absl::StrSplit(name.substr(1), '.'))[0], &number)) << name;
-    return number;
-  }
+  int NumberOf(HostId id) { return sim::NumberOf(topology(), id); }
 
   World world_;
   SimCluster cluster_;

@@ -1,0 +1,35 @@
+// What tests of larger simulated clusters share.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "pathways/base/ids.h"
+#include "pathways/resource/topology.h"
+#include "pathways/sim/scenario.h"
+
+namespace pw::sim {
+
+// Islands of 16 hosts of one device, where nothing happens but what the test does.
+inline Scenario LargeScenario(int hosts, absl::Duration heartbeat) {
+  Scenario scenario;
+  scenario.hosts = hosts;
+  scenario.hosts_per_island = 16;
+  scenario.devices = 1;
+  scenario.heartbeat = heartbeat;
+  return scenario;
+}
+
+// Which simulated host this is: "w12.1" is number 12.
+inline int NumberOf(const resource::Topology& topology, HostId id) {
+  int number = -1;
+  const std::string name = topology.FindHost(id)->name;
+  EXPECT_TRUE(absl::SimpleAtoi(std::vector<std::string>(absl::StrSplit(name.substr(1), '.'))[0], &number)) << name;
+  return number;
+}
+
+}  // namespace pw::sim
