@@ -50,7 +50,7 @@ setup-dev:
 #: make lint       layering, sizes, forbidden constructs; clang-format and clang-tidy on what differs from the last commit
 lint: setup-dev build
 	@$(PY) tools/lint/all.py
-	@tools/lint/clang.sh $(TREE)
+	@tools/lint/clang.sh
 
 #: make format     clang-format on what differs from the last commit
 format: setup-dev

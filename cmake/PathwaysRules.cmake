@@ -3,11 +3,12 @@
 #   pw_library(<folder> SRCS ... [HDRS ...] DEPS <folder or pw_third_party_*> ...)
 #       the one library of a folder: target pw_<folder>. DEPS are exactly what the folder may use; two checks hold it to that:
 #       a link test (the whole archive against its declared dependencies and nothing else) and the include lint.
-#   pw_test(<folder> SRCS ... [DEPS ...])          the one test binary of a folder: target pw_<folder>_test, ctest name <folder>
+#   pw_test(<folder> SRCS ... [DEPS ...])          the one test binary of a folder: target pw_<folder>_test, ctest name <folder>;
+#                                                  PROCESSES n where it takes long: so many run it side by side, a share each
 #   pw_proto(<target> PROTOS ... [DEPS ...] [GRPC]) C++ from .proto files under proto/
 #   pw_binary(<name> SRCS ... DEPS ...)            an executable that hides every symbol it links but malloc's
 #   pw_fuzz(<folder> SRCS ... [DEPS ...])          libFuzzer entry points of a folder, one binary a source; built by the preset `fuzz`
-include(GoogleTest)
+include("${CMAKE_CURRENT_LIST_DIR}/PathwaysTests.cmake")
 
 function(_pw_targets out)
   set(result "")
@@ -29,6 +30,7 @@ function(pw_library name)
     target_include_directories(pw_${name} PUBLIC "${PROJECT_SOURCE_DIR}")
     target_link_libraries(pw_${name} PUBLIC ${deps} PRIVATE pw_warnings)
     pw_precompiled(pw_${name})
+    pw_unity(pw_${name})
     add_executable(pw_${name}_link_test EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/cmake/link_test_main.cc")
     target_link_libraries(pw_${name}_link_test PRIVATE
       -Wl,--whole-archive "$<TARGET_FILE:pw_${name}>" -Wl,--no-whole-archive ${deps})
@@ -42,7 +44,7 @@ function(pw_library name)
 endfunction()
 
 function(pw_test name)
-  cmake_parse_arguments(A "" "" "SRCS;DEPS" ${ARGN})
+  cmake_parse_arguments(A "" "PROCESSES" "SRCS;DEPS" ${ARGN})
   _pw_targets(deps ${A_DEPS})
   add_executable(pw_${name}_test ${A_SRCS})
   if(PW_SANITIZE STREQUAL "thread")
@@ -50,9 +52,13 @@ function(pw_test name)
   endif()
   target_link_libraries(pw_${name}_test PRIVATE pw_${name} ${deps} GTest::gmock GTest::gtest_main pw_warnings)
   pw_precompiled_test(pw_${name}_test)
-  add_test(NAME ${name} COMMAND pw_${name}_test)
-  set_tests_properties(${name} PROPERTIES TIMEOUT 240)
+  pw_unity(pw_${name}_test)
+  pw_add_tests(${name} pw_${name}_test ${A_PROCESSES})
+  set_tests_properties(${${name}_tests} PROPERTIES TIMEOUT 240)
+  set(${name}_tests "${${name}_tests}" PARENT_SCOPE)
 endfunction()
+
+add_custom_target(generated)  # all that tools which read sources must find
 
 function(pw_proto target)
   cmake_parse_arguments(A "GRPC" "" "PROTOS;DEPS" ${ARGN})
@@ -72,6 +78,8 @@ function(pw_proto target)
                        DEPENDS ${root}/${proto} VERBATIM)
     list(APPEND srcs ${outputs})
   endforeach()
+  add_custom_target(${target}_generated DEPENDS ${srcs})
+  add_dependencies(generated ${target}_generated)
   add_library(${target} STATIC ${srcs})
   pw_precompiled(${target})
   target_include_directories(${target} SYSTEM PUBLIC "${out}")
@@ -146,5 +154,6 @@ function(pw_mlir_tablegen target)
     list(APPEND outputs "${out}/${output}")
   endwhile()
   add_custom_target(${target} DEPENDS ${outputs})
+  add_dependencies(generated ${target})
   include_directories(SYSTEM "${PROJECT_BINARY_DIR}/tablegen")
 endfunction()

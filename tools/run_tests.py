@@ -84,10 +84,10 @@ def junit_counts(path):
 
 
 def cpp_tests(tally, tree, jobs):
-    """ctest runs one binary per folder; the cases inside are counted from what GoogleTest writes."""
-    gtest, report = RESULTS / "gtest", RESULTS / "ctest.xml"
-    env = dict(os.environ, GTEST_OUTPUT=f"xml:{gtest}/")
-    code, seconds = run(["ctest", "--test-dir", tree, "-j", str(jobs), "--output-on-failure", "--output-junit", report], env=env)
+    """ctest runs the binary of each folder; the cases inside are counted from what GoogleTest writes."""
+    gtest, report = ROOT / tree / "gtest", RESULTS / "ctest.xml"
+    shutil.rmtree(gtest, ignore_errors=True)
+    code, seconds = run(["ctest", "--test-dir", tree, "-j", str(jobs), "--output-on-failure", "--output-junit", report])
     if not report.exists():
         tally.add("C++", 0, 1, 0, seconds, ["ctest did not run"])
         return
@@ -148,7 +148,7 @@ def main():
     args = parser.parse_args()
 
     shutil.rmtree(RESULTS, ignore_errors=True)
-    (RESULTS / "gtest").mkdir(parents=True)
+    RESULTS.mkdir(parents=True)
     tally = Tally()
     yes_or_no(tally, "lint", [sys.executable, "tools/lint/all.py"])
     yes_or_no(tally, "link tests", ["ninja", "-C", args.tree, f"-j{args.jobs}", "--quiet", "link_tests"])

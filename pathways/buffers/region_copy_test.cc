@@ -12,7 +12,7 @@ namespace pw::buffers {
 namespace {
 
 using absl::StatusCode;
-constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+constexpr int64_t kFar = std::numeric_limits<int64_t>::max();
 
 TEST(RegionCopyTest, DenseRegionsAgreeWithANaiveLoop) {
   for (uint32_t seed = 0; seed < 2000; ++seed) {
@@ -52,7 +52,7 @@ TEST(RegionCopyTest, RefusesRegionsOutsideTheirArrays) {
   };
   const Region good{{0}, {1}};
   for (const Region& bad :
-       {Region{{1}, {1}}, {{0}, {2}}, {{-1}, {1}}, {{0}, {-1}}, {{kMax}, {kMax}}, {{}, {}}, {{0, 0}, {1, 1}}}) {
+       {Region{{1}, {1}}, {{0}, {2}}, {{-1}, {1}}, {{0}, {-1}}, {{kFar}, {kFar}}, {{}, {}}, {{0, 0}, {1, 1}}}) {
     EXPECT_EQ(copy({1}, bad, good), StatusCode::kInvalidArgument);
     EXPECT_EQ(copy({1}, good, bad), StatusCode::kInvalidArgument);
   }

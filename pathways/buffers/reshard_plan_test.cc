@@ -5,16 +5,11 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pathways/buffers/testing/devices.h"
 #include "pathways/buffers/testing/random_arrays.h"
 
 namespace pw::buffers {
 namespace {
-
-std::vector<DeviceId> Devices(int n, int first = 0) {
-  std::vector<DeviceId> devices(n);
-  for (int i = 0; i < n; ++i) devices[i] = DeviceId(first + i);
-  return devices;
-}
 
 std::function<HostId(DeviceId)> HostsOf(int devices_per_host) {
   return [devices_per_host](DeviceId d) { return HostId(static_cast<uint32_t>(d.v / devices_per_host)); };

@@ -7,18 +7,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pathways/buffers/array_spec.h"
+#include "pathways/buffers/testing/devices.h"
 #include "pathways/buffers/testing/random_arrays.h"
 
 namespace pw::buffers {
 namespace {
 
 using testing::HasSubstr;
-
-std::vector<DeviceId> Devices(int n) {
-  std::vector<DeviceId> devices(n);
-  for (int i = 0; i < n; ++i) devices[i] = DeviceId(i);
-  return devices;
-}
 
 TEST(ShardingTest, CutsAsXlaDoes) {
   auto s = *Sharding::Tiled(Devices(4), "", {{4}, {}});

@@ -13,7 +13,7 @@ namespace {
 namespace wire = ::pathways::v1::dataflow;
 
 // What a message costs beside its bytes, about.
-constexpr size_t kOverhead = 32;
+constexpr size_t kMessageOverhead = 32;
 
 void ToProto(const absl::Status& status, ::pathways::v1::Status* proto) {
   proto->set_code(static_cast<int>(status.code()));
@@ -133,7 +133,7 @@ void FrameBuilder::Add(const TupleMessage& message) {
   if (message.tuple.size() > 0) payload_.push_back(message.tuple.data);
   ++messages_;
   ++tuples_;
-  bytes_ += message.tuple.size() + kOverhead;
+  bytes_ += message.tuple.size() + kMessageOverhead;
 }
 
 void FrameBuilder::Add(const ReportMessage& message) {
@@ -152,7 +152,7 @@ void FrameBuilder::Add(const ReportMessage& message) {
     ToProto(poison.status, p->mutable_status());
   }
   ++messages_;
-  bytes_ += kOverhead + message.report.counts.stretches().size() * 8 + message.report.poisons.size() * kOverhead;
+  bytes_ += kMessageOverhead + message.report.counts.stretches().size() * 8 + message.report.poisons.size() * kMessageOverhead;
 }
 
 void FrameBuilder::Add(const InstallMessage& message) {
@@ -172,7 +172,7 @@ void FrameBuilder::Add(const StartMessage& message) {
   start->set_oldest_live(message.oldest_live);
   start->set_argument(message.argument);
   ++messages_;
-  bytes_ += kOverhead + message.argument.size();
+  bytes_ += kMessageOverhead + message.argument.size();
 }
 
 void FrameBuilder::Add(const EndMessage& message) {
@@ -180,13 +180,13 @@ void FrameBuilder::Add(const EndMessage& message) {
   ToProto(message.run, end->mutable_run());
   ToProto(message.status, end->mutable_status());
   ++messages_;
-  bytes_ += kOverhead + message.status.message().size();
+  bytes_ += kMessageOverhead + message.status.message().size();
 }
 
 void FrameBuilder::Add(const UninstallMessage& message) {
   proto_.add_uninstalls(message.graph);
   ++messages_;
-  bytes_ += kOverhead;
+  bytes_ += kMessageOverhead;
 }
 
 void FrameBuilder::SetConsumed(uint64_t urgent, uint64_t bulk) {

@@ -2,13 +2,10 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pathways/dataflow/testing/placements.h"
 
 namespace pw::dataflow {
 namespace {
-
-PlacementRef Over(uint32_t hosts, uint32_t shards_per_host) {
-  return std::make_shared<const Placement>(Placement::Uniform(HostId(0), hosts, shards_per_host));
-}
 
 absl::Status Connect(EdgeKind kind, PlacementRef from, PlacementRef to) {
   return Graph::Create({{"a", "", "", std::move(from)}, {"b", "", "", std::move(to)}}, {{NodeId(0), NodeId(1), kind}}).status();

@@ -11,7 +11,7 @@ namespace pw::dataflow {
 namespace {
 
 // What a queued tuple costs beside its bytes, about.
-constexpr size_t kOverhead = 64;
+constexpr size_t kTupleOverhead = 64;
 
 }  // namespace
 
@@ -168,7 +168,7 @@ absl::Status Run::OnReport(HostId from, const ReportMessage& message) {
 }
 
 void Run::Push(Event event) {
-  const size_t bytes = event.is_tuple ? event.tuple.size() + kOverhead : 0;
+  const size_t bytes = event.is_tuple ? event.tuple.size() + kTupleOverhead : 0;
   queued_bytes_ += bytes;
   queue_.push_back(std::move(event));
   courier_->Queued(id_, bytes);
@@ -183,7 +183,7 @@ bool Run::Step() {
     EndIfDone();
     return true;
   }
-  const size_t bytes = event.tuple.size() + kOverhead;
+  const size_t bytes = event.tuple.size() + kTupleOverhead;
   queued_bytes_ -= bytes;
   courier_->Unqueued(bytes);
   EdgeProgress::Effects effects;

@@ -5,6 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pathways/base/log.h"
+#include "pathways/dataflow/testing/placements.h"
 #include "pathways/dataflow/testing/runtime_world.h"
 
 namespace pw::dataflow {
@@ -14,10 +15,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
-
-PlacementRef Over(uint32_t hosts, uint32_t shards_per_host, uint32_t first = 0) {
-  return std::make_shared<const Placement>(Placement::Uniform(HostId(first), hosts, shards_per_host));
-}
 
 // Sends one tuple to each destination that every output allows: its index, and what it received before.
 std::unique_ptr<FunctionOperator> Forwarder() {

@@ -16,8 +16,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
-constexpr uint64_t kServerHandle = controller::kFirstServerHandle;
-
 INSTANTIATE_TEST_SUITE_P(Versions, ClientSessionTest, ::testing::Range(protocol::kOldest, protocol::kNewest + 1));
 
 TEST_P(ClientSessionTest, InitDescribesTheCluster) {
@@ -171,7 +169,8 @@ TEST_P(ClientSessionTest, ArraysFromArrays) {
 
   IfrtRequest disassemble;
   disassemble.mutable_disassemble_into_single_device_arrays_request()->set_array_handle(2);
-  EXPECT_THAT(Call(disassemble).disassemble_into_single_device_arrays_response().array_handles(), ElementsAre(kServerHandle));
+  EXPECT_THAT(Call(disassemble).disassemble_into_single_device_arrays_response().array_handles(),
+              ElementsAre(controller::kFirstServerHandle));
   disassemble.mutable_disassemble_into_single_device_arrays_request()->add_result_handles(3);
   EXPECT_THAT(Call(disassemble).disassemble_into_single_device_arrays_response().array_handles(), ElementsAre(3));
 

@@ -14,8 +14,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr uint64_t kServerHandle = controller::kFirstServerHandle;
-
 class ExecutableTest : public ClientSessionTest {};
 
 INSTANTIATE_TEST_SUITE_P(Versions, ExecutableTest, ::testing::Range(protocol::kOldest, protocol::kNewest + 1));
@@ -137,7 +135,7 @@ TEST_P(ExecutableTest, TheFirstExecuteAnswersWithSpecsLaterOnesWithNothing) {
   const auto first = Execute(executable, {1}, {});
   const auto& outputs = first.loaded_executable_execute_response().outputs();
   ASSERT_EQ(outputs.size(), 1);
-  EXPECT_GE(outputs[0].array_handle(), kServerHandle);
+  EXPECT_GE(outputs[0].array_handle(), controller::kFirstServerHandle);
   EXPECT_THAT(outputs[0].shape().dims(), ElementsAre(4));
   EXPECT_EQ(outputs[0].dtype().kind(), xla::ifrt::DTypeProto::KIND_F32);
   EXPECT_EQ(outputs[0].sharding().serialized_sharding().type_name(), "xla::ifrt::SingleDeviceSharding");

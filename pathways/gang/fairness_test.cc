@@ -4,12 +4,11 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "pathways/gang/testing/times.h"
 #include "pathways/gang/testing/world.h"
 
 namespace pw::gang {
 namespace {
-
-constexpr int64_t kUs = 1'000, kMs = 1'000'000, kSecond = 1'000'000'000;
 
 // Clients 1, 2, ... that always have `depth` gangs submitted, of the given lengths, on the same devices.
 class Closed {

@@ -6,15 +6,15 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "pathways/gang/testing/times.h"
 #include "pathways/gang/testing/world.h"
 #include "rapidcheck/gtest.h"  // after gtest.h, which it needs
 
 namespace pw::gang {
 namespace {
 
-constexpr int64_t kUs = 1'000;
 constexpr int kIslands = 3;
-constexpr int kDevices = 5;  // of each island
+constexpr int kDevicesEach = 5;  // of each island
 
 // Rapidcheck picks the seed and how much happens; the rest comes from here, which is cheaper by far.
 class Dice {
@@ -48,9 +48,9 @@ std::vector<World::Part> RandomParts(Dice& dice) {
   std::set<int> islands;
   while (static_cast<int64_t>(islands.size()) < spread) islands.insert(static_cast<int>(dice.In(0, kIslands)));
   for (int island : islands) {
-    const int64_t bits = dice.In(0, 3) == 0 ? (1 << kDevices) - 1 : dice.In(1, 1 << kDevices);
+    const int64_t bits = dice.In(0, 3) == 0 ? (1 << kDevicesEach) - 1 : dice.In(1, 1 << kDevicesEach);
     World::Part part{static_cast<uint32_t>(island), {}};
-    for (int d = 0; d < kDevices; ++d) {
+    for (int d = 0; d < kDevicesEach; ++d) {
       if ((bits >> d & 1) != 0) part.devices.push_back(100 * island + d);
     }
     parts.push_back(part);
@@ -110,7 +110,7 @@ void Act(World& world, Dice& dice, std::set<int>& lost) {
       return world.Cancel(Client(dice));
     case 3: {
       if (lost.size() > 4) return;
-      const int island = static_cast<int>(dice.In(0, kIslands)), device = static_cast<int>(dice.In(0, kDevices));
+      const int island = static_cast<int>(dice.In(0, kIslands)), device = static_cast<int>(dice.In(0, kDevicesEach));
       lost.insert(100 * island + device);
       return world.Lose({100 * island + device});
     }

@@ -2,6 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pathways/gang/testing/times.h"
 #include "pathways/gang/testing/world.h"
 
 namespace pw::gang {
@@ -9,8 +10,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-
-constexpr int64_t kMs = 1'000'000;
 
 Options With(const std::string& policy, int window_gangs = 1, int64_t window_ns = 0) {
   Options options;

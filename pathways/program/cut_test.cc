@@ -5,6 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pathways/program/testing.h"
 
 namespace pw::program {
 namespace {
@@ -13,8 +14,6 @@ namespace v1 = ::pathways::v1;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-constexpr int kF32 = 11;
 
 // Programs of scalars on one device, with one executable for each number of results.
 class Builder {

@@ -2,12 +2,13 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pathways/program/testing.h"
 #include "xla/xla_data.pb.h"
 
 namespace pw::program {
 namespace {
 
-using ::pathways::v1::Compiled;
+namespace v1 = ::pathways::v1;
 using ::testing::HasSubstr;
 
 Executable FourDevices() {
@@ -19,8 +20,8 @@ Executable FourDevices() {
   return e;
 }
 
-Compiled OneInOneOut() {
-  Compiled c;
+v1::Compiled OneInOneOut() {
+  v1::Compiled c;
   c.set_name("jit_f");
   xla::OpSharding rows;
   rows.set_type(xla::OpSharding::OTHER);
@@ -28,7 +29,7 @@ Compiled OneInOneOut() {
   rows.add_tile_assignment_dimensions(1);
   rows.add_iota_reshape_dims(4);
   for (auto* value : {c.add_parameters(), c.add_outputs()}) {
-    value->set_dtype(11);
+    value->set_dtype(kF32);
     value->add_shard_dims(2);
     value->add_shard_dims(3);
     value->set_op_sharding(rows.SerializeAsString());
@@ -47,7 +48,7 @@ TEST(ExecutableTest, KnowsTheWholeArraysOfItsResults) {
 }
 
 TEST(ExecutableTest, TokensAreOnAllDevicesWhereverTheCompilerPutsThem) {
-  Compiled c = OneInOneOut();
+  v1::Compiled c = OneInOneOut();
   xla::OpSharding first;
   first.set_type(xla::OpSharding::MAXIMAL);
   first.add_tile_assignment_devices(0);
@@ -58,7 +59,7 @@ TEST(ExecutableTest, TokensAreOnAllDevicesWhereverTheCompilerPutsThem) {
   auto e = CompleteExecutable(FourDevices(), c);
   ASSERT_TRUE(e.ok()) << e.status();
   EXPECT_TRUE((*e)->output_spec(0)->sharding.fully_replicated());
-  token->set_dtype(11);  // contents that only one device has are not an array over all of them
+  token->set_dtype(kF32);  // contents that only one device has are not an array over all of them
   EXPECT_THAT(std::string(CompleteExecutable(FourDevices(), c).status().message()), HasSubstr("maximal sharding"));
 }
 
@@ -80,7 +81,7 @@ TEST(ExecutableTest, RefusesArgumentsThatDoNotFit) {
 }
 
 TEST(ExecutableTest, RefusesReportsThatMakeNoSense) {
-  Compiled c = OneInOneOut();
+  v1::Compiled c = OneInOneOut();
   c.mutable_outputs(0)->set_dtype(1234);
   EXPECT_THAT(std::string(CompleteExecutable(FourDevices(), c).status().message()), HasSubstr("result 0 of program jit_f"));
   c = OneInOneOut();

@@ -3,14 +3,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pathways/program/command_template.h"
+#include "pathways/program/testing.h"
 
 namespace pw::program {
 namespace {
 
 namespace v1 = ::pathways::v1;
 using ::testing::HasSubstr;
-
-constexpr int kF32 = 11;
 
 // Two devices, a chain: arg -> f -> transfer -> g -> result.
 v1::Program Chain() {

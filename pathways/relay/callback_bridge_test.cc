@@ -50,16 +50,16 @@ class FakeBuffers : public xla::ifrt::proxy::GrpcIfrtService::Service {
 };
 
 // Sends two calls at once when a companion has named its token, and keeps what it answers.
-class FakeController : public pathways::v1::ClientCompanion::Service {
+class CallingController : public pathways::v1::ClientCompanion::Service {
  public:
-  FakeController() {
+  CallingController() {
     grpc::ServerBuilder builder;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
     builder.RegisterService(this);
     builder.RegisterService(&buffers_);
     server_ = builder.BuildAndStart();
   }
-  ~FakeController() override { Kill(); }
+  ~CallingController() override { Kill(); }
   void Kill() {
     if (server_ != nullptr) server_->Shutdown(gpr_inf_past(GPR_CLOCK_MONOTONIC));
     server_ = nullptr;
@@ -149,7 +149,7 @@ class CallbackBridgeTest : public ::testing::Test {
     bridge_ = *std::move(bridge);
   }
 
-  FakeController controller_;
+  CallingController controller_;
   const std::string path_;
   std::unique_ptr<CallbackBridge> bridge_;
 };

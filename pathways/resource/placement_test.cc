@@ -7,6 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pathways/resource/testing.h"
 
 namespace pw::resource {
 namespace {
@@ -47,12 +48,6 @@ std::vector<int> Numbers(const std::vector<DeviceId>& devices) {
 std::vector<int> PlaceNow(const std::vector<Candidate>& all, const SliceRequest& request) {
   auto devices = Place(all, {request, Against::kNow, std::nullopt, Everywhere});
   return devices.has_value() ? Numbers(*devices) : std::vector<int>();
-}
-
-SliceRequest Count(int n) {
-  SliceRequest request;
-  request.count = n;
-  return request;
 }
 
 SliceRequest Shape(std::vector<int64_t> shape) {

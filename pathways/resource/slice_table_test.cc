@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pathways/resource/testing.h"
 
 namespace pw::resource {
 namespace {
@@ -36,13 +37,6 @@ struct World {
   Topology topology;
   SliceTable table;
 };
-
-SliceRequest Count(int n, bool exclusive = false) {
-  SliceRequest request;
-  request.count = n;
-  request.exclusive = exclusive;
-  return request;
-}
 
 bool IsPlaced(const Answer& answer) { return std::holds_alternative<Placed>(answer); }
 bool IsWaiting(const Answer& answer) { return std::holds_alternative<RetryLater>(answer); }

@@ -15,7 +15,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-HostDescription MakeHost(std::string name, std::string island, int devices, int memories = 2) {
+HostDescription HostWithMemories(std::string name, std::string island, int devices, int memories = 2) {
   HostDescription host{std::move(name), std::move(island), "cpu", "1", {}};
   for (int d = 0; d < devices; ++d) {
     DeviceDescription device;
@@ -27,8 +27,8 @@ HostDescription MakeHost(std::string name, std::string island, int devices, int 
 }
 
 TEST(TopologyTest, NumbersTheFirstClusterByNamesNotByArrival) {
-  std::vector<HostDescription> hosts = {MakeHost("h10", "a", 2), MakeHost("h2", "a", 1), MakeHost("x", "b", 3),
-                                        MakeHost("y", "B9", 1)};
+  std::vector<HostDescription> hosts = {HostWithMemories("h10", "a", 2), HostWithMemories("h2", "a", 1),
+                                        HostWithMemories("x", "b", 3), HostWithMemories("y", "B9", 1)};
   std::sort(hosts.begin(), hosts.end(), [](auto& a, auto& b) { return a.name < b.name; });
   std::string expected;
   do {
@@ -47,7 +47,7 @@ TEST(TopologyTest, NumbersTheFirstClusterByNamesNotByArrival) {
 
 TEST(TopologyTest, VirtualDevicesAreWhereTheirPhysicalOnesAre) {
   Topology topology;
-  ASSERT_TRUE(topology.FormCluster({MakeHost("a", "i", 2), MakeHost("b", "i", 2)}).ok());
+  ASSERT_TRUE(topology.FormCluster({HostWithMemories("a", "i", 2), HostWithMemories("b", "i", 2)}).ok());
   const DeviceId virtual_device(kFirstVirtualDevice.v + 7);
   ASSERT_EQ(topology.FindDevice(virtual_device), nullptr);
   topology.Bind(virtual_device, DeviceId(1));
@@ -65,13 +65,13 @@ TEST(TopologyTest, VirtualDevicesAreWhereTheirPhysicalOnesAre) {
 
 TEST(TopologyTest, FormsOnlyOnce) {
   Topology topology;
-  ASSERT_TRUE(topology.AddHost(MakeHost("a", "i", 1)).ok());
-  EXPECT_EQ(topology.FormCluster({MakeHost("b", "i", 1)}).status().code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(topology.AddHost(HostWithMemories("a", "i", 1)).ok());
+  EXPECT_EQ(topology.FormCluster({HostWithMemories("b", "i", 1)}).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(TopologyTest, AHostThatComesBackIsNewButItsIslandIsNot) {
   Topology topology;
-  const HostId first = *topology.AddHost(MakeHost("a", "i", 2));
+  const HostId first = *topology.AddHost(HostWithMemories("a", "i", 2));
   const IslandId island = topology.FindHost(first)->island;
   const uint64_t epoch = topology.epoch();
   const Host gone = *topology.RemoveHost(first);
@@ -84,7 +84,7 @@ TEST(TopologyTest, AHostThatComesBackIsNewButItsIslandIsNot) {
   EXPECT_THAT(std::string(topology.GetDevice(gone.devices[0]).status().message()), HasSubstr("device 0 has left"));
   EXPECT_EQ(topology.RemoveHost(first).status().code(), absl::StatusCode::kNotFound);
 
-  const HostId second = *topology.AddHost(MakeHost("a", "i", 2));
+  const HostId second = *topology.AddHost(HostWithMemories("a", "i", 2));
   EXPECT_NE(second, first);
   EXPECT_THAT(topology.FindHost(second)->devices, ElementsAre(DeviceId(2), DeviceId(3)));
   EXPECT_EQ(topology.FindHost(second)->island, island);
@@ -93,14 +93,14 @@ TEST(TopologyTest, AHostThatComesBackIsNewButItsIslandIsNot) {
 
 TEST(TopologyTest, RefusesIncompleteHostsAndChangesNothing) {
   Topology topology;
-  auto twice = MakeHost("a", "i", 1);
+  auto twice = HostWithMemories("a", "i", 1);
   twice.devices[0].memories[1].kind = twice.devices[0].memories[0].kind;
-  auto no_platform = MakeHost("a", "i", 1);
+  auto no_platform = HostWithMemories("a", "i", 1);
   no_platform.platform_name.clear();
-  for (const auto& host :
-       {MakeHost("", "i", 1), MakeHost("a", "", 1), MakeHost("a", "i", 0), MakeHost("a", "i", 1, 0), twice, no_platform}) {
+  for (const auto& host : {HostWithMemories("", "i", 1), HostWithMemories("a", "", 1), HostWithMemories("a", "i", 0),
+                           HostWithMemories("a", "i", 1, 0), twice, no_platform}) {
     EXPECT_EQ(topology.AddHost(host).status().code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_EQ(topology.FormCluster({MakeHost("b", "i", 1), host}).status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(topology.FormCluster({HostWithMemories("b", "i", 1), host}).status().code(), absl::StatusCode::kInvalidArgument);
   }
   EXPECT_EQ(topology.epoch(), 0u);
   EXPECT_EQ(topology.Summary(), "0 islands, 0 hosts, 0 devices\n");
@@ -109,7 +109,7 @@ TEST(TopologyTest, RefusesIncompleteHostsAndChangesNothing) {
 
 TEST(TopologyTest, UnknownIdsAreNotFound) {
   Topology topology;
-  ASSERT_TRUE(topology.AddHost(MakeHost("a", "i", 1)).ok());
+  ASSERT_TRUE(topology.AddHost(HostWithMemories("a", "i", 1)).ok());
   EXPECT_EQ(topology.FindDevice(DeviceId(-1)), nullptr);
   EXPECT_EQ(topology.FindDevice(DeviceId(1)), nullptr);
   EXPECT_EQ(topology.FindIsland(IslandId(1)), nullptr);
@@ -119,7 +119,7 @@ TEST(TopologyTest, UnknownIdsAreNotFound) {
 
 TEST(TopologyTest, ShowsClientsIslandHostAndOneSliceIndex) {
   Topology topology;
-  auto a = MakeHost("a", "left", 1), b = MakeHost("b", "right", 1);
+  auto a = HostWithMemories("a", "left", 1), b = HostWithMemories("b", "right", 1);
   a.devices[0].attributes.ints = {{"slice_index", 5}, {"core_on_chip", 1}};
   a.devices[0].attributes.lists["coords"] = {1, 2, 3};
   ASSERT_TRUE(topology.FormCluster({a, b}).ok());
@@ -137,7 +137,7 @@ TEST(TopologyTest, ShowsClientsIslandHostAndOneSliceIndex) {
 
 TEST(TopologyTest, SummaryAndDescriptionAreForPeople) {
   Topology topology;
-  ASSERT_TRUE(topology.FormCluster({MakeHost("b0", "b", 4), MakeHost("a0", "a", 4)}).ok());
+  ASSERT_TRUE(topology.FormCluster({HostWithMemories("b0", "b", 4), HostWithMemories("a0", "a", 4)}).ok());
   EXPECT_EQ(topology.Summary(),
             "2 islands, 2 hosts, 8 devices\n"
             "  island a  host a0 (host 0)  4 x cpu  devices 0-3\n"
@@ -206,7 +206,7 @@ TEST(TopologyTest, StaysConsistentWhileHostsComeAndGo) {
       const Topology before = topology;  // a copy is a view that no later change touches
       const std::string before_text = before.Summary();
       if (model.hosts.empty() || rng() % 3 != 0) {
-        auto host = MakeHost(absl::StrCat("h", rng() % 5), absl::StrCat("i", rng() % 3), 1 + rng() % 4, 1 + rng() % 3);
+        auto host = HostWithMemories(absl::StrCat("h", rng() % 5), absl::StrCat("i", rng() % 3), 1 + rng() % 4, 1 + rng() % 3);
         const HostId id = *topology.AddHost(host);
         ASSERT_TRUE(ever.insert(id).second);
         for (DeviceId d : topology.FindHost(id)->devices) ASSERT_TRUE(ever_devices.insert(d).second);

@@ -20,8 +20,6 @@ namespace {
 
 using controller::HostQuestions;
 
-constexpr absl::Duration kHeartbeat = absl::Seconds(4);
-
 struct LargeCluster {
   explicit LargeCluster(int hosts, uint64_t seed = 1) : world(seed), cluster(LargeScenario(hosts, kHeartbeat), &world) {
     EXPECT_TRUE(cluster.Form());
@@ -138,7 +136,8 @@ struct Recording {
   std::set<HostId> Behind() const {
     std::set<HostId> behind;
     for (HostId host : large->topology().hosts()) {
-      if (large->cluster.host(large->NumberOf(host)).configuration() != large->housekeeping().config().version()) behind.insert(host);
+      if (large->cluster.host(large->NumberOf(host)).configuration() != large->housekeeping().config().version())
+        behind.insert(host);
     }
     return behind;
   }

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "pathways/sim/testing.h"
+
 namespace pw::sim {
 namespace {
-
-bool Never() { return false; }
 
 struct Recorder : net::Connection::Handler {
   void OnFrame(net::Frame frame) override { got.push_back(frame.header); }

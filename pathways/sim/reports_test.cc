@@ -17,8 +17,6 @@ namespace {
 
 using controller::Speakers;
 
-constexpr absl::Duration kHeartbeat = absl::Seconds(4);
-
 class WideCluster {
  public:
   explicit WideCluster(int hosts) : world_(1), cluster_(LargeScenario(hosts, kHeartbeat), &world_) {

@@ -1,4 +1,4 @@
-// What tests of larger simulated clusters share.
+// What tests of this folder share.
 #pragma once
 
 #include <string>
@@ -13,6 +13,11 @@
 #include "pathways/sim/scenario.h"
 
 namespace pw::sim {
+
+// What the world waits for when a test wants all of its events.
+inline bool Never() { return false; }
+
+inline constexpr absl::Duration kHeartbeat = absl::Seconds(4);  // of larger clusters
 
 // Islands of 16 hosts of one device, where nothing happens but what the test does.
 inline Scenario LargeScenario(int hosts, absl::Duration heartbeat) {

@@ -5,11 +5,10 @@
 #include <vector>
 
 #include "pathways/sim/process.h"
+#include "pathways/sim/testing.h"
 
 namespace pw::sim {
 namespace {
-
-bool Never() { return false; }
 
 TEST(World, RunsEventsInTheOrderOfTheirTimesAndThenOfTheirMaking) {
   World world(1);

@@ -10,9 +10,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr char kAdd[] = "args=1 outputs=1 dims=4";              // x + 1
-constexpr char kDonate[] = "args=1 outputs=1 dims=4 donate=0";  // x + 1, in place
-
 void Expect(WorkerHarness& w, uint64_t array) {
   v1::Command command;
   command.mutable_expect()->set_session(1);

@@ -61,8 +61,6 @@ struct SecondOfTwo : WorkerHarness {
   std::string address_of_4 = "address of 4";
 };
 
-constexpr char kAdd[] = "args=1 outputs=1 dims=4";  // x + 1
-
 TEST(SeveralHosts, ThePartsOfThisHostBearTheirNumbersInTheWhole) {
   SecondOfTwo w;
   w.CompileForBoth(1, kAdd);

@@ -13,9 +13,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr char kAdd[] = "args=1 outputs=1 dims=4";  // x + 1
 constexpr char kSum[] = "args=2 outputs=1 dims=4";  // x + 2 y + 1
-constexpr char kDonate[] = "args=1 outputs=1 dims=4 donate=0";
 
 // Room for three arrays of 16 bytes on each of two devices.
 struct Small : WorkerHarness {

@@ -22,6 +22,10 @@ namespace pw::worker {
 
 namespace v1 = pathways::v1;
 
+// What simulated programs of tests do (device/simulated/compiler.h has the words).
+inline constexpr char kAdd[] = "args=1 outputs=1 dims=4";              // x + 1
+inline constexpr char kDonate[] = "args=1 outputs=1 dims=4 donate=0";  // x + 1, in place
+
 inline std::string FloatBytes(const std::vector<float>& values) {
   return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
 }

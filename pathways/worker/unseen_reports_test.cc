@@ -9,7 +9,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-const absl::Time kStart = absl::UnixEpoch();
+const absl::Time kBegin = absl::UnixEpoch();
 
 pathways::v1::Done Of(uint64_t op) {
   pathways::v1::Done done;
@@ -26,12 +26,12 @@ std::vector<uint64_t> Ops(const std::vector<pathways::v1::Done>& reports) {
 TEST(UnseenReports, KeepsWhatHasNotBeenSeen) {
   UnseenReports reports;
   EXPECT_TRUE(reports.empty());
-  EXPECT_EQ(reports.Add(Of(11), kStart), 1u);
-  EXPECT_EQ(reports.Add(Of(13), kStart + absl::Seconds(1)), 2u);
-  EXPECT_EQ(reports.Add(Of(15), kStart + absl::Seconds(2)), 3u);
-  EXPECT_EQ(reports.oldest(), kStart);
+  EXPECT_EQ(reports.Add(Of(11), kBegin), 1u);
+  EXPECT_EQ(reports.Add(Of(13), kBegin + absl::Seconds(1)), 2u);
+  EXPECT_EQ(reports.Add(Of(15), kBegin + absl::Seconds(2)), 3u);
+  EXPECT_EQ(reports.oldest(), kBegin);
   reports.Seen(1);
-  EXPECT_EQ(reports.oldest(), kStart + absl::Seconds(1));
+  EXPECT_EQ(reports.oldest(), kBegin + absl::Seconds(1));
   reports.Seen(1);
   EXPECT_FALSE(reports.in_doubt());
   EXPECT_THAT(Ops(reports.Take()), ElementsAre(13, 15));
@@ -41,8 +41,8 @@ TEST(UnseenReports, KeepsWhatHasNotBeenSeen) {
 
 TEST(UnseenReports, AWayIsInDoubtUntilWhatWasTakenOutHasComeByIt) {
   UnseenReports reports;
-  reports.Add(Of(1), kStart);
-  reports.Add(Of(3), kStart);
+  reports.Add(Of(1), kBegin);
+  reports.Add(Of(3), kBegin);
   reports.Take();
   EXPECT_TRUE(reports.in_doubt());
   reports.Seen(1);
@@ -53,7 +53,7 @@ TEST(UnseenReports, AWayIsInDoubtUntilWhatWasTakenOutHasComeByIt) {
 
 TEST(UnseenReports, NothingTakenOutIsNoReasonForDoubt) {
   UnseenReports reports;
-  reports.Add(Of(1), kStart);
+  reports.Add(Of(1), kBegin);
   reports.Seen(1);
   reports.Take();
   EXPECT_FALSE(reports.in_doubt());
@@ -61,11 +61,11 @@ TEST(UnseenReports, NothingTakenOutIsNoReasonForDoubt) {
 
 TEST(UnseenReports, AnotherWayIsTrusted) {
   UnseenReports reports;
-  reports.Add(Of(1), kStart);
+  reports.Add(Of(1), kBegin);
   reports.Take();
   reports.Trust();
   EXPECT_FALSE(reports.in_doubt());
-  EXPECT_EQ(reports.Add(Of(3), kStart), 2u) << "numbers go on: a late word of the old way means nothing here";
+  EXPECT_EQ(reports.Add(Of(3), kBegin), 2u) << "numbers go on: a late word of the old way means nothing here";
   reports.Seen(1);
   EXPECT_THAT(Ops(reports.Take()), ElementsAre(3));
 }
@@ -73,11 +73,11 @@ TEST(UnseenReports, AnotherWayIsTrusted) {
 TEST(UnseenReports, WhatIsYetToComeIsNeverSeen) {
   UnseenReports reports;
   reports.Seen(UINT64_MAX);
-  reports.Add(Of(1), kStart);
+  reports.Add(Of(1), kBegin);
   EXPECT_FALSE(reports.empty());
   reports.Seen(UINT64_MAX);
   EXPECT_TRUE(reports.empty());
-  reports.Add(Of(3), kStart);
+  reports.Add(Of(3), kBegin);
   EXPECT_FALSE(reports.empty());
 }
 

@@ -13,8 +13,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr char kAdd[] = "args=1 outputs=1 dims=4";              // x + 1
-constexpr char kDonate[] = "args=1 outputs=1 dims=4 donate=0";  // x + 1, in place
 constexpr char kHold[] = "args=1 outputs=1 dims=4 hold=1";
 
 TEST(Worker, PutExecuteFetch) {

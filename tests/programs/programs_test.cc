@@ -14,8 +14,6 @@ using ::pathways::v1::Command;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr char kAdd[] = "args=1 outputs=1 dims=4";  // x + 1
-
 // A chain of `length` computations, the k-th on host k % hosts.
 ::pathways::v1::Program Chain(int length, int hosts, const std::string& middle = kAdd) {
   Builder b("chain");

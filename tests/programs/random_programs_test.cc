@@ -276,9 +276,9 @@ class RandomProgram {
 };
 
 // A client with a program of its own.
-class Client {
+class RandomClient {
  public:
-  Client(ProgramCluster* world, uint32_t seed, int hosts, bool waits)
+  RandomClient(ProgramCluster* world, uint32_t seed, int hosts, bool waits)
       : world_(world), random_(seed, hosts, waits), functions_(std::make_shared<Functions>()) {
     world->Open();
     session_ = world->session;
@@ -380,7 +380,7 @@ void ExpectNothingLeft(ProgramCluster& world, int hosts) {
 void Check(uint32_t seed, int hosts, bool sequential) {
   SCOPED_TRACE(absl::StrCat("seed ", seed, ", ", hosts, " hosts, ", sequential ? "sequential" : "parallel"));
   ProgramCluster world(hosts, sequential);
-  Client client(&world, seed, hosts, false);
+  RandomClient client(&world, seed, hosts, false);
   for (int run = 0; run < 3; ++run) {  // several at once
     ASSERT_NO_FATAL_FAILURE(client.Begin());
     if (client.Below(2) == 0) world.Run();
@@ -408,13 +408,13 @@ void CheckWaiting(uint32_t seed, int hosts, bool sequential) {
     options.gang.window_ns = 0;
   }
   ProgramCluster world(hosts, options);
-  std::vector<std::unique_ptr<Client>> clients;
-  for (uint32_t c = 0; c < 3; ++c) clients.push_back(std::make_unique<Client>(&world, 10 * seed + c, hosts, true));
-  Client& first = *clients[0];
+  std::vector<std::unique_ptr<RandomClient>> clients;
+  for (uint32_t c = 0; c < 3; ++c) clients.push_back(std::make_unique<RandomClient>(&world, 10 * seed + c, hosts, true));
+  RandomClient& first = *clients[0];
   const int leaves = first.Below(3) == 0 ? first.Below(9) : -1;
   for (int turn = 0; turn < 9; ++turn) {
     if (turn == leaves) first.Leave();
-    Client& client = *clients[turn % 3];
+    RandomClient& client = *clients[turn % 3];
     if (!client.left()) {
       ASSERT_NO_FATAL_FAILURE(client.Begin());
     }

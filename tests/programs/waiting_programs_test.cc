@@ -16,9 +16,6 @@ using ::pathways::v1::Command;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr char kAdd[] = "args=1 outputs=1 dims=4";              // x + 1
-constexpr char kDonate[] = "args=1 outputs=1 dims=4 donate=0";  // likewise, in place
-
 class WaitingPrograms : public ::testing::TestWithParam<bool> {
  protected:
   bool sequential() const { return GetParam(); }

@@ -71,10 +71,10 @@ class EdgeWorld {
   std::map<HostId, Part> parts_;
 };
 
-Placement Over(uint32_t hosts, uint32_t shards_per_host) { return Placement::Uniform(HostId(0), hosts, shards_per_host); }
+Placement Across(uint32_t hosts, uint32_t shards_per_host) { return Placement::Uniform(HostId(0), hosts, shards_per_host); }
 
 TEST(EdgeProgress, WaitsForTheLastShardOfAHostAndTheLastMessage) {
-  EdgeWorld world(EdgeKind::kGather, Over(2, 2), Placement::OnHost(HostId(7)));
+  EdgeWorld world(EdgeKind::kGather, Across(2, 2), Placement::OnHost(HostId(7)));
   world.Send(0, 0);
   world.Done(0);
   world.Done(2);
@@ -88,18 +88,18 @@ TEST(EdgeProgress, WaitsForTheLastShardOfAHostAndTheLastMessage) {
 }
 
 TEST(EdgeProgress, AnErrorPoisonsTheShardsThatDependOnIt) {
-  EdgeWorld one_to_one(EdgeKind::kOneToOne, Over(2, 2), Placement::Uniform(HostId(5), 2, 2));
+  EdgeWorld one_to_one(EdgeKind::kOneToOne, Across(2, 2), Placement::Uniform(HostId(5), 2, 2));
   for (uint32_t s = 0; s < 4; ++s) one_to_one.Done(s, s == 2 ? absl::AbortedError("two") : absl::OkStatus());
   EXPECT_EQ(one_to_one.closed[2], absl::AbortedError("two"));
   EXPECT_TRUE(one_to_one.closed[1].ok() && one_to_one.closed[3].ok());
 
-  EdgeWorld sparse(EdgeKind::kSparse, Over(2, 2), Over(3, 1));
+  EdgeWorld sparse(EdgeKind::kSparse, Across(2, 2), Across(3, 1));
   for (uint32_t s = 4; s-- > 0;) sparse.Done(s, s > 1 ? absl::AbortedError(std::to_string(s)) : absl::OkStatus());
   for (uint32_t s = 0; s < 3; ++s) EXPECT_EQ(sparse.closed[s], absl::AbortedError("2"));  // of the lowest shard that failed
 }
 
 TEST(EdgeProgress, OnlyDestinationsThatWereSentToAreCounted) {
-  EdgeWorld world(EdgeKind::kSparse, Over(1, 1), Over(64, 32));
+  EdgeWorld world(EdgeKind::kSparse, Across(1, 1), Across(64, 32));
   world.Send(0, 77);
   Effects effects;
   world.at(HostId(0)).SourceDone(0, absl::OkStatus(), &effects);
@@ -112,7 +112,7 @@ TEST(EdgeProgress, OnlyDestinationsThatWereSentToAreCounted) {
 // allows.
 TEST(EdgeProgress, ReportsAreAFewForEachHostWhateverTheShards) {
   for (uint32_t shards_per_host : {1u, 8u}) {
-    const Placement wide = Over(256, shards_per_host), one = Placement::OnHost(HostId(9));
+    const Placement wide = Across(256, shards_per_host), one = Placement::OnHost(HostId(9));
     EdgeWorld aligned(EdgeKind::kOneToOne, wide, wide),
         moved(EdgeKind::kOneToOne, wide, Placement::Uniform(HostId(1), 256, shards_per_host));
     EdgeWorld gather(EdgeKind::kGather, wide, one), scatter(EdgeKind::kScatter, one, wide);
@@ -133,16 +133,16 @@ TEST(EdgeProgress, ReportsAreAFewForEachHostWhateverTheShards) {
 }
 
 TEST(EdgeProgress, FewHostsReportToEachOtherInOneHop) {
-  EdgeWorld world(EdgeKind::kAllToAll, Over(8, 4), Over(8, 4));
+  EdgeWorld world(EdgeKind::kAllToAll, Across(8, 4), Across(8, 4));
   world.AllDone();
   EXPECT_EQ(world.reports, 8u * 7);
-  EdgeWorld tree(EdgeKind::kAllToAll, Over(9, 4), Over(9, 4));
+  EdgeWorld tree(EdgeKind::kAllToAll, Across(9, 4), Across(9, 4));
   tree.AllDone();
   EXPECT_EQ(tree.reports, 2u * 8);
 }
 
 TEST(EdgeProgress, WhatDoesNotFitThePlanIsRefused) {
-  EdgeWorld world(EdgeKind::kOneToOne, Over(2, 2), Over(2, 2));
+  EdgeWorld world(EdgeKind::kOneToOne, Across(2, 2), Across(2, 2));
   EdgeProgress& progress = world.at(HostId(0));
   Effects effects;
   EXPECT_FALSE(progress.Received(HostId(1), 1, 0, &effects).ok());  // not the sender of that shard
@@ -154,7 +154,7 @@ TEST(EdgeProgress, WhatDoesNotFitThePlanIsRefused) {
   report.way = Report::Way::kUp;
   EXPECT_FALSE(progress.OnReport(HostId(1), report, &effects).ok());
 
-  EdgeWorld gather(EdgeKind::kGather, Over(2, 2), Over(1, 1));
+  EdgeWorld gather(EdgeKind::kGather, Across(2, 2), Across(1, 1));
   Report bad;
   bad.counts.Append({5, 1, 1});
   EXPECT_FALSE(gather.at(HostId(0)).OnReport(HostId(1), bad, &effects).ok());

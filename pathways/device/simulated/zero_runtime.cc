@@ -28,7 +28,7 @@ struct Launched {
 };
 
 // What programs and buffers of one host share.
-struct State {
+struct HostState {
   ZeroOptions options;
   RuntimeInfo info;
   std::vector<DeviceInfo> devices;
@@ -40,7 +40,8 @@ struct State {
 class ZeroBuffer : public DeviceBuffer {
  public:
   // Without contents: zeros.
-  ZeroBuffer(std::shared_ptr<State> state, DType dtype, Dims dims, int device, std::string kind, Launched maker, Bytes contents)
+  ZeroBuffer(std::shared_ptr<HostState> state, DType dtype, Dims dims, int device, std::string kind, Launched maker,
+             Bytes contents)
       : state_(std::move(state)),
         dtype_(dtype),
         dims_(std::move(dims)),
@@ -92,7 +93,7 @@ class ZeroBuffer : public DeviceBuffer {
     return absl::ResourceExhaustedError(absl::StrCat("no address space for ", size, " bytes of zeros"));
   }
 
-  const std::shared_ptr<State> state_;
+  const std::shared_ptr<HostState> state_;
   const DType dtype_;
   const Dims dims_;
   const int device_;
@@ -135,8 +136,8 @@ void AfterAll(std::vector<Launched> all, size_t inputs, absl::Time earliest, Mee
 class ZeroProgram : public LoadedProgram {
  public:
   // `hosts`: over how many it goes; `takes`: how long it keeps them busy.
-  ZeroProgram(std::shared_ptr<State> state, std::shared_ptr<CompiledProgram> compiled, const std::vector<int>& devices, int hosts,
-              absl::Duration takes)
+  ZeroProgram(std::shared_ptr<HostState> state, std::shared_ptr<CompiledProgram> compiled, const std::vector<int>& devices,
+              int hosts, absl::Duration takes)
       : state_(std::move(state)),
         compiled_(std::move(compiled)),
         info_(compiled_->InfoFor(devices)),
@@ -217,7 +218,7 @@ class ZeroProgram : public LoadedProgram {
   }
 
   // All is there as of `begin`, which may have been a while ago.
-  static void Run(const State& state, absl::Duration takes, absl::Time begin, const absl::Status& outcome,
+  static void Run(const HostState& state, absl::Duration takes, absl::Time begin, const absl::Status& outcome,
                   std::shared_ptr<Interval> busy, Promise<Unit> done) {
     *busy = {begin, outcome.ok() ? begin + takes : begin};
     auto end = [done = std::move(done), outcome]() mutable { done.Set(outcome.ok() ? absl::StatusOr<Unit>(Unit{}) : outcome); };
@@ -226,7 +227,7 @@ class ZeroProgram : public LoadedProgram {
     state.options.timers->After(left, state.options.executor, std::move(end));
   }
 
-  const std::shared_ptr<State> state_;
+  const std::shared_ptr<HostState> state_;
   const std::shared_ptr<CompiledProgram> compiled_;
   const std::shared_ptr<const ProgramInfo> info_;
   const int hosts_;
@@ -235,7 +236,7 @@ class ZeroProgram : public LoadedProgram {
 
 class ZeroRuntime : public DeviceRuntime {
  public:
-  explicit ZeroRuntime(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  explicit ZeroRuntime(std::shared_ptr<HostState> state) : state_(std::move(state)) {}
 
   const RuntimeInfo& info() const override { return state_->info; }
   const std::vector<DeviceInfo>& devices() const override { return state_->devices; }
@@ -282,14 +283,14 @@ class ZeroRuntime : public DeviceRuntime {
     return islands.size();
   }
 
-  const std::shared_ptr<State> state_;
+  const std::shared_ptr<HostState> state_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeZeroRuntime(const ZeroOptions& options) {
   PW_ASSIGN_OR_RETURN(auto described, options.compiler->Describe());
-  auto state = std::make_shared<State>();
+  auto state = std::make_shared<HostState>();
   state->options = options;
   state->info = std::move(described.first);
   state->info.process_address = absl::StrCat(kAddressPrefix, options.process);

@@ -82,7 +82,7 @@ Action DecodeDestructArray(const IfrtRequest& message) {
   };
 }
 
-constexpr Handler kHandlers[] = {
+constexpr Handler kArrayLifeHandlers[] = {
     {IfrtRequest::kCheckValueReadyRequest, "check_value_ready", DecodeCheckValueReady},
     {IfrtRequest::kCopyToHostBufferRequest, "copy_to_host_buffer", DecodeCopyToHostBuffer},
     {IfrtRequest::kCheckFutureRequest, "check_future", DecodeCheckFuture},
@@ -93,6 +93,6 @@ constexpr Handler kHandlers[] = {
 
 }  // namespace
 
-absl::Span<const Handler> ArrayLifeHandlers() { return kHandlers; }
+absl::Span<const Handler> ArrayLifeHandlers() { return kArrayLifeHandlers; }
 
 }  // namespace pw::frontend

@@ -157,7 +157,7 @@ Action DecodeRemap(const IfrtRequest& message) {
   };
 }
 
-constexpr Handler kHandlers[] = {
+constexpr Handler kArrayHandlers[] = {
     {IfrtRequest::kAssembleArrayFromSingleDeviceArraysRequest, "assemble_array_from_single_device_arrays", DecodeAssemble, true,
      false},
     {IfrtRequest::kDisassembleIntoSingleDeviceArraysRequest, "disassemble_into_single_device_arrays", DecodeDisassemble, true,
@@ -171,6 +171,6 @@ constexpr Handler kHandlers[] = {
 
 }  // namespace
 
-absl::Span<const Handler> ArrayHandlers() { return kHandlers; }
+absl::Span<const Handler> ArrayHandlers() { return kArrayHandlers; }
 
 }  // namespace pw::frontend

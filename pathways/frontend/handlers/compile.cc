@@ -167,10 +167,10 @@ Action DecodeCompile(const IfrtRequest& message) {
   return FailWith({}, absl::UnimplementedError(absl::StrCat("programs of type '", type, "' are not supported by this server")));
 }
 
-constexpr Handler kHandlers[] = {{IfrtRequest::kCompileRequest, "compile", DecodeCompile}};
+constexpr Handler kCompileHandlers[] = {{IfrtRequest::kCompileRequest, "compile", DecodeCompile}};
 
 }  // namespace
 
-absl::Span<const Handler> CompileHandlers() { return kHandlers; }
+absl::Span<const Handler> CompileHandlers() { return kCompileHandlers; }
 
 }  // namespace pw::frontend

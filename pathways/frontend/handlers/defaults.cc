@@ -46,7 +46,7 @@ Action DecodeHostCallback(const IfrtRequest&) {
   };
 }
 
-constexpr Handler kHandlers[] = {
+constexpr Handler kDefaultsHandlers[] = {
     {IfrtRequest::kGetDefaultDeviceAssignmentRequest, "get_default_device_assignment", DecodeDefaultDeviceAssignment},
     {IfrtRequest::kGetDefaultLayoutRequest, "get_default_layout", DecodeDefaultLayout},
     {IfrtRequest::kLoadedHostCallbackPollRequest, "loaded_host_callback_poll", DecodeHostCallback},
@@ -55,6 +55,6 @@ constexpr Handler kHandlers[] = {
 
 }  // namespace
 
-absl::Span<const Handler> DefaultsHandlers() { return kHandlers; }
+absl::Span<const Handler> DefaultsHandlers() { return kDefaultsHandlers; }
 
 }  // namespace pw::frontend

@@ -154,7 +154,7 @@ Action DecodeMpmd(const IfrtRequest&) {
   return FailWith({}, absl::UnimplementedError("this executable is not a program of several meshes"));
 }
 
-constexpr Handler kHandlers[] = {
+constexpr Handler kExecutableHandlers[] = {
     {IfrtRequest::kLoadedExecutableMetadataRequest, "loaded_executable_metadata", DecodeMetadata},
     {IfrtRequest::kLoadedExecutableCostAnalysisRequest, "loaded_executable_cost_analysis", DecodeCostAnalysis},
     {IfrtRequest::kLoadedExecutableHumanReadableProgramTextRequest, "loaded_executable_human_readable_program_text",
@@ -168,6 +168,6 @@ constexpr Handler kHandlers[] = {
 
 }  // namespace
 
-absl::Span<const Handler> ExecutableHandlers() { return kHandlers; }
+absl::Span<const Handler> ExecutableHandlers() { return kExecutableHandlers; }
 
 }  // namespace pw::frontend

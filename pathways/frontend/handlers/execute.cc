@@ -122,13 +122,13 @@ Action DecodeFetchResult(const IfrtRequest& message) {
 }
 
 // An execution is waited for the first time only; the stream notices that (it answers as soon as nothing else is to be done).
-constexpr Handler kHandlers[] = {
+constexpr Handler kExecuteHandlers[] = {
     {IfrtRequest::kLoadedExecutableExecuteRequest, "loaded_executable_execute", DecodeExecute, true, false},
     {IfrtRequest::kLoadedExecutableFetchExecuteResultRequest, "loaded_executable_fetch_execute_result", DecodeFetchResult},
 };
 
 }  // namespace
 
-absl::Span<const Handler> ExecuteHandlers() { return kHandlers; }
+absl::Span<const Handler> ExecuteHandlers() { return kExecuteHandlers; }
 
 }  // namespace pw::frontend

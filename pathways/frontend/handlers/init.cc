@@ -127,10 +127,10 @@ Action DecodeInit(const IfrtRequest&) {
   };
 }
 
-constexpr Handler kHandlers[] = {{IfrtRequest::kInitRequest, "init", DecodeInit}};
+constexpr Handler kInitHandlers[] = {{IfrtRequest::kInitRequest, "init", DecodeInit}};
 
 }  // namespace
 
-absl::Span<const Handler> InitHandlers() { return kHandlers; }
+absl::Span<const Handler> InitHandlers() { return kInitHandlers; }
 
 }  // namespace pw::frontend

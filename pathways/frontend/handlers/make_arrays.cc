@@ -129,7 +129,7 @@ Action DecodeMakeErrorArrays(const IfrtRequest& message) {
   };
 }
 
-constexpr Handler kHandlers[] = {
+constexpr Handler kMakeArrayHandlers[] = {
     {IfrtRequest::kMakeArrayFromHostBufferRequest, "make_array_from_host_buffer", DecodeMakeArray, true, false},
     {IfrtRequest::kMakeArraysFromHostBufferShardsRequest, "make_arrays_from_host_buffer_shards", DecodeMakeArraysFromShards, true,
      false},
@@ -138,6 +138,6 @@ constexpr Handler kHandlers[] = {
 
 }  // namespace
 
-absl::Span<const Handler> MakeArrayHandlers() { return kHandlers; }
+absl::Span<const Handler> MakeArrayHandlers() { return kMakeArrayHandlers; }
 
 }  // namespace pw::frontend

@@ -13,12 +13,12 @@
 namespace pw::frontend {
 namespace {
 
-struct Kind {
+struct ProgramKind {
   absl::string_view key;
   absl::StatusOr<std::shared_ptr<PluginExecutable>> (*make)(const JsonObject& request);
 };
 
-constexpr Kind kKinds[] = {
+constexpr ProgramKind kKinds[] = {
     {"reshardRequest", MakeReshardProgram},
     {"bulk_persistence_write_request", MakeWriteProgram},
     {"bulk_persistence_read_request", MakeReadProgram},
@@ -36,7 +36,7 @@ absl::StatusOr<std::shared_ptr<PluginExecutable>> MakePluginExecutable(absl::str
   if (object.fields_size() != 1)
     return absl::InvalidArgumentError("Bad PluginProgram: it must have one key, the kind of request");
   const std::string key = object.fields().begin()->first;
-  for (const Kind& kind : kKinds) {
+  for (const ProgramKind& kind : kKinds) {
     if (kind.key != key) continue;
     PW_ASSIGN_OR_RETURN(JsonObject request, ObjectField(object, key));
     return kind.make(request);

@@ -5,11 +5,10 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pathways/gang/testing/times.h"
 
 namespace pw::gang {
 namespace {
-
-constexpr int64_t kMs = 1'000'000;
 
 TEST(ProportionalShare, ChargesTimeDividedByWeight) {
   ProportionalShare policy;

@@ -12,7 +12,7 @@ namespace pw::ir {
 
 namespace {
 
-constexpr int32_t kAny = -1;
+constexpr int32_t kUnnamedDevice = -1;
 
 struct AssignVirtualDevices : impl::AssignVirtualDevicesBase<AssignVirtualDevices> {
   void runOnOperation() override {
@@ -28,7 +28,7 @@ struct AssignVirtualDevices : impl::AssignVirtualDevicesBase<AssignVirtualDevice
       for (size_t i = 0; i < mesh.getSize(); ++i) {
         if (!named) {
           assigned.push_back(static_cast<int32_t>(devices.size()));
-          devices.push_back(kAny);
+          devices.push_back(kUnnamedDevice);
           continue;
         }
         const int32_t device = (*named)[i];

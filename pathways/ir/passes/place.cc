@@ -16,7 +16,7 @@ using mlir::failure;
 using mlir::LogicalResult;
 using mlir::success;
 
-constexpr int32_t kAny = -1;
+constexpr int32_t kAnyDevice = -1;
 
 struct Place : impl::PlaceBase<Place> {
   void runOnOperation() override {
@@ -46,7 +46,7 @@ struct Place : impl::PlaceBase<Place> {
  private:
   LogicalResult CountLoad() {
     for (int32_t device : devices_) {
-      if (device == kAny) continue;
+      if (device == kAnyDevice) continue;
       if (!entry_.contains(device)) return devices_op_.emitError() << "the machine has no device " << device;
       ++load_[physical_[entry_.at(device)]];
     }
@@ -57,7 +57,7 @@ struct Place : impl::PlaceBase<Place> {
     for (MeshOp mesh : getOperation().getOps<MeshOp>()) {
       std::vector<int32_t> open;  // virtual devices
       for (int32_t v : mesh.getVirtualDevicesAttr().asArrayRef()) {
-        if (devices_[v] == kAny) open.push_back(v);
+        if (devices_[v] == kAnyDevice) open.push_back(v);
       }
       if (!open.empty() && failed(ChooseFor(mesh, open))) return failure();
     }
@@ -105,7 +105,7 @@ struct Place : impl::PlaceBase<Place> {
       for (auto [near, far] : {std::pair(from, to), std::pair(to, from)}) {
         if (near.getMesh().getValue() != mesh.getSymName()) continue;
         const int32_t device = devices_[(symbols.lookup<MeshOp>(far.getMesh().getValue()).getVirtualDevicesAttr())[0]];
-        if (device != kAny) bytes[machine_.getIslands()[entry_.at(device)]] += transfer.getInput().getType().bytes();
+        if (device != kAnyDevice) bytes[machine_.getIslands()[entry_.at(device)]] += transfer.getInput().getType().bytes();
       }
     });
     return bytes;

@@ -1,0 +1,8 @@
+// What tests of this folder share.
+#pragma once
+
+namespace pw::program {
+
+inline constexpr int kF32 = 11;  // as programs write buffers::DType
+
+}  // namespace pw::program
