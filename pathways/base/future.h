@@ -65,7 +65,7 @@ class Promise {
  public:
   Promise() : state_(std::make_shared<State>()) {}
   Promise(Promise&&) = default;
-  Promise& operator=(Promise&& other) {
+  Promise& operator=(Promise&& other) noexcept {
     Cancel();
     state_ = std::move(other.state_);
     return *this;

@@ -9,7 +9,6 @@ namespace pw::gang {
 namespace {
 
 using testing::ElementsAre;
-using testing::IsEmpty;
 
 Options With(const std::string& policy, int window_gangs = 1, int64_t window_ns = 0) {
   Options options;

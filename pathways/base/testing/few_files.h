@@ -14,7 +14,7 @@ class FewFiles {
     const int next = dup(STDERR_FILENO);  // the lowest that is free
     close(next);
     rlimit few = before_;
-    few.rlim_cur = static_cast<rlim_t>(next + more);
+    few.rlim_cur = static_cast<rlim_t>(next) + static_cast<rlim_t>(more);
     setrlimit(RLIMIT_NOFILE, &few);
   }
   ~FewFiles() { setrlimit(RLIMIT_NOFILE, &before_); }

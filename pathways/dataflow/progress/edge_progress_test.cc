@@ -11,7 +11,6 @@ namespace pw::dataflow {
 namespace {
 
 using Effects = EdgeProgress::Effects;
-using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 

@@ -12,7 +12,6 @@ namespace pw::frontend {
 namespace {
 
 namespace proxy = xla::ifrt::proxy;
-using controller::CopySemantics;
 using controller::Handle;
 
 Action DecodeAssemble(const IfrtRequest& message) {

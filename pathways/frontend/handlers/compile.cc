@@ -13,7 +13,6 @@
 namespace pw::frontend {
 namespace {
 
-using xla::ifrt::Serialized;
 using xla::ifrt::proxy::CompileResponse;
 
 constexpr int64_t kMaxDevices = 1 << 20;

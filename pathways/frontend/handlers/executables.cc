@@ -102,12 +102,11 @@ Action DecodeProgramText(const IfrtRequest& message) {
              ClientSession& session, Reply reply) {
     if (session.plugin_executables().contains(handle)) return std::move(reply).Fail(absl::UnimplementedError(kNotOfPlugins));
     session.session().GetProgramText(handle, [reply = std::move(reply)](absl::StatusOr<std::string> text) mutable {
+      if (!text.ok()) return std::move(reply).Fail(text.status());
       IfrtResponse response;
-      if (text.ok()) {
-        response.mutable_loaded_executable_human_readable_program_text_response()->set_human_readable_program_text(
-            *std::move(text));
-      }
-      std::move(reply).Finish(text.status(), std::move(response));
+      response.mutable_loaded_executable_human_readable_program_text_response()->set_human_readable_program_text(
+          *std::move(text));
+      std::move(reply).Finish(absl::OkStatus(), std::move(response));
     });
   };
 }
