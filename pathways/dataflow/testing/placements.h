@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "pathways/dataflow/placement.h"
+#include "pathways/dataflow/graph.h"
 
 namespace pw::dataflow {
 
