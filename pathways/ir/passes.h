@@ -1,6 +1,7 @@
 // The passes of the pipeline (docs/ir.md says what each does), in its order. Each is stateless between modules.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "mlir/Pass/Pass.h"
@@ -8,6 +9,8 @@
 #include "pathways/ir/dialect.h"
 
 namespace pw::ir {
+
+inline constexpr int32_t kAnyDevice = -1;  // in pw.virtual_devices: the machine chooses (pw-place)
 
 // Generated from passes.td.
 #define GEN_PASS_DECL

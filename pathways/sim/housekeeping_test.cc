@@ -21,7 +21,7 @@ namespace {
 using controller::HostQuestions;
 
 struct LargeCluster {
-  explicit LargeCluster(int hosts, uint64_t seed = 1) : world(seed), cluster(LargeScenario(hosts, kHeartbeat), &world) {
+  explicit LargeCluster(int hosts, uint64_t seed = 1) : world(seed), cluster(LargeScenario(hosts), &world) {
     EXPECT_TRUE(cluster.Form());
     Ticks(3);
   }

@@ -19,7 +19,7 @@ using controller::Speakers;
 
 class WideCluster {
  public:
-  explicit WideCluster(int hosts) : world_(1), cluster_(LargeScenario(hosts, kHeartbeat), &world_) {
+  explicit WideCluster(int hosts) : world_(1), cluster_(LargeScenario(hosts), &world_) {
     EXPECT_TRUE(cluster_.Form());
     Pass(absl::Milliseconds(100));
   }

@@ -20,12 +20,12 @@ inline bool Never() { return false; }
 inline constexpr absl::Duration kHeartbeat = absl::Seconds(4);  // of larger clusters
 
 // Islands of 16 hosts of one device, where nothing happens but what the test does.
-inline Scenario LargeScenario(int hosts, absl::Duration heartbeat) {
+inline Scenario LargeScenario(int hosts) {
   Scenario scenario;
   scenario.hosts = hosts;
   scenario.hosts_per_island = 16;
   scenario.devices = 1;
-  scenario.heartbeat = heartbeat;
+  scenario.heartbeat = kHeartbeat;
   return scenario;
 }
 

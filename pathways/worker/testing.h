@@ -22,7 +22,7 @@ namespace pw::worker {
 
 namespace v1 = pathways::v1;
 
-// What simulated programs of tests do (device/simulated/compiler.h has the words).
+// What simulated programs of tests do (device/simulated/runtime.h has the words).
 inline constexpr char kAdd[] = "args=1 outputs=1 dims=4";              // x + 1
 inline constexpr char kDonate[] = "args=1 outputs=1 dims=4 donate=0";  // x + 1, in place
 

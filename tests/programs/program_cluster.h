@@ -19,7 +19,7 @@ namespace pw::programs {
 
 using controller::Handle;
 
-// What simulated programs of tests do (device/simulated/compiler.h has the words).
+// What simulated programs of tests do (device/simulated/runtime.h has the words).
 inline constexpr char kAdd[] = "args=1 outputs=1 dims=4";              // x + 1
 inline constexpr char kDonate[] = "args=1 outputs=1 dims=4 donate=0";  // likewise, in place
 

@@ -12,8 +12,6 @@ namespace pw::ir {
 
 namespace {
 
-constexpr int32_t kUnnamedDevice = -1;
-
 struct AssignVirtualDevices : impl::AssignVirtualDevicesBase<AssignVirtualDevices> {
   void runOnOperation() override {
     mlir::ModuleOp module = getOperation();
@@ -28,7 +26,7 @@ struct AssignVirtualDevices : impl::AssignVirtualDevicesBase<AssignVirtualDevice
       for (size_t i = 0; i < mesh.getSize(); ++i) {
         if (!named) {
           assigned.push_back(static_cast<int32_t>(devices.size()));
-          devices.push_back(kUnnamedDevice);
+          devices.push_back(kAnyDevice);
           continue;
         }
         const int32_t device = (*named)[i];

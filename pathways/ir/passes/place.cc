@@ -16,8 +16,6 @@ using mlir::failure;
 using mlir::LogicalResult;
 using mlir::success;
 
-constexpr int32_t kAnyDevice = -1;
-
 struct Place : impl::PlaceBase<Place> {
   void runOnOperation() override {
     mlir::ModuleOp module = getOperation();
