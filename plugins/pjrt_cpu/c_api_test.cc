@@ -7,6 +7,7 @@
 #include <future>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -317,6 +318,23 @@ TEST(Executables, RunOnAllDevicesAndOneByOne) {
     for (std::thread& thread : threads) thread.join();
   }
   for (auto& list : arguments) Destroy(list[0]);
+}
+
+// XLA leaves collectives in programs for one device, and calls none of these cheap: it would wake a thread for each.
+TEST(Executables, CollectivesOfOneDeviceNeedNoOtherThread) {
+  PJRT_LoadedExecutable* sum = Compile(kSumOverOne);
+  PJRT_Buffer* value = Put({0, 1, 2, 3}, 0);
+  for (int round = 1; round <= 1000; ++round) {
+    PJRT_Buffer* next = Launch(sum, {{value}})[0];
+    Destroy(std::exchange(value, next));
+    PW_ARGS(PJRT_Buffer_ReadyEvent_Args, ready);
+    ready.buffer = value;
+    Check(Api()->PJRT_Buffer_ReadyEvent(&ready));
+    EXPECT_TRUE(IsReady(ready.event)) << round;
+    EXPECT_TRUE(Await(ready.event).ok());
+  }
+  EXPECT_THAT(Fetch(value), ElementsAre(1000, 1001, 1002, 1003));
+  Destroy(value);
 }
 
 // Devices that have come to a collective do not wait for one that never will.

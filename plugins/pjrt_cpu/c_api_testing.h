@@ -217,4 +217,19 @@ inline const char* kSumOverFour = R"(module attributes {mhlo.num_replicas = 4 : 
   }
 })";
 
+// The sum over all partitions, of which there is one, and an addition.
+inline const char* kSumOverOne = R"(module attributes {mhlo.num_partitions = 1 : i32} {
+  func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> {
+    %0 = "stablehlo.all_reduce"(%a) ({
+      ^bb0(%x: tensor<f32>, %y: tensor<f32>):
+        %s = stablehlo.add %x, %y : tensor<f32>
+        stablehlo.return %s : tensor<f32>
+    }) {replica_groups = dense<[[0]]> : tensor<1x1xi64>, channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>,
+        use_global_device_ids} : (tensor<4xf32>) -> tensor<4xf32>
+    %1 = stablehlo.constant dense<1.0> : tensor<4xf32>
+    %2 = stablehlo.add %0, %1 : tensor<4xf32>
+    return %2 : tensor<4xf32>
+  }
+})";
+
 }  // namespace pw::pjrt_cpu::testing
