@@ -101,7 +101,7 @@ TEST_F(CompileCacheTest, TheSecondWorkerCompilesNothing) {
   setup.compile_cache = folder_;
   for (int run = 0; run < 2; ++run) {
     WorkerHarness w(setup);
-    w.Compile(1, "args=1 outputs=1 dims=4");
+    w.Compile(1, kAdd);
     w.Put(10, 100, {1, 2, 3, 4});
     w.Settle();
     w.Execute(11, 1, {100}, {101});

@@ -67,7 +67,7 @@ class HousekeepingTest : public testing::Test {
 };
 
 TEST_F(HousekeepingTest, MetricsAreWhatTheDevicesHoldAndHaveDone) {
-  worker_.Compile(1, "args=1 outputs=1 dims=4");
+  worker_.Compile(1, kAdd);
   worker_.Put(2, 100, {1, 2, 3, 4});
   worker_.Settle();
   worker_.Execute(3, 1, {100}, {101});
@@ -83,7 +83,7 @@ TEST_F(HousekeepingTest, MetricsAreWhatTheDevicesHoldAndHaveDone) {
 }
 
 TEST_F(HousekeepingTest, HealthIsWhatWaits) {
-  worker_.Compile(1, "args=1 outputs=1 dims=4");
+  worker_.Compile(1, kAdd);
   v1::Command command;
   auto& execute = *command.mutable_execute();
   execute.set_op(3);
@@ -151,7 +151,7 @@ TEST_F(HousekeepingTest, AnOrderIsPassedOnAndOneReportHasAllAnswers) {
 }
 
 TEST_F(HousekeepingTest, CleanUpFreesASessionAndItsPrograms) {
-  worker_.Compile(1, "args=1 outputs=1 dims=4");
+  worker_.Compile(1, kAdd);
   worker_.Put(2, 100, {1, 2, 3, 4});
   worker_.Settle();
   v1::CleanUp what;

@@ -13,6 +13,7 @@
 #include "pathways/base/clock.h"
 #include "pathways/base/strand.h"
 #include "pathways/device/simulated/runtime.h"
+#include "pathways/device/simulated/testing.h"
 #include "pathways/net/memory_transport.h"
 #include "pathways/net/shared_memory.h"
 #include "pathways/worker/testing_connection.h"
@@ -22,9 +23,8 @@ namespace pw::worker {
 
 namespace v1 = pathways::v1;
 
-// What simulated programs of tests do (device/simulated/runtime.h has the words).
-inline constexpr char kAdd[] = "args=1 outputs=1 dims=4";              // x + 1
-inline constexpr char kDonate[] = "args=1 outputs=1 dims=4 donate=0";  // x + 1, in place
+using device::kAdd;
+using device::kDonate;
 
 inline std::string FloatBytes(const std::vector<float>& values) {
   return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));

@@ -12,6 +12,7 @@
 #include "pathways/base/strand.h"
 #include "pathways/controller/testing/test_cluster.h"
 #include "pathways/device/simulated/runtime.h"
+#include "pathways/device/simulated/testing.h"
 #include "pathways/program/program.h"
 #include "pathways/worker/controller_link.h"
 
@@ -19,9 +20,8 @@ namespace pw::programs {
 
 using controller::Handle;
 
-// What simulated programs of tests do (device/simulated/runtime.h has the words).
-inline constexpr char kAdd[] = "args=1 outputs=1 dims=4";              // x + 1
-inline constexpr char kDonate[] = "args=1 outputs=1 dims=4 donate=0";  // likewise, in place
+using device::kAdd;
+using device::kDonate;
 
 // A worker, from its link to its devices.
 class RealWorker {

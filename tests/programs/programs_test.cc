@@ -159,7 +159,7 @@ TEST_P(Programs, DonatedArgumentsAreTakenOverAndInputsThatAreStillNeededAreNot) 
   ProgramCluster world(1, sequential());
   Builder b("step");
   const uint32_t here = b.Sharding({0});
-  const uint32_t donate = b.Executable("args=1 outputs=1 dims=4 donate=0", {0});
+  const uint32_t donate = b.Executable(kDonate, {0});
   const uint32_t x = b.Arg(here, /*donated=*/true), y = b.Arg(here);
   const uint32_t once = b.Compute(donate, {x});      // x is used again: kept
   const uint32_t twice = b.Compute(donate, {x});     // taken

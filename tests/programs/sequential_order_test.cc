@@ -113,7 +113,7 @@ TEST(SequentialOrder, AClientsOwnLaterWorkDoesNotStandInItsWay) {
 TEST(SequentialOrder, OtherClientsGoOnWhileANodeRuns) {
   ProgramCluster world(1, true);
   Client held(&world, Chain(3, "args=1 outputs=1 dims=4 hold=1"));
-  Client other(&world, Chain(3, "args=1 outputs=1 dims=4"));
+  Client other(&world, Chain(3, kAdd));
   world.session = held.session;
   ASSERT_TRUE(world.Execute(held.handle, {1}, {2}).ok());
   world.Run();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "pathways/device/simulated/runtime.h"
+#include "pathways/device/simulated/testing.h"
 
 namespace pw::device {
 namespace {
@@ -171,13 +172,13 @@ TEST_F(ZeroRuntimeTest, WhatIsUploadedKeepsItsContents) {
 }
 
 TEST_F(ZeroRuntimeTest, AllHostsShareOneCompilation) {
-  auto first = Compile(0, "args=1 outputs=1 dims=4", 4, true);
-  auto second = Compile(1, "args=1 outputs=1 dims=4", 4, true);
+  auto first = Compile(0, kAdd, 4, true);
+  auto second = Compile(1, kAdd, 4, true);
   EXPECT_EQ(compiler.compilations(), 1);
   EXPECT_EQ(&first->info(), &second->info());  // the same local devices
   EXPECT_EQ(first->info().devices, (std::vector<int>{0, 1}));
   first = second = nullptr;
-  Compile(0, "args=1 outputs=1 dims=4", 4, true);
+  Compile(0, kAdd, 4, true);
   EXPECT_EQ(compiler.compilations(), 2);
 }
 
@@ -214,7 +215,7 @@ TEST_F(ZeroRuntimeTest, ErrorsOfArgumentsReachResultsAndNothingElse) {
   auto spans = Compile(0, "args=0 outputs=1 dims=4", 4, true);
   Launch lost = Run(*spans, {}, 1);
   hosts[0]->AbortLaunch(1, absl::InternalError("lost"));
-  auto program = Compile(0, "args=1 outputs=1 dims=4", 1);
+  auto program = Compile(0, kAdd, 1);
   Launch poisoned = Run(*program, {lost.outputs[0].get()});
   auto other = Compile(0, "args=0 outputs=1 dims=4", 1);
   Launch fine = Run(*other);
@@ -225,7 +226,7 @@ TEST_F(ZeroRuntimeTest, ErrorsOfArgumentsReachResultsAndNothingElse) {
 
 TEST_F(ZeroRuntimeTest, DonatedBuffersCannotBeUsedAgain) {
   auto make = Compile(0, "args=0 outputs=1 dims=4", 1);
-  auto take = Compile(0, "args=1 outputs=1 dims=4 donate=0", 1);
+  auto take = Compile(0, kDonate, 1);
   Launch launch = Run(*make);
   Run(*take, {launch.outputs[0].get()});
   steps.RunAll();
