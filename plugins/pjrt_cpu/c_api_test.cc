@@ -320,7 +320,7 @@ TEST(Executables, RunOnAllDevicesAndOneByOne) {
   for (auto& list : arguments) Destroy(list[0]);
 }
 
-// XLA leaves collectives in programs for one device, and calls none of these cheap: it would wake a thread for each.
+// XLA leaves collectives in programs for one device. They wait for nobody, and so need not leave the caller's thread.
 TEST(Executables, CollectivesOfOneDeviceNeedNoOtherThread) {
   PJRT_LoadedExecutable* sum = Compile(kSumOverOne);
   PJRT_Buffer* value = Put({0, 1, 2, 3}, 0);

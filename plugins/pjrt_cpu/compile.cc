@@ -245,16 +245,12 @@ bool AsksTheHost(const xla::HloInstruction& instruction) {
   }
 }
 
-bool OnOneDevice(const xla::PjRtLoadedExecutable& executable) {
-  return executable.num_replicas() * executable.num_partitions() == 1;
-}
-
 // Such a program must not run on the caller's thread, which has yet to launch it on the other devices. In doubt: true. The collectives of a
 // program on one device, which XLA leaves in it, wait for nobody.
 bool WaitsForOthers(const xla::PjRtLoadedExecutable& executable) {
   absl::StatusOr<std::vector<std::shared_ptr<xla::HloModule>>> modules = executable.GetHloModules();
   if (!modules.ok()) return true;
-  const bool alone = OnOneDevice(executable);
+  const bool alone = executable.num_replicas() * executable.num_partitions() == 1;
   for (const std::shared_ptr<xla::HloModule>& module : *modules) {
     for (const xla::HloComputation* computation : module->computations()) {
       for (const xla::HloInstruction* instruction : computation->instructions()) {
@@ -339,9 +335,10 @@ bool RunsInSequence(const xla::HloComputation& computation) {
   return largest <= kSequentialBytes || computation.instruction_count() <= kSequentialSteps;
 }
 
-// Whether a launch on a device needs no other thread: nothing leaves the one that it is called on, nothing blocks but our own all-reduces, and
-// loops take no more than so many steps.
-bool StaysOnThread(const xla::PjRtLoadedExecutable& executable, int64_t most_loops) {
+// Whether the launches on all devices can run as fibers of one thread (fibers.h, invariant 2): nothing may leave the thread, and
+// nothing may block but our own all-reduces.
+bool CanTakeTurns(const xla::PjRtLoadedExecutable& executable) {
+  if (executable.addressable_devices().size() < 2) return false;
   absl::StatusOr<std::vector<std::shared_ptr<xla::HloModule>>> modules = executable.GetHloModules();
   if (!modules.ok() || modules->size() != 1) return false;
   int64_t loops = 1;
@@ -351,7 +348,7 @@ bool StaysOnThread(const xla::PjRtLoadedExecutable& executable, int64_t most_loo
     for (const xla::HloInstruction* instruction : computation->instructions()) {
       if (!StaysOnThread(*instruction)) return false;
       if (instruction->opcode() == xla::HloOpcode::kWhile) loops *= TripCount(*instruction);
-      if (loops < 1 || loops > most_loops) return false;
+      if (loops < 1 || loops > kMostLoops) return false;
     }
   }
   return true;
@@ -368,12 +365,9 @@ absl::StatusOr<PJRT_LoadedExecutable*> WrapLoaded(PJRT_Client* client, std::uniq
   result->portable = executable->num_replicas() == 1 && executable->num_partitions() == 1;
   const bool small = IsSmall(*executable);
   const bool waits = WaitsForOthers(*executable);
-  const bool several = executable->addressable_devices().size() > 1;
   result->spans = executable->device_assignment().num_elements() > static_cast<int64_t>(executable->addressable_devices().size());
   result->run_inline = small && !waits;
-  result->run_here = result->run_inline && OnOneDevice(*executable) && StaysOnThread(*executable, /*most_loops=*/1);
-  // As fibers of one thread (fibers.h, invariant 2).
-  result->take_turns = small && waits && several && !result->spans && StaysOnThread(*executable, kMostLoops);
+  result->take_turns = small && waits && !result->spans && CanTakeTurns(*executable);
   for (xla::PjRtDevice* device : executable->addressable_devices()) {
     result->addressable_devices.push_back(client->device_of.at(device));
   }

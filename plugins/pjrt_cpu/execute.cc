@@ -56,10 +56,8 @@ absl::Status ReadOptions(const PJRT_LoadedExecutable_Execute_Args& args, xla::Ex
   }
   // A launch on one device is part of a larger one that only the host knows; a launch on all of them is whole.
   options.launch_id = args.execute_device != nullptr && from.launch_id != 0 ? from.launch_id : NextLaunchId();
-  using Mode = xla::ExecuteOptions::ExecutionMode;
-  options.execution_mode = args.executable->run_here     ? Mode::kSynchronous
-                           : args.executable->run_inline ? Mode::kDefault
-                                                         : Mode::kAsynchronous;
+  options.execution_mode = args.executable->run_inline ? xla::ExecuteOptions::ExecutionMode::kDefault
+                                                       : xla::ExecuteOptions::ExecutionMode::kAsynchronous;
   return absl::OkStatus();
 }
 

@@ -200,7 +200,6 @@ struct PJRT_LoadedExecutable {
   std::vector<PJRT_Device*> addressable_devices;
   bool portable = false;    // one replica, one partition, and no device named at compile time
   bool run_inline = false;  // so small that a hand-over to another thread would cost more than it saves, and waits for nobody
-  bool run_here = false;    // and XLA need not be asked whether it is cheap, which it takes no program with a collective for
   bool spans = false;       // some of its devices belong to other processes
   bool take_turns = false;  // as small, and waits for nobody but its own other devices: they run in turns on the caller's thread
   absl::Mutex mu;
