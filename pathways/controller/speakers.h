@@ -32,7 +32,7 @@ namespace pw::controller {
 
 class Speakers {
  public:
-  static constexpr size_t kFew = 16;
+  static constexpr size_t kFew = 8;
   static constexpr size_t kMost = 32;
 
   // Whether completions of a command with parts on so many hosts may come through others.

@@ -74,7 +74,7 @@ TEST(Speakers, WhoJoinsFillsUpGroups) {
 TEST(Speakers, AClusterThatShrinksAndGrowsIsGroupedAnew) {
   Speakers speakers;
   speakers.SetHosts(Hosts(0, 100));
-  speakers.SetHosts(Hosts(0, 10));
+  speakers.SetHosts(Hosts(0, Speakers::kFew));
   EXPECT_EQ(speakers.Of(HostId(3)), std::nullopt);
   speakers.SetHosts(Hosts(0, 20));
   EXPECT_EQ(GroupsOf(speakers, Hosts(0, 20)), (std::map<HostId, size_t>{{HostId(0), 20}}));
