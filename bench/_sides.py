@@ -142,6 +142,12 @@ def spread(results, key):
     return max(values) / max(min(values), 1e-12)
 
 
+def stolen_seconds():
+    """What of this machine's processors, all together, has gone to others on the same hardware since it was started; 0 where nobody tells."""
+    fields = pathlib.Path("/proc/stat").read_text().splitlines()[0].split()
+    return int(fields[8]) / os.sysconf("SC_CLK_TCK") if len(fields) > 8 else 0
+
+
 def processor_seconds(pid):
     """What a process has used of the processors, all its threads together."""
     user, system = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]

@@ -22,7 +22,7 @@ SIMULATED_US = (330, 1040, 2400, 10000)
 # Each client has so much work under way, by the time that it takes.
 QUEUED_US, LEAST_DEPTH = 150_000, 12
 CPU_DEPTH = 64
-SETTLE_SECONDS = 0.7
+WARM_SECONDS, SETTLE_SECONDS = 0.2, 0.7
 # Counted are whole computations, at moments known to a millisecond.
 PRECISION = 0.005
 
@@ -40,9 +40,17 @@ def counted(address, pids):
             **{name: sum(map(_sides.processor_seconds, many)) for name, many in pids.items()}}
 
 
-def rate(cluster, sides, program, depth, seconds):
+def flood(sides, program, depth, seconds):
+    """They begin, each with that much work under way for so many seconds. Each has a result to receive."""
     for side in sides:
-        side.send(f'{{"do": "flood", "program": "{program}", "seconds": {seconds + 2 * SETTLE_SECONDS}, "depth": {depth}}}')
+        side.send(f'{{"do": "flood", "program": "{program}", "seconds": {seconds}, "depth": {depth}}}')
+
+
+def rate(cluster, sides, program, depth, seconds):
+    flood(sides, program, depth, WARM_SECONDS)  # a client that was idle for minutes may have to be read from the disk again
+    for side in sides:
+        side.receive()
+    flood(sides, program, depth, seconds + 2 * SETTLE_SECONDS)
     time.sleep(SETTLE_SECONDS)
     pids = processes(cluster, sides)
     before = counted(cluster.address, pids)

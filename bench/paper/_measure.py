@@ -147,7 +147,7 @@ def _real5(hosts, devices, quick):
         asks = {f"{name}, {kind}": _asks(side, kind, depth) for name, side in found.items() for kind in KINDS if _knows(name, kind)}
         # jax's own runtime cannot be asked this
         asks["pathways, opbyop, deep queue"] = (256, 16384, 1, lambda calls: found["pathways"].ask("rate", kind="opbyop", calls=calls, depth=DEEP))
-        rates = _rates(asks, 1 if quick else 3, 0.2 if quick else 0.5)
+        rates = _rates(asks, 1 if quick else 9, 0.2)
         return {"hosts": hosts, "devices": hosts * devices, "depth": depth, "rates": rates, "where": list(_where5(found, cluster, rates, depth))}
 
 
@@ -197,7 +197,7 @@ def _against_jax(hosts, devices, quick):
         for size in (30, 300, 3000) if quick else (10, 30, 100, 300, 1000, 3000, 10000):
             asks = {name: (16, 1024, 1, lambda calls, side=found[name], size=size: side.ask("rate", kind="work", calls=calls, depth=DEPTH, size=size))
                     for name in ("pathways", rival)}
-            rates = _rates(asks, 1 if quick else 5, 0.2 if quick else 0.5)
+            rates = _rates(asks, 1 if quick else 9, 0.2)
             if all("per_s" in rate for rate in rates.values()):
                 points.append({"ms": 1e3 / rates[rival]["per_s"], "ratio": rates["pathways"]["per_s"] / rates[rival]["per_s"]})
     return {"hosts": hosts, "devices": hosts * devices, "rival": rival, "points": points, "parity_ms": parity(points)}

@@ -14,6 +14,9 @@ STYLE = ("body{font:15px sans-serif;max-width:60em;margin:2em auto;padding:0 1em
          "td,th{border:1px solid #ccc;padding:.25em .7em;text-align:right}td:first-child,th:first-child{text-align:left}img{max-width:100%}.quiet{color:#666}")
 
 
+STOLEN = 0.02  # of the processors: less is not worth a word
+
+
 def _rate(cell):
     return "not measured" if cell is None else cell.get("error") or f"{cell['per_s']:,.0f}"
 
@@ -184,6 +187,10 @@ def warnings(report):
         found.append("A quick run: one round of little, good for its form only.")
     if report["machine"]["load"] > report["machine"]["cores"] / 4:
         found.append(f"The machine was busy when the run began (load {report['machine']['load']:.1f} on {report['machine']['cores']} cores): run it on a quiet one.")
+    stolen = {_paper.name(number): run["stolen"] for number, run in report.get("runs", {}).items() if run.get("stolen", 0) > STOLEN}
+    if stolen:
+        found.append("Others on the same hardware took of this machine's processors, so that times scatter: " +
+                     ", ".join(f"{share:.0%} ({name})" for name, share in stolen.items()) + ".")
     return found
 
 

@@ -26,12 +26,15 @@ import _paper
 import _rows
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import _sides  # noqa: E402
+
 ROOT = HERE.parents[1]
 NUMBERS = tuple(_paper.FIGURES)
 LIMIT_SECONDS = 1200  # of one figure
 FAREWELL_SECONDS = 20  # for a figure that has seen that its time is over, before it is ended
 # About how long each takes on two cores: how the minutes of a run are shared out.
-SECONDS = {"5": 420, "6": 60, "7": 20, "8": 100, "9": 50, "table1": 90, "table2": 150, "10": 120, "pipelines": 500, "12": 60, "islands": 150, "large": 600}
+SECONDS = {"5": 700, "6": 200, "7": 30, "8": 200, "9": 100, "table1": 180, "table2": 250, "10": 200, "pipelines": 900, "12": 120, "islands": 150, "large": 600}
 
 
 def measure_one(number, quick, rows):
@@ -122,7 +125,7 @@ def measure(args):
     start = time.monotonic()
     say = lambda text: print(f"paper: {text}", file=sys.stderr, flush=True)
     for place, number in enumerate(wanted, 1):
-        load, begun = os.getloadavg()[0], time.monotonic()
+        load, begun, stolen = os.getloadavg()[0], time.monotonic(), _sides.stolen_seconds()
         limit = limit_of(number, wanted[place - 1:], args, begun - start)
         say(f"{place} of {len(wanted)}: {_paper.name(number)} ... ({begun - start:.0f} s so far; at most {limit:.0f} s)")
         known = report["figures"].get(number) if args.resume else None
@@ -133,7 +136,8 @@ def measure(args):
         if why is not None:  # the others are still worth having
             report["failed"][number] = why
         took = time.monotonic() - begun
-        report["runs"][number] = {"time": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "seconds": round(took, 1), "load": load}
+        report["runs"][number] = {"time": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "seconds": round(took, 1), "load": load,
+                                    "stolen": (_sides.stolen_seconds() - stolen) / took / os.cpu_count()}
         say(f"{_paper.name(number)}: {took:.0f} s" + (f"; not all of it: {missing}" if (missing := unfinished(report, number)) else ""))
         report["figures"] = {key: report["figures"][key] for key in NUMBERS if key in report["figures"]}
         temporary = args.out / "report.json.new"

@@ -80,6 +80,12 @@ def test_figures_that_are_not_to_be_relied_on_say_so(report, quick, load, count)
     assert len(found) == count and all(warning in _render.text(report) and warning in _render.page(report, {}) for warning in found)
 
 
+def test_processors_that_others_took_are_told(report):
+    report |= {"quick": False, "machine": {**report["machine"], "cores": 2, "load": 0.1}, "runs": {"5": {"stolen": 0.013}, "6": {"stolen": 0.17}, "7": {}}}
+    (told,) = _render.warnings(report)
+    assert "17% (Figure 6)" in told and "Figure 5" not in told and told in _render.text(report)
+
+
 def test_clients_that_reach_less_together_are_explained_by_the_device_and_the_processors(report):
     figure = report["figures"]["8"]
     figure["simulated"]["330"]["4"] |= {"per_s": 2900.0, "of_one": 0.957, "device_busy": 0.957}
