@@ -26,7 +26,8 @@ using ::testing::HasSubstr;
   for (int k = 0; k < length; ++k) {
     if (hosts > 1 && k > 0) value = b.Transfer(value, shardings[k % hosts]);
     const int host = k % hosts;
-    value = b.Compute(k == length / 2 && middle != kAdd ? b.Executable(middle, {2 * host, 2 * host + 1}) : executables[host], {value});
+    value = b.Compute(k == length / 2 && middle != kAdd ? b.Executable(middle, {2 * host, 2 * host + 1}) : executables[host],
+                      {value});
   }
   b.Result(value);
   return b.proto;
@@ -161,12 +162,12 @@ TEST_P(Programs, DonatedArgumentsAreTakenOverAndInputsThatAreStillNeededAreNot) 
   const uint32_t here = b.Sharding({0});
   const uint32_t donate = b.Executable(kDonate, {0});
   const uint32_t x = b.Arg(here, /*donated=*/true), y = b.Arg(here);
-  const uint32_t once = b.Compute(donate, {x});      // x is used again: kept
-  const uint32_t twice = b.Compute(donate, {x});     // taken
-  const uint32_t kept = b.Compute(donate, {y});      // the caller's: kept
+  const uint32_t once = b.Compute(donate, {x});   // x is used again: kept
+  const uint32_t twice = b.Compute(donate, {x});  // taken
+  const uint32_t kept = b.Compute(donate, {y});   // the caller's: kept
   b.Result(b.Compute(donate, {once}));
   b.Result(twice);
-  b.Result(b.Compute(donate, {twice}));              // a result: kept
+  b.Result(b.Compute(donate, {twice}));  // a result: kept
   b.Result(kept);
   auto program = world.Load(b.proto);
   ASSERT_TRUE(program.ok()) << program.status();
@@ -194,9 +195,8 @@ TEST_P(Programs, ArgumentsMayComeShardByShard) {
   EXPECT_EQ((*program)->devices, std::vector<DeviceId>{DeviceId(0)});
   for (int s = 0; s < 2; ++s) {
     const std::vector<float> half = {s * 2.0f, s * 2.0f + 1};
-    ASSERT_TRUE(world
-                    .PutFloats(1 + s, {buffers::DType::kF32, {2}, buffers::Sharding::SingleDevice(DeviceId(2 * s), "")}, half)
-                    .ok());
+    ASSERT_TRUE(
+        world.PutFloats(1 + s, {buffers::DType::kF32, {2}, buffers::Sharding::SingleDevice(DeviceId(2 * s), "")}, half).ok());
   }
   auto reply = world.Execute((*program)->handle, {1, 2}, {10});
   ASSERT_TRUE(reply.ok()) << reply.status();
@@ -210,8 +210,9 @@ TEST_P(Programs, ArraysOfAnotherKindAreRefusedNamingTheArgument) {
   auto program = world.Load(Chain(2, 2));
   ASSERT_TRUE(program.ok()) << program.status();
   ASSERT_TRUE(world.PutFloats(1, On({2, 3}), {1, 2, 3, 4}).ok());
-  EXPECT_THAT(std::string(world.Execute((*program)->handle, {1}, {2}).status().message()),
-              HasSubstr("argument 0 of program chain is f32[4] over 2 devices (2,3) where f32[4] over 2 devices (0,1) is expected"));
+  EXPECT_THAT(
+      std::string(world.Execute((*program)->handle, {1}, {2}).status().message()),
+      HasSubstr("argument 0 of program chain is f32[4] over 2 devices (2,3) where f32[4] over 2 devices (0,1) is expected"));
   EXPECT_FALSE(world.Execute((*program)->handle, {}, {3}).ok());
   EXPECT_FALSE(world.Execute((*program)->handle, {1, 1}, {4}).ok());
   EXPECT_FALSE(world.Execute((*program)->handle, {77}, {5}).ok());
