@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 
-from pathways import _binaries, _bootstrap, _callbacks, _cluster, _connect, _host_calls, _host_memory, _processes, _share
+from pathways import _binaries, _bootstrap, _callbacks, _cluster, _connect, _host_calls, _host_memory, _processes, _share, _timer_slack
 
 logger = logging.getLogger("pathways")
 
@@ -168,7 +168,7 @@ def make_client():
             options.initialization_data = {**options.initialization_data, **uploads.initialization_data()}
             atexit.register(uploads.remove)
         try:
-            with uploads.told() if uploads is not None else contextlib.nullcontext():
+            with uploads.told() if uploads is not None else contextlib.nullcontext(), _timer_slack.unhurried():
                 client = _ifrt_proxy.get_client(f"grpc://{endpoint.address}", options)
         except Exception as error:
             raise RuntimeError(_explain(endpoint.controller, error, endpoint.failure())) from None

@@ -1,5 +1,6 @@
 """A local cluster starts with the program and ends with it, however the program ends."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -14,7 +15,7 @@ from unittest import mock
 import pytest
 
 from conftest import clean_environment
-from pathways import _connect
+from pathways import _connect, _timer_slack
 
 WAIT_SECONDS = 5
 
@@ -69,6 +70,16 @@ QUIET = re.compile(r"Traceback|terminate called|\*\*\* |Check failed|Aborted|cor
 
 def assert_quiet(text):
     assert not QUIET.search(text), text
+
+
+def test_only_threads_of_the_client_library_are_in_no_hurry(devices):
+    """_timer_slack.py: it looks for deletions to send as long as the process lives."""
+    slack = {}
+    for task in pathlib.Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # it has ended
+            slack[int(task.name)] = int(pathlib.Path(f"/proc/{task.name}/timerslack_ns").read_text())
+    assert _timer_slack.NANOSECONDS in slack.values()
+    assert slack[threading.get_native_id()] < _timer_slack.NANOSECONDS
 
 
 def test_the_normal_end_is_clean(tmp_path):
