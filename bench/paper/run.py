@@ -34,7 +34,7 @@ NUMBERS = tuple(_paper.FIGURES)
 LIMIT_SECONDS = 1200  # of one figure
 FAREWELL_SECONDS = 20  # for a figure that has seen that its time is over, before it is ended
 # About how long each takes on two cores: how the minutes of a run are shared out.
-SECONDS = {"5": 700, "6": 200, "7": 30, "8": 200, "9": 100, "table1": 180, "table2": 250, "10": 200, "pipelines": 900, "12": 120, "islands": 150, "large": 600}
+SECONDS = {"5": 560, "6": 120, "7": 30, "8": 550, "9": 60, "table1": 250, "table2": 100, "10": 130, "pipelines": 1100, "12": 70, "islands": 190, "large": 80}
 
 
 def measure_one(number, quick, rows):
