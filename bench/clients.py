@@ -15,7 +15,7 @@ import time
 
 import _report
 import _sides
-from fairness import by_client, open_clients
+from fairness import by_client, flooded, open_clients
 
 COUNTS = (1, 2, 4, 8, 16)
 SIMULATED_US = (330, 1040, 2400, 10000)
@@ -40,24 +40,15 @@ def counted(address, pids):
             **{name: sum(map(_sides.processor_seconds, many)) for name, many in pids.items()}}
 
 
-def flood(sides, program, depth, seconds):
-    """They begin, each with that much work under way for so many seconds. Each has a result to receive."""
-    for side in sides:
-        side.send(f'{{"do": "flood", "program": "{program}", "seconds": {seconds}, "depth": {depth}}}')
-
-
 def rate(cluster, sides, program, depth, seconds):
-    flood(sides, program, depth, WARM_SECONDS)  # a client that was idle for minutes may have to be read from the disk again
-    for side in sides:
-        side.receive()
-    flood(sides, program, depth, seconds + 2 * SETTLE_SECONDS)
-    time.sleep(SETTLE_SECONDS)
-    pids = processes(cluster, sides)
-    before = counted(cluster.address, pids)
-    time.sleep(seconds)
-    after = counted(cluster.address, pids)
-    for side in sides:
-        side.receive()
+    with flooded(sides, WARM_SECONDS, depth, program):
+        pass  # a client that was idle for minutes may have to be read from the disk again
+    with flooded(sides, seconds + 2 * SETTLE_SECONDS, depth, program):
+        time.sleep(SETTLE_SECONDS)
+        pids = processes(cluster, sides)
+        before = counted(cluster.address, pids)
+        time.sleep(seconds)
+        after = counted(cluster.address, pids)
     took = {key: after[key] - before[key] for key in after}
     return {"per_s": took["done"] / took["wall"], "device_busy": took["busy"] / took["wall"],
             **{f"{name}_processors": took[name] / took["wall"] for name in pids}}

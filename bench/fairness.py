@@ -33,21 +33,28 @@ def open_clients(stack, address, count, program="work"):
     return sides
 
 
+@contextlib.contextmanager
+def flooded(sides, seconds, depth, program="work"):
+    """While they have so much work under way, each for so many seconds from now; ends when they do."""
+    for side in sides:
+        side.send(f'{{"do": "flood", "program": "{program}", "seconds": {seconds}, "depth": {depth}}}')
+    yield
+    for side in sides:
+        side.receive()
+
+
 def measure(address, sides, weights, seconds):
     from pathways import _cluster
 
     for number, weight in zip(sides, weights):
         _cluster.share(address, number, weight=weight)
-    for side in sides.values():
-        side.send(f'{{"do": "flood", "program": "work", "seconds": {seconds + 2 * SETTLE_SECONDS}, "depth": {DEPTH}}}')
-    time.sleep(SETTLE_SECONDS)
-    idle, first, start = 0, by_client(address), time.monotonic()
-    while time.monotonic() < start + seconds:
-        time.sleep(0.25)
-        last = by_client(address)
-        idle += sum(client["waiting"] == 0 for client in last.values())
-    for side in sides.values():
-        side.receive()
+    with flooded(sides.values(), seconds + 2 * SETTLE_SECONDS, DEPTH):
+        time.sleep(SETTLE_SECONDS)
+        idle, first, start = 0, by_client(address), time.monotonic()
+        while time.monotonic() < start + seconds:
+            time.sleep(0.25)
+            last = by_client(address)
+            idle += sum(client["waiting"] == 0 for client in last.values())
     used = [last[n]["device_seconds"] - first[n]["device_seconds"] for n in sides]
     done = [last[n]["completed"] - first[n]["completed"] for n in sides]
     off = [u / sum(used) / (w / sum(weights)) - 1 for u, w in zip(used, weights)]
@@ -60,11 +67,9 @@ def record(address, sides, weights, path):
 
     for number, weight in zip(sides, weights):
         _cluster.share(address, number, weight=weight)
-    for side in sides.values():  # few under way, so that what runs has been asked for while it was recorded
-        side.send(f'{{"do": "flood", "program": "work", "seconds": {TRACE_SECONDS + SETTLE_SECONDS}, "depth": {TRACE_DEPTH}}}')
-    _cluster.trace(address, TRACE_SECONDS, path)
-    for side in sides.values():
-        side.receive()
+    # Few under way, so that what runs has been asked for while it was recorded.
+    with flooded(sides.values(), TRACE_SECONDS + SETTLE_SECONDS, TRACE_DEPTH):
+        _cluster.trace(address, TRACE_SECONDS, path)
     return list(sides)
 
 
