@@ -7,6 +7,8 @@ result on standard output. The first argument says which jax:
     package ADDRESS  JAX_PLATFORMS=pathways as a user has it, relay included
     multicontroller COORDINATOR/PROCESS/PROCESSES/DEVICES
                      one process of several of stock jax with its Gloo collectives; all are asked the same at the same time
+    multicontroller-plugin COORDINATOR/PROCESS/PROCESSES/DEVICES
+                     the same with our device plugin and its collectives, PATHWAYS_BENCH_PLUGIN says where it is
 """
 
 import collections
@@ -21,15 +23,21 @@ import _sides
 DEVICES = 8
 
 
+def _use_plugin(library, devices):
+    os.environ["JAX_PLATFORMS"] = "plugin"
+    os.environ["PJRT_NAMES_AND_LIBRARY_PATHS"] = f"plugin:{library}"
+    os.environ["PJRT_CPU_DEVICES"] = str(devices)
+
+
 def set_environment(mode, address):
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     if mode == "inprocess":
         os.environ["JAX_PLATFORMS"] = "cpu"
         os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={DEVICES}"
     elif mode == "plugin":
-        os.environ["JAX_PLATFORMS"] = "plugin"
-        os.environ["PJRT_NAMES_AND_LIBRARY_PATHS"] = f"plugin:{address}"
-        os.environ["PJRT_CPU_DEVICES"] = str(DEVICES)
+        _use_plugin(address, DEVICES)
+    elif mode == "multicontroller-plugin":
+        _use_plugin(os.environ["PATHWAYS_BENCH_PLUGIN"], address.rsplit("/", 1)[1])
     elif mode == "multicontroller":
         os.environ["JAX_PLATFORMS"] = "cpu"
     elif mode == "direct":
@@ -53,12 +61,16 @@ def register_direct(address):
     xla_bridge.register_backend_factory("direct", connect, priority=500)
 
 
-def join_others(address):
+def join_others(mode, address):
+    """Nothing where there is one process."""
+    if not mode.startswith("multicontroller"):
+        return
     import jax
 
     coordinator, process, processes, devices = address.rsplit("/", 3)
-    jax.config.update("jax_num_cpu_devices", int(devices))
-    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    if mode == "multicontroller":
+        jax.config.update("jax_num_cpu_devices", int(devices))
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(coordinator, int(processes), int(process))
 
 
@@ -109,16 +121,26 @@ class Bench:
         y = self.jax.device_put(self.np.float32(0), self.jax.devices()[0])
         return self.jax.jit(lambda y: y + 1), y
 
-    def _make_adds(self, count):
-        """So many operations."""
-        y = self.jax.device_put(self.np.zeros(count, self.np.float32), self.jax.devices()[0])
-        return self.jax.jit(lambda y: y + 1), y
+    def _make_gang(self, us, text):
+        """So many operations on each of all devices, and a sum over these: simulated devices say how long an operation takes. Programs whose text differs
+        are different programs."""
+        jax, count = self.jax, len(self.jax.devices())
+        _, sharding, spec, mesh = self._over(count)
+        y = jax.jit(lambda: jax.numpy.zeros(count * us, self.np.float32), out_shardings=sharding)()
+        step = jax.shard_map(lambda y: y + jax.lax.psum(y[:1] + text, "i"), mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
+        return jax.jit(step, in_shardings=sharding, out_shardings=sharding), y
 
-    def _make_work(self):
-        """Some milliseconds of one core; the result does not depend on the last one, so that a queue of them is a queue of work."""
+    def _make_work(self, loops, text):
+        """Some time of one core; the result does not depend on the last one, so that a queue of them is a queue of work."""
         jax = self.jax
-        y = jax.device_put(self.np.ones(4096, self.np.float32), jax.devices()[0])
-        return jax.jit(lambda y: jax.lax.fori_loop(0, 300, lambda i, v: jax.numpy.sin(v) * 1.01, y) * 0 + 1), y
+        y = jax.device_put(self.np.ones(1024, self.np.float32), jax.devices()[0])
+        return jax.jit(lambda y: jax.lax.fori_loop(0, loops, lambda i, v: jax.numpy.sin(v) * (1.01 + text), y) * 0 + 1), y
+
+    def _over(self, count):
+        """(the first devices as an array, a sharding over them, its spec, their mesh)"""
+        devices = self.np.array(self.jax.devices()[:count])
+        mesh, spec = self.jax.sharding.Mesh(devices, ("i",)), self.jax.sharding.PartitionSpec("i")
+        return devices, self.jax.sharding.NamedSharding(mesh, spec), spec, mesh
 
     def _mesh(self):
         jax = self.jax
@@ -172,30 +194,24 @@ class Bench:
     def rate(self, program, calls, depth):
         """Calls a second from the first to the last result; never more than `depth` are under way."""
         f, y = self._program(program)
-        start = time.perf_counter()
-        for i in range(1, calls + 1):
-            y = f(y)
-            if i % depth == 0:
-                y.block_until_ready()
-        self.values[program] = self.jax.block_until_ready(y)
-        return {"per_s": calls / (time.perf_counter() - start)}
+        return {"per_s": _answers.timed_calls(f, y, calls, depth, self.jax.block_until_ready)["per_s"]}
 
     def prepare(self, program):
         self._program(program)
         return {}
 
-    def flood(self, program, seconds, depth):
-        """Calls for so long, with `depth` of them always under way."""
+    def flood(self, program, begin, end, depth):
+        """Calls until `end`, with `depth` of them always under way; how many results were there from `begin` on. Moments are of the machine's monotonic
+        clock, which all of its processes share."""
         f, y = self._program(program)
-        pending, calls, end = collections.deque(), 0, time.perf_counter() + seconds
-        while time.perf_counter() < end:
+        pending, done = collections.deque(), 0
+        while time.monotonic() < end:
             pending.append(f(y))
-            calls += 1
-            if len(pending) > depth:  # a wait now and then, lest the client is what limits
-                oldest = [pending.popleft() for _ in range(depth // 4)]
-                oldest[-1].block_until_ready()
+            if len(pending) >= depth:
+                pending.popleft().block_until_ready()
+                done += begin <= time.monotonic() < end
         self.jax.block_until_ready(list(pending))
-        return {"calls": calls}
+        return {"done": done}
 
     def latency(self, program, calls):
         f, y = self._program(program)
@@ -267,8 +283,7 @@ def main():
     out = _answers.channel()
     if mode == "direct":
         register_direct(address)
-    if mode == "multicontroller":
-        join_others(address)
+    join_others(mode, address)
     bench = Bench()
     _answers.serve_and_exit(bench, out, {"devices": len(bench.jax.devices()), "jax": bench.jax.__version__})
 

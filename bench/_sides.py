@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import select
+import socket
 import statistics
 import subprocess
 import sys
@@ -54,6 +55,52 @@ class Side:
             self.process.wait()
 
 
+class Together:
+    """Processes of one program, each of which is asked the same at the same time: the slowest answer is that of all."""
+
+    def __init__(self, sides):
+        self.sides = sides
+
+    def ask(self, do, **arguments):
+        for side in self.sides:
+            side.send(json.dumps({"do": do, **arguments}))
+        answers = [side.receive() for side in self.sides]
+        failed = [answer for answer in answers if "error" in answer]
+        return failed[0] if failed else min(answers, key=speed)
+
+
+def speed(answer):
+    """Of an answer, larger is faster."""
+    return next((answer[key] for key in ("per_s", "tokens_per_s") if key in answer), -answer.get("p50_us", 0))
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextlib.contextmanager
+def opened(*sides):
+    """What can be asked, of processes that were started side by side: those of one program wait for each other."""
+    try:
+        for side in sides:
+            side.info = side.receive()
+        yield Together(sides) if len(sides) > 1 else sides[0]
+    finally:
+        for side in sides:
+            side.close()
+
+
+def multicontroller(mode, script, hosts, devices, words=(), patience=ANSWER_SECONDS):
+    """`opened` processes of jax, one for each host. mode: "multicontroller" or "multicontroller-plugin", see _client.py; words: what else the script is told."""
+    from pathways import _binaries
+
+    port, env = free_port(), {"PATHWAYS_BENCH_PLUGIN": str(_binaries.device_plugin("cpu"))}
+    return opened(*(Side(f"process{i}", [sys.executable, script, mode, f"127.0.0.1:{port}/{i}/{hosts}/{devices}", *words], env, patience=patience)
+                    for i in range(hosts)))
+
+
 @contextlib.contextmanager
 def client(name, mode, address="", env=None):
     """A jax process, see _client.py; ready when this returns."""
@@ -86,13 +133,13 @@ def floor_server(tree, *flags, pinned=None):
 
 
 @contextlib.contextmanager
-def cluster(shape="1x1x8", policy=None):
+def cluster(shape="1x1x8", policy=None, dispatch=None):
     """A local cluster of the installed package; yields it (address, processes: the controller comes first)."""
     from pathways import _cluster
     from pathways._shape import Shape
 
     with tempfile.TemporaryDirectory(prefix="bench-cluster-") as folder:
-        running = _cluster.Cluster(Shape.parse(shape), folder, policy=policy).start()
+        running = _cluster.Cluster(Shape.parse(shape), folder, policy=policy, dispatch=dispatch).start()
         try:
             yield running
         finally:
@@ -107,14 +154,14 @@ def simulated(hosts, device, islands=1, devices=4):
 
 
 @contextlib.contextmanager
-def simulated_cluster(hosts, device, islands=1, devices=4):
+def simulated_cluster(hosts, device, islands=1, devices=4, policy=None):
     """A cluster (address, processes: the controller, and one for all hosts) of simulated hosts of so many devices, those of an island equally many. device:
     what they can do, as `pathways up --simulated-device` takes it."""
     from pathways import _cluster, _simulated
     from pathways._shape import Shape
 
     with tempfile.TemporaryDirectory(prefix="bench-cluster-") as folder:
-        running = _cluster.Cluster(Shape(islands, hosts // islands, devices), folder, "simulated", simulated=_simulated.parse_device(device)).start()
+        running = _cluster.Cluster(Shape(islands, hosts // islands, devices), folder, "simulated", policy=policy, simulated=_simulated.parse_device(device)).start()
         try:
             yield running
         finally:

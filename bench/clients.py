@@ -1,30 +1,30 @@
-"""Several clients on one device: what switching between them costs. Computations a second of 1, 2, 4, 8, 16 clients together, against one.
+"""Several clients on the same devices: what switching between them costs. Computations a second of 1, 2, 4, 8, 16 clients together.
 
-On a simulated device, for computations of several lengths: it is busy for as long as a computation takes and needs no processor for that,
-so whatever it stands still was lost between clients. All else is real: the clients, their relays, the controller with its scheduler, the
-worker, and the time. And on a CPU device, which shares the processors with all of them: there, what clients take is missing for
-computing, and where that goes is shown beside.
+Every client has a program of its own, whose text is no other's, and as many calls under way as a client has that waits for its results
+(_answers.DEPTH). Results are counted by the clients.
 
-All clients are connected from the beginning; in each round some of them keep the device busy. The scheduler's own counts are taken while
-all of those have work waiting.
+On simulated devices, for computations of several lengths: these are busy for as long as a computation takes and need no processor for that, so
+whatever they stand still was lost on the way or between clients; `of_device` is what was reached of what they can do. All else is real: the clients, the
+controller with its scheduler, the worker, and the time. On a CPU device, which shares the processors with all of them, jax in one process
+with our device plugin is beside: one program, as many calls under way.
 """
 
 import contextlib
 import os
 import time
 
+import _answers
 import _report
 import _sides
-from fairness import by_client, flooded, open_clients
+from fairness import OPERATION_A_US, Flood, open_clients, recorded
 
 COUNTS = (1, 2, 4, 8, 16)
 SIMULATED_US = (330, 1040, 2400, 10000)
-# Each client has so much work under way, by the time that it takes.
-QUEUED_US, LEAST_DEPTH = 150_000, 12
-CPU_DEPTH = 64
+DEVICES = 8
+CPU_LOOPS = (45, 140)  # of about 0.33 and 1 ms of a core
 WARM_SECONDS, SETTLE_SECONDS = 0.2, 0.7
-# Counted are whole computations, at moments known to a millisecond.
-PRECISION = 0.005
+RECORDED_CLIENTS = 4
+EQUAL = 0.97  # of a throughput: what is less is lost
 
 
 def processes(cluster, sides):
@@ -34,42 +34,106 @@ def processes(cluster, sides):
     return {"clients": clients, "relays": relays, "controller": [controller], "worker": workers}
 
 
-def counted(address, pids):
-    clients = by_client(address).values()
-    return {"wall": time.monotonic(), "done": sum(c["completed"] for c in clients), "busy": sum(c["device_seconds"] for c in clients),
-            **{name: sum(map(_sides.processor_seconds, many)) for name, many in pids.items()}}
+def used(pids):
+    return {name: sum(map(_sides.processor_seconds, many)) for name, many in pids.items()}
 
 
-def rate(cluster, sides, program, depth, seconds):
-    with flooded(sides, WARM_SECONDS, depth, program):
+def rate(cluster, programs, seconds):
+    """Of what these clients do together. programs: [(client, its program)]."""
+    with Flood(programs, WARM_SECONDS, settle=0):
         pass  # a client that was idle for minutes may have to be read from the disk again
-    with flooded(sides, seconds + 2 * SETTLE_SECONDS, depth, program):
-        time.sleep(SETTLE_SECONDS)
-        pids = processes(cluster, sides)
-        before = counted(cluster.address, pids)
-        time.sleep(seconds)
-        after = counted(cluster.address, pids)
-    took = {key: after[key] - before[key] for key in after}
-    return {"per_s": took["done"] / took["wall"], "device_busy": took["busy"] / took["wall"],
-            **{f"{name}_processors": took[name] / took["wall"] for name in pids}}
+    with Flood(programs, seconds, settle=SETTLE_SECONDS) as flood:
+        flood.until_begin()
+        pids = processes(cluster, [side for side, _ in programs])
+        before, begin = used(pids), time.monotonic()
+        flood.until_end()
+        took, after = time.monotonic() - begin, used(pids)
+    return {"per_s": sum(flood.done) / seconds, **{f"{name}_processors": (after[name] - before[name]) / took for name in pids}}
 
 
-def compare(cluster, sides, counts, program, depth, args):
-    """{clients: medians over the rounds}; `of_one`: of ratios within a round."""
-    for side in sides:
-        side.ask("prepare", program=program)
-    results = _sides.take_turns(args.rounds, {k: lambda k=k: rate(cluster, sides[:k], program, depth, args.seconds) for k in counts})
+def in_turn(asks, rounds):
+    """{name: rows} of all of them."""
+    results = _sides.take_turns(rounds, asks)
     for rows in results.values():
-        for row, one in zip(rows, results[1]):
+        for row, one in zip(rows, results["1"]):
             row["of_one"] = row["per_s"] / one["per_s"]
-    return {str(k): {key: _sides.median(rows, key) for key in rows[0]} for k, rows in results.items()}
+    return results
+
+
+def summary(rows):
+    """Medians over the rounds, and the rounds' own numbers of what is compared."""
+    found = {key: _sides.median(rows, key) for key in rows[0]}
+    return found | {f"{key}_rounds": [row[key] for row in rows] for key in ("of_one", "of_device", "of_jax") if key in rows[0]}
+
+
+def compare(cluster, sides, program, args, rival=None, us=None):
+    """{clients: summary}, and "jax" where there is one. program: client's number -> its program; us: what the device can do, a computation in so many."""
+    programs = [(side, program(i)) for i, side in enumerate(sides)]
+    for side, own in programs:
+        side.ask("prepare", program=own)
+    asks = {str(k): lambda k=k: rate(cluster, programs[:k], args.seconds) for k in args.counts}
+    if rival is not None:
+        rival.ask("prepare", program=program(0))
+        asks["jax"] = lambda: rate_alone(rival, program(0), args.seconds)
+    results = in_turn(asks, args.rounds)
+    jax = results.get("jax")
+    for name, rows in results.items():
+        for i, row in enumerate(rows):
+            if us is not None:
+                row["of_device"] = row["per_s"] * us / 1e6
+            if jax is not None:
+                row["of_jax"] = row["per_s"] / jax[i]["per_s"]
+    return {name: summary(rows) for name, rows in results.items()}
+
+
+def rate_alone(side, program, seconds):
+    with Flood([(side, program)], seconds, settle=SETTLE_SECONDS) as flood:
+        flood.until_begin()
+        before = _sides.processor_seconds(side.process.pid)
+        flood.until_end()
+        took = _sides.processor_seconds(side.process.pid) - before
+    return {"per_s": flood.done[0] / seconds, "clients_processors": took / seconds, "relays_processors": 0.0, "controller_processors": 0.0, "worker_processors": 0.0}
 
 
 def show(name, figures):
     for k, row in figures.items():
         took = ", ".join(f"{key.removesuffix('_processors')} {value:.2f}" for key, value in row.items() if key.endswith("_processors"))
-        print(f"{name}, {k} clients: {row['per_s']:.0f} computations/s together ({row['of_one']:.3f} of one), device busy {row['device_busy']:.3f}; "
-              f"of {os.cpu_count()} processors: {took}")
+        against = ", ".join(f"{row[key]:.3f} {words}" for key, words in (("of_one", "of one"), ("of_device", "of the device"), ("of_jax", "of jax")) if key in row)
+        print(f"{name}, {k} clients: {row['per_s']:.0f} computations/s together ({against}); of {os.cpu_count()} processors: {took}")
+
+
+def simulated(args):
+    """({us: compare}, what the devices ran while a few clients shared them)."""
+    figures, gang = {}, lambda us: lambda i: f"gang {us} {i}"
+    with contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(_sides.simulated_cluster(1, OPERATION_A_US, devices=DEVICES))
+        clients = open_clients(stack, cluster.address, max(*args.counts, RECORDED_CLIENTS))
+        sides = list(clients.values())
+        for us in args.us:
+            figures[str(us)] = compare(cluster, sides, gang(us), args, us=us)
+            show(f"simulated devices, {us / 1e3:g} ms", figures[str(us)])
+        shared = [(side, gang(args.us[0])(i)) for i, side in enumerate(sides[:RECORDED_CLIENTS])]
+        for side, program in shared:
+            side.ask("prepare", program=program)
+        with Flood(shared, 2, settle=SETTLE_SECONDS) as flood:
+            flood.until_begin()
+            runs = recorded(cluster.address, list(clients)[:RECORDED_CLIENTS])
+    return figures, {"us": args.us[0], "runs": runs, "done": flood.done}
+
+
+def on_cpu(args):
+    """{loops: compare with jax in one process with our plugin}."""
+    from pathways import _binaries
+
+    figures = {}
+    with contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(_sides.cluster("1x1x1"))
+        rival = stack.enter_context(_sides.client("jax", "plugin", str(_binaries.device_plugin("cpu"))))
+        sides = list(open_clients(stack, cluster.address, max(args.counts)).values())
+        for loops in args.loops:
+            figures[str(loops)] = compare(cluster, sides, lambda i: f"work {loops} {i}", args, rival=rival)
+            show(f"CPU device, {loops} loops", figures[str(loops)])
+    return figures
 
 
 def main():
@@ -78,26 +142,17 @@ def main():
         parser.add_argument("--rounds", type=int, default=5)
         parser.add_argument("--counts", type=int, nargs="+", default=COUNTS, help="how many clients; 1 is among them")
         parser.add_argument("--us", type=int, nargs="*", default=SIMULATED_US, help="what a computation takes on the simulated device")
-        parser.add_argument("--no-cpu", action="store_true", help="the simulated device alone")
+        parser.add_argument("--loops", type=int, nargs="*", default=CPU_LOOPS, help="of a computation on the CPU device")
 
     args = _report.arguments(__doc__, add)
-    figures, targets = {"simulated": {}}, []
-    with contextlib.ExitStack() as stack:
-        # An operation a microsecond.
-        cluster = stack.enter_context(_sides.simulated_cluster(1, "1e6:0:0", devices=1))
-        sides = list(open_clients(stack, cluster.address, max(args.counts), "scalar").values()) if args.us else []
-        for us in args.us:
-            found = compare(cluster, sides, args.counts, f"adds {us}", max(LEAST_DEPTH, QUEUED_US // us), args)
-            figures["simulated"][str(us)] = found
-            show(f"simulated device, {us / 1e3:g} ms", found)
+    figures, targets = {"depth": _answers.DEPTH}, []
+    if args.us:
+        figures["simulated"], figures["shared"] = simulated(args)
+        for us, found in figures["simulated"].items():
             worst = min(row["of_one"] for row in found.values())
-            targets.append(_report.target(f"throughput of several clients / of one, the worst, simulated {us / 1e3:g} ms", worst, 1 - PRECISION, at_most=False))
-    if not args.no_cpu:
-        with contextlib.ExitStack() as stack:
-            cluster = stack.enter_context(_sides.cluster("1x1x1"))
-            sides = list(open_clients(stack, cluster.address, max(args.counts)).values())
-            figures["cpu"] = compare(cluster, sides, args.counts, "work", CPU_DEPTH, args)
-            show("CPU device", figures["cpu"])
+            targets.append(_report.target(f"throughput of several clients / of one, the worst, simulated {int(us) / 1e3:g} ms", worst, EQUAL, at_most=False))
+    if args.loops:
+        figures["cpu"] = on_cpu(args)
     _report.finish(args, "clients", figures, targets)
 
 

@@ -187,9 +187,13 @@ def pipeline_runs(events, places):
 
 
 def step_of(by_place):
-    """(begin, end) in us of the last whole step that was recorded, of a schedule that is all forward and then all backward; None without one."""
-    first = by_place[0]
-    begins = [begin for (begin, _, name), before in zip(first[1:], first) if _kind(name) == FORWARD != _kind(before[2])]
+    """(begin, end) in us of the last whole step that was recorded: from the first place's first forward function behind its optimizer to the next such; None
+    without one."""
+    begins, updated = [], False
+    for begin, _, name in by_place[0]:
+        if _kind(name) == FORWARD and updated:
+            begins.append(begin)
+        updated = name.endswith("optimizer") or (updated and _kind(name) == OTHER)
     return (begins[-2], begins[-1]) if len(begins) > 1 else None
 
 
@@ -208,7 +212,7 @@ def pipeline_step(by_place, begin, end, planned_s):
     shown = [[place, _kind(name), round(b - begin), round(e - b)] for place, many in enumerate(by_place) for b, e, name in many if begin <= b < end]
     spent = {kind: sum(took for _, k, _, took in shown if k == kind) / 1e6 / len(by_place) for kind in (FORWARD, BACKWARD, OTHER)}
     step, computing = (end - begin) / 1e6, spent[FORWARD] + spent[BACKWARD]
-    return {"traced_step_s": step, "runs": shown,
+    return {"traced_step_s": step, "runs": shown, "idle": 1 - computing / (step - spent[OTHER]),
             "spent_s": {"forward and backward": computing, "idle by the schedule": planned_s - computing, "optimizer and the like": spent[OTHER],
                         "waiting for the control path and transfers": step - planned_s - spent[OTHER]}}
 

@@ -40,6 +40,13 @@ def _zeros(shapes):
     return jax.tree.unflatten(tree, made)
 
 
+TENSOR_PARALLEL = 8  # cores that the model is spread over
+
+
+def _is_shape(value):
+    return isinstance(value, tuple)
+
+
 class Side:
     def __init__(self, count):
         import jax
@@ -47,12 +54,12 @@ class Side:
         self.jax, self.count, self.made = jax, count, {}
 
     def _meshes(self, places):
-        """Equal parts of the devices, each spread over examples two ways and the model as many as are left, at most eight."""
+        """Equal parts of the devices. The model is spread over as many whatever the parts; examples over the rest."""
         import numpy as np
         from jax.sharding import Mesh
 
         cores = self.count // places
-        model = min(8, max(1, cores // 2))
+        model = min(TENSOR_PARALLEL, cores)
         devices = np.array(self.jax.devices()[: cores * places]).reshape(places, cores // model, model)
         return [Mesh(part, ("data", "model")) for part in devices]
 
@@ -69,8 +76,7 @@ class Side:
         meshes = self._meshes(places)
         pipeline = pw.pipeline(functions, loss=t.cross_entropy, optimizer=optax.adam(1e-3), stages=meshes * rounds, microbatches=microbatches,
                                schedule=schedule, remat=True, partition_spec=_spec)
-        is_shape = lambda value: isinstance(value, tuple)
-        params = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s, c.dtype), shapes, is_leaf=is_shape)
+        params = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s, c.dtype), shapes, is_leaf=_is_shape)
         x, y = (jax.ShapeDtypeStruct((batch, c.length), "int32", sharding=NamedSharding(mesh, P("data"))) for mesh in (meshes[0], meshes[-1]))
         begin = time.perf_counter()
         state, x, y = _zeros((pipeline.init(params, x, y), x, y))
@@ -78,6 +84,50 @@ class Side:
         jax.block_until_ready((state, loss))
         self.made = {"pipeline": pipeline, "state": state, "batch": (x, y), "tokens": batch * c.length}
         return {"parameters": t.count(c), "prepared_s": time.perf_counter() - begin, "bubble": pipeline.bubble()}
+
+    def prepare_spmd(self, model, batch):
+        """Compiles a step of one jit over all devices, the model spread as a stage's is, and runs it once."""
+        import _transformer as t
+        import optax
+        from jax.sharding import NamedSharding, PartitionSpec as P
+
+        jax, c = self.jax, t.CONFIGS[model]
+        functions, shapes = t.layers(c)
+        (mesh,) = self._meshes(1)
+        optimizer = optax.adam(1e-3)
+        placed = jax.tree_util.tree_map_with_path(
+            lambda path, shape: jax.ShapeDtypeStruct(shape, c.dtype, sharding=NamedSharding(mesh, _spec(path, shape))), shapes, is_leaf=_is_shape)
+        kept = optax.tree_utils.tree_map_params(optimizer, lambda leaf, like: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=like.sharding),
+                                                jax.eval_shape(optimizer.init, placed), placed,
+                                                transform_non_params=lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=NamedSharding(mesh, P())))
+
+        def loss(params, x, y):
+            for function, own in zip(functions, params):
+                x = jax.checkpoint(function)(own, x)
+            return t.cross_entropy(x, y)
+
+        def step(state, x, y):
+            params, kept = state
+            value, gradients = jax.value_and_grad(loss)(params, x, y)
+            updates, kept = optimizer.update(gradients, kept, params)
+            return (optax.apply_updates(params, updates), kept), value
+
+        where = jax.tree.map(lambda leaf: leaf.sharding, (placed, kept))
+        rows = jax.ShapeDtypeStruct((batch, c.length), "int32", sharding=NamedSharding(mesh, P("data")))
+        begin = time.perf_counter()
+        state, x, y = _zeros(((placed, kept), rows, rows))
+        step = jax.jit(step, out_shardings=(where, NamedSharding(mesh, P())), donate_argnums=0)
+        state, value = step(state, x, y)
+        jax.block_until_ready((state, value))
+        self.made = {"spmd": step, "state": state, "batch": (x, y), "tokens": batch * c.length}
+        return {"parameters": t.count(c), "prepared_s": time.perf_counter() - begin}
+
+    def spmd_steps(self, count):
+        def step():
+            self.made["state"], loss = self.made["spmd"](self.made["state"], *self.made["batch"])
+            return loss
+
+        return self._paced(count, step, lambda: self.made["state"])
 
     def steps(self, count):
         def step():
@@ -95,7 +145,7 @@ class Side:
 
         jax, c = self.jax, t.CONFIGS[model]
         functions, shapes = t.layers(c)
-        params = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s, c.dtype), shapes, is_leaf=lambda value: isinstance(value, tuple))
+        params = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s, c.dtype), shapes, is_leaf=_is_shape)
         begin = time.perf_counter()
         meshes = self._meshes(islands)
         parts, step = _replicas.make(functions, params, _spec, t.cross_entropy, optax.adam(1e-3), meshes, segments)
@@ -127,7 +177,8 @@ class Side:
             ends.append(time.perf_counter())
         jax.block_until_ready(state())
         step_s = (ends[-1] - ends[0]) / count
-        return {"tokens_per_s": self.made["tokens"] / step_s, "step_s": step_s, "asked_s": asked / (count + 1), "first_s": ends[0] - begin}
+        rounds = [after - before for before, after in zip(ends, ends[1:])]
+        return {"tokens_per_s": self.made["tokens"] / step_s, "step_s": step_s, "step_rounds_s": rounds, "asked_s": asked / (count + 1), "first_s": ends[0] - begin}
 
     def timeline(self, forward, backward):
         """Seconds that a step's schedule takes if each stage's functions take these, and the share of them that devices are idle."""

@@ -1,4 +1,4 @@
-"""Table 2 and figures 10 and 11 in full size: decoder-only Transformers of billions of parameters as pipelines over 128 simulated cores of TPU v3. The
+"""Table 2 and figures 10 and 12 in full size: decoder-only Transformers of billions of parameters as pipelines over 128 simulated cores of TPU v3. The
 control path is the real one: a stock client, the controller, the worker of each host. The time of a computation is the compiler's count of its
 operations and bytes at the device's speed, and passes in real time; the islands are joined by a network with a latency and a bandwidth."""
 
@@ -11,21 +11,25 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import _breakdown  # noqa: E402
 import _rows  # noqa: E402
+import _setup  # noqa: E402
 import _sides  # noqa: E402
 
 CORES = 128
 PATIENCE_SECONDS = 500
 RECORDINGS = 3
-# Interleaved, a place runs four times as many computations, which are a quarter as long each: devices of half the speed leave them some milliseconds.
-SLOWER = "30.75e12:225e9:17.2e9:50e-6:12.5e9:82e9:1e-6"
-# What: islands, places, stages of each place, microbatches, schedule, model, examples, device.
-ROWS = {"4 stages": (1, 4, 1, 16, "gpipe", "LM-1.6B", 512, "tpu-v3"), "8 stages": (1, 8, 1, 32, "gpipe", "LM-1.6B", 512, "tpu-v3"),
-        "16 stages": (1, 16, 1, 64, "gpipe", "LM-1.6B", 512, "tpu-v3"), "16 stages on four islands": (4, 16, 1, 64, "gpipe", "LM-1.6B", 512, "tpu-v3"),
-        "4 stages, interleaved": (1, 4, 4, 16, "interleaved", "LM-3B", 128, SLOWER),
-        "16 stages, interleaved": (1, 16, 4, 64, "interleaved", "LM-3B", 128, SLOWER)}
-QUICK = ("4 stages",)
-# What a row took on two cores, in seconds.
-ROW_SECONDS = {"16 stages": 75, "16 stages on four islands": 75, "4 stages, interleaved": 85, "16 stages, interleaved": 165}
+STEPS = 4
+# All rows alike: the paper's model, on the same devices, whose speed is the source of every stage's time; the model spread over eight cores
+# (_flow.TENSOR_PARALLEL); as many examples in a microbatch, so that a step of more stages is a larger one; four times as many microbatches as places.
+MODEL, DEVICE, MICROBATCH = "LM-3B", "tpu-v3", 8
+SPMD = "SPMD"
+SPMD_BATCH = 512
+# What: islands, places, stages of each place, schedule.
+ROWS = {"4 stages, gpipe": (1, 4, 1, "gpipe"), "8 stages, gpipe": (1, 8, 1, "gpipe"), "16 stages, gpipe": (1, 16, 1, "gpipe"),
+        "16 stages, gpipe, on four islands": (4, 16, 1, "gpipe"), "16 stages, 1f1b": (1, 16, 1, "1f1b"),
+        "4 x 4 stages, interleaved": (1, 4, 4, "interleaved"), "16 x 4 stages, interleaved": (1, 16, 4, "interleaved")}
+FOUR_ISLANDS, ONE_ISLAND = "16 stages, gpipe, on four islands", "16 stages, gpipe"
+QUICK = ("4 stages, gpipe",)
+ROW_SECONDS = 60  # what a row needs on two cores, at least
 
 
 @contextlib.contextmanager
@@ -63,9 +67,11 @@ def _recorded(cluster, one, step_s, places, stages):
     raise RuntimeError(f"{RECORDINGS} recordings of a step lack some of its {stages} stages")
 
 
-def measure(islands, places, rounds, microbatches, schedule, model, batch, device, steps):
-    with _sides.simulated_cluster(CORES // 4, device, islands) as cluster, side(cluster.address, CORES) as one:
-        prepared = _asked(one, "prepare", model=model, places=places, rounds=rounds, microbatches=microbatches, batch=batch, schedule=schedule)
+def measure(islands, places, rounds, schedule, steps):
+    microbatches = 4 * places
+    batch = MICROBATCH * microbatches
+    with _sides.simulated_cluster(CORES // 4, DEVICE, islands) as cluster, side(cluster.address, CORES) as one:
+        prepared = _asked(one, "prepare", model=MODEL, places=places, rounds=rounds, microbatches=microbatches, batch=batch, schedule=schedule)
         _asked(one, "steps", count=1)
         row = {**prepared, **_timed(cluster, one, "steps", steps)}
         _rows.say(f"a step {row['step_s']:.2f} s, asked for in {row['asked_s']:.2f} s; prepared in {row['prepared_s']:.0f} s")
@@ -73,26 +79,38 @@ def measure(islands, places, rounds, microbatches, schedule, model, batch, devic
         planned = _asked(one, "timeline", forward=forward, backward=backward)
         window = _breakdown.step_of(by_place)
         whole = _breakdown.pipeline_step(by_place, *window, planned["seconds"]) if window else {}
-        return {**row, "planned_s": planned["seconds"], "planned_idle": planned["idle"], "forward_s": statistics.mean(forward),
+        return {**row, "batch": batch, "planned_s": planned["seconds"], "planned_idle": planned["idle"],
+                "closed_form_idle": _setup.closed_form_idle(schedule, places, microbatches, rounds), "forward_s": statistics.mean(forward),
                 "backward_s": statistics.mean(backward), **whole}
 
 
-# Figure 12: what, how many cores, islands.
-ISLANDS = {"one island of 256 cores": (256, 1), "two islands of 128 cores": (256, 2)}
+def _spmd(model, cores, batch, steps):
+    """One jit over all cores of one island."""
+    with _sides.simulated_cluster(cores // 4, DEVICE) as cluster, side(cluster.address, cores) as one:
+        prepared = _asked(one, "prepare_spmd", model=model, batch=batch)
+        _asked(one, "spmd_steps", count=1)
+        return {"batch": batch, **prepared, **_timed(cluster, one, "spmd_steps", steps)}
+
+
+# Figure 12: the base is one SPMD jit, and what a step of two islands differs in beside it (segments, a program) has a row of its own.
+ONE_JIT, ONE, TWO = "one island of 256 cores, one SPMD jit", "one island of 256 cores, in segments", "two islands of 128 cores, in segments"
+ISLANDS = {ONE: (256, 1), TWO: (256, 2)}
 ISLANDS_MODEL, ISLANDS_BATCH, SEGMENTS = "LM-1B", 2048, 4
 
 
 def islands(quick, rows):
     """Data parallelism over two islands, against one island with as many devices."""
-    cores_of = lambda cores: cores // 8 if quick else cores
-    rows.begin(model=ISLANDS_MODEL, batch=cores_of(ISLANDS_BATCH))
+    of = lambda whole: whole // 8 if quick else whole
+    rows.begin(model=ISLANDS_MODEL, batch=of(ISLANDS_BATCH))
+    steps, needs = (2, 0) if quick else (6, ROW_SECONDS)
+    rows.row(ONE_JIT, lambda: _spmd(ISLANDS_MODEL, of(ISLANDS[ONE][0]), of(ISLANDS_BATCH), steps), needs=needs)
     for name, (cores, count) in ISLANDS.items():
-        rows.row(name, lambda: _replicated(cores_of(cores), count, cores_of(ISLANDS_BATCH), 2 if quick else 6), needs=0 if quick else 60)
+        rows.row(name, lambda: _replicated(of(cores), count, of(ISLANDS_BATCH), steps), needs=needs)
     return rows.figure()
 
 
 def _replicated(cores, islands, batch, steps):
-    with _sides.simulated_cluster(cores // 4, "tpu-v3", islands) as cluster, side(cluster.address, cores) as one:
+    with _sides.simulated_cluster(cores // 4, DEVICE, islands) as cluster, side(cluster.address, cores) as one:
         prepared = _asked(one, "prepare_islands", model=ISLANDS_MODEL, islands=islands, segments=SEGMENTS, batch=batch)
         _asked(one, "islands_steps", count=1)
         row = {**prepared, **_timed(cluster, one, "islands_steps", steps)}
@@ -102,7 +120,10 @@ def _replicated(cores, islands, batch, steps):
 
 
 def pipelines(quick, rows):
-    rows.begin(cores=CORES)
+    rows.begin(cores=CORES, model=MODEL, microbatch=MICROBATCH)
+    steps, needs = (2, 0) if quick else (STEPS, ROW_SECONDS)
+    if not quick:
+        rows.row(SPMD, lambda: _spmd(MODEL, CORES, SPMD_BATCH, steps), needs=needs)
     for name in QUICK if quick else ROWS:
-        rows.row(name, lambda: {"model": ROWS[name][5], **measure(*ROWS[name], 2 if quick else 4)}, needs=0 if quick else ROW_SECONDS.get(name, 60))
+        rows.row(name, lambda: measure(*ROWS[name], steps), needs=needs)
     return rows.figure()

@@ -1,14 +1,14 @@
-"""From the results of a run to tables, plots and one HTML page. Nothing here measures, and nothing reads the clock."""
+"""From the results of a run to tables, one HTML page, and one in Markdown. Nothing here measures, and nothing reads the clock."""
 
 import base64
 import html
-import io
-import textwrap
 
 import _paper
 import _rows
+import _setup
 import _targets
 import _where
+from _setup import Spread
 
 STYLE = ("body{font:15px sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color:#222}table{border-collapse:collapse;margin:1em 0}"
          "td,th{border:1px solid #ccc;padding:.25em .7em;text-align:right}td:first-child,th:first-child{text-align:left}img{max-width:100%}.quiet{color:#666}")
@@ -17,67 +17,80 @@ STYLE = ("body{font:15px sans-serif;max-width:60em;margin:2em auto;padding:0 1em
 STOLEN = 0.02  # of the processors: less is not worth a word
 
 
-def _rate(cell):
-    return "not measured" if cell is None else cell.get("error") or f"{cell['per_s']:,.0f}"
+def _spread(cell, digits=0):
+    """Of a rate: its median, and what half of the rounds are between."""
+    spread = Spread.of(cell["rounds"])
+    text = f"{spread.median:,.{digits}f}"
+    return text + (f" ({spread.low:,.{digits}f} to {spread.high:,.{digits}f})" if spread.rounds > 1 else "")
+
+
+def _compared5(row, name, kind):
+    """(ours / that side, why it is no verdict on dispatch)"""
+    if name == _setup.OURS or row.get("simulated"):
+        return "", ""
+    spread, failed = _targets.compared(row, kind, name)
+    return "-" if spread is None else str(spread), f"FAILED: {failed}" if failed else _setup.OTHER_RUNTIME.get(name, "")
 
 
 def _table5(result):
-    names = list(dict.fromkeys(name for row in result["rows"] for name in row.get("rates", {})))
-    head = ["hosts x devices", *names]
-    label = lambda row: f"{row['hosts']} x {row['devices'] // row['hosts']}" + ", simulated" * row.get("simulated", False)
-    return head, [[label(row), *(_rate(row["rates"].get(name)) for name in names)] if "rates" in row else [row["name"], row["error"], *[""] * (len(names) - 1)]
-                  for row in result["rows"]]
+    rows = []
+    for row in result["rows"]:
+        if "error" in row:
+            rows.append([row["name"], "", row["error"], "", "", ""])
+            continue
+        for side, cell in row["rates"].items():
+            name, kind = side.rsplit(", ", 1)
+            rows.append([row["name"], kind, name, _setup.FAILED if "error" in cell else _spread(cell), *_compared5(row, name, kind)])
+    return ["hosts x devices", "kind", "side", "computations/s (half of the rounds)", "ours / it, same kind", "not only dispatch, because of"], rows
 
 
 def _table6(result):
     rows = []
     for row in result["rows"]:
         if "error" in row:
-            rows.append([row["name"], row["error"], ""])
-        elif "busiest" in row:
-            rows.append([f"{row['name']}: a client, sockets and all hosts, simulated", f"{row['busiest_ms']:.3f} ms", f"of the {row['busiest']}, the busiest of "
-                         "the processes on the way, if each has a machine"])
-        if "points" not in row:
-            continue
-        measured = f"{row['parity_ms']:.3f} ms" if row["parity_ms"] is not None else "not reached in this range"
-        ratios = ", ".join(f"{point['ratio']:.2f} at {point['ms']:.3f} ms" for point in row["points"])
-        rows.append([f"{row['hosts']} x {row['devices'] // row['hosts']}, against {row['rival']}", measured, ratios])
-    for name, figure in (result.get("controller") or {}).items():
-        rows.append([f"{name}: the controller alone, simulated hosts", f"{figure['us'] / 1e3:.3f} ms", f"{figure['frames']:.0f} messages a computation"])
-    rows += [[f"the paper: {name}", f"{ms:g} ms", ""] for name, ms in _paper.PARITY_MS.items()]
-    return ["hosts x devices", "equal from", "throughput of ours / theirs"], rows
+            rows.append([row["name"], "", row["error"], "", ""])
+        for rival, found in row.get("against", {}).items():
+            points = found.get("points", ())
+            equal = _setup.FAILED if "error" in found else "not in this range" if found["parity_ms"] is None else f"{found['parity_ms']:.3f} ms"
+            each = found.get("error") or ", ".join(f"{p['ratio']:.2f} ({p['low']:.2f} to {p['high']:.2f}) at {p['ms']:.3f} ms" for p in points)
+            rows.append([row["name"], rival, equal, each, _setup.OTHER_RUNTIME.get(rival, "")])
+    rows += [[f"the paper: {name}", "jax multi-controller, on TPUs", f"{ms:g} ms", "", ""] for name, ms in _paper.PARITY_MS.items()]
+    return ["hosts x devices", "against", "equal from", "throughput of ours / theirs (half of the rounds) at the devices' time of a computation", "not only dispatch, because of"], rows
 
 
 def _table7(result):
-    rows = [[stages, f"{row['parallel']['per_s']:,.0f}", f"{row['sequential']['per_s']:,.0f}", f"{row['ratio']:.2f}",
-             f"{row['parallel']['call_ms']:.2f}", f"{row['sequential']['call_ms']:.2f}"] for stages, row in result["stages"].items()]
-    return ["stages", "parallel, calls/s", "sequential, calls/s", "ratio", "one call, parallel, ms", "one call, sequential, ms"], rows
-
-
-def _devices8(result):
-    """(name, {clients: figures}) of each device."""
-    for us, found in result["simulated"].items():
-        yield f"simulated, {int(us) / 1e3:g} ms", found
-    if "cpu" in result:
-        yield "CPU", result["cpu"]
+    rows = [[stages, f"{row['parallel']['per_s']:,.0f}", f"{row['sequential']['per_s']:,.0f}", str(Spread.of(row["ratio_rounds"])),
+             f"{row['parallel']['call_ms']:.2f}", f"{row['sequential']['call_ms']:.2f}", "none: ours waits for completion"] for stages, row in result["stages"].items()]
+    return ["stages", "parallel, calls/s", "sequential, calls/s", "ratio (half of the rounds)", "one call, parallel, ms", "one call, sequential, ms", "verdict"], rows
 
 
 def _table8(result):
-    rows = []
-    for name, found in _devices8(result):
+    rows, processors = [], ("clients", "relays", "controller", "worker")
+    for name, found in _targets.devices8(result):
         for count, row in found.items():
-            rows.append([name, count, f"{row['per_s']:,.0f}", f"{row['of_one']:.3f}", f"{row['device_busy']:.3f}",
-                         *(f"{row[f'{whose}_processors']:.2f}" for whose in ("clients", "relays", "controller", "worker"))])
-    return ["device", "clients", "computations/s together", "of one client", "device busy", "processors: clients", "their relays", "controller", "worker"], rows
+            of = [str(Spread.of(row[key])) if key in row else "" for key in ("of_one_rounds", "of_device_rounds", "of_jax_rounds")]
+            rows.append([name, _setup.PLUGIN if count == "jax" else count, f"{row['per_s']:,.0f}", *of, *(f"{row[f'{whose}_processors']:.2f}" for whose in processors)])
+    return ["devices", "clients", "computations/s together", "of one client", "of what the devices can do", f"of {_setup.PLUGIN}", "processors: clients", "their relays",
+            "controller", "worker"], rows
+
+
+def _percents(parts):
+    return " : ".join(f"{100 * part / max(sum(parts), 1e-12):.1f} %" for part in parts)
 
 
 def _table9(result):
-    rows = []
-    for name, row in result["mixes"].items():
-        total = sum(row["device_seconds"])
-        rows.append([name, " : ".join(f"{100 * used / total:.1f} %" for used in row["device_seconds"]),
-                     " : ".join(f"{100 * weight / sum(row['weights']):.1f} %" for weight in row["weights"]), f"{100 * row['worst']:.2f} %"])
-    return ["weights", "device time", "wanted", "off by at most"], rows
+    return ["weights", "results seen by the clients", "wanted", "off by at most (half of the rounds)", "device time by the recording"], [
+        [name, _percents(row["done"]), _percents(row["weights"]), str(Spread.of([100 * each for each in row["worst_rounds"]])) + " %", _percents(row["shown_us"])]
+        for name, row in result["mixes"].items()]
+
+
+def _table11(result):
+    places = range(len(result["done"]))
+    turns = sum(1 for before, after in zip(result["runs"], result["runs"][1:]) if before[0] != after[0])
+    took = [sum(took for place, _, took in result["runs"] if place == client) for client in places]
+    span = max((begin + took for _, begin, took in result["runs"]), default=0)
+    return ["clients", "computation", "device time by the recording", "results seen by the clients", "device busy", "runs, of which another client's than the one before"], [
+        [len(places), f"{result['us'] / 1e3:g} ms", _percents(took), _percents(result["done"]), f"{100 * sum(took) / max(span, 1):.1f} %", f"{len(result['runs'])}, {turns}"]]
 
 
 def _tokens(cell):
@@ -99,51 +112,64 @@ def _same(cell, base):
 
 
 def _spmd_table(result):
-    rivals = ("jax in process", "jax with our plugin")
-    head = ["model", "pathways, tokens/s"]
-    for rival in rivals:
-        head += [f"{rival}, tokens/s", "ours / theirs", "losses equal"]
     rows = []
     for model, row in result["rows"].items():
-        ours = row["pathways"]
-        rows.append([model, _tokens(ours)])
-        for rival in rivals:
-            rows[-1] += [_tokens(row[rival]), _ratio(ours, row[rival]), _same(ours, row[rival])]
-    return head, rows
+        if "error" in row:
+            rows.append([model, row["error"], "", "", "", ""])
+            continue
+        ours = row["sides"][_setup.OURS]
+        for name, cell in row["sides"].items():
+            both = name != _setup.OURS and "error" not in cell and "error" not in ours
+            rows.append([model, name, f"{_setup.FAILED}: {cell['error']}" if "error" in cell else _spread(cell), str(Spread.of(_setup.ratios(ours, cell))) if both else "-",
+                         _same(ours, cell) if both else "-", _setup.OTHER_RUNTIME.get(name, "")])
+    return ["model", "side", "tokens/s (half of the rounds)", "ours / it", "losses equal ours", "not only dispatch, because of"], rows
+
+
+def _of_first(row, first):
+    return "-" if "error" in row or "error" in first else str(Spread.of(_setup.ratios(row, first)))
+
+
+def _table2(result):
+    """Batches differ, and so do losses."""
+    first = next(iter(result["rows"].values()))
+    return ["stages", "examples a step", "tokens/s (half of the rounds)", "of the first"], [
+        [name, row.get("batch", "-"), row.get("error") or _spread(row), _of_first(row, first)] for name, row in result["rows"].items()]
 
 
 def _against_first(what):
     def table(result):
         first = next(iter(result["rows"].values()))
-        return [what.format(**result), "tokens/s", "of the first", "losses equal the first's"], [
-            [name, _tokens(row), _ratio(row, first), _same(row, first)] for name, row in result["rows"].items()]
+        return [what.format(**result), "tokens/s (half of the rounds)", "of the first", "losses equal the first's"], [
+            [name, row.get("error") or _spread(row), _of_first(row, first), _same(row, first)] for name, row in result["rows"].items()]
     return table
 
 
 def _large_table(result):
-    head = ["model", "parameters", "devices", "data x model", "state a device, GiB", "compiled in, s", "bound, tokens/s", "the paper, tokens/s"]
+    head = ["model", "parameters", "devices", "data x model", "state a device, GiB", "compiled in, s"]
     rows = []
     for model, row in result["rows"].items():
-        paper = f"{_paper.PAPER_TOKENS_PER_S[model]:,.0f}"
-        if "error" in row:
-            rows.append([model, row["error"], "", "", "", "", "", paper])
-            continue
-        bound = row["tokens"] / (row["flops_per_device"] / _paper.CORE_FLOPS)
-        rows.append([model, f"{row['parameters'] / 1e9:.2f}e9", row["cores"], " x ".join(map(str, row["mesh"])), f"{row['state_bytes'] / 2**30:.2f}",
-                     f"{row['compile_s']:.0f}", f"{bound:,.0f}", paper])
+        rows.append([model, row["error"], "", "", "", ""] if "error" in row else [
+            model, f"{row['parameters'] / 1e9:.2f}e9", row["cores"], " x ".join(map(str, row["mesh"])), f"{row['state_bytes'] / 2**30:.2f}", f"{row['compile_s']:.0f}"])
     return head, rows
 
 
+def _percent(value):
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
 def _pipelines_table(result):
-    head = ["stages", "model", "tokens/s", "of the first", "a step, s", "by its schedule, s", "schedule / step", "idle by the schedule", "forward, ms", "backward, ms"]
-    rows, first = [], {}
+    head = ["128 cores as", "examples a step", "tokens/s", "a step, s", "by its schedule, s", "schedule / step", "idle: closed form", "by the stages' times", "measured",
+            "forward, ms", "backward, ms"]
+    rows = []
     for name, row in result["rows"].items():
-        if "error" not in row:
-            first.setdefault(row.get("model"), row)  # of this model
-        rows.append([name, row.get("model", "-"), _tokens(row), _ratio(row, first.get(row.get("model"), row))])
-        rows[-1] += ["-"] * 6 if "error" in row else [
-            f"{row['step_s']:.3f}", f"{row['planned_s']:.3f}", f"{row['planned_s'] / row['step_s']:.3f}", f"{row['planned_idle']:.1%}",
-            f"{row['forward_s'] * 1e3:.2f}", f"{row['backward_s'] * 1e3:.2f}"]
+        if "error" in row:
+            rows.append([name, row["error"], *[""] * 9])
+        elif "planned_s" in row:
+            rows.append([name, row["batch"], _tokens(row), f"{row['step_s']:.3f}", f"{row['planned_s']:.3f}", f"{row['planned_s'] / row['step_s']:.3f}",
+                         _percent(row["closed_form_idle"]), _percent(row["planned_idle"]), _percent(row.get("idle")), f"{row['forward_s'] * 1e3:.2f}",
+                         f"{row['backward_s'] * 1e3:.2f}"])
+        else:
+            rows.append([name, row["batch"], _tokens(row), f"{row['step_s']:.3f}", *["-"] * 7])
     return head, rows
 
 
@@ -154,12 +180,11 @@ def _islands_table(result):
 
 
 def targets_table(report):
-    head = ["figure", "what", "reached", "wanted", "", "on"]
-    return head, [[one.figure, one.what, "-" if one.value is None else f"{one.value:.3f}", one.wanted, {True: "met", False: "MISSED", None: "not measured"}[one.met],
-                   one.where] for one in _targets.targets(report)]
+    head = ["figure", "what", "on", "reached (half of the rounds)", "wanted", "by", "verdict"]
+    return head, [[one.figure, one.what, one.where, one.reached, one.wanted, one.claim, one.verdict] for one in _targets.targets(report)]
 
 
-TABLES = {"5": _table5, "6": _table6, "7": _table7, "8": _table8, "9": _table9, "table1": _spmd_table, "table2": _against_first("stages"),
+TABLES = {"5": _table5, "6": _table6, "7": _table7, "8": _table8, "9": _table9, "11": _table11, "table1": _spmd_table, "table2": _table2,
           "10": _against_first("{stages} stages on"), "pipelines": _pipelines_table, "12": _against_first("two hosts of"), "islands": _islands_table, "large": _large_table}
 
 
@@ -177,7 +202,7 @@ def missing(report):
 
 def tables(report):
     """{figure: (head, rows)} of those that were measured."""
-    return {number: TABLES[number](result) for number, result in report["figures"].items()}
+    return {number: TABLES[number](result) for number, result in _rows.figures(report).items()}
 
 
 def warnings(report):
@@ -203,112 +228,14 @@ def _lines(title, head, rows):
 def text(report):
     parts = warnings(report)
     if (goals := targets_table(report))[1]:
-        parts.append(_lines("What was to be reached", *goals))
+        parts.append(_lines("Verdicts", *goals))
     if (lacks := missed_table(report))[1]:
         parts.append(_lines("What was missed, and where the time goes", *lacks))
     for number, (head, rows) in tables(report).items():
         parts.append(_lines(f"{_paper.name(number)}: {_paper.FIGURES[number]['title']}", head, rows))
-        parts += [_lines(f"  where the time goes: {title}", *more) for title, *more in _where.tables(number, report["figures"][number])]
+        parts += [_lines(f"  where the time goes: {title}", *more) for title, *more in _where.tables(number, _rows.figures(report)[number])]
     parts += [f"not measured: {name}: {why}" for name, why in missing(report)]
     return "\n\n".join(parts)
-
-
-# -------------------------------------------------------------------------------------------------------------------- plots
-def _plot5(axes, result):
-    shown = [row for row in result["rows"] if "rates" in row]
-    names = list(dict.fromkeys(name for row in shown for name in row["rates"]))
-    labels = [f"{row['hosts']}x{row['devices'] // row['hosts']}" for row in shown]
-    for name in names:
-        cells = [row["rates"].get(name, {}) for row in shown]
-        axes.plot(labels, [cell.get("per_s", float("nan")) for cell in cells], marker="o", label=name)
-    axes.set(yscale="log", xlabel="hosts x devices", ylabel="computations/s")
-    axes.legend(fontsize=7)
-
-
-def _plot6(axes, result):
-    for row in result["rows"]:
-        if "points" not in row:
-            continue
-        points = sorted(row["points"], key=lambda point: point["ms"])
-        axes.plot([p["ms"] for p in points], [p["ratio"] for p in points], marker="o", label=f"{row['hosts']} host(s), against {row['rival']}")
-    axes.axhline(1, color="gray", linewidth=0.7)
-    axes.set(xscale="log", xlabel="time of a computation, ms", ylabel="throughput, ours / theirs")
-    axes.legend(fontsize=7)
-
-
-def _plot7(axes, result):
-    for dispatch in ("parallel", "sequential"):
-        axes.plot(list(result["stages"]), [row[dispatch]["per_s"] for row in result["stages"].values()], marker="o", label=dispatch)
-    axes.set(xlabel="stages, each on a host of its own", ylabel="calls/s", yscale="log")
-    axes.legend()
-
-
-def _plot8(axes, result):
-    for name, found in _devices8(result):
-        axes.plot(list(found), [row["per_s"] for row in found.values()], marker="o", label=name)
-    axes.set(xlabel="clients", ylabel="computations/s together", yscale="log")
-    axes.legend(fontsize=7)
-
-
-def _plot9(axes, result):
-    """A line for each client: when the device ran its computations, as recorded."""
-    labels = []
-    for name, row in result["mixes"].items():
-        for client, weight in enumerate(row["weights"]):
-            bars = [(begin / 1e3, took / 1e3) for place, begin, took in row.get("runs", ()) if place == client]
-            axes.broken_barh(bars, (len(labels) - 0.4, 0.8), color=f"C{client}")
-            labels.append(f"{name}, weight {weight}")
-    axes.set(xlabel="ms", yticks=range(len(labels)), yticklabels=labels)
-    axes.invert_yaxis()
-
-
-def _bars(axes, result):
-    rows = {name: row for name, row in result["rows"].items() if "error" not in row}
-    axes.bar(list(rows), [row["tokens_per_s"] for row in rows.values()], width=0.4)
-    axes.set(ylabel="tokens/s")
-
-
-COLORS = {"forward": "#4c78a8", "backward": "#f58518", "other": "#bbbbbb"}
-
-
-def _plot_pipelines(axes, result):
-    """The paper's figure 11: what a device of each stage ran in one step, by the recording."""
-    shown = {name: row for name, row in result["rows"].items() if row.get("runs")}
-    if not shown:
-        return
-    name, row = list(shown.items())[-1] if "16 stages on four islands" not in shown else ("16 stages on four islands", shown["16 stages on four islands"])
-    first = min(begin for _, _, begin, _ in row["runs"])
-    for place, kind, begin, took in row["runs"]:
-        axes.broken_barh([((begin - first) / 1e3, took / 1e3)], (place - 0.42, 0.84), color=COLORS[kind], linewidth=0)
-    for island in range(1, 4 if "four" in name else 1):
-        axes.axhline(island * (1 + max(place for place, *_ in row["runs"])) / 4 - 0.5, color="black", linewidth=0.7)
-    axes.set(xlabel=f"ms of one step; {name}; blue: forward, orange: backward", ylabel="stage",
-             yticks=sorted({place for place, *_ in row["runs"]}))
-    axes.invert_yaxis()
-
-
-PLOTS = {"5": _plot5, "6": _plot6, "7": _plot7, "8": _plot8, "9": _plot9, "table2": _bars, "10": _bars, "12": _bars, "pipelines": _plot_pipelines}
-
-
-def plots(report):
-    """{figure: PNG}. Needs matplotlib."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    images = {}
-    for number, result in report["figures"].items():
-        if number not in PLOTS:
-            continue
-        figure, axes = pyplot.subplots(figsize=(6.4, 3.6), layout="constrained")
-        PLOTS[number](axes, result)
-        axes.set_title(textwrap.fill(f"{_paper.name(number)}: {_paper.FIGURES[number]['title']}", 72), fontsize=10)
-        image = io.BytesIO()
-        figure.savefig(image, format="png", dpi=120, metadata={"Software": None})
-        pyplot.close(figure)
-        images[number] = image.getvalue()
-    return images
 
 
 # --------------------------------------------------------------------------------------------------------------------- page
@@ -324,10 +251,10 @@ def page(report, images):
     machine = report["machine"]
     parts = [f"<!doctype html><meta charset=utf-8><title>Section 5 of the paper, here</title><style>{STYLE}</style>",
              "<h1>Section 5 of the paper, on this machine</h1>",
-             f"<p class=quiet>{html.escape(report['time'])}; {machine['cores']} cores; jax {html.escape(machine['jax'])}.</p>",
+             f"<p class=quiet>{html.escape(report['time'])}; {html.escape(_machine(machine))}; {html.escape(report.get('command', ''))}</p>",
              *(f"<p><b>{html.escape(warning)}</b></p>" for warning in warnings(report))]
     if (goals := targets_table(report))[1]:
-        parts.append("<h2>What was to be reached</h2>" + _html_table(*goals))
+        parts.append("<h2>Verdicts</h2>" + _html_table(*goals))
     if (lacks := missed_table(report))[1]:
         parts.append("<h2>What was missed, and where the time goes</h2>" + _html_table(*lacks))
     for number, (head, rows) in tables(report).items():
@@ -337,9 +264,44 @@ def page(report, images):
             parts.append(f"<img alt='{_paper.name(number)}' src='data:image/png;base64,{base64.b64encode(images[number]).decode()}'>")
         parts.append(_html_table(head, rows))
         parts += [f"<p>Where the time goes: {html.escape(title)}</p>" + _html_table(*more)
-                  for title, *more in _where.tables(number, report["figures"][number])]
+                  for title, *more in _where.tables(number, _rows.figures(report)[number])]
         parts.append(f"<p><b>The paper:</b> {html.escape(about['paper'])}</p><p><b>Here:</b> {html.escape(about['here'])}</p>")
     failed = "".join(f"<li>{name}: {html.escape(why)}</li>" for name, why in missing(report))
     if failed:
         parts.append(f"<h2>Not measured</h2><ul>{failed}</ul>")
     return "\n".join(parts) + "\n"
+
+
+def _machine(machine):
+    return f"{machine.get('processor', 'unknown processor')}, {machine['cores']} cores, {machine.get('memory_gib', '?')} GiB; jax {machine['jax']}"
+
+
+def _markdown_table(head, rows):
+    line = lambda cells: "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+    return "\n".join([line(head), "|" + "---|" * len(head), *map(line, rows)])
+
+
+def markdown(report):
+    """The page for the repository (docs/paper.md): all but the pictures."""
+    machine, runs = report["machine"], report.get("runs", {})
+    parts = ["# Section 5 of the paper, on one machine",
+             "Generated by `make paper`; measured numbers of this project are here and nowhere else. "
+             "*Pathways: Asynchronous Distributed Dataflow for ML* (Barham et al., MLSys 2022) had up to 2,048 TPUs; what differs is said below each table.",
+             f"- Date: {report['time']}\n- Machine: {_machine(machine)}\n- Commit: {report.get('commit', 'unknown')}\n- Command: `{report.get('command', 'make paper')}`",
+             *(f"**{warning}**" for warning in warnings(report))]
+    if (goals := targets_table(report))[1]:
+        parts += ["## Verdicts", "Of a comparison there is a verdict only where all sides have the same device runtime, as many processes and as many calls under way, and if three "
+                  "quarters of the rounds agree.", _markdown_table(*goals)]
+    if (lacks := missed_table(report))[1]:
+        parts += ["## What was missed, and where the time goes", _markdown_table(*lacks)]
+    for number, (head, rows) in tables(report).items():
+        about, measured = _paper.FIGURES[number], runs.get(_rows.DERIVED.get(number, number), {})
+        parts += [f"## {_paper.name(number)}: {about['title']}", _markdown_table(head, rows)]
+        for title, *more in _where.tables(number, _rows.figures(report)[number]):
+            parts += [f"Where the time goes: {title}", _markdown_table(*more)]
+        parts += [f"**The paper:** {about['paper']}", f"**Here:** {about['here']}"]
+        if measured:
+            parts.append(f"Measured {measured['time']}, in {measured['seconds']:.0f} s.")
+    if failed := missing(report):
+        parts += ["## Not measured", "\n".join(f"- {name}: {why}" for name, why in failed)]
+    return "\n\n".join(parts) + "\n"

@@ -1,23 +1,26 @@
-"""The computation of _side.py by what a user might take instead: `_rivals.py SYSTEM DEVICES`. A JSON line a request on standard input, one a
-result on standard output. In an environment of its own that has the system (make paper).
+"""The computation of _side.py by what a user might take instead: `_rivals.py SYSTEM HOSTS DEVICES`, devices of each host. A JSON line a request on
+standard input, one a result on standard output. In an environment of its own that has the system (make paper).
 
-    tensorflow   one graph over logical CPU devices of one process: the sum on the first, an addition on each
-    ray          an actor for each device, which adds up what all have. Chained is a compiled graph, which has one call under way, as the next one
-                 needs its result; Fused needs collectives between actors, which Ray has for CPUs only with further packages
+    tensorflow   one process: a graph over its logical CPU devices, the sum on the first, an addition on each
+    ray          an actor for each host. It runs jax with our device plugin on its devices, joined to the others as multi-controller jax is, so that the sum
+                 is the all-reduce that ours uses. OpByOp: a method call for each computation. Chained: a compiled graph of 128 method calls on each
+                 actor. Fused: a method call with 128 computations in one jax function
 """
 
 import os
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
 import _answers  # noqa: E402
-
-NODES = 128
+from _setup import DEPTH, NODES  # noqa: E402
 
 
 class Tensorflow:
-    def __init__(self, count):
+    def __init__(self, hosts, count):
+        if hosts > 1:
+            raise ValueError("TensorFlow has one process here")
         os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
         import tensorflow as tf
@@ -53,53 +56,103 @@ class Tensorflow:
         body = {"opbyop": self._step, "chained": chained, "fused": fused}[kind]
         return tf.function(lambda values: list(body(values))), 1 if kind == "opbyop" else NODES
 
+    def begin(self, kind):
+        return self.start
+
     def wait(self, values):
         return [float(value) for value in values]
+
+    finish = wait
 
     def end(self):
         pass
 
 
+class Actor:
+    """Of one host: keeps its part of the value, as devices of ours do, and has at most DEPTH computations under way. What its methods take and return only
+    puts them into order."""
+
+    def __init__(self, mode, address, count, packages):
+        sys.path.append(packages)  # where jax is; what Ray needs is found before it
+        sys.path[:0] = [str(HERE), str(HERE.parent)]
+        import collections
+
+        import _client
+
+        _client.DEVICES = count
+        _client.set_environment(mode, address)
+        _client.join_others(mode, address)
+        import _side
+
+        self.side, self.made, self.pending = _side.Side(count), {}, collections.deque()
+
+    def begin(self, kind):
+        if kind not in self.made:
+            self.made[kind] = self.side.function(kind)[0]
+        self.value = self.side.start
+
+    def step(self, kind, after):
+        self.value = self.made[kind](self.value)
+        self.pending.append(self.value)
+        if len(self.pending) >= DEPTH:
+            self.pending.popleft().block_until_ready()
+
+    def step_of_chain(self, after):
+        self.step("opbyop", after)
+
+    def read(self):
+        self.pending.clear()
+        return float(self.value.addressable_data(0)[0])
+
+
 class Ray:
-    def __init__(self, count):
-        # What a channel of a compiled graph holds, and how many calls may be in it: by default a megabyte and ten, which for the channels of 128 nodes
-        # on each of 16 actors is more than the memory of the machine. Workers inherit it.
-        os.environ.update(RAY_CGRAPH_buffer_size_bytes="1024", RAY_CGRAPH_max_inflight_executions="1", RAY_CGRAPH_get_timeout="60")
+    def __init__(self, hosts, count):
+        # The size of a compiled graph's channels, and how many calls may be in one: by default a megabyte, which for 128 nodes is more than the memory of
+        # the machine. Workers inherit it.
+        os.environ.update(RAY_CGRAPH_buffer_size_bytes="1024", RAY_CGRAPH_max_inflight_executions=str(2 * DEPTH), RAY_CGRAPH_get_timeout="60")
         import ray
 
-        self.ray, self.count = ray, count
-        ray.init(num_cpus=count, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        import _sides
 
-        class Device:
-            def begin(self, value):
-                return value
+        self.ray, self.count, self.hosts = ray, count, hosts
+        ray.init(num_cpus=hosts, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        library, packages = os.environ["PATHWAYS_BENCH_PLUGIN"], os.environ["PATHWAYS_BENCH_PACKAGES"]
+        port = _sides.free_port()
+        address = lambda i: library if hosts == 1 else f"127.0.0.1:{port}/{i}/{hosts}/{count // hosts}"
+        actor = ray.remote(num_cpus=1)(Actor)
+        self.actors = [actor.remote("plugin" if hosts == 1 else "multicontroller-plugin", address(i), count, packages) for i in range(hosts)]
 
-            def step(self, *values):
-                return sum(values) * (1 / len(values)) + 1
-
-        actor = ray.remote(num_cpus=1)(Device)
-        self.devices = [actor.remote() for _ in range(count)]
-        self.start = [0.0] * count
+    def begin(self, kind):
+        self.ray.get([actor.begin.remote("opbyop" if kind == "chained" else kind) for actor in self.actors])
+        return [None] * self.hosts
 
     def make(self, kind):
-        if kind == "opbyop":
-            return lambda values: [device.step.remote(*values) for device in self.devices], 1
-        if kind == "fused":
-            raise RuntimeError("not without collectives between actors")
+        if kind != "chained":
+            return lambda after: [actor.step.remote(kind, one) for actor, one in zip(self.actors, after)], 1 if kind == "opbyop" else NODES
+        graph = self._chain()
+        return lambda _: graph.execute(0), NODES
+
+    def _chain(self):
         from ray.dag import InputNode, MultiOutputNode
 
         with InputNode() as given:
-            values = [device.begin.bind(given) for device in self.devices]
-            for _ in range(NODES):
-                values = [device.step.bind(*values) for device in self.devices]
-            graph = MultiOutputNode(values).experimental_compile()
-        return lambda values: [self.ray.get(future) for future in graph.execute(self.wait(values[:1])[0])], NODES
+            ends = []
+            for actor in self.actors:
+                value = given
+                for _ in range(NODES):
+                    value = actor.step_of_chain.bind(value)
+                ends.append(value)
+            return MultiOutputNode(ends).experimental_compile()
+
+    def wait(self, after):
+        self.ray.get(after)
+
+    def finish(self, after):
+        self.wait(after)
+        return self.ray.get([actor.read.remote() for actor in self.actors])
 
     def end(self):
         self.ray.shutdown()
-
-    def wait(self, values):
-        return [self.ray.get(value) if isinstance(value, self.ray.ObjectRef) else value for value in values]
 
 
 class Side:
@@ -109,20 +162,23 @@ class Side:
     def rate(self, kind, calls, depth):
         """As of _side.py."""
         system = self.system
+        start = system.begin(kind)
         if kind not in self.made:
             f, nodes = system.make(kind)
-            assert system.wait(f(f(system.start))) == [2.0 * nodes] * system.count, "a wrong result"
+            expected, found = 2.0 * nodes, system.finish(f(f(start)))
+            assert found and set(found) == {expected}, f"a wrong result: {found}, not {expected}"
             self.made[kind] = f, nodes
+            start = system.begin(kind)
         f, nodes = self.made[kind]
-        timed = _answers.timed_calls(f, system.start, calls, depth, system.wait)
+        timed = _answers.timed_calls(f, start, calls, depth, system.wait, system.finish)
         return {**timed, "per_s": nodes * timed["per_s"]}
 
 
 def main():
-    count = int(sys.argv[2])
+    hosts, devices = map(int, sys.argv[2:4])
     out = _answers.channel()
-    side = Side({"tensorflow": Tensorflow, "ray": Ray}[sys.argv[1]](count))
-    _answers.serve_and_exit(side, out, {"devices": count}, keep_errors=True, end=side.system.end)
+    side = Side({"tensorflow": Tensorflow, "ray": Ray}[sys.argv[1]](hosts, hosts * devices))
+    _answers.serve_and_exit(side, out, {"devices": hosts * devices}, keep_errors=True, end=side.system.end)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,20 @@ import json
 import sys
 import time
 
+import _paper
+
 NO_TIME = "no time left for it"
+
+
+DERIVED = {"11": "8"}  # figures that another's measurement has
+
+
+def figures(report):
+    """{number: figure} of a report, with those that another one's measurement has, in their order."""
+    found = dict(report["figures"])
+    if "shared" in found.get("8", {}):
+        found["11"] = found["8"]["shared"]
+    return {number: found[number] for number in _paper.FIGURES if number in found}
 
 
 def by_name(figure):

@@ -6,6 +6,7 @@ a result on standard output. The computation is the paper's: the sum over all de
     chained    128 calls traced into one program (@pw.program)
     fused      one call with 128 of them inside
     work       one call that first keeps each device busy for `size` steps
+    busy       the same for simulated devices: `size` operations on each
 """
 
 import pathlib
@@ -14,8 +15,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import _answers  # noqa: E402
 import _client  # noqa: E402
-
-NODES = 128
+from _setup import NODES  # noqa: E402
 
 
 class Side:
@@ -36,10 +36,15 @@ class Side:
         mapped = self.jax.shard_map(function, mesh=self.mesh, in_specs=self.spec, out_specs=self.spec, check_vma=False)
         return self.jax.jit(mapped, in_shardings=self.sharding, out_shardings=self.sharding)
 
+    def _zeros(self, count):
+        """Made by the devices: simulated ones need no memory for it, however many."""
+        return self.jax.jit(lambda: self.jax.numpy.zeros(count, "float32"), out_shardings=self.sharding)()
+
     def _step(self, y):
         return self.jax.lax.psum(y, "i") * (1 / self.count) + 1
 
-    def _make(self, kind, size):
+    def function(self, kind, size=0):
+        """(of a kind, computations in each of its calls)"""
         jax = self.jax
         if kind == "opbyop":
             return self._jit(self._step), 1
@@ -57,6 +62,9 @@ class Side:
 
             return pw.program(chain), NODES
 
+        if kind == "busy":
+            return self._jit(lambda y: y + jax.lax.psum(y[:1] + 1, "i")), 1
+
         def work(y):  # adds nothing, which the compiler cannot know
             busy = jax.lax.fori_loop(0, size, lambda _, v: jax.numpy.sin(v) + 1, jax.numpy.broadcast_to(y, (256,)))
             return self._step(y + jax.numpy.minimum(busy[:1], 0))
@@ -66,12 +74,13 @@ class Side:
     def rate(self, kind, calls, depth, size=0):
         """Computations a second, with `depth` calls under way; and how long the caller makes each call, and waits for it."""
         if (kind, size) not in self.made:
-            f, nodes = self._make(kind, size)
-            y = f(f(self.start))
+            f, nodes = self.function(kind, size)
+            start = self._zeros(self.count * size) if kind == "busy" else self.start
+            y = f(f(start))
             assert float(self.jax.device_get(y.addressable_data(0))[0]) == (0 if self.simulated else 2 * nodes), "a wrong result"
-            self.made[kind, size] = f, nodes
-        f, nodes = self.made[kind, size]
-        timed = _answers.timed_calls(f, self.start, calls, depth, self.jax.block_until_ready)
+            self.made[kind, size] = f, nodes, start
+        f, nodes, start = self.made[kind, size]
+        timed = _answers.timed_calls(f, start, calls, depth, self.jax.block_until_ready)
         return {**timed, "per_s": nodes * timed["per_s"]}
 
 
@@ -80,8 +89,7 @@ def main():
     _client.DEVICES = count
     _client.set_environment("package" if mode == "simulated" else mode, address)
     out = _answers.channel()
-    if mode == "multicontroller":
-        _client.join_others(address)
+    _client.join_others(mode, address)
     side = Side(count, mode == "simulated")
     _answers.serve_and_exit(side, out, {"devices": count}, keep_errors=True)
 

@@ -8,15 +8,18 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
+import _breakdown  # noqa: E402
+import _setup  # noqa: E402
 import _sides  # noqa: E402
 
 SMALL = ("small encoder-decoder", "small decoder-only")
 DEEP = "small decoder-only, 16 layers"
-# The paper's tables: what, how many cores, the mesh over data and model here, examples in a batch here.
+# The paper's models: what, how many cores, the mesh over data and model here, examples in a batch here.
 LARGE = (("T5-Base", 32, (8, 4), 64), ("T5-Large", 32, (8, 4), 64), ("T5-3B", 512, (64, 8), 512), ("T5-11B", 512, (16, 32), 512),
          ("LM-3B", 128, (16, 8), 128))
 
 
+ROUNDS = 5
 PATIENCE = 900  # seconds: XLA compiles everything first
 # What each of `large` took on two cores, in seconds.
 LARGE_SECONDS = {"T5-Base": 40, "T5-Large": 60, "T5-3B": 150, "T5-11B": 200, "LM-3B": 120}
@@ -35,6 +38,7 @@ def side(mode, address, devices, patience=PATIENCE):
 @contextlib.contextmanager
 def ours(shape, devices, patience=PATIENCE):
     with _sides.cluster(shape) as cluster, side("package", cluster.address, devices, patience) as one:
+        one.cluster = cluster
         yield one
 
 
@@ -45,69 +49,92 @@ def asked(answer):
 
 
 def _compare(asks, rounds):
-    """{name: {"tokens_per_s": the median, "losses"} or {"error"}} of sides that take turns."""
+    """{name: {"tokens_per_s": the median, "rounds": each, "losses"} or {"error"}} of sides that take turns."""
     found = {}
     for name, results in _sides.take_turns(rounds, asks).items():
         errors = [result["error"] for result in results if "error" in result]
-        found[name] = {"error": errors[0]} if errors else {**results[0], "tokens_per_s": statistics.median(r["tokens_per_s"] for r in results)}
+        each = [result.get("tokens_per_s") for result in results]
+        found[name] = {"error": errors[0]} if errors else {**results[0], "tokens_per_s": statistics.median(each), "rounds": each}
     return found
 
 
-def table1(quick, rows):
-    """SPMD over eight devices of one island, by jax in process, and by jax in process with the device plugin that our workers have, which
-    is another version of XLA's compiler: tokens a second, and the losses to the last bit."""
+def _watched(one, ask):
+    """An answer, and what it took of the processors, by process where it is ours."""
+    if not hasattr(one, "cluster"):
+        return ask()
+    answer, used = _breakdown.with_processors(one.cluster, one.process.pid, ask)
+    return {**answer, "processors_s": used}
+
+
+# Hosts, devices of each, and who does the same beside ours.
+SPMD = {"one host": (1, 8, (_setup.PLUGIN, _setup.JAX)), "two hosts": (2, 4, (_setup.MULTI_PLUGIN, _setup.MULTI))}
+
+
+def _rival(name, hosts, devices):
     from pathways import _binaries
 
+    modes = {_setup.PLUGIN: ("plugin", _binaries.device_plugin("cpu")), _setup.JAX: ("inprocess", "-")}
+    if name in modes:
+        return side(*modes[name], hosts * devices)
+    mode = "multicontroller-plugin" if name == _setup.MULTI_PLUGIN else "multicontroller"
+    return _sides.multicontroller(mode, HERE / "_train.py", hosts, devices, [hosts * devices], PATIENCE)
+
+
+def table1(quick, rows):
+    """SPMD over eight devices of one island, of one host and of two: by ours, and by jax with as many processes, with the device plugin that our workers have
+    and with its own runtime. Tokens a second, and the losses to the last bit."""
     rows.begin()
-    with ours("1x1x8", 8) as pathways, side("inprocess", "-", 8) as rival, side("plugin", _binaries.device_plugin("cpu"), 8) as same:
-        for model in SMALL:
-            ask = {"model": model, "mesh": [2, 4], "batch": 16, "steps": 3 if quick else 8}
-            rows.row(model, lambda: _compare({name: lambda one=one: one.ask("spmd", **ask)
-                                              for name, one in (("pathways", pathways), ("jax in process", rival), ("jax with our plugin", same))}, 1 if quick else 3))
+    for where, (hosts, devices, rivals) in SPMD.items():
+        with contextlib.ExitStack() as stack:
+            sides = {_setup.OURS: stack.enter_context(ours(f"1x{hosts}x{devices}", hosts * devices))}
+            sides |= {name: stack.enter_context(_rival(name, hosts, devices)) for name in rivals}
+            for model in SMALL:
+                ask = {"model": model, "mesh": [2, 4], "batch": 16, "steps": 3 if quick else 8}
+                rows.row(f"{model}, {where}", lambda: {"sides": _compare({name: lambda one=one: _watched(one, lambda: one.ask("spmd", **ask)) for name, one in sides.items()},
+                                                                                1 if quick else ROUNDS)})
     return rows.figure()
 
 
+MICROBATCH = 1  # examples, whatever the number of stages
+
+
 def _pipelined(one, stages, quick):
-    """After one time that compiles."""
-    ask = lambda: asked(one.ask("pipeline", model=DEEP, stages=stages, microbatches=4 * stages, batch=64, steps=2 if quick else 3))
-    ask()
-    return ask()
+    microbatches = 4 * stages
+    answer = one.ask("pipeline", model=DEEP, stages=stages, microbatches=microbatches, batch=MICROBATCH * microbatches, steps=2 if quick else 3)
+    return {**answer, "batch": MICROBATCH * microbatches}
+
+
+def _in_turn(asks, quick, rows):
+    for name, row in _compare(asks, 1 if quick else ROUNDS).items():
+        rows.row(name, lambda: asked(row))
+    return rows.figure()
 
 
 def table2(quick, rows):
     """A decoder-only Transformer of 16 layers in 4, 8 and 16 stages, a device each, with four times as many microbatches as stages."""
     rows.begin()
     with ours("1x1x16", 16) as one:
-        for count in (4, 8) if quick else (4, 8, 16):
-            rows.row(str(count), lambda: _pipelined(one, count, quick), needs=20)
-    return rows.figure()
+        return _in_turn({str(count): lambda count=count: _pipelined(one, count, quick) for count in ((4, 8) if quick else (4, 8, 16))}, quick, rows)
 
 
 def figure10(quick, rows):
-    """The same in 16 stages on one island, and on four with the data-centre network between them."""
+    """The same in 16 stages on one island, and on four."""
     stages = 8 if quick else 16
     rows.begin(stages=stages)
-    for name, islands in (("one island", 1), ("four islands", 4)):
-        def measure():
-            with ours(f"{islands}x1x{stages // islands}", stages) as one:
-                return _pipelined(one, stages, quick)
-        rows.row(name, measure, needs=20)
-    return rows.figure()
+    with ours(f"1x1x{stages}", stages) as one, ours(f"4x1x{stages // 4}", stages) as four:
+        return _in_turn({"one island": lambda: _pipelined(one, stages, quick), "four islands": lambda: _pipelined(four, stages, quick)}, quick, rows)
 
 
 def figure12(quick, rows):
-    """Data-parallel over two hosts: of one island, and of two."""
+    """One SPMD jit over two hosts: of one island, and of two."""
     rows.begin()
     ask = {"model": SMALL[1], "mesh": [2, 4], "batch": 16, "steps": 3 if quick else 8}
     with ours("1x2x4", 8) as one, ours("2x1x4", 8) as two:
-        found = _compare({"one island": lambda: one.ask("spmd", **ask), "two islands": lambda: two.ask("spmd", **ask)}, 1 if quick else 3)
-    for name, row in found.items():
-        rows.row(name, lambda: asked(row))
-    return rows.figure()
+        return _in_turn({"one island": lambda: one.ask("spmd", **ask), "two islands": lambda: two.ask("spmd", **ask)}, quick, rows)
 
 
 def large(quick, rows):
-    """The paper's own configurations, compiled for their shapes on simulated hosts with as many devices as the paper had cores."""
+    """The paper's own configurations, compiled for their shapes on simulated hosts with as many devices as the paper had cores: no throughput."""
     rows.begin()
     for model, cores, mesh, batch in LARGE[:1] if quick else LARGE:
         def measure():

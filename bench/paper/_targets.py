@@ -1,20 +1,24 @@
-"""What was to be reached, held against a report. Pure."""
+"""Verdicts: every comparison of a report that may have one, held against the paper's claim or an aim of our own. Pure."""
 
 import dataclasses
 
 import _paper
+import _setup
+from _setup import Spread
 
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """One of a figure: `value` is to be at least `limit`, or at most. What it is about says where to look when it is missed (_where.py): a `row` of a figure, our
-    `kind` of call there and the `rival`'s; or `rows` of steps."""
+    """One of a figure: `spread` is to be at least `limit`, or at most. failed: why a side has no number, which is no verdict for us. What it is about says where
+    to look when it is missed (_where.py): a `row` of a figure, our `kind` of call there and the `rival`'s; or `rows` of steps."""
 
     what: str
-    value: float | None
     where: str
     limit: float
+    spread: Spread | None = None
+    failed: str = ""
     at_most: bool = False
+    claim: str = "the paper's"
     row: str = ""
     kind: str = "opbyop"
     rival: str = ""
@@ -31,91 +35,119 @@ class Target:
         return f"{'<=' if self.at_most else '>='} {self.limit:g}"
 
     @property
-    def met(self):
-        if self.value is None:
-            return None
-        return self.value <= self.limit if self.at_most else self.value >= self.limit
+    def reached(self):
+        if self.spread is None:
+            return "-"
+        return "not in the range" if self.spread.median == float("inf") else str(self.spread)
+
+    @property
+    def verdict(self):
+        if self.failed:
+            return f"{_setup.FAILED}: {self.failed}"
+        return "not measured" if self.spread is None else _setup.verdict(self.spread, self.limit, self.at_most)
+
+
+OWN_AIM = "our own aim"
 
 
 def label(row):
     return f"{row['hosts']} x {row['devices'] // row['hosts']}"
 
 
-def _rate(row, name):
-    return row["rates"].get(name, {}).get("per_s")
-
-
-def _against(what, rows, ours, rival, kind, pick, limit):
-    """Of the worst ratio over those rows that have both. ours: the best of these counts."""
-    found = []
-    for row in rows:
-        mine = max((rate for name in ours if (rate := _rate(row, name))), default=None)
-        if pick(row) and mine and (other := _rate(row, f"{rival}, {kind}")):
-            found.append((mine / other, label(row)))
-    value, where = min(found, default=(None, ""))
-    return Target(what, value, where, limit, row=where, kind=ours[0].split(", ")[1], rival=rival, rival_kind=kind)
+def compared(row, kind, rival, rival_kind=None):
+    """(the spread of ours / theirs or None, why there is none) of a row of figure 5."""
+    cells = {who: row["rates"].get(f"{who}, {which}") for who, which in ((_setup.OURS, kind), (rival, rival_kind or kind))}
+    failed = "; ".join(f"{who}: {cell['error']}" for who, cell in cells.items() if cell and "error" in cell)
+    if failed or None in cells.values():
+        return None, failed
+    return Spread.of(_setup.ratios(*cells.values())), ""
 
 
 def _figure5(result):
-    rows = [row for row in result["rows"] if "rates" in row and not row.get("simulated")]
-    op = ("pathways, opbyop", "pathways, opbyop, deep queue")
-    chained, fused = ("pathways, chained",), ("pathways, fused",)
-    eight, one, several = (lambda row: row["hosts"] == 1 and row["devices"] == 8), (lambda row: row["devices"] == 1), (lambda row: row["hosts"] > 1)
-    alone, many = "jax in process", "jax multi-controller"
-    yield _against("OpByOp, 8 devices of one host / JAX in process", rows, op, alone, "opbyop", eight, 1.0)
-    yield _against("OpByOp, several hosts / JAX multi-controller", rows, op, many, "opbyop", several, 1.0)
-    for where, pick in (("8 devices of one host", eight), ("one device", one)):
-        yield _against(f"Chained, {where} / JAX in process OpByOp", rows, chained, alone, "opbyop", pick, 3.0)
-        yield _against(f"Fused, {where} / JAX in process", rows, fused, alone, "fused", pick, 0.97)
-    yield _against("Chained / JAX multi-controller OpByOp", rows, chained, many, "opbyop", several, 3.0)
-    yield _against("Fused / JAX multi-controller", rows, fused, many, "fused", several, 0.97)
-    for rival, name in (("tensorflow", "TensorFlow"), ("ray", "Ray")):
-        for kind in ("opbyop", "chained", "fused"):
-            for row in rows:  # in every column: each is a target of its own
-                target = _against(f"{kind} / {name}", [row], (f"pathways, {kind}",), rival, kind, lambda row: True, 1.0)
-                if target.value is not None:
-                    yield target
+    for row in result["rows"]:
+        if "rates" not in row or row.get("simulated"):
+            continue
+        of_jax = _setup.PLUGIN if row["hosts"] == 1 else _setup.MULTI_PLUGIN
+        wanted = [("opbyop", of_jax, "opbyop", 1.0, OWN_AIM), ("fused", of_jax, "fused", _setup.EQUAL, "the paper's"),
+                  ("chained", of_jax, "opbyop", 1.0, "the paper's"), ("chained", of_jax, "opbyop", 3.0, OWN_AIM),
+                  *((kind, _setup.RAY, kind, 1.0, "the paper's") for kind in _setup.KINDS)]
+        for kind, rival, rival_kind, limit, claim in wanted:
+            spread, failed = compared(row, kind, rival, rival_kind)
+            yield Target(f"{kind} / {rival}, {rival_kind}", label(row), limit, spread, failed, claim=claim, row=row["name"], kind=kind, rival=rival, rival_kind=rival_kind)
 
 
 def _figure6(result):
-    measured = {row["name"]: row for row in result["rows"] if "busiest" in row}
-    for name, limit in (("16x8", 0.25), ("512x4", 3.0)):
-        alone = (result.get("controller") or {}).get(name)
-        yield Target(f"parity from, ms, {name} simulated devices", alone and alone["us"] / 1e3, "the controller alone", limit, True, name)
-        row = measured.get(name)
-        if row:
-            yield Target(f"parity from, ms, {name} simulated devices", row["busiest_ms"], f"client, sockets and hosts: the {row['busiest']}", limit, True, name)
+    for row in result["rows"]:
+        limit = _paper.PARITY_MS.get(label(row)) if "against" in row else None
+        for rival, found in row["against"].items() if limit else ():
+            if rival in _setup.OTHER_RUNTIME:
+                continue
+            yield Target(f"equal from, ms of the devices, against {rival}", row["name"], limit, parity_spread(found), found.get("error", ""), at_most=True, row=row["name"])
 
 
-def _ratio_of(rows, name, base):
-    return rows[name]["tokens_per_s"] / rows[base]["tokens_per_s"] if all("tokens_per_s" in rows.get(one, {}) for one in (name, base)) else None
-
-
-def _steps(what, rows, name, base, limit):
-    return Target(what, _ratio_of(rows, name, base), "simulated devices", limit, rows=(name, base))
-
-
-def _pipelines(result):
-    rows = result["rows"]
-    yield _steps("16 stages / 4 stages", rows, "16 stages", "4 stages", 0.98)
-    yield _steps("16 stages / 4 stages, interleaved", rows, "16 stages, interleaved", "4 stages, interleaved", 0.98)
-    yield _steps("four islands / one", rows, "16 stages on four islands", "16 stages", 0.99)
-    for name, row in rows.items():
-        if row.get("planned_s"):
-            yield Target(f"what the schedule allows / {name}", row["planned_s"] / row["step_s"], "simulated devices", 0.95, rows=(name,))
-
-
-def _islands(result):
-    yield _steps("two islands / one with twice the devices", result["rows"], "two islands of 128 cores", "one island of 256 cores", 0.972)
+def parity_spread(found):
+    """A parity as a spread without width: that of the rounds is in it."""
+    if not found.get("points"):
+        return None
+    value = found["parity_ms"] if found["parity_ms"] is not None else float("inf")
+    return Spread(value, value, value, min(point["rounds"] for point in found["points"]))
 
 
 def _figure8(result):
-    for us, found in result["simulated"].items():
-        worst, count = min((row["of_one"], count) for count, row in found.items())
-        yield Target(f"clients together / one, {int(us) / 1e3:g} ms", worst, f"{count} clients, simulated device", 0.995, row=us)
+    for device, found in devices8(result):
+        most = max((name for name in found if name != "jax"), key=int)
+        against = [("of_device_rounds", "what the devices can do"), ("of_jax_rounds", _setup.PLUGIN), ("of_one_rounds", "one of them")]
+        for key, words in against:
+            if key in found[most]:
+                yield Target(f"{most} clients together / {words}", device, _setup.EQUAL, Spread.of(found[most][key]), row=device)
 
 
-FIGURES = {"5": _figure5, "6": _figure6, "8": _figure8, "pipelines": _pipelines, "islands": _islands}
+def devices8(result):
+    """(name, {clients: figures}) of each kind of device and computation."""
+    for us, found in result.get("simulated", {}).items():
+        yield f"simulated, {int(us) / 1e3:g} ms", found
+    for loops, found in result.get("cpu", {}).items():
+        yield f"CPU, {loops} loops", found
+
+
+def _figure9(result):
+    for name, row in result["mixes"].items():
+        yield Target(f"results off the weights {name}", f"{row['devices']} simulated devices", 0.02, Spread.of(row["worst_rounds"]), at_most=True, claim=OWN_AIM)
+
+
+def _table1(result):
+    for name, row in result["rows"].items():
+        for rival, cell in row.get("sides", {}).items():
+            mine = row["sides"][_setup.OURS]
+            if rival == _setup.OURS or not _setup.has_verdict(rival):
+                continue
+            failed = "; ".join(f"{who}: {one['error']}" for who, one in ((_setup.OURS, mine), (rival, cell)) if "error" in one)
+            spread = None if failed else Spread.of(_setup.ratios(mine, cell))
+            yield Target(f"tokens/s / {rival}", name, _setup.EQUAL, spread, failed, rows=(name,))
+
+
+def _pipelines(result):
+    for name, row in result["rows"].items():
+        if row.get("planned_s"):
+            spread = Spread.of([row["planned_s"] / took for took in row["step_rounds_s"]])
+            yield Target(f"what the schedule takes / {name}", "simulated devices", 0.95, spread, claim=OWN_AIM, rows=(name,))
+    yield from _steps(result["rows"], "16 stages, gpipe, on four islands", "16 stages, gpipe", _setup.EQUAL)
+
+
+def _steps(rows, name, base, limit):
+    both = [rows.get(one, {}) for one in (name, base)]
+    failed = "; ".join(f"{one}: {row['error']}" for one, row in zip((name, base), both) if "error" in row)
+    if failed or all("step_rounds_s" in row for row in both):
+        spread = None if failed else Spread.quotient(both[1]["step_rounds_s"], both[0]["step_rounds_s"])
+        yield Target(f"{name} / {base}", "simulated devices", limit, spread, failed, rows=(name, base))
+
+
+def _islands(result):
+    for base in ("one island of 256 cores, one SPMD jit", "one island of 256 cores, in segments"):
+        yield from _steps(result["rows"], "two islands of 128 cores, in segments", base, _paper.ISLANDS_RATIO)
+
+
+FIGURES = {"5": _figure5, "6": _figure6, "8": _figure8, "9": _figure9, "table1": _table1, "pipelines": _pipelines, "islands": _islands}
 
 
 def targets(report):

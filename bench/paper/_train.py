@@ -131,18 +131,17 @@ class Side:
         memory = compiled.memory_analysis()
         _, loss = step(state, given)
         jax.block_until_ready(loss)
-        tokens = batch * c.length
-        return {"parameters": t.count(c), "compile_s": compile_s, "tokens": tokens, "state_bytes": memory.argument_size_in_bytes,
-                "temporary_bytes": memory.temp_size_in_bytes, "flops_per_device": 8 * t.count(c) * tokens / self.count}
+        return {"parameters": t.count(c), "compile_s": compile_s, "state_bytes": memory.argument_size_in_bytes, "temporary_bytes": memory.temp_size_in_bytes}
 
 
 def main():
     mode, address, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
     _client.DEVICES = count
     _client.set_environment(mode, address)
-    if mode == "plugin":
+    if mode in ("plugin", "multicontroller-plugin"):
         os.environ["JAX_PLATFORMS"] += ",cpu"  # for the parameters
     out = _answers.channel()
+    _client.join_others(mode, address)
     side = Side(count)
     _answers.serve_and_exit(side, out, {"devices": len(side.jax.devices())}, keep_errors=True)
 

@@ -1,8 +1,9 @@
 """Where the time goes, in tables: of every figure that knows it, and of every target that was missed. Pure."""
 
+import _setup
 import _targets
 
-MISSED_HEAD = ["figure", "what", "reached", "wanted", "on", "where the time goes"]
+MISSED_HEAD = ["figure", "what", "on", "reached", "wanted", "where the time goes"]
 
 
 def _us(value):
@@ -34,7 +35,7 @@ def _calls(label, depth, entries):
 def _rows_of_calls(result):
     for row in result["rows"]:
         if entries := _entries(row):
-            yield from _calls(_targets.label(row), row.get("depth", 16), entries)
+            yield from _calls(row["name"], _setup.DEPTH, entries)
 
 
 def _processors(rows):
@@ -73,7 +74,7 @@ def tables(number, result):
 
 
 # ------------------------------------------------------------------------------------------------------------- what was missed
-UNKNOWN = "not recorded in that run: measure this figure anew"
+UNKNOWN = "not recorded"
 
 
 def _shares(parts, total):
@@ -97,7 +98,7 @@ def _of_call(entry, theirs):
 def _missed_calls(target, result):
     """Of a target over the rows of a figure."""
     for row in result["rows"]:
-        if target.row != row.get("name", _targets.label(row) if "hosts" in row else None):
+        if target.row != row.get("name"):
             continue
         entries = {(entry["who"], entry["kind"]): entry for entry in _entries(row)}
         mine, theirs = entries.get(("pathways", target.kind)), entries.get((target.rival, target.rival_kind))
@@ -123,21 +124,30 @@ def _missed_steps(target, result):
 def _missed_clients(target, result):
     """Of several clients on a device: what it stood still, and who had the processors."""
     said = []
-    for count, row in result["simulated"][target.row].items():
+    for count, row in dict(_targets.devices8(result))[target.row].items():
         used = {key.removesuffix("_processors"): value for key, value in row.items() if key.endswith("_processors")}
-        said.append(f"{count} clients: device busy {_percent(row['device_busy'])}, processors busy {sum(used.values()):.2f}: {_shares(used, max(sum(used.values()), 1e-9))}")
+        said.append(f"{count if count != 'jax' else _setup.PLUGIN} (clients): {row['per_s']:,.0f}/s, processors busy {sum(used.values()):.2f}: {_shares(used, max(sum(used.values()), 1e-9))}")
     return " | ".join(said)
 
 
-MISSED = {"8": _missed_clients}
+def _missed_weights(target, result):
+    return " | ".join(f"{name}: results {row['done']} of weights {list(row['weights'])}" for name, row in result["mixes"].items() if target.what.endswith(name))
+
+
+def _missed_training(target, result):
+    used = result["rows"][target.where]["sides"][_setup.OURS].get("processors_s")
+    return f"ours takes of the processors {sum(used.values()):.2f} s: {_shares(used, sum(used.values()))}" if used else UNKNOWN
+
+
+MISSED = {"8": _missed_clients, "9": _missed_weights, "table1": _missed_training}
 
 
 def missed(report):
     """[[figure, what, reached, wanted, on, where the time goes]] of every target that was."""
     found = []
     for one in _targets.targets(report):
-        if one.met is False:
+        if one.verdict == _setup.MISSED:
             explain = MISSED.get(one.number, _missed_steps if one.rows else _missed_calls)
             words = explain(one, report["figures"][one.number])
-            found.append([one.figure, one.what, f"{one.value:.3f}", one.wanted, one.where, words])
+            found.append([one.figure, one.what, one.where, one.reached, one.wanted, words])
     return found

@@ -1,12 +1,13 @@
-"""Section 5 of the paper on this machine, figures 5 to 12 and tables 1 and 2: measures, and writes report.json, report.txt, figureN.png and
-report.html, the one page with all of them and the paper's numbers beside. Also `pathways bench paper`.
+"""Section 5 of the paper as far as this machine can: measures, and writes report.json, report.txt, figureN.png,
+report.html, the one page with all of them and the paper's claims beside, and paper.md, the same for the repository. Also `pathways bench paper`.
 
     run.py --out build/paper            everything
     run.py --minutes 30                 everything, in so many minutes: what does not fit is left out, and said
     run.py --quick                      one round of little: minutes, good for the form only
     run.py --figures 5 table1           these alone; what is known of the others stays in the report
     run.py --resume                     what the last run did not come to, or failed at; rows that it has stay
-    run.py --render                     no measuring: the page anew from report.json
+    run.py --render                     no measuring: the pages anew from report.json
+    run.py --publish                    and paper.md into docs/, also with --render; only a whole run that was not quick may
 
 Every figure is measured by a process of its own, which has a time limit and takes all that it started with it: one that fails or gets stuck costs
 no other, and keeps the rows that it has. report.json is written after each.
@@ -30,11 +31,11 @@ sys.path.insert(0, str(HERE.parent))
 import _sides  # noqa: E402
 
 ROOT = HERE.parents[1]
-NUMBERS = tuple(_paper.FIGURES)
-LIMIT_SECONDS = 1200  # of one figure
+NUMBERS = tuple(number for number in _paper.FIGURES if number not in _rows.DERIVED)
+LIMIT_SECONDS = 2400  # of one figure
 FAREWELL_SECONDS = 20  # for a figure that has seen that its time is over, before it is ended
 # About how long each takes on two cores: how the minutes of a run are shared out.
-SECONDS = {"5": 560, "6": 120, "7": 30, "8": 550, "9": 60, "table1": 250, "table2": 100, "10": 130, "pipelines": 1100, "12": 70, "islands": 190, "large": 80}
+SECONDS = {"5": 700, "6": 900, "7": 150, "8": 700, "9": 90, "table1": 400, "large": 80, "table2": 100, "pipelines": 1500, "10": 130, "12": 70, "islands": 260}
 
 
 def measure_one(number, quick, rows):
@@ -90,6 +91,18 @@ def one(args):
     args.result.write_text(json.dumps(answer))
 
 
+def machine():
+    processor = next((line.split(":", 1)[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "unknown processor")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {"processor": processor, "cores": os.cpu_count(), "memory_gib": round(memory / 2**30), "load": os.getloadavg()[0], "jax": importlib.metadata.version("jax")}
+
+
+def commit():
+    """Of the sources that are measured, and whether they were changed since; where there is no git, unknown."""
+    done = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty", "--abbrev=12"], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
 def begin(args):
     """The report so far: nothing, or what an earlier run of the same kind left."""
     report = {"quick": args.quick, "figures": {}, "failed": {}, "runs": {}}
@@ -99,7 +112,7 @@ def begin(args):
         if earlier.get("quick") == args.quick:
             report |= {key: earlier.get(key, {}) for key in ("figures", "failed", "runs")}
     report |= {"time": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-               "machine": {"cores": os.cpu_count(), "load": os.getloadavg()[0], "jax": importlib.metadata.version("jax")}}
+               "machine": machine(), "commit": commit(), "command": " ".join(["bench/paper/run.py", *sys.argv[1:]])}
     return report
 
 
@@ -157,14 +170,26 @@ def say_what_is_missing(report, asked):
     return bool(left)
 
 
+def publish(out, report):
+    """The page into docs/; 1 with a word if it may not be there."""
+    left = [number for number in NUMBERS if unfinished(report, number)]
+    if report["quick"] or left:
+        print(f"paper: docs/paper.md stays as it is: {'a quick run is good for its form only' if report['quick'] else 'not all is measured: ' + ' '.join(left)}")
+        return 1
+    (ROOT / "docs" / "paper.md").write_text((out / "paper.md").read_text())
+    return 0
+
+
 def render(out, report):
+    import _plots
     import _render
 
-    images = _render.plots(report)
+    images = _plots.plots(report)
     for number, image in images.items():
         (out / f"figure{number}.png").write_bytes(image)
     (out / "report.txt").write_text(_render.text(report) + "\n")
     (out / "report.html").write_text(_render.page(report, images))
+    (out / "paper.md").write_text(_render.markdown(report))
 
 
 def main():
@@ -176,6 +201,7 @@ def main():
     parser.add_argument("--limit", type=float, default=LIMIT_SECONDS, metavar="S", help="for each figure (default %(default)s)")
     parser.add_argument("--minutes", type=float, metavar="M", help="for everything: each figure has its share")
     parser.add_argument("--render", action="store_true")
+    parser.add_argument("--publish", action="store_true", help="paper.md becomes docs/paper.md, if all of it is measured")
     parser.add_argument("--one", choices=NUMBERS, help=argparse.SUPPRESS)
     parser.add_argument("--result", type=pathlib.Path, help=argparse.SUPPRESS)
     parser.add_argument("--plot-python", metavar="PATH", default=str(ROOT / "build" / "venv-paper" / "bin" / "python"), help="one that has matplotlib")
@@ -186,12 +212,16 @@ def main():
         parser.error(f"{args.plot_python}, which draws the plots, is not there: 'make build/venv-paper' installs it, --plot-python names another one")
     args.out.mkdir(parents=True, exist_ok=True)
     if args.render:
-        return render(args.out, json.loads((args.out / "report.json").read_text()))
+        report = json.loads((args.out / "report.json").read_text())
+        render(args.out, report)
+        return publish(args.out, report) if args.publish else 0
     report = measure(args)
     subprocess.run([args.plot_python, __file__, "--render", "--out", args.out], check=True)
     print((args.out / "report.txt").read_text())
     print(f"paper: {args.out / 'report.html'}")
-    return 1 if say_what_is_missing(report, args.figures or NUMBERS) else 0
+    if say_what_is_missing(report, args.figures or NUMBERS):
+        return 1
+    return publish(args.out, report) if args.publish else 0
 
 
 if __name__ == "__main__":

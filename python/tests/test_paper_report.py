@@ -11,10 +11,14 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STORED = pathlib.Path(__file__).with_name("data") / "paper_report.json"
 sys.path.insert(0, str(ROOT / "bench" / "paper"))
-import _measure  # noqa: E402
+sys.path.insert(0, str(ROOT / "bench"))
 import _paper  # noqa: E402
+import _plots  # noqa: E402
 import _render  # noqa: E402
+import _setup  # noqa: E402
+import _targets  # noqa: E402
 import _where  # noqa: E402
+import fairness  # noqa: E402
 
 
 @pytest.fixture
@@ -57,20 +61,48 @@ def test_every_figure_has_a_table_with_full_rows(report):
     text = _render.text(report)
     assert "2.3 ms" in text and "35 ms" in text  # the paper's
     assert "0.429 ms" in text and "simulated" in text
-    assert "for the test" in text and "not measured" in text  # a cell that failed, and one that nobody tried
+    assert "for the test" in text and "not measured" in text  # a cell that failed, and a row that nobody tried
+    assert "Figure 11" in text, "which figure 8 has measured"
 
 
 def test_the_page_has_tables_plots_the_paper_s_words_and_what_failed(report):
     page = Page(_render.page(report, {number: b"\x89PNG" for number in ("5", "9")}))
     assert [heading.split(":")[0] for heading in page.headings] == [
-        "What was to be reached", "What was missed, and where the time goes", *map(_paper.name, _paper.FIGURES), "Not measured"]
+        "Verdicts", "What was missed, and where the time goes", *map(_paper.name, _paper.FIGURES), "Not measured"]
     assert page.images == ["data:image/png;base64,iVBORw=="] * 2 and min(page.rows) > 1
     text = _render.page(report, {})
     assert "MISSED" in text and "Where the time goes: A step of a device" in text and "processors: wire (relay)" in text and "wire to the workers" in text
-    assert "Figure 5: 512 x 4, simulated: no time left for it" in text and "the busiest of the processes" in text
+    assert "Figure 5: 512 x 4, simulated: no time left for it" in text
     assert all(about["paper"].split("'")[0] in text for about in _paper.FIGURES.values())
     assert "Figure 7: CalledProcessError: for the test" in text and "A quick run" in text
     assert "<script" not in _render.page({**report, "failed": {"5": "<script>"}}, {})
+
+
+def test_the_page_of_the_repository_says_when_where_and_how_it_was_measured(report):
+    page = _render.markdown(report)
+    for what in ("2026-11-21 19:50 UTC", "a processor, 2 cores, 24 GiB; jax 0.10.2", "0123456789ab", "`bench/paper/run.py --quick`"):
+        assert what in page
+    assert "A quick run" in page and all(about["here"] in page for about in _paper.FIGURES.values())
+    for table in page.split("\n\n"):
+        if table.startswith("|"):
+            cells = {line.replace("\\|", "").count("|") for line in table.splitlines()}
+            assert len(cells) == 1, table
+
+
+def test_a_side_that_fails_is_a_failed_row_and_a_failed_verdict(report):
+    table = _render.tables(report)["5"][1]
+    assert ["1 x 4", "chained", "ray, our plugin", "FAILED", "-", "FAILED: ray, our plugin: XlaRuntimeError: for the test"] in table
+    failed = {(row[1], row[2]): row[6] for row in _render.targets_table(report)[1] if row[6].startswith(_setup.FAILED)}
+    assert failed["chained / ray, our plugin, chained", "1 x 4"] == "FAILED: ray, our plugin: XlaRuntimeError: for the test"
+    assert failed["fused / jax, our plugin, fused", "1 x 4"] == "FAILED: pathways: XlaRuntimeError: for the test"
+
+
+def test_sides_with_another_device_runtime_are_shown_and_have_no_verdict(report):
+    rows = [row for row in _render.tables(report)["5"][1] if row[2] in _setup.OTHER_RUNTIME]
+    assert {row[2] for row in rows} == set(_setup.OTHER_RUNTIME) and all(row[5] for row in rows)
+    said = " ".join(word for row in _render.targets_table(report)[1] for word in row[1:3])
+    assert "tensorflow" not in said and "our plugin" in said
+    assert all(not target.rival or _setup.has_verdict(target.rival) for target in _targets.targets(report))
 
 
 @pytest.mark.parametrize("quick, load, count", [(False, 0.1, 0), (True, 0.1, 1), (False, 3.0, 1), (True, 3.0, 2)])
@@ -86,21 +118,16 @@ def test_processors_that_others_took_are_told(report):
     assert "17% (Figure 6)" in told and "Figure 5" not in told and told in _render.text(report)
 
 
-def test_clients_that_reach_less_together_are_explained_by_the_device_and_the_processors(report):
-    figure = report["figures"]["8"]
-    figure["simulated"]["330"]["4"] |= {"per_s": 2900.0, "of_one": 0.957, "device_busy": 0.957}
-    (missed,) = [row for row in _where.missed(report) if "clients together" in row[1]]
-    assert missed[2:5] == ["0.957", ">= 0.995", "4 clients, simulated device"]
-    assert "4 clients: device busy 96 %, processors busy 0.78: worker 36 %, clients 32 %" in missed[5]
-
+def test_clients_that_reach_less_together_are_explained_by_the_processors(report):
+    found = [row for row in _where.missed(report) if "clients together" in row[1]]
+    assert [row[1:5] for row in found] == [["4 clients together / jax, our plugin", "CPU, 45 loops", "0.700 (0.700 to 0.700)", ">= 0.97"]]
+    assert "4 (clients): 1,400/s, processors busy 0.78: worker 36 %, clients 32 %" in found[0][5] and "jax, our plugin (clients): 2,000/s" in found[0][5]
 
 
 def test_losses_are_compared_to_the_last_bit(report):
-    report["figures"]["10"] = {"stages": 4, "rows": {
-        "one": {"tokens_per_s": 200.0, "losses": [(2.0).hex(), (1.5).hex()]},
-        "same": {"tokens_per_s": 100.0, "losses": [(2.0).hex(), (1.5).hex()]},
-        "other": {"tokens_per_s": 50.0, "losses": [(2.0).hex(), (1.5 * (1 + 2.0 ** -20)).hex()]},
-        "broken": {"error": "RuntimeError: no"}}}
+    of = lambda rate, *losses: {"tokens_per_s": rate, "rounds": [rate], "losses": [loss.hex() for loss in losses]}
+    report["figures"]["10"] = {"stages": 4, "rows": {"one": of(200.0, 2.0, 1.5), "same": of(100.0, 2.0, 1.5), "other": of(50.0, 2.0, 1.5 * (1 + 2.0 ** -20)),
+                                                     "broken": {"error": "RuntimeError: no"}}}
     head, rows = _render.tables(report)["10"]
     assert [row[2:] for row in rows] == [["1.000", "to the last bit"], ["0.500", "to the last bit"], ["0.250", "to 9.5e-07"], ["-", "-"]]
     assert rows[3][1] == "RuntimeError: no"
@@ -109,12 +136,12 @@ def test_losses_are_compared_to_the_last_bit(report):
 def test_where_a_step_over_islands_goes(report):
     spent = {"forward": 1.5, "backward": 3.0, "waiting": 0.01}
     rows = {name: {"tokens_per_s": 100.0, "step_s": 4.51, "spent_s": spent, "sent_bytes": sent, "processors_s": {"client": 0.1, "hosts": 0.25}}
-            for name, sent in (("one island of 256 cores", 0), ("two islands of 128 cores", 29.8e6))}
+            for name, sent in (("one island of 256 cores, in segments", 0), ("two islands of 128 cores, in segments", 29.8e6))}
     report["figures"] = {"islands": {"rows": rows}}
     text = _render.text(report)
     assert "1,500.0" in text and "29.8" in text and "Of this machine's processors" in text and "250" in text
     assert min(Page(_render.page(report, {})).rows) > 1
-    rows["two islands of 128 cores"] = {"error": "RuntimeError: no"}
+    rows["two islands of 128 cores, in segments"] = {"error": "RuntimeError: no"}
     assert "RuntimeError: no" in _render.text(report)
 
 
@@ -130,9 +157,9 @@ def test_figures_become_plots(tmp_path):
         pytest.skip("matplotlib is not installed: 'make paper' does that")
     (tmp_path / "report.json").write_text(STORED.read_text())
     subprocess.run([python, ROOT / "bench" / "paper" / "run.py", "--render", "--out", tmp_path], check=True)
-    for number in _render.PLOTS:
+    for number in _plots.PLOTS:
         assert (tmp_path / f"figure{number}.png").read_bytes().startswith(b"\x89PNG")
-    assert len(Page((tmp_path / "report.html").read_text()).images) == len(_render.PLOTS)
+    assert len(Page((tmp_path / "report.html").read_text()).images) == len(_plots.PLOTS)
     text = (tmp_path / "report.txt").read_text()
     assert all(f"{_paper.name(number)}: " in text for number in _paper.FIGURES)
 
@@ -142,12 +169,13 @@ def test_what_the_device_ran_is_found_in_a_trace_by_who_asked_for_it():
         return {"cat": category, "pid": process, "tid": thread, "ts": ts, "dur": dur, "args": {"op": op}}
 
     names = [{"name": "thread_name", "pid": 1, "tid": i, "args": {"name": name}} for i, name in enumerate(["client 7", "client 3", "client 9"])]
+    names += [{"name": "thread_name", "pid": 2, "tid": i, "args": {"name": name}} for i, name in enumerate(["device 0", "device 0 (2)", "device 1"])]
     asked = [event("request", 1, 0, 50, 1), event("request", 1, 1, 51, 2), event("request", 1, 2, 52, 3), event("request", 1, 0, 53, 4)]
-    end = 10 + _measure.SHOWN_US
-    ran = [event("run", 2, 0, 50, 5, 4), event("run", 2, 0, 51, 10, 6), event("run", 2, 0, 52, 20, 1), event("run", 2, 0, 99, 30, 1), event("run", 2, 0, 53, end, 8)]
+    end = 10 + fairness.SHOWN_US
+    ran = [event("run", 2, 0, 50, 5, 4), event("run", 2, 1, 51, 10, 6), event("run", 2, 2, 51, 10, 5), event("run", 2, 0, 52, 20, 1), event("run", 2, 0, 99, 30, 1), event("run", 2, 0, 53, end, 8)]
     # Client 9 is not of the comparison, 99 was asked for before the recording, 50 ran too long ago to be shown.
-    assert _measure.runs_of(names + ran + asked, [3, 7]) == [[0, 0, 6], [1, _measure.SHOWN_US, 8]]
-    assert _measure.runs_of(names + asked, [3, 7]) == []
+    assert fairness.runs_of(names + ran + asked, [3, 7]) == [[0, 0, 6], [1, fairness.SHOWN_US, 8]]
+    assert fairness.runs_of(names + asked, [3, 7]) == []
 
 
 @pytest.mark.parametrize("ratios, smallest", [
@@ -157,5 +185,5 @@ def test_what_the_device_ran_is_found_in_a_trace_by_who_asked_for_it():
     ([1.0, 1.0, 1.0, 0.5], None),
     ([], None)])
 def test_throughputs_are_equal_from_the_smallest_computation_on_after_which_they_always_are(ratios, smallest):
-    points = [{"ms": float(i), "ratio": ratio} for i, ratio in enumerate(ratios, 1)]
-    assert _measure.parity(points) == smallest
+    points = [{"ms": float(i), "low": ratio} for i, ratio in enumerate(ratios, 1)]
+    assert _setup.parity(points) == smallest

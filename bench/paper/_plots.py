@@ -1,0 +1,123 @@
+"""Plots of a report. Needs matplotlib."""
+
+import io
+import textwrap
+
+import _paper
+import _rows
+import _targets
+
+
+def _plot5(axes, result):
+    shown = [row for row in result["rows"] if "rates" in row]
+    names = list(dict.fromkeys(name for row in shown for name in row["rates"]))
+    for name in names:
+        cells = [row["rates"].get(name, {}) for row in shown]
+        axes.plot([row["name"].replace(", simulated", "\nsimulated") for row in shown], [cell.get("per_s", float("nan")) for cell in cells], marker="o", label=name)
+    axes.set(yscale="log", xlabel="hosts x devices", ylabel="computations/s")
+    axes.legend(fontsize=6)
+
+
+def _plot6(axes, result):
+    for row in result["rows"]:
+        for rival, found in row.get("against", {}).items():
+            points = sorted(found.get("points", ()), key=lambda point: point["ms"])
+            axes.plot([p["ms"] for p in points], [p["ratio"] for p in points], marker="o", label=f"{row['name']}, against {rival}")
+    axes.axhline(1, color="gray", linewidth=0.7)
+    axes.set(xscale="log", xlabel="the devices' time of a computation, ms", ylabel="throughput, ours / theirs")
+    axes.legend(fontsize=6)
+
+
+def _plot7(axes, result):
+    for dispatch in ("parallel", "sequential"):
+        axes.plot(list(result["stages"]), [row[dispatch]["per_s"] for row in result["stages"].values()], marker="o", label=dispatch)
+    axes.set(xlabel="stages, each on the devices of a host", ylabel="calls/s", yscale="log")
+    axes.legend()
+
+
+def _plot8(axes, result):
+    for name, found in _targets.devices8(result):
+        shown = {count: row["per_s"] for count, row in found.items() if count != "jax"}
+        (line,) = axes.plot(list(shown), list(shown.values()), marker="o", label=name)
+        if "jax" in found:
+            axes.axhline(found["jax"]["per_s"], color=line.get_color(), linestyle="--", linewidth=0.8, label=f"{name}: jax, our plugin")
+    axes.set(xlabel="clients", ylabel="computations/s together", yscale="log")
+    axes.legend(fontsize=6)
+
+
+def _runs(axes, lines):
+    """A line for each: (its name, its colour, [(begin, duration) in us])."""
+    for number, (_, color, bars) in enumerate(lines):
+        axes.broken_barh([(begin / 1e3, took / 1e3) for begin, took in bars], (number - 0.4, 0.8), color=color)
+    axes.set(xlabel="ms", yticks=range(len(lines)), yticklabels=[name for name, _, _ in lines])
+    axes.invert_yaxis()
+
+
+def _of_client(runs, client):
+    return [(begin, took) for place, begin, took in runs if place == client]
+
+
+def _plot9(axes, result):
+    """When a device ran each client's computations, as recorded."""
+    _runs(axes, [(f"{name}, weight {weight}", f"C{client}", _of_client(row["runs"], client))
+                 for name, row in result["mixes"].items() for client, weight in enumerate(row["weights"])])
+
+
+SHOWN_US = 30_000  # of figure 11, whose computations are short
+
+
+def _plot11(axes, result):
+    runs = [run for run in result["runs"] if run[1] < SHOWN_US]
+    _runs(axes, [(f"client {client}", f"C{client}", _of_client(runs, client)) for client in range(len(result["done"]))])
+
+
+def _bars(axes, result):
+    rows = {name: row for name, row in result["rows"].items() if "error" not in row}
+    axes.bar(list(rows), [row["tokens_per_s"] for row in rows.values()], width=0.4)
+    axes.set(ylabel="tokens/s")
+
+
+COLORS = {"forward": "#4c78a8", "backward": "#f58518", "other": "#bbbbbb"}
+
+
+FOUR_ISLANDS, ISLANDS = "16 stages, gpipe, on four islands", 4
+
+
+def _plot_pipelines(axes, result):
+    """Of the paper's figure 10: what a device of each stage ran in one step, by the recording."""
+    shown = {name: row for name, row in result["rows"].items() if row.get("runs")}
+    if not shown:
+        return
+    name = FOUR_ISLANDS if FOUR_ISLANDS in shown else list(shown)[-1]
+    runs = shown[name]["runs"]
+    first, places = min(begin for _, _, begin, _ in runs), 1 + max(place for place, *_ in runs)
+    for place, kind, begin, took in runs:
+        axes.broken_barh([((begin - first) / 1e3, took / 1e3)], (place - 0.42, 0.84), color=COLORS[kind], linewidth=0)
+    for island in range(1, ISLANDS if name == FOUR_ISLANDS else 1):
+        axes.axhline(island * places / ISLANDS - 0.5, color="black", linewidth=0.7)
+    axes.set(xlabel=f"ms of one step; {name}; blue: forward, orange: backward", ylabel="stage", yticks=range(places))
+    axes.invert_yaxis()
+
+
+PLOTS = {"5": _plot5, "6": _plot6, "7": _plot7, "8": _plot8, "9": _plot9, "11": _plot11, "table2": _bars, "10": _bars, "12": _bars, "pipelines": _plot_pipelines}
+
+
+def plots(report):
+    """{figure: PNG}. Needs matplotlib."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    images = {}
+    for number, result in _rows.figures(report).items():
+        if number not in PLOTS:
+            continue
+        figure, axes = pyplot.subplots(figsize=(6.4, 3.6), layout="constrained")
+        PLOTS[number](axes, result)
+        axes.set_title(textwrap.fill(f"{_paper.name(number)}: {_paper.FIGURES[number]['title']}", 72), fontsize=10)
+        image = io.BytesIO()
+        figure.savefig(image, format="png", dpi=120, metadata={"Software": None})
+        pyplot.close(figure)
+        images[number] = image.getvalue()
+    return images

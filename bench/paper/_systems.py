@@ -1,0 +1,128 @@
+"""The systems that a figure compares, as processes that can be asked, and their throughputs in turn."""
+
+import contextlib
+import functools
+import pathlib
+import statistics
+import sys
+import sysconfig
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import _setup  # noqa: E402
+import _sides  # noqa: E402
+from _rows import say as _say  # noqa: E402
+
+RIVAL_SECONDS = 120  # for an answer, compiling included; who is late once is not asked for that again
+SIMULATED_SECONDS = 900
+SCRIPT = HERE / "_side.py"
+
+
+def side(name, mode, address, devices):
+    patience = SIMULATED_SECONDS if mode == "simulated" else _sides.ANSWER_SECONDS
+    return _sides.opened(_sides.Side(name, [sys.executable, SCRIPT, mode, address, devices], patience=patience))
+
+
+def _installed(name):
+    """(interpreter, environment) of a system with an environment of its own; 'make paper' installs these."""
+    from pathways import _binaries
+
+    build, packages = HERE.parents[1] / "build", sysconfig.get_path("purelib")
+    found = {_setup.TENSORFLOW: ("venv-paper", {"PYTHONPATH": packages}),  # where the tensorflow-cpu wheel is
+             _setup.RAY: ("venv-ray", {"PATHWAYS_BENCH_PACKAGES": packages, "PATHWAYS_BENCH_PLUGIN": str(_binaries.device_plugin("cpu"))})}
+    venv, environment = found[name]
+    python = build / venv / "bin" / "python"
+    if not python.exists():
+        raise RuntimeError(f"{name.split(',')[0]} is not installed: 'make paper' does that")
+    return python, environment
+
+
+def _elsewhere(name, hosts, devices):
+    python, environment = _installed(name)
+    system = name.split(",")[0]
+    return _sides.opened(_sides.Side(system, [python, HERE / "_rivals.py", system, hosts, devices], environment, patience=RIVAL_SECONDS))
+
+
+def _opening(name, hosts, devices):
+    """What opens the rival of that name, with so many processes of so many devices."""
+    from pathways import _binaries
+
+    count = hosts * devices
+    return {_setup.PLUGIN: lambda: side("plugin", "plugin", _binaries.device_plugin("cpu"), count),
+            _setup.JAX: lambda: side("jax", "inprocess", "-", count),
+            _setup.MULTI_PLUGIN: lambda: _sides.multicontroller("multicontroller-plugin", SCRIPT, hosts, devices, [count]),
+            _setup.MULTI: lambda: _sides.multicontroller("multicontroller", SCRIPT, hosts, devices, [count])}.get(
+                name, lambda: _elsewhere(name, hosts, devices))
+
+
+class Guarded:
+    """A system that is asked no more for a kind of computation at which it has failed or got stuck: from then on that is its answer. For the others it is
+    started anew."""
+
+    def __init__(self, stack, open_side):
+        self.error, self.failed, self.side = None, {}, None
+        self._open_side, self._opened = open_side, stack.enter_context(contextlib.ExitStack())
+        self._open()
+
+    def _open(self):
+        try:
+            self.side = self._opened.enter_context(self._open_side())
+        except (RuntimeError, OSError) as error:
+            self.error = self._gave_up(error)
+
+    def _gave_up(self, error):
+        print(f"paper: {error}", file=sys.stderr, flush=True)
+        self._opened.close()
+        self.side = None
+        return str(error).splitlines()[0]
+
+    def ask(self, do, **arguments):
+        kind = arguments.get("kind")
+        if self.side is None and self.error is None and kind not in self.failed:
+            self._open()
+        if self.error is not None or kind in self.failed:
+            return {"error": self.error or self.failed[kind]}
+        try:
+            return self.side.ask(do, **arguments)
+        except (RuntimeError, OSError) as error:
+            self.failed[kind] = self._gave_up(error)
+            return {"error": self.failed[kind]}
+
+
+@contextlib.contextmanager
+def systems(hosts, devices, rivals):
+    """({name: what can be asked} of ours and of these rivals; our cluster)."""
+    with contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(_sides.cluster(f"1x{hosts}x{devices}"))
+        opens = {_setup.OURS: lambda: side("pathways", "package", cluster.address, hosts * devices)}
+        opens |= {name: _opening(name, hosts, devices) for name in rivals}
+        yield {name: Guarded(stack, open_side) for name, open_side in opens.items()}, cluster
+
+
+def rates(asks, rounds, seconds):
+    """{name: {"per_s": the median, "rounds": each} or {"error": why not}}. asks: {name: (the fewest calls, the most, computations in a call, a function of
+    the number of calls)}: each takes turns of about `seconds`, as the first few calls tell."""
+    timed = {}
+    for name, (fewest, most, nodes, ask) in asks.items():
+        calls, first = fewest, [ask(fewest), ask(fewest)][-1]  # the first of all compiles
+        for _ in range(2):  # of few calls the first and the last are most of what is measured
+            enough = calls if "error" in first else max(fewest, min(most, round(first["per_s"] / nodes * seconds)))
+            if enough > 2 * calls:
+                calls, first = enough, ask(enough)
+        timed[name] = functools.partial(ask, calls)
+        _say(f"{name}: {first.get('error') or format(first['per_s'], ',.0f')}, then {calls} calls")
+    found = {}
+    for name, results in _sides.take_turns(rounds, timed, warm=False).items():
+        errors = [result["error"] for result in results if "error" in result]
+        found[name] = {"error": errors[0]} if errors else summary(results)
+    return found
+
+
+def summary(results):
+    """The median of rates, and all of them in order."""
+    each = [result["per_s"] for result in results]
+    return {"per_s": statistics.median(each), "rounds": each}
+
+
+def asks(one, kind, **more):
+    return (*_setup.KINDS[kind], lambda calls: one.ask("rate", kind=kind, calls=calls, depth=_setup.DEPTH, **more))
