@@ -1,11 +1,14 @@
 #include "pathways/sim/network.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/net/address.h"
+#include "pathways/sim/mistakes.h"
 #include "pathways/sim/wire.h"
 
 namespace pw::sim {
@@ -13,6 +16,8 @@ namespace {
 
 // How often a connection that was refused is tried again.
 constexpr absl::Duration kRetry = absl::Milliseconds(20);
+
+bool IsController(const Process& process) { return absl::StartsWith(process.name(), "controller."); }
 
 }  // namespace
 
@@ -186,8 +191,15 @@ void Network::Partition(std::set<std::string> processes, absl::Time until) {
 }
 
 bool Network::StrikesFrame() {
-  const bool of_others = bug_ == Bug::kNone || bug_ == Bug::kHushEnd || bug_ == Bug::kPatience;
+  const bool of_others = bug_ == Bug::kNone || bug_ == Bug::kHushEnd || bug_ == Bug::kPatience || IsMistake(bug_);
   return !of_others && world_->Below(one_in_) == 0;
+}
+
+void Network::Mistake(const Process& from, const Process& to, std::string* header) {
+  const bool to_worker = IsController(from), from_worker = IsController(to);
+  if (!IsMistake(bug_) || to_worker == from_worker) return;
+  std::optional<std::string> mistaken = Mistaken(bug_, to_worker, *header);
+  if (mistaken.has_value() && world_->Below(one_in_) == 0) *header = *std::move(mistaken);
 }
 
 void Network::Plant(Bug bug, uint64_t one_in) {

@@ -37,8 +37,23 @@ struct NetworkOptions {
 };
 
 // What a broken transport would do, to one frame in `one_in`; or to one process in so many that die: nobody hears that its
-// connections are closed. And what a broken controller would do: it takes silence for life twice as long as it should.
-enum class Bug { kNone, kLoseFrame, kRepeatFrame, kSwapFrames, kDamageFrame, kHushEnd, kPatience };
+// connections are closed. What a broken controller would do: it takes silence for life twice as long as it should. And wrong messages of a
+// controller or worker, one in so many that can be wrong in this way (mistakes.h).
+enum class Bug {
+  kNone,
+  kLoseFrame,
+  kRepeatFrame,
+  kSwapFrames,
+  kDamageFrame,
+  kHushEnd,
+  kPatience,
+  kWrongOrder,
+  kFreedEarly,
+  kForgottenRelease,
+  kWrongPlan,
+  kWrongDonation,
+  kForgottenCompletion
+};
 
 class Network {
  public:
@@ -83,7 +98,9 @@ class Network {
   absl::Duration HeldBack(const Process& a, const Process& b) const;
   const LinkSpeed& SpeedOf(const Process& a, const Process& b) const;
   absl::Duration Disturbed(const Process& a, const Process& b);
-  bool StrikesFrame();  // by a planted bug
+  bool StrikesFrame();  // by a planted bug of the transport
+  // By one of the sender.
+  void Mistake(const Process& from, const Process& to, std::string* header);
 
   World* const world_;
   const NetworkOptions options_;

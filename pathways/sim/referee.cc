@@ -48,6 +48,13 @@ void Referee::CheckHosts() {
   }
 }
 
+void Referee::CheckCompletions() {
+  const size_t waiting = cluster_->fabric().ops().size();
+  if (struck_.empty() && !controller_died_ && waiting > 0) {
+    Violation(absl::StrCat("the controller waits for ", waiting, " completions after the last session has ended"));
+  }
+}
+
 void Referee::CheckLaunches(const std::map<std::string, std::vector<int>>& launches) {
   std::map<std::string, std::map<int, size_t>> place;  // of each launch in a host's order
   for (const auto& [host, order] : launches) {

@@ -12,6 +12,7 @@
 //   RF-4  every request is answered once
 //   RF-5  two hosts that launched the same two computations did so in the same order, and each once
 //   RF-6  after the sessions have ended no host holds an array
+//   RF-7  after that the controller waits for no completion, if nobody was struck
 #pragma once
 
 #include <cstdint>
@@ -50,6 +51,8 @@ class Referee {
   // RF-1, now. RF-5, of what the hosts launched, by host.
   void CheckHosts();
   void CheckLaunches(const std::map<std::string, std::vector<int>>& launches);
+  // RF-7, at the end.
+  void CheckCompletions();
 
   const std::vector<std::string>& violations() const { return violations_; }
 

@@ -89,6 +89,7 @@ class Run {
   void CheckEnd() {
     Referee& referee = cluster_.referee();
     referee.CheckHosts();
+    referee.CheckCompletions();
     referee.CheckLaunches(cluster_.Launches());
     for (auto& workload : workloads_) {
       if (workload->strays() > 0)

@@ -14,7 +14,9 @@
 //   clients 4 mix operations=200  workloads (workload.h): chain, pipeline, mix, training, exchange
 //   fault 5ms crash host=3        when, what, to whom. A time may be a range, "2ms..9ms"; host=any draws one
 //   plant swap 200                a bug in the transport, once in so many frames: lose, repeat, swap or damage; or once in so many
-//                                 deaths: hush; or one in the controller, always: patience
+//                                 deaths: hush; or one in the controller, always: patience; or in so many messages that can be
+//                                 wrong in this way, of the controller: order, free, leak, plan, of workers: donation,
+//                                 progress (mistakes.h)
 //
 // Faults: crash (the process dies), power (its machine does, silently), stop for=, slow factor= for=, part for= (a partition),
 // delay by= for= (each frame to and from the host takes so much longer), reorder by= for= (up to so much longer, each by chance, so

@@ -139,7 +139,45 @@ TEST(PlantedBugs, ALossThatIsNoticedTooLateIsNoticed) {
   EXPECT_TRUE(absl::StrContains(violations("power", Bug::kPatience), "is still taken for living"));
 }
 
-// And the invariant of order, which needs schedulers that disagree.
+// What a run with a bug in one of the parts breaks; with none, nothing. Of a wrong order of launches it is that clients get no answers.
+struct Part {
+  const char* name;
+  Bug bug;
+  uint64_t one_in;
+  const char* scenario;
+  const char* said;
+};
+
+class PlantedInAPart : public ::testing::TestWithParam<Part> {
+ protected:
+  std::string Violations(Bug bug, uint64_t seed) const {
+    Scenario scenario = Read(GetParam().scenario);
+    scenario.faults.clear();
+    scenario.limit = absl::Seconds(5);
+    scenario.bug = bug;
+    scenario.bug_one_in = GetParam().one_in;
+    return absl::StrJoin(RunScenario(scenario, seed).violations, "\n");
+  }
+};
+
+TEST_P(PlantedInAPart, IsNoticedByItsInvariant) {
+  for (uint64_t seed = 1; seed <= 2; ++seed) {
+    EXPECT_EQ(Violations(Bug::kNone, seed), "");
+    const std::string said = Violations(GetParam().bug, seed);
+    EXPECT_TRUE(absl::StrContains(said, GetParam().said)) << GetParam().said << " is not in:\n" << said;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sim, PlantedInAPart,
+                         ::testing::Values(Part{"order", Bug::kWrongOrder, 3, "wide", "has not finished"},
+                                           Part{"references", Bug::kFreedEarly, 40, "tenants", "failed: "},
+                                           Part{"leaks", Bug::kForgottenRelease, 3, "memory", "RESOURCE_EXHAUSTED"},
+                                           Part{"plans", Bug::kWrongPlan, 3, "exchange", "and should hold"},
+                                           Part{"donation", Bug::kWrongDonation, 3, "tenants", "failed: "},
+                                           Part{"progress", Bug::kForgottenCompletion, 40, "tenants", "completions after the last session"}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// And the invariant of order by itself.
 TEST(PlantedBugs, LaunchesInAnotherOrderOrTwiceAreNoticed) {
   const auto violations = [](const std::map<std::string, std::vector<int>>& launches) {
     World world(1);

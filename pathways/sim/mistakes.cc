@@ -1,0 +1,144 @@
+#include "pathways/sim/mistakes.h"
+
+#include <algorithm>
+
+#include "pathways/v1/worker.pb.h"
+
+namespace pw::sim {
+namespace {
+
+namespace v1 = ::pathways::v1;
+
+// A launch that other hosts have as well, granted with its command: it has its place in the order now.
+bool HasPlace(const v1::Command& command) {
+  return command.has_execute() && command.execute().launch() != 0 && command.execute().grant() == 0;
+}
+
+// Two sessions' launches change places: either is right by itself, and other hosts have them the other way.
+bool WrongOrder(v1::ToWorker* message) {
+  v1::Command* before = nullptr;
+  for (v1::Command& command : *message->mutable_commands()) {
+    if (command.has_grant() && command.grant().gangs_size() > 1) {
+      std::reverse(command.mutable_grant()->mutable_gangs()->begin(), command.mutable_grant()->mutable_gangs()->end());
+      return true;
+    }
+    if (!HasPlace(command)) continue;
+    if (before != nullptr && before->execute().session() != command.execute().session()) {
+      before->Swap(&command);
+      return true;
+    }
+    before = &command;
+  }
+  return false;
+}
+
+// A reference too few: an argument's memory goes with its first use.
+bool FreedEarly(v1::ToWorker* message) {
+  for (const v1::Command& command : message->commands()) {
+    if (!command.has_execute() || command.execute().args().empty()) continue;
+    const uint64_t array = command.execute().args(0);
+    message->add_commands()->mutable_release()->add_arrays(array);
+    return true;
+  }
+  return false;
+}
+
+// References too many: what is released stays.
+bool ForgottenRelease(v1::ToWorker* message) {
+  for (v1::Command& command : *message->mutable_commands()) {
+    if (!command.has_release() || command.release().arrays().empty()) continue;
+    command.mutable_release()->clear_arrays();
+    return true;
+  }
+  return false;
+}
+
+// A reshard plan in which two pieces of equal size come from each other's places.
+bool WrongPlan(v1::ToWorker* message) {
+  v1::Move::Send* before = nullptr;
+  for (v1::Command& command : *message->mutable_commands()) {
+    if (!command.has_move()) continue;
+    for (v1::Move::Send& send : *command.mutable_move()->mutable_sends()) {
+      const bool like = before != nullptr && before->array() != send.array() &&
+                        std::equal(before->region().size().begin(), before->region().size().end(), send.region().size().begin(),
+                                   send.region().size().end());
+      if (like) {
+        const v1::Move::Send other = *before;
+        before->set_array(send.array());
+        before->set_shard(send.shard());
+        send.set_array(other.array());
+        send.set_shard(other.shard());
+        return true;
+      }
+      before = &send;
+    }
+  }
+  return false;
+}
+
+// A program that says it takes over an argument, which nobody allowed.
+bool WrongDonation(v1::FromWorker* message) {
+  for (v1::Event& event : *message->mutable_events()) {
+    if (!event.has_compiled() || event.compiled().parameters().empty() || !event.compiled().donated_inputs().empty()) continue;
+    event.mutable_compiled()->add_donated_inputs(0);
+    return true;
+  }
+  return false;
+}
+
+// A completion that was not counted.
+bool ForgottenCompletion(v1::FromWorker* message) {
+  for (v1::Event& event : *message->mutable_events()) {
+    if (!event.has_done() || event.done().ok().empty()) continue;
+    v1::Done& done = *event.mutable_done();
+    if (done.device_microseconds_size() == done.ok_size()) done.mutable_device_microseconds()->RemoveLast();
+    done.mutable_ok()->RemoveLast();
+    return true;
+  }
+  return false;
+}
+
+bool (*OfController(Bug bug))(v1::ToWorker*) {
+  switch (bug) {
+    case Bug::kWrongOrder:
+      return WrongOrder;
+    case Bug::kFreedEarly:
+      return FreedEarly;
+    case Bug::kForgottenRelease:
+      return ForgottenRelease;
+    case Bug::kWrongPlan:
+      return WrongPlan;
+    default:
+      return nullptr;
+  }
+}
+
+bool (*OfWorker(Bug bug))(v1::FromWorker*) {
+  switch (bug) {
+    case Bug::kWrongDonation:
+      return WrongDonation;
+    case Bug::kForgottenCompletion:
+      return ForgottenCompletion;
+    default:
+      return nullptr;
+  }
+}
+
+template <typename Message>
+std::optional<std::string> Spoiled(bool (*spoil)(Message*), absl::string_view header) {
+  Message message;
+  if (spoil == nullptr || !message.ParseFromArray(header.data(), static_cast<int>(header.size())) || !spoil(&message)) {
+    return std::nullopt;
+  }
+  return message.SerializeAsString();
+}
+
+}  // namespace
+
+bool IsMistake(Bug bug) { return OfController(bug) != nullptr || OfWorker(bug) != nullptr; }
+
+std::optional<std::string> Mistaken(Bug bug, bool from_controller, absl::string_view header) {
+  return from_controller ? Spoiled(OfController(bug), header) : Spoiled(OfWorker(bug), header);
+}
+
+}  // namespace pw::sim
