@@ -7,17 +7,14 @@
 #include "pathways/base/try_allocate.h"
 
 namespace pw {
-namespace {
-
-struct Block {
-  std::shared_ptr<uint8_t> memory;
-  size_t size = 0;
-};
-
-}  // namespace
 
 class BlockCache::Idle {
  public:
+  struct Block {
+    std::shared_ptr<uint8_t> memory;
+    size_t size = 0;
+  };
+
   explicit Idle(size_t limit) : limit_(limit) {}
 
   // A block without memory if none fits.
@@ -60,7 +57,7 @@ BlockCache::~BlockCache() = default;
 
 std::optional<AlignedBytes> BlockCache::Take(size_t size) {
   if (size < kWorthwhileBytes) return TryAllocate(size);
-  Block block = idle_->Take(size);
+  Idle::Block block = idle_->Take(size);
   if (block.memory == nullptr) {
     const std::optional<AlignedBytes> fresh = TryAllocate(size);
     if (!fresh.has_value()) return std::nullopt;

@@ -2,10 +2,14 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 #include "absl/strings/string_view.h"
 
 namespace pw {
+
+// 32 bytes that nobody can guess, another 32 at each call.
+std::string RandomKey();
 
 // Whether they are equal. The time that it takes depends on the length of `shown` alone, so that how long an answer takes tells nothing of
 // how much of a guess was right.

@@ -14,5 +14,10 @@ TEST(SecretTest, OnlyTheWholeSecretIsTheSecret) {
   }
 }
 
+TEST(SecretTest, EachKeyIsAnother) {
+  EXPECT_EQ(RandomKey().size(), 32);
+  EXPECT_NE(RandomKey(), RandomKey());
+}
+
 }  // namespace
 }  // namespace pw

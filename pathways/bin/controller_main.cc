@@ -16,6 +16,7 @@
 #include "pathways/base/machine_memory.h"
 #include "pathways/base/open_files.h"
 #include "pathways/base/port_file.h"
+#include "pathways/base/secret.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/base/stop_signal.h"
 #include "pathways/base/thread_pool.h"
@@ -25,6 +26,7 @@
 #include "pathways/frontend/server.h"
 #include "pathways/gang/scheduler.h"
 #include "pathways/net/asio_transport.h"
+#include "pathways/session/service.h"
 
 namespace {
 
@@ -32,11 +34,13 @@ struct Options {
   std::string listen_clients = "127.0.0.1:0";
   std::string listen_workers = "127.0.0.1:0";
   std::string listen_bulk;
+  std::string listen_sessions;
   std::string port_file;
   std::string dispatch = "parallel";
   std::string shared_directory;
   std::string persistence_directory;
   std::string object_directory;
+  std::string translator_python;
   std::string status;
   absl::Duration status_timeout = absl::Seconds(10);
   std::string share;
@@ -72,6 +76,7 @@ void Declare(Options* options, pw::Flags* flags) {
              "where jax programs on other machines bring and fetch large arrays; default: where they connect, at a free port; "
              "'none': there "
              "is no such place, and large arrays go the slower way of everything else");
+  flags->Add("listen-sessions", &options->listen_sessions, "ADDRESS", "where clients of pathways/client connect; default: nowhere");
   flags->Add("expect-hosts", &options->cluster.expect_hosts, "N",
              "wait until so many hosts have joined, then number them by name; further hosts may join later");
   flags->Add("heartbeat-limit", &options->cluster.heartbeat_limit, "DURATION", "a host that is silent for so long is lost");
@@ -98,6 +103,9 @@ void Declare(Options* options, pw::Flags* flags) {
              "clients may have arrays and profiles written below this folder and read from it; default: none");
   flags->Add("object-directory", &options->object_directory, "DIR",
              "where what clients write to gs://BUCKET/OBJECT is kept, as DIR/gs/BUCKET/OBJECT; default: nowhere");
+  flags->Add("translator-python", &options->translator_python, "PATH",
+             "the Python, with this package and jaxlib, that translates programs which are newer than the devices' runtime, for "
+             "clients without this package; default: they are refused");
   flags->Add("policy", &options->cluster.gang.policy, "fifo|share|priority",
              "whose computation goes next: first come, device time in proportion to the clients' weights, or their priorities");
   flags->Add("gang-window", &options->gang_window, "DURATION",
@@ -166,6 +174,9 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   server_options.shared_directory = options.shared_directory;
   server_options.persistence_directory = options.persistence_directory;
   server_options.object_directory = options.object_directory;
+  // -P: what lies in the folder where the controller was started is not imported.
+  if (!options.translator_python.empty())
+    server_options.translator = {options.translator_python, "-P", "-m", "pathways._translator"};
   PW_RETURN_IF_ERROR(ParseClientAddress(options.listen_clients, &server_options));
   if (options.listen_bulk != "none")
     server_options.bulk_address = options.listen_bulk.empty() ? absl::StrCat(server_options.host, ":0") : options.listen_bulk;
@@ -188,6 +199,13 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   cluster = pw::controller::ClusterImpl::Create(cluster_options, {&executor, &timers, &clock});
   PW_ASSIGN_OR_RETURN(const std::string workers, cluster->Listen(&transport, options.listen_workers));
   PW_ASSIGN_OR_RETURN(auto server, pw::frontend::Server::Start(server_options, cluster.get()));
+  pw::session::SessionService::Options sessions;
+  sessions.make_key = pw::RandomKey;
+  const auto service = pw::session::SessionService::Create(std::move(sessions), {cluster.get(), &timers});
+  if (!options.listen_sessions.empty()) {
+    PW_ASSIGN_OR_RETURN(const std::string address, service->Listen(&transport, options.listen_sessions));
+    PW_LOG_INFO << "controller: clients with sessions of our own connect to " << address;
+  }
   const std::string clients = absl::StrCat(server_options.host, ":", server->port());
   if (!options.port_file.empty())
     PW_RETURN_IF_ERROR(pw::WritePortFile(options.port_file, absl::StrCat(clients, "\n", workers, "\n", getpid())));
@@ -197,6 +215,7 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   const std::string reason = stop->Wait(options.exit_with_parent);
   PW_LOG_INFO << "controller: stopping: " << reason;
   server->Shutdown();
+  cluster->Post([&, reason] { service->Stop(absl::UnavailableError(absl::StrCat("the controller ends: ", reason))); });
   std::promise<void> stopped;
   cluster->Stop(absl::StrCat("the controller ends: ", reason), options.own_workers, [&] { stopped.set_value(); });
   stopped.get_future().wait();

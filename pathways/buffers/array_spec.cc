@@ -26,6 +26,15 @@ absl::StatusOr<int64_t> Product(int64_t first, absl::Span<const int64_t> dims) {
 
 }  // namespace
 
+ArraySpec SingleShardSpec(const ArraySpec& spec, int shard) {
+  ArraySpec single;
+  single.dtype = spec.dtype;
+  single.dims = spec.sharding.TileRegion(spec.dims, spec.sharding.TileOfShard(shard)).size;
+  single.sharding = Sharding::SingleDevice(spec.sharding.devices()[shard], spec.sharding.memory_kind());
+  single.layout = spec.layout;
+  return single;
+}
+
 absl::StatusOr<int64_t> NumElements(absl::Span<const int64_t> dims) { return Product(1, dims); }
 
 absl::StatusOr<int64_t> DenseBytes(DType dtype, absl::Span<const int64_t> dims) {

@@ -25,6 +25,9 @@ std::string DeviceNumbers(absl::Span<const DeviceId> devices);
 // and of every shard, that fits int64. INVALID_ARGUMENT if not.
 absl::Status Validate(const ArraySpec& spec);
 
+// One shard as an array of its own. REQUIRES: `spec` is valid and has this shard.
+ArraySpec SingleShardSpec(const ArraySpec& spec, int shard);
+
 // Elements and bytes in host memory of a dense array. INVALID_ARGUMENT on negative dims or overflow. 0 bytes for types without
 // elements.
 absl::StatusOr<int64_t> NumElements(absl::Span<const int64_t> dims);

@@ -1,8 +1,11 @@
 #include "pathways/buffers/remap_plan.h"
 
+#include <optional>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "pathways/base/log.h"
 #include "pathways/base/status_macros.h"
 
 namespace pw::buffers {
@@ -67,6 +70,38 @@ struct Table {
   }
 };
 
+// Finds shards by device. Each array is indexed once, when it is first asked for.
+class ShardIndex {
+ public:
+  ShardIndex(const char* role, absl::Span<const ShardDevices> arrays) : role_(role), arrays_(arrays), indexed_(arrays.size()) {}
+
+  absl::StatusOr<int64_t> Find(int32_t array, DeviceId device) {
+    if (array < 0 || static_cast<size_t>(array) >= arrays_.size()) {
+      return Bad("there is no ", role_, " array ", array, ", only ", arrays_.size());
+    }
+    if (!indexed_[array].has_value()) PW_RETURN_IF_ERROR(Index(array));
+    auto it = indexed_[array]->find(device);
+    if (it != indexed_[array]->end()) return it->second;
+    return Bad(role_, " array ", array, " has no shard on ", ToString(device));
+  }
+
+ private:
+  absl::Status Index(int32_t array) {
+    absl::flat_hash_map<DeviceId, int64_t> shards;
+    for (DeviceId device : *arrays_[array]) {
+      if (!shards.try_emplace(device, shards.size()).second) {
+        return Bad(role_, " array ", array, " has two shards on ", ToString(device), ": a device does not tell them apart");
+      }
+    }
+    indexed_[array] = std::move(shards);
+    return absl::OkStatus();
+  }
+
+  const char* const role_;
+  const absl::Span<const ShardDevices> arrays_;
+  std::vector<std::optional<absl::flat_hash_map<DeviceId, int64_t>>> indexed_;
+};
+
 absl::Status Apply(const RemapMapping& m, absl::Span<const int> in_shards, absl::Span<const int> out_shards, Table& table) {
   if (m.in_array < 0 || static_cast<size_t>(m.in_array) >= in_shards.size()) {
     return Bad("there is no input array ", m.in_array, ", only ", in_shards.size());
@@ -92,8 +127,25 @@ absl::Status Apply(const RemapMapping& m, absl::Span<const int> in_shards, absl:
 
 }  // namespace
 
+absl::StatusOr<RemapPlan> NumberShards(const RemapPlan& plan, absl::Span<const ShardDevices> in,
+                                       absl::Span<const ShardDevices> out) {
+  RemapPlan numbered{plan.mappings};
+  ShardIndex inputs("input", in), outputs("output", out);
+  for (const RemapDevices& entry : plan.by_device) {
+    RemapMapping& mapping = numbered.mappings.emplace_back(RemapMapping{entry.in_array, entry.out_array, {}, {}});
+    for (DeviceId device : entry.devices) {
+      PW_ASSIGN_OR_RETURN(const int64_t from, inputs.Find(entry.in_array, device));
+      PW_ASSIGN_OR_RETURN(const int64_t to, outputs.Find(entry.out_array, device));
+      mapping.from.push_back({from, from + 1});
+      mapping.to.push_back({to, to + 1});
+    }
+  }
+  return numbered;
+}
+
 absl::StatusOr<std::vector<RemapItem>> ResolveRemap(const RemapPlan& plan, absl::Span<const int> in_shards,
                                                     absl::Span<const int> out_shards) {
+  PW_CHECK(plan.by_device.empty());
   Table table(out_shards);
   for (const RemapMapping& mapping : plan.mappings) PW_RETURN_IF_ERROR(Apply(mapping, in_shards, out_shards, table));
   for (const RemapItem& item : table.items) {

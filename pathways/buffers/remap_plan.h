@@ -1,7 +1,8 @@
 // Remap plans: arrays made of the shards of other arrays, without moving data.
 //
 // A mapping pairs ranges of shard indices of one input array with ranges of one output array: the k-th index of `from` feeds the
-// k-th of `to`. Pure. ResolveRemap turns a plan into single shards and checks it.
+// k-th of `to`. Newer clients name shards by the device on which they live instead: NumberShards writes these as mappings.
+// ResolveRemap turns a plan into single shards and checks it. Pure.
 //
 // Invariants of a resolved plan:
 //   RM-1  every shard of every output array appears exactly once, in ascending order of (out_array, out_shard)
@@ -13,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "pathways/base/ids.h"
 
 namespace pw::buffers {
 
@@ -30,8 +32,16 @@ struct RemapMapping {
   std::vector<ShardRange> to;
 };
 
+// On each of these devices the shard of the output array is the shard of the input array.
+struct RemapDevices {
+  int32_t in_array = 0;
+  int32_t out_array = 0;
+  std::vector<DeviceId> devices;
+};
+
 struct RemapPlan {
   std::vector<RemapMapping> mappings;
+  std::vector<RemapDevices> by_device = {};
 };
 
 struct RemapItem {
@@ -43,8 +53,16 @@ struct RemapItem {
   friend bool operator==(const RemapItem&, const RemapItem&) = default;
 };
 
+// Devices of an array in the order of its shards.
+using ShardDevices = const std::vector<DeviceId>*;
+
+// The plan with `by_device` written as mappings. INVALID_ARGUMENT if an array is not there, or has not exactly one shard on a
+// device that the plan names. The cost is that of reading the plan and the devices of the arrays.
+absl::StatusOr<RemapPlan> NumberShards(const RemapPlan& plan, absl::Span<const ShardDevices> in,
+                                       absl::Span<const ShardDevices> out);
+
 // `in_shards` and `out_shards` give the number of shards of each array. INVALID_ARGUMENT if the plan breaks an invariant; a
-// hostile plan costs no more than a good one.
+// hostile plan costs no more than a good one. REQUIRES: `by_device` is empty.
 absl::StatusOr<std::vector<RemapItem>> ResolveRemap(const RemapPlan& plan, absl::Span<const int> in_shards,
                                                     absl::Span<const int> out_shards);
 

@@ -53,6 +53,53 @@ TEST(RemapPlanTest, RefusesPlansThatDoNotFit) {
   EXPECT_EQ(ResolveRemap({{Map(0, {{1, 2, max}}, 0, {{0, 1, max}})}}, {2}, {1})->size(), 1u);
 }
 
+std::vector<DeviceId> DevicesOf(std::vector<int> ids) {
+  std::vector<DeviceId> devices;
+  for (int id : ids) devices.push_back(DeviceId(id));
+  return devices;
+}
+
+// The plan resolved, with arrays on these devices.
+absl::StatusOr<std::vector<RemapItem>> ResolveOn(const RemapPlan& plan, const std::vector<std::vector<DeviceId>>& in,
+                                                 const std::vector<std::vector<DeviceId>>& out) {
+  std::vector<ShardDevices> in_devices, out_devices;
+  std::vector<int> in_shards, out_shards;
+  for (const auto& devices : in) in_devices.push_back(&devices), in_shards.push_back(static_cast<int>(devices.size()));
+  for (const auto& devices : out) out_devices.push_back(&devices), out_shards.push_back(static_cast<int>(devices.size()));
+  absl::StatusOr<RemapPlan> numbered = NumberShards(plan, in_devices, out_devices);
+  if (!numbered.ok()) return numbered.status();
+  return ResolveRemap(*numbered, in_shards, out_shards);
+}
+
+TEST(RemapPlanTest, DevicesNameShards) {
+  const auto whole = DevicesOf({7, 3, 5, 1}), odd = DevicesOf({3, 1}), even = DevicesOf({5, 7});
+  const RemapPlan split{{}, {{0, 0, odd}, {0, 1, DevicesOf({7, 5})}}};
+  EXPECT_EQ(*ResolveOn(split, {whole}, {odd, even}),
+            (std::vector<RemapItem>{{0, 0, 0, 1}, {0, 1, 0, 3}, {1, 0, 0, 2}, {1, 1, 0, 0}}));
+  const RemapPlan joined{{}, {{1, 0, even}, {0, 0, odd}}};
+  EXPECT_EQ(*ResolveOn(joined, {odd, even}, {whole}),
+            (std::vector<RemapItem>{{0, 0, 1, 1}, {0, 1, 0, 0}, {0, 2, 1, 0}, {0, 3, 0, 1}}));
+}
+
+TEST(RemapPlanTest, RefusesDevicesThatDoNotFit) {
+  const auto a = DevicesOf({0, 1}), b = DevicesOf({1, 2});
+  auto error = [&](std::vector<RemapDevices> entries, std::vector<std::vector<DeviceId>> in) {
+    auto items = ResolveOn({{}, std::move(entries)}, in, {a});
+    EXPECT_EQ(items.status().code(), absl::StatusCode::kInvalidArgument);
+    return std::string(items.status().message());
+  };
+  EXPECT_THAT(error({{1, 0, a}}, {a}), HasSubstr("no input array 1, only 1"));
+  EXPECT_THAT(error({{-1, 0, a}}, {a}), HasSubstr("no input array -1"));
+  EXPECT_THAT(error({{0, 1, a}}, {a}), HasSubstr("no output array 1, only 1"));
+  EXPECT_THAT(error({{0, -1, a}}, {a}), HasSubstr("no output array -1"));
+  EXPECT_THAT(error({{0, 0, a}}, {b}), HasSubstr("input array 0 has no shard on device 0"));
+  EXPECT_THAT(error({{0, 0, b}}, {b}), HasSubstr("output array 0 has no shard on device 2"));
+  EXPECT_THAT(error({{0, 0, DevicesOf({1, 1})}}, {b}), HasSubstr("shard 1 of output array 0 is mapped twice"));
+  EXPECT_THAT(error({{0, 0, a}, {1, 0, DevicesOf({1})}}, {a, b}), HasSubstr("shard 1 of output array 0 is mapped twice"));
+  EXPECT_THAT(error({{0, 0, DevicesOf({1})}}, {b}), HasSubstr("nothing feeds shard 0 of output array 0"));
+  EXPECT_THAT(error({{0, 0, a}}, {DevicesOf({0, 1, 0})}), HasSubstr("input array 0 has two shards on device 0"));
+}
+
 TEST(RemapPlanTest, AgreesWithAModelOfSingleIndices) {
   for (uint32_t seed = 0; seed < 500; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);

@@ -92,7 +92,9 @@ TEST_F(LineTest, SharedMemoryIsFilledWhetherOrNotItHasPages) {
     EXPECT_TRUE(there_->Landed(1, size).ok());
     const Bytes filled = std::move(memory).Freeze();
     EXPECT_TRUE(filled.view() == sent);
-    if (letter == 'b') EXPECT_EQ(net::NameOf(filled)->inode, inode);
+    if (letter == 'b') {
+      EXPECT_EQ(net::NameOf(filled)->inode, inode);
+    }
     inode = net::NameOf(filled)->inode;
   }
 }

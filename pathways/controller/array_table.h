@@ -23,6 +23,9 @@ struct ArrayEntry {
   std::shared_ptr<const buffers::ArraySpec> spec;  // null: an error of unknown shape
   std::shared_ptr<const StringCells> strings;      // of string arrays
   bool deleted = false;
+  // An array without data that is ready when the computation has called back all that it does: then the client is told of this one. Null:
+  // nothing to wait for.
+  buffers::LogicalArray::Ref effects = nullptr;
 
   bool is_deleted() const { return deleted || record->deleted(); }
   bool is_error() const { return record->state() == buffers::LogicalArray::State::kError; }

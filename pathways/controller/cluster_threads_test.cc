@@ -17,7 +17,7 @@ class ThreadedCluster : public ::testing::Test {
   ThreadedCluster() {
     ClusterOptions options;
     options.expect_hosts = 1;
-    options.heartbeat_limit = absl::Milliseconds(500);
+    options.heartbeat_limit = absl::Milliseconds(500);  // the timers have something to do
     cluster_ = ClusterImpl::Create(options, {&executor_, &timers_, &clock_});
     worker_.Join(&transport_, *cluster_->Listen(&transport_, "tcp:controller:0"));
     while (!OnStrand<bool>([&](auto done) { done(cluster_->formed()); })) {
@@ -74,13 +74,15 @@ class ThreadedCluster : public ::testing::Test {
     });
   }
 
-  SteadyClock clock_;
+  // Stands still for the controller: no host is late, however busy the machine.
+  ManualClock clock_;
+  SteadyClock timers_clock_;
   FakeWorker::Hub hub_;
   FakeWorker worker_{{"w0", "i0", 1}, &hub_};
   std::shared_ptr<ClusterImpl> cluster_;
   net::MemoryNetwork network_;
   ThreadPool executor_{"controller", 3};
-  TimerQueue timers_{&clock_};
+  TimerQueue timers_{&timers_clock_};
   net::MemoryTransport transport_{&network_, &executor_, &timers_};
 };
 

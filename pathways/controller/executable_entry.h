@@ -18,6 +18,7 @@ struct ExecutableEntry {
   std::vector<std::shared_ptr<const buffers::ArraySpec>> accepted;  // for each parameter the last spec that was found to fit
   absl::Status gone;                                                // why it cannot run any more: its slice was released
   std::shared_ptr<const CompileRequest> source;                     // if it is on virtual devices: to compile it again
+  bool calls_back = false;                                          // it has host callbacks
 };
 
 struct ExecuteRun;
@@ -34,8 +35,18 @@ struct ExecuteRun {
   absl::Status status;
   RunResult result;
   ResultCallback<RunResult> waiter;  // FetchExecuteResult, once it has come
+  buffers::LogicalArray::Ref effects;  // of its results (ArrayEntry); null: nobody waits for that
+  bool effects_are_nodes = false;      // only nodes that wait for values call back; else `effects` is ready with missing == 0
   std::shared_ptr<RunOrder> order;   // null: it is answered by itself, or it has been its turn
   bool ended() const { return missing == 0 && order == nullptr; }
+  // One that waits for values.
+  void BeginNode() {
+    ++missing;
+    if (effects_are_nodes) effects->Expect(1);
+  }
+  void EndEffect() {
+    if (effects_are_nodes) effects->OnDone(absl::OkStatus());
+  }
   // REQUIRES: missing == 0. Answers it when it is its turn, and then those that wait for it alone.
   void AnswerWaiter(Fabric& fabric);
 

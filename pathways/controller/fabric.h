@@ -60,6 +60,9 @@ class Fabric {
 
   void Post(Task task) { post_(std::move(task)); }
   uint64_t NextId() { return next_id_++; }
+  // Programs that hosts compiled from a translation.
+  void CountTranslated() { ++translated_programs_; }
+  int64_t translated_programs() const { return translated_programs_; }
   // The first of so many ids in a row.
   uint64_t ReserveIds(uint64_t count) { return std::exchange(next_id_, next_id_ + count); }
   // Programs are dispatched node by node (controller/sequential_run.h) instead of all at once.
@@ -119,6 +122,7 @@ class Fabric {
   const SessionLimits limits_;
   const std::function<void(Task)> post_;
   bool sequential_dispatch_ = false;
+  int64_t translated_programs_ = 0;
   uint64_t next_id_ = 1;  // names arrays, executables, transfers and questions
   resource::Topology topology_;
   dispatch::Outbox outbox_;

@@ -95,7 +95,7 @@ void ProgramSteps::StartHostCall(const StepsRef& run, const Step& step) {
     call->outputs.push_back(Expect(entry, value, NewRecord(entry, value)));
     run->values[value] = call->outputs.back().record;
   }
-  if (run->run != nullptr) ++run->run->missing;
+  if (run->run != nullptr) run->run->BeginNode();
   call->left = step.inputs.size() + 1;  // one for this function
   for (size_t i = 0; i < step.inputs.size(); ++i) {
     const Record& operand = run->values[step.inputs[i]];
@@ -168,7 +168,7 @@ void ProgramSteps::StartSelect(const StepsRef& run, const Step& step) {
     select->outputs.push_back(Expect(entry, value, NewRecord(entry, value)));
     run->values[value] = select->outputs.back().record;
   }
-  if (run->run != nullptr) ++run->run->missing;
+  if (run->run != nullptr) run->run->BeginNode();
   const Record& index = run->values[step.inputs[0]];
   FetchValue(entry, step.inputs[0], index, [this, alive = alive(), select, index](absl::StatusOr<Bytes> bytes) {
     if (!alive.expired()) EndSelect(select, bytes);
@@ -205,6 +205,7 @@ void ProgramSteps::EndSelect(const std::shared_ptr<SelectRun>& run, const absl::
 
 // A node that waited has what it waited for.
 void ProgramSteps::EndWaiting(const StepsRef& steps, const absl::Status& status) {
+  if (steps->run != nullptr) steps->run->EndEffect();
   EndRun(steps->run, status);
   if (steps->turns != nullptr) Advance(steps);
 }

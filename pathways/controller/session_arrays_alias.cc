@@ -1,4 +1,5 @@
 // New arrays from existing shards: nothing is copied, whatever the copy semantics; a donated input's handle is deleted.
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -18,13 +19,8 @@ std::vector<SpecPtr> Shared(absl::Span<const buffers::ArraySpec> specs) {
   return shared;
 }
 
-SpecPtr SingleShardSpec(const buffers::ArraySpec& spec, int shard) {
-  auto single = std::make_shared<buffers::ArraySpec>();
-  single->dtype = spec.dtype;
-  single->dims = spec.sharding.TileRegion(spec.dims, spec.sharding.TileOfShard(shard)).size;
-  single->sharding = buffers::Sharding::SingleDevice(spec.sharding.devices()[shard], spec.sharding.memory_kind());
-  single->layout = spec.layout;
-  return single;
+SpecPtr SpecOfShard(const buffers::ArraySpec& spec, int shard) {
+  return std::make_shared<const buffers::ArraySpec>(buffers::SingleShardSpec(spec, shard));
 }
 
 // Whether `from_shard` of an array may become `shard` of another.
@@ -43,6 +39,22 @@ absl::Status CheckSameShard(const buffers::ArraySpec& spec, int shard, const buf
                                                  std::string(buffers::Name(spec.dtype)), "[", absl::StrJoin(dims, ","),
                                                  "], its source is ", std::string(buffers::Name(from.dtype)), "[",
                                                  absl::StrJoin(from_dims, ","), "]"));
+}
+
+absl::StatusOr<std::vector<buffers::RemapItem>> Resolve(const buffers::RemapPlan& plan, absl::Span<const SpecPtr> in,
+                                                        absl::Span<const SpecPtr> out) {
+  std::vector<int> in_shards, out_shards;
+  std::vector<buffers::ShardDevices> in_devices, out_devices;
+  for (const SpecPtr& spec : in) {
+    in_shards.push_back(spec->sharding.num_shards());
+    in_devices.push_back(&spec->sharding.devices());
+  }
+  for (const SpecPtr& spec : out) {
+    out_shards.push_back(spec->sharding.num_shards());
+    out_devices.push_back(&spec->sharding.devices());
+  }
+  PW_ASSIGN_OR_RETURN(const buffers::RemapPlan numbered, buffers::NumberShards(plan, in_devices, out_devices));
+  return buffers::ResolveRemap(numbered, in_shards, out_shards);
 }
 
 absl::Status CheckCounts(size_t results, size_t arrays, size_t specs) {
@@ -71,6 +83,20 @@ absl::Status CheckBitcast(const buffers::ArraySpec& from, const buffers::ArraySp
   return absl::OkStatus();
 }
 
+// ArrayEntry::effects of an array that is made of several.
+buffers::LogicalArray::Ref AllOf(std::vector<buffers::LogicalArray::Ref> effects) {
+  std::erase_if(effects, [](const auto& one) { return one == nullptr || one->settled(); });
+  std::sort(effects.begin(), effects.end());
+  effects.erase(std::unique(effects.begin(), effects.end()), effects.end());
+  if (effects.empty()) return nullptr;
+  if (effects.size() == 1) return effects[0];
+  auto all = std::make_shared<buffers::LogicalArray>(ArrayId(), effects[0]->owner(), effects[0]->shared_spec(), 1, nullptr);
+  buffers::WhenAllSettled(effects, [weak = std::weak_ptr(all)](const absl::Status& status) {
+    if (auto array = weak.lock()) array->OnDone(status);
+  });
+  return all;
+}
+
 }  // namespace
 
 void SessionImpl::InsertAliases(Handle result, const SpecPtr& spec, absl::Span<const Pick> picks) {
@@ -93,7 +119,9 @@ void SessionImpl::InsertAliases(Handle result, const SpecPtr& spec, absl::Span<c
   dispatch::PlanAlias(fabric_->topology(), id_, items, [&](HostId host) { return NameOp(host, {record}); }, fabric_->outbox());
   for (const Pick& pick : picks) fabric_->gangs().Derive(id_, record->id(), {pick.source->record->id()});
   record->OnDone(absl::OkStatus());
-  arrays_.Insert(result, {std::move(record), spec, nullptr, false});
+  std::vector<Record> effects;
+  for (const Pick& pick : picks) effects.push_back(pick.source->effects);
+  arrays_.Insert(result, {std::move(record), spec, nullptr, false, AllOf(std::move(effects))});
 }
 
 absl::Status SessionImpl::TryAssemble(Handle result, const SpecPtr& spec, absl::Span<const Handle> singles) {
@@ -138,20 +166,20 @@ absl::Status SessionImpl::TryDisassemble(absl::Span<const Handle> results, Handl
   }
   if (source.is_error() || source.strings != nullptr || results.size() == 1) {
     for (size_t i = 0; i < results.size(); ++i)
-      InsertAliases(results[i], SingleShardSpec(spec, i), {Pick{&source, static_cast<int>(i)}});
+      InsertAliases(results[i], SpecOfShard(spec, static_cast<int>(i)), {Pick{&source, static_cast<int>(i)}});
     return absl::OkStatus();
   }
   // One command to each host for all its shards.
   std::vector<dispatch::AliasItem> items;
   std::map<HostId, std::vector<Record>> by_host;
   for (size_t i = 0; i < results.size(); ++i) {
-    SpecPtr single = SingleShardSpec(spec, static_cast<int>(i));
+    SpecPtr single = SpecOfShard(spec, static_cast<int>(i));
     Record record = NewRecord(single);
     const DeviceId device = single->sharding.devices()[0];
     items.push_back({record->id(), 0, source.record->id(), static_cast<int32_t>(i), device});
     by_host[fabric_->topology().FindDevice(device)->host].push_back(record);
     fabric_->gangs().Derive(id_, record->id(), {source.record->id()});
-    arrays_.Insert(results[i], {std::move(record), std::move(single), nullptr, false});
+    arrays_.Insert(results[i], {std::move(record), std::move(single), nullptr, false, source.effects});
   }
   dispatch::PlanAlias(
       fabric_->topology(), id_, items, [&](HostId host) { return NameOp(host, by_host[host]); }, fabric_->outbox());
@@ -178,7 +206,7 @@ absl::Status SessionImpl::FullyReplicatedShard(Handle result, Handle array, Copy
     }
     const bool single = source.spec->sharding.num_shards() == 1;
     const Pick pick{&source, 0};
-    InsertAliases(result, single ? source.spec : SingleShardSpec(*source.spec, 0), {pick});
+    InsertAliases(result, single ? source.spec : SpecOfShard(*source.spec, 0), {pick});
     return absl::OkStatus();
   };
   if (absl::Status status = attempt(); !status.ok()) return Fail({result}, {}, status);
@@ -191,16 +219,13 @@ absl::Status SessionImpl::TryRemap(absl::Span<const Handle> results, absl::Span<
   PW_RETURN_IF_ERROR(arrays_.CheckNew(results));
   PW_RETURN_IF_ERROR(CheckCounts(results.size(), results.size(), specs.size()));
   PW_ASSIGN_OR_RETURN(const std::vector<ArrayEntry> sources, LiveEntries(arrays));
-  std::vector<int> in_shards, out_shards;
+  std::vector<SpecPtr> source_specs;
   for (const ArrayEntry& source : sources) {
     if (source.spec == nullptr) return source.record->status();
-    in_shards.push_back(source.spec->sharding.num_shards());
+    source_specs.push_back(source.spec);
   }
-  for (const SpecPtr& spec : specs) {
-    PW_RETURN_IF_ERROR(CheckSpec(*spec));
-    out_shards.push_back(spec->sharding.num_shards());
-  }
-  PW_ASSIGN_OR_RETURN(const std::vector<buffers::RemapItem> items, buffers::ResolveRemap(plan, in_shards, out_shards));
+  for (const SpecPtr& spec : specs) PW_RETURN_IF_ERROR(CheckSpec(*spec));
+  PW_ASSIGN_OR_RETURN(const std::vector<buffers::RemapItem> items, Resolve(plan, source_specs, specs));
   std::vector<std::vector<Pick>> picks(results.size());
   for (const buffers::RemapItem& item : items) {
     const ArrayEntry& source = sources[item.in_array];
@@ -245,7 +270,7 @@ absl::Status SessionImpl::TryBitcast(absl::Span<const Handle> results, absl::Spa
         [&](HostId host) { return NameOp(host, {record}); }, fabric_->outbox());
     fabric_->gangs().Derive(id_, record->id(), {sources[i].record->id()});
     record->OnDone(absl::OkStatus());
-    arrays_.Insert(results[i], {std::move(record), specs[i], nullptr, false});
+    arrays_.Insert(results[i], {std::move(record), specs[i], nullptr, false, sources[i].effects});
   }
   return absl::OkStatus();
 }

@@ -29,19 +29,27 @@ void SessionImpl::WhenReady(absl::Span<const Handle> arrays, StatusCallback done
     settled &= (*entry)->record->settled();
     error.Update((*entry)->record->status());
     records.push_back((*entry)->record);
+    if ((*entry)->effects == nullptr) continue;
+    settled &= (*entry)->effects->settled();
+    records.push_back((*entry)->effects);
   }
   if (settled) return Answer(std::move(done), error);
+  HoldUntilSettled(std::move(records), [this, done = std::move(done)](absl::Status status) mutable {
+    Answer(std::move(done), std::move(status));
+  });
+}
+
+void SessionImpl::HoldUntilSettled(std::vector<Record> arrays, StatusCallback done) {
   const uint64_t key = fabric_->NextId();
-  // The read holds the arrays, so that they live until they are ready.
-  reads_->insert({key, Read{records, std::move(done)}});
-  buffers::WhenAllSettled(records, [key, weak = std::weak_ptr<Reads>(reads_), fabric = fabric_](const absl::Status& status) {
+  reads_->insert({key, Read{arrays, std::move(done)}});
+  buffers::WhenAllSettled(arrays, [key, weak = std::weak_ptr<Reads>(reads_)](const absl::Status& status) {
     auto reads = weak.lock();
     if (reads == nullptr) return;
     auto it = reads->find(key);
     if (it == reads->end()) return;
     Read read = std::move(it->second);
     reads->erase(it);
-    fabric->Post([done = std::move(read.done), status]() mutable { std::move(done)(status); });
+    std::move(read.done)(status);
   });
 }
 
@@ -80,18 +88,22 @@ void SessionImpl::CopyToHostBuffer(Handle array, Handle host_buffer, std::option
     fetch.mutable_byte_strides()->Add(byte_strides->begin(), byte_strides->end());
   }
   fabric_->fetches().Add(fetch.fetch(), host, id_, bytes,
-                         [this, host_buffer](absl::StatusOr<Bytes> result) { OnFetched(host_buffer, std::move(result)); });
+                         [this, host_buffer, effects = entry->effects](absl::StatusOr<Bytes> result) {
+                           if (!result.ok() || effects == nullptr || effects->settled())
+                             return OnFetched(host_buffer, std::move(result));
+                           HoldUntilSettled({effects}, [this, host_buffer, result = std::move(result)](absl::Status status) mutable {
+                             if (!status.ok()) result = status;
+                             OnFetched(host_buffer, std::move(result));
+                           });
+                         });
   fabric_->outbox().AddFor(id_, host, std::move(command));
 }
 
 void SessionImpl::FetchStrings(Handle host_buffer, const ArrayEntry& entry) {
-  // `reads_` stands for this session: the waiter may outlive it.
-  entry.record->WhenSettled(
-      [this, host_buffer, cell = (*entry.strings)[0], weak = std::weak_ptr<Reads>(reads_)](const absl::Status& status) {
-        if (weak.expired()) return;
-        if (!status.ok()) return OnFetched(host_buffer, status);
-        OnFetched(host_buffer, *cell->data);
-      });
+  HoldUntilSettled({entry.record}, [this, host_buffer, cell = (*entry.strings)[0]](absl::Status status) {
+    if (!status.ok()) return OnFetched(host_buffer, status);
+    OnFetched(host_buffer, *cell->data);
+  });
 }
 
 absl::Status SessionImpl::Delete(absl::Span<const Handle> arrays) { return arrays_.Delete(arrays); }

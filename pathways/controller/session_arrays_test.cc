@@ -1,4 +1,5 @@
 #include <cstring>
+#include <map>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -194,6 +195,32 @@ TEST(HostBufferTest, ALookupWaitsForTheCopyThatFillsIt) {
   EXPECT_EQ(got, "hi");
 }
 
+TEST(HostBufferTest, AFetchIsAnsweredThoughItsArrayIsDroppedBeforeTheBytesCome) {
+  TestCluster t(1, 2);
+  Session& s = t.Open();
+  const buffers::ArraySpec spec{buffers::DType::kU8, {2}, buffers::Sharding::Replicated(t.Devices(0, 2), "")};
+  ASSERT_TRUE(s.MakeArray(1, spec, {{1, {buffers::DType::kU8, {2}}, {0, 1}}}).ok());
+  ASSERT_TRUE(s.Disassemble({{2, 3}}, 1, kReuse).ok());
+  ASSERT_TRUE(s.Copy({{4}}, {{3}}, t.Devices(0, 1), std::nullopt, kReuse).ok());
+  std::map<Handle, absl::Status> copied;
+  for (Handle array : {1, 2, 3, 4}) {
+    s.CopyToHostBuffer(array, 30 + array, std::nullopt, [&, array](absl::Status status) { copied[array] = status; });
+  }
+  absl::Status ready = absl::UnknownError("not yet");
+  s.WhenReady({{1, 2, 3, 4}}, [&](absl::Status status) { ready = status; });
+  ASSERT_TRUE(s.Destruct({{1, 2}}).ok());
+  ASSERT_TRUE(s.Delete({{3, 4}}).ok());
+  t.Run();
+  EXPECT_TRUE(copied.empty());
+  ASSERT_TRUE(s.StoreHostBuffer(1, Bytes::Copy("hi")).ok());
+  t.Run();
+  EXPECT_TRUE(ready.ok()) << ready;
+  for (Handle array : {1, 2, 3, 4}) {
+    EXPECT_EQ(copied.at(array), absl::OkStatus()) << array;
+    EXPECT_EQ(t.Await<Bytes>([&](auto done) { s.LookupHostBuffer(30 + array, std::move(done)); })->view(), "hi");
+  }
+}
+
 TEST(AliasTest, AssembleAndDisassembleMoveNothing) {
   TestCluster t(2, 2);
   Session& s = t.Open();
@@ -266,6 +293,25 @@ TEST(AliasTest, RemapPicksShards) {
   EXPECT_THAT(s.Remap({{6, 7}}, {{1}}, plan, halves, kReuse).ToString(), HasSubstr("copy it first"));
 }
 
+TEST(AliasTest, RemapPicksShardsByDevice) {
+  TestCluster t(2, 2);
+  Session& s = t.Open();
+  ASSERT_TRUE(t.Put(1, t.Rows(0, 4, {8}), "aabbccdd").ok());
+  const std::vector<buffers::ArraySpec> halves = {t.Rows(0, 2, {4}), t.Rows(2, 2, {4})};
+  const buffers::RemapPlan split{{}, {{0, 1, t.Devices(2, 2)}, {0, 0, t.Devices(0, 2)}}};
+  ASSERT_TRUE(s.Remap({{2, 3}}, {{1}}, split, halves, kReuse).ok());
+  ASSERT_TRUE(s.Destruct({{1}}).ok());
+  EXPECT_EQ(*t.FetchRows(2), "aabb");
+  EXPECT_EQ(*t.FetchRows(3), "ccdd");
+  const buffers::RemapPlan joined{{}, {{1, 0, t.Devices(2, 2)}, {0, 0, t.Devices(0, 2)}}};
+  ASSERT_TRUE(s.Remap({{4}}, {{2, 3}}, joined, {{t.Rows(0, 4, {8})}}, kReuse).ok());
+  EXPECT_EQ(*t.FetchRows(4), "aabbccdd");
+  const buffers::RemapPlan elsewhere{{}, {{0, 0, t.Devices(2, 2)}}};
+  EXPECT_THAT(s.Remap({{5}}, {{2}}, elsewhere, {{t.Rows(2, 2, {4})}}, kReuse).ToString(),
+              HasSubstr("input array 0 has no shard on device 2"));
+  EXPECT_FALSE(t.Ready({5}).ok());
+}
+
 TEST(AliasTest, BitcastKeepsTheBytes) {
   TestCluster t(1, 2);
   Session& s = t.Open();
@@ -277,6 +323,42 @@ TEST(AliasTest, BitcastKeepsTheBytes) {
               HasSubstr("4 bytes and would have 8"));
   EXPECT_FALSE(s.Bitcast({{4}}, {{1}}, {{t.Single(0, {8})}}, kReuse).ok());
   EXPECT_FALSE(s.Bitcast({{5}}, {{1}}, {}, kReuse).ok());
+}
+
+// jaxlib 0.12 drops an array as soon as it has asked for its contents.
+TEST(StringArrayTest, AFetchIsAnsweredThoughItsArrayIsDroppedBeforeTheBytesCome) {
+  TestCluster t(1, 2);
+  Session& s = t.Open();
+  const buffers::ArraySpec spec{buffers::DType::kString, {}, buffers::Sharding::Replicated(t.Devices(0, 2), "")};
+  ASSERT_TRUE(s.MakeArray(1, spec, {{1, {buffers::DType::kString, {}}, {0, 1}}}).ok());
+  ASSERT_TRUE(s.Disassemble({{2, 3}}, 1, kReuse).ok());
+  std::map<Handle, absl::Status> copied;
+  for (Handle array : {1, 2, 3}) {
+    s.CopyToHostBuffer(array, 30 + array, std::nullopt, [&, array](absl::Status status) { copied[array] = status; });
+  }
+  ASSERT_TRUE(s.Destruct({{1, 2}}).ok());
+  ASSERT_TRUE(s.Delete({{3}}).ok());
+  t.Run();
+  EXPECT_TRUE(copied.empty());
+  ASSERT_TRUE(s.StoreHostBuffer(1, Bytes::Copy("text")).ok());
+  t.Run();
+  for (Handle array : {1, 2, 3}) {
+    EXPECT_EQ(copied.at(array), absl::OkStatus()) << array;
+    EXPECT_EQ(t.Await<Bytes>([&](auto done) { s.LookupHostBuffer(30 + array, std::move(done)); })->view(), "text");
+  }
+  EXPECT_EQ(s.StoreHostBuffer(1, Bytes::Copy("text")), absl::OkStatus()) << "the bytes were consumed";
+}
+
+TEST(StringArrayTest, AFetchThatWaitsWhenItsSessionEndsIsCancelled) {
+  TestCluster t(1, 1);
+  Session& s = t.Open();
+  ASSERT_TRUE(s.MakeArray(1, t.Single(0, {}, buffers::DType::kString), {{1, {buffers::DType::kString, {}}, {0}}}).ok());
+  absl::Status copied;
+  s.CopyToHostBuffer(1, 30, std::nullopt, [&](absl::Status status) { copied = status; });
+  ASSERT_TRUE(s.Destruct({{1}}).ok());
+  t.session = nullptr;
+  t.Run();
+  EXPECT_THAT(copied.ToString(), HasSubstr("the session has ended"));
 }
 
 TEST(StringArrayTest, LiveInTheController) {

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/session_impl.h"
@@ -37,6 +38,19 @@ std::shared_ptr<const ExecutableInfo> MakeInfo(const program::Executable& record
   return info;
 }
 
+// One host's word beside that of the others: an error counts for all of them. That a host does not read the program goes before all other
+// errors, which may follow from it.
+void Take(absl::StatusOr<::pathways::v1::Compiled> compiled, absl::StatusOr<::pathways::v1::Compiled>& answer) {
+  absl::Status status = compiled.ok() ? FromProto(compiled->status()) : compiled.status();
+  if (!status.ok() && compiled.ok() && compiled->newer_than_runtime()) status.SetPayload(kNewerThanRuntime, absl::Cord());
+  if (answer.status().GetPayload(kNewerThanRuntime).has_value()) return;
+  if (!status.ok()) {
+    answer = status;
+  } else if (answer.ok()) {
+    answer = std::move(compiled);
+  }
+}
+
 }  // namespace
 
 void SessionImpl::DropRecord(const program::Executable& record) {
@@ -50,6 +64,7 @@ void SessionImpl::DropRecord(const program::Executable& record) {
 struct SessionImpl::PendingCompile {
   program::Executable record;
   size_t left = 0;
+  bool translated = false;
   absl::StatusOr<::pathways::v1::Compiled> answer = ::pathways::v1::Compiled();  // any host's, or the last error
   ResultCallback<std::shared_ptr<const ExecutableInfo>> done;
 };
@@ -113,20 +128,22 @@ void SessionImpl::Compile(CompileRequest request, ResultCallback<std::shared_ptr
     source->devices = record->devices;
     sources_[record->id] = {std::move(source), PhysicalOf(record->devices)};
   }
-  compile.set_host_callbacks(request.program.view().find(kHostCallbackTarget) != std::string_view::npos);
+  const bool calls_back = request.program.view().find(kHostCallbackTarget) != std::string_view::npos;
+  compile.set_host_callbacks(calls_back);
   if (record->hosts.size() > 1) NameHosts(*record, compile);
   const uint64_t id = record->id.v;
   auto pending = std::make_shared<PendingCompile>();
   pending->record = *std::move(record);
   pending->left = pending->record.hosts.size();
+  pending->translated = request.translated;
   pending->done = std::move(done);
   const Bytes options = Bytes::FromString(std::move(request.options));
   for (HostId host : pending->record.hosts) {
-    fabric_->compiles().Add(id, host, id_, [this, pending](absl::StatusOr<::pathways::v1::Compiled> compiled) {
-      absl::Status status = compiled.ok() ? FromProto(compiled->status()) : compiled.status();
-      if (pending->answer.ok() || !status.ok()) pending->answer = status.ok() ? std::move(compiled) : status;
+    fabric_->compiles().Add(id, host, id_, [this, pending, calls_back](absl::StatusOr<::pathways::v1::Compiled> compiled) {
+      Take(std::move(compiled), pending->answer);
       if (--pending->left > 0) return;
-      OnCompiled(std::move(pending->record), std::move(pending->answer), std::move(pending->done));
+      if (pending->translated && pending->answer.ok()) fabric_->CountTranslated();
+      OnCompiled(std::move(pending->record), calls_back, std::move(pending->answer), std::move(pending->done));
     });
     fabric_->outbox().Add(host, command, {request.program, options});
   }
@@ -142,7 +159,7 @@ void SessionImpl::NameHosts(const program::Executable& record, ::pathways::v1::C
   }
 }
 
-void SessionImpl::OnCompiled(program::Executable record, absl::StatusOr<::pathways::v1::Compiled> compiled,
+void SessionImpl::OnCompiled(program::Executable record, bool calls_back, absl::StatusOr<::pathways::v1::Compiled> compiled,
                              ResultCallback<std::shared_ptr<const ExecutableInfo>> done) {
   using Info = std::shared_ptr<const ExecutableInfo>;
   Source source;
@@ -167,7 +184,7 @@ void SessionImpl::OnCompiled(program::Executable record, absl::StatusOr<::pathwa
     return Answer<Info>(std::move(done), complete.status());
   }
   const Handle handle = NewHandle();
-  ExecutableEntry entry{*std::move(complete), nullptr, {}, absl::OkStatus(), std::move(source.request)};
+  ExecutableEntry entry{*std::move(complete), nullptr, {}, absl::OkStatus(), std::move(source.request), calls_back};
   entry.info = MakeInfo(*entry.record, handle);
   entry.accepted.resize(entry.record->parameters.size());
   Info info = entry.info;

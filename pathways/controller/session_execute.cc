@@ -88,13 +88,17 @@ void SessionImpl::Launch(const ExecuteRequest& request, CheckedExecute& call, st
   std::vector<ArrayId> args, results;
   for (const ArrayEntry* arg : call.args) args.push_back(arg->record->id());
   auto waiting = std::make_shared<WeakArrays>();
+  Record effects;  // a shard on one host is there while another host still calls back
+  if (hosts > 1 && call.executable->calls_back)
+    effects = std::make_shared<buffers::LogicalArray>(ArrayId(), id_, no_spec_, hosts, nullptr);
   for (size_t i = 0; i < call.results.size(); ++i) {
     SpecPtr spec = record.output_spec(static_cast<int>(i));
     auto array = std::make_shared<buffers::LogicalArray>(ArrayId(fabric_->NextId()), id_, spec, hosts, group);
     results.push_back(array->id());
     waiting->push_back(array);
-    arrays_.Insert(call.results[i], {std::move(array), std::move(spec), nullptr, false});
+    arrays_.Insert(call.results[i], {std::move(array), std::move(spec), nullptr, false, effects});
   }
+  if (effects != nullptr) waiting->push_back(effects);  // behind the results, which hosts name by their places
   const Gangs::Ticket ticket =
       fabric_->gangs().Submit({id_, record.id, record.physical, record.hosts, args, results, MayDonate(record, request)});
   dispatch::ExecuteCall plan{id_,
@@ -195,6 +199,7 @@ void ExecuteRun::AnswerInOrder(Fabric& fabric) {
 }
 
 void ExecuteRun::AnswerWaiter(Fabric& fabric) {
+  if (effects != nullptr && !effects_are_nodes) std::exchange(effects, nullptr)->OnDone(absl::OkStatus());
   if (order != nullptr) return AnswerInOrder(fabric);
   if (!waiter) return;
   absl::StatusOr<RunResult> answer = status.ok() ? absl::StatusOr<RunResult>(result) : status;

@@ -40,6 +40,33 @@ TEST(CompileTest, TellsWhatTheProgramMakes) {
             absl::StatusCode::kNotFound);
 }
 
+TEST(CompileTest, AProgramThatTheHostDoesNotReadIsMarked) {
+  TestCluster t(2, 4);
+  t.Open();
+  auto toy = t.Toy("copy", 1, 1, 4);
+  toy.set_newer_than_runtime(true);
+  EXPECT_TRUE(t.Compile(toy, t.Devices(0, 4)).status().GetPayload(kNewerThanRuntime).has_value());
+  EXPECT_FALSE(t.Compile(t.Toy("refuse", 1, 1, 4), t.Devices(0, 4)).status().GetPayload(kNewerThanRuntime).has_value());
+}
+
+TEST(CompileTest, TranslatedProgramsAreCounted) {
+  TestCluster t(2, 4);
+  t.Open();
+  CompileRequest request;
+  request.format = "mlir";
+  request.num_partitions = 4;
+  request.devices = t.Devices(0, 4);
+  for (bool translated : {false, true}) {
+    for (const char* name : {"copy", "refuse"}) {
+      request.translated = translated;
+      request.program = Bytes::FromString(t.Toy(name, 1, 1, 4).SerializeAsString());
+      (void)t.Await<std::shared_ptr<const ExecutableInfo>>([&](auto done) { t.session->Compile(request, std::move(done)); });
+    }
+  }
+  const std::string json = *t.Await<std::string>([&](auto done) { t.cluster->GetStatus(std::move(done)); });
+  EXPECT_NE(json.find("\"translated_programs\":1,"), std::string::npos) << json;
+}
+
 TEST(CompileTest, ErrorsKeepTheirCodeAndText) {
   TestCluster t(2, 4);
   t.Open();
@@ -107,9 +134,48 @@ TEST(SeveralHostsTest, EachCompilesAndRunsItsPart) {
   EXPECT_EQ(t.workers[0]->num_executables() + t.workers[1]->num_executables(), 0u);
 }
 
+TEST(SeveralHostsTest, AShardIsToldWhenAllHostsHaveCalledBack) {
+  TwoHosts two;
+  TestCluster& t = two.t;
+  const absl::Status waits = absl::CancelledError("still waiting");
+  ASSERT_TRUE(t.Put(1, t.Rows(0, 4, {4, 4}), "aaaabbbbccccdddd").ok());
+  for (const bool calls_back : {false, true}) {
+    auto toy = t.Toy("copy", 1, 1, 4);
+    if (calls_back) toy.set_fingerprint("... pathways_host_callback ...");
+    auto info = t.Compile(toy, t.Devices(0, 4));
+    ASSERT_TRUE(info.ok()) << info.status();
+    t.workers[0]->hold_done = true;
+    ASSERT_TRUE(t.Execute((*info)->handle, {1}, {2}).ok());
+    ASSERT_TRUE(t.session->Disassemble({3, 4, 5, 6}, 2, CopySemantics::kReuseInput).ok());
+    EXPECT_EQ(t.Ready({6}), calls_back ? waits : absl::OkStatus());
+    if (calls_back)
+      EXPECT_EQ(t.Fetch(6).status(), waits);
+    else
+      EXPECT_EQ(*t.Fetch(6), "dddd");
+    t.workers[0]->hold_done = false;
+    t.workers[0]->ReleaseDone();
+    EXPECT_EQ(t.Ready({6}), absl::OkStatus());
+    EXPECT_EQ(*t.Fetch(6), "dddd");
+    EXPECT_EQ(*t.FetchRows(2), "aaaabbbbccccdddd");
+    EXPECT_TRUE(t.session->Destruct({2, 3, 4, 5, 6}).ok());
+  }
+}
+
 TEST(SeveralHostsTest, TheErrorOfOneIsTheErrorOfTheCompilation) {
   TwoHosts two;
   EXPECT_EQ(two.t.Compile(two.t.Toy("refuse", 1, 1, 4), two.t.Devices(0, 4)).status(), absl::InvalidArgumentError("toy refusal"));
+}
+
+TEST(SeveralHostsTest, ThatOneDoesNotReadAProgramGoesBeforeOtherErrors) {
+  for (int reader : {0, 1}) {
+    TwoHosts two;
+    two.t.workers[reader]->reads_newer = true;  // and refuses it for another reason
+    auto toy = two.t.Toy("refuse", 1, 1, 4);
+    toy.set_newer_than_runtime(true);
+    const absl::Status status = two.t.Compile(toy, two.t.Devices(0, 4)).status();
+    EXPECT_TRUE(status.GetPayload(kNewerThanRuntime).has_value()) << status;
+    EXPECT_EQ(status.message(), "cannot read it");
+  }
 }
 
 TEST(SeveralHostsTest, WhatFailsOnOneIsToldToTheOthers) {

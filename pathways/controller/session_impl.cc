@@ -33,7 +33,7 @@ SessionImpl::~SessionImpl() {
   fabric_->groups().set_ending_session(id_);
   fabric_->EndSession(id_);  // answers fetches, compilations and descriptions
   for (auto& admitted : room_.DropAll()) Answer(std::move(admitted), ended);
-  for (auto& [key, read] : std::exchange(*reads_, {})) Answer(std::move(read.done), ended);
+  for (auto& [key, read] : std::exchange(*reads_, {})) std::move(read.done)(ended);
   for (const std::shared_ptr<Run>& run : std::exchange(effects_->runs, {})) {
     run->order = nullptr;  // they hold each other
     if (run->waiter) Answer<RunResult>(std::exchange(run->waiter, nullptr), ended);
@@ -88,7 +88,7 @@ absl::Status SessionImpl::CheckSpec(const ArraySpec& spec) const {
 }
 
 void SessionImpl::Share(Handle result, const ArrayEntry& source, SpecPtr spec) {
-  arrays_.Insert(result, {source.record, std::move(spec), source.strings, false});
+  arrays_.Insert(result, {source.record, std::move(spec), source.strings, false, source.effects});
 }
 
 void SessionImpl::InsertStrings(Handle result, SpecPtr spec, StringCells cells) {

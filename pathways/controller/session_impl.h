@@ -2,8 +2,7 @@
 //   session_impl.cc           beginning and end, what all families use
 //   session_host_buffers.cc   staged bytes; session_arrays_make.cc: arrays from host memory, errors
 //   session_arrays_alias.cc   assemble, disassemble, one shard, remap, bitcast: no data moves
-//   session_arrays_move.cc    copy, reshard
-//   session_arrays_read.cc    readiness, fetching, deleting
+//   session_arrays_move.cc    copy, reshard; session_arrays_read.cc: readiness, fetching, deleting
 //   session_executables.cc    compile, describe
 //   session_execute.cc        execute and the results of runs; session_programs.cc: programs of many nodes
 //   program_steps.cc          nodes of programs that wait for values, by a class of its own
@@ -197,13 +196,15 @@ class SessionImpl final : public Session {
   absl::Status ReshardOne(Handle result, const ArrayEntry& source, const SpecPtr& spec, CopySemantics semantics);
 
   // -- session_arrays_read.cc
+  // Keeps the arrays until they have settled. `done` runs once, possibly inside the call, or with CANCELLED in the destructor.
+  void HoldUntilSettled(std::vector<Record> arrays, StatusCallback done);
   void FetchStrings(Handle host_buffer, const ArrayEntry& entry);
 
   // -- session_executables.cc
   absl::StatusOr<program::Executable> CheckCompile(CompileRequest& request) const;
   struct PendingCompile;  // on several hosts
   void NameHosts(const program::Executable& record, ::pathways::v1::Compile& compile) const;
-  void OnCompiled(program::Executable record, absl::StatusOr<::pathways::v1::Compiled> compiled,
+  void OnCompiled(program::Executable record, bool calls_back, absl::StatusOr<::pathways::v1::Compiled> compiled,
                   ResultCallback<std::shared_ptr<const ExecutableInfo>> done);
   absl::StatusOr<ExecutableEntry*> FindExecutable(Handle handle);
   void Describe(Handle executable, ::pathways::v1::Describe::What what, ResultCallback<::pathways::v1::Described> done);

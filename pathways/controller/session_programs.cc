@@ -326,9 +326,19 @@ absl::StatusOr<ExecuteReply> SessionImpl::RunProgram(const std::shared_ptr<Progr
     }
     return absl::OkStatus();
   };
+  const auto calls_back = [this](Handle executable) {
+    const auto found = executables_.find(executable);
+    return found == executables_.end() || found->second.calls_back;
+  };
   const absl::Status status = check();
   if (status.ok()) {
+    if (effects) {
+      run->effects = std::make_shared<buffers::LogicalArray>(ArrayId(), id_, no_spec_, 1, nullptr);
+      const std::vector<Handle>& inside = entry->executables;
+      run->effects_are_nodes = !fabric_->sequential_dispatch() && std::none_of(inside.begin(), inside.end(), calls_back);
+    }
     StartProgram(entry, args, results, run);
+    if (effects) run->EndEffect();  // all nodes have begun
   } else if (run != nullptr) {
     run->status = status;
   }
@@ -365,7 +375,7 @@ void SessionImpl::StartProgram(const std::shared_ptr<ProgramEntry>& entry, const
     auto record = std::make_shared<buffers::LogicalArray>(
         ArrayId(fabric_->NextId()), id_, spec, sequential ? 1 : static_cast<int>(hosts.size()), fabric_->groups().Of(hosts));
     result_records.push_back(record);
-    arrays_.Insert(results[r], {std::move(record), std::move(spec), nullptr, false});
+    arrays_.Insert(results[r], {std::move(record), std::move(spec), nullptr, false, run == nullptr ? nullptr : run->effects});
   }
   if (entry->steps != nullptr) {
     steps_->TakeOver(*entry, arg_records);

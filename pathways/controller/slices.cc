@@ -28,7 +28,7 @@ MemoryInfo MakeMemory(MemoryId id, DeviceId device, const resource::MemoryDescri
           absl::StrCat("MEMORY_SPACE_", id.v)};
 }
 
-// A virtual device is like those of its kind, but nowhere in particular.
+// A virtual device is like those of its kind, but nowhere in particular: all are of one slice to jax, and of no host.
 DeviceInfo MakeDevice(DeviceId id, const resource::Device& like, const std::string& platform) {
   DeviceInfo info;
   info.id = id;
@@ -37,6 +37,7 @@ DeviceInfo MakeDevice(DeviceId id, const resource::Device& like, const std::stri
   info.kind = like.description.kind;
   info.debug_string = info.to_string = absl::StrCat("VirtualDevice(id=", id.v, ")");
   info.int_attributes["slice_index"] = 0;
+  if (info.kind == resource::kCpuDeviceKind) info.int_attributes["colocation_id"] = id.v;
   return info;
 }
 

@@ -135,7 +135,7 @@ std::string ToJson(const StatusReport& report) {
       .Key("platform")
       .String(report.platform_name);
   json.Key("stablehlo_version").String(report.stablehlo_version).Key("policy").String(report.policy);
-  json.Key("granted").Int(report.granted);
+  json.Key("granted").Int(report.granted).Key("translated_programs").Int(report.translated_programs);
   WriteIslands(report, json);
   json.Key("hosts").BeginArray();
   for (const resource::Host& host : report.topology.hosts) WriteHost(host, status_of(host.id), json);

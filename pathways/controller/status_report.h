@@ -72,6 +72,7 @@ struct StatusReport {
   std::string stablehlo_version;
   std::string policy;
   uint64_t granted = 0;
+  int64_t translated_programs = 0;
   resource::Snapshot topology;
   std::map<HostId, HostStatus> hosts;
   std::vector<ClientStatus> clients;

@@ -141,7 +141,8 @@ TEST_F(Hostile, MessagesForRunsThatNeverStartAreBounded) {
   EXPECT_EQ(runtime_->live_runs(), 1u);
 }
 
-TEST_F(Hostile, RandomBytesAreSurvived) {
+// A frame that cannot be read costs its sender the connection, one that can be read costs nobody theirs; runs of others go on.
+TEST_F(Hostile, RandomBytesLoseTheirSenderAndNobodyElse) {
   Random random(1);
   StartRun(1);
   FrameBuilder good;
@@ -150,13 +151,30 @@ TEST_F(Hostile, RandomBytesAreSurvived) {
   report.report.counts.Append({0, 1, 1});
   good.Add(report);
   const std::string header = good.SerializeHeader();
+  int unreadable = 0;
   for (int i = 0; i < 3000; ++i) {
     std::string bytes = header;
     for (uint32_t n = random.Below(4); n > 0; --n)
       bytes[random.Below(static_cast<uint32_t>(bytes.size()))] = static_cast<char>(random.Below(256));
-    Deliver(2 + random.Below(2), bytes, {Bytes::FromString("x")});
+    const uint32_t peer = 2 + random.Below(2);
+    const bool reads = ParseFrame({bytes, Bytes::FromString("x")}).ok();
+    const size_t disconnected = links_.disconnected.size();
+    Deliver(peer, bytes, {Bytes::FromString("x")});
+    ASSERT_THAT(links_.disconnected, SizeIs(disconnected + (reads ? 0 : 1))) << "frame " << i;
+    if (!reads) {
+      ASSERT_EQ(links_.disconnected.back().first, HostId(peer)) << "frame " << i;
+      ++unreadable;
+    }
     if (runtime_->live_runs() == 0) StartRun(static_cast<uint64_t>(i) + 2);
   }
+  EXPECT_GT(unreadable, 300);
+  EXPECT_LT(unreadable, 2700);
+
+  const size_t live = runtime_->live_runs();
+  StartRun(10000);
+  EXPECT_EQ(runtime_->live_runs(), live + 1);
+  From(0, EndMessage{{HostId(0), 10000}, absl::OkStatus()});
+  EXPECT_EQ(runtime_->live_runs(), live);
 }
 
 }  // namespace

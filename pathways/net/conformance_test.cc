@@ -32,6 +32,7 @@ class World {
 
 class AsioWorld : public World {
  public:
+  static constexpr int kMostLoops = 3;
   enum Kind { kTcp, kUnixPath, kUnixAbstract };
   AsioWorld(Kind kind, AsioOptions options) : kind_(kind), options_(options) {}
 
@@ -390,10 +391,12 @@ TEST_P(ConformanceTest, ConnectFindsAPeerThatStartsLater) {
   Mailbox<ConnectResult> connected;
   Mailbox<std::unique_ptr<Connection>> accepted;
   client_->Connect(address, absl::Seconds(30), [&](ConnectResult c) { connected.Put(std::move(c)); });
-  // One attempt to another address that nobody has takes as long as a few attempts to this one.
-  Mailbox<ConnectResult> other;
-  client_->Connect(world_->FreeAddress(), absl::Milliseconds(20), [&](ConnectResult c) { other.Put(std::move(c)); });
-  EXPECT_FALSE(other.Take().ok());
+  // The first attempt is over before anybody listens: what was begun later, on every loop of the client, has had its own.
+  for (int loop = 0; loop < AsioWorld::kMostLoops; ++loop) {
+    Mailbox<ConnectResult> other;
+    client_->Connect(world_->FreeAddress(), absl::Milliseconds(1), [&](ConnectResult c) { other.Put(std::move(c)); });
+    EXPECT_FALSE(other.Take().ok());
+  }
   auto listener = server_->Listen(address, [&](std::unique_ptr<Connection> c) { accepted.Put(std::move(c)); });
   ASSERT_TRUE(listener.ok()) << listener.status();
   EXPECT_TRUE(connected.Take().ok());
@@ -484,7 +487,7 @@ Param Asio(std::string name, AsioWorld::Kind kind, AsioOptions options = {}) {
 
 INSTANTIATE_TEST_SUITE_P(All, ConformanceTest,
                          ::testing::Values(Asio("Tcp", AsioWorld::kTcp), Asio("Unix", AsioWorld::kUnixPath),
-                                           Asio("UnixAbstract", AsioWorld::kUnixAbstract, {.threads = 3}),
+                                           Asio("UnixAbstract", AsioWorld::kUnixAbstract, {.threads = AsioWorld::kMostLoops}),
                                            Asio("TcpThroughTheLoop", AsioWorld::kTcp, {.threads = 2, .inline_sends = false}),
                                            Param{"Memory", [] { return std::make_unique<MemoryWorld>(); }},
                                            Param{"MemoryHandedOver",

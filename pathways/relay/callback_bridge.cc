@@ -70,7 +70,9 @@ void CallbackBridge::State::Accept() {
 
 // There are no descriptors or there is no memory for another connection, which waits.
 void CallbackBridge::State::AcceptLater(asio::error_code why) {
-  if (!std::exchange(said_why, true)) PW_LOG_WARNING << "connections wait at " << path << ": " << why.message();
+  if (!std::exchange(said_why, true)) {
+    PW_LOG_WARNING << "connections wait at " << path << ": " << why.message();
+  }
   retry.expires_after(kRetry);
   retry.async_wait([this](asio::error_code cancelled) {
     if (!cancelled && acceptor.is_open()) Accept();

@@ -25,17 +25,6 @@ constexpr absl::Duration kPatience = absl::Seconds(3);         // for a port tha
 constexpr size_t kMostAhead = 4;                               // arrays at a time: the line is busy with fewer
 constexpr absl::Duration kLookPeriod = absl::Milliseconds(1);  // some MiB are written meanwhile
 
-struct Fetching {
-  net::SharedMemory memory;
-  absl::AnyInvocable<void(absl::StatusOr<Bytes>) &&> done;
-  absl::AnyInvocable<void(net::SharedMemory) &&> otherwise;
-};
-struct Storing {
-  Bytes data;
-  absl::AnyInvocable<void(absl::Status) &&> done;
-  absl::AnyInvocable<void() &&> otherwise;
-};
-
 net::AsioOptions TransportOptions() {
   net::AsioOptions options;
   options.limits = bulk::LineLimits();
@@ -46,6 +35,16 @@ net::AsioOptions TransportOptions() {
 
 // Everything is its strand's but what the transport calls.
 struct ControllerLine::State final : bulk::Line::Owner {
+  struct Fetching {
+    net::SharedMemory memory;
+    absl::AnyInvocable<void(absl::StatusOr<Bytes>) &&> done;
+    absl::AnyInvocable<void(net::SharedMemory) &&> otherwise;
+  };
+  struct Storing {
+    Bytes data;
+    absl::AnyInvocable<void(absl::Status) &&> done;
+    absl::AnyInvocable<void() &&> otherwise;
+  };
   using Task = std::variant<Fetching, Storing>;
 
   std::string address;  // that was tried
@@ -238,7 +237,7 @@ void ControllerLine::Close() {
 void ControllerLine::Fetch(Buffer buffer, net::SharedMemory memory, absl::AnyInvocable<void(absl::StatusOr<Bytes>) &&> done,
                            absl::AnyInvocable<void(net::SharedMemory) &&> otherwise) {
   state_->strand.Post(
-      [state = state_.get(), buffer, task = Fetching{std::move(memory), std::move(done), std::move(otherwise)}]() mutable {
+      [state = state_.get(), buffer, task = State::Fetching{std::move(memory), std::move(done), std::move(otherwise)}]() mutable {
         state->StartFetch(buffer, std::move(task));
       });
 }
@@ -246,7 +245,7 @@ void ControllerLine::Fetch(Buffer buffer, net::SharedMemory memory, absl::AnyInv
 void ControllerLine::Store(Buffer buffer, Bytes data, absl::AnyInvocable<void(absl::Status) &&> done,
                            absl::AnyInvocable<void() &&> otherwise) {
   state_->strand.Post(
-      [state = state_.get(), buffer, task = Storing{std::move(data), std::move(done), std::move(otherwise)}]() mutable {
+      [state = state_.get(), buffer, task = State::Storing{std::move(data), std::move(done), std::move(otherwise)}]() mutable {
         state->StartStore(buffer, std::move(task));
       });
 }

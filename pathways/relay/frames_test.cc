@@ -52,9 +52,14 @@ TEST(FramesTest, TruncatedFramesAreReadAsFarAsTheyGo) {
   request.mutable_request_metadata()->set_op_id(77);
   request.mutable_get_default_layout_request()->add_dims(3);
   const std::string whole = request.SerializeAsString();
-  for (size_t size = 0; size < whole.size(); ++size) {
+  constexpr size_t kMetadata = 2 + 1 + 8;      // tag and length; within, a tag and the operation in eight bytes
+  constexpr size_t kKind = kMetadata + 2;      // and the tag of the request, whose number is above 15
+  for (size_t size = 0; size <= whole.size(); ++size) {
     grpc::Slice slice(whole.data(), size);
-    ReadRequest(grpc::ByteBuffer(&slice, 1));
+    const Frame frame = ReadRequest(grpc::ByteBuffer(&slice, 1));
+    EXPECT_EQ(frame.op_id, size >= kMetadata ? 77u : 0u) << size;
+    EXPECT_EQ(frame.kind, size >= kKind ? IfrtRequest::kGetDefaultLayoutRequest : 0) << size;
+    EXPECT_EQ(frame.layout_rank, size == whole.size() ? 1 : 0) << size;
   }
 }
 

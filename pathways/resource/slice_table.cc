@@ -175,10 +175,10 @@ Outcomes SliceTable::PlaceWaiting() {
     waiting.islands.clear();
     if (!BesideIsGone(waiting.request)) waiting.islands = FittingIslands(candidates_, waiting.request, Beside(waiting.request));
     if (waiting.islands.empty()) {
-      outcomes.push_back({waiting.slice, Infeasible{WhyInfeasible(waiting.request)}});
+      outcomes.emplace_back(waiting.slice, Infeasible{WhyInfeasible(waiting.request)});
     } else if (auto devices = TryPlace(waiting.request, closed)) {
       Enter(waiting.slice, waiting.owner, std::move(waiting.request), *std::move(devices));
-      outcomes.push_back({waiting.slice, Placed{}});
+      outcomes.emplace_back(waiting.slice, Placed{});
     } else {
       closed.insert(waiting.islands.begin(), waiting.islands.end());
       still.push_back(std::move(waiting));

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/resource/natural_order.h"
@@ -221,17 +222,19 @@ std::string Topology::Summary() const {
   return text;
 }
 
-Attributes ClientAttributes(const Topology& topology, const Device& device, SliceIndex slice_index) {
+Attributes ClientAttributes(const Topology& topology, const Device& device) {
   Attributes shown = device.description.attributes;
-  shown.strings.erase("slice_index");
-  shown.lists.erase("slice_index");
-  shown.ints["slice_index"] = slice_index == SliceIndex::kPerIsland ? device.island.v : 0;
-  for (const char* ours : {"island", "host"}) {
+  for (const char* ours : {"island", "host", "slice_index", "virtual_task_index", "colocation_id"}) {
     shown.ints.erase(ours);
+    shown.strings.erase(ours);
     shown.lists.erase(ours);
   }
-  shown.strings["island"] = topology.FindIsland(device.island)->name;
+  const Island& island = *topology.FindIsland(device.island);
+  shown.strings["island"] = island.name;
   shown.strings["host"] = topology.FindHost(device.host)->name;
+  shown.ints["slice_index"] = island.id.v;
+  shown.ints["virtual_task_index"] = absl::c_lower_bound(island.hosts, device.host) - island.hosts.begin();
+  if (device.description.kind == kCpuDeviceKind) shown.ints["colocation_id"] = device.id.v;
   return shown;
 }
 

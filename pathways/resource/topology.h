@@ -58,6 +58,9 @@ struct HostDescription {
   std::vector<DeviceDescription> devices;
 };
 
+// The kind by which jax finds CPU devices.
+inline constexpr char kCpuDeviceKind[] = "cpu";
+
 // Virtual devices (of slices) have ids from here on: the controller gives them out, and binds each to a physical device.
 inline constexpr DeviceId kFirstVirtualDevice{1 << 20};
 inline bool IsVirtual(DeviceId id) { return id >= kFirstVirtualDevice; }
@@ -160,13 +163,13 @@ class Topology {
   uint64_t epoch_ = 0;
 };
 
-enum class SliceIndex {
-  kSame,       // 0 for every device: jax.make_mesh() refuses meshes over devices with different ones
-  kPerIsland,  // the island's id, for programs that look for slices
-};
-
-// What clients are shown of a device: the runtime's own attributes (coords and the like), `island` and `host` by name, and
-// `slice_index`, which is ours to say. REQUIRES: the device is there.
-Attributes ClientAttributes(const Topology& topology, const Device& device, SliceIndex slice_index = SliceIndex::kSame);
+// What clients are shown of a device: the runtime's own attributes (coords and the like), and those that describe its place in the
+// cluster, which only the cluster can know:
+//   island, host         names
+//   slice_index          the island's number: jax, pathwaysutils and Orbax tell slices apart by it
+//   virtual_task_index   the host's number within its island: (slice_index, virtual_task_index) is Orbax's name of a host
+//   colocation_id        of CPU devices, the device's id: each is its own CPU partner for jax's colocated Python
+// REQUIRES: the device is there.
+Attributes ClientAttributes(const Topology& topology, const Device& device);
 
 }  // namespace pw::resource

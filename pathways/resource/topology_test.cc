@@ -117,12 +117,15 @@ TEST(TopologyTest, UnknownIdsAreNotFound) {
               HasSubstr("device 9 does not exist; the cluster now has 1 device"));
 }
 
-TEST(TopologyTest, ShowsClientsIslandHostAndOneSliceIndex) {
+TEST(TopologyTest, ShowsClientsThePlaceOfADevice) {
   Topology topology;
   auto a = HostWithMemories("a", "left", 1), b = HostWithMemories("b", "right", 1);
   a.devices[0].attributes.ints = {{"slice_index", 5}, {"core_on_chip", 1}};
   a.devices[0].attributes.lists["coords"] = {1, 2, 3};
-  ASSERT_TRUE(topology.FormCluster({a, b}).ok());
+  a.devices[0].attributes.strings["virtual_task_index"] = "of the runtime's own";
+  a.devices[0].kind = "an accelerator";
+  const auto c = HostWithMemories("c", "right", 1);
+  ASSERT_TRUE(topology.FormCluster({a, b, c}).ok());
   const Device& first = *topology.FindDevice(DeviceId(0));
   const Device& second = *topology.FindDevice(DeviceId(1));
   const Attributes shown = ClientAttributes(topology, first);
@@ -131,8 +134,18 @@ TEST(TopologyTest, ShowsClientsIslandHostAndOneSliceIndex) {
   EXPECT_EQ(shown.ints.at("slice_index"), 0);
   EXPECT_EQ(shown.strings.at("island"), "left");
   EXPECT_EQ(shown.strings.at("host"), "a");
-  EXPECT_EQ(ClientAttributes(topology, second).ints.at("slice_index"), 0);
-  EXPECT_EQ(ClientAttributes(topology, second, SliceIndex::kPerIsland).ints.at("slice_index"), 1);
+  EXPECT_EQ(shown.ints.at("virtual_task_index"), 0);
+  EXPECT_FALSE(shown.strings.contains("virtual_task_index"));
+  EXPECT_FALSE(shown.ints.contains("colocation_id"));
+  EXPECT_EQ(ClientAttributes(topology, second).ints.at("slice_index"), 1);
+  EXPECT_EQ(ClientAttributes(topology, second).ints.at("virtual_task_index"), 0);
+  const Attributes third = ClientAttributes(topology, *topology.FindDevice(DeviceId(2)));
+  EXPECT_EQ(third.ints.at("slice_index"), 1);
+  EXPECT_EQ(third.ints.at("virtual_task_index"), 1);
+  EXPECT_EQ(third.ints.at("colocation_id"), 2);
+  // A host that takes the place of another has its number.
+  ASSERT_TRUE(topology.RemoveHost(HostId(1)).ok());
+  EXPECT_EQ(ClientAttributes(topology, *topology.FindDevice(DeviceId(2))).ints.at("virtual_task_index"), 0);
 }
 
 TEST(TopologyTest, SummaryAndDescriptionAreForPeople) {

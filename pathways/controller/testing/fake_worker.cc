@@ -199,7 +199,10 @@ void FakeWorker::Handle(const Command& command, std::string payload) {
     auto& compiled = *held_compiled_.add_events()->mutable_compiled();
     compiled.ParseFromString(payload.substr(0, command.compile().program_bytes()));
     compiled.set_executable(command.compile().executable());
-    if (compiled.name() == "refuse")
+    if (reads_newer) compiled.clear_newer_than_runtime();
+    if (compiled.newer_than_runtime())
+      ToProto(absl::InvalidArgumentError("cannot read it"), compiled.mutable_status());
+    else if (compiled.name() == "refuse")
       ToProto(absl::InvalidArgumentError("toy refusal"), compiled.mutable_status());
     else
       executables_[command.compile().executable()] = compiled;

@@ -7,6 +7,7 @@
 //   "copy"   result i is argument i            "add"    result 0 is argument 0 + argument 1 (f32)
 //   "fail"   every run fails with RESOURCE_EXHAUSTED "toy failure"
 //   "refuse" compilation fails with INVALID_ARGUMENT "toy refusal"
+// One that has newer_than_runtime set is refused for that, unless the worker reads_newer.
 // Direct transfers between fake workers go through a Hub that a test shares between them.
 #pragma once
 
@@ -72,6 +73,7 @@ class FakeWorker : private net::Connection::Handler {
   bool deaf_dataflow = false;  // dataflow alone is not heard
   bool hold_done = false;      // keeps completions back until ReleaseDone
   bool hold_compiled = false;
+  bool reads_newer = false;
   size_t chunk_bytes = 1 << 20;  // fetched data beyond this goes in chunks
   void ReleaseDone();
   void ReleaseCompiled();

@@ -14,11 +14,16 @@ namespace pw::controller {
 class ManualExecutor : public Executor {
  public:
   void Post(Task task) override { queue_.push_back(std::move(task)); }
+  // False if there is nothing to run.
+  bool RunOne() {
+    if (queue_.empty()) return false;
+    Task task = std::move(queue_.front());
+    queue_.pop_front();
+    std::move(task)();
+    return true;
+  }
   void RunUntilIdle() {
-    while (!queue_.empty()) {
-      Task task = std::move(queue_.front());
-      queue_.pop_front();
-      std::move(task)();
+    while (RunOne()) {
     }
   }
 

@@ -1,0 +1,162 @@
+#include "pathways/client/client.h"
+
+#include <atomic>
+#include <numeric>
+#include <utility>
+
+#include "pathways/base/await.h"
+#include "pathways/base/clock.h"
+#include "pathways/base/strand.h"
+#include "pathways/base/thread_pool.h"
+#include "pathways/base/timer_queue.h"
+#include "pathways/client/remote_session.h"
+#include "pathways/net/asio_transport.h"
+
+namespace pw::client {
+namespace {
+
+using session::Handle;
+
+// A callback of a session that sets a promise.
+template <class T>
+session::ResultCallback<T> Fulfil(Promise<T> promise) {
+  return [promise = std::move(promise)](absl::StatusOr<T> value) mutable { promise.Set(std::move(value)); };
+}
+
+session::StatusCallback FulfilUnit(Promise<Unit> promise) {
+  return [promise = std::move(promise)](absl::Status status) mutable {
+    promise.Set(status.ok() ? absl::StatusOr<Unit>(Unit()) : status);
+  };
+}
+
+}  // namespace
+
+// Destroyed in the reverse order: the network before what its callbacks post to.
+struct Client::State {
+  SteadyClock clock;
+  ThreadPool executor{"pw-client", 1};
+  Strand strand{&executor};
+  net::AsioTransport transport;
+  TimerQueue timers{&clock};
+  std::atomic<Handle> next_handle = 1;
+  std::shared_ptr<RemoteSession> session;  // used on the strand
+  std::shared_ptr<const session::ClusterInfo> cluster;
+
+  void Post(absl::AnyInvocable<void(RemoteSession&) &&> task) {
+    strand.Post([session = session.get(), task = std::move(task)]() mutable { std::move(task)(*session); });
+  }
+};
+
+Client::Client(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Client::~Client() {
+  Promise<Unit> closed;
+  const Future<Unit> done = closed.future();
+  state_->strand.Post([state = state_.get(), closed = std::move(closed)]() mutable {
+    state->session = nullptr;
+    closed.Set(Unit());
+  });
+  Await(done).status().IgnoreError();
+}
+
+absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const Options& options) {
+  std::unique_ptr<Client> client(new Client(std::make_unique<State>()));
+  State* state = client->state_.get();
+  Promise<Unit> opened;
+  const Future<Unit> done = opened.future();
+  state->strand.Post([state, options, opened = std::move(opened)]() mutable {
+    Link::Options link;
+    link.controller = options.controller;
+    link.description = options.description;
+    link.patience = options.timeout;
+    state->session = RemoteSession::Open(std::move(link), {&state->transport, &state->strand, &state->timers, &state->clock},
+                                         FulfilUnit(std::move(opened)));
+  });
+  if (absl::Status status = Await(done).status(); !status.ok()) return status;
+  state->cluster = state->session->welcome().cluster;  // written before the promise was set
+  return client;
+}
+
+const session::ClusterInfo& Client::cluster() const { return *state_->cluster; }
+
+Handle Client::NewHandle() { return state_->next_handle.fetch_add(1, std::memory_order_relaxed); }
+
+Future<Executable> Client::Compile(session::CompileRequest request) {
+  Promise<Executable> promise;
+  const Future<Executable> future = promise.future();
+  state_->Post([request = std::move(request), done = Fulfil(std::move(promise))](RemoteSession& session) mutable {
+    session.Compile(std::move(request), std::move(done));
+  });
+  return future;
+}
+
+Array Client::Put(const buffers::ArraySpec& spec, Bytes data) {
+  const Handle handle = NewHandle();
+  state_->Post([handle, spec, data = std::move(data)](RemoteSession& session) mutable {
+    session::HostShard source{handle, {spec.dtype, spec.dims, std::nullopt}, {}};
+    source.shards.resize(spec.sharding.num_shards());
+    std::iota(source.shards.begin(), source.shards.end(), 0);
+    session.MakeArray(handle, spec, {std::move(source)}).IgnoreError();  // the array tells it
+    session.StoreHostBuffer(handle, std::move(data)).IgnoreError();
+  });
+  return Array(this, handle);
+}
+
+std::vector<Array> Client::Execute(const Executable& executable, absl::Span<const Array* const> args) {
+  session::ExecuteRequest request;
+  request.executable = executable->handle;
+  for (const Array* arg : args) request.args.push_back(arg->handle());
+  std::vector<Array> results;
+  for (size_t i = 0; i < executable->output_specs.size(); ++i) {
+    request.results.push_back(NewHandle());
+    results.push_back(Array(this, request.results.back()));
+  }
+  state_->Post([request = std::move(request)](RemoteSession& session) { session.Execute(request).status().IgnoreError(); });
+  return results;
+}
+
+Array Client::Copy(const Array& array, std::vector<DeviceId> devices) {
+  const Handle handle = NewHandle();
+  state_->Post([handle, from = array.handle(), devices = std::move(devices)](RemoteSession& session) mutable {
+    session.Copy({handle}, {from}, std::move(devices), std::nullopt, session::CopySemantics::kAlwaysCopy).IgnoreError();
+  });
+  return Array(this, handle);
+}
+
+Future<Bytes> Client::Fetch(const Array& array) {
+  Promise<Bytes> promise;
+  const Future<Bytes> future = promise.future();
+  state_->Post([array = array.handle(), buffer = NewHandle(), promise = std::move(promise)](RemoteSession& session) mutable {
+    session.CopyToHostBuffer(array, buffer, std::nullopt, [](absl::Status) {});
+    session.LookupHostBuffer(buffer, Fulfil(std::move(promise)));
+    session.DeleteHostBuffer(buffer).IgnoreError();
+  });
+  return future;
+}
+
+Future<Unit> Client::Ready(const Array& array) {
+  Promise<Unit> promise;
+  const Future<Unit> future = promise.future();
+  state_->Post([array = array.handle(), promise = std::move(promise)](RemoteSession& session) mutable {
+    session.WhenReady({array}, FulfilUnit(std::move(promise)));
+  });
+  return future;
+}
+
+void Client::Drop(Handle array) {
+  state_->Post([array](RemoteSession& session) { session.Destruct({array}).IgnoreError(); });
+}
+
+Array& Array::operator=(Array&& other) noexcept {
+  if (this == &other) return *this;
+  if (handle_ != 0) client_->Drop(handle_);
+  client_ = other.client_;
+  handle_ = std::exchange(other.handle_, 0);
+  return *this;
+}
+
+Array::~Array() {
+  if (handle_ != 0) client_->Drop(handle_);
+}
+
+}  // namespace pw::client

@@ -1,0 +1,95 @@
+// Link: a client's end of the session protocol. Connects to the controller, connects again when the connection breaks, sends requests in
+// batches and delivers events, each once and in order.
+//
+// Requests of one turn of the strand leave together. While there is no connection they wait; the owner bounds them (kept_bytes).
+//
+// Invariants:
+//   LK-1  the owner hears OnWelcome once, before any event, or OnEnded
+//   LK-2  OnEnded comes at most once, last: the controller has ended the session, or could not be reached for `patience`
+// Strand-confined; the transport calls on its own threads. Environment and owner outlive the link.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "pathways/base/clock.h"
+#include "pathways/base/strand.h"
+#include "pathways/base/timer_queue.h"
+#include "pathways/net/resumable_stream.h"
+#include "pathways/net/transport.h"
+#include "pathways/session/frame_link.h"
+#include "pathways/v1/session.pb.h"
+
+namespace pw::client {
+
+class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::Owner, public std::enable_shared_from_this<Link> {
+ public:
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    virtual void OnWelcome(const ::pathways::v1::SessionWelcome& welcome) = 0;
+    virtual void OnEvent(::pathways::v1::SessionEvent event, Bytes payload) = 0;
+    virtual void OnEnded(const absl::Status& status) = 0;
+  };
+  struct Options {
+    std::string controller;                         // its address
+    std::string description;                        // of this client, for people
+    absl::Duration patience = absl::Seconds(30);    // how long the controller may be out of reach
+    ::pathways::v1::SessionHello hello;             // what else a new session says
+  };
+  struct Environment {
+    net::Transport* transport;
+    Strand* strand;
+    Timers* timers;
+    Clock* clock;
+  };
+
+  static std::shared_ptr<Link> Create(Options options, const Environment& environment, Owner* owner);
+  void Open();
+  // Returns the request's number.
+  uint64_t Send(::pathways::v1::SessionRequest request, std::vector<Bytes> payload = {});
+  // Says goodbye, and tells the owner nothing any more.
+  void Close();
+
+  uint64_t session() const { return session_; }
+  size_t kept_bytes() const { return stream_.kept_bytes(); }
+  uint64_t frames_sent() const;
+  // The connection breaks, as if the network had failed: for tests.
+  void Break();
+
+ private:
+  using Connection = session::FrameLink<::pathways::v1::ControllerFrame>;
+
+  Link(Options options, const Environment& environment, Owner* owner);
+  void Connect();
+  void OnConnected(absl::StatusOr<std::unique_ptr<net::Connection>> connection);
+  void OnFrame(session::LinkId link, ::pathways::v1::ControllerFrame frame, std::vector<Bytes> payloads) override;
+  void OnLinkClosed(session::LinkId link, const absl::Status& reason) override;
+  absl::Status Take(::pathways::v1::ControllerFrame& frame, std::vector<Bytes> payloads);
+  absl::Status TakeWelcome(const ::pathways::v1::SessionWelcome& welcome);
+  void PostFlush();
+  void Flush();
+  void End(const absl::Status& status);
+  template <class F>
+  void Post(F task);  // with this link, if it is still there
+
+  const Options options_;
+  const Environment environment_;
+  Owner* owner_;  // null after the end
+  net::ResumableStream stream_;
+  uint64_t session_ = 0;
+  std::string key_;
+  std::unique_ptr<Connection> connection_;
+  session::LinkId next_link_ = 1;
+  bool welcomed_ = false;       // on this connection: requests may be sent
+  bool flush_posted_ = false;
+  uint64_t told_ = 0;           // the last event that an acknowledgement was sent of
+  uint64_t frames_sent_ = 0;    // on earlier connections
+  absl::Time unreachable_since_;
+};
+
+}  // namespace pw::client

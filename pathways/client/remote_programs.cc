@@ -1,0 +1,130 @@
+// Executables: compiled by the controller, described here.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/client/remote_session.h"
+#include "pathways/session/wire.h"
+
+namespace pw::client {
+namespace {
+
+using ::pathways::v1::Answer;
+using ::pathways::v1::SessionRequest;
+using session::ResultCallback;
+
+}  // namespace
+
+void RemoteSession::Compile(SessionRequest request, Bytes program, ResultCallback<ExecutableRef> done) {
+  const Handle handle = NewHandle();
+  request.mutable_compile()->set_executable(handle);
+  Ask(
+      std::move(request),
+      [this, alive = std::weak_ptr<bool>(alive_), handle, done = std::move(done)](absl::StatusOr<Answer> answer, Bytes) mutable {
+        if (!answer.ok() || alive.expired()) return std::move(done)(answer.ok() ? absl::CancelledError("the session has ended") : answer.status());
+        absl::StatusOr<session::ExecutableInfo> info = session::ExecutableFrom(answer->compiled());
+        if (!info.ok()) return std::move(done)(info.status());
+        info->handle = handle;
+        const auto shared = std::make_shared<const session::ExecutableInfo>(*std::move(info));
+        executables_[handle] = shared;
+        std::move(done)(shared);
+      },
+      {std::move(program)});
+}
+
+void RemoteSession::Compile(session::CompileRequest compile, ResultCallback<ExecutableRef> done) {
+  SessionRequest request;
+  auto& proto = *request.mutable_compile();
+  proto.set_format(compile.format);
+  proto.set_options(compile.options);
+  proto.set_num_replicas(compile.num_replicas);
+  proto.set_num_partitions(compile.num_partitions);
+  session::ToProto(compile.devices, proto.mutable_devices());
+  Compile(std::move(request), std::move(compile.program), std::move(done));
+}
+
+void RemoteSession::CompileProgram(Bytes program, ResultCallback<ExecutableRef> done) {
+  SessionRequest request;
+  request.mutable_compile()->set_format("pathways.v1.Program");
+  Compile(std::move(request), std::move(program), std::move(done));
+}
+
+absl::StatusOr<RemoteSession::ExecutableRef> RemoteSession::Info(Handle executable) {
+  auto found = executables_.find(executable);
+  if (found != executables_.end()) return found->second;
+  return absl::NotFoundError(
+      absl::StrCat("executable ", executable, " is not known to this session: it never was, or has been destructed"));
+}
+
+absl::StatusOr<session::ExecuteReply> RemoteSession::Execute(const session::ExecuteRequest& execute) {
+  PW_RETURN_IF_ERROR(ended_);
+  PW_ASSIGN_OR_RETURN(const ExecutableRef info, Info(execute.executable));
+  session::ExecuteReply reply;
+  reply.results = execute.results;
+  while (execute.results.empty() && reply.results.size() < info->output_specs.size()) reply.results.push_back(NewHandle());
+  SessionRequest request;
+  auto& proto = *request.mutable_execute();
+  proto.set_executable(execute.executable);
+  proto.mutable_args()->Add(execute.args.begin(), execute.args.end());
+  proto.mutable_results()->Add(reply.results.begin(), reply.results.end());
+  proto.set_status(execute.status);
+  proto.set_launch_id(execute.launch_id);
+  proto.mutable_non_donatable()->Add(execute.non_donatable.begin(), execute.non_donatable.end());
+  session::ToProto(execute.devices, proto.mutable_devices());
+  link_->Send(std::move(request));
+  reply.specs = std::shared_ptr<const std::vector<buffers::ArraySpec>>(info, &info->output_specs);
+  for (size_t i = 0; i < reply.results.size(); ++i)
+    arrays_.Insert(reply.results[i], i < info->output_specs.size() ? ArrayTable::SpecPtr(info, &info->output_specs[i]) : nullptr);
+  for (int32_t donated : info->donated_inputs) {
+    const bool kept = std::find(execute.non_donatable.begin(), execute.non_donatable.end(), donated) != execute.non_donatable.end();
+    if (!kept && donated >= 0 && donated < static_cast<int32_t>(execute.args.size())) arrays_.Delete({execute.args[donated]}).IgnoreError();
+  }
+  return reply;
+}
+
+void RemoteSession::FetchExecuteResult(Handle status, ResultCallback<session::RunResult> done) {
+  SessionRequest request;
+  request.set_fetch_run(status);
+  Ask(std::move(request), [done = std::move(done)](absl::StatusOr<Answer> answer, Bytes) mutable {
+    if (!answer.ok()) return std::move(done)(answer.status());
+    session::RunResult result;
+    result.device_microseconds.insert(answer->run().device_microseconds().begin(), answer->run().device_microseconds().end());
+    std::move(done)(std::move(result));
+  });
+}
+
+void RemoteSession::AwaitEffects(session::StatusCallback done) {
+  SessionRequest request;
+  request.set_await_effects(true);
+  AskStatus(std::move(request), std::move(done));
+}
+
+void RemoteSession::GetCostAnalysis(Handle executable, ResultCallback<session::CostAnalysis> done) {
+  SessionRequest request;
+  request.set_cost_analysis(executable);
+  Ask(std::move(request), [done = std::move(done)](absl::StatusOr<Answer> answer, Bytes) mutable {
+    if (!answer.ok()) return std::move(done)(answer.status());
+    session::CostAnalysis cost;
+    cost.numbers.insert(answer->cost().numbers().begin(), answer->cost().numbers().end());
+    std::move(done)(std::move(cost));
+  });
+}
+
+void RemoteSession::GetProgramText(Handle executable, ResultCallback<std::string> done) {
+  SessionRequest request;
+  request.set_program_text(executable);
+  Ask(std::move(request), [done = std::move(done)](absl::StatusOr<Answer> answer, Bytes payload) mutable {
+    if (!answer.ok()) return std::move(done)(answer.status());
+    std::move(done)(std::string(payload.view()));
+  });
+}
+
+absl::Status RemoteSession::DestructExecutable(Handle executable) {
+  if (executables_.erase(executable) == 0) return Info(executable).status();
+  SessionRequest request;
+  request.set_drop_executable(executable);
+  link_->Send(std::move(request));
+  return absl::OkStatus();
+}
+
+}  // namespace pw::client

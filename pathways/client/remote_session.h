@@ -1,0 +1,134 @@
+// RemoteSession: session::Session over a Link: a session whose controller is elsewhere.
+//
+// Nothing here waits for the controller but callbacks. An operation on arrays is sent, and is OK as far as this end can tell; if the
+// controller refuses it, its results hold the error, as after any failure (session.h). Host buffers stay here until they are sent; what
+// was fetched stays until it is deleted.
+//
+// Files: remote_session.cc (life, events, host buffers), remote_arrays.cc, remote_programs.cc.
+// Strand-confined, but for what Session says.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/any_invocable.h"
+#include "pathways/client/array_table.h"
+#include "pathways/client/link.h"
+#include "pathways/session/session.h"
+
+namespace pw::client {
+
+class RemoteSession final : public session::Session, private Link::Owner {
+ public:
+  using Handle = session::Handle;
+  using Handles = absl::Span<const Handle>;
+  using Specs = absl::Span<const buffers::ArraySpec>;
+  using CopySemantics = session::CopySemantics;
+  using ExecutableRef = std::shared_ptr<const session::ExecutableInfo>;
+  // The cluster as the controller describes it to a new session.
+  struct Welcome {
+    SessionId id;
+    std::shared_ptr<const session::ClusterInfo> cluster;
+    std::shared_ptr<const session::SpareDevices> spares;
+  };
+
+  // `opened`, once, on the strand: the session is there, or never will be. The caller keeps it until then.
+  static std::shared_ptr<RemoteSession> Open(Link::Options options, const Link::Environment& environment,
+                                             session::StatusCallback opened);
+  ~RemoteSession() override;
+
+  // REQUIRES: opened.
+  const Welcome& welcome() const { return welcome_; }
+  Link& link() { return *link_; }
+  // Answers the calls of programs into this process; null: nobody does.
+  void SetHostCalls(std::shared_ptr<session::HostCallHandler> handler) { host_calls_ = std::move(handler); }
+  // Asks something of the controller; `done` gets the answer, whose payload is `payload`.
+  using AnswerCallback = absl::AnyInvocable<void(absl::StatusOr<::pathways::v1::Answer>, Bytes payload) &&>;
+  void Ask(::pathways::v1::SessionRequest request, AnswerCallback done, std::vector<Bytes> payload = {});
+
+  // --- Session ---
+  SessionId id() const override { return welcome_.id; }
+  Handle NewHandle() override { return next_handle_++; }
+
+  void AnnounceHostBuffer(Handle handle, int64_t bytes, session::StatusCallback admitted) override;
+  void ForgetHostBuffer(Handle handle) override;
+  void FailHostBuffer(Handle handle, absl::Status error) override;
+  absl::Status StoreHostBuffer(Handle handle, Bytes data) override;
+  void LookupHostBuffer(Handle handle, session::ResultCallback<Bytes> done) override;
+  absl::Status DeleteHostBuffer(Handle handle) override;
+
+  absl::Status MakeArray(Handle result, const buffers::ArraySpec& spec, std::vector<session::HostShard> sources) override;
+  absl::Status MakeErrorArray(Handle result, const buffers::ArraySpec& spec, absl::Status error) override;
+  absl::Status Assemble(Handle result, const buffers::ArraySpec& spec, Handles singles, CopySemantics semantics) override;
+  absl::Status Disassemble(Handles results, Handle array, CopySemantics semantics) override;
+  absl::Status FullyReplicatedShard(Handle result, Handle array, CopySemantics semantics) override;
+  absl::Status Copy(Handles results, Handles arrays, std::optional<std::vector<DeviceId>> devices,
+                    std::optional<std::string> memory_kind, CopySemantics semantics) override;
+  absl::Status Reshard(Handles results, Handles arrays, Specs specs, CopySemantics semantics) override;
+  absl::Status Remap(Handles results, Handles arrays, const buffers::RemapPlan& plan, Specs specs,
+                     CopySemantics semantics) override;
+  absl::Status Bitcast(Handles results, Handles arrays, Specs specs, CopySemantics semantics) override;
+  void WhenReady(Handles arrays, session::StatusCallback done) override;
+  void CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims> byte_strides,
+                        session::StatusCallback done) override;
+  absl::Status Delete(Handles arrays) override;
+  absl::Status Destruct(Handles arrays) override;
+  absl::StatusOr<bool> IsDeleted(Handle array) override { return arrays_.IsDeleted(array); }
+  absl::StatusOr<buffers::ArraySpec> Spec(Handle array) override;
+
+  void Compile(session::CompileRequest request, session::ResultCallback<ExecutableRef> done) override;
+  void CompileProgram(Bytes program, session::ResultCallback<ExecutableRef> done) override;
+  absl::StatusOr<ExecutableRef> Info(Handle executable) override;
+  absl::StatusOr<session::ExecuteReply> Execute(const session::ExecuteRequest& request) override;
+  void FetchExecuteResult(Handle status, session::ResultCallback<session::RunResult> done) override;
+  void AwaitEffects(session::StatusCallback done) override;
+  void GetCostAnalysis(Handle executable, session::ResultCallback<session::CostAnalysis> done) override;
+  void GetProgramText(Handle executable, session::ResultCallback<std::string> done) override;
+  absl::Status DestructExecutable(Handle executable) override;
+
+ private:
+  // A host buffer that a fetch fills.
+  struct Fetched {
+    std::optional<absl::StatusOr<Bytes>> data;
+    bool dropped = false;  // deleted before it came
+    std::vector<session::ResultCallback<Bytes>> waiting;
+  };
+
+  RemoteSession(const Link::Environment& environment, session::StatusCallback opened);
+
+  // Link::Owner
+  void OnWelcome(const ::pathways::v1::SessionWelcome& welcome) override;
+  void OnEvent(::pathways::v1::SessionEvent event, Bytes payload) override;
+  void OnEnded(const absl::Status& status) override;
+
+  void OnHostCall(const ::pathways::v1::SessionHostCall& call, const Bytes& payload);
+  void AskStatus(::pathways::v1::SessionRequest request, session::StatusCallback done);
+  // Runs in a task of its own: a callback is never run inside the call.
+  void Post(absl::AnyInvocable<void() &&> task);
+  // -- remote_arrays.cc
+  absl::Status Rearrange(::pathways::v1::SessionRequest request, ::pathways::v1::Rearrange* body, Handles results, Handles arrays,
+                         CopySemantics semantics);
+  void InsertAll(Handles results, Specs specs);
+  // -- remote_programs.cc
+  void Compile(::pathways::v1::SessionRequest request, Bytes program, session::ResultCallback<ExecutableRef> done);
+
+  const Link::Environment environment_;
+  session::StatusCallback opened_;
+  absl::Status ended_;  // not OK: the session is over
+  Welcome welcome_;
+  Handle next_handle_;
+  ArrayTable arrays_;
+  absl::flat_hash_map<Handle, ExecutableRef> executables_;
+  absl::flat_hash_map<Handle, Fetched> fetched_;
+  std::map<uint64_t, AnswerCallback> asked_;  // by number of the request
+  std::shared_ptr<session::HostCallHandler> host_calls_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // what is posted asks whether we are
+  std::shared_ptr<Link> link_;
+};
+
+}  // namespace pw::client

@@ -1,0 +1,67 @@
+#include "pathways/net/resumable_stream.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/status_macros.h"
+
+namespace pw::net {
+
+size_t ResumableStream::Message::size() const {
+  size_t bytes = header.size();
+  for (const Bytes& piece : payload) bytes += piece.size();
+  return bytes;
+}
+
+uint64_t ResumableStream::Append(Message message) {
+  kept_bytes_ += message.size();
+  kept_.push_back(std::move(message));
+  return last_appended();
+}
+
+ResumableStream::Batch ResumableStream::Take(size_t max_bytes) {
+  Batch batch;
+  batch.first = sent_ + 1;
+  for (size_t bytes = 0; has_unsent() && (bytes == 0 || bytes < max_bytes); ++sent_) {
+    const Message& message = kept_[sent_ - acknowledged_];
+    bytes += std::max<size_t>(message.size(), 1);
+    batch.messages.push_back(&message);
+  }
+  return batch;
+}
+
+absl::Status ResumableStream::Acknowledge(uint64_t number) {
+  if (number > sent_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("message ", number, " is acknowledged, but the last one that was sent is ", sent_));
+  }
+  for (; acknowledged_ < number; ++acknowledged_) {
+    kept_bytes_ -= kept_.front().size();
+    kept_.pop_front();
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<size_t> ResumableStream::Receive(uint64_t first, size_t count) {
+  if (first == 0 || first > received_ + 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a batch begins with message ", first, ", but the last one that arrived is ", received_));
+  }
+  const uint64_t known = std::min<uint64_t>(received_ + 1 - first, count);
+  received_ = std::max(received_, first + count - 1);
+  return static_cast<size_t>(known);
+}
+
+absl::Status ResumableStream::Resume(uint64_t number) {
+  if (number < acknowledged_ || number > last_appended()) {
+    return absl::InvalidArgumentError(absl::StrCat("the other end says that it has received message ", number, "; messages ",
+                                                   acknowledged_ + 1, " to ", last_appended(), " are kept here"));
+  }
+  sent_ = last_appended();  // whatever was sent on the old connection may be acknowledged
+  PW_RETURN_IF_ERROR(Acknowledge(number));
+  sent_ = number;
+  return absl::OkStatus();
+}
+
+}  // namespace pw::net

@@ -1,0 +1,54 @@
+#include "pathways/session/frames.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "google/protobuf/wire_format_lite.h"
+
+namespace pw::session {
+namespace {
+
+using google::protobuf::internal::WireFormatLite;
+
+// The same in ClientFrame and ControllerFrame.
+constexpr int kFirst = ::pathways::v1::ClientFrame::kFirstFieldNumber;
+constexpr int kAck = ::pathways::v1::ClientFrame::kAckFieldNumber;
+constexpr int kMessages = ::pathways::v1::ClientFrame::kRequestsFieldNumber;
+static_assert(kFirst == ::pathways::v1::ControllerFrame::kFirstFieldNumber);
+static_assert(kAck == ::pathways::v1::ControllerFrame::kAckFieldNumber);
+static_assert(kMessages == ::pathways::v1::ControllerFrame::kEventsFieldNumber);
+
+// A frame's header without parsing and serializing again what the stream keeps.
+std::string Header(const net::ResumableStream::Batch& batch, uint64_t ack) {
+  size_t size = 32;
+  for (const auto* message : batch.messages) size += message->header.size() + 8;
+  std::string header;
+  header.reserve(size);
+  {
+    google::protobuf::io::StringOutputStream sink(&header);
+    google::protobuf::io::CodedOutputStream out(&sink);
+    if (!batch.messages.empty()) WireFormatLite::WriteUInt64(kFirst, batch.first, &out);
+    WireFormatLite::WriteUInt64(kAck, ack, &out);
+    for (const auto* message : batch.messages) WireFormatLite::WriteBytes(kMessages, message->header, &out);
+  }
+  return header;
+}
+
+}  // namespace
+
+void SendBatches(net::ResumableStream& stream, bool acknowledge, net::Connection& connection) {
+  while (stream.has_unsent()) {
+    const net::ResumableStream::Batch batch = stream.Take(kFrameBytes);
+    std::vector<Bytes> payload;
+    for (const auto* message : batch.messages)
+      std::copy_if(message->payload.begin(), message->payload.end(), std::back_inserter(payload),
+                   [](const Bytes& piece) { return !piece.empty(); });
+    connection.Send(Header(batch, stream.received()), std::move(payload), net::Lane::kUrgent);
+    acknowledge = false;
+  }
+  if (acknowledge) connection.Send(Header({}, stream.received()));
+}
+
+}  // namespace pw::session

@@ -1,0 +1,145 @@
+// Requests of a session about the cluster: slices, shares, host calls, and what operators ask.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/session/served_session.h"
+#include "pathways/session/wire.h"
+
+namespace pw::session {
+namespace {
+
+
+// What is no duration becomes none; nothing waits for more than a day.
+absl::Duration Seconds(double seconds) {
+  constexpr double kDay = 24 * 3600;
+  return seconds > 0 ? absl::Seconds(std::min(seconds, kDay)) : absl::ZeroDuration();
+}
+
+}  // namespace
+
+absl::Status ServedSession::CarryOutOnCluster(Request& request) {
+  using ::pathways::v1::SessionRequest;
+  const uint64_t number = request.number;
+  const SessionRequest& message = request.message;
+  switch (message.kind_case()) {
+    case SessionRequest::kAddSlice:
+      return AddSlice(number, message.add_slice());
+    case SessionRequest::kAwaitSlice:
+      AwaitSlice(number, message.await_slice());
+      break;
+    case SessionRequest::kReleaseSlice:
+      Answer(number, cluster_->ReleaseSlice(id(), SliceId(message.release_slice())), nullptr);
+      break;
+    case SessionRequest::kChangeShare:
+      ChangeShare(number, message.change_share());
+      break;
+    case SessionRequest::kHostCallReply:
+      return TakeHostCallReply(message.host_call_reply(), request.payload);
+    case SessionRequest::kStatus:
+      GetStatus(number);
+      break;
+    case SessionRequest::kRecordTrace:
+      RecordTrace(number, message.record_trace());
+      break;
+    case SessionRequest::kDrainHost:
+      DrainHost(number, message.drain_host());
+      break;
+    case SessionRequest::kSuspend:
+      Suspend(number, message.suspend());
+      break;
+    default:
+      return absl::InternalError("it is not about the cluster");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ServedSession::AddSlice(uint64_t number, const ::pathways::v1::AddSlice& proto) {
+  PW_ASSIGN_OR_RETURN(const resource::SliceRequest request, SliceRequestFrom(proto));
+  const absl::StatusOr<SliceState> state = cluster_->AddSlice(id(), request);
+  Answer(number, state.status(), [&](auto& answer, Bytes&) { ToProto(*state, answer.mutable_slice()); });
+  return absl::OkStatus();
+}
+
+void ServedSession::AwaitSlice(uint64_t number, const ::pathways::v1::AwaitSlice& request) {
+  cluster_->AwaitSlice(id(), SliceId(request.slice()), Seconds(request.seconds()),
+                       AnswerResult<SliceState>(
+                           number, [](const SliceState& state, auto& answer, Bytes&) { ToProto(state, answer.mutable_slice()); }));
+}
+
+void ServedSession::ChangeShare(uint64_t number, const ::pathways::v1::ChangeShare& request) {
+  const SessionId session = request.session() == 0 ? id() : SessionId(request.session());
+  const absl::StatusOr<gang::Share> share = cluster_->ChangeShare(session, ShareChangeFrom(request));
+  Answer(number, share.status(), [&](auto& answer, Bytes&) {
+    answer.mutable_share()->set_weight(share->weight);
+    answer.mutable_share()->set_priority(share->priority);
+  });
+}
+
+void ServedSession::GetStatus(uint64_t number) {
+  cluster_->GetStatus(AnswerResult<std::string>(
+      number, [](std::string json, auto&, Bytes& payload) { payload = Bytes::FromString(std::move(json)); }));
+}
+
+void ServedSession::RecordTrace(uint64_t number, const ::pathways::v1::RecordTrace& request) {
+  cluster_->RecordTrace(Seconds(request.seconds()), request.max_events(),
+                        AnswerResult<ClusterTrace>(number, [](ClusterTrace trace, auto& answer, Bytes& payload) {
+                          answer.mutable_trace()->set_events(trace.events);
+                          answer.mutable_trace()->set_events_not_recorded(trace.events_not_recorded);
+                          for (std::string& host : trace.silent_hosts) answer.mutable_trace()->add_silent_hosts(std::move(host));
+                          payload = Bytes::FromString(std::move(trace.perfetto_json));
+                        }));
+}
+
+void ServedSession::DrainHost(uint64_t number, const ::pathways::v1::DrainHost& request) {
+  cluster_->DrainHost(request.host(), request.undo(), AnswerResult<DrainReport>(number, [](const DrainReport& report, auto& answer, Bytes&) {
+                        ToProto(report, answer.mutable_drain());
+                      }));
+}
+
+void ServedSession::Suspend(uint64_t number, const ::pathways::v1::SuspendSession& request) {
+  cluster_->SuspendClient(SessionId(request.session()), request.resume(),
+                          AnswerResult<SuspendReport>(number, [](const SuspendReport& report, auto& answer, Bytes&) {
+                            answer.mutable_suspend()->set_arrays(report.arrays);
+                            answer.mutable_suspend()->set_bytes(report.bytes);
+                          }));
+}
+
+void ServedSession::OnHostCall(HostCall call, ResultCallback<std::vector<Bytes>> done) {
+  ::pathways::v1::SessionEvent event;
+  auto& message = *event.mutable_host_call();
+  message.set_call(next_call_);
+  message.set_callback(call.callback);
+  for (size_t i = 0; i < call.operands.size(); ++i) {
+    auto* operand = message.add_operands();
+    operand->set_dtype(static_cast<int>(call.operands[i].dtype));
+    operand->mutable_dims()->Add(call.operands[i].dims.begin(), call.operands[i].dims.end());
+    operand->set_bytes(call.data[i].size());
+  }
+  calls_.emplace(next_call_++, std::move(done));
+  Tell(std::move(event), std::move(call.data));
+}
+
+absl::Status ServedSession::TakeHostCallReply(const ::pathways::v1::HostCallReply& reply, const Bytes& payload) {
+  auto call = calls_.find(reply.call());
+  if (call == calls_.end()) return absl::InvalidArgumentError(absl::StrCat("it replies to host call ", reply.call(), ", which was not made"));
+  std::vector<Bytes> results;
+  uint64_t offset = 0;
+  for (uint64_t size : reply.result_bytes()) {
+    if (size > payload.size() - offset) return absl::InvalidArgumentError("it announces more results than its payload holds");
+    results.push_back(size == 0 ? Bytes() : payload.Slice(offset, size));
+    offset += size;
+  }
+  ResultCallback<std::vector<Bytes>> done = std::move(call->second);
+  calls_.erase(call);
+  const absl::Status status = StatusFrom(reply.status());
+  if (status.ok())
+    std::move(done)(std::move(results));
+  else
+    std::move(done)(status);
+  return absl::OkStatus();
+}
+
+}  // namespace pw::session

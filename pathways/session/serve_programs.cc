@@ -1,0 +1,149 @@
+// Requests of a session about executables, and about what they make: readiness, contents.
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/session/served_session.h"
+#include "pathways/session/wire.h"
+
+namespace pw::session {
+namespace {
+
+using Info = std::shared_ptr<const ExecutableInfo>;
+
+constexpr char kManyNodes[] = "pathways.v1.Program";
+
+}  // namespace
+
+absl::Status ServedSession::CarryOutOnPrograms(Request& request) {
+  using ::pathways::v1::SessionRequest;
+  const uint64_t number = request.number;
+  const SessionRequest& message = request.message;
+  switch (message.kind_case()) {
+    case SessionRequest::kAwaitReady:
+      session_->WhenReady(std::vector<Handle>(message.await_ready().handles().begin(), message.await_ready().handles().end()),
+                          AnswerStatus(number));
+      break;
+    case SessionRequest::kFetch:
+      Fetch(number, message.fetch());
+      break;
+    case SessionRequest::kCompile:
+      Compile(number, message.compile(), std::move(request.payload));
+      break;
+    case SessionRequest::kExecute:
+      Execute(message.execute());
+      break;
+    case SessionRequest::kFetchRun:
+      FetchRun(number, message.fetch_run());
+      break;
+    case SessionRequest::kAwaitEffects:
+      session_->AwaitEffects(AnswerStatus(number));
+      break;
+    case SessionRequest::kCostAnalysis:
+      AnalyzeCost(number, message.cost_analysis());
+      break;
+    case SessionRequest::kProgramText:
+      GetProgramText(number, message.program_text());
+      break;
+    case SessionRequest::kDropExecutable:
+      DropExecutable(message.drop_executable());
+      break;
+    default:
+      return absl::InternalError("it is not about programs");
+  }
+  return absl::OkStatus();
+}
+
+// Names nothing if the client's name is not known.
+Handle ServedSession::ExecutableOf(Handle executable) const {
+  auto found = executables_.find(executable);
+  return found == executables_.end() ? 0 : found->second;
+}
+
+void ServedSession::Compile(uint64_t number, const ::pathways::v1::CompileProgram& request, Bytes program) {
+  const Handle handle = request.executable();
+  if (handle == 0 || executables_.contains(handle))
+    return Answer(number, absl::AlreadyExistsError(absl::StrCat("executable handle ", handle, " is in use, or names nothing")), nullptr);
+  executables_[handle] = 0;  // taken
+  ResultCallback<Info> done = [weak = weak_from_this(), number, handle](absl::StatusOr<Info> info) {
+    auto self = weak.lock();
+    if (self == nullptr) return;
+    if (!info.ok()) {
+      self->executables_.erase(handle);
+      return self->Answer(number, info.status(), nullptr);
+    }
+    auto entry = self->executables_.find(handle);
+    if (entry == self->executables_.end()) {  // dropped meanwhile
+      self->session_->DestructExecutable((*info)->handle).IgnoreError();
+    } else {
+      entry->second = (*info)->handle;
+    }
+    self->Answer(number, absl::OkStatus(),
+                 [&](::pathways::v1::Answer& answer, Bytes&) { ToProto(**info, answer.mutable_compiled()); });
+  };
+  if (request.format() == kManyNodes) return session_->CompileProgram(std::move(program), std::move(done));
+  CompileRequest compile;
+  compile.format = request.format();
+  compile.program = std::move(program);
+  compile.options = request.options();
+  compile.translated = request.translated();
+  compile.num_replicas = request.num_replicas();
+  compile.num_partitions = request.num_partitions();
+  compile.devices = DevicesFrom(request.devices());
+  session_->Compile(std::move(compile), std::move(done));
+}
+
+void ServedSession::Execute(const ::pathways::v1::ExecuteProgram& request) {
+  ExecuteRequest execute;
+  execute.executable = ExecutableOf(request.executable());
+  execute.args.assign(request.args().begin(), request.args().end());
+  execute.results.assign(request.results().begin(), request.results().end());
+  execute.status = request.status();
+  execute.launch_id = request.launch_id();
+  execute.non_donatable.assign(request.non_donatable().begin(), request.non_donatable().end());
+  execute.devices = DevicesFrom(request.devices());
+  session_->Execute(execute).status().IgnoreError();  // the results hold it
+}
+
+void ServedSession::Fetch(uint64_t number, const ::pathways::v1::FetchArray& request) {
+  std::optional<buffers::Dims> strides;
+  if (request.strided()) strides.emplace(request.byte_strides().begin(), request.byte_strides().end());
+  const Handle buffer = next_fetch_++;
+  session_->CopyToHostBuffer(
+      request.array(), buffer, std::move(strides), [weak = weak_from_this(), number, buffer](absl::Status status) {
+        auto self = weak.lock();
+        if (self == nullptr) return;
+        if (!status.ok()) return self->Answer(number, status, nullptr);
+        self->session_->LookupHostBuffer(
+            buffer, self->AnswerResult<Bytes>(number, [](Bytes data, auto&, Bytes& payload) { payload = std::move(data); }));
+        self->session_->DeleteHostBuffer(buffer).IgnoreError();
+      });
+}
+
+void ServedSession::FetchRun(uint64_t number, Handle status) {
+  session_->FetchExecuteResult(status, AnswerResult<RunResult>(number, [](RunResult run, auto& answer, Bytes&) {
+                                 answer.mutable_run()->mutable_device_microseconds()->insert(run.device_microseconds.begin(),
+                                                                                             run.device_microseconds.end());
+                               }));
+}
+
+void ServedSession::AnalyzeCost(uint64_t number, Handle executable) {
+  session_->GetCostAnalysis(ExecutableOf(executable), AnswerResult<CostAnalysis>(number, [](CostAnalysis cost, auto& answer, Bytes&) {
+                              answer.mutable_cost()->mutable_numbers()->insert(cost.numbers.begin(), cost.numbers.end());
+                            }));
+}
+
+void ServedSession::GetProgramText(uint64_t number, Handle executable) {
+  session_->GetProgramText(ExecutableOf(executable), AnswerResult<std::string>(number, [](std::string text, auto&, Bytes& payload) {
+                             payload = Bytes::FromString(std::move(text));
+                           }));
+}
+
+void ServedSession::DropExecutable(Handle executable) {
+  const Handle known = ExecutableOf(executable);
+  if (known != 0) session_->DestructExecutable(known).IgnoreError();
+  executables_.erase(executable);
+}
+
+}  // namespace pw::session

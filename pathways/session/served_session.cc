@@ -1,0 +1,90 @@
+#include "pathways/session/served_session.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/session/frames.h"
+#include "pathways/session/wire.h"
+
+namespace pw::session {
+namespace {
+
+using ::pathways::v1::SessionEvent;
+using ::pathways::v1::SessionRequest;
+
+}  // namespace
+
+ServedSession::ServedSession(Cluster* cluster, std::shared_ptr<Session> session, Owner owner)
+    : cluster_(cluster), owner_(std::move(owner)), session_(std::move(session)) {}
+
+ServedSession::~ServedSession() {
+  for (auto& [call, done] : std::exchange(calls_, {}))
+    std::move(done)(absl::UnavailableError("the client that was to run a Python function has gone"));
+}
+
+absl::Status ServedSession::Take(uint64_t first, google::protobuf::RepeatedPtrField<SessionRequest> requests,
+                                 std::vector<Bytes> payloads) {
+  PW_ASSIGN_OR_RETURN(const size_t known, stream_.Receive(first, requests.size()));
+  const auto self = shared_from_this();  // a request may break the session, and its owner drop it
+  for (size_t i = known; i < static_cast<size_t>(requests.size()); ++i)
+    Run({first + i, std::move(requests[static_cast<int>(i)]), std::move(payloads[i])});
+  return absl::OkStatus();
+}
+
+void ServedSession::Run(Request request) {
+  if (broken_) return;
+  if (held_.empty() && !session_->suspended()) {
+    const absl::Status status = CarryOut(request);
+    if (status.ok()) return;
+    broken_ = true;
+    return owner_.on_broken(absl::Status(status.code(), absl::StrCat("request ", request.number, ": ", status.message())));
+  }
+  held_.push_back(std::move(request));
+  if (held_.size() > 1) return;
+  session_->WhenResumed([weak = weak_from_this()] {
+    if (auto self = weak.lock()) self->RunHeld();
+  });
+}
+
+void ServedSession::RunHeld() {
+  for (Request& request : std::exchange(held_, {})) Run(std::move(request));
+}
+
+absl::Status ServedSession::CarryOut(Request& request) {
+  using Kind = SessionRequest::KindCase;
+  const Kind kind = request.message.kind_case();
+  if (kind == Kind::KIND_NOT_SET)
+    return absl::UnimplementedError("it is of a kind that this controller does not know: the client is newer");
+  if (kind < Kind::kAwaitReady) return CarryOutOnArrays(request);
+  if (kind < Kind::kAddSlice) return CarryOutOnPrograms(request);
+  return CarryOutOnCluster(request);
+}
+
+void ServedSession::Tell(SessionEvent event, std::vector<Bytes> payload) {
+  const bool first = !stream_.has_unsent();
+  stream_.Append(Pack(std::move(event), std::move(payload)));
+  if (first) owner_.on_unsent();
+}
+
+void ServedSession::Answer(uint64_t number, const absl::Status& status, Fill fill) {
+  SessionEvent event;
+  auto& answer = *event.mutable_answer();
+  answer.set_request(number);
+  Bytes payload;
+  if (!status.ok()) {
+    ToProto(status, answer.mutable_status());
+    answer.set_newer_than_runtime(status.GetPayload(kNewerThanRuntime).has_value());
+  } else if (fill != nullptr) {
+    std::move(fill)(answer, payload);
+  }
+  Tell(std::move(event), payload.empty() ? std::vector<Bytes>() : std::vector<Bytes>{std::move(payload)});
+}
+
+StatusCallback ServedSession::AnswerStatus(uint64_t number) {
+  return [weak = weak_from_this(), number](absl::Status status) {
+    if (auto self = weak.lock()) self->Answer(number, status, nullptr);
+  };
+}
+
+}  // namespace pw::session

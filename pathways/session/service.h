@@ -1,0 +1,88 @@
+// SessionService: where clients connect to the controller. Opens sessions, and brings clients whose connection broke back to theirs.
+//
+// A connection begins with a hello, for a new session or for one that exists. A session whose connection is gone waits for its client for
+// `grace`, and ends then; a goodbye ends it at once. A second connection for a session replaces the first, which may be dead without
+// anybody having noticed.
+//
+// Invariants:
+//   SS-1  whoever resumes a session has shown its key
+//   SS-2  what breaks the protocol ends the session that it came from, with a status, and nothing else
+// Everything runs on the cluster's strand. Transport, timers and cluster outlive the service.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "pathways/base/timer_queue.h"
+#include "pathways/net/transport.h"
+#include "pathways/session/frame_link.h"
+#include "pathways/session/served_session.h"
+#include "pathways/session/session.h"
+
+namespace pw::session {
+
+class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Owner,
+                             public std::enable_shared_from_this<SessionService> {
+ public:
+  struct Options {
+    absl::Duration grace = absl::ZeroDuration();  // how long a session waits for a client whose connection broke
+    absl::AnyInvocable<std::string()> make_key;   // a secret that nobody can guess, another at each call
+  };
+  struct Environment {
+    Cluster* cluster;
+    Timers* timers;
+  };
+  static std::shared_ptr<SessionService> Create(Options options, const Environment& environment);
+  ~SessionService() override;
+
+  // Returns the address with the real port.
+  absl::StatusOr<std::string> Listen(net::Transport* transport, const std::string& address);
+
+  // Ends all sessions with this status, and closes all connections. On the strand, last.
+  void Stop(const absl::Status& status);
+
+  size_t num_sessions() const { return sessions_.size(); }
+  size_t num_links() const { return links_.size(); }
+
+ private:
+  using Link = FrameLink<::pathways::v1::ClientFrame>;
+  struct Entry {
+    std::shared_ptr<ServedSession> served;
+    std::string key;
+    LinkId link = 0;            // 0: its connection broke
+    uint64_t told = 0;          // the last request that an acknowledgement was sent of
+    bool flush_posted = false;
+    uint64_t absence = 0;       // counts the times that its connection broke
+  };
+
+  SessionService(Options options, const Environment& environment);
+  void AddConnection(std::unique_ptr<net::Connection> connection);
+  void OnFrame(LinkId link, ::pathways::v1::ClientFrame frame, std::vector<Bytes> payloads) override;
+  void OnLinkClosed(LinkId link, const absl::Status& reason) override;
+  void OnHello(LinkId link, const ::pathways::v1::SessionHello& hello);
+  absl::Status Open(LinkId link, const ::pathways::v1::SessionHello& hello);
+  absl::Status Resume(LinkId link, const ::pathways::v1::SessionHello& hello);
+  absl::Status OnBatch(Entry& entry, ::pathways::v1::ClientFrame& frame, std::vector<Bytes> payloads);
+  void Refuse(LinkId link, const absl::Status& status);
+  void Detach(uint64_t session);
+  void End(uint64_t session, const absl::Status& status);
+  void PostFlush(uint64_t session);
+  void Flush(uint64_t session);
+  Link::PostToOwner PostToThis();
+
+  Options options_;
+  const Environment environment_;
+  LinkId next_link_ = 1;
+  std::map<LinkId, std::unique_ptr<Link>> links_;
+  std::map<LinkId, uint64_t> session_of_;  // of links that have said hello
+  std::map<uint64_t, Entry> sessions_;
+  std::vector<std::unique_ptr<net::Listener>> listeners_;
+};
+
+}  // namespace pw::session

@@ -1,0 +1,50 @@
+"""A C++ program on a cluster, without Python or gRPC between: examples/cpp/two_islands.cc over the session protocol."""
+
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+from pathways import _launch, _processes
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TREE = ROOT / os.environ.get("PATHWAYS_TREE", "build/release")
+SECONDS = 60
+
+
+@pytest.fixture(scope="module")
+def sessions(tmp_path_factory):
+    """The address for sessions of a cluster of two islands, each of one host with one device."""
+    folder = tmp_path_factory.mktemp("cluster")
+    port_file, address = folder / "port", f"unix:{folder}/sessions.sock"
+    args = _launch.controller("127.0.0.1:0", f"unix:{folder}/workers.sock", 2, port_file)
+    processes = [_processes.Process("controller", [*args, "--listen-sessions", address], folder / "controller.log")]
+    try:
+        _, workers = _processes.wait_for(lambda: _launch.read_ports(port_file), processes, SECONDS, "the controller did not start")
+        for island in ("north", "south"):
+            command = _launch.worker(workers, f"host-{island}", island, "cpu", devices=1)
+            processes.append(_processes.Process(island, command, folder / f"{island}.log"))
+        _processes.wait_for(lambda: "has formed" in (folder / "controller.log").read_text() or None, processes, SECONDS, "the cluster did not form")
+        yield address
+    finally:
+        _processes.stop_all(processes[::-1])
+
+
+def run(*args):
+    return subprocess.run([TREE / "examples/two_islands", *args], capture_output=True, text=True, timeout=SECONDS, check=False)
+
+
+def test_a_computation_on_one_island_uses_the_result_of_one_on_the_other(sessions):
+    done = run(sessions)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "4 8 12 16\n", "")
+
+
+def test_programs_come_one_after_another(sessions):
+    for _ in range(3):
+        assert run(sessions).stdout == "4 8 12 16\n"
+
+
+def test_a_program_is_told_how_to_be_called():
+    done = run()
+    assert done.returncode == 2 and "usage: two_islands ADDRESS" in done.stderr

@@ -1,0 +1,66 @@
+// A controller with fake workers, its session service, and a client, in one thread and one network in memory. Nothing happens but in Run
+// and what calls it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/strand.h"
+#include "pathways/client/remote_session.h"
+#include "pathways/controller/testing/test_cluster.h"
+#include "pathways/session/service.h"
+#include "tests/session/cut_transport.h"
+
+namespace pw::session {
+
+class RemoteCluster : public controller::TestCluster {
+ public:
+  explicit RemoteCluster(int hosts = 1, int devices = 4, absl::Duration grace = absl::Minutes(10)) : TestCluster(hosts, devices) {
+    SessionService::Options options;
+    options.grace = grace;
+    options.make_key = [n = 0]() mutable { return absl::StrCat("key ", ++n); };
+    service = SessionService::Create(std::move(options), {cluster.get(), &timers});
+    auto listening = service->Listen(&transport, "tcp:sessions:0");
+    EXPECT_TRUE(listening.ok()) << listening.status();
+    service_address = *listening;
+  }
+  ~RemoteCluster() {
+    session = nullptr;
+    remote = nullptr;
+    Run();
+    service->Stop(absl::OkStatus());
+    Run();
+  }
+
+  // `session` becomes a remote one.
+  absl::Status Connect(absl::Duration patience = absl::Seconds(30)) {
+    client::Link::Options options;
+    options.controller = service_address;
+    options.description = "a test";
+    options.patience = patience;
+    auto opened = std::make_shared<absl::Status>(absl::CancelledError("still waiting"));
+    remote = client::RemoteSession::Open(std::move(options), {&cut, &client_strand, &timers, &clock},
+                                         [opened](absl::Status status) { *opened = std::move(status); });
+    session = remote;
+    Run();
+    return *opened;
+  }
+  // What workers hold, once all has happened that was under way.
+  size_t Shards() {
+    Run();
+    size_t shards = 0;
+    for (const auto& worker : workers) shards += worker->num_shards();
+    return shards;
+  }
+
+  CutTransport cut{&transport};
+  Strand client_strand{&executor};
+  std::shared_ptr<SessionService> service;
+  std::string service_address;
+  std::shared_ptr<client::RemoteSession> remote;
+};
+
+}  // namespace pw::session

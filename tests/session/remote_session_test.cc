@@ -1,0 +1,119 @@
+// A session whose client is elsewhere: the client library against the real controller.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/session/remote_cluster.h"
+
+namespace pw::session {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using controller::TestCluster;
+
+TEST(RemoteSessionTest, AnArrayGoesToTheDevicesAndComesBack) {
+  RemoteCluster t(2, 2);
+  ASSERT_TRUE(t.Connect().ok());
+  EXPECT_EQ(t.remote->welcome().cluster->devices.size(), 4);
+  ASSERT_TRUE(t.Put(7, TestCluster::Rows(0, 4, {4, 2}), "aabbccdd").ok());
+  EXPECT_TRUE(t.Ready({7}).ok());
+  EXPECT_EQ(*t.FetchRows(7), "aabbccdd");
+  EXPECT_EQ(t.remote->Spec(7)->dims, buffers::Dims({4, 2}));
+}
+
+TEST(RemoteSessionTest, AProgramRunsAndItsResultsAreNamedByTheClient) {
+  RemoteCluster t(1, 2);
+  ASSERT_TRUE(t.Connect().ok());
+  auto info = t.Compile(TestCluster::Toy("copy", 1, 1, 2), TestCluster::Devices(0, 2));
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_EQ((*info)->name, "copy");
+  ASSERT_TRUE(t.Put(1, TestCluster::Rows(0, 2, {2, 4}), "abcdefgh").ok());
+  auto reply = t.Execute((*info)->handle, {1}, {2});
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_THAT(reply->results, ElementsAre(2));
+  EXPECT_EQ(*t.FetchRows(2), "abcdefgh");
+  EXPECT_TRUE(t.session->DestructExecutable((*info)->handle).ok());
+  t.Run();
+  EXPECT_EQ(t.workers[0]->num_executables(), 0);
+}
+
+TEST(RemoteSessionTest, AnErrorIsAValue) {
+  RemoteCluster t;
+  ASSERT_TRUE(t.Connect().ok());
+  auto info = t.Compile(TestCluster::Toy("fail", 1, 1, 1), TestCluster::Devices(0, 1));
+  ASSERT_TRUE(info.ok()) << info.status();
+  ASSERT_TRUE(t.Put(1, TestCluster::Rows(0, 1, {1, 4}), "abcd").ok());
+  ASSERT_TRUE(t.Execute((*info)->handle, {1}, {2}).ok());
+  EXPECT_THAT(t.Ready({2}).message(), HasSubstr("toy failure"));
+  EXPECT_THAT(t.Fetch(2).status().message(), HasSubstr("toy failure"));
+  EXPECT_TRUE(t.Ready({1}).ok()) << "nothing else is affected";
+  EXPECT_EQ(t.Compile(TestCluster::Toy("refuse", 1, 1, 1), TestCluster::Devices(0, 1)).status().message(), "toy refusal");
+}
+
+TEST(RemoteSessionTest, WhatTheControllerRefusesIsHeldByTheResults) {
+  RemoteCluster t;
+  ASSERT_TRUE(t.Connect().ok());
+  ASSERT_TRUE(t.Put(1, TestCluster::Single(0, {4}), "abcd").ok());
+  EXPECT_TRUE(t.session->Copy({2}, {1}, TestCluster::Devices(77, 1), std::nullopt, CopySemantics::kAlwaysCopy).ok());
+  EXPECT_THAT(t.Ready({2}).message(), HasSubstr("77"));
+}
+
+TEST(RemoteSessionTest, RequestsOfOneTurnShareAFrame) {
+  RemoteCluster t;
+  ASSERT_TRUE(t.Connect().ok());
+  auto info = t.Compile(TestCluster::Toy("copy", 1, 1, 1), TestCluster::Devices(0, 1));
+  ASSERT_TRUE(t.Put(1, TestCluster::Rows(0, 1, {1, 4}), "abcd").ok());
+  t.Run();
+  const uint64_t before = t.remote->link().frames_sent();
+  const int frames = t.workers[0]->frames;
+  for (Handle h = 1; h <= 10; ++h) ASSERT_TRUE(t.Execute((*info)->handle, {h}, {h + 1}).ok());
+  t.Run();
+  EXPECT_EQ(t.remote->link().frames_sent() - before, 1) << "from the client to the controller";
+  EXPECT_EQ(t.workers[0]->frames - frames, 1) << "from the controller to the host";
+  EXPECT_EQ(*t.FetchRows(11), "abcd");
+}
+
+TEST(RemoteSessionTest, AGoodbyeFreesAllThatTheSessionOwned) {
+  RemoteCluster t;
+  ASSERT_TRUE(t.Connect().ok());
+  ASSERT_TRUE(t.Put(1, TestCluster::Single(0, {4}), "abcd").ok());
+  EXPECT_EQ(t.Shards(), 1);
+  t.session = nullptr;
+  t.remote = nullptr;
+  EXPECT_EQ(t.Shards(), 0);
+  EXPECT_EQ(t.service->num_sessions(), 0);
+  EXPECT_EQ(t.service->num_links(), 0);
+}
+
+TEST(RemoteSessionTest, ASessionWaitsForItsClientForTheGraceTimeOnly) {
+  RemoteCluster t(1, 4, absl::Minutes(10));
+  ASSERT_TRUE(t.Connect().ok());
+  ASSERT_TRUE(t.Put(1, TestCluster::Single(0, {4}), "abcd").ok());
+  t.Run();
+  t.cut.out_of_reach = true;
+  ASSERT_TRUE(t.cut.Cut());
+  t.Run();
+  t.timers.Advance(absl::Minutes(9));
+  EXPECT_EQ(t.service->num_sessions(), 1);
+  t.timers.Advance(absl::Minutes(1));
+  EXPECT_EQ(t.service->num_sessions(), 0);
+  EXPECT_EQ(t.Shards(), 0);
+}
+
+TEST(RemoteSessionTest, AClientGivesUpOnAControllerThatIsOutOfReachForLong) {
+  RemoteCluster t;
+  ASSERT_TRUE(t.Connect(absl::Seconds(5)).ok());
+  t.cut.out_of_reach = true;
+  ASSERT_TRUE(t.cut.Cut());
+  std::optional<absl::Status> ready;
+  t.session->WhenReady({1}, [&](absl::Status status) { ready = std::move(status); });
+  t.timers.Advance(absl::Seconds(4));
+  EXPECT_FALSE(ready.has_value());
+  t.timers.Advance(absl::Seconds(2));
+  ASSERT_TRUE(ready.has_value());
+  EXPECT_EQ(ready->code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(ready->message(), HasSubstr("cannot be reached"));
+}
+
+}  // namespace
+}  // namespace pw::session

@@ -1,0 +1,143 @@
+// Whom the session service lets in, and what it does with what is no message.
+#include <deque>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "pathways/session/wire.h"
+#include "tests/session/remote_cluster.h"
+
+namespace pw::session {
+namespace {
+
+using ::pathways::v1::ClientFrame;
+using ::pathways::v1::ControllerFrame;
+using ::testing::HasSubstr;
+
+// A client that says anything.
+class Stranger : private net::Connection::Handler {
+ public:
+  explicit Stranger(RemoteCluster* cluster) : t_(*cluster) {
+    t_.transport.Connect(t_.service_address, absl::Seconds(1), [this](auto connection) {
+      ASSERT_TRUE(connection.ok()) << connection.status();
+      connection_ = *std::move(connection);
+      connection_->Start(this);
+    });
+    t_.Run();
+  }
+  void Say(const std::string& header, const std::string& payload = "") {
+    connection_->Send(header, payload.empty() ? std::vector<Bytes>() : std::vector<Bytes>{Bytes::Copy(payload)}, net::Lane::kUrgent);
+    t_.Run();
+  }
+  void Say(const ClientFrame& frame, const std::string& payload = "") { Say(frame.SerializeAsString(), payload); }
+  void Hello() {
+    ClientFrame frame;
+    frame.mutable_hello()->set_version(1);
+    Say(frame);
+    ASSERT_TRUE(heard.back().has_welcome());
+  }
+  // What the controller said last, if it ended the session.
+  absl::Status ended() const { return heard.empty() ? absl::OkStatus() : StatusFrom(heard.back().ended()); }
+
+  std::vector<ControllerFrame> heard;
+  bool closed = false;
+
+ private:
+  void OnFrame(net::Frame frame) override {
+    ASSERT_TRUE(heard.emplace_back().ParseFromString(frame.header));
+  }
+  void OnClosed(const absl::Status&) override { closed = true; }
+
+  RemoteCluster& t_;
+  std::unique_ptr<net::Connection> connection_;
+};
+
+TEST(SessionServiceTest, AConnectionBeginsWithAHelloOfThisVersion) {
+  RemoteCluster t;
+  Stranger silent(&t), newer(&t);
+  ClientFrame frame;
+  frame.set_ack(1);
+  silent.Say(frame);
+  EXPECT_THAT(silent.ended().message(), HasSubstr("must begin with a hello"));
+  EXPECT_TRUE(silent.closed);
+  frame.mutable_hello()->set_version(2);
+  newer.Say(frame);
+  EXPECT_THAT(newer.ended().message(), HasSubstr("speaks version 2"));
+  EXPECT_TRUE(newer.closed);
+  EXPECT_EQ(t.service->num_sessions(), 0);
+}
+
+TEST(SessionServiceTest, OnlyWhoeverShowsItsKeyResumesASession) {
+  RemoteCluster t;
+  Stranger first(&t), thief(&t), itself(&t);
+  first.Hello();
+  const auto& welcome = first.heard.back().welcome();
+  ClientFrame frame;
+  frame.mutable_hello()->set_version(1);
+  frame.mutable_hello()->set_session(welcome.session());
+  frame.mutable_hello()->set_key("key 2");
+  thief.Say(frame);
+  EXPECT_EQ(thief.ended().code(), absl::StatusCode::kNotFound);
+  EXPECT_FALSE(first.closed);
+  frame.mutable_hello()->set_key(welcome.key());
+  itself.Say(frame);
+  EXPECT_TRUE(itself.heard.back().has_welcome());
+  EXPECT_TRUE(first.closed) << "a session has one connection";
+  EXPECT_EQ(t.service->num_sessions(), 1);
+}
+
+TEST(SessionServiceTest, ARequestThatCannotBeReadEndsItsSessionAlone) {
+  RemoteCluster t;
+  ASSERT_TRUE(t.Connect().ok());
+  ASSERT_TRUE(t.Put(1, RemoteCluster::Single(0, {4}), "abcd").ok());
+  Stranger stranger(&t);
+  stranger.Hello();
+  ClientFrame frame;
+  frame.set_first(1);
+  frame.add_requests()->mutable_destruct();
+  frame.add_requests()->mutable_make_array()->mutable_spec()->set_dtype(11);
+  frame.add_requests()->mutable_await_ready();
+  stranger.Say(frame);
+  EXPECT_EQ(stranger.ended().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(stranger.ended().message(), HasSubstr("request 2: a sharding names no device"));
+  EXPECT_TRUE(stranger.closed);
+  EXPECT_EQ(t.service->num_sessions(), 1);
+  EXPECT_EQ(*t.Fetch(1), "abcd");
+}
+
+TEST(SessionServiceTest, RequestsWithoutANumberThatFollowsAreRefused) {
+  RemoteCluster t;
+  Stranger gap(&t), early(&t);
+  gap.Hello();
+  ClientFrame frame;
+  frame.set_first(5);
+  frame.add_requests()->mutable_destruct();
+  gap.Say(frame);
+  EXPECT_THAT(gap.ended().message(), HasSubstr("begins with message 5"));
+  early.Hello();
+  ClientFrame acknowledging;
+  acknowledging.set_ack(9);
+  early.Say(acknowledging);
+  EXPECT_THAT(early.ended().message(), HasSubstr("message 9 is acknowledged"));
+  EXPECT_EQ(t.service->num_sessions(), 0);
+}
+
+TEST(SessionServiceTest, WhatIsNoFrameClosesItsConnection) {
+  RemoteCluster t;
+  Stranger noise(&t), surplus(&t), liar(&t);
+  noise.Say("\xff\xff not a message");
+  EXPECT_TRUE(noise.closed);
+  ClientFrame frame;
+  frame.mutable_hello()->set_version(1);
+  surplus.Say(frame, "bytes that nobody announced");
+  EXPECT_TRUE(surplus.closed);
+  frame.Clear();
+  frame.set_first(1);
+  frame.add_requests()->set_payload_bytes(uint64_t{1} << 63);
+  liar.Say(frame, "few");
+  EXPECT_TRUE(liar.closed);
+  EXPECT_EQ(t.service->num_links(), 0);
+}
+
+}  // namespace
+}  // namespace pw::session
