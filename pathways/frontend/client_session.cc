@@ -6,6 +6,7 @@
 #include "pathways/base/log.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/frontend/session_table.h"
+#include "pathways/frontend/translation/translating_compiler.h"
 
 namespace pw::frontend {
 
@@ -76,6 +77,7 @@ void ClientSession::End() {
   if (session_ == nullptr) return;
   PW_LOG_INFO << "client at " << hello_.peer << " has gone: its session " << session_->id().v << " ends";
   table_->Remove(wire_id_, hello_.initialization_data);
+  if (services_->compiler != nullptr) services_->compiler->Forget(*this);
   held_.clear();
   futures_.clear();
   plugin_executables_.clear();
@@ -92,6 +94,10 @@ absl::StatusOr<uint64_t> ClientSession::Initialize() {
   cluster_info_ = cluster_->info();
   wire_id_ = table_->Add(shared_from_this());
   return wire_id_;
+}
+
+std::shared_ptr<controller::HostCallHandler> ClientSession::companion() const {
+  return table_->CompanionOf(hello_.initialization_data);
 }
 
 void ClientSession::AddFuture(Handle handle, WireFuture future) { futures_.insert_or_assign(handle, std::move(future)); }

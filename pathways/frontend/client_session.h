@@ -90,6 +90,8 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
   controller::Session& session() { return *session_; }
   const std::shared_ptr<controller::Session>& shared_session() const { return session_; }
   const controller::ClusterInfo& cluster_info() const { return *cluster_info_; }
+  // Answers calls into the client's Python; null if the client has no companion channel at present.
+  std::shared_ptr<controller::HostCallHandler> companion() const;
 
   // --- for the handlers ---
   // Opens the controller's session. Returns the number by which host-buffer calls name it. FAILED_PRECONDITION the second time.

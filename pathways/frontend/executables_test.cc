@@ -65,6 +65,22 @@ TEST_P(ExecutableTest, CompileKeepsOptionsItDoesNotKnow) {
   EXPECT_THAT(fake().last_compile.options, HasSubstr("override"));
 }
 
+TEST_P(ExecutableTest, CompileReadsOptionsOfNewerClientsAndRefusesWhatItCannotDo) {
+  Init();
+  xla::ifrt::XlaCompileOptionsProto options;
+  options.set_version_number(4);  // jaxlib 0.12
+  EXPECT_EQ(CodeOf(Compile("xla::ifrt::XlaProgram", "stablehlo", options.SerializeAsString())), 0);
+  options.add_outputs_bundle_slice_sizes(2);
+  const auto bundles = Compile("xla::ifrt::XlaProgram", "stablehlo", options.SerializeAsString());
+  EXPECT_EQ(CodeOf(bundles), 12);
+  EXPECT_THAT(TextOf(bundles), HasSubstr("outputs_bundle_slice_sizes"));
+  options.clear_outputs_bundle_slice_sizes();
+  options.set_version_number(5);
+  const auto later = Compile("xla::ifrt::XlaProgram", "stablehlo", options.SerializeAsString());
+  EXPECT_EQ(CodeOf(later), 12);
+  EXPECT_THAT(TextOf(later), HasSubstr("compile options up to version 4"));
+}
+
 TEST_P(ExecutableTest, CompileRefusesWhatItCannotRun) {
   Init();
   EXPECT_EQ(CodeOf(Compile("xla::ifrt::XlaProgram", "broken")), 3);

@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
+#include <future>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +19,7 @@
 #include "pathways/frontend/host_buffer_calls.h"
 #include "pathways/frontend/server_state.h"
 #include "pathways/frontend/session_stream.h"
+#include "pathways/frontend/translation/helper_translator.h"
 #include "pathways/frontend/versions.h"
 
 namespace pw::frontend {
@@ -90,23 +92,44 @@ void SetChannelArguments(const ServerOptions& options, grpc::ServerBuilder& buil
 
 }  // namespace
 
+// The cluster's strand, as timers know executors.
+class StrandOf final : public Executor {
+ public:
+  explicit StrandOf(controller::Cluster* cluster) : cluster_(cluster) {}
+  void Post(Task task) override { cluster_->Post(std::move(task)); }
+
+ private:
+  controller::Cluster* const cluster_;
+};
+
 struct Server::Impl {
+  Impl(const ServerOptions& options, controller::Cluster* cluster) : strand(cluster) {
+    if (!options.translator.empty()) {
+      HelperTranslator::Options helper_options;
+      helper_options.command = options.translator;
+      helper = std::make_unique<HelperTranslator>(std::move(helper_options), &timers, &strand);
+    }
+    auto compiler = std::make_shared<TranslatingCompiler>(TranslatingCompiler::Options(), helper.get(), &timers, &strand);
+    state = std::make_shared<ServerState>(options, cluster, &files, &clock, std::move(compiler));
+  }
+
   SteadyClock clock;
   ThreadPool files{"pw-files", 1};
   std::shared_ptr<ServerState> state;
-  std::unique_ptr<Service> service;
+  std::unique_ptr<grpc::Service> service;
   std::unique_ptr<CompanionService> companion;
   std::unique_ptr<grpc::Server> grpc;
   std::unique_ptr<BulkLines> bulk;
   int port = 0;
+  StrandOf strand;
   TimerQueue timers{&clock};
+  std::unique_ptr<HelperTranslator> helper;
 };
 
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, controller::Cluster* cluster) {
-  auto impl = std::make_unique<Impl>();
-  impl->state = std::make_shared<ServerState>(options, cluster, &impl->files, &impl->clock);
+  auto impl = std::make_unique<Impl>(options, cluster);
   impl->state->shared.SweepEvery(net::SharedMemoryFactory::kSweepPeriod, &impl->timers, &impl->files);
   if (!options.shared_directory.empty()) {
     PW_ASSIGN_OR_RETURN(impl->state->shared_directory_fd, bulk::OpenSharedDirectory(options.shared_directory));
@@ -144,6 +167,10 @@ void Server::Shutdown() {
   impl_->grpc->Wait();
   impl_->bulk = nullptr;
   impl_->grpc.reset();
+  std::promise<void> ended;  // all sessions: their streams have posted that
+  impl_->state->cluster->Post([&ended] { ended.set_value(); });
+  ended.get_future().wait();
+  impl_->helper = nullptr;
   // After the folders of clients that have just gone are removed, which is in this thread's queue.
   impl_->files.Post([state = impl_->state] {
     if (state->shared_directory_fd >= 0) close(std::exchange(state->shared_directory_fd, -1));

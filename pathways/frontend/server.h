@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -34,6 +35,9 @@ struct ServerOptions {
   // second.
   std::string persistence_directory;
   std::string object_directory;
+  // What translates programs that are newer than the devices' runtime, for clients whose own process cannot
+  // (translation/helper_translator.h); empty: nothing does.
+  std::vector<std::string> translator;
   int64_t max_message_bytes = int64_t{256} << 20;
   int64_t max_backlog_requests = 16384;
   int64_t max_backlog_bytes = int64_t{64} << 20;

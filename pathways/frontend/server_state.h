@@ -2,21 +2,24 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include "pathways/controller/session.h"
 #include "pathways/frontend/handler.h"
 #include "pathways/frontend/plugin_programs/services.h"
 #include "pathways/frontend/server.h"
 #include "pathways/frontend/session_table.h"
+#include "pathways/frontend/translation/translating_compiler.h"
 #include "pathways/net/shared_memory.h"
 
 namespace pw::frontend {
 
 struct ServerState {
-  ServerState(const ServerOptions& server_options, controller::Cluster* of_cluster, Executor* files, Clock* clock)
+  ServerState(const ServerOptions& server_options, controller::Cluster* of_cluster, Executor* files, Clock* clock,
+              std::shared_ptr<TranslatingCompiler> compiler)
       : options(server_options),
         cluster(of_cluster),
-        plugins{Storage(options.persistence_directory, options.object_directory), files, clock} {}
+        plugins{Storage(options.persistence_directory, options.object_directory), files, clock, std::move(compiler)} {}
 
   const ServerOptions options;
   controller::Cluster* const cluster;

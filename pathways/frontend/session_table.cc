@@ -64,4 +64,9 @@ void SessionTable::RemoveCompanion(const std::string& token) {
   }
 }
 
+std::shared_ptr<controller::HostCallHandler> SessionTable::CompanionOf(const Attributes& initialization_data) const {
+  auto it = companions_.find(TokenOf(initialization_data));
+  return it == companions_.end() ? nullptr : it->second;
+}
+
 }  // namespace pw::frontend

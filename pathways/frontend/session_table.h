@@ -41,6 +41,8 @@ class SessionTable {
   // ALREADY_EXISTS if the token has a channel. Joins the channel with its session, if that is there already.
   absl::Status AddCompanion(const std::string& token, std::shared_ptr<controller::HostCallHandler> channel);
   void RemoveCompanion(const std::string& token);
+  // The channel of the client that was opened with these; null if it has none, or none yet.
+  std::shared_ptr<controller::HostCallHandler> CompanionOf(const Attributes& initialization_data) const;
 
   size_t size() const { return sessions_.size(); }
 

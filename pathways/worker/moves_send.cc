@@ -9,11 +9,10 @@
 #include "pathways/worker/moves_operation.h"
 
 namespace pw::worker {
-namespace {
 namespace v1 = pathways::v1;
 
-// A region of a row-major array in host memory.
-struct Region {
+// A region of a row-major array in host memory. Of Moves::Outgoing, which other sources know by name: so must be its parts.
+struct OutgoingRegion {
   int width;
   Dims dims, start, size;
   size_t bytes() const { return static_cast<size_t>(*ElementCount(size) * width); }
@@ -29,8 +28,10 @@ struct Region {
   }
 };
 
+namespace {
+
 // The region alone, dense; in shared memory if that is wanted and to be had. Any thread.
-Bytes Alone(net::SharedMemoryFactory factory, SessionId session, const Region& region, const Bytes& array, bool shared) {
+Bytes Alone(net::SharedMemoryFactory factory, SessionId session, const OutgoingRegion& region, const Bytes& array, bool shared) {
   const std::optional<Bytes> stretch = region.In(array);
   if (shared && stretch.has_value()) {
     if (absl::StatusOr<Bytes> copy = net::SharedCopy(factory, *stretch, session.v); copy.ok()) return *std::move(copy);
@@ -52,7 +53,7 @@ struct Moves::Outgoing {
   uint64_t transfer;
   HostId to;
   ShardRef shard;
-  Region region;
+  OutgoingRegion region;
   std::weak_ptr<Hazards::Task> task;
   bool view_tried = false;
   bool started = false;
@@ -79,7 +80,7 @@ Hazards::Outcome Moves::StartSend(const OutgoingRef& out, const absl::Status& in
     FailSend(out, input);
     return Hazards::Outcome::kDone;
   }
-  Region& region = out->region;
+  OutgoingRegion& region = out->region;
   region.width = buffers::HostBytes(out->shard->buffer()->dtype());
   region.dims = out->shard->buffer()->dims();
   if (!Contains(region.dims, region.start, region.size)) {

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <iterator>
-#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
+#include "pathways/program/stablehlo_version.h"
 
 namespace pw::worker {
 namespace {
@@ -35,16 +33,6 @@ bool ContainsWord(absl::string_view text, absl::string_view word) {
   return false;
 }
 
-std::vector<int> Numbers(absl::string_view version) {
-  std::vector<int> numbers;
-  for (absl::string_view part : absl::StrSplit(version, '.')) {
-    int n = 0;
-    if (!absl::SimpleAtoi(part, &n)) return {};
-    numbers.push_back(n);
-  }
-  return numbers;
-}
-
 // Whether the runtime says that it could not read the program. What else it may say (a wrong shape, memory that is short) has nothing to
 // do with versions.
 bool IsAboutTheFormat(absl::string_view message) {
@@ -67,23 +55,17 @@ absl::Status CheckCustomCalls(absl::string_view program) {
   return absl::OkStatus();
 }
 
-std::string StablehloVersion(absl::string_view program) {
-  constexpr absl::string_view kProducer = "StableHLO_v";
-  const size_t at = program.substr(0, 64).find(kProducer);
-  if (at == absl::string_view::npos) return "";
-  absl::string_view rest = program.substr(at + kProducer.size());
-  const auto end = std::find_if_not(rest.begin(), rest.end(),
-                                    [](char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)) || c == '.'; });
-  return std::string(rest.begin(), end);
+bool IsNewerThanRuntime(const absl::Status& refusal, absl::string_view program, const std::string& runtime_version) {
+  const auto theirs = program::StablehloVersionOf(program), ours = program::ParseStablehloVersion(runtime_version);
+  return theirs.has_value() && ours.has_value() && *theirs > *ours && IsAboutTheFormat(refusal.message());
 }
 
-absl::Status ExplainRefusal(const absl::Status& refusal, absl::string_view program, const std::string& runtime_version) {
-  const std::string version = StablehloVersion(program);
-  const std::vector<int> theirs = Numbers(version), ours = Numbers(runtime_version);
-  if (theirs.empty() || ours.empty() || theirs <= ours || !IsAboutTheFormat(refusal.message())) return refusal;
-  return absl::Status(refusal.code(), absl::StrCat(refusal.message(), "\nThe program was written for StableHLO ", version,
-                                                   ", this worker's device runtime reads up to ", runtime_version,
-                                                   ": use a newer device runtime on the workers, or an older jax on the client"));
+absl::Status ExplainNewerProgram(const absl::Status& refusal, absl::string_view program, const std::string& runtime_version) {
+  return absl::Status(refusal.code(),
+                      absl::StrCat(refusal.message(), "\nThe program was written for StableHLO ",
+                                   program::StablehloVersionOf(program).value_or(program::StablehloVersion()).ToString(),
+                                   ", this worker's device runtime reads up to ", runtime_version,
+                                   ": use a newer device runtime on the workers, or an older jax on the client"));
 }
 
 }  // namespace pw::worker

@@ -12,11 +12,11 @@ namespace pw::worker {
 // or keys that mean nothing here, and following one would crash.
 absl::Status CheckCustomCalls(absl::string_view program);
 
-// "1.13.7" of a StableHLO portable artifact, from the producer string at its start; empty if it is none.
-std::string StablehloVersion(absl::string_view program);
+// Whether the runtime refused the program because it did not read it: the runtime says something of the kind, and the program is of a newer
+// StableHLO than the runtime's.
+bool IsNewerThanRuntime(const absl::Status& refusal, absl::string_view program, const std::string& runtime_version);
 
-// The error to report when the runtime refused the program: says so if it could not read it and the program is of a newer StableHLO
-// than it reads.
-absl::Status ExplainRefusal(const absl::Status& refusal, absl::string_view program, const std::string& runtime_version);
+// Such a refusal, with both versions and the remedy.
+absl::Status ExplainNewerProgram(const absl::Status& refusal, absl::string_view program, const std::string& runtime_version);
 
 }  // namespace pw::worker

@@ -125,7 +125,9 @@ Programs::Result Programs::CompileNow(device::DeviceRuntime* runtime, const Comp
   }
   result.program = runtime->Compile(request);
   if (!result.program.ok()) {
-    result.program = ExplainRefusal(result.program.status(), request.program, runtime->info().stablehlo_version);
+    const std::string& version = runtime->info().stablehlo_version;
+    result.newer_than_runtime = IsNewerThanRuntime(result.program.status(), request.program, version);
+    if (result.newer_than_runtime) result.program = ExplainNewerProgram(result.program.status(), request.program, version);
   } else if (cache.enabled()) {
     if (absl::StatusOr<std::string> bytes = (*result.program)->Serialize(); bytes.ok()) cache.Write(key, *bytes);
   }
@@ -154,6 +156,7 @@ void Programs::Answer(uint64_t id, const Result& result) {
   compiled->set_compile_seconds(result.seconds);
   if (!result.program.ok()) {
     *compiled->mutable_status() = ToProto(result.program.status());
+    compiled->set_newer_than_runtime(result.newer_than_runtime);
     return;
   }
   const device::ProgramInfo& info = (*result.program)->info();

@@ -59,6 +59,7 @@ class Programs {
   struct Result {
     absl::StatusOr<std::shared_ptr<device::LoadedProgram>> program = absl::UnknownError("not compiled");
     bool from_cache = false;
+    bool newer_than_runtime = false;  // why it failed
     double seconds = 0;
   };
   static Result CompileNow(device::DeviceRuntime* runtime, const CompileCache& cache, const device::CompileRequest& request);

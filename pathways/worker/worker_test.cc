@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pathways/worker/testing.h"
@@ -464,6 +465,19 @@ TEST(Worker, BitcastKeepsTheBytes) {
   EXPECT_EQ(w.connection.done.at(12).code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(Worker, SaysWhenAProgramIsNewerThanItsRuntime) {
+  WorkerHarness w;
+  w.Compile(1, absl::StrCat("StableHLO_v1.13.0 ", kAdd));
+  w.Compile(2, absl::StrCat("StableHLO_v1.16.3 ", kAdd));
+  w.Compile(3, "StableHLO_v1.13.0 invalid=no_such_op");
+  w.Settle();
+  EXPECT_EQ(w.connection.compiled[1].status().code(), 0);
+  EXPECT_TRUE(w.connection.compiled[2].newer_than_runtime());
+  EXPECT_NE(w.connection.compiled[2].status().message().find("1.16.3"), std::string::npos);
+  EXPECT_NE(w.connection.compiled[3].status().code(), 0);
+  EXPECT_FALSE(w.connection.compiled[3].newer_than_runtime());
+}
+
 TEST(Worker, DescribesProgramsAndRefusesBadOnes) {
   WorkerHarness w;
   w.Compile(1, kAdd);
@@ -513,8 +527,11 @@ TEST(Worker, DroppingAWorkerWithParkedCommandsFreesThem) {
   w.PutLater(12, 200, 4);
   w.Execute(13, 1, {200}, {201});
   w.Settle();
+  EXPECT_EQ(w.connection.done.count(11) + w.connection.done.count(13), 0u) << "one waits for a callback, one for data";
+  EXPECT_GT(w.runtime.live_buffers(), 0);
   w.worker = nullptr;
   w.Settle();  // what comes back meets nobody
+  EXPECT_EQ(w.runtime.live_buffers(), 0);
 }
 
 TEST(Worker, ALongChainOfParkedCommandsUsesConstantStack) {

@@ -394,6 +394,58 @@ TEST(Executables, DeletedOnesRefuseToRun) {
   EXPECT_THROW(Launch(twice, {{Put({1, 2, 3, 4})}}), std::runtime_error);
 }
 
+void Register(const std::string& target, XLA_FFI_Handler* handler) {
+  PW_ARGS(PJRT_FFI_Register_Handler_Args, registration);
+  registration.target_name = target.data();
+  registration.target_name_size = target.size();
+  registration.handler = reinterpret_cast<void*>(handler);
+  registration.platform_name = "cpu";
+  registration.platform_name_size = 3;
+  Check(Find<PJRT_FFI_Extension>(PJRT_Extension_Type_FFI)->register_handler(&registration));
+}
+
+// A program that goes on when the test lets it.
+std::promise<void> may_pass;
+
+xla::ffi::Error PassHandler(xla::ffi::Buffer<xla::ffi::F32> in, xla::ffi::ResultBuffer<xla::ffi::F32> out) {
+  may_pass.get_future().wait();
+  for (size_t i = 0; i < in.element_count(); ++i) out->typed_data()[i] = in.typed_data()[i];
+  return xla::ffi::Error::Success();
+}
+
+TEST(Executables, ALaunchReturnsBeforeItsProgramHasRunAndOthersQueueBehindIt) {
+  XLA_FFI_DEFINE_HANDLER(handler, PassHandler,
+                         xla::ffi::Ffi::Bind().Arg<xla::ffi::Buffer<xla::ffi::F32>>().Ret<xla::ffi::Buffer<xla::ffi::F32>>());
+  Register("pw_pass", handler);
+  // Larger than what runs on the caller's thread.
+  PJRT_LoadedExecutable* pass = Compile(R"(module {
+    func.func public @main(%a: tensor<32768xf32>) -> tensor<32768xf32> {
+      %0 = stablehlo.custom_call @pw_pass(%a) {api_version = 4 : i32, backend_config = {}} : (tensor<32768xf32>) -> tensor<32768xf32>
+      return %0 : tensor<32768xf32>
+    }
+  })");
+  PJRT_LoadedExecutable* twice = Compile(R"(module {
+    func.func public @main(%a: tensor<32768xf32>) -> tensor<32768xf32> {
+      %0 = stablehlo.add %a, %a : tensor<32768xf32>
+      return %0 : tensor<32768xf32>
+    }
+  })");
+  std::vector<PJRT_Buffer*> chain = {Put(std::vector<float>(32768, 3))};
+  for (PJRT_LoadedExecutable* program : {pass, twice, twice}) chain.push_back(Launch(program, {{chain.back()}})[0]);
+  std::vector<PJRT_Event*> events;
+  for (size_t i = 1; i < chain.size(); ++i) {
+    PW_ARGS(PJRT_Buffer_ReadyEvent_Args, ready);
+    ready.buffer = chain[i];
+    Check(Api()->PJRT_Buffer_ReadyEvent(&ready));
+    EXPECT_FALSE(IsReady(ready.event)) << i;
+    events.push_back(ready.event);
+  }
+  may_pass.set_value();
+  for (PJRT_Event* event : events) EXPECT_TRUE(Await(event).ok());
+  EXPECT_THAT(Fetch(chain.back()), ::testing::Each(12));
+  for (PJRT_Buffer* buffer : chain) Destroy(buffer);
+}
+
 // A handler of the host's own, with data that travels with the launch.
 struct Scale {
   static XLA_FFI_TypeId id;
@@ -422,13 +474,7 @@ TEST(Extensions, HandlersOfTheHostSeeItsData) {
                              .Ctx<xla::ffi::UserData<Scale>>()
                              .Arg<xla::ffi::Buffer<xla::ffi::F32>>()
                              .Ret<xla::ffi::Buffer<xla::ffi::F32>>());
-  PW_ARGS(PJRT_FFI_Register_Handler_Args, registration);
-  registration.target_name = "pw_scale";
-  registration.target_name_size = 8;
-  registration.handler = reinterpret_cast<void*>(handler);
-  registration.platform_name = "cpu";
-  registration.platform_name_size = 3;
-  Check(ffi->register_handler(&registration));
+  Register("pw_scale", handler);
   PJRT_LoadedExecutable* program = Compile(R"(module {
     func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> {
       %0 = stablehlo.custom_call @pw_scale(%a) {api_version = 4 : i32, backend_config = {}} : (tensor<4xf32>) -> tensor<4xf32>

@@ -103,7 +103,7 @@ absl::StatusOr<xla::Layout> FromMemoryLayout(const PJRT_Buffer_MemoryLayout& lay
     next += tiled.tile_dim_sizes[i];
   }
   xla::Layout result(absl::MakeConstSpan(tiled.minor_to_major, tiled.minor_to_major_size));
-  for (const xla::Tile& tile : tiles) *result.add_tiles() = tile;
+  result.mutable_tiles()->assign(tiles.begin(), tiles.end());
   if (static_cast<size_t>(result.minor_to_major().size()) != dims.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("a memory layout orders ", tiled.minor_to_major_size, " dimensions, the array has ", dims.size()));

@@ -92,6 +92,43 @@ TEST_P(WaitingPrograms, WhoAwaitsEffectsIsAnsweredAfterAllRunsBeforeAndToldFailu
   EXPECT_EQ(answers[3], "the session has ended");
 }
 
+TEST_P(WaitingPrograms, ResultsOfAProgramWithEffectsAreToldAfterThem) {
+  Waiting between = Between();
+  between.proto.set_effects(true);
+  World world(2, sequential(), between);
+  std::vector<std::string> told;
+  auto ask = [&](Handle array, Handle buffer) {
+    auto note = [&told](std::string what) {
+      return [&told, what = std::move(what)](const absl::Status& status) { told.push_back(what + std::string(status.message())); };
+    };
+    world.session->WhenReady({array}, note("ready"));
+    world.session->CopyToHostBuffer(array, buffer, std::nullopt, note("bytes"));
+    world.Run();
+  };
+  world.Begin({1}, {2, 3});
+  ASSERT_TRUE(world.session->FullyReplicatedShard(4, 3, controller::CopySemantics::kReuseInput).ok());
+  ask(3, 100);
+  ask(4, 101);
+  EXPECT_THAT(told, ElementsAre());
+  EXPECT_THAT(*world.Floats(1), ElementsAre(1, 2, 3, 4)) << "what others have made is told";
+  world.functions->Answer();
+  world.Run();
+  EXPECT_THAT(told, ::testing::UnorderedElementsAre("ready", "bytes", "ready", "bytes"));
+  EXPECT_THAT(*world.Floats(3), ElementsAre(2, 3, 4, 5));
+  told.clear();
+  world.Begin({1}, {12, 13});
+  ask(13, 102);
+  std::move(world.functions->calls[0].done)(absl::InternalError("it raised"));
+  world.Run();
+  EXPECT_THAT(told, ::testing::UnorderedElementsAre("ready", "bytes")) << "what does not depend on the function";
+  told.clear();
+  world.Begin({1}, {22, 23});
+  ask(23, 103);
+  world.session = nullptr;
+  world.Run();
+  EXPECT_THAT(told, ::testing::UnorderedElementsAre("readythe session has ended", "bytesthe session has ended"));
+}
+
 TEST_P(WaitingPrograms, WhoAwaitsEffectsHearsOfALostHostAndOfRunsThatNeverBegan) {
   Waiting between = Between();
   between.proto.set_effects(true);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/buffers/byte_strides.h"
 #include "pathways/device/simulated/contents.h"
@@ -21,6 +22,7 @@ struct SimulatedRuntime::State {
   SimulatedOptions options;
   RuntimeInfo info;
   std::vector<DeviceInfo> devices;
+  std::atomic<int> live_buffers{0};
 
   mutable std::mutex mu;
   bool holding = true;                       // guarded by mu
@@ -61,7 +63,10 @@ class SimulatedBuffer : public DeviceBuffer {
         dims_(std::move(dims)),
         device_(device),
         kind_(std::move(kind)),
-        contents_(std::move(contents)) {}
+        contents_(std::move(contents)) {
+    ++state_->live_buffers;
+  }
+  ~SimulatedBuffer() override { --state_->live_buffers; }
 
   DType dtype() const override { return dtype_; }
   const Dims& dims() const override { return dims_; }
@@ -122,9 +127,13 @@ struct Recipe {
   int64_t ring_bytes = 0, ring_steps = 0;
 };
 
-absl::StatusOr<Recipe> Parse(const std::string& text) {
+absl::StatusOr<Recipe> Parse(const std::string& text, const std::string& version) {
   Recipe recipe;
   for (absl::string_view word : absl::StrSplit(text, ' ', absl::SkipWhitespace())) {
+    if (absl::ConsumePrefix(&word, "StableHLO_v")) {
+      if (word == version) continue;
+      return absl::InvalidArgumentError(absl::StrCat("cannot deserialize what was written for ", word));
+    }
     const std::pair<std::string, std::string> kv = absl::StrSplit(word, absl::MaxSplits('=', 1));
     bool good = true;
     if (kv.first == "args")
@@ -396,7 +405,7 @@ absl::StatusOr<std::shared_ptr<LoadedProgram>> SimulatedRuntime::Compile(const C
     std::lock_guard<std::mutex> lock(state_->mu);
     ++state_->compilations;
   }
-  PW_ASSIGN_OR_RETURN(Recipe recipe, Parse(request.program));
+  PW_ASSIGN_OR_RETURN(Recipe recipe, Parse(request.program, state_->info.stablehlo_version));
   for (int device : request.devices) PW_RETURN_IF_ERROR(CheckPlace(state_->devices, device, ""));
   return std::make_shared<SimulatedProgram>(state_, std::move(recipe), request);
 }
@@ -404,7 +413,7 @@ absl::StatusOr<std::shared_ptr<LoadedProgram>> SimulatedRuntime::Compile(const C
 absl::StatusOr<std::shared_ptr<LoadedProgram>> SimulatedRuntime::Load(const std::string& serialized,
                                                                       const CompileRequest& request) {
   if (serialized != absl::StrCat("simulated:", request.program)) return absl::InvalidArgumentError("not a simulated program");
-  PW_ASSIGN_OR_RETURN(Recipe recipe, Parse(request.program));
+  PW_ASSIGN_OR_RETURN(Recipe recipe, Parse(request.program, state_->info.stablehlo_version));
   return std::make_shared<SimulatedProgram>(state_, std::move(recipe), request);
 }
 
@@ -426,6 +435,8 @@ void SimulatedRuntime::ReleaseHeld() {
   }
   for (Task& task : held) state_->Run(std::move(task));
 }
+
+int SimulatedRuntime::live_buffers() const { return state_->live_buffers; }
 
 int SimulatedRuntime::compilations() const {
   std::lock_guard<std::mutex> lock(state_->mu);

@@ -11,6 +11,7 @@
 //   ring=800:6         what its collectives send, bytes and steps: costs that it tells, of which nothing follows here
 //   callback=7         result 0 is what host callback 7 answers to the arguments
 //   invalid=TEXT       does not compile
+//   StableHLO_v1.13.0  for which version it was written; compiles if that is the runtime's
 // A donated buffer can no longer be read: that is how tests notice a hazard.
 //
 // With timers a device does one thing after another, in the order of the Execute calls, and all devices of an execution begin it
@@ -56,6 +57,8 @@ class SimulatedRuntime : public DeviceRuntime {
   void ReleaseHeld();
   // How often Compile ran, not counting Load.
   int compilations() const;
+  // Buffers that have not been destroyed.
+  int live_buffers() const;
   // Launch ids in the order of the Execute calls.
   std::vector<int> launches() const;
 

@@ -269,5 +269,46 @@ TEST(SpecsTest, RemapPlansKeepTheirRanges) {
   EXPECT_EQ(RemapPlanFromProto(proto).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(SpecsTest, MessagesOfALaterVersionAreRefused) {
+  xla::ifrt::DTypeProto dtype;
+  dtype.set_kind(xla::ifrt::DTypeProto::KIND_F32);
+  xla::ifrt::SingleDeviceShardingProto single;
+  xla::ifrt::ArraySpecProto spec;
+  *spec.mutable_dtype() = dtype;
+  *spec.mutable_sharding() = Wrap("xla::ifrt::SingleDeviceSharding", single);
+  EXPECT_TRUE(SpecFromProto(spec).ok());
+  spec.set_version_number(1);
+  EXPECT_THAT(SpecFromProto(spec).status().ToString(), HasSubstr("array specs up to version 0"));
+  dtype.set_version_number(1);
+  EXPECT_EQ(DTypeFromProto(dtype).status().code(), absl::StatusCode::kUnimplemented);
+  single.set_version_number(1);
+  EXPECT_EQ(ShardingFromProto(Wrap("xla::ifrt::SingleDeviceSharding", single), {}).status().code(),
+            absl::StatusCode::kUnimplemented);
+}
+
+TEST(SpecsTest, RemapPlansOfNewerClientsNameDevices) {
+  xla::ifrt::RemapPlanProto proto;
+  proto.set_version_number(6);
+  auto& output = *proto.add_input_devices_for_output();
+  output.set_out_array(2);
+  for (int in : {1, 0}) {
+    auto& input = *output.add_input_devices();
+    input.set_in_array(in);
+    input.mutable_device_list()->add_device_ids(4 + in);
+  }
+  auto plan = RemapPlanFromProto(proto);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_TRUE(plan->mappings.empty());
+  ASSERT_EQ(plan->by_device.size(), 2u);
+  EXPECT_EQ(plan->by_device[0].in_array, 1);
+  EXPECT_EQ(plan->by_device[1].out_array, 2);
+  EXPECT_EQ(plan->by_device[1].devices, std::vector<DeviceId>{DeviceId(4)});
+  proto.add_mappings();
+  EXPECT_EQ(RemapPlanFromProto(proto).status().code(), absl::StatusCode::kInvalidArgument);
+  proto.clear_mappings();
+  proto.set_version_number(7);
+  EXPECT_EQ(RemapPlanFromProto(proto).status().code(), absl::StatusCode::kUnimplemented);
+}
+
 }  // namespace
 }  // namespace pw::frontend

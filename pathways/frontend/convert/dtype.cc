@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/frontend/convert/version.h"
 
 namespace pw::frontend {
 namespace {
@@ -53,6 +55,7 @@ constexpr auto kPairs = std::to_array<std::pair<int, DType>>({
 }  // namespace
 
 absl::StatusOr<DType> DTypeFromProto(const xla::ifrt::DTypeProto& proto) {
+  PW_RETURN_IF_ERROR(CheckVersion("element types", proto.version_number()));
   for (const auto& [kind, dtype] : kPairs) {
     if (kind == proto.kind()) return dtype;
   }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "ifrt_proxy/serdes.pb.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/frontend/convert/version.h"
 #include "pathways/program/op_sharding.h"
 
 namespace pw::frontend {
@@ -19,10 +20,13 @@ constexpr char kSingleDevice[] = "xla::ifrt::SingleDeviceSharding";
 constexpr char kHlo[] = "xla::ifrt::HloSharding";
 
 template <class Proto>
-absl::StatusOr<Proto> Parse(const xla::ifrt::Serialized& serialized) {
+absl::StatusOr<Proto> Parse(const xla::ifrt::Serialized& serialized, int32_t newest = 0) {
   Proto proto;
-  if (proto.ParseFromString(serialized.data())) return proto;
-  return absl::InvalidArgumentError(absl::StrCat("a sharding of type ", serialized.type_name(), " does not parse"));
+  if (!proto.ParseFromString(serialized.data())) {
+    return absl::InvalidArgumentError(absl::StrCat("a sharding of type ", serialized.type_name(), " does not parse"));
+  }
+  PW_RETURN_IF_ERROR(CheckVersion(serialized.type_name(), proto.version_number(), newest));
+  return proto;
 }
 
 std::vector<DeviceId> DevicesOf(const xla::ifrt::DeviceListProto& proto) {
@@ -101,7 +105,7 @@ absl::StatusOr<Sharding> FromConcrete(const xla::ifrt::Serialized& serialized) {
 
 // As the tile assignment of an HLO sharding: iota over the device grid, major axis first, transposed to the order of the cuts.
 absl::StatusOr<Sharding> FromShardingParam(const xla::ifrt::Serialized& serialized, absl::Span<const int64_t> dims) {
-  PW_ASSIGN_OR_RETURN(auto proto, Parse<xla::ifrt::ShardingParamShardingProto>(serialized));
+  PW_ASSIGN_OR_RETURN(auto proto, Parse<xla::ifrt::ShardingParamShardingProto>(serialized, 1));
   const xla::ifrt::ShardingParamProto& param = proto.sharding_param();
   if (param.unreduced_axes_size() > 0) return absl::UnimplementedError("ShardingParam with unreduced axes is not supported");
   const int axes = param.axis_sizes_size();

@@ -7,6 +7,7 @@
 #include "pathways/frontend/convert/dtype.h"
 #include "pathways/frontend/convert/layout.h"
 #include "pathways/frontend/convert/sharding.h"
+#include "pathways/frontend/convert/version.h"
 
 namespace pw::frontend {
 namespace {
@@ -34,6 +35,7 @@ absl::StatusOr<buffers::ArraySpec> SpecFromProto(const xla::ifrt::DTypeProto& dt
 }
 
 absl::StatusOr<buffers::ArraySpec> SpecFromProto(const xla::ifrt::ArraySpecProto& proto) {
+  PW_RETURN_IF_ERROR(CheckVersion("array specs", proto.version_number()));
   PW_ASSIGN_OR_RETURN(buffers::ArraySpec spec, SpecFromProto(proto.dtype(), proto.shape(), proto.sharding()));
   if (proto.has_layout()) {
     PW_ASSIGN_OR_RETURN(spec.layout, LayoutFromText(proto.layout(), static_cast<int>(spec.dims.size())));
@@ -57,6 +59,18 @@ absl::StatusOr<controller::HostLayout> HostLayoutFromProto(const xla::ifrt::DTyp
 
 absl::StatusOr<buffers::RemapPlan> RemapPlanFromProto(const xla::ifrt::RemapPlanProto& proto) {
   buffers::RemapPlan plan;
+  PW_RETURN_IF_ERROR(CheckVersion("remap plans", proto.version_number(), kNewestRemapPlan));
+  if (proto.mappings_size() > 0 && proto.input_devices_for_output_size() > 0) {
+    return absl::InvalidArgumentError("a remap plan names shards both by number and by device");
+  }
+  for (const auto& output : proto.input_devices_for_output()) {
+    for (const auto& input : output.input_devices()) {
+      buffers::RemapDevices& entry = plan.by_device.emplace_back();
+      entry.in_array = input.in_array();
+      entry.out_array = output.out_array();
+      for (int32_t id : input.device_list().device_ids()) entry.devices.push_back(DeviceId(id));
+    }
+  }
   for (const auto& in : proto.mappings()) {
     buffers::RemapMapping& mapping = plan.mappings.emplace_back();
     mapping.in_array = in.in_array();

@@ -6,7 +6,9 @@
 #include "absl/strings/strip.h"
 #include "ifrt_proxy/serdes.pb.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/frontend/convert/version.h"
 #include "pathways/frontend/handlers/results.h"
+#include "pathways/frontend/translation/translating_compiler.h"
 #include "pathways/program/compile_options.h"
 #include "pathways/program/program.h"
 
@@ -59,6 +61,7 @@ absl::StatusOr<controller::CompileRequest> DecodeXlaProgram(const xla::ifrt::pro
     return absl::InvalidArgumentError(
         absl::StrCat("compile options of type '", request.compile_options().type_name(), "' cannot be read"));
   }
+  PW_RETURN_IF_ERROR(CheckVersion("compile options", options.version_number(), kNewestXlaCompileOptions));
   if (options.outputs_bundle_slice_sizes_size() > 0) {
     return absl::UnimplementedError(
         "this server does not deliver several results of a program as one array (outputs_bundle_slice_sizes)");
@@ -92,13 +95,14 @@ Action CompileXla(const xla::ifrt::proxy::CompileRequest& message) {
   absl::StatusOr<controller::CompileRequest> request = DecodeXlaProgram(message);
   if (!request.ok()) return FailWith({}, request.status());
   return [request = *std::move(request)](ClientSession& session, Reply reply) mutable {
-    session.session().Compile(std::move(request),
-                              [weak = session.weak_from_this(), reply = std::move(reply)](
-                                  absl::StatusOr<std::shared_ptr<const controller::ExecutableInfo>> info) mutable {
-                                if (!info.ok()) return std::move(reply).Fail(info.status());
-                                if (auto session = weak.lock(); session != nullptr && session->open())
-                                  AnswerCompile(*session, **info, std::move(reply));
-                              });
+    auto done = [weak = session.weak_from_this(), reply = std::move(reply)](
+                    absl::StatusOr<std::shared_ptr<const controller::ExecutableInfo>> info) mutable {
+      if (!info.ok()) return std::move(reply).Fail(info.status());
+      if (auto session = weak.lock(); session != nullptr && session->open()) AnswerCompile(*session, **info, std::move(reply));
+    };
+    if (TranslatingCompiler* compiler = session.services().compiler.get(); compiler != nullptr)
+      return compiler->Compile(session, std::move(request), std::move(done));
+    session.session().Compile(std::move(request), std::move(done));
   };
 }
 

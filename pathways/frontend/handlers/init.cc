@@ -1,5 +1,4 @@
 // init_request: opens the session and describes the cluster.
-#include <map>
 #include <string>
 #include <utility>
 
@@ -63,37 +62,15 @@ void FillMemory(const controller::MemoryInfo& memory, InitResponse::Memory& out)
   out.set_to_string(memory.to_string);
 }
 
-// Which island a device is of, by number. Clients other than our own package (pathwaysutils, which tells slices apart by it) get it as
-// `slice_index`. To ours all devices are one slice: with several, jax.make_mesh() refuses a mesh over all of them.
-class Slices {
- public:
-  explicit Slices(bool per_island) : per_island_(per_island) {}
-
-  void Show(const controller::DeviceInfo& device, InitResponse::Device& out) {
-    auto island = device.string_attributes.find("island");
-    if (!per_island_ || island == device.string_attributes.end()) return;
-    const int64_t number = numbers_.try_emplace(island->second, numbers_.size()).first->second;
-    Attributes attribute;
-    attribute["slice_index"] = number;
-    out.mutable_attributes()->MergeFrom(AttributesToProto(attribute));
-  }
-
- private:
-  const bool per_island_;
-  std::map<std::string, int64_t> numbers_;  // in order of devices
-};
-
 // Every device is primary and addressable: to jax this is one process that drives them all.
-void FillCluster(const controller::ClusterInfo& info, Slices slices, InitResponse& out) {
+void FillCluster(const controller::ClusterInfo& info, InitResponse& out) {
   out.set_platform_name(info.platform_name);
   out.set_platform_version(info.platform_version);
   out.set_platform_id(0);
   out.set_process_index(0);
   out.set_runtime_type("pathways");
   for (const auto& device : info.devices) {
-    InitResponse::Device& shown = *out.add_all_devices();
-    FillDevice(device, shown);
-    slices.Show(device, shown);
+    FillDevice(device, *out.add_all_devices());
     out.add_primary_device_ids(device.id.v);
     out.add_addressable_device_ids(device.id.v);
   }
@@ -117,11 +94,11 @@ Action DecodeInit(const IfrtRequest&) {
     IfrtResponse response;
     InitResponse& init = *response.mutable_init_response();
     init.set_session_id(*id);
-    const bool own_package = session.hello().initialization_data.contains(kCompanionKey);
-    FillCluster(session.cluster_info(), Slices(!own_package), init);
+    FillCluster(session.cluster_info(), init);
     Attributes own;
     own["pathways_client"] = static_cast<int64_t>(session.session().id().v);
     init.mutable_client_attributes()->MergeFrom(AttributesToProto(own));
+    const bool own_package = session.hello().initialization_data.contains(kCompanionKey);
     if (own_package) FillSpares(*session.cluster().Spares(session.session().id()), init);
     std::move(reply).Send(std::move(response));
   };

@@ -2,8 +2,10 @@
 
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/program/stablehlo_version.h"
 #include "pathways/resource/topology.h"
 
 namespace pw::frontend::testing {
@@ -239,6 +241,13 @@ void FakeSession::Compile(controller::CompileRequest request,
   info->output_specs.push_back({buffers::DType::kF32, {4}, buffers::Sharding::SingleDevice(info->devices[0], "device"), ""});
   executables[info->handle] = info;
   absl::StatusOr<std::shared_ptr<const controller::ExecutableInfo>> result = info;
+  ++compilations;
+  const auto version = program::StablehloVersionOf(std::string(last_compile.program.view()));
+  if (version.has_value() && *version > *program::ParseStablehloVersion(cluster_->info()->stablehlo_version)) {
+    absl::Status refusal = absl::InvalidArgumentError(absl::StrCat("the devices do not read StableHLO ", version->ToString()));
+    refusal.SetPayload(controller::kNewerThanRuntime, absl::Cord());
+    result = refusal;
+  }
   if (last_compile.program.view() == "broken") result = absl::InvalidArgumentError("the program does not parse");
   cluster_->Post([result = std::move(result), done = std::move(done)]() mutable { std::move(done)(std::move(result)); });
 }
@@ -299,7 +308,7 @@ FakeCluster::FakeCluster(Executor* executor, int devices) : executor_(executor) 
     device.platform_name = "cpu";
     device.kind = "cpu";
     device.memories = {MemoryId(i)};
-    device.int_attributes["slice_index"] = 0;
+    device.int_attributes["slice_index"] = i < 2 ? 0 : 1;
     device.string_attributes["island"] = i < 2 ? "left" : "right";
     info->devices.push_back(device);
     info->memories.push_back({MemoryId(i), "device", 0, {DeviceId(i)}, "", ""});

@@ -1,5 +1,5 @@
 // A cluster without workers, for tests of the front end: sessions keep arrays as bytes, programs copy their first argument to
-// their output.
+// their output. A program that says that it is of a newer StableHLO than the cluster's is refused.
 //
 // FakeCluster queues posted tasks; a test runs them by RunAll (one thread), or gives an executor that does.
 #pragma once
@@ -101,6 +101,7 @@ class FakeSession final : public controller::Session {
   bool pause = false;  // suspended
   std::vector<absl::AnyInvocable<void() &&>> when_resumed;
   controller::CompileRequest last_compile;
+  int compilations = 0;
   controller::ExecuteRequest last_execute;
   std::optional<std::vector<DeviceId>> last_copy_devices;
   std::optional<std::string> last_copy_memory_kind;

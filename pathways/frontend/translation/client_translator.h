@@ -1,0 +1,35 @@
+// ClientTranslator: has the client's own process translate its program. It is a call of the client's companion channel like those of running
+// computations, of the function with the number that client.proto reserves.
+//
+// NOT_FOUND: the client's package is too old to have that function. DEADLINE_EXCEEDED: no answer within the limit; one that comes later
+// is dropped.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "pathways/base/timer_queue.h"
+#include "pathways/frontend/translation/program_translator.h"
+
+namespace pw::frontend {
+
+// HostCallRequest.callback of client.proto.
+inline constexpr uint64_t kTranslateCallback = 0;
+
+class ClientTranslator final : public ProgramTranslator {
+ public:
+  // `timers` and `strand` outlive every call.
+  ClientTranslator(std::shared_ptr<controller::HostCallHandler> channel, Timers* timers, Executor* strand, absl::Duration limit)
+      : channel_(std::move(channel)), timers_(timers), strand_(strand), limit_(limit) {}
+
+  void Translate(Bytes program, std::string version, controller::ResultCallback<Bytes> done) override;
+
+ private:
+  const std::shared_ptr<controller::HostCallHandler> channel_;
+  Timers* const timers_;
+  Executor* const strand_;
+  const absl::Duration limit_;
+};
+
+}  // namespace pw::frontend

@@ -1,0 +1,67 @@
+// Translations: programs that the devices did not read, and what they were translated to, so that a program is translated once.
+//
+// What a client's process made serves that client alone: nobody else need believe it. What the controller's own helper made serves all.
+// When there are too many, or too many bytes of them, those that were used longest ago go. Strand-confined.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "pathways/base/bytes.h"
+
+namespace pw::frontend {
+
+class Translations {
+ public:
+  struct Limits {
+    size_t programs = 1024;
+    size_t bytes = size_t{64} << 20;  // programs and translations
+  };
+  // Of whom a translation is: a client, by its number as the wire knows it, or everybody.
+  static constexpr uint64_t kEverybody = 0;
+
+  Translations() : Translations(Limits()) {}
+  explicit Translations(Limits limits) : limits_(limits) {}
+
+  // For this client. Compares the whole program, not a hash alone.
+  std::optional<Bytes> Find(uint64_t client, const std::string& version, const Bytes& program);
+  void Add(uint64_t owner, const std::string& version, const Bytes& program, const Bytes& translation);
+  // The client has gone.
+  void Forget(uint64_t owner);
+
+  size_t size() const { return entries_.size(); }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  struct Entry {
+    uint64_t owner;
+    std::string version;
+    Bytes program, translation;
+  };
+  using Entries = std::list<Entry>;  // those used last come first
+  struct Key {
+    uint64_t owner;
+    std::string_view version, program;  // of the entry
+    bool operator==(const Key&) const = default;
+    template <class H>
+    friend H AbslHashValue(H h, const Key& key) {
+      return H::combine(std::move(h), key.owner, key.version, key.program);
+    }
+  };
+  static Key KeyOf(const Entry& entry) { return {entry.owner, entry.version, entry.program.view()}; }
+  static size_t SizeOf(const Entry& entry) { return entry.program.size() + entry.translation.size(); }
+  void Remove(Entries::iterator entry);
+
+  const Limits limits_;
+  Entries entries_;
+  absl::flat_hash_map<Key, Entries::iterator> index_;
+  size_t bytes_ = 0;
+};
+
+}  // namespace pw::frontend
