@@ -5,19 +5,19 @@ instead: the same collective at that place, its value where the future was. The 
 such programs get them as they are.
 """
 
-import functools
+from pathways._jax import compilation
 
 _REFUSED = "vhlo.async_start"
 
 
 def _has_future(operation):
-    from jaxlib.mlir.dialects import stablehlo
+    from jax.extend.mlir.dialects import stablehlo
 
     return any(stablehlo.FutureType.isinstance(operand.type) for operand in operation.operands)
 
 
 def _calls_control_dep(operation):
-    from jaxlib.mlir import ir
+    from jax.extend.mlir import ir
 
     return operation.name == "stablehlo.custom_call" and ir.StringAttr(operation.attributes["call_target_name"]).value == "control_dep"
 
@@ -36,7 +36,7 @@ def _do_instead_of_start(start):
 
 def make_synchronous(module):
     """In place."""
-    from jaxlib.mlir import ir
+    from jax.extend.mlir import ir
 
     starts, ends, hints = [], [], []
 
@@ -60,23 +60,17 @@ def make_synchronous(module):
             end.erase()
 
 
+class _MakeSynchronous(compilation.Pass):
+    def retry(self, module, error):
+        if _REFUSED not in str(error):
+            return False
+        make_synchronous(module)
+        return True
+
+
+_PASS = _MakeSynchronous()
+
+
 def install(is_ours):
     """is_ours(client) tells our backends from others. Idempotent."""
-    from jax._src import compiler
-
-    ordinary = compiler.backend_compile_and_load
-    if getattr(ordinary, "_pathways_async", False):
-        return
-
-    @functools.wraps(ordinary)
-    def backend_compile_and_load(backend, module, *others, **named):
-        try:
-            return ordinary(backend, module, *others, **named)
-        except Exception as error:
-            if not is_ours(backend) or _REFUSED not in str(error):
-                raise
-        make_synchronous(module)
-        return ordinary(backend, module, *others, **named)
-
-    backend_compile_and_load._pathways_async = True
-    compiler.backend_compile_and_load = backend_compile_and_load
+    compilation.add(_PASS, is_ours)

@@ -7,7 +7,7 @@ what a script may call before the first use of a device.
 import os
 import sys
 
-_HOOKED = "jax._src.distributed"
+_HOOKED = "jax"
 
 
 def selected():
@@ -18,11 +18,11 @@ def selected():
     return "pathways" in platforms.split(",")
 
 
-def _patch(distributed):
-    """distributed: jax's module of that name, just imported; with it came all else that is patched here."""
+def _patch(jax):
+    """jax: just imported."""
     from pathways import _distributed, _transformations
 
-    _distributed.patch(distributed)
+    _distributed.patch(jax.distributed)
     _transformations.watch()
 
 

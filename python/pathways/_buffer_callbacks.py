@@ -9,6 +9,7 @@ import functools
 import numpy as np
 
 from pathways import _callbacks
+from pathways._jax import compilation, seams
 
 
 class Buffer(np.ndarray):
@@ -23,9 +24,9 @@ class Context:
     """As jax's ExecutionContext."""
 
     def __init__(self):
-        from jax._src import buffer_callback
+        from jax.experimental.buffer_callback import ExecutionStage
 
-        self.stage = buffer_callback.ExecutionStage.EXECUTE
+        self.stage = ExecutionStage.EXECUTE
 
     @property
     def stream(self):
@@ -58,12 +59,12 @@ def _with_buffers(callback, in_tree, out_tree, avals_out, aliases):
 
 def install(is_ours):
     """is_ours(client) tells our backends from others. Idempotent."""
-    from jax._src import buffer_callback as jax_buffers
-    from jax._src.interpreters import mlir
+    from jax.interpreters import mlir
 
-    ordinary = jax_buffers._buffer_callback_lowering
-    if getattr(ordinary, "_pathways", False):
+    found = seams.find_all(seams.BUFFER_CALLBACK, seams.BUFFER_CALLBACK_LOWERING)
+    if found is None or getattr(found[1], "_pathways", False) or not compilation.add(_callbacks.PASS, is_ours):
         return
+    primitive, ordinary = found
 
     @functools.wraps(ordinary)
     def lowering(ctx, *args, callback, in_tree, out_tree, has_side_effect, input_output_aliases, **others):
@@ -74,5 +75,5 @@ def install(is_ours):
         return _callbacks.emit(ctx, function, None, args, ctx.avals_in, ctx.avals_out, has_side_effect, None)[0]
 
     lowering._pathways = True
-    jax_buffers._buffer_callback_lowering = lowering
-    mlir.register_lowering(jax_buffers.buffer_callback_p, lowering)
+    seams.BUFFER_CALLBACK_LOWERING.replace(lowering)
+    mlir.register_lowering(primitive, lowering)

@@ -10,11 +10,13 @@ decides where the call runs) stays as it is. Lowerings for other backends, jax's
 import dataclasses
 import functools
 import inspect
+import threading
 import weakref
 
 import numpy as np
 
 from pathways import _host_calls
+from pathways._jax import compilation, seams
 
 TARGET = "pathways_host_callback_call"
 TARGET_ON_SHARDS = "pathways_host_callback_on_shards"  # each device calls, with its own part of every operand; no results
@@ -28,22 +30,19 @@ registry = _host_calls.Registry()
 class Registration:
     """Keeps a function callable while the program that calls it lives."""
 
-    def __init__(self, number):
+    def __init__(self, number, prints=False):
         self.number = number
+        self.prints = prints  # it is jax.debug.print's, which waits for nothing
         weakref.finalize(self, registry.retire, number).atexit = False
 
 
 def checked(function, result_avals):
     """`function` with its results as numpy arrays of exactly the types that the program expects; the texts are jax's."""
-    from jax._src import dtypes
-
-    canonical = getattr(dtypes, "canonicalize_value", None)
+    from jax.dtypes import canonicalize_dtype
 
     def as_numpy(value):
         value = np.asarray(value)
-        if canonical is not None:
-            return canonical(value)
-        return np.asarray(value, dtypes.canonicalize_dtype(value.dtype))
+        return np.asarray(value, canonicalize_dtype(value.dtype))
 
     def call(*operands):
         results = function(*operands)
@@ -63,68 +62,71 @@ def checked(function, result_avals):
 
 def _sharding_with_token(sharding, results):
     """With shardy, an annotation for the token in front of those of the results."""
-    from jax._src import sharding_impls
-
-    if results == 0 or not isinstance(sharding, sharding_impls.SdyArrayList):
+    if results == 0 or not _is_of_shardy(sharding):
         return sharding
     first = sharding.shardings[0]
     sequence = type(sharding.shardings)  # lists or tuples, by jax's version
-    token = sharding_impls.SdyArray(mesh_shape=(), dim_shardings=type(first.dim_shardings)(), logical_device_ids=first.logical_device_ids)
-    return sharding_impls.SdyArrayList(sequence([token, *sharding.shardings]))
+    token = type(first)(mesh_shape=(), dim_shardings=type(first.dim_shardings)(), logical_device_ids=first.logical_device_ids)
+    return type(sharding)(sequence([token, *sharding.shardings]))
+
+
+def _is_of_shardy(sharding):
+    return hasattr(sharding, "shardings")
 
 
 def _annotate(ctx, call, sharding):
-    from jax._src.interpreters import mlir
-
-    takes_context = len(inspect.signature(mlir.set_sharding).parameters) > 2  # since jax 0.10
-    mlir.set_sharding(*([ctx.module_context] if takes_context else []), call, sharding)
+    annotate = seams.SET_SHARDING.find()
+    if annotate is None:
+        return
+    takes_context = len(inspect.signature(annotate).parameters) > 2  # since jax 0.10
+    annotate(*([ctx.module_context] if takes_context else []), call, sharding)
 
 
 def _replicated_like(sharding, aval):
     """What every device holds, if `sharding` says that one device makes it; else None."""
-    from jax._src import named_sharding, sharding_impls
-    from jax._src.lib import xla_client
-
-    if isinstance(sharding, sharding_impls.SdyArrayList):
-        if not sharding.shardings[0].logical_device_ids:
+    if _is_of_shardy(sharding):
+        first, dimension = sharding.shardings[0], seams.SHARDY_DIMENSION.find()
+        if not first.logical_device_ids or dimension is None:
             return None
-        dims = (named_sharding.SdyDim(axes=(), is_open=False),) * aval.ndim
-        return named_sharding.SdyArray(mesh_shape=(), dim_shardings=dims, logical_device_ids=())
-    if sharding is None or sharding.type != xla_client.OpSharding.Type.MAXIMAL:
+        return type(first)(mesh_shape=(), dim_shardings=(dimension(axes=(), is_open=False),) * aval.ndim, logical_device_ids=())
+    if sharding is None or sharding.type.name != "MAXIMAL":
         return None
-    replicated = xla_client.OpSharding()
-    replicated.type = xla_client.OpSharding.Type.REPLICATED
+    replicated = type(sharding)()
+    replicated.type = type(sharding.type).REPLICATED
     return replicated
 
 
 def _on_all_devices(ctx, results, avals, sharding):
     """Of a function that one device calls for all, every device gets the result: an array that others hold too can be the program's result,
     and go on to other devices and programs."""
-    from jax._src.interpreters import mlir
-
     if getattr(ctx.module_context.axis_context, "num_devices", 1) == 1:
         return results
+    constrain = seams.CONSTRAIN_SHARDING.find()
+    if constrain is None:
+        return results
     wanted = [_replicated_like(sharding, aval) for aval in avals]
-    return [r if w is None else mlir.wrap_with_sharding_op(ctx, r, aval, w) for r, aval, w in zip(results, avals, wanted)]
+    return [r if w is None else constrain(ctx, r, aval, w) for r, aval, w in zip(results, avals, wanted)]
 
 
 def emit(ctx, function, token, operands, operand_avals, result_avals, has_side_effect, sharding, target=TARGET):
-    from jax._src import core, ffi
+    import jax
 
-    operand_avals = [core.physical_aval(aval) for aval in operand_avals]  # of random keys their numbers
+    from pathways._jax import public
+
+    operand_avals = [public.physical_aval(aval) for aval in operand_avals]  # of random keys their numbers
     number = registry.add(checked(function, result_avals), [aval.dtype for aval in operand_avals], bool(result_avals))
-    ctx.module_context.add_keepalive(Registration(number))
+    ctx.module_context.add_keepalive(Registration(number, ctx.primitive.name == "debug_print"))
     ctx.module_context.host_callbacks.append(MARK)
     operands = list(operands)
     avals_in, avals_out = list(operand_avals), list(result_avals)
     one_device = sharding
     if token:
         operands.insert(0, token)
-        avals_in.insert(0, core.abstract_token)
-        avals_out.insert(0, core.abstract_token)
+        avals_in.insert(0, public.token_aval())
+        avals_out.insert(0, public.token_aval())
         sharding = _sharding_with_token(sharding, len(result_avals))
     ctx = dataclasses.replace(ctx, avals_in=avals_in, avals_out=avals_out)
-    call = ffi.build_ffi_lowering_function(target, has_side_effect=has_side_effect)(ctx, *operands, callback=np.int64(number))
+    call = jax.ffi.build_ffi_lowering_function(target, has_side_effect=has_side_effect)(ctx, *operands, callback=np.int64(number))
     if sharding is not None:
         _annotate(ctx, call, sharding)
     results = list(call.results)
@@ -134,30 +136,77 @@ def emit(ctx, function, token, operands, operand_avals, result_avals, has_side_e
 
 def _is_whole_program(ctx):
     """Whether the program is about whole values, which the compiler shards; else it is about one device's."""
-    from jax._src import sharding_impls
-
-    return isinstance(ctx.module_context.axis_context, sharding_impls.ShardingContext)
+    return hasattr(ctx.module_context.axis_context, "num_devices")  # others have a mesh, or names of axes
 
 
-def _compile_without_marks():
+class _WithoutMarks(compilation.Pass):
     """jax's client refuses to compile programs with a list of callbacks."""
-    from jax._src import compiler
 
-    ordinary = compiler.backend_compile_and_load
+    def takes_callback(self, callback):
+        return callback is MARK
+
+
+PASS = _WithoutMarks()
+
+
+_thread = threading.local()
+
+
+def _only_prints(executable):
+    """Whether all functions that it calls are jax.debug.print's."""
+    functions = [kept for kept in executable.keepalive or () if isinstance(kept, Registration)]
+    return bool(functions) and all(one.prints for one in functions)
+
+
+def _watch_eager_control_flow():
+    """A loop or a choice outside of jit is one computation; but prints outside of jit are there when the next line runs."""
+    from jax.extend.core import primitives
+
+    for primitive in (primitives.while_p, primitives.scan_p, primitives.cond_p):
+        primitive.def_impl(_eager(primitive.impl))
+
+
+def _eager(ordinary):
+    def run(*args, **params):
+        _thread.eager = True
+        try:
+            return ordinary(*args, **params)
+        finally:
+            _thread.eager = False
+
+    return run
+
+
+def _wait_for_prints():
+    """A call of a function that only prints returns when that is printed, as on jax's own cpu: there is no result whose reader could wait for it.
+    So does a loop or a choice outside of jit that prints. A function of the user's may wait for its caller, so calls do not wait for those; nor does a function that runs for a program, which may hold
+    the device meanwhile."""
+    import jax
+
+    ordinary = seams.HANDLE_TOKENS.find()
+    if ordinary is None:
+        return
 
     @functools.wraps(ordinary)
-    def backend_compile_and_load(backend, module, executable_devices, options, host_callbacks):
-        return ordinary(backend, module, executable_devices, options, [c for c in host_callbacks if c is not MARK])
+    def handle_token_bufs(self, token_bufs, sharded_token):
+        ordinary(self, token_bufs, sharded_token)
+        at_once = not self.out_handler.handlers or getattr(_thread, "eager", False)
+        if not at_once or not _only_prints(self) or _host_calls.answers_a_call():
+            return
+        try:
+            sharded_token.block_until_ready()
+        except jax.errors.JaxRuntimeError:
+            pass  # jax.effects_barrier tells
 
-    compiler.backend_compile_and_load = backend_compile_and_load
+    handle_token_bufs._pathways = True
+    seams.HANDLE_TOKENS.replace(handle_token_bufs)
+    _watch_eager_control_flow()
 
 
 def install(is_ours):
     """Puts our lowering in front of jax's, for backends of which is_ours(client) is true. Idempotent."""
-    from jax._src import callback as jax_callback
-
-    ordinary = jax_callback.emit_python_callback
-    if getattr(ordinary, "_pathways", False):
+    ordinary = seams.EMIT_CALLBACK.find() if compilation.add(PASS, is_ours) else None
+    if ordinary is None or getattr(ordinary, "_pathways", False):
         return
 
     @functools.wraps(ordinary)
@@ -174,5 +223,5 @@ def install(is_ours):
         return results, token, None
 
     emit_python_callback._pathways = True
-    jax_callback.emit_python_callback = emit_python_callback
-    _compile_without_marks()
+    seams.EMIT_CALLBACK.replace(emit_python_callback)
+    _wait_for_prints()

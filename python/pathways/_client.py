@@ -12,6 +12,7 @@ import sys
 import threading
 
 from pathways import _binaries, _bootstrap, _callbacks, _cluster, _connect, _host_calls, _host_memory, _processes, _share, _timer_slack
+from pathways._jax import seams
 
 logger = logging.getLogger("pathways")
 
@@ -33,8 +34,13 @@ def connected():
 
 def _live_clients():
     """jax keeps the backends that are in use; those that clear_backends has dropped have no session any more."""
-    bridge = sys.modules.get("jax._src.xla_bridge")
-    return [client for client in getattr(bridge, "_backends", {}).values() if is_ours(client)]
+    return [client for client in _backends().values() if is_ours(client)]
+
+
+def _backends():
+    """jax's table of the backends that are in use, by platform; without it, our own."""
+    found = seams.BACKENDS.find() if "jax" in sys.modules else {}
+    return dict(enumerate(_clients)) if found is None else found
 
 
 class _Endpoint:
@@ -87,16 +93,22 @@ class _Endpoint:
             return self.relay.failure()
         return self.cluster.failure() if self.cluster is not None else None
 
+    def _processes(self):
+        return ([self.relay] if self.relay else []) + (self.cluster.processes if self.cluster else [])
+
     def stop(self):
-        processes = ([self.relay] if self.relay else []) + (self.cluster.processes if self.cluster else [])
-        _processes.stop_all(list(processes))
+        _processes.stop_all(self._processes())
 
     def forget(self):
         """At the end of the process. The children end by themselves once it is really gone (they watch it): until then the jax client,
         which the interpreter takes down after us, keeps a server to talk to. Logs stay only if a process has failed, or PATHWAYS_KEEP_LOGS is
         set."""
-        if os.getpid() == self.pid and self.failure() is None and not os.environ.get("PATHWAYS_KEEP_LOGS"):
+        if os.getpid() != self.pid:
+            return
+        if self.failure() is None and not os.environ.get("PATHWAYS_KEEP_LOGS"):
             shutil.rmtree(self.folder, ignore_errors=True)
+        for process in self._processes():
+            process.leave()
 
 
 def _cut_connections():
@@ -121,8 +133,7 @@ def _keep_what_is_the_parent_s():
     """In a forked child: clients, arrays and programs of the parent are never destroyed. Their threads, those of jax's own cpu client too,
     did not come along, and a destructor would wait for them for ever. A reference that nobody gives back outlives the
     interpreter's clean-up."""
-    bridge = sys.modules.get("jax._src.xla_bridge")
-    for client in list(getattr(bridge, "_backends", {}).values()):
+    for client in list(_backends().values()):
         for thing in (client, *client.live_arrays(), *client.live_executables()):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
@@ -147,8 +158,10 @@ def _get_endpoint():
 
 def make_client():
     """jax calls this when the backend is first needed."""
-    from jaxlib import _ifrt_proxy
-
+    ifrt_proxy = seams.PROXY_CLIENT.find()
+    if ifrt_proxy is None:
+        raise RuntimeError(f"this jax has no {seams.PROXY_CLIENT.full_name}, with which Pathways connects to a cluster: install a release of jax that "
+                           "docs/compatibility.md names")
     with _lock:
         _bootstrap.set_environment()
         if address := os.environ.get("PATHWAYS_ADDRESS"):
@@ -158,7 +171,7 @@ def make_client():
                 raise RuntimeError(_explain(address, error, None)) from None
         endpoint = _get_endpoint()
         token = secrets.token_hex(16)
-        options = _ifrt_proxy.ClientConnectionOptions()
+        options = ifrt_proxy.ClientConnectionOptions()
         options.connection_timeout_in_seconds = max(1, round(_connect.timeout_seconds()))
         options.initialization_data = {"pathways_companion": token.encode(), **_share.initialization_data()}
         if endpoint.callback_socket is not None:
@@ -169,7 +182,7 @@ def make_client():
             atexit.register(uploads.remove)
         try:
             with uploads.told() if uploads is not None else contextlib.nullcontext(), _timer_slack.unhurried():
-                client = _ifrt_proxy.get_client(f"grpc://{endpoint.address}", options)
+                client = ifrt_proxy.get_client(f"grpc://{endpoint.address}", options)
         except Exception as error:
             raise RuntimeError(_explain(endpoint.controller, error, endpoint.failure())) from None
         _clients.append(client)

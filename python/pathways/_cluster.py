@@ -189,7 +189,7 @@ def _runs():
 
 
 KEPT_SECONDS = 600  # after the last word in its logs
-_held = []  # locks of this process's run folders, which it has until it ends, however it ends
+_held = []  # descriptors of the locks of this process's run folders. Nobody closes them: the process has them until it ends, however it ends
 
 
 def new_run_folder():
@@ -203,7 +203,7 @@ def new_run_folder():
         if _abandoned(old):
             shutil.rmtree(old, ignore_errors=True)
     folder = pathlib.Path(tempfile.mkdtemp(prefix=f".run-{os.getpid()}-", dir=runs))
-    _held.append(open(folder / "lock", "w"))
+    _held.append(os.open(folder / "lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
     fcntl.flock(_held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
     return folder.rename(runs / folder.name[1:])  # under this name others look whether it is locked
 

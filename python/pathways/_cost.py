@@ -2,13 +2,11 @@
 
 import math
 
-import jax
-from jax._src import core
+from pathways._jax import public
 
 
 def bytes_of(aval):
-    if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
-        aval = core.physical_aval(aval)
+    aval = public.physical_aval(aval)
     return math.prod(aval.shape) * max(aval.dtype.itemsize, 1)
 
 
@@ -26,7 +24,7 @@ def equation_flops(eqn):
     if name == "conv_general_dilated":
         kernel = eqn.invars[1].aval.shape
         return 2 * outputs * math.prod(kernel) // max(kernel[params["dimension_numbers"].rhs_spec[0]], 1)
-    inner = [flops(one) for one in core.jaxprs_in_params(params)]
+    inner = [flops(one) for one in public.inner_jaxprs(params)]
     if not inner:
         inputs = sum(math.prod(var.aval.shape) for var in eqn.invars if hasattr(var.aval, "shape"))
         return max(outputs, inputs) if name.startswith(("reduce", "arg", "cum", "sort")) else outputs

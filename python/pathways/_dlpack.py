@@ -8,34 +8,33 @@ Other libraries ask an array first whether it has `__cuda_array_interface__`: ou
 
 import functools
 
+from pathways._jax import seams
+
 
 def install(is_ours):
     """is_ours(client) tells our backends from others. Idempotent."""
-    from jax._src import array, dlpack
-
-    ordinary = dlpack._to_dlpack
-    if getattr(ordinary, "_pathways", False):
+    array_class = seams.ARRAY.find()
+    if array_class is None or getattr(array_class.__dlpack__, "_pathways", False):
         return
+    ordinary, interface = array_class.__dlpack__, array_class.__cuda_array_interface__
 
     @functools.wraps(ordinary)
-    def to_dlpack(x, stream, src_device=None, device=None, copy=None):
+    def to_dlpack(self, *, copy=None, **named):
         import jax
 
-        source = src_device or next(iter(x.devices()))
-        if not is_ours(source.client):
-            return ordinary(x, stream, src_device, device, copy)
-        host = jax.local_devices(backend="cpu")[0] if device is None or is_ours(device.client) else device
+        if not all(is_ours(device.client) for device in self.devices()):
+            return ordinary(self, copy=copy, **named)
         if copy is False:
-            raise ValueError(f"copy=False, but the memory of {source} is not this process's: set copy=True or copy=None")
-        return ordinary(jax.device_put(x, host), stream, host, host, None)
-
-    interface = array.ArrayImpl.__cuda_array_interface__
+            raise ValueError(f"copy=False, but the memory of {self.sharding} is not this process's: set copy=True or copy=None")
+        if len(self.devices()) == 1:
+            self = jax.device_put(self, jax.local_devices(backend="cpu")[0])
+        return ordinary(self, copy=None, **named)  # says what it thinks of several devices
 
     def cuda_array_interface(self):
         if is_ours(next(iter(self.devices())).client):
             raise AttributeError("__cuda_array_interface__ is only defined for this process's GPU buffers.")
         return interface.__get__(self)
 
-    array.ArrayImpl.__cuda_array_interface__ = property(cuda_array_interface)
+    array_class.__cuda_array_interface__ = property(cuda_array_interface)
     to_dlpack._pathways = True
-    dlpack._to_dlpack = to_dlpack
+    array_class.__dlpack__ = to_dlpack

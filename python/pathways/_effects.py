@@ -11,6 +11,8 @@ the others.
 import functools
 import sys
 
+from pathways._jax import seams
+
 
 AT_EXIT = "wait_for_tokens"  # jax's function that the interpreter calls at its end
 
@@ -40,9 +42,7 @@ def _texts(told, token):
 def _is_told(error):
     """A read has raised it: no token that this thread has now shall raise it again. None is waited for here: what it waits for may be a function that
     waits for the reader."""
-    from jax._src import dispatch
-
-    tokens = dispatch.runtime_tokens
+    tokens = seams.RUNTIME_TOKENS.find()
     told = getattr(tokens, "_told", {})
     held = [*tokens.current_tokens.values(), *tokens.output_runtime_tokens.values()]
     tokens._told = {id(token): (token, {*_texts(told, token), str(error)}) for token in held}
@@ -69,25 +69,28 @@ def _telling(read):
             _is_told(error)
             raise
 
+    telling._pathways = True
     return telling
 
 
 def _watch_reads():
-    from jax._src import api
-    from jax._src import array as jax_array
-
-    array = jax_array.ArrayImpl
-    array.block_until_ready = _telling(array.block_until_ready)
-    array._value = property(_telling(array._value.fget))
-    api.xc.batched_block_until_ready = _telling(api.xc.batched_block_until_ready)
+    array_class, value, wait_for_many = seams.ARRAY.find(), seams.ARRAY_VALUE.find(), seams.WAIT_FOR_MANY.find()
+    if array_class is not None:
+        array_class.block_until_ready = _telling(array_class.block_until_ready)
+    if value is not None:
+        seams.ARRAY_VALUE.replace(property(_telling(value.fget)))
+    if wait_for_many is not None:
+        seams.WAIT_FOR_MANY.replace(_telling(wait_for_many))
 
 
 def install(registry):
     """registry: of the functions that programs call. Idempotent."""
     import jax
-    from jax._src import dispatch
 
-    kind = dispatch.RuntimeTokenSet
+    tokens = seams.RUNTIME_TOKENS.find()
+    if tokens is None:
+        return
+    kind = type(tokens)
     ordinary = kind.block_until_ready
     if getattr(ordinary, "_pathways", False):
         return

@@ -32,6 +32,21 @@ _LENGTH = struct.Struct("<I")
 _MAX_HEADER = 16 << 20
 INTERNAL = 13
 NOT_FOUND = 5
+TRANSLATE = 0  # the callback that is not of a program: client.proto
+
+
+def _translate(program, version):
+    """Writes a program of this process for the version of StableHLO that the devices read."""
+    from pathways import _portable_programs
+
+    return [np.frombuffer(_portable_programs.translate(program.tobytes(), version.tobytes().decode()), np.uint8)]
+
+_thread = threading.local()
+
+
+def answers_a_call():
+    """Whether this thread runs a function for a program."""
+    return getattr(_thread, "answers", False)
 
 
 class Registry:
@@ -44,7 +59,7 @@ class Registry:
     _RETIRED_KEPT = 256
 
     def __init__(self):
-        self._functions = {}
+        self._functions = {TRANSLATE: (_translate, (np.dtype(np.uint8),) * 2, True)}
         self._retired = collections.deque()
         self._numbers = itertools.count(1)
         self._unread = collections.deque()
@@ -166,6 +181,7 @@ class CallServer:
         threading.Thread(target=self._serve, name="pathways-callback", daemon=True).start()
 
     def _serve(self):
+        _thread.answers = True
         while (work := self._work.get()) is not None:
             try:
                 self._answer(*work)

@@ -27,6 +27,7 @@ import weakref
 import numpy as np
 
 from pathways import _host_calls
+from pathways._jax import seams
 
 OPTIMIZATION = "IFRT_PROXY_GRPC_LARGE_TRANSFER_OPTIMIZATION"
 DIRECTORY, THRESHOLD = f"{OPTIMIZATION}_DIRECTORY", f"{OPTIMIZATION}_THRESHOLD_BYTES"
@@ -256,30 +257,22 @@ class _Reader:
             self._run(device, answer)  # releases it
 
     def _run(self, device, argument):
-        program, handlers = self._programs[device]
-        (answer,) = program.execute_sharded([argument]).consume_with_handlers(handlers)
+        [[answer]] = self._programs[device].execute_sharded([argument]).disassemble_into_single_device_arrays()
         return answer
 
     def _compile(self, device):
-        from jax._src import core
-        from jax._src.interpreters import pxla
-        from jax.sharding import SingleDeviceSharding
-        from jaxlib import _jax
+        from jax.extend.ifrt_programs import ifrt_programs
 
         requests = [{"hostMemoryRequest": {"device_ids": [device.id], "machine": _machine()}}] if wanted_with_controller() else []
         if self._relay_socket is not None:
             requests.append({"hostBufferRequest": {"device_ids": [device.id]}})
         for request in requests:
             try:
-                program = self._client.compile_and_load_ifrt_program(
-                    _jax.ifrt_programs.make_plugin_program(json.dumps(request)), _jax.ifrt_programs.make_plugin_compile_options())
-                break
+                return self._client.compile_and_load_ifrt_program(
+                    ifrt_programs.make_plugin_program(json.dumps(request)), ifrt_programs.make_plugin_compile_options())
             except Exception:  # UNIMPLEMENTED: another machine, or a controller that does not know the request
                 continue
-        else:
-            return None
-        aval = core.ShapedArray((48,), np.dtype(np.uint8))
-        return program, [pxla.global_aval_to_result_handler(aval, SingleDeviceSharding(device), True)]
+        return None
 
 
 def _map(array, pid, fd, device, inode, offset, size):
@@ -318,14 +311,47 @@ def serve(client, relay_socket):
         _readers[id(client)] = _Reader(client, relay_socket)
 
 
+def _pieces(array):
+    """Arrays of one device each that together are the array, with their places: [(index, array)]."""
+    return [(shard.index, shard.data) for shard in array.addressable_shards if shard.replica_id == 0]
+
+
+def _start(array):
+    """Asks for the array; False if not all of it is to be had through shared memory."""
+    reader = _reader_of(array)
+    if reader is None:  # also of small arrays, whose pieces are smaller
+        return False
+    if array.is_fully_replicated:
+        return reader.start(array)
+    return all(_start(piece) for _, piece in _pieces(array))
+
+
+def _finish(array):
+    """A numpy array, or None if not all of it is to be had through shared memory."""
+    if not _start(array):
+        return None
+    if array.is_fully_replicated:
+        return _reader_of(array).finish(array)
+    whole = np.empty(array.shape, array.dtype)
+    for index, piece in _pieces(array):
+        contents = _finish(piece)
+        whole[index] = np.asarray(piece) if contents is None else contents
+    whole.flags.writeable = False
+    return whole
+
+
 def install():
     """Idempotent."""
-    from jax._src import array as jax_array
+    _install_single()
+    _install_whole()
 
-    array_class = jax_array.ArrayImpl
-    read, start = array_class._single_device_array_to_np_array_did_copy, array_class._copy_single_device_array_to_host_async
-    if getattr(read, "_pathways", False):
+
+def _install_single():
+    """jax reads the shards of an array one by one."""
+    found = seams.find_all(seams.READ_ARRAY, seams.START_READ)
+    if found is None or getattr(found[0], "_pathways", False):
         return
+    read, start = found
 
     def _single_device_array_to_np_array_did_copy(self):
         reader = _reader_of(self)
@@ -337,5 +363,27 @@ def install():
         return None if reader is not None and reader.start(self) else start(self)
 
     _single_device_array_to_np_array_did_copy._pathways = True
-    array_class._single_device_array_to_np_array_did_copy = _single_device_array_to_np_array_did_copy
-    array_class._copy_single_device_array_to_host_async = _copy_single_device_array_to_host_async
+    _copy_single_device_array_to_host_async._pathways = True
+    seams.READ_ARRAY.replace(_single_device_array_to_np_array_did_copy)
+    seams.START_READ.replace(_copy_single_device_array_to_host_async)
+
+
+def _install_whole():
+    """jax, from 0.12 on, reads an array as a whole."""
+    found = seams.find_all(seams.READ_WHOLE, seams.START_MANY)
+    if found is None or getattr(found[0], "_pathways", False):
+        return
+    read, start = found
+
+    def _to_np_array_did_copy(self):
+        value = _finish(self)
+        return read(self) if value is None else (value, True)
+
+    def batched_copy_to_host_async(arrays):
+        if others := [array for array in arrays if not _start(array)]:
+            start(others)
+
+    _to_np_array_did_copy._pathways = True
+    batched_copy_to_host_async._pathways = True
+    seams.READ_WHOLE.replace(_to_np_array_did_copy)
+    seams.START_MANY.replace(batched_copy_to_host_async)

@@ -10,6 +10,8 @@ import functools
 import re
 import weakref
 
+from pathways._jax import compilation, seams
+
 _THEIRS = "InspectSharding"
 _OURS = "pathways_sharding_report"
 
@@ -18,7 +20,7 @@ _functions = weakref.WeakValueDictionary()  # by the key that jax made; jax keep
 
 def _calls(operation):
     """The custom calls of jax's kind, in order."""
-    from jaxlib.mlir import ir
+    from jax.extend.mlir import ir
 
     found = []
 
@@ -34,7 +36,7 @@ def _calls(operation):
 
 def _rewrite(module):
     """The functions that want to know, by the number of their call."""
-    from jaxlib.mlir import ir
+    from jax.extend.mlir import ir
 
     wanted = {}
     with module.context:
@@ -52,25 +54,32 @@ def _rewrite(module):
 
 
 def _tell(executable, wanted):
-    from jax._src.lib import xla_client
+    from jax.extend.sharding import get_hlo_sharding_from_serialized_proto
 
     text = executable.get_hlo_text()
     for attributes in re.findall(r"frontend_attributes=\{([^}]*pathways_sharding=[^}]*)\}", text):
         values = dict(re.findall(r'(\w+)="([^"]*)"', attributes))
         function = wanted.pop(values.get("pathways_report"), None)
         if function is not None:
-            sharding = xla_client.OpSharding()
-            sharding.ParseFromString(base64.b64decode(values["pathways_sharding"]))
-            function(xla_client.HloSharding.from_proto(sharding))
+            function(get_hlo_sharding_from_serialized_proto(base64.b64decode(values["pathways_sharding"])))
+
+
+class _Report(compilation.Pass):
+    def before(self, backend, module):
+        return _rewrite(module) if _functions else {}
+
+    def after(self, executable, wanted):
+        if wanted:
+            _tell(executable, wanted)
+
+
+_PASS = _Report()
 
 
 def install(is_ours):
     """is_ours(client) tells our backends from others. Idempotent."""
-    from jax._src import compiler
-    from jax._src.lib import xla_client
-
-    encode, compile_and_load = xla_client.encode_inspect_sharding_callback, compiler.backend_compile_and_load
-    if getattr(encode, "_pathways", False):
+    encode = seams.INSPECT_SHARDING.find()
+    if encode is None or getattr(encode, "_pathways", False) or not compilation.add(_PASS, is_ours):
         return
 
     @functools.wraps(encode)
@@ -79,14 +88,5 @@ def install(is_ours):
         _functions[key] = function
         return key
 
-    @functools.wraps(compile_and_load)
-    def backend_compile_and_load(backend, module, *others, **named):
-        wanted = _rewrite(module) if _functions and is_ours(backend) else {}
-        executable = compile_and_load(backend, module, *others, **named)
-        if wanted:
-            _tell(executable, wanted)
-        return executable
-
     encode_inspect_sharding_callback._pathways = True
-    xla_client.encode_inspect_sharding_callback = encode_inspect_sharding_callback
-    compiler.backend_compile_and_load = backend_compile_and_load
+    seams.INSPECT_SHARDING.replace(encode_inspect_sharding_callback)

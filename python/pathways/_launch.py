@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import sys
 import tempfile
 
 from pathways import _binaries
@@ -45,7 +46,7 @@ def take_token(path):
 def controller(listen, listen_workers, hosts, port_file, policy=None, spill=False, dispatch=None):
     """Its command line. The port file has the clients' and the workers' address, a line each, once it serves."""
     args = [_binaries.find("pathways-controller"), "--listen-clients", listen, "--listen-workers", listen_workers,
-            "--expect-hosts", hosts, "--port-file", port_file, *_client_files()]
+            "--expect-hosts", hosts, "--port-file", port_file, "--translator-python", sys.executable, *_client_files()]
     if limit := os.environ.get("PATHWAYS_STAGED_LIMIT"):
         args.append(f"--staged-limit={limit}")
     if bulk := os.environ.get("PATHWAYS_LISTEN_BULK"):

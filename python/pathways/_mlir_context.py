@@ -1,11 +1,13 @@
 """One MLIR context for all computations of a program.
 
 jax makes a context for each function that it lowers, and making it costs more than lowering a small function. Within `shared()` a thread's
-lowerings have one in common. jax has no option for this; where it does not have the function that makes contexts nothing changes.
+lowerings have one in common.
 """
 
 import contextlib
 import threading
+
+from pathways._jax import seams
 
 _mine = threading.local()
 
@@ -22,9 +24,7 @@ def shared():
 
 
 def _install():
-    from jax._src.interpreters import mlir
-
-    ordinary = getattr(mlir, "make_ir_context", None)
+    ordinary = seams.IR_CONTEXT.find()
     if ordinary is None or getattr(ordinary, "_pathways", False):
         return
 
@@ -37,4 +37,4 @@ def _install():
         return context[0]
 
     make_ir_context._pathways = True
-    mlir.make_ir_context = make_ir_context
+    seams.IR_CONTEXT.replace(make_ir_context)

@@ -6,6 +6,7 @@ from pathways import (_async_collectives, _bootstrap, _buffer_callbacks, _callba
 
 PLATFORM = "pathways"
 _PRIORITY = 500  # above every accelerator plugin: PATHWAYS_ADDRESS without JAX_PLATFORMS means this backend
+_registered = []  # with jax, which keeps factories for the life of the process
 
 
 def _selected():
@@ -23,23 +24,26 @@ def _selected():
 
 def initialize():
     import jax
-    from jax._src import xla_bridge
+    from jax.extend.backend import register_backend_factory
 
     names = _selected()
+    if names is not None or "proxy" in (jax.config.jax_platforms or ""):  # Google's pathwaysutils, on a cluster of ours
+        _devices.let_meshes_span_islands()
     if names is None:
         return
     _bootstrap.set_environment()
     if names and "cpu" not in names:  # host callbacks and mixed programs need the local cpu backend
         jax.config.update("jax_platforms", ",".join([*names, "cpu"]))
-    if PLATFORM not in xla_bridge._backend_factories:
-        xla_bridge.register_backend_factory(PLATFORM, _client.make_client, priority=_PRIORITY, fail_quietly=False)
+    if not _registered:
+        _registered.append(PLATFORM)
+        register_backend_factory(PLATFORM, _client.make_client, priority=_PRIORITY, fail_quietly=False)
     _callbacks.install(_client.is_ours)
     _buffer_callbacks.install(_client.is_ours)
     _effects.install(_callbacks.registry)
     _inspect.install(_client.is_ours)
     _async_collectives.install(_client.is_ours)
     _transformations.install(_client.is_ours)
-    _host_arrays.install(_client.is_ours)
+    _host_arrays.install()
     _reshard.install(_client.is_ours)
     _devices.install(_client.is_ours)
     _dlpack.install(_client.is_ours)

@@ -81,6 +81,11 @@ class Process:
     def stop(self, grace=2.0):
         stop_all([self], grace)
 
+    def leave(self):
+        """At the end of this process, which the child watches and outlives by a moment. Popen would warn of a child that is still running."""
+        if self.alive():
+            self.popen.returncode = 0
+
 
 def stop_all(processes, grace=2.0):
     """SIGTERM to all, then SIGKILL to those that have not ended within `grace` seconds."""

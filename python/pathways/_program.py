@@ -16,13 +16,13 @@ import os
 import threading
 
 import jax
-from jax._src import api_util
-from jax._src import core
-from jax._src import source_info_util
-from jax._src.interpreters import pxla
+from jax.core import Tracer
+from jax.extend import source_info_util
+from jax.extend.ifrt_programs import ifrt_programs
 
 from pathways import _client
 from pathways import _mlir_context
+from pathways import _program_arguments as arguments
 from pathways import _program_choice as choice
 from pathways import _program_graph as graphs
 from pathways import _program_meshes as meshes
@@ -30,6 +30,7 @@ from pathways import _program_mistakes as mistakes
 from pathways import _program_tokens as tokens
 from pathways import _program_view as view
 from pathways import _program_wire as wire
+from pathways._jax import public, seams
 
 source_info_util.register_exclusion(os.path.dirname(os.path.abspath(__file__)))  # the places that errors name are the user's
 
@@ -53,20 +54,16 @@ class Program:
             signature = inspect.signature(function)
         except (TypeError, ValueError):
             signature = None
-        given = [None if option == () else option for option in (donate_argnums, None, static_argnums, static_argnames)]
-        donated, self._donate_argnames, static, names = api_util.resolve_argnums(function, signature, *given)
-        parameters = list(signature.parameters) if signature is not None else []
-        from_the_left = lambda numbers: frozenset(i + len(parameters) if i < 0 else i for i in numbers)
-        self._donate_argnums = from_the_left(donated)
-        self._static_argnums = from_the_left(static) | {parameters.index(name) for name in names if name in parameters}
-        self._static_argnames = frozenset(names) | {parameters[i] for i in self._static_argnums if i < len(parameters)}
+        self._static = arguments.choose(function, signature, "static", static_argnums, static_argnames)
+        self._donate = arguments.choose(function, signature, "donate", donate_argnums)
+        arguments.check_apart(function, self._static, self._donate)
         self._compiled = {}
         self._client = None  # of what is compiled
         self._lock = threading.RLock()  # the function may call itself while it is traced
 
     def __call__(self, *args, **kwargs):
         leaves, tree, static = self._flatten(args, kwargs)
-        if not core.trace_state_clean() or any(isinstance(leaf, core.Tracer) for leaf in leaves):
+        if public.is_tracing() or any(isinstance(leaf, Tracer) for leaf in leaves):
             return self._function(*args, **kwargs)
         client = meshes.client()
         if not _client.is_ours(client):
@@ -78,13 +75,16 @@ class Program:
     def lower(self, *args, **kwargs):
         """The program for such arguments, to be looked at: `.as_text()`, `.as_svg()`, `.per_device()`. Nothing is sent."""
         leaves, tree, static = self._flatten(args, kwargs)
-        return view.ProgramView(self._trace(leaves, tree, static)[0])
+        traced = self._trace(leaves, tree, static)
+        if traced is None:
+            raise NotImplementedError(f"program {self._name} has effects, whose order this jax does not tell: there is nothing to be sent")
+        return view.ProgramView(traced[0])
 
     def _flatten(self, args, kwargs):
-        static = tuple((i, args[i]) for i in sorted(self._static_argnums) if i < len(args))
-        static += tuple((name, kwargs[name]) for name in sorted(self._static_argnames) if name in kwargs)
-        dynamic = tuple(None if i in self._static_argnums else arg for i, arg in enumerate(args))
-        named = {name: value for name, value in kwargs.items() if name not in self._static_argnames}
+        static = tuple((i, args[i]) for i in sorted(self._static.positions) if i < len(args))
+        static += tuple((name, kwargs[name]) for name in sorted(self._static.names) if name in kwargs)
+        dynamic = tuple(None if i in self._static.positions else arg for i, arg in enumerate(args))
+        named = {name: value for name, value in kwargs.items() if name not in self._static.names}
         leaves, tree = jax.tree.flatten((dynamic, named))
         return leaves, tree, static
 
@@ -99,33 +99,44 @@ class Program:
             with self._lock:
                 compiled = self._compiled.get(key)
                 if compiled is None:
-                    compiled = self._compiled[key] = _Compiled(*self._trace(leaves, tree, static))
+                    traced = self._trace(leaves, tree, static)
+                    compiled = _CallByCall(functools.partial(self._call_function, tree, static)) if traced is None else _Compiled(*traced)
+                    self._compiled[key] = compiled
         return compiled
 
+    def _call_function(self, tree, static, leaves):
+        dynamic, named = jax.tree.unflatten(tree, leaves)
+        args = list(dynamic)
+        for where, value in static:
+            if isinstance(where, int):
+                args[where] = value
+            else:
+                named = {**named, where: value}
+        return self._function(*args, **named)
+
     def _trace(self, leaves, tree, static):
+        """The graph for such arguments, the structure of its results, and their types; None where jax does not tell enough for one."""
         out_tree = None
 
         @functools.wraps(self._function)  # jax's errors name the user's function
         def flat(*values):
             nonlocal out_tree
-            dynamic, named = jax.tree.unflatten(tree, values)
-            args = list(dynamic)
-            for where, value in static:
-                if isinstance(where, int):
-                    args[where] = value
-                else:
-                    named = {**named, where: value}
             with choice.in_program():
-                results, out_tree = jax.tree.flatten(self._function(*args, **named))
+                results, out_tree = jax.tree.flatten(self._call_function(tree, static, values))
             return results
 
         avals = [jax.api_util.shaped_abstractify(leaf) for leaf in leaves]
         try:
             closed = jax.make_jaxpr(flat)(*(jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals))
-        except RecursionError as error:
+        except (RecursionError, SystemError) as raised:
+            error = raised if isinstance(raised, RecursionError) else raised.__cause__  # of a C function of jaxlib 0.8 that lost it
+            if not isinstance(error, RecursionError):
+                raise
             error.add_note(f"program {self._name} calls itself, or something within it does, without an end: what is traced has no values to stop at. Let "
                            "arguments that are static, or Python values, say how deep to go")
-            raise
+            raise error
+        if closed.effects and not tokens.can_order():
+            return None
         graph = graphs.Graph(self._name, graphs.location(source_info_util.current()))
         donated = self._donated(tree)
         inputs = [graph.argument(aval, _placed(leaf), donated=i in donated) for i, (aval, leaf) in enumerate(zip(closed.in_avals, leaves))]
@@ -136,10 +147,10 @@ class Program:
         return graph, out_tree, closed.out_avals
 
     def _donated(self, tree):
-        if not self._donate_argnums:
+        if not self._donate.positions:
             return frozenset()
         args, named = jax.tree.unflatten(tree, range(tree.num_leaves))
-        given = [args[i] for i in self._donate_argnums if i < len(args)] + [named[name] for name in self._donate_argnames if name in named]
+        given = [args[i] for i in self._donate.positions if i < len(args)] + [named[name] for name in self._donate.names if name in named]
         return frozenset(jax.tree.leaves(given))
 
     def __get__(self, instance, owner=None):
@@ -159,12 +170,25 @@ def _placed(leaf):
     return leaf.sharding if meshes.of_the_program(meshes.devices_of(leaf.sharding)) else None
 
 
+class _CallByCall:
+    """A program that runs as if it were not decorated."""
+
+    def __init__(self, function):
+        self.run = function
+
+
+def _result_handler(aval, sharding, committed):
+    """The function that makes an array of the parts that a call gives."""
+    make = seams.RESULT_HANDLER.find()
+    if make is not None:
+        return make(aval, sharding, committed)
+    return functools.partial(jax.make_array_from_single_device_arrays, aval.shape, sharding)
+
+
 class _Compiled:
     """A program that the controller has compiled."""
 
     def __init__(self, graph, out_tree, out_avals):
-        from jaxlib import _jax
-
         self._graph = graph  # keeps what the program closes over
         self._out_tree = out_tree
         self._shardings = [argument.value.sharding for argument in graph.arguments]
@@ -183,8 +207,8 @@ class _Compiled:
         self._effects_on = client if graph.has_effects else None
         bytes_ = wire.MAGIC + graph.to_bytes()
         self._executable = client.compile_and_load_ifrt_program(
-            _jax.ifrt_programs.make_plugin_program(bytes_), _jax.ifrt_programs.make_plugin_compile_options())
-        self._handlers = [pxla.global_aval_to_result_handler(aval, value.sharding, value.committed or len(value.sharding.device_set) > 1)
+            ifrt_programs.make_plugin_program(bytes_), ifrt_programs.make_plugin_compile_options())
+        self._handlers = [_result_handler(aval, value.sharding, value.committed or len(value.sharding.device_set) > 1)
                           for aval, value in zip([*out_avals, *[tokens.AVAL] * len(graph.tokens)], graph.results)]
 
     @staticmethod

@@ -13,23 +13,26 @@ import threading
 
 import jax
 import jax.numpy as jnp
-from jax._src import core
+from jax.core import ShapedArray, Tracer
+from jax.extend.core import Primitive
 
-select_p = core.Primitive("pathways_select")
+from pathways._jax import public
+
+select_p = Primitive("pathways_select")
 select_p.multiple_results = True
 _programs = threading.local()
 
 
 @select_p.def_effectful_abstract_eval
 def _results(*_, branches, names, counts):
-    return [core.ShapedArray(aval.shape, aval.dtype) for aval in branches[0].out_avals], set().union(*(one.effects for one in branches))
+    return [ShapedArray(aval.shape, aval.dtype) for aval in branches[0].out_avals], set().union(*(one.effects for one in branches))
 
 
 @contextlib.contextmanager
 def in_program():
     """What jax traces now is a program, or a branch of one."""
     outer = _programs.trace = getattr(_programs, "trace", ())
-    _programs.trace = (*outer, core.trace_ctx.trace)
+    _programs.trace = (*outer, public.trace_state())
     try:
         yield
     finally:
@@ -38,7 +41,7 @@ def in_program():
 
 def cond(pred, true_fun, false_fun, *operands):
     """true_fun(*operands) if pred else false_fun(*operands). Both give the same structure, shapes and types."""
-    if isinstance(pred, core.Tracer):
+    if isinstance(pred, Tracer):
         chosen = pred if pred.dtype == bool else jnp.not_equal(pred, 0)
         return switch(chosen.astype(jnp.int32), [false_fun, true_fun], *operands)
     return true_fun(*operands) if pred else false_fun(*operands)
@@ -49,9 +52,9 @@ def switch(index, branches, *operands):
     branches = list(branches)
     if not branches:
         raise ValueError("pw.switch has no functions to choose from")
-    if not isinstance(index, core.Tracer):
+    if not isinstance(index, Tracer):
         return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
-    if core.trace_ctx.trace not in getattr(_programs, "trace", ())[-1:]:
+    if public.trace_state() not in getattr(_programs, "trace", ())[-1:]:
         return jax.lax.switch(index, branches, *operands)
     if index.shape or not jnp.issubdtype(index.dtype, jnp.integer):
         raise TypeError(f"pw.switch chooses by one integer, not by {index.aval.str_short()}")

@@ -9,14 +9,14 @@ arrays on the default device) are placed where they are used first.
 import dataclasses
 import functools
 import os
+import re
 from typing import Any
 
 import jax
 import numpy as np
-from jax._src import core
-from jax._src import source_info_util
-from jax._src.interpreters import pxla
-from jax._src.sharding_impls import UNSPECIFIED, UnspecifiedValue
+from jax.core import Tracer
+from jax.extend import core
+from jax.extend import source_info_util
 from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from pathways import _callbacks
@@ -25,6 +25,7 @@ from pathways import _program_lowering as lowering
 from pathways import _program_meshes as meshes
 from pathways import _program_tokens as tokens
 from pathways import _program_wire as wire
+from pathways._jax import public
 
 # The element types of pathways/buffers/dtype.h.
 _DTYPES = {name: number for number, names in {
@@ -36,11 +37,9 @@ _DTYPES = {name: number for number, names in {
 
 def physical(aval, sharding):
     """What is on the devices: for arrays of random keys, arrays of numbers."""
-    if not jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
+    if not public.is_of_keys(aval):
         return aval, sharding
-    from jax._src import sharding_impls
-
-    return core.physical_aval(aval), sharding_impls.physical_sharding(aval, sharding)
+    return public.physical_aval(aval), public.physical_sharding(aval, sharding)
 
 
 @dataclasses.dataclass(eq=False)
@@ -134,8 +133,7 @@ class Graph:
 
     def _key(self, value, sharding):
         """The number of a sharding of such a value: equal for shardings that put the same on the same devices. O(1) when it is known."""
-        extended = jax.dtypes.issubdtype(value.aval.dtype, jax.dtypes.extended)
-        known = (sharding, value.aval.ndim, value.aval.dtype if extended else None)
+        known = (sharding, value.aval.ndim, value.aval.dtype if public.is_of_keys(value.aval) else None)
         number = self._numbers.get(known)
         if number is None:
             aval, sharding = physical(value.aval, sharding)
@@ -153,7 +151,7 @@ class Graph:
         self._debug_info = jaxpr.debug_info.with_unknown_names()
         env = dict(zip(jaxpr.invars, inputs))
         for var, const in zip(jaxpr.constvars, consts):
-            if isinstance(const, core.Tracer):
+            if isinstance(const, Tracer):
                 raise jax.errors.UnexpectedTracerError(
                     f"program {self.name} uses a value that is left over from an earlier trace, {const.aval.str_short()}, at "
                     f"{self._first_use(jaxpr, var)}: it was kept in a variable that outlives a call. Return it and pass it in again, "
@@ -209,8 +207,8 @@ class Graph:
         else:
             jaxpr = core.Jaxpr((), variables, eqn.outvars, [eqn], eqn.effects, debug_info=self._debug_info)
             closed = core.ClosedJaxpr(jaxpr, ())
-            wanted, donated = [UNSPECIFIED] * len(values), [False] * len(values)
-            outs = [UNSPECIFIED] * len(eqn.outvars)
+            wanted, donated = [public.unspecified()] * len(values), [False] * len(values)
+            outs = [public.unspecified()] * len(eqn.outvars)
             what = (str(jaxpr),)
             function, params = core.jaxpr_as_fun(closed), None
             name = eqn.primitive.name
@@ -220,7 +218,7 @@ class Graph:
                              "compile it for devices of jax.devices(), or call it outside of the program")
         self._at = devices
         wanted = [self._wanted(w, value, devices, i, closed) for i, (w, value) in enumerate(zip(wanted, values))]
-        outs = [UNSPECIFIED if isinstance(out, UnspecifiedValue) or out is None else _concrete(out, devices) for out in outs]
+        outs = [public.unspecified() if _is_open(out) else _concrete(out, devices) for out in outs]
         inputs = [self.place(value, sharding, location) for value, sharding in zip(values, wanted)]
         for var, value, gives in zip(variables, values, donated):
             if gives and var in ending and value in self._argument_of:
@@ -249,7 +247,7 @@ class Graph:
         return meshes.devices_of(placed[0].sharding if placed else SingleDeviceSharding(jax.devices()[0])), False
 
     def _wanted(self, sharding, value, devices, position, closed):
-        if not isinstance(sharding, UnspecifiedValue) and sharding is not None:
+        if not _is_open(sharding):
             return _concrete(sharding, devices)
         if value.sharding is not None and meshes.devices_of(value.sharding) is devices:
             return value.sharding
@@ -267,7 +265,7 @@ class Graph:
             self._lowered[key] = lower()
         executable, out_shardings, kept, constants, ordered = self._lowered[key]
         taken = tuple(value for value, gives in zip(inputs, donated) if gives)
-        hoisted = [self.argument(core.get_aval(array), sharding, constant=array) for array, sharding in constants]
+        hoisted = [self.argument(jax.typeof(array), sharding, constant=array) for array, sharding in constants]
         outputs = [Value(var.aval, sharding) for var, sharding in zip(outvars, out_shardings)]
         before = [self.place(self.token(effect), meshes.replicated(devices), location) for effect in ordered]
         after = [Value(tokens.AVAL, meshes.replicated(devices)) for _ in ordered]
@@ -284,7 +282,7 @@ class Graph:
             raise NotImplementedError(f"{name} calls back to Python in a way of its own: call it outside of the program")
         self._keep.append(args["keepalive"])  # the functions that it calls
         out_shardings = list(args["out_shardings"])
-        if any(isinstance(s, UnspecifiedValue) for s in out_shardings):
+        if any(public.is_unspecified(s) for s in out_shardings):
             if len(devices) == 1:
                 out_shardings = [SingleDeviceSharding(devices[0])] * len(out_shardings)
             else:  # only the compiler knows; the controller's own compilation finds the result in the workers' cache
@@ -390,8 +388,13 @@ def _with_literals(function, literals):
     return call
 
 
+def _is_open(sharding):
+    """Whether nobody has said it."""
+    return sharding is None or public.is_unspecified(sharding)
+
+
 def _concrete_devices(sharding):
-    if isinstance(sharding, UnspecifiedValue) or sharding is None:
+    if _is_open(sharding):
         return ()
     try:
         return meshes.devices_of(sharding)
@@ -402,7 +405,7 @@ def _concrete_devices(sharding):
 def _concrete(sharding, devices):
     if _concrete_devices(sharding):
         return sharding
-    return pxla.maybe_concretize_mesh(sharding, pxla._create_device_list(tuple(devices)))
+    return public.with_devices(sharding, devices)
 
 
 def _inner_shardings(jaxpr):
@@ -415,15 +418,19 @@ def _inner_shardings(jaxpr):
         mesh = eqn.params.get("mesh")
         if isinstance(mesh, jax.sharding.Mesh):
             yield NamedSharding(mesh, PartitionSpec())
-        for inner in core.jaxprs_in_params(eqn.params):
+        for inner in public.inner_jaxprs(eqn.params):
             yield from _inner_shardings(inner)
 
 
+# What jax says of a place: "/home/me/train.py:17:4 (Model.step)", or "unknown".
+_PLACE = re.compile(r"(?P<file>.*?):(?P<line>\d+)(:\d+)? \((?P<function>.*)\)")
+
+
 def location(source_info):
-    frame = source_info_util.user_frame(source_info.traceback)
-    if frame is None:
+    place = _PLACE.fullmatch(source_info_util.summarize(source_info))
+    if place is None:
         return ""
-    return f"{os.path.basename(frame.file_name)}:{frame.start_line} in {frame.function_name.rsplit('.', 1)[-1]}"
+    return f"{os.path.basename(place['file'])}:{place['line']} in {place['function'].rsplit('.', 1)[-1]}"
 
 
 from pathways import _program_waiting as waiting  # noqa: E402  (which builds graphs: last)

@@ -5,21 +5,28 @@ change to it. Everything else is traced once more, as the function that jax woul
 """
 
 import jax
-from jax._src import core
-from jax._src.interpreters import mlir
-from jax._src.interpreters import pxla
-from jax._src.sharding_impls import UnspecifiedValue
+from jax.core import ShapedArray
+from jax.extend.backend import get_compile_options
+from jax.extend.mlir import ir
+from jax.interpreters import mlir
 
+from pathways import _portable_programs
 from pathways import _program_meshes as meshes
 from pathways import _program_tokens as tokens
 from pathways import _program_wire as wire
+from pathways._jax import public, seams
+
+
+_LOGGED_OPERATIONS = 10  # jax's default of --jax_compiler_detailed_logging_min_ops
 
 
 def as_traced(params, inputs, wanted, outs, donated, devices):
     """The jaxpr and jax's lowering of a jit equation with these parameters; (None, None) where it has to be traced anew."""
-    if params is None or not inputs or len(devices) > 1 and any(isinstance(out, UnspecifiedValue) for out in outs):
+    if params is None or not inputs or len(devices) > 1 and any(public.is_unspecified(out) for out in outs):
         return None, None
-    closed = params["jaxpr"]
+    closed, lower = params["jaxpr"], seams.LOWER.find()
+    if lower is None:
+        return None, None
     try:
         layouts = (*params["in_layouts"], *params["out_layouts"])
         mesh, options = params["ctx_mesh"], params["compiler_options_kvs"]
@@ -29,7 +36,7 @@ def as_traced(params, inputs, wanted, outs, donated, devices):
     if not plain or [v.aval.weak_type for v in inputs] != [aval.weak_type for aval in closed.in_avals]:
         return None, None
     try:
-        return closed.jaxpr, pxla.lower_sharding_computation(
+        return closed.jaxpr, lower(
             closed, "jit", params["name"], tuple(wanted), tuple(outs), tuple(params["in_layouts"]), tuple(params["out_layouts"]),
             tuple(donated), keep_unused=False, context_mesh=mesh, compiler_options_kvs=options, lowering_platforms=None,
             lowering_parameters=mlir.LoweringParameters(), pgle_profiler=None)
@@ -39,7 +46,7 @@ def as_traced(params, inputs, wanted, outs, donated, devices):
 
 def _plain(aval):
     """An array of numbers whose type says nothing of a mesh."""
-    return isinstance(aval, core.ShapedArray) and not jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended) and aval.sharding.mesh.empty
+    return isinstance(aval, ShapedArray) and not jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended) and aval.sharding.mesh.empty
 
 
 def traced_anew(function, name, inputs, wanted, outs, donated, devices):
@@ -47,11 +54,11 @@ def traced_anew(function, name, inputs, wanted, outs, donated, devices):
         return function(*args)
 
     named.__name__ = named.__qualname__ = name.strip("<>") or "node"
-    if not inputs and all(isinstance(out, UnspecifiedValue) for out in outs):
+    if not inputs and all(public.is_unspecified(out) for out in outs):
         outs = [meshes.replicated(devices)] * len(outs)  # nothing else says where to run
-    given = dict(out_shardings=outs) if not any(isinstance(out, UnspecifiedValue) for out in outs) else {}
-    if not given and any(not isinstance(out, UnspecifiedValue) for out in outs):
-        given = dict(out_shardings=[None if isinstance(out, UnspecifiedValue) else out for out in outs])
+    given = dict(out_shardings=outs) if not any(public.is_unspecified(out) for out in outs) else {}
+    if not given and any(not public.is_unspecified(out) for out in outs):
+        given = dict(out_shardings=[None if public.is_unspecified(out) else out for out in outs])
     donate = tuple(i for i, gives in enumerate(donated) if gives)
     jitted = jax.jit(named, in_shardings=tuple(wanted), donate_argnums=donate, **given)
     shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, sharding=w, weak_type=v.aval.weak_type)
@@ -69,35 +76,37 @@ def executable_bytes(mesh, args, devices, packed, known):
     module, ordered = mesh.stablehlo(), len(args["ordered_effects"])
     if ordered:
         module = tokens.as_arrays(module, ordered)
-    allow_in, allow_out = pxla.get_prop_to_input_output(args["in_shardings"], args["out_shardings"], ordered)
-    what = (len(devices), args["tuple_args"], tuple(allow_in), tuple(allow_out), mesh._compiler_options_kvs)
+    tokens_fixed = (False,) * ordered
+    allow_in = tokens_fixed + tuple(map(public.is_unspecified, args["in_shardings"]))
+    allow_out = tokens_fixed + tuple(map(public.leaves_open, args["out_shardings"]))
+    what = (len(devices), args["tuple_args"], allow_in, allow_out, mesh._compiler_options_kvs)
     if what not in known:
         known[what] = _options(module, args["backend"], *what)
-    client = devices[0].client
-    version = getattr(client, "stablehlo_current_version", None) or "1.13.0"
+    version = getattr(devices[0].client, "stablehlo_current_version", None) or "1.13.0"
     if not isinstance(version, str):
         version = ".".join(map(str, version))
-    return wire.executable(_portable(module, version), known[what], packed, len(devices))
+    return wire.executable(_portable_programs.write(module, version), known[what], packed, len(devices))
 
 
-def _portable(module, version):
-    from jax._src.lib import xla_client
+def _is_worth_logging(module):
+    """What jax decides by the number of operations; the same options find the same entry of the workers' compile cache."""
+    left = _LOGGED_OPERATIONS
 
-    serialize = xla_client._xla.mlir.serialize_portable_artifact
-    try:
-        return serialize(module, version, True)
-    except TypeError:  # before jax 0.10
-        return serialize(mlir.module_to_bytecode(module), version, True)
+    def visit(_):
+        nonlocal left
+        left -= 1
+        return ir.WalkResult.INTERRUPT if left < 0 else ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return left < 0
 
 
 def _options(module, backend, partitions, tuple_args, allow_in, allow_out, overrides):
     """As jax makes them, but for the devices: what is compiled does not depend on these."""
-    from jax._src import compiler
-
     overrides = dict(overrides)
-    options = compiler.get_compile_options(
+    options = get_compile_options(
         num_replicas=1, num_partitions=partitions, fdo_profile=overrides.pop("fdo_profile", None), env_options_overrides=overrides,
-        detailed_logging=compiler.use_detailed_logging(module), backend=backend)
+        detailed_logging=_is_worth_logging(module), backend=backend)
     options.parameter_is_tupled_arguments = tuple_args
     build = options.executable_build_options
     build.allow_spmd_sharding_propagation_to_parameters = list(allow_in)

@@ -4,7 +4,7 @@ import functools
 
 import jax
 import numpy as np
-from jax._src import xla_bridge
+from jax.extend.backend import get_backend
 from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from pathways import _program_wire as wire
@@ -32,7 +32,7 @@ _packed = {}
 
 def client():
     """Of the backend that programs run on. jax.devices() would make a list of all devices."""
-    return xla_bridge.get_backend()
+    return get_backend()
 
 
 def of_the_program(devices):

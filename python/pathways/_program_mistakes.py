@@ -29,11 +29,8 @@ def in_call(error, graph, arrays):
             raise ValueError(f"program {graph.name} overwrites its argument {i}, which is donated, but the same array is argument {twice[0]} too: pass a "
                              "copy, or do not donate it") from error
     for i, array in enumerate(arrays):
-        try:
-            array._check_if_deleted()  # which jaxlib does not say
-        except RuntimeError as deleted:
-            deleted.add_note(f"argument {i} of program {graph.name}: it was donated to a call before, or deleted. Pass an array that is there")
-            raise
+        if array.is_deleted():  # which jaxlib does not say
+            raise _deleted(array, f"argument {i} of program {graph.name}: it was donated to a call before, or deleted. Pass an array that is there")
 
 
 def in_constants(graph):
@@ -41,11 +38,16 @@ def in_constants(graph):
     for argument in graph.arguments:
         if not isinstance(argument.constant, jax.Array):
             continue
-        try:
-            argument.constant._check_if_deleted()
-        except RuntimeError as deleted:
-            deleted.add_note(f"program {graph.name} takes it from its surroundings: keep it, or pass an array that is there as an argument")
-            raise
+        if argument.constant.is_deleted():
+            raise _deleted(argument.constant,
+                           f"program {graph.name} takes it from its surroundings: keep it, or pass an array that is there as an argument")
+
+
+def _deleted(array, note):
+    """The error that jax raises for such an array."""
+    error = RuntimeError(f"Array has been deleted with shape={array.aval.str_short()}.")
+    error.add_note(note)
+    return error
 
 
 def _argument(path):

@@ -10,20 +10,21 @@ jit calls to programs and back a computation that does nothing else (`_pass_p`) 
 
 import functools
 import json
+import threading
 
 import jax
 import numpy as np
-from jax._src import core
-from jax._src import dispatch
-from jax._src import effects
-from jax._src.interpreters import mlir
+from jax.core import ShapedArray
+from jax.extend.core import Primitive, Token
+from jax.interpreters import mlir
 
 from pathways import _effects
+from pathways._jax import seams
 
-AVAL = core.ShapedArray((), np.dtype(bool))
+AVAL = ShapedArray((), np.dtype(bool))
 _NOTHING = np.zeros(AVAL.shape, AVAL.dtype)
 
-_pass_p = core.Primitive("pathways_pass")
+_pass_p = Primitive("pathways_pass")
 _pass_p.def_effectful_abstract_eval(lambda array, *, effect: (array, {effect}))
 
 
@@ -43,42 +44,67 @@ def _pass(effect):
 
 def ordered(kinds):
     """Those of the effects that have an order."""
-    return list(effects.ordered_effects.filter_in(kinds))
+    kinds = list(kinds)
+    return seams.ORDERED_EFFECTS.find().filter_in(kinds) if kinds else []
+
+
+def can_order():
+    """Whether jax says which effects have an order; where it does not, functions with effects are no programs."""
+    return seams.ORDERED_EFFECTS.find() is not None
+
+
+class _Unshared(threading.local):
+    """As jax's table of tokens, where that is not to be had: programs keep their own order, jit calls and barriers know nothing of it."""
+
+    def __init__(self):
+        self.current_tokens = {}
+        self.output_runtime_tokens = {}
+
+    def set_token_result(self, effect, token):
+        self.current_tokens[effect] = token
+
+
+_unshared = _Unshared()
+
+
+def _table():
+    return seams.RUNTIME_TOKENS.find() or _unshared
 
 
 def current(effect):
     """What the next such effect of this thread has to wait for, as an array."""
-    _effects.forget_told(dispatch.runtime_tokens, effect)
-    token = dispatch.runtime_tokens.current_tokens.get(effect)
+    _effects.forget_told(_table(), effect)
+    token = _table().current_tokens.get(effect)
     if token is None:
         return _NOTHING
-    return token._buf if getattr(token, "_of_a_program", False) else _pass(effect)(_NOTHING)
+    array = getattr(token, "_of_a_program", None)
+    return _pass(effect)(_NOTHING) if array is None else array
 
 
 def set_current(effect, array):
-    _watch_jit()
-    token = core.Token(array)
-    token._of_a_program = True
-    dispatch.runtime_tokens.set_token_result(effect, token)
+    _watch_jit(type(_table()))
+    token = Token(array)
+    token._of_a_program = array
+    _table().set_token_result(effect, token)
 
 
-def _watch_jit():
-    """A jit call that wants the token gets one of its own kind. Idempotent."""
-    kind = dispatch.RuntimeTokenSet
-    ordinary = kind.get_token_input
-    if getattr(ordinary, "_pathways", False):
+def _watch_jit(kind):
+    """A jit call that wants the token gets one of its own kind. Idempotent. kind: the class of the table."""
+    ordinary = getattr(kind, "get_token_input", None)
+    if ordinary is None or getattr(ordinary, "_pathways_programs", False):
         return
 
     @functools.wraps(ordinary)
     def get_token_input(self, effect, devices):
         _effects.forget_told(self, effect)
         token = self.current_tokens.get(effect)
-        if getattr(token, "_of_a_program", False):
+        array = getattr(token, "_of_a_program", None)
+        if array is not None:
             del self.current_tokens[effect]
-            _pass(effect)(token._buf)
+            _pass(effect)(array)
         return ordinary(self, effect, devices)
 
-    get_token_input._pathways = True
+    get_token_input._pathways_programs = True
     kind.get_token_input = get_token_input
 
 
@@ -93,12 +119,12 @@ class Ends:
 
     def block_until_ready(self):
         if not self.asked:
-            from jaxlib import _jax
+            from jax.extend.ifrt_programs import ifrt_programs
 
             self.asked, client, self._client = True, self._client, None
             try:
-                client.compile_and_load_ifrt_program(_jax.ifrt_programs.make_plugin_program(json.dumps({"effectsRequest": {}})),
-                                                     _jax.ifrt_programs.make_plugin_compile_options())
+                client.compile_and_load_ifrt_program(ifrt_programs.make_plugin_program(json.dumps({"effectsRequest": {}})),
+                                                     ifrt_programs.make_plugin_compile_options())
             except Exception as error:
                 self._error = error
         if self._error is not None:
@@ -107,7 +133,7 @@ class Ends:
 
 def has_run(client):
     """A program with effects has been sent."""
-    held = dispatch.runtime_tokens.output_runtime_tokens
+    held = _table().output_runtime_tokens
     if getattr(held.get(client), "asked", True):
         held[client] = Ends(client)
 
@@ -120,8 +146,8 @@ def passing(function):
 def as_arrays(module, count):
     """A copy of the module, of which the first parameters and results, which are tokens, are arrays. What it does is done when its results are
     there, so nothing has to be computed of them."""
-    from jaxlib.mlir import ir
-    from jaxlib.mlir.dialects import stablehlo
+    from jax.extend.mlir import ir
+    from jax.extend.mlir.dialects import stablehlo
 
     with module.context, ir.Location.unknown(module.context):
         copy = ir.Module.parse(mlir.module_to_bytecode(module))

@@ -6,11 +6,12 @@ channel that callbacks of compiled functions use (_host_calls.py). A choice beco
 
 import dataclasses
 import functools
+import logging
 from typing import Any
 
 import jax
-from jax._src import callback as jax_callback
-from jax._src import core
+import numpy as np
+from jax.extend.core import Jaxpr
 from jax.sharding import SingleDeviceSharding
 
 from pathways import _callbacks
@@ -19,7 +20,10 @@ from pathways import _program_graph as graphs
 from pathways import _program_meshes as meshes
 from pathways import _program_tokens as tokens
 
-HOST_CALLS = ("pure_callback", "io_callback", "debug_callback", "debug_print")
+logger = logging.getLogger("pathways")
+
+CALLBACKS = ("pure_callback", "io_callback")  # with results
+HOST_CALLS = (*CALLBACKS, "debug_callback", "debug_print")
 
 
 @dataclasses.dataclass(eq=False)
@@ -56,7 +60,7 @@ def _single(graph, value, location):
 
 def _host_call(graph, eqn, values, location):
     name, params = eqn.primitive.name, eqn.params
-    call = functools.partial(getattr(jax_callback, f"{name}_impl", None) or eqn.primitive.impl, **params)
+    call = functools.partial(_call_back, name, params["callback"]) if name in CALLBACKS else functools.partial(eqn.primitive.impl, **params)
     function = lambda *operands: tuple(call(*operands))
     avals = [var.aval for var in eqn.outvars]
     operands = [_single(graph, value, location) for value in values]
@@ -78,6 +82,17 @@ def _host_call(graph, eqn, values, location):
     return outputs[:len(avals)]
 
 
+def _call_back(name, callback, *operands):
+    """callback(*operands), which gets and gives arrays of jax's own cpu, as jax has it."""
+    cpu = jax.local_devices(backend="cpu")[0]
+    with jax.default_device(cpu):
+        try:
+            return jax.tree.map(np.asarray, callback(*jax.device_put(operands, cpu)))
+        except BaseException:
+            logger.exception("jax.%s failed", name)
+            raise
+
+
 def _select(graph, eqn, values, location):
     index, *values = values
     index = _single(graph, index, location)
@@ -93,7 +108,7 @@ def _select(graph, eqn, values, location):
             inside.committed = value.committed
         branch.tokens = {effect: inputs[value] for effect, value in zip(ordered, passed)}
         jaxpr = closed.jaxpr
-        made = branch.run(core.Jaxpr((), [*jaxpr.constvars, *jaxpr.invars], jaxpr.outvars, jaxpr.eqns, jaxpr.effects, debug_info=_unknown(jaxpr)), (),
+        made = branch.run(Jaxpr((), [*jaxpr.constvars, *jaxpr.invars], jaxpr.outvars, jaxpr.eqns, jaxpr.effects, debug_info=_unknown(jaxpr)), (),
                           [inputs[value] for value in taken])
         made += [branch.tokens[effect] for effect in ordered]
         for value in made:

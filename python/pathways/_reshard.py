@@ -12,19 +12,22 @@ import logging
 
 import numpy as np
 
+from pathways._jax import seams
+
 logger = logging.getLogger("pathways")
 
 
 def install(is_ours):
     """is_ours(client) tells our backends from others. Idempotent."""
-    from jax._src import array as jax_array
-    from jax._src import dispatch
-    from jax._src.interpreters import pxla
-
-    ordinary = pxla.shard_arg_handlers[jax_array.ArrayImpl]
+    found = seams.find_all(seams.SHARD_ARG, seams.ARRAY)
+    if found is None:
+        return
+    handlers, array_class = found
+    ordinary = handlers[array_class]
     if getattr(ordinary, "_pathways", False):
         return
-    dispatch._different_device_order_reshard = _for_other_order(dispatch._different_device_order_reshard, is_ours)
+    if (other_order := seams.OTHER_ORDER.find()) is not None:
+        seams.OTHER_ORDER.replace(_for_other_order(other_order, is_ours))
 
     @functools.wraps(ordinary)
     def shard_arg(xs, shardings, layouts, copy_semantics):
@@ -47,24 +50,27 @@ def install(is_ours):
         return results
 
     shard_arg._pathways = True
-    pxla.shard_arg_handlers[jax_array.ArrayImpl] = shard_arg
+    handlers[array_class] = shard_arg
 
 
 def _crosses(x, sharding, is_ours):
     """Whether the array is on our devices and wanted on those of another backend of this process (jax's own cpu, or one of ours that jax has been told
     to forget), or the other way."""
-    x._check_if_deleted()
+    _check_is_there(x)
     if not x.is_fully_addressable or not sharding.is_fully_addressable:
         return False
     source, target = _client_of(x.sharding), _client_of(sharding)
     return source is not target and (is_ours(source) or is_ours(target))
 
 
+def _check_is_there(x):
+    if x.is_deleted():
+        raise RuntimeError(f"Array has been deleted with shape={x.aval.str_short()}.")
+
+
 def _through_host(x, sharding, layout, copy_semantics):
     """Between backends: the client libraries know each other's arrays in some cases only."""
-    from jax._src.interpreters import pxla
-
-    return pxla.shard_arg_handlers[np.ndarray]([np.asarray(x)], [sharding], [layout], [copy_semantics])[0]
+    return seams.SHARD_ARG.find()[np.ndarray]([np.asarray(x)], [sharding], [layout], [copy_semantics])[0]
 
 
 def _for_other_order(ordinary, is_ours):
@@ -72,39 +78,36 @@ def _for_other_order(ordinary, is_ours):
 
     @functools.wraps(ordinary)
     def different_device_order_reshard(x, target_sharding, copy):
-        x._check_if_deleted()
+        _check_is_there(x)
         if x.is_fully_addressable and is_ours(_client_of(x.sharding)):
             _check_guard(x, target_sharding)
             return reshard(x, target_sharding, donate=_donates(copy))
         return ordinary(x, target_sharding, copy)
 
+    different_device_order_reshard._pathways = True
     return different_device_order_reshard
 
 
 def _check_guard(x, sharding):
     """jax.transfer_guard_device_to_device: jax's own copies ask it in the client library."""
     import jax
-    from jax._src.lib import guard_lib
 
-    here = guard_lib.thread_local_state()
-    level, kind = here.device_to_device or guard_lib.global_state().device_to_device, guard_lib.TransferGuardLevel
+    level = jax.config.jax_transfer_guard_device_to_device
+    if level in (None, "allow") or (state := seams.TRANSFER_GUARD.find()) is None:
+        return
+    asked_for = state().explicit_device_put
     said = f"device-to-device transfer: aval={x.aval}, sharding={x.sharding}, dst_sharding={sharding}"
-    if level == kind.DISALLOW_EXPLICIT or level == kind.DISALLOW and not here.explicit_device_put:
+    if level == "disallow_explicit" or level == "disallow" and not asked_for:
         raise jax.errors.JaxRuntimeError(f"INVALID_ARGUMENT: Disallowed {said}")
-    if level == kind.LOG_EXPLICIT or level == kind.LOG and not here.explicit_device_put:
+    if level == "log_explicit" or level == "log" and not asked_for:
         logger.warning("%s", said)
 
 
 def _donates(semantics):
-    from jax._src.lib import xla_client
-
-    return semantics == xla_client.ArrayCopySemantics.DONATE_INPUT
+    return semantics.name == "DONATE_INPUT"
 
 
 def _wants_reshard(x, sharding, layout, is_ours):
-    from jax._src import array as jax_array
-
-    x._check_if_deleted()
     source = x.sharding
     if layout is not None or not x.is_fully_addressable or not sharding.is_fully_addressable:
         return False
@@ -112,10 +115,18 @@ def _wants_reshard(x, sharding, layout, is_ours):
     if not is_ours(client) or _client_of(sharding) is not client:
         return False
     try:
-        same = jax_array._sharding_indices_and_eq(source, sharding, len(x.shape))
+        return not _same_parts(source, sharding, len(x.shape))
     except NotImplementedError:
         return False
-    return not same
+
+
+def _same_parts(source, target, rank):
+    """Whether each device of one has what the device at its place in the other is to have: then jax copies part by part."""
+    if source.num_devices != target.num_devices:
+        return False
+    if source.is_fully_replicated and target.is_fully_replicated:
+        return True
+    return source._to_xla_hlo_sharding(rank) == target._to_xla_hlo_sharding(rank)
 
 
 def _client_of(sharding):
@@ -124,24 +135,12 @@ def _client_of(sharding):
 
 def reshard(x, sharding, donate=False):
     """x in another sharding, on any devices of the same backend."""
-    if _server_reshards():
-        from jaxlib import _pathways
-
-        return _pathways._transfer_to_shardings([x], [sharding], donate)[0]
+    if (transfer := seams.TRANSFER_TO_SHARDINGS.find()) is not None:
+        return transfer([x], [sharding], donate)[0]
     result = _in_steps(x, sharding)
     if donate:
         x.delete()
     return result
-
-
-@functools.cache
-def _server_reshards():
-    """Whether the client library knows the request (jaxlib 0.9 and later)."""
-    import jaxlib
-    from jaxlib import _pathways
-
-    version = tuple(int(part) for part in jaxlib.__version__.split(".")[:2])
-    return version >= (0, 9) and hasattr(_pathways, "_transfer_to_shardings")
 
 
 def _in_steps(x, sharding):

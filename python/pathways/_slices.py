@@ -51,9 +51,8 @@ def _our_client():
 
 def _ask(client, what):
     """A request to the resource manager. Its answer is JSON in an array of bytes."""
-    from jaxlib import _jax
+    from jax.extend.ifrt_programs import ifrt_programs as programs
 
-    programs = _jax.ifrt_programs
     executable = client.compile_and_load_ifrt_program(
         programs.make_plugin_program(json.dumps({"sliceRequest": what})), programs.make_plugin_compile_options())
     [[answer]] = executable.execute_sharded([]).disassemble_into_single_device_arrays()

@@ -6,66 +6,76 @@ that such a pass would have seen is refused, with its name.
 
 import functools
 
-_registered = {}  # {(platform, name, stage)}, in order
+from pathways._jax import compilation
+
+_registered = {}  # {(platform or None for all, name, stage)}, in order
 
 
-def _wrap(module, kind, platform_of):
-    """jaxlib keeps those of the compiler in this process, and those of one client's compiler; `platform_of` the arguments of either."""
-    register, clear = getattr(module, f"register_xla_transform{kind}"), getattr(module, f"clear_xla_transform{kind}")
-    first = len(kind) > 0  # the client comes first
+def _platforms(platforms):
+    return [platforms] if platforms is None or isinstance(platforms, str) else list(platforms)
 
-    def register_xla_transform(*arguments):
-        _registered[platform_of(*arguments), *arguments[first:first + 2]] = None
-        return register(*arguments)
 
-    def clear_xla_transform(*arguments):
-        known = _registered.pop((platform_of(*arguments), *arguments[first:first + 2]), False) is None
-        try:
-            return clear(*arguments) or known
-        except RuntimeError:
-            if known:
-                return True
-            raise
+def _forget(name, stage, platforms):
+    """Whether it was registered for one of the platforms that this process has; None means all."""
+    from jax.extend.backend import backends
 
-    setattr(module, f"register_xla_transform{kind}", register_xla_transform)
-    setattr(module, f"clear_xla_transform{kind}", clear_xla_transform)
+    found = [key for key in _registered if key[1:] == (name, stage) and (platforms is None or key[0] in _platforms(platforms))]
+    for key in found:
+        del _registered[key]
+    here = {None, *(client.platform for client in backends().values())}
+    return any(platform in here for platform, *_ in found)
+
+
+def _without_ours(platforms):
+    """What jax is told. From 0.12 on "all" means the plugin of each backend, and ours are backends without one."""
+    import jax
+    from jax.extend.backend import backends
+
+    from pathways import _client
+
+    if platforms is not None or jax.__version_info__ < (0, 12):
+        return platforms
+    return [name for name, client in backends().items() if not _client.is_ours(client)]
 
 
 def watch():
-    """From now on registrations are remembered. Idempotent; does nothing where jaxlib has no such passes."""
+    """From now on registrations are remembered. Idempotent; does nothing where jax has no such passes."""
     try:
-        from jax._src.lib import _xla
+        from jax.extend import xla
     except ImportError:
         return
-    if not hasattr(_xla, "register_xla_transform_c_api") or hasattr(_xla, "_pathways"):
+    register, clear = (getattr(xla, f"{verb}_hlo_module_transformation", None) for verb in ("register", "clear"))
+    if register is None or clear is None or hasattr(register, "_pathways"):
         return
-    _wrap(_xla, "", lambda *_: "cpu")
-    _wrap(_xla, "_c_api", lambda client, *_: client.platform)
-    _xla._pathways = True
+
+    @functools.wraps(register)
+    def register_hlo_module_transformation(callback, *, name, stage=xla.PipelineStage.PRE_SCHEDULER, platforms=None):
+        register(callback, name=name, stage=stage, platforms=_without_ours(platforms))
+        _registered.update(dict.fromkeys((platform, name, stage) for platform in _platforms(platforms)))
+
+    @functools.wraps(clear)
+    def clear_hlo_module_transformation(name, stage=xla.PipelineStage.PRE_SCHEDULER, platforms=None):
+        known = _forget(name, stage, platforms)
+        return clear(name, stage, _without_ours(platforms)) or known
+
+    register_hlo_module_transformation._pathways = True
+    xla.register_hlo_module_transformation = register_hlo_module_transformation
+    xla.clear_hlo_module_transformation = clear_hlo_module_transformation
 
 
-def _check(platform):
-    for where, name, _ in _registered:
-        if where == platform:
-            raise NotImplementedError(
-                f"the compiler pass {name!r} of register_hlo_module_transformation cannot run: Pathways compiles programs where their devices "
-                "are, not in this process. jax.extend.xla.clear_hlo_module_transformation takes it back")
+class _Refuse(compilation.Pass):
+    def before(self, backend, module):
+        for where, name, _ in _registered:
+            if where in (None, backend.platform):
+                raise NotImplementedError(
+                    f"the compiler pass {name!r} of register_hlo_module_transformation cannot run: Pathways compiles programs where their devices "
+                    "are, not in this process. jax.extend.xla.clear_hlo_module_transformation takes it back")
+
+
+_PASS = _Refuse()
 
 
 def install(is_ours):
     """is_ours(client) tells our backends from others. Idempotent."""
-    from jax._src import compiler
-
     watch()
-    ordinary = compiler.backend_compile_and_load
-    if getattr(ordinary, "_pathways_transformations", False):
-        return
-
-    @functools.wraps(ordinary)
-    def backend_compile_and_load(backend, *others, **named):
-        if _registered and is_ours(backend):
-            _check(backend.platform)
-        return ordinary(backend, *others, **named)
-
-    backend_compile_and_load._pathways_transformations = True
-    compiler.backend_compile_and_load = backend_compile_and_load
+    compilation.add(_PASS, is_ours)

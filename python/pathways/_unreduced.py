@@ -7,6 +7,8 @@ the change is put into the program, as the reshard that jax has for it.
 
 import functools
 
+from pathways._jax import seams
+
 
 def _to_do(aval, sharding):
     """Whether the result has to become unreduced over an axis more."""
@@ -16,9 +18,9 @@ def _to_do(aval, sharding):
 
 def _with_reshards(closed_jaxpr, shardings):
     import jax
-    from jax._src import core
+    from jax.extend.core import jaxpr_as_fun
 
-    function = core.jaxpr_as_fun(closed_jaxpr)
+    function = jaxpr_as_fun(closed_jaxpr)
 
     def program(*args):
         results = zip(function(*args), closed_jaxpr.out_avals, shardings)
@@ -30,10 +32,8 @@ def _with_reshards(closed_jaxpr, shardings):
 
 def install(is_ours):
     """is_ours(client) tells our backends from others. Idempotent."""
-    from jax._src.interpreters import pxla
-
-    ordinary = pxla.lower_sharding_computation
-    if getattr(ordinary, "_pathways", False):
+    ordinary = seams.LOWER.find()
+    if ordinary is None or getattr(ordinary, "_pathways", False):
         return
 
     @functools.wraps(ordinary)
@@ -44,4 +44,4 @@ def install(is_ours):
         return ordinary(closed_jaxpr, api_name, fun_name, in_shardings, out_shardings, *others, **named)
 
     lower_sharding_computation._pathways = True
-    pxla.lower_sharding_computation = lower_sharding_computation
+    seams.LOWER.replace(lower_sharding_computation)

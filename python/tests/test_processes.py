@@ -3,7 +3,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -35,15 +34,27 @@ def test_what_ignores_the_request_to_end_is_killed(tmp_path):
 
 
 def test_children_started_from_a_thread_that_ends_live_on(tmp_path):
-    """Linux sends the parent-death signal when the thread that forked ends."""
+    """Linux sends the parent-death signal when the thread that forked ends. By the time that the thread is no longer listed it has been sent, and the
+    child hears of it before it hears of the signal that follows."""
+    code = """
+import signal
+both = {signal.SIGUSR1, signal.SIGUSR2}
+signal.pthread_sigmask(signal.SIG_BLOCK, both)
+print("listening", flush=True)
+raise SystemExit({signal.SIGUSR1: "the parent is dead", signal.SIGUSR2: 0}[signal.sigwait(both)])
+"""
     started = []
-    program = ["setpriv", "--pdeathsig", "KILL", "sleep", "60"]
+    program = ["setpriv", "--pdeathsig", "USR1", sys.executable, "-c", code]
     thread = threading.Thread(target=lambda: started.append(_processes.Process("child", program, tmp_path / "log")))
     thread.start()
+    number = thread.native_id
     thread.join()
-    time.sleep(0.3)
-    assert started[0].alive(), started[0].failure()
-    started[0].stop()
+    (child,) = started
+    _processes.wait_for(lambda: "listening" in (tmp_path / "log").read_text() or None, [child], 240, "start")
+    while os.path.exists(f"/proc/self/task/{number}"):
+        os.sched_yield()
+    child.popen.send_signal(signal.SIGUSR2)
+    assert child.popen.wait() == 0, child.failure()
 
 
 def test_children_are_out_of_reach_of_the_terminal_s_interrupt(tmp_path):

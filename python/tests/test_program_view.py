@@ -83,9 +83,8 @@ def test_boxes_of_a_lane_do_not_overlap_and_edges_go_down(view):
         if shape is not None:
             places[name] = (float(shape.get("x")), float(shape.get("y")), float(shape.get("height")))
     assert len({place[:2] for place in places.values()}) == len(places)
-    for edge in edges:
-        ends = [places.get(edge.get(f"data-{end}")) for end in ("from", "to")]
-        assert None in ends or ends[0][1] + ends[0][2] < ends[1][1]
+    drawn = [ends for edge in edges if None not in (ends := [places.get(edge.get(f"data-{end}")) for end in ("from", "to")])]
+    assert drawn and all(upper[1] + upper[2] < lower[1] for upper, lower in drawn)
 
 
 def test_a_transfer_moves_what_is_not_there_yet():
@@ -126,5 +125,5 @@ def test_1f1b_holds_less_than_gpipe():
     assert all(less < more for less, more in zip(peaks["1f1b"], peaks["gpipe"])), peaks
     activation = 16 * SIDE * 4
     for stage, (less, more) in enumerate(zip(peaks["1f1b"], peaks["gpipe"])):
-        # 16 against at most 4 - stage microbatches, of at least one activation each.
-        assert more - less >= (16 - (4 - stage)) * activation
+        # 16 against at most 4 - stage microbatches, of at least one activation each; and a gradient, which 1f1b has at its peak and gpipe only later.
+        assert more - less >= (16 - (4 - stage) - 1) * activation

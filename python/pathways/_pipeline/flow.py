@@ -10,12 +10,12 @@ import itertools
 from typing import Any
 
 import jax
-from jax._src import core
-from jax._src import source_info_util
-from jax._src.interpreters import partial_eval
-from jax._src.sharding_impls import UnspecifiedValue
+from jax.extend import core
+from jax.extend import source_info_util
+from jax.interpreters import partial_eval
 
 from pathways import _cost as cost
+from pathways._jax import public
 
 LAYER = "pipeline_layer_"  # the name of a jitted function that is not to be cut
 
@@ -108,7 +108,7 @@ def inlined(function, *avals):
 def _opens(eqn):
     if eqn.primitive.name not in ("jit", "pjit") or eqn.params["name"].startswith(LAYER):
         return False
-    return all(isinstance(s, UnspecifiedValue) or s is None for s in (*eqn.params["in_shardings"], *eqn.params["out_shardings"]))
+    return all(public.is_unspecified(s) or s is None for s in (*eqn.params["in_shardings"], *eqn.params["out_shardings"]))
 
 
 def _evaluate(jaxpr, consts, args):

@@ -3,7 +3,7 @@
 import collections
 
 import jax
-from jax._src import core
+from jax.extend import core
 
 from pathways._pipeline import schedule as schedules
 from pathways._pipeline import stages as parts

@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax._src import core
+from jax.extend import core
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 DATA = "data"  # the axis of a stage's mesh over which the examples are spread
@@ -100,7 +100,7 @@ def _function(flow, part, stage):
     consts = [var for var in flow.consts if var in needed]
     invars = [flow.params[i] for i in stage.params] + stage.inputs + [flow.batch[i] for i in stage.batch]
     eqns = constants[::-1] + part
-    jaxpr = core.Jaxpr(consts, invars, stage.outputs, eqns, core.no_effects, debug_info=flow.debug_info)
+    jaxpr = core.Jaxpr(consts, invars, stage.outputs, eqns, set(), debug_info=flow.debug_info)
     run = core.jaxpr_as_fun(core.ClosedJaxpr(jaxpr, [flow.consts[var] for var in consts]))
     return lambda params, inputs, batch: run(*params, *inputs, *batch)
 

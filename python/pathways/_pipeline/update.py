@@ -8,7 +8,7 @@ place does without waiting for another is one compiled function.
 import collections
 
 import jax
-from jax._src import core
+from jax.extend import core
 
 from pathways._pipeline import flow
 from pathways._pipeline.stages import jitted
@@ -141,7 +141,7 @@ class Update:
     def _function(self, eqns, kept, donated, outvars):
         needed = {atom for eqn in eqns for atom in eqn.invars if isinstance(atom, core.Var)}
         consts = [var for var in self._consts if var in needed]
-        jaxpr = core.Jaxpr(consts, kept + donated, outvars, eqns, core.no_effects, debug_info=self._jaxpr.debug_info.with_unknown_names())
+        jaxpr = core.Jaxpr(consts, kept + donated, outvars, eqns, set(), debug_info=self._jaxpr.debug_info.with_unknown_names())
         run = core.jaxpr_as_fun(core.ClosedJaxpr(jaxpr, [self._consts[var] for var in consts]))
         return lambda kept, donated: run(*kept, *donated)
 

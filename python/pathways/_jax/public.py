@@ -1,0 +1,112 @@
+"""What private functions of jax do, made of its public ones. Imports jax."""
+
+import functools
+
+import jax
+from jax.extend.core import ClosedJaxpr, Jaxpr, Token
+from jax.extend.sharding import GSPMDSharding
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
+
+try:
+    from jax.extend.core import get_opaque_trace_state  # since jax 0.9
+except ImportError:
+    from jax.core import get_opaque_trace_state
+
+
+# ----------------------------------------------------------------------------------------------------------------- tracing
+def trace_state():
+    """What this thread traces now; equal while it traces the same."""
+    return get_opaque_trace_state(convention="flax")
+
+
+def is_tracing():
+    """Whether this thread is inside of jit, grad, vmap or the like."""
+    return trace_state() != _outside()
+
+
+@functools.cache
+def _outside():
+    """The state of a thread that traces nothing, as a new one does."""
+    import concurrent.futures
+
+    with concurrent.futures.ThreadPoolExecutor(1) as fresh:
+        return fresh.submit(trace_state).result()
+
+
+@functools.cache
+def token_aval():
+    """The type of the tokens that order effects."""
+    return jax.typeof(Token(None))
+
+
+def inner_jaxprs(params):
+    """The jaxprs among the parameters of an equation."""
+    for value in params.values():
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(one, (Jaxpr, ClosedJaxpr)):
+                yield getattr(one, "jaxpr", one)
+
+
+@functools.cache
+def unspecified():
+    """What the parameters of a jit equation have in place of a sharding that nobody has given."""
+    closed = jax.make_jaxpr(jax.jit(lambda x: x))(jax.ShapeDtypeStruct((), bool))
+    return closed.eqns[0].params["in_shardings"][0]
+
+
+def is_unspecified(sharding):
+    return isinstance(sharding, type(unspecified()))
+
+
+# --------------------------------------------------------------------------------------------------------------- shardings
+def with_devices(sharding, devices):
+    """The sharding itself, or, where its mesh is abstract, the same over these devices."""
+    if not isinstance(sharding, NamedSharding) or not isinstance(sharding.mesh, AbstractMesh):
+        return sharding
+    import numpy as np
+
+    abstract = sharding.mesh
+    if abstract.size != len(devices):
+        raise ValueError(f"{sharding} is for {abstract.size} devices, and the computation runs on {len(devices)}")
+    mesh = Mesh(np.array(devices, dtype=object).reshape(abstract.axis_sizes), abstract.axis_names, axis_types=abstract.axis_types)
+    return NamedSharding(mesh, sharding.spec, memory_kind=sharding.memory_kind)
+
+
+def leaves_open(sharding):
+    """Whether the compiler chooses the sharding, or a part of it."""
+    if is_unspecified(sharding):
+        return True
+    return isinstance(sharding, NamedSharding) and PartitionSpec.UNCONSTRAINED in sharding.spec
+
+
+# ------------------------------------------------------------------------------------------------------------ random keys
+@functools.lru_cache(maxsize=64)
+def _key_numbers(dtype):
+    """Shape and type of the numbers of one random key."""
+    return jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct((), dtype))
+
+
+def is_of_keys(aval):
+    return jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended)
+
+
+def physical_aval(aval):
+    """What lies on devices: of random keys their numbers."""
+    if not is_of_keys(aval):
+        return aval
+    numbers = _key_numbers(aval.dtype)
+    return jax.core.ShapedArray((*aval.shape, *numbers.shape), numbers.dtype)
+
+
+def physical_sharding(aval, sharding):
+    """Of the numbers of random keys: those of one key lie together."""
+    more = len(_key_numbers(aval.dtype).shape)
+    if sharding.num_devices == 1:
+        return sharding
+    if isinstance(sharding, NamedSharding):
+        spec = [*sharding.spec, *[None] * (aval.ndim - len(sharding.spec) + more)]
+        return NamedSharding(sharding.mesh, PartitionSpec(*spec), memory_kind=sharding.memory_kind)
+    written = sharding._to_xla_hlo_sharding(aval.ndim).to_proto()
+    if ways := list(written.tile_assignment_dimensions):
+        written.tile_assignment_dimensions = ways[:aval.ndim] + [1] * more + ways[aval.ndim:]
+    return GSPMDSharding(list(sharding._internal_device_list), written, memory_kind=sharding.memory_kind)

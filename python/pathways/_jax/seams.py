@@ -1,0 +1,282 @@
+"""All private names of jax and jaxlib that Pathways uses, in one list.
+
+jax may rename or remove a private name in any release. So every use of one goes through a `Seam` of this module, which says where the name is,
+which feature needs it, and why no public name will do. Where the name is absent, `find()` gives None and warns once, the feature is off, and
+everything else works. tools/lint/private_jax.py keeps other modules from importing private names by themselves.
+
+Nothing of jax is imported before the first `find()`.
+"""
+
+import dataclasses
+import importlib
+import logging
+
+logger = logging.getLogger("pathways")
+
+hidden = set()  # keys of seams that are reported absent: for tests
+_warned = set()
+
+
+@dataclasses.dataclass(frozen=True)
+class Seam:
+    """One private name."""
+    key: str
+    module: str
+    name: str     # in the module, with dots for attributes of what the module has; empty: the module itself
+    feature: str  # that is off without the name; plural, to go before "are off"
+    reason: str   # why no public name does
+    absent: str   # what happens instead
+    since: str = "0.8.3"  # the first release that has it; 0.8.3 is the oldest that Pathways supports
+
+    def find(self):
+        """The object, or None where this jax does not have it. Imports the module."""
+        holder, name = self._holder()
+        found = holder if not name else getattr(holder, name, None)
+        if found is None:
+            self._warn()
+        return found
+
+    def replace(self, new):
+        """Puts `new` in its place, for jax to use. REQUIRES: find() has found it."""
+        holder, name = self._holder()
+        setattr(holder, name, new)
+
+    def _holder(self):
+        """(module or class that has the name, the name's last part); (None, ...) where it is absent."""
+        *outer, name = self.name.split(".")
+        if self.key in hidden or self._is_to_come():
+            return None, name
+        try:
+            holder = importlib.import_module(self.module)
+        except ImportError:
+            return None, name
+        for one in outer:
+            holder = getattr(holder, one, None)
+        return holder, name
+
+    def _warn(self):
+        if self.key in _warned or self._is_to_come():
+            return
+        _warned.add(self.key)
+        logger.warning("%s are off: %s %s has no %s. %s. The releases that Pathways was tested with are in docs/compatibility.md.",
+                       self.feature, *self._library(), self.full_name, self.absent)
+
+    def _library(self):
+        """(name, version)"""
+        name = self.module.partition(".")[0]
+        return name, importlib.import_module(name).__version__
+
+    def _is_to_come(self):
+        """Whether this release is older than the name: there may be one like it, which does something else."""
+        return _numbers(self._library()[1]) < _numbers(self.since)
+
+    @property
+    def full_name(self):
+        return f"{self.module}.{self.name}" if self.name else self.module
+
+
+def _numbers(version):
+    return tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
+
+
+def find_all(*seams):
+    """Their objects, or None where one is absent."""
+    found = [seam.find() for seam in seams]
+    return None if any(one is None for one in found) else found
+
+
+SEAMS = []
+
+
+def _seam(*args, **named):
+    SEAMS.append(Seam(*args, **named))
+    return SEAMS[-1]
+
+
+# --------------------------------------------------------------------------------------------------------------- connection
+PROXY_CLIENT = _seam(
+    "PROXY_CLIENT", "jaxlib._ifrt_proxy", "",
+    "connections to a cluster",
+    "jax makes clients of its own backends only, and the IFRT proxy's is not one of them",
+    "A first use of a device raises an error that says so")
+
+BACKENDS = _seam(
+    "BACKENDS", "jax._src.xla_bridge", "_backends",
+    "jax's own backends in forked children, and knowing which connections jax.clear_backends has dropped,",
+    "jax.extend.backend.backends() starts backends where there are none",
+    "A child that forks from a process with jax's cpu backend may hang at its end, and dropped connections count as live")
+
+# -------------------------------------------------------------------------------------------------------------- compilation
+COMPILE = _seam(
+    "COMPILE", "jax._src.compiler", "backend_compile_and_load",
+    "host callbacks, jax.debug.inspect_array_sharding, asynchronous collectives on older workers, and checks of compiler passes",
+    "jax has no hook between lowering and compilation",
+    "Modules are sent as jax makes them, and the cluster refuses what it cannot run")
+
+INSPECT_SHARDING = _seam(
+    "INSPECT_SHARDING", "jax._src.lib", "xla_client.encode_inspect_sharding_callback",
+    "jax.debug.inspect_array_sharding and visualize_array_sharding inside jit",
+    "the module holds a pointer that this function makes; the Python function behind it is nowhere else",
+    "The cluster refuses functions with such calls")
+
+LOWER = _seam(
+    "LOWER", "jax._src.interpreters.pxla", "lower_sharding_computation",
+    "results asked to be unreduced by out_shardings or device_put, and the fast lowering of programs,",
+    "jax.jit lowers functions, not jaxprs, and does not show the jaxpr before it is lowered",
+    "Do not ask for unreduced results: they would be too large. Programs are traced once more for each computation")
+
+IR_CONTEXT = _seam(
+    "IR_CONTEXT", "jax._src.interpreters.mlir", "make_ir_context",
+    "shared MLIR contexts of a program's computations",
+    "jax has no option to lower several functions into one context",
+    "Programs take longer to build")
+
+COST_ANALYSIS = _seam(
+    "COST_ANALYSIS", "jaxlib._jax", "hlo_module_cost_analysis",
+    "cost analyses of lowered functions (Lowered.cost_analysis)",
+    "jax asks the client library for it, and the proxy's client has none",
+    "cost_analysis() of what is not compiled raises an error of the client library; Compiled.cost_analysis() works")
+
+# ----------------------------------------------------------------------------------------------------------------- callbacks
+EMIT_CALLBACK = _seam(
+    "EMIT_CALLBACK", "jax._src.callback", "emit_python_callback",
+    "jax.pure_callback, io_callback, debug.callback, debug.print and checkify's checks in compiled functions",
+    "jax.interpreters.mlir has the function, but jax's own lowerings call it in this module",
+    "Such functions call into the memory of another process, and the cluster refuses them")
+
+SET_SHARDING = _seam(
+    "SET_SHARDING", "jax._src.interpreters.mlir", "set_sharding",
+    "callbacks on one device of several",
+    "jax.ffi lowers custom calls without a sharding",
+    "In a computation of several devices each of them may call")
+
+CONSTRAIN_SHARDING = _seam(
+    "CONSTRAIN_SHARDING", "jax._src.interpreters.mlir", "wrap_with_sharding_op",
+    "replicated results of callbacks in computations of several devices",
+    "jax.lax.with_sharding_constraint wants a mesh, and a lowering rule has none",
+    "Do not return a callback's result from a computation of several devices as it is")
+
+SHARDY_DIMENSION = _seam(
+    "SHARDY_DIMENSION", "jax._src.named_sharding", "SdyDim",
+    "replicated results of callbacks in computations of several devices",
+    "as CONSTRAIN_SHARDING: what it takes is made of these",
+    "Do not return a callback's result from a computation of several devices as it is")
+
+HANDLE_TOKENS = _seam(
+    "HANDLE_TOKENS", "jax._src.interpreters.pxla", "ExecuteReplicated._handle_token_bufs",
+    "prints before the end of the call, of functions that do nothing else,",
+    "jax has no hook on the execution of a compiled function; this one runs for functions with effects only",
+    "Call jax.effects_barrier() before you read what such a function has printed")
+
+BUFFER_CALLBACK = _seam(
+    "BUFFER_CALLBACK", "jax._src.buffer_callback", "buffer_callback_p",
+    "jax.experimental.buffer_callback",
+    "jax.interpreters.mlir.register_lowering wants the primitive, which has no public name",
+    "Such functions call into the memory of another process, and the cluster refuses them")
+
+BUFFER_CALLBACK_LOWERING = _seam(
+    "BUFFER_CALLBACK_LOWERING", "jax._src.buffer_callback", "_buffer_callback_lowering",
+    "jax.experimental.buffer_callback",
+    "jax's own lowering, for jax's other backends: rules can be registered, and not read",
+    "Such functions call into the memory of another process, and the cluster refuses them")
+
+# --------------------------------------------------------------------------------------------------------------- arrays
+ARRAY = _seam(
+    "ARRAY", "jax._src.array", "ArrayImpl",
+    "resharding on the servers, DLPack, reads through shared memory, and telling errors of callbacks once",
+    "jax.Array is an abstract class; the class of arrays themselves has no public name, and jax's tables are by class",
+    "Arrays are moved and read in jax's own way")
+
+ARRAY_VALUE = _seam(
+    "ARRAY_VALUE", "jax._src.array", "ArrayImpl._value",
+    "errors of callbacks told once where a value is read",
+    "as ARRAY: numpy.asarray, float() and print() all read it",
+    "An error that a read has raised is raised by the next barrier too")
+
+WAIT_FOR_MANY = _seam(
+    "WAIT_FOR_MANY", "jax._src.lib", "xla_client.batched_block_until_ready",
+    "errors of callbacks told once by jax.block_until_ready",
+    "scripts hold jax.block_until_ready itself, which calls this",
+    "An error that it has raised is raised by the next barrier too")
+
+PUT_MANY = _seam(
+    "PUT_MANY", "jax._src.lib", "xla_client.batched_device_put",
+    "numpy arrays with negative or zero strides",
+    "device_put and the arguments of jit have no public hook",
+    "The client library refuses such arrays: pass numpy.ascontiguousarray(x)")
+
+READ_ARRAY = _seam(
+    "READ_ARRAY", "jax._src.array", "ArrayImpl._single_device_array_to_np_array_did_copy",
+    "reads through shared memory",
+    "the numpy value of an array has no public hook",
+    "Arrays are read over the network")
+
+START_READ = _seam(
+    "START_READ", "jax._src.array", "ArrayImpl._copy_single_device_array_to_host_async",
+    "reads through shared memory",
+    "as READ_ARRAY, for copy_to_host_async",
+    "Arrays are read over the network")
+
+READ_WHOLE = _seam(
+    "READ_WHOLE", "jax._src.array", "ArrayImpl._to_np_array_did_copy",
+    "reads through shared memory",
+    "as READ_ARRAY, for all shards of an array at once",
+    "Arrays are read over the network",
+    since="0.12.0")
+
+START_MANY = _seam(
+    "START_MANY", "jaxlib._jax", "batched_copy_to_host_async",
+    "reads through shared memory",
+    "as START_READ, for many arrays at once",
+    "Arrays are read over the network",
+    since="0.12.0")
+
+SHARD_ARG = _seam(
+    "SHARD_ARG", "jax._src.interpreters.pxla", "shard_arg_handlers",
+    "resharding on the servers",
+    "device_put and the arguments of jit have no public hook",
+    "Arrays are resharded through this process")
+
+OTHER_ORDER = _seam(
+    "OTHER_ORDER", "jax._src.dispatch", "_different_device_order_reshard",
+    "moves between two orders of the same devices on the servers",
+    "as SHARD_ARG: device_put treats this case apart",
+    "jax compiles a program over all of the devices for them")
+
+TRANSFER_TO_SHARDINGS = _seam(
+    "TRANSFER_TO_SHARDINGS", "jaxlib._pathways", "_transfer_to_shardings",
+    "reshards in one request",
+    "jax calls it for its own Pathways backend only",
+    "Arrays are resharded in several steps, by compiled copies",
+    since="0.9.0")
+
+TRANSFER_GUARD = _seam(
+    "TRANSFER_GUARD", "jax._src.lib", "guard_lib.thread_local_state",
+    "jax.transfer_guard_device_to_device for copies that the servers make",
+    "jax.config tells the level, but not whether jax.device_put has asked for the copy",
+    "Such copies are neither logged nor refused")
+
+MESHES = _seam(
+    "MESHES", "jax._src.sharding_impls", "",
+    "jax.make_mesh's meshes over several islands",
+    "make_mesh has no option to take devices of different slice_index",
+    "Make such meshes with jax.sharding.Mesh")
+
+# ------------------------------------------------------------------------------------------------------ effects and programs
+RUNTIME_TOKENS = _seam(
+    "RUNTIME_TOKENS", "jax._src.dispatch", "runtime_tokens",
+    "errors of callbacks told once, and the order of effects between programs and jit calls,",
+    "jax.effects_barrier waits for the tokens, and gives no access to them",
+    "A failed callback fails later barriers too, and jax.effects_barrier does not wait for programs")
+
+ORDERED_EFFECTS = _seam(
+    "ORDERED_EFFECTS", "jax._src.effects", "ordered_effects",
+    "programs with effects",
+    "jax.make_jaxpr tells the effects of a function, but not which of them have an order",
+    "Programs with callbacks or prints run call by call, as functions that are not decorated")
+
+RESULT_HANDLER = _seam(
+    "RESULT_HANDLER", "jax._src.interpreters.pxla", "global_aval_to_result_handler",
+    "fast results of programs",
+    "jax.make_array_from_single_device_arrays takes several times as long, and its arrays are always committed",
+    "Calls of programs take longer, and all of their results are committed to their devices")

@@ -1,0 +1,48 @@
+"""Which arguments of a program are static, and which are donated, by position and by name: as `jax.jit` takes such options."""
+
+import dataclasses
+import inspect
+import operator
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+@dataclasses.dataclass(frozen=True)
+class Chosen:
+    """Arguments of a function: positions from the left, and names."""
+    positions: frozenset = frozenset()
+    names: frozenset = frozenset()
+
+
+def choose(function, signature, option, positions=(), names=()):
+    """The arguments that a user has named by either. `option`: "static" or "donate", for errors. signature: None where Python knows none."""
+    positions = tuple(map(operator.index, _tuple(positions)))
+    names = _tuple(names)
+    if signature is None:
+        return Chosen(frozenset(positions), frozenset(names))
+    parameters = list(signature.parameters.values())
+    positional = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
+    named = [parameter.name for parameter in parameters if parameter.kind in _NAMED]
+    count = len(positional)
+    kinds = {parameter.kind for parameter in parameters}
+    if inspect.Parameter.VAR_POSITIONAL not in kinds and any(not -count <= i < count for i in positions):
+        raise ValueError(f"program {_name(function)} has {option}_argnums={positions}, but only {count} positional arguments")
+    if inspect.Parameter.VAR_KEYWORD not in kinds and (unknown := set(names) - set(named)):
+        raise ValueError(f"program {_name(function)} has {option}_argnames={names}, but no arguments named {sorted(unknown)}")
+    from_the_left = {i + count if i < 0 else i for i in positions} | {i for i, one in enumerate(positional) if one.name in names}
+    return Chosen(frozenset(from_the_left), frozenset(names) | {one.name for i, one in enumerate(positional) if i in from_the_left and one.name in named})
+
+
+def check_apart(function, static, donated):
+    """What is static is no array, and cannot be donated."""
+    if both := static.names & donated.names or static.positions & donated.positions:
+        raise ValueError(f"arguments {sorted(both)} of program {_name(function)} are static and donated: static arguments are no arrays")
+
+
+def _tuple(value):
+    return (value,) if isinstance(value, (int, str)) else tuple(value or ())
+
+
+def _name(function):
+    return getattr(function, "__name__", "program")

@@ -1,0 +1,59 @@
+"""Translates programs for a controller, as its child process: python -m pathways._translator
+
+For clients that bring no Python of ours along. Standard input and output are one connection to the controller:
+
+    request   8 bytes little-endian, the length of the program; 1 byte, the length of the version; the version ("1.13.0"); the program
+    answer    1 byte, 1 if it is translated, else 0; 8 bytes little-endian, a length; the translated program, or why there is none (UTF-8)
+
+The process ends when the controller closes the connection. The controller limits its memory and its time, and starts another if it ends.
+"""
+
+import os
+import struct
+import sys
+
+from pathways import _portable_programs
+
+_REQUEST = struct.Struct("<QB")
+_ANSWER = struct.Struct("<BQ")
+
+
+def _read(stream, count):
+    data = stream.read(count)
+    if len(data) < count:
+        raise EOFError
+    return data
+
+
+def answer_one(requests, answers):
+    """Raises EOFError at the end of the requests."""
+    program_bytes, version_bytes = _REQUEST.unpack(_read(requests, _REQUEST.size))
+    version = _read(requests, version_bytes).decode()
+    program = _read(requests, program_bytes)
+    try:
+        translated, result = 1, _portable_programs.translate(program, version)
+    except Exception as error:
+        text = str(error) if isinstance(error, _portable_programs.Unreadable) else f"{type(error).__name__}: {error}"
+        translated, result = 0, text.encode(errors="replace")
+    answers.write(_ANSWER.pack(translated, len(result)))
+    answers.write(result)
+    answers.flush()
+
+
+def main():
+    # What else in this process prints to standard output must not land among the answers.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    try:
+        _portable_programs.newest_version()  # imports jax while no request waits for it
+    except ImportError as error:
+        print(f"programs cannot be translated: {error}; install jax for {sys.executable}", file=sys.stderr, flush=True)
+    try:
+        while True:
+            answer_one(sys.stdin.buffer, answers)
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        pass
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""Uses what needs private names of jax, once for each seam that is absent, and once with all there: argument 1 is a file for the results.
+
+jax is imported once; a child is forked for each, connects to the cluster at PATHWAYS_ADDRESS and writes a line of JSON: the warnings, which features
+were on, and the error that ended it, if one did.
+"""
+
+import json
+import logging
+import os
+import sys
+import traceback
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+
+AT_ONCE = 3  # children
+
+
+class Warnings(logging.Handler):
+    def __init__(self):
+        super().__init__(logging.WARNING)
+        self.texts = []
+
+    def emit(self, record):
+        if "are off" in record.getMessage():
+            self.texts.append(record.getMessage())
+
+
+def basics():
+    """What works without any of the seams but the connection."""
+    import pathways
+
+    assert pathways.__version__
+    devices = jax.devices()
+    assert len(devices) == 2 and jax.config.jax_platforms.startswith("pathways")
+    x = np.arange(8, dtype=np.float32)
+    assert float(jax.jit(lambda v: (v * 2).sum())(x)) == 56
+    for device in devices:
+        assert (np.asarray(jax.device_put(x, device)) == x).all()
+    split = NamedSharding(Mesh(np.array(devices), "x"), P("x"))
+    spread = jax.device_put(x, split)
+    assert spread.sharding == split and (np.asarray(spread + 1) == x + 1).all()
+    assert (np.asarray(jax.jit(lambda v: v @ v)(jax.device_put(np.eye(8, dtype=np.float32), split))) == np.eye(8)).all()
+    assert float(jax.grad(lambda v: (v ** 2).sum())(x)[3]) == 6
+
+
+def forgets_dropped_connections():
+    from pathways import _client
+
+    assert len(_client.connected()) == 1
+    jax.extend.backend.clear_backends()
+    return _client.connected() == []
+
+
+def calls_back():
+    return float(jax.jit(lambda v: jax.pure_callback(np.sin, jax.ShapeDtypeStruct((), np.float32), v))(np.float32(0))) == 0
+
+
+def calls_back_from_several():
+    split = NamedSharding(Mesh(np.array(jax.devices()), "x"), P("x"))
+    double = jax.jit(lambda v: jax.pure_callback(lambda a: np.asarray(a) * 2, jax.ShapeDtypeStruct((8,), np.float32), v), in_shardings=split)
+    return float(double(np.ones(8, np.float32)).sum()) == 16
+
+
+def calls_back_with_buffers():
+    from jax.experimental.buffer_callback import buffer_callback
+
+    def fill(context, out, argument):
+        out[...] = np.asarray(argument) + 1
+
+    return float(jax.jit(buffer_callback(fill, jax.ShapeDtypeStruct((2,), np.float32)))(np.zeros(2, np.float32))[0]) == 1
+
+
+def tells_shardings():
+    seen, split = [], NamedSharding(Mesh(np.array(jax.devices()), "x"), P("x"))
+    jax.jit(lambda v: (jax.debug.inspect_array_sharding(v, callback=seen.append), v + 1)[1], in_shardings=split)(np.ones(4, np.float32)).block_until_ready()
+    return len(seen) == 1
+
+
+def runs_programs():
+    import pathways as pw
+
+    double, add = jax.jit(lambda v: v * 2), jax.jit(lambda v: v + 1)
+    assert float(pw.program(lambda v: add(double(v)))(np.float32(3))) == 7
+    return True
+
+
+def keeps_order_in_programs():
+    """Whether a program with effects is one: its function runs while it is traced, and not at each call."""
+    import pathways as pw
+
+    said, runs = [], []
+    say = jax.jit(lambda v: (jax.experimental.io_callback(lambda a: said.append(int(a)), None, v, ordered=True), v + 1)[1])
+
+    @pw.program
+    def twice(v):
+        runs.append(None)
+        return say(say(v))
+
+    for _ in range(2):
+        assert int(twice(np.int32(0))) == 2
+    jax.effects_barrier()
+    assert said == [0, 1, 0, 1]
+    return len(runs) == 1
+
+
+def knows_own_table_of_tokens():
+    from pathways import _program_tokens as tokens
+
+    return tokens._table() is not tokens._unshared
+
+
+def moves_between_sets_of_devices():
+    devices = np.array(jax.devices())
+    rows = NamedSharding(Mesh(devices, "x"), P("x"))
+    value = np.arange(16, dtype=np.float32).reshape(4, 4)
+    gathered = jax.device_put(jax.device_put(value, rows), devices[1])
+    assert (np.asarray(gathered) == value).all() and (np.asarray(jax.device_put(gathered, rows)) == value).all()
+    return True
+
+
+def guards_transfers():
+    devices = np.array(jax.devices())
+    rows, columns = NamedSharding(Mesh(devices, "x"), P("x")), NamedSharding(Mesh(devices, "x"), P(None, "x"))
+    spread = jax.device_put(np.ones((4, 4), np.float32), rows)
+    try:
+        with jax.transfer_guard_device_to_device("disallow_explicit"):
+            jax.device_put(spread, columns)
+    except jax.errors.JaxRuntimeError:
+        return True
+    return False
+
+
+def analyzes_costs():
+    return jax.jit(lambda v: v @ v).lower(jnp.ones((4, 4))).cost_analysis()["flops"] > 0
+
+
+def takes_odd_strides():
+    return float(jnp.asarray(np.arange(4, dtype=np.float32)[::-1])[0]) == 3
+
+
+def hands_out_memory():
+    return float(np.from_dlpack(jnp.ones(3))[0]) == 1
+
+
+# Last what takes the connection away.
+FEATURES = [calls_back, calls_back_from_several, calls_back_with_buffers, tells_shardings, runs_programs, keeps_order_in_programs,
+            knows_own_table_of_tokens, moves_between_sets_of_devices, guards_transfers, analyzes_costs, takes_odd_strides, hands_out_memory,
+            forgets_dropped_connections]
+
+
+def is_hooked(seam):
+    """Whether our function stands in the place of jax's."""
+    found = seam.find()
+    if seam.key == "MESHES":  # a module, of which one global is ours
+        return "hasattr" in vars(found)
+    return getattr(getattr(found, "fget", found), "_pathways", False)
+
+
+def without(key):
+    """The results with this seam absent; "": with all."""
+    from pathways._jax import seams
+
+    warnings = Warnings()
+    logging.getLogger("pathways").addHandler(warnings)
+    logging.getLogger("pathways").propagate = False
+    if key:
+        seams.hidden.add(key)
+    result = {"key": key, "error": None, "on": {}, "warnings": warnings.texts}
+    try:
+        basics()
+        for feature in FEATURES:
+            try:
+                result["on"][feature.__name__] = feature()
+            except Exception as error:
+                result["on"][feature.__name__] = False
+                result[feature.__name__] = f"{type(error).__name__}: {str(error)[:500]}"
+    except Exception:
+        result["error"] = traceback.format_exc()
+    seams.hidden.clear()
+    result["hooked"] = [seam.key for seam in seams.SEAMS if is_hooked(seam)]
+    return result
+
+
+def main(path):
+    from pathways._jax import seams
+
+    running = set()
+    for key in ["", *(seam.key for seam in seams.SEAMS)]:
+        if len(running) == AT_ONCE:
+            running.remove(os.wait()[0])
+        child = os.fork()
+        if child == 0:
+            with open(path, "a") as file:
+                file.write(json.dumps(without(key)) + "\n")
+            os._exit(0)
+        running.add(child)
+    for child in running:
+        os.waitpid(child, 0)
+
+
+main(sys.argv[1])
