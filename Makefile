@@ -13,7 +13,7 @@ export CCACHE_NOHASHDIR ?= 1
 # So do the programs that workers have compiled.
 export PATHWAYS_COMPILE_CACHE ?= $(CURDIR)/build/programs
 
-.PHONY: help setup setup-dev build wheel demo test test-fast lint format sim tsa asan tsan fuzz test-ray nightly bench paper clean
+.PHONY: help setup setup-dev build wheel demo test test-fast lint format sim tsa asan tsan fuzz test-ray test-maxtext test-torchax jax-matrix newest nightly bench paper clean
 .DEFAULT_GOAL := help
 
 help:
@@ -36,11 +36,11 @@ build: setup
 	@cmake --preset release >build/configure.log || { cat build/configure.log; exit 1; }
 	@ninja -C $(TREE) -j$(JOBS)
 
-#: make wheel      our wheel, built from build/release and installed into build/venv
+#: make wheel      our wheel, built from build/release and installed into these environments
 wheel: build
 	@tools/wheel.sh $(TREE)
 
-#: make setup      Debian packages and build/venv
+#: make setup      Debian packages and the Python environments: build/venv, build/venv-newest, build/venv-jax-*
 setup:
 	@tools/setup.sh
 
@@ -82,12 +82,36 @@ sim: build
 	@tail -n 1 build/sim.log
 	@for hosts in 128 512; do $(TREE)/bin/pathways-sim --hosts $$hosts --seeds 3 pathways/sim/scenarios/*.txt 2>build/sim.err || { tail build/sim.err; exit 1; }; done
 
+#: make jax-matrix jax's own tests on the two newest versions that are supported, into docs/compatibility.md (MATRIX="--versions 0.8.3": others; MATRIX=--all: every test, hours)
+jax-matrix: wheel
+	@$(PY) tools/jax_matrix.py --jobs $(JOBS) $(MATRIX)
+
+#: make newest     the end-to-end tests on the newest jax, flax, optax, orbax and pathwaysutils of the registry, whatever they are; says what broke
+newest: wheel
+	@$(PY) tools/newest.py --tree $(TREE) --jobs $(JOBS)
+
 #: make test-ray   `pathways up --on ray` against a Ray of several nodes, installed for this into build/venv-ray (300 MB)
 test-ray: wheel build/venv-ray
 	@$(PY) -m pytest -q tests/e2e/test_ray.py
 
 build/venv-ray: tools/requirements-ray.txt
 	@tools/setup.sh ray
+
+#: make test-maxtext MaxText 0.2.5 on clusters of ours, compared with jax's own cpu: installed for this into build/venv-maxtext (2.3 GB; docs/maxtext.md)
+test-maxtext: wheel build/venv-maxtext
+	@tools/wheel.sh $(TREE) build/venv-maxtext
+	@$(PY) -m pytest -v tests/maxtext
+
+build/venv-maxtext: tools/requirements-maxtext.txt
+	@tools/setup.sh maxtext
+
+#: make test-torchax PyTorch models on two islands by torchax, compared with torch: installed for this into build/venv-torchax (7.5 GB, 3 to download)
+test-torchax: wheel build/venv-torchax
+	@tools/wheel.sh $(TREE) build/venv-torchax
+	@build/venv-torchax/bin/python -m pytest -v tests/torchax
+
+build/venv-torchax: tools/requirements-torchax.txt
+	@tools/setup.sh torchax
 
 #: make nightly    test, test-ray, sim, asan, tsan, tsa, fuzz, bench
 nightly: test test-ray sim asan tsan tsa fuzz bench
@@ -97,10 +121,10 @@ bench: wheel
 	@ninja -C $(TREE) -j$(JOBS) benches
 	@$(PY) tools/run_bench.py --tree $(TREE)
 
-#: make paper      figures 5 to 12 and tables 1 and 2 of the paper on this machine: one page, build/paper/report.html (QUICK=1: some minutes, for its form only; RESUME=1: what the last run did not come to; FIGURES="5 table2": these; MINUTES=30: in so many)
+#: make paper      section 5 of the paper as far as this machine can: one page, build/paper/report.html (QUICK=1: some minutes, for its form only; RESUME=1: what the last run did not come to; FIGURES="5 table2": these; MINUTES=30: in so many; PUBLISH=1: a whole run becomes docs/paper.md)
 paper: wheel build/venv-paper build/venv-ray
-	@ninja -C $(TREE) -j$(JOBS) dispatch_bench floor_server
-	@$(PY) bench/paper/run.py --out build/paper $(if $(QUICK),--quick) $(if $(RESUME),--resume) $(if $(FIGURES),--figures $(FIGURES)) $(if $(MINUTES),--minutes $(MINUTES))
+	@ninja -C $(TREE) -j$(JOBS) floor_server
+	@$(PY) bench/paper/run.py --out build/paper $(if $(QUICK),--quick) $(if $(RESUME),--resume) $(if $(FIGURES),--figures $(FIGURES)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(PUBLISH),--publish)
 
 build/venv-paper: tools/requirements-paper.txt
 	@tools/setup.sh paper

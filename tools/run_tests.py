@@ -1,12 +1,17 @@
 """Runs the tests and counts them: lints, link and header checks, C++ unit tests, Python tests. Every step runs even if one before
-it failed; the last line says how many passed and failed, and the exit status is 1 if any failed.
+it failed. The last lines say what was not run and why, the very last one how many tests passed, failed and were skipped; the exit
+status is 1 if any failed. With CI=true a test that is skipped and not on tools/expected_skips.txt is a failure too.
 
   run_tests.py --tree build/release --jobs 2 all     everything
   run_tests.py --tree build/release --jobs 2 fast    leaves out Python tests marked slow
+
+The whole Python suite runs on the newest jax (build/venv-newest), or where that is absent in build/venv; CLIENT_TESTS run in each
+other environment.
 """
 
 import argparse
 import concurrent.futures
+import dataclasses
 import os
 import pathlib
 import shutil
@@ -15,37 +20,41 @@ import sys
 import time
 import xml.etree.ElementTree as xml
 
+from tally import ExpectedSkips, Report, Tally, read_junit
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "build" / "results"
-PYTHON_TESTS = ["tools/lint", "tests/plugin", "tests/wire", "tests/wheel", "python/tests", "tests/e2e"]
+PYTHON_TESTS = ["tools/lint", "tools/tests", "tests/plugin", "tests/wire", "tests/wheel", "python/tests", "tests/e2e"]
 LONG_TESTS = ["tests/plugin", "python/tests", "tests/e2e"]  # worth a process for each processor
 MOST_PROCESSES = 8  # each with its cluster takes up to 3 GiB
-# What every supported jaxlib has to pass; the older ones have environments of their own.
-CLIENT_TESTS = ["tests/wire", "tests/e2e/test_arrays.py", "tests/e2e/test_programs.py", "tests/e2e/test_sharding.py",
+# What every supported jax has to pass. tests/wire is not among it: it looks at the jaxlib of each environment by itself.
+CLIENT_TESTS = ["tests/e2e/test_arrays.py", "tests/e2e/test_programs.py", "tests/e2e/test_sharding.py",
                 "tests/e2e/test_callbacks.py", "tests/e2e/test_program_tracer.py", "tests/e2e/test_program_values.py",
                 "tests/e2e/test_program_effects.py", "tests/e2e/test_program_errors.py"]
 
 
-class Tally:
-    """Counts of every step, and the lines that the end of the run shows."""
+@dataclasses.dataclass(frozen=True)
+class Environment:
+    """A Python environment that tools/setup.sh makes, with a jax of its own."""
 
-    def __init__(self):
-        self.passed = self.failed = self.skipped = 0
-        self.lines, self.failures = [], []
+    folder: pathlib.Path
 
-    def add(self, step, passed, failed, skipped=0, seconds=0.0, failures=()):
-        self.passed += passed
-        self.failed += failed
-        self.skipped += skipped
-        skip = f", {skipped} skipped" if skipped else ""
-        self.lines.append(f"  {step:<12} {passed:>5} passed, {failed:>3} failed{skip}  ({seconds:.0f} s)")
-        self.failures.extend(f"  {step}: {name}" for name in failures)
+    @property
+    def python(self):
+        return self.folder / "bin" / "python"
 
-    def show(self):
-        print("\n" + "=" * 72)
-        for line in self.lines + (["failed:"] + self.failures if self.failures else []):
-            print(line)
-        print(f"{self.passed} passed, {self.failed} failed" + (f", {self.skipped} skipped" if self.skipped else ""))
+    def exists(self):
+        return self.python.exists()
+
+    def jax(self):
+        found = list(self.folder.glob("lib/python3*/site-packages/jax-*.dist-info"))
+        return found[0].name.removeprefix("jax-").removesuffix(".dist-info") if found else "unknown"
+
+
+BUILD = Environment(ROOT / "build" / "venv")
+NEWEST = Environment(ROOT / "build" / "venv-newest")
+OLDER = [Environment(ROOT / "build" / f"venv-{file.stem.removeprefix('requirements-')}")
+         for file in sorted(ROOT.glob("tools/requirements-jax-[0-9]*.txt"))]
 
 
 def run(command, output=None, **kwargs):
@@ -64,80 +73,87 @@ def run(command, output=None, **kwargs):
 def yes_or_no(tally, step, command):
     """A step that is one check: a lint, or a target that builds or does not."""
     code, seconds = run(command)
-    tally.add(step, int(code == 0), int(code != 0), 0, seconds, [] if code == 0 else [" ".join(map(str, command))])
-
-
-def junit_counts(path):
-    """(passed, skipped, names of the failed) of a JUnit file, or None if the run did not get as far as writing it."""
-    if not path.exists():
-        return None
-    passed, skipped, failures = 0, 0, []
-    for case in xml.parse(path).getroot().iter("testcase"):
-        name = "::".join(filter(None, [case.get("classname"), case.get("name")]))
-        if case.find("failure") is not None or case.find("error") is not None or case.get("status") in ("fail", "timeout"):
-            failures.append(name)
-        elif case.find("skipped") is not None or case.get("status") in ("disabled", "notrun"):
-            skipped += 1
-        else:
-            passed += 1
-    return passed, skipped, failures
+    tally.add(step, Report(passed=int(code == 0), failures=[] if code == 0 else [" ".join(map(str, command))]), seconds)
 
 
 def cpp_tests(tally, tree, jobs):
     """ctest runs the binary of each folder; the cases inside are counted from what GoogleTest writes."""
-    gtest, report = ROOT / tree / "gtest", RESULTS / "ctest.xml"
+    gtest, junit = ROOT / tree / "gtest", RESULTS / "ctest.xml"
     shutil.rmtree(gtest, ignore_errors=True)
-    code, seconds = run(["ctest", "--test-dir", tree, "-j", str(jobs), "--output-on-failure", "--output-junit", report])
-    if not report.exists():
-        tally.add("C++", 0, 1, 0, seconds, ["ctest did not run"])
+    code, seconds = run(["ctest", "--test-dir", tree, "-j", str(jobs), "--output-on-failure", "--output-junit", junit])
+    if not junit.exists():
+        tally.add("C++", Report(failures=["ctest did not run"]), seconds)
         return
-    passed, skipped, failures = 0, 0, []
+    report = Report()
     for path in sorted(gtest.glob("*.xml")):
-        p, s, f = junit_counts(path)
-        passed, skipped, failures = passed + p, skipped + s, failures + f
-    if code != 0 and not failures:  # crashed, timed out or was not built: GoogleTest wrote nothing
-        failures = [c.get("name") for c in xml.parse(report).getroot().iter("testcase") if c.get("status") != "run"] or ["ctest"]
-    tally.add("C++", passed, len(failures), skipped, seconds, failures)
+        report.add(read_junit(path))
+    if code != 0 and not report.failures:  # crashed, timed out or was not built: GoogleTest wrote nothing
+        cases = xml.parse(junit).getroot().iter("testcase")
+        report.failures = [c.get("name") for c in cases if c.get("status") != "run"] or ["ctest"]
+    tally.add("C++", report, seconds)
 
 
 def ir_tests(tally, tree, jobs):
-    report = RESULTS / "ir.xml"
-    lit = pathlib.Path(sys.executable).parent / "lit"
-    code, seconds = run([lit, "-q", f"-j{jobs}", f"--param=tree={tree}", f"--xunit-xml-output={report}", "tests/ir"])
-    passed, skipped, failures = junit_counts(report) or (0, 0, [f"lit ended with {code} and wrote no report"])
-    tally.add("tests/ir", passed, len(failures), skipped, seconds, failures or ([f"lit ended with {code}"] if code else []))
+    junit = RESULTS / "ir.xml"
+    lit = BUILD.python.with_name("lit")
+    code, seconds = run([lit, "-q", f"-j{jobs}", f"--param=tree={tree}", f"--xunit-xml-output={junit}", "tests/ir"])
+    report = read_junit(junit) or Report(failures=[f"lit ended with {code} and wrote no report"])
+    if code and not report.failures:
+        report.failures = [f"lit ended with {code}"]
+    tally.add("tests/ir", report, seconds)
 
 
 def pytest(step, python, paths, scope, output=None, jobs=1):
     """What Tally.add takes. jobs: so many files of tests at a time, each process with a cluster of its own."""
-    report = RESULTS / (step.replace("/", "-").replace(" ", "-") + ".xml")
-    command = [python, "-m", "pytest", "-q", "-rf", "--junitxml", report, *paths]
+    junit = RESULTS / (step.replace("/", "-").replace(" ", "-") + ".xml")
+    command = [python, "-m", "pytest", "-q", "-rf", "--junitxml", junit, *paths]
     if jobs > 1:
         command += ["-n", str(min(jobs, MOST_PROCESSES)), "--dist", "loadfile"]
     if scope == "fast":
         command += ["-m", "not slow"]
     code, seconds = run(command, output)
-    counts = junit_counts(report)
-    if counts is None:
-        return step, 0, 1, 0, seconds, [f"pytest ended with {code} and wrote no report"]
-    passed, skipped, failures = counts
-    if code not in (0, 5) and not failures:
-        failures = [f"pytest ended with {code}"]
-    return step, passed, len(failures), skipped, seconds, failures
+    report = read_junit(junit) or Report(failures=[f"pytest ended with {code} and wrote no report"])
+    if code == 5:
+        report.failures = ["pytest found no test"]
+    elif code and not report.failures:
+        report.failures = [f"pytest ended with {code}"]
+    return step, report, seconds
+
+
+def suite_environment(tally):
+    """The environment of the whole Python suite."""
+    if NEWEST.exists():
+        return NEWEST
+    tally.not_run("every Python test on the newest jax",
+                  "build/venv-newest is absent, for want of a Python 3.12 or newer: install one (uv, pyenv) or name it with PYTHON_NEWEST=, "
+                  "and run 'make test' again")
+    return BUILD
+
+
+def client_environments(tally, suite):
+    found = []
+    for one in [BUILD, *OLDER]:
+        if not one.exists():
+            tally.not_run(f"tests of clients in {one.folder.name}", "the environment is absent: 'make setup' makes it")
+        elif one != suite:
+            found.append(one)
+    return found
 
 
 def python_tests(tally, scope, jobs):
+    suite = suite_environment(tally)
+    tally.lines.append(f"  below, what names no version ran on jax {suite.jax()}")
     for folder in PYTHON_TESTS:
-        tally.add(*pytest(folder, sys.executable, [folder], scope, jobs=jobs if folder in LONG_TESTS else 1))
-    if scope == "all":
-        # The older clients bring no tensorflow: a client needs none, but the workers of a local cluster are its children.
-        os.environ["LD_LIBRARY_PATH"] = str(next(ROOT.glob("build/venv/lib/python*/site-packages/tensorflow")))
-        venvs = sorted(ROOT.glob("build/venv-jax-*"))
-        with concurrent.futures.ThreadPoolExecutor() as pool:  # a client and its cluster wait for each other much of the time
-            steps = [pool.submit(pytest, venv.name.removeprefix("venv-"), venv / "bin/python", CLIENT_TESTS, scope,
-                                 RESULTS / f"{venv.name}.log") for venv in venvs]
-        for step in steps:
-            tally.add(*step.result())
+        tally.add(*pytest(folder, suite.python, [folder], scope, jobs=jobs if folder in LONG_TESTS else 1))
+    if scope == "fast":
+        tally.not_run("tests marked slow, and the older clients", "'make test' runs them")
+        return
+    clients = client_environments(tally, suite)
+    with concurrent.futures.ThreadPoolExecutor() as pool:  # a client and its cluster wait for each other much of the time
+        steps = [pool.submit(pytest, f"clients on jax {one.jax()}", one.python, CLIENT_TESTS, scope, RESULTS / f"{one.folder.name}.log")
+                 for one in clients]
+    for step in steps:
+        tally.add(*step.result())
 
 
 def main():
@@ -156,7 +172,10 @@ def main():
     cpp_tests(tally, args.tree, args.jobs)
     ir_tests(tally, args.tree, args.jobs)
     python_tests(tally, args.scope, args.jobs)
-    tally.show()
+    if args.scope == "all":
+        expected = ExpectedSkips((ROOT / "tools" / "expected_skips.txt").read_text())
+        tally.compare_skips(expected, strict=os.environ.get("CI", "").lower() in ("1", "true"))
+    print("", *tally.summary(), sep="\n")
     return 1 if tally.failed else 0
 
 

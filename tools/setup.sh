@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
-# Prepares the machine: Debian packages that are missing, and build/venv with the pinned Python packages.
-#   tools/setup.sh        what building and testing need: build/venv, and build/venv-jax-VERSION for the older clients
+# Prepares the machine: Debian packages that are missing, and Python environments with pinned packages.
+#   tools/setup.sh        all that building and testing need: build/venv (the build, and one jax), build/venv-newest (the newest jax that is
+#                         supported, on Python 3.12 or newer) and build/venv-jax-VERSION (older clients)
 #   tools/setup.sh dev    the clang family too (lint, thread-safety analysis, fuzzing)
 #   tools/setup.sh ray    build/venv-ray alone: what the tests of `pathways up --on ray` need
+#   tools/setup.sh unpinned  build/venv-unpinned alone: whatever the registry has that is newest (make newest)
 #   tools/setup.sh paper  build/venv-paper alone: what draws the plots of `make paper`, and what it compares with
+#   tools/setup.sh torchax  build/venv-torchax alone: PyTorch with torchax (7.5 GB)
+#   tools/setup.sh maxtext  build/venv-maxtext alone: MaxText with the newest jax (2.3 GB)
 # Reaches for the network only where something is missing; the second run costs a fraction of a second.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -31,22 +35,80 @@ install_packages() {
     { tail -20 build/apt.log >&2; die "apt-get failed; the whole log is build/apt.log"; }
 }
 
-# make_venv DIR FILE [NODEPS-FILE]: a Python environment with the packages of the files, made anew in place when they change.
+# make_venv DIR FILE [NODEPS-FILE]: a Python environment with the packages of the files, made anew in place when they change. It is of
+# the Python that $PYTHON names.
 make_venv() {
   local dir=$1 stamp
   stamp=$dir/.ready-$(cat "${@:2}" | sha256sum | cut -c1-16)
-  [ -e "$stamp" ] && return 0
+  [ -e "$stamp" ] && [ -x "$dir/bin/python" ] && return 0
   say "Python packages into $dir"
-  [ -x "$dir/bin/python" ] || "${PYTHON:-python3}" -m venv "$dir"
+  [ -x "$dir/bin/python" ] || "${PYTHON:-python3}" -m venv --clear "$dir"
   "$dir/bin/pip" install -q --disable-pip-version-check -r "$2"
   [ $# -lt 3 ] || "$dir/bin/pip" install -q --disable-pip-version-check --no-deps -r "$3"
   rm -f "$dir"/.ready-*
   touch "$stamp"
 }
 
-if [ "${1:-}" = ray ] || [ "${1:-}" = paper ]; then
-  make_venv "build/venv-$1" "tools/requirements-$1.txt"
-  touch "build/venv-$1"
+# Programs that may be a Python for build/venv-newest, best first. A shim of pyenv is on the PATH also for versions that are switched off.
+newest_candidates() {
+  local version
+  uv python find --no-python-downloads '>=3.12,<3.15' 2>/dev/null || true
+  for version in 3.13 3.12 3.14; do command -v "python$version" || true; done
+  for version in 3.13 3.12 3.14; do
+    compgen -G "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version.*/bin/python$version" | sort -rV || true
+  done
+  echo "${PYTHON:-python3}"
+}
+
+fits_newest() { "$1" -c 'import sys, ensurepip; sys.exit(not (3, 12) <= sys.version_info < (3, 15))' 2>/dev/null; }
+
+# The Python for build/venv-newest: newer than what the build needs, because the newest jax wants it. Prints nothing where none is found.
+newest_python() {
+  local one
+  if [ -n "${PYTHON_NEWEST:-}" ]; then
+    fits_newest "$PYTHON_NEWEST" || die "PYTHON_NEWEST=$PYTHON_NEWEST is no Python 3.12 to 3.14 with venv"
+    echo "$PYTHON_NEWEST"
+    return
+  fi
+  while read -r one; do
+    if fits_newest "$one"; then echo "$one"; return; fi
+  done < <(newest_candidates)
+}
+
+# The environment of the newest jax. Everything else works without it, so its absence is told and is no error; tools/run_tests.py lists
+# the tests that do not run for it.
+make_newest() {
+  local python=
+  [ -x build/venv-newest/bin/python ] || python=$(newest_python)
+  if [ ! -x build/venv-newest/bin/python ] && [ -z "$python" ]; then
+    say "NO PYTHON 3.12 OR NEWER WAS FOUND: the newest jax cannot be installed, and nothing will be tested on it." >&2
+    say "  Install one ('uv python install 3.13', or pyenv) or name one with PYTHON_NEWEST=/path/to/python, and run this again." >&2
+    return 0
+  fi
+  PYTHON=$python make_venv build/venv-newest tools/requirements-newest.txt
+}
+
+# As newest_python, where nothing can be done without it.
+demand_newest_python() {
+  local python
+  python=$(newest_python)
+  [ -n "$python" ] || die "the newest jax wants Python 3.12 or newer, and none was found: install one (uv, pyenv) or name it with PYTHON_NEWEST="
+  echo "$python"
+}
+
+case "${1:-}" in
+  ray | paper | torchax | maxtext)
+    python=${PYTHON:-python3}
+    [ "$1" != maxtext ] || python=$(demand_newest_python)
+    PYTHON=$python make_venv "build/venv-$1" "tools/requirements-$1.txt"
+    touch "build/venv-$1"
+    exit 0
+    ;;
+esac
+if [ "${1:-}" = unpinned ]; then
+  python=$(demand_newest_python)
+  [ -x build/venv-unpinned/bin/python ] || "$python" -m venv --clear build/venv-unpinned
+  build/venv-unpinned/bin/pip install -q --disable-pip-version-check --upgrade --upgrade-strategy eager -r tools/requirements-unpinned.txt
   exit 0
 fi
 if [ "${1:-}" = dev ]; then
@@ -54,13 +116,13 @@ if [ "${1:-}" = dev ]; then
 else
   install_packages tools/packages.txt
 fi
-"${PYTHON:-python3}" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || die "Python 3.10 or newer is needed; name one with PYTHON=..."
+"${PYTHON:-python3}" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || die "Python 3.11 or newer is needed; name one with PYTHON=..."
 # Side by side: what takes time is unpacking.
 make_venv build/venv tools/requirements.txt tools/requirements-nodeps.txt & pending=($!)
-# The other clients that are supported, each with its own jaxlib.
-for file in tools/requirements-jax-*.txt; do
+make_newest & pending+=($!)
+for file in tools/requirements-jax-[0-9]*.txt; do
   make_venv "build/venv-${file:19:-4}" "$file" & pending+=($!)
 done
 failed=0
 for one in "${pending[@]}"; do wait "$one" || failed=1; done
-[ "$failed" = 0 ] || die "a Python environment could not be made; what pip said is above"
+[ "$failed" = 0 ] || die "a Python environment could not be made; the reason is above"

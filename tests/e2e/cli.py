@@ -5,10 +5,7 @@ import os
 import subprocess
 import sys
 
-from conftest import clean_environment
-
-
-PATIENCE = 240  # seconds; on a machine with much else to do
+from conftest import PATIENCE, clean_environment
 
 
 class CommandLine:

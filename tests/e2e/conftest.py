@@ -8,6 +8,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 os.environ["JAX_PLATFORMS"] = "pathways"
 os.environ.setdefault("PATHWAYS_LOCAL", "2x1x4")
@@ -70,6 +71,17 @@ def same(cpu):
         return ours
 
     return check
+
+
+PATIENCE = 240  # seconds; on a machine with much else to do
+
+
+def eventually(condition, seconds=PATIENCE):
+    """Whether it comes true. The limit is for tests that fail: where all is well nothing depends on it."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return found
 
 
 def clean_environment(**env):

@@ -49,7 +49,8 @@ def same(ours, theirs, exact, what):
             assert mine.tobytes() == reference.tobytes(), (what, mine, reference)
         else:
             wide = np.complex128 if mine.dtype.kind == "c" else np.float64
-            np.testing.assert_allclose(mine.astype(wide), reference.astype(wide), rtol=2e-6, err_msg=what)
+            # Elements that are nearly 0 are differences of numbers near 1: float32 keeps 1e-8 of those.
+            np.testing.assert_allclose(mine.astype(wide), reference.astype(wide), rtol=2e-6, atol=1e-8, err_msg=what)
 
 
 def values(dtype, count):
@@ -199,18 +200,7 @@ def messages():
 
 def host_lost():
     """The others go on: what lived on the lost host raises, naming it, new programs run on what is left, and old ones of others too."""
-    import pathlib
     import signal
-    import time
-
-    def worker(host):
-        for entry in pathlib.Path("/proc").iterdir():
-            try:
-                words = (entry / "cmdline").read_bytes().decode().split("\0") if entry.name.isdigit() else [""]
-            except OSError:
-                continue
-            if "pathways-worker" in words[0] and host in words and any(f"/run-{os.getpid()}-" in w for w in words):
-                return int(entry.name)
 
     def loop_over(devices):
         mesh = Mesh(np.array(devices), ("x",))
@@ -225,17 +215,14 @@ def host_lost():
     x.block_until_ready()
     for _ in range(200):  # under way when the host dies
         x = f(x)
-    os.kill(worker("host2"), signal.SIGKILL)
-    killed = time.monotonic()
+    os.kill(int(os.environ["HOST2"]), signal.SIGKILL)
     try:
         for _ in range(100):
             x = f(x)
         jax.block_until_ready(x)
         raise SystemExit("it did not raise")
     except jax.errors.JaxRuntimeError as error:
-        print("RAISED after", time.monotonic() - killed, str(error).splitlines()[0], flush=True)
-        assert "UNAVAILABLE" in str(error) and "host2" in str(error), error
-    assert time.monotonic() - killed < (2 if os.getloadavg()[0] < os.cpu_count() else 30)
+        assert "UNAVAILABLE" in str(error) and "host2" in str(error) and "nothing heard" not in str(error), error
     np.testing.assert_array_equal(np.asarray(kept), np.full(4, 2.5))
     for _ in range(50):
         kept = pair(kept)

@@ -1,6 +1,7 @@
 """Google's pathwaysutils against our server, as a program of its own: prints one line of JSON, what became of each step.
 
-    JAX_PLATFORMS=proxy JAX_BACKEND_TARGET=grpc://HOST:PORT python pathwaysutils_program.py FOLDER
+    JAX_PLATFORMS=proxy JAX_BACKEND_TARGET=grpc://HOST:PORT python pathwaysutils_program.py FOLDER STEP...
+    JAX_PLATFORMS=pathways PATHWAYS_ADDRESS=HOST:PORT python pathwaysutils_program.py FOLDER STEP...
 """
 
 import datetime
@@ -33,7 +34,8 @@ def check(result, sharding, value=X):
 
 
 def initialize():
-    assert pathwaysutils.is_pathways_backend_used() and len(DEVICES) == 8
+    assert pathwaysutils.is_pathways_backend_used() or jax.default_backend() == "cpu"
+    assert len(DEVICES) == 8
     assert float(jax.jit(lambda x: x.sum())(array())) == X.sum()
 
 
@@ -76,6 +78,43 @@ def split_and_concatenate_by_mesh_axis():
     check(concatenate_by_mesh_axis([upper, lower], "a")["w"], x.sharding)
 
 
+def split_and_concatenate_unevenly():
+    """Parts of unequal size, in another order, of arrays that are replicated along the axis or not, several at a time."""
+    from pathwaysutils.experimental.concatenate_by_mesh_axis import concatenate_by_mesh_axis
+    from pathwaysutils.experimental.split_by_mesh_axis import split_by_mesh_axis
+
+    mesh = Mesh(np.array(DEVICES).reshape(4, 2), ("a", "b"))
+    split, whole = NamedSharding(mesh, P("b", "a")), NamedSharding(mesh, P("b"))
+    tree = {"split": jax.device_put(X, split), "whole": jax.device_put(X, whole)}
+    first, middle, last = split_by_mesh_axis(tree, "a", [1, 3])
+    for part, devices, columns in ((first, DEVICES[:2], X[:, :2]), (middle, DEVICES[2:6], X[:, 2:6]), (last, DEVICES[6:], X[:, 6:])):
+        assert part["split"].sharding.device_set == part["whole"].sharding.device_set == set(devices)
+        np.testing.assert_array_equal(np.asarray(part["split"]), columns)
+        np.testing.assert_array_equal(np.asarray(part["whole"]), X)
+    del tree
+    turned = concatenate_by_mesh_axis([last, first, middle], "a")
+    np.testing.assert_array_equal(np.asarray(turned["split"]), np.concatenate([X[:, 6:], X[:, :2], X[:, 2:6]], axis=1))
+    np.testing.assert_array_equal(np.asarray(turned["whole"]), X)
+    assert list(turned["whole"].sharding.mesh.devices.flat) == [*DEVICES[6:], *DEVICES[:6]]
+
+
+def snapshotter():
+    """Orbax's copies of a state in host memory, one for each island."""
+    from orbax.checkpoint.experimental.v1._src.training.pathways.snapshotter import Snapshotter
+
+    mesh = Mesh(np.array(DEVICES).reshape(2, 4), ("replica", "x"))
+    state = {"w": jax.device_put(X, NamedSharding(mesh, P(None, "x"))), "b": jax.device_put(X[0], NamedSharding(mesh, P())), "step": 3}
+    kept = Snapshotter()
+    kept.save(3, state)
+    kept.join()
+    assert kept.latest.step == 3
+    for expected in range(2):  # the second from what the first load kept
+        loaded = kept.load(state)
+        check(loaded["w"], state["w"].sharding)
+        check(loaded["b"], state["b"].sharding, X[0])
+        assert loaded["step"] == 3 and loaded["w"].sharding.memory_kind == "device", expected
+
+
 def persistence():
     from pathwaysutils.persistence import helper
 
@@ -107,8 +146,8 @@ def elastic_slices():
     with_manager.close()
 
 
-STEPS = [initialize, reshard, experimental_reshard, intermediate_sharding, split_and_concatenate_by_mesh_axis, persistence, profiling,
-         elastic_slices]
+STEPS = [initialize, reshard, experimental_reshard, intermediate_sharding, split_and_concatenate_by_mesh_axis,
+         split_and_concatenate_unevenly, snapshotter, persistence, profiling, elastic_slices]
 
 
 def outcome(step):
@@ -120,4 +159,4 @@ def outcome(step):
 
 
 if __name__ == "__main__":
-    print(json.dumps({step.__name__: outcome(step) for step in STEPS}))
+    print(json.dumps({step.__name__: outcome(step) for step in STEPS if step.__name__ in sys.argv[2:]}))

@@ -21,6 +21,7 @@ import sys
 import time
 
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
+TCP, SYN = 6, 0x02
 MTU = 65000
 
 
@@ -33,6 +34,7 @@ class Direction:
         self.free_at = 0.0
         self.waiting = collections.deque()
         self.bytes = self.packets = 0
+        self.next_of = {}  # connection: the number of the byte that TCP sends next
 
     def take(self, cut):
         with contextlib.suppress(BlockingIOError):
@@ -42,8 +44,22 @@ class Direction:
                     continue
                 self.free_at = max(self.free_at, time.monotonic()) + len(packet) / self.bandwidth
                 self.waiting.append((self.free_at + self.delay, packet))
-                self.bytes += len(packet)
+                self.bytes += self.new_bytes(packet)
                 self.packets += 1
+
+    def new_bytes(self, packet):
+        """Of data, that TCP sends for the first time: a busy machine is late with its acknowledgements, and then some are sent again."""
+        ip_header, (size,) = (packet[0] & 15) * 4, struct.unpack_from("!H", packet, 2)
+        if packet[9] != TCP:
+            return 0
+        ports, first, _, offset, flags = struct.unpack_from("!4sIIBB", packet, ip_header)
+        data = size - ip_header - (offset >> 4) * 4
+        end = (first + data + bool(flags & SYN)) % (1 << 32)
+        new = (end - self.next_of.get((packet[12:20], ports), first)) % (1 << 32)
+        if new >= 1 << 31:  # all of it was sent before
+            return 0
+        self.next_of[packet[12:20], ports] = end
+        return min(new, data)
 
     def deliver(self):
         """The seconds until the next packet is due; None if none waits."""
@@ -159,7 +175,7 @@ class TwoIslands:
 
     @contextlib.contextmanager
     def counting(self):
-        """Bytes that went from a to b, and from b to a, within the block."""
+        """Bytes of data that went from a to b, and from b to a, within the block; those that TCP repeats count once."""
         before, counted = self.ask("count"), {}
         yield counted
         after = self.ask("count")

@@ -1,6 +1,7 @@
 """Arrays to the cluster and back."""
 
 import gc
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -129,10 +130,16 @@ def test_keys_copies_and_pickles():
     np.testing.assert_array_equal(copy.deepcopy(x), x)
 
 
-def test_memory_stats_answer():
-    for device in jax.devices():
-        stats = device.memory_stats()
-        assert stats is None or stats["bytes_in_use"] >= 0
+def test_memory_stats_tell_what_arrays_take(devices):
+    before = devices[2].memory_stats()
+    x = jax.block_until_ready(jax.device_put(np.ones(4 << 20, np.uint8), devices[2]))  # it takes memory once its bytes have come
+    taken = devices[2].memory_stats()
+    assert taken["bytes_in_use"] - before["bytes_in_use"] == x.nbytes
+    assert taken["peak_bytes_in_use"] >= taken["bytes_in_use"]
+    del x
+    after = devices[2].memory_stats()
+    assert after["bytes_in_use"] == before["bytes_in_use"] and after["peak_bytes_in_use"] == taken["peak_bytes_in_use"]
+    assert after["bytes_limit"] > taken["bytes_in_use"]
 
 
 BACKWARDS = [X[::-1] for X in (np.arange(6, dtype=np.float32), np.arange(6), np.ones((3, 2), bool))] + [
@@ -149,6 +156,36 @@ def test_numpy_views_that_run_backwards_or_repeat(x, islands):
         first, second = function(1, argument, jnp.ones(2))
         np.testing.assert_array_equal(first, x)
         np.testing.assert_array_equal(second, np.ones(2))
+
+
+SCALARS = [4.0, np.float32(1), np.array(2, np.float32), 3.0, np.float64(2), np.array(2.0), 3, np.int32(2), np.array(7), True, np.bool_(True)]
+VECTORS = [np.arange(4.0), np.arange(4.0)[::-1], np.broadcast_to(2.0, 4), np.arange(8.0)[::2]]
+# With what they should give. Their steps meet in the same programs of one operation each.
+GRADIENTS = [(jax.grad(lambda x: (jnp.sin(x), x), has_aux=True), np.cos),
+             (jax.grad(lambda x: (jnp.tanh(x), x), has_aux=True), lambda x: 1 - np.tanh(x) ** 2),
+             (jax.grad(lambda x: (x**2, x), has_aux=True), lambda x: 2 * x)]
+
+
+@pytest.mark.parametrize("x64", [False, True], ids=["x32", "x64"])
+def test_numbers_and_numpy_values_after_one_another(x64):
+    """In every order through the same programs, since jax decides at the first value of a kind how the others are sent."""
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", x64)
+    try:
+        function = jax.jit(lambda x: x + x)
+        for first, second in [*itertools.product(SCALARS, repeat=2), *itertools.product(VECTORS, repeat=2)]:
+            for x in (first, second):
+                doubled = function(x)
+                np.testing.assert_array_equal(doubled, np.add(x, x))
+                assert doubled.dtype == jnp.result_type(x) and doubled.weak_type == (type(x) in (int, float)), repr(x)
+        real = [x for x in SCALARS if jnp.issubdtype(jnp.result_type(x), jnp.floating)]
+        for gradient, expected in GRADIENTS:
+            for x in [*real, *reversed(real)]:
+                slope, aux = gradient(x)
+                assert float(slope) == pytest.approx(expected(x), rel=1e-3) and slope.dtype == jnp.result_type(x), repr(x)
+                assert float(jnp.sin(aux)) == pytest.approx(np.sin(x), rel=1e-5)
+    finally:
+        jax.config.update("jax_enable_x64", before)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int8, np.bool_, np.complex64], ids=lambda t: np.dtype(t).name)
@@ -169,3 +206,25 @@ def test_without_a_copy_no_library_gets_an_array(devices):
     assert not hasattr(array, "__cuda_array_interface__")
     with pytest.raises(ValueError, match="copy=True"):
         array.__dlpack__(copy=False)
+
+
+def test_strings_that_are_dropped_while_they_are_read(islands):
+    """jaxlib 0.12 drops the shards of an array as soon as it has asked for their contents, which may be still on their way to the cluster."""
+    words = np.array([["pathways", ""], ["naïve", "x" * 70000]], dtype=np.dtypes.StringDType())
+    everywhere = NamedSharding(Mesh(np.array(islands[0]), ("x",)), P())
+    for _ in range(20):
+        np.testing.assert_array_equal(np.asarray(jax.device_put(words, everywhere)), words)
+        np.testing.assert_array_equal(np.asarray(jax.device_put(words, islands[1][0])), words)
+
+
+def test_numbers_that_are_dropped_while_they_are_read(islands):
+    rows = NamedSharding(Mesh(np.array(islands[0]), ("x",)), P("x"))
+    for n in (8, 1 << 18):
+        value = np.arange(n, dtype=np.float32)
+        for _ in range(5):
+            np.testing.assert_array_equal(np.asarray(jax.device_put(value, rows)), value)
+            reading = jax.device_put(value, rows)
+            reading.copy_to_host_async()
+            shard = reading.addressable_shards[1].data
+            del reading
+            np.testing.assert_array_equal(np.asarray(shard), value[n // 4 : n // 2])

@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from conftest import clean_environment
-from test_bulk import OPTIMIZATION, settled
+from conftest import clean_environment, eventually
+from test_bulk import OPTIMIZATION
 
 from pathways import _cluster
 from pathways._shape import Shape
@@ -68,7 +68,7 @@ def test_uploads_of_many_times_the_limit_wait_and_arrive(cluster, shared_directo
         program.stdin.write("\n")
         program.stdin.flush()
         assert program.stdout.readline() == "put\n", program.stderr.read()
-        assert settled(lambda: only_client(cluster)["stores_waiting"] > 0, seconds=60), only_client(cluster)
+        assert eventually(lambda: only_client(cluster)["stores_waiting"] > 0), only_client(cluster)
         assert only_client(cluster)["staged_bytes"] <= MOST
     finally:
         os.kill(worker, signal.SIGCONT)

@@ -7,10 +7,9 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
-from conftest import clean_environment
+from conftest import PATIENCE, clean_environment, eventually
 
 from pathways import _cluster
 from pathways._shape import Shape
@@ -57,13 +56,6 @@ def shared_memories(cluster):
     return opened, mapped
 
 
-def settled(condition, seconds=10):
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return condition()
-
-
 def client(cluster, code, **env):
     return subprocess.Popen([sys.executable, "-c", code], env=clean_environment(PATHWAYS_ADDRESS=cluster.address, **env),
                             stdout=subprocess.PIPE, text=True)
@@ -89,7 +81,7 @@ def test_large_arrays_arrive_and_are_freed(cluster, shared_directory):
     extra = {f"{OPTIMIZATION}_DIRECTORY": str(cluster.files), f"{OPTIMIZATION}_THRESHOLD_BYTES": "65536"} if shared_directory else {}
     done = client(cluster, ROUND_TRIP, **extra)
     assert done.communicate(timeout=120)[0] == "same\n"
-    assert settled(lambda: shared_memories(cluster) == before), shared_memories(cluster)
+    assert eventually(lambda: shared_memories(cluster) == before), shared_memories(cluster)
     assert not list(cluster.files.iterdir())
 
 
@@ -97,33 +89,45 @@ ENDLESS = """
 import jax, numpy as np
 host = np.ones(32 << 20, np.float32)
 f = jax.jit(lambda v: v + 1)
-print("ready", flush=True)
 while True:
-    np.asarray(f(jax.device_put(jax.device_put(host, jax.devices()[0]), jax.devices()[1])))
+    print("up", flush=True)
+    x = jax.device_put(host, jax.devices()[0])  # returns while the bytes are on their way
+    print("across", flush=True)
+    x = jax.device_put(x, jax.devices()[1])
+    print("down", flush=True)
+    np.asarray(f(x))
 """
 
 
+def wait_until_it_sends(victim, way):
+    """In its second round: nothing is there for the first time."""
+    for _ in range(2):
+        for line in victim.stdout:
+            if line == f"{way}\n":
+                break
+        else:
+            raise AssertionError(f"the client has ended with status {victim.wait()}")
+
+
+
 @pytest.mark.parametrize("way", ["on", "relay"])  # relay: over the network
-@pytest.mark.parametrize("delay", [0.3, 0.7, 1.2])
-def test_a_client_killed_in_the_middle_leaves_nothing(cluster, delay, way):
+@pytest.mark.parametrize("transfer", ["up", "across", "down"])
+def test_a_client_killed_in_the_middle_leaves_nothing(cluster, transfer, way):
     before = shared_memories(cluster)
     victim = client(cluster, ENDLESS, PATHWAYS_SHARED_MEMORY=way)
-    assert victim.stdout.readline() == "ready\n"
-    time.sleep(delay)  # anywhere in the transfers
+    wait_until_it_sends(victim, transfer)
     victim.send_signal(signal.SIGKILL)
     victim.wait()
-    assert settled(lambda: shared_memories(cluster) == before), shared_memories(cluster)
+    assert eventually(lambda: shared_memories(cluster) == before), shared_memories(cluster)
 
 
 def test_a_worker_killed_in_the_middle_leaves_nothing(cluster):
     on_disk = files_in_memory()
     victim = client(cluster, ENDLESS)
-    assert victim.stdout.readline() == "ready\n"
-    time.sleep(0.5)
+    wait_until_it_sends(victim, "across")
     controller, first, second = pids(cluster)
     os.kill(second, signal.SIGKILL)
-    victim.wait(60)  # with the error of the lost host
-    assert victim.returncode != 0
+    assert victim.wait(PATIENCE) != 0  # with the error of the lost host
     cluster.processes[:] = cluster.processes[:2]
-    assert settled(lambda: shared_memories(cluster) == (2, 2)), shared_memories(cluster)
+    assert eventually(lambda: shared_memories(cluster) == (2, 2)), shared_memories(cluster)
     assert files_in_memory() == on_disk

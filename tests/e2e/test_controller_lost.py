@@ -1,11 +1,11 @@
 """The controller is killed under a program: every use of what it held raises UNAVAILABLE, naming it and the way out, at once; the
-program itself goes on and ends as it likes. (Connected directly, stock jax's client aborts the process: jit code that needs a layout
+program itself goes on and ends as it likes. No limit on time has a part in that: the one on connections is a day here. (Connected directly, stock jax's client aborts the process: jit code that needs a layout
 cannot handle the error.)"""
 
 import textwrap
 
 PRELUDE = """
-import os, signal, sys, time
+import os, signal, sys
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P
 
@@ -21,22 +21,24 @@ def kill_controller():
     os.kill(pid, signal.SIGKILL)
 
 def raises(name, use):
-    start = time.monotonic()
     try:
         use()
     except jax.errors.JaxRuntimeError as error:
         text = str(error)
         assert text.startswith("UNAVAILABLE: the connection to the Pathways controller at 127.0.0.1:"), text
         assert "clear_backends" in text, text
-        assert time.monotonic() - start < 5, name
         print(name)
     else:
         print(name, "did not raise")
 """
 
 
+def run(run_script, code, **env):
+    return run_script(code, PATHWAYS_CONNECT_TIMEOUT="86400", **env)
+
+
 def test_the_program_survives_and_reads_why(run_script):
-    done = run_script(PRELUDE + textwrap.dedent("""
+    done = run(run_script, PRELUDE + textwrap.dedent("""
         kill_controller()
         put = jax.device_put(np.ones((3, 4), np.float32))
         large = jax.device_put(np.ones((2000, 1000), np.float32))
@@ -58,7 +60,7 @@ def test_the_program_survives_and_reads_why(run_script):
 
 
 def test_a_deep_queue_under_way_ends_in_the_error(run_script):
-    done = run_script(PRELUDE + textwrap.dedent("""
+    done = run(run_script, PRELUDE + textwrap.dedent("""
         for i in range(2000):
             x = f(x)
             if i == 1000: kill_controller()
@@ -68,18 +70,30 @@ def test_a_deep_queue_under_way_ends_in_the_error(run_script):
 
 
 def test_a_large_array_on_its_way_over_the_network_ends_in_the_error(run_script):
-    done = run_script(PRELUDE + textwrap.dedent("""
+    done = run(run_script, PRELUDE + textwrap.dedent("""
         import threading
         host = np.ones(64 << 20, np.float32)
         jax.block_until_ready(jax.device_put(host))
-        threading.Timer(0.1, kill_controller).start()
-        raises("a way up", lambda: [jax.block_until_ready(jax.device_put(host)) for _ in range(100)])
+        sent = threading.Semaphore(0)
+
+        def kill_under_way():
+            for _ in range(2):
+                sent.acquire()
+            kill_controller()
+
+        def put():
+            x = jax.device_put(host)  # returns while the bytes are on their way
+            sent.release()
+            jax.block_until_ready(x)
+
+        threading.Thread(target=kill_under_way).start()
+        raises("a way up", lambda: [put() for _ in range(100)])
         """), PATHWAYS_SHARED_MEMORY="relay")
     assert (done.returncode, done.stdout) == (0, "a way up\n"), done.stderr
 
 
 def test_the_remedy_in_the_text_works(run_script):
-    done = run_script(PRELUDE + textwrap.dedent("""
+    done = run(run_script, PRELUDE + textwrap.dedent("""
         kill_controller()
         raises("lost", lambda: jax.block_until_ready(x + 1))
         import jax.extend

@@ -1,4 +1,5 @@
-"""What travels between controller and worker for a loop of small computations: counted on the controller's side."""
+"""Messages from the controller to workers for a loop of small computations, as the controller counts them. How many of them share a frame
+depends on how far the client runs ahead: pathways/controller/frames_test.cc counts frames."""
 
 import jax
 import numpy as np
@@ -8,8 +9,7 @@ from pathways import _client, _cluster
 
 
 def counts():
-    hosts = _cluster.status(_client._get_endpoint().controller)["hosts"]
-    return [(host["commands"].get("execute", 0), host["frames_sent"]) for host in hosts]
+    return [host["commands"] for host in _cluster.status(_client._get_endpoint().controller)["hosts"]]
 
 
 def test_a_computation_is_one_command_however_many_devices(islands):
@@ -24,8 +24,9 @@ def test_a_computation_is_one_command_however_many_devices(islands):
         for _ in range(calls):
             y = f(y)
         y.block_until_ready()
-        (executes, frames), (elsewhere, _) = [(a - c, b - d) for (a, b), (c, d) in zip(counts(), before)]
-        assert executes == calls and elsewhere == 0, "one for the host concerned, none for the other"
-        # How many commands share a frame depends on how far the client runs ahead; at worst each travels alone, with a grant and a release.
-        assert frames <= 3 * calls + 50, "frames do not grow with the devices"
+        here, elsewhere = [{kind: now[kind] - then.get(kind, 0) for kind in now} for now, then in zip(counts(), before)]
+        assert here["execute"] == calls, "one for the host concerned"
+        assert elsewhere.get("execute", 0) == 0, "none for the other"
+        assert here.get("put", 0) == here.get("move", 0) == 0, "no data moves"
+        assert here.get("grant", 0) <= calls, "a grant names one computation at least"
     assert np.all(np.asarray(y) == calls + 3)

@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,7 @@ import numpy as np
 import pytest
 
 import pathways as pw
-from conftest import ROOT, assert_same, clean_environment
+from conftest import ROOT, assert_same, clean_environment, eventually
 from pathways import _client, _cluster
 
 optax = pytest.importorskip("optax")
@@ -156,10 +155,7 @@ def test_no_arrays_are_left_behind(alternating):
         state, loss = pipeline.step(state, x, y)
     float(loss)
     assert len(jax.live_arrays()) == count
-    deadline = time.monotonic() + 60  # what the client gives back travels in batches
-    while arrays() > before + 5 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert arrays() <= before + 5
+    assert eventually(lambda: arrays() <= before + 5), "what the client gives back travels in batches"
 
 
 def test_a_checkpoint_goes_on_where_it_was_also_with_other_stages(alternating, tmp_path, cpu):

@@ -56,6 +56,34 @@ def test_the_barrier_waits_for_the_effects_of_all_calls(steps, devices, inside):
     np.testing.assert_array_equal(np.asarray(y), (X + CALLS) * 6)
 
 
+READS = {
+    "block": lambda results: jax.block_until_ready(results),
+    "asarray": lambda results: np.asarray(results[0]),
+    "asarray of the other": lambda results: np.asarray(results[1]),
+    "asarray of a shard": lambda results: np.asarray(results[1].addressable_shards[0].data),
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+@pytest.mark.parametrize("inside", [False, True], ids=["between compiled functions", "inside of one"])
+def test_what_is_read_is_told_after_the_effects_of_its_call(steps, devices, inside, read):
+    add, triple, _ = steps
+    seen = Seen()
+    tell = lambda x: io_callback(seen, (), x[0])
+    if inside:
+        tell = jax.jit(tell, in_shardings=on(devices[3]))
+
+    @pw.program
+    def step(x):
+        y = add(x)
+        tell(y)
+        return y, triple(x)
+
+    for i in range(CALLS):
+        read(step(X + i))
+        assert seen == [j + 1 for j in range(i + 1)]
+
+
 def test_the_barrier_waits_for_effects_of_the_branch_that_runs(steps):
     add, triple, total = steps
     seen = Seen()

@@ -1,18 +1,18 @@
 """Clients that want more than the devices can do share them by their weights, as the scheduler itself accounts for it."""
 
 import json
-import statistics
 import subprocess
 import sys
 import time
 
 import pytest
 
-from conftest import clean_environment
+from conftest import clean_environment, eventually
 
 WEIGHTS = {"a": 1, "b": 2, "c": 4, "d": 8}
-LEAST_SECONDS, STRETCH_SECONDS, STRETCHES = 1.5, 6.0, 10  # of device time, not of a clock
-DEADLINE_SECONDS = 90
+COMPUTATIONS = 200  # of the client with the least weight: so long is measured
+HELD_UP = 50        # computations that one may take as long as, where another process has the processor meanwhile
+DEADLINE_SECONDS = 240
 
 # Has thousands of computations waiting, of a few milliseconds each: none that is seen waiting has been without. Obeys lines on standard input.
 BUSY = """
@@ -72,21 +72,21 @@ class Cluster:
         return {name: report[number] for name, number in self.numbers.items() if number in report}
 
     def expect(self, weights):
-        """For some stretch from now on each has had the device time that is due to it, while all had something waiting. A stretch that the
-        machine disturbed is given up for a new one: a computation that another process held up, also before the stretch began, is owed by
-        the client that it is counted for, and at a fifteenth of the devices that takes seconds to pay."""
-        for _ in range(STRETCHES):
-            first = self.of_clients()
-            total = 0
-            while total < STRETCH_SECONDS:
-                now = self.of_clients()
-                assert all(c["waiting"] > 0 for c in now.values()), f"more work is needed: {now}"
-                used = {name: c["device_seconds"] - first[name]["device_seconds"] for name, c in now.items()}
-                total = sum(used.values())
-                share = {name: used[name] / (total * weight / sum(weights.values())) if total else 0 for name, weight in weights.items()}
-                if total >= LEAST_SECONDS and all(0.9 <= s <= 1.1 for s in share.values()):
-                    return
-        raise AssertionError(f"in the last of {STRETCHES} stretches, after {total:.1f} s, parts of the due: {share}")
+        """Until the client with the least weight has had its number of computations, from now on, each has the device time that is due to it, and
+        something waiting at all times. A computation that another process holds up, also one before the first, is owed by the client that it is counted
+        for: that is the difference which is allowed. pathways/gang/fairness_test.cc has the shares to two in a hundred, in time of its own."""
+        first = now = self.of_clients()
+        least = min(weights, key=weights.get)
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while now[least]["completed"] < first[least]["completed"] + COMPUTATIONS:
+            now = self.of_clients()
+            assert all(client["waiting"] > 0 for client in now.values()), f"more work is needed: {now}"
+            assert time.monotonic() < deadline, f"the devices stand still: {now}"
+        used, completed = ({name: now[name][key] - first[name][key] for name in weights} for key in ("device_seconds", "completed"))
+        total, one = sum(used.values()), sum(used.values()) / sum(completed.values())
+        for name, weight in weights.items():
+            due = total * weight / sum(weights.values())
+            assert abs(used[name] - due) <= 0.1 * due + HELD_UP * one, f"{name} had {used[name]:.2f} s of {due:.2f} s: {used}, {completed}"
 
 
 @pytest.fixture
@@ -116,16 +116,13 @@ def test_four_clients_get_device_time_by_their_weights(cluster):
     # While they run: the operator changes one, another changes itself.
     cluster.cli("share", str(cluster.numbers["a"]), "--weight", "8")
     cluster.tell("d", "pw.set_share(weight=1)")
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while cluster.of_clients()["d"]["weight"] != 1 and time.monotonic() < deadline:
-        pass
+    assert eventually(lambda: cluster.of_clients()["d"]["weight"] == 1)
     cluster.expect({"a": 8, "b": 2, "c": 4, "d": 1})
 
     # One is killed: it is no longer there, nor is what it had not started, and the others share the rest.
     cluster.clients["a"].kill()
     cluster.clients["a"].wait()
-    while "a" in cluster.of_clients() and time.monotonic() < deadline:
-        pass
+    assert eventually(lambda: "a" not in cluster.of_clients())
     del cluster.numbers["a"]
     cluster.expect({"b": 2, "c": 4, "d": 1})
     text = cluster.cli("status").stdout
@@ -138,13 +135,11 @@ def test_what_a_killed_client_had_not_started_is_never_granted(cluster):
     client.stdin.write("\n")
     client.stdin.flush()
     assert client.stdout.readline() == "queued\n"
-    deadline = time.monotonic() + DEADLINE_SECONDS
     (before,) = cluster.status()["clients"]
     assert before["waiting"] > 100
     client.kill()
     client.communicate()
-    while cluster.status()["clients"] and time.monotonic() < deadline:
-        pass
+    assert eventually(lambda: not cluster.status()["clients"])
     granted = cluster.status()["granted"]
     assert granted < before["completed"] + before["running"] + before["waiting"]
     other = cluster.client("import jax.numpy as jnp; print(float(jnp.ones(3).sum()))")
@@ -201,10 +196,8 @@ def test_a_huge_program_lets_others_take_their_turns(cluster, tmp_path):
     path = tmp_path / "trace.json"
     trace = subprocess.Popen([sys.executable, "-m", "pathways", "trace", "-s", "10", "--check", "--json", "-o", str(path)], env=cluster.env,
                              stdout=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + DEADLINE_SECONDS
     before = cluster.status()["granted"]
-    while cluster.status()["granted"] < before + 20 and time.monotonic() < deadline:
-        pass
+    assert eventually(lambda: cluster.status()["granted"] >= before + 20)
     small.stdin.write("\n")
     small.stdin.flush()
     assert small.stdout.readline() == "done\n", small.communicate()
@@ -216,16 +209,20 @@ def test_a_huge_program_lets_others_take_their_turns(cluster, tmp_path):
     requests = [e for e in events if e.get("cat") == "request" and "gang" in e["args"]]
     mine = [e for e in requests if tracks[e["tid"]].split(" (")[0] == f"client {number}"]
     assert len(requests) > len(mine) > 0
+    own = {e["args"]["gang"] for e in mine}
     took = {e["args"]["gang"]: e["dur"] for e in events if e.get("cat") == "run" and "gang" in e["args"]}
-    stage = statistics.median(took[g["args"]["gang"]] for g in grants if g["args"]["gang"] in took)
-    owed = 0  # shares are of device time: a call that took as long as several stages of the other's has them go first
+    others = sorted((g["ts"], took[g["args"]["gang"]]) for g in grants if g["args"]["gang"] in took and g["args"]["gang"] not in own)
+    most = max(time for _, time in others)
+    given = lambda begin, end: sum(time for ts, time in others if begin < ts < end)
+    # Shares are of device time: what the small client has had more than the other, the other may have first.
+    debt, last = 0, None
     for request in sorted(mine, key=lambda e: e["ts"]):
         gang = request["args"]["gang"]
         (granted,) = [g["ts"] for g in grants if g["args"]["gang"] == gang]
-        overtaken_by = [g for g in grants if request["ts"] < g["ts"] < granted]
-        assert len(overtaken_by) <= 4 + owed // stage, (f"{len(overtaken_by)} stages of the huge program, of about {stage:.0f} us, were granted "
-                                                        f"before it, and its last call took {owed:.0f}")
-        owed = took[gang]
+        debt = debt if last is None else max(0, debt - given(last, request["ts"]))
+        waited = given(request["ts"], granted)
+        assert waited <= debt + 4 * most, f"the huge program had {waited:.0f} us before it, and is owed {debt:.0f}; its longest stage takes {most:.0f}"
+        debt, last = max(0, debt - waited) + took[gang], granted
 
 
 def test_values_that_make_no_sense_are_refused_with_what_they_should_be(cluster):

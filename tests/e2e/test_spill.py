@@ -69,3 +69,9 @@ def test_without_it_they_are_refused(start):
     _, errors = client.communicate("\n")
     assert client.returncode != 0
     assert "RESOURCE_EXHAUSTED" in errors
+
+
+def test_a_program_is_told_the_limit(start):
+    code = "import jax; print(*(device.memory_stats()['bytes_limit'] for device in jax.devices()))"
+    done = subprocess.run([sys.executable, "-c", code], env=clean_environment(PATHWAYS_ADDRESS=start(spill=False).address), capture_output=True, text=True)
+    assert done.stdout == f"{LIMIT} {LIMIT}\n", done.stderr

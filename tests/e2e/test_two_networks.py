@@ -127,7 +127,7 @@ def received(program):
 
 
 SIZE = 8 << 20  # of the arrays
-LIMIT = 1.5  # once and not twice; TCP repeats a little on a busy machine
+OTHERS = 64 << 10  # headers, and what hosts say to each other meanwhile
 
 
 def test_data_goes_straight_from_island_to_island(network, program):
@@ -135,7 +135,7 @@ def test_data_goes_straight_from_island_to_island(network, program):
     with network.counting() as counted:
         seconds = run(program, "move")
     there, back = counted["bytes"]
-    assert SIZE <= there < LIMIT * SIZE and back < SIZE / 10, counted
+    assert SIZE <= there <= SIZE + OTHERS and back <= OTHERS, counted
     # What the client read came through the controller, the rest did not.
     assert received(program) - before < SIZE + 100000
     assert seconds >= SIZE / BANDWIDTH + DELAY  # or it went another way
@@ -145,24 +145,24 @@ def test_a_reduction_crosses_once_in_each_direction(network, program):
     with network.counting() as counted:
         seconds = run(program, "reduce")
     part = SIZE // 4
-    assert all(part <= crossed < LIMIT * part for crossed in counted["bytes"]), counted
+    assert all(part <= crossed <= part + OTHERS for crossed in counted["bytes"]), counted
     assert seconds >= part / BANDWIDTH + DELAY
 
 
 # What of the array goes each way: the sums of what the other island gets; what this one has; what is for the other's devices. That is the
-# least there is, and plugins/pjrt_cpu/net/net_test.cc has it to the byte; here TCP adds its own.
+# least there is, and plugins/pjrt_cpu/net/net_test.cc has it to the byte.
 @pytest.mark.parametrize("name, share", [("scatter", 1 / 8), ("gather", 1 / 2), ("exchange", 1 / 4)])
 def test_other_collectives_cross_once_too(network, program, name, share):
     with network.counting() as counted:
         run(program, name)
-    assert all(share * SIZE <= crossed < LIMIT * share * SIZE for crossed in counted["bytes"]), counted
+    assert all(share * SIZE <= crossed <= share * SIZE + OTHERS for crossed in counted["bytes"]), counted
 
 
 def test_every_hop_takes_the_delay_once(network, program):
     with network.counting() as counted:
         seconds = run(program, "hops")
     assert seconds >= 10 * DELAY, counted
-    assert sum(counted["bytes"]) < 100000, counted
+    assert sum(counted["bytes"]) <= OTHERS, counted
 
 
 def test_an_interrupted_line_holds_up_only_what_needs_it(network, program):

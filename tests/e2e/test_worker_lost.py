@@ -1,11 +1,15 @@
-"""A worker process dies: what lived there raises within a second, naming the host, and everything else stays usable."""
+"""A worker process dies: what lived there raises, naming the host, and everything else stays usable.
 
-import os
+Within a second: pathways/sim tells it of every scenario (RF-2). Here hosts may be silent for an hour, so that a loss that is noticed has been noticed
+by the closed connection."""
 
 import pytest
 
+from pathways import _cluster
+from pathways._shape import Shape
+
 PROGRAM = """
-import os, pathlib, signal, sys, time
+import os, signal, sys, time
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
@@ -16,25 +20,11 @@ kept = jax.device_put(np.arange(8.0), NamedSharding(second, P("x")))
 jax.block_until_ready((lost, kept))
 {before}
 
-def worker_of(island):
-    for entry in pathlib.Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            words = (entry / "cmdline").read_bytes().decode().split("\\0")
-        except OSError:
-            continue
-        own = "pathways-worker" in words[0] and any(f"/run-{{os.getpid()}}-" in w for w in words)
-        if own and words[words.index("--island") + 1] == island:
-            return int(entry.name)
-
-killed = time.monotonic()
-os.kill(worker_of("island0"), signal.SIGKILL)
+os.kill(int(os.environ["VICTIM"]), signal.SIGKILL)
 try:
     {read}
     print("NOT RAISED")
 except jax.errors.JaxRuntimeError as error:
-    print("AFTER", time.monotonic() - killed)
     print("TEXT", str(error).splitlines()[0])
 np.testing.assert_array_equal(np.asarray(kept), np.arange(8.0))
 np.testing.assert_array_equal(np.asarray(jax.jit(lambda x: x + 1)(kept)), np.arange(8.0) + 1)
@@ -56,14 +46,20 @@ CASES = {
 }
 
 
+@pytest.fixture
+def cluster(tmp_path):
+    running = _cluster.Cluster(Shape.parse("2x1x2"), tmp_path, heartbeat="1h").start()
+    yield running
+    running.stop()
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_it_raises_within_a_second_and_the_rest_goes_on(run_script, case):
+def test_what_lived_there_raises_and_the_rest_goes_on(run_script, cluster, case):
     before, read = CASES[case]
-    done = run_script(PROGRAM.format(before=before, read=read), PATHWAYS_LOCAL="2x1x2")
+    (victim,) = [process.pid for process in cluster.processes if process.name.endswith("host0")]
+    done = run_script(PROGRAM.format(before=before, read=read), PATHWAYS_ADDRESS=cluster.address, VICTIM=str(victim))
     assert done.returncode == 0, done.stdout + done.stderr
     said = dict(line.split(" ", 1) for line in done.stdout.splitlines())
-    # The promise is a second of an idle machine; tests share theirs with others.
-    assert float(said["AFTER"]) < (1.0 if os.getloadavg()[0] < os.cpu_count() else 5.0), done.stdout
     for text in (said["TEXT"], said["LATER"]):
-        assert text.startswith("UNAVAILABLE") and "island0" in text and "host0" in text, done.stdout
+        assert text.startswith("UNAVAILABLE") and "island0" in text and "host0" in text and "nothing heard" not in text, done.stdout
     assert "NOT" not in said

@@ -4,11 +4,12 @@ import re
 
 import source
 
-ORDER = ["base", "trace", "net", "bulk", "resource", "buffers", "dataflow", "gang", "program", "ir", "dispatch", "device",
-         "worker", "controller", "frontend", "relay", "sim", "bin"]
+ORDER = ["base", "trace", "net", "bulk", "resource", "buffers", "dataflow", "gang", "program", "ir", "dispatch", "session", "device",
+         "worker", "controller", "client", "frontend", "relay", "sim", "bin"]
 # Beyond the order: folders that must not know each other, although one stands above the other.
 STRANGERS = {
     "controller": {"worker", "device"},       # they meet in proto/ and net/
+    "client": {"worker", "controller", "device"},  # a client and the controller meet in session/
     "frontend": {"worker", "device"},
     "relay": set(ORDER) - {"base", "trace", "net", "bulk", "buffers", "relay"},
 }

@@ -8,6 +8,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import forbidden  # noqa: E402
 import layering  # noqa: E402
+import private_jax  # noqa: E402
 import sizes  # noqa: E402
 import source  # noqa: E402
 
@@ -72,3 +73,21 @@ def test_forbidden_constructs(tree, line):
 def test_words_in_comments_and_strings_are_no_constructs(tree):
     tree({"pathways/worker/x.cc": '// std::thread\nconst char* s = "std::mutex";\n/* rand() */\nchar c = \'"\'; int n = 1\'000;\n'})
     assert forbidden.check() == []
+
+
+@pytest.mark.parametrize("line", ["from jax._src import core", "import jax._src.core as core", "from jaxlib import _jax", "from jaxlib.mlir import ir",
+                                  "import jax\nx = jax._src.core", "import jaxlib._pathways", "import sys\nsys.modules['jax._src.xla_bridge']",
+                                  "def f():\n    from jax._src.lib import xla_client"])
+def test_a_private_name_of_jax(tree, line):
+    tree({"python/pathways/_x.py": line + "\n"})
+    (problem,) = set(private_jax.check())
+    assert problem.startswith("python/pathways/_x.py:") and "_jax/seams.py" in problem
+
+
+@pytest.mark.parametrize("path, line", [("python/pathways/_x.py", "from jax.extend import core"), ("python/pathways/_x.py", "# jax._src.core"),
+                                        ("python/pathways/_x.py", "import jaxlib; print(jaxlib.__version__)"),
+                                        ("python/pathways/_x.py", "text = 'see jax._src of old'"),
+                                        ("python/pathways/_jax/seams.py", "from jax._src import core")])
+def test_public_names_of_jax_and_the_door_to_private_ones(tree, path, line):
+    tree({path: line + "\n"})
+    assert private_jax.check() == []
