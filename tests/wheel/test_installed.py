@@ -1,6 +1,7 @@
 """The wheel in an environment of its own, away from the checkout: programs and the command line work there with no path set.
 
-What the wheel depends on is lent to the environment from the one that runs the tests; nothing of ours is.
+What the wheel depends on is lent to the environment from those that have it, nothing of ours is: the packages of the one that runs the tests,
+and the CPU device's runtime (the wheel's extra `cpu`), which only build/venv holds.
 """
 
 import json
@@ -32,10 +33,16 @@ class Environment:
         (wheel,) = (ROOT / "build" / "wheel").glob("*.whl")
         pip = [sys.executable, "-m", "pip", "--python", self.bin / "python", "install", "-q", "--disable-pip-version-check", "--no-compile"]
         subprocess.run([*pip, "--no-index", "--no-deps", wheel], check=True)
-        theirs = pathlib.Path(self.run("python", "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])").strip())
+        self.packages = pathlib.Path(self.run("python", "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])").strip())
         for entry in pathlib.Path(sysconfig.get_paths()["purelib"]).iterdir():
-            if not entry.name.startswith("pathways") and entry.suffix != ".pth" and not (theirs / entry.name).exists():
-                (theirs / entry.name).symlink_to(entry)
+            if not entry.name.startswith("pathways") and entry.suffix != ".pth":
+                self._lend(entry)
+        (runtime,) = (ROOT / "build" / "venv").glob("lib/python3*/site-packages/tensorflow")
+        self._lend(runtime)
+
+    def _lend(self, entry):
+        if not (self.packages / entry.name).exists():
+            (self.packages / entry.name).symlink_to(entry)
 
     def run(self, command, *arguments, **more):
         """In a folder that has nothing, with an environment that says nothing; the output."""
