@@ -23,7 +23,7 @@ SIMULATED_US = (330, 1040, 2400, 10000)
 DEVICES = 8
 CPU_LOOPS = (45, 140)  # of about 0.33 and 1 ms of a core
 WARM_SECONDS, SETTLE_SECONDS = 0.2, 0.7
-RECORDED_CLIENTS = 4
+RECORDED_COUNTS = (1, 4, 8, 16)  # of the shortest computations: the paper's figure 11
 EQUAL = 0.97  # of a throughput: what is less is lost
 
 
@@ -103,22 +103,26 @@ def show(name, figures):
 
 
 def simulated(args):
-    """({us: compare}, what the devices ran while a few clients shared them)."""
+    """({us: compare}, what a device ran while clients shared it: {"us", "clients": {how many: {"runs", "done"}}})."""
     figures, gang = {}, lambda us: lambda i: f"gang {us} {i}"
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(_sides.simulated_cluster(1, OPERATION_A_US, devices=DEVICES))
-        clients = open_clients(stack, cluster.address, max(*args.counts, RECORDED_CLIENTS))
+        clients = open_clients(stack, cluster.address, max(args.counts))
         sides = list(clients.values())
         for us in args.us:
             figures[str(us)] = compare(cluster, sides, gang(us), args, us=us)
             show(f"simulated devices, {us / 1e3:g} ms", figures[str(us)])
-        shared = [(side, gang(args.us[0])(i)) for i, side in enumerate(sides[:RECORDED_CLIENTS])]
-        for side, program in shared:
-            side.ask("prepare", program=program)
-        with Flood(shared, 2, settle=SETTLE_SECONDS) as flood:
-            flood.until_begin()
-            runs = recorded(cluster.address, list(clients)[:RECORDED_CLIENTS])
-    return figures, {"us": args.us[0], "runs": runs, "done": flood.done}
+        programs = [(side, gang(args.us[0])(i)) for i, side in enumerate(sides)]
+        shared = {str(count): shown(cluster, list(clients)[:count], programs[:count]) for count in RECORDED_COUNTS if count <= len(sides)}
+    return figures, {"us": args.us[0], "clients": shared}
+
+
+def shown(cluster, numbers, programs):
+    """What a device ran while these clients kept calling, and how many results each of them saw."""
+    with Flood(programs, 2, settle=SETTLE_SECONDS) as flood:
+        flood.until_begin()
+        runs = recorded(cluster.address, numbers)
+    return {"runs": runs, "done": flood.done}
 
 
 def on_cpu(args):

@@ -2,8 +2,9 @@
 
 FIGURES = {
     "5": {"title": "Dispatch overhead: computations a second",
-          "paper": "A sum over all devices and an addition, on up to 2048 TPUs. Fused, Pathways equals multi-controller JAX up to 1000 cores; Chained, it is ahead of JAX's "
-                   "OpByOp up to 256 cores; OpByOp, it is behind JAX. It is ahead of TensorFlow and Ray everywhere.",
+          "paper": "An all-reduce of a scalar and an addition, on up to 2048 TPUs; 128 of them in a chain. Fused, Pathways equals multi-controller JAX up to 1000 cores; Chained, it is "
+                   "ahead of JAX's OpByOp up to 256 cores; OpByOp, JAX is far ahead of every single controller. Pathways is ahead of TensorFlow and Ray everywhere; Ray had other "
+                   "hardware (GPUs, and PyTorch's all-reduce), which the paper says does not compare directly.",
           "here": "CPU devices that share this machine's processors, so that collectives grow with the number of devices, as those of TPUs do not. Every side has 16 calls "
                   "under way, and whenever the oldest eight are done there are eight more; every host is one process on every side (ours has a client and a controller "
                   "besides). A verdict is only about dispatch, so only about sides with our device plugin, and with it our collectives: jax in as many processes, and Ray, whose "
@@ -14,7 +15,7 @@ FIGURES = {
                   "The last rows have no rival: simulated devices, whose computations take no time, behind a stock client, sockets and the real controller; all "
                   "their hosts are one process, so the rates are those of this machine's processors."},
     "6": {"title": "The smallest computation at which the throughput equals JAX's",
-          "paper": "2.3 ms for 16 hosts with 128 TPUs, about 35 ms for 512 hosts with 2048 TPUs.",
+          "paper": "2.3 ms for 16 hosts with 128 TPUs, 35 ms for 512 hosts with 2048 TPUs.",
           "here": "The time is the devices': of real ones by a recording of one computation that is alone, of simulated ones what they are told; not the rival's total. Equal is 0.97 by three quarters of the rounds, from that "
                   "computation on. Real devices: ours, with client, sockets and controller, against jax in as many processes on as many devices, "
                   "with our device plugin; with its own runtime beside. All 16 hosts are processes on this one machine, on either side; the paper's had a machine "
@@ -22,26 +23,29 @@ FIGURES = {
                   "so the throughput is held against devices that are never idle, which no system can beat. All of the control path shares this machine's processors, so a "
                   "cluster of machines is not slower by this count; but its network, which is missing here, is."},
     "7": {"title": "Parallel against sequential dispatch, a stage on each host",
-          "paper": "Stages on the four cores of a host each, up to 16: parallel dispatch amortises the cost of each stage; sequential dispatch, which waits until a stage is enqueued, "
-                   "falls with every stage.",
+          "paper": "Stages on four cores each, of another host each, the result of one sent to the next: with parallel dispatch the fixed costs of the client and of scheduling are "
+                   "amortised over many stages. Sequential dispatch, for comparison, waits until a stage is enqueued before it enqueues the next.",
           "here": "One island, a worker process of four CPU devices for each stage, a sum over these in it; both clusters are up, and take turns. All share this machine's "
                   "processors. Our sequential dispatch waits until a stage has completed before it sends the next, which is more than the paper's waits for. So the ratio says "
                   "nothing about the paper's figure, and has no verdict; the parallel column alone is what our dispatch does."},
     "8": {"title": "Several clients on the same devices",
-          "paper": "Programs of 0.33 ms and more: together the clients reach at least what JAX reaches; there is no cost of switching between programs.",
+          "paper": "Clients that submit different programs together reach at least what JAX reaches, so switching between programs costs nothing, as long as all fit in the devices' memory. "
+                   "Of very small computations they reach more than JAX, whose Python dispatches fewer.",
           "here": "1 to 16 client processes, each with a program of its own text and 16 calls under way; results are counted by the clients. Simulated: eight devices of one host, "
                   "busy for as long as a computation takes without need of a processor; there is no JAX for them, so the line is what the devices can do. CPU device: it shares the "
                   "processors with all clients, whose part is missing for computing, so more clients may reach less; jax with our device plugin, one process and one program, is "
                   "beside. Where short computations do not keep the devices busy, the processors' columns say who had no more to give."},
     "9": {"title": "Device time by weight",
-          "paper": "Four clients get 1:1:1:1 and 1:2:4:8 of the devices' time, as a trace shows.",
+          "paper": "Four clients share the devices' time 1:1:1:1 and 1:2:4:8: a trace of some of 128 cores.",
           "here": "Gangs over 32 simulated devices of four hosts, 2.4 ms each. The shares are those of the results that the clients saw, all of them equally long; the scheduler is not "
                   "asked. The picture is a recording in the last of these windows, whose shares are beside."},
     "11": {"title": "What a device runs while clients share it",
-           "paper": "The trace of figure 8's sharing: programs of several clients, gang-scheduled, interleave at the millisecond.",
-           "here": "Figure 8's simulated devices with four clients: what one of them ran, by a recording, each client a colour."},
+           "paper": "Traces of figure 8 with computations of 0.33 ms by 1, 4, 8 and 16 clients: one alone does not keep the devices busy, several come to about 100 %; their programs are "
+                    "gang-scheduled and interleave at the scale of a millisecond or less.",
+           "here": "Figure 8's shortest computations on simulated devices: what one of these ran, by a recording; a line for each number of clients, a colour for each of them. One "
+                   "client has 16 calls under way here, which the paper does not say of its own."},
     "table1": {"title": "Training an encoder-decoder and a decoder-only Transformer as SPMD, against JAX",
-               "paper": "T5-Base, Large, 3B and 11B on 32 to 512 cores: the same tokens a second with Pathways as with multi-controller JAX.",
+               "paper": "T5-Base and Large on 32 cores, 3B and 11B on 512: with Pathways as many tokens a second as with multi-controller JAX (618k, 90.4k, 282.8k, 84.8k).",
                "here": "Small models over eight CPU devices, of one host and of two, by one jit with the examples spread over two groups of devices and heads, hidden units and "
                        "words over four; jax does the same in as many processes. The verdict is against jax with our device plugin; with its own runtime, another version "
                        "of XLA's compiler takes part. Losses are compared to the last bit, step by step."},
@@ -54,26 +58,28 @@ FIGURES = {
                "here": "16 layers, one CPU device for each stage, one example in each microbatch, four times as many microbatches as stages: so more stages are a larger batch. All devices "
                        "share this machine's processors: nothing can become faster by more stages, and this shows what dispatching more and smaller computations costs. No verdict."},
     "pipelines": {"title": "Table 2's model as SPMD and as pipelines over 128 cores; figure 10: on one island and on four",
-                  "paper": "3B parameters on 128 cores: 125.7k tokens a second as SPMD, 133.7k in 4 stages, 132.7k in 8, 131.4k in 16, with four times as many microbatches as stages; "
-                           "131.4k too on four islands of 32 cores.",
+                  "paper": "3B parameters on 128 cores, 2,048 examples a step: 125.7k tokens a second as SPMD; as pipelines in the manner of GPipe, with four times as many microbatches as stages, "
+                           "133.7k in 4 stages, 132.7k in 8, 131.4k in 16; 131.4k too in 16 stages on four islands of 32 cores. In 16 stages on 512 cores 507.8k, a row that is not here.",
                   "here": "Simulated: the paper's 62 layers on 128 cores, 4 to a host. Real: a stock client, the controller, the worker of each host and what they say to each other. "
                           "A stage's time is XLA's count of its operations and bytes at the speed of a TPU v3's core (61.5 Tflop/s, 450 GB/s), with its "
                           "collectives as rings behind it (docs/simulator.md), and passes in real time: tokens a second compare with each other, not with the paper's. "
-                          "All rows have the same devices, the model spread over eight cores, and eight examples in a microbatch; a step of 16 stages is so four times that of 4, and SPMD's "
-                          "as large as that. Idle in closed form is (S - 1) / (M + S - 1) of S equal stages and M microbatches, for GPipe and 1F1B alike, and "
+                          "Numbers have 32 bits, at a speed that a TPU has for 16: that too is the same for all rows. "
+                          "All rows have the same devices, the model spread over eight cores, 512 examples a step and four times as many microbatches as places, so that a microbatch has an "
+                          "example for each core of a place whatever the number of stages; the paper's batch is four times as large, which leaves a control path four times as long for each microbatch. "
+                          "Idle in closed form is (S - 1) / (M + S - 1) of S equal stages and M microbatches, for GPipe and 1F1B alike, and "
                           "(P - 1) / (R M + P - 1) of P places with R stages each; measured it is a recorded step's time without the optimizer in which a device computes nothing. "
-                          "The verdict: whether a step takes what its schedule takes with these stages' times; what is more is the control path on this machine, and the table of where the "
-                          "time goes says whose. Hosts of different islands are 50 us apart with 100 Gbit/s each. Rows are measured one after the other, each alone on the machine. The picture is "
+                          "The verdict: whether a step takes what its schedule takes with these stages' times; what is more is the optimizer and the control path on this machine, and the table of "
+                          "where the time goes says how much of each. Hosts of different islands are 50 us apart with 100 Gbit/s each. Rows are measured one after the other, each alone on the machine. The picture is "
                           "figure 10's: one step on four islands, lines between."},
     "10": {"title": "The pipeline on one island and on four, on CPU devices",
            "paper": "131.4k tokens a second either way: transfers over the data-centre network hide behind the computations.",
            "here": "The islands are processes of this machine, and what goes from one to the next does so through its memory: there is no network to hide. No verdict."},
     "12": {"title": "Data parallelism over two islands, on CPU devices",
-           "paper": "64B and 136B parameters over two islands of 512 cores: 97.2 % of one island with twice as many.",
+           "paper": "64B parameters over two islands of 512 cores: 97.2 % of SPMD over as many in one island; 136B over two islands of 1024: about 97 %.",
            "here": "One SPMD jit over two hosts of four devices, which are of one island or of two: in the second case gradients are summed inside each island, then exchanged once between "
                    "them. Processes of one machine: there is no network between the islands. No verdict."},
     "islands": {"title": "Data parallelism over two islands, simulated",
-                "paper": "64B and 136B parameters over two islands of 512 cores: 97.2 % of one island with twice as many.",
+                "paper": "64B parameters over two islands of 512 cores: 97.2 % of SPMD over as many in one island; 136B over two islands of 1024: about 97 %.",
                 "here": "A decoder-only Transformer of 1B parameters on 256 simulated cores of a TPU v3, as above: 1/64 of the paper's model on a quarter of its cores. The base is one SPMD jit over "
                         "one island. Over two islands the model is differentiated in four segments: every device sends its part of a segment's summed gradients to its "
                         "like in the other island while the segment before is differentiated. The middle row has the segments in one island, which says what these alone change: the "

@@ -19,10 +19,9 @@ PATIENCE_SECONDS = 500
 RECORDINGS = 3
 STEPS = 4
 # All rows alike: the paper's model, on the same devices, whose speed is the source of every stage's time; the model spread over eight cores
-# (_flow.TENSOR_PARALLEL); as many examples in a microbatch, so that a step of more stages is a larger one; four times as many microbatches as places.
-MODEL, DEVICE, MICROBATCH = "LM-3B", "tpu-v3", 8
+# (_flow.TENSOR_PARALLEL); the same batch; four times as many microbatches as places, so that a microbatch has an example for each core of a place.
+MODEL, DEVICE, BATCH = "LM-3B", "tpu-v3", 512
 SPMD = "SPMD"
-SPMD_BATCH = 512
 # What: islands, places, stages of each place, schedule.
 ROWS = {"4 stages, gpipe": (1, 4, 1, "gpipe"), "8 stages, gpipe": (1, 8, 1, "gpipe"), "16 stages, gpipe": (1, 16, 1, "gpipe"),
         "16 stages, gpipe, on four islands": (4, 16, 1, "gpipe"), "16 stages, 1f1b": (1, 16, 1, "1f1b"),
@@ -69,9 +68,8 @@ def _recorded(cluster, one, step_s, places, stages):
 
 def measure(islands, places, rounds, schedule, steps):
     microbatches = 4 * places
-    batch = MICROBATCH * microbatches
     with _sides.simulated_cluster(CORES // 4, DEVICE, islands) as cluster, side(cluster.address, CORES) as one:
-        prepared = _asked(one, "prepare", model=MODEL, places=places, rounds=rounds, microbatches=microbatches, batch=batch, schedule=schedule)
+        prepared = _asked(one, "prepare", model=MODEL, places=places, rounds=rounds, microbatches=microbatches, batch=BATCH, schedule=schedule)
         _asked(one, "steps", count=1)
         row = {**prepared, **_timed(cluster, one, "steps", steps)}
         _rows.say(f"a step {row['step_s']:.2f} s, asked for in {row['asked_s']:.2f} s; prepared in {row['prepared_s']:.0f} s")
@@ -79,7 +77,7 @@ def measure(islands, places, rounds, schedule, steps):
         planned = _asked(one, "timeline", forward=forward, backward=backward)
         window = _breakdown.step_of(by_place)
         whole = _breakdown.pipeline_step(by_place, *window, planned["seconds"]) if window else {}
-        return {**row, "batch": batch, "planned_s": planned["seconds"], "planned_idle": planned["idle"],
+        return {**row, "batch": BATCH, "microbatches": microbatches, "planned_s": planned["seconds"], "planned_idle": planned["idle"],
                 "closed_form_idle": _setup.closed_form_idle(schedule, places, microbatches, rounds), "forward_s": statistics.mean(forward),
                 "backward_s": statistics.mean(backward), **whole}
 
@@ -120,10 +118,10 @@ def _replicated(cores, islands, batch, steps):
 
 
 def pipelines(quick, rows):
-    rows.begin(cores=CORES, model=MODEL, microbatch=MICROBATCH)
+    rows.begin(cores=CORES, model=MODEL, batch=BATCH)
     steps, needs = (2, 0) if quick else (STEPS, ROW_SECONDS)
     if not quick:
-        rows.row(SPMD, lambda: _spmd(MODEL, CORES, SPMD_BATCH, steps), needs=needs)
+        rows.row(SPMD, lambda: _spmd(MODEL, CORES, BATCH, steps), needs=needs)
     for name in QUICK if quick else ROWS:
         rows.row(name, lambda: measure(*ROWS[name], steps), needs=needs)
     return rows.figure()

@@ -67,8 +67,15 @@ SHOWN_US = 30_000  # of figure 11, whose computations are short
 
 
 def _plot11(axes, result):
-    runs = [run for run in result["runs"] if run[1] < SHOWN_US]
-    _runs(axes, [(f"client {client}", f"C{client}", _of_client(runs, client)) for client in range(len(result["done"]))])
+    """A line for each number of clients, a colour for each client."""
+    from matplotlib import colormaps
+
+    for number, shared in enumerate(result["clients"].values()):
+        for client in range(len(shared["done"])):
+            bars = [(begin / 1e3, took / 1e3) for begin, took in _of_client(shared["runs"], client) if begin < SHOWN_US]
+            axes.broken_barh(bars, (number - 0.4, 0.8), color=colormaps["tab20"](client))
+    axes.set(xlabel="ms", yticks=range(len(result["clients"])), yticklabels=[f"{count} client" + "s" * (count != "1") for count in result["clients"]])
+    axes.invert_yaxis()
 
 
 def _bars(axes, result):

@@ -4,6 +4,7 @@ import base64
 import html
 
 import _paper
+import _provenance
 import _rows
 import _setup
 import _targets
@@ -15,6 +16,10 @@ STYLE = ("body{font:15px sans-serif;max-width:60em;margin:2em auto;padding:0 1em
 
 
 STOLEN = 0.02  # of the processors: less is not worth a word
+ABOUT = ("The paper is Pathways: Asynchronous Distributed Dataflow for ML (Barham et al., MLSys 2022). It had up to 2,048 TPUs, which are not here: what differs is said below "
+         "each table. The table here says which run measured what.")
+VERDICTS = ("Two systems are compared with a verdict only where both have the same device runtime, a process for each host (ours a client and a controller besides) and as many "
+            "calls under way. Met or missed is what three quarters of the rounds say; where they do not agree there is no verdict. An aim of our own is not the paper's claim.")
 
 
 def _spread(cell, digits=0):
@@ -84,13 +89,17 @@ def _table9(result):
         for name, row in result["mixes"].items()]
 
 
+def _row11(count, us, shared):
+    runs = shared["runs"]
+    turns = sum(1 for before, after in zip(runs, runs[1:]) if before[0] != after[0])
+    took = [sum(took for place, _, took in runs if place == client) for client in range(len(shared["done"]))]
+    span = max((begin + took for _, begin, took in runs), default=0)
+    return [count, f"{us / 1e3:g} ms", f"{100 * sum(took) / max(span, 1):.1f} %", f"{len(runs)}, {turns}", _percents(took), _percents(shared["done"])]
+
+
 def _table11(result):
-    places = range(len(result["done"]))
-    turns = sum(1 for before, after in zip(result["runs"], result["runs"][1:]) if before[0] != after[0])
-    took = [sum(took for place, _, took in result["runs"] if place == client) for client in places]
-    span = max((begin + took for _, begin, took in result["runs"]), default=0)
-    return ["clients", "computation", "device time by the recording", "results seen by the clients", "device busy", "runs, of which another client's than the one before"], [
-        [len(places), f"{result['us'] / 1e3:g} ms", _percents(took), _percents(result["done"]), f"{100 * sum(took) / max(span, 1):.1f} %", f"{len(result['runs'])}, {turns}"]]
+    head = ["clients", "computation", "device busy", "runs, of which another client's than the one before", "device time of each by the recording", "results that each saw"]
+    return head, [_row11(count, result["us"], shared) for count, shared in result["clients"].items()]
 
 
 def _tokens(cell):
@@ -210,13 +219,27 @@ def warnings(report):
     found = []
     if report["quick"]:
         found.append("A quick run: one round of little, good for its form only.")
-    if report["machine"]["load"] > report["machine"]["cores"] / 4:
-        found.append(f"The machine was busy when the run began (load {report['machine']['load']:.1f} on {report['machine']['cores']} cores): run it on a quiet one.")
-    stolen = {_paper.name(number): run["stolen"] for number, run in report.get("runs", {}).items() if run.get("stolen", 0) > STOLEN}
+    for run, figures in _provenance.runs(report):
+        machine = run["machine"]
+        if machine["load"] > machine["cores"] / 4:
+            found.append(f"The machine was busy when a run began (load {machine['load']:.1f} on {machine['cores']} cores; {_names(figures)}): run it on a quiet one.")
+    if why := _provenance.unfit(report):
+        found.append(f"Not to be published: {why}.")
+    stolen = {_paper.name(number): max(part["stolen"] for part in parts) for number, parts in report["runs"].items() if any(part["stolen"] > STOLEN for part in parts)}
     if stolen:
         found.append("Others on the same hardware took of this machine's processors, so that times scatter: " +
                      ", ".join(f"{share:.0%} ({name})" for name, share in stolen.items()) + ".")
     return found
+
+
+def _names(numbers):
+    return "; ".join(map(_paper.name, numbers))
+
+
+def runs_table(report):
+    """Which run each figure is of."""
+    return ["begun", "commit", "command", "machine", "load when it began", "figures"], [
+        [run["begun"], run["commit"], run["command"], _machine(run["machine"]), f"{run['machine']['load']:.2f}", _names(figures)] for run, figures in _provenance.runs(report)]
 
 
 def _lines(title, head, rows):
@@ -226,7 +249,7 @@ def _lines(title, head, rows):
 
 
 def text(report):
-    parts = warnings(report)
+    parts = [*warnings(report), _lines("Measured by", *runs_table(report))]
     if (goals := targets_table(report))[1]:
         parts.append(_lines("Verdicts", *goals))
     if (lacks := missed_table(report))[1]:
@@ -248,13 +271,11 @@ def _html_table(head, rows):
 
 
 def page(report, images):
-    machine = report["machine"]
     parts = [f"<!doctype html><meta charset=utf-8><title>Section 5 of the paper, here</title><style>{STYLE}</style>",
-             "<h1>Section 5 of the paper, on this machine</h1>",
-             f"<p class=quiet>{html.escape(report['time'])}; {html.escape(_machine(machine))}; {html.escape(report.get('command', ''))}</p>",
+             "<h1>Section 5 of the paper, on this machine</h1>", f"<p>{html.escape(ABOUT)}</p>", _html_table(*runs_table(report)),
              *(f"<p><b>{html.escape(warning)}</b></p>" for warning in warnings(report))]
     if (goals := targets_table(report))[1]:
-        parts.append("<h2>Verdicts</h2>" + _html_table(*goals))
+        parts.append(f"<h2>Verdicts</h2><p>{html.escape(VERDICTS)}</p>" + _html_table(*goals))
     if (lacks := missed_table(report))[1]:
         parts.append("<h2>What was missed, and where the time goes</h2>" + _html_table(*lacks))
     for number, (head, rows) in tables(report).items():
@@ -266,6 +287,7 @@ def page(report, images):
         parts += [f"<p>Where the time goes: {html.escape(title)}</p>" + _html_table(*more)
                   for title, *more in _where.tables(number, _rows.figures(report)[number])]
         parts.append(f"<p><b>The paper:</b> {html.escape(about['paper'])}</p><p><b>Here:</b> {html.escape(about['here'])}</p>")
+        parts += [f"<p class=quiet>{html.escape(line)}</p>" for line in _when(report, number)]
     failed = "".join(f"<li>{name}: {html.escape(why)}</li>" for name, why in missing(report))
     if failed:
         parts.append(f"<h2>Not measured</h2><ul>{failed}</ul>")
@@ -273,7 +295,12 @@ def page(report, images):
 
 
 def _machine(machine):
-    return f"{machine.get('processor', 'unknown processor')}, {machine['cores']} cores, {machine.get('memory_gib', '?')} GiB; jax {machine['jax']}"
+    return f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB; jax {machine['jax']}"
+
+
+def _when(report, number):
+    """A line for each part in which a figure was measured."""
+    return [f"Measured until {part['time']}, in {part['seconds']:.0f} s." for part in report["runs"].get(_rows.DERIVED.get(number, number), ())]
 
 
 def _markdown_table(head, rows):
@@ -283,25 +310,18 @@ def _markdown_table(head, rows):
 
 def markdown(report):
     """The page for the repository (docs/paper.md): all but the pictures."""
-    machine, runs = report["machine"], report.get("runs", {})
-    parts = ["# Section 5 of the paper, on one machine",
-             "Generated by `make paper`; measured numbers of this project are here and nowhere else. "
-             "*Pathways: Asynchronous Distributed Dataflow for ML* (Barham et al., MLSys 2022) had up to 2,048 TPUs; what differs is said below each table.",
-             f"- Date: {report['time']}\n- Machine: {_machine(machine)}\n- Commit: {report.get('commit', 'unknown')}\n- Command: `{report.get('command', 'make paper')}`",
+    parts = ["# Section 5 of the paper, on one machine", f"Generated by `make paper`. {ABOUT}", _markdown_table(*runs_table(report)),
              *(f"**{warning}**" for warning in warnings(report))]
     if (goals := targets_table(report))[1]:
-        parts += ["## Verdicts", "Of a comparison there is a verdict only where all sides have the same device runtime, as many processes and as many calls under way, and if three "
-                  "quarters of the rounds agree.", _markdown_table(*goals)]
+        parts += ["## Verdicts", VERDICTS, _markdown_table(*goals)]
     if (lacks := missed_table(report))[1]:
         parts += ["## What was missed, and where the time goes", _markdown_table(*lacks)]
     for number, (head, rows) in tables(report).items():
-        about, measured = _paper.FIGURES[number], runs.get(_rows.DERIVED.get(number, number), {})
+        about = _paper.FIGURES[number]
         parts += [f"## {_paper.name(number)}: {about['title']}", _markdown_table(head, rows)]
         for title, *more in _where.tables(number, _rows.figures(report)[number]):
             parts += [f"Where the time goes: {title}", _markdown_table(*more)]
-        parts += [f"**The paper:** {about['paper']}", f"**Here:** {about['here']}"]
-        if measured:
-            parts.append(f"Measured {measured['time']}, in {measured['seconds']:.0f} s.")
+        parts += [f"**The paper:** {about['paper']}", f"**Here:** {about['here']}", *_when(report, number)]
     if failed := missing(report):
         parts += ["## Not measured", "\n".join(f"- {name}: {why}" for name, why in failed)]
     return "\n\n".join(parts) + "\n"

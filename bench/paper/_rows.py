@@ -27,6 +27,11 @@ def by_name(figure):
     return rows if isinstance(rows, dict) else {row["name"]: row for row in rows if "name" in row}
 
 
+def to_keep(figure):
+    """Whether there are rows in it that a later run keeps."""
+    return any("error" not in row for row in by_name(figure).values())
+
+
 def missing(figure):
     """{name: why} of the rows that a figure was to have and has not."""
     return {name: row["error"] for name, row in by_name(figure).items() if "error" in row}

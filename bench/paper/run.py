@@ -7,10 +7,10 @@ report.html, the one page with all of them and the paper's claims beside, and pa
     run.py --figures 5 table1           these alone; what is known of the others stays in the report
     run.py --resume                     what the last run did not come to, or failed at; rows that it has stay
     run.py --render                     no measuring: the pages anew from report.json
-    run.py --publish                    and paper.md into docs/, also with --render; only a whole run that was not quick may
+    run.py --publish                    and paper.md into docs/, also with --render; only a whole report may that was not quick and is all of one commit
 
 Every figure is measured by a process of its own, which has a time limit and takes all that it started with it: one that fails or gets stuck costs
-no other, and keeps the rows that it has. report.json is written after each.
+no other, and keeps the rows that it has. report.json is written after each, and says which run (commit, command, machine, date) each figure is of.
 """
 
 import argparse
@@ -24,6 +24,7 @@ import sys
 import time
 
 import _paper
+import _provenance
 import _rows
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -103,17 +104,20 @@ def commit():
     return done.stdout.strip() or "unknown"
 
 
+def now():
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+
+
 def begin(args):
-    """The report so far: nothing, or what an earlier run of the same kind left."""
-    report = {"quick": args.quick, "figures": {}, "failed": {}, "runs": {}}
+    """(the report so far: nothing, or what an earlier run of the same kind left; this run's place among its runs)."""
+    report = {"quick": args.quick, "figures": {}, "failed": {}, "runs": {}, "began": []}
     path = args.out / "report.json"
     if (args.resume or args.figures) and path.exists():
         earlier = json.loads(path.read_text())
-        if earlier.get("quick") == args.quick:
-            report |= {key: earlier.get(key, {}) for key in ("figures", "failed", "runs")}
-    report |= {"time": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-               "machine": machine(), "commit": commit(), "command": " ".join(["bench/paper/run.py", *sys.argv[1:]])}
-    return report
+        if earlier.get("quick") == args.quick and "began" in earlier:
+            report |= {key: earlier[key] for key in ("figures", "failed", "runs", "began")}
+    run = {"begun": now(), "machine": machine(), "commit": commit(), "command": " ".join(["bench/paper/run.py", *sys.argv[1:]])}
+    return report, _provenance.begin(report, run)
 
 
 def unfinished(report, number):
@@ -132,25 +136,35 @@ def limit_of(number, wanted, args, spent):
     return max(0, min(args.limit, (args.minutes * 60 - spent) * SECONDS[number] / sum(SECONDS[one] for one in wanted)))
 
 
+def progress(wanted, place, spent, limit, quick):
+    """What is said before the figure at that place of those wanted: how long it is expected to take, and all of them, on two cores that are quiet."""
+    whole = "" if quick else f", of about {spent + sum(SECONDS[number] for number in wanted[place:]):.0f}"
+    one = "" if quick else f"about {SECONDS[wanted[place]]} s for this one, "
+    return f"{place + 1} of {len(wanted)}: {_paper.name(wanted[place])} ... ({spent:.0f} s so far{whole}; {one}at most {limit:.0f} s)"
+
+
+def say(text):
+    print(f"paper: {text}", file=sys.stderr, flush=True)
+
+
 def measure(args):
-    report = begin(args)
+    report, run = begin(args)
     wanted = [number for number in args.figures or NUMBERS if not args.resume or unfinished(report, number)]
     start = time.monotonic()
-    say = lambda text: print(f"paper: {text}", file=sys.stderr, flush=True)
-    for place, number in enumerate(wanted, 1):
-        load, begun, stolen = os.getloadavg()[0], time.monotonic(), _sides.stolen_seconds()
-        limit = limit_of(number, wanted[place - 1:], args, begun - start)
-        say(f"{place} of {len(wanted)}: {_paper.name(number)} ... ({begun - start:.0f} s so far; at most {limit:.0f} s)")
+    for place, number in enumerate(wanted):
+        begun, stolen = time.monotonic(), _sides.stolen_seconds()
+        limit = limit_of(number, wanted[place:], args, begun - start)
+        say(progress(wanted, place, begun - start, limit, args.quick))
         known = report["figures"].get(number) if args.resume else None
         figure, why = in_own_process(number, args.quick, args.out / f"figure{number}.json", limit, known)
-        if figure is not None:
+        took = time.monotonic() - begun
+        if figure is not None and figure != known:
             report["figures"][number] = figure
+            part = {"of": run, "time": now(), "seconds": round(took, 1), "stolen": (_sides.stolen_seconds() - stolen) / took / os.cpu_count()}
+            _provenance.measured(report, number, part, kept=_rows.to_keep(known))
         report["failed"].pop(number, None)
         if why is not None:  # the others are still worth having
             report["failed"][number] = why
-        took = time.monotonic() - begun
-        report["runs"][number] = {"time": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "seconds": round(took, 1), "load": load,
-                                    "stolen": (_sides.stolen_seconds() - stolen) / took / os.cpu_count()}
         say(f"{_paper.name(number)}: {took:.0f} s" + (f"; not all of it: {missing}" if (missing := unfinished(report, number)) else ""))
         report["figures"] = {key: report["figures"][key] for key in NUMBERS if key in report["figures"]}
         temporary = args.out / "report.json.new"
@@ -173,8 +187,9 @@ def say_what_is_missing(report, asked):
 def publish(out, report):
     """The page into docs/; 1 with a word if it may not be there."""
     left = [number for number in NUMBERS if unfinished(report, number)]
-    if report["quick"] or left:
-        print(f"paper: docs/paper.md stays as it is: {'a quick run is good for its form only' if report['quick'] else 'not all is measured: ' + ' '.join(left)}")
+    why = "a quick run is good for its form only" if report["quick"] else "not all is measured: " + " ".join(left) if left else _provenance.unfit(report)
+    if why:
+        print(f"paper: docs/paper.md stays as it is: {why}")
         return 1
     (ROOT / "docs" / "paper.md").write_text((out / "paper.md").read_text())
     return 0

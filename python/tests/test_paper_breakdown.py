@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT / "bench"))
 import _answers  # noqa: E402
 import _breakdown  # noqa: E402
 import _paper  # noqa: E402
+import _provenance  # noqa: E402
 import _rows  # noqa: E402
 import _setup  # noqa: E402
 import _targets  # noqa: E402
@@ -245,7 +246,7 @@ def test_a_figure_that_fails_costs_no_other_and_can_be_had_later(arguments, monk
 
     monkeypatch.setattr(paper_run, "in_own_process", measure)
     report = paper_run.measure(arguments)
-    assert list(report["figures"]) == ["5", "7"] and report["failed"] == {"6": "stuck"} and set(report["runs"]) == {"5", "6", "7"}
+    assert list(report["figures"]) == ["5", "7"] == list(report["runs"]) and report["failed"] == {"6": "stuck"}
     assert json.loads((arguments.out / "report.json").read_text()) == report
     arguments.resume = True
     report = paper_run.measure(arguments)
@@ -279,7 +280,8 @@ def test_rows_that_a_figure_has_are_kept_and_a_later_run_measures_the_others_alo
     report = paper_run.measure(arguments)
     assert [number for number, _ in given] == ["10", "12", "10", "12"] and given[3][1]["rows"]["one"] == {"turn": 2}
     assert report["figures"]["12"] == {"stages": 16, "rows": {"one": {"turn": 2}, "two": {"turn": 4}}} and not paper_run.say_what_is_missing(report, ("10", "12"))
-    assert paper_run.measure(arguments) == {**report, "time": paper_run.begin(arguments)["time"], "machine": paper_run.begin(arguments)["machine"]}, "nothing is left"
+    again = paper_run.measure(arguments)
+    assert {**again, "began": report["began"]} == report and _provenance.runs(again) == _provenance.runs(report), "nothing is left"
     assert len(given) == 4
 
 
@@ -300,6 +302,54 @@ def test_rows_are_written_down_one_by_one_and_errors_cost_only_their_row(tmp_pat
     again = _rows.Rows(path, left)
     again.begin(as_list=True, depth=16)
     assert [again.row(name, lambda: {"per_s": 2})["per_s"] for name in "abc"] == [1, 2, 2]
+
+
+def measured_by(*commits, machines=("a machine",)):
+    """A report whose figures 5, 6, ... were measured by a run each, of these commits."""
+    figures = {str(5 + place): {} for place, _ in enumerate(commits)}
+    began = [{"begun": f"day {place}", "commit": commit, "command": f"run {place}", "machine": {"processor": machines[place % len(machines)], "load": place}}
+             for place, commit in enumerate(commits)]
+    return {"quick": False, "figures": figures, "failed": {}, "began": began, "runs": {number: [{"of": place}] for place, number in enumerate(figures)}}
+
+
+def test_a_report_says_which_run_each_figure_is_of():
+    report = measured_by("a", "a", "b")
+    report["figures"]["8"], report["runs"]["8"] = {}, [{"of": 0}, {"of": 2}]
+    assert [(run["commit"], run["command"], figures) for run, figures in _provenance.runs(report)] == [
+        ("a", "run 0", ["5", "8"]), ("a", "run 1", ["6"]), ("b", "run 2", ["7", "8"])]
+    _provenance.measured(report, "7", {"of": 1}, kept=False)
+    _provenance.measured(report, "8", {"of": 1}, kept=True)
+    assert [figures for _, figures in _provenance.runs(report)] == [["5", "8"], ["6", "7", "8"], ["8"]]
+    _provenance.measured(report, "8", {"of": 1}, kept=False)
+    assert [run["command"] for run, _ in _provenance.runs(report)] == ["run 0", "run 1"], "nothing is left of the last"
+
+
+@pytest.mark.parametrize("report, why", [
+    (measured_by("a", "a"), None),
+    (measured_by("a", "b"), "several commits: a, b"),
+    (measured_by("a-dirty"), "a-dirty had changes"),
+    (measured_by("unknown"), "nobody knows"),
+    (measured_by(), "nobody knows"),
+    (measured_by("a", "a", machines=("one", "another")), "several machines")])
+def test_only_what_can_be_measured_again_is_published(report, why, tmp_path, monkeypatch, capsys):
+    found = _provenance.unfit(report)
+    assert found == why or why in found
+    monkeypatch.setattr(paper_run, "NUMBERS", tuple(report["figures"]))
+    monkeypatch.setattr(paper_run, "ROOT", tmp_path)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "paper.md").write_text("the page")
+    published = tmp_path / "docs" / "paper.md"
+    for worse in ({"quick": True}, {"failed": {number: "stuck" for number in report["figures"]}}):
+        assert not report["figures"] or paper_run.publish(tmp_path, report | worse) == 1 and not published.exists()
+    assert paper_run.publish(tmp_path, report) == (why is not None) and published.exists() == (why is None)
+    assert why is None or why in capsys.readouterr().out
+
+
+def test_progress_says_how_long_it_has_taken_and_is_expected_to(monkeypatch):
+    monkeypatch.setattr(paper_run, "SECONDS", {"5": 300, "6": 100})
+    assert paper_run.progress(["5", "6"], 0, 0, 2400, False) == "1 of 2: Figure 5 ... (0 s so far, of about 400; about 300 s for this one, at most 2400 s)"
+    assert paper_run.progress(["5", "6"], 1, 350, 2400, False) == "2 of 2: Figure 6 ... (350 s so far, of about 450; about 100 s for this one, at most 2400 s)"
+    assert paper_run.progress(["5"], 0, 0, 2400, True) == "1 of 1: Figure 5 ... (0 s so far; at most 2400 s)"
 
 
 def test_minutes_are_shared_out_over_what_is_left(arguments, monkeypatch):

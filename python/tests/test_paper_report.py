@@ -80,8 +80,10 @@ def test_the_page_has_tables_plots_the_paper_s_words_and_what_failed(report):
 
 def test_the_page_of_the_repository_says_when_where_and_how_it_was_measured(report):
     page = _render.markdown(report)
-    for what in ("2026-11-21 19:50 UTC", "a processor, 2 cores, 24 GiB; jax 0.10.2", "0123456789ab", "`bench/paper/run.py --quick`"):
-        assert what in page
+    (table,) = [table for table in page.split("\n\n") if table.startswith("| begun |")]
+    for what in ("2026-11-21 19:50 UTC", "a processor, 2 cores, 24 GiB; jax 0.10.2", "0123456789ab", "bench/paper/run.py --quick", "0.20", "Figure 5; Figure 6; Figure 7; "):
+        assert what in table
+    assert page.count("Measured until 2026-11-21 19:52 UTC, in 70 s.") == len(_paper.FIGURES)
     assert "A quick run" in page and all(about["here"] in page for about in _paper.FIGURES.values())
     for table in page.split("\n\n"):
         if table.startswith("|"):
@@ -107,13 +109,16 @@ def test_sides_with_another_device_runtime_are_shown_and_have_no_verdict(report)
 
 @pytest.mark.parametrize("quick, load, count", [(False, 0.1, 0), (True, 0.1, 1), (False, 3.0, 1), (True, 3.0, 2)])
 def test_figures_that_are_not_to_be_relied_on_say_so(report, quick, load, count):
-    report |= {"quick": quick, "machine": {**report["machine"], "cores": 2, "load": load}}
+    report["quick"] = quick
+    report["began"][0]["machine"] |= {"cores": 2, "load": load}
     found = _render.warnings(report)
     assert len(found) == count and all(warning in _render.text(report) and warning in _render.page(report, {}) for warning in found)
 
 
 def test_processors_that_others_took_are_told(report):
-    report |= {"quick": False, "machine": {**report["machine"], "cores": 2, "load": 0.1}, "runs": {"5": {"stolen": 0.013}, "6": {"stolen": 0.17}, "7": {}}}
+    report["quick"] = False
+    for number, stolen in (("5", 0.013), ("6", 0.17)):
+        report["runs"][number][0]["stolen"] = stolen
     (told,) = _render.warnings(report)
     assert "17% (Figure 6)" in told and "Figure 5" not in told and told in _render.text(report)
 
