@@ -84,7 +84,7 @@ FIGURES = {
                         "one island. Over two islands the model is differentiated in four segments: every device sends its part of a segment's summed gradients to its "
                         "like in the other island while the segment before is differentiated. The middle row has the segments in one island, which says what these alone change: the "
                         "simulator overlaps nothing within a computation, so the jit's gradient sums are never hidden, and segments gain by that here as they would not on TPUs: "
-                        "the verdict against the jit is not more than that against the segments. Each row has the machine to itself, one after the other."},
+                        "against the jit there is no verdict, only against the segments. Each row has the machine to itself, one after the other."},
 }
 NAMES = {"islands": "Figure 12, simulated", "pipelines": "Table 2 and figure 10, simulated", "table1": "Table 1", "table2": "Table 2", "large": "Tables 1 and 2, compiled"}
 PARITY_MS = {"16 x 8": 2.3, "512 x 4": 35.0}  # hosts x TPUs of each

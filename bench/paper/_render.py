@@ -106,10 +106,6 @@ def _tokens(cell):
     return cell.get("error") or f"{cell['tokens_per_s']:,.0f}"
 
 
-def _ratio(cell, base):
-    return "-" if "error" in cell or "error" in base else f"{cell['tokens_per_s'] / base['tokens_per_s']:.3f}"
-
-
 def _same(cell, base):
     """Whether the losses are equal, and to how much if not."""
     if "error" in cell or "error" in base:
@@ -166,26 +162,31 @@ def _percent(value):
     return "-" if value is None else f"{100 * value:.1f} %"
 
 
+def _step(row):
+    return str(Spread.of(row["step_rounds_s"]))
+
+
 def _pipelines_table(result):
-    head = ["128 cores as", "examples a step", "tokens/s", "a step, s", "by its schedule, s", "schedule / step", "idle: closed form", "by the stages' times", "measured",
+    head = ["128 cores as", "microbatches", "tokens/s", "a step, s (half of the steps)", "by its schedule, s", "schedule / step", "idle: closed form", "by the stages' times", "measured",
             "forward, ms", "backward, ms"]
     rows = []
     for name, row in result["rows"].items():
         if "error" in row:
             rows.append([name, row["error"], *[""] * 9])
         elif "planned_s" in row:
-            rows.append([name, row["batch"], _tokens(row), f"{row['step_s']:.3f}", f"{row['planned_s']:.3f}", f"{row['planned_s'] / row['step_s']:.3f}",
+            rows.append([name, row["microbatches"], _tokens(row), _step(row), f"{row['planned_s']:.3f}", f"{row['planned_s'] / row['step_s']:.3f}",
                          _percent(row["closed_form_idle"]), _percent(row["planned_idle"]), _percent(row.get("idle")), f"{row['forward_s'] * 1e3:.2f}",
                          f"{row['backward_s'] * 1e3:.2f}"])
         else:
-            rows.append([name, row["batch"], _tokens(row), f"{row['step_s']:.3f}", *["-"] * 7])
+            rows.append([name, 1, _tokens(row), _step(row), *["-"] * 7])
     return head, rows
 
 
 def _islands_table(result):
     first = next(iter(result["rows"].values()))
-    return ["devices", "tokens/s", "of the first", "a step, s"], [
-        [name, _tokens(row), _ratio(row, first), "-" if "error" in row else f"{row['step_s']:.3f}"] for name, row in result["rows"].items()]
+    of = lambda row: "-" if "error" in row or "error" in first else str(Spread.quotient(first["step_rounds_s"], row["step_rounds_s"]))
+    return ["devices", "tokens/s", "of the first (half of the steps)", "a step, s"], [
+        [name, _tokens(row), of(row), "-" if "error" in row else _step(row)] for name, row in result["rows"].items()]
 
 
 def targets_table(report):

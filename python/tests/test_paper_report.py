@@ -140,7 +140,7 @@ def test_losses_are_compared_to_the_last_bit(report):
 
 def test_where_a_step_over_islands_goes(report):
     spent = {"forward": 1.5, "backward": 3.0, "waiting": 0.01}
-    rows = {name: {"tokens_per_s": 100.0, "step_s": 4.51, "spent_s": spent, "sent_bytes": sent, "processors_s": {"client": 0.1, "hosts": 0.25}}
+    rows = {name: {"tokens_per_s": 100.0, "step_s": 4.51, "step_rounds_s": [4.5, 4.52], "spent_s": spent, "sent_bytes": sent, "processors_s": {"client": 0.1, "hosts": 0.25}}
             for name, sent in (("one island of 256 cores, in segments", 0), ("two islands of 128 cores, in segments", 29.8e6))}
     report["figures"] = {"islands": {"rows": rows}}
     text = _render.text(report)
