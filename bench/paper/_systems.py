@@ -56,8 +56,8 @@ def _opening(name, hosts, devices):
 
 
 class Guarded:
-    """A system that is asked no more for a kind of computation at which it has failed or got stuck: from then on that is its answer. For the others it is
-    started anew."""
+    """A system that is asked no more for a kind of computation, or a model, at which it has failed or got stuck: from then on that is its answer. For the others
+    it is started anew."""
 
     def __init__(self, stack, open_side):
         self.error, self.failed, self.side = None, {}, None
@@ -77,7 +77,7 @@ class Guarded:
         return str(error).splitlines()[0]
 
     def ask(self, do, **arguments):
-        kind = arguments.get("kind")
+        kind = arguments.get("kind") or arguments.get("model")
         if self.side is None and self.error is None and kind not in self.failed:
             self._open()
         if self.error is not None or kind in self.failed:

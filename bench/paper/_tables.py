@@ -11,6 +11,7 @@ sys.path.insert(0, str(HERE.parent))
 import _breakdown  # noqa: E402
 import _setup  # noqa: E402
 import _sides  # noqa: E402
+import _systems  # noqa: E402
 
 SMALL = ("small encoder-decoder", "small decoder-only")
 DEEP = "small decoder-only, 16 layers"
@@ -87,7 +88,7 @@ def table1(quick, rows):
     for where, (hosts, devices, rivals) in SPMD.items():
         with contextlib.ExitStack() as stack:
             sides = {_setup.OURS: stack.enter_context(ours(f"1x{hosts}x{devices}", hosts * devices))}
-            sides |= {name: stack.enter_context(_rival(name, hosts, devices)) for name in rivals}
+            sides |= {name: _systems.Guarded(stack, lambda name=name: _rival(name, hosts, devices)) for name in rivals}
             for model in SMALL:
                 ask = {"model": model, "mesh": [2, 4], "batch": 16, "steps": 3 if quick else 8}
                 rows.row(f"{model}, {where}", lambda: {"sides": _compare({name: lambda one=one: _watched(one, lambda: one.ask("spmd", **ask)) for name, one in sides.items()},

@@ -1,5 +1,6 @@
 """Where the time goes, from recordings; what was to be reached, from reports; and that one figure costs no other. Nothing is measured."""
 
+import contextlib
 import json
 import pathlib
 import sys
@@ -16,6 +17,7 @@ import _paper  # noqa: E402
 import _provenance  # noqa: E402
 import _rows  # noqa: E402
 import _setup  # noqa: E402
+import _systems  # noqa: E402
 import _targets  # noqa: E402
 import _where  # noqa: E402
 import run as paper_run  # noqa: E402
@@ -153,6 +155,33 @@ def test_rivals_have_as_many_processes_as_the_row():
     assert _setup.TENSORFLOW in _setup.rivals(1) and _setup.TENSORFLOW not in _setup.rivals(2)
     for hosts in (1, 2):
         assert any(_setup.has_verdict(name) for name in _setup.rivals(hosts)), "one with the same device runtime at least"
+
+
+def test_a_system_that_fails_at_one_kind_is_asked_for_the_others_anew(capsys):
+    opened, asked = [], []
+
+    class Fragile:
+        def ask(self, do, **arguments):
+            asked.append(arguments)
+            if any(value.startswith("bad") for value in arguments.values()):
+                raise RuntimeError("stuck\nits last words")
+            return {"per_s": 1}
+
+    @contextlib.contextmanager
+    def start():
+        opened.append(True)
+        yield Fragile()
+
+    def broken():
+        raise OSError("not there")
+
+    with contextlib.ExitStack() as stack:
+        one, none = _systems.Guarded(stack, start), _systems.Guarded(stack, broken)
+        for kind in ("kind", "model"):
+            assert one.ask("rate", **{kind: f"bad {kind}"}) == {"error": "stuck"} == one.ask("rate", **{kind: f"bad {kind}"})
+            assert one.ask("rate", **{kind: "good"}) == {"per_s": 1}
+            assert none.ask("rate", **{kind: "good"}) == {"error": "not there"}
+    assert len(opened) == 3 and len(asked) == 4, "what has failed is not asked for again"
 
 
 def test_verdicts_are_met_missed_or_none():
