@@ -23,7 +23,7 @@ def cluster(tmp_path, monkeypatch):
     files = pathlib.Path(f"/dev/shm/pathways-test-{os.getpid()}")
     files.mkdir()
     monkeypatch.setenv(f"{OPTIMIZATION}_DIRECTORY", str(files))
-    running = _cluster.Cluster(Shape.parse("2x1x1"), tmp_path).start()
+    running = _cluster.Cluster(Shape.parse("2x1x1"), tmp_path, heartbeat="10m").start()
     try:
         running.files = files
         yield running
@@ -58,7 +58,7 @@ def shared_memories(cluster):
 
 def client(cluster, code, **env):
     return subprocess.Popen([sys.executable, "-c", code], env=clean_environment(PATHWAYS_ADDRESS=cluster.address, **env),
-                            stdout=subprocess.PIPE, text=True)
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 ROUND_TRIP = """
@@ -85,49 +85,75 @@ def test_large_arrays_arrive_and_are_freed(cluster, shared_directory):
     assert not list(cluster.files.iterdir())
 
 
-ENDLESS = """
+TRANSFER = """
+import sys
 import jax, numpy as np
 host = np.ones(32 << 20, np.float32)
+near, far = jax.devices()
 f = jax.jit(lambda v: v + 1)
-while True:
-    print("up", flush=True)
-    x = jax.device_put(host, jax.devices()[0])  # returns while the bytes are on their way
-    print("across", flush=True)
-    x = jax.device_put(x, jax.devices()[1])
-    print("down", flush=True)
-    np.asarray(f(x))
+here = jax.device_put(host, near)
+there = f(jax.device_put(here, far))
+np.testing.assert_array_equal(np.asarray(there), host + 1)  # now nothing is there for the first time
+there = f(there).block_until_ready()
+start = {"up": lambda: jax.device_put(host, far), "across": lambda: jax.device_put(here, far), "down": there.copy_to_host_async}
+print("ready", flush=True)
+begun = start[sys.stdin.readline().strip()]()
+# The controller carries requests out in their order: where a later one has its answer, this one has been taken up.
+assert float(f(jax.device_put(np.float32(1), near))) == 2
+print("begun", flush=True)
+jax.block_until_ready(begun)
 """
 
 
-def wait_until_it_sends(victim, way):
-    """In its second round: nothing is there for the first time."""
-    for _ in range(2):
-        for line in victim.stdout:
-            if line == f"{way}\n":
-                break
-        else:
-            raise AssertionError(f"the client has ended with status {victim.wait()}")
+class Stopped:
+    """A process that does nothing, until it is let go: what others send it stays on its way."""
 
+    def __init__(self, pid):
+        self._pid = pid
+
+    def __enter__(self):
+        os.kill(self._pid, signal.SIGSTOP)
+
+    def __exit__(self, *error):
+        try:
+            os.kill(self._pid, signal.SIGCONT)
+        except ProcessLookupError:
+            pass
+
+
+def wait_until_it_says(victim, word):
+    if victim.stdout.readline() != f"{word}\n":
+        raise AssertionError(f"the client has ended with status {victim.wait()}")
+
+
+def begin(victim, transfer):
+    """REQUIRES: the worker that the transfer goes to or comes from is stopped."""
+    victim.stdin.write(f"{transfer}\n")
+    victim.stdin.flush()
+    wait_until_it_says(victim, "begun")
 
 
 @pytest.mark.parametrize("way", ["on", "relay"])  # relay: over the network
 @pytest.mark.parametrize("transfer", ["up", "across", "down"])
 def test_a_client_killed_in_the_middle_leaves_nothing(cluster, transfer, way):
     before = shared_memories(cluster)
-    victim = client(cluster, ENDLESS, PATHWAYS_SHARED_MEMORY=way)
-    wait_until_it_sends(victim, transfer)
-    victim.send_signal(signal.SIGKILL)
-    victim.wait()
+    victim = client(cluster, TRANSFER, PATHWAYS_SHARED_MEMORY=way)
+    wait_until_it_says(victim, "ready")
+    with Stopped(pids(cluster)[2]):
+        begin(victim, transfer)
+        victim.send_signal(signal.SIGKILL)
+        victim.wait()
     assert eventually(lambda: shared_memories(cluster) == before), shared_memories(cluster)
 
 
 def test_a_worker_killed_in_the_middle_leaves_nothing(cluster):
     on_disk = files_in_memory()
-    victim = client(cluster, ENDLESS)
-    wait_until_it_sends(victim, "across")
-    controller, first, second = pids(cluster)
-    os.kill(second, signal.SIGKILL)
-    assert victim.wait(PATIENCE) != 0  # with the error of the lost host
+    victim = client(cluster, TRANSFER)
+    wait_until_it_says(victim, "ready")
+    with Stopped(pids(cluster)[2]):
+        begin(victim, "across")
+        os.kill(pids(cluster)[2], signal.SIGKILL)
+        assert victim.wait(PATIENCE) != 0  # with the error of the lost host
     cluster.processes[:] = cluster.processes[:2]
     assert eventually(lambda: shared_memories(cluster) == (2, 2)), shared_memories(cluster)
     assert files_in_memory() == on_disk
