@@ -341,49 +341,27 @@ def _finish(array):
 
 
 def install():
-    """Idempotent."""
-    _install_single()
-    _install_whole()
+    """Idempotent. jax reads the shards of an array one by one; from 0.12 on it reads arrays as a whole, and starts many at once."""
+    _install(seams.READ_ARRAY, seams.START_READ, lambda start: lambda array: None if _start(array) else start(array))
+    _install(seams.READ_WHOLE, seams.START_MANY, lambda start: lambda arrays: _start_many(arrays, start))
 
 
-def _install_single():
-    """jax reads the shards of an array one by one."""
-    found = seams.find_all(seams.READ_ARRAY, seams.START_READ)
+def _install(read_seam, start_seam, starting):
+    """starting(jax's own way to start reads) -> ours."""
+    found = seams.find_all(read_seam, start_seam)
     if found is None or getattr(found[0], "_pathways", False):
         return
     read, start = found
 
-    def _single_device_array_to_np_array_did_copy(self):
-        reader = _reader_of(self)
-        value = None if reader is None else reader.finish(self)
-        return read(self) if value is None else (value, True)
+    def to_np_array_did_copy(array):
+        value = _finish(array)
+        return read(array) if value is None else (value, True)
 
-    def _copy_single_device_array_to_host_async(self):
-        reader = _reader_of(self)
-        return None if reader is not None and reader.start(self) else start(self)
-
-    _single_device_array_to_np_array_did_copy._pathways = True
-    _copy_single_device_array_to_host_async._pathways = True
-    seams.READ_ARRAY.replace(_single_device_array_to_np_array_did_copy)
-    seams.START_READ.replace(_copy_single_device_array_to_host_async)
+    to_np_array_did_copy._pathways = True
+    read_seam.replace(to_np_array_did_copy)
+    start_seam.replace(starting(start))
 
 
-def _install_whole():
-    """jax, from 0.12 on, reads an array as a whole."""
-    found = seams.find_all(seams.READ_WHOLE, seams.START_MANY)
-    if found is None or getattr(found[0], "_pathways", False):
-        return
-    read, start = found
-
-    def _to_np_array_did_copy(self):
-        value = _finish(self)
-        return read(self) if value is None else (value, True)
-
-    def batched_copy_to_host_async(arrays):
-        if others := [array for array in arrays if not _start(array)]:
-            start(others)
-
-    _to_np_array_did_copy._pathways = True
-    batched_copy_to_host_async._pathways = True
-    seams.READ_WHOLE.replace(_to_np_array_did_copy)
-    seams.START_MANY.replace(batched_copy_to_host_async)
+def _start_many(arrays, start):
+    if others := [array for array in arrays if not _start(array)]:
+        start(others)
