@@ -150,6 +150,7 @@ READS = {
     "asarray": lambda results: np.asarray(results[0]),
     "float": lambda results: float(results[1]),
     "after another computation": lambda results: float(jnp.sin(results[0])),
+    "after a copy": lambda results: float(jax.device_put(results[0], results[0].device.client.devices()[-1])),
 }
 
 
