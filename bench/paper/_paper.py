@@ -18,7 +18,7 @@ FIGURES = {
           "paper": "2.3 ms for 16 hosts with 128 TPUs, 35 ms for 512 hosts with 2048 TPUs.",
           "here": "The time is the devices': of real ones by a recording of one computation that is alone, of simulated ones what they are told; not the rival's total. Equal is 0.97 by three quarters of the rounds, from that "
                   "computation on. Real devices: ours, with client, sockets and controller, against jax in as many processes on as many devices, "
-                  "with our device plugin; with its own runtime beside. All 16 hosts are processes on this one machine, on either side; the paper's had a machine "
+                  "with our device plugin; where hosts are few, with its own runtime beside. All 16 hosts are processes on this one machine, on either side; the paper's had a machine "
                   "each, and TPUs. Simulated devices: a stock client, the controller, a socket of each host, and all hosts in one process; there is no JAX for such devices, "
                   "so the throughput is held against devices that are never idle, which no system can beat. All of the control path shares this machine's processors, so a "
                   "cluster of machines is not slower by this count; but its network, which is missing here, is."},

@@ -95,7 +95,19 @@ def one(args):
 def machine():
     processor = next((line.split(":", 1)[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "unknown processor")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {"processor": processor, "cores": os.cpu_count(), "memory_gib": round(memory / 2**30), "load": os.getloadavg()[0], "jax": importlib.metadata.version("jax")}
+    return {"processor": processor, "cores": os.cpu_count(), "memory_gib": round(memory / 2**30), "load": os.getloadavg()[0], **versions()}
+
+
+def versions():
+    """Of the systems that are compared; Ray's is that of its own environment."""
+    ray = [line.split("==")[1].strip() for line in (ROOT / "tools" / "requirements-ray.txt").read_text().splitlines() if line.startswith("ray==")]
+    found = {}
+    for name in ("jax", "tensorflow-cpu"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found | {"ray": ray[0] if ray else "unknown"}
 
 
 def commit():
