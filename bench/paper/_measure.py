@@ -27,14 +27,14 @@ def figure5(quick, rows):
 
 def _real5(hosts, devices, quick):
     with _systems.systems(hosts, devices, _setup.rivals(hosts)) as (found, cluster):
-        asks = {f"{name}, {kind}": _systems.asks(side, kind) for name, side in found.items() for kind in _setup.KINDS if _setup.knows(name, kind)}
+        asks = {f"{name}, {kind}": _systems.asks(side, name, kind, quick) for name, side in found.items() for kind in _setup.KINDS if _setup.knows(name, kind)}
         rates = _systems.rates(asks, 1 if quick else _setup.ROUNDS, 0.2)
         return {"hosts": hosts, "devices": hosts * devices, "depth": _setup.DEPTH, "rates": rates, "where": list(_where5(found, cluster, rates, hosts * devices))}
 
 
 def _where5(found, cluster, rates, devices=None):
     """Where a call goes, of ours and of theirs, for each kind that was measured."""
-    for kind, (_, _, nodes) in _setup.KINDS.items():
+    for kind, (_, nodes) in _setup.KINDS.items():
         for name, side in found.items():
             rate = rates.get(f"{name}, {kind}", {}).get("per_s")
             if rate is None or side.side is None or name == _setup.RAY:
@@ -53,7 +53,7 @@ def _where5(found, cluster, rates, devices=None):
 def _simulated5(hosts, quick):
     """Ours on simulated hosts of four devices, whose computations take no time: what the control path makes of it."""
     with _sides.simulated(hosts, "instant") as address, _systems.side("simulated", "simulated", address, hosts * 4) as side:
-        asks = {f"{_setup.OURS}, {kind}": _systems.asks(side, kind) for kind in _setup.KINDS}
+        asks = {f"{_setup.OURS}, {kind}": _systems.asks(side, _setup.OURS, kind, quick) for kind in _setup.KINDS}
         return {"hosts": hosts, "devices": hosts * 4, "depth": _setup.DEPTH, "simulated": True, "rates": _systems.rates(asks, 1 if quick else 3, 0.2 if quick else 1)}
 
 
@@ -123,7 +123,7 @@ def _against_jax(hosts, devices, quick):
 def _where6(found, cluster, quick):
     """Where a call goes whose computation is next to nothing, of ours and of those with the same device runtime."""
     sides = {name: side for name, side in found.items() if _setup.has_verdict(name) and side.side is not None}
-    rates = {f"{name}, opbyop": _systems.rates({name: _systems.asks(side, "opbyop")}, 1, 0.2 if quick else 1)[name] for name, side in sides.items()}
+    rates = {f"{name}, opbyop": _systems.rates({name: _systems.asks(side, name, "opbyop", quick)}, 1, 0.2 if quick else 1)[name] for name, side in sides.items()}
     return list(_where5(sides, cluster, rates))
 
 

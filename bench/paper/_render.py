@@ -219,7 +219,7 @@ def warnings(report):
     """Why the figures are not to be relied on."""
     found = []
     if report["quick"]:
-        found.append("A quick run: one round of little, good for its form only.")
+        found.append("A quick run: one round of little, and rows of simulated clusters may be smaller than they say; good for its form only.")
     for run, figures in _provenance.runs(report):
         machine = run["machine"]
         if machine["load"] > machine["cores"] / 4:

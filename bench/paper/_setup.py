@@ -10,7 +10,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from _answers import DEPTH  # noqa: E402, F401  calls under way, of all sides
 
 NODES = 128  # computations of a chain
-KINDS = {"opbyop": (16, 16384, 1), "chained": (1, 2048, NODES), "fused": (1, 16384, NODES)}  # the fewest calls, the most, computations in each
+KINDS = {"opbyop": (16384, 1), "chained": (2048, NODES), "fused": (16384, NODES)}  # the most calls of a turn, computations in each
+FEW = 4  # calls of a turn, see fewest
 ROUNDS = 9  # of sides that take turns
 EQUAL = 0.97  # throughputs from this ratio on are called equal
 FEWEST_ROUNDS = 4  # for a verdict
@@ -24,6 +25,13 @@ OTHER_RUNTIME = {JAX: "its own device runtime and collectives", MULTI: "its own 
 
 def has_verdict(side):
     return side not in OTHER_RUNTIME
+
+
+def fewest(name, kind, quick):
+    """Calls of a turn: DEPTH at least, or fewer would be under way. But of a side without verdict whose calls take long."""
+    if quick:
+        return DEPTH if kind == "opbyop" else 1
+    return FEW if (name, kind) == (MULTI, "fused") else DEPTH
 
 
 def rivals(hosts):

@@ -124,5 +124,5 @@ def summary(results):
     return {"per_s": statistics.median(each), "rounds": each}
 
 
-def asks(one, kind, **more):
-    return (*_setup.KINDS[kind], lambda calls: one.ask("rate", kind=kind, calls=calls, depth=_setup.DEPTH, **more))
+def asks(one, name, kind, quick):
+    return (_setup.fewest(name, kind, quick), *_setup.KINDS[kind], lambda calls: one.ask("rate", kind=kind, calls=calls, depth=_setup.DEPTH))

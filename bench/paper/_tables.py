@@ -20,7 +20,7 @@ LARGE = (("T5-Base", 32, (8, 4), 64), ("T5-Large", 32, (8, 4), 64), ("T5-3B", 51
          ("LM-3B", 128, (16, 8), 128))
 
 
-ROUNDS = 5
+ROUNDS, ROUNDS_ALONE = 5, 3  # with verdicts, and of ours alone
 PATIENCE = 900  # seconds: XLA compiles everything first
 # What each of `large` took on two cores, in seconds.
 LARGE_SECONDS = {"T5-Base": 40, "T5-Large": 60, "T5-3B": 150, "T5-11B": 200, "LM-3B": 120}
@@ -106,7 +106,7 @@ def _pipelined(one, stages, quick):
 
 
 def _in_turn(asks, quick, rows):
-    for name, row in _compare(asks, 1 if quick else ROUNDS).items():
+    for name, row in _compare(asks, 1 if quick else ROUNDS_ALONE).items():
         rows.row(name, lambda: asked(row))
     return rows.figure()
 

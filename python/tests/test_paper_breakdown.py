@@ -184,6 +184,11 @@ def test_a_system_that_fails_at_one_kind_is_asked_for_the_others_anew(capsys):
     assert len(opened) == 3 and len(asked) == 4, "what has failed is not asked for again"
 
 
+def test_a_turn_has_as_many_calls_as_are_to_be_under_way():
+    few = [(name, kind) for hosts in (1, 2) for name in (_setup.OURS, *_setup.rivals(hosts)) for kind in _setup.KINDS if _setup.fewest(name, kind, False) < _setup.DEPTH]
+    assert few and not any(_setup.has_verdict(name) for name, _ in few)
+
+
 def test_verdicts_are_met_missed_or_none():
     rates = {"pathways, opbyop": rounds(*[1200.0] * 4), "jax, our plugin, opbyop": rounds(*[1000.0] * 4), "jax, opbyop": rounds(*[1.0] * 4),
              "pathways, chained": rounds(*[2000.0] * 4), "ray, our plugin, opbyop": rounds(*[10.0] * 4), "jax, our plugin, fused": {"error": "stuck"},
