@@ -15,6 +15,7 @@ import fnmatch
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -82,7 +83,8 @@ class Outcome:
         return [row["file"] for row in self.rows if row["unfinished"]]
 
     def uncollected(self):
-        return [row["file"] for row in self.rows if not row["collected"]]
+        """{file: why}"""
+        return {row["file"]: row["collection_error"] for row in self.rows if not row["collected"]}
 
 
 def environment_of(version):
@@ -170,7 +172,7 @@ def table(outcome):
 
 def short(text):
     errors = [line for line in text.splitlines() if line.startswith("E  ")] or text.strip().splitlines() or ["no text"]
-    return errors[-1].removeprefix("E").strip()[:160].replace("`", "'")
+    return re.sub(r" \(/.*", "", errors[-1].removeprefix("E").strip())[:160].replace("`", "'")  # without paths of this machine
 
 
 def section(version, outcome, said):
@@ -179,7 +181,7 @@ def section(version, outcome, said):
     if outcome.unfinished():
         lines += ["", "Not ended within the time for a file, so the rest of these was not run: " + ", ".join(outcome.unfinished()) + "."]
     if outcome.uncollected():
-        lines += ["", "No test of these could be collected: " + ", ".join(outcome.uncollected()) + "."]
+        lines += ["", "No test of these could be collected:", ""] + [f"- `{file}`: {short(why)}" for file, why in outcome.uncollected().items()]
     if outcome.reasons():
         lines += ["", "Known to fail:", ""]
         lines += [f"- {reason}: " + ", ".join(f"`{test}`" for test in tests) for reason, tests in outcome.reasons().items()]

@@ -129,7 +129,8 @@ def examine(path, args):
     good = set(cpu.of("passed"))
     row = {"file": path.stem, "collected": ours.collected, "chosen": ours.chosen, "passed": ours.of("passed"),
            "skipped": len(ours.of("skipped")), "failed_on_both": len([t for t in failed if t not in good]),
-           "failed_on_ours_only": {t: ours.tests[t][1] for t in failed if t in good}, "unfinished": ours.unfinished}
+           "failed_on_ours_only": {t: ours.tests[t][1] for t in failed if t in good}, "unfinished": ours.unfinished,
+           "collection_error": "" if ours.collected else last_error(ours.tests.get(path.name, ("", ""))[1])}
     with open(args.out / "results.jsonl", "a") as out:
         out.write(json.dumps(row) + "\n")
     only_ours = row["failed_on_ours_only"]

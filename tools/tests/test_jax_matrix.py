@@ -53,8 +53,9 @@ def test_a_test_on_the_list_that_passes_fails_the_run():
 
 
 def test_a_section_says_what_did_not_run():
-    lines = "\n".join(jax_matrix.section("0.10.2", outcome([row(unfinished=True), row(file="b_test", collected=0)]), "said"))
-    assert "was not run: a_test." in lines and "could be collected: b_test." in lines
+    uncollected = row(file="b_test", collected=0, collection_error="E   ImportError: no name 'x' in 'y' (/home/me/y.py)")
+    lines = jax_matrix.section("0.10.2", outcome([row(unfinished=True), uncollected]), "said")
+    assert any(line.endswith("was not run: a_test.") for line in lines) and "- `b_test`: ImportError: no name 'x' in 'y'" in lines
 
 
 def test_only_the_section_of_the_version_is_replaced_and_the_newest_comes_first():
