@@ -7,7 +7,6 @@
 #include <memory>
 #include <string>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/clock.h"
 #include "pathways/base/flags.h"
@@ -76,7 +75,7 @@ void Declare(Options* options, pw::Flags* flags) {
              "where jax programs on other machines bring and fetch large arrays; default: where they connect, at a free port; "
              "'none': there "
              "is no such place, and large arrays go the slower way of everything else");
-  flags->Add("listen-sessions", &options->listen_sessions, "ADDRESS", "where clients of pathways/client connect; default: nowhere");
+  flags->Add("listen-sessions", &options->listen_sessions, "ADDRESS", "where agents (pathways-agent) and other clients of the session protocol connect, HOST:PORT or unix:PATH; default: nowhere");
   flags->Add("expect-hosts", &options->cluster.expect_hosts, "N",
              "wait until so many hosts have joined, then number them by name; further hosts may join later");
   flags->Add("heartbeat-limit", &options->cluster.heartbeat_limit, "DURATION", "a host that is silent for so long is lost");
@@ -140,16 +139,6 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add("version", &options->version, "print the version");
 }
 
-absl::Status ParseClientAddress(const std::string& address, pw::frontend::ServerOptions* server) {
-  const size_t colon = address.rfind(':');
-  if (colon == std::string::npos || colon == 0 || !absl::SimpleAtoi(address.substr(colon + 1), &server->port) ||
-      server->port < 0 || server->port > 65535) {
-    return absl::InvalidArgumentError(absl::StrCat("--listen-clients wants HOST:PORT, not '", address, "'"));
-  }
-  server->host = address.substr(0, colon);
-  return absl::OkStatus();
-}
-
 absl::StatusOr<pathways::v1::HostConfig> HostConfigFrom(const Options& options) {
   if (options.coalesce_delay < absl::ZeroDuration() || options.coalesce_bytes < 0 || options.coalesce_messages < 0)
     return absl::InvalidArgumentError("--coalesce-delay, --coalesce-bytes and --coalesce-messages must not be negative");
@@ -174,10 +163,8 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   server_options.shared_directory = options.shared_directory;
   server_options.persistence_directory = options.persistence_directory;
   server_options.object_directory = options.object_directory;
-  // -P: what lies in the folder where the controller was started is not imported.
-  if (!options.translator_python.empty())
-    server_options.translator = {options.translator_python, "-P", "-m", "pathways._translator"};
-  PW_RETURN_IF_ERROR(ParseClientAddress(options.listen_clients, &server_options));
+  if (!options.translator_python.empty()) server_options.translator = pw::frontend::TranslatorCommand(options.translator_python);
+  PW_RETURN_IF_ERROR(pw::frontend::ParseListenAddress(options.listen_clients, "--listen-clients", &server_options));
   if (options.listen_bulk != "none")
     server_options.bulk_address = options.listen_bulk.empty() ? absl::StrCat(server_options.host, ":0") : options.listen_bulk;
 
@@ -204,7 +191,8 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   const auto service = pw::session::SessionService::Create(std::move(sessions), {cluster.get(), &timers});
   if (!options.listen_sessions.empty()) {
     PW_ASSIGN_OR_RETURN(const std::string address, service->Listen(&transport, options.listen_sessions));
-    PW_LOG_INFO << "controller: clients with sessions of our own connect to " << address;
+    cluster->ServesSessionsAt(address);
+    PW_LOG_INFO << "controller: agents and other clients of the session protocol connect to " << address;
   }
   const std::string clients = absl::StrCat(server_options.host, ":", server->port());
   if (!options.port_file.empty())

@@ -68,7 +68,7 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const Options& options) 
     Link::Options link;
     link.controller = options.controller;
     link.description = options.description;
-    link.patience = options.timeout;
+    link.patience = link.absence = options.timeout;
     state->session = RemoteSession::Open(std::move(link), {&state->transport, &state->strand, &state->timers, &state->clock},
                                          FulfilUnit(std::move(opened)));
   });

@@ -41,7 +41,7 @@ void Link::Open() {
 }
 
 void Link::Connect() {
-  const absl::Duration left = unreachable_since_ + options_.patience - environment_.clock->Now();
+  const absl::Duration left = unreachable_since_ + patience() - environment_.clock->Now();
   environment_.transport->Connect(
       options_.controller, left,
       [weak = weak_from_this(), strand = environment_.strand](absl::StatusOr<std::unique_ptr<net::Connection>> connection) {
@@ -54,11 +54,12 @@ void Link::Connect() {
 void Link::OnConnected(absl::StatusOr<std::unique_ptr<net::Connection>> connection) {
   if (owner_ == nullptr) return;
   if (!connection.ok()) {
-    if (environment_.clock->Now() - unreachable_since_ < options_.patience) {
+    if (environment_.clock->Now() - unreachable_since_ < patience()) {
       return environment_.timers->After(kPause, environment_.strand, [weak = weak_from_this()] {
         if (auto self = weak.lock(); self != nullptr && self->owner_ != nullptr) self->Connect();
       });
     }
+    if (session_ != 0) return End(Lost(connection.status().message()));
     return End(absl::UnavailableError(absl::StrCat("the controller at ", options_.controller, " cannot be reached: ",
                                                    connection.status().message())));
   }
@@ -83,7 +84,7 @@ void Link::OnConnected(absl::StatusOr<std::unique_ptr<net::Connection>> connecti
 
 void Link::OnFrame(session::LinkId link, ControllerFrame frame, std::vector<Bytes> payloads) {
   if (owner_ == nullptr || connection_ == nullptr || connection_->id() != link) return;
-  if (frame.has_ended()) return End(session::StatusFrom(frame.ended()));
+  if (frame.has_ended()) return End(Explained(session::StatusFrom(frame.ended())));
   if (absl::Status status = Take(frame, std::move(payloads)); !status.ok()) {
     End(absl::InternalError(absl::StrCat("the controller at ", options_.controller, " breaks the session protocol: ", status.message())));
   }
@@ -124,11 +125,24 @@ void Link::OnLinkClosed(session::LinkId link, const absl::Status& reason) {
   connection_ = nullptr;
   welcomed_ = false;
   if (owner_ == nullptr) return;
+  if (session_ != 0 && options_.absence == absl::ZeroDuration()) return End(Lost(reason.message()));
   unreachable_since_ = environment_.clock->Now();
   Connect();
 }
 
+absl::Status Link::Lost(absl::string_view reason) const {
+  return absl::UnavailableError(absl::StrCat("the connection to the Pathways controller at ", options_.controller, " was lost",
+                                             reason.empty() ? "" : absl::StrCat(" (", reason, ")"), ". ", options_.remedy));
+}
+
+absl::Status Link::Explained(const absl::Status& end) const {
+  if (session_ == 0 || end.ok()) return end;
+  return absl::Status(end.code(), absl::StrCat("the Pathways controller at ", options_.controller, " ended this session: ",
+                                               end.message(), ". ", options_.remedy));
+}
+
 uint64_t Link::Send(::pathways::v1::SessionRequest request, std::vector<Bytes> payload) {
+  if (owner_ == nullptr) return 0;  // the session has ended: nobody will take it
   const uint64_t number = stream_.Append(session::Pack(std::move(request), std::move(payload)));
   if (welcomed_) PostFlush();
   return number;

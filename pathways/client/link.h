@@ -38,7 +38,9 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
   struct Options {
     std::string controller;                         // its address
     std::string description;                        // of this client, for people
-    absl::Duration patience = absl::Seconds(30);    // how long the controller may be out of reach
+    absl::Duration patience = absl::Seconds(30);    // how long the controller may be out of reach before the session is there
+    absl::Duration absence = absl::Seconds(30);     // and later
+    std::string remedy;                             // what a person can do when the session is lost: the end of the status
     ::pathways::v1::SessionHello hello;             // what else a new session says
   };
   struct Environment {
@@ -66,6 +68,11 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
 
   Link(Options options, const Environment& environment, Owner* owner);
   void Connect();
+  absl::Duration patience() const { return session_ == 0 ? options_.patience : options_.absence; }
+  // The status of a session whose connection is lost.
+  absl::Status Lost(absl::string_view reason) const;
+  // The controller's word for the end, as a person shall read it.
+  absl::Status Explained(const absl::Status& end) const;
   void OnConnected(absl::StatusOr<std::unique_ptr<net::Connection>> connection);
   void OnFrame(session::LinkId link, ::pathways::v1::ControllerFrame frame, std::vector<Bytes> payloads) override;
   void OnLinkClosed(session::LinkId link, const absl::Status& reason) override;

@@ -39,6 +39,7 @@ void RemoteSession::Compile(session::CompileRequest compile, ResultCallback<Exec
   proto.set_options(compile.options);
   proto.set_num_replicas(compile.num_replicas);
   proto.set_num_partitions(compile.num_partitions);
+  proto.set_translated(compile.translated);
   session::ToProto(compile.devices, proto.mutable_devices());
   Compile(std::move(request), std::move(compile.program), std::move(done));
 }
@@ -57,8 +58,12 @@ absl::StatusOr<RemoteSession::ExecutableRef> RemoteSession::Info(Handle executab
 }
 
 absl::StatusOr<session::ExecuteReply> RemoteSession::Execute(const session::ExecuteRequest& execute) {
-  PW_RETURN_IF_ERROR(ended_);
-  PW_ASSIGN_OR_RETURN(const ExecutableRef info, Info(execute.executable));
+  const absl::StatusOr<ExecutableRef> found = Info(execute.executable);
+  if (!found.ok()) {
+    for (Handle result : execute.results) arrays_.Insert(result, nullptr);
+    return found.status();
+  }
+  const ExecutableRef info = *found;
   session::ExecuteReply reply;
   reply.results = execute.results;
   while (execute.results.empty() && reply.results.size() < info->output_specs.size()) reply.results.push_back(NewHandle());
@@ -79,6 +84,7 @@ absl::StatusOr<session::ExecuteReply> RemoteSession::Execute(const session::Exec
     const bool kept = std::find(execute.non_donatable.begin(), execute.non_donatable.end(), donated) != execute.non_donatable.end();
     if (!kept && donated >= 0 && donated < static_cast<int32_t>(execute.args.size())) arrays_.Delete({execute.args[donated]}).IgnoreError();
   }
+  if (!ended_.ok()) return ended_;
   return reply;
 }
 

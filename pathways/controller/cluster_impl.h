@@ -55,22 +55,30 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
 
   // Accepts workers and operators. Returns the address with the real port. Before anything else, by the thread that created this.
   absl::StatusOr<std::string> Listen(net::Transport* transport, const std::string& address);
+  // Where clients of the session protocol connect, for the status report. Any thread.
+  void ServesSessionsAt(std::string address) {
+    Post([self = shared_from_this(), address = std::move(address)]() mutable { self->sessions_address_ = std::move(address); });
+  }
   // Ends: tells the workers to stop if `stop_workers`, closes all connections, then runs `stopped` on the strand. Any thread.
   void Stop(std::string reason, bool stop_workers, Task stopped);
 
   void Post(absl::AnyInvocable<void() &&> task) override { strand_.Post(std::move(task)); }  // any thread
   std::shared_ptr<const ClusterInfo> info() const override { return info_; }
-  absl::StatusOr<std::shared_ptr<Session>> OpenSession(std::string description) override;
+  void OpenSession(session::NewSession session, ResultCallback<std::shared_ptr<Session>> done) override;
   void SetHostCallHandler(SessionId session, std::shared_ptr<HostCallHandler> handler) override;
-  absl::StatusOr<gang::Share> ChangeShare(SessionId session, const gang::ShareChange& change) override;
+  void ChangeShare(SessionId session, const gang::ShareChange& change, ResultCallback<gang::Share> done) override {
+    Answer(ChangeShare(session, change), std::move(done));
+  }
   std::shared_ptr<const SpareDevices> Spares(SessionId session) override { return slices_->Spares(session); }
-  absl::StatusOr<SliceState> AddSlice(SessionId session, const resource::SliceRequest& request) override {
-    return slices_->Add(session, request);
+  void AddSlice(SessionId session, const resource::SliceRequest& request, ResultCallback<SliceState> done) override {
+    Answer(AddSlice(session, request), std::move(done));
   }
   void AwaitSlice(SessionId session, SliceId slice, absl::Duration limit, ResultCallback<SliceState> done) override {
     slices_->Await(session, slice, limit, std::move(done));
   }
-  absl::Status ReleaseSlice(SessionId session, SliceId slice) override { return slices_->Release(session, slice); }
+  void ReleaseSlice(SessionId session, SliceId slice, session::StatusCallback done) override {
+    Answer(ReleaseSlice(session, slice), std::move(done));
+  }
   void SuspendClient(SessionId session, bool resume, ResultCallback<SuspendReport> done) override {
     if (resume) return slices_->Resume(session, std::move(done));
     slices_->Suspend(session, std::move(done));
@@ -80,6 +88,12 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   }
   void GetStatus(ResultCallback<std::string> done) override;
   void RecordTrace(absl::Duration duration, size_t max_events, ResultCallback<ClusterTrace> done) override;
+
+  // The same at once, for callers on this strand.
+  absl::StatusOr<std::shared_ptr<Session>> OpenSession(std::string description);
+  absl::StatusOr<gang::Share> ChangeShare(SessionId session, const gang::ShareChange& change);
+  absl::StatusOr<SliceState> AddSlice(SessionId session, const resource::SliceRequest& request) { return slices_->Add(session, request); }
+  absl::Status ReleaseSlice(SessionId session, SliceId slice) { return slices_->Release(session, slice); }
 
   // For tests that count, on the strand.
   Fabric& fabric() { return *fabric_; }
@@ -101,10 +115,16 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   struct OpenedSession {
     SessionImpl* session;
     absl::Time since;
+    bool observer = false;
   };
   struct Tracing;
 
   ClusterImpl(ClusterOptions options, const Environment& environment);
+  // Callbacks are never run inside the call.
+  template <class T, class Callback>
+  void Answer(T value, Callback done) {
+    Post([value = std::move(value), done = std::move(done)]() mutable { std::move(done)(std::move(value)); });
+  }
 
   // -- cluster_impl.cc
   void AddConnection(std::unique_ptr<net::Connection> connection);
@@ -152,6 +172,7 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   std::unique_ptr<Housekeeping> housekeeping_;  // after the fabric, through which it speaks
   std::unique_ptr<Slices> slices_;
   std::unique_ptr<net::Listener> listener_;
+  std::string sessions_address_;
   LinkId next_link_ = 1;
   std::map<LinkId, Link> links_;
   std::map<HostId, LinkId> hosts_;

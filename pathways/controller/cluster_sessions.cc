@@ -37,6 +37,15 @@ absl::StatusOr<std::shared_ptr<Session>> ClusterImpl::OpenSession(std::string de
   return std::shared_ptr<Session>(std::move(session));
 }
 
+void ClusterImpl::OpenSession(session::NewSession session, ResultCallback<std::shared_ptr<Session>> done) {
+  using Opened = absl::StatusOr<std::shared_ptr<Session>>;
+  const absl::Status sound = gang::Changed({}, session.share).status();
+  Opened opened = sound.ok() ? OpenSession(std::move(session.description)) : Opened(sound);
+  if (opened.ok()) sessions_.at((*opened)->id()).observer = session.observer;
+  if (opened.ok() && !session.share.empty()) ChangeShare((*opened)->id(), session.share).status().IgnoreError();  // it is sound
+  Answer(std::move(opened), std::move(done));
+}
+
 void ClusterImpl::SetHostCallHandler(SessionId session, std::shared_ptr<HostCallHandler> handler) {
   auto opened = sessions_.find(session);
   if (opened == sessions_.end()) return;
@@ -48,9 +57,10 @@ void ClusterImpl::SetHostCallHandler(SessionId session, std::shared_ptr<HostCall
 }
 
 absl::StatusOr<gang::Share> ClusterImpl::ChangeShare(SessionId session, const gang::ShareChange& change) {
-  if (!sessions_.contains(session)) {
+  if (auto found = sessions_.find(session); found == sessions_.end() || found->second.observer) {
     std::vector<uint64_t> known;
-    for (const auto& [id, opened] : sessions_) known.push_back(id.v);
+    for (const auto& [id, opened] : sessions_)
+      if (!opened.observer) known.push_back(id.v);
     return absl::NotFoundError(
         absl::StrCat("there is no client ", session.v,
                      known.empty() ? "; none is connected" : "; the clients that are connected: ", absl::StrJoin(known, ", ")));

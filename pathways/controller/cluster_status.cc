@@ -31,6 +31,7 @@ std::string ClusterImpl::StatusJson(const Housekeeping::MetricsByHost& metrics) 
   report.expected_hosts = options_.expect_hosts;
   report.joined_hosts = static_cast<int>(hosts_.size() + PendingLinks().size());
   if (listener_ != nullptr) report.workers_address = listener_->address();
+  report.sessions_address = sessions_address_;
   report.platform_name = info_->platform_name;
   report.stablehlo_version = info_->stablehlo_version;
   report.policy = options_.gang.policy;
@@ -63,6 +64,7 @@ std::string ClusterImpl::StatusJson(const Housekeeping::MetricsByHost& metrics) 
     }
   }
   for (const auto& [id, opened] : sessions_) {
+    if (opened.observer) continue;
     const SessionImpl& s = *opened.session;
     report.clients.push_back(
         {id, s.description(), absl::ToDoubleSeconds(now - opened.since), static_cast<int64_t>(s.num_arrays()), s.array_bytes(),

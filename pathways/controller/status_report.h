@@ -68,6 +68,7 @@ struct StatusReport {
   int expected_hosts = 0;
   int joined_hosts = 0;
   std::string workers_address;  // where workers join; empty: nowhere yet
+  std::string sessions_address;  // where agents and other clients of the session protocol connect; empty: nowhere
   std::string platform_name;
   std::string stablehlo_version;
   std::string policy;

@@ -28,17 +28,15 @@ ClientSession::ClientSession(controller::Cluster* cluster, SessionTable* table, 
 ClientSession::~ClientSession() { End(); }
 
 void ClientSession::Run(DecodedRequest request) {
-  if (held_.empty() && (session_ == nullptr || !session_->suspended())) return RunNow(std::move(request));
+  if (held_.empty() && !waits()) return RunNow(std::move(request));
   held_.push_back(std::move(request));
-  if (held_.size() > 1) return;
-  session_->WhenResumed([weak = weak_from_this()] {
-    if (auto self = weak.lock()) self->RunHeld();
-  });
+  if (held_.size() == 1) RunHeld();
 }
 
 void ClientSession::RunHeld() {
-  while (session_ != nullptr && !held_.empty()) {
-    if (session_->suspended()) {
+  while (sink_ != nullptr && !held_.empty()) {
+    if (opening_) return;  // OnOpened goes on
+    if (session_ != nullptr && session_->suspended()) {
       return session_->WhenResumed([weak = weak_from_this()] {
         if (auto self = weak.lock()) self->RunHeld();
       });
@@ -74,23 +72,34 @@ void ClientSession::CarryOut(DecodedRequest request) {
 
 void ClientSession::End() {
   sink_ = nullptr;
+  held_.clear();
   if (session_ == nullptr) return;
   PW_LOG_INFO << "client at " << hello_.peer << " has gone: its session " << session_->id().v << " ends";
   table_->Remove(wire_id_, hello_.initialization_data);
   if (services_->compiler != nullptr) services_->compiler->Forget(*this);
-  held_.clear();
   futures_.clear();
   plugin_executables_.clear();
   std::exchange(session_, nullptr).reset();
 }
 
-absl::StatusOr<uint64_t> ClientSession::Initialize() {
-  if (session_ != nullptr) return absl::FailedPreconditionError("init_request was sent twice in one session");
-  PW_ASSIGN_OR_RETURN(const gang::ShareChange share,
-                      gang::ParseShareChange(StringAttribute(hello_.initialization_data, kWeightKey),
-                                             StringAttribute(hello_.initialization_data, kPriorityKey)));
-  PW_ASSIGN_OR_RETURN(session_, cluster_->OpenSession(absl::StrCat("jax client at ", hello_.peer)));
-  if (!share.empty()) cluster_->ChangeShare(session_->id(), share).IgnoreError();  // it has been checked
+void ClientSession::Initialize(controller::ResultCallback<uint64_t> done) {
+  if (session_ != nullptr) return std::move(done)(absl::FailedPreconditionError("init_request was sent twice in one session"));
+  auto share = gang::ParseShareChange(StringAttribute(hello_.initialization_data, kWeightKey),
+                                      StringAttribute(hello_.initialization_data, kPriorityKey));
+  if (!share.ok()) return std::move(done)(share.status());
+  opening_ = true;
+  cluster_->OpenSession({absl::StrCat("jax client at ", hello_.peer), *share},
+                        [weak = weak_from_this(), done = std::move(done)](auto session) mutable {
+                          auto self = weak.lock();
+                          if (self == nullptr || !self->open()) return;  // what was opened ends with this
+                          self->opening_ = false;
+                          std::move(done)(session.ok() ? self->OnOpened(*std::move(session)) : session.status());
+                          self->RunHeld();
+                        });
+}
+
+absl::StatusOr<uint64_t> ClientSession::OnOpened(std::shared_ptr<controller::Session> session) {
+  session_ = std::move(session);
   cluster_info_ = cluster_->info();
   wire_id_ = table_->Add(shared_from_this());
   return wire_id_;

@@ -9,8 +9,8 @@
 //   CS-3  seq_num counts 0, 1, 2, ... over the successful numbered responses, in the order in which they are written
 //   CS-4  a request's user context is released once, by a numbered response written after the request arrived
 //   CS-5  End destroys the controller's session; nothing is written after it
-//   CS-6  while the controller's session is suspended requests wait, and run in their order when it is resumed; the sink is told of a request
-//         (Ran) when it has run, so that those which wait count in what a client may have here
+//   CS-6  while the controller's session is being opened, or is suspended, requests wait, and run in their order then; the sink is told of a
+//         request (Ran) when it has run, so that those which wait count in what a client may have here
 #pragma once
 
 #include <cstdint>
@@ -94,8 +94,9 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
   std::shared_ptr<controller::HostCallHandler> companion() const;
 
   // --- for the handlers ---
-  // Opens the controller's session. Returns the number by which host-buffer calls name it. FAILED_PRECONDITION the second time.
-  absl::StatusOr<uint64_t> Initialize();
+  // Opens the controller's session; other requests wait for it. Answers the number by which host-buffer calls name it. FAILED_PRECONDITION
+  // the second time.
+  void Initialize(controller::ResultCallback<uint64_t> done);
   // Futures of our own (the controller's session has others), each for one CheckFuture or FetchExecuteResult. `of_delete`: its
   // answer does not count in seq_num.
   struct WireFuture {
@@ -123,6 +124,8 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
   void RunNow(DecodedRequest request);
   void CarryOut(DecodedRequest request);
   void RunHeld();
+  bool waits() const { return opening_ || (session_ != nullptr && session_->suspended()); }
+  absl::StatusOr<uint64_t> OnOpened(std::shared_ptr<controller::Session> session);
 
   controller::Cluster* const cluster_;
   SessionTable* const table_;
@@ -131,7 +134,8 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
   ResponseSink* sink_;  // null after End
   std::shared_ptr<controller::Session> session_;
   std::shared_ptr<const controller::ClusterInfo> cluster_info_;
-  std::deque<DecodedRequest> held_;  // while it is suspended
+  bool opening_ = false;
+  std::deque<DecodedRequest> held_;  // CS-6
   uint64_t wire_id_ = 0;
   int64_t next_seq_num_ = 0;
   std::vector<uint64_t> released_contexts_;

@@ -61,6 +61,33 @@ TEST_P(ClientSessionTest, NothingWorksBeforeInit) {
   EXPECT_THAT(TextOf(CheckReady({1})), HasSubstr("init_request"));
 }
 
+TEST_P(ClientSessionTest, RequestsWaitUntilTheSessionIsOpen) {
+  IfrtRequest init, ready;
+  init.mutable_init_request();
+  init.mutable_request_metadata()->set_op_id(1);
+  ready.mutable_check_value_ready_request();
+  ready.mutable_request_metadata()->set_op_id(2);
+  session_->Run(Decode(handlers_, init));
+  session_->Run(Decode(handlers_, ready));
+  EXPECT_EQ(sink_.ran, 1) << "the second waits";
+  EXPECT_TRUE(sink_.responses.empty());
+  cluster_.RunAll();
+  EXPECT_EQ(sink_.ran, 2);
+  ASSERT_EQ(sink_.responses.size(), 2u);
+  EXPECT_TRUE(sink_.responses[0].has_init_response());
+  EXPECT_EQ(CodeOf(sink_.responses[1]), 0) << TextOf(sink_.responses[1]);
+}
+
+TEST_P(ClientSessionTest, AClientThatGoesWhileItsSessionIsBeingOpenedLeavesNothing) {
+  IfrtRequest init;
+  init.mutable_init_request();
+  session_->Run(Decode(handlers_, init));
+  session_->End();
+  cluster_.RunAll();
+  EXPECT_TRUE(cluster_.sessions.empty());
+  EXPECT_TRUE(sink_.responses.empty());
+}
+
 TEST_P(ClientSessionTest, AClusterThatHasNotFormedSaysSo) {
   cluster_.open_error = absl::UnavailableError("waiting for 1 of 2 workers");
   EXPECT_THAT(TextOf(Init()), HasSubstr("waiting for 1 of 2"));

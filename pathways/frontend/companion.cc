@@ -154,12 +154,13 @@ grpc::ServerUnaryReactor* CompanionService::SetShare(grpc::CallbackServerContext
   if (request->has_weight()) change.weight = request->weight();
   if (request->has_priority()) change.priority = request->priority();
   state_->cluster->Post([state = state_, call, response, client = SessionId(request->client()), change] {
-    const absl::StatusOr<gang::Share> share = state->cluster->ChangeShare(client, change);
-    if (share.ok()) {
-      response->set_weight(share->weight);
-      response->set_priority(share->priority);
-    }
-    call->Finish(ToGrpc(share.status()));
+    state->cluster->ChangeShare(client, change, [call, response](absl::StatusOr<gang::Share> share) {
+      if (share.ok()) {
+        response->set_weight(share->weight);
+        response->set_priority(share->priority);
+      }
+      call->Finish(ToGrpc(share.status()));
+    });
   });
   return call;
 }

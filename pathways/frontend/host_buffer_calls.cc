@@ -22,11 +22,16 @@ using xla::ifrt::proxy::GrpcHostBufferStoreMetadata;
 
 constexpr size_t kChunk = size_t{1} << 20;
 
+// Whether nothing is wrong with the request: memory is short, or the controller has gone.
+bool IsOfTheCluster(const absl::Status& error) {
+  return absl::IsResourceExhausted(error) || absl::IsUnavailable(error) || absl::IsCancelled(error);
+}
+
 // HostBufferStore. Nothing is read before the session has room for the whole of it; meanwhile gRPC's flow control brakes the
 // client.
 //
-// A client whose store fails gives up its session. So where only memory is short the store succeeds, its data is dropped, and the
-// array that it was meant for becomes the error.
+// A client whose store fails gives up its session. So where that is not the client's own fault (memory is short, the controller has gone) the
+// store succeeds, its data is dropped, and the array that it was meant for becomes the error.
 class Store final : public grpc::ServerReadReactor<grpc::ByteBuffer>, public std::enable_shared_from_this<Store> {
  public:
   Store(std::shared_ptr<ServerState> server, grpc::ByteBuffer* response) : server_(std::move(server)) {
@@ -64,7 +69,7 @@ class Store final : public grpc::ServerReadReactor<grpc::ByteBuffer>, public std
     (*session)->session().AnnounceHostBuffer(
         metadata_.handle(), metadata_.buffer_size(), [self = shared_from_this()](absl::Status admitted) {
           if (admitted.ok()) return self->Receive();
-          absl::IsResourceExhausted(admitted) ? self->Drop(admitted) : self->Finish(ToGrpc(admitted));
+          IsOfTheCluster(admitted) ? self->Drop(admitted) : self->Finish(ToGrpc(admitted));
         });
   }
 
@@ -187,7 +192,7 @@ class ReadFile : public std::enable_shared_from_this<ReadFile> {
  private:
   void Refuse(const absl::Status& error) {
     auto session = session_.lock();
-    if (!absl::IsResourceExhausted(error) || session == nullptr || !session->open()) return call_->Finish(ToGrpc(error));
+    if (!IsOfTheCluster(error) || session == nullptr || !session->open()) return call_->Finish(ToGrpc(error));
     session->session().FailHostBuffer(metadata_.handle(), error);
     server_->plugins.files->Post([self = shared_from_this()] {
       bulk::RemoveSharedFile(self->server_->shared_directory_fd, self->folder_, self->metadata_.handle());

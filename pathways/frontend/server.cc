@@ -6,6 +6,7 @@
 #include <future>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "ifrt_proxy/grpc_ifrt_service.grpc.pb.h"
 #include "pathways/base/clock.h"
@@ -125,6 +126,21 @@ struct Server::Impl {
   TimerQueue timers{&clock};
   std::unique_ptr<HelperTranslator> helper;
 };
+
+absl::Status ParseListenAddress(const std::string& address, const std::string& flag, ServerOptions* options) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos || colon == 0 || !absl::SimpleAtoi(address.substr(colon + 1), &options->port) || options->port < 0 ||
+      options->port > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat(flag, " wants HOST:PORT, not '", address, "'"));
+  }
+  options->host = address.substr(0, colon);
+  return absl::OkStatus();
+}
+
+std::vector<std::string> TranslatorCommand(const std::string& python) {
+  // -P: what lies in the folder where this process was started is not imported.
+  return {python, "-P", "-m", "pathways._translator"};
+}
 
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 

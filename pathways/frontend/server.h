@@ -46,6 +46,11 @@ struct ServerOptions {
   absl::Duration keepalive_timeout = absl::Seconds(20);
 };
 
+// Reads HOST:PORT into `options`. INVALID_ARGUMENT names the flag that it came from.
+absl::Status ParseListenAddress(const std::string& address, const std::string& flag, ServerOptions* options);
+// The command for ServerOptions::translator by this Python, in which our package is installed.
+std::vector<std::string> TranslatorCommand(const std::string& python);
+
 class Server {
  public:
   // Listens at once. `cluster` outlives the server, and its strand runs until Shutdown has returned. UNAVAILABLE if the port is

@@ -11,7 +11,6 @@
 namespace pw::session {
 namespace {
 
-
 // What is no duration becomes none; nothing waits for more than a day.
 absl::Duration Seconds(double seconds) {
   constexpr double kDay = 24 * 3600;
@@ -31,7 +30,7 @@ absl::Status ServedSession::CarryOutOnCluster(Request& request) {
       AwaitSlice(number, message.await_slice());
       break;
     case SessionRequest::kReleaseSlice:
-      Answer(number, cluster_->ReleaseSlice(id(), SliceId(message.release_slice())), nullptr);
+      cluster_->ReleaseSlice(id(), SliceId(message.release_slice()), AnswerStatus(number));
       break;
     case SessionRequest::kChangeShare:
       ChangeShare(number, message.change_share());
@@ -58,8 +57,9 @@ absl::Status ServedSession::CarryOutOnCluster(Request& request) {
 
 absl::Status ServedSession::AddSlice(uint64_t number, const ::pathways::v1::AddSlice& proto) {
   PW_ASSIGN_OR_RETURN(const resource::SliceRequest request, SliceRequestFrom(proto));
-  const absl::StatusOr<SliceState> state = cluster_->AddSlice(id(), request);
-  Answer(number, state.status(), [&](auto& answer, Bytes&) { ToProto(*state, answer.mutable_slice()); });
+  cluster_->AddSlice(id(), request,
+                     AnswerResult<SliceState>(
+                         number, [](const SliceState& state, auto& answer, Bytes&) { ToProto(state, answer.mutable_slice()); }));
   return absl::OkStatus();
 }
 
@@ -71,11 +71,11 @@ void ServedSession::AwaitSlice(uint64_t number, const ::pathways::v1::AwaitSlice
 
 void ServedSession::ChangeShare(uint64_t number, const ::pathways::v1::ChangeShare& request) {
   const SessionId session = request.session() == 0 ? id() : SessionId(request.session());
-  const absl::StatusOr<gang::Share> share = cluster_->ChangeShare(session, ShareChangeFrom(request));
-  Answer(number, share.status(), [&](auto& answer, Bytes&) {
-    answer.mutable_share()->set_weight(share->weight);
-    answer.mutable_share()->set_priority(share->priority);
-  });
+  cluster_->ChangeShare(session, ShareChangeFrom(request),
+                        AnswerResult<gang::Share>(number, [](const gang::Share& share, auto& answer, Bytes&) {
+                          answer.mutable_share()->set_weight(share.weight);
+                          answer.mutable_share()->set_priority(share.priority);
+                        }));
 }
 
 void ServedSession::GetStatus(uint64_t number) {

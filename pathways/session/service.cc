@@ -59,6 +59,7 @@ void SessionService::AddConnection(std::unique_ptr<net::Connection> connection) 
 void SessionService::Stop(const absl::Status& status) {
   listeners_.clear();
   while (!sessions_.empty()) End(sessions_.begin()->first, status);
+  opening_.clear();
   links_.clear();
 }
 
@@ -66,8 +67,8 @@ void SessionService::OnFrame(LinkId link, ClientFrame frame, std::vector<Bytes> 
   if (!links_.contains(link)) return;
   auto known = session_of_.find(link);
   if (known == session_of_.end()) {
-    if (frame.has_hello()) return OnHello(link, frame.hello());
-    return Refuse(link, absl::InvalidArgumentError("a connection must begin with a hello"));
+    if (frame.has_hello() && !opening_.contains(link)) return OnHello(link, frame.hello());
+    return Refuse(link, absl::InvalidArgumentError("a connection must begin with a hello, and go on when that is answered"));
   }
   const uint64_t session = known->second;
   Entry& entry = sessions_.at(session);
@@ -96,19 +97,27 @@ void SessionService::OnHello(LinkId link, const SessionHello& hello) {
                                                         " of the session protocol, this controller version ", kVersion,
                                                         ": install the same version of pathways on both sides"));
   } else {
-    status = hello.session() == 0 ? Open(link, hello) : Resume(link, hello);
+    if (hello.session() == 0) return Open(link, hello);
+    status = Resume(link, hello);
   }
   if (!status.ok()) Refuse(link, status);
 }
 
-absl::Status SessionService::Open(LinkId link, const SessionHello& hello) {
-  gang::ShareChange change;
-  if (hello.has_weight()) change.weight = hello.weight();
-  if (hello.has_priority()) change.priority = hello.priority();
-  PW_RETURN_IF_ERROR(gang::Changed({}, change).status());
-  PW_ASSIGN_OR_RETURN(std::shared_ptr<Session> session, environment_.cluster->OpenSession(hello.description()));
+void SessionService::Open(LinkId link, const SessionHello& hello) {
+  NewSession wanted{hello.description(), {}, hello.observer()};
+  if (hello.has_weight()) wanted.share.weight = hello.weight();
+  if (hello.has_priority()) wanted.share.priority = hello.priority();
+  opening_.insert(link);
+  environment_.cluster->OpenSession(std::move(wanted), [weak = weak_from_this(), link](absl::StatusOr<std::shared_ptr<Session>> session) {
+    auto self = weak.lock();
+    if (self == nullptr || self->opening_.erase(link) == 0) return;  // the connection has ended
+    if (!session.ok()) return self->Refuse(link, session.status());
+    self->OnOpened(link, *std::move(session));
+  });
+}
+
+void SessionService::OnOpened(LinkId link, std::shared_ptr<Session> session) {
   const uint64_t id = session->id().v;
-  if (!change.empty()) environment_.cluster->ChangeShare(session->id(), change).status().IgnoreError();  // it has been checked
   Entry& entry = sessions_[id];
   entry.key = options_.make_key();
   entry.link = link;
@@ -130,7 +139,6 @@ absl::Status SessionService::Open(LinkId link, const SessionHello& hello) {
   ToProto(*environment_.cluster->info(), welcome.mutable_cluster());
   ToProto(*environment_.cluster->Spares(SessionId(id)), welcome.mutable_spares());
   links_.at(link)->connection().Send(frame.SerializeAsString());
-  return absl::OkStatus();
 }
 
 absl::Status SessionService::Resume(LinkId link, const SessionHello& hello) {
@@ -164,6 +172,7 @@ void SessionService::Refuse(LinkId link, const absl::Status& status) {
 
 void SessionService::OnLinkClosed(LinkId link, const absl::Status& reason) {
   links_.erase(link);
+  opening_.erase(link);
   auto known = session_of_.find(link);
   if (known == session_of_.end()) return;
   const uint64_t session = known->second;

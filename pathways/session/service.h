@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -66,7 +67,8 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
   void OnFrame(LinkId link, ::pathways::v1::ClientFrame frame, std::vector<Bytes> payloads) override;
   void OnLinkClosed(LinkId link, const absl::Status& reason) override;
   void OnHello(LinkId link, const ::pathways::v1::SessionHello& hello);
-  absl::Status Open(LinkId link, const ::pathways::v1::SessionHello& hello);
+  void Open(LinkId link, const ::pathways::v1::SessionHello& hello);
+  void OnOpened(LinkId link, std::shared_ptr<Session> session);
   absl::Status Resume(LinkId link, const ::pathways::v1::SessionHello& hello);
   absl::Status OnBatch(Entry& entry, ::pathways::v1::ClientFrame& frame, std::vector<Bytes> payloads);
   void Refuse(LinkId link, const absl::Status& status);
@@ -80,7 +82,8 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
   const Environment environment_;
   LinkId next_link_ = 1;
   std::map<LinkId, std::unique_ptr<Link>> links_;
-  std::map<LinkId, uint64_t> session_of_;  // of links that have said hello
+  std::map<LinkId, uint64_t> session_of_;  // of links that have been welcomed
+  std::set<LinkId> opening_;               // links whose new session is being opened
   std::map<uint64_t, Entry> sessions_;
   std::vector<std::unique_ptr<net::Listener>> listeners_;
 };

@@ -245,25 +245,34 @@ struct SpareDevices {
   std::vector<MemoryInfo> memories;
 };
 
-// What a front door needs of the controller. Posts to its strand; any thread may. Everything else on the strand.
+// A session that is to be opened.
+struct NewSession {
+  std::string description;  // for people: "jax client at 127.0.0.1:3312"
+  gang::ShareChange share;  // of the devices' time, where it is not the usual one
+  bool observer = false;    // it asks what operators ask, and is not counted among the clients
+};
+
+// What a front door needs of the controller, which may be in this process or elsewhere. Posts to its strand; any thread may. Everything else
+// on the strand. A callback is run exactly once, on the strand, never inside the call.
 class Cluster : public Executor {
  public:
+  // As far as this end knows it. REQUIRES: a session has been opened.
   virtual std::shared_ptr<const ClusterInfo> info() const = 0;
-  // `description` is for people ("jax client at 127.0.0.1:3312"). UNAVAILABLE before the cluster has formed.
-  virtual absl::StatusOr<std::shared_ptr<Session>> OpenSession(std::string description) = 0;
+  // UNAVAILABLE before the cluster has formed. INVALID_ARGUMENT: a share that there cannot be.
+  virtual void OpenSession(NewSession session, ResultCallback<std::shared_ptr<Session>> done) = 0;
   virtual void SetHostCallHandler(SessionId session, std::shared_ptr<HostCallHandler> handler) = 0;
-  // What the client is entitled to of the devices' time, from now on. Returns the whole of it. INVALID_ARGUMENT; NOT_FOUND lists the
+  // What the client is entitled to of the devices' time, from now on. Answers the whole of it. INVALID_ARGUMENT; NOT_FOUND lists the
   // clients that there are.
-  virtual absl::StatusOr<gang::Share> ChangeShare(SessionId session, const gang::ShareChange& change) = 0;
+  virtual void ChangeShare(SessionId session, const gang::ShareChange& change, ResultCallback<gang::Share> done) = 0;
   // --- virtual slices; they end with their session ---
   // Constant for the life of the session.
   virtual std::shared_ptr<const SpareDevices> Spares(SessionId session) = 0;
   // Placed, waiting (AwaitSlice) or refused at once. INVALID_ARGUMENT for a request that makes no sense.
-  virtual absl::StatusOr<SliceState> AddSlice(SessionId session, const resource::SliceRequest& request) = 0;
+  virtual void AddSlice(SessionId session, const resource::SliceRequest& request, ResultCallback<SliceState> done) = 0;
   // Answers when the slice does not wait any more, at the latest after so long. NOT_FOUND if the session has no such slice.
   virtual void AwaitSlice(SessionId session, SliceId slice, absl::Duration limit, ResultCallback<SliceState> done) = 0;
   // It waits no more, or lives no more: then arrays on its devices become errors and their memory is freed.
-  virtual absl::Status ReleaseSlice(SessionId session, SliceId slice) = 0;
+  virtual void ReleaseSlice(SessionId session, SliceId slice, StatusCallback done) = 0;
   // Saves the client's arrays in the memory of their hosts and gives the devices of its slices to others; its requests wait until it is
   // resumed: then it has devices that satisfy the same requests, and all that it had is there. FAILED_PRECONDITION if it is so already,
   // or there is no room to resume it.

@@ -90,10 +90,16 @@ class Cluster:
         host, _ = _launch.split(self.listen, "--listen")
         return f"unix:{self.folder / 'workers.sock'}" if _launch.is_loopback(host) else f"{host}:0"
 
+    def listen_sessions(self):
+        """Where agents connect: within one machine on a Unix socket."""
+        host, _ = _launch.split(self.listen, "--listen")
+        return f"unix:{self.folder / 'sessions.sock'}" if _launch.is_loopback(host) else f"{host}:0"
+
     def _start_controller(self):
         port_file = self.folder / "controller.port"
         args = _launch.controller(self.listen, self._listen_workers(), len(self.shape.placement()), port_file, self.policy, self.spill,
                                   self.dispatch)
+        args += ["--listen-sessions", self.listen_sessions()]
         if self.joinable is None:
             args.append("--own-workers")  # those of others wait for the next controller
         if self.heartbeat:

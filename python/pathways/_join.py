@@ -1,4 +1,4 @@
-"""`pathways worker --join ADDRESS`: one worker of this machine, in the foreground, for a controller that runs anywhere."""
+"""`pathways worker --join ADDRESS` and `pathways agent`: one process of this machine, in the foreground, for a controller that runs anywhere."""
 
 import json
 import os
@@ -41,12 +41,24 @@ def _find(address, seconds):
 
 
 def workers_address(address, report):
-    """Where to join, as this machine reaches it: a controller that listens everywhere does so under the name that it was asked by."""
-    where = report.get("workers_address", "")
+    """Where to join, as this machine reaches it."""
+    return _reached(address, report.get("workers_address", ""), "workers")
+
+
+def sessions_address(address, report):
+    """Where agents connect, as this machine reaches it."""
+    where = report.get("sessions_address", "")
+    if not where:
+        raise ValueError(f"the controller at {address} takes no agents: start it with --listen-sessions ADDRESS ('pathways up' does)")
+    return _reached(address, where, "agents")
+
+
+def _reached(address, where, whom):
+    """A controller that listens everywhere does so under the name that it was asked by."""
     if where.startswith("unix:"):
         path = where.removeprefix("unix:")
         if not path.startswith("@") and not pathlib.Path(path).exists():
-            raise ValueError(f"the controller at {address} takes workers of its own machine only ({where}): start it with "
+            raise ValueError(f"the controller at {address} takes {whom} of its own machine only ({where}): start it with "
                              "--listen HOST:PORT of an address that other machines reach")
         return where
     asked = address.removeprefix("tcp:").rpartition(":")[0] if not address.startswith("unix:") else "127.0.0.1"
@@ -91,4 +103,15 @@ def worker(args):
     else:
         print(f"Host '{host}' joins island '{args.island}' of the cluster at {address} (through {where}); Ctrl-C leaves it.\n"
               f"  see it          pathways status --address {address}", flush=True)
+    os.execv(command[0], command)  # its log, its signals and its exit status are ours
+
+
+def agent(args):
+    address = args.address or os.environ.get("PATHWAYS_ADDRESS") or _state.load(args.name).address
+    sessions = sessions_address(address, _find(address, args.wait))
+    _launch.split(args.listen, "--listen")
+    command = [str(word) for word in _launch.agent(sessions, args.listen, args.port_file)]
+    fields = {"event": "starting", "controller": address, "sessions_address": sessions, "listen": args.listen, "pid": os.getpid()}
+    print(json.dumps(fields) if args.json else f"The agent of the cluster at {address} (through {sessions}); Ctrl-C ends it, and the sessions of its programs.",
+          flush=True)
     os.execv(command[0], command)  # its log, its signals and its exit status are ours

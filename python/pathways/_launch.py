@@ -33,6 +33,17 @@ def _client_files():
     return ["--persistence-directory", below, "--object-directory", cache / "pathways" / "objects"]
 
 
+def _front_door():
+    """Flags of whatever process jax's clients connect to."""
+    return ["--translator-python", sys.executable, *_client_files()]
+
+
+def agent(sessions, listen, port_file=None):
+    """Its command line. `sessions`: where the controller serves them. The port file has the clients' address in its first line."""
+    args = [_binaries.find("pathways-agent"), "--cluster", sessions, "--listen", listen, *_front_door()]
+    return [*args, "--port-file", port_file] if port_file else args
+
+
 def take_token(path):
     """Processes started from now on show, and want, what this file says. In the environment: everybody on a machine can read command lines."""
     if path is None:
@@ -46,7 +57,7 @@ def take_token(path):
 def controller(listen, listen_workers, hosts, port_file, policy=None, spill=False, dispatch=None):
     """Its command line. The port file has the clients' and the workers' address, a line each, once it serves."""
     args = [_binaries.find("pathways-controller"), "--listen-clients", listen, "--listen-workers", listen_workers,
-            "--expect-hosts", hosts, "--port-file", port_file, "--translator-python", sys.executable, *_client_files()]
+            "--expect-hosts", hosts, "--port-file", port_file, *_front_door()]
     if limit := os.environ.get("PATHWAYS_STAGED_LIMIT"):
         args.append(f"--staged-limit={limit}")
     if bulk := os.environ.get("PATHWAYS_LISTEN_BULK"):

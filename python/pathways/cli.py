@@ -1,4 +1,4 @@
-"""The command line: pathways up | worker | run | status | share | drain | suspend | resume | trace | check | bench | down | logs. Also `python -m pathways`."""
+"""The command line: pathways up | worker | agent | run | status | share | drain | suspend | resume | trace | check | bench | down | logs. Also `python -m pathways`."""
 
 import argparse
 import json
@@ -93,6 +93,14 @@ def _parser():
     up.add_argument("--foreground", action="store_true", help="stay until Ctrl-C, then stop the cluster")
 
     _add_worker(add("worker", _join.worker, "run one worker of this machine, for a controller that runs anywhere; stays in the foreground"))
+
+    agent = add("agent", _join.agent, "run a front door of a cluster, for jax programs without this package (JAX_PLATFORMS=proxy); stays in the foreground")
+    agent.add_argument("--address", metavar="HOST:PORT",
+                       help="the cluster whose controller listens there (default: PATHWAYS_ADDRESS, or the cluster that is up on this machine)")
+    agent.add_argument("--listen", default="127.0.0.1:0", metavar="HOST:PORT",
+                       help="where programs connect, as JAX_BACKEND_TARGET=grpc://HOST:PORT (default: a free port of 127.0.0.1, which its log tells)")
+    agent.add_argument("--port-file", metavar="PATH", help="where to write the address that it listens on")
+    agent.add_argument("--wait", type=float, default=30, metavar="S", help="for a controller that is not there yet (default 30)")
 
     run = add("run", _commands.run, "run a program on a cluster: the one that is up, or one just for this program",
               usage="pathways run [options] -- COMMAND [ARGUMENT ...]")

@@ -113,3 +113,11 @@ def test_the_paper_is_measured_from_a_checkout(tmp_path, capsys, monkeypatch):
     (tmp_path / "inside").mkdir()
     monkeypatch.chdir(tmp_path / "inside")
     assert cli.main(["bench", "paper", "--quick", "--figures", "5", "7"]) == 4  # the benchmark's own status
+
+
+def test_agents_are_told_where_the_controller_takes_them():
+    assert _join.sessions_address("head:8470", {"sessions_address": "tcp:0.0.0.0:41"}) == "tcp:head:41"
+    with pytest.raises(ValueError, match="takes no agents.*--listen-sessions"):
+        _join.sessions_address("head:8470", {"sessions_address": ""})
+    with pytest.raises(ValueError, match="takes agents of its own machine only"):
+        _join.sessions_address("head:8470", {"sessions_address": "unix:/not/of/this/machine"})

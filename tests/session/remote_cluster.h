@@ -40,7 +40,7 @@ class RemoteCluster : public controller::TestCluster {
     client::Link::Options options;
     options.controller = service_address;
     options.description = "a test";
-    options.patience = patience;
+    options.patience = options.absence = patience;
     auto opened = std::make_shared<absl::Status>(absl::CancelledError("still waiting"));
     remote = client::RemoteSession::Open(std::move(options), {&cut, &client_strand, &timers, &clock},
                                          [opened](absl::Status status) { *opened = std::move(status); });

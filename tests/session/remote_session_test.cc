@@ -103,6 +103,7 @@ TEST(RemoteSessionTest, ASessionWaitsForItsClientForTheGraceTimeOnly) {
 TEST(RemoteSessionTest, AClientGivesUpOnAControllerThatIsOutOfReachForLong) {
   RemoteCluster t;
   ASSERT_TRUE(t.Connect(absl::Seconds(5)).ok());
+  auto info = t.Compile(TestCluster::Toy("copy", 1, 1, 1), TestCluster::Devices(0, 1));
   t.cut.out_of_reach = true;
   ASSERT_TRUE(t.cut.Cut());
   std::optional<absl::Status> ready;
@@ -112,7 +113,11 @@ TEST(RemoteSessionTest, AClientGivesUpOnAControllerThatIsOutOfReachForLong) {
   t.timers.Advance(absl::Seconds(2));
   ASSERT_TRUE(ready.has_value());
   EXPECT_EQ(ready->code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(ready->message(), HasSubstr("cannot be reached"));
+  EXPECT_THAT(ready->message(), HasSubstr("was lost"));
+  // What is asked from then on fails, and its results are known: a front door lets go of them.
+  EXPECT_EQ(t.Execute((*info)->handle, {1}, {2}).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(t.Execute(99, {1}, {3}).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(t.session->Destruct({2, 3}).ok());
 }
 
 }  // namespace

@@ -87,20 +87,25 @@ void FillSpares(const controller::SpareDevices& spares, InitResponse& out) {
   for (const auto& memory : spares.memories) FillMemory(memory, *out.add_memories());
 }
 
+IfrtResponse Welcome(ClientSession& session, uint64_t id) {
+  IfrtResponse response;
+  InitResponse& init = *response.mutable_init_response();
+  init.set_session_id(id);
+  FillCluster(session.cluster_info(), init);
+  Attributes own;
+  own["pathways_client"] = static_cast<int64_t>(session.session().id().v);
+  init.mutable_client_attributes()->MergeFrom(AttributesToProto(own));
+  const bool own_package = session.hello().initialization_data.contains(kCompanionKey);
+  if (own_package) FillSpares(*session.cluster().Spares(session.session().id()), init);
+  return response;
+}
+
 Action DecodeInit(const IfrtRequest&) {
   return [](ClientSession& session, Reply reply) {
-    absl::StatusOr<uint64_t> id = session.Initialize();
-    if (!id.ok()) return std::move(reply).Fail(id.status());
-    IfrtResponse response;
-    InitResponse& init = *response.mutable_init_response();
-    init.set_session_id(*id);
-    FillCluster(session.cluster_info(), init);
-    Attributes own;
-    own["pathways_client"] = static_cast<int64_t>(session.session().id().v);
-    init.mutable_client_attributes()->MergeFrom(AttributesToProto(own));
-    const bool own_package = session.hello().initialization_data.contains(kCompanionKey);
-    if (own_package) FillSpares(*session.cluster().Spares(session.session().id()), init);
-    std::move(reply).Send(std::move(response));
+    session.Initialize([&session, reply = std::move(reply)](absl::StatusOr<uint64_t> id) mutable {
+      if (!id.ok()) return std::move(reply).Fail(id.status());
+      std::move(reply).Send(Welcome(session, *id));
+    });
   };
 }
 

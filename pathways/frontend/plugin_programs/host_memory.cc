@@ -32,8 +32,14 @@ Bytes Encode(const Numbers& numbers) {
   return Bytes::FromString(std::string(reinterpret_cast<const char*>(numbers.data()), sizeof(numbers)));
 }
 
+// What holds contents that a client looks at: a host buffer of its session, or a copy here.
+struct Holder {
+  Handle buffer = 0;
+  Bytes copy;
+};
+
 struct Lent {
-  absl::flat_hash_map<Handle, Handle> buffers;  // that hold contents, by the array that says where they are
+  absl::flat_hash_map<Handle, Holder> holders;  // by the array that says where the contents are
   net::SharedMemoryFactory memory;              // for contents that came over a network
 };
 
@@ -76,21 +82,19 @@ class Reading : public std::enable_shared_from_this<Reading> {
       where = NumbersOf(*net::NameOf(*data));
     }
     if (where.has_value()) {
-      lent_->buffers[result_] = contents_;
+      lent_->holders[result_] = {.buffer = contents_};
     } else {
       (void)session->session().DeleteHostBuffer(contents_);
-      if (data.ok()) where = Lend(*session, *data);
+      if (data.ok()) where = LendCopy(*data);
     }
     Answer(*session, where.value_or(Numbers{}));
   }
 
-  std::optional<Numbers> Lend(ClientSession& session, const Bytes& data) {
+  std::optional<Numbers> LendCopy(const Bytes& data) {
     std::optional<Bytes> shared = InSharedMemory(data, lent_->memory);
     if (!shared.has_value()) return std::nullopt;
     const std::optional<net::SharedName> name = net::NameOf(*shared);
-    const Handle contents = session.session().NewHandle();
-    if (!session.session().StoreHostBuffer(contents, *std::move(shared)).ok()) return std::nullopt;
-    lent_->buffers[result_] = contents;
+    lent_->holders[result_] = {.copy = *std::move(shared)};
     return NumbersOf(*name);
   }
 
@@ -127,10 +131,10 @@ class HostMemoryProgram final : public PluginExecutable {
     const Handle answer = session.session().NewHandle();
     PW_RETURN_IF_ERROR(
         session.session().MakeArray(results[0], specs[0], {{answer, {specs[0].dtype, specs[0].dims, std::nullopt}, {0}}}));
-    if (auto it = lent_->buffers.find(args[0]); it != lent_->buffers.end()) {
-      const Handle contents = it->second;
-      lent_->buffers.erase(it);
-      PW_RETURN_IF_ERROR(session.session().DeleteHostBuffer(contents));
+    if (auto it = lent_->holders.find(args[0]); it != lent_->holders.end()) {
+      const Handle buffer = it->second.buffer;
+      lent_->holders.erase(it);
+      if (buffer != 0) PW_RETURN_IF_ERROR(session.session().DeleteHostBuffer(buffer));
       std::move(done)(session.session().StoreHostBuffer(answer, Encode({})));
       return absl::OkStatus();
     }

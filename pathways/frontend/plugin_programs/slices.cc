@@ -117,6 +117,14 @@ class SliceProgram : public PluginExecutable {
   }
 
  protected:
+  // Keeps what the cluster says of a slice for the client.
+  controller::ResultCallback<SliceState> AnswerTo(StatusCallback done) {
+    return [self = shared_from_this(), this, done = std::move(done)](absl::StatusOr<SliceState> state) mutable {
+      if (state.ok()) answer_ = ToJson(*state);
+      std::move(done)(state.status());
+    };
+  }
+
   std::string answer_ = "{}";
 
  private:
@@ -136,9 +144,7 @@ class AddSlice final : public SliceProgram {
  public:
   explicit AddSlice(SliceRequest request) : request_(std::move(request)) {}
   void Prepare(ClientSession& session, StatusCallback done) override {
-    const auto state = session.cluster().AddSlice(session.session().id(), request_);
-    if (state.ok()) answer_ = ToJson(*state);
-    std::move(done)(state.status());
+    session.cluster().AddSlice(session.session().id(), request_, AnswerTo(std::move(done)));
   }
 
  private:
@@ -149,12 +155,7 @@ class AwaitSlice final : public SliceProgram {
  public:
   AwaitSlice(SliceId slice, absl::Duration limit) : slice_(slice), limit_(limit) {}
   void Prepare(ClientSession& session, StatusCallback done) override {
-    session.cluster().AwaitSlice(
-        session.session().id(), slice_, limit_,
-        [self = shared_from_this(), this, done = std::move(done)](absl::StatusOr<SliceState> state) mutable {
-          if (state.ok()) answer_ = ToJson(*state);
-          std::move(done)(state.status());
-        });
+    session.cluster().AwaitSlice(session.session().id(), slice_, limit_, AnswerTo(std::move(done)));
   }
 
  private:
@@ -166,7 +167,7 @@ class ReleaseSlice final : public SliceProgram {
  public:
   explicit ReleaseSlice(SliceId slice) : slice_(slice) {}
   void Prepare(ClientSession& session, StatusCallback done) override {
-    std::move(done)(session.cluster().ReleaseSlice(session.session().id(), slice_));
+    session.cluster().ReleaseSlice(session.session().id(), slice_, std::move(done));
   }
 
  private:

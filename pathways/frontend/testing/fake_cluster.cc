@@ -329,23 +329,24 @@ void FakeCluster::RunAll() {
   }
 }
 
-absl::StatusOr<std::shared_ptr<controller::Session>> FakeCluster::OpenSession(std::string) {
-  if (!open_error.ok()) return open_error;
+void FakeCluster::OpenSession(session::NewSession wanted, controller::ResultCallback<std::shared_ptr<controller::Session>> done) {
+  if (!open_error.ok()) return Answer(absl::StatusOr<std::shared_ptr<controller::Session>>(open_error), std::move(done));
   const SessionId id(next_session_++);
   auto session = std::make_shared<FakeSession>(this, id);
   sessions[id.v] = session.get();
-  return session;
+  if (const auto share = gang::Changed({}, wanted.share); share.ok()) shares[id.v] = *share;
+  Answer(absl::StatusOr<std::shared_ptr<controller::Session>>(std::move(session)), std::move(done));
 }
 
 void FakeCluster::SetHostCallHandler(SessionId session, std::shared_ptr<controller::HostCallHandler> handler) {
   handlers[session.v] = std::move(handler);
 }
 
-absl::StatusOr<gang::Share> FakeCluster::ChangeShare(SessionId session, const gang::ShareChange& change) {
-  if (!sessions.contains(session.v)) return absl::NotFoundError("no such client");
-  absl::StatusOr<gang::Share> share = gang::Changed(shares[session.v], change);
+void FakeCluster::ChangeShare(SessionId session, const gang::ShareChange& change, controller::ResultCallback<gang::Share> done) {
+  absl::StatusOr<gang::Share> share = absl::NotFoundError("no such client");
+  if (sessions.contains(session.v)) share = gang::Changed(shares[session.v], change);
   if (share.ok()) shares[session.v] = *share;
-  return share;
+  Answer(std::move(share), std::move(done));
 }
 
 void FakeCluster::RecordTrace(absl::Duration, size_t, controller::ResultCallback<controller::ClusterTrace> done) {
@@ -366,19 +367,20 @@ std::shared_ptr<const controller::SpareDevices> FakeCluster::Spares(SessionId) {
   return spares;
 }
 
-absl::StatusOr<controller::SliceState> FakeCluster::AddSlice(SessionId, const resource::SliceRequest& request) {
+void FakeCluster::AddSlice(SessionId, const resource::SliceRequest& request, controller::ResultCallback<controller::SliceState> done) {
   last_slice_request = request;
-  if (std::string wrong = resource::Malformed(request); !wrong.empty()) return absl::InvalidArgumentError(wrong);
-  return slice_state;
+  absl::StatusOr<controller::SliceState> state = slice_state;
+  if (std::string wrong = resource::Malformed(request); !wrong.empty()) state = absl::InvalidArgumentError(wrong);
+  Answer(std::move(state), std::move(done));
 }
 
 void FakeCluster::AwaitSlice(SessionId, SliceId, absl::Duration, controller::ResultCallback<controller::SliceState> done) {
   Post([state = slice_state, done = std::move(done)]() mutable { std::move(done)(state); });
 }
 
-absl::Status FakeCluster::ReleaseSlice(SessionId, SliceId slice) {
+void FakeCluster::ReleaseSlice(SessionId, SliceId slice, controller::StatusCallback done) {
   released_slices.push_back(slice);
-  return absl::OkStatus();
+  Answer(absl::OkStatus(), std::move(done));
 }
 
 void FakeCluster::SuspendClient(SessionId, bool, controller::ResultCallback<controller::SuspendReport> done) {

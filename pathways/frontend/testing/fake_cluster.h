@@ -131,14 +131,15 @@ class FakeCluster final : public controller::Cluster {
   void Post(absl::AnyInvocable<void() &&> task) override;
   void RunAll();
   std::shared_ptr<const controller::ClusterInfo> info() const override { return info_; }
-  absl::StatusOr<std::shared_ptr<controller::Session>> OpenSession(std::string description) override;
+  void OpenSession(session::NewSession session, controller::ResultCallback<std::shared_ptr<controller::Session>> done) override;
   void SetHostCallHandler(SessionId session, std::shared_ptr<controller::HostCallHandler> handler) override;
-  absl::StatusOr<gang::Share> ChangeShare(SessionId session, const gang::ShareChange& change) override;
+  void ChangeShare(SessionId session, const gang::ShareChange& change, controller::ResultCallback<gang::Share> done) override;
   std::shared_ptr<const controller::SpareDevices> Spares(SessionId session) override;
-  absl::StatusOr<controller::SliceState> AddSlice(SessionId session, const resource::SliceRequest& request) override;
+  void AddSlice(SessionId session, const resource::SliceRequest& request,
+                controller::ResultCallback<controller::SliceState> done) override;
   void AwaitSlice(SessionId session, SliceId slice, absl::Duration limit,
                   controller::ResultCallback<controller::SliceState> done) override;
-  absl::Status ReleaseSlice(SessionId session, SliceId slice) override;
+  void ReleaseSlice(SessionId session, SliceId slice, controller::StatusCallback done) override;
   void SuspendClient(SessionId session, bool resume, controller::ResultCallback<controller::SuspendReport> done) override;
   void DrainHost(const std::string& host, bool undo, controller::ResultCallback<controller::DrainReport> done) override;
   void GetStatus(controller::ResultCallback<std::string> done) override;
@@ -154,6 +155,11 @@ class FakeCluster final : public controller::Cluster {
   std::vector<SliceId> released_slices;
 
  private:
+  template <class T, class Callback>
+  void Answer(T value, Callback done) {
+    Post([value = std::move(value), done = std::move(done)]() mutable { std::move(done)(std::move(value)); });
+  }
+
   Executor* const executor_;
   std::deque<absl::AnyInvocable<void() &&>> tasks_;
   std::shared_ptr<const controller::ClusterInfo> info_;

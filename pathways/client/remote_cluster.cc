@@ -1,0 +1,172 @@
+#include "pathways/client/remote_cluster.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/session/wire.h"
+
+namespace pw::client {
+namespace {
+
+using ::pathways::v1::Answer;
+using ::pathways::v1::SessionRequest;
+using session::ResultCallback;
+using session::SliceState;
+
+absl::Status NoSession(SessionId session) {
+  return absl::NotFoundError(absl::StrCat("session ", session.v, " is not one of this front door, or has ended"));
+}
+
+// What takes an answer and hands on the value that `read` finds in it: read(answer, payload).
+template <class T, class F>
+RemoteSession::AnswerCallback Reading(ResultCallback<T> done, F read) {
+  return [done = std::move(done), read = std::move(read)](absl::StatusOr<Answer> answer, Bytes payload) mutable {
+    if (!answer.ok()) return std::move(done)(answer.status());
+    std::move(done)(read(*answer, payload));
+  };
+}
+
+RemoteSession::AnswerCallback ReadingSlice(ResultCallback<SliceState> done) {
+  return Reading(std::move(done), [](const Answer& answer, const Bytes&) { return session::SliceStateFrom(answer.slice()); });
+}
+
+}  // namespace
+
+RemoteCluster::RemoteCluster(Options options, const Link::Environment& environment)
+    : options_(std::move(options)), environment_(environment) {}
+
+// ---- sessions ----
+
+Link::Options RemoteCluster::LinkOptions(std::string description) const {
+  Link::Options link;
+  link.controller = options_.controller;
+  link.description = std::move(description);
+  link.patience = options_.patience;
+  link.absence = options_.absence;
+  link.remedy = options_.remedy;
+  return link;
+}
+
+void RemoteCluster::Open(Link::Options options, ResultCallback<std::shared_ptr<RemoteSession>> done) {
+  // The session is kept by its own callback until that has run.
+  auto kept = std::make_shared<std::shared_ptr<RemoteSession>>();
+  *kept = RemoteSession::Open(std::move(options), environment_, [kept, done = std::move(done)](absl::Status status) mutable {
+    auto session = std::exchange(*kept, nullptr);
+    if (!status.ok()) return std::move(done)(status);
+    std::move(done)(std::move(session));
+  });
+}
+
+void RemoteCluster::OpenSession(session::NewSession wanted, ResultCallback<std::shared_ptr<session::Session>> done) {
+  Link::Options link = LinkOptions(std::move(wanted.description));
+  if (wanted.share.weight.has_value()) link.hello.set_weight(*wanted.share.weight);
+  if (wanted.share.priority.has_value()) link.hello.set_priority(*wanted.share.priority);
+  Open(std::move(link), [this, done = std::move(done)](absl::StatusOr<std::shared_ptr<RemoteSession>> session) mutable {
+    if (!session.ok()) return std::move(done)(session.status());
+    info_ = (*session)->welcome().cluster;
+    absl::erase_if(sessions_, [](const auto& known) { return known.second.expired(); });
+    sessions_[(*session)->id()] = *session;
+    std::move(done)(*std::move(session));
+  });
+}
+
+std::shared_ptr<RemoteSession> RemoteCluster::Find(SessionId session) {
+  auto found = sessions_.find(session);
+  return found == sessions_.end() ? nullptr : found->second.lock();
+}
+
+void RemoteCluster::SetHostCallHandler(SessionId session, std::shared_ptr<session::HostCallHandler> handler) {
+  if (const auto found = Find(session)) found->SetHostCalls(std::move(handler));
+}
+
+std::shared_ptr<const session::SpareDevices> RemoteCluster::Spares(SessionId session) {
+  const auto found = Find(session);
+  return found == nullptr ? std::make_shared<const session::SpareDevices>() : found->welcome().spares;
+}
+
+// ---- what a session asks of the cluster ----
+
+void RemoteCluster::Ask(SessionId session, SessionRequest request, Answered done) {
+  if (const auto found = Find(session)) return found->Ask(std::move(request), std::move(done));
+  Post([done = std::move(done), session]() mutable { std::move(done)(NoSession(session), Bytes()); });
+}
+
+void RemoteCluster::AddSlice(SessionId session, const resource::SliceRequest& slice, ResultCallback<SliceState> done) {
+  SessionRequest request;
+  session::ToProto(slice, request.mutable_add_slice());
+  Ask(session, std::move(request), ReadingSlice(std::move(done)));
+}
+
+void RemoteCluster::AwaitSlice(SessionId session, SliceId slice, absl::Duration limit, ResultCallback<SliceState> done) {
+  SessionRequest request;
+  request.mutable_await_slice()->set_slice(slice.v);
+  request.mutable_await_slice()->set_seconds(absl::ToDoubleSeconds(limit));
+  Ask(session, std::move(request), ReadingSlice(std::move(done)));
+}
+
+void RemoteCluster::ReleaseSlice(SessionId session, SliceId slice, session::StatusCallback done) {
+  SessionRequest request;
+  request.set_release_slice(slice.v);
+  Ask(session, std::move(request), [done = std::move(done)](auto answer, Bytes) mutable { std::move(done)(answer.status()); });
+}
+
+// ---- what an operator asks ----
+
+void RemoteCluster::Ask(SessionRequest request, Answered done) {
+  Link::Options link = LinkOptions("an operator's question");
+  link.hello.set_observer(true);
+  Open(std::move(link), [request = std::move(request), done = std::move(done)](auto session) mutable {
+    if (!session.ok()) return std::move(done)(session.status(), Bytes());
+    RemoteSession& asked = **session;
+    asked.Ask(std::move(request), [keep = *std::move(session), done = std::move(done)](auto answer, Bytes payload) mutable {
+      std::move(done)(std::move(answer), std::move(payload));
+    });
+  });
+}
+
+void RemoteCluster::ChangeShare(SessionId session, const gang::ShareChange& change, ResultCallback<gang::Share> done) {
+  SessionRequest request;
+  session::ToProto(change, request.mutable_change_share());
+  request.mutable_change_share()->set_session(session.v);
+  Ask(std::move(request), Reading(std::move(done), [](const Answer& answer, const Bytes&) {
+        return gang::Share{.weight = answer.share().weight(), .priority = answer.share().priority()};
+      }));
+}
+
+void RemoteCluster::SuspendClient(SessionId session, bool resume, ResultCallback<session::SuspendReport> done) {
+  SessionRequest request;
+  request.mutable_suspend()->set_session(session.v);
+  request.mutable_suspend()->set_resume(resume);
+  Ask(std::move(request), Reading(std::move(done), [](const Answer& answer, const Bytes&) {
+        return session::SuspendReport{answer.suspend().arrays(), answer.suspend().bytes()};
+      }));
+}
+
+void RemoteCluster::DrainHost(const std::string& host, bool undo, ResultCallback<session::DrainReport> done) {
+  SessionRequest request;
+  request.mutable_drain_host()->set_host(host);
+  request.mutable_drain_host()->set_undo(undo);
+  Ask(std::move(request), Reading(std::move(done), [](const Answer& answer, const Bytes&) { return session::DrainReportFrom(answer.drain()); }));
+}
+
+void RemoteCluster::GetStatus(ResultCallback<std::string> done) {
+  SessionRequest request;
+  request.set_status(true);
+  Ask(std::move(request), Reading(std::move(done), [](const Answer&, const Bytes& payload) { return std::string(payload.view()); }));
+}
+
+void RemoteCluster::RecordTrace(absl::Duration duration, size_t max_events, ResultCallback<session::ClusterTrace> done) {
+  SessionRequest request;
+  request.mutable_record_trace()->set_seconds(absl::ToDoubleSeconds(duration));
+  request.mutable_record_trace()->set_max_events(max_events);
+  Ask(std::move(request), Reading(std::move(done), [](const Answer& answer, const Bytes& payload) {
+        session::ClusterTrace trace;
+        trace.perfetto_json = std::string(payload.view());
+        trace.events = answer.trace().events();
+        trace.events_not_recorded = answer.trace().events_not_recorded();
+        trace.silent_hosts.assign(answer.trace().silent_hosts().begin(), answer.trace().silent_hosts().end());
+        return trace;
+      }));
+}
+
+}  // namespace pw::client

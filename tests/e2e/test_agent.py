@@ -1,0 +1,92 @@
+"""The agent: the front door beside the client. By hand it serves programs without our package; the package starts one for its own cluster."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from cli import CommandLine, alive, end
+from conftest import PATIENCE, clean_environment, eventually
+
+# Stock jax as it is, with its own client of the proxy.
+STRANGER = """
+import os, sys
+import jax, jax.numpy as jnp, numpy as np
+from jax.extend.backend import ifrt_proxy, register_backend_factory
+from jax.sharding import NamedSharding, PartitionSpec as P
+
+address = os.environ["ADDRESS"]
+register_backend_factory("proxy", lambda: ifrt_proxy.get_client(f"grpc://{address}", ifrt_proxy.ClientConnectionOptions()), priority=-1)
+mesh = jax.make_mesh((4,), ("x",))
+x = jax.device_put(np.arange(64.0, dtype=np.float32), NamedSharding(mesh, P("x")))
+there = jax.device_put(jax.jit(lambda v: v * 2)(x), jax.devices()[-1])
+print(len(jax.devices()), float(jax.jit(jnp.sum)(x)), float(np.asarray(there)[5]), flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.fixture(scope="module")
+def pathways(tmp_path_factory):
+    command = CommandLine(tmp_path_factory.mktemp("home"))
+    yield command
+    command("down", check=False)
+
+
+@pytest.fixture(scope="module")
+def cluster(pathways):
+    return pathways("up", "--islands", "2", "--devices", "2")
+
+
+@pytest.fixture(scope="module")
+def agent(pathways, cluster, tmp_path_factory):
+    """The address of one that was started by hand."""
+    folder = tmp_path_factory.mktemp("agent")
+    process = pathways.start("agent", "--port-file", str(folder / "port"), log=folder / "log")
+    assert eventually((folder / "port").exists), (folder / "log").read_text()
+    yield (folder / "port").read_text().splitlines()[0]
+    assert end(process, signal.SIGTERM) == 0, (folder / "log").read_text()
+
+
+def stranger(address):
+    env = clean_environment(JAX_PLATFORMS="proxy", ADDRESS=address, IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS="true")
+    return subprocess.Popen([sys.executable, "-c", STRANGER], env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def test_programs_without_our_package_share_an_agent(pathways, agent):
+    programs = [stranger(agent) for _ in range(2)]
+    for program in programs:
+        line = program.stdout.readline()
+        assert line == "4 2016.0 10.0\n", line or program.communicate()[1]
+    clients = pathways("status")["clients"]
+    assert len(clients) == 2, "each is a client of the cluster, the agent is none"
+    for program in programs:
+        assert program.communicate("\n", timeout=PATIENCE)[1] == "" and program.returncode == 0
+    assert eventually(lambda: pathways("status")["clients"] == [])
+
+
+def test_a_stranger_that_is_killed_leaves_nothing(pathways, agent):
+    program = stranger(agent)
+    assert program.stdout.readline() == "4 2016.0 10.0\n"
+    program.kill()
+    program.communicate()
+    assert eventually(lambda: pathways("status")["clients"] == [])
+
+
+def test_an_agent_says_which_controller_is_not_there(pathways, tmp_path):
+    done = pathways("agent", "--address", "127.0.0.1:9", "--wait", "0", check=False)
+    assert done.returncode != 0 and "127.0.0.1:9" in done.stderr
+
+
+def test_the_agent_of_a_program_ends_with_it(run_script, tmp_path):
+    done = run_script("""
+import os, signal
+import jax
+jax.devices()
+from pathways import _client
+assert "agent" in _client._endpoint.door.name
+print(_client._endpoint.door.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+""")
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert eventually(lambda: not alive(int(done.stdout)))
