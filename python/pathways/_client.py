@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 
-from pathways import _binaries, _bootstrap, _callbacks, _cluster, _connect, _host_calls, _host_memory, _processes, _share, _timer_slack
+from pathways import _binaries, _bootstrap, _callbacks, _cluster, _connect, _host_calls, _host_memory, _launch, _processes, _share, _timer_slack
 from pathways._jax import seams
 
 logger = logging.getLogger("pathways")
@@ -44,14 +44,15 @@ def _backends():
 
 
 class _Endpoint:
-    """What stands between jax's client and the controller on this machine: the run's folder, the relay, and a local cluster if we
-    started one. Lives until the process ends; a later connection (jax's clear_backends) uses it again while it is sound."""
+    """What stands between jax's client and the controller on this machine: the run's folder, the process that jax's client connects to, and a
+    local cluster if we started one. That process is the agent of our own cluster; for one that others started it is the relay. Lives until the
+    process ends; a later connection (jax's clear_backends) uses it again while it is sound."""
 
     def __init__(self):
         self.pid = os.getpid()
         self.folder = _cluster.new_run_folder()
         self.cluster = None
-        self.relay = None
+        self.door = None
         self.controller = None
         self.address = None
         self.callback_socket = None
@@ -60,7 +61,9 @@ class _Endpoint:
     def start(self):
         try:
             self.controller = os.environ.get("PATHWAYS_ADDRESS") or self._start_cluster()
-            if _binaries.has("pathways-relay"):
+            if self.cluster is not None and _host_memory.wanted_with_controller():
+                self._start_agent()
+            elif _binaries.has("pathways-relay"):
                 self._start_relay()
             else:
                 self.address = self.controller
@@ -75,26 +78,38 @@ class _Endpoint:
         self.cluster = _cluster.Cluster(shape, self.folder).start()
         return self.cluster.address
 
+    def _start_agent(self):
+        port_file = self.folder / "agent.port"
+        args = _launch.agent(self.cluster.listen_sessions(), "127.0.0.1:0", port_file)
+        if folder := (directory := _host_memory.named_by_user()) or _host_memory.server_folder():
+            args += ["--shared-directory", folder]
+        self._start_door("agent", args, port_file)
+        if folder and not directory:
+            _host_memory.announce(folder, self.address, self.door.pid)
+
     def _start_relay(self):
         port_file = self.folder / "relay.port"
-        self.callback_socket = self.folder / "callbacks.sock"
-        args = [_binaries.find("pathways-relay"), "--target", self.controller, "--listen", "127.0.0.1:0", "--port-file", port_file,
-                "--callback-socket", self.callback_socket, "--exit-with-parent"]
+        args = [_binaries.find("pathways-relay"), "--target", self.controller, "--listen", "127.0.0.1:0", "--port-file", port_file]
         if (files := _host_memory.relay_folder()) is not None:
             args += ["--files", files]
             self.relay_takes_files = True
-        self.relay = _processes.Process("pathways-relay", args, self.folder / "relay.log")
+        self._start_door("relay", args, port_file)
+
+    def _start_door(self, name, args, port_file):
+        self.callback_socket = self.folder / "callbacks.sock"
+        args += ["--callback-socket", self.callback_socket, "--exit-with-parent"]
+        self.door = _processes.Process(f"pathways-{name}", args, self.folder / f"{name}.log")
         self.address = _processes.wait_for(
-            lambda: _processes.read_port_file(port_file), [self.relay], _cluster.START_SECONDS, "the relay did not start")
+            lambda: _processes.read_port_file(port_file), [self.door], _cluster.START_SECONDS, f"the {name} did not start")
 
     def failure(self):
         """Why it cannot be used any more, or None."""
-        if self.relay is not None and not self.relay.alive():
-            return self.relay.failure()
+        if self.door is not None and not self.door.alive():
+            return self.door.failure()
         return self.cluster.failure() if self.cluster is not None else None
 
     def _processes(self):
-        return ([self.relay] if self.relay else []) + (self.cluster.processes if self.cluster else [])
+        return ([self.door] if self.door else []) + (self.cluster.processes if self.cluster else [])
 
     def stop(self):
         _processes.stop_all(self._processes())
@@ -176,7 +191,7 @@ def make_client():
         options.initialization_data = {"pathways_companion": token.encode(), **_share.initialization_data()}
         if endpoint.callback_socket is not None:
             _host_calls.CallServer(endpoint.callback_socket, token, _callbacks.registry)
-        uploads = _host_memory.uploads_to(endpoint.controller, endpoint.relay_takes_files)
+        uploads = _host_memory.uploads_to(endpoint.address if endpoint.cluster else endpoint.controller, endpoint.relay_takes_files)
         if uploads is not None:
             options.initialization_data = {**options.initialization_data, **uploads.initialization_data()}
             atexit.register(uploads.remove)
