@@ -83,7 +83,9 @@ def runs_of(events, clients):
             of_device.setdefault((event["pid"], track), []).append((event["ts"], event["dur"], asked[event["args"]["op"]]))
     runs = sorted(max(of_device.values(), key=len, default=[]))
     first = max(runs[-1][0] - SHOWN_US, runs[0][0]) if runs else 0
-    return [[place, round(begin - first), round(took)] for begin, took, place in runs if begin >= first]
+    # An end is written down when it is noticed, which may be after the next has begun.
+    following = [*(begin for begin, _, _ in runs[1:]), float("inf")]
+    return [[place, round(begin - first), round(min(took, after - begin))] for (begin, took, place), after in zip(runs, following) if begin >= first]
 
 
 def recorded(address, clients, seconds=RECORDED_SECONDS):

@@ -93,12 +93,12 @@ def _row11(count, us, shared):
     runs = shared["runs"]
     turns = sum(1 for before, after in zip(runs, runs[1:]) if before[0] != after[0])
     took = [sum(took for place, _, took in runs if place == client) for client in range(len(shared["done"]))]
-    span = max((begin + took for _, begin, took in runs), default=0)
-    return [count, f"{us / 1e3:g} ms", f"{100 * sum(took) / max(span, 1):.1f} %", f"{len(runs)}, {turns}", _percents(took), _percents(shared["done"])]
+    busy = sum(shared["done"]) * us / 1e6 / shared["seconds"]
+    return [count, f"{us / 1e3:g} ms", f"{100 * busy:.1f} %", f"{len(runs)}, {turns}", _percents(took), _percents(shared["done"])]
 
 
 def _table11(result):
-    head = ["clients", "computation", "device busy", "runs, of which another client's than the one before", "device time of each by the recording", "results that each saw"]
+    head = ["clients", "computation", "device busy, by the clients' results", "runs in the picture's time, of which another client's than the one before", "device time of each by the recording", "results that each saw"]
     return head, [_row11(count, result["us"], shared) for count, shared in result["clients"].items()]
 
 
@@ -132,13 +132,6 @@ def _spmd_table(result):
 
 def _of_first(row, first):
     return "-" if "error" in row or "error" in first else str(Spread.of(_setup.ratios(row, first)))
-
-
-def _table2(result):
-    """Batches differ, and so do losses."""
-    first = next(iter(result["rows"].values()))
-    return ["stages", "examples a step", "tokens/s (half of the rounds)", "of the first"], [
-        [name, row.get("batch", "-"), row.get("error") or _spread(row), _of_first(row, first)] for name, row in result["rows"].items()]
 
 
 def _against_first(what):
@@ -194,7 +187,7 @@ def targets_table(report):
     return head, [[one.figure, one.what, one.where, one.reached, one.wanted, one.claim, one.verdict] for one in _targets.targets(report)]
 
 
-TABLES = {"5": _table5, "6": _table6, "7": _table7, "8": _table8, "9": _table9, "11": _table11, "table1": _spmd_table, "table2": _table2,
+TABLES = {"5": _table5, "6": _table6, "7": _table7, "8": _table8, "9": _table9, "11": _table11, "table1": _spmd_table, "table2": _against_first("stages"),
           "10": _against_first("{stages} stages on"), "pipelines": _pipelines_table, "12": _against_first("two hosts of"), "islands": _islands_table, "large": _large_table}
 
 

@@ -184,6 +184,15 @@ def test_a_system_that_fails_at_one_kind_is_asked_for_the_others_anew(capsys):
     assert len(opened) == 3 and len(asked) == 4, "what has failed is not asked for again"
 
 
+@pytest.mark.parametrize("ms, parity, verdict", [([1.0, 3.0], 1.0, "met"), ([1.0, 3.0], 3.0, "MISSED"), ([19.0, 30.0], 30.0, "MISSED"), ([19.0, 30.0], None, "MISSED"),
+                                                 ([19.0, 30.0], 19.0, "none: the devices have no shorter computation than 19 ms")])
+def test_parity_is_missed_only_where_a_computation_says_so(ms, parity, verdict):
+    found = {"points": [{"ms": each, "rounds": 5} for each in ms], "parity_ms": parity}
+    report = {"figures": {"6": {"rows": [{"name": "16 x 8", "hosts": 16, "devices": 128, "against": {_setup.MULTI_PLUGIN: found}}]}}}
+    (target,) = _targets.targets(report)
+    assert target.verdict == verdict
+
+
 def test_a_turn_has_as_many_calls_as_are_to_be_under_way():
     few = [(name, kind) for hosts in (1, 2) for name in (_setup.OURS, *_setup.rivals(hosts)) for kind in _setup.KINDS if _setup.fewest(name, kind, False) < _setup.DEPTH]
     assert few and not any(_setup.has_verdict(name) for name, _ in few)
@@ -195,8 +204,8 @@ def test_verdicts_are_met_missed_or_none():
              "pathways, fused": rounds(*[9.0] * 4)}
     step = lambda took, **more: {"step_rounds_s": [took] * 4, "step_s": took, **more}
     rows = {"4 stages": step(2.0, planned_s=1.98), "16 stages, gpipe": step(2.0, planned_s=1.5), "16 stages, gpipe, on four islands": {"error": "no"}}
-    never = {"points": [{"rounds": 9}], "parity_ms": 40.0}
-    six = [{"name": "16 x 8", "hosts": 16, "devices": 128, "against": {_setup.MULTI_PLUGIN: {"points": [{"rounds": 9}], "parity_ms": None}, _setup.MULTI: never}},
+    never = {"points": [{"ms": 1.0, "rounds": 9}], "parity_ms": 40.0}
+    six = [{"name": "16 x 8", "hosts": 16, "devices": 128, "against": {_setup.MULTI_PLUGIN: {"points": [{"ms": 1.0, "rounds": 9}], "parity_ms": None}, _setup.MULTI: never}},
            {"name": "512 x 4, simulated", "hosts": 512, "devices": 2048, "against": {"never idle": {**never, "parity_ms": 9.0}}}]
     report = {"figures": {"5": {"rows": [{"name": "1 x 8", "hosts": 1, "devices": 8, "rates": rates}, {"name": "s", "hosts": 16, "devices": 64, "simulated": True, "rates": {}}]},
                           "6": {"rows": six}, "pipelines": {"rows": rows}}}
@@ -226,7 +235,7 @@ def test_every_target_that_is_missed_says_where_the_time_goes():
              for kind in kinds]
     where += [{"who": _setup.PLUGIN, "kind": "opbyop", **ENTRY, "wall_us": 7.0, "processors_us": {"client": 6.0}}]
     five = [{"name": f"{hosts} x {devices}", "hosts": hosts, "devices": hosts * devices, "rates": rates, "where": where} for hosts, devices in ((1, 1), (1, 8), (2, 4))]
-    late = {"points": [{"rounds": 9}], "parity_ms": None}
+    late = {"points": [{"ms": 1.0, "rounds": 9}], "parity_ms": None}
     six = [{"name": name, "hosts": hosts, "devices": hosts * each, "against": {"somebody": late}, "where": where}
            for name, hosts, each in (("16 x 8", 16, 8), ("512 x 4, simulated", 512, 4))]
     processors = {f"{whose}_processors": 0.1 for whose in ("clients", "relays", "controller", "worker")}

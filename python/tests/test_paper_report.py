@@ -63,6 +63,7 @@ def test_every_figure_has_a_table_with_full_rows(report):
     assert "0.429 ms" in text and "simulated" in text
     assert "for the test" in text and "not measured" in text  # a cell that failed, and a row that nobody tried
     assert "Figure 11" in text, "which figure 8 has measured"
+    assert [row[2] for row in tables["11"][1]] == ["33.0 %", "33.2 %"], "what the clients saw, of two seconds"
 
 
 def test_the_page_has_tables_plots_the_paper_s_words_and_what_failed(report):
@@ -181,6 +182,8 @@ def test_what_the_device_ran_is_found_in_a_trace_by_who_asked_for_it():
     # Client 9 is not of the comparison, 99 was asked for before the recording, 50 ran too long ago to be shown.
     assert fairness.runs_of(names + ran + asked, [3, 7]) == [[0, 0, 6], [1, fairness.SHOWN_US, 8]]
     assert fairness.runs_of(names + asked, [3, 7]) == []
+    late = [event("run", 2, 0, 51, 10, 9), event("run", 2, 1, 53, 15, 4)]
+    assert fairness.runs_of(names + late + asked, [3, 7]) == [[0, 0, 5], [1, 5, 4]], "one ends before the next begins, also where it was noticed late"
 
 
 @pytest.mark.parametrize("ratios, smallest", [
