@@ -26,15 +26,20 @@ def runs(report):
     return [(run, figures) for run, figures in found if figures]
 
 
+def nameless(commit):
+    """Why this is no commit that one could look up; None if it is."""
+    if commit == UNKNOWN:
+        return "nobody knows of which commit it is"
+    return f"what it measures is in no commit: {commit.removesuffix(DIRTY)} has changes" if commit.endswith(DIRTY) else None
+
+
 def unfit(report):
     """Why nobody could measure this report again from what it says of itself; None if it is of one commit, which has a name, and of one machine."""
     used = [run for run, _ in runs(report)]
     commits = sorted({run["commit"] for run in used})
     if len(commits) > 1:
         return f"its figures are of several commits: {', '.join(commits)}"
-    if not commits or commits[0] == UNKNOWN:
-        return "nobody knows of which commit it is"
-    if commits[0].endswith(DIRTY):
-        return f"what it measured is in no commit: {commits[0]} had changes"
+    if why := nameless(commits[0] if commits else UNKNOWN):
+        return why
     machines = {tuple(sorted((key, value) for key, value in run["machine"].items() if key != "load")) for run in used}
     return "its figures are of several machines" if len(machines) > 1 else None

@@ -32,6 +32,7 @@ sys.path.insert(0, str(HERE.parent))
 import _sides  # noqa: E402
 
 ROOT = HERE.parents[1]
+PAGE = "docs/paper.md"
 NUMBERS = tuple(number for number in _paper.FIGURES if number not in _rows.DERIVED)
 LIMIT_SECONDS = 2400  # of one figure
 FAREWELL_SECONDS = 20  # for a figure that has seen that its time is over, before it is ended
@@ -111,9 +112,11 @@ def versions():
 
 
 def commit():
-    """Of the sources that are measured, and whether they were changed since; where there is no git, unknown."""
-    done = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty", "--abbrev=12"], capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
+    """Of the sources that are measured, and whether they were changed since, but for the page itself; where there is no git, unknown."""
+    git = lambda *words: subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True, check=False).stdout.strip()
+    name = git("rev-parse", "--short=12", "HEAD")
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", f":!{PAGE}")
+    return name + _provenance.DIRTY * bool(changed) if name else _provenance.UNKNOWN
 
 
 def now():
@@ -161,6 +164,8 @@ def say(text):
 
 def measure(args):
     report, run = begin(args)
+    if mixed := {one["commit"] for one, _ in _provenance.runs(report)} - {report["began"][run]["commit"]}:
+        say(f"what earlier runs measured is of another commit ({', '.join(sorted(mixed))}): the page will say so, and may not be published")
     wanted = [number for number in args.figures or NUMBERS if not args.resume or unfinished(report, number)]
     start = time.monotonic()
     for place, number in enumerate(wanted):
@@ -201,9 +206,9 @@ def publish(out, report):
     left = [number for number in NUMBERS if unfinished(report, number)]
     why = "a quick run is good for its form only" if report["quick"] else "not all is measured: " + " ".join(left) if left else _provenance.unfit(report)
     if why:
-        print(f"paper: docs/paper.md stays as it is: {why}")
+        print(f"paper: {PAGE} stays as it is: {why}")
         return 1
-    (ROOT / "docs" / "paper.md").write_text((out / "paper.md").read_text())
+    (ROOT / PAGE).write_text((out / "paper.md").read_text())
     return 0
 
 
@@ -242,6 +247,8 @@ def main():
         report = json.loads((args.out / "report.json").read_text())
         render(args.out, report)
         return publish(args.out, report) if args.publish else 0
+    if args.publish and (why := "a quick run is good for its form only" if args.quick else _provenance.nameless(commit())):
+        parser.error(f"--publish: {why}")
     report = measure(args)
     subprocess.run([args.plot_python, __file__, "--render", "--out", args.out], check=True)
     print((args.out / "report.txt").read_text())

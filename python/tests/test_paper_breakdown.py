@@ -3,6 +3,7 @@
 import contextlib
 import json
 import pathlib
+import subprocess
 import sys
 import time
 
@@ -370,7 +371,7 @@ def test_a_report_says_which_run_each_figure_is_of():
 @pytest.mark.parametrize("report, why", [
     (measured_by("a", "a"), None),
     (measured_by("a", "b"), "several commits: a, b"),
-    (measured_by("a-dirty"), "a-dirty had changes"),
+    (measured_by("a-dirty"), "a has changes"),
     (measured_by("unknown"), "nobody knows"),
     (measured_by(), "nobody knows"),
     (measured_by("a", "a", machines=("one", "another")), "several machines")])
@@ -386,6 +387,26 @@ def test_only_what_can_be_measured_again_is_published(report, why, tmp_path, mon
         assert not report["figures"] or paper_run.publish(tmp_path, report | worse) == 1 and not published.exists()
     assert paper_run.publish(tmp_path, report) == (why is not None) and published.exists() == (why is None)
     assert why is None or why in capsys.readouterr().out
+
+
+def test_who_wants_to_publish_what_is_in_no_commit_hears_it_before_anything_is_measured(tmp_path, monkeypatch, capsys):
+    git = lambda *words: subprocess.run(["git", "-c", "user.name=n", "-c", "user.email=e", "-C", tmp_path, *words], check=True, capture_output=True)
+    monkeypatch.setattr(paper_run, "ROOT", tmp_path)
+    monkeypatch.setattr(paper_run, "measure", lambda args: pytest.fail("measured"))
+    (tmp_path / "docs").mkdir()
+    for name in ("docs/paper.md", "source"):
+        (tmp_path / name).write_text("first")
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    (tmp_path / "docs" / "paper.md").write_text("another")
+    assert _provenance.nameless(paper_run.commit()) is None, "the page itself may differ"
+    (tmp_path / "source").write_text("another")
+    for words, why in ((["--publish"], "has changes"), (["--publish", "--quick"], "form only")):
+        monkeypatch.setattr(sys, "argv", ["run.py", *words, "--out", str(tmp_path / "out"), "--plot-python", sys.executable])
+        with pytest.raises(SystemExit):
+            paper_run.main()
+        assert why in capsys.readouterr().err
 
 
 def test_progress_says_how_long_it_has_taken_and_is_expected_to(monkeypatch):
