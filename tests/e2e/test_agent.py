@@ -90,3 +90,25 @@ os.kill(os.getpid(), signal.SIGKILL)
 """)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert eventually(lambda: not alive(int(done.stdout)))
+
+
+def test_a_program_outlives_its_agent(run_script):
+    done = run_script("""
+import os, signal
+import jax, jax.extend, numpy as np
+f = jax.jit(lambda v: v + 1)
+x = f(np.arange(4.0, dtype=np.float32))
+jax.block_until_ready(x)
+from pathways import _client
+os.kill(_client._endpoint.door.pid, signal.SIGKILL)
+for use in (lambda: jax.block_until_ready(f(x)), lambda: np.asarray(x), lambda: jax.jit(lambda v: v * 2)(x)):
+    try:
+        use()
+    except jax.errors.JaxRuntimeError as error:
+        print(str(error).split(":")[0])
+del x
+jax.clear_caches()
+jax.extend.backend.clear_backends()
+print(float(jax.jit(lambda v: v.sum())(np.arange(4.0, dtype=np.float32))))
+""")
+    assert (done.returncode, done.stdout.splitlines()) == (0, ["UNAVAILABLE"] * 3 + ["6.0"]), done.stderr
