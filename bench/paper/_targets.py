@@ -104,6 +104,12 @@ def parity_spread(found):
     return Spread(value, value, value, min(point["rounds"] for point in found["points"]))
 
 
+def _figure7(result):
+    for stages, row in result["stages"].items():
+        if int(stages) >= 4:
+            yield Target("parallel / sequential", f"{stages} stages", 1.0, Spread.of(row["ratio_rounds"]), row=stages)
+
+
 def _figure8(result):
     for device, found in devices8(result):
         most = max((name for name in found if name != "jax"), key=int)
@@ -158,7 +164,7 @@ def _islands(result):
         yield from _steps(result["rows"], "two islands of 128 cores, in segments", base, _paper.ISLANDS_RATIO)
 
 
-FIGURES = {"5": _figure5, "6": _figure6, "8": _figure8, "9": _figure9, "table1": _table1, "pipelines": _pipelines, "islands": _islands}
+FIGURES = {"5": _figure5, "6": _figure6, "7": _figure7, "8": _figure8, "9": _figure9, "table1": _table1, "pipelines": _pipelines, "islands": _islands}
 
 
 def targets(report):

@@ -130,6 +130,11 @@ def _missed_clients(target, result):
     return " | ".join(said)
 
 
+def _missed_stages(target, result):
+    row = result["stages"][target.row]
+    return f"one call alone takes {row['parallel']['call_ms']:.2f} ms in parallel, {row['sequential']['call_ms']:.2f} ms in sequence"
+
+
 def _missed_weights(target, result):
     return " | ".join(f"{name}: results {row['done']} of weights {list(row['weights'])}" for name, row in result["mixes"].items() if target.what.endswith(name))
 
@@ -139,7 +144,7 @@ def _missed_training(target, result):
     return f"ours takes of the processors {sum(used.values()):.2f} s: {_shares(used, sum(used.values()))}" if used else UNKNOWN
 
 
-MISSED = {"8": _missed_clients, "9": _missed_weights, "table1": _missed_training}
+MISSED = {"7": _missed_stages, "8": _missed_clients, "9": _missed_weights, "table1": _missed_training}
 
 
 def missed(report):

@@ -1,7 +1,7 @@
 // CleanUps: what hosts may forget, gathered over one turn of the strand: for each set of hosts one message in the end.
 //
 // It leaves behind the commands of its turn, which do not name it any more. In sequential dispatch commands may still wait that do:
-// then it waits behind them (Outbox::InOrder).
+// then it waits for all of its session that waits, or is being sent (dispatch/array_order.h).
 // Strand-confined.
 #pragma once
 
@@ -23,7 +23,8 @@ class CleanUps {
 
   void Add(SessionId session, std::vector<HostId> hosts, ::pathways::v1::CleanUp what) {
     if (hosts.empty()) return;
-    outbox_->InOrder(session, [this, hosts = std::move(hosts), what = std::move(what)] { gathered_[hosts].MergeFrom(what); });
+    outbox_->order().DoAfterAll(session,
+                                [this, hosts = std::move(hosts), what = std::move(what)] { gathered_[hosts].MergeFrom(what); });
   }
 
   using Send = absl::FunctionRef<void(const std::vector<HostId>& hosts, const ::pathways::v1::CleanUp& what)>;

@@ -226,9 +226,9 @@ void Fabric::EndSession(SessionId session) {
     peers_.at(host)->bulk.DropSession(session);
     peers_.at(host)->loans.DropSession(session);
   }
-  // A run that is dispatched in order sends nothing more, and may wait for a grant that will not come: only hosts that free what the
+  // A run that is sent node by node sends nothing more, and may wait for a grant that will not come: only hosts that free what the
   // session owns end it.
-  outbox_.EndExclusive(session);
+  outbox_.order().EndSession(session);
   ::pathways::v1::CleanUp what;
   what.add_sessions(session.v);
   clean_ups_.Add(session, SortedKeys(peers_), std::move(what));

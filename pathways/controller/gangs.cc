@@ -89,7 +89,9 @@ Gangs::GangList Gangs::Needs(const Launch& launch, const Placement* placement) {
   } else if (!clients_.empty()) {
     if (auto it = clients_.find(launch.session); it != clients_.end()) {
       if (launch.donates) AddDonorNeeds(it->second, placement, &needs);
-      if (!it->second.barriers.empty()) needs.push_back(it->second.barriers.back());
+      const GangList& barriers = it->second.barriers;
+      // Runs before that do not concern it are waited for as well.
+      if (!barriers.empty() && outbox_->order().MustWait(launch.args)) needs.insert(needs.end(), barriers.begin(), barriers.end());
     }
   }
   if (launch.after != gang::GangId()) needs.push_back(launch.after);

@@ -49,15 +49,15 @@ class Gangs {
         trace::Recorder* recorder);
 
   // A run that is dispatched node by node (controller/sequential_run.h) has a place in the order of its session's work. What is
-  // submitted behind it, and is not part of it, is not granted before it has ended: its command has not left by then, and a device
-  // must not wait for it.
+  // submitted behind it, and names an array for which its command waits in the outbox (dispatch/array_order.h), is not granted before
+  // the run has been sent: a device must not wait for a command that has not left.
   struct Barrier {
     SessionId session;
     gang::GangId gang;                 // none: it keeps nobody waiting
     std::vector<gang::GangId> before;  // of the session, waiting when it was opened
   };
   Barrier OpenBarrier(SessionId session);
-  // The place alone: of a run that lets what is submitted behind it go on (controller/program_steps.h).
+  // The place alone: of a run whose arrays have names of their own (controller/program_steps.h).
   Barrier PlaceOf(SessionId session) const;
   // REQUIRES: the commands behind it are in the outbox.
   void CloseBarrier(const Barrier& barrier);

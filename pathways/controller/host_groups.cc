@@ -8,7 +8,7 @@ namespace pw::controller {
 
 void HostGroup::OnReleased(const buffers::LogicalArray& array) {
   if (array.owner() == *ending_) return;
-  for (HostId host : hosts_) outbox_->Release(host, array.id(), at_once_ ? SessionId() : array.owner());
+  for (HostId host : hosts_) outbox_->Release(host, array.id());
 }
 
 HostGroup* HostGroups::Of(const resource::Topology& topology, const buffers::Sharding& sharding) {
@@ -21,9 +21,9 @@ HostGroup* HostGroups::Of(const resource::Topology& topology, const buffers::Sha
   return Of(std::move(hosts));
 }
 
-HostGroup* HostGroups::Of(std::vector<HostId> hosts, bool at_once) {
-  std::unique_ptr<HostGroup>& group = groups_[{hosts, at_once}];
-  if (group == nullptr) group = std::make_unique<HostGroup>(std::move(hosts), outbox_, &ending_, at_once);
+HostGroup* HostGroups::Of(std::vector<HostId> hosts) {
+  std::unique_ptr<HostGroup>& group = groups_[hosts];
+  if (group == nullptr) group = std::make_unique<HostGroup>(std::move(hosts), outbox_, &ending_);
   return group.get();
 }
 

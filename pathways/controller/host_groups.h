@@ -19,8 +19,8 @@ namespace pw::controller {
 
 class HostGroup final : public buffers::LogicalArray::Listener {
  public:
-  HostGroup(std::vector<HostId> hosts, dispatch::Outbox* outbox, const SessionId* ending, bool at_once)
-      : hosts_(std::move(hosts)), outbox_(outbox), ending_(ending), at_once_(at_once) {}
+  HostGroup(std::vector<HostId> hosts, dispatch::Outbox* outbox, const SessionId* ending)
+      : hosts_(std::move(hosts)), outbox_(outbox), ending_(ending) {}
   const std::vector<HostId>& hosts() const { return hosts_; }
   void OnReleased(const buffers::LogicalArray& array) override;
 
@@ -28,7 +28,6 @@ class HostGroup final : public buffers::LogicalArray::Listener {
   const std::vector<HostId> hosts_;
   dispatch::Outbox* const outbox_;
   const SessionId* const ending_;
-  const bool at_once_;
 };
 
 class HostGroups {
@@ -37,20 +36,15 @@ class HostGroups {
 
   // REQUIRES: the devices are there.
   HostGroup* Of(const resource::Topology& topology, const buffers::Sharding& sharding);
-  HostGroup* Of(std::vector<HostId> ascending_hosts) { return Of(std::move(ascending_hosts), false); }
-  // For arrays that the client has no name for: they are released at once, not behind work of it that is being dispatched in order
-  // (dispatch::Outbox::BeginExclusive), which may wait for what they are in the way of.
-  HostGroup* OfPrivate(std::vector<HostId> ascending_hosts) { return Of(std::move(ascending_hosts), true); }
+  HostGroup* Of(std::vector<HostId> ascending_hosts);
 
   // While a session ends its arrays are not released one by one: the hosts are told to free all it owns.
   void set_ending_session(SessionId session) { ending_ = session; }
 
  private:
-  HostGroup* Of(std::vector<HostId> ascending_hosts, bool at_once);
-
   dispatch::Outbox* const outbox_;
   SessionId ending_;
-  std::map<std::pair<std::vector<HostId>, bool>, std::unique_ptr<HostGroup>> groups_;
+  std::map<std::vector<HostId>, std::unique_ptr<HostGroup>> groups_;
 };
 
 }  // namespace pw::controller

@@ -207,7 +207,9 @@ void ProgramSteps::EndSelect(const std::shared_ptr<SelectRun>& run, const absl::
 void ProgramSteps::EndWaiting(const StepsRef& steps, const absl::Status& status) {
   if (steps->run != nullptr) steps->run->EndEffect();
   EndRun(steps->run, status);
-  if (steps->turns != nullptr) Advance(steps);
+  if (steps->turns == nullptr) return;
+  --steps->turns->under_way;
+  Advance(steps);
 }
 
 void ProgramSteps::EndRun(const std::shared_ptr<ExecuteRun>& run, const absl::Status& status) {
@@ -243,7 +245,7 @@ HostGroup* ProgramSteps::GroupOf(const ProgramEntry& entry, int value) const {
   std::vector<HostId> hosts;
   for (const ProgramEntry::Place& place : *entry.steps->places[value]) hosts.push_back(place.host);
   SortAndMerge(hosts);
-  return fabric().groups().OfPrivate(std::move(hosts));
+  return fabric().groups().Of(std::move(hosts));
 }
 
 ProgramSteps::Record ProgramSteps::NewRecord(const ProgramEntry& entry, int value) {
@@ -255,7 +257,7 @@ ProgramSteps::Record ProgramSteps::ResultOf(const ProgramEntry& entry, size_t re
   const std::vector<HostId>& hosts = entry.lowered.result_hosts[result];
   const int completions = fabric().sequential_dispatch() ? 1 : static_cast<int>(hosts.size());
   return std::make_shared<buffers::LogicalArray>(ArrayId(fabric().NextId()), session_->id(), entry.result_spec(result),
-                                                 completions, fabric().groups().OfPrivate(hosts));
+                                                 completions, fabric().groups().Of(hosts));
 }
 
 // One array whose shards are those of `sources`, one after another.

@@ -8,8 +8,8 @@
 //
 // With sequential dispatch the steps are taken one after the other (program_steps_in_turn.cc), the nodes of a part as those of any
 // program (sequential_run.h). Not only what a node makes is expected, but all results of the run: so what the client sends behind it
-// goes on, and may give the run's arguments away, which have names of our own. No command of a run waits in the outbox for others:
-// what stands there first may wait for the run.
+// goes on, and may give the run's arguments away, which have names of our own once they are known on the hosts. From then on no command of a
+// run waits in the outbox for others: what stands there first may wait for the run.
 //
 // Invariants:
 //   PS-1  each expected array is fulfilled once, whatever fails: by what is made for it, or with the error
@@ -83,6 +83,7 @@ class ProgramSteps {
   void StartBranchInTurn(const std::shared_ptr<const ProgramEntry>& branch, const std::shared_ptr<SelectRun>& select);
   void TakeSteps(StepsRef steps);
   void Advance(StepsRef steps);
+  void EndStep(const StepsRef& steps);
   void SendPartInTurn(const StepsRef& steps, const std::shared_ptr<const ProgramEntry>& part, const std::vector<Record>& args,
                       std::vector<Record> results);
 
@@ -101,9 +102,9 @@ class ProgramSteps {
   Record PutBytes(const Expected& expected, const Bytes& data);
   void FetchValue(const ProgramEntry& entry, int value, const Record& array, ResultCallback<Bytes> done);
 
-  // Ahead of what waits for work of the session to end, which may be this (PS-5).
+  // Its arrays have names of their own, or the run's turn has come (PS-5).
   void Send(HostId host, ::pathways::v1::Command command, std::vector<Bytes> payload = {}) const {
-    fabric().outbox().AddExclusive(host, std::move(command), std::move(payload));
+    fabric().outbox().AddNow(host, std::move(command), std::move(payload));
   }
   Fabric& fabric() const { return *session_->fabric_; }
   std::weak_ptr<bool> alive() const { return session_->alive_; }

@@ -1,4 +1,5 @@
-// Sequential dispatch of programs with nodes that wait for values: one step after the other.
+// Sequential dispatch of programs with nodes that wait for values: one step after the other. A part is followed by the next step when all
+// of it is enqueued, a node that waits for values when what it makes is there.
 #include <utility>
 
 #include "pathways/controller/program_steps_run.h"
@@ -24,11 +25,17 @@ void ProgramSteps::StartInTurn(StepsRef steps, std::vector<Record> args) {
     for (size_t r = 0; r < expected.size(); ++r) FulfilWith(expected[r], ended.results[r]);
     EndRun(ended.run, absl::OkStatus());
   };
-  fabric().outbox().InOrder(session_->id(), [this, alive = alive(), steps = std::move(steps), args = std::move(args)]() mutable {
+  dispatch::ArrayOrder::Names names;
+  for (size_t i = 0; i < args.size(); ++i)
+    (entry.arguments[i].donated ? names.changes : names.reads).push_back(args[i]->id());
+  auto take = [this, alive = alive(), steps = std::move(steps),
+               args = std::move(args)](dispatch::ArrayOrder::Ticket ticket) mutable {
     if (alive.expired()) return;
     TakeArgs(*steps, std::exchange(args, {}), true);
+    fabric().outbox().order().End(ticket);
     TakeSteps(std::move(steps));
-  });
+  };
+  fabric().outbox().order().Begin(session_->id(), names, std::move(take));
 }
 
 void ProgramSteps::StartBranchInTurn(const std::shared_ptr<const ProgramEntry>& branch, const std::shared_ptr<SelectRun>& select) {
@@ -58,20 +65,17 @@ void ProgramSteps::TakeSteps(StepsRef steps) {
   Advance(std::move(steps));
 }
 
-// The step before has ended, maybe inside of this. A value is held until it has been taken for the last time.
+// The next step may begin, maybe inside of this. A value is held until it has been taken for the last time.
 void ProgramSteps::Advance(StepsRef steps) {
   Turns& turns = *steps->turns;
   turns.again = true;
   if (std::exchange(turns.advancing, true)) return;
   const std::vector<Step>& all = steps->entry->steps->cut.steps;
   while (std::exchange(turns.again, false)) {
-    if (turns.next == all.size()) {
-      std::exchange(turns.done, nullptr)(*steps);
-      steps->results.clear();
-      return;
-    }
+    if (turns.next == all.size()) break;
     const int at = static_cast<int>(turns.next);
     const Step& step = all[turns.next++];
+    ++turns.under_way;
     StartStep(steps, step);
     for (const std::vector<int>* values : {&step.inputs, &step.outputs}) {
       for (int value : *values) {
@@ -80,6 +84,14 @@ void ProgramSteps::Advance(StepsRef steps) {
     }
   }
   turns.advancing = false;
+  if (turns.next < all.size() || turns.under_way > 0) return;
+  std::exchange(turns.done, nullptr)(*steps);
+  steps->results.clear();
+}
+
+// One that has begun.
+void ProgramSteps::EndStep(const StepsRef& steps) {
+  if (--steps->turns->under_way == 0 && steps->turns->next == steps->entry->steps->cut.steps.size()) Advance(steps);
 }
 
 void ProgramSteps::SendPartInTurn(const StepsRef& steps, const std::shared_ptr<const ProgramEntry>& part,
@@ -87,10 +99,13 @@ void ProgramSteps::SendPartInTurn(const StepsRef& steps, const std::shared_ptr<c
   auto done = [this, alive = alive(), steps](const absl::Status& status) {
     if (alive.expired()) return;
     if (steps->run != nullptr) steps->run->status.Update(status);
-    Advance(steps);
+    EndStep(steps);
+  };
+  auto sent = [this, alive = alive(), steps] {
+    if (!alive.expired()) Advance(steps);
   };
   std::make_shared<SequentialRun>(&fabric(), session_->id(), alive(), part, args, std::move(results), std::move(done),
-                                  steps->turns->place)
+                                  SequentialRun::Part{steps->turns->place, std::move(sent)})
       ->Start();
 }
 

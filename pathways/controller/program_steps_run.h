@@ -22,7 +22,8 @@ struct ProgramSteps::Turns {
   std::shared_ptr<const Gangs::Barrier> place;  // of the whole run, in the order of the session's work
   std::function<void(const StepsRun&)> done;    // its results are there, or have failed
   std::vector<int> last_taken;                  // by which step, of each value
-  size_t next = 0;
+  size_t next = 0;       // step to begin
+  size_t under_way = 0;  // steps that have begun and not ended
   bool advancing = false, again = false;
 };
 

@@ -14,8 +14,7 @@ std::vector<uint64_t> IdsOf(const std::vector<buffers::LogicalArray::Ref>& array
 }
 
 SequentialRun::SequentialRun(Fabric* fabric, SessionId session, std::weak_ptr<bool> alive,
-                             std::shared_ptr<const ProgramEntry> entry, Arrays args, Arrays results,
-                             std::function<void(const absl::Status&)> done, std::shared_ptr<const Gangs::Barrier> part_of)
+                             std::shared_ptr<const ProgramEntry> entry, Arrays args, Arrays results, Done done, Part part)
     : fabric_(fabric),
       session_(session),
       alive_(std::move(alive)),
@@ -24,23 +23,39 @@ SequentialRun::SequentialRun(Fabric* fabric, SessionId session, std::weak_ptr<bo
       results_(std::move(results)),
       done_(std::move(done)),
       base_(fabric->ReserveIds(entry_->lowered.names)),
-      is_part_(part_of != nullptr),
-      place_(is_part_ ? std::move(part_of) : std::make_shared<const Gangs::Barrier>(fabric->gangs().OpenBarrier(session))),
+      part_(std::move(part)),
+      is_part_(part_.place != nullptr),
       next_(entry_->lowered.hosts.size(), 0),
-      node_status_(entry_->program().nodes.size()) {}
+      node_status_(entry_->program().nodes.size()) {
+  if (!is_part_) part_.place = std::make_shared<const Gangs::Barrier>(fabric->gangs().OpenBarrier(session));
+}
 
+SequentialRun::SequentialRun(Fabric* fabric, SessionId session, std::weak_ptr<bool> alive,
+                             std::shared_ptr<const ProgramEntry> entry, Arrays args, Arrays results, Done done)
+    : SequentialRun(fabric, session, std::move(alive), std::move(entry), std::move(args), std::move(results), std::move(done),
+                    Part()) {}
+
+void SequentialRun::Start() {
+  if (is_part_) return Next();
+  dispatch::ArrayOrder::Names names;
+  for (size_t i = 0; i < args_.size(); ++i)
+    (entry_->arguments[i].donated ? names.changes : names.reads).push_back(args_[i]->id());
+  for (const auto& result : results_) names.changes.push_back(result->id());
+  fabric_->outbox().order().Begin(session_, names, [self = shared_from_this()](dispatch::ArrayOrder::Ticket ticket) {
+    self->order_ = ticket;
+    self->Next();
+  });
+}
+
+// What is sent may lack hosts that have gone: then there is nothing to wait for.
 void SequentialRun::Next() {
   const auto& nodes = entry_->program().nodes;
-  sending_ = true;
-  while (!alive_.expired() && node_ + 1 < static_cast<int>(nodes.size())) {
+  while (!alive_.expired() && not_enqueued_ == 0 && node_ + 1 < static_cast<int>(nodes.size())) {
     ++node_;
     ticket_ = nodes[node_].kind == program::NodeKind::kCompute ? Submit() : Gangs::Ticket();
     for (size_t h = 0; h < next_.size(); ++h) Send(h);
-    const bool works = nodes[node_].kind == program::NodeKind::kCompute || nodes[node_].kind == program::NodeKind::kTransfer;
-    if (works && left_ > 0) break;
   }
-  sending_ = false;
-  if (left_ == 0) Finish();
+  if (not_enqueued_ == 0) AllSent();
 }
 
 // Whether this node computes something there.
@@ -64,7 +79,7 @@ Gangs::Ticket SequentialRun::Submit() {
   std::vector<ArrayId> args;
   for (const auto& arg : args_) args.push_back(arg->id());
   Gangs::Launch launch{session_, executable.id, executable.physical, hosts, args, {}, entry_->any_donated};
-  launch.within = place_.get();
+  launch.within = part_.place.get();
   return fabric_->gangs().Submit(launch);
 }
 
@@ -94,18 +109,39 @@ void SequentialRun::Send(size_t h) {
     ::pathways::v1::Command bound = command;
     program::Bind(command, binding, op, &bound);
     if (bound.has_execute()) {
+      bound.mutable_execute()->set_enqueued(AskEnqueued(part.host).v);
       bound.mutable_execute()->set_grant(ticket_.grant());
       if (fabric_->recorder().on()) bound.mutable_execute()->set_gang(ticket_.gang.v);
     }
-    fabric_->outbox().AddExclusive(part.host, std::move(bound));
+    fabric_->outbox().AddNow(part.host, std::move(bound));
   }
+}
+
+// A host that is lost has nothing to prepare.
+OpId SequentialRun::AskEnqueued(HostId host) {
+  ++not_enqueued_;
+  return fabric_->ops().Add(host, nullptr,
+                            [self = shared_from_this()](const absl::Status&, std::optional<double>) { self->Enqueued(); });
+}
+
+void SequentialRun::Enqueued() {
+  if (--not_enqueued_ == 0) Next();
 }
 
 void SequentialRun::Completed(int node, const absl::Status& status) {
   // What a host reports says where it began; that the host is gone does not.
   node_status_[node].Update(absl::IsUnavailable(status) ? entry_->program().At(node, status) : status);
-  if (--left_ > 0 || sending_) return;
-  Next();
+  if (--left_ == 0 && all_sent_) Finish();
+}
+
+void SequentialRun::AllSent() {
+  all_sent_ = true;
+  if (!is_part_) {
+    fabric_->outbox().order().End(order_);
+    fabric_->gangs().CloseBarrier(*part_.place);  // what is granted now has left
+  }
+  if (part_.sent) std::exchange(part_.sent, nullptr)();
+  if (left_ == 0) Finish();
 }
 
 void SequentialRun::Finish() {
@@ -119,10 +155,6 @@ void SequentialRun::Finish() {
   }
   results_.clear();
   args_.clear();
-  if (!is_part_) {
-    fabric_->outbox().EndExclusive(session_);
-    fabric_->gangs().CloseBarrier(*place_);  // what is granted now has left
-  }
   if (done_) std::exchange(done_, nullptr)(first);
 }
 

@@ -96,7 +96,7 @@ void SessionImpl::CopyToHostBuffer(Handle array, Handle host_buffer, std::option
                              OnFetched(host_buffer, std::move(result));
                            });
                          });
-  fabric_->outbox().AddFor(id_, host, std::move(command));
+  fabric_->outbox().Add(host, std::move(command));
 }
 
 void SessionImpl::FetchStrings(Handle host_buffer, const ArrayEntry& entry) {

@@ -393,7 +393,7 @@ void SessionImpl::StartProgram(const std::shared_ptr<ProgramEntry>& entry, const
   };
   auto sequence = std::make_shared<SequentialRun>(fabric_, id_, alive_, entry, std::move(arg_records), std::move(result_records),
                                                   std::move(done));
-  fabric_->outbox().BeginExclusive(id_, [sequence] { sequence->Start(); });
+  sequence->Start();
 }
 
 // Parallel dispatch: every host gets one message, all of them now.

@@ -87,41 +87,5 @@ TEST(LowerProgram, ExecutesDoNotGrowWithTheNumberOfShards) {
   }
 }
 
-TEST(OutboxTest, WhatIsExclusiveGoesBeforeWhatWasAddedMeanwhile) {
-  Outbox outbox;
-  outbox.AddHost(HostId(0));
-  auto execute = [](uint64_t op) {
-    v1::Command command;
-    command.mutable_execute()->set_op(op);
-    command.mutable_execute()->set_session(op == 30 ? 2 : 1);
-    return command;
-  };
-  std::vector<int> started;
-  outbox.BeginExclusive(SessionId(1), [&] { started.push_back(1); });
-  outbox.Add(HostId(0), execute(10));
-  outbox.Release(HostId(0), ArrayId(5), SessionId(1));
-  outbox.BeginExclusive(SessionId(1), [&] { started.push_back(2); });
-  outbox.Add(HostId(0), execute(20));
-  v1::Command chunk;
-  chunk.mutable_chunk();
-  outbox.Add(HostId(0), chunk);        // data never waits
-  outbox.Add(HostId(0), execute(30));  // nor does another session
-  outbox.AddExclusive(HostId(0), execute(1));
-  EXPECT_THAT(started, ElementsAre(1));
-  outbox.EndExclusive(SessionId(1));
-  EXPECT_THAT(started, ElementsAre(1, 2));
-  outbox.AddExclusive(HostId(0), execute(2));
-  outbox.EndExclusive(SessionId(1));
-  std::vector<uint64_t> ops;
-  outbox.Flush([&](HostId, std::string header, std::vector<Bytes>) {
-    v1::ToWorker batch;
-    ASSERT_TRUE(batch.ParseFromString(header));
-    for (const auto& command : batch.commands()) {
-      if (command.has_execute()) ops.push_back(command.execute().op());
-    }
-  });
-  EXPECT_THAT(ops, ElementsAre(30, 1, 10, 2, 20));
-}
-
 }  // namespace
 }  // namespace pw::dispatch

@@ -13,51 +13,53 @@ constexpr size_t kMaxPayloadBytes = 8 << 20;
 constexpr int kMaxCommands = 1024;
 constexpr size_t kMaxReleased = 32768;
 
-// Data on its way, answers, grants and the link's own business never wait: what is under way may need them to end.
-bool WaitsForOthers(Command::KindCase kind) {
-  switch (kind) {
-    case Command::kWelcome:
-    case Command::kPeers:
-    case Command::kPing:
-    case Command::kShutdown:
-    case Command::kCompile:
-    case Command::kDescribe:
-    case Command::kChunk:
-    case Command::kAbortTransfer:
-    case Command::kHostReply:
-    case Command::kMemoryQuery:
-    case Command::kTrace:
-    case Command::kDataflow:
-    case Command::kGrant:
-    case Command::kSharedTaken:
-      return false;
-    default:
-      return true;
+void AddMoved(const ::pathways::v1::Move& move, std::vector<ArrayId>* arrays) {
+  for (const auto& send : move.sends()) arrays->push_back(ArrayId(send.array()));
+  for (const auto& receive : move.receives()) {
+    arrays->push_back(ArrayId(receive.array()));
+    for (const auto& piece : receive.pieces()) arrays->push_back(ArrayId(piece.source_array()));
   }
 }
 
-// Of those that say it, and wait.
-SessionId OwnerOf(const Command& command) {
+template <class Numbers>
+void AddAll(const Numbers& numbers, std::vector<ArrayId>* arrays) {
+  for (uint64_t number : numbers) arrays->push_back(ArrayId(number));
+}
+
+// The arrays that a command of a client's request names. What only a run sends (AddNow) is not listed.
+std::vector<ArrayId> ArraysOf(const Command& command) {
+  std::vector<ArrayId> arrays;
   switch (command.kind_case()) {
     case Command::kExecute:
-      return SessionId(command.execute().session());
+      AddAll(command.execute().args(), &arrays);
+      AddAll(command.execute().results(), &arrays);
+      break;
     case Command::kPut:
-      return SessionId(command.put().session());
+      arrays.push_back(ArrayId(command.put().array()));
+      break;
+    case Command::kFetch:
+      arrays.push_back(ArrayId(command.fetch().array()));
+      break;
     case Command::kAlias:
-      return SessionId(command.alias().session());
+      for (const auto& item : command.alias().items()) {
+        arrays.push_back(ArrayId(item.array()));
+        arrays.push_back(ArrayId(item.source_array()));
+      }
+      break;
     case Command::kMove:
-      return SessionId(command.move().session());
+      AddMoved(command.move(), &arrays);
+      break;
     case Command::kBitcast:
-      return SessionId(command.bitcast().session());
+      arrays.push_back(ArrayId(command.bitcast().source()));
+      arrays.push_back(ArrayId(command.bitcast().result()));
+      break;
     case Command::kPoison:
-      return SessionId(command.poison().session());
-    case Command::kLoadProgram:
-      return SessionId(command.load_program().session());
-    case Command::kRunProgram:
-      return SessionId(command.run_program().session());
+      AddAll(command.poison().arrays(), &arrays);
+      break;
     default:
-      return SessionId();
+      break;
   }
+  return arrays;
 }
 
 }  // namespace
@@ -76,54 +78,13 @@ void Outbox::Touch(HostId host, PerHost& box) {
   box.queued = true;
 }
 
-Outbox::Section* Outbox::ActiveSection(SessionId session) {
-  if (sections_.empty()) return nullptr;
-  auto it = sections_.find(session);
-  return it != sections_.end() && it->second.active ? &it->second : nullptr;
-}
-
-void Outbox::BeginExclusive(SessionId session, absl::AnyInvocable<void() &&> start) {
-  if (Section* section = ActiveSection(session); section != nullptr) {
-    section->later.push_back([this, session, start = std::move(start)]() mutable { BeginExclusive(session, std::move(start)); });
-    return;
-  }
-  sections_[session].active = true;
-  std::move(start)();
-}
-
-// What follows may begin the next section, and end it.
-void Outbox::EndExclusive(SessionId session) {
-  auto it = sections_.find(session);
-  if (it == sections_.end()) return;
-  it->second.active = false;
-  while (it != sections_.end() && !it->second.active) {
-    if (it->second.later.empty()) {
-      sections_.erase(it);
-      return;
-    }
-    auto next = std::move(it->second.later.front());
-    it->second.later.pop_front();
-    std::move(next)();
-    it = sections_.find(session);
-  }
-}
-
-void Outbox::InOrder(SessionId session, absl::AnyInvocable<void() &&> task) {
-  Section* const section = ActiveSection(session);
-  if (section == nullptr) return std::move(task)();
-  section->later.push_back(std::move(task));
-}
-
 void Outbox::Add(HostId host, Command command, std::vector<Bytes> payload) {
-  Section* const section = sections_.empty() || !WaitsForOthers(command.kind_case()) ? nullptr : ActiveSection(OwnerOf(command));
-  if (section == nullptr) return AddNow(host, std::move(command), std::move(payload));
-  section->later.push_back([this, host, command = std::move(command), payload = std::move(payload)]() mutable {
-    Add(host, std::move(command), std::move(payload));
+  if (order_.empty()) return AddNow(host, std::move(command), std::move(payload));
+  std::vector<ArrayId> arrays = ArraysOf(command);
+  if (!order_.MustWait(arrays)) return AddNow(host, std::move(command), std::move(payload));
+  order_.DoLater(std::move(arrays), [this, host, command = std::move(command), payload = std::move(payload)]() mutable {
+    AddNow(host, std::move(command), std::move(payload));
   });
-}
-
-void Outbox::AddFor(SessionId owner, HostId host, Command command) {
-  InOrder(owner, [this, host, command = std::move(command)]() mutable { AddNow(host, std::move(command), {}); });
 }
 
 void Outbox::AddNow(HostId host, Command command, std::vector<Bytes> payload) {
@@ -142,11 +103,12 @@ void Outbox::AddNow(HostId host, Command command, std::vector<Bytes> payload) {
     Close(box);
 }
 
-void Outbox::Release(HostId host, ArrayId array, SessionId owner) {
-  if (Section* section = ActiveSection(owner); section != nullptr) {
-    section->later.push_back([this, host, array, owner] { Release(host, array, owner); });
-    return;
-  }
+void Outbox::Release(HostId host, ArrayId array) {
+  if (order_.MustWait({&array, 1})) return order_.DoLater({array}, [this, host, array] { ReleaseNow(host, array); });
+  ReleaseNow(host, array);
+}
+
+void Outbox::ReleaseNow(HostId host, ArrayId array) {
   auto it = hosts_.find(host);
   if (it == hosts_.end()) return;
   Touch(host, it->second);

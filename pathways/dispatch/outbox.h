@@ -5,28 +5,30 @@
 // their batch: nothing after them in the batch names what they release, because the names are gone. A batch that grows large is
 // closed early, so a busy turn neither holds a host up nor breaks the transport's limits; frames keep the order of the commands.
 //
+// Commands that name an array which a run is about to make or needs, where runs are sent bit by bit, wait until it has been sent
+// (array_order.h). So does no other command.
+//
 // Pure data, strand-confined. Commands for hosts that are not there are dropped: whoever waits for their completion hears of the
 // loss by another way.
 //
 // Invariants:
-//   OB-1  frames of one host carry its commands in the order added; payloads lie in the same order
+//   OB-1  frames of one host carry its commands in the order added, those that wait when they have waited; payloads lie in the same order
 //   OB-2  a command is counted exactly once, when it is added; a Release command when its batch closes
 //   OB-3  a host is told every number of SetReportsSeen, or a greater one, and none twice: with the next frame for it, or, if there is
 //         none before the second TellReportsSeen, with a frame that holds nothing else
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
 #include "pathways/base/bytes.h"
 #include "pathways/base/ids.h"
+#include "pathways/dispatch/array_order.h"
 #include "pathways/v1/worker.pb.h"
 
 namespace pw::dispatch {
@@ -48,21 +50,11 @@ class Outbox {
   // Payload bytes are the caller's business to announce in the command.
   void Add(HostId host, ::pathways::v1::Command command) { Add(host, std::move(command), {}); }
   void Add(HostId host, ::pathways::v1::Command command, std::vector<Bytes> payload);
-  // `owner`: the session that the array belongs to; none: it waits for nobody.
-  void Release(HostId host, ArrayId array, SessionId owner);
-  // A command that does not say whose it is.
-  void AddFor(SessionId owner, HostId host, ::pathways::v1::Command command);
-
-  // Sequential dispatch of a session's work: runs `start` now, or when its work before it has ended. Until EndExclusive, commands of
-  // the session that name arrays or programs wait, but for those given to AddExclusive; then they follow in the order in which they
-  // were added. Other sessions notice nothing.
-  void BeginExclusive(SessionId session, absl::AnyInvocable<void() &&> start);
-  void AddExclusive(HostId host, ::pathways::v1::Command command, std::vector<Bytes> payload = {}) {
-    AddNow(host, std::move(command), std::move(payload));
-  }
-  void EndExclusive(SessionId session);
-  // Runs it now, or, in an exclusive section of the session, where a command of it added now would follow.
-  void InOrder(SessionId session, absl::AnyInvocable<void() &&> task);
+  // Of a run itself: whatever waits.
+  void AddNow(HostId host, ::pathways::v1::Command command, std::vector<Bytes> payload = {});
+  void Release(HostId host, ArrayId array);
+  // Runs that are sent bit by bit stand in it from the call until all of it has been sent.
+  ArrayOrder& order() { return order_; }
 
   // How many of the host's reports have come by way of others (v1.ToWorker.reports_seen): the greatest number counts.
   void SetReportsSeen(HostId host, uint64_t number);
@@ -95,19 +87,12 @@ class Outbox {
     uint64_t reports_told = 0;
     bool reporting = false;  // listed in reporting_
   };
-  // Present while it is active, or something waits.
-  struct Section {
-    bool active = false;
-    std::deque<absl::AnyInvocable<void() &&>> later;
-  };
-  // Null: nothing of the session has to wait.
-  Section* ActiveSection(SessionId session);
-  void AddNow(HostId host, ::pathways::v1::Command command, std::vector<Bytes> payload);
+  void ReleaseNow(HostId host, ArrayId array);
   void Touch(HostId host, PerHost& box);
   static void Close(PerHost& box);
 
   absl::flat_hash_map<HostId, PerHost> hosts_;
-  std::map<SessionId, Section> sections_;
+  ArrayOrder order_;
   std::vector<HostId> busy_;       // hosts that have something, in the order in which they got it
   std::vector<HostId> reporting_;  // hosts that may have to be told what was seen, likewise
 };

@@ -98,9 +98,9 @@ TEST(OutboxTest, WhatWasSeenOfReportsIsToldByItselfIfNothingElseIsSent) {
 TEST(OutboxTest, ReleasesGoTogetherBehindTheRest) {
   Outbox outbox;
   outbox.AddHost(HostId(0));
-  outbox.Release(HostId(0), ArrayId(7), SessionId(1));
+  outbox.Release(HostId(0), ArrayId(7));
   outbox.Add(HostId(0), Execute(1));
-  outbox.Release(HostId(0), ArrayId(8), SessionId(1));
+  outbox.Release(HostId(0), ArrayId(8));
   const auto sent = FlushAll(outbox);
   ASSERT_EQ(sent.size(), 1u);
   ASSERT_EQ(sent[0].batch.commands_size(), 2);
@@ -128,9 +128,45 @@ TEST(OutboxTest, WhatIsForALostHostIsDropped) {
   outbox.Add(HostId(0), Execute(1));
   outbox.RemoveHost(HostId(0));
   outbox.Add(HostId(0), Execute(2));
-  outbox.Release(HostId(0), ArrayId(1), SessionId(1));
+  outbox.Release(HostId(0), ArrayId(1));
   EXPECT_TRUE(FlushAll(outbox).empty());
   EXPECT_EQ(outbox.counters(HostId(0)).frames, 0u);
+}
+
+TEST(OutboxTest, CommandsThatNameAnArrayOfARunWaitUntilItHasBeenSent) {
+  Outbox outbox;
+  outbox.AddHost(HostId(0));
+  const auto execute = [](uint64_t op, uint64_t arg, uint64_t result) {
+    Command command = Execute(op);
+    command.mutable_execute()->add_args(arg);
+    command.mutable_execute()->add_results(result);
+    return command;
+  };
+  ArrayOrder::Ticket run = 0;
+  outbox.order().Begin(SessionId(1), {{ArrayId(1)}, {ArrayId(2)}}, [&](ArrayOrder::Ticket ticket) { run = ticket; });
+  outbox.Add(HostId(0), execute(10, 2, 3));
+  outbox.Add(HostId(0), execute(20, 5, 6));  // concerns the run in nothing
+  outbox.Release(HostId(0), ArrayId(2));
+  outbox.Release(HostId(0), ArrayId(5));
+  Command chunk;
+  chunk.mutable_chunk();
+  outbox.Add(HostId(0), chunk);
+  outbox.Add(HostId(0), execute(30, 3, 4));  // waits for one that waits
+  outbox.AddNow(HostId(0), execute(1, 1, 2));
+  auto sent = FlushAll(outbox);
+  ASSERT_EQ(sent.size(), 1u);
+  ASSERT_EQ(sent[0].batch.commands_size(), 4);
+  EXPECT_EQ(sent[0].batch.commands(0).execute().op(), 20u);
+  EXPECT_TRUE(sent[0].batch.commands(1).has_chunk());
+  EXPECT_EQ(sent[0].batch.commands(2).execute().op(), 1u);
+  EXPECT_THAT(sent[0].batch.commands(3).release().arrays(), ElementsAre(5));
+  outbox.order().End(run);
+  sent = FlushAll(outbox);
+  ASSERT_EQ(sent.size(), 1u);
+  ASSERT_EQ(sent[0].batch.commands_size(), 3);
+  EXPECT_EQ(sent[0].batch.commands(0).execute().op(), 10u);
+  EXPECT_EQ(sent[0].batch.commands(1).execute().op(), 30u);
+  EXPECT_THAT(sent[0].batch.commands(2).release().arrays(), ElementsAre(2));
 }
 
 }  // namespace

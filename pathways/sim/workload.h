@@ -2,7 +2,8 @@
 // was asked for and every answer has come. The numbers are those of the scenario's line.
 //
 //   chain     length=32 repeat=4 us=20 hosts=1   y = f(y), so many times without waiting, on all devices of so many hosts; then a read
-//   pipeline  stages=4 batches=8 us=20     one program: a computation on each of several hosts, the result passed on
+//   pipeline  stages=4 batches=8 us=20     one program: a computation on each of several hosts, the result passed on; in_turn=1: called when the
+//                                          call before has ended
 //   mix       operations=100 us=20 reopen=0   arrays made, computed with, copied, read and dropped at random, on any hosts;
 //                                          reopen=N: a new session after every N operations, which sees hosts that have joined
 //   training  steps=8 us=50                one replica on each island: gradients, copied to all the others, summed

@@ -14,7 +14,9 @@ namespace v1 = pathways::v1;
 // One execution, from its command to its completion.
 struct Runner::Run {
   uint64_t op = 0;
-  uint64_t gang = 0;  // for the trace
+  uint64_t gang = 0;         // for the trace
+  uint64_t enqueued_op = 0;  // until it is done
+  bool granted = false;
   SessionId session;
   ProgramRef program;
   uint64_t launch = 0;  // its name on all its hosts, if there are several
@@ -38,6 +40,7 @@ struct Runner::Run {
 void Runner::Execute(const v1::Execute& command) {
   auto run = std::make_shared<Run>();
   run->op = command.op();
+  run->enqueued_op = command.enqueued();
   run->gang = command.gang();
   run->session = SessionId(command.session());
   run->launch = command.launch();
@@ -52,6 +55,7 @@ void Runner::Execute(const v1::Execute& command) {
         absl::NotFoundError(absl::StrCat(ToString(ExecutableId(command.executable())),
                                          " is not loaded on this host: it was dropped, or compiled for other hosts"));
     for (ArrayId id : run->result_ids) core_->store.Poison(id, error, run->session);
+    core_->outbox.Done(run->enqueued_op, absl::OkStatus());
     core_->outbox.Done(run->op, error);
     return;
   }
@@ -90,8 +94,15 @@ void Runner::Resolve(const RunRef& run, uint64_t grant) {
     run->program->waiters.push_back([this, alive = core_->alive(), run] {
       if (alive.expired()) return;
       if (run->program->loaded != nullptr) ForgetDonated(*run);
+      TellEnqueued(*run);
       core_->hazards.Release(run->task);
     });
+  }
+  if (run->enqueued_op != 0) {
+    run->turn.when_granted = [this, raw = run.get()] {
+      raw->granted = true;
+      TellEnqueued(*raw);
+    };
   }
   core_->order.Enter(&run->turn, grant, run->session, &run->program->devices, run->task);
   core_->hazards.Submit(run->task);
@@ -221,8 +232,14 @@ void Runner::Launch(const RunRef& run) {
   core_->Await(launch->done, [this, run](const absl::StatusOr<Unit>& done) { Finish(run, done.status()); });
 }
 
+// Its program is there and it has its turn; or it has ended without.
+void Runner::TellEnqueued(Run& run, bool ended) {
+  if (ended || (run.granted && !run.program->pending)) core_->outbox.Done(std::exchange(run.enqueued_op, 0), absl::OkStatus());
+}
+
 // The error of an input is the reason, where there is one, rather than what the runtime makes of it.
 void Runner::Finish(const RunRef& run, const absl::Status& status) {
+  TellEnqueued(*run, true);
   absl::Status reason = program::WithLocation(status, run->location);
   if (!status.ok()) {
     for (const ShardRef& shard : run->args) {

@@ -5,6 +5,7 @@
 //   EX-2  launch ids are unique while the process lives; a launch over several hosts has the same on all of them
 //   EX-3  an argument is given away only if nobody else can still need it: no other name, no parked reader, used once in the call
 //   EX-4  a launch over several hosts that fails here, before or after it has begun, is reported as LaunchFailed: the others wait for it
+//   EX-5  who asked for it hears once that an execution has its turn, or will never have one, and not later than of its end
 // Lives on the worker's strand.
 #pragma once
 
@@ -39,6 +40,7 @@ class Runner {
   static std::vector<ShardRef> MovedOut(const Run& run);
   MemoryGate::Verdict Admit(const RunRef& run, absl::Status* why);
   void Launch(const RunRef& run);
+  void TellEnqueued(Run& run, bool ended = false);
   void Finish(const RunRef& run, const absl::Status& status);
   double Charge(Run& run, absl::Duration* took);
   void Record(const Run& run);

@@ -19,6 +19,7 @@ void LaunchOrder::Enter(Turn* turn, uint64_t gang, SessionId session, const std:
 
 void LaunchOrder::Queue(Turn* turn) {
   turn->queued = true;
+  if (turn->when_granted) turn->when_granted();
   for (int device : *turn->devices) {
     std::deque<Turn*>& queue = queues_[device];
     turn->behind += queue.empty() ? 0 : 1;

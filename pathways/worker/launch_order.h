@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -34,7 +35,8 @@ class LaunchOrder {
 
   // One execution's place. Part of it; must stay where it is from Enter to Leave.
   struct Turn {
-    absl::Status refused;  // why it must not be launched
+    absl::Status refused;                // why it must not be launched
+    std::function<void()> when_granted;  // called when it takes its turn; may be null
 
    private:
     friend class LaunchOrder;

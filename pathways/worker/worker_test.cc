@@ -64,6 +64,49 @@ TEST(Worker, AParkedCommandDoesNotBlockIndependentLaterOnes) {
   EXPECT_THAT(w.Read(101, 1), ElementsAre(2, 3, 4, 5));
 }
 
+// It has its turn when it is granted, whether its inputs are there or not; one that will not be granted ends without.
+TEST(Worker, AnExecutionThatIsEnqueuedSaysSoIfAsked) {
+  WorkerHarness w;
+  const auto execute = [&w](uint64_t op, uint64_t executable, uint64_t arg, uint64_t grant) {
+    v1::Command command;
+    auto& e = *command.mutable_execute();
+    e.set_op(op);
+    e.set_executable(executable);
+    e.set_session(1);
+    e.add_args(arg);
+    e.add_results(op + 1000);
+    e.set_grant(grant);
+    e.set_enqueued(op + 1);
+    w.Do(command);
+  };
+  const auto told = [&w](uint64_t op) { return w.connection.done.contains(op); };
+  w.PutLater(2, 100, 4);
+  w.Compile(1, kAdd);
+  execute(20, 1, 100, 0);
+  EXPECT_FALSE(told(21)) << "its program is being compiled";
+  w.Settle();
+  EXPECT_TRUE(told(21));
+  EXPECT_FALSE(told(20)) << "its input is on its way";
+  execute(30, 1, 1020, 5);
+  execute(40, 1, 1020, 6);
+  execute(50, 77, 1020, 0);
+  EXPECT_FALSE(told(31) || told(41)) << "neither is granted";
+  EXPECT_TRUE(told(51) && told(50)) << "there is no such program";
+  v1::Command grant;
+  grant.mutable_grant()->add_gangs(5);
+  auto& refused = *grant.mutable_grant()->add_refused();
+  refused.set_gang(6);
+  *refused.mutable_status() = ToProto(absl::UnavailableError("a device has gone"));
+  w.Do(grant);
+  EXPECT_TRUE(told(31));
+  EXPECT_FALSE(told(30));
+  w.SendChunks(2, {1, 2, 3, 4});
+  w.Settle();
+  EXPECT_TRUE(told(41));
+  EXPECT_TRUE(told(20) && told(30));
+  EXPECT_FALSE(w.connection.done.at(40).ok());
+}
+
 TEST(Worker, ReleaseAndDonationWaitForEarlierReaders) {
   WorkerHarness w;
   w.Compile(1, "args=2 outputs=1 dims=4");

@@ -86,7 +86,7 @@ def _parser():
     up.add_argument("--spill", action="store_true",
                     help="when that is full, move arrays that nobody uses at present to host memory, and back when a computation takes them")
     up.add_argument("--dispatch", choices=("parallel", "sequential"),
-                    help="programs of many nodes: all of them to the hosts at once (the default), or node by node, each when the one before it is done, "
+                    help="programs of many nodes: all of them to the hosts at once (the default), or node by node, each when the one before it is enqueued, "
                          "to compare")
     _add_token(up)
     up.add_argument("-d", "--detach", action="store_true", help="leave the cluster running and return (this is the default)")

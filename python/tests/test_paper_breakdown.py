@@ -239,6 +239,7 @@ def test_every_target_that_is_missed_says_where_the_time_goes():
     late = {"points": [{"ms": 1.0, "rounds": 9}], "parity_ms": None}
     six = [{"name": name, "hosts": hosts, "devices": hosts * each, "against": {"somebody": late}, "where": where}
            for name, hosts, each in (("16 x 8", 16, 8), ("512 x 4, simulated", 512, 4))]
+    seven = {"stages": {stages: {"ratio_rounds": [0.5] * 5, "parallel": {"call_ms": 2.0}, "sequential": {"call_ms": 1.0}} for stages in ("1", "16")}}
     processors = {f"{whose}_processors": 0.1 for whose in ("clients", "relays", "controller", "worker")}
     eight = {"simulated": {"330": {"1": {"per_s": 1.0, "of_device_rounds": [0.1] * 5, "of_one_rounds": [0.1] * 5, **processors}}}}
     nine = {"mixes": {"1:1": {"weights": [1, 1], "done": [1, 3], "worst_rounds": [0.5] * 5, "devices": 32}}}
@@ -246,7 +247,7 @@ def test_every_target_that_is_missed_says_where_the_time_goes():
     step = {"planned_s": 1.0, "spent_s": {"forward": 0.5, "waiting": 1.5}, "processors_s": {"client": 0.1, "hosts": 0.3}}
     steps = lambda *names: {name: {**step, "step_s": place + 1.0, "step_rounds_s": [place + 1.0] * 4} for place, name in enumerate(names, 1)}
     islands = steps("one island of 256 cores, one SPMD jit", "one island of 256 cores, in segments", "two islands of 128 cores, in segments")
-    report = {"figures": {"5": {"rows": five}, "6": {"rows": six}, "8": eight, "9": nine, "table1": {"rows": {"small": trained}},
+    report = {"figures": {"5": {"rows": five}, "6": {"rows": six}, "7": seven, "8": eight, "9": nine, "table1": {"rows": {"small": trained}},
                           "pipelines": {"rows": steps("16 stages, gpipe", "16 stages, gpipe, on four islands")}, "islands": {"rows": islands}}}
     targets = _targets.targets(report)
     assert set(_targets.FIGURES) == {one.number for one in targets} and all(one.verdict == _setup.MISSED for one in targets)
@@ -257,6 +258,7 @@ def test_every_target_that_is_missed_says_where_the_time_goes():
     opbyop = words["opbyop / jax, our plugin, opbyop", "1 x 8"]
     assert "of the processors 181 us: client 66 %, controller 33 %" in opbyop and "one of jax, our plugin takes 7.0 us" in opbyop
     assert "alone, it takes 120 us: wire back 75 %, devices 25 %" in opbyop and "workers" not in opbyop, "what is next to nothing is left out"
+    assert words["parallel / sequential", "16 stages"] == "one call alone takes 2.00 ms in parallel, 1.00 ms in sequence"
     assert words["16 stages, gpipe, on four islands / 16 stages, gpipe", "simulated devices"].count("waiting 75 %, forward 25 %") == 2
     del five[0]["where"]
     assert any(_where.UNKNOWN in row[-1] for row in _where.missed(report)), "what was not recorded is said, too"

@@ -1,4 +1,5 @@
-// Programs that are dispatched node by node are granted by the island's scheduler like all else.
+// Programs that are dispatched node by node: when a node is sent, who waits for whom, and that the island's scheduler grants them like
+// all else. What is counted is commands and results; no clock decides.
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/programs/program_cluster.h"
@@ -124,6 +125,165 @@ TEST(SequentialOrder, OtherClientsGoOnWhileANodeRuns) {
   world.Run();
   world.session = held.session;
   EXPECT_EQ(*world.Floats(2), std::vector<float>({4, 5, 6, 7}));
+}
+
+using ::pathways::v1::Command;
+
+constexpr char kHold[] = "args=1 outputs=1 dims=4 hold=1";
+
+// x + 1 on host 0, on host 1, and on host 0 again, where x is read once more: the sum of that and twice x, plus one.
+::pathways::v1::Program ThereAndBack(const std::string& recipe) {
+  Builder b("there_and_back");
+  const uint32_t here = b.Sharding({0}), there = b.Sharding({2});
+  const uint32_t x = b.Arg(here);
+  const uint32_t on_other = b.Compute(b.Executable(recipe, {2}), {b.Transfer(b.Compute(b.Executable(recipe, {0}), {x}), there)});
+  b.Result(b.Compute(b.Executable("args=2 outputs=1 dims=4", {0}), {b.Transfer(on_other, here), x}));
+  return b.proto;
+}
+
+TEST(SequentialDispatch, ANodeIsSentWhenTheOneBeforeIsEnqueuedThoughNoneHasEnded) {
+  ProgramCluster world(2, true);
+  Client client(&world, ThereAndBack(kHold));
+  ASSERT_TRUE(world.Execute(client.handle, {1}, {2}).ok());
+  EXPECT_EQ(world.Sent(0, Command::kExecute), 1u);
+  EXPECT_EQ(world.Sent(1, Command::kExecute) + world.Sent(1, Command::kMove), 0u) << "its hosts have not said so yet";
+  world.Run();
+  EXPECT_EQ(world.Sent(0, Command::kExecute), 2u);
+  EXPECT_EQ(world.Sent(1, Command::kExecute), 1u);
+  EXPECT_EQ(world.cluster->fabric().outbox().counters(HostId(1)).of(Command::kMove), 2u) << "one to get x, one to give";
+  EXPECT_EQ(world.Ready({2}).code(), absl::StatusCode::kCancelled) << "it waits: nothing has ended";
+  for (int host : {0, 1}) {
+    world.real[host]->runtime().ReleaseHeld();
+    world.Run();
+  }
+  EXPECT_EQ(*world.Floats(2), std::vector<float>({3 + 2 * 1 + 1, 4 + 2 * 2 + 1, 5 + 2 * 3 + 1, 6 + 2 * 4 + 1}));
+}
+
+// Host 1's device is kept by another client, so that the second node of ThereAndBack does not get its turn.
+struct Blocked {
+  Blocked() : world(2, OneAtATime("fifo")), other(&world, Holding()) {
+    world.session = other.session;
+    EXPECT_TRUE(world.PutFloats(3, On({2}), {1, 2, 3, 4}).ok());
+    EXPECT_TRUE(world.Execute(other.handle, {3}, {2}).ok());
+    world.Run();
+  }
+  static ::pathways::v1::Program Holding() {
+    Builder b("holding");
+    b.Result(b.Compute(b.Executable(kHold, {2}), {b.Arg(b.Sharding({2}))}));
+    return b.proto;
+  }
+  uint64_t Executes(int host) { return world.Sent(host, Command::kExecute) - (host == 1 ? 1 : 0); }
+  Handle Load(const ::pathways::v1::Program& program) {
+    auto info = world.Load(program);
+    EXPECT_TRUE(info.ok()) << info.status();
+    return (*info)->handle;
+  }
+  void Unblock() {
+    world.real[1]->runtime().ReleaseHeld();
+    world.Run();
+  }
+  ProgramCluster world;
+  Client other;
+};
+
+const std::vector<float> kThereAndBack = {6, 9, 12, 15};
+
+TEST(SequentialDispatch, ANodeIsNotSentBeforeTheOneBeforeHasItsTurn) {
+  Blocked blocked;
+  ProgramCluster& world = blocked.world;
+  Client client(&world, ThereAndBack(kAdd));
+  ASSERT_TRUE(world.Execute(client.handle, {1}, {2}).ok());
+  world.Run();
+  EXPECT_EQ(blocked.Executes(0), 1u);
+  EXPECT_EQ(blocked.Executes(1), 1u) << "it is there, and not granted";
+  blocked.Unblock();
+  EXPECT_EQ(blocked.Executes(0), 2u);
+  EXPECT_EQ(*world.Floats(2), kThereAndBack);
+}
+
+TEST(SequentialDispatch, CallsOfOneClientDoNotExcludeEachOther) {
+  Blocked blocked;
+  ProgramCluster& world = blocked.world;
+  Client client(&world, ThereAndBack(kAdd));
+  const Handle here = blocked.Load(Chain(3, kAdd));
+  for (Handle result : {2, 3}) ASSERT_TRUE(world.Execute(client.handle, {1}, {result}).ok());
+  ASSERT_TRUE(world.Execute(here, {1}, {4}).ok());
+  EXPECT_EQ(*world.Floats(4), std::vector<float>({4, 5, 6, 7})) << "of the argument of runs that have not been sent";
+  EXPECT_EQ(blocked.Executes(0), 2u + 3u);
+  EXPECT_EQ(blocked.Executes(1), 2u) << "the second call is as far as the first";
+  blocked.Unblock();
+  for (Handle result : {2, 3}) EXPECT_EQ(*world.Floats(result), kThereAndBack);
+}
+
+TEST(SequentialDispatch, WorkThatNamesWhatARunMakesOrTakesOverWhatItNeedsWaitsUntilItHasBeenSent) {
+  Blocked blocked;
+  ProgramCluster& world = blocked.world;
+  Client client(&world, ThereAndBack(kAdd));
+  const Handle here = blocked.Load(Chain(1, kAdd)), donating = blocked.Load([] {
+    Builder b("donating");
+    b.Result(b.Compute(b.Executable(device::kDonate, {0}), {b.Arg(b.Sharding({0}), /*donated=*/true)}));
+    return b.proto;
+  }());
+  ASSERT_TRUE(world.Execute(client.handle, {1}, {2}).ok());
+  ASSERT_TRUE(world.Execute(here, {2}, {3}).ok());      // of its result
+  ASSERT_TRUE(world.Execute(donating, {1}, {4}).ok());  // over its argument
+  ASSERT_TRUE(world.Execute(here, {4}, {5}).ok());      // of what waits
+  world.Run();
+  EXPECT_EQ(blocked.Executes(0), 1u);
+  const uint64_t released = world.Sent(0, Command::kRelease);  // by the run
+  ASSERT_TRUE(world.session->Destruct({2}).ok());
+  world.Run();
+  EXPECT_EQ(world.Sent(0, Command::kRelease), released);
+  blocked.Unblock();
+  EXPECT_EQ(*world.Floats(3), std::vector<float>({7, 10, 13, 16}));
+  EXPECT_EQ(*world.Floats(4), std::vector<float>({2, 3, 4, 5}));
+  EXPECT_EQ(*world.Floats(5), std::vector<float>({3, 4, 5, 6}));
+  ASSERT_TRUE(world.session->Destruct({3, 4, 5}).ok());
+  EXPECT_EQ(world.Arrays(0), 1) << "the other client's";
+}
+
+// A jit call is granted in its place if it needs nothing of the run, else when its command has left.
+TEST(SequentialDispatch, JitCallsWaitOnlyForRunsWhoseArraysTheyName) {
+  Blocked blocked;
+  ProgramCluster& world = blocked.world;
+  Client client(&world, ThereAndBack(kAdd));
+  controller::CompileRequest request;
+  request.format = "sim";
+  request.program = Bytes::FromString(kAdd);
+  request.num_partitions = 1;
+  request.devices = {DeviceId(0)};
+  auto jit = world.Await<std::shared_ptr<const controller::ExecutableInfo>>(
+      [&](auto done) { world.session->Compile(std::move(request), std::move(done)); });
+  ASSERT_TRUE(jit.ok()) << jit.status();
+  ASSERT_TRUE(world.PutFloats(10, On({0}), {1, 1, 1, 1}).ok());
+  ASSERT_TRUE(world.Execute(client.handle, {1}, {2}).ok());
+  ASSERT_TRUE(world.Execute((*jit)->handle, {2}, {3}).ok());
+  ASSERT_TRUE(world.Execute((*jit)->handle, {10}, {11}).ok());
+  EXPECT_EQ(*world.Floats(11), std::vector<float>({2, 2, 2, 2}));
+  EXPECT_EQ(blocked.Executes(0), 2u);
+  blocked.Unblock();
+  EXPECT_EQ(*world.Floats(3), std::vector<float>({7, 10, 13, 16}));
+}
+
+// Nothing is left of runs, those that have not begun included.
+TEST(SequentialDispatch, ASessionThatEndsInTheMiddleOfItsRunsLeavesNothingBehind) {
+  Blocked blocked;
+  ProgramCluster& world = blocked.world;
+  {
+    Client client(&world, ThereAndBack(kAdd));
+    const Handle here = blocked.Load(Chain(1, kAdd));
+    ASSERT_TRUE(world.Execute(client.handle, {1}, {2}).ok());
+    ASSERT_TRUE(world.Execute(here, {2}, {3}).ok());
+    world.Run();
+    world.session = blocked.other.session;
+  }
+  blocked.Unblock();
+  EXPECT_EQ(*world.Floats(2), std::vector<float>({2, 3, 4, 5})) << "the other client's";
+  ASSERT_TRUE(world.session->Destruct({1, 2, 3}).ok());
+  for (int host : {0, 1}) EXPECT_EQ(world.Arrays(host), 0);
+  EXPECT_EQ(world.cluster->fabric().ops().size(), 0u);
+  EXPECT_EQ(world.cluster->fabric().gangs().scheduler().gangs(), 0u);
+  EXPECT_TRUE(world.cluster->fabric().outbox().order().empty());
 }
 
 }  // namespace

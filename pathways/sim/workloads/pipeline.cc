@@ -1,4 +1,4 @@
-// One program of many nodes over several hosts, called once for each microbatch without waiting.
+// One program of many nodes over several hosts, called once for each microbatch: without waiting, or each call when the one before has ended.
 #include <algorithm>
 #include <string>
 
@@ -13,7 +13,10 @@ namespace {
 class Pipeline final : public Workload {
  public:
   Pipeline(const WorkloadContext& context, const WorkloadSpec& spec)
-      : Workload(context, spec), stages_(Number("stages", 4)), batches_(Number("batches", 8)) {}
+      : Workload(context, spec),
+        stages_(Number("stages", 4)),
+        batches_(Number("batches", 8)),
+        in_turn_(Number("in_turn", 0) != 0) {}
 
  private:
   const std::vector<int32_t>& Stage(int64_t s) { return hosts()[static_cast<size_t>(number() + s) % hosts().size()]; }
@@ -60,7 +63,7 @@ class Pipeline final : public Workload {
     tenant().Load(Program(), [this](uint64_t program) {
       if (program == 0) return Finish();
       left_ = batches_;
-      for (int64_t b = 0; b < batches_; ++b) Batch(program, static_cast<float>(b));
+      for (int64_t b = 0; b < (in_turn_ ? std::min<int64_t>(1, batches_) : batches_); ++b) Batch(program, static_cast<float>(b));
     });
   }
   void Batch(uint64_t program, float b) {
@@ -70,14 +73,16 @@ class Pipeline final : public Workload {
       for (int64_t s = 0; s < stages_; ++s) e += 1;
     }
     const Value y = tenant().RunProgram(program, x, Stage(stages_ - 1), expected, through_);
-    tenant().Read(y, [this, x, y] {
+    tenant().Read(y, [this, program, b, x, y] {
       tenant().Drop({x, y});
-      if (--left_ == 0) Finish();
+      if (--left_ == 0) return Finish();
+      if (in_turn_) Batch(program, b + 1);
     });
   }
 
   const int64_t stages_;
   const int64_t batches_;
+  const bool in_turn_;
   int64_t left_ = 0;
   Places through_;
 };
