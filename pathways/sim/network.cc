@@ -190,6 +190,16 @@ void Network::Partition(std::set<std::string> processes, absl::Time until) {
   apart_until_ = until;
 }
 
+// Controllers are of no island.
+void Network::CountFrame(const Process& from, const Process& to, size_t bytes) {
+  totals_.frames += 1;
+  totals_.bytes += bytes;
+  if (from.island() != to.island()) totals_.bytes_between_islands += bytes;
+  Count& way = from.island().empty() ? totals_.to_hosts : to.island().empty() ? totals_.from_hosts : totals_.between_hosts;
+  way.frames += 1;
+  way.bytes += bytes;
+}
+
 bool Network::StrikesFrame() {
   const bool of_others = bug_ == Bug::kNone || bug_ == Bug::kHushEnd || bug_ == Bug::kPatience || IsMistake(bug_);
   return !of_others && world_->Below(one_in_) == 0;

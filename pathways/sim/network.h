@@ -75,10 +75,17 @@ class Network {
   void Disturb(const std::string& process, absl::Duration by, bool by_chance, absl::Time until);
   void Plant(Bug bug, uint64_t one_in);
 
+  struct Count {
+    uint64_t frames = 0;
+    uint64_t bytes = 0;
+  };
   struct Totals {
     uint64_t frames = 0;
     uint64_t bytes = 0;
     uint64_t bytes_between_islands = 0;
+    Count to_hosts;    // by controllers
+    Count from_hosts;  // to controllers
+    Count between_hosts;
   };
   const Totals& totals() const { return totals_; }
 
@@ -98,6 +105,7 @@ class Network {
   absl::Duration HeldBack(const Process& a, const Process& b) const;
   const LinkSpeed& SpeedOf(const Process& a, const Process& b) const;
   absl::Duration Disturbed(const Process& a, const Process& b);
+  void CountFrame(const Process& from, const Process& to, size_t bytes);
   bool StrikesFrame();  // by a planted bug of the transport
   // By one of the sender.
   void Mistake(const Process& from, const Process& to, std::string* header);

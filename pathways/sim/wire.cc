@@ -60,9 +60,7 @@ void Wire::Send(int side, std::string header, std::vector<Bytes> payload, net::L
   sent.bytes = sent.frame.header.size() + bytes;
   from.counts.frames_sent += 1;
   from.counts.bytes_sent += sent.bytes;
-  network_->totals_.frames += 1;
-  network_->totals_.bytes += sent.bytes;
-  if (from.process->island() != ends_[1 - side].process->island()) network_->totals_.bytes_between_islands += sent.bytes;
+  network_->CountFrame(*from.process, *ends_[1 - side].process, sent.bytes);
   if (lane == net::Lane::kBulk) from.bulk_in_flight += sent.bytes;
   Dispatch(side, std::move(sent));
 }

@@ -1,0 +1,184 @@
+// What calls cost in messages: frames and bytes between the controller and its hosts, and between hosts, of one call that is alone, so that
+// none of its frames is shared with another's. The real controller and workers over a simulated network: the numbers are the same on every
+// machine and in every run. They are bounds for whatever replaces the way of programs to the hosts: what makes one larger has to say
+// why, what makes one smaller lowers it here.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/buffers/dtype.h"
+#include "pathways/sim/cluster.h"
+#include "pathways/sim/tenant.h"
+#include "pathways/sim/testing.h"
+#include "pathways/v1/program.pb.h"
+
+namespace pw::sim {
+namespace {
+
+struct Cost {
+  Network::Count to_hosts, from_hosts, between_hosts;
+};
+
+// One island, a device on each host.
+class Costs {
+ public:
+  explicit Costs(int hosts)
+      : world_(1), cluster_(Island(hosts), &world_), process_(&world_, "client", "", absl::ZeroDuration()) {
+    EXPECT_TRUE(cluster_.Form());
+    tenant_ = std::make_unique<Tenant>(&cluster_.network(), &process_, &cluster_.door(), &cluster_.referee());
+    tenant_->Open([this](std::vector<int32_t> devices) { devices_ = std::move(devices); });
+    Settle();
+    EXPECT_EQ(devices_.size(), static_cast<size_t>(hosts));
+  }
+  ~Costs() {
+    EXPECT_TRUE(cluster_.referee().violations().empty());
+    world_.Drop();
+  }
+
+  // All that is under way ends, and what hosts are told afterwards is told. Far less than a heartbeat.
+  void Settle() {
+    world_.RunUntil(world_.now() + absl::Milliseconds(300), Never);
+    EXPECT_EQ(cluster_.controller().fabric().ops().size(), 0u);
+  }
+  template <class Action>
+  Cost Of(Action action) {
+    const Network::Totals before = cluster_.network().totals();
+    action();
+    Settle();
+    const Network::Totals& after = cluster_.network().totals();
+    return {Less(after.to_hosts, before.to_hosts), Less(after.from_hosts, before.from_hosts),
+            Less(after.between_hosts, before.between_hosts)};
+  }
+  // The third call: by then the scheduler knows what it takes.
+  template <class Call>
+  Cost OfCall(Call call) {
+    for (int i = 0; i < 2; ++i) Check(Started(call));
+    std::unique_ptr<Value> result;
+    const Cost cost = Of([&] { result = std::make_unique<Value>(call()); });
+    Check(*result);
+    return cost;
+  }
+
+  Tenant& tenant() { return *tenant_; }
+  const std::vector<int32_t>& devices() const { return devices_; }
+
+ private:
+  static Scenario Island(int hosts) {
+    Scenario scenario = LargeScenario(hosts);
+    scenario.hosts_per_island = hosts;
+    scenario.heartbeat = absl::Seconds(1000);
+    return scenario;
+  }
+  static Network::Count Less(const Network::Count& a, const Network::Count& b) {
+    return {a.frames - b.frames, a.bytes - b.bytes};
+  }
+  template <class Call>
+  Value Started(Call call) {
+    Value value = call();
+    Settle();
+    return value;
+  }
+  void Check(const Value& value) {
+    const uint64_t reads = tenant_->reads();
+    tenant_->Read(value, nullptr);
+    tenant_->Drop({value});
+    Settle();
+    EXPECT_EQ(tenant_->reads(), reads + 1);
+    EXPECT_EQ(tenant_->errors(), 0u);
+  }
+
+  World world_;
+  SimCluster cluster_;
+  Process process_;
+  std::unique_ptr<Tenant> tenant_;
+  std::vector<int32_t> devices_;
+};
+
+void ExpectAtMost(const Cost& cost, const Cost& bound, const std::string& what) {
+  const auto check = [&](const Network::Count& is, const Network::Count& most, const std::string& way) {
+    ::testing::Test::RecordProperty(absl::StrCat(what, "_frames_", way), absl::StrCat(is.frames));
+    ::testing::Test::RecordProperty(absl::StrCat(what, "_bytes_", way), absl::StrCat(is.bytes));
+    EXPECT_LE(is.frames, most.frames) << what << ", frames " << way;
+    EXPECT_LE(is.bytes, most.bytes) << what << ", bytes " << way;
+  };
+  check(cost.to_hosts, bound.to_hosts, "to_hosts");
+  check(cost.from_hosts, bound.from_hosts, "from_hosts");
+  check(cost.between_hosts, bound.between_hosts, "between_hosts");
+}
+
+Cost OfJitCall(int hosts) {
+  Costs costs(hosts);
+  Executable add;
+  costs.tenant().Compile(costs.devices(), 1, 20, [&](Executable made) { add = std::move(made); });
+  costs.Settle();
+  EXPECT_TRUE(add.usable);
+  const Value x = costs.tenant().Make(costs.devices(), {1, 2, 3, 4});
+  costs.Settle();
+  return costs.OfCall([&] { return costs.tenant().Run(add, {x}); });
+}
+
+TEST(CostsTest, OfAJitCallOnOneHost) { ExpectAtMost(OfJitCall(1), {{1, 16}, {1, 13}, {0, 0}}, "jit_1"); }
+
+// To each host the call, and to those that others speak for that their completions have arrived (speakers.h), since nothing else follows.
+TEST(CostsTest, OfAJitCallOver64Hosts) { ExpectAtMost(OfJitCall(64), {{126, 1340}, {2, 1158}, {62, 992}}, "jit_64"); }
+
+// x + 1, so many times, each time on the next host.
+std::string Chain(int64_t computations, const std::vector<int32_t>& devices) {
+  pathways::v1::Program program;
+  program.set_name("chain");
+  for (int32_t device : devices) {
+    auto* executable = program.add_executables();
+    executable->set_format("sim");
+    executable->set_module("args=1 outputs=1 dims=4 us=1");
+    executable->set_num_replicas(1);
+    executable->set_num_partitions(1);
+    executable->add_devices(device);
+    program.add_shardings()->add_devices(device);
+  }
+  auto* arg = program.add_nodes()->mutable_arg();
+  arg->set_dtype(static_cast<int>(buffers::DType::kF32));
+  arg->add_dims(4);
+  uint32_t value = 0, made = 1;
+  for (int64_t c = 0; c < computations; ++c) {
+    const auto place = static_cast<uint32_t>(static_cast<size_t>(c) % devices.size());
+    if (c > 0) {
+      auto* transfer = program.add_nodes()->mutable_transfer();
+      transfer->set_input(value);
+      transfer->set_sharding(place);
+      value = made++;
+    }
+    auto* compute = program.add_nodes()->mutable_compute();
+    compute->set_executable(place);
+    compute->add_inputs(value);
+    compute->set_num_outputs(1);
+    value = made++;
+  }
+  program.add_nodes()->mutable_result()->set_input(value);
+  return program.SerializeAsString();
+}
+
+TEST(CostsTest, OfAProgramOf1000ComputationsOver64Hosts) {
+  constexpr int kHosts = 64;
+  constexpr int64_t kComputations = 1000;
+  Costs costs(kHosts);
+  const std::string chain = Chain(kComputations, costs.devices());
+  uint64_t program = 0;
+  const Cost load = costs.Of([&] { costs.tenant().Load(chain, [&](uint64_t handle) { program = handle; }); });
+  ASSERT_NE(program, 0u);
+  ExpectAtMost(load, {{128, 203030}, {64, 5056}, {0, 0}}, "load");
+  const Value x = costs.tenant().Make({costs.devices()[0]}, {1, 2, 3, 4});
+  costs.Settle();
+  constexpr auto kMore = static_cast<float>(kComputations);
+  const std::vector<int32_t> last = {costs.devices()[(kComputations - 1) % kHosts]};
+  const Places through = costs.tenant().PlacesOf(costs.devices(), {});
+  const Cost call = costs.OfCall([&] {
+    return costs.tenant().RunProgram(program, x, last, {1 + kMore, 2 + kMore, 3 + kMore, 4 + kMore}, through);
+  });
+  ExpectAtMost(call, {{126, 1091}, {3, 1164}, {999 + 62, 27965}}, "program");  // 999 copies
+}
+
+}  // namespace
+}  // namespace pw::sim
