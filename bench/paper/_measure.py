@@ -59,7 +59,7 @@ def _simulated5(hosts, quick):
 
 # Figure 6. Real: hosts, devices of each. Simulated: the same, behind sockets, on devices for which an operation is a microsecond; and how long the computations
 # are, the paper's own among them.
-REAL6, SIMULATED6 = ((1, 2), (2, 1), (16, 8)), {(16, 8): (100, 300, 1000, 2300, 10000), (512, 4): (1000, 3000, 10000, 35000, 100000)}
+REAL6, SIMULATED6 = ((1, 2), (16, 8)), {(16, 8): (100, 300, 1000, 2300, 10000), (512, 4): (1000, 3000, 10000, 35000, 100000)}
 SIZES6, SIZES6_MANY = (10, 30, 100, 300, 1000, 3000), (1, 10, 100, 1000)
 OPERATION_A_US = "1e6:0:0"
 MANY_HOSTS = 4
@@ -165,7 +165,7 @@ def figure7(quick, rows):
 
 def figure8(quick, rows):
     """What several clients reach together on the same devices, by the time that computations take: simulated devices, and one of this machine's processors."""
-    words = ("--seconds", 0.5, "--rounds", 1, "--counts", 1, 4, "--us", 1040, "--loops", 140) if quick else ("--seconds", 1, "--rounds", 5)
+    words = ("--seconds", 0.5, "--rounds", 1, "--counts", 1, 4, "--us", 1040, "--loops", 140) if quick else ("--seconds", 1, "--rounds", 5, "--counts", 1, 4, 16)
     return _script("clients", *words)
 
 

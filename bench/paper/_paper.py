@@ -31,7 +31,7 @@ FIGURES = {
     "8": {"title": "Several clients on the same devices",
           "paper": "Clients that submit different programs together reach at least what JAX reaches, so switching between programs costs nothing, as long as all fit in the devices' memory. "
                    "Of very small computations they reach more than JAX, whose Python dispatches fewer.",
-          "here": "1 to 16 client processes, each with a program of its own text and 16 calls under way; results are counted by the clients. Simulated: eight devices of one host, "
+          "here": "1, 4 and 16 client processes, each with a program of its own text and 16 calls under way; results are counted by the clients. Simulated: eight devices of one host, "
                   "busy for as long as a computation takes without need of a processor; there is no JAX for them, so the line is what the devices can do. CPU device (a computation is so many loops of a sine, about 0.33 and 1 ms; jax's row says how long): it shares the "
                   "processors with all clients, whose part is missing for computing, so more clients may reach less; jax with our device plugin, one process and one program, is "
                   "beside. Where short computations do not keep the devices busy, the processors' columns say who had no more to give."},
