@@ -33,11 +33,18 @@ Stream::Stream(std::shared_ptr<EventLoop> loop, Fd fd, std::string peer, const S
       initial_fd_(std::move(fd)),
       descriptor_(loop_->io()),
       linger_(loop_->io()),
-      decoder_(options.limits, FrameDecoder::kDefaultBufferBytes, [this](const std::string& header, size_t bytes) {
-        Place place;
-        gate_.Call([&](Connection::Handler* handler) { place = handler->PlaceFor(header, bytes); });
-        return place;
-      }) {}
+      decoder_(
+          options.limits, FrameDecoder::kDefaultBufferBytes,
+          [this](const std::string& header, size_t bytes) {
+            Place place;
+            gate_.Call([&](Connection::Handler* handler) { place = handler->PlaceFor(header, bytes); });
+            return place;
+          },
+          [this](size_t header_bytes, size_t payload_bytes) {
+            absl::Status status;
+            gate_.Call([&](Connection::Handler* handler) { status = handler->Admit(header_bytes, payload_bytes); });
+            return status;
+          }) {}
 
 Stream::~Stream() = default;
 

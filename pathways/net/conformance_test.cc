@@ -386,6 +386,30 @@ TEST_P(ConformanceTest, AFrameAboveTheReceiversLimitsIsRefused) {
   EXPECT_EQ(at_client.WaitClosed().code(), absl::StatusCode::kUnavailable);
 }
 
+class Choosy : public Recorder {
+ public:
+  absl::Status Admit(size_t header_bytes, size_t payload_bytes) override {
+    if (header_bytes + payload_bytes <= 10) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("a stranger sends ", header_bytes, " and ", payload_bytes));
+  }
+};
+
+TEST_P(ConformanceTest, AHandlerTakesOnlyWhatItAdmits) {
+  Recorder at_client;
+  Choosy at_server;
+  Pair pair = Connect();
+  pair.client->Start(&at_client);
+  pair.server->Start(&at_server);
+  pair.client->Send("hello", {Bytes::Copy("there")}, Lane::kUrgent);
+  EXPECT_EQ(at_server.WaitFrames(1)[0].header, "hello");
+  pair.client->Send("hello", {Bytes::Copy("again!")}, Lane::kUrgent);
+  const absl::Status status = at_server.WaitClosed();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("a stranger sends 5 and 6"));
+  EXPECT_EQ(at_server.frames().size(), 1);
+  EXPECT_EQ(at_client.WaitClosed().code(), absl::StatusCode::kUnavailable);
+}
+
 TEST_P(ConformanceTest, ConnectFindsAPeerThatStartsLater) {
   const std::string address = world_->FreeAddress();
   Mailbox<ConnectResult> connected;

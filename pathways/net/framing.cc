@@ -64,8 +64,11 @@ absl::Status CheckOutgoing(const std::string& peer, size_t header_bytes, size_t 
                                                  ", so send it in parts"));
 }
 
-FrameDecoder::FrameDecoder(const Limits& limits, size_t buffer_bytes, Placer placer)
-    : limits_(limits), placer_(std::move(placer)), buffer_(std::max(buffer_bytes, kPrefixBytes)) {}
+FrameDecoder::FrameDecoder(const Limits& limits, size_t buffer_bytes, Placer placer, Admitter admitter)
+    : limits_(limits),
+      placer_(std::move(placer)),
+      admitter_(std::move(admitter)),
+      buffer_(std::max(buffer_bytes, kPrefixBytes)) {}
 
 absl::Span<const iovec> FrameDecoder::Space() {
   if (begin_ != 0) {
@@ -148,6 +151,9 @@ absl::StatusOr<std::optional<Frame>> FrameDecoder::Pop() {
     if (buffered() < kPrefixBytes) return std::nullopt;
     absl::StatusOr<FramePrefix> prefix = DecodePrefix(buffer_.data() + begin_, limits_);
     if (!prefix.ok()) return Fail(prefix.status());
+    if (absl::Status status = admitter_ == nullptr ? absl::OkStatus() : admitter_(prefix->header_bytes, prefix->payload_bytes);
+        !status.ok())
+      return Fail(std::move(status));
     prefix_ = *prefix;
     begin_ += kPrefixBytes;
     if (absl::Status status = Begin(Stage::kHeader); !status.ok()) return Fail(std::move(status));

@@ -56,8 +56,11 @@ class FrameDecoder {
 
   // Asked when a header is complete; see Connection::Handler::PlaceFor.
   using Placer = std::function<Place(const std::string& header, size_t payload_bytes)>;
+  // Asked when a prefix is complete and within the limits; see Connection::Handler::Admit.
+  using Admitter = std::function<absl::Status(size_t header_bytes, size_t payload_bytes)>;
 
-  explicit FrameDecoder(const Limits& limits, size_t buffer_bytes = kDefaultBufferBytes, Placer placer = nullptr);
+  explicit FrameDecoder(const Limits& limits, size_t buffer_bytes = kDefaultBufferBytes, Placer placer = nullptr,
+                        Admitter admitter = nullptr);
 
   // Where the next bytes of the stream go; never empty. REQUIRES: Pop() has just returned "none yet".
   absl::Span<const iovec> Space();
@@ -81,6 +84,7 @@ class FrameDecoder {
 
   const Limits limits_;
   const Placer placer_;
+  const Admitter admitter_;
   AlignedBytes buffer_;
   size_t begin_ = 0, end_ = 0;  // what the buffer holds and has not been decoded
   Stage stage_ = Stage::kPrefix;

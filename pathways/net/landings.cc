@@ -22,9 +22,9 @@ bool WriteAt(int file, uint64_t offset, const Bytes& data) {
 
 }  // namespace
 
-void Landings::Expect(uint64_t transfer, Place place, size_t size) {
+void Landings::Expect(uint64_t transfer, Place place, size_t size, size_t taken) {
   std::lock_guard<std::mutex> lock(mu_);
-  landings_[transfer] = {std::move(place), size, 0};
+  landings_[transfer] = {std::move(place), size, taken};
 }
 
 size_t Landings::Withdraw(uint64_t transfer) {

@@ -23,7 +23,8 @@ namespace pw::net {
 
 class Landings {
  public:
-  void Expect(uint64_t transfer, Place place, size_t size);
+  // `taken`: so many of its first bytes are there already.
+  void Expect(uint64_t transfer, Place place, size_t size, size_t taken = 0);
   // How many of its bytes have been handed out, or written.
   size_t Withdraw(uint64_t transfer);
   // For `bytes` at `offset` of the transfer; no place if they are not what comes next, or are for Put.

@@ -36,6 +36,15 @@ TEST(Landings, NoByteIsHandedOutTwiceAndNoneBeyondTheEnd) {
   EXPECT_EQ(landings.Take(8, 0, 1).data, nullptr);
 }
 
+TEST(Landings, WhatIsThereAlreadyIsNotHandedOut) {
+  Landings landings;
+  const auto memory = Memory(10);
+  landings.Expect(7, {memory, memory->data()}, 10, 4);
+  EXPECT_EQ(landings.Take(7, 0, 4).data, nullptr);
+  EXPECT_EQ(landings.Take(7, 4, 7).data, nullptr);
+  EXPECT_EQ(landings.Take(7, 4, 6).data, memory->data() + 4);
+}
+
 TEST(Landings, WhoWritesKeepsTheMemory) {
   Landings landings;
   auto memory = Memory(10);

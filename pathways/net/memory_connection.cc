@@ -154,6 +154,8 @@ bool MemoryEnd::DeliverOne() {
     counts->bytes_received += frame->header.size() + frame->payload.size();
   }
   gate_.Call([&](Connection::Handler* handler) {
+    if (absl::Status fits = handler->Admit(frame->header.size(), frame->payload.size()); !fits.ok())
+      return Close(absl::Status(fits.code(), absl::StrCat("connection to ", peer_name_, " was closed: ", fits.message())));
     if (!frame->payload.empty() && !hands_over_) Land(handler, &*frame);
     handler->OnFrame(*std::move(frame));
   });

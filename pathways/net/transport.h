@@ -57,6 +57,9 @@ class Connection {
     virtual ~Handler() = default;
     virtual void OnFrame(Frame frame) = 0;
     virtual void OnClosed(const absl::Status& reason) = 0;
+    // The lengths of a frame have arrived, and no memory has been taken for it. An error closes the connection: for those who do not know
+    // yet with whom they speak.
+    virtual absl::Status Admit(size_t header_bytes, size_t payload_bytes) { return absl::OkStatus(); }
     // The header of a frame has arrived, its payload has not: where that is to lie. A transport that has the payload already does not ask.
     virtual Place PlaceFor(const std::string& header, size_t payload_bytes) { return {}; }
     // The bulk queue has drained below its low-water mark after CanSendBulk() returned false.

@@ -4,7 +4,7 @@ import re
 
 import source
 
-ORDER = ["base", "trace", "net", "bulk", "resource", "buffers", "dataflow", "gang", "program", "ir", "dispatch", "session", "device",
+ORDER = ["base", "trace", "net", "lanes", "bulk", "resource", "buffers", "dataflow", "gang", "program", "ir", "dispatch", "session", "device",
          "worker", "controller", "client", "frontend", "relay", "sim", "bin"]
 # Beyond the order: folders that must not know each other, although one stands above the other.
 STRANGERS = {

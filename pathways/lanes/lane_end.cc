@@ -1,0 +1,57 @@
+#include "pathways/lanes/lane_end.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace pw::lanes {
+
+using ::pathways::v1::LaneMessage;
+
+void LaneEnd::Open(std::shared_ptr<net::Landings> landings) {
+  landings_ = std::move(landings);
+  open_.store(true, std::memory_order_release);
+}
+
+void LaneEnd::Send(const LaneMessage& message, Bytes payload) {
+  std::vector<Bytes> pieces;
+  if (!payload.empty()) pieces.push_back(std::move(payload));
+  connection_->Send(message.SerializeAsString(), std::move(pieces), net::Lane::kBulk);
+}
+
+absl::Status LaneEnd::Admit(size_t header_bytes, size_t payload_bytes) {
+  const bool open = open_.load(std::memory_order_acquire);
+  const size_t most_header = open ? kHeaderBytes : kStrangerHeaderBytes, most_payload = open ? kPartBytes : 0;
+  if (header_bytes <= most_header && payload_bytes <= most_payload) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a message of a lane announces a header of ", header_bytes, " and a payload of ",
+                                                 payload_bytes, " bytes; ", open ? "" : "before the hello is answered ",
+                                                 "the limits are ", most_header, " and ", most_payload));
+}
+
+net::Place LaneEnd::PlaceFor(const std::string& header, size_t payload_bytes) {
+  LaneMessage message;
+  if (!open_.load(std::memory_order_acquire) || !message.ParseFromString(header) || !message.has_bytes()) return {};
+  return landings_->Take(NameOf(message.bytes()), message.bytes().offset(), payload_bytes);
+}
+
+void LaneEnd::OnFrame(net::Frame frame) {
+  LaneMessage message;
+  if (!message.ParseFromString(frame.header))
+    return connection_->Close(absl::InvalidArgumentError("a message of a lane does not parse"));
+  if (!frame.payload.empty() && !message.has_bytes())
+    return connection_->Close(absl::InvalidArgumentError("a message of a lane has a payload, and says nothing of it"));
+  post_([id = id_, message = std::move(message), payload = std::move(frame.payload)](Owner& owner) mutable {
+    owner.OnLaneMessage(id, std::move(message), std::move(payload));
+  });
+}
+
+void LaneEnd::OnClosed(const absl::Status& reason) {
+  post_([id = id_, reason](Owner& owner) { owner.OnLaneClosed(id, reason); });
+}
+
+void LaneEnd::OnBulkWritable() {
+  post_([id = id_](Owner& owner) { owner.OnLaneWritable(id); });
+}
+
+}  // namespace pw::lanes

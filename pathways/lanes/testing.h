@@ -1,0 +1,81 @@
+// What the tests of lanes share: two ends on a network in memory, and an owner that remembers. Not for products.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "pathways/base/executor.h"
+#include "pathways/lanes/lane_end.h"
+#include "pathways/net/memory_transport.h"
+
+namespace pw::lanes {
+
+class RememberingOwner final : public LaneEnd::Owner {
+ public:
+  void OnLaneMessage(LaneId, ::pathways::v1::LaneMessage message, Bytes payload) override {
+    messages.push_back(std::move(message));
+    payloads.push_back(std::string(payload.view()));
+  }
+  void OnLaneWritable(LaneId) override { ++writable; }
+  void OnLaneClosed(LaneId, const absl::Status& reason) override {
+    EXPECT_FALSE(closed);
+    closed = true;
+    close_reason = reason;
+  }
+  std::vector<::pathways::v1::LaneMessage> messages;
+  std::vector<std::string> payloads;
+  int writable = 0;
+  bool closed = false;
+  absl::Status close_reason;
+};
+
+class LanePair : public Executor {
+ public:
+  explicit LanePair(const net::Limits& limits = {}) : transport_(&network_, this, nullptr, limits) {
+    listener_ = *transport_.Listen("tcp:worker:0", [this](std::unique_ptr<net::Connection> connection) {
+      worker = std::make_unique<LaneEnd>(2, std::move(connection), To(&at_worker));
+      worker->Start();
+    });
+    transport_.Connect(listener_->address(), absl::Seconds(1), [this](auto connection) {
+      client = std::make_unique<LaneEnd>(1, *std::move(connection), To(&at_client));
+      client->Start();
+    });
+    Run();
+  }
+  ~LanePair() override {
+    client = nullptr;
+    worker = nullptr;
+    Run();
+  }
+  void Post(Task task) override { tasks_.push_back(std::move(task)); }
+  // False if there is nothing to do.
+  bool RunOne() {
+    if (tasks_.empty()) return false;
+    Task task = std::move(tasks_.front());
+    tasks_.pop_front();
+    std::move(task)();
+    return true;
+  }
+  void Run() {
+    while (RunOne()) {
+    }
+  }
+
+  RememberingOwner at_client, at_worker;
+  std::unique_ptr<LaneEnd> client, worker;
+
+ private:
+  static LaneEnd::PostToOwner To(RememberingOwner* owner) {
+    return [owner](absl::AnyInvocable<void(LaneEnd::Owner&) &&> task) { std::move(task)(*owner); };
+  }
+  std::deque<Task> tasks_;
+  net::MemoryNetwork network_;
+  net::MemoryTransport transport_;
+  std::unique_ptr<net::Listener> listener_;
+};
+
+}  // namespace pw::lanes
