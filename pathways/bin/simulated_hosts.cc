@@ -62,7 +62,7 @@ struct SimulatedHosts::Host {
   Strand strand;
   int next_launch_id = 0;
   std::atomic<worker::ControllerLink*> link_for_peers{nullptr};
-  std::unique_ptr<net::Listener> listener;
+  std::unique_ptr<net::Listener> listener, lane_listener;  // for other hosts; for clients, on this machine
   std::unique_ptr<worker::ControllerLink> link;
 };
 
@@ -105,6 +105,11 @@ absl::Status SimulatedHosts::StartHost(int number) {
                                                               link->AcceptPeer(std::move(peer));
                                                           }));
   islands_[host->listener->address()] = IslandOf(number);
+  PW_ASSIGN_OR_RETURN(host->lane_listener, outside_.Listen(absl::StrCat("unix:@pathways-simulated-", getpid(), "-", number),
+                                                           [h = host.get()](std::unique_ptr<net::Connection> client) {
+                                                             if (auto* link = h->link_for_peers.load())
+                                                               link->AcceptLane(std::move(client));
+                                                           }));
   worker::Environment environment;
   environment.runtime = host->runtime.get();
   environment.strand = &host->strand;
@@ -124,6 +129,7 @@ absl::Status SimulatedHosts::StartHost(int number) {
   link.host_name = name;
   link.island = absl::StrCat("island", IslandOf(number));
   link.data_address = host->listener->address();
+  link.lane_address = host->lane_listener->address();
   link.pid = getpid();
   link.exit_with_controller = options_.exit_with_controller;
   link.share_memory = false;

@@ -45,6 +45,7 @@ struct Options {
   int most_hosts = 8;
   int most_devices = 0;
   std::string listen;
+  std::string listen_lanes;
   std::string advertise;
   std::string compile_cache;
   int64_t compile_cache_bytes = int64_t{4} << 30;
@@ -79,8 +80,10 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add("listen", &options->listen, "ADDRESS",
              "where other workers connect: HOST:PORT (port 0 picks a free one) or unix:PATH; default: chosen after the "
              "controller's address");
+  flags->Add("listen-lanes", &options->listen_lanes, "ADDRESS",
+             "where clients bring large arrays and get them: HOST:PORT or unix:PATH; default: beside --listen, at a free port");
   flags->Add("advertise", &options->advertise, "HOST",
-             "the name under which other hosts reach --listen; default: this host's network name");
+             "the name under which others reach --listen and --listen-lanes; default: this host's network name");
   flags->Add("compile-cache", &options->compile_cache, "DIR",
              "a folder where compiled programs are kept between runs; default: none");
   flags->Add("compile-cache-bytes", &options->compile_cache_bytes, "BYTES",
@@ -173,12 +176,30 @@ std::string ListenAddress(const Options& options) {
   return "tcp:0.0.0.0:0";
 }
 
+std::string LaneAddress(const Options& options) {
+  if (!options.listen_lanes.empty()) return options.listen_lanes;
+  const std::string peers = ListenAddress(options);
+  if (absl::StartsWith(peers, "unix:")) return absl::StrCat(peers, "-lanes");
+  return absl::StrCat(peers.substr(0, peers.rfind(':')), ":0");
+}
+
 // "tcp:0.0.0.0:41234" means nothing to others.
 std::string Advertised(const std::string& listening, const Options& options) {
   if (absl::StartsWith(listening, "unix:")) return listening;
   const std::string port = listening.substr(listening.rfind(':'));
   if (!options.advertise.empty()) return absl::StrCat("tcp:", options.advertise, port);
   return absl::StartsWith(listening, "tcp:0.0.0.0:") ? absl::StrCat("tcp:", NetworkName(), port) : listening;
+}
+
+pw::worker::LinkOptions LinkOptionsFrom(const Options& options) {
+  pw::worker::LinkOptions link;
+  link.controller = options.controller;
+  link.token = Token();
+  link.host_name = options.host_name.empty() ? NetworkName() : options.host_name;
+  link.island = options.island;
+  link.pid = getpid();
+  link.exit_with_controller = options.exit_with_controller;
+  return link;
 }
 
 // What compiled code depends on: the kind of the devices and the instructions that the CPU has.
@@ -276,14 +297,13 @@ absl::Status Run(const Options& options, pw::StopSignal* stop) {
                       transport.Listen(ListenAddress(options), [&](std::unique_ptr<pw::net::Connection> connection) {
                         if (auto* link = link_for_peers.load()) link->AcceptPeer(std::move(connection));
                       }));
-  pw::worker::LinkOptions link_options;
-  link_options.controller = options.controller;
-  link_options.token = Token();
-  link_options.host_name = options.host_name.empty() ? NetworkName() : options.host_name;
-  link_options.island = options.island;
+  PW_ASSIGN_OR_RETURN(const auto lane_listener,
+                      transport.Listen(LaneAddress(options), [&](std::unique_ptr<pw::net::Connection> connection) {
+                        if (auto* link = link_for_peers.load()) link->AcceptLane(std::move(connection));
+                      }));
+  pw::worker::LinkOptions link_options = LinkOptionsFrom(options);
   link_options.data_address = Advertised(listener->address(), options);
-  link_options.pid = getpid();
-  link_options.exit_with_controller = options.exit_with_controller;
+  link_options.lane_address = Advertised(lane_listener->address(), options);
   absl::Status outcome;
   pw::worker::ControllerLink link(environment, &strand, &timers, link_options, [&outcome](const absl::Status& status) {
     outcome = status;

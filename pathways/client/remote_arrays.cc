@@ -34,7 +34,10 @@ absl::Status RemoteSession::MakeArray(Handle result, const ArraySpec& spec, std:
   auto& make = *request.mutable_make_array();
   make.set_result(result);
   session::ToProto(spec, make.mutable_spec());
-  for (const session::HostShard& source : sources) session::ToProto(source, make.add_sources());
+  for (session::HostShard& source : sources) {
+    source.by_lane = lanes_->buffers().Make(source.host_buffer, source.layout);
+    session::ToProto(source, make.add_sources());
+  }
   link_->Send(std::move(request));
   arrays_.Insert(result, Shared(spec));
   return ended_;

@@ -87,7 +87,10 @@ std::shared_ptr<const session::SpareDevices> RemoteCluster::Spares(SessionId ses
 // ---- what a session asks of the cluster ----
 
 void RemoteCluster::Ask(SessionId session, SessionRequest request, Answered done) {
-  if (const auto found = Find(session)) return found->Ask(std::move(request), std::move(done));
+  if (const auto found = Find(session)) {
+    found->Ask(std::move(request), std::move(done));
+    return;
+  }
   Post([done = std::move(done), session]() mutable { std::move(done)(NoSession(session), Bytes()); });
 }
 

@@ -16,9 +16,6 @@ using session::StatusCallback;
 
 // Handles that this end picks for a front door, below those that a controller would pick.
 constexpr session::Handle kFirstHandle = session::kFirstServerHandle / 2;
-// Larger host buffers wait until the controller has room for them.
-constexpr int64_t kAnnouncedBytes = 64 << 10;
-
 absl::Status UnknownBuffer(session::Handle buffer) {
   return absl::NotFoundError(absl::StrCat("host buffer ", buffer, " is not known, and no fetch will fill it"));
 }
@@ -26,15 +23,43 @@ absl::Status UnknownBuffer(session::Handle buffer) {
 }  // namespace
 
 std::shared_ptr<RemoteSession> RemoteSession::Open(Link::Options options, const Link::Environment& environment,
-                                                   StatusCallback opened) {
-  std::shared_ptr<RemoteSession> session(new RemoteSession(environment, std::move(opened)));
+                                                   StatusCallback opened, const HostBuffers::Limits& limits) {
+  const Lanes::Options lanes{limits, options.patience};
+  std::shared_ptr<RemoteSession> session(new RemoteSession(lanes, environment, std::move(opened)));
   session->link_ = Link::Create(std::move(options), environment, session.get());
   session->link_->Open();
   return session;
 }
 
-RemoteSession::RemoteSession(const Link::Environment& environment, StatusCallback opened)
-    : environment_(environment), opened_(std::move(opened)), next_handle_(kFirstHandle) {}
+RemoteSession::RemoteSession(const Lanes::Options& lanes, const Link::Environment& environment, StatusCallback opened)
+    : environment_(environment),
+      opened_(std::move(opened)),
+      next_handle_(kFirstHandle),
+      in_frame_bytes_(lanes.buffers.in_frame),
+      lanes_(Lanes::Create(lanes, environment, OwnerOfLanes())) {}
+
+Lanes::Owner RemoteSession::OwnerOfLanes() {
+  Lanes::Owner owner;
+  owner.send_in_frame = [this, alive = std::weak_ptr<bool>(alive_)](Handle buffer, absl::StatusOr<Bytes> data) {
+    if (alive.expired() || !ended_.ok()) return;
+    SessionRequest request;
+    request.mutable_host_buffer()->set_buffer(buffer);
+    if (data.ok()) {
+      link_->Send(std::move(request), {*std::move(data)});
+    } else {
+      session::ToProto(data.status(), request.mutable_host_buffer()->mutable_error());
+      link_->Send(std::move(request));
+    }
+  };
+  owner.on_lost = [this, alive = std::weak_ptr<bool>(alive_)](HostId host, const absl::Status& status) {
+    if (alive.expired() || !ended_.ok()) return;
+    SessionRequest request;
+    request.mutable_lane_lost()->set_host(host.v);
+    session::ToProto(status, request.mutable_lane_lost()->mutable_status());
+    link_->Send(std::move(request));
+  };
+  return owner;
+}
 
 RemoteSession::~RemoteSession() {
   link_->Close();
@@ -52,6 +77,12 @@ void RemoteSession::OnWelcome(const ::pathways::v1::SessionWelcome& welcome) {
 
 void RemoteSession::OnEvent(SessionEvent event, Bytes payload) {
   if (event.has_host_call()) return OnHostCall(event.host_call(), payload);
+  if (event.has_lane()) return lanes_->OnLane(welcome_.id.v, event.lane());
+  if (event.has_lane_closed()) return lanes_->OnLaneClosed(event.lane_closed());
+  if (event.has_buffers_done()) {
+    for (uint64_t buffer : event.buffers_done().buffers()) lanes_->buffers().OnDone(buffer);
+    return;
+  }
   if (!event.has_answer()) return;  // of a kind that a newer controller tells
   auto asked = asked_.find(event.answer().request());
   if (asked == asked_.end()) return;
@@ -73,12 +104,18 @@ void RemoteSession::OnEnded(const absl::Status& status) {
   for (auto& [buffer, fetched] : std::exchange(fetched_, {})) {
     for (auto& done : fetched.waiting) Post([done = std::move(done), status = ended_]() mutable { std::move(done)(status); });
   }
+  Post([lanes = lanes_, status = ended_] { lanes->End(status); });
   if (opened_ != nullptr) Post([opened = std::exchange(opened_, nullptr), status = ended_]() mutable { std::move(opened)(status); });
 }
 
-void RemoteSession::Ask(SessionRequest request, AnswerCallback done, std::vector<Bytes> payload) {
-  if (!ended_.ok()) return Post([done = std::move(done), status = ended_]() mutable { std::move(done)(status, Bytes()); });
-  asked_.emplace(link_->Send(std::move(request), std::move(payload)), std::move(done));
+uint64_t RemoteSession::Ask(SessionRequest request, AnswerCallback done, std::vector<Bytes> payload) {
+  if (!ended_.ok()) {
+    Post([done = std::move(done), status = ended_]() mutable { std::move(done)(status, Bytes()); });
+    return 0;
+  }
+  const uint64_t number = link_->Send(std::move(request), std::move(payload));
+  asked_.emplace(number, std::move(done));
+  return number;
 }
 
 void RemoteSession::AskStatus(SessionRequest request, StatusCallback done) {
@@ -122,32 +159,28 @@ void RemoteSession::OnHostCall(const ::pathways::v1::SessionHostCall& proto, con
 }
 
 void RemoteSession::AnnounceHostBuffer(Handle handle, int64_t bytes, StatusCallback admitted) {
-  if (bytes <= kAnnouncedBytes) return Post([admitted = std::move(admitted)]() mutable { std::move(admitted)(absl::OkStatus()); });
-  SessionRequest request;
-  request.mutable_announce()->set_buffer(handle);
-  request.mutable_announce()->set_bytes(bytes);
-  AskStatus(std::move(request), std::move(admitted));
+  lanes_->buffers().Announce(handle, bytes,
+                             [strand = environment_.strand, admitted = std::move(admitted)](absl::Status status) mutable {
+                               strand->Post([admitted = std::move(admitted), status]() mutable { std::move(admitted)(status); });
+                             });
 }
 
-void RemoteSession::ForgetHostBuffer(Handle handle) {
-  SessionRequest request;
-  request.mutable_host_buffer()->set_buffer(handle);
-  request.mutable_host_buffer()->set_forgotten(true);
-  link_->Send(std::move(request));
-}
+void RemoteSession::ForgetHostBuffer(Handle handle) { lanes_->buffers().Forget(handle); }
 
-void RemoteSession::FailHostBuffer(Handle handle, absl::Status error) {
-  SessionRequest request;
-  request.mutable_host_buffer()->set_buffer(handle);
-  session::ToProto(error, request.mutable_host_buffer()->mutable_error());
-  link_->Send(std::move(request));
-}
+void RemoteSession::FailHostBuffer(Handle handle, absl::Status error) { lanes_->buffers().Store(handle, std::move(error)); }
 
 absl::Status RemoteSession::StoreHostBuffer(Handle handle, Bytes data) {
-  SessionRequest request;
-  request.mutable_host_buffer()->set_buffer(handle);
-  link_->Send(std::move(request), {std::move(data)});
+  lanes_->buffers().Store(handle, std::move(data));
   return absl::OkStatus();
+}
+
+std::optional<int64_t> RemoteSession::BytesToFetch(Handle array, const std::optional<buffers::Dims>& byte_strides) const {
+  const ArrayTable::SpecPtr spec = arrays_.Find(array);
+  if (spec == nullptr) return std::nullopt;
+  const auto dims = spec->sharding.ShardDims(spec->dims, 0);
+  if (!dims.ok()) return std::nullopt;
+  const auto bytes = HostBuffers::BytesOf({spec->dtype, *dims, byte_strides});
+  return bytes.ok() ? std::optional(*bytes) : std::nullopt;
 }
 
 void RemoteSession::CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims> byte_strides,
@@ -161,20 +194,35 @@ void RemoteSession::CopyToHostBuffer(Handle array, Handle host_buffer, std::opti
   fetch.set_array(array);
   fetch.set_strided(byte_strides.has_value());
   if (byte_strides.has_value()) fetch.mutable_byte_strides()->Add(byte_strides->begin(), byte_strides->end());
-  Ask(std::move(request), [this, alive = std::weak_ptr<bool>(alive_), host_buffer, done = std::move(done)](
-                              absl::StatusOr<Answer> answer, Bytes payload) mutable {
+  fetch.set_by_lane_above(static_cast<uint64_t>(in_frame_bytes_));
+  auto number = std::make_shared<uint64_t>(0);
+  *number = Ask(std::move(request), [this, alive = std::weak_ptr<bool>(alive_), number, host_buffer, done = std::move(done)](
+                                        absl::StatusOr<Answer> answer, Bytes payload) mutable {
     if (alive.expired()) return std::move(done)(answer.status());
-    if (auto it = fetched_.find(host_buffer); it != fetched_.end()) {
-      const absl::StatusOr<Bytes> data = answer.ok() ? absl::StatusOr<Bytes>(std::move(payload)) : answer.status();
-      auto waiting = std::exchange(it->second.waiting, {});
-      if (data.ok() && !it->second.dropped)
-        it->second.data = data;
-      else
-        fetched_.erase(it);
-      for (auto& lookup : waiting) std::move(lookup)(data);
+    if (answer.ok() && answer->has_on_lane_of()) {
+      return lanes_->Finish(*number, HostId(answer->on_lane_of()),
+                            [this, alive, host_buffer, done = std::move(done)](absl::StatusOr<Bytes> data) mutable {
+                              if (alive.expired()) return std::move(done)(data.status());
+                              Fill(host_buffer, std::move(data), std::move(done));
+                            });
     }
-    std::move(done)(answer.status());
+    lanes_->Drop(*number);
+    Fill(host_buffer, answer.ok() ? absl::StatusOr<Bytes>(std::move(payload)) : answer.status(), std::move(done));
   });
+  if (*number != 0) lanes_->Expect(*number, BytesToFetch(array, byte_strides));
+}
+
+void RemoteSession::Fill(Handle host_buffer, absl::StatusOr<Bytes> data, StatusCallback done) {
+  const absl::Status status = data.status();
+  if (auto it = fetched_.find(host_buffer); it != fetched_.end()) {
+    auto waiting = std::exchange(it->second.waiting, {});
+    if (data.ok() && !it->second.dropped)
+      it->second.data = data;
+    else
+      fetched_.erase(it);
+    for (auto& lookup : waiting) std::move(lookup)(data);
+  }
+  std::move(done)(status);
 }
 
 void RemoteSession::LookupHostBuffer(Handle handle, ResultCallback<Bytes> done) {

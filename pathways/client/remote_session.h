@@ -1,8 +1,8 @@
 // RemoteSession: session::Session over a Link: a session whose controller is elsewhere.
 //
 // Nothing here waits for the controller but callbacks. An operation on arrays is sent, and is OK as far as this end can tell; if the
-// controller refuses it, its results hold the error, as after any failure (session.h). Host buffers stay here until they are sent; what
-// was fetched stays until it is deleted.
+// controller refuses it, its results hold the error, as after any failure (session.h). Host buffers stay here until hosts have got them
+// (host_buffers.h); what was fetched stays until it is deleted.
 //
 // Files: remote_session.cc (life, events, host buffers), remote_arrays.cc, remote_programs.cc.
 // Strand-confined, but for what Session says.
@@ -18,6 +18,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/any_invocable.h"
 #include "pathways/client/array_table.h"
+#include "pathways/client/lanes.h"
 #include "pathways/client/link.h"
 #include "pathways/session/session.h"
 
@@ -39,17 +40,19 @@ class RemoteSession final : public session::Session, private Link::Owner {
 
   // `opened`, once, on the strand: the session is there, or never will be. The caller keeps it until then.
   static std::shared_ptr<RemoteSession> Open(Link::Options options, const Link::Environment& environment,
-                                             session::StatusCallback opened);
+                                             session::StatusCallback opened, const HostBuffers::Limits& limits = {});
   ~RemoteSession() override;
 
   // REQUIRES: opened.
   const Welcome& welcome() const { return welcome_; }
   Link& link() { return *link_; }
+  Lanes& lanes() { return *lanes_; }
   // Answers the calls of programs into this process; null: nobody does.
   void SetHostCalls(std::shared_ptr<session::HostCallHandler> handler) { host_calls_ = std::move(handler); }
   // Asks something of the controller; `done` gets the answer, whose payload is `payload`.
   using AnswerCallback = absl::AnyInvocable<void(absl::StatusOr<::pathways::v1::Answer>, Bytes payload) &&>;
-  void Ask(::pathways::v1::SessionRequest request, AnswerCallback done, std::vector<Bytes> payload = {});
+  // Returns the request's number; 0 if the session is over.
+  uint64_t Ask(::pathways::v1::SessionRequest request, AnswerCallback done, std::vector<Bytes> payload = {});
 
   // --- Session ---
   SessionId id() const override { return welcome_.id; }
@@ -99,7 +102,7 @@ class RemoteSession final : public session::Session, private Link::Owner {
     std::vector<session::ResultCallback<Bytes>> waiting;
   };
 
-  RemoteSession(const Link::Environment& environment, session::StatusCallback opened);
+  RemoteSession(const Lanes::Options& lanes, const Link::Environment& environment, session::StatusCallback opened);
 
   // Link::Owner
   void OnWelcome(const ::pathways::v1::SessionWelcome& welcome) override;
@@ -107,6 +110,9 @@ class RemoteSession final : public session::Session, private Link::Owner {
   void OnEnded(const absl::Status& status) override;
 
   void OnHostCall(const ::pathways::v1::SessionHostCall& call, const Bytes& payload);
+  Lanes::Owner OwnerOfLanes();
+  std::optional<int64_t> BytesToFetch(Handle array, const std::optional<buffers::Dims>& byte_strides) const;
+  void Fill(Handle host_buffer, absl::StatusOr<Bytes> data, session::StatusCallback done);
   void AskStatus(::pathways::v1::SessionRequest request, session::StatusCallback done);
   // Runs in a task of its own: a callback is never run inside the call.
   void Post(absl::AnyInvocable<void() &&> task);
@@ -128,6 +134,8 @@ class RemoteSession final : public session::Session, private Link::Owner {
   std::map<uint64_t, AnswerCallback> asked_;  // by number of the request
   std::shared_ptr<session::HostCallHandler> host_calls_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // what is posted asks whether we are
+  const int64_t in_frame_bytes_;
+  std::shared_ptr<Lanes> lanes_;
   std::shared_ptr<Link> link_;
 };
 

@@ -21,6 +21,7 @@ std::shared_ptr<ClusterImpl> ClusterImpl::Create(ClusterOptions options, const E
         if (auto self = weak.lock()) self->strand_.Post(std::move(task));
       });
   cluster->fabric_->set_sequential_dispatch(cluster->options_.sequential_dispatch);
+  cluster->fabric_->set_make_key(cluster->options_.make_key);
   cluster->slices_ = std::make_unique<Slices>(cluster->fabric_.get(), cluster->options_.virtual_devices, environment.timers,
                                               &cluster->strand_, [weak](SessionId session) -> SessionImpl* {
                                                 auto self = weak.lock();

@@ -94,6 +94,7 @@ void ClusterImpl::Admit(LinkId id, HostId host_id) {
   hosts_[host_id] = id;
   fabric_->AddHost(host_id, link.link->connection());
   fabric_->SetProcessAddress(host_id, link.hello.process_address());
+  fabric_->SetLaneAddress(host_id, link.hello.lane_address());
   const resource::Host& host = *fabric_->topology().FindHost(host_id);
   Command command;
   auto& welcome = *command.mutable_welcome();
@@ -165,6 +166,7 @@ void ClusterImpl::LoseHost(LinkId id, const absl::Status& reason) {
   for (auto& [session_id, opened] : sessions_) sessions.push_back(opened.session);
   for (SessionImpl* session : sessions) session->OnDevicesLost(devices, error);
   fabric_->RemoveHost(link.host, host.devices, error);
+  for (SessionImpl* session : sessions) session->lane_routes()->OnHostLost(link.host, error);
   housekeeping_->RemoveHost(link.host, error);
   MembershipChanged();
   link.link->connection()->Close(reason);

@@ -37,6 +37,7 @@ std::string ClusterImpl::StatusJson(const Housekeeping::MetricsByHost& metrics) 
   report.policy = options_.gang.policy;
   report.granted = fabric_->gangs().scheduler().grants();
   report.translated_programs = fabric_->translated_programs();
+  report.array_bytes = fabric_->array_bytes();
   report.topology = fabric_->topology().TakeSnapshot();
   for (const auto& [host, link_id] : hosts_) {
     Link& link = links_[link_id];

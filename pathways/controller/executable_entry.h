@@ -12,6 +12,12 @@
 
 namespace pw::controller {
 
+// Of an executable on virtual devices: from what it is compiled, and where those were then.
+struct CompileSource {
+  std::shared_ptr<const CompileRequest> request;
+  std::vector<DeviceId> physical;
+};
+
 struct ExecutableEntry {
   std::shared_ptr<const program::Executable> record;
   std::shared_ptr<const ExecutableInfo> info;

@@ -68,6 +68,16 @@ std::string Fabric::process_address(HostId host) const {
   return it == peers_.end() ? "" : it->second->process_address;
 }
 
+void Fabric::SetLaneAddress(HostId host, std::string address) {
+  auto it = peers_.find(host);
+  if (it != peers_.end()) it->second->lane_address = std::move(address);
+}
+
+std::string Fabric::lane_address(HostId host) const {
+  auto it = peers_.find(host);
+  return it == peers_.end() ? "" : it->second->lane_address;
+}
+
 void Fabric::RemoveHost(HostId host, const std::vector<DeviceId>& devices, const absl::Status& error) {
   SetGone(devices, error);
   outbox_.RemoveHost(host);
@@ -94,6 +104,7 @@ absl::Status Fabric::OnEvent(HostId host, const Event& event, Bytes payload) {
       }
       break;
     case Event::kFetched:
+      CountArrayBytes(payload.size());
       if (event.fetched().has_shared()) {
         OnFetchedShared(host, event.fetched());
         break;
@@ -101,6 +112,7 @@ absl::Status Fabric::OnEvent(HostId host, const Event& event, Bytes payload) {
       fetches_.OnFetched(host, event.fetched(), std::move(payload));
       break;
     case Event::kChunk:
+      CountArrayBytes(payload.size());
       fetches_.OnChunk(host, event.chunk(), payload);
       break;
     case Event::kCompiled:
@@ -117,6 +129,7 @@ absl::Status Fabric::OnEvent(HostId host, const Event& event, Bytes payload) {
 
 void Fabric::OnFetchedShared(HostId host, const ::pathways::v1::Fetched& fetched) {
   absl::StatusOr<Bytes> data = net::OpenToPassOn(net::ReadName(fetched.shared()));
+  CountArrayBytes(fetched.total_bytes());
   Command command;
   command.mutable_shared_taken()->add_transfers(fetched.fetch());
   outbox_.Add(host, std::move(command));

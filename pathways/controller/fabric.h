@@ -49,6 +49,14 @@ class Fabric {
   // Where its runtime meets others (Hello.process_address); empty: it cannot.
   void SetProcessAddress(HostId host, std::string address);
   std::string process_address(HostId host) const;
+  // Where clients bring large arrays, and get them (Hello.lane_address); empty: nowhere.
+  void SetLaneAddress(HostId host, std::string address);
+  std::string lane_address(HostId host) const;
+  void set_make_key(std::function<std::string()> make_key) { make_key_ = std::move(make_key); }
+  std::string MakeKey() { return make_key_(); }
+  // Of arrays that clients put or read: so many bytes have come through here, since the controller started.
+  void CountArrayBytes(size_t bytes) { array_bytes_ += static_cast<int64_t>(bytes); }
+  int64_t array_bytes() const { return array_bytes_; }
   // The host's devices are no more, and all that waits for it fails with `error`. Its arrays are the sessions' to poison, before
   // this.
   void RemoveHost(HostId host, const std::vector<DeviceId>& devices, const absl::Status& error);
@@ -116,6 +124,7 @@ class Fabric {
     BulkSender bulk;
     bool takes_shared = false;
     std::string process_address = {};
+    std::string lane_address = {};
     net::Loans loans;
   };
 
@@ -123,6 +132,8 @@ class Fabric {
   const std::function<void(Task)> post_;
   bool sequential_dispatch_ = false;
   int64_t translated_programs_ = 0;
+  int64_t array_bytes_ = 0;
+  std::function<std::string()> make_key_;
   uint64_t next_id_ = 1;  // names arrays, executables, transfers and questions
   resource::Topology topology_;
   dispatch::Outbox outbox_;

@@ -17,11 +17,12 @@ absl::Status WrongSize(uint64_t expected, uint64_t got) {
 
 }  // namespace
 
-void Fetches::Add(uint64_t id, HostId host, SessionId session, uint64_t expected_bytes, Callback done) {
+void Fetches::Add(uint64_t id, HostId host, SessionId session, uint64_t expected_bytes, Callback done, bool by_lane) {
   auto assembly = std::make_unique<Assembly>();
   assembly->host = host;
   assembly->session = session;
   assembly->expected = expected_bytes;
+  assembly->by_lane = by_lane;
   assembly->done = std::move(done);
   pending_.insert({id, std::move(assembly)});
 }
@@ -43,6 +44,7 @@ void Fetches::OnFetched(HostId host, const ::pathways::v1::Fetched& fetched, Byt
   Assembly& a = *it->second;
   if (absl::Status status = FromProto(fetched.status()); !status.ok()) return Finish(it, status);
   if (fetched.total_bytes() != a.expected) return Finish(it, WrongSize(a.expected, fetched.total_bytes()));
+  if (a.by_lane && fetched.on_lane() && payload.empty()) return Finish(it, Bytes());
   if (payload.size() == a.expected) return Finish(it, std::move(payload));
   if (!payload.empty()) return Finish(it, WrongSize(a.expected, payload.size()));
   a.announced = true;

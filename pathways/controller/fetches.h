@@ -20,7 +20,8 @@ class Fetches {
  public:
   using Callback = PendingReplies<Bytes>::Callback;
 
-  void Add(uint64_t id, HostId host, SessionId session, uint64_t expected_bytes, Callback done);
+  // `by_lane`: the host may have sent the bytes, if there are any, to the client itself; then the result is empty.
+  void Add(uint64_t id, HostId host, SessionId session, uint64_t expected_bytes, Callback done, bool by_lane = false);
   void OnFetched(HostId host, const ::pathways::v1::Fetched& fetched, Bytes payload);
   void OnChunk(HostId host, const ::pathways::v1::Chunk& chunk, const Bytes& payload);
   void FailHost(HostId host, const absl::Status& error);
@@ -33,6 +34,7 @@ class Fetches {
     SessionId session;
     uint64_t expected = 0;
     uint64_t received = 0;
+    bool by_lane = false;
     bool announced = false;  // Fetched has come
     std::unique_ptr<AlignedBytes> memory;
     Callback done;

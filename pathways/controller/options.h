@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "absl/time/time.h"
+#include "pathways/base/secret.h"
 #include "pathways/gang/options.h"
 #include "pathways/v1/housekeeping.pb.h"
 
@@ -25,6 +27,7 @@ struct ClusterOptions {
   bool sequential_dispatch = false;        // programs of many nodes are sent node by node
   ::pathways::v1::HostConfig host_config;  // what hosts go by
   bool share_memory = true;                // with hosts of the same machine, where it can
+  std::function<std::string()> make_key = RandomKey;  // secrets that nobody can guess, another at each call
   std::string join_token;                  // hosts that do not show it are refused; empty: all may join
   std::string version = "0.1.0";
 };

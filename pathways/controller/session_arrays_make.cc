@@ -60,6 +60,7 @@ absl::Status SessionImpl::CheckSources(const ArraySpec& spec, const std::vector<
     if (source.host_buffer == 0 || !seen.insert(source.host_buffer).second || awaited_.contains(source.host_buffer)) {
       return absl::InvalidArgumentError(absl::StrCat("host buffer ", source.host_buffer, " is named twice, or is none"));
     }
+    if (source.by_lane) PW_RETURN_IF_ERROR(lanes_.CheckSource(spec, source));
     if (filling_.contains(source.host_buffer)) {
       return absl::InvalidArgumentError(absl::StrCat("host buffer ", source.host_buffer, " is the target of a copy under way"));
     }
@@ -86,6 +87,20 @@ void SessionImpl::PutSource(const Record& record, const HostShard& source, int64
   call.shards = source.shards;
   call.transfer = fabric_->NextId();
   call.total_bytes = bytes;
+  if (source.by_lane && bytes > 0) {
+    call.lane_buffer = source.host_buffer;
+    lanes_.Enter(call.lane_buffer);
+    auto name_op = [&, buffer = call.lane_buffer](HostId host) {
+      lanes_.Open(host);
+      lanes_.Enter(buffer);
+      return NameOp(host, {record}, [this, alive = std::weak_ptr<bool>(alive_), buffer](const absl::Status&, auto) {
+        if (!alive.expired()) lanes_.Leave(buffer);
+      });
+    };
+    dispatch::PlanPut(fabric_->topology(), call, std::nullopt, name_op, fabric_->outbox());
+    lanes_.Leave(call.lane_buffer);
+    return fabric_->gangs().Await(record);
+  }
   absl::StatusOr<Bytes> data = TakeStaged(source.host_buffer);
   std::optional<Bytes> with_command;
   if (data.ok() && data->size() <= kChunkBytes) with_command = *data;
@@ -131,6 +146,13 @@ absl::Status SessionImpl::TryMakeArray(Handle result, const SpecPtr& spec, const
 // A failed request consumes its host buffers too, also those still to come.
 void SessionImpl::DiscardSources(const std::vector<HostShard>& sources) {
   for (const HostShard& source : sources) {
+    if (source.by_lane) {  // nothing will ask for it
+      TakeStaged(source.host_buffer).status().IgnoreError();
+      if (lanes_.HasBuffer(source.host_buffer)) continue;
+      lanes_.Enter(source.host_buffer);
+      lanes_.Leave(source.host_buffer);
+      continue;
+    }
     if (source.host_buffer == 0 || filling_.contains(source.host_buffer) || awaited_.contains(source.host_buffer)) continue;
     if (!staged_.contains(source.host_buffer)) {
       awaited_[source.host_buffer] = AwaitedBuffer{};

@@ -75,6 +75,7 @@ void SessionImpl::FailHostBuffer(Handle handle, absl::Status error) {
 
 absl::Status SessionImpl::StoreHostBuffer(Handle handle, Bytes data) {
   const bool announced = room_.End(handle);
+  fabric_->CountArrayBytes(data.size());
   const absl::Status status = Store(handle, std::move(data), announced);
   AdmitStores();
   return status;

@@ -21,6 +21,10 @@ SessionImpl::SessionImpl(SessionId id, std::string description, Fabric* fabric, 
       fabric_(fabric),
       on_end_(std::move(on_end)),
       arrays_(fabric->limits().handles),
+      lanes_(id, fabric,
+             [this](Handle array, session::LaneFetch fetch, ResultCallback<session::FetchedArray> done) {
+               FetchByLane(array, std::move(fetch), std::move(done));
+             }),
       room_(fabric->limits().staged_bytes),
       steps_(std::make_unique<ProgramSteps>(this)) {
   fabric_->outgoing().Watch(id_, [this] { AdmitStores(); });
@@ -116,10 +120,10 @@ absl::StatusOr<std::vector<ArrayEntry>> SessionImpl::LiveEntries(absl::Span<cons
   return entries;
 }
 
-OpId SessionImpl::NameOp(HostId host, const std::vector<Record>& results) {
+OpId SessionImpl::NameOp(HostId host, const std::vector<Record>& results, OpsInFlight::Callback done) {
   auto weak = std::make_shared<WeakArrays>(results.begin(), results.end());
   for (const Record& result : results) result->Expect(1);
-  const OpId op = fabric_->ops().Add(host, std::move(weak));
+  const OpId op = fabric_->ops().Add(host, std::move(weak), std::move(done));
   if (fabric_->recorder().on()) Trace(op, "arrays");
   return op;
 }

@@ -3,9 +3,8 @@
 //   session_host_buffers.cc   staged bytes; session_arrays_make.cc: arrays from host memory, errors
 //   session_arrays_alias.cc   assemble, disassemble, one shard, remap, bitcast: no data moves
 //   session_arrays_move.cc    copy, reshard; session_arrays_read.cc: readiness, fetching, deleting
-//   session_executables.cc    compile, describe
-//   session_execute.cc        execute and the results of runs; session_programs.cc: programs of many nodes
-//   program_steps.cc          nodes of programs that wait for values, by a class of its own
+//   session_executables.cc    compile, describe; session_execute.cc: execute and the results of runs; session_programs.cc: programs of
+//                             many nodes; program_steps.cc: those of their nodes that wait for values, by a class of its own
 //   session_slices.cc         devices of virtual slices; session_remap.cc moves them
 //
 // Callbacks of the client always run from a task of their own (Session's promise: never inside the call). What is under way
@@ -26,6 +25,7 @@
 #include "pathways/controller/host_buffers.h"
 #include "pathways/controller/program_entry.h"
 #include "pathways/controller/session.h"
+#include "pathways/controller/session_lanes.h"
 #include "pathways/controller/store_room.h"
 #include "pathways/dispatch/plan_arrays.h"
 #include "pathways/program/executable.h"
@@ -81,6 +81,7 @@ class SessionImpl final : public Session {
   Handle NewHandle() override { return arrays_.NewHandle(); }
   bool suspended() const override { return suspended_; }
   void WhenResumed(absl::AnyInvocable<void() &&> resumed) override { when_resumed_.push_back(std::move(resumed)); }
+  SessionLanes* lane_routes() override { return &lanes_; }
 
   void AnnounceHostBuffer(Handle handle, int64_t bytes, StatusCallback admitted) override;
   void ForgetHostBuffer(Handle handle) override;
@@ -127,11 +128,7 @@ class SessionImpl final : public Session {
   using Run = ExecuteRun;
   friend class ProgramSteps;
   struct CheckedExecute;
-  // Of an executable on virtual devices: from what it is compiled, and where those were then.
-  struct Source {
-    std::shared_ptr<const CompileRequest> request;
-    std::vector<DeviceId> physical;
-  };
+  using Source = CompileSource;
 
   // -- session_impl.cc
   template <class T>
@@ -154,7 +151,7 @@ class SessionImpl final : public Session {
   void Consume(Arrays arrays, CopySemantics semantics);
   absl::StatusOr<std::vector<ArrayEntry>> LiveEntries(Arrays arrays);
   // Names a host's command; each of `results` waits for it.
-  OpId NameOp(HostId host, const std::vector<Record>& results);
+  OpId NameOp(HostId host, const std::vector<Record>& results, OpsInFlight::Callback done = nullptr);
   void Trace(OpId op, const std::string& what, gang::GangId gang = {});
 
   // -- session_host_buffers.cc
@@ -199,6 +196,8 @@ class SessionImpl final : public Session {
   // Keeps the arrays until they have settled. `done` runs once, possibly inside the call, or with CANCELLED in the destructor.
   void HoldUntilSettled(std::vector<Record> arrays, StatusCallback done);
   void FetchStrings(Handle host_buffer, const ArrayEntry& entry);
+  absl::StatusOr<const ArrayEntry*> CheckFetch(Handle array, const std::optional<buffers::Dims>& byte_strides, int64_t* bytes);
+  void FetchByLane(Handle array, session::LaneFetch fetch, ResultCallback<session::FetchedArray> done);
 
   // -- session_executables.cc
   absl::StatusOr<program::Executable> CheckCompile(CompileRequest& request) const;
@@ -279,6 +278,7 @@ class SessionImpl final : public Session {
   const SpecPtr no_spec_ = std::make_shared<const ArraySpec>();
 
   ArrayTable arrays_;
+  SessionLanes lanes_;
   absl::flat_hash_map<Handle, StagedBuffer> staged_;
   int64_t unasked_bytes_ = 0, fetched_bytes_ = 0;  // of `staged_`: what the client sent, what hosts did
   StoreRoom room_;

@@ -138,6 +138,7 @@ std::string ToJson(const StatusReport& report) {
       .String(report.platform_name);
   json.Key("stablehlo_version").String(report.stablehlo_version).Key("policy").String(report.policy);
   json.Key("granted").Int(report.granted).Key("translated_programs").Int(report.translated_programs);
+  json.Key("array_bytes").Int(report.array_bytes);
   WriteIslands(report, json);
   json.Key("hosts").BeginArray();
   for (const resource::Host& host : report.topology.hosts) WriteHost(host, status_of(host.id), json);

@@ -74,6 +74,7 @@ struct StatusReport {
   std::string policy;
   uint64_t granted = 0;
   int64_t translated_programs = 0;
+  int64_t array_bytes = 0;  // that have come through the controller
   resource::Snapshot topology;
   std::map<HostId, HostStatus> hosts;
   std::vector<ClientStatus> clients;

@@ -32,6 +32,7 @@ std::vector<HostId> PlanPut(const resource::Topology& topology, const PutCall& c
     }
     put.set_transfer(call.transfer);
     put.set_total_bytes(call.total_bytes);
+    put.set_lane_buffer(call.lane_buffer);
     put.set_payload_bytes(data.has_value() ? data->size() : 0);
     hosts.push_back(host);
     outbox.Add(host, std::move(command), data.has_value() ? std::vector<Bytes>{*data} : std::vector<Bytes>{});

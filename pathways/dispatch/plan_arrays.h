@@ -24,6 +24,7 @@ struct PutCall {
   absl::Span<const int32_t> shards;
   uint64_t transfer;  // names the bytes on every host
   int64_t total_bytes;
+  uint64_t lane_buffer = 0;  // not 0: the client brings this host buffer to the hosts itself
 };
 
 // The hosts that get the bytes, each once, however many shards it has. With `data` they go in the commands, else the caller sends

@@ -11,6 +11,7 @@ namespace pw::session {
 namespace {
 
 using ::pathways::v1::Rearrange;
+using ::pathways::v1::SessionEvent;
 using ::pathways::v1::SessionRequest;
 
 std::vector<Handle> Handles(const google::protobuf::RepeatedField<uint64_t>& handles) { return {handles.begin(), handles.end()}; }
@@ -39,9 +40,6 @@ absl::Status ServedSession::CarryOutOnArrays(Request& request) {
   switch (message.kind_case()) {
     case SessionRequest::kMakeArray:
       return MakeArray(message.make_array());
-    case SessionRequest::kAnnounce:
-      session_->AnnounceHostBuffer(message.announce().buffer(), message.announce().bytes(), AnswerStatus(request.number));
-      return absl::OkStatus();
     case SessionRequest::kHostBuffer:
       StoreHostBuffer(message.host_buffer(), std::move(request.payload));
       return absl::OkStatus();
@@ -67,6 +65,8 @@ absl::Status ServedSession::CarryOutOnArrays(Request& request) {
     case SessionRequest::kDestruct:
       session_->Destruct(Handles(message.destruct().handles())).IgnoreError();
       return absl::OkStatus();
+    case SessionRequest::kLaneLost:
+      return LoseLane(message.lane_lost());
     default:
       return absl::InternalError("it is not about arrays");
   }
@@ -77,6 +77,7 @@ absl::Status ServedSession::MakeArray(const ::pathways::v1::MakeArray& request) 
   std::vector<HostShard> sources;
   for (const auto& proto : request.sources()) {
     PW_ASSIGN_OR_RETURN(HostShard source, SourceFrom(proto));
+    if (source.by_lane && session_->lane_routes() == nullptr) return absl::UnimplementedError("this controller knows no lanes");
     for (int32_t shard : source.shards) {
       if (shard >= 0 && shard < spec.sharding.num_shards()) continue;
       return absl::InvalidArgumentError(absl::StrCat("shard ", shard, " of ", buffers::ToString(spec), " does not exist"));
@@ -97,11 +98,39 @@ absl::Status ServedSession::MakeErrorArray(const ::pathways::v1::MakeErrorArray&
 
 void ServedSession::StoreHostBuffer(const ::pathways::v1::HostBuffer& request, Bytes payload) {
   const Handle buffer = request.buffer();
-  if (request.forgotten()) return session_->ForgetHostBuffer(buffer);
   const absl::Status error = StatusFrom(request.error());
   if (!error.ok()) return session_->FailHostBuffer(buffer, error);
   if (absl::Status status = session_->StoreHostBuffer(buffer, std::move(payload)); !status.ok())
     session_->FailHostBuffer(buffer, std::move(status));
+}
+
+absl::Status ServedSession::LoseLane(const ::pathways::v1::LaneLost& request) {
+  if (session_->lane_routes() == nullptr) return absl::UnimplementedError("this controller knows no lanes");
+  session_->lane_routes()->OnLaneLost(HostId(request.host()), StatusFrom(request.status()));
+  return absl::OkStatus();
+}
+
+void ServedSession::OnLane(const LaneOffer& offer) {
+  SessionEvent event;
+  auto& lane = *event.mutable_lane();
+  lane.set_host(offer.host.v);
+  lane.set_address(offer.address);
+  lane.set_key(offer.key);
+  lane.set_name(offer.name);
+  Tell(std::move(event));
+}
+
+void ServedSession::OnLaneClosed(HostId host, const absl::Status& status) {
+  SessionEvent event;
+  event.mutable_lane_closed()->set_host(host.v);
+  ToProto(status, event.mutable_lane_closed()->mutable_status());
+  Tell(std::move(event));
+}
+
+void ServedSession::OnBufferDone(uint64_t buffer) {
+  SessionEvent event;
+  event.mutable_buffers_done()->add_buffers(buffer);
+  Tell(std::move(event));
 }
 
 absl::Status ServedSession::Assemble(const Rearrange& request) {

@@ -26,6 +26,7 @@ absl::Status ServedSession::CarryOutOnPrograms(Request& request) {
                           AnswerStatus(number));
       break;
     case SessionRequest::kFetch:
+      if (message.fetch().has_by_lane_above()) return FetchByLane(number, message.fetch());
       Fetch(number, message.fetch());
       break;
     case SessionRequest::kCompile:
@@ -119,6 +120,18 @@ void ServedSession::Fetch(uint64_t number, const ::pathways::v1::FetchArray& req
             buffer, self->AnswerResult<Bytes>(number, [](Bytes data, auto&, Bytes& payload) { payload = std::move(data); }));
         self->session_->DeleteHostBuffer(buffer).IgnoreError();
       });
+}
+
+absl::Status ServedSession::FetchByLane(uint64_t number, const ::pathways::v1::FetchArray& request) {
+  if (session_->lane_routes() == nullptr) return absl::UnimplementedError("this controller knows no lanes");
+  LaneFetch fetch{number, request.by_lane_above(), std::nullopt};
+  if (request.strided()) fetch.byte_strides.emplace(request.byte_strides().begin(), request.byte_strides().end());
+  auto done = AnswerResult<FetchedArray>(number, [](FetchedArray fetched, auto& answer, Bytes& payload) {
+    payload = std::move(fetched.data);
+    if (fetched.on_lane_of.has_value()) answer.set_on_lane_of(fetched.on_lane_of->v);
+  });
+  session_->lane_routes()->FetchByLane(request.array(), std::move(fetch), std::move(done));
+  return absl::OkStatus();
 }
 
 void ServedSession::FetchRun(uint64_t number, Handle status) {

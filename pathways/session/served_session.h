@@ -26,7 +26,7 @@
 
 namespace pw::session {
 
-class ServedSession final : public HostCallHandler, public std::enable_shared_from_this<ServedSession> {
+class ServedSession final : public HostCallHandler, public LaneListener, public std::enable_shared_from_this<ServedSession> {
  public:
   struct Owner {
     // There is something to send, which was not so before.
@@ -39,6 +39,7 @@ class ServedSession final : public HostCallHandler, public std::enable_shared_fr
   ~ServedSession() override;
 
   SessionId id() const { return session_->id(); }
+  LaneRoutes* lane_routes() { return session_->lane_routes(); }
   net::ResumableStream& stream() { return stream_; }
   // The requests of a batch that begins with this number, and their payloads. Those taken before are dropped.
   absl::Status Take(uint64_t first, google::protobuf::RepeatedPtrField<::pathways::v1::SessionRequest> requests,
@@ -46,6 +47,11 @@ class ServedSession final : public HostCallHandler, public std::enable_shared_fr
 
   // HostCallHandler
   void OnHostCall(HostCall call, ResultCallback<std::vector<Bytes>> done) override;
+
+  // LaneListener
+  void OnLane(const LaneOffer& lane) override;
+  void OnLaneClosed(HostId host, const absl::Status& status) override;
+  void OnBufferDone(uint64_t buffer) override;
 
  private:
   struct Request {
@@ -71,6 +77,7 @@ class ServedSession final : public HostCallHandler, public std::enable_shared_fr
   absl::Status MakeArray(const ::pathways::v1::MakeArray& request);
   absl::Status MakeErrorArray(const ::pathways::v1::MakeErrorArray& request);
   void StoreHostBuffer(const ::pathways::v1::HostBuffer& request, Bytes payload);
+  absl::Status LoseLane(const ::pathways::v1::LaneLost& request);
   absl::Status Assemble(const ::pathways::v1::Rearrange& request);
   absl::Status Disassemble(const ::pathways::v1::Rearrange& request);
   absl::Status ReplicatedShard(const ::pathways::v1::Rearrange& request);
@@ -82,6 +89,7 @@ class ServedSession final : public HostCallHandler, public std::enable_shared_fr
   // -- serve_programs.cc
   absl::Status CarryOutOnPrograms(Request& request);
   void Fetch(uint64_t number, const ::pathways::v1::FetchArray& request);
+  absl::Status FetchByLane(uint64_t number, const ::pathways::v1::FetchArray& request);
   void Compile(uint64_t number, const ::pathways::v1::CompileProgram& request, Bytes program);
   void Execute(const ::pathways::v1::ExecuteProgram& request);
   void FetchRun(uint64_t number, Handle status);

@@ -132,6 +132,7 @@ void SessionService::OnOpened(LinkId link, std::shared_ptr<Session> session) {
   };
   entry.served = std::make_shared<ServedSession>(environment_.cluster, std::move(session), std::move(owner));
   environment_.cluster->SetHostCallHandler(SessionId(id), entry.served);
+  if (LaneRoutes* lanes = entry.served->lane_routes()) lanes->SetListener(entry.served);
   ControllerFrame frame;
   auto& welcome = *frame.mutable_welcome();
   welcome.set_session(id);

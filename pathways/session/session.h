@@ -36,9 +36,10 @@
 #include "pathways/base/ids.h"
 #include "pathways/buffers/array_spec.h"
 #include "pathways/buffers/remap_plan.h"
-#include "pathways/session/reports.h"
 #include "pathways/gang/share.h"
 #include "pathways/resource/placement.h"
+#include "pathways/session/lane_routes.h"
+#include "pathways/session/reports.h"
 
 namespace pw::session {
 
@@ -64,6 +65,7 @@ struct HostShard {
   Handle host_buffer = 0;
   HostLayout layout;
   std::vector<int32_t> shards;
+  bool by_lane = false;  // each host concerned gets the bytes from the client itself (lane_routes.h)
 };
 
 // How an executable sees one argument or result.
@@ -134,6 +136,8 @@ class Session {
   // While it is, nothing may be asked of it; `resumed` runs, once, when it is not any more. Dropped with the session.
   virtual bool suspended() const { return false; }
   virtual void WhenResumed(absl::AnyInvocable<void() &&> resumed) { std::move(resumed)(); }
+  // Null: all bytes of its arrays go through it.
+  virtual LaneRoutes* lane_routes() { return nullptr; }
 
   // --- host buffers: filled by the client before or after the request that names them, or by CopyToHostBuffer -----------------------
   // One that is about to be received. `admitted` runs when there is room (SessionLimits::staged_bytes): OK, then one of the next three

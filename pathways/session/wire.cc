@@ -182,6 +182,7 @@ void ToProto(const HostShard& source, v1::MakeArray::Source* proto) {
   proto->set_strided(source.layout.byte_strides.has_value());
   if (source.layout.byte_strides.has_value()) CopyTo(*source.layout.byte_strides, proto->mutable_byte_strides());
   proto->mutable_shards()->Add(source.shards.begin(), source.shards.end());
+  proto->set_by_lane(source.by_lane);
 }
 
 absl::StatusOr<HostShard> SourceFrom(const v1::MakeArray::Source& proto) {
@@ -191,6 +192,7 @@ absl::StatusOr<HostShard> SourceFrom(const v1::MakeArray::Source& proto) {
   source.layout.dims = DimsFrom(proto.dims());
   if (proto.strided()) source.layout.byte_strides = DimsFrom(proto.byte_strides());
   source.shards.assign(proto.shards().begin(), proto.shards().end());
+  source.by_lane = proto.by_lane();
   return source;
 }
 

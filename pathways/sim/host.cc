@@ -16,6 +16,9 @@ Host::Host(World* world, Network* network, const Options& options)
   listener_ = *transport_->Listen(absl::StrCat("tcp:", options.name, ":0"), [this](std::unique_ptr<net::Connection> peer) {
     if (link_ != nullptr) link_->AcceptPeer(std::move(peer));
   });
+  lane_listener_ = *transport_->Listen(absl::StrCat("tcp:", options.name, ":0"), [this](std::unique_ptr<net::Connection> client) {
+    if (link_ != nullptr) link_->AcceptLane(std::move(client));
+  });
   worker::Environment environment;
   environment.runtime = &runtime_;
   environment.strand = &strand_;
@@ -31,6 +34,7 @@ Host::Host(World* world, Network* network, const Options& options)
   link.host_name = options.name;
   link.island = options.island;
   link.data_address = listener_->address();
+  link.lane_address = lane_listener_->address();
   link.share_memory = false;
   link_ = std::make_unique<worker::ControllerLink>(environment, &strand_, &process_, link, [](const absl::Status&) {});
   link_->Start();

@@ -57,7 +57,7 @@ class Host {
   device::SimulatedRuntime runtime_;
   Strand strand_;
   int launch_id_ = 0;
-  std::unique_ptr<net::Listener> listener_;
+  std::unique_ptr<net::Listener> listener_, lane_listener_;  // for other hosts; for clients
   std::unique_ptr<worker::ControllerLink> link_;
 };
 

@@ -154,6 +154,7 @@ v1::FromWorker ControllerLink::Hello() const {
   hello->set_host_name(options_.host_name);
   hello->set_island(options_.island);
   hello->set_data_address(options_.data_address);
+  hello->set_lane_address(options_.lane_address);
   hello->set_pid(options_.pid);
   hello->set_platform_name(info.platform_name);
   hello->set_platform_version(info.platform_version);
@@ -218,6 +219,14 @@ void ControllerLink::AcceptPeer(std::unique_ptr<net::Connection> connection) {
     if (alive.expired() || stopped_) return;
     if (worker_ != nullptr) return worker_->peers().Accept(std::move(*shared));
     if (early_peers_.size() < kMostEarlyPeers) early_peers_.push_back(std::move(*shared));
+  });
+}
+
+// Before a controller has told of clients there are none.
+void ControllerLink::AcceptLane(std::unique_ptr<net::Connection> connection) {
+  auto shared = std::make_shared<std::unique_ptr<net::Connection>>(std::move(connection));
+  strand_->Post([this, alive = std::weak_ptr<bool>(alive_), shared] {
+    if (!alive.expired() && !stopped_ && worker_ != nullptr) worker_->lanes().Accept(std::move(*shared));
   });
 }
 

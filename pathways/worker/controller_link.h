@@ -33,6 +33,7 @@ struct LinkOptions {
   std::string host_name;
   std::string island;
   std::string data_address;  // where peers reach us
+  std::string lane_address;  // where clients do; empty: nowhere
   int64_t pid = 0;
   std::string token;  // shown to the controller, which may want one
   bool exit_with_controller = false;
@@ -55,6 +56,7 @@ class ControllerLink {
   // The following from any thread.
   void Start();
   void AcceptPeer(std::unique_ptr<net::Connection> connection);
+  void AcceptLane(std::unique_ptr<net::Connection> connection);
   // Drops everything, says goodbye, and calls `stopped` on the strand. Nothing runs afterwards.
   void Stop(std::string reason, Task stopped);
 

@@ -20,7 +20,9 @@ void Fetches::Fetch(const v1::Fetch& command) {
   auto request = std::make_shared<Request>();
   request->fetch = command.fetch();
   request->shard = core_->store.FindOrFailed(ArrayId(command.array()), command.shard());
-  request->session = request->shard->session();
+  request->session = command.lane_fetch() != 0 ? SessionId(command.session()) : request->shard->session();
+  request->lane_fetch = command.lane_fetch();
+  request->lane_above = std::min<uint64_t>(command.lane_above(), kInlineBytes);
   if (command.has_byte_strides()) request->byte_strides.emplace(command.byte_strides().begin(), command.byte_strides().end());
   request->task = std::make_shared<Hazards::Task>();
   request->task->reads = {request->shard};
@@ -59,7 +61,7 @@ Hazards::Outcome Fetches::Start(const RequestRef& request, const absl::Status& i
   in_memory_ += request->bytes;
   if (StartCopy(request)) return Hazards::Outcome::kWait;
   // The shard stays until then: its error, if it has one, is the reason to give.
-  Future<Bytes> copy = core_->shares_memory && !request->byte_strides.has_value()
+  Future<Bytes> copy = core_->shares_memory && !request->byte_strides.has_value() && request->lane_fetch == 0
                            ? ToSharedHost(core_, request->session, buffer, static_cast<size_t>(*bytes))
                            : buffer->ToHost();
   core_->Await(copy, [this, request](const absl::StatusOr<Bytes>& bytes) { Answer(request, bytes); });
@@ -70,7 +72,7 @@ Hazards::Outcome Fetches::Start(const RequestRef& request, const absl::Status& i
 // memory costs. The request stays a reader of the shard meanwhile, so nobody takes the buffer over.
 bool Fetches::StartCopy(const RequestRef& request) {
   if (!core_->shares_memory || core_->copy_pool == nullptr || request->byte_strides.has_value() || request->view_tried ||
-      static_cast<size_t>(request->bytes) < net::SharedMemoryFactory::kWorthwhileBytes) {
+      request->lane_fetch != 0 || static_cast<size_t>(request->bytes) < net::SharedMemoryFactory::kWorthwhileBytes) {
     return false;
   }
   request->view_tried = true;
@@ -112,6 +114,7 @@ void Fetches::Answer(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
   if (request->byte_strides.has_value() && request->bytes > 0) {
     bytes = ToStrides(buffers::HostBytes(request->dtype), request->dims, *bytes, *request->byte_strides);
   }
+  if (request->lane_fetch != 0 && bytes->size() > request->lane_above) return SendOnLane(request, *std::move(bytes));
   if (core_->shares_memory && net::NameOf(*bytes).has_value()) return Lend(request, *bytes);
   const bool is_inline = bytes->size() <= kInlineBytes;
   std::vector<Bytes> payload;
@@ -123,6 +126,14 @@ void Fetches::Answer(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
   if (is_inline) return Freed(request->bytes);
   sending_.push_back({request->fetch, request->session, *std::move(bytes)});
   Pump();
+}
+
+void Fetches::SendOnLane(const RequestRef& request, Bytes bytes) {
+  v1::Fetched* fetched = core_->outbox.Add()->mutable_fetched();
+  fetched->set_fetch(request->fetch);
+  fetched->set_total_bytes(bytes.size());
+  fetched->set_on_lane(true);
+  lanes_->Send(request->session, request->lane_fetch, std::move(bytes), [this, size = request->bytes] { Freed(size); });
 }
 
 void Fetches::Lend(const RequestRef& request, const Bytes& bytes) {

@@ -1,7 +1,7 @@
 // Fetches: shards to host memory, and from there to the controller.
 //
-// Small results travel inside Fetched; large ones are named there if the controller can open our memory, or go as chunks on the bulk
-// lane, as fast as the connection takes them.
+// Small results travel inside Fetched. Large ones go on the lane of the client, if the command says so; else they are named there if the
+// controller can open our memory, or go as chunks on the bulk lane, as fast as the connection takes them.
 //
 // Invariants:
 //   FT-1  copies to host memory that are not sent yet never exceed the limit by more than one; further fetches wait, and are
@@ -16,13 +16,14 @@
 #include <optional>
 
 #include "pathways/net/loans.h"
+#include "pathways/worker/client_lanes.h"
 #include "pathways/worker/core.h"
 
 namespace pw::worker {
 
 class Fetches {
  public:
-  Fetches(Core* core, int64_t limit_bytes) : core_(core), limit_bytes_(limit_bytes) {}
+  Fetches(Core* core, ClientLanes* lanes, int64_t limit_bytes) : core_(core), lanes_(lanes), limit_bytes_(limit_bytes) {}
 
   void Fetch(const pathways::v1::Fetch& command);
   // The controller has opened what Fetched named.
@@ -34,6 +35,8 @@ class Fetches {
  private:
   struct Request {
     uint64_t fetch;
+    uint64_t lane_fetch = 0;  // how the client calls it, if it is to go on a lane
+    uint64_t lane_above = 0;
     ShardRef shard;
     SessionId session;
     std::optional<device::Dims> byte_strides;
@@ -59,9 +62,11 @@ class Fetches {
   void Answer(const RequestRef& request, absl::StatusOr<Bytes> bytes);
   void Fail(uint64_t fetch, const absl::Status& status);
   void Lend(const RequestRef& request, const Bytes& bytes);
+  void SendOnLane(const RequestRef& request, Bytes bytes);
   void Freed(int64_t bytes);
 
   Core* const core_;
+  ClientLanes* const lanes_;
   const int64_t limit_bytes_;
   int64_t in_memory_ = 0;
   std::deque<Hazards::TaskRef> waiting_;  // for in_memory_ to shrink

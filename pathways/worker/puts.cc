@@ -68,6 +68,14 @@ void Puts::Put(const v1::Put& command, const Bytes& payload) {
   }
   request->unsettled = request->targets.size();
   if (request->targets.empty()) return core_->outbox.Done(request->op, absl::OkStatus());
+  if (command.lane_buffer() != 0 && request->total_bytes > 0) {
+    core_->memory.Begin();
+    return lanes_->Expect(request->session, command.lane_buffer(), request->total_bytes,
+                          [this, request](absl::StatusOr<Bytes> bytes) {
+                            core_->memory.End();
+                            Arrived(request, std::move(bytes));
+                          });
+  }
   if (command.payload_bytes() > 0 || request->total_bytes == 0) {
     if (static_cast<int64_t>(payload.size()) == request->total_bytes) return Arrived(request, payload);
     return Arrived(

@@ -1,6 +1,6 @@
 // Puts: shards from host memory.
 //
-// The bytes come with the command or as chunks. Each placement becomes a buffer once they are there, without a copy where the
+// The bytes come with the command, as chunks, or on the lane of the client. Each placement becomes a buffer once they are there, without a copy where the
 // device shares the host's memory; several placements share the same bytes.
 //
 // Lives on the worker's strand.
@@ -8,6 +8,7 @@
 
 #include <memory>
 
+#include "pathways/worker/client_lanes.h"
 #include "pathways/worker/core.h"
 #include "pathways/worker/staging.h"
 
@@ -15,7 +16,8 @@ namespace pw::worker {
 
 class Puts {
  public:
-  Puts(Core* core, int64_t staging_limit_bytes) : core_(core), staging_(&core->blocks, staging_limit_bytes) {}
+  Puts(Core* core, ClientLanes* lanes, int64_t staging_limit_bytes)
+      : core_(core), lanes_(lanes), staging_(&core->blocks, staging_limit_bytes) {}
 
   void Put(const pathways::v1::Put& command, const Bytes& payload);
   void AddChunk(const pathways::v1::Chunk& chunk, Bytes payload);
@@ -31,6 +33,7 @@ class Puts {
   void Settled(const RequestRef& request, const absl::Status& status);
 
   Core* const core_;
+  ClientLanes* const lanes_;
   Staging staging_;
 };
 

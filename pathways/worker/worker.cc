@@ -54,8 +54,9 @@ Worker::Worker(const Environment& environment, net::Connection* connection, cons
       program_runs_(&core_, [this](const v1::Command& command) { Dispatch(command, Bytes()); }),
       programs_(&core_, environment.compile_pool, environment.compile_cache),
       runner_(&core_, &programs_, environment.next_launch_id),
-      puts_(&core_, environment.limits.staging_bytes),
-      fetches_(&core_, environment.limits.fetch_bytes),
+      lanes_(&core_, environment.timers, environment.limits.staging_bytes),
+      puts_(&core_, &lanes_, environment.limits.staging_bytes),
+      fetches_(&core_, &lanes_, environment.limits.fetch_bytes),
       aliases_(&core_),
       expectations_(&core_),
       host_calls_(&core_),
@@ -119,6 +120,10 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
       return fetches_.Fetch(command.fetch());
     case v1::Command::kSharedTaken:
       return fetches_.Taken(command.shared_taken());
+    case v1::Command::kAdmitLane:
+      return lanes_.Admit(command.admit_lane());
+    case v1::Command::kFailLane:
+      return lanes_.Fail(command.fail_lane());
     case v1::Command::kAlias:
       return aliases_.Alias(command.alias());
     case v1::Command::kMove:
@@ -212,6 +217,7 @@ void Worker::ReleaseOwner(SessionId session) {
   host_calls_.ReleaseOwner(session);
   // What the session waits for fails, and so does, from there on, what waits for that.
   puts_.ReleaseOwner(session);
+  lanes_.ReleaseOwner(session);
   expectations_.ReleaseOwner(session);
   moves_.ReleaseOwner(session);
   core_.order.ReleaseOwner(session);

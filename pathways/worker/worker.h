@@ -14,6 +14,7 @@
 
 #include "pathways/net/transport.h"
 #include "pathways/worker/aliases.h"
+#include "pathways/worker/client_lanes.h"
 #include "pathways/worker/core.h"
 #include "pathways/worker/executor.h"
 #include "pathways/worker/expectations.h"
@@ -68,6 +69,8 @@ class Worker {
 
   // For the listener of peer connections.
   Peers& peers() { return peers_; }
+  // For that of lanes.
+  ClientLanes& lanes() { return lanes_; }
   int64_t arrays() const { return core_.store.arrays(); }
   uint64_t configuration() const { return configuration_; }  // its version
   Spill& spill() { return core_.spill; }
@@ -88,6 +91,7 @@ class Worker {
   ProgramRuns program_runs_;
   Programs programs_;
   Runner runner_;
+  ClientLanes lanes_;
   Puts puts_;
   Fetches fetches_;
   Aliases aliases_;

@@ -18,7 +18,9 @@ namespace pw::session {
 
 class RemoteCluster : public controller::TestCluster {
  public:
-  explicit RemoteCluster(int hosts = 1, int devices = 4, absl::Duration grace = absl::Minutes(10)) : TestCluster(hosts, devices) {
+  explicit RemoteCluster(int hosts = 1, int devices = 4, absl::Duration grace = absl::Minutes(10),
+                         controller::ClusterOptions cluster_options = {})
+      : TestCluster(hosts, devices, std::move(cluster_options)) {
     SessionService::Options options;
     options.grace = grace;
     options.make_key = [n = 0]() mutable { return absl::StrCat("key ", ++n); };
@@ -36,14 +38,15 @@ class RemoteCluster : public controller::TestCluster {
   }
 
   // `session` becomes a remote one.
-  absl::Status Connect(absl::Duration patience = absl::Seconds(30)) {
+  absl::Status Connect(absl::Duration patience = absl::Seconds(30), const client::HostBuffers::Limits& limits = {}) {
     client::Link::Options options;
     options.controller = service_address;
     options.description = "a test";
     options.patience = options.absence = patience;
     auto opened = std::make_shared<absl::Status>(absl::CancelledError("still waiting"));
-    remote = client::RemoteSession::Open(std::move(options), {&cut, &client_strand, &timers, &clock},
-                                         [opened](absl::Status status) { *opened = std::move(status); });
+    remote = client::RemoteSession::Open(
+        std::move(options), {&cut, &client_strand, &timers, &clock},
+        [opened](absl::Status status) { *opened = std::move(status); }, limits);
     session = remote;
     Run();
     return *opened;

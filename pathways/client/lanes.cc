@@ -1,0 +1,293 @@
+#include "pathways/client/lanes.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/session/wire.h"
+
+namespace pw::client {
+namespace {
+
+using lanes::LaneEnd;
+using ::pathways::v1::LaneMessage;
+
+constexpr absl::Duration kRetryPause = absl::Milliseconds(50);  // between two attempts to connect
+constexpr absl::Duration kLateRetryPause = absl::Seconds(1);    // once patience is over
+
+}  // namespace
+
+std::shared_ptr<Lanes> Lanes::Create(const Options& options, const Link::Environment& environment, Owner owner) {
+  return std::shared_ptr<Lanes>(new Lanes(options, environment, std::move(owner)));
+}
+
+Lanes::Lanes(const Options& options, const Link::Environment& environment, Owner owner)
+    : options_(options), environment_(environment), owner_(std::move(owner)), buffers_(options.buffers, WaysOfBuffers()) {}
+
+HostBuffers::Ways Lanes::WaysOfBuffers() {
+  HostBuffers::Ways ways;
+  ways.in_frame = [this](session::Handle buffer, absl::StatusOr<Bytes> data) { owner_.send_in_frame(buffer, std::move(data)); };
+  ways.on_lane = [this](HostId host, session::Handle buffer, const Bytes& data, size_t offset) {
+    auto it = hosts_.find(host);
+    if (it == hosts_.end() || !it->second.welcomed) return;
+    it->second.sender.Add(buffer, data, offset);
+    it->second.sender.Pump(*it->second.end);
+  };
+  ways.failed = [this](HostId host, session::Handle buffer, const absl::Status& error) {
+    auto it = hosts_.find(host);
+    if (it == hosts_.end() || !it->second.welcomed) return;
+    LaneMessage message;
+    message.mutable_failed()->set_buffer(buffer);
+    session::ToProto(error, message.mutable_failed()->mutable_status());
+    it->second.end->Send(message);
+  };
+  ways.done = [this](session::Handle buffer) {
+    for (auto& [id, host] : hosts_) host.sender.Drop(buffer);
+  };
+  return ways;
+}
+
+void Lanes::OnLane(uint64_t session, const ::pathways::v1::SessionLane& offer) {
+  const HostId id(offer.host());
+  auto [it, is_new] = hosts_.try_emplace(id);
+  if (!is_new) return;
+  it->second.id = id;
+  it->second.session = session;
+  it->second.offer = offer;
+  it->second.unreachable_since = environment_.clock->Now();
+  Connect(id);
+}
+
+void Lanes::OnLaneClosed(const ::pathways::v1::LaneClosed& closed) {
+  const HostId host(closed.host());
+  const absl::Status status = session::StatusFrom(closed.status());
+  closed_[host] = status.ok() ? absl::UnavailableError(absl::StrCat(ToString(host), " is lost")) : status;
+  hosts_.erase(host);
+  buffers_.OnLaneBroken(host);
+  FailFetchesFrom(host, closed_[host]);
+}
+
+void Lanes::Connect(HostId id) {
+  auto host = hosts_.find(id);
+  if (host == hosts_.end() || host->second.end != nullptr) return;
+  environment_.transport->Connect(
+      host->second.offer.address(), options_.patience,
+      [weak = weak_from_this(), strand = environment_.strand, id](absl::StatusOr<std::unique_ptr<net::Connection>> connection) {
+        strand->Post([weak, id, connection = std::move(connection)]() mutable {
+          if (auto self = weak.lock()) self->OnConnected(id, std::move(connection));
+        });
+      });
+}
+
+void Lanes::OnConnected(HostId id, absl::StatusOr<std::unique_ptr<net::Connection>> connection) {
+  auto it = hosts_.find(id);
+  if (it == hosts_.end() || !ended_.ok() || it->second.end != nullptr) return;
+  Host& host = it->second;
+  if (!connection.ok()) {
+    host.last_error = connection.status();
+    return ConnectAgain(host);
+  }
+  auto post = [weak = weak_from_this(), strand = environment_.strand](absl::AnyInvocable<void(LaneEnd::Owner&) &&> task) {
+    strand->Post([weak, task = std::move(task)]() mutable {
+      if (auto self = weak.lock()) std::move(task)(*self);
+    });
+  };
+  host.end = std::make_unique<LaneEnd>(next_lane_++, *std::move(connection), std::move(post));
+  host.end->Open(receiver_.landings());
+  host.end->Start();
+  SayHello(host);
+}
+
+void Lanes::SayHello(Host& host) {
+  LaneMessage message;
+  auto& hello = *message.mutable_hello();
+  hello.set_version(lanes::kVersion);
+  hello.set_session(host.session);
+  hello.set_key(host.offer.key());
+  for (const auto& [name, fetch] : fetches_) {
+    if (fetch.from != host.id || receiver_.received(name) == 0) continue;
+    auto& begun = *hello.add_begun();
+    begun.set_fetch(name);
+    begun.set_received(receiver_.received(name));
+  }
+  host.end->Send(message);
+}
+
+// Beyond patience the host counts as lost, to those who wait now. Perhaps it can be reached when somebody needs it next.
+void Lanes::ConnectAgain(Host& host) {
+  const absl::Time now = environment_.clock->Now();
+  const bool lost = now - host.unreachable_since >= options_.patience;
+  if (lost) {
+    host.unreachable_since = now;
+    const absl::Status status = absl::UnavailableError(absl::StrCat(
+        "the client cannot connect to ", host.offer.name(), " at ", host.offer.address(), ": ", host.last_error.message(),
+        ". Clients exchange large arrays with hosts directly: that address must be reachable from where they run"));
+    FailFetchesFrom(host.id, status);
+    owner_.on_lost(host.id, status);
+  }
+  environment_.timers->After(lost ? kLateRetryPause : kRetryPause, environment_.strand, [weak = weak_from_this(), id = host.id] {
+    auto self = weak.lock();
+    if (self != nullptr && self->ended_.ok()) self->Connect(id);
+  });
+}
+
+Lanes::Host* Lanes::HostOf(LaneId lane) {
+  for (auto& [id, host] : hosts_) {
+    if (host.end != nullptr && host.end->id() == lane) return &host;
+  }
+  return nullptr;
+}
+
+void Lanes::OnLaneClosed(LaneId lane, const absl::Status& reason) {
+  Host* host = HostOf(lane);
+  if (host == nullptr) return;
+  host->end = nullptr;
+  host->last_error = reason;
+  host->sender.Clear();
+  buffers_.OnLaneBroken(host->id);
+  for (const auto& [name, fetch] : fetches_) {
+    if (fetch.from == host->id) receiver_.Restart(name);
+  }
+  if (std::exchange(host->welcomed, false)) host->unreachable_since = environment_.clock->Now();
+  if (ended_.ok()) ConnectAgain(*host);
+}
+
+void Lanes::OnLaneWritable(LaneId lane) {
+  Host* host = HostOf(lane);
+  if (host != nullptr) host->sender.Pump(*host->end);
+}
+
+void Lanes::OnLaneMessage(LaneId lane, LaneMessage message, Bytes payload) {
+  Host* host = HostOf(lane);
+  if (host == nullptr || !ended_.ok()) return;
+  const HostId id = host->id;
+  const absl::Status status = Handle(*host, message, std::move(payload));
+  if (status.ok()) return;
+  auto it = hosts_.find(id);  // again: what was handled may have changed who is there
+  if (it != hosts_.end() && it->second.end != nullptr && it->second.end->id() == lane) it->second.end->Close(status);
+}
+
+absl::Status Lanes::Handle(Host& host, const LaneMessage& message, Bytes payload) {
+  if (!host.welcomed && !message.has_welcome()) return absl::InvalidArgumentError("a worker must say welcome first");
+  switch (message.kind_case()) {
+    case LaneMessage::kWelcome:
+      host.welcomed = true;
+      return absl::OkStatus();
+    case LaneMessage::kWant:
+      buffers_.OnWant(host.id, message.want().buffer(), message.want().offset(), message.want().total_bytes());
+      return absl::OkStatus();
+    case LaneMessage::kBytes:
+      return AddPart(host, message.bytes(), std::move(payload));
+    case LaneMessage::kFailed: {
+      const absl::Status status = session::StatusFrom(message.failed().status());
+      Complete(message.failed().fetch(), status.ok() ? absl::UnavailableError("the host does not have it any more") : status);
+      return absl::OkStatus();
+    }
+    default:
+      return absl::InvalidArgumentError("a message of a lane is of a kind that workers do not send");
+  }
+}
+
+absl::Status Lanes::AddPart(Host& host, const ::pathways::v1::LaneBytes& bytes, Bytes payload) {
+  const uint64_t name = bytes.fetch();
+  auto it = fetches_.find(name);
+  if (it == fetches_.end() || it->second.complete) {  // given up here, or it has not heard that it is here
+    SayTaken(host, name);
+    return absl::OkStatus();
+  }
+  Fetch& fetch = it->second;
+  if (fetch.from.value_or(host.id) != host.id) return absl::InvalidArgumentError("bytes came that another host is to send");
+  fetch.from = host.id;
+  if (!receiver_.expects(name)) PW_RETURN_IF_ERROR(Begin(fetch, name, static_cast<int64_t>(bytes.total_bytes())));
+  if (fetch.complete) return absl::OkStatus();
+  PW_ASSIGN_OR_RETURN(const bool complete, receiver_.Add(name, bytes.offset(), bytes.total_bytes(), std::move(payload)));
+  if (!complete) return absl::OkStatus();
+  SayTaken(host, name);
+  Complete(name, receiver_.Take(name));
+  return absl::OkStatus();
+}
+
+absl::Status Lanes::Begin(Fetch& fetch, uint64_t name, int64_t bytes) {
+  if (bytes <= 0 || fetch.bytes.value_or(bytes) != bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("a host sends ", bytes, " bytes of an array of ", fetch.bytes.value_or(0)));
+  }
+  std::optional<AlignedBytes> memory = blocks_.Take(static_cast<size_t>(bytes));
+  if (memory.has_value())
+    receiver_.Expect(name, *std::move(memory));
+  else
+    Complete(name,
+             absl::ResourceExhaustedError(absl::StrCat("the client's machine has no memory for an array of ", bytes, " bytes")));
+  return absl::OkStatus();
+}
+
+void Lanes::SayTaken(Host& host, uint64_t fetch) {
+  LaneMessage message;
+  message.mutable_taken()->add_fetches(fetch);
+  host.end->Send(message);
+}
+
+void Lanes::Expect(uint64_t name, std::optional<int64_t> bytes) {
+  if (!ended_.ok()) return;
+  Fetch& fetch = fetches_[name];
+  fetch.bytes = bytes;
+  // Room for all of it now, so that the socket writes it there from the first byte. Pages come as they are written to.
+  if (bytes.value_or(0) > options_.buffers.in_frame) Begin(fetch, name, *bytes).IgnoreError();
+}
+
+void Lanes::Drop(uint64_t fetch) {
+  if (fetches_.erase(fetch) > 0) receiver_.Drop(fetch);
+}
+
+void Lanes::Finish(uint64_t name, HostId host, Done done) {
+  if (!ended_.ok()) return std::move(done)(ended_);
+  auto it = fetches_.find(name);
+  if (it == fetches_.end()) return std::move(done)(absl::InternalError("an array came by lane, and nobody had asked for that"));
+  Fetch& fetch = it->second;
+  fetch.from = host;
+  fetch.done = std::move(done);
+  if (fetch.complete) return Complete(name, std::move(fetch.data));
+  if (auto closed = closed_.find(host); closed != closed_.end()) return Complete(name, closed->second);
+  if (!hosts_.contains(host)) Complete(name, absl::InternalError("an array is to come on a lane that there is not"));
+}
+
+void Lanes::Complete(uint64_t name, absl::StatusOr<Bytes> data) {
+  auto it = fetches_.find(name);
+  if (it == fetches_.end()) return;
+  receiver_.Drop(name);
+  it->second.complete = true;
+  it->second.data = std::move(data);
+  if (it->second.done == nullptr) return;
+  Fetch fetch = std::move(it->second);
+  fetches_.erase(it);
+  std::move(fetch.done)(std::move(fetch.data));
+}
+
+void Lanes::FailFetchesFrom(HostId host, const absl::Status& status) {
+  std::vector<uint64_t> failed;
+  for (const auto& [name, fetch] : fetches_) {
+    if (fetch.from == host && !fetch.complete) failed.push_back(name);
+  }
+  for (uint64_t name : failed) Complete(name, status);
+}
+
+void Lanes::End(const absl::Status& status) {
+  if (!ended_.ok()) return;
+  ended_ = status.ok() ? absl::CancelledError("the session has ended") : status;
+  hosts_.clear();
+  auto fetches = std::exchange(fetches_, {});
+  for (auto& [name, fetch] : fetches) {
+    receiver_.Drop(name);
+    if (fetch.done != nullptr) std::move(fetch.done)(ended_);
+  }
+  buffers_.End(ended_);
+}
+
+bool Lanes::Break(HostId host) {
+  auto it = hosts_.find(host);
+  if (it == hosts_.end() || it->second.end == nullptr) return false;
+  it->second.end->Close(absl::UnavailableError("a test breaks it"));
+  return true;
+}
+
+}  // namespace pw::client
