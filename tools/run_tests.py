@@ -103,15 +103,15 @@ def ir_tests(tally, tree, jobs):
     tally.add("tests/ir", report, seconds)
 
 
-def pytest(step, python, paths, scope, output=None, jobs=1):
-    """What Tally.add takes. jobs: so many files of tests at a time, each process with a cluster of its own."""
+def pytest(step, python, paths, scope, output=None, jobs=1, **env):
+    """What Tally.add takes. jobs: so many files of tests at a time, each process with a cluster of its own. env: more of the environment."""
     junit = RESULTS / (step.replace("/", "-").replace(" ", "-") + ".xml")
     command = [python, "-m", "pytest", "-q", "-rf", "--junitxml", junit, *paths]
     if jobs > 1:
         command += ["-n", str(min(jobs, MOST_PROCESSES)), "--dist", "loadfile"]
     if scope == "fast":
         command += ["-m", "not slow"]
-    code, seconds = run(command, output)
+    code, seconds = run(command, output, env={**os.environ, **env})
     report = read_junit(junit) or Report(failures=[f"pytest ended with {code} and wrote no report"])
     if code == 5:
         report.failures = ["pytest found no test"]
@@ -150,7 +150,9 @@ def python_tests(tally, scope, jobs):
         return
     clients = client_environments(tally, suite)
     with concurrent.futures.ThreadPoolExecutor() as pool:  # a client and its cluster wait for each other much of the time
-        steps = [pool.submit(pytest, f"clients on jax {one.jax()}", one.python, CLIENT_TESTS, scope, RESULTS / f"{one.folder.name}.log")
+        # One of them enters its cluster by an agent, the other by the relay, as the whole suite does.
+        steps = [pool.submit(pytest, f"clients on jax {one.jax()}", one.python, CLIENT_TESTS, scope, RESULTS / f"{one.folder.name}.log",
+                             PATHWAYS_AGENT="on" if one == BUILD else "off")
                  for one in clients]
     for step in steps:
         tally.add(*step.result())

@@ -45,7 +45,7 @@ def _backends():
 
 class _Endpoint:
     """What stands between jax's client and the controller on this machine: the run's folder, the process that jax's client connects to, and a
-    local cluster if we started one. That process is the agent of our own cluster; for one that others started it is the relay. Lives until the
+    local cluster if we started one. That process is the relay; with PATHWAYS_AGENT=on it is an agent, for a cluster of our own. Lives until the
     process ends; a later connection (jax's clear_backends) uses it again while it is sound."""
 
     def __init__(self):
@@ -55,13 +55,14 @@ class _Endpoint:
         self.door = None
         self.controller = None
         self.address = None
+        self.taker = None  # the address of the process on this machine that may take large arrays as files
         self.callback_socket = None
         self.relay_takes_files = False
 
     def start(self):
         try:
-            self.controller = os.environ.get("PATHWAYS_ADDRESS") or self._start_cluster()
-            if self.cluster is not None and _host_memory.wanted_with_controller():
+            self.controller = self.taker = os.environ.get("PATHWAYS_ADDRESS") or self._start_cluster()
+            if self.cluster is not None and os.environ.get("PATHWAYS_AGENT", "off") == "on":
                 self._start_agent()
             elif _binaries.has("pathways-relay"):
                 self._start_relay()
@@ -84,6 +85,7 @@ class _Endpoint:
         if folder := (directory := _host_memory.named_by_user()) or _host_memory.server_folder():
             args += ["--shared-directory", folder]
         self._start_door("agent", args, port_file)
+        self.taker = self.address
         if folder and not directory:
             _host_memory.announce(folder, self.address, self.door.pid)
 
@@ -191,7 +193,7 @@ def make_client():
         options.initialization_data = {"pathways_companion": token.encode(), **_share.initialization_data()}
         if endpoint.callback_socket is not None:
             _host_calls.CallServer(endpoint.callback_socket, token, _callbacks.registry)
-        uploads = _host_memory.uploads_to(endpoint.address if endpoint.cluster else endpoint.controller, endpoint.relay_takes_files)
+        uploads = _host_memory.uploads_to(endpoint.taker, endpoint.relay_takes_files)
         if uploads is not None:
             options.initialization_data = {**options.initialization_data, **uploads.initialization_data()}
             atexit.register(uploads.remove)

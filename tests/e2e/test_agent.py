@@ -1,4 +1,5 @@
-"""The agent: the front door beside the client. By hand it serves programs without our package; the package starts one for its own cluster."""
+"""The agent: the front door beside the client. By hand it serves programs without our package; with PATHWAYS_AGENT=on the package starts one for
+its own cluster."""
 
 import os
 import signal
@@ -87,7 +88,7 @@ from pathways import _client
 assert "agent" in _client._endpoint.door.name
 print(_client._endpoint.door.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
-""")
+""", PATHWAYS_AGENT="on")
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert eventually(lambda: not alive(int(done.stdout)))
 
@@ -110,5 +111,5 @@ del x
 jax.clear_caches()
 jax.extend.backend.clear_backends()
 print(float(jax.jit(lambda v: v.sum())(np.arange(4.0, dtype=np.float32))))
-""")
+""", PATHWAYS_AGENT="on")
     assert (done.returncode, done.stdout.splitlines()) == (0, ["UNAVAILABLE"] * 3 + ["6.0"]), done.stderr
