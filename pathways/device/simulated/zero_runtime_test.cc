@@ -171,6 +171,21 @@ TEST_F(ZeroRuntimeTest, WhatIsUploadedKeepsItsContents) {
   EXPECT_FALSE(hosts[0]->FromHost(array, 2, "").ok());
 }
 
+TEST_F(ZeroRuntimeTest, ManyUploadedZerosTakeNoMemory) {
+  auto memory = std::make_shared<std::vector<uint8_t>>(1 << 20);
+  auto upload = [&] {
+    HostArray array{Bytes(memory, memory->data(), memory->size()), DType::kU8, {1 << 20}, std::nullopt, false};
+    return *hosts[0]->FromHost(std::move(array), 1, "");
+  };
+  const auto zeros = upload();
+  EXPECT_EQ(memory.use_count(), 1) << "nobody keeps them";
+  EXPECT_EQ(zeros->HostView()->view(), std::string(1 << 20, '\0'));
+  memory->back() = 1;
+  const auto others = upload();
+  EXPECT_EQ(memory.use_count(), 2);
+  EXPECT_EQ(others->HostView()->view().back(), 1);
+}
+
 TEST_F(ZeroRuntimeTest, AllHostsShareOneCompilation) {
   auto first = Compile(0, kAdd, 4, true);
   auto second = Compile(1, kAdd, 4, true);
