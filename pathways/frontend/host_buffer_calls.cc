@@ -24,7 +24,7 @@ constexpr size_t kChunk = size_t{1} << 20;
 
 // Whether nothing is wrong with the request: memory is short, or the controller has gone.
 bool IsOfTheCluster(const absl::Status& error) {
-  return absl::IsResourceExhausted(error) || absl::IsUnavailable(error) || absl::IsCancelled(error);
+  return absl::IsResourceExhausted(error) || absl::IsUnavailable(error);
 }
 
 // HostBufferStore. Nothing is read before the session has room for the whole of it; meanwhile gRPC's flow control brakes the
