@@ -357,9 +357,10 @@ def _install(read_seam, start_seam, starting):
         value = _finish(array)
         return read(array) if value is None else (value, True)
 
-    to_np_array_did_copy._pathways = True
+    ours = starting(start)
+    to_np_array_did_copy._pathways = ours._pathways = True
     read_seam.replace(to_np_array_did_copy)
-    start_seam.replace(starting(start))
+    start_seam.replace(ours)
 
 
 def _start_many(arrays, start):
