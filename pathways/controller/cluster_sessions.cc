@@ -6,7 +6,7 @@
 #include "pathways/base/log.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/cluster_impl.h"
-#include "pathways/controller/wire_status.h"
+#include "pathways/session/wire.h"
 
 namespace pw::controller {
 namespace {
@@ -99,7 +99,7 @@ void ClusterImpl::ReplyToHostCall(HostId host, uint64_t call, absl::StatusOr<std
   ::pathways::v1::Command command;
   auto& reply = *command.mutable_host_reply();
   reply.set_call(call);
-  ToProto(results.status(), reply.mutable_status());
+  session::ToProto(results.status(), reply.mutable_status());
   std::vector<Bytes> payload;
   if (results.ok()) payload = *std::move(results);
   size_t total = 0;

@@ -5,7 +5,7 @@
 
 #include "pathways/controller/cluster_impl.h"
 #include "pathways/controller/status_report.h"
-#include "pathways/controller/wire_status.h"
+#include "pathways/session/wire.h"
 
 namespace pw::controller {
 
@@ -86,7 +86,7 @@ void ClusterImpl::OnAdminRequest(LinkId id, ::pathways::v1::AdminRequest request
     auto link = self->links_.find(id);
     if (link == self->links_.end()) return;
     ::pathways::v1::AdminReply reply;
-    ToProto(json.status(), reply.mutable_status());
+    session::ToProto(json.status(), reply.mutable_status());
     if (json.ok()) reply.set_json(*std::move(json));
     link->second.link->connection()->Send(reply.SerializeAsString());
     link->second.link->connection()->Close(absl::CancelledError("answered"));

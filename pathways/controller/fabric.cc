@@ -7,9 +7,9 @@
 #include "absl/strings/str_join.h"
 #include "pathways/base/sorted_keys.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/controller/wire_status.h"
 #include "pathways/net/shared_memory.h"
 #include "pathways/net/shared_pass_on.h"
+#include "pathways/session/wire.h"
 
 namespace pw::controller {
 
@@ -137,7 +137,7 @@ void Fabric::OnFetchedShared(HostId host, const ::pathways::v1::Fetched& fetched
   plain.set_fetch(fetched.fetch());
   plain.set_total_bytes(fetched.total_bytes());
   if (data.ok()) return fetches_.OnFetched(host, plain, *std::move(data));
-  ToProto(data.status(), plain.mutable_status());
+  session::ToProto(data.status(), plain.mutable_status());
   fetches_.OnFetched(host, plain, Bytes());
 }
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/sorted_keys.h"
-#include "pathways/controller/wire_status.h"
+#include "pathways/session/wire.h"
 
 namespace pw::controller {
 namespace {
@@ -42,7 +42,7 @@ void Fetches::OnFetched(HostId host, const ::pathways::v1::Fetched& fetched, Byt
   auto it = Find(host, fetched.fetch());
   if (it == pending_.end()) return;
   Assembly& a = *it->second;
-  if (absl::Status status = FromProto(fetched.status()); !status.ok()) return Finish(it, status);
+  if (absl::Status status = session::StatusFrom(fetched.status()); !status.ok()) return Finish(it, status);
   if (fetched.total_bytes() != a.expected) return Finish(it, WrongSize(a.expected, fetched.total_bytes()));
   if (a.by_lane && fetched.on_lane() && payload.empty()) return Finish(it, Bytes());
   if (payload.size() == a.expected) return Finish(it, std::move(payload));

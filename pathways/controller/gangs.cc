@@ -5,7 +5,7 @@
 
 #include "pathways/base/sort_and_merge.h"
 #include "pathways/base/sorted_keys.h"
-#include "pathways/controller/wire_status.h"
+#include "pathways/session/wire.h"
 
 namespace pw::controller {
 namespace {
@@ -314,7 +314,7 @@ void Gangs::OnHostLost(HostId host, absl::Span<const DeviceId> devices, const ab
       if (other == host) continue;
       auto* refused = grants_[other].add_refused();
       refused->set_gang(gang.v);
-      ToProto(error, refused->mutable_status());
+      session::ToProto(error, refused->mutable_status());
     }
     Settle(gang);
   }

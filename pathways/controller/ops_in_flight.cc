@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "pathways/base/sorted_keys.h"
-#include "pathways/controller/wire_status.h"
+#include "pathways/session/wire.h"
 
 namespace pw::controller {
 
@@ -24,7 +24,7 @@ void OpsInFlight::OnDone(HostId host, const ::pathways::v1::Done& done) {
     Complete(host, done.ok(i), absl::OkStatus(), it == times.end() ? std::nullopt : std::optional<double>(it->second), busy);
   }
   for (const auto& failed : done.failed()) {
-    absl::Status status = FromProto(failed.status());
+    absl::Status status = session::StatusFrom(failed.status());
     if (status.ok()) status = absl::InternalError("a host reported a failure without saying which");
     Complete(host, failed.op(), status, std::nullopt, 0);
   }
@@ -33,7 +33,7 @@ void OpsInFlight::OnDone(HostId host, const ::pathways::v1::Done& done) {
 void OpsInFlight::Poisoned(HostId host, const ::pathways::v1::Done::Poisoned& poisoned) {
   auto it = ops_.find(poisoned.op());
   if (it == ops_.end() || it->second.host != host) return;
-  absl::Status status = FromProto(poisoned.status());
+  absl::Status status = session::StatusFrom(poisoned.status());
   if (status.ok()) status = absl::InternalError("a host reported a failure without saying which");
   it->second.partial.Update(status);
   for (uint32_t k : poisoned.results()) {

@@ -10,7 +10,7 @@
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/bulk_sender.h"
 #include "pathways/controller/program_steps_run.h"
-#include "pathways/controller/wire_status.h"
+#include "pathways/session/wire.h"
 
 namespace pw::controller {
 
@@ -330,7 +330,7 @@ void ProgramSteps::Fulfil(const Expected& expected, const absl::StatusOr<Record>
     if (source.ok())
       fulfil.set_source((*source)->id().v);
     else
-      ToProto(source.status(), fulfil.mutable_status());
+      session::ToProto(source.status(), fulfil.mutable_status());
     Send(host, std::move(command));
   }
   if (source.ok()) (*source)->Donate();

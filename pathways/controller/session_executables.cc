@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/session_impl.h"
-#include "pathways/controller/wire_status.h"
 #include "pathways/dispatch/plan_execute.h"
+#include "pathways/session/wire.h"
 
 namespace pw::controller {
 namespace {
@@ -41,7 +41,7 @@ std::shared_ptr<const ExecutableInfo> MakeInfo(const program::Executable& record
 // One host's word beside that of the others: an error counts for all of them. That a host does not read the program goes before all other
 // errors, which may follow from it.
 void Take(absl::StatusOr<::pathways::v1::Compiled> compiled, absl::StatusOr<::pathways::v1::Compiled>& answer) {
-  absl::Status status = compiled.ok() ? FromProto(compiled->status()) : compiled.status();
+  absl::Status status = compiled.ok() ? session::StatusFrom(compiled->status()) : compiled.status();
   if (!status.ok() && compiled.ok() && compiled->newer_than_runtime()) status.SetPayload(kNewerThanRuntime, absl::Cord());
   if (answer.status().GetPayload(kNewerThanRuntime).has_value()) return;
   if (!status.ok()) {
@@ -228,7 +228,7 @@ void SessionImpl::Describe(Handle executable, ::pathways::v1::Describe::What wha
   describe.set_what(what);
   fabric_->descriptions().Add(describe.query(), record.hosts.front(), id_,
                               [this, done = std::move(done)](absl::StatusOr<::pathways::v1::Described> described) mutable {
-                                if (described.ok() && described->status().code() != 0) described = FromProto(described->status());
+                                if (described.ok() && described->status().code() != 0) described = session::StatusFrom(described->status());
                                 Answer<::pathways::v1::Described>(std::move(done), std::move(described));
                               });
   fabric_->outbox().Add(record.hosts.front(), std::move(command));

@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/session_impl.h"
-#include "pathways/controller/wire_status.h"
+#include "pathways/session/wire.h"
 
 namespace pw::controller {
 
@@ -123,7 +123,7 @@ void SessionImpl::AbortAwaited(const AwaitedBuffer& awaited, const absl::Status&
     ::pathways::v1::Command command;
     command.mutable_abort_transfer()->set_transfer(awaited.transfer);
     command.mutable_abort_transfer()->set_session(id_.v);
-    ToProto(error, command.mutable_abort_transfer()->mutable_status());
+    session::ToProto(error, command.mutable_abort_transfer()->mutable_status());
     fabric_->outbox().Add(host, std::move(command));
   }
 }

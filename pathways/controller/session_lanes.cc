@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/controller/wire_status.h"
+#include "pathways/session/wire.h"
 
 namespace pw::controller {
 
@@ -47,7 +47,7 @@ void SessionLanes::OnLaneLost(HostId host, const absl::Status& error) {
   if (!open_.contains(host)) return;
   ::pathways::v1::Command command;
   command.mutable_fail_lane()->set_session(id_.v);
-  ToProto(error.ok() ? absl::UnavailableError("the client cannot connect to this host") : error,
+  session::ToProto(error.ok() ? absl::UnavailableError("the client cannot connect to this host") : error,
           command.mutable_fail_lane()->mutable_status());
   fabric_->outbox().Add(host, std::move(command));
 }

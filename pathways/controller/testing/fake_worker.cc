@@ -7,8 +7,8 @@
 #include "pathways/buffers/array_spec.h"
 #include "pathways/buffers/byte_strides.h"
 #include "pathways/buffers/region_copy.h"
-#include "pathways/controller/wire_status.h"
 #include "pathways/program/repeated_moves.h"
+#include "pathways/session/wire.h"
 
 namespace pw::controller {
 
@@ -185,7 +185,7 @@ void FakeWorker::Handle(const Command& command, std::string payload) {
     return;
   }
   if (command.has_abort_transfer()) {
-    incoming_[command.abort_transfer().transfer()].failed = FromProto(command.abort_transfer().status());
+    incoming_[command.abort_transfer().transfer()].failed = session::StatusFrom(command.abort_transfer().status());
     return;
   }
   if (command.has_dataflow() && deaf_dataflow) return;
@@ -201,9 +201,9 @@ void FakeWorker::Handle(const Command& command, std::string payload) {
     compiled.set_executable(command.compile().executable());
     if (reads_newer) compiled.clear_newer_than_runtime();
     if (compiled.newer_than_runtime())
-      ToProto(absl::InvalidArgumentError("cannot read it"), compiled.mutable_status());
+      session::ToProto(absl::InvalidArgumentError("cannot read it"), compiled.mutable_status());
     else if (compiled.name() == "refuse")
-      ToProto(absl::InvalidArgumentError("toy refusal"), compiled.mutable_status());
+      session::ToProto(absl::InvalidArgumentError("toy refusal"), compiled.mutable_status());
     else
       executables_[command.compile().executable()] = compiled;
     std::vector<int> shards;
@@ -422,7 +422,7 @@ void FakeWorker::SendFetched(uint64_t fetch, const absl::StatusOr<std::string>& 
   v1::FromWorker message;
   auto& fetched = *message.add_events()->mutable_fetched();
   fetched.set_fetch(fetch);
-  ToProto(value.status(), fetched.mutable_status());
+  session::ToProto(value.status(), fetched.mutable_status());
   if (!value.ok()) return Send(message);
   fetched.set_total_bytes(value->size());
   if (value->size() <= chunk_bytes) {
@@ -560,7 +560,7 @@ void FakeWorker::Done(uint64_t op, const absl::Status& status, std::optional<dou
   } else {
     auto& failed = *done.add_failed();
     failed.set_op(op);
-    ToProto(status, failed.mutable_status());
+    session::ToProto(status, failed.mutable_status());
   }
   if (microseconds.has_value() && status.ok()) {
     done.add_timed()->set_op(op);
