@@ -15,10 +15,6 @@ SpecPtr Shared(ArraySpec spec) { return std::make_shared<const ArraySpec>(std::m
 
 }  // namespace
 
-void RemoteSession::InsertAll(Handles results, Specs specs) {
-  for (size_t i = 0; i < results.size(); ++i) arrays_.Insert(results[i], i < specs.size() ? Shared(specs[i]) : nullptr);
-}
-
 absl::Status RemoteSession::Rearrange(SessionRequest request, ::pathways::v1::Rearrange* body, Handles results, Handles arrays,
                                       CopySemantics semantics) {
   body->mutable_results()->Add(results.begin(), results.end());
@@ -27,6 +23,13 @@ absl::Status RemoteSession::Rearrange(SessionRequest request, ::pathways::v1::Re
   link_->Send(std::move(request));
   if (semantics == CopySemantics::kDonateInput) arrays_.Delete(arrays).IgnoreError();
   return ended_;
+}
+
+absl::Status RemoteSession::RearrangeAs(SessionRequest request, ::pathways::v1::Rearrange* body, Handles results, Handles arrays, Specs specs,
+                                        CopySemantics semantics) {
+  for (const ArraySpec& spec : specs) session::ToProto(spec, body->add_specs());
+  for (size_t i = 0; i < results.size(); ++i) arrays_.Insert(results[i], i < specs.size() ? Shared(specs[i]) : nullptr);
+  return Rearrange(std::move(request), body, results, arrays, semantics);
 }
 
 absl::Status RemoteSession::MakeArray(Handle result, const ArraySpec& spec, std::vector<session::HostShard> sources) {
@@ -57,9 +60,7 @@ absl::Status RemoteSession::MakeErrorArray(Handle result, const ArraySpec& spec,
 absl::Status RemoteSession::Assemble(Handle result, const ArraySpec& spec, Handles singles, CopySemantics semantics) {
   SessionRequest request;
   auto* body = request.mutable_assemble();
-  session::ToProto(spec, body->add_specs());
-  arrays_.Insert(result, Shared(spec));
-  return Rearrange(std::move(request), body, {result}, singles, semantics);
+  return RearrangeAs(std::move(request), body, {result}, singles, {&spec, 1}, semantics);
 }
 
 absl::Status RemoteSession::Disassemble(Handles results, Handle array, CopySemantics semantics) {
@@ -102,9 +103,7 @@ absl::Status RemoteSession::Copy(Handles results, Handles arrays, std::optional<
 absl::Status RemoteSession::Reshard(Handles results, Handles arrays, Specs specs, CopySemantics semantics) {
   SessionRequest request;
   auto* body = request.mutable_reshard();
-  for (const ArraySpec& spec : specs) session::ToProto(spec, body->add_specs());
-  InsertAll(results, specs);
-  return Rearrange(std::move(request), body, results, arrays, semantics);
+  return RearrangeAs(std::move(request), body, results, arrays, specs, semantics);
 }
 
 absl::Status RemoteSession::Remap(Handles results, Handles arrays, const buffers::RemapPlan& plan, Specs specs,
@@ -112,17 +111,13 @@ absl::Status RemoteSession::Remap(Handles results, Handles arrays, const buffers
   SessionRequest request;
   auto* body = request.mutable_remap();
   session::ToProto(plan, body->mutable_remap());
-  for (const ArraySpec& spec : specs) session::ToProto(spec, body->add_specs());
-  InsertAll(results, specs);
-  return Rearrange(std::move(request), body, results, arrays, semantics);
+  return RearrangeAs(std::move(request), body, results, arrays, specs, semantics);
 }
 
 absl::Status RemoteSession::Bitcast(Handles results, Handles arrays, Specs specs, CopySemantics semantics) {
   SessionRequest request;
   auto* body = request.mutable_bitcast();
-  for (const ArraySpec& spec : specs) session::ToProto(spec, body->add_specs());
-  InsertAll(results, specs);
-  return Rearrange(std::move(request), body, results, arrays, semantics);
+  return RearrangeAs(std::move(request), body, results, arrays, specs, semantics);
 }
 
 void RemoteSession::WhenReady(Handles arrays, session::StatusCallback done) {

@@ -17,16 +17,7 @@ absl::Status NoSession(SessionId session) {
   return absl::NotFoundError(absl::StrCat("session ", session.v, " is not one of this front door, or has ended"));
 }
 
-// What takes an answer and hands on the value that `read` finds in it: read(answer, payload).
-template <class T, class F>
-RemoteSession::AnswerCallback Reading(ResultCallback<T> done, F read) {
-  return [done = std::move(done), read = std::move(read)](absl::StatusOr<Answer> answer, Bytes payload) mutable {
-    if (!answer.ok()) return std::move(done)(answer.status());
-    std::move(done)(read(*answer, payload));
-  };
-}
-
-RemoteSession::AnswerCallback ReadingSlice(ResultCallback<SliceState> done) {
+AnswerCallback ReadingSlice(ResultCallback<SliceState> done) {
   return Reading(std::move(done), [](const Answer& answer, const Bytes&) { return session::SliceStateFrom(answer.slice()); });
 }
 
@@ -86,7 +77,7 @@ std::shared_ptr<const session::SpareDevices> RemoteCluster::Spares(SessionId ses
 
 // ---- what a session asks of the cluster ----
 
-void RemoteCluster::Ask(SessionId session, SessionRequest request, Answered done) {
+void RemoteCluster::Ask(SessionId session, SessionRequest request, AnswerCallback done) {
   if (const auto found = Find(session)) {
     found->Ask(std::move(request), std::move(done));
     return;
@@ -110,12 +101,12 @@ void RemoteCluster::AwaitSlice(SessionId session, SliceId slice, absl::Duration 
 void RemoteCluster::ReleaseSlice(SessionId session, SliceId slice, session::StatusCallback done) {
   SessionRequest request;
   request.set_release_slice(slice.v);
-  Ask(session, std::move(request), [done = std::move(done)](auto answer, Bytes) mutable { std::move(done)(answer.status()); });
+  Ask(session, std::move(request), ReadingStatus(std::move(done)));
 }
 
 // ---- what an operator asks ----
 
-void RemoteCluster::Ask(SessionRequest request, Answered done) {
+void RemoteCluster::Ask(SessionRequest request, AnswerCallback done) {
   Link::Options link = LinkOptions("an operator's question");
   link.hello.set_observer(true);
   Open(std::move(link), [request = std::move(request), done = std::move(done)](auto session) mutable {

@@ -11,6 +11,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
+#include "pathways/client/answers.h"
 #include "pathways/client/link.h"
 #include "pathways/client/remote_session.h"
 #include "pathways/session/session.h"
@@ -44,15 +45,13 @@ class RemoteCluster final : public session::Cluster {
   void RecordTrace(absl::Duration duration, size_t max_events, session::ResultCallback<session::ClusterTrace> done) override;
 
  private:
-  using Answered = RemoteSession::AnswerCallback;
-
   void Open(Link::Options options, session::ResultCallback<std::shared_ptr<RemoteSession>> done);
   Link::Options LinkOptions(std::string description) const;
   std::shared_ptr<RemoteSession> Find(SessionId session);
   // By this session; NOT_FOUND if it has ended.
-  void Ask(SessionId session, ::pathways::v1::SessionRequest request, Answered done);
+  void Ask(SessionId session, ::pathways::v1::SessionRequest request, AnswerCallback done);
   // By any.
-  void Ask(::pathways::v1::SessionRequest request, Answered done);
+  void Ask(::pathways::v1::SessionRequest request, AnswerCallback done);
 
   const Options options_;
   const Link::Environment environment_;

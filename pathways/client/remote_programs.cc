@@ -91,12 +91,11 @@ absl::StatusOr<session::ExecuteReply> RemoteSession::Execute(const session::Exec
 void RemoteSession::FetchExecuteResult(Handle status, ResultCallback<session::RunResult> done) {
   SessionRequest request;
   request.set_fetch_run(status);
-  Ask(std::move(request), [done = std::move(done)](absl::StatusOr<Answer> answer, Bytes) mutable {
-    if (!answer.ok()) return std::move(done)(answer.status());
-    session::RunResult result;
-    result.device_microseconds.insert(answer->run().device_microseconds().begin(), answer->run().device_microseconds().end());
-    std::move(done)(std::move(result));
-  });
+  Ask(std::move(request), Reading(std::move(done), [](const Answer& answer, const Bytes&) {
+        session::RunResult result;
+        result.device_microseconds.insert(answer.run().device_microseconds().begin(), answer.run().device_microseconds().end());
+        return result;
+      }));
 }
 
 void RemoteSession::AwaitEffects(session::StatusCallback done) {
@@ -108,21 +107,17 @@ void RemoteSession::AwaitEffects(session::StatusCallback done) {
 void RemoteSession::GetCostAnalysis(Handle executable, ResultCallback<session::CostAnalysis> done) {
   SessionRequest request;
   request.set_cost_analysis(executable);
-  Ask(std::move(request), [done = std::move(done)](absl::StatusOr<Answer> answer, Bytes) mutable {
-    if (!answer.ok()) return std::move(done)(answer.status());
-    session::CostAnalysis cost;
-    cost.numbers.insert(answer->cost().numbers().begin(), answer->cost().numbers().end());
-    std::move(done)(std::move(cost));
-  });
+  Ask(std::move(request), Reading(std::move(done), [](const Answer& answer, const Bytes&) {
+        session::CostAnalysis cost;
+        cost.numbers.insert(answer.cost().numbers().begin(), answer.cost().numbers().end());
+        return cost;
+      }));
 }
 
 void RemoteSession::GetProgramText(Handle executable, ResultCallback<std::string> done) {
   SessionRequest request;
   request.set_program_text(executable);
-  Ask(std::move(request), [done = std::move(done)](absl::StatusOr<Answer> answer, Bytes payload) mutable {
-    if (!answer.ok()) return std::move(done)(answer.status());
-    std::move(done)(std::string(payload.view()));
-  });
+  Ask(std::move(request), Reading(std::move(done), [](const Answer&, const Bytes& payload) { return std::string(payload.view()); }));
 }
 
 absl::Status RemoteSession::DestructExecutable(Handle executable) {

@@ -119,8 +119,7 @@ uint64_t RemoteSession::Ask(SessionRequest request, AnswerCallback done, std::ve
 }
 
 void RemoteSession::AskStatus(SessionRequest request, StatusCallback done) {
-  Ask(std::move(request),
-      [done = std::move(done)](absl::StatusOr<Answer> answer, Bytes) mutable { std::move(done)(answer.status()); });
+  Ask(std::move(request), ReadingStatus(std::move(done)));
 }
 
 void RemoteSession::OnHostCall(const ::pathways::v1::SessionHostCall& proto, const Bytes& payload) {

@@ -17,6 +17,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/any_invocable.h"
+#include "pathways/client/answers.h"
 #include "pathways/client/array_table.h"
 #include "pathways/client/lanes.h"
 #include "pathways/client/link.h"
@@ -50,7 +51,6 @@ class RemoteSession final : public session::Session, private Link::Owner {
   // Answers the calls of programs into this process; null: nobody does.
   void SetHostCalls(std::shared_ptr<session::HostCallHandler> handler) { host_calls_ = std::move(handler); }
   // Asks something of the controller; `done` gets the answer, whose payload is `payload`.
-  using AnswerCallback = absl::AnyInvocable<void(absl::StatusOr<::pathways::v1::Answer>, Bytes payload) &&>;
   // Returns the request's number; 0 if the session is over.
   uint64_t Ask(::pathways::v1::SessionRequest request, AnswerCallback done, std::vector<Bytes> payload = {});
 
@@ -119,7 +119,9 @@ class RemoteSession final : public session::Session, private Link::Owner {
   // -- remote_arrays.cc
   absl::Status Rearrange(::pathways::v1::SessionRequest request, ::pathways::v1::Rearrange* body, Handles results, Handles arrays,
                          CopySemantics semantics);
-  void InsertAll(Handles results, Specs specs);
+  // The same of a request whose results have these specs.
+  absl::Status RearrangeAs(::pathways::v1::SessionRequest request, ::pathways::v1::Rearrange* body, Handles results, Handles arrays, Specs specs,
+                           CopySemantics semantics);
   // -- remote_programs.cc
   void Compile(::pathways::v1::SessionRequest request, Bytes program, session::ResultCallback<ExecutableRef> done);
 
