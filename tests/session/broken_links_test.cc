@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/session/remote_cluster.h"
+#include "tests/session/served_cluster.h"
 
 namespace pw::session {
 namespace {
@@ -31,7 +31,7 @@ buffers::ArraySpec On(int device) { return TestCluster::Single(device, {4}, buff
 // Asks for random things, cuts the network between any two events, and compares what comes back with what it must be.
 class Script {
  public:
-  Script(uint32_t seed, RemoteCluster* cluster) : random_(seed), t_(*cluster) {
+  Script(uint32_t seed, ServedCluster* cluster) : random_(seed), t_(*cluster) {
     for (int d = 0; d < kDevices; ++d) {
       auto info = t_.Compile(Adder(), TestCluster::Devices(d, 1));
       EXPECT_TRUE(info.ok()) << info.status();
@@ -150,7 +150,7 @@ class Script {
   }
 
   std::mt19937 random_;
-  RemoteCluster& t_;
+  ServedCluster& t_;
   Handle adders_[kDevices];
   Handle next_ = 1;
   std::map<Handle, Value> values_;
@@ -161,7 +161,7 @@ TEST(BrokenLinksTest, TenThousandCutsChangeNothing) {
   int cuts = 0;
   for (uint32_t seed = 1; cuts < 10'000; ++seed) {
     SCOPED_TRACE(seed);
-    RemoteCluster t(kDevices, 1);
+    ServedCluster t(kDevices, 1);
     ASSERT_TRUE(t.Connect().ok());
     Script script(seed, &t);
     cuts += script.Run(150);

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "pathways/client/remote_cluster.h"
-#include "tests/session/remote_cluster.h"
+#include "tests/session/served_cluster.h"
 
 namespace pw::session {
 namespace {
@@ -13,9 +13,9 @@ using ::testing::Not;
 using controller::TestCluster;
 
 // One that serves `session`, and the tests' own.
-class Door : public RemoteCluster {
+class Door : public ServedCluster {
  public:
-  explicit Door(int hosts = 1, int devices = 4) : RemoteCluster(hosts, devices), door({.controller = service_address}, {&cut, &client_strand, &timers, &clock}) {}
+  explicit Door(int hosts = 1, int devices = 4) : ServedCluster(hosts, devices), door({.controller = service_address}, {&cut, &client_strand, &timers, &clock}) {}
 
   absl::StatusOr<std::shared_ptr<Session>> OpenSession(NewSession wanted) {
     return Await<std::shared_ptr<Session>>([&](auto done) { door.OpenSession(std::move(wanted), std::move(done)); });

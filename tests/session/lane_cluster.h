@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/device/simulated/runtime.h"
 #include "pathways/worker/controller_link.h"
-#include "tests/session/remote_cluster.h"
+#include "tests/session/served_cluster.h"
 
 namespace pw::session {
 
@@ -71,10 +71,10 @@ class LaneHost {
   std::unique_ptr<worker::ControllerLink> link_;
 };
 
-class LaneCluster : public RemoteCluster {
+class LaneCluster : public ServedCluster {
  public:
   explicit LaneCluster(int num_hosts = 2, int devices = 2, const worker::Limits& limits = {})
-      : RemoteCluster(0, 0, absl::Minutes(10), Options(num_hosts)) {
+      : ServedCluster(0, 0, absl::Minutes(10), Options(num_hosts)) {
     for (int h = 0; h < num_hosts; ++h) {
       hosts.push_back(std::make_unique<LaneHost>(this, absl::StrCat("h", h), absl::StrCat("i", h), devices, limits));
       Run();

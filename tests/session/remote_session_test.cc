@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/session/remote_cluster.h"
+#include "tests/session/served_cluster.h"
 
 namespace pw::session {
 namespace {
@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 using controller::TestCluster;
 
 TEST(RemoteSessionTest, AnArrayGoesToTheDevicesAndComesBack) {
-  RemoteCluster t(2, 2);
+  ServedCluster t(2, 2);
   ASSERT_TRUE(t.Connect().ok());
   EXPECT_EQ(t.remote->welcome().cluster->devices.size(), 4);
   ASSERT_TRUE(t.Put(7, TestCluster::Rows(0, 4, {4, 2}), "aabbccdd").ok());
@@ -22,7 +22,7 @@ TEST(RemoteSessionTest, AnArrayGoesToTheDevicesAndComesBack) {
 }
 
 TEST(RemoteSessionTest, AProgramRunsAndItsResultsAreNamedByTheClient) {
-  RemoteCluster t(1, 2);
+  ServedCluster t(1, 2);
   ASSERT_TRUE(t.Connect().ok());
   auto info = t.Compile(TestCluster::Toy("copy", 1, 1, 2), TestCluster::Devices(0, 2));
   ASSERT_TRUE(info.ok()) << info.status();
@@ -38,7 +38,7 @@ TEST(RemoteSessionTest, AProgramRunsAndItsResultsAreNamedByTheClient) {
 }
 
 TEST(RemoteSessionTest, AnErrorIsAValue) {
-  RemoteCluster t;
+  ServedCluster t;
   ASSERT_TRUE(t.Connect().ok());
   auto info = t.Compile(TestCluster::Toy("fail", 1, 1, 1), TestCluster::Devices(0, 1));
   ASSERT_TRUE(info.ok()) << info.status();
@@ -51,7 +51,7 @@ TEST(RemoteSessionTest, AnErrorIsAValue) {
 }
 
 TEST(RemoteSessionTest, WhatTheControllerRefusesIsHeldByTheResults) {
-  RemoteCluster t;
+  ServedCluster t;
   ASSERT_TRUE(t.Connect().ok());
   ASSERT_TRUE(t.Put(1, TestCluster::Single(0, {4}), "abcd").ok());
   EXPECT_TRUE(t.session->Copy({2}, {1}, TestCluster::Devices(77, 1), std::nullopt, CopySemantics::kAlwaysCopy).ok());
@@ -59,7 +59,7 @@ TEST(RemoteSessionTest, WhatTheControllerRefusesIsHeldByTheResults) {
 }
 
 TEST(RemoteSessionTest, RequestsOfOneTurnShareAFrame) {
-  RemoteCluster t;
+  ServedCluster t;
   ASSERT_TRUE(t.Connect().ok());
   auto info = t.Compile(TestCluster::Toy("copy", 1, 1, 1), TestCluster::Devices(0, 1));
   ASSERT_TRUE(t.Put(1, TestCluster::Rows(0, 1, {1, 4}), "abcd").ok());
@@ -74,7 +74,7 @@ TEST(RemoteSessionTest, RequestsOfOneTurnShareAFrame) {
 }
 
 TEST(RemoteSessionTest, AGoodbyeFreesAllThatTheSessionOwned) {
-  RemoteCluster t;
+  ServedCluster t;
   ASSERT_TRUE(t.Connect().ok());
   ASSERT_TRUE(t.Put(1, TestCluster::Single(0, {4}), "abcd").ok());
   EXPECT_EQ(t.Shards(), 1);
@@ -86,7 +86,7 @@ TEST(RemoteSessionTest, AGoodbyeFreesAllThatTheSessionOwned) {
 }
 
 TEST(RemoteSessionTest, ASessionWaitsForItsClientForTheGraceTimeOnly) {
-  RemoteCluster t(1, 4, absl::Minutes(10));
+  ServedCluster t(1, 4, absl::Minutes(10));
   ASSERT_TRUE(t.Connect().ok());
   ASSERT_TRUE(t.Put(1, TestCluster::Single(0, {4}), "abcd").ok());
   t.Run();
@@ -101,7 +101,7 @@ TEST(RemoteSessionTest, ASessionWaitsForItsClientForTheGraceTimeOnly) {
 }
 
 TEST(RemoteSessionTest, AClientGivesUpOnAControllerThatIsOutOfReachForLong) {
-  RemoteCluster t;
+  ServedCluster t;
   ASSERT_TRUE(t.Connect(absl::Seconds(5)).ok());
   auto info = t.Compile(TestCluster::Toy("copy", 1, 1, 1), TestCluster::Devices(0, 1));
   t.cut.out_of_reach = true;

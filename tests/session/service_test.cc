@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "pathways/session/wire.h"
-#include "tests/session/remote_cluster.h"
+#include "tests/session/served_cluster.h"
 
 namespace pw::session {
 namespace {
@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 // A client that says anything.
 class Stranger : private net::Connection::Handler {
  public:
-  explicit Stranger(RemoteCluster* cluster) : t_(*cluster) {
+  explicit Stranger(ServedCluster* cluster) : t_(*cluster) {
     t_.transport.Connect(t_.service_address, absl::Seconds(1), [this](auto connection) {
       ASSERT_TRUE(connection.ok()) << connection.status();
       connection_ = *std::move(connection);
@@ -48,12 +48,12 @@ class Stranger : private net::Connection::Handler {
   }
   void OnClosed(const absl::Status&) override { closed = true; }
 
-  RemoteCluster& t_;
+  ServedCluster& t_;
   std::unique_ptr<net::Connection> connection_;
 };
 
 TEST(SessionServiceTest, AConnectionBeginsWithAHelloOfThisVersion) {
-  RemoteCluster t;
+  ServedCluster t;
   Stranger silent(&t), newer(&t);
   ClientFrame frame;
   frame.set_ack(1);
@@ -68,7 +68,7 @@ TEST(SessionServiceTest, AConnectionBeginsWithAHelloOfThisVersion) {
 }
 
 TEST(SessionServiceTest, OnlyWhoeverShowsItsKeyResumesASession) {
-  RemoteCluster t;
+  ServedCluster t;
   Stranger first(&t), thief(&t), itself(&t);
   first.Hello();
   const auto& welcome = first.heard.back().welcome();
@@ -87,9 +87,9 @@ TEST(SessionServiceTest, OnlyWhoeverShowsItsKeyResumesASession) {
 }
 
 TEST(SessionServiceTest, ARequestThatCannotBeReadEndsItsSessionAlone) {
-  RemoteCluster t;
+  ServedCluster t;
   ASSERT_TRUE(t.Connect().ok());
-  ASSERT_TRUE(t.Put(1, RemoteCluster::Single(0, {4}), "abcd").ok());
+  ASSERT_TRUE(t.Put(1, ServedCluster::Single(0, {4}), "abcd").ok());
   Stranger stranger(&t);
   stranger.Hello();
   ClientFrame frame;
@@ -106,7 +106,7 @@ TEST(SessionServiceTest, ARequestThatCannotBeReadEndsItsSessionAlone) {
 }
 
 TEST(SessionServiceTest, RequestsWithoutANumberThatFollowsAreRefused) {
-  RemoteCluster t;
+  ServedCluster t;
   Stranger gap(&t), early(&t);
   gap.Hello();
   ClientFrame frame;
@@ -123,7 +123,7 @@ TEST(SessionServiceTest, RequestsWithoutANumberThatFollowsAreRefused) {
 }
 
 TEST(SessionServiceTest, WhatIsNoFrameClosesItsConnection) {
-  RemoteCluster t;
+  ServedCluster t;
   Stranger noise(&t), surplus(&t), liar(&t);
   noise.Say("\xff\xff not a message");
   EXPECT_TRUE(noise.closed);

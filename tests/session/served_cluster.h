@@ -16,9 +16,9 @@
 
 namespace pw::session {
 
-class RemoteCluster : public controller::TestCluster {
+class ServedCluster : public controller::TestCluster {
  public:
-  explicit RemoteCluster(int hosts = 1, int devices = 4, absl::Duration grace = absl::Minutes(10),
+  explicit ServedCluster(int hosts = 1, int devices = 4, absl::Duration grace = absl::Minutes(10),
                          controller::ClusterOptions cluster_options = {})
       : TestCluster(hosts, devices, std::move(cluster_options)) {
     SessionService::Options options;
@@ -29,7 +29,7 @@ class RemoteCluster : public controller::TestCluster {
     EXPECT_TRUE(listening.ok()) << listening.status();
     service_address = *listening;
   }
-  ~RemoteCluster() {
+  ~ServedCluster() {
     session = nullptr;
     remote = nullptr;
     Run();
