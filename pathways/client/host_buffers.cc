@@ -68,7 +68,7 @@ void HostBuffers::Drop(Handle handle) {
   if (buffer.way == Way::kByLane) under_way_ -= SizeOf(*buffer.data);
 }
 
-// What is too large for that can only be of another size than its array.
+// A buffer that is too large for a frame can only be of another size than its array.
 void HostBuffers::SendInFrame(Handle handle, Buffer& buffer, absl::StatusOr<Bytes> data) {
   if (!buffer.strings && SizeOf(data) > limits_.in_frame) data = WrongSize(SizeOf(data), buffer.bytes);
   ways_.in_frame(handle, std::move(data));

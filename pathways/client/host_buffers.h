@@ -55,7 +55,7 @@ class HostBuffers {
   bool Make(Handle buffer, const session::HostLayout& layout);
 
   void OnWant(HostId host, Handle buffer, uint64_t offset, uint64_t total_bytes);
-  // What the host asked for it will ask for again.
+  // The host will ask again for the buffers that it asked for.
   void OnLaneBroken(HostId host);
   void OnDone(Handle buffer);
   // Answers those who wait for room.

@@ -18,7 +18,7 @@ using ::testing::IsEmpty;
 session::HostLayout Chars(int64_t count) { return {buffers::DType::kU8, {count}, std::nullopt}; }
 Bytes Text(size_t size) { return Bytes::Copy(std::string(size, 'x')); }
 
-// What happens, as text.
+// Buffers whose ways write a line of text each time they are used.
 struct World {
   explicit World(int64_t kept = 1000) : buffers({.in_frame = 8, .kept = kept}, Ways()) {}
   HostBuffers::Ways Ways() {

@@ -44,7 +44,7 @@ class Lanes final : private lanes::LaneEnd::Owner, public std::enable_shared_fro
 
   HostBuffers& buffers() { return buffers_; }
 
-  // What the controller says. A lane that nobody can have is an error.
+  // The controller offers a lane, or says that its host is lost. An offer that cannot be used is an error.
   void OnLane(uint64_t session, const ::pathways::v1::SessionLane& offer);
   void OnLaneClosed(const ::pathways::v1::LaneClosed& closed);
 

@@ -55,7 +55,7 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
 
   // Accepts workers and operators. Returns the address with the real port. Before anything else, by the thread that created this.
   absl::StatusOr<std::string> Listen(net::Transport* transport, const std::string& address);
-  // Where clients of the session protocol connect, for the status report. Any thread.
+  // The status report tells this address, at which clients of the session protocol connect. Any thread.
   void ServesSessionsAt(std::string address) {
     Post([self = shared_from_this(), address = std::move(address)]() mutable { self->sessions_address_ = std::move(address); });
   }

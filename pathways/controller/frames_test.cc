@@ -1,4 +1,4 @@
-// How many frames calls cost: one to each host for each turn of the controller, however many calls the turn decides, and however many
+// The frames that calls cost: one to each host for each turn of the controller, however many calls the turn decides, and however many
 // devices the host has. How many calls arrive in a turn depends on the machine; here the test decides it.
 #include <vector>
 

@@ -47,7 +47,7 @@ void SequentialRun::Start() {
   });
 }
 
-// What is sent may lack hosts that have gone: then there is nothing to wait for.
+// A node may go to no host, since all of its hosts have gone: then there is nothing to wait for.
 void SequentialRun::Next() {
   const auto& nodes = entry_->program().nodes;
   while (!alive_.expired() && not_enqueued_ == 0 && node_ + 1 < static_cast<int>(nodes.size())) {

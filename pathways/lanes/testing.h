@@ -1,4 +1,4 @@
-// What the tests of lanes share: two ends on a network in memory, and an owner that remembers. Not for products.
+// For tests of lanes: two ends on a network in memory, and an owner that remembers. Not for products.
 #pragma once
 
 #include <deque>

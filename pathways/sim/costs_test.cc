@@ -1,4 +1,4 @@
-// What calls cost in messages: frames and bytes between the controller and its hosts, and between hosts, of one call that is alone, so that
+// The messages that calls cost: frames and bytes between the controller and its hosts, and between hosts, of one call that is alone, so that
 // none of its frames is shared with another's. The real controller and workers over a simulated network: the numbers are the same on every
 // machine and in every run. They are bounds for whatever replaces the way of programs to the hosts: what makes one larger has to say
 // why, what makes one smaller lowers it here.

@@ -186,7 +186,7 @@ void ClientLanes::GiveUp(SessionId session, uint64_t absence) {
   AskForMore();
 }
 
-// What was asked for is to be asked for again.
+// Buffers that were asked for wait to be asked for again.
 void ClientLanes::TakeBack(Client& client) {
   for (auto it = client.buffers.rbegin(); it != client.buffers.rend(); ++it) {
     if (!std::exchange(it->second.asked, false)) continue;

@@ -32,7 +32,7 @@ Bytes Encode(const Numbers& numbers) {
   return Bytes::FromString(std::string(reinterpret_cast<const char*>(numbers.data()), sizeof(numbers)));
 }
 
-// What holds contents that a client looks at: a host buffer of its session, or a copy here.
+// Keeps contents that a client looks at: a host buffer of its session, or a copy here.
 struct Holder {
   Handle buffer = 0;
   Bytes copy;
