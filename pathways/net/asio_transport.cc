@@ -9,6 +9,7 @@
 #include "pathways/net/asio_connector.h"
 #include "pathways/net/asio_listener.h"
 #include "pathways/net/event_loop.h"
+#include "pathways/net/file_socket.h"
 #include "pathways/net/socket.h"
 
 namespace pw::net {
@@ -19,7 +20,7 @@ AsioTransport::AsioTransport(const AsioOptions& options) : options_(options) {
 }
 
 AsioTransport::~AsioTransport() {
-  // First everything closes, then the loops run dry: until then one loop may still hand a connection to another.
+  // First all loops close their objects, then they end: until then one loop may still hand a connection to another.
   for (const auto& loop : loops_) loop->BeginShutdown();
   for (const auto& loop : loops_) loop->Join();
 }
@@ -44,6 +45,12 @@ void AsioTransport::Connect(const std::string& address, absl::Duration timeout, 
   std::make_shared<Connector>(loop, *std::move(where), timeout, StreamOptions{options_.limits, options_.inline_sends},
                               std::move(on_done))
       ->Begin();
+}
+
+absl::StatusOr<std::unique_ptr<FileListener>> AsioTransport::ListenForFiles() { return FileListener::Create(loops_[0]); }
+
+absl::StatusOr<std::unique_ptr<FileSocket>> AsioTransport::ConnectForFiles(const std::string& address, const std::string& key) {
+  return ConnectFileSocket(loops_[0], address, key);
 }
 
 }  // namespace pw::net

@@ -1,12 +1,12 @@
 // AsioTransport: Transport over TCP and Unix sockets.
 //
-// It owns a few event loops, one thread each (one loop is plenty below some GB/s). A connection belongs to one loop for life, and
-// that loop's thread runs its handler; callbacks of Connect and Listen run on a loop too.
+// It owns a few event loops with one thread each (one loop suffices below some GB/s). Each connection belongs to one loop for life,
+// and that loop's thread calls its handler. Callbacks of Connect and Listen also run on a loop.
 //
 // Invariants, beyond those of transport.h:
-//   AT-1  destroying the transport closes what is still open (OnClosed with CANCELLED) and fails what is still connecting, then
-//         joins its threads; after that no callback runs. Not from a callback of its own. Listeners and connections may be
-//         destroyed later; no other thread may be inside a call of theirs meanwhile
+//   AT-1  the destructor closes open connections (OnClosed with CANCELLED) and fails pending Connect calls, then joins its threads;
+//         no callback runs after it returns. It must not run in one of the transport's own callbacks. Listeners and connections may
+//         be destroyed later; no other thread may be inside one of their calls meanwhile
 //   AT-2  with several threads, two handlers must not destroy each other's connection at the same time
 #pragma once
 
@@ -24,7 +24,7 @@ class EventLoop;
 struct AsioOptions {
   int threads = 1;
   Limits limits;
-  // Small frames leave from the sending thread where nobody is sending on the connection already. See bench/net_bench.cc.
+  // Small frames leave from the sending thread if no other thread is writing to the connection. See bench/net_bench.cc.
   bool inline_sends = true;
 };
 
@@ -35,6 +35,8 @@ class AsioTransport : public Transport {
 
   absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string& address, AcceptCallback on_accept) override;
   void Connect(const std::string& address, absl::Duration timeout, ConnectCallback on_done) override;
+  absl::StatusOr<std::unique_ptr<FileListener>> ListenForFiles() override;
+  absl::StatusOr<std::unique_ptr<FileSocket>> ConnectForFiles(const std::string& address, const std::string& key) override;
 
  private:
   const AsioOptions options_;

@@ -23,15 +23,15 @@
 namespace pw::net {
 namespace {
 
-// What shared bytes hold on to.
+// The resources behind shared bytes.
 struct Held {
   SharedPages pages;
-  bool named = false;  // NameOf tells others of it
+  bool named = false;  // NameOf returns its name
   bool leased = false;
   std::shared_ptr<std::atomic<int>> live;
-  std::weak_ptr<SharedPool> pool;  // of who made it
-  uint64_t owner = 0;              // for whom
-  std::atomic<int> lent{0};        // told of it and not heard from
+  std::weak_ptr<SharedPool> pool;  // pool of the factory that made it
+  uint64_t owner = 0;              // owner for the pool
+  std::atomic<int> lent{0};        // processes that were told its name and have not reported that they opened it
 
   ~Held() {
     if (live != nullptr) live->fetch_sub(1);
@@ -40,7 +40,7 @@ struct Held {
   }
 };
 
-// The owner of shared bytes, which NameOf finds again by its type.
+// The deleter of shared bytes. NameOf finds it by its type.
 struct Mapping {
   std::shared_ptr<Held> held;
   void operator()(const void*) { held.reset(); }
@@ -179,10 +179,10 @@ void NoteTaken(const Bytes& bytes) {
 namespace {
 
 // The descriptor stays open if its number is below `keep_below`.
-absl::StatusOr<Bytes> OpenAndMap(const SharedName& name, bool exclusive, int keep_below) {
+absl::StatusOr<Bytes> OpenAndMap(const SharedName& name, bool exclusive, int keep_below, bool trusted = true) {
   const std::string path = absl::StrCat("/proc/", name.pid, "/fd/", name.fd);
   struct stat info;
-  // Not opened before it is known to be a file: opening a device or a pipe does things.
+  // Check that it is a regular file before opening it: opening a device or a pipe has side effects.
   if (::stat(path.c_str(), &info) != 0)
     return absl::UnavailableError(ErrorText("the shared memory of another process is not there"));
   auto same = [&] {
@@ -200,9 +200,9 @@ absl::StatusOr<Bytes> OpenAndMap(const SharedName& name, bool exclusive, int kee
   if (name.offset > file || name.size > file - name.offset)
     return absl::InvalidArgumentError(
         absl::StrCat("shared memory of ", file, " bytes does not hold ", name.size, " at ", name.offset));
-  // A file with a name could be cut short by whoever may write to it.
+  // A file with a path could be truncated by any process that may write to it, and a stranger's file by the stranger.
   const int seals = ::fcntl(fd.get(), F_GET_SEALS);
-  if (info.st_nlink != 0 && (seals < 0 || (seals & F_SEAL_SHRINK) == 0))
+  if ((info.st_nlink != 0 || !trusted) && (seals < 0 || (seals & F_SEAL_SHRINK) == 0))
     return absl::InvalidArgumentError("shared memory that may shrink is not taken");
   if (name.leased && ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0)
     return absl::UnavailableError(ErrorText("the shared memory of another process is no longer there"));
@@ -212,7 +212,7 @@ absl::StatusOr<Bytes> OpenAndMap(const SharedName& name, bool exclusive, int kee
   const uint8_t* const data = static_cast<const uint8_t*>(held->pages.base) + name.offset;
   held->named = number < keep_below;
   held->leased = name.leased;
-  // Without a descriptor there is no lock, and without a lock these pages may become others'.
+  // Leased memory needs its descriptor for the lock; without the lock its pages may be refilled. If too many descriptors are open, copy it.
   if (name.leased && number >= kDescriptorsForPassingOn) return Bytes::Copy({reinterpret_cast<const char*>(data), name.size});
   if (!held->named && !name.leased) held->pages.fd = Fd();
   return Bytes(Own(std::move(held)), data, name.size);
@@ -223,6 +223,15 @@ absl::StatusOr<Bytes> OpenAndMap(const SharedName& name, bool exclusive, int kee
 absl::StatusOr<Bytes> OpenShared(const SharedName& name, bool exclusive) { return OpenAndMap(name, exclusive, 0); }
 
 absl::StatusOr<Bytes> OpenToPassOn(const SharedName& name, int descriptors) { return OpenAndMap(name, false, descriptors); }
+
+absl::StatusOr<Bytes> OpenPassed(Fd file, const PassedPart& part, bool trusted) {
+  struct stat info;
+  if (!file.valid() || ::fstat(file.get(), &info) != 0) return absl::InvalidArgumentError("a packet announces a file, and has none");
+  // Opens the file anew: all descriptors of one open file share its lock, and this process needs a lock of its own.
+  const SharedName name = {::getpid(),  file.get(), static_cast<uint64_t>(info.st_dev), static_cast<uint64_t>(info.st_ino),
+                           part.offset, part.size,  part.leased};
+  return OpenAndMap(name, false, kDescriptorsForPassingOn, trusted);
+}
 
 Probe::Probe(bool wanted) {
   if (!wanted) return;

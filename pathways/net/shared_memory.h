@@ -1,17 +1,17 @@
-// Memory that processes of one machine hand to each other instead of sending its contents.
+// Shared memory: processes of one machine pass its name to each other instead of sending its contents.
 //
-// It lies in a file without a name (memfd): it is never left behind, however a process ends. Whoever has filled one says where it is
-// (SharedName); a process of the same machine and user opens it through /proc and maps the same pages. The giver keeps its own mapping
-// until it hears that the taker has opened it; from then on the pages live as long as either of them.
+// The memory is a file without a path (memfd), so no process can leave it behind. The giver sends the file's SharedName. The taker, a
+// process of the same machine and user, opens it through /proc and maps the same pages. The giver keeps its own mapping until the taker
+// reports that it has opened the file. After that the pages live as long as either process maps them.
 //
-// Whether two processes can do this is found out by trying (Probe): the machine's name or an address prove nothing in a container.
+// Two processes find out by trying (Probe) whether they can share memory: in a container, a host name or address proves nothing.
 //
 // Invariants:
-//   SM-1  the file of a SharedName is the one that was meant, or Open fails: a number that has been reused is recognised by the inode
-//   SM-2  what Open maps cannot shrink under the reader: a file that could is refused
-//   SM-3  a factory's live memories never exceed its limit: descriptors are few
-//   SM-4  leased memory is filled anew (shared_pool.h) only when everybody who was told of it has said that he opened it, and nobody
-//         has it any more
+//   SM-1  Open maps the file that the SharedName was made for, or fails: the inode reveals a reused descriptor number
+//   SM-2  memory that Open maps cannot shrink under the reader: a file that could shrink is refused
+//   SM-3  a factory never has more live memories than its limit: descriptors are scarce
+//   SM-4  leased memory is refilled (shared_pool.h) only when every process that was told its name has reported that it opened it, and no
+//         process maps it any more
 // Any thread.
 #pragma once
 
@@ -41,19 +41,19 @@ struct SharedName {
   uint64_t inode = 0;
   uint64_t offset = 0;
   uint64_t size = 0;
-  bool leased = false;  // whoever opens it locks its file for as long as he looks
+  bool leased = false;  // a process that opens it keeps a shared lock on the file while it is mapped
 };
 
-// One memory that is being filled, by Write (no page faults where pages are fresh, and for what comes in pieces) or in place.
+// A shared memory that is being filled: in place, or by Write (for contents in pieces; causes no page faults if the pages are fresh).
 class SharedMemory {
  public:
   SharedMemory() = default;
 
   size_t size() const { return size_; }
   uint8_t* data() { return data_; }
-  // For who fills it from a socket.
+  // Returns the destination for a receiver that fills it from a socket.
   Place place() { return {owner_, data_, warm_ ? -1 : fd_}; }
-  // Copies to [offset, ...). REQUIRES: it fits. INTERNAL if the machine has no memory.
+  // Copies `pieces` to [offset, ...). REQUIRES: they fit. RESOURCE_EXHAUSTED if the machine has no memory.
   absl::Status Write(size_t offset, absl::Span<const iovec> pieces);
   Bytes Freeze() &&;
 
@@ -63,31 +63,31 @@ class SharedMemory {
   uint8_t* data_ = nullptr;
   size_t size_ = 0;
   int fd_ = -1;
-  bool warm_ = false;  // its pages are there
+  bool warm_ = false;  // its pages exist already
 };
 
 class SharedMemoryFactory {
  public:
   static constexpr int kDefaultLimit = 256;
-  // Below this, sending costs less than making, opening and mapping a file.
+  // Below this size, sending costs less than creating, opening and mapping a file.
   static constexpr size_t kWorthwhileBytes = 1 << 20;
   static constexpr absl::Duration kSweepPeriod = absl::Seconds(10);
 
   explicit SharedMemoryFactory(int limit = kDefaultLimit) : limit_(limit) {}
-  // One that keeps what was given away, to be filled anew; what it makes is leased.
+  // A factory with a pool: memory that its users have released is kept and refilled. All memory of such a factory is leased.
   SharedMemoryFactory(int limit, KeptLimits kept) : limit_(limit), pool_(std::make_shared<SharedPool>(kept)) {}
-  // From now on what is kept and idle is given up after some periods (SP-4). `executor` outlives the timers.
+  // Starts to sweep the pool every `period`, which frees idle memory after some periods (SP-4). `executor` outlives the timers.
   void SweepEvery(absl::Duration period, Timers* timers, Executor* executor);
   void Sweep() {
     if (pool_ != nullptr) pool_->Sweep();
   }
 
-  // `owner`: for whom; what is kept serves the same one again.
-  // RESOURCE_EXHAUSTED: too many live ones, no descriptor, no memory. The caller then does without.
+  // Creates a memory of `size` bytes. `owner`: memory of the pool is reused only for the same owner.
+  // RESOURCE_EXHAUSTED: too many live memories, no descriptor, or no memory. The caller then proceeds without shared memory.
   absl::StatusOr<SharedMemory> Create(size_t size, uint64_t owner = 0);
-  // A file that the caller has opened for reading and that nobody can change any more; takes the descriptor over in any case.
+  // Maps a file that the caller has opened for reading and that no process can change any more. Takes ownership of `fd` in any case.
   absl::StatusOr<Bytes> Adopt(int fd, size_t size);
-  // The owner has gone: what is kept for it is given up.
+  // Frees the memory kept for an owner that is gone.
   void Forget(uint64_t owner) {
     if (pool_ != nullptr) pool_->Forget(owner);
   }
@@ -100,23 +100,34 @@ class SharedMemoryFactory {
   const std::shared_ptr<SharedPool> pool_;  // null: none
 };
 
-// Where others find these bytes; nullopt if they lie in ordinary memory.
+// Returns the name by which other processes open these bytes; nullopt if they are in ordinary memory.
 std::optional<SharedName> NameOf(const Bytes& bytes);
 
-// Of bytes that NameOf knows: another process is told of them; it has said that it opened them. Loans does both. Nothing for other bytes.
+// NoteLent: another process has been told the name of `bytes`. NoteTaken: it has reported that it opened them. Loans calls both. They do
+// nothing for ordinary memory.
 void NoteLent(const Bytes& bytes);
 void NoteTaken(const Bytes& bytes);
 
-// Maps it, writable. `exclusive`: nobody else looks at it any more, so that writing needs no page of its own; else what the caller
-// writes is seen by the caller alone.
-// UNAVAILABLE: there is no such file, or it is another one, with the reason; INVALID_ARGUMENT: it may shrink or is too small.
+// Maps the named memory, writable. `exclusive`: no other process uses it any more, so writes go to the shared pages. Otherwise writes go to
+// private pages that only the caller sees.
+// UNAVAILABLE, with the reason: the file does not exist or is another one. INVALID_ARGUMENT: the file may shrink or is too small.
 absl::StatusOr<Bytes> OpenShared(const SharedName& name, bool exclusive);
 
-// A small shared memory with contents that nobody can guess. One process keeps it and tells another name and contents; the
-// other can open what this one shares if Verify says so.
+// Maps part of a file that another process has handed over (file_socket.h). NameOf knows the result, unless this process has many descriptors open.
+// `trusted`: also takes a file that may shrink, because only a process of this user could shrink it.
+// UNAVAILABLE, INVALID_ARGUMENT: as OpenShared.
+struct PassedPart {
+  uint64_t offset = 0;
+  uint64_t size = 0;
+  bool leased = false;
+};
+absl::StatusOr<Bytes> OpenPassed(Fd file, const PassedPart& part, bool trusted);
+
+// A small shared memory with secret random contents. One process keeps it and sends its name and contents to another process. If Verify
+// succeeds there, that process can open the shared memory of the first one.
 class Probe {
  public:
-  // Without `wanted`: a probe that is not valid, for a process that shares no memory.
+  // `wanted` false makes an invalid probe, for a process that shares no memory.
   explicit Probe(bool wanted = true);
   bool valid() const { return !memory_.empty(); }
   SharedName name() const { return *NameOf(memory_); }
@@ -127,7 +138,7 @@ class Probe {
 };
 bool VerifyProbe(const SharedName& name, const std::string& secret);
 
-// Between a SharedName and the SharedBytes of our protocols (worker.proto), which this folder does not know.
+// Convert between SharedName and the SharedBytes of our protocols (worker.proto), which this folder does not depend on.
 template <class SharedBytes>
 void WriteName(const SharedName& name, SharedBytes* out) {
   out->set_pid(name.pid);

@@ -19,7 +19,7 @@ namespace pw::net {
 namespace {
 
 constexpr int kBacklog = 1024;
-// Unsent bytes the kernel takes before it says "not writable". What waits there cannot be overtaken by the urgent lane.
+// Unsent bytes that the kernel accepts before it reports "not writable". The urgent lane cannot overtake these bytes.
 constexpr int kNotSentLowWater = 512 << 10;
 
 void SetOption(int fd, int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof(value)); }
@@ -29,7 +29,7 @@ std::string ErrorText(int error) {
   return ::strerror_r(error, buffer, sizeof(buffer));
 }
 
-Fd NewSocket(int family) { return Fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)); }
+Fd NewSocket(int family, int type) { return Fd(::socket(family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)); }
 
 absl::StatusOr<SocketAddress> Resolve(const Address& address) {
   SocketAddress result = WithoutLookup(address);
@@ -45,12 +45,12 @@ absl::StatusOr<SocketAddress> Resolve(const Address& address) {
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
   std::memcpy(&result.storage, list->ai_addr, list->ai_addrlen);
   result.size = list->ai_addrlen;
-  // Port is at the same place in both families.
+  // The port is at the same offset in both families.
   reinterpret_cast<sockaddr_in*>(&result.storage)->sin_port = htons(address.port);
   return result;
 }
 
-// A socket file that refuses connections was left behind by a process that is gone.
+// Returns true for a socket file that refuses connections: its process is gone.
 bool IsStaleSocketFile(const SocketAddress& address) {
   Fd probe;
   return StartConnect(address, &probe) == ECONNREFUSED;
@@ -119,7 +119,7 @@ Address FromSocketAddress(const SocketAddress& address) {
     if (!result.path.empty() && result.path[0] == '\0') {
       result.path[0] = '@';
     } else {
-      result.path = result.path.c_str();  // up to its closing zero
+      result.path = result.path.c_str();  // up to its terminating zero
     }
   } else if (address.family() == AF_INET6) {
     const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&address.storage);
@@ -133,9 +133,9 @@ Address FromSocketAddress(const SocketAddress& address) {
   return result;
 }
 
-absl::StatusOr<Fd> ListenSocket(const Address& address) {
+absl::StatusOr<Fd> ListenSocket(const Address& address, int type) {
   PW_ASSIGN_OR_RETURN(const SocketAddress where, Resolve(address));
-  Fd fd = NewSocket(where.family());
+  Fd fd = NewSocket(where.family(), type);
   if (!fd.valid()) return ListenError(errno, address);
   if (address.kind == Address::Kind::kTcp) SetOption(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   int bound = ::bind(fd.get(), where.get(), where.size);
@@ -154,8 +154,8 @@ SocketAddress LocalAddress(int fd) {
   return result;
 }
 
-int StartConnect(const SocketAddress& address, Fd* fd) {
-  *fd = NewSocket(address.family());
+int StartConnect(const SocketAddress& address, Fd* fd, int type) {
+  *fd = NewSocket(address.family(), type);
   if (!fd->valid()) return errno;
   return ::connect(fd->get(), address.get(), address.size) == 0 ? 0 : errno;
 }
@@ -165,7 +165,7 @@ int FinishConnect(int fd) {
   socklen_t size = sizeof(error);
   if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) return errno;
   if (error != 0) return error;
-  // Trying a port of the ephemeral range that nobody listens on can connect a socket to itself.
+  // Connecting to a port in the ephemeral range without a listener can connect a socket to itself.
   SocketAddress remote;
   remote.size = sizeof(remote.storage);
   if (::getpeername(fd, reinterpret_cast<sockaddr*>(&remote.storage), &remote.size) != 0) return errno;
@@ -176,10 +176,10 @@ int FinishConnect(int fd) {
 }
 
 void ConfigureStream(int fd) {
-  // On a Unix socket the TCP options fail, which is fine.
+  // On a Unix socket the TCP options fail, which is harmless.
   SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   SetOption(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, kNotSentLowWater);
-  // A host that vanished without a word is noticed after about half a minute even where nobody sends.
+  // With these, a vanished host is noticed after about half a minute, even if no data is sent.
   SetOption(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
   SetOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, 15);
   SetOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5);

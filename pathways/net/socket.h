@@ -1,5 +1,5 @@
-// Sockets: the system calls behind connections, with errors as absl::Status. Everything made here is non-blocking and
-// close-on-exec.
+// Sockets: wraps the system calls behind connections and returns errors as absl::Status. All descriptors made here are non-blocking
+// and close-on-exec.
 #pragma once
 
 #include <sys/socket.h>
@@ -42,27 +42,29 @@ struct SocketAddress {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
 };
 
-// `address` as a socket address, if no name has to be looked up; otherwise size is 0.
+// Returns `address` as a socket address; its size is 0 if the host name needs a lookup.
 SocketAddress WithoutLookup(const Address& address);
+// A path that begins with '@' is the name of an abstract socket.
 SocketAddress UnixSocketAddress(const std::string& path);
 Address FromSocketAddress(const SocketAddress& address);
 
-// Listens on `address`, looking its host up if it must. A socket file whose owner is gone is replaced.
-absl::StatusOr<Fd> ListenSocket(const Address& address);
-// Where a socket is bound: the real port.
+// Listens on `address`; looks its host up if necessary. Replaces a socket file whose owner is gone. `type` is
+// SOCK_SEQPACKET for packets.
+absl::StatusOr<Fd> ListenSocket(const Address& address, int type = SOCK_STREAM);
+// Returns the address to which a socket is bound, with the real port.
 SocketAddress LocalAddress(int fd);
 
-// Begins to connect; 0, or the errno. EINPROGRESS is the usual answer.
-int StartConnect(const SocketAddress& address, Fd* fd);
-// After the socket has become writable: 0, or the errno of the attempt.
+// Begins to connect. Returns 0 or the errno; EINPROGRESS is usual.
+int StartConnect(const SocketAddress& address, Fd* fd, int type = SOCK_STREAM);
+// Returns the result of the attempt once the socket is writable: 0 or the errno.
 int FinishConnect(int fd);
 
-// No delay, keep-alive: what every stream of ours wants.
+// Sets the options of every stream connection: no delay, keep-alive, few unsent bytes in the kernel.
 void ConfigureStream(int fd);
-// How messages name the other end of an accepted socket: "tcp:10.0.0.7:41234", "unix:/run/x.sock (pid 71)".
+// Returns the name of an accepted socket's peer for messages: "tcp:10.0.0.7:41234", "unix:/run/x.sock (pid 71)".
 std::string NameAccepted(int fd, const SocketAddress& remote, const Address& listener);
 
-// An errno as a status; `what` opens the message.
+// Returns an errno as a status; `what` opens the message.
 absl::Status SocketError(int error, absl::string_view what);
 
 }  // namespace pw::net
