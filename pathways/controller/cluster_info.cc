@@ -30,7 +30,7 @@ resource::DeviceDescription DescribeDevice(const Hello::Device& proto) {
   return device;
 }
 
-// "1.13.0" before "1.14.0"; what is no version sorts as 0.
+// "1.13.0" sorts before "1.14.0"; a part that is no number counts as 0.
 std::vector<int> VersionNumbers(const std::string& version) {
   std::vector<int> numbers;
   for (absl::string_view part : absl::StrSplit(version, '.')) {
@@ -40,7 +40,7 @@ std::vector<int> VersionNumbers(const std::string& version) {
   return numbers;
 }
 
-// Runtimes write the number that a device has on its host ("CpuDevice(id=2)"); people need the one that names it in the cluster.
+// Runtimes write a device's number on its host ("CpuDevice(id=2)"); people need its id in the cluster.
 std::string WithClusterId(std::string text, DeviceId id) {
   const size_t at = text.find("id=");
   if (at == std::string::npos) return text;
@@ -52,7 +52,7 @@ std::string WithClusterId(std::string text, DeviceId id) {
 DeviceInfo ShowDevice(const resource::Topology& topology, const resource::Device& device, const std::string& platform) {
   DeviceInfo info;
   info.id = device.id;
-  info.local_device_id = device.id.v;  // to the one process that drives them all, every device is local
+  info.local_device_id = device.id.v;  // every device is local to the one client process
   info.local_hardware_id = device.description.local_hardware_id;
   info.platform_name = platform;
   info.kind = device.description.kind;
@@ -103,7 +103,7 @@ absl::Status CheckHello(const Hello& hello, const std::string& platform, const s
                                                       " devices, this cluster runs on ", platform,
                                                       ": a cluster has devices of one platform"));
   }
-  // The topology knows what a host must have; a scratch one leaves ours alone.
+  // Topology::AddHost validates the description; a scratch topology leaves the real one alone.
   resource::Topology scratch;
   return scratch.AddHost(DescribeHost(hello)).status();
 }

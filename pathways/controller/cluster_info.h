@@ -1,4 +1,5 @@
-// From what workers say in their Hello to what the topology keeps, and from there to what clients are shown. Pure.
+// Converts a worker's Hello into the topology's description of a host, and the topology into the ClusterInfo that clients see. Also checks
+// whether a worker may join. Pure.
 #pragma once
 
 #include <memory>
@@ -15,11 +16,11 @@ inline constexpr int kWorkerProtocolVersion = 1;
 
 resource::HostDescription DescribeHost(const ::pathways::v1::Hello& hello);
 
-// OK if this worker may join one that has `platform` ("": any) and wants `token` ("": none): UNAUTHENTICATED, INVALID_ARGUMENT,
-// FAILED_PRECONDITION with what to do.
+// Returns OK if this worker may join a cluster of `platform` ("": any platform) that requires `token` ("": none). Errors are
+// UNAUTHENTICATED, INVALID_ARGUMENT or FAILED_PRECONDITION, and say what to do.
 absl::Status CheckHello(const ::pathways::v1::Hello& hello, const std::string& platform, const std::string& token);
 
-// `hellos`: of the hosts that are there, in ascending order of their id. The StableHLO version is the oldest of all hosts'.
+// `hellos`: of the present hosts, in ascending order of host id. The StableHLO version is the oldest of theirs.
 std::shared_ptr<const ClusterInfo> MakeClusterInfo(const resource::Topology& topology,
                                                    const std::vector<const ::pathways::v1::Hello*>& hellos);
 

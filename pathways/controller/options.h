@@ -13,22 +13,22 @@
 namespace pw::controller {
 
 struct SessionLimits {
-  int64_t handles = 20'000'000;              // arrays, executables and the like that one client may have at a time
-  int64_t staged_bytes = int64_t{64} << 30;  // host buffers of one client that wait in the controller
+  int64_t handles = 20'000'000;              // arrays, executables and the like of one client at a time
+  int64_t staged_bytes = int64_t{64} << 30;  // bytes of one client's host buffers that the controller holds
 };
 
 struct ClusterOptions {
-  int expect_hosts = 1;                                     // the cluster forms when so many have joined
-  absl::Duration heartbeat_limit = absl::Seconds(10);       // a host that is silent for so long is lost
+  int expect_hosts = 1;                                     // the number of hosts with which the cluster forms
+  absl::Duration heartbeat_limit = absl::Seconds(10);       // a host that is silent for longer is lost
   absl::Duration status_timeout = absl::Milliseconds(500);  // how long GetStatus waits for a host
   SessionLimits limits;
-  gang::Options gang;                      // in what order computations run
-  int virtual_devices = 0;                 // that each client can have in slices at a time; 0: by the size of the cluster
+  gang::Options gang;                      // the order of computations
+  int virtual_devices = 0;                 // of one client, in all its slices, at a time; 0: by the size of the cluster
   bool sequential_dispatch = false;        // programs of many nodes are sent node by node
-  ::pathways::v1::HostConfig host_config;  // what hosts go by
-  bool share_memory = true;                // with hosts of the same machine, where it can
-  std::function<std::string()> make_key = RandomKey;  // secrets that nobody can guess, another at each call
-  std::string join_token;                  // hosts that do not show it are refused; empty: all may join
+  ::pathways::v1::HostConfig host_config;  // settings of all hosts
+  bool share_memory = true;                // with hosts on the same machine, if they can open it
+  std::function<std::string()> make_key = RandomKey;  // returns a new unguessable secret at each call
+  std::string join_token;                  // hosts without it are refused; empty: any host may join
   std::string version = "0.1.0";
 };
 

@@ -1,11 +1,11 @@
-// What hosts report, out of the bytes that carry it.
+// Parses reports of hosts.
 #pragma once
 
 #include <string_view>
 
 namespace pw::controller {
 
-// False if `bytes` are no such message, which then holds anything.
+// Returns false if `bytes` are not such a message; then the contents of `message` are unspecified.
 template <class Message>
 bool Parse(std::string_view bytes, Message* message) {
   return message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));

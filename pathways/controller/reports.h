@@ -1,4 +1,4 @@
-// Reports of a cluster (pathways/session), under the names by which the controller knows them.
+// Aliases in the controller's namespace for the reports of a cluster (pathways/session).
 #pragma once
 
 #include "pathways/session/reports.h"

@@ -1,4 +1,4 @@
-// The interface of a session and a cluster (pathways/session), under the names by which the controller knows it.
+// Aliases in the controller's namespace for the interface of sessions and clusters (pathways/session).
 #pragma once
 
 #include "pathways/controller/reports.h"

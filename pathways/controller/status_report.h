@@ -1,4 +1,4 @@
-// What `pathways status` shows, as JSON (docs/status.md). Pure: the cluster fills in what it knows.
+// The contents of `pathways status`, as JSON (docs/status.md). Pure: ClusterImpl fills it in.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct HostStatus {
   uint64_t frames_sent = 0;
   uint64_t frames_received = 0;
   std::map<std::string, uint64_t> commands;            // by kind
-  std::optional<::pathways::v1::HealthReport> health;  // the last; none: not heard yet
+  std::optional<::pathways::v1::HealthReport> health;  // the last one; none: not received yet
   double seconds_since_health = 0;
   std::optional<::pathways::v1::MetricsReport> metrics;  // none: the host did not answer in time
 };
@@ -56,7 +56,7 @@ struct SliceStatus {
   std::vector<DeviceId> devices;  // virtual
   std::vector<DeviceId> physical;
   uint64_t epoch = 0;
-  int position = 0;  // of one that waits
+  int position = 0;  // if it waits
   std::string waits_for;
 };
 
@@ -67,14 +67,14 @@ struct StatusReport {
   bool formed = false;
   int expected_hosts = 0;
   int joined_hosts = 0;
-  std::string workers_address;  // where workers join; empty: nowhere yet
-  std::string sessions_address;  // where agents and other clients of the session protocol connect; empty: nowhere
+  std::string workers_address;  // for workers; empty: not listening yet
+  std::string sessions_address;  // for agents and other clients of the session protocol; empty: none
   std::string platform_name;
   std::string stablehlo_version;
   std::string policy;
   uint64_t granted = 0;
   int64_t translated_programs = 0;
-  int64_t array_bytes = 0;  // that have come through the controller
+  int64_t array_bytes = 0;  // that have passed through the controller
   resource::Snapshot topology;
   std::map<HostId, HostStatus> hosts;
   std::vector<ClientStatus> clients;

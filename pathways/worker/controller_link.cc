@@ -222,7 +222,7 @@ void ControllerLink::AcceptPeer(std::unique_ptr<net::Connection> connection) {
   });
 }
 
-// Before a controller has told of clients there are none.
+// Drops the connection if there is no Worker: then no controller has admitted clients.
 void ControllerLink::AcceptLane(std::unique_ptr<net::Connection> connection) {
   auto shared = std::make_shared<std::unique_ptr<net::Connection>>(std::move(connection));
   strand_->Post([this, alive = std::weak_ptr<bool>(alive_), shared] {
@@ -230,7 +230,7 @@ void ControllerLink::AcceptLane(std::unique_ptr<net::Connection> connection) {
   });
 }
 
-// Looks again when the silence would be too long, and goes on as long as the connection lives.
+// Checks again when the silence limit would be reached, for as long as the connection lives.
 void ControllerLink::Watch(uint64_t generation) {
   const absl::Duration silence = environment_.clock->Now() - handler_->last_heard();
   if (silence >= silence_limit_) {
@@ -262,7 +262,7 @@ void ControllerLink::Reconnect() {
 }
 
 void ControllerLink::Drop() {
-  worker_ = nullptr;  // before the connection it speaks through
+  worker_ = nullptr;  // before the connection that it sends through
   connection_ = nullptr;
   handler_ = nullptr;
   early_peers_.clear();
@@ -273,7 +273,7 @@ void ControllerLink::Finish(const absl::Status& status) {
   stopped_ = true;
   ++generation_;
   strand_->Post(
-      [this, status, alive = std::weak_ptr<bool>(alive_)] {  // not inside the handling of a command of the Worker that goes
+      [this, status, alive = std::weak_ptr<bool>(alive_)] {  // not inside a command of the Worker being dropped
         if (alive.expired()) return;
         Drop();
         finished_(status);

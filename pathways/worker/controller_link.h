@@ -1,16 +1,17 @@
-// The link to the controller: joining, heartbeats, losing it and joining again.
+// ControllerLink: the worker's connection to its controller. Joins the cluster, answers heartbeats, and joins again after the controller is
+// lost.
 //
 //   connecting ──► greeting ──Welcome──► serving (a Worker exists) ──► lost: the Worker and all it holds are dropped ──►
 //   connecting
 //
-// Pings are answered on the connection's own thread, so that a long step on the strand does not look like a dead worker. Silence
-// of three heartbeats means that the controller is gone.
+// The connection's own thread answers pings, so that a long step on the strand does not look like a dead worker. After three heartbeat
+// intervals of silence the controller counts as lost.
 //
 // Invariants:
-//   CL-1  the strand's idle hook flushes what the commands of a turn have produced
-//   CL-2  a malformed frame ends the connection with the reason, never the process
-//   CL-3  after `finished` has been called nothing is started any more
-// Lives on the worker's strand. The connection's thread only posts to it and answers pings.
+//   CL-1  the strand's idle hook sends the events that the commands of a turn have produced
+//   CL-2  a malformed frame ends the connection with a reason, never the process
+//   CL-3  nothing is started after `finished` has been called
+// Lives on the worker's strand. The connection's thread only posts to the strand and answers pings.
 #pragma once
 
 #include <atomic>
@@ -32,35 +33,35 @@ struct LinkOptions {
   std::string controller;  // address
   std::string host_name;
   std::string island;
-  std::string data_address;  // where peers reach us
-  std::string lane_address;  // where clients do; empty: nowhere
+  std::string data_address;  // where peers connect
+  std::string lane_address;  // where clients connect; empty: they cannot
   int64_t pid = 0;
-  std::string token;  // shown to the controller, which may want one
+  std::string token;  // join token, if the controller requires one
   bool exit_with_controller = false;
-  bool share_memory = true;                            // with processes of the same machine, where it can
-  absl::Duration connect_timeout = absl::Seconds(10);  // of one attempt; attempts go on
+  bool share_memory = true;                            // with processes of the same machine, if possible
+  absl::Duration connect_timeout = absl::Seconds(10);  // of one attempt; attempts are repeated
   absl::Duration retry_delay = absl::Milliseconds(500);
   absl::Duration greeting_timeout = absl::Seconds(30);
 };
 
 class ControllerLink {
  public:
-  // Why it ended, and with which exit status.
+  // Called when the link has ended for good; the status gives the reason and decides the exit status.
   using Finished = std::function<void(const absl::Status&)>;
 
-  // Everything in `environment`, `strand` (its strand) and `timers` must outlive this. Construct before anything is posted to the
-  // strand.
+  // All members of `environment`, `strand` (the strand that it names) and `timers` must outlive this. Construct before anything is posted
+  // to the strand.
   ControllerLink(const Environment& environment, Strand* strand, Timers* timers, LinkOptions options, Finished finished);
   ~ControllerLink();
 
-  // The following from any thread.
+  // The next four may be called from any thread.
   void Start();
   void AcceptPeer(std::unique_ptr<net::Connection> connection);
   void AcceptLane(std::unique_ptr<net::Connection> connection);
   // Drops everything, says goodbye, and calls `stopped` on the strand. Nothing runs afterwards.
   void Stop(std::string reason, Task stopped);
 
-  // For tests that count, on the strand.
+  // For tests, on the strand.
   int64_t arrays() const { return worker_ == nullptr ? 0 : worker_->arrays(); }
   uint64_t configuration() const { return worker_ == nullptr ? 0 : worker_->configuration(); }
 
@@ -83,15 +84,15 @@ class ControllerLink {
   Strand* const strand_;
   Timers* const timers_;
   const LinkOptions options_;
-  const net::Probe probe_;  // for the controller to find out whether it can open what we share
+  const net::Probe probe_;  // the controller opens it to learn whether it can open our shared memory
   Finished finished_;
-  uint64_t generation_ = 0;  // names the present connection
+  uint64_t generation_ = 0;  // identifies the current connection
   std::unique_ptr<Handler> handler_;
   std::unique_ptr<net::Connection> connection_;
   std::unique_ptr<Worker> worker_;
   std::vector<std::unique_ptr<net::Connection>> early_peers_;  // accepted before Welcome was read
   absl::Duration silence_limit_;
-  bool complained_ = false;  // about a controller that cannot be reached: say it once
+  bool complained_ = false;  // whether an unreachable controller has been logged
   bool stopped_ = false;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };

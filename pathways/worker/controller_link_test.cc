@@ -1,5 +1,4 @@
-// Joining, heartbeats, losing the controller: the link against a controller made of a transport in memory, with time that only
-// moves when told to.
+// Tests ControllerLink (joining, heartbeats, loss of the controller) against a fake controller on an in-memory transport, with manual time.
 #include "pathways/worker/controller_link.h"
 
 #include <algorithm>
@@ -255,7 +254,7 @@ TEST_F(LinkTest, MalformedFramesEndTheConnectionNotTheProcess) {
   EXPECT_EQ(controller_.connections, 2);
   v1::Command put;
   put.mutable_put()->set_payload_bytes(1000);
-  controller_.Send(put, "short");  // and no welcome before it
+  controller_.Send(put, "short");  // without a preceding Welcome
   Run();
   Advance(absl::Seconds(1));
   EXPECT_EQ(controller_.connections, 3);

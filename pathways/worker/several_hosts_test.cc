@@ -1,4 +1,4 @@
-// This host's part of programs over several hosts.
+// Tests this host's part of programs over several hosts.
 #include <string>
 #include <vector>
 
@@ -12,7 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Devices 0 and 1 of hosts 4 and 7, in turns; this one is host 7.
+// Devices 0 and 1 of hosts 4 and 7, alternating; this is host 7.
 struct SecondOfTwo : WorkerHarness {
   SecondOfTwo() : WorkerHarness(HostSeven()) {}
   static Setup HostSeven() {
@@ -88,7 +88,7 @@ TEST(SeveralHosts, LaunchesAreNumberedAlikeEverywhereAndApartFromThoseOfOneHost)
 TEST(SeveralHosts, AFailureHereIsReportedForTheOthers) {
   SecondOfTwo w;
   w.CompileForBoth(1, kAdd);
-  w.Launch(11, 5, 999, 101);  // an argument that is not here
+  w.Launch(11, 5, 999, 101);  // an argument unknown here
   EXPECT_EQ(w.connection.done.at(11).code(), absl::StatusCode::kNotFound);
   ASSERT_EQ(w.connection.launch_failed.size(), 1u);
   EXPECT_EQ(w.connection.launch_failed[0].launch(), 5u);

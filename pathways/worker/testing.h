@@ -1,4 +1,4 @@
-// A worker under test: a simulated runtime, executors that run only when told to, and a connection that remembers
+// WorkerHarness: a worker under test with a simulated runtime, manual executors, and a connection that records what the worker sends
 // (testing_connection.h). Not for products.
 #pragma once
 
@@ -35,7 +35,7 @@ inline std::vector<float> Floats(const std::string& bytes) {
   return values;
 }
 
-// One worker and the commands that tests give it.
+// A worker and helpers that send it commands.
 class WorkerHarness {
  public:
   struct Setup {
@@ -46,7 +46,7 @@ class WorkerHarness {
     net::Transport* transport = nullptr;
     bool takes_shared = false;  // the controller can open what the worker shares
     bool checksum = false;
-    ManualExecutor* executor = nullptr;  // shared with other harnesses; null: an own one
+    ManualExecutor* executor = nullptr;  // shared with other harnesses; null: its own
     Clock* clock = nullptr;              // null: the machine's
     Timers* timers = nullptr;
   };
@@ -81,14 +81,14 @@ class WorkerHarness {
     Settle();
   }
 
-  // Gives a command; it has taken effect when this returns, what it waits for has not.
+  // Sends a command. It has taken effect when this returns; what it waits for may not have.
   void Do(const v1::Command& command, const std::string& payload = "") {
     v1::ToWorker batch;
     *batch.add_commands() = command;
     strand.Post([this, batch, payload] { EXPECT_TRUE(worker->Handle(batch, Bytes::Copy(payload)).ok()); });
     if (!hold_commands) executor.RunAll();
   }
-  // Runs everything that can run.
+  // Runs all tasks.
   void Settle() {
     while (executor.size() + device_executor.size() + compile_executor.size() + copy_executor.size() > 0) {
       executor.RunAll();
@@ -198,7 +198,7 @@ class WorkerHarness {
     executor.RunAll();
     return report;
   }
-  // "(3.0 4.0)" or the error, once everything has settled.
+  // Returns the shard's elements once everything has settled. Expects that the fetch succeeds.
   std::vector<float> Read(uint64_t array, int shard) {
     const uint64_t fetch = 900000 + ++query_;
     Fetch(fetch, array, shard);

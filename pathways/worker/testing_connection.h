@@ -1,5 +1,4 @@
-// What stands around a worker under test: an executor that runs when told to, and a connection that remembers what the worker says.
-// Not for products.
+// The environment of a worker under test: a manual executor, and a connection that records what the worker sends. Not for products.
 #pragma once
 
 #include <deque>
@@ -14,13 +13,13 @@
 #include "pathways/net/transport.h"
 #include "pathways/v1/dataflow.pb.h"
 #include "pathways/v1/worker.pb.h"
-#include "pathways/worker/outbox.h"
+#include "pathways/worker/store/outbox.h"
 
 namespace pw::worker {
 
 namespace v1 = pathways::v1;
 
-// Runs tasks when told to, in the order of posting.
+// Runs tasks when told to, in order of posting.
 class ManualExecutor : public Executor {
  public:
   void Post(Task task) override { tasks_.push_back(std::move(task)); }
@@ -41,7 +40,7 @@ class ManualExecutor : public Executor {
   std::deque<Task> tasks_;
 };
 
-// Remembers what a worker says.
+// Records what a worker sends.
 class RecordingConnection : public net::Connection {
  public:
   void Start(Handler*) override {}
@@ -88,7 +87,7 @@ class RecordingConnection : public net::Connection {
         described[event.described().query()] = event.described();
       } else if (event.has_dataflow()) {
         dataflow.emplace_back(event.dataflow().header(), take(event.dataflow().payload_bytes()));
-        v1::dataflow::Frame frame;  // what the worker starts by itself: a word of a failed launch
+        v1::dataflow::Frame frame;  // the worker starts runs only to report a failed launch
         ASSERT_TRUE(frame.ParseFromString(event.dataflow().header()));
         for (const auto& start : frame.starts()) ASSERT_TRUE(launch_failed.emplace_back().ParseFromString(start.argument()));
       }

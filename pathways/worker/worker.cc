@@ -8,7 +8,7 @@ namespace pw::worker {
 namespace {
 namespace v1 = pathways::v1;
 
-// What of a frame's payload belongs to this command.
+// Size of this command's part of the frame's payload.
 uint64_t PayloadBytes(const v1::Command& command) {
   switch (command.kind_case()) {
     case v1::Command::kCompile: {
@@ -72,6 +72,10 @@ Worker::Worker(const Environment& environment, net::Connection* connection, cons
   peers_.set_checksum(checksum_);
   core_.launch_failed = [this](const v1::LaunchFailed& failed) { housekeeping_.TellFailed(failed); };
   if (!environment.shares_memory) return;
+  if (environment.transport != nullptr) {
+    auto files = environment.transport->ListenForFiles();  // simulated networks have no such sockets
+    if (files.ok()) lanes_.ShareMemory(*std::move(files));
+  }
   Executor* const sweeper = environment.copy_pool != nullptr ? environment.copy_pool : environment.strand;
   if (environment.timers != nullptr) core_.shared.SweepEvery(net::SharedMemoryFactory::kSweepPeriod, environment.timers, sweeper);
   if (net::VerifyProbe(net::ReadName(welcome.probe().memory()), welcome.probe().secret()))
@@ -110,7 +114,7 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
     case v1::Command::kPut:
       return puts_.Put(command.put(), payload);
     case v1::Command::kChunk:
-      // Shared memory too: the controller has dropped what an ended session has lent.
+      // Also drops shared memory: the controller has released what an ended session lent.
       if (core_.ended.contains(SessionId(command.chunk().session()))) return;
       return puts_.AddChunk(command.chunk(), payload);
     case v1::Command::kAbortTransfer:
@@ -156,7 +160,7 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
     case v1::Command::kMemoryQuery:
     case v1::Command::kTrace:
     case v1::Command::KIND_NOT_SET:
-      return;  // the link's, of a newer controller, or of one before housekeeping.proto
+      return;  // for the link, from a newer controller, or from one older than housekeeping.proto
   }
 }
 
@@ -190,7 +194,7 @@ Housekeeping::Duties Worker::MakeDuties() {
 }
 
 void Worker::Configure(const v1::HostConfig& config) {
-  if (config.version() < configuration_) return;  // overtaken
+  if (config.version() < configuration_) return;  // an outdated configuration
   configuration_ = config.version();
   housekeeping_.SetCoalescing(config.coalescing());
   peers_.set_checksum(checksum_ || config.checksum());
@@ -215,7 +219,7 @@ void Worker::ReleaseOwner(SessionId session) {
   program_runs_.ReleaseOwner(session);
   fetches_.ReleaseOwner(session);
   host_calls_.ReleaseOwner(session);
-  // What the session waits for fails, and so does, from there on, what waits for that.
+  // Fails the session's pending transfers and all that depends on them.
   puts_.ReleaseOwner(session);
   lanes_.ReleaseOwner(session);
   expectations_.ReleaseOwner(session);

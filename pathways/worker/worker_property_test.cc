@@ -1,4 +1,4 @@
-// Random streams of commands, overlapped in random ways, give the same results as the same commands run one by one.
+// Random command streams, overlapped at random, give the same results as the same commands run one by one.
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
@@ -18,8 +18,8 @@ namespace {
 
 constexpr int kDevices = 2;
 
-// A shard in the model: its elements, or the errors that it may report. Several inputs that fail at about the same time are
-// several truths: which of them is seen first is nobody's business.
+// A shard in the model: its elements, or the errors that it may report. If several inputs fail at about the same time, either error is
+// valid.
 struct ModelShard {
   std::vector<float> values;
   std::set<std::string> errors;
@@ -41,7 +41,7 @@ constexpr ModelProgram kPrograms[] = {
     {"args=0 outputs=1 dims=2", 0, 1},
 };
 
-// The commands, one by one.
+// Runs the commands one by one.
 class Model {
  public:
   std::map<uint64_t, ModelArray> arrays;
@@ -124,7 +124,7 @@ class RandomStream {
     model_.arrays[array].assign(kDevices, {values, {}});
     if (Pick(2) == 0) return w_.Put(op, array, values);
     w_.PutLater(op, array, 2);
-    if (Pick(5) == 0) {  // never arrives
+    if (Pick(5) == 0) {  // its data never arrives
       v1::Command abort;
       abort.mutable_abort_transfer()->set_transfer(op + 1000000);
       abort.mutable_abort_transfer()->mutable_status()->set_code(1);
@@ -141,7 +141,7 @@ class RandomStream {
     const ModelProgram& program = kPrograms[index];
     std::vector<uint64_t> args, results;
     for (int i = 0; i < program.args; ++i) args.push_back(AnyArray());
-    if (program.donate >= 0 && args[0] == args[1] && Pick(4) > 0) return;  // allowed, but not often
+    if (program.donate >= 0 && args[0] == args[1] && Pick(4) > 0) return;  // allowed, but rare
     for (int k = 0; k < program.outputs; ++k) results.push_back(NewArray());
     w_.Execute(next_op_++, index + 1, args, results);
     model_.Execute(program, args, results);
@@ -154,7 +154,7 @@ class RandomStream {
     model_.arrays[array] = model_.arrays.at(source);
   }
 
-  // Each shard of the new array: a copy of a shard, or one element of each shard.
+  // Each shard of the new array is a copy of a shard, or takes one element of each shard.
   void Move() {
     const uint64_t array = NewArray(), source = AnyArray();
     v1::Command command;
@@ -256,7 +256,7 @@ class RandomStream {
         ASSERT_EQ(shard.errors.count(fetched.status().message()), 1u) << fetched.status().message();
       }
     }
-    // Only what has a name holds memory.
+    // Only named arrays hold memory.
     EXPECT_EQ(w_.worker->arrays(), static_cast<int64_t>(model_.arrays.size()));
     std::vector<uint64_t> names;
     for (const auto& [array, shards] : model_.arrays) names.push_back(array);

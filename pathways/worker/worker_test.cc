@@ -38,7 +38,7 @@ TEST(Worker, ExecuteMayArriveBeforeItsProgramIsCompiled) {
   EXPECT_EQ(w.worker->arrays(), 1) << "the donated array is gone";
 }
 
-// Executions that wait for bytes from outside are granted when those are there; until then they hold nobody up.
+// Executions that wait for bytes from outside are granted when the bytes arrive; until then they delay no other command.
 TEST(Worker, AParkedCommandDoesNotBlockIndependentLaterOnes) {
   WorkerHarness w;
   w.Compile(1, kAdd);
@@ -64,7 +64,7 @@ TEST(Worker, AParkedCommandDoesNotBlockIndependentLaterOnes) {
   EXPECT_THAT(w.Read(101, 1), ElementsAre(2, 3, 4, 5));
 }
 
-// It has its turn when it is granted, whether its inputs are there or not; one that will not be granted ends without.
+// Reports the turn when the execution is granted, whether or not its inputs exist; also when it ends without a grant.
 TEST(Worker, AnExecutionThatIsEnqueuedSaysSoIfAsked) {
   WorkerHarness w;
   const auto execute = [&w](uint64_t op, uint64_t executable, uint64_t arg, uint64_t grant) {
@@ -118,7 +118,7 @@ TEST(Worker, ReleaseAndDonationWaitForEarlierReaders) {
   w.Execute(13, 2, {100}, {400});       // takes 100 over: must wait
   w.Settle();
   EXPECT_EQ(w.connection.done.count(13), 0u);
-  w.Release(200);  // its name goes, its bytes are still wanted
+  w.Release(200);  // the name is released, the bytes are still needed
   w.SendChunks(11, {2, 2, 2, 2});
   EXPECT_THAT(w.Read(300, 0), ElementsAre(6, 6, 6, 6));
   EXPECT_THAT(w.Read(400, 0), ElementsAre(2, 2, 2, 2));
@@ -144,8 +144,8 @@ TEST(Worker, ErrorsAreValues) {
   w.Execute(11, 2, {100}, {101});
   w.Execute(12, 1, {101}, {102});  // enqueued before the failure is known
   w.Settle();
-  w.Execute(13, 1, {102}, {103});  // after
-  w.Execute(14, 1, {100}, {104});  // not concerned
+  w.Execute(13, 1, {102}, {103});  // after it is known
+  w.Execute(14, 1, {100}, {104});  // not affected
   w.Fetch(20, 103, 1);
   w.Settle();
   for (uint64_t op : {11, 12, 13}) EXPECT_EQ(w.connection.done.at(op), absl::InternalError("the chip is hot"));
@@ -241,7 +241,7 @@ TEST(Worker, PutsWithStridesAndWithoutElements) {
   EXPECT_THAT(Floats(w.connection.fetched_bytes[20]), ElementsAre(2, 1, 4, 3, 6, 5));
 }
 
-// A stride of 0 makes an array of any size of a few bytes.
+// With a stride of 0, a few bytes make an array of any size.
 TEST(Worker, APutThatNoMachineHasMemoryForIsAnErrorAndNothingElse) {
   for (int64_t limit : {int64_t{0}, int64_t{1} << 30}) {
     WorkerHarness::Setup setup;
@@ -409,7 +409,7 @@ TEST(Worker, MemoryIsAccountedPerSessionAndGivenBack) {
   EXPECT_TRUE(w.Memory().devices(1).used_by_session().empty());
 }
 
-// One of two devices' room for two arrays of 16 bytes is taken by the argument and the result of a computation that runs.
+// On each device there is room for two arrays of 16 bytes, and a running computation's argument and result take it.
 struct ShortOfMemory : WorkerHarness {
   static Setup Limited() {
     Setup setup;
@@ -428,13 +428,13 @@ struct ShortOfMemory : WorkerHarness {
 TEST(Worker, ShortMemoryMakesCommandsWaitAndThenNamesTheHolders) {
   ShortOfMemory w;
   w.Release(100);
-  w.Execute(12, 2, {101}, {102});  // fits only when the first is done with its input
+  w.Execute(12, 2, {101}, {102});  // fits only after the first has ended with its input
   w.Settle();
   EXPECT_EQ(w.connection.done.count(12), 0u);
   w.runtime.ReleaseHeld();
   w.Settle();
   EXPECT_TRUE(w.connection.done.at(12).ok());
-  w.Execute(13, 2, {102}, {103});  // 101 and 102 are held, nothing will free them
+  w.Execute(13, 2, {102}, {103});  // 101 and 102 are held, and will not be freed
   w.Settle();
   EXPECT_EQ(w.connection.done.at(13).code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(w.connection.done.at(13).message()), HasSubstr("session 1 holds 32 B"));
@@ -445,7 +445,7 @@ TEST(Worker, ShortMemoryMakesCommandsWaitAndThenNamesTheHolders) {
 
 TEST(Worker, AReadOfWhatACommandWillMakeDoesNotKeepItWaitingForMemory) {
   ShortOfMemory w;
-  w.Execute(12, 2, {100}, {102});  // may fit once the first is done: it does not
+  w.Execute(12, 2, {100}, {102});  // may fit once the first has ended: it does not
   w.Fetch(20, 102, 0);
   w.Settle();
   EXPECT_EQ(w.connection.done.count(12), 0u);
@@ -481,7 +481,7 @@ TEST(Worker, HostCallsGoToTheClientAndBack) {
   reply.mutable_host_reply()->mutable_status()->set_code(13);
   reply.mutable_host_reply()->mutable_status()->set_message("ValueError: no");
   w.Do(reply);
-  w.ReleaseOwner(5);  // the other call's client has gone
+  w.ReleaseOwner(5);  // the other call's session
   w.Settle();
   EXPECT_EQ(w.connection.done.at(12), absl::InternalError("ValueError: no"));
 }
@@ -573,7 +573,7 @@ TEST(Worker, DroppingAWorkerWithParkedCommandsFreesThem) {
   EXPECT_EQ(w.connection.done.count(11) + w.connection.done.count(13), 0u) << "one waits for a callback, one for data";
   EXPECT_GT(w.runtime.live_buffers(), 0);
   w.worker = nullptr;
-  w.Settle();  // what comes back meets nobody
+  w.Settle();  // callbacks that arrive now find no worker
   EXPECT_EQ(w.runtime.live_buffers(), 0);
 }
 

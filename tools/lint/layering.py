@@ -6,6 +6,12 @@ import source
 
 ORDER = ["base", "trace", "net", "lanes", "bulk", "resource", "buffers", "dataflow", "gang", "program", "ir", "dispatch", "session", "device",
          "worker", "controller", "client", "frontend", "relay", "sim", "bin"]
+# The order of the rooms within a folder; "" is the folder itself. Tests, and doubles for tests, may include every room.
+ROOMS = {
+    "worker": ["store", "lanes", "transfer", "execute", "housekeeping", ""],
+    "controller": ["", "scheduling", "hosts", "housekeeping", "arrays", "programs", "session", "slices", "cluster"],
+}
+FOR_TESTS = re.compile(r"_test\.cc$|/testing")
 # Beyond the order: folders that must not know each other, although one stands above the other.
 STRANGERS = {
     "controller": {"worker", "device"},       # they meet in proto/ and net/
@@ -45,6 +51,27 @@ def check_layer(path, header):
     return None
 
 
+def room(path):
+    """Returns "store" for pathways/worker/store/shard.h, "" for pathways/worker/worker.h."""
+    parts = path.split("/")
+    return parts[2] if len(parts) > 3 else ""
+
+
+def check_room(path, header):
+    if not path.startswith("pathways/") or header.split("/")[:2] != path.split("/")[:2] or FOR_TESTS.search(path):
+        return None
+    order = ROOMS.get(path.split("/")[1])
+    if order is None:
+        return None
+    ours, theirs = room(path), room(header)
+    for one in (ours, theirs):
+        if one not in order:
+            return f"'{one}' is not a room of {path.split('/')[1]}/ (tools/lint/layering.py ROOMS)"
+    if order.index(theirs) > order.index(ours):
+        return f"{ours or path.split('/')[1]}/ stands above {theirs or path.split('/')[1]}/ and must not include it"
+    return None
+
+
 def check_reserved(path, header):
     if header.startswith("pathways/") and not header.endswith(".pb.h"):
         return None
@@ -70,7 +97,7 @@ def check():
         if problem:
             problems.append(f"{path}: {problem}")
         for header in headers:
-            problem = check_layer(path, header) or check_reserved(path, header)
+            problem = check_layer(path, header) or check_room(path, header) or check_reserved(path, header)
             if problem:
                 problems.append(f"{path}: #include \"{header}\": {problem}")
     return problems

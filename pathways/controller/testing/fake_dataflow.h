@@ -1,5 +1,5 @@
-// FakeDataflow: a fake worker's part in the controller's housekeeping graphs: the real runtime, and operators that make their
-// answers up, or hand what they are told to the fake worker. Runs on the threads that deliver to it, one call at a time.
+// FakeDataflow: a fake worker's part in the controller's housekeeping graphs. It has the real runtime; its operators invent their answers,
+// or pass orders to the fake worker. Runs on the threads that deliver to it, one call at a time.
 #pragma once
 
 #include <deque>
@@ -20,7 +20,7 @@ namespace pw::controller {
 class FakeDataflow : private dataflow::Links, private Executor {
  public:
   using SendEvent = std::function<void(const ::pathways::v1::FromWorker&, std::vector<Bytes>)>;
-  // What it is told; nothing of a message that does not parse.
+  // Called for each order; not for one that does not parse.
   struct Told {
     std::function<void(const ::pathways::v1::HostConfig&)> configure;
     std::function<void(const ::pathways::v1::CleanUp&)> clean_up;

@@ -235,7 +235,7 @@ void FakeWorker::Wait(const Command& command) {
     waiting_.push_back(command);
     return;
   }
-  // Sends do not wait for what the same move receives.
+  // Sends do not wait for receives of the same move.
   Command sends = command, receives = command;
   sends.mutable_move()->clear_receives();
   sends.mutable_move()->set_op(0);
@@ -443,7 +443,7 @@ void FakeWorker::SendFetched(uint64_t fetch, const absl::StatusOr<std::string>& 
 }
 
 void FakeWorker::RunExecute(const v1::Execute& execute) {
-  const auto dropped = dropped_.find(execute.executable());  // after the command, before its turn
+  const auto dropped = dropped_.find(execute.executable());  // dropped after the command came, before its turn
   const v1::Compiled compiled = dropped != dropped_.end() ? dropped->second : executables_[execute.executable()];
   const std::vector<int> shards = executable_shards_[execute.executable()].second;
   absl::Status status;

@@ -1,14 +1,13 @@
-// FakeWorker: a worker that keeps shards in host memory, for tests of the controller. It speaks the worker protocol over any
-// transport and keeps its promises: commands take effect in order, one that waits for data does not hold up others, a failed
-// command poisons its results.
+// FakeWorker: a worker that keeps shards in host memory, for tests of the controller. It speaks the worker protocol over any transport, and
+// keeps the protocol's promises: commands take effect in order, a command that waits for data does not delay others, a failed command
+// poisons its results.
 //
-// Programs are toys: the bytes to compile are a serialized v1.Compiled, which is echoed as the answer, and whose name says what
-// runs:
+// Programs are toys: the bytes to compile are a serialized v1.Compiled, which is returned as the answer. Its name selects the computation:
 //   "copy"   result i is argument i            "add"    result 0 is argument 0 + argument 1 (f32)
 //   "fail"   every run fails with RESOURCE_EXHAUSTED "toy failure"
 //   "refuse" compilation fails with INVALID_ARGUMENT "toy refusal"
-// One that has newer_than_runtime set is refused for that, unless the worker reads_newer.
-// Direct transfers between fake workers go through a Hub that a test shares between them.
+// A toy with newer_than_runtime is refused for that reason, unless the worker reads_newer.
+// Direct transfers between fake workers go through a Hub that the test shares between them.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +36,7 @@ class FakeWorker : private net::Connection::Handler {
     std::string platform = "cpu";
     std::string stablehlo_version = "1.13.0";
     int protocol_version = 1;
-    std::string process_address = {};  // empty: takes no part in programs over several hosts
+    std::string process_address = {};  // empty: no programs over several hosts
     std::string token = {};
   };
   struct Hub {
@@ -53,7 +52,7 @@ class FakeWorker : private net::Connection::Handler {
   void Die();  // the connection closes
   void Send(const ::pathways::v1::FromWorker& message, std::vector<Bytes> payload = {}, net::Lane lane = net::Lane::kUrgent);
 
-  // What a test can look at.
+  // For tests to read.
   std::vector<::pathways::v1::Command> log;  // every command, in order; chunks without their bytes
   int frames = 0;
   uint64_t reports_seen = 0;
@@ -68,13 +67,13 @@ class FakeWorker : private net::Connection::Handler {
   size_t num_executables() const { return executables_.size(); }
   int Count(::pathways::v1::Command::KindCase kind) const;
 
-  // What a test can have it do.
-  bool silent = false;         // hears, and answers nothing
-  bool deaf_dataflow = false;  // dataflow alone is not heard
-  bool hold_done = false;      // keeps completions back until ReleaseDone
+  // For tests to set or call.
+  bool silent = false;         // receives, and answers nothing
+  bool deaf_dataflow = false;  // ignores dataflow frames only
+  bool hold_done = false;      // holds completions until
   bool hold_compiled = false;
   bool reads_newer = false;
-  size_t chunk_bytes = 1 << 20;  // fetched data beyond this goes in chunks
+  size_t chunk_bytes = 1 << 20;  // larger fetched data
   void ReleaseDone();
   void ReleaseCompiled();
   void FailLaunch(const ::pathways::v1::LaunchFailed& failed) { dataflow_->TellFailed(failed); }
@@ -85,7 +84,7 @@ class FakeWorker : private net::Connection::Handler {
   struct Shard {
     int dtype = 0;
     std::vector<int64_t> dims;
-    std::optional<absl::StatusOr<std::string>> value;  // none: on its way
+    std::optional<absl::StatusOr<std::string>> value;  // none: in flight
   };
   using Key = std::pair<uint64_t, int>;
   struct Transfer {
@@ -96,9 +95,9 @@ class FakeWorker : private net::Connection::Handler {
 
   void OnFrame(net::Frame frame) override;
   void OnClosed(const absl::Status& reason) override;
-  // The link's own commands; true if it was one.
+  // Handles a command of the link itself; returns false for others.
   bool HandleLink(const ::pathways::v1::Command& command);
-  // What housekeeping tells, as commands: for the log, and to do.
+  // Turns housekeeping orders into commands, logs them and carries them out.
   FakeDataflow::Told Told();
   void CleanUp(const ::pathways::v1::CleanUp& what);
   void Handle(const ::pathways::v1::Command& command, std::string payload);
@@ -126,7 +125,7 @@ class FakeWorker : private net::Connection::Handler {
   std::map<uint64_t, uint64_t> owners_;  // array to session
   std::map<uint64_t, ::pathways::v1::Compiled> executables_;
   std::map<uint64_t, ::pathways::v1::Compiled> dropped_;
-  std::map<uint64_t, std::pair<uint64_t, std::vector<int>>> executable_shards_;  // session, those of this host
+  std::map<uint64_t, std::pair<uint64_t, std::vector<int>>> executable_shards_;  // session, shards on this host
   std::map<uint64_t, Transfer> incoming_;                                        // by transfer name
   std::deque<::pathways::v1::Command> waiting_;
   std::set<uint64_t> granted_;              // gangs

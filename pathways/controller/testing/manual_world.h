@@ -1,4 +1,4 @@
-// Threads, time and timers that stand still until a test moves them: everything runs on the test's thread, in a fixed order.
+// An executor, a clock and timers that stand still until a test moves them: everything runs on the test's thread, in a fixed order.
 #pragma once
 
 #include <deque>
@@ -14,7 +14,7 @@ namespace pw::controller {
 class ManualExecutor : public Executor {
  public:
   void Post(Task task) override { queue_.push_back(std::move(task)); }
-  // False if there is nothing to run.
+  // Returns false if there is nothing to run.
   bool RunOne() {
     if (queue_.empty()) return false;
     Task task = std::move(queue_.front());
@@ -43,7 +43,7 @@ class ManualTimers : public Timers {
   void After(absl::Duration delay, Executor* executor, Task task) override {
     entries_.emplace(clock_->now + delay, std::pair(executor, std::move(task)));
   }
-  // Lets time pass, and everything happen that happens in it.
+  // Lets time pass, and runs all tasks and timers that fall due.
   void Advance(absl::Duration duration) {
     const absl::Time end = clock_->now + duration;
     world_->RunUntilIdle();

@@ -1,4 +1,4 @@
-// TestCluster: a controller and fake workers in one thread, for tests. Nothing happens but in Run and the helpers that call it.
+// TestCluster: a controller and fake workers in one thread, for tests. Nothing happens outside Run and the helpers that call it.
 #pragma once
 
 #include <cstring>
@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "pathways/controller/cluster_impl.h"
+#include "pathways/controller/cluster/cluster_impl.h"
 #include "pathways/controller/testing/fake_worker.h"
 #include "pathways/controller/testing/manual_world.h"
 #include "pathways/net/memory_transport.h"
@@ -20,7 +20,7 @@ namespace pw::controller {
 
 class TestCluster {
  public:
-  // Hosts w0, w1, ... of islands i0, i1, ... (one each), with so many devices; device ids count through.
+  // Adds hosts w0, w1, ... of islands i0, i1, ... (one each), with `devices` devices each; device ids are consecutive.
   explicit TestCluster(int hosts = 1, int devices = 4, ClusterOptions options = {}) {
     if (hosts > 0) options.expect_hosts = hosts;
     cluster = ClusterImpl::Create(options, {&executor, &timers, &clock});
@@ -44,7 +44,7 @@ class TestCluster {
     return *workers.back();
   }
   void Run() {
-    cluster->Post([] {});  // so that what was planned outside the strand is flushed
+    cluster->Post([] {});  // flushes commands that were planned outside the strand
     executor.RunUntilIdle();
   }
   Session& Open() {
@@ -54,7 +54,7 @@ class TestCluster {
     return *session;
   }
 
-  // Runs until the callback has come. CANCELLED "still waiting" if it does not.
+  // Runs until the callback has run. CANCELLED "still waiting" if it does not.
   template <class T, class F>
   absl::StatusOr<T> Await(F start) {
     auto result = std::make_shared<std::optional<absl::StatusOr<T>>>();
@@ -102,7 +102,7 @@ class TestCluster {
     counts[0] = count;
     return {dtype, dims, *buffers::Sharding::Tiled(Devices(first_device, count), "", {counts, {}})};
   }
-  // An array of rows, `text` cut into one piece for each shard. Of a replicated spec: the same for all.
+  // Makes an array of rows; each shard gets a piece of `text`. A replicated spec: all shards get all of it.
   absl::Status Put(Handle result, const buffers::ArraySpec& spec, const std::string& text) {
     std::vector<HostShard> sources;
     const int64_t tiles = spec.sharding.num_tiles();
@@ -118,7 +118,7 @@ class TestCluster {
     }
     return session->MakeArray(result, spec, sources);
   }
-  // The whole of an array of rows, shard by shard.
+  // Fetches a whole array of rows, shard by shard.
   absl::StatusOr<std::string> FetchRows(Handle array) {
     auto spec = session->Spec(array);
     if (!spec.ok()) return spec.status();
@@ -136,7 +136,7 @@ class TestCluster {
     return all;
   }
 
-  // A toy program over rows: `inputs` arguments and `outputs` results, all of shape [rows, 4] u8 a shard.
+  // A toy program over rows with `inputs` arguments and `outputs` results; each shard of them is u8[1, 4].
   static ::pathways::v1::Compiled Toy(const std::string& name, int inputs, int outputs, int partitions,
                                       std::vector<int> donated = {}) {
     ::pathways::v1::Compiled toy;

@@ -1,0 +1,157 @@
+#include "pathways/controller/cluster/cluster_impl.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/log.h"
+#include "pathways/base/status_macros.h"
+
+namespace pw::controller {
+
+using ::pathways::v1::Event;
+
+std::shared_ptr<ClusterImpl> ClusterImpl::Create(ClusterOptions options, const Environment& environment) {
+  std::shared_ptr<ClusterImpl> cluster(new ClusterImpl(std::move(options), environment));
+  std::weak_ptr<ClusterImpl> weak = cluster;
+  cluster->strand_.SetIdleHook([weak] {
+    if (auto self = weak.lock()) self->fabric_->Flush();
+  });
+  cluster->fabric_ =
+      std::make_unique<Fabric>(cluster->options_.limits, cluster->options_.gang, environment.clock, [weak](Task task) {
+        if (auto self = weak.lock()) self->strand_.Post(std::move(task));
+      });
+  cluster->fabric_->set_sequential_dispatch(cluster->options_.sequential_dispatch);
+  cluster->fabric_->set_make_key(cluster->options_.make_key);
+  cluster->slices_ = std::make_unique<Slices>(cluster->fabric_.get(), cluster->options_.virtual_devices, environment.timers,
+                                              &cluster->strand_, [weak](SessionId session) -> SessionImpl* {
+                                                auto self = weak.lock();
+                                                if (self == nullptr) return nullptr;
+                                                auto it = self->sessions_.find(session);
+                                                return it == self->sessions_.end() ? nullptr : it->second.session;
+                                              });
+  cluster->housekeeping_ = std::make_unique<Housekeeping>(&cluster->fabric_->outbox(), &cluster->strand_, environment.clock,
+                                                          environment.timers, [weak](HostId host, const absl::Status& why) {
+                                                            auto self = weak.lock();
+                                                            if (self == nullptr) return;
+                                                            auto it = self->hosts_.find(host);
+                                                            if (it != self->hosts_.end()) self->LoseHost(it->second, why);
+                                                          });
+  cluster->housekeeping_->Configure(cluster->options_.host_config, nullptr);
+  cluster->fabric_->SetCleanUp([weak](const std::vector<HostId>& hosts, const ::pathways::v1::CleanUp& what) {
+    if (auto self = weak.lock()) self->housekeeping_->CleanUp(hosts, what);
+  });
+  cluster->ScheduleTick();
+  return cluster;
+}
+
+ClusterImpl::ClusterImpl(ClusterOptions options, const Environment& environment)
+    : options_(std::move(options)),
+      environment_(environment),
+      strand_(environment.executor),
+      probe_(options_.share_memory),
+      started_(environment.clock->Now()),
+      last_tick_(started_) {}
+
+// A queued task that will not run any more may hold a client's session, whose destructor needs all members.
+ClusterImpl::~ClusterImpl() { strand_.DropQueued(); }
+
+HostLink::PostToOwner ClusterImpl::PostToThis() {
+  return [weak = weak_from_this()](absl::AnyInvocable<void(HostLink::Owner&)&&> call) {
+    auto self = weak.lock();
+    if (self == nullptr) return;
+    self->strand_.Post([weak, call = std::move(call)]() mutable {
+      if (auto cluster = weak.lock()) std::move(call)(*cluster);
+    });
+  };
+}
+
+absl::StatusOr<std::string> ClusterImpl::Listen(net::Transport* transport, const std::string& address) {
+  auto on_accept = [weak = weak_from_this()](std::unique_ptr<net::Connection> connection) {
+    auto self = weak.lock();
+    if (self == nullptr) return;
+    self->strand_.Post([weak, connection = std::move(connection)]() mutable {
+      if (auto cluster = weak.lock()) cluster->AddConnection(std::move(connection));
+    });
+  };
+  PW_ASSIGN_OR_RETURN(listener_, transport->Listen(address, std::move(on_accept)));
+  return listener_->address();
+}
+
+void ClusterImpl::AddConnection(std::unique_ptr<net::Connection> connection) {
+  if (stopped_) return;
+  const LinkId id = next_link_++;
+  Link& link = links_[id];
+  link.link = std::make_unique<HostLink>(id, std::move(connection), PostToThis());
+  link.last_heard = environment_.clock->Now();
+  link.link->Start();
+}
+
+void ClusterImpl::OnWorkerMessage(LinkId id, ::pathways::v1::FromWorker message, std::vector<Bytes> payloads) {
+  auto it = links_.find(id);
+  if (it == links_.end()) return;
+  it->second.last_heard = environment_.clock->Now();
+  for (int i = 0; i < message.events_size(); ++i) {
+    if (!OnEvent(id, message.events(i), std::move(payloads[i]))) return;
+  }
+}
+
+bool ClusterImpl::OnEvent(LinkId id, const Event& event, Bytes payload) {
+  auto it = links_.find(id);
+  if (it == links_.end() || it->second.state == LinkState::kLeaving) return false;
+  const bool is_host = it->second.state == LinkState::kHost;
+  absl::Status status;
+  if (event.has_hello() && it->second.state == LinkState::kNew) {
+    OnHello(id, event.hello());
+  } else if (event.has_goodbye()) {
+    LoseHost(id, absl::UnavailableError(absl::StrCat("its worker ended: ", event.goodbye().reason())));
+  } else if (event.has_pong()) {
+    // Only updates last_heard.
+  } else if (is_host && event.has_host_call()) {
+    OnHostCall(it->second.host, event.host_call(), payload);
+  } else if (is_host && event.has_shared_verified()) {
+    fabric_->SetTakesShared(it->second.host);
+    MembershipChanged();
+  } else if (is_host && event.has_dataflow()) {
+    housekeeping_->OnFrame(it->second.host, event.dataflow(), std::move(payload));
+  } else if (is_host && event.has_joined()) {
+    OnJoined(it->second.host, event.joined());
+  } else if (is_host) {
+    status = fabric_->OnEvent(it->second.host, event, std::move(payload));
+  } else {
+    status = absl::InvalidArgumentError("a worker must say hello first, and once");
+  }
+  if (!status.ok()) LoseHost(id, status);
+  return true;
+}
+
+void ClusterImpl::OnLinkWritable(LinkId id) {
+  auto it = links_.find(id);
+  if (it != links_.end() && it->second.state == LinkState::kHost) fabric_->OnBulkWritable(it->second.host);
+}
+
+void ClusterImpl::OnLinkClosed(LinkId id, const absl::Status& reason) {
+  LoseHost(id, reason);
+  links_.erase(id);
+}
+
+void ClusterImpl::Stop(std::string reason, bool stop_workers, Task stopped) {
+  strand_.Post([weak = weak_from_this(), reason = std::move(reason), stop_workers, stopped = std::move(stopped)]() mutable {
+    auto self = weak.lock();
+    if (self == nullptr || std::exchange(self->stopped_, true)) return std::move(stopped)();
+    self->listener_ = nullptr;
+    self->fabric_->Flush();
+    for (auto& [id, link] : self->links_) {
+      if (stop_workers) {
+        ::pathways::v1::ToWorker message;
+        message.add_commands()->mutable_shutdown()->set_reason(reason);
+        link.link->connection()->Send(message.SerializeAsString());
+      }
+      link.link->connection()->Close(absl::CancelledError(reason));
+    }
+    self->links_.clear();
+    self->hosts_.clear();
+    std::move(stopped)();
+  });
+}
+
+}  // namespace pw::controller

@@ -1,0 +1,194 @@
+// ClusterImpl: the controller. Admits workers and detects their loss, opens and ends sessions; all of its state lives on one strand.
+//
+// Forming. The cluster forms when expect_hosts workers have joined: all of them are numbered at once, in the order of their names (TO-3),
+// and welcomed. Workers that join later get the next numbers; sessions that open after that see their devices.
+//
+// Losing. A host is lost for good when its connection closes, when it says goodbye, when it sends an invalid message, or when it is silent
+// for longer than heartbeat_limit. Arrays with a shard on the host become errors that name it, operations that wait for the host fail, and
+// the other hosts are told. Sessions go on. A worker that returns is a new host.
+//
+// Files: cluster_impl.cc (lifetime, links), cluster_membership.cc (joining, losing, heartbeats), cluster_sessions.cc (sessions, host
+// calls), cluster_reports.cc (completions that one host reports for others), cluster_status.cc (status, requests of operators),
+// cluster_trace.cc (recording a trace of the whole cluster).
+//
+// Invariants:
+//   CI-1  every method runs on the strand unless it says any thread
+//   CI-2  tasks and callbacks that outlive the cluster do nothing
+// The executor must outlive the cluster. Timers and the transport must be stopped before the cluster is destroyed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "pathways/base/clock.h"
+#include "pathways/base/strand.h"
+#include "pathways/base/timer_queue.h"
+#include "pathways/controller/hosts/fabric.h"
+#include "pathways/controller/hosts/host_link.h"
+#include "pathways/controller/hosts/speakers.h"
+#include "pathways/controller/housekeeping/housekeeping.h"
+#include "pathways/controller/options.h"
+#include "pathways/controller/session.h"
+#include "pathways/controller/session/session_impl.h"
+#include "pathways/controller/slices/slices.h"
+#include "pathways/net/shared_memory.h"
+#include "pathways/net/transport.h"
+
+namespace pw::controller {
+
+class ClusterImpl final : public Cluster, private HostLink::Owner, public std::enable_shared_from_this<ClusterImpl> {
+ public:
+  struct Environment {
+    Executor* executor;
+    Timers* timers;
+    Clock* clock;
+  };
+  static std::shared_ptr<ClusterImpl> Create(ClusterOptions options, const Environment& environment);
+  ~ClusterImpl() override;
+
+  // Accepts workers and operators. Returns the address with the actual port. Call it once, before anything else, on the thread that created
+  // this.
+  absl::StatusOr<std::string> Listen(net::Transport* transport, const std::string& address);
+  // Sets the address of the session protocol that the status report shows. Any thread.
+  void ServesSessionsAt(std::string address) {
+    Post([self = shared_from_this(), address = std::move(address)]() mutable { self->sessions_address_ = std::move(address); });
+  }
+  // Ends the cluster: tells the workers to stop if `stop_workers`, closes all connections, then runs `stopped` on the strand. Any thread.
+  void Stop(std::string reason, bool stop_workers, Task stopped);
+
+  void Post(absl::AnyInvocable<void() &&> task) override { strand_.Post(std::move(task)); }  // any thread
+  std::shared_ptr<const ClusterInfo> info() const override { return info_; }
+  void OpenSession(session::NewSession session, ResultCallback<std::shared_ptr<Session>> done) override;
+  void SetHostCallHandler(SessionId session, std::shared_ptr<HostCallHandler> handler) override;
+  void ChangeShare(SessionId session, const gang::ShareChange& change, ResultCallback<gang::Share> done) override {
+    Answer(ChangeShare(session, change), std::move(done));
+  }
+  std::shared_ptr<const SpareDevices> Spares(SessionId session) override { return slices_->Spares(session); }
+  void AddSlice(SessionId session, const resource::SliceRequest& request, ResultCallback<SliceState> done) override {
+    Answer(AddSlice(session, request), std::move(done));
+  }
+  void AwaitSlice(SessionId session, SliceId slice, absl::Duration limit, ResultCallback<SliceState> done) override {
+    slices_->Await(session, slice, limit, std::move(done));
+  }
+  void ReleaseSlice(SessionId session, SliceId slice, session::StatusCallback done) override {
+    Answer(ReleaseSlice(session, slice), std::move(done));
+  }
+  void SuspendClient(SessionId session, bool resume, ResultCallback<SuspendReport> done) override {
+    if (resume) return slices_->Resume(session, std::move(done));
+    slices_->Suspend(session, std::move(done));
+  }
+  void DrainHost(const std::string& host, bool undo, ResultCallback<DrainReport> done) override {
+    slices_->Drain(host, undo, std::move(done));
+  }
+  void GetStatus(ResultCallback<std::string> done) override;
+  void RecordTrace(absl::Duration duration, size_t max_events, ResultCallback<ClusterTrace> done) override;
+
+  // The same operations, with the result returned at once, for callers on this strand.
+  absl::StatusOr<std::shared_ptr<Session>> OpenSession(std::string description);
+  absl::StatusOr<gang::Share> ChangeShare(SessionId session, const gang::ShareChange& change);
+  absl::StatusOr<SliceState> AddSlice(SessionId session, const resource::SliceRequest& request) { return slices_->Add(session, request); }
+  absl::Status ReleaseSlice(SessionId session, SliceId slice) { return slices_->Release(session, slice); }
+
+  // For tests, on the strand.
+  Fabric& fabric() { return *fabric_; }
+  const Housekeeping& housekeeping() const { return *housekeeping_; }
+  absl::Duration tick() const { return options_.heartbeat_limit / 10; }
+  bool formed() const { return formed_; }
+  const Speakers& speakers() const { return speakers_; }
+  uint64_t frames_heard() const;  // from the present hosts
+
+ private:
+  enum class LinkState { kNew, kPending, kHost, kLeaving };
+  struct Link {
+    std::unique_ptr<HostLink> link;
+    LinkState state = LinkState::kNew;
+    HostId host;
+    ::pathways::v1::Hello hello;
+    absl::Time last_heard;
+  };
+  struct OpenedSession {
+    SessionImpl* session;
+    absl::Time since;
+    bool observer = false;
+  };
+  struct Tracing;
+
+  ClusterImpl(ClusterOptions options, const Environment& environment);
+  // Runs `done` in a task of its own, never inside the call.
+  template <class T, class Callback>
+  void Answer(T value, Callback done) {
+    Post([value = std::move(value), done = std::move(done)]() mutable { std::move(done)(std::move(value)); });
+  }
+
+  // -- cluster_impl.cc
+  void AddConnection(std::unique_ptr<net::Connection> connection);
+  void OnWorkerMessage(LinkId id, ::pathways::v1::FromWorker message, std::vector<Bytes> payloads) override;
+  void OnAdminRequest(LinkId id, ::pathways::v1::AdminRequest request) override;
+  void OnLinkWritable(LinkId id) override;
+  void OnLinkClosed(LinkId id, const absl::Status& reason) override;
+  // Returns false if the link is closed or closing: the caller then drops the rest of the message.
+  bool OnEvent(LinkId id, const ::pathways::v1::Event& event, Bytes payload);
+  HostLink::PostToOwner PostToThis();
+
+  // -- cluster_membership.cc
+  void OnHello(LinkId id, const ::pathways::v1::Hello& hello);
+  void Refuse(LinkId id, const absl::Status& reason);
+  std::vector<LinkId> PendingLinks() const;  // in the order of their connections
+  void Form();
+  void Admit(LinkId id, HostId host);
+  void MembershipChanged();  // tells the other hosts, and updates what clients see
+  void LoseHost(LinkId id, const absl::Status& reason);
+  absl::Status LossError(const resource::Host& host, const absl::Status& reason) const;
+  std::string platform() const;
+  void ScheduleTick();
+  void Tick();
+
+  // -- cluster_reports.cc
+  void OnJoined(HostId from, const ::pathways::v1::Joined& joined);
+  void TellReportsSeen();
+
+  // -- cluster_sessions.cc
+  void OnHostCall(HostId host, const ::pathways::v1::HostCall& call, const Bytes& payload);
+  void ReplyToHostCall(HostId host, uint64_t call, absl::StatusOr<std::vector<Bytes>> results);
+
+  // -- cluster_status.cc
+  std::string StatusJson(const Housekeeping::MetricsByHost& metrics);
+
+  // -- cluster_trace.cc
+  void GatherTrace();
+  void FinishTrace();
+
+  const ClusterOptions options_;
+  const Environment environment_;
+  Strand strand_;
+  const net::Probe probe_;  // with which hosts find out whether they share a machine with the controller
+  std::unique_ptr<Fabric> fabric_;
+  std::unique_ptr<Housekeeping> housekeeping_;  // after the fabric, whose outbox it uses
+  std::unique_ptr<Slices> slices_;
+  std::unique_ptr<net::Listener> listener_;
+  std::string sessions_address_;
+  LinkId next_link_ = 1;
+  std::map<LinkId, Link> links_;
+  std::map<HostId, LinkId> hosts_;
+  Speakers speakers_;
+  bool telling_ = false;  // a timer runs that tells hosts which of their reports have arrived
+  std::shared_ptr<const ClusterInfo> info_ = std::make_shared<const ClusterInfo>();
+  bool formed_ = false;
+  bool stopped_ = false;
+  absl::Time started_;
+  absl::Time last_tick_;
+  uint64_t next_ping_ = 1;
+  uint64_t next_session_ = 1;
+  std::map<SessionId, OpenedSession> sessions_;
+  std::map<SessionId, std::shared_ptr<HostCallHandler>> handlers_;
+  std::shared_ptr<Tracing> tracing_;  // null unless a trace is being recorded
+};
+
+}  // namespace pw::controller

@@ -1,0 +1,98 @@
+// Requests of operators.
+#include <unistd.h>
+
+#include <utility>
+
+#include "pathways/controller/cluster/cluster_impl.h"
+#include "pathways/controller/status_report.h"
+#include "pathways/session/wire.h"
+
+namespace pw::controller {
+
+using ::pathways::v1::Command;
+
+void ClusterImpl::GetStatus(ResultCallback<std::string> done) {
+  housekeeping_->GatherMetrics(options_.status_timeout, [weak = weak_from_this(), done = std::move(done)](auto metrics) mutable {
+    auto self = weak.lock();
+    if (self == nullptr) return;
+    self->strand_.Post([weak, metrics = std::move(metrics), done = std::move(done)]() mutable {
+      if (auto cluster = weak.lock()) std::move(done)(cluster->StatusJson(metrics));
+    });
+  });
+}
+
+std::string ClusterImpl::StatusJson(const Housekeeping::MetricsByHost& metrics) {
+  const absl::Time now = environment_.clock->Now();
+  StatusReport report;
+  report.version = options_.version;
+  report.pid = getpid();
+  report.uptime_seconds = absl::ToDoubleSeconds(now - started_);
+  report.formed = formed_;
+  report.expected_hosts = options_.expect_hosts;
+  report.joined_hosts = static_cast<int>(hosts_.size() + PendingLinks().size());
+  if (listener_ != nullptr) report.workers_address = listener_->address();
+  report.sessions_address = sessions_address_;
+  report.platform_name = info_->platform_name;
+  report.stablehlo_version = info_->stablehlo_version;
+  report.policy = options_.gang.policy;
+  report.granted = fabric_->gangs().scheduler().grants();
+  report.translated_programs = fabric_->translated_programs();
+  report.array_bytes = fabric_->array_bytes();
+  report.topology = fabric_->topology().TakeSnapshot();
+  for (const auto& [host, link_id] : hosts_) {
+    Link& link = links_[link_id];
+    HostStatus& status = report.hosts[host];
+    const absl::Duration silence = now - link.last_heard;
+    status.state = silence > options_.heartbeat_limit / 3 ? "silent" : "up";
+    status.pid = link.hello.pid();
+    status.data_address = link.hello.data_address();
+    status.peer = link.link->connection()->peer();
+    status.seconds_since_heard = absl::ToDoubleSeconds(silence);
+    const net::Counters counters = link.link->connection()->counters();
+    status.bytes_sent = counters.bytes_sent;
+    status.bytes_received = counters.bytes_received;
+    status.frames_sent = counters.frames_sent;
+    status.frames_received = counters.frames_received;
+    status.ops_in_flight = static_cast<int64_t>(fabric_->ops().CountFor(host));
+    for (const auto& [kind, count] : fabric_->outbox().counters(host).commands) {
+      status.commands[Command::descriptor()->FindFieldByNumber(kind)->name()] = count;
+    }
+    if (auto it = metrics.find(host); it != metrics.end()) status.metrics = it->second;
+    if (const Housekeeping::Health* health = housekeeping_->HealthOf(host); health != nullptr) {
+      status.health = health->report;
+      status.seconds_since_health = absl::ToDoubleSeconds(now - health->heard);
+      if (status.state == "up" && now - health->heard > options_.heartbeat_limit / 3) status.state = "busy";
+    }
+  }
+  for (const auto& [id, opened] : sessions_) {
+    if (opened.observer) continue;
+    const SessionImpl& s = *opened.session;
+    report.clients.push_back(
+        {id, s.description(), absl::ToDoubleSeconds(now - opened.since), static_cast<int64_t>(s.num_arrays()), s.array_bytes(),
+         s.staged_bytes(), s.store_room().peak_bytes(), static_cast<int64_t>(s.store_room().waiting()),
+         s.store_room().held_back(), static_cast<int64_t>(s.num_executables()), fabric_->gangs().ClientOf(id)});
+  }
+  report.slices = slices_->Status();
+  return ToJson(report);
+}
+
+void ClusterImpl::OnAdminRequest(LinkId id, ::pathways::v1::AdminRequest request) {
+  auto it = links_.find(id);
+  if (it == links_.end()) return;
+  it->second.state = LinkState::kLeaving;
+  auto answer = [weak = weak_from_this(), id](absl::StatusOr<std::string> json) {
+    auto self = weak.lock();
+    if (self == nullptr) return;
+    auto link = self->links_.find(id);
+    if (link == self->links_.end()) return;
+    ::pathways::v1::AdminReply reply;
+    session::ToProto(json.status(), reply.mutable_status());
+    if (json.ok()) reply.set_json(*std::move(json));
+    link->second.link->connection()->Send(reply.SerializeAsString());
+    link->second.link->connection()->Close(absl::CancelledError("answered"));
+  };
+  if (request.has_status()) return GetStatus(std::move(answer));
+  answer(absl::UnimplementedError("this controller does not know that request"));
+}
+
+}  // namespace pw::controller

@@ -1,0 +1,283 @@
+#include "pathways/controller/cluster/cluster_impl.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "pathways/controller/testing/test_cluster.h"
+#include "pathways/v1/admin.pb.h"
+
+namespace pw::controller {
+namespace {
+
+using ::pathways::v1::Command;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(ClusterTest, FormsWhenAllHostsHaveJoinedAndNumbersThemByName) {
+  TestCluster t(1, 1);  // only its world is used
+  ClusterOptions options;
+  options.expect_hosts = 3;
+  auto cluster = ClusterImpl::Create(options, {&t.executor, &t.timers, &t.clock});
+  t.address = *cluster->Listen(&t.transport, "tcp:other:0");
+  EXPECT_EQ(cluster->OpenSession("early").status().code(), absl::StatusCode::kUnavailable);
+  FakeWorker& b2 = t.Add({"host10", "b", 2});
+  FakeWorker& a = t.Add({"x", "a", 2});
+  EXPECT_FALSE(cluster->formed());
+  EXPECT_THAT(std::string(cluster->OpenSession("early").status().message()), HasSubstr("2 of 3 hosts have joined"));
+  FakeWorker& b1 = t.Add({"host2", "b", 2});
+  EXPECT_TRUE(cluster->formed());
+  EXPECT_THAT(a.welcome.device_ids(), ElementsAre(0, 1));
+  EXPECT_THAT(b1.welcome.device_ids(), ElementsAre(2, 3));
+  EXPECT_THAT(b2.welcome.device_ids(), ElementsAre(4, 5));
+  EXPECT_EQ(b1.welcome.island(), b2.welcome.island());
+  EXPECT_EQ(a.peers.peers_size(), 3);
+  EXPECT_EQ(a.welcome.incarnation(), b1.welcome.incarnation());
+  EXPECT_EQ(cluster->info()->devices.size(), 6u);
+  EXPECT_EQ(cluster->info()->devices[4].string_attributes.at("island"), "b");
+  EXPECT_EQ(cluster->info()->devices[4].to_string, "FakeDevice(id=4)");
+  EXPECT_EQ(cluster->info()->devices[4].debug_string, "id=");
+  EXPECT_EQ(cluster->info()->devices[5].debug_string, "fake");
+  EXPECT_EQ(cluster->info()->platform_name, "cpu");
+  cluster->Stop("end", false, [] {});
+  t.Run();
+}
+
+TEST(ClusterTest, WorkersMayJoinLater) {
+  TestCluster t(1, 2);
+  auto before = t.cluster->info();
+  FakeWorker& late = t.Add({"late", "i9", 3, "cpu", "1.9.0"});
+  EXPECT_EQ(before->devices.size(), 2u);
+  EXPECT_EQ(t.cluster->info()->devices.size(), 5u);
+  EXPECT_EQ(t.cluster->info()->memories.size(), 10u);
+  EXPECT_EQ(t.cluster->info()->stablehlo_version, "1.9.0");  // the oldest
+  EXPECT_EQ(t.workers[0]->peers.peers_size(), 2);
+  EXPECT_THAT(late.welcome.device_ids(), ElementsAre(2, 3, 4));
+  t.Open();
+  EXPECT_TRUE(t.Put(1, t.Single(4, {2}), "ab").ok());
+  EXPECT_EQ(*t.Fetch(1), "ab");
+}
+
+TEST(ClusterTest, RefusesWorkersThatDoNotFit) {
+  TestCluster t(1, 2);
+  for (const FakeWorker::Options& options :
+       {FakeWorker::Options{"a", "i", 2, "cuda"}, FakeWorker::Options{"b", "i", 2, "cpu", "1.0.0", 7},
+        FakeWorker::Options{"c", "i", 0}, FakeWorker::Options{"", "i", 1}}) {
+    FakeWorker& worker = t.Add(options);
+    EXPECT_TRUE(worker.closed) << options.name;
+    EXPECT_EQ(worker.Count(Command::kShutdown), 1) << options.name;
+    EXPECT_EQ(worker.Count(Command::kWelcome), 0) << options.name;
+  }
+  EXPECT_EQ(t.cluster->info()->devices.size(), 2u);
+}
+
+TEST(ClusterTest, WithATokenOnlyThoseWhoShowItMayJoin) {
+  ClusterOptions options;
+  options.join_token = "open sesame";
+  TestCluster t(0, 0, options);
+  for (const char* wrong : {"", "open", "open sesamE", "open sesame!"}) {
+    FakeWorker& stranger = t.Add({.name = "a", .island = "i", .devices = 1, .token = wrong});
+    EXPECT_TRUE(stranger.closed) << wrong;
+    EXPECT_EQ(stranger.Count(Command::kShutdown), 1) << wrong;
+    EXPECT_EQ(stranger.Count(Command::kWelcome), 0) << wrong;
+  }
+  FakeWorker& friendly = t.Add({.name = "a", .island = "i", .devices = 1, .token = "open sesame"});
+  EXPECT_EQ(friendly.Count(Command::kWelcome), 1);
+  EXPECT_EQ(t.cluster->info()->devices.size(), 1u);
+}
+
+// Hosts refuse each other without it (worker/transfer/peers.h, PE-1).
+TEST(ClusterTest, WhatHostsShowEachOtherCannotBeToldFromTheTimeWhereThereIsAToken) {
+  const auto joined = [](const std::string& token) {
+    ClusterOptions options;
+    options.join_token = token;
+    TestCluster t(0, 0, options);
+    FakeWorker& a = t.Add({.name = "a", .island = "i", .devices = 1, .token = token});
+    FakeWorker& b = t.Add({.name = "b", .island = "i", .devices = 1, .token = token});
+    EXPECT_EQ(a.welcome.incarnation(), b.welcome.incarnation());
+    return a.welcome.incarnation();
+  };
+  const uint64_t open = joined(""), sesame = joined("open sesame"), barley = joined("open barley");
+  EXPECT_EQ(open, joined("")) << "these clocks begin at the same time";
+  EXPECT_NE(sesame, open);
+  EXPECT_NE(barley, open);
+  EXPECT_NE(sesame, barley);
+}
+
+TEST(ClusterTest, ADeadHostPoisonsItsArraysAndNothingElse) {
+  TestCluster t(2, 2);
+  t.Open();
+  ASSERT_TRUE(t.Put(1, t.Single(0, {2}), "ab").ok());
+  ASSERT_TRUE(t.Put(2, t.Rows(0, 4, {4}), "abcd").ok());
+  ASSERT_TRUE(t.Put(3, t.Single(3, {2}), "xy").ok());
+  ASSERT_TRUE(t.Ready({1, 2, 3}).ok());
+  t.workers[1]->Die();
+  t.Run();
+  EXPECT_TRUE(t.Ready({1}).ok());
+  EXPECT_EQ(*t.Fetch(1), "ab");
+  for (Handle lost : {2, 3}) {
+    const absl::Status status = t.Ready({lost});
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("host 'w1' of island 'i1' with devices 2,3"));
+  }
+  EXPECT_EQ(t.Put(4, t.Single(2, {1}), "x").code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(t.workers[0]->peers.peers_size(), 1);
+  EXPECT_EQ(t.cluster->info()->devices.size(), 2u);
+  FakeWorker& again = t.Add({"w1", "i1", 2});
+  EXPECT_THAT(again.welcome.device_ids(), ElementsAre(4, 5));
+}
+
+TEST(ClusterTest, WhatWaitsForALostHostFails) {
+  TestCluster t(2, 2);
+  t.Open();
+  t.workers[1]->hold_compiled = true;
+  ASSERT_TRUE(t.Put(1, t.Single(2, {1}), "a").ok());
+  t.Run();
+  t.workers[1]->silent = true;
+  absl::Status fetched, ready, compiled;
+  ASSERT_TRUE(t.Put(2, t.Single(2, {1}), "a").ok());
+  t.session->CopyToHostBuffer(1, 50, std::nullopt, [&](absl::Status s) { fetched = s; });
+  t.session->WhenReady({2}, [&](absl::Status s) { ready = s; });
+  CompileRequest request;
+  request.devices = t.Devices(2, 1);
+  t.session->Compile(request, [&](auto info) { compiled = info.status(); });
+  t.Run();
+  EXPECT_TRUE(fetched.ok() && ready.ok() && compiled.ok());
+  t.workers[1]->Die();
+  t.Run();
+  for (const absl::Status& status : {fetched, ready, compiled}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("'w1'"));
+  }
+}
+
+TEST(ClusterTest, ASilentHostIsLostAtTheHeartbeatLimit) {
+  TestCluster t(2, 1);
+  t.Open();
+  ASSERT_TRUE(t.Put(1, t.Single(1, {1}), "a").ok());
+  ASSERT_TRUE(t.Ready({1}).ok());
+  t.timers.Advance(absl::Seconds(30));
+  EXPECT_TRUE(t.Ready({1}).ok());
+  t.workers[1]->silent = true;
+  t.timers.Advance(absl::Seconds(8));
+  EXPECT_TRUE(t.Ready({1}).ok());
+  t.timers.Advance(absl::Seconds(4));
+  const absl::Status status = t.Ready({1});
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("nothing heard from it for 10s"));
+  EXPECT_FALSE(t.workers[0]->closed);
+}
+
+TEST(ClusterTest, AControllerThatSleptBlamesNobody) {
+  TestCluster t(1, 1);
+  t.Open();
+  t.clock.now += absl::Minutes(5);
+  t.timers.Advance(absl::Seconds(3));
+  EXPECT_FALSE(t.workers[0]->closed);
+}
+
+TEST(ClusterTest, AWorkerThatTalksNonsenseIsLost) {
+  for (int kind = 0; kind < 3; ++kind) {
+    TestCluster t(1, 1);
+    ::pathways::v1::FromWorker message;
+    if (kind == 0) message.add_events()->mutable_hello();
+    if (kind == 1) message.add_events()->mutable_chunk()->set_payload_bytes(10);
+    if (kind == 2) message.add_events();
+    t.workers[0]->Send(message);
+    t.Run();
+    EXPECT_TRUE(t.workers[0]->closed) << kind;
+    EXPECT_EQ(t.cluster->OpenSession("x").status().code(), absl::StatusCode::kUnavailable) << kind;
+  }
+}
+
+TEST(ClusterTest, AnswersThatNobodyAskedForAreIgnored) {
+  TestCluster t(1, 1);
+  ::pathways::v1::FromWorker message;
+  message.add_events()->mutable_done()->add_ok(1234);
+  message.add_events()->mutable_fetched()->set_fetch(77);
+  message.add_events()->mutable_compiled()->set_executable(77);
+  message.add_events()->mutable_chunk()->set_transfer(77);
+  t.workers[0]->Send(message);
+  t.Run();
+  EXPECT_FALSE(t.workers[0]->closed);
+}
+
+TEST(ClusterTest, StatusNamesEverything) {
+  TestCluster t(2, 2);
+  t.Open();
+  ASSERT_TRUE(t.Put(1, t.Single(0, {8}), "01234567").ok());
+  auto json = t.Await<std::string>([&](auto done) { t.cluster->GetStatus(std::move(done)); });
+  ASSERT_TRUE(json.ok()) << json.status();
+  for (const char* text : {"\"state\":\"formed\"", "\"name\":\"w1\"", "\"pid\":4242", "\"used_bytes\":101",
+                           "\"description\":\"a test\"", "\"arrays\":1", "\"array_bytes\":8", "\"put\":1"}) {
+    EXPECT_THAT(*json, HasSubstr(text));
+  }
+  t.workers[1]->silent = true;
+  std::string late;
+  t.cluster->GetStatus([&](absl::StatusOr<std::string> text) { late = *text; });
+  t.Run();
+  EXPECT_EQ(late, "");  // waits for w1, for a limited time
+  t.timers.Advance(absl::Seconds(1));
+  EXPECT_THAT(late, HasSubstr("\"name\":\"w1\""));
+}
+
+TEST(ClusterTest, OperatorsAskOnTheWorkersAddress) {
+  TestCluster t(1, 1);
+  t.cluster->ServesSessionsAt("unix:sessions");
+  struct Operator : net::Connection::Handler {
+    void OnFrame(net::Frame frame) override { ASSERT_TRUE(reply.ParseFromString(frame.header)); }
+    void OnClosed(const absl::Status&) override { closed = true; }
+    ::pathways::v1::AdminReply reply;
+    bool closed = false;
+  } asker;
+  std::unique_ptr<net::Connection> connection;
+  t.transport.Connect(t.address, absl::Seconds(1), [&](auto connected) {
+    connection = *std::move(connected);
+    connection->Start(&asker);
+    ::pathways::v1::AdminRequest request;
+    request.mutable_status();
+    connection->Send(request.SerializeAsString());
+  });
+  t.Run();
+  EXPECT_THAT(asker.reply.json(), HasSubstr("\"joined_hosts\":1"));
+  EXPECT_THAT(asker.reply.json(), HasSubstr("\"workers_address\":\"tcp:controller:"));
+  EXPECT_THAT(asker.reply.json(), HasSubstr("\"sessions_address\":\"unix:sessions\""));
+  EXPECT_TRUE(asker.closed);
+  connection = nullptr;
+}
+
+TEST(ClusterTest, HostCallsReachTheirClientAndComeBack) {
+  TestCluster t(1, 1);
+  t.Open();
+  struct Doubler : HostCallHandler {
+    void OnHostCall(HostCall call, ResultCallback<std::vector<Bytes>> done) override {
+      EXPECT_EQ(call.callback, 9u);
+      std::vector<Bytes> results = {call.data[0], call.data[0]};
+      std::move(done)(std::move(results));
+    }
+  };
+  t.workers[0]->CallHost(5, t.session->id().v, 9, "abc");
+  t.Run();
+  EXPECT_EQ(t.workers[0]->host_replies[5].first.status().code(), static_cast<int>(absl::StatusCode::kFailedPrecondition));
+  t.cluster->SetHostCallHandler(t.session->id(), std::make_shared<Doubler>());
+  t.workers[0]->CallHost(6, t.session->id().v, 9, "abc");
+  t.Run();
+  EXPECT_EQ(t.workers[0]->host_replies[6].second, "abcabc");
+  EXPECT_THAT(t.workers[0]->host_replies[6].first.result_bytes(), ElementsAre(3, 3));
+  const uint64_t id = t.session->id().v;
+  t.session = nullptr;
+  t.workers[0]->CallHost(7, id, 9, "abc");
+  t.Run();
+  EXPECT_NE(t.workers[0]->host_replies[7].first.status().code(), 0);
+}
+
+TEST(ClusterTest, StopTellsTheWorkersItOwns) {
+  TestCluster t(1, 1);
+  bool stopped = false;
+  t.cluster->Stop("enough", true, [&] { stopped = true; });
+  t.Run();
+  EXPECT_TRUE(stopped);
+  EXPECT_EQ(t.workers[0]->Count(Command::kShutdown), 1);
+  EXPECT_TRUE(t.workers[0]->closed);
+}
+
+}  // namespace
+}  // namespace pw::controller

@@ -1,0 +1,260 @@
+#include "pathways/controller/hosts/fabric.h"
+
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "pathways/base/sorted_keys.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/net/shared_memory.h"
+#include "pathways/net/shared_pass_on.h"
+#include "pathways/session/wire.h"
+
+namespace pw::controller {
+
+using ::pathways::v1::Command;
+using ::pathways::v1::Event;
+
+absl::StatusOr<uint64_t> PayloadBytes(const Event& event) {
+  switch (event.kind_case()) {
+    case Event::kFetched:
+      return event.fetched().payload_bytes();
+    case Event::kChunk:
+      return event.chunk().payload_bytes();
+    case Event::kDataflow:
+      return event.dataflow().payload_bytes();
+    case Event::kHostCall: {
+      uint64_t total = 0;
+      for (const auto& operand : event.host_call().operands()) {
+        if (__builtin_add_overflow(total, operand.bytes(), &total))
+          return absl::InternalError("the operands of a host call overflow");
+      }
+      return total;
+    }
+    default:
+      return 0;
+  }
+}
+
+Fabric::Fabric(const SessionLimits& limits, const gang::Options& gang, Clock* clock, std::function<void(Task)> post)
+    : limits_(limits), post_(std::move(post)), recorder_(clock), gangs_(gang, clock, &topology_, &outbox_, &recorder_) {
+  ops_.SetGangs(&gangs_);
+}
+
+void Fabric::AddHost(HostId host, net::Connection* connection) {
+  outbox_.AddHost(host);
+  peers_[host] = std::make_unique<Peer>(Peer{
+      connection, BulkSender(connection, [this, host](uint64_t transfer) { outgoing_.Done(host, transfer); }), false, {}, {}});
+}
+
+void Fabric::SetTakesShared(HostId host) {
+  auto it = peers_.find(host);
+  if (it != peers_.end()) it->second->takes_shared = true;
+}
+
+bool Fabric::takes_shared(HostId host) const {
+  auto it = peers_.find(host);
+  return it != peers_.end() && it->second->takes_shared;
+}
+
+void Fabric::SetProcessAddress(HostId host, std::string address) {
+  auto it = peers_.find(host);
+  if (it != peers_.end()) it->second->process_address = std::move(address);
+}
+
+std::string Fabric::process_address(HostId host) const {
+  auto it = peers_.find(host);
+  return it == peers_.end() ? "" : it->second->process_address;
+}
+
+void Fabric::SetLaneAddress(HostId host, std::string address) {
+  auto it = peers_.find(host);
+  if (it != peers_.end()) it->second->lane_address = std::move(address);
+}
+
+std::string Fabric::lane_address(HostId host) const {
+  auto it = peers_.find(host);
+  return it == peers_.end() ? "" : it->second->lane_address;
+}
+
+void Fabric::RemoveHost(HostId host, const std::vector<DeviceId>& devices, const absl::Status& error) {
+  SetGone(devices, error);
+  outbox_.RemoveHost(host);
+  peers_.erase(host);
+  outgoing_.RemoveHost(host);
+  gangs_.OnHostLost(host, devices, error);
+  ops_.OnHostLost(host, error);
+  fetches_.FailHost(host, error);
+  compiles_.FailHost(host, error);
+  descriptions_.FailHost(host, error);
+}
+
+absl::Status Fabric::OnEvent(HostId host, const Event& event, Bytes payload) {
+  switch (event.kind_case()) {
+    case Event::kDone:
+      ops_.OnDone(host, event.done());
+      break;
+    case Event::kSharedTaken:
+      if (auto it = peers_.find(host); it != peers_.end()) {
+        for (uint64_t transfer : event.shared_taken().transfers()) {
+          it->second->loans.Return(transfer);
+          outgoing_.Done(host, transfer);
+        }
+      }
+      break;
+    case Event::kFetched:
+      CountArrayBytes(payload.size());
+      if (event.fetched().has_shared()) {
+        OnFetchedShared(host, event.fetched());
+        break;
+      }
+      fetches_.OnFetched(host, event.fetched(), std::move(payload));
+      break;
+    case Event::kChunk:
+      CountArrayBytes(payload.size());
+      fetches_.OnChunk(host, event.chunk(), payload);
+      break;
+    case Event::kCompiled:
+      compiles_.Resolve(event.compiled().executable(), host, event.compiled());
+      break;
+    case Event::kDescribed:
+      descriptions_.Resolve(event.described().query(), host, event.described());
+      break;
+    default:
+      return absl::InternalError(absl::StrCat("event ", static_cast<int>(event.kind_case()), " makes no sense here"));
+  }
+  return absl::OkStatus();
+}
+
+void Fabric::OnFetchedShared(HostId host, const ::pathways::v1::Fetched& fetched) {
+  absl::StatusOr<Bytes> data = net::OpenToPassOn(net::ReadName(fetched.shared()));
+  CountArrayBytes(fetched.total_bytes());
+  Command command;
+  command.mutable_shared_taken()->add_transfers(fetched.fetch());
+  outbox_.Add(host, std::move(command));
+  ::pathways::v1::Fetched plain;
+  plain.set_fetch(fetched.fetch());
+  plain.set_total_bytes(fetched.total_bytes());
+  if (data.ok()) return fetches_.OnFetched(host, plain, *std::move(data));
+  session::ToProto(data.status(), plain.mutable_status());
+  fetches_.OnFetched(host, plain, Bytes());
+}
+
+void Fabric::OnBulkWritable(HostId host) {
+  auto it = peers_.find(host);
+  if (it != peers_.end()) it->second->bulk.Pump();
+}
+
+void Fabric::Flush() {
+  gangs_.FlushGrants();
+  clean_ups_.Flush([this](const std::vector<HostId>& hosts, const ::pathways::v1::CleanUp& what) {
+    if (send_clean_up_) send_clean_up_(hosts, what);
+  });
+  outbox_.Flush([this](HostId host, std::string header, std::vector<Bytes> payload) {
+    auto it = peers_.find(host);
+    if (it != peers_.end()) it->second->connection->Send(std::move(header), std::move(payload), net::Lane::kUrgent);
+  });
+}
+
+void Fabric::SetGone(const std::vector<DeviceId>& devices, const absl::Status& error) {
+  auto shared = std::make_shared<const absl::Status>(error);
+  for (DeviceId device : devices) lost_devices_[device] = shared;
+}
+
+void Fabric::ForgetGone(DeviceId first, int count) {
+  absl::erase_if(lost_devices_, [&](const auto& lost) { return lost.first >= first && lost.first.v - first.v < count; });
+}
+
+absl::Status Fabric::CheckDevices(const std::vector<DeviceId>& devices) const {
+  absl::flat_hash_set<DeviceId> seen;
+  if (devices.size() > 1) seen.reserve(devices.size());
+  for (DeviceId id : devices) {
+    if (topology_.FindDevice(id) == nullptr) {
+      auto lost = lost_devices_.find(id);
+      if (lost != lost_devices_.end()) return *lost->second;
+      return absl::InvalidArgumentError(
+          resource::IsVirtual(id)
+              ? absl::StrCat("virtual ", ToString(id), " belongs to no slice: add a slice and use its devices")
+              : absl::StrCat(ToString(id), " does not exist"));
+    }
+    if (devices.size() > 1 && !seen.insert(id).second)
+      return absl::InvalidArgumentError(absl::StrCat(ToString(id), " is listed twice"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> Fabric::MemoryKind(DeviceId id, const std::string& kind) const {
+  const resource::Device& device = *topology_.FindDevice(id);
+  const auto& memories = device.description.memories;
+  if (kind.empty()) return memories.empty() ? std::string() : memories.front().kind;
+  std::vector<std::string> kinds;
+  for (const auto& memory : memories) {
+    if (memory.kind == kind) return kind;
+    kinds.push_back(memory.kind);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(ToString(id), " has no memory of kind \"", kind, "\"; it has ", absl::StrJoin(kinds, ", ")));
+}
+
+void Fabric::SendBytes(HostId host, SessionId session, uint64_t transfer, const Bytes& data, bool exclusive) {
+  auto it = peers_.find(host);
+  if (it == peers_.end()) return;
+  const std::optional<net::SharedName> name = it->second->takes_shared ? net::NameOf(data) : std::nullopt;
+  if (name.has_value()) {
+    Command command;
+    auto& chunk = *command.mutable_chunk();
+    chunk.set_transfer(transfer);
+    chunk.set_total_bytes(data.size());
+    chunk.set_session(session.v);
+    chunk.set_exclusive(exclusive);
+    net::WriteName(*name, chunk.mutable_shared());
+    outbox_.Add(host, std::move(command));
+    it->second->loans.Add(transfer, session, data);
+    outgoing_.Add(session, host, transfer, static_cast<int64_t>(data.size()));
+    return;
+  }
+  if (data.size() > kChunkBytes) {
+    outgoing_.Add(session, host, transfer, static_cast<int64_t>(data.size()));
+    it->second->bulk.Enqueue(session, transfer, data);
+    return;
+  }
+  Command command;
+  auto& chunk = *command.mutable_chunk();
+  chunk.set_transfer(transfer);
+  chunk.set_total_bytes(data.size());
+  chunk.set_payload_bytes(data.size());
+  chunk.set_session(session.v);
+  outbox_.Add(host, std::move(command), {data});
+}
+
+void Fabric::EndSession(SessionId session) {
+  const absl::Status ended = absl::CancelledError("the session has ended");
+  fetches_.FailSession(session, ended);
+  compiles_.FailSession(session, ended);
+  descriptions_.FailSession(session, ended);
+  gangs_.EndSession(session);
+  outgoing_.RemoveSession(session);
+  for (HostId host : SortedKeys(peers_)) {
+    peers_.at(host)->bulk.DropSession(session);
+    peers_.at(host)->loans.DropSession(session);
+  }
+  // A run that is sent node by node sends nothing more, and may wait for a grant that never comes: it ends only when the hosts free what
+  // the session owns.
+  outbox_.order().EndSession(session);
+  ::pathways::v1::CleanUp what;
+  what.add_sessions(session.v);
+  clean_ups_.Add(session, SortedKeys(peers_), std::move(what));
+}
+
+size_t Fabric::lent_bytes(HostId host) const {
+  auto it = peers_.find(host);
+  return it == peers_.end() ? 0 : it->second->loans.bytes();
+}
+
+size_t Fabric::queued_bulk_bytes(HostId host) const {
+  auto it = peers_.find(host);
+  return it == peers_.end() ? 0 : it->second->bulk.queued_bytes();
+}
+
+}  // namespace pw::controller

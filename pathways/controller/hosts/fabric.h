@@ -1,0 +1,158 @@
+// Fabric: the part of the controller that sessions use: the present hosts and devices, the outbox of commands, and the work in flight.
+// Strand-confined.
+//
+// It knows hosts by their connections, devices by the topology, and sessions by number only. The cluster adds and removes hosts and passes
+// in their events. Sessions add commands to the outbox and wait here for the answers.
+//
+// Invariant FA-1: when a host is lost, every request that waits for it fails with the error that names it; nothing waits for an absent
+// host.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "pathways/base/executor.h"
+#include "pathways/base/ids.h"
+#include "pathways/controller/hosts/bulk_sender.h"
+#include "pathways/controller/hosts/clean_ups.h"
+#include "pathways/controller/hosts/fetches.h"
+#include "pathways/controller/hosts/host_groups.h"
+#include "pathways/controller/hosts/ops_in_flight.h"
+#include "pathways/controller/hosts/outgoing.h"
+#include "pathways/controller/hosts/pending_replies.h"
+#include "pathways/controller/options.h"
+#include "pathways/controller/scheduling/gangs.h"
+#include "pathways/dispatch/outbox.h"
+#include "pathways/net/loans.h"
+#include "pathways/net/transport.h"
+#include "pathways/resource/topology.h"
+#include "pathways/trace/recorder.h"
+#include "pathways/v1/worker.pb.h"
+
+namespace pw::controller {
+
+class Fabric {
+ public:
+  // `post` posts a task to the controller's strand.
+  Fabric(const SessionLimits& limits, const gang::Options& gang, Clock* clock, std::function<void(Task)> post);
+
+  // `connection` must stay valid until RemoveHost.
+  void AddHost(HostId host, net::Connection* connection);
+  // Notes that the host can open memory that this process shares.
+  void SetTakesShared(HostId host);
+  bool takes_shared(HostId host) const;
+  // The address at which its device runtime meets those of other hosts (Hello.process_address). Empty: it takes no part in programs over
+  // several hosts.
+  void SetProcessAddress(HostId host, std::string address);
+  std::string process_address(HostId host) const;
+  // The address for lanes, on which clients send and fetch large arrays (Hello.lane_address). Empty: none.
+  void SetLaneAddress(HostId host, std::string address);
+  std::string lane_address(HostId host) const;
+  void set_make_key(std::function<std::string()> make_key) { make_key_ = std::move(make_key); }
+  std::string MakeKey() { return make_key_(); }
+  // Counts the bytes of clients' arrays that have passed through the controller since it started.
+  void CountArrayBytes(size_t bytes) { array_bytes_ += static_cast<int64_t>(bytes); }
+  int64_t array_bytes() const { return array_bytes_; }
+  // Removes the host and its devices; fails everything that waits for it with `error`. Sessions must have poisoned their arrays before.
+  void RemoveHost(HostId host, const std::vector<DeviceId>& devices, const absl::Status& error);
+  // Processes a completion, an answer or data. INTERNAL for any other kind of event.
+  absl::Status OnEvent(HostId host, const ::pathways::v1::Event& event, Bytes payload);
+  void OnBulkWritable(HostId host);
+  // Sends the grants, clean-ups and commands of this turn.
+  void Flush();
+
+  void Post(Task task) { post_(std::move(task)); }
+  uint64_t NextId() { return next_id_++; }
+  // Counts programs that hosts compiled from a translation.
+  void CountTranslated() { ++translated_programs_; }
+  int64_t translated_programs() const { return translated_programs_; }
+  // Reserves `count` consecutive ids and returns the first.
+  uint64_t ReserveIds(uint64_t count) { return std::exchange(next_id_, next_id_ + count); }
+  // True if programs are dispatched node by node (controller/session/sequential_run.h) instead of all at once.
+  bool sequential_dispatch() const { return sequential_dispatch_; }
+  void set_sequential_dispatch(bool on) { sequential_dispatch_ = on; }
+  const SessionLimits& limits() const { return limits_; }
+
+  resource::Topology& topology() { return topology_; }
+  dispatch::Outbox& outbox() { return outbox_; }
+  OpsInFlight& ops() { return ops_; }
+  Gangs& gangs() { return gangs_; }
+  HostGroups& groups() { return groups_; }
+  Fetches& fetches() { return fetches_; }
+  PendingReplies<::pathways::v1::Compiled>& compiles() { return compiles_; }
+  PendingReplies<::pathways::v1::Described>& descriptions() { return descriptions_; }
+
+  trace::Recorder& recorder() { return recorder_; }
+
+  // Sets the error that uses of these devices get, until ForgetGone.
+  void SetGone(const std::vector<DeviceId>& devices, const absl::Status& error);
+  void ForgetGone(DeviceId first, int count);
+
+  // Returns OK if all devices are present. Else the error of SetGone for a device that is gone; INVALID_ARGUMENT for one that never
+  // existed, or is listed twice.
+  absl::Status CheckDevices(const std::vector<DeviceId>& devices) const;
+  // Returns the memory kind of a device; "" means its default one. INVALID_ARGUMENT lists the kinds that it has. REQUIRES: the device is
+  // present.
+  absl::StatusOr<std::string> MemoryKind(DeviceId device, const std::string& kind) const;
+
+  // Sends the bytes of a transfer that a Put has announced to the host: small ones with the commands, large ones on the bulk lane, shared
+  // memory by its name if the host can open it. `exclusive`: the caller keeps no reference and sends them to no other host.
+  void SendBytes(HostId host, SessionId session, uint64_t transfer, const Bytes& data, bool exclusive = false);
+  // The bytes passed to SendBytes that have not left for their hosts yet.
+  Outgoing& outgoing() { return outgoing_; }
+  // Executables, programs and sessions that hosts can free (housekeeping.h). A host that has left has freed them.
+  CleanUps& clean_ups() { return clean_ups_; }
+  // Sends the clean-ups to hosts, at the end of a turn.
+  using SendCleanUp = std::function<void(const std::vector<HostId>& hosts, const ::pathways::v1::CleanUp& what)>;
+  void SetCleanUp(SendCleanUp send) { send_clean_up_ = std::move(send); }
+  // Ends the session: cancels its requests and transfers, and makes the hosts free what it owns.
+  void EndSession(SessionId session);
+
+  size_t queued_bulk_bytes(HostId host) const;
+  size_t lent_bytes(HostId host) const;
+
+ private:
+  void OnFetchedShared(HostId host, const ::pathways::v1::Fetched& fetched);
+
+  struct Peer {
+    net::Connection* connection;
+    BulkSender bulk;
+    bool takes_shared = false;
+    std::string process_address = {};
+    std::string lane_address = {};
+    net::Loans loans;
+  };
+
+  const SessionLimits limits_;
+  const std::function<void(Task)> post_;
+  bool sequential_dispatch_ = false;
+  int64_t translated_programs_ = 0;
+  int64_t array_bytes_ = 0;
+  std::function<std::string()> make_key_;
+  uint64_t next_id_ = 1;  // for arrays, executables, transfers and queries
+  resource::Topology topology_;
+  dispatch::Outbox outbox_;
+  CleanUps clean_ups_{&outbox_};
+  SendCleanUp send_clean_up_;
+  OpsInFlight ops_;
+  trace::Recorder recorder_;
+  Gangs gangs_;
+  HostGroups groups_{&outbox_};
+  Fetches fetches_;
+  PendingReplies<::pathways::v1::Compiled> compiles_;
+  PendingReplies<::pathways::v1::Described> descriptions_;
+  Outgoing outgoing_;
+  absl::flat_hash_map<HostId, std::unique_ptr<Peer>> peers_;
+  absl::flat_hash_map<DeviceId, std::shared_ptr<const absl::Status>> lost_devices_;
+};
+
+// Returns the number of payload bytes that an event announces. INTERNAL if the sum overflows.
+absl::StatusOr<uint64_t> PayloadBytes(const ::pathways::v1::Event& event);
+
+}  // namespace pw::controller

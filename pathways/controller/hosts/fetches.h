@@ -1,0 +1,51 @@
+// Fetches: data on its way from hosts to the controller, put together in aligned memory. Strand-confined.
+//
+// The controller knows how many bytes it asked for, and takes no other number: a host cannot make it allocate.
+// Invariant FE-1: each callback runs exactly once: with the bytes, the host's error, or the error when its host is lost or its
+// session ends.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "pathways/base/bytes.h"
+#include "pathways/base/ids.h"
+#include "pathways/controller/hosts/pending_replies.h"
+#include "pathways/v1/worker.pb.h"
+
+namespace pw::controller {
+
+class Fetches {
+ public:
+  using Callback = PendingReplies<Bytes>::Callback;
+
+  // `by_lane`: the host may have sent the bytes, if there are any, to the client itself; then the result is empty.
+  void Add(uint64_t id, HostId host, SessionId session, uint64_t expected_bytes, Callback done, bool by_lane = false);
+  void OnFetched(HostId host, const ::pathways::v1::Fetched& fetched, Bytes payload);
+  void OnChunk(HostId host, const ::pathways::v1::Chunk& chunk, const Bytes& payload);
+  void FailHost(HostId host, const absl::Status& error);
+  void FailSession(SessionId session, const absl::Status& error);
+  size_t size() const { return pending_.size(); }
+
+ private:
+  struct Assembly {
+    HostId host;
+    SessionId session;
+    uint64_t expected = 0;
+    uint64_t received = 0;
+    bool by_lane = false;
+    bool announced = false;  // Fetched has come
+    std::unique_ptr<AlignedBytes> memory;
+    Callback done;
+  };
+  using Map = absl::flat_hash_map<uint64_t, std::unique_ptr<Assembly>>;
+  Map::iterator Find(HostId host, uint64_t id);
+  void Finish(Map::iterator it, absl::StatusOr<Bytes> result);
+  template <class Predicate>
+  void FailWhere(const absl::Status& error, Predicate predicate);
+
+  Map pending_;
+};
+
+}  // namespace pw::controller

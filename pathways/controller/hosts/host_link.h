@@ -1,0 +1,58 @@
+// HostLink: one connection to the workers' address, of a worker or an operator. It decodes frames on the transport's threads and passes the
+// messages to its owner on the controller's strand, in order.
+//
+// Invariants:
+//   HL-1  the owner hears OnLinkClosed once, last; also if a frame holds no valid message: then the link closes itself
+//   HL-2  the payload of a frame is split exactly as its messages say, or the link closes
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "pathways/base/bytes.h"
+#include "pathways/base/executor.h"
+#include "pathways/net/transport.h"
+#include "pathways/v1/admin.pb.h"
+#include "pathways/v1/worker.pb.h"
+
+namespace pw::controller {
+
+using LinkId = uint64_t;
+
+class HostLink final : public net::Connection::Handler {
+ public:
+  // All methods are called on the strand.
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    virtual void OnWorkerMessage(LinkId link, ::pathways::v1::FromWorker message, std::vector<Bytes> payloads) = 0;
+    virtual void OnAdminRequest(LinkId link, ::pathways::v1::AdminRequest request) = 0;
+    virtual void OnLinkWritable(LinkId link) = 0;
+    virtual void OnLinkClosed(LinkId link, const absl::Status& reason) = 0;
+  };
+  // Runs a function with the owner on its strand, or drops it if the owner is gone. Any thread.
+  using PostToOwner = std::function<void(absl::AnyInvocable<void(Owner&) &&>)>;
+
+  HostLink(LinkId id, std::unique_ptr<net::Connection> connection, PostToOwner post);
+
+  // Begins delivery.
+  void Start() { connection_->Start(this); }
+  net::Connection* connection() { return connection_.get(); }
+
+ private:
+  void OnFrame(net::Frame frame) override;
+  void OnClosed(const absl::Status& reason) override;
+  void OnBulkWritable() override;
+  // Returns for each event its part of the payload. INTERNAL if the sizes do not add up.
+  static absl::StatusOr<std::vector<Bytes>> Split(const ::pathways::v1::FromWorker& message, const Bytes& payload);
+
+  const LinkId id_;
+  const PostToOwner post_;
+  bool first_frame_ = true;                            // on the transport's threads, which call one at a time
+  const std::unique_ptr<net::Connection> connection_;  // last: closed before the rest goes
+};
+
+}  // namespace pw::controller

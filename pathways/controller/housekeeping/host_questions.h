@@ -1,0 +1,70 @@
+// HostQuestions: asks all hosts the same question and collects the answers (health, metrics). Housekeeping uses it.
+//
+// Up to kFanIn hosts answer the controller directly. More are asked in groups of kFanIn (in larger ones if there are more than kFanIn²
+// hosts): the first host of a group collects the answers of the others and sends one answer for all (host_graphs.h). So a round costs the
+// controller one start to each host, and two frames back from each group.
+//
+// Each group is a run of its own: a host of one group does not delay another group. If a group's run fails (its first host is lost, or a
+// connection between two of its hosts), its hosts are asked again, one by one; Hurry does the same for groups that have not answered. So
+// only the answers of lost or hanging hosts are missing in a round.
+//
+// Invariants:
+//   HQ-1  each host is heard at most once in a round
+//   HQ-2  `done` runs once: when every host has answered or is lost, or after End
+// Strand-confined.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "pathways/base/executor.h"
+#include "pathways/controller/housekeeping/host_graphs.h"
+#include "pathways/dataflow/runtime.h"
+
+namespace pw::controller {
+
+dataflow::HostSet AsSet(const std::vector<HostId>& hosts);
+
+class HostQuestions {
+ public:
+  static constexpr size_t kFanIn = 64;
+  using Heard = std::function<void(HostId host, std::string_view report)>;
+  class Round;
+  using RoundRef = std::shared_ptr<Round>;
+
+  // All pointers must outlive this. `there`: the present hosts; a lost host must be absent from it before its runs end.
+  HostQuestions(dataflow::Runtime* runtime, HostGraphs* graphs, Executor* strand, const std::set<HostId>* there)
+      : runtime_(runtime), graphs_(graphs), strand_(strand), there_(there) {}
+
+  // Asks all hosts. The hosts `apart` answer directly, outside their groups. `done` may run inside this call, and inside any call of the
+  // runtime.
+  RoundRef Ask(std::string op, const std::set<HostId>& apart, Heard heard, absl::AnyInvocable<void() &&> done);
+  // Asks the hosts of unfinished groups again, one by one.
+  void Hurry(const RoundRef& round);
+  // Ends the round: `heard` is not called any more.
+  void End(const RoundRef& round);
+  // Returns the hosts that have not answered.
+  static const std::set<HostId>& Left(const Round& round);
+
+  // Returns the groups of hosts that answer together; empty if each host answers by itself. Pure.
+  static std::vector<std::vector<HostId>> GroupsOf(const std::vector<HostId>& hosts);
+
+ private:
+  void Start(const RoundRef& round, std::vector<HostId> hosts, bool grouped);
+  void Ended(const RoundRef& round, int run, const absl::Status& status);
+  void Cancel(const RoundRef& round, bool grouped_only, const absl::Status& why);
+  static void FinishIfOver(const RoundRef& round);
+
+  dataflow::Runtime* const runtime_;
+  HostGraphs* const graphs_;
+  Executor* const strand_;
+  const std::set<HostId>* const there_;
+  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace pw::controller

@@ -1,0 +1,126 @@
+// Housekeeping: the controller's orders and questions to all hosts, as graphs of the coordination dataflow, and the coordinator's runtime
+// for them. ClusterImpl owns it. Each graph has one shard on each host concerned (host_graphs.h); worker/housekeeping/housekeeping.h has the operators:
+//
+//   configure      adopts the v1.HostConfig in the run's argument. Goes to all hosts; to a joining host before anything else
+//   health         answers with a v1.HealthReport, once a tick
+//   metrics        answers with a v1.MetricsReport, on request
+//   clean-up       frees what the v1.CleanUp in the argument names; goes to the hosts that have it
+//   abort-launch   ends a launch that has failed on another host, as the v1.AbortLaunch in the argument says
+//   pass-on        tells other hosts and answers with the v1.PassedOn, which holds their answers (worker/housekeeping/pass_on.h)
+//   trace          ends the host's recording and answers with the v1.TraceReport
+// One graph goes in the other direction; its coordinator is the host:
+//   launch-failed  one shard, at the controller: gets the host's v1.LaunchFailed. The hosts that wait for the launch hear of it by
+//                  abort-launch
+//
+// Faults. A run ends early when a host of its graph is lost, and tuples on their way are lost with it. So messages that must not be lost
+// travel in the start of a run (configure, clean-up, abort-launch, launch-failed): a start goes to all hosts at once and reaches each
+// present one, in its place among the commands. Collected answers are asked for again (metrics, health), or come from each host by a run of
+// its own (trace).
+//
+// Not graphs. Pings, which tell whether a connection or process is alive, are answered by the connection's own thread (Cluster's Tick). A
+// host whose strand is busy, or whose dataflow is stuck, is not dead; and a dead host would end the graph that should report it.
+// Completions with their errors are no graph either: they are results of dispatched commands, and one message already carries a batch of
+// them. Those of many hosts are joined on their way (speakers.h), but need no run, and none that ends when one of its hosts is lost.
+//
+// Messages. A run costs a start to each host and an answer from each; hosts that do not know its graph yet get it with the start. In a
+// cluster of more than 64 hosts, one host of each 64 sends the collected answers (host_questions.h), the ends of orders (clean-up,
+// abort-launch) come up a tree of hosts, and a configuration goes down one (config_spread.h). Traces are asked for and answered host by
+// host: a report has up to 2^18 events, tens of megabytes, and all of them must reach the controller. Collecting 64 of them on one host
+// would save the controller nothing but headers. The order to end a recording travels among the recorded commands.
+// Invariant HK-1: nothing here waits for a lost host. Strand-confined.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/time/time.h"
+#include "pathways/base/clock.h"
+#include "pathways/base/timer_queue.h"
+#include "pathways/controller/housekeeping/config_spread.h"
+#include "pathways/controller/housekeeping/dataflow_links.h"
+#include "pathways/controller/housekeeping/host_graphs.h"
+#include "pathways/controller/housekeeping/host_questions.h"
+#include "pathways/dataflow/runtime.h"
+#include "pathways/v1/housekeeping.pb.h"
+#include "pathways/v1/worker.pb.h"
+
+namespace pw::controller {
+
+class Housekeeping {
+ public:
+  using MetricsByHost = std::map<HostId, ::pathways::v1::MetricsReport>;
+  // A host's report. `asked`: when the controller asked, by its own clock.
+  using OnConfigured = ConfigSpread::Heard;
+  using OnTrace = std::function<void(HostId, absl::Time asked, ::pathways::v1::TraceReport)>;
+  struct Health {
+    ::pathways::v1::HealthReport report;
+    absl::Time heard;
+  };
+
+  // All pointers must outlive this. Timers post to `strand`. `lose` is called for hosts that send invalid frames.
+  Housekeeping(dispatch::Outbox* outbox, Executor* strand, Clock* clock, Timers* timers, DataflowLinks::Lose lose);
+
+  // Sets the present hosts. New ones are sent the configuration.
+  void SetHosts(std::set<HostId> hosts);
+  void RemoveHost(HostId host, const absl::Status& reason);
+  void OnFrame(HostId from, const ::pathways::v1::DataflowFrame& frame, Bytes payload) {
+    ++frames_heard_;
+    links_.Deliver(from, frame, std::move(payload));
+  }
+
+  // Sets the configuration of all present and future hosts. `configured` runs for each host that answers, until the next Configure. `told`
+  // runs once, maybe inside this call: commands that are sent to any host from then on find the configuration in force.
+  void Configure(::pathways::v1::HostConfig config, OnConfigured configured, absl::AnyInvocable<void() &&> told = [] {});
+  const ::pathways::v1::HostConfig& config() const { return config_; }
+
+  uint64_t frames_heard() const { return frames_heard_; }
+
+  // Asks every host for its health. Hosts that have not answered since the last call are asked again, outside their groups.
+  void WatchHealth();
+  // Returns the host's last report; null if there is none yet.
+  const Health* HealthOf(HostId host) const;
+
+  // Asks every host for its metrics. `done` runs once, on the strand, maybe inside another call: when all hosts have answered, or after
+  // `timeout` with the answers that have come.
+  void GatherMetrics(absl::Duration timeout, absl::AnyInvocable<void(MetricsByHost) &&> done);
+  // Ends the recordings of these hosts. `done` runs when all have answered or are lost.
+  void GatherTraces(const std::vector<HostId>& hosts, OnTrace on_trace, absl::AnyInvocable<void() &&> done);
+  // Tells those of `hosts` that are present what to free.
+  void CleanUp(const std::vector<HostId>& hosts, const ::pathways::v1::CleanUp& what);
+
+ private:
+  using Shape = HostGraphs::Shape;
+  using OnTuple = std::function<void(HostId, const dataflow::Tuple&)>;
+  using OnDone = std::function<void(const absl::Status&)>;
+
+  // Returns false, and never calls `done`, if none of the hosts is present.
+  bool Start(Shape shape, const std::string& op, const std::vector<HostId>& hosts, std::string argument, OnTuple on_tuple,
+             OnDone done);
+  ConfigSpread::Heard OnceConfigured() const;
+  void AbortElsewhere(const ::pathways::v1::LaunchFailed& failed);
+  dataflow::Operators MakeOperators();
+
+  Executor* const strand_;
+  Clock* const clock_;
+  Timers* const timers_;
+  const dataflow::Operators operators_;
+  DataflowLinks links_;
+  dataflow::Runtime runtime_;
+  HostGraphs graphs_;
+  std::set<HostId> hosts_;
+  HostQuestions questions_;
+  ConfigSpread configs_;
+  uint64_t frames_heard_ = 0;
+  ::pathways::v1::HostConfig config_;
+  std::shared_ptr<const OnConfigured> configured_;
+  HostQuestions::RoundRef health_round_;
+  std::map<HostId, Health> health_;
+  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace pw::controller

@@ -1,0 +1,182 @@
+// Arrays from host memory. The commands go out at once, in the client's order; the bytes follow when the client has sent them.
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/buffers/byte_strides.h"
+#include "pathways/controller/session/session_impl.h"
+
+namespace pw::controller {
+namespace {
+
+absl::StatusOr<int64_t> BytesOf(const HostLayout& layout) {
+  const int width = buffers::HostBytes(layout.dtype);
+  if (layout.byte_strides.has_value()) {
+    PW_ASSIGN_OR_RETURN(const buffers::StridedExtent extent, buffers::SpannedRegion(width, layout.dims, *layout.byte_strides));
+    return extent.bytes;
+  }
+  return buffers::DenseBytes(layout.dtype, layout.dims);
+}
+
+// Checks that every shard is fed exactly once, by a buffer of its shape.
+absl::Status CheckCoverage(const buffers::ArraySpec& spec, const std::vector<HostShard>& sources) {
+  std::vector<bool> fed(spec.sharding.num_shards(), false);
+  for (const HostShard& source : sources) {
+    for (int32_t shard : source.shards) {
+      PW_ASSIGN_OR_RETURN(const buffers::Dims dims, spec.sharding.ShardDims(spec.dims, shard));
+      if (fed[shard]) return absl::InvalidArgumentError(absl::StrCat("shard ", shard, " is fed by two host buffers"));
+      fed[shard] = true;
+      if (dims == source.layout.dims) continue;
+      return absl::InvalidArgumentError(absl::StrCat("shard ", shard, " of ", buffers::ToString(spec), " has shape [",
+                                                     absl::StrJoin(dims, ","), "], its host buffer [",
+                                                     absl::StrJoin(source.layout.dims, ","), "]"));
+    }
+  }
+  const auto hungry = std::find(fed.begin(), fed.end(), false);
+  if (hungry == fed.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("no host buffer feeds shard ", hungry - fed.begin(), " of ", buffers::ToString(spec)));
+}
+
+}  // namespace
+
+absl::Status SessionImpl::CheckSources(const ArraySpec& spec, const std::vector<HostShard>& sources,
+                                       std::vector<int64_t>* bytes) const {
+  PW_RETURN_IF_ERROR(CheckCoverage(spec, sources));
+  const bool strings = spec.dtype == buffers::DType::kString;
+  if (!strings && buffers::HostBytes(spec.dtype) == 0) {
+    return absl::UnimplementedError(
+        absl::StrCat("arrays of type ", std::string(buffers::Name(spec.dtype)), " cannot be made from host memory"));
+  }
+  absl::flat_hash_set<Handle> seen;
+  for (const HostShard& source : sources) {
+    if (source.layout.dtype != spec.dtype) {
+      return absl::InvalidArgumentError(absl::StrCat("a host buffer of type ", std::string(buffers::Name(source.layout.dtype)),
+                                                     " for an array of ", std::string(buffers::Name(spec.dtype))));
+    }
+    if (source.host_buffer == 0 || !seen.insert(source.host_buffer).second || awaited_.contains(source.host_buffer)) {
+      return absl::InvalidArgumentError(absl::StrCat("host buffer ", source.host_buffer, " is named twice, or is none"));
+    }
+    if (source.by_lane) PW_RETURN_IF_ERROR(lanes_.CheckSource(spec, source));
+    if (filling_.contains(source.host_buffer)) {
+      return absl::InvalidArgumentError(absl::StrCat("host buffer ", source.host_buffer, " is the target of a copy under way"));
+    }
+    bytes->push_back(0);
+    auto staged = staged_.find(source.host_buffer);
+    if (staged != staged_.end() && !staged->second.error.ok()) return staged->second.error;
+    if (strings) continue;
+    PW_ASSIGN_OR_RETURN(bytes->back(), BytesOf(source.layout));
+    if (staged != staged_.end() && static_cast<int64_t>(staged->second.data.size()) != bytes->back()) {
+      return absl::InvalidArgumentError(absl::StrCat("host buffer ", source.host_buffer, " has ", staged->second.data.size(),
+                                                     " bytes, its shape needs ", bytes->back()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void SessionImpl::PutSource(const Record& record, const HostShard& source, int64_t bytes) {
+  dispatch::PutCall call;
+  call.session = id_;
+  call.array = record->id();
+  call.spec = &record->spec();
+  call.shard_dims = source.layout.dims;
+  call.byte_strides = &source.layout.byte_strides;
+  call.shards = source.shards;
+  call.transfer = fabric_->NextId();
+  call.total_bytes = bytes;
+  if (source.by_lane && bytes > 0) {
+    call.lane_buffer = source.host_buffer;
+    lanes_.Enter(call.lane_buffer);
+    auto name_op = [&, buffer = call.lane_buffer](HostId host) {
+      lanes_.Open(host);
+      lanes_.Enter(buffer);
+      return NameOp(host, {record}, [this, alive = std::weak_ptr<bool>(alive_), buffer](const absl::Status&, auto) {
+        if (!alive.expired()) lanes_.Leave(buffer);
+      });
+    };
+    dispatch::PlanPut(fabric_->topology(), call, std::nullopt, name_op, fabric_->outbox());
+    lanes_.Leave(call.lane_buffer);
+    return fabric_->gangs().Await(record);
+  }
+  absl::StatusOr<Bytes> data = TakeStaged(source.host_buffer);
+  std::optional<Bytes> with_command;
+  if (data.ok() && data->size() <= kChunkBytes) with_command = *data;
+  std::vector<HostId> hosts = dispatch::PlanPut(
+      fabric_->topology(), call, with_command, [&](HostId host) { return NameOp(host, {record}); }, fabric_->outbox());
+  if (!data.ok()) {
+    awaited_[source.host_buffer] = AwaitedBuffer{record, nullptr, std::move(hosts), call.transfer, bytes};
+    fabric_->gangs().Await(record);
+  } else if (!with_command.has_value()) {
+    for (HostId host : hosts) fabric_->SendBytes(host, id_, call.transfer, *data, hosts.size() == 1);
+    fabric_->gangs().Await(record);
+  }
+}
+
+absl::Status SessionImpl::MakeStringArray(Handle result, const SpecPtr& spec, const std::vector<HostShard>& sources) {
+  StringCells cells(spec->sharding.num_shards());
+  for (const HostShard& source : sources) {
+    auto cell = std::make_shared<StringCell>();
+    if (absl::StatusOr<Bytes> data = TakeStaged(source.host_buffer); data.ok()) {
+      cell->data = *std::move(data);
+    } else {
+      awaited_[source.host_buffer] = AwaitedBuffer{{}, cell};
+    }
+    for (int32_t shard : source.shards) cells[shard] = cell;
+  }
+  InsertStrings(result, spec, std::move(cells));
+  return absl::OkStatus();
+}
+
+absl::Status SessionImpl::TryMakeArray(Handle result, const SpecPtr& spec, const std::vector<HostShard>& sources) {
+  PW_RETURN_IF_ERROR(arrays_.CheckNew({result}));
+  PW_RETURN_IF_ERROR(CheckSpec(*spec));
+  std::vector<int64_t> bytes;
+  PW_RETURN_IF_ERROR(CheckSources(*spec, sources, &bytes));
+  if (spec->dtype == buffers::DType::kString) return MakeStringArray(result, spec, sources);
+  Record record = NewRecord(spec);
+  for (size_t i = 0; i < sources.size(); ++i) PutSource(record, sources[i], bytes[i]);
+  record->OnDone(absl::OkStatus());
+  arrays_.Insert(result, {std::move(record), spec, nullptr, false});
+  return absl::OkStatus();
+}
+
+// A failed request consumes its host buffers too, including those that arrive later.
+void SessionImpl::DiscardSources(const std::vector<HostShard>& sources) {
+  for (const HostShard& source : sources) {
+    if (source.by_lane) {  // no host will ask for it
+      TakeStaged(source.host_buffer).status().IgnoreError();
+      if (lanes_.HasBuffer(source.host_buffer)) continue;
+      lanes_.Enter(source.host_buffer);
+      lanes_.Leave(source.host_buffer);
+      continue;
+    }
+    if (source.host_buffer == 0 || filling_.contains(source.host_buffer) || awaited_.contains(source.host_buffer)) continue;
+    if (!staged_.contains(source.host_buffer)) {
+      awaited_[source.host_buffer] = AwaitedBuffer{};
+    } else {
+      TakeStaged(source.host_buffer).IgnoreError();
+    }
+  }
+}
+
+absl::Status SessionImpl::MakeArray(Handle result, const ArraySpec& spec, std::vector<HostShard> sources) {
+  auto shared = std::make_shared<const ArraySpec>(spec);
+  const absl::Status status = TryMakeArray(result, shared, sources);
+  if (!status.ok()) DiscardSources(sources);
+  AdmitStores();
+  if (status.ok()) return status;
+  return Fail({result}, {shared}, status);
+}
+
+absl::Status SessionImpl::MakeErrorArray(Handle result, const ArraySpec& spec, absl::Status error) {
+  PW_RETURN_IF_ERROR(arrays_.CheckNew({result}));
+  auto shared = std::make_shared<const ArraySpec>(spec);
+  if (error.ok()) error = absl::InvalidArgumentError("the client bound an error without a code to an array");
+  InsertError(result, std::move(shared), error);
+  return absl::OkStatus();
+}
+
+}  // namespace pw::controller

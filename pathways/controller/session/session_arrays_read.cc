@@ -1,0 +1,174 @@
+// Readiness, fetching data for the client, and deleting arrays.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/buffers/byte_strides.h"
+#include "pathways/controller/session/session_impl.h"
+
+namespace pw::controller {
+namespace {
+
+absl::StatusOr<int64_t> BytesToFetch(const buffers::ArraySpec& spec, const std::optional<buffers::Dims>& byte_strides) {
+  PW_ASSIGN_OR_RETURN(const buffers::Dims dims, spec.sharding.ShardDims(spec.dims, 0));
+  if (!byte_strides.has_value() || buffers::HostBytes(spec.dtype) == 0) return buffers::DenseBytes(spec.dtype, dims);
+  PW_ASSIGN_OR_RETURN(const buffers::StridedExtent extent,
+                      buffers::SpannedRegion(buffers::HostBytes(spec.dtype), dims, *byte_strides));
+  return extent.bytes;
+}
+
+::pathways::v1::Command FetchCommand(uint64_t id, const ArrayEntry& entry, const std::optional<buffers::Dims>& byte_strides) {
+  ::pathways::v1::Command command;
+  auto& fetch = *command.mutable_fetch();
+  fetch.set_fetch(id);
+  fetch.set_array(entry.record->id().v);
+  if (!byte_strides.has_value()) return command;
+  fetch.set_has_byte_strides(true);
+  fetch.mutable_byte_strides()->Add(byte_strides->begin(), byte_strides->end());
+  return command;
+}
+
+}  // namespace
+
+void SessionImpl::WhenReady(absl::Span<const Handle> arrays, StatusCallback done) {
+  std::vector<Record> records;
+  bool settled = true;
+  absl::Status error;
+  for (Handle handle : arrays) {
+    absl::StatusOr<ArrayEntry*> entry = arrays_.Live(handle);
+    if (!entry.ok()) return Answer(std::move(done), entry.status());
+    settled &= (*entry)->record->settled();
+    error.Update((*entry)->record->status());
+    records.push_back((*entry)->record);
+    if ((*entry)->effects == nullptr) continue;
+    settled &= (*entry)->effects->settled();
+    records.push_back((*entry)->effects);
+  }
+  if (settled) return Answer(std::move(done), error);
+  HoldUntilSettled(std::move(records), [this, done = std::move(done)](absl::Status status) mutable {
+    Answer(std::move(done), std::move(status));
+  });
+}
+
+void SessionImpl::HoldUntilSettled(std::vector<Record> arrays, StatusCallback done) {
+  const uint64_t key = fabric_->NextId();
+  reads_->insert({key, Read{arrays, std::move(done)}});
+  buffers::WhenAllSettled(arrays, [key, weak = std::weak_ptr<Reads>(reads_)](const absl::Status& status) {
+    auto reads = weak.lock();
+    if (reads == nullptr) return;
+    auto it = reads->find(key);
+    if (it == reads->end()) return;
+    Read read = std::move(it->second);
+    reads->erase(it);
+    std::move(read.done)(status);
+  });
+}
+
+absl::StatusOr<const ArrayEntry*> SessionImpl::CheckFetch(Handle array, const std::optional<buffers::Dims>& byte_strides,
+                                                          int64_t* bytes) {
+  PW_ASSIGN_OR_RETURN(const ArrayEntry* entry, arrays_.Live(array));
+  if (entry->is_error()) return entry->record->status();
+  if (entry->spec->sharding.num_tiles() != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(buffers::ToString(*entry->spec), " is cut into ", entry->spec->sharding.num_tiles(),
+                     " pieces: only an array that one device holds whole can be copied to a host buffer"));
+  }
+  PW_ASSIGN_OR_RETURN(*bytes, BytesToFetch(*entry->spec, byte_strides));
+  return entry;
+}
+
+void SessionImpl::CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims> byte_strides,
+                                   StatusCallback done) {
+  int64_t bytes = 0;
+  const ArrayEntry* entry = nullptr;
+  auto check = [&]() -> absl::Status {
+    PW_ASSIGN_OR_RETURN(entry, CheckFetch(array, byte_strides, &bytes));
+    if (host_buffer == 0 || staged_.contains(host_buffer) || filling_.contains(host_buffer) || awaited_.contains(host_buffer)) {
+      return absl::AlreadyExistsError(absl::StrCat("host buffer ", host_buffer, " exists already, or names nothing"));
+    }
+    if (bytes <= fabric_->limits().staged_bytes - fetched_bytes_) return absl::OkStatus();
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "host buffer ", host_buffer, " of ", bytes, " bytes does not fit: ", fetched_bytes_,
+        " bytes wait in the controller for this client to pick them up, the limit is ", fabric_->limits().staged_bytes,
+        ": let go of arrays that were read, read smaller pieces, or ", kRaiseStagedLimit));
+  };
+  if (absl::Status status = check(); !status.ok()) return Answer(std::move(done), status);
+  filling_[host_buffer].done = std::move(done);
+  if (entry->strings != nullptr) return FetchStrings(host_buffer, *entry);
+  const HostId host = fabric_->topology().FindDevice(entry->spec->sharding.devices()[0])->host;
+  ::pathways::v1::Command command = FetchCommand(fabric_->NextId(), *entry, byte_strides);
+  fabric_->fetches().Add(command.fetch().fetch(), host, id_, bytes,
+                         [this, host_buffer, effects = entry->effects](absl::StatusOr<Bytes> result) {
+                           if (!result.ok() || effects == nullptr || effects->settled())
+                             return OnFetched(host_buffer, std::move(result));
+                           HoldUntilSettled({effects}, [this, host_buffer, result = std::move(result)](absl::Status status) mutable {
+                             if (!status.ok()) result = status;
+                             OnFetched(host_buffer, std::move(result));
+                           });
+                         });
+  fabric_->outbox().Add(host, std::move(command));
+}
+
+void SessionImpl::FetchByLane(Handle array, session::LaneFetch fetch, ResultCallback<session::FetchedArray> done) {
+  int64_t bytes = 0;
+  const absl::StatusOr<const ArrayEntry*> entry = CheckFetch(array, fetch.byte_strides, &bytes);
+  if (!entry.ok()) return Answer<session::FetchedArray>(std::move(done), entry.status());
+  if ((*entry)->strings != nullptr) {
+    return HoldUntilSettled(
+        {(*entry)->record}, [this, cell = (*(*entry)->strings)[0], done = std::move(done)](absl::Status status) mutable {
+          using Result = absl::StatusOr<session::FetchedArray>;
+          Answer(std::move(done), status.ok() ? Result(session::FetchedArray{*cell->data, std::nullopt}) : Result(status));
+        });
+  }
+  const HostId host = fabric_->topology().FindDevice((*entry)->spec->sharding.devices()[0])->host;
+  ::pathways::v1::Command command = FetchCommand(fabric_->NextId(), **entry, fetch.byte_strides);
+  const bool by_lane = bytes > 0 && static_cast<uint64_t>(bytes) > fetch.above;
+  if (by_lane) {
+    if (absl::Status status = lanes_.Check(host); !status.ok()) return Answer<session::FetchedArray>(std::move(done), status);
+    lanes_.Open(host);
+    command.mutable_fetch()->set_lane_fetch(fetch.name);
+    command.mutable_fetch()->set_lane_above(fetch.above);
+    command.mutable_fetch()->set_session(id_.v);
+  }
+  auto fetched = [this, host, by_lane, done = std::move(done), effects = (*entry)->effects](absl::StatusOr<Bytes> data) mutable {
+    using Result = absl::StatusOr<session::FetchedArray>;
+    if (!data.ok()) return Answer(std::move(done), Result(data.status()));
+    session::FetchedArray result;
+    if (by_lane && data->empty())
+      result.on_lane_of = host;
+    else
+      result.data = *std::move(data);
+    if (effects == nullptr || effects->settled()) return Answer(std::move(done), Result(std::move(result)));
+    HoldUntilSettled({effects}, [this, result = std::move(result), done = std::move(done)](absl::Status status) mutable {
+      Answer(std::move(done), status.ok() ? Result(std::move(result)) : Result(status));
+    });
+  };
+  fabric_->fetches().Add(command.fetch().fetch(), host, id_, bytes, std::move(fetched), by_lane);
+  fabric_->outbox().Add(host, std::move(command));
+}
+
+void SessionImpl::FetchStrings(Handle host_buffer, const ArrayEntry& entry) {
+  HoldUntilSettled({entry.record}, [this, host_buffer, cell = (*entry.strings)[0]](absl::Status status) {
+    if (!status.ok()) return OnFetched(host_buffer, status);
+    OnFetched(host_buffer, *cell->data);
+  });
+}
+
+absl::Status SessionImpl::Delete(absl::Span<const Handle> arrays) { return arrays_.Delete(arrays); }
+
+absl::Status SessionImpl::Destruct(absl::Span<const Handle> arrays) { return arrays_.Erase(arrays); }
+
+absl::StatusOr<bool> SessionImpl::IsDeleted(Handle array) {
+  const ArrayEntry* entry = arrays_.Find(array);
+  if (entry == nullptr) return UnknownHandle("array", array);
+  return entry->is_deleted();
+}
+
+absl::StatusOr<buffers::ArraySpec> SessionImpl::Spec(Handle array) {
+  const ArrayEntry* entry = arrays_.Find(array);
+  if (entry == nullptr) return UnknownHandle("array", array);
+  if (entry->spec != nullptr) return *entry->spec;
+  return entry->record == nullptr ? absl::InvalidArgumentError("a deleted error has no shape") : entry->record->status();
+}
+
+}  // namespace pw::controller

@@ -1,0 +1,254 @@
+// Executables. Hosts compile in the background; their answers complete the record.
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/controller/session/session_impl.h"
+#include "pathways/dispatch/plan_execute.h"
+#include "pathways/session/wire.h"
+
+namespace pw::controller {
+namespace {
+
+using ::pathways::v1::Command;
+
+// The custom call by which programs call the client's Python functions. The name appears verbatim in a program's bytes, text or bytecode.
+constexpr std::string_view kHostCallbackTarget = "pathways_host_callback";
+
+ValueInfo ToInfo(const program::Value& value) {
+  return {value.dtype, value.shard_dims, value.op_sharding, value.layout, value.memory_kind};
+}
+
+std::shared_ptr<const ExecutableInfo> MakeInfo(const program::Executable& record, Handle handle) {
+  auto info = std::make_shared<ExecutableInfo>();
+  info->handle = handle;
+  info->name = record.name;
+  info->fingerprint = record.fingerprint;
+  info->devices = record.devices;
+  for (const auto& value : record.parameters) info->parameters.push_back(ToInfo(value));
+  for (const auto& value : record.outputs) info->outputs.push_back(ToInfo(value));
+  info->output_specs = *record.output_specs;
+  info->donated_inputs = record.donated_inputs;
+  info->memory_stats = record.memory_stats;
+  info->code_bytes = record.code_bytes;
+  return info;
+}
+
+// Merges one host's answer into the answer of all: an error of one host counts for all. An error that says that the host cannot read the
+// program takes precedence, because other errors may follow from it.
+void Take(absl::StatusOr<::pathways::v1::Compiled> compiled, absl::StatusOr<::pathways::v1::Compiled>& answer) {
+  absl::Status status = compiled.ok() ? session::StatusFrom(compiled->status()) : compiled.status();
+  if (!status.ok() && compiled.ok() && compiled->newer_than_runtime()) status.SetPayload(kNewerThanRuntime, absl::Cord());
+  if (answer.status().GetPayload(kNewerThanRuntime).has_value()) return;
+  if (!status.ok()) {
+    answer = status;
+  } else if (answer.ok()) {
+    answer = std::move(compiled);
+  }
+}
+
+}  // namespace
+
+void SessionImpl::DropRecord(const program::Executable& record) {
+  fabric_->gangs().ForgetExecutable(record.id);
+  ::pathways::v1::CleanUp what;
+  what.add_executables(record.id.v);
+  fabric_->clean_ups().Add(id_, record.hosts, std::move(what));
+}
+
+// A program that is being compiled by its hosts.
+struct SessionImpl::PendingCompile {
+  program::Executable record;
+  size_t left = 0;
+  bool translated = false;
+  absl::StatusOr<::pathways::v1::Compiled> answer = ::pathways::v1::Compiled();  // of any host, or the last error
+  ResultCallback<std::shared_ptr<const ExecutableInfo>> done;
+};
+
+absl::StatusOr<program::Executable> SessionImpl::CheckCompile(CompileRequest& request) const {
+  program::Executable record;
+  record.owner = id_;
+  record.num_replicas = request.num_replicas;
+  record.num_partitions = request.num_partitions;
+  const resource::Topology& topology = fabric_->topology();
+  const int64_t wanted = int64_t{request.num_replicas} * request.num_partitions;
+  if (request.num_replicas < 1 || request.num_partitions < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a program of ", request.num_replicas, " replicas and ", request.num_partitions, " partitions"));
+  }
+  if (request.format.size() > 64) return absl::InvalidArgumentError("a program format of more than 64 characters");
+  if (request.devices.empty()) {
+    request.devices = topology.devices();
+    if (static_cast<int64_t>(request.devices.size()) > wanted) request.devices.resize(wanted);
+  }
+  if (static_cast<int64_t>(request.devices.size()) != wanted) {
+    return absl::InvalidArgumentError(absl::StrCat("a program of ", request.num_replicas, " replicas and ",
+                                                   request.num_partitions, " partitions needs ", wanted, " devices, there are ",
+                                                   request.devices.size()));
+  }
+  PW_RETURN_IF_ERROR(CheckDevices(request.devices));
+  PW_RETURN_IF_ERROR(CheckApart(request.devices));
+  PW_ASSIGN_OR_RETURN(record.hosts, dispatch::HostsOfComputation(topology, request.devices));
+  for (HostId host : record.hosts) {
+    if (record.hosts.size() == 1 || !fabric_->process_address(host).empty()) continue;
+    return absl::UnimplementedError(absl::StrCat(
+        "one computation over the devices of several hosts: the device plugin of ", topology.Describe(*topology.FindHost(host)),
+        " cannot take part. Use a mesh over the devices of one host (attributes `island` and `host` of a device say where it "
+        "is), one "
+        "mesh for each host, and jax.device_put between their arrays, which goes directly from host to host."));
+  }
+  if (static_cast<int64_t>(executables_.size()) >= fabric_->limits().handles) {
+    return absl::ResourceExhaustedError(absl::StrCat("this client has ", executables_.size(), " programs"));
+  }
+  record.id = ExecutableId(fabric_->NextId());
+  record.devices = std::move(request.devices);
+  record.physical = PhysicalOf(record.devices);
+  return record;
+}
+
+void SessionImpl::Compile(CompileRequest request, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) {
+  absl::StatusOr<program::Executable> record = CheckCompile(request);
+  if (!record.ok()) return Answer<std::shared_ptr<const ExecutableInfo>>(std::move(done), record.status());
+  Command command;
+  auto& compile = *command.mutable_compile();
+  compile.set_executable(record->id.v);
+  compile.set_session(id_.v);
+  compile.set_format(request.format);
+  compile.set_program_bytes(request.program.size());
+  compile.set_options_bytes(request.options.size());
+  compile.set_num_replicas(request.num_replicas);
+  compile.set_num_partitions(request.num_partitions);
+  for (DeviceId device : record->devices) compile.add_local_devices(fabric_->topology().FindDevice(device)->local_ordinal);
+  if (std::any_of(record->devices.begin(), record->devices.end(), resource::IsVirtual)) {
+    auto source = std::make_shared<CompileRequest>(request);
+    source->devices = record->devices;
+    sources_[record->id] = {std::move(source), PhysicalOf(record->devices)};
+  }
+  const bool calls_back = request.program.view().find(kHostCallbackTarget) != std::string_view::npos;
+  compile.set_host_callbacks(calls_back);
+  if (record->hosts.size() > 1) NameHosts(*record, compile);
+  const uint64_t id = record->id.v;
+  auto pending = std::make_shared<PendingCompile>();
+  pending->record = *std::move(record);
+  pending->left = pending->record.hosts.size();
+  pending->translated = request.translated;
+  pending->done = std::move(done);
+  const Bytes options = Bytes::FromString(std::move(request.options));
+  for (HostId host : pending->record.hosts) {
+    fabric_->compiles().Add(id, host, id_, [this, pending, calls_back](absl::StatusOr<::pathways::v1::Compiled> compiled) {
+      Take(std::move(compiled), pending->answer);
+      if (--pending->left > 0) return;
+      if (pending->translated && pending->answer.ok()) fabric_->CountTranslated();
+      OnCompiled(std::move(pending->record), calls_back, std::move(pending->answer), std::move(pending->done));
+    });
+    fabric_->outbox().Add(host, command, {request.program, options});
+  }
+}
+
+// Names the host of each device, and the addresses at which the hosts' runtimes meet, for a program over several hosts.
+void SessionImpl::NameHosts(const program::Executable& record, ::pathways::v1::Compile& compile) const {
+  for (DeviceId device : record.devices) compile.add_hosts(fabric_->topology().FindDevice(device)->host.v);
+  for (HostId host : record.hosts) {
+    auto& process = *compile.add_processes();
+    process.set_host(host.v);
+    process.set_address(fabric_->process_address(host));
+  }
+}
+
+void SessionImpl::OnCompiled(program::Executable record, bool calls_back, absl::StatusOr<::pathways::v1::Compiled> compiled,
+                             ResultCallback<std::shared_ptr<const ExecutableInfo>> done) {
+  using Info = std::shared_ptr<const ExecutableInfo>;
+  Source source;
+  if (auto it = sources_.find(record.id); it != sources_.end()) {
+    source = std::move(it->second);
+    sources_.erase(it);
+  }
+  if (!compiled.ok()) {
+    if (record.hosts.size() > 1) DropRecord(record);  // some hosts may have it
+    return Answer<Info>(std::move(done), compiled.status());
+  }
+  auto complete = program::CompleteExecutable(record, *compiled);
+  if (source.request != nullptr) {  // its slice may have been moved or released meanwhile
+    if (PhysicalOf(record.devices) != source.physical) {
+      DropRecord(record);
+      return Compile(*source.request, std::move(done));
+    }
+    if (absl::Status status = CheckDevices(record.devices); !status.ok()) complete = status;
+  }
+  if (!complete.ok()) {
+    DropRecord(record);
+    return Answer<Info>(std::move(done), complete.status());
+  }
+  const Handle handle = NewHandle();
+  ExecutableEntry entry{*std::move(complete), nullptr, {}, absl::OkStatus(), std::move(source.request), calls_back};
+  entry.info = MakeInfo(*entry.record, handle);
+  entry.accepted.resize(entry.record->parameters.size());
+  Info info = entry.info;
+  executables_.insert({handle, std::move(entry)});
+  Answer<Info>(std::move(done), std::move(info));
+}
+
+absl::StatusOr<ExecutableEntry*> SessionImpl::FindExecutable(Handle handle) {
+  auto it = executables_.find(handle);
+  if (it == executables_.end()) return UnknownHandle("executable", handle);
+  return &it->second;
+}
+
+absl::StatusOr<std::shared_ptr<const ExecutableInfo>> SessionImpl::Info(Handle executable) {
+  if (auto it = programs_.find(executable); it != programs_.end()) return it->second->info;
+  PW_ASSIGN_OR_RETURN(const ExecutableEntry* entry, FindExecutable(executable));
+  return entry->info;
+}
+
+absl::Status SessionImpl::DestructExecutable(Handle executable) {
+  if (programs_.contains(executable)) return DestructProgram(executable);
+  PW_ASSIGN_OR_RETURN(const ExecutableEntry* entry, FindExecutable(executable));
+  DropRecord(*entry->record);
+  executables_.erase(executable);
+  return absl::OkStatus();
+}
+
+void SessionImpl::Describe(Handle executable, ::pathways::v1::Describe::What what,
+                           ResultCallback<::pathways::v1::Described> done) {
+  absl::StatusOr<ExecutableEntry*> entry = FindExecutable(executable);
+  absl::Status status = entry.status();
+  if (programs_.contains(executable))
+    status = absl::UnimplementedError("a program of many nodes is described by its nodes' executables, not as a whole");
+  if (status.ok()) status = CheckDevices((*entry)->record->devices);
+  if (!status.ok()) return Answer<::pathways::v1::Described>(std::move(done), status);
+  const program::Executable& record = *(*entry)->record;
+  Command command;
+  auto& describe = *command.mutable_describe();
+  describe.set_query(fabric_->NextId());
+  describe.set_executable(record.id.v);
+  describe.set_what(what);
+  fabric_->descriptions().Add(describe.query(), record.hosts.front(), id_,
+                              [this, done = std::move(done)](absl::StatusOr<::pathways::v1::Described> described) mutable {
+                                if (described.ok() && described->status().code() != 0) described = session::StatusFrom(described->status());
+                                Answer<::pathways::v1::Described>(std::move(done), std::move(described));
+                              });
+  fabric_->outbox().Add(record.hosts.front(), std::move(command));
+}
+
+void SessionImpl::GetCostAnalysis(Handle executable, ResultCallback<CostAnalysis> done) {
+  Describe(executable, ::pathways::v1::Describe::COST_ANALYSIS,
+           [done = std::move(done)](absl::StatusOr<::pathways::v1::Described> described) mutable {
+             if (!described.ok()) return std::move(done)(described.status());
+             CostAnalysis analysis;
+             for (const auto& [name, number] : described->numbers()) analysis.numbers[name] = number;
+             std::move(done)(std::move(analysis));
+           });
+}
+
+void SessionImpl::GetProgramText(Handle executable, ResultCallback<std::string> done) {
+  Describe(executable, ::pathways::v1::Describe::PROGRAM_TEXT,
+           [done = std::move(done)](absl::StatusOr<::pathways::v1::Described> described) mutable {
+             if (!described.ok()) return std::move(done)(described.status());
+             std::move(done)(described->text());
+           });
+}
+
+}  // namespace pw::controller

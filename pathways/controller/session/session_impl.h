@@ -1,0 +1,300 @@
+// SessionImpl: the controller's session: one client's arrays, executables and programs, over a Fabric. One file for each family of methods:
+//   session_impl.cc           beginning and end, helpers of all families
+//   session_host_buffers.cc   staged bytes; session_arrays_make.cc: arrays from host memory, errors
+//   session_arrays_alias.cc   assemble, disassemble, one shard, remap, bitcast: no data moves
+//   session_arrays_move.cc    copy, reshard; session_arrays_read.cc: readiness, fetching, deleting
+//   session_executables.cc    compile, describe; session_execute.cc: execute and results of runs; session_programs.cc: programs of many
+//                             nodes; program_steps.cc: those with nodes that wait for values, in a class of its own
+//   session_slices.cc         devices of virtual slices; session_remap.cc moves them
+//
+// The client's callbacks always run in a task of their own (Session promises: never inside the call). Work in flight copies the state that
+// it needs and holds no pointer to the session, or is answered with CANCELLED in the destructor.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "pathways/buffers/reshard_plan.h"
+#include "pathways/controller/arrays/array_table.h"
+#include "pathways/controller/arrays/host_buffers.h"
+#include "pathways/controller/arrays/store_room.h"
+#include "pathways/controller/hosts/fabric.h"
+#include "pathways/controller/programs/program_entry.h"
+#include "pathways/controller/session.h"
+#include "pathways/controller/session/executable_entry.h"
+#include "pathways/controller/session/session_lanes.h"
+#include "pathways/dispatch/plan_arrays.h"
+#include "pathways/program/executable.h"
+
+namespace pw::controller {
+
+class ProgramSteps;
+using DeviceMapping = absl::flat_hash_map<DeviceId, DeviceId>;  // virtual device to its new physical device
+
+class SessionImpl final : public Session {
+ public:
+  using ArraySpec = buffers::ArraySpec;
+  using Arrays = absl::Span<const Handle>;
+  using SpecPtr = std::shared_ptr<const ArraySpec>;
+  using Record = buffers::LogicalArray::Ref;
+
+  // `fabric` outlives the session. `on_end` is called in the destructor, last.
+  SessionImpl(SessionId id, std::string description, Fabric* fabric, absl::AnyInvocable<void() &&> on_end);
+  ~SessionImpl() override;
+
+  // --- for the cluster ---
+  const std::string& description() const { return description_; }
+  void OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error);
+  // -- session_slices.cc: the client's virtual devices are `count` ids from `first` on.
+  void SetVirtualDevices(DeviceId first, int count) { virtual_first_ = first, virtual_count_ = count; }
+  // After a slice was released: its arrays become errors and are freed; programs for its devices cannot run any more.
+  void OnSliceReleased(const absl::flat_hash_set<DeviceId>& devices, const absl::Status& error);
+  // -- session_remap.cc. Compiles the executables on these devices for their new places. `done` runs once, maybe inside the call. OK: the
+  // caller calls Move, in the same turn of the strand; else it calls AbandonMove. REQUIRES: !moving().
+  void PrepareMove(const DeviceMapping& to, StatusCallback done);
+  void AbandonMove();
+  // Binds the devices to their new places and copies everything on them there. Returns the arrays in flight.
+  std::vector<Record> Move(const DeviceMapping& to);
+  // Copies all arrays to the memory of their hosts, until Move brings them back. Returns them. REQUIRES: !suspended(), !moving().
+  std::vector<Record> Suspend();
+  void Resume();  // after Move
+  bool moving() const { return preparation_ != nullptr; }
+
+  size_t num_arrays() const { return arrays_.size(); }
+  int64_t array_bytes() const { return arrays_.TotalBytes(); }
+  size_t num_executables() const { return executables_.size(); }
+  size_t num_programs() const { return programs_.size(); }
+  size_t num_program_runs() const { return program_runs_.size(); }
+  int64_t staged_bytes() const;  // of host buffers, in any state
+  const StoreRoom& store_room() const { return room_; }
+  void OnTick(absl::Time now, bool slept);  // once a tick; `slept`: this process was stopped for a while
+
+  // Sets the handler of calls from programs into the client's process; null: such calls fail.
+  void SetHostCalls(std::shared_ptr<HostCallHandler> handler);
+
+  // --- Session ---
+  SessionId id() const override { return id_; }
+  Handle NewHandle() override { return arrays_.NewHandle(); }
+  bool suspended() const override { return suspended_; }
+  void WhenResumed(absl::AnyInvocable<void() &&> resumed) override { when_resumed_.push_back(std::move(resumed)); }
+  SessionLanes* lane_routes() override { return &lanes_; }
+
+  void AnnounceHostBuffer(Handle handle, int64_t bytes, StatusCallback admitted) override;
+  void ForgetHostBuffer(Handle handle) override;
+  void FailHostBuffer(Handle handle, absl::Status error) override;
+  absl::Status StoreHostBuffer(Handle handle, Bytes data) override;
+  void LookupHostBuffer(Handle handle, ResultCallback<Bytes> done) override;
+  absl::Status DeleteHostBuffer(Handle handle) override;
+
+  absl::Status MakeArray(Handle result, const ArraySpec& spec, std::vector<HostShard> sources) override;
+  absl::Status MakeErrorArray(Handle result, const ArraySpec& spec, absl::Status error) override;
+  absl::Status Assemble(Handle result, const ArraySpec& spec, Arrays singles, CopySemantics semantics) override;
+  absl::Status Disassemble(Arrays results, Handle array, CopySemantics semantics) override;
+  absl::Status FullyReplicatedShard(Handle result, Handle array, CopySemantics semantics) override;
+  absl::Status Copy(Arrays results, Arrays arrays, std::optional<std::vector<DeviceId>> devices,
+                    std::optional<std::string> memory_kind, CopySemantics semantics) override;
+  absl::Status Reshard(Arrays results, Arrays arrays, absl::Span<const ArraySpec> specs, CopySemantics semantics) override;
+  absl::Status Remap(Arrays results, Arrays arrays, const buffers::RemapPlan& plan, absl::Span<const ArraySpec> specs,
+                     CopySemantics semantics) override;
+  absl::Status Bitcast(Arrays results, Arrays arrays, absl::Span<const ArraySpec> specs, CopySemantics semantics) override;
+  void WhenReady(Arrays arrays, StatusCallback done) override;
+  void CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims> byte_strides,
+                        StatusCallback done) override;
+  absl::Status Delete(Arrays arrays) override;
+  absl::Status Destruct(Arrays arrays) override;
+  absl::StatusOr<bool> IsDeleted(Handle array) override;
+  absl::StatusOr<ArraySpec> Spec(Handle array) override;
+
+  void Compile(CompileRequest request, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) override;
+  void AwaitEffects(StatusCallback done) override;
+  void CompileProgram(Bytes program, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) override;
+  absl::StatusOr<std::shared_ptr<const ExecutableInfo>> Info(Handle executable) override;
+  absl::StatusOr<ExecuteReply> Execute(const ExecuteRequest& request) override;
+  void FetchExecuteResult(Handle status, ResultCallback<RunResult> done) override;
+  void GetCostAnalysis(Handle executable, ResultCallback<CostAnalysis> done) override;
+  void GetProgramText(Handle executable, ResultCallback<std::string> done) override;
+  absl::Status DestructExecutable(Handle executable) override;
+
+ private:
+  struct Read {
+    std::vector<Record> arrays;
+    StatusCallback done;
+  };
+  using Reads = std::map<uint64_t, Read>;
+  using Run = ExecuteRun;
+  friend class ProgramSteps;
+  struct CheckedExecute;
+  using Source = CompileSource;
+
+  // -- session_impl.cc
+  template <class T>
+  void Answer(ResultCallback<T> done, absl::StatusOr<T> result) {
+    fabric_->Post([done = std::move(done), result = std::move(result)]() mutable { std::move(done)(std::move(result)); });
+  }
+  void Answer(StatusCallback done, absl::Status status);
+  // Binds `error` to those result handles that can be used, and returns it.
+  absl::Status Fail(Arrays results, absl::Span<const SpecPtr> specs, const absl::Status& error);
+  void InsertError(Handle result, SpecPtr spec, const absl::Status& error);
+  // Returns a new array with one completion outstanding: the caller gives it by OnDone when all commands are planned.
+  Record NewRecord(const SpecPtr& spec);
+  absl::Status CheckSpec(const ArraySpec& spec) const;
+  // Fabric::CheckDevices; virtual devices must be this client's own.
+  absl::Status CheckDevices(const std::vector<DeviceId>& devices) const;
+  // Adds another handle for the same record, with `spec`.
+  void Share(Handle result, const ArrayEntry& source, SpecPtr spec);
+  // Adds a string array made of cells of others.
+  void InsertStrings(Handle result, SpecPtr spec, StringCells cells);
+  void Consume(Arrays arrays, CopySemantics semantics);
+  absl::StatusOr<std::vector<ArrayEntry>> LiveEntries(Arrays arrays);
+  // Returns the number of a new command for the host; each of `results` waits for its completion.
+  OpId NameOp(HostId host, const std::vector<Record>& results, OpsInFlight::Callback done = nullptr);
+  void Trace(OpId op, const std::string& what, gang::GangId gang = {});
+
+  // -- session_host_buffers.cc
+  absl::StatusOr<Bytes> TakeStaged(Handle handle);  // NOT_FOUND if it has not arrived
+  absl::Status CheckStore(Handle handle) const;
+  absl::Status Store(Handle handle, Bytes data, bool announced);
+  StoreRoom::Held HeldBytes() const { return {unasked_bytes_, fabric_->outgoing().bytes(id_)}; }
+  void AdmitStores();  // called when there may be room
+  void DeliverAwaited(AwaitedBuffer awaited, const absl::StatusOr<Bytes>& data);
+  void AbortAwaited(const AwaitedBuffer& awaited, const absl::Status& error);
+  void OnFetched(Handle host_buffer, absl::StatusOr<Bytes> result);
+  void AnswerFilling(FillingBuffer filling, const absl::StatusOr<Bytes>& result);
+
+  // -- session_arrays_make.cc
+  absl::Status CheckSources(const ArraySpec& spec, const std::vector<HostShard>& sources, std::vector<int64_t>* bytes) const;
+  void PutSource(const Record& record, const HostShard& source, int64_t bytes);
+  absl::Status MakeStringArray(Handle result, const SpecPtr& spec, const std::vector<HostShard>& sources);
+  void DiscardSources(const std::vector<HostShard>& sources);
+  absl::Status TryMakeArray(Handle result, const SpecPtr& spec, const std::vector<HostShard>& sources);
+
+  // -- session_arrays_alias.cc
+  absl::Status TryAssemble(Handle result, const SpecPtr& spec, Arrays singles);
+  absl::Status TryDisassemble(Arrays results, Handle array);
+  absl::Status TryRemap(Arrays results, Arrays arrays, const buffers::RemapPlan& plan, absl::Span<const SpecPtr> specs);
+  absl::Status TryBitcast(Arrays results, Arrays arrays, absl::Span<const SpecPtr> specs);
+  // Adds an array of the given (source record, shard) pairs, in shard order.
+  struct Pick {
+    const ArrayEntry* source;
+    int shard;
+  };
+  void InsertAliases(Handle result, const SpecPtr& spec, absl::Span<const Pick> picks);
+
+  // -- session_arrays_move.cc
+  absl::StatusOr<SpecPtr> CopySpec(const ArrayEntry& source, const std::optional<std::vector<DeviceId>>& devices,
+                                   const std::optional<std::string>& memory_kind) const;
+  bool SamePlacement(const buffers::Sharding& a, const buffers::Sharding& b) const;
+  void Move(Handle result, const ArrayEntry& source, const SpecPtr& spec, const buffers::ReshardPlan& plan);
+  absl::StatusOr<StringCells> ReshardCells(const ArrayEntry& source, const ArraySpec& spec) const;
+  absl::Status ReshardOne(Handle result, const ArrayEntry& source, const SpecPtr& spec, CopySemantics semantics);
+
+  // -- session_arrays_read.cc
+  // Holds the arrays until they have settled. `done` runs once, maybe inside the call, or with CANCELLED in the destructor.
+  void HoldUntilSettled(std::vector<Record> arrays, StatusCallback done);
+  void FetchStrings(Handle host_buffer, const ArrayEntry& entry);
+  absl::StatusOr<const ArrayEntry*> CheckFetch(Handle array, const std::optional<buffers::Dims>& byte_strides, int64_t* bytes);
+  void FetchByLane(Handle array, session::LaneFetch fetch, ResultCallback<session::FetchedArray> done);
+
+  // -- session_executables.cc
+  absl::StatusOr<program::Executable> CheckCompile(CompileRequest& request) const;
+  struct PendingCompile;  // a compilation on several hosts
+  void NameHosts(const program::Executable& record, ::pathways::v1::Compile& compile) const;
+  void OnCompiled(program::Executable record, bool calls_back, absl::StatusOr<::pathways::v1::Compiled> compiled,
+                  ResultCallback<std::shared_ptr<const ExecutableInfo>> done);
+  absl::StatusOr<ExecutableEntry*> FindExecutable(Handle handle);
+  void Describe(Handle executable, ::pathways::v1::Describe::What what, ResultCallback<::pathways::v1::Described> done);
+
+  // -- session_execute.cc
+  absl::StatusOr<CheckedExecute> CheckExecute(const ExecuteRequest& request);
+  absl::Status CheckArgs(ExecutableEntry& executable, CheckedExecute& call);
+  void Launch(const ExecuteRequest& request, CheckedExecute& call, std::shared_ptr<Run> run);
+  void ConsumeDonated(const ExecuteRequest& request, const program::Executable& executable, bool launched);
+
+  // -- session_remap.cc
+  struct Preparation;
+  static DeviceId ScratchOf(DeviceId device) { return DeviceId(device.v + kScratchIds); }
+  std::vector<DeviceId> PhysicalOf(const std::vector<DeviceId>& devices) const;
+  void CompileTwins();
+  void EndPreparation(const absl::Status& error);  // runs `done`
+  std::shared_ptr<void> SwapExecutables(const Preparation& preparation);
+  absl::Status RelowerProgram(Handle handle, const std::shared_ptr<void>& old_executables);
+  Record MoveRecord(const Record& from, const ArraySpec& from_spec, const SpecPtr& spec);
+  struct Leaving {
+    Record record;
+    ArraySpec from;  // on physical devices: its own spec does not tell them any more after the move
+    SpecPtr spec;    // its new spec
+  };
+  std::vector<Leaving> ThoseOn(const DeviceMapping& devices) const;
+  ArraySpec InHostMemory(const ArraySpec& spec) const;
+  std::vector<Record> MoveAll(const std::vector<Leaving>& leaving);
+
+  // -- session_slices.cc
+  absl::Status CheckApart(const std::vector<DeviceId>& devices) const;  // the parts of a computation must be on different physical devices
+
+  // -- session_programs.cc
+  struct ProgramCompile;
+  absl::Status CheckProgram(const program::Program& program, std::vector<DeviceId>* devices) const;
+  void FinishCompile(const std::weak_ptr<bool>& alive, ProgramCompile& compile);
+  absl::StatusOr<std::shared_ptr<const ExecutableInfo>> AddProgram(ProgramCompile& compile);
+  using EntryRef = std::shared_ptr<ProgramEntry>;
+  using Executables = std::vector<program::ExecutablePtr>;
+  absl::StatusOr<EntryRef> MakeEntry(program::Program program, Executables executables);
+  absl::StatusOr<EntryRef> MakeStepless(program::Program program, Executables executables);
+  absl::Status LowerProgram(ProgramEntry& entry, program::Program program, std::vector<program::ExecutablePtr> executables);
+  void LoadProgram(const ProgramEntry& entry);
+  absl::Status DestructProgram(Handle handle);
+  void UnloadProgram(const ProgramEntry& entry);
+  void DropExecutables(const std::vector<Handle>& executables);
+  void DropRecord(const program::Executable& record);
+  absl::Status CheckProgramArgs(ProgramEntry& entry, Arrays handles, std::vector<ArrayEntry>* args);
+  Record PoisonedArgument(const ProgramEntry::Argument& argument, const absl::Status& error);
+  absl::StatusOr<ExecuteReply> RunProgram(const std::shared_ptr<ProgramEntry>& entry, const ExecuteRequest& request,
+                                          std::shared_ptr<Run> run);
+  void StartProgram(const std::shared_ptr<ProgramEntry>& entry, const std::vector<ArrayEntry>& args, Arrays results,
+                    const std::shared_ptr<Run>& run);
+  void SendRuns(const std::shared_ptr<const ProgramEntry>& entry, const std::vector<Record>& args,
+                const std::vector<Record>& results, const std::shared_ptr<Run>& run);
+  using Tickets = std::vector<Gangs::Ticket>;  // one for each stage of a run
+  Tickets SubmitStages(const ProgramEntry& entry, const std::vector<Record>& args, const std::vector<Record>& results);
+  void AddStages(const ProgramEntry& entry, size_t host, const Tickets& tickets, ::pathways::v1::RunProgram* message);
+  void PoisonProgramResults(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error);
+
+  const SessionId id_;
+  const std::string description_;
+  Fabric* const fabric_;
+  absl::AnyInvocable<void() &&> on_end_;
+  static constexpr int kScratchIds = 1 << 15;          // from a virtual device's id to its scratch id; pools are no larger
+  absl::flat_hash_map<ExecutableId, Source> sources_;  // of executables that are being compiled
+  std::shared_ptr<Preparation> preparation_;           // while a move is prepared
+  bool suspended_ = false;
+  std::vector<absl::AnyInvocable<void() &&>> when_resumed_;
+  absl::flat_hash_map<const buffers::LogicalArray*, SpecPtr> saved_;  // while suspended: the specs that the arrays in host memory have on devices
+  DeviceId virtual_first_;
+  int virtual_count_ = 0;
+  const SpecPtr no_spec_ = std::make_shared<const ArraySpec>();
+
+  ArrayTable arrays_;
+  SessionLanes lanes_;
+  absl::flat_hash_map<Handle, StagedBuffer> staged_;
+  int64_t unasked_bytes_ = 0, fetched_bytes_ = 0;  // the bytes of `staged_`: from the client, from hosts
+  StoreRoom room_;
+  std::optional<absl::Time> stalled_since_;
+  absl::flat_hash_map<Handle, AwaitedBuffer> awaited_;
+  absl::flat_hash_map<Handle, FillingBuffer> filling_;
+  std::shared_ptr<Reads> reads_ = std::make_shared<Reads>();  // held weakly by the arrays' waiters, which outlive a session
+  absl::flat_hash_map<Handle, ExecutableEntry> executables_;
+  absl::flat_hash_map<Handle, std::shared_ptr<ProgramEntry>> programs_;
+  absl::flat_hash_map<uint64_t, std::shared_ptr<ProgramRun>> program_runs_;  // by the base of their names
+  const std::unique_ptr<ProgramSteps> steps_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  absl::flat_hash_map<Handle, std::shared_ptr<Run>> runs_;
+  std::vector<std::weak_ptr<Run>> awaited_runs_;  // runs with a waiter; some may be over
+  size_t live_runs_at_sweep_ = 0;
+  const std::shared_ptr<RunOrder> effects_ = std::make_shared<RunOrder>();
+};
+
+}  // namespace pw::controller

@@ -1,0 +1,259 @@
+// Moves a client's virtual devices to other physical ones while the client works (paper 4.1: "suspend, resume, migrate").
+//
+// First the executables on these devices are compiled for their new places, in the background, under *scratch* ids, which stand for the
+// same virtual devices in the new mapping. Then, in one turn of the strand, the devices are bound anew, the new executables and programs
+// replace the old ones under the old handles, and every array is copied to its new place for later requests. Earlier requests have gone to
+// the old places, in order, and end there.
+//
+// Suspending copies all arrays to host memory, named by physical devices; resuming is a move from there.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/sorted_keys.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/controller/arrays/array_layouts.h"
+#include "pathways/controller/session/session_impl.h"
+#include "pathways/dispatch/plan_move.h"
+
+namespace pw::controller {
+namespace {
+
+bool AnyOf(const std::vector<DeviceId>& devices, const DeviceMapping& mapping) {
+  return std::any_of(devices.begin(), devices.end(), [&](DeviceId device) { return mapping.contains(device); });
+}
+
+buffers::ArraySpec OnDevices(const buffers::ArraySpec& spec, absl::FunctionRef<DeviceId(DeviceId)> map) {
+  std::vector<DeviceId> devices;
+  for (DeviceId device : spec.sharding.devices()) devices.push_back(map(device));
+  buffers::ArraySpec there = spec;
+  there.sharding = spec.sharding.WithDevices(std::move(devices));
+  return there;
+}
+
+// Returns the record of an executable that was compiled under scratch ids, with the virtual devices instead.
+std::shared_ptr<const program::Executable> Renamed(const program::Executable& twin, const program::Executable& original) {
+  absl::flat_hash_map<DeviceId, DeviceId> back;
+  for (size_t i = 0; i < twin.devices.size(); ++i) back[twin.devices[i]] = original.devices[i];
+  auto record = std::make_shared<program::Executable>(twin);
+  record->devices = original.devices;
+  auto specs = std::make_shared<std::vector<buffers::ArraySpec>>();
+  for (const auto& spec : *twin.output_specs) specs->push_back(OnDevices(spec, [&](DeviceId device) { return back.at(device); }));
+  record->output_specs = std::move(specs);
+  return record;
+}
+
+}  // namespace
+
+std::vector<DeviceId> SessionImpl::PhysicalOf(const std::vector<DeviceId>& devices) const {
+  std::vector<DeviceId> physical;
+  for (DeviceId device : devices) {
+    const resource::Device* found = fabric_->topology().FindDevice(device);
+    physical.push_back(found == nullptr ? device : found->physical);
+  }
+  return physical;
+}
+
+struct SessionImpl::Preparation {
+  DeviceMapping to;
+  std::map<Handle, Handle> twins;  // by the executable that they replace
+  size_t left = 0;
+  absl::Status status;
+  StatusCallback done;
+};
+
+void SessionImpl::PrepareMove(const DeviceMapping& to, StatusCallback done) {
+  preparation_ = std::make_shared<Preparation>();
+  preparation_->to = to;
+  preparation_->done = std::move(done);
+  for (const auto& [device, physical] : to) fabric_->topology().Bind(ScratchOf(device), physical);
+  CompileTwins();
+}
+
+void SessionImpl::CompileTwins() {
+  const std::shared_ptr<Preparation> p = preparation_;
+  std::vector<Handle> missing;
+  for (Handle handle : SortedKeys(executables_)) {
+    const ExecutableEntry& entry = executables_.at(handle);
+    if (entry.gone.ok() && AnyOf(entry.record->devices, p->to) && !p->twins.contains(handle)) missing.push_back(handle);
+  }
+  if (missing.empty() || !p->status.ok()) return std::exchange(p->done, nullptr)(p->status);
+  p->left = missing.size();
+  for (Handle handle : missing) {
+    CompileRequest request = *executables_.at(handle).source;
+    for (DeviceId& device : request.devices) {
+      if (p->to.contains(device)) device = ScratchOf(device);
+    }
+    Compile(std::move(request),
+            [this, alive = std::weak_ptr<bool>(alive_), p, handle](absl::StatusOr<std::shared_ptr<const ExecutableInfo>> info) {
+              if (alive.expired()) return;
+              p->status.Update(info.status());
+              if (info.ok()) p->twins[handle] = (*info)->handle;
+              if (--p->left == 0 && p == preparation_) CompileTwins();  // executables that were added meanwhile
+            });
+  }
+}
+
+void SessionImpl::EndPreparation(const absl::Status& error) {
+  const std::shared_ptr<Preparation> p = std::exchange(preparation_, nullptr);
+  if (p == nullptr) return;
+  for (const auto& [device, physical] : p->to) fabric_->topology().Unbind(ScratchOf(device));
+  if (p->done) Answer(std::exchange(p->done, nullptr), error);
+}
+
+void SessionImpl::AbandonMove() {
+  const std::shared_ptr<Preparation> p = std::exchange(preparation_, nullptr);
+  if (p == nullptr) return;
+  for (const auto& [handle, twin] : p->twins) DestructExecutable(twin).IgnoreError();
+  for (const auto& [device, physical] : p->to) fabric_->topology().Unbind(ScratchOf(device));
+}
+
+// Replaces executables by their twins. Returns the owner of the old ones: they are dropped when the last program that uses them is gone.
+std::shared_ptr<void> SessionImpl::SwapExecutables(const Preparation& preparation) {
+  auto old = std::make_shared<std::vector<std::shared_ptr<const program::Executable>>>();
+  for (const auto& [handle, twin_handle] : preparation.twins) {
+    auto twin = executables_.find(twin_handle);
+    auto entry = executables_.find(handle);
+    if (twin == executables_.end()) continue;
+    if (entry == executables_.end()) {  // the client has dropped it meanwhile
+      DestructExecutable(twin_handle).IgnoreError();
+      continue;
+    }
+    old->push_back(std::exchange(entry->second.record, Renamed(*twin->second.record, *entry->second.record)));
+    executables_.erase(twin);
+  }
+  return std::shared_ptr<void>(nullptr, [this, old, alive = std::weak_ptr<bool>(alive_)](void*) {
+    for (const auto& record : *old) {
+      if (!alive.expired()) DropRecord(*record);
+    }
+  });
+}
+
+absl::Status SessionImpl::RelowerProgram(Handle handle, const std::shared_ptr<void>& old_executables) {
+  const std::shared_ptr<ProgramEntry> old = programs_.at(handle);
+  std::vector<program::ExecutablePtr> records;
+  for (Handle executable : old->executables) {
+    const auto entry = executables_.find(executable);
+    if (entry == executables_.end())  // a client may guess and drop handles that it was never given
+      return absl::FailedPreconditionError(absl::StrCat("an executable of program ", old->program().name, " was dropped"));
+    records.push_back(entry->second.record);
+  }
+  if (old->steps != nullptr) {  // runs in flight keep the old entry
+    PW_ASSIGN_OR_RETURN(EntryRef anew, MakeEntry(old->program(), std::move(records)));
+    anew->executables = old->executables;
+    anew->info = old->info;
+    anew->on_gone = std::exchange(old->on_gone, [old_executables] {});
+    programs_[handle] = std::move(anew);
+    return absl::OkStatus();
+  }
+  auto entry = std::make_shared<ProgramEntry>();
+  entry->portable = old->portable;
+  PW_RETURN_IF_ERROR(LowerProgram(*entry, old->program(), std::move(records)));
+  entry->id = fabric_->NextId();
+  entry->executables = old->executables;
+  entry->devices = old->devices;
+  entry->MakeStages(fabric_->gangs().scheduler().options());
+  entry->arguments = old->arguments;
+  entry->any_donated = old->any_donated;
+  entry->info = old->info;
+  entry->on_gone = std::exchange(old->on_gone, [old_executables] {});
+  if (!fabric_->sequential_dispatch()) LoadProgram(*entry);
+  DestructProgram(handle).IgnoreError();
+  programs_.insert({handle, std::move(entry)});
+  return absl::OkStatus();
+}
+
+SessionImpl::Record SessionImpl::MoveRecord(const Record& from, const ArraySpec& from_spec, const SpecPtr& spec) {
+  Record to = NewRecord(spec);
+  if (absl::Status keeps = CheckKeepsLayout(fabric_->topology(), from_spec, *spec); !keeps.ok()) {
+    to->Poison(keeps);
+    return to;
+  }
+  const dispatch::MoveCall call{id_, from->id(), &from_spec, to->id(), spec.get()};
+  dispatch::PlanMove(
+      fabric_->topology(), call, dispatch::ShardwisePlan(*spec), [&] { return fabric_->NextId(); },
+      [&](HostId host) { return NameOp(host, {to}); }, fabric_->outbox());
+  fabric_->gangs().Derive(id_, to->id(), {from->id()});
+  to->OnDone(absl::OkStatus());
+  to->WhenSettled([from](const absl::Status&) {});  // holds `from` until it has been read
+  return to;
+}
+
+// Returns the live arrays with a part on these devices, and the saved ones.
+std::vector<SessionImpl::Leaving> SessionImpl::ThoseOn(const DeviceMapping& devices) const {
+  std::vector<Leaving> leaving;
+  for (const Record& record : arrays_.Records()) {
+    if (record->state() == buffers::LogicalArray::State::kError || record->deleted()) continue;
+    if (auto saved = saved_.find(record.get()); saved != saved_.end()) {
+      leaving.push_back({record, record->spec(), saved->second});
+    } else if (AnyOf(record->spec().sharding.devices(), devices)) {
+      leaving.push_back({record,
+                         OnDevices(record->spec(), [&](DeviceId d) { return fabric_->topology().FindDevice(d)->physical; }),
+                         record->shared_spec()});
+    }
+  }
+  return leaving;
+}
+
+std::vector<SessionImpl::Record> SessionImpl::MoveAll(const std::vector<Leaving>& leaving) {
+  std::vector<Record> moved;
+  absl::flat_hash_map<const buffers::LogicalArray*, Record> replaced;
+  for (const Leaving& one : leaving) {
+    moved.push_back(MoveRecord(one.record, one.from, one.spec));
+    replaced[one.record.get()] = moved.back();
+  }
+  arrays_.Replace(replaced);
+  return moved;
+}
+
+std::vector<SessionImpl::Record> SessionImpl::Move(const DeviceMapping& to) {
+  const std::vector<Leaving> leaving = ThoseOn(to);
+  saved_.clear();
+  const std::shared_ptr<Preparation> preparation = std::exchange(preparation_, nullptr);
+  for (const auto& [device, physical] : to) {
+    fabric_->topology().Bind(device, physical);
+    fabric_->topology().Unbind(ScratchOf(device));
+  }
+  const std::shared_ptr<void> old_executables = SwapExecutables(*preparation);
+  for (Handle handle : SortedKeys(programs_)) {
+    const ProgramEntry& entry = *programs_.at(handle);
+    if (!entry.gone.ok() || !AnyOf(entry.devices, to)) continue;
+    if (absl::Status status = RelowerProgram(handle, old_executables); !status.ok()) programs_.at(handle)->gone = status;
+  }
+  return MoveAll(leaving);
+}
+
+buffers::ArraySpec SessionImpl::InHostMemory(const ArraySpec& spec) const {
+  const auto& memories = fabric_->topology().FindDevice(spec.sharding.devices()[0])->description.memories;
+  for (const char* kind : {"unpinned_host", "pinned_host"}) {
+    for (const auto& memory : memories) {
+      if (memory.kind != kind) continue;
+      ArraySpec there = spec;
+      there.sharding = spec.sharding.WithMemoryKind(kind);
+      return there;
+    }
+  }
+  return spec;  // there is no other memory than the device's
+}
+
+std::vector<SessionImpl::Record> SessionImpl::Suspend() {
+  DeviceMapping everywhere;
+  for (const Record& record : arrays_.Records()) {
+    for (DeviceId device : record->spec().sharding.devices()) everywhere[device] = device;
+  }
+  std::vector<Leaving> leaving = ThoseOn(everywhere);
+  std::vector<SpecPtr> specs;
+  for (Leaving& one : leaving)
+    specs.push_back(std::exchange(one.spec, std::make_shared<const ArraySpec>(InHostMemory(one.from))));
+  std::vector<Record> saved = MoveAll(leaving);
+  for (size_t i = 0; i < saved.size(); ++i) saved_[saved[i].get()] = specs[i];
+  suspended_ = true;
+  return saved;
+}
+
+void SessionImpl::Resume() {
+  suspended_ = false;
+  for (auto& resumed : std::exchange(when_resumed_, {})) fabric_->Post(std::move(resumed));
+}
+
+}  // namespace pw::controller

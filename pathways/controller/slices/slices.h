@@ -1,0 +1,123 @@
+// Slices: the virtual slices of all clients (paper 4.1), and the virtual devices by which each client names them. ClusterImpl owns it;
+// resource/slice_table.h decides the placement.
+//
+// Virtual devices. When a client connects it gets a pool of virtual devices, because it cannot learn of devices later. A slice binds some
+// of them to physical devices in the topology. From then on, code that plans commands treats them like any other device, and errors and
+// reports name them by the client's ids. A pool's ids belong to one session (SessionImpl refuses those of others).
+//
+// A slice gets ids that were never used before, as long as there are some: so a program that uses devices of a released slice by mistake
+// gets an error for as long as possible.
+//
+// Invariants:
+//   SL-1  a virtual device is bound exactly while a slice has it, to the physical device that the table names; for the slices of a
+//         suspended client the table names none, and the device stays bound to the last one
+//   SL-2  the end of a session releases its slices and pending requests, and frees its ids
+//   SL-3  an Await is answered exactly once
+//   SL-4  a slice that cannot be moved stays where it is, whole
+// Strand-confined.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "pathways/base/executor.h"
+#include "pathways/base/timer_queue.h"
+#include "pathways/controller/hosts/fabric.h"
+#include "pathways/controller/session.h"
+#include "pathways/controller/session/session_impl.h"
+#include "pathways/controller/status_report.h"
+#include "pathways/resource/slice_table.h"
+
+namespace pw::controller {
+
+class Slices {
+ public:
+  // `strand` runs the timers' tasks. `find_session` returns null if the session is not open. `virtual_devices`: for each client; 0: by the
+  // size of the cluster.
+  Slices(Fabric* fabric, int virtual_devices, Timers* timers, Executor* strand,
+         std::function<SessionImpl*(SessionId)> find_session);
+
+  std::shared_ptr<const SpareDevices> Spares(SessionId session);
+  absl::StatusOr<SliceState> Add(SessionId session, const resource::SliceRequest& request);
+  void Await(SessionId session, SliceId slice, absl::Duration limit, ResultCallback<SliceState> done);
+  absl::Status Release(SessionId session, SliceId slice);
+
+  // Places nothing new on the host with that name, and moves its slices elsewhere; `done` runs when their arrays have arrived. With `undo`
+  // the host takes slices again.
+  void Drain(const std::string& host, bool undo, ResultCallback<DrainReport> done);
+
+  void Suspend(SessionId session, ResultCallback<SuspendReport> done);
+  void Resume(SessionId session, ResultCallback<SuspendReport> done);
+
+  void EndSession(SessionId session);
+  // Call after hosts have joined, or were lost and removed from the topology.
+  void TopologyChanged();
+
+  std::vector<SliceStatus> Status() const;
+
+ private:
+  struct Spare {
+    std::string kind;
+    DeviceId physical;  // the last one; valid if used
+    bool used = false;
+    bool bound = false;
+  };
+  struct Pool {
+    int slot = 0;
+    DeviceId first;
+    std::vector<Spare> spares;
+    std::shared_ptr<const SpareDevices> shown;
+  };
+  struct Waiter {
+    SessionId session;
+    SliceId slice;
+    ResultCallback<SliceState> done;
+  };
+
+  // -- slices_suspend.cc
+  absl::StatusOr<SessionImpl*> FindSession(SessionId session) const;
+  void FinishResume(SessionId session, const DeviceMapping& to, absl::Status status, ResultCallback<SuspendReport> done);
+
+  // -- slices_drain.cc
+  using Slice = resource::Slice;
+  struct Drainage;
+  absl::StatusOr<HostId> FindHost(const std::string& name) const;
+  void MoveSlices(SessionId session, std::vector<SliceId> slices, const std::shared_ptr<Drainage>& drainage);
+  void FinishMove(SessionId session, const std::vector<SliceId>& slices, const DeviceMapping& to, absl::Status status,
+                  const std::shared_ptr<Drainage>& drainage);
+
+  Pool& PoolOf(SessionId session);
+  std::unique_ptr<Pool> MakePool() const;
+  int PoolSize(size_t devices) const;
+  Spare& SpareOf(Pool& pool, DeviceId device) { return pool.spares[device.v - pool.first.v]; }
+  // Returns null if none is left.
+  static Spare* Choose(Pool& pool, const std::string& kind, DeviceId physical);
+  absl::Status Bind(const resource::Slice& slice);
+  void Unbind(SessionId session, const std::vector<DeviceId>& devices);
+  void Learn(const resource::Outcomes& outcomes);
+  // NOT_FOUND if the session has no such slice.
+  absl::StatusOr<SliceState> StateOf(SessionId session, SliceId slice) const;
+  void AnswerWaiters(SliceId slice);
+  void Answer(uint64_t waiter);
+
+  Fabric* const fabric_;
+  const int virtual_devices_;
+  Timers* const timers_;
+  Executor* const strand_;
+  const std::function<SessionImpl*(SessionId)> find_session_;
+  resource::SliceTable table_;
+  std::map<SessionId, std::unique_ptr<Pool>> pools_;
+  std::map<SliceId, std::vector<DeviceId>> bound_;  // the virtual devices of each placed slice
+  std::map<SliceId, std::pair<SessionId, resource::SliceRequest>> waiting_;
+  std::map<SliceId, std::pair<SessionId, std::string>> refused_;  // refused after waiting; kept until released
+  uint64_t next_waiter_ = 1;
+  std::map<uint64_t, Waiter> waiters_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace pw::controller

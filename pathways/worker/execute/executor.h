@@ -1,0 +1,56 @@
+// Runner: executes programs on this host's devices in command order, as far as inputs allow (hazards.h).
+//
+// Invariants:
+//   EX-1  one call enqueues an execution on all its devices, in the order of grants (launch_order.h)
+//   EX-2  launch ids are unique for the life of the process; a launch over several hosts has the same id on all of them
+//   EX-3  an argument is donated only if nothing else can still need it: no other name, no parked reader, no second use in the call
+//   EX-4  a launch over several hosts that fails here, before or after it began, is reported as LaunchFailed, because the others wait for
+//         it
+//   EX-5  if a command asks for it, one message says that the execution has its turn, or never will; at the latest when it ends
+// Lives on the worker's strand.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "pathways/worker/execute/programs.h"
+#include "pathways/worker/store/core.h"
+
+namespace pw::worker {
+
+class Runner {
+ public:
+  Runner(Core* core, Programs* programs, int* next_launch_id)
+      : core_(core), programs_(programs), next_launch_id_(next_launch_id) {}
+
+  void Execute(const pathways::v1::Execute& command);
+  // Returns the runtime's launch number for a launch over several hosts. Launches of this host alone have numbers below kSpanning.
+  static int LaunchNumber(uint64_t launch) { return static_cast<int>(launch % kSpanning) | kSpanning; }
+  static bool SpansHosts(int launch_number) { return launch_number >= kSpanning; }
+
+ private:
+  static constexpr int kSpanning = 1 << 30;
+  struct Run;
+  using RunRef = std::shared_ptr<Run>;
+
+  void Resolve(const RunRef& run, uint64_t grant);
+  absl::Status Check(const Run& run) const;
+  Hazards::Outcome Start(const RunRef& run, const absl::Status& inputs);
+  void ForgetDonated(const Run& run);
+  bool MayDonate(const Run& run, int32_t argument) const;
+  static std::vector<ShardRef> MovedOut(const Run& run);
+  MemoryGate::Verdict Admit(const RunRef& run, absl::Status* why);
+  void Launch(const RunRef& run);
+  void TellEnqueued(Run& run, bool ended = false);
+  void Finish(const RunRef& run, const absl::Status& status);
+  double Charge(Run& run, absl::Duration* took);
+  void Record(const Run& run);
+  void TellOthers(const Run& run, const absl::Status& status);
+  int NextLaunchId();
+
+  Core* const core_;
+  Programs* const programs_;
+  int* const next_launch_id_;
+};
+
+}  // namespace pw::worker

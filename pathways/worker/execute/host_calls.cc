@@ -1,0 +1,77 @@
+#include "pathways/worker/execute/host_calls.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/sorted_keys.h"
+
+namespace pw::worker {
+namespace v1 = pathways::v1;
+
+HostCalls::HostCalls(Core* core) : core_(core) {
+  core->runtime->SetHostCallHandler(
+      [this, strand = core->strand, alive = core->alive()](device::HostCallRequest request, DoneFn done) {
+        auto shared = std::make_shared<device::HostCallRequest>(std::move(request));
+        strand->Post([this, alive, shared, done = std::move(done)]() mutable {
+          if (alive.expired())
+            return done(absl::UnavailableError("the worker has lost its controller while the program was calling back"));
+          Start(*shared, std::move(done));
+        });
+      });
+}
+
+HostCalls::~HostCalls() {
+  core_->runtime->SetHostCallHandler(nullptr);
+  absl::flat_hash_map<uint64_t, Pending> pending;
+  pending.swap(pending_);
+  for (uint64_t call : SortedKeys(pending))
+    pending.at(call).done(absl::UnavailableError("the worker has lost its controller while the program was calling back"));
+}
+
+void HostCalls::Start(const device::HostCallRequest& request, DoneFn done) {
+  if (core_->ended.contains(request.session))
+    return done(absl::CancelledError("the client has gone; nobody can answer its program's callback"));
+  const uint64_t call = next_call_++;
+  pending_[call] = {request.session, std::move(done)};
+  std::vector<Bytes> payload;
+  for (const device::HostCallOperand& operand : request.operands) payload.push_back(operand.data);
+  v1::HostCall* message = core_->outbox.Add(std::move(payload))->mutable_host_call();
+  message->set_call(call);
+  message->set_session(request.session.v);
+  message->set_callback(request.callback);
+  message->set_local_device(request.device);
+  for (const device::HostCallOperand& operand : request.operands) {
+    auto* out = message->add_operands();
+    out->set_dtype(static_cast<int32_t>(operand.dtype));
+    for (int64_t d : operand.dims) out->add_dims(d);
+    out->set_bytes(operand.data.size());
+  }
+}
+
+void HostCalls::Reply(const v1::HostReply& reply, const Bytes& payload) {
+  auto it = pending_.find(reply.call());
+  if (it == pending_.end()) return;  // cancelled meanwhile
+  DoneFn done = std::move(it->second.done);
+  pending_.erase(it);
+  const absl::Status status = FromProto(reply.status());
+  if (!status.ok()) return done(status);
+  std::vector<Bytes> results;
+  size_t offset = 0;
+  for (uint64_t size : reply.result_bytes()) {
+    if (size > payload.size() - offset)
+      return done(absl::InvalidArgumentError("the reply to a host callback is shorter than it says"));
+    results.push_back(payload.Slice(offset, size));
+    offset += size;
+  }
+  done(std::move(results));
+}
+
+void HostCalls::ReleaseOwner(SessionId session) {
+  for (Pending& call : TakeWhere(pending_, [session](const Pending& p) { return p.session == session; })) {
+    call.done(absl::CancelledError("the client has gone; nobody can answer its program's callback"));
+  }
+}
+
+}  // namespace pw::worker

@@ -1,0 +1,41 @@
+// HostCalls: calls from running programs to Python functions of their client.
+//
+// The device runtime hands over a call on one of its threads. The call travels to the controller with its operands; the computation
+// continues when the reply arrives. Calls fail when their session ends or the controller is lost, so that no device waits forever.
+//
+// Invariants:
+//   HT-1  every call is completed exactly once
+// Lives on the worker's strand.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/container/flat_hash_map.h"
+#include "pathways/worker/store/core.h"
+
+namespace pw::worker {
+
+class HostCalls {
+ public:
+  // Takes over the runtime's host callbacks until it is destroyed.
+  explicit HostCalls(Core* core);
+  ~HostCalls();
+
+  void Reply(const pathways::v1::HostReply& reply, const Bytes& payload);
+  void ReleaseOwner(SessionId session);
+
+ private:
+  using DoneFn = std::function<void(device::HostCallReply)>;
+  struct Pending {
+    SessionId session;
+    DoneFn done;
+  };
+  void Start(const device::HostCallRequest& request, DoneFn done);
+
+  Core* const core_;
+  uint64_t next_call_ = 1;
+  absl::flat_hash_map<uint64_t, Pending> pending_;
+};
+
+}  // namespace pw::worker

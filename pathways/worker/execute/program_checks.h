@@ -1,0 +1,22 @@
+// Checks on programs that need no compiler. Pure.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace pw::worker {
+
+// Returns UNIMPLEMENTED, naming the target, if the program calls a function in the client's process. Such calls carry pointers or keys that
+// are meaningless here; following one would crash.
+absl::Status CheckCustomCalls(absl::string_view program);
+
+// Whether the runtime refused the program because it could not read it: its error says so, and the program uses a newer StableHLO than the
+// runtime.
+bool IsNewerThanRuntime(const absl::Status& refusal, absl::string_view program, const std::string& runtime_version);
+
+// Returns an error for such a refusal, with both versions and the remedy.
+absl::Status ExplainNewerProgram(const absl::Status& refusal, absl::string_view program, const std::string& runtime_version);
+
+}  // namespace pw::worker

@@ -1,0 +1,84 @@
+// Programs: the compiled programs of all sessions on this worker; compiles them in the background. The worker passes it the controller's
+// commands; Runner (executor.h) executes the programs.
+//
+// Compilations run concurrently on a pool of threads and look into the compile cache first. An execution may arrive before its program is
+// compiled; it then waits for the program as for an input.
+//
+// A program runs on a list of devices. A device's place in that list is its *position*, and the index of its shard in every argument and
+// result. A program over several hosts is compiled on each of them, and each host keeps only its own positions.
+//
+// Invariants:
+//   PG-1  every Compile is answered by exactly one Compiled
+//   PG-2  a dropped program stays usable for the executions that hold it
+// Lives on the worker's strand.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/any_invocable.h"
+#include "pathways/base/thread_pool.h"
+#include "pathways/worker/execute/compile_cache.h"
+#include "pathways/worker/store/core.h"
+
+namespace pw::worker {
+
+struct Program {
+  SessionId session;
+  std::vector<int> devices;     // this host's devices of the program, as local ordinals, in the order of their positions
+  std::vector<int> positions;   // the position of each of `devices`; empty if all devices are here (then positions are 0, 1, ...)
+  std::vector<uint32_t> hosts;  // all hosts of the program; empty if all devices are here
+  bool pending = true;
+  absl::Status error;                                  // why it did not compile
+  std::shared_ptr<device::LoadedProgram> loaded;       // null while pending and after an error
+  std::vector<int64_t> output_bytes;                   // of each result, on one device
+  std::vector<absl::AnyInvocable<void() &&>> waiters;  // called once `pending` is false
+
+  // Returns whether this is a program over several hosts.
+  bool spans() const { return !hosts.empty(); }
+  // Returns the index of the array shard on devices[i].
+  int shard(size_t i) const { return positions.empty() ? static_cast<int>(i) : positions[i]; }
+};
+using ProgramRef = std::shared_ptr<Program>;
+
+class Programs {
+ public:
+  // `pool` and `cache` must outlive every compilation.
+  Programs(Core* core, Executor* pool, std::shared_ptr<const CompileCache> cache)
+      : core_(core), pool_(pool), cache_(std::move(cache)) {}
+
+  // Begins to compile. `payload` has the program and its options. Find returns the program from now on.
+  void Compile(const pathways::v1::Compile& command, const Bytes& payload);
+  void Drop(ExecutableId executable) { programs_.erase(executable); }
+  // Tells the runtime which hosts are lost, those that `peers` no longer lists: launches that span them fail.
+  void SetPeers(const pathways::v1::Peers& peers);
+  // Answers with the program's text or cost analysis (Described). An error if it is unknown, still being compiled, or has failed.
+  void Describe(const pathways::v1::Describe& command);
+  // Drops all programs of the session.
+  void ReleaseOwner(SessionId session);
+
+  // Returns null if the id is unknown.
+  ProgramRef Find(ExecutableId id) const;
+
+ private:
+  struct Result {
+    absl::StatusOr<std::shared_ptr<device::LoadedProgram>> program = absl::UnknownError("not compiled");
+    bool from_cache = false;
+    bool newer_than_runtime = false;  // why it failed
+    double seconds = 0;
+  };
+  static Result CompileNow(device::DeviceRuntime* runtime, const CompileCache& cache, const device::CompileRequest& request);
+  void Finish(uint64_t id, const ProgramRef& program, Result result);
+  void Answer(uint64_t id, const Result& result);
+
+  Core* const core_;
+  Executor* const pool_;
+  const std::shared_ptr<const CompileCache> cache_;
+  absl::flat_hash_map<ExecutableId, ProgramRef> programs_;
+  std::map<uint32_t, std::string> processes_;  // other hosts that programs have named, with their runtimes' addresses
+};
+
+}  // namespace pw::worker

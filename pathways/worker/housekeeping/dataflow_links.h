@@ -1,0 +1,43 @@
+// DataflowLinks: the dataflow runtime's links from this host. Frames for the controller go in the control stream. Frames for other hosts go
+// over the connections that carry arrays (Peers), which are opened on first use.
+//
+// Only the controller decides membership: a host is lost when the controller says that it has left. A broken connection is a broken path
+// and nothing more (links.h, LK-3).
+// Lives on the worker's strand.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "pathways/dataflow/ids.h"
+#include "pathways/dataflow/links.h"
+#include "pathways/v1/worker.pb.h"
+#include "pathways/worker/store/core.h"
+#include "pathways/worker/transfer/peers.h"
+
+namespace pw::worker {
+
+class DataflowLinks : public dataflow::Links, private Peers::FrameReceiver {
+ public:
+  // Both outlive this.
+  DataflowLinks(Core* core, Peers* peers) : core_(core), peers_(peers) {}
+  ~DataflowLinks() override { peers_->SetFrameReceiver(nullptr); }
+
+  // Passes on a frame from the controller.
+  void Deliver(const pathways::v1::DataflowFrame& frame, Bytes payload);
+
+  void Start(Handler* handler) override;
+  void Send(HostId to, std::string header, std::vector<Bytes> payload, net::Lane lane) override;
+  void Disconnect(HostId host, const absl::Status& why) override;
+
+ private:
+  void OnPeerFrame(HostId from, const pathways::v1::DataflowFrame& frame, Bytes payload) override;
+  void OnPathBroken(HostId host, const absl::Status& status) override { handler_->OnPeerBroken(host, status); }
+  void OnLeft(HostId host, const absl::Status& status) override { handler_->OnPeerLost(host, status); }
+
+  Core* const core_;
+  Peers* const peers_;
+  Handler* handler_ = nullptr;
+};
+
+}  // namespace pw::worker

@@ -1,0 +1,158 @@
+#include "pathways/worker/housekeeping/housekeeping.h"
+
+#include <string>
+#include <utility>
+
+#include "pathways/base/log.h"
+
+namespace pw::worker {
+namespace {
+namespace v1 = pathways::v1;
+
+// One shard of a node: acts on the run's argument and may send an answer to the same shard of its outputs.
+class Duty : public dataflow::Operator {
+ public:
+  using Do = std::function<absl::StatusOr<std::optional<std::string>>(const std::string& argument)>;
+  Duty(Do work, HostId self) : work_(std::move(work)), self_(self) {}
+  void OnInputsClosed(dataflow::Shard& shard) override {
+    absl::StatusOr<std::optional<std::string>> answer = work_(shard.argument());
+    if (answer.ok() && answer->has_value()) {
+      for (dataflow::EdgeId edge : shard.outputs()) Send(shard, edge, **answer);
+    }
+    shard.Finish(answer.status());
+  }
+
+ private:
+  // Sends to the same shard, or to the shard that combines the answers of many.
+  void Send(dataflow::Shard& shard, dataflow::EdgeId edge, const std::string& report) const {
+    if (shard.graph().edge(edge).kind == dataflow::EdgeKind::kOneToOne)
+      return shard.Send(edge, shard.index(), {Bytes::FromString(report), absl::OkStatus()});
+    v1::Gathered gathered;
+    auto* answer = gathered.add_answers();
+    answer->set_host(self_.v);
+    answer->set_report(report);
+    shard.Send(edge, 0, {Bytes::FromString(gathered.SerializeAsString()), absl::OkStatus()});
+  }
+
+  const Do work_;
+  const HostId self_;
+};
+
+// Combines many answers into one. Answers of failed hosts are simply missing.
+class Combine : public dataflow::Operator {
+ public:
+  void OnTuple(dataflow::Shard&, dataflow::EdgeId, dataflow::Tuple tuple) override { all_.append(tuple.data.view()); }
+  void OnInputsClosed(dataflow::Shard& shard) override {
+    const Bytes bytes = Bytes::FromString(std::move(all_));
+    for (dataflow::EdgeId edge : shard.outputs()) shard.Send(edge, shard.index(), {bytes, absl::OkStatus()});
+    shard.Finish();
+  }
+  void OnPoisoned(dataflow::Shard& shard, const absl::Status&) override { OnInputsClosed(shard); }
+
+ private:
+  std::string all_;  // serialized Gathered: two of them concatenated are one
+};
+
+void Add(dataflow::Operators* operators, std::string name, Duty::Do work) {
+  operators->Add(
+      std::move(name),
+      [work = std::move(work)](const dataflow::OperatorContext& context) -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> {
+        return std::make_unique<Duty>(work, context.self);
+      });
+}
+
+// Adds an operator that answers a question.
+template <class Report>
+void AddQuestion(dataflow::Operators* operators, std::string name, std::function<Report()> ask) {
+  Add(operators, std::move(name), [ask = std::move(ask)](const std::string&) -> absl::StatusOr<std::optional<std::string>> {
+    return ask().SerializeAsString();
+  });
+}
+
+// Adds an operator that obeys an order.
+template <class Order>
+void AddOrder(dataflow::Operators* operators, std::string name, std::function<std::optional<std::string>(const Order&)> obey) {
+  Add(operators, name, [name, obey = std::move(obey)](const std::string& argument) -> absl::StatusOr<std::optional<std::string>> {
+    Order order;
+    if (!order.ParseFromString(argument)) return absl::InvalidArgumentError(name + ": the argument does not parse");
+    return obey(order);
+  });
+}
+
+dataflow::Operators MakeOperators(Core* core, const Housekeeping::Duties& duties, PassOn* pass_on) {
+  dataflow::Operators operators;
+  AddOrder<v1::HostConfig>(&operators, "configure", [core, configure = duties.configure](const v1::HostConfig& config) {
+    configure(config);
+    v1::Configured configured;
+    configured.set_now_nanoseconds(absl::ToUnixNanos(core->recorder.Now()));
+    return configured.SerializeAsString();
+  });
+  AddOrder<v1::CleanUp>(&operators, "clean-up", [clean_up = duties.clean_up](const v1::CleanUp& what) {
+    clean_up(what);
+    return std::nullopt;
+  });
+  AddOrder<v1::AbortLaunch>(&operators, "abort-launch", [abort = duties.abort_launch](const v1::AbortLaunch& launch) {
+    abort(launch);
+    return std::nullopt;
+  });
+  AddQuestion(&operators, "health", duties.health);
+  AddQuestion(&operators, "metrics", duties.metrics);
+  AddQuestion(&operators, "trace", duties.end_trace);
+  operators.Add("combine", [](const dataflow::OperatorContext&) -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> {
+    return std::make_unique<Combine>();
+  });
+  operators.Add("pass-on", [pass_on](const dataflow::OperatorContext&) -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> {
+    return pass_on->MakeOperator();
+  });
+  return operators;
+}
+
+}  // namespace
+
+Housekeeping::Housekeeping(Core* core, Peers* peers, HostId self, Timers* timers, Duties duties)
+    : links_(core, peers),
+      operators_(MakeOperators(core, duties, &pass_on_)),
+      runtime_({self, core->strand, core->clock, timers, &links_, &operators_}, {.progress = dataflow::StarKnobs()}),
+      pass_on_(core, &runtime_) {}
+
+void Housekeeping::TellFailed(const v1::LaunchFailed& failed) {
+  if (!failures_.has_value()) {
+    const auto there = std::make_shared<const dataflow::Placement>(dataflow::Placement::OnHost(dataflow::kControllerHost));
+    auto graph = dataflow::Graph::Create({{"launch-failed", "launch-failed", "", there}}, {});
+    if (graph.ok()) {
+      if (auto installed = runtime_.Install(*std::move(graph)); installed.ok()) failures_ = *installed;
+    }
+  }
+  if (!failures_.has_value()) return;  // the controller is lost, and this worker with it
+  dataflow::RunOptions options;
+  options.argument = failed.SerializeAsString();
+  options.on_done = [](const absl::Status& status) {
+    if (!status.ok()) {
+      PW_LOG_WARNING << "the controller was not told of a failed launch: " << status;
+    }
+  };
+  runtime_.Start(*failures_, std::move(options));
+}
+
+void Housekeeping::SetCoalescing(const v1::HostConfig::Coalescing& coalescing) {
+  dataflow::BatchingKnobs knobs;
+  if (coalescing.max_delay_nanoseconds() > 0)
+    knobs.max_delay = absl::Nanoseconds(static_cast<int64_t>(coalescing.max_delay_nanoseconds()));
+  if (coalescing.max_bytes() > 0) knobs.max_bytes = coalescing.max_bytes();
+  if (coalescing.max_messages() > 0) knobs.max_messages = coalescing.max_messages();
+  runtime_.SetBatching(knobs);
+}
+
+v1::MetricsReport::Dataflow Housekeeping::Counters() const {
+  v1::MetricsReport::Dataflow counters;
+  counters.set_tuples_sent(runtime_.counters().tuples_sent);
+  counters.set_reports_sent(runtime_.counters().reports_sent);
+  const dataflow::BatchingCounters& batching = runtime_.batching_counters();
+  counters.set_critical_messages(batching.critical_messages);
+  counters.set_critical_frames(batching.critical_frames);
+  counters.set_coalesced_messages(batching.coalesced_messages);
+  counters.set_coalesced_frames(batching.coalesced_frames);
+  return counters;
+}
+
+}  // namespace pw::worker

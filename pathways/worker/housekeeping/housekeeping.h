@@ -1,0 +1,54 @@
+// Housekeeping: this host's part in the controller's housekeeping graphs (controller/housekeeping/housekeeping.h describes each): a dataflow runtime and
+// its operators. Other parts of the worker do the work (Duties).
+//
+// In a large cluster a host may combine the answers of others (operator "combine"), so that the controller gets one message. It may also
+// forward an order to others (pass_on.h).
+//
+// A failed launch travels the other way: this host coordinates a run with one shard, at the controller.
+// Lives on the worker's strand.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "pathways/base/timer_queue.h"
+#include "pathways/dataflow/runtime.h"
+#include "pathways/v1/housekeeping.pb.h"
+#include "pathways/v1/worker.pb.h"
+#include "pathways/worker/housekeeping/dataflow_links.h"
+#include "pathways/worker/housekeeping/pass_on.h"
+#include "pathways/worker/store/core.h"
+
+namespace pw::worker {
+
+class Housekeeping {
+ public:
+  struct Duties {
+    std::function<void(const pathways::v1::HostConfig&)> configure;
+    std::function<pathways::v1::HealthReport()> health;
+    std::function<pathways::v1::MetricsReport()> metrics;
+    std::function<void(const pathways::v1::CleanUp&)> clean_up;
+    std::function<void(const pathways::v1::AbortLaunch&)> abort_launch;
+    std::function<pathways::v1::TraceReport()> end_trace;
+  };
+
+  // All must outlive this. Without timers nothing is coalesced.
+  Housekeeping(Core* core, Peers* peers, HostId self, Timers* timers, Duties duties);
+
+  void OnFrame(const pathways::v1::DataflowFrame& frame, Bytes payload) { links_.Deliver(frame, std::move(payload)); }
+  // Reports the failed launch to the controller, which tells the hosts that it names.
+  void TellFailed(const pathways::v1::LaunchFailed& failed);
+
+  void SetCoalescing(const pathways::v1::HostConfig::Coalescing& coalescing);
+  pathways::v1::MetricsReport::Dataflow Counters() const;
+
+ private:
+  DataflowLinks links_;
+  const dataflow::Operators operators_;
+  dataflow::Runtime runtime_;
+  PassOn pass_on_;
+  std::optional<dataflow::GraphId> failures_;  // created with the first failure to report
+};
+
+}  // namespace pw::worker

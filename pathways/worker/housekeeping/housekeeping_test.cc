@@ -1,0 +1,217 @@
+#include "pathways/worker/housekeeping/housekeeping.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "pathways/worker/testing.h"
+
+namespace pw::worker {
+namespace {
+
+namespace df = dataflow;
+
+// The controller's end: turns what it sends into commands, and receives the worker's dataflow frames.
+class ControllerEnd : public df::Links {
+ public:
+  explicit ControllerEnd(WorkerHarness* worker) : worker_(worker) {}
+  void Start(Handler* handler) override { handler_ = handler; }
+  void Send(HostId, std::string header, std::vector<Bytes> payload, net::Lane) override {
+    std::string bytes;
+    for (const Bytes& piece : payload) bytes += piece.view();
+    v1::Command command;
+    command.mutable_dataflow()->set_header(std::move(header));
+    command.mutable_dataflow()->set_payload_bytes(bytes.size());
+    queue_.emplace_back(std::move(command), std::move(bytes));
+  }
+  void Disconnect(HostId, const absl::Status& why) override { ADD_FAILURE() << why; }
+  void Settle() {
+    do {
+      for (auto& [command, bytes] : std::exchange(queue_, {})) worker_->Do(command, bytes);
+      worker_->Settle();
+      for (auto& [header, payload] : std::exchange(worker_->connection.dataflow, {}))
+        handler_->OnFrame(HostId(1), {header, Bytes::FromString(payload)});
+      worker_->Settle();
+    } while (!queue_.empty());
+  }
+
+ private:
+  WorkerHarness* const worker_;
+  Handler* handler_ = nullptr;
+  std::vector<std::pair<v1::Command, std::string>> queue_;
+};
+
+std::shared_ptr<const df::Graph> Ask(const std::string& op) {
+  const auto there = std::make_shared<const df::Placement>(df::Placement::OnHost(HostId(1)));
+  const auto here = std::make_shared<const df::Placement>(df::Placement::OnHost(df::kControllerHost));
+  return *df::Graph::Create({{op, op, "", there}, {"result", df::kResultOp, "", here}},
+                            {{df::NodeId(0), df::NodeId(1), df::EdgeKind::kOneToOne, true}});
+}
+
+class HousekeepingTest : public testing::Test {
+ protected:
+  // Runs a graph; returns the worker's answers and the status with which the run ends.
+  absl::Status Run(const std::string& op, std::vector<std::string>* answers, std::string argument = "") {
+    std::optional<absl::Status> done;
+    df::RunOptions options;
+    options.argument = std::move(argument);
+    options.on_tuple = [&](df::NodeId, uint32_t, df::Tuple tuple) { answers->emplace_back(tuple.data.view()); };
+    options.on_done = [&](const absl::Status& status) { done = status; };
+    controller_.Start(*controller_.Install(Ask(op)), std::move(options));
+    links_.Settle();
+    return done.value_or(absl::InternalError("not done"));
+  }
+
+  WorkerHarness worker_;
+  SteadyClock clock_;
+  ControllerEnd links_{&worker_};
+  df::Runtime controller_{{df::kControllerHost, &worker_.strand, &clock_, nullptr, &links_, nullptr}, {}};
+};
+
+TEST_F(HousekeepingTest, MetricsAreWhatTheDevicesHoldAndHaveDone) {
+  worker_.Compile(1, kAdd);
+  worker_.Put(2, 100, {1, 2, 3, 4});
+  worker_.Settle();
+  worker_.Execute(3, 1, {100}, {101});
+  worker_.Settle();
+  std::vector<std::string> answers;
+  ASSERT_EQ(Run("metrics", &answers), absl::OkStatus());
+  ASSERT_THAT(answers, testing::SizeIs(1));
+  v1::MetricsReport report;
+  ASSERT_TRUE(report.ParseFromString(answers[0]));
+  EXPECT_EQ(report.memory().devices_size(), 2);
+  EXPECT_EQ(report.memory().arrays(), 2);
+  EXPECT_EQ(report.launches(), 1u);
+}
+
+TEST_F(HousekeepingTest, HealthIsWhatWaits) {
+  worker_.Compile(1, kAdd);
+  v1::Command command;
+  auto& execute = *command.mutable_execute();
+  execute.set_op(3);
+  execute.set_executable(1);
+  execute.set_session(1);
+  execute.add_args(100);
+  execute.add_results(101);
+  execute.set_grant(9);  // never granted
+  worker_.Put(2, 100, {1, 2, 3, 4});
+  worker_.Settle();
+  worker_.Do(command);
+  worker_.Settle();
+  std::vector<std::string> answers;
+  ASSERT_EQ(Run("health", &answers), absl::OkStatus());
+  ASSERT_THAT(answers, testing::SizeIs(1));
+  v1::HealthReport report;
+  ASSERT_TRUE(report.ParseFromString(answers[0]));
+  EXPECT_EQ(report.commands_parked(), 1);
+  EXPECT_EQ(report.executions_waiting(), 1);
+  EXPECT_EQ(report.memory_waits(), 0);
+}
+
+TEST_F(HousekeepingTest, AConfigurationIsAnsweredWithTheTimeAndItsRecordingBeginsOnce) {
+  v1::HostConfig config;
+  config.mutable_recording()->set_id(5);
+  config.mutable_recording()->set_max_events(100);
+  std::vector<std::string> answers;
+  ASSERT_EQ(Run("configure", &answers, config.SerializeAsString()), absl::OkStatus());
+  v1::Configured configured;
+  ASSERT_THAT(answers, testing::SizeIs(1));
+  ASSERT_TRUE(configured.ParseFromString(answers[0]));
+  EXPECT_GT(configured.now_nanoseconds(), 0);
+  worker_.Put(2, 100, {1, 2, 3, 4});
+  ASSERT_EQ(Run("configure", &answers, config.SerializeAsString()), absl::OkStatus()) << "again, as when hosts join";
+  answers.clear();
+  ASSERT_EQ(Run("trace", &answers), absl::OkStatus());
+  v1::TraceReport report;
+  ASSERT_THAT(answers, testing::SizeIs(1));
+  ASSERT_TRUE(report.ParseFromString(answers[0]));
+  EXPECT_GT(report.events_size(), 0) << "what came before the second time is still there";
+}
+
+TEST_F(HousekeepingTest, AnOrderIsPassedOnAndOneReportHasAllAnswers) {
+  v1::HostConfig config;
+  v1::PassOn order;
+  order.set_op("configure");
+  order.add_hosts(1);  // itself
+  for (uint64_t version : {3, 2}) {
+    config.set_version(version);
+    order.set_argument(config.SerializeAsString());
+    std::vector<std::string> answers;
+    ASSERT_EQ(Run("pass-on", &answers, order.SerializeAsString()), absl::OkStatus());
+    ASSERT_THAT(answers, testing::SizeIs(1));
+    v1::PassedOn report;
+    ASSERT_TRUE(report.ParseFromString(answers[0]));
+    ASSERT_EQ(report.answers_size(), 1);
+    EXPECT_EQ(report.answers(0).host(), 1u);
+    v1::Configured configured;
+    ASSERT_TRUE(configured.ParseFromString(report.answers(0).report()));
+    EXPECT_GT(configured.now_nanoseconds(), 0);
+    EXPECT_LE(configured.now_nanoseconds(), report.answers(0).heard_nanoseconds());
+    EXPECT_LE(report.answers(0).heard_nanoseconds(), report.told_nanoseconds());
+    EXPECT_EQ(worker_.worker->configuration(), 3u) << "what was overtaken does not count";
+  }
+}
+
+TEST_F(HousekeepingTest, CleanUpFreesASessionAndItsPrograms) {
+  worker_.Compile(1, kAdd);
+  worker_.Put(2, 100, {1, 2, 3, 4});
+  worker_.Settle();
+  v1::CleanUp what;
+  what.add_executables(1);
+  what.add_executables(77);  // unknown here
+  std::vector<std::string> answers;
+  ASSERT_EQ(Run("clean-up", &answers, what.SerializeAsString()), absl::OkStatus());
+  worker_.Execute(3, 1, {100}, {101});
+  EXPECT_EQ(worker_.connection.done.at(3).code(), absl::StatusCode::kNotFound);
+  what.Clear();
+  what.add_sessions(1);
+  ASSERT_EQ(Run("clean-up", &answers, what.SerializeAsString()), absl::OkStatus());
+  EXPECT_EQ(worker_.worker->arrays(), 0);
+}
+
+TEST_F(HousekeepingTest, AnOrderThatDoesNotParseIsRefused) {
+  std::vector<std::string> answers;
+  for (const char* op : {"configure", "clean-up", "abort-launch", "pass-on"})
+    EXPECT_EQ(Run(op, &answers, "\xff\xff nonsense").code(), absl::StatusCode::kInvalidArgument) << op;
+}
+
+TEST_F(HousekeepingTest, AnOrderForNobodyOrForTheControllerIsRefused) {
+  std::vector<std::string> answers;
+  v1::PassOn order;
+  order.set_op("configure");
+  EXPECT_EQ(Run("pass-on", &answers, order.SerializeAsString()).code(), absl::StatusCode::kInvalidArgument) << "nobody";
+  order.add_hosts(1);
+  order.add_hosts(df::kControllerHost.v);
+  EXPECT_EQ(Run("pass-on", &answers, order.SerializeAsString()).code(), absl::StatusCode::kInvalidArgument) << "the controller";
+  order.clear_hosts();
+  for (uint32_t host = 0; host <= df::Placement::kMaxBlocks; ++host) order.add_hosts(2 * host + 1);
+  EXPECT_EQ(Run("pass-on", &answers, order.SerializeAsString()).code(), absl::StatusCode::kInvalidArgument) << "too many";
+}
+
+TEST_F(HousekeepingTest, AnOrderThatNamesAHostTwiceOrPassesItselfOnEnds) {
+  v1::HostConfig config;
+  config.set_version(4);
+  v1::PassOn inner, outer;
+  inner.set_op("configure");
+  inner.set_argument(config.SerializeAsString());
+  inner.add_hosts(1);
+  inner.add_hosts(1);
+  outer.set_op("pass-on");
+  outer.set_argument(inner.SerializeAsString());
+  outer.add_hosts(1);
+  std::vector<std::string> answers;
+  ASSERT_EQ(Run("pass-on", &answers, outer.SerializeAsString()), absl::OkStatus());
+  v1::PassedOn report, of_inner;
+  ASSERT_THAT(answers, testing::SizeIs(1));
+  ASSERT_TRUE(report.ParseFromString(answers[0]));
+  ASSERT_EQ(report.answers_size(), 1);
+  ASSERT_TRUE(of_inner.ParseFromString(report.answers(0).report()));
+  EXPECT_EQ(of_inner.answers_size(), 1);
+  EXPECT_EQ(worker_.worker->configuration(), 4u);
+}
+
+TEST_F(HousekeepingTest, WhatItDoesNotKnowItRefuses) {
+  std::vector<std::string> answers;
+  EXPECT_EQ(Run("juggle", &answers).code(), absl::StatusCode::kUnimplemented);
+}
+
+}  // namespace
+}  // namespace pw::worker

@@ -1,0 +1,47 @@
+// PassOn: forwards an order of the controller to other hosts and gathers their answers (v1.PassOn), so that an order for a large cluster
+// costs the controller one message per group of hosts. This host coordinates a run over the group.
+//
+// The loss of a host ends the run: only the answers received by then are reported, and the controller tells the other hosts itself. The
+// graph is kept for the next order to the same hosts.
+//
+// Invariant PN-1: every order is reported once, unless this object is destroyed first.
+// Lives on the worker's strand.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "pathways/dataflow/runtime.h"
+#include "pathways/v1/housekeeping.pb.h"
+#include "pathways/worker/store/core.h"
+
+namespace pw::worker {
+
+class PassOn {
+ public:
+  // Both outlive this.
+  PassOn(Core* core, dataflow::Runtime* runtime) : core_(core), runtime_(runtime) {}
+
+  // Makes the operator for runs of the controller; its argument is the order and its only output is the report.
+  std::unique_ptr<dataflow::Operator> MakeOperator();
+
+ private:
+  using Done = std::function<void(const pathways::v1::PassedOn&)>;
+  class Order;
+  void Tell(const pathways::v1::PassOn& order, Done done);
+  absl::StatusOr<dataflow::GraphId> GraphOver(const std::string& op, const dataflow::HostSet& hosts);
+  int64_t Now() const { return absl::ToUnixNanos(core_->recorder.Now()); }
+
+  struct Known {
+    std::string op;
+    dataflow::HostSet hosts;
+    dataflow::GraphId graph;
+  };
+  Core* const core_;
+  dataflow::Runtime* const runtime_;
+  std::optional<Known> known_;
+};
+
+}  // namespace pw::worker

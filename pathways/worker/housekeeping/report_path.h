@@ -1,0 +1,79 @@
+// ReportPath: sends this host's completions (v1.Done) to the controller through another host of its group, and forwards those of other
+// hosts. The controller then receives one frame for each group, instead of one for each host.
+//
+// Roles. In a large cluster the controller divides the hosts into groups, and names in each group a speaker: the host through which all
+// members of the group report (v1.Peers, controller/hosts/speakers.h). worker.proto (Report) says which completions take this path. A host
+// without a speaker, as in a small cluster, reports directly.
+//
+// At the end of a turn of the strand, a member sends the completions that the outbox offers, as one report, to its speaker over the
+// connection that carries arrays, and keeps a copy (unseen_reports.h). The speaker is a member too. It sends the joined reports at once when
+// the whole group has reported, as after a program over all of it. Otherwise it sends when no report has come for kHold, so that a program
+// over some of the hosts does not wait for the others. It waits at most kLongestHold for hosts that report one after another, as they do if
+// they share processors.
+//
+// Faults. The controller receives each completion at least once, perhaps twice. A member sends all reports that it keeps directly to the
+// controller when the connection to its speaker breaks, when another speaker is named, or when the controller has not acknowledged a report
+// for kPatience (the speaker hangs, is cut off, or does not know yet that it is lost). It goes on reporting directly until the controller
+// acknowledges those reports or names another speaker. A speaker has no obligation: it may disappear at any moment with all reports it holds.
+//
+// Invariants:
+//   RP-1  every completion that the outbox offered reaches the controller, if this host's own connection to it lasts
+//   RP-2  forwarded reports leave within kLongestHold if the strand is not busy
+//   RP-3  this path delays a completion by at most kPatience and one turn of the strand
+// Without timers this host reports directly, and forwards reports at once.
+// Lives on the worker's strand.
+#pragma once
+
+#include <optional>
+
+#include "absl/time/time.h"
+#include "pathways/base/timer_queue.h"
+#include "pathways/v1/worker.pb.h"
+#include "pathways/worker/housekeeping/joined_reports.h"
+#include "pathways/worker/housekeeping/unseen_reports.h"
+#include "pathways/worker/store/core.h"
+#include "pathways/worker/transfer/peers.h"
+
+namespace pw::worker {
+
+class ReportPath : private Peers::ReportReceiver {
+ public:
+  static constexpr absl::Duration kHold = absl::Microseconds(200);
+  static constexpr absl::Duration kLongestHold = absl::Milliseconds(2);
+  // Longer than the controller's delay for a bare acknowledgement of reports (ClusterImpl).
+  static constexpr absl::Duration kPatience = absl::Milliseconds(200);
+
+  // All outlive this.
+  ReportPath(Core* core, Peers* peers, Timers* timers);
+  ~ReportPath() override;
+
+  // Sets this host's speaker and the members for which it speaks. Called after `peers` knows them.
+  void SetPeers(const pathways::v1::Peers& peers);
+  // The controller has seen all reports up to this number (v1.ToWorker.reports_seen).
+  void Seen(uint64_t number) { unseen_.Seen(number); }
+
+ private:
+  void OnReport(HostId from, pathways::v1::Report report) override;
+  void OnReportsLost(HostId to) override;
+
+  // Takes completions that the outbox offers. Returns false if the outbox has to send them directly.
+  bool Take(pathways::v1::Done* done);
+  void Join(HostId from, pathways::v1::Report report);
+  void SendJoined();
+  absl::Time HeldUntil() const;
+  void HoldOn();
+  void AwaitSeen();
+  // Sends all kept reports directly.
+  void BringStraight();
+
+  Core* const core_;
+  Peers* const peers_;
+  Timers* const timers_;
+  std::optional<HostId> through_;  // the speaker; none: this host reports directly
+  UnseenReports unseen_;
+  JoinedReports joined_;
+  bool holding_ = false;   // a timer runs for joined_
+  bool awaiting_ = false;  // a timer runs for unseen_
+};
+
+}  // namespace pw::worker

@@ -1,0 +1,88 @@
+// LaunchOrder: launches executions on every device in exactly the order in which the controller's gang scheduler granted them
+// (pathways/gang), across all sessions.
+//
+// When an execution is granted, it joins the queue of each of its local devices: with its command, or later, when a Grant names its gang.
+// It may launch once it heads all these queues. It waits for inputs and memory at the head, so nothing overtakes it. A failed execution
+// leaves the queues like a launched one.
+//
+// LaunchOrder also measures how long each execution kept its devices busy, for the scheduler's accounting. On a device, an execution counts
+// from the end of its predecessor, or from its own launch if that is later.
+//
+// Invariants:
+//   LO-1  on each device, executions leave in the order of their grants
+//   LO-2  a turn that does not head all its queues holds its task exactly once
+// Lives on the worker's strand.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "pathways/base/ids.h"
+#include "pathways/device/device.h"
+#include "pathways/v1/worker.pb.h"
+#include "pathways/worker/store/hazards.h"
+
+namespace pw::worker {
+
+class LaunchOrder {
+ public:
+  LaunchOrder(int devices, Hazards* hazards) : hazards_(hazards), queues_(devices), busy_until_(devices, absl::InfinitePast()) {}
+
+  // One execution's place in the queues; a member of the execution. Must not move between Enter and Leave.
+  struct Turn {
+    absl::Status refused;                // not OK: it must not be launched, for this reason
+    std::function<void()> when_granted;  // called when it takes its turn; may be null
+
+   private:
+    friend class LaunchOrder;
+    Hazards::TaskRef task;
+    const std::vector<int>* devices = nullptr;
+    SessionId session;
+    int behind = 0;  // number of queues that it is in but does not head
+    bool queued = false;
+    bool held = false;
+  };
+
+  // Makes the task wait for its turn. `gang` 0: granted now. REQUIRES: the task has not been submitted; `devices` outlives it.
+  void Enter(Turn* turn, uint64_t gang, SessionId session, const std::vector<int>* devices, Hazards::TaskRef task);
+  // Removes an execution that was launched, or never will be.
+  void Leave(Turn* turn);
+
+  void Grant(const pathways::v1::Grant& command);
+  // Refuses all ungranted turns of the session.
+  void ReleaseOwner(SessionId session);
+
+  // Returns the device time in microseconds, summed over its devices, of an execution that has just ended.
+  double Charge(const std::vector<int>& devices, absl::Time launched, absl::Time ended);
+  // The same, if the runtime reports when the devices were busy. Calls may come in another order than the executions ended.
+  double Charge(const std::vector<int>& devices, const device::Interval& busy);
+
+  // Number of executions that ended without error, and the sum of their device time.
+  uint64_t ended() const { return ended_; }
+  double device_microseconds() const { return device_microseconds_; }
+
+  // Tasks that cannot run until another one is launched or granted.
+  int64_t held() const { return held_; }
+
+ private:
+  void Queue(Turn* turn);
+  void Hold(Turn* turn);
+  void Unhold(Turn* turn);
+  void Refuse(uint64_t gang, const absl::Status& status);
+  double Count(double microseconds);
+
+  Hazards* const hazards_;
+  std::vector<std::deque<Turn*>> queues_;
+  absl::flat_hash_map<uint64_t, std::vector<Turn*>> ungranted_;  // by gang, in the order of arrival
+  std::vector<absl::Time> busy_until_;
+  int64_t held_ = 0;
+  uint64_t ended_ = 0;
+  double device_microseconds_ = 0;
+};
+
+}  // namespace pw::worker

@@ -1,0 +1,99 @@
+#include "pathways/worker/store/outbox.h"
+
+#include <utility>
+
+#include "pathways/base/status_code.h"
+
+namespace pw::worker {
+namespace v1 = pathways::v1;
+
+namespace {
+constexpr uint64_t kJointOp = 1;  // odd ops have parts on many hosts
+constexpr int kBatchEvents = 512;
+constexpr size_t kBatchPayload = 1 << 20;
+}  // namespace
+
+pathways::v1::Status ToProto(const absl::Status& status) {
+  pathways::v1::Status proto;
+  proto.set_code(static_cast<int>(status.code()));
+  proto.set_message(std::string(status.message()));
+  return proto;
+}
+
+absl::Status FromProto(const pathways::v1::Status& status) { return StatusFrom(status.code(), status.message()); }
+
+pathways::v1::Event* Outbox::Add(std::vector<Bytes> payload) {
+  if (batch_.events_size() >= kBatchEvents || payload_bytes_ >= kBatchPayload) Flush();
+  for (Bytes& piece : payload) {
+    payload_bytes_ += piece.size();
+    if (!piece.empty()) payload_.push_back(std::move(piece));
+  }
+  return batch_.add_events();
+}
+
+// Times are sent only if one of them is not 0: then one for each op, starting with the first.
+void Outbox::AddOk(v1::Done* done, uint64_t op, double device_microseconds) {
+  done->add_ok(op);
+  if (device_microseconds == 0 && done->device_microseconds_size() == 0) return;
+  done->mutable_device_microseconds()->Resize(done->ok_size(), 0);
+  done->set_device_microseconds(done->ok_size() - 1, static_cast<float>(device_microseconds));
+}
+
+void Outbox::Done(uint64_t op, const absl::Status& status, double device_microseconds) {
+  if (op == 0) return;  // no report requested
+  if ((op & kLocalOp) != 0) return local_(op, status, device_microseconds);
+  // Under steady load the strand never runs empty; completions must not wait for it.
+  if (done_.ok_size() + done_.failed_size() + joint_.ok_size() >= kBatchEvents) Flush();
+  const bool joint = other_way_ != nullptr && (op & kJointOp) != 0 && op != poisoned_op_;
+  if (status.ok()) return AddOk(joint ? &joint_ : &done_, op, device_microseconds);
+  auto* failed = done_.add_failed();
+  failed->set_op(op);
+  *failed->mutable_status() = ToProto(status);
+}
+
+void Outbox::Poisoned(uint64_t op, const absl::Status& status, const std::vector<uint32_t>& results) {
+  poisoned_op_ = op;
+  auto* poisoned = done_.add_poisoned();
+  poisoned->set_op(op);
+  *poisoned->mutable_status() = ToProto(status);
+  poisoned->mutable_results()->Add(results.begin(), results.end());
+}
+
+void Outbox::DoneTimed(uint64_t op, double microseconds, double device_microseconds) {
+  AddOk(&done_, op, device_microseconds);
+  auto* timed = done_.add_timed();
+  timed->set_op(op);
+  timed->set_device_microseconds(microseconds);
+}
+
+void Outbox::FlushJoint() {
+  if (joint_.ok_size() == 0) return;
+  v1::Done joint;
+  joint.Swap(&joint_);
+  if (other_way_ == nullptr || !other_way_(&joint)) *batch_.add_events()->mutable_done() = std::move(joint);
+}
+
+void Outbox::Flush() {
+  FlushJoint();
+  if (done_.ok_size() + done_.failed_size() > 0) *batch_.add_events()->mutable_done() = std::move(done_);
+  done_.Clear();
+  if (batch_.events_size() == 0) return;
+  connection_->Send(batch_.SerializeAsString(), std::move(payload_), net::Lane::kUrgent);
+  batch_.Clear();
+  payload_.clear();
+  payload_bytes_ = 0;
+}
+
+void Outbox::SendChunk(uint64_t transfer, uint64_t offset, uint64_t total, Bytes piece) {
+  pathways::v1::FromWorker message;
+  auto* chunk = message.add_events()->mutable_chunk();
+  chunk->set_transfer(transfer);
+  chunk->set_offset(offset);
+  chunk->set_total_bytes(total);
+  chunk->set_payload_bytes(piece.size());
+  std::vector<Bytes> payload;
+  payload.push_back(std::move(piece));
+  connection_->Send(message.SerializeAsString(), std::move(payload), net::Lane::kBulk);
+}
+
+}  // namespace pw::worker

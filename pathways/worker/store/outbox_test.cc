@@ -1,0 +1,98 @@
+#include "pathways/worker/store/outbox.h"
+
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "pathways/worker/testing_connection.h"
+
+namespace pw::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
+class OutboxTest : public ::testing::Test {
+ protected:
+  // Offers all eligible completions to the other path, which takes them or not.
+  void Offer(bool taken) {
+    outbox_.SetOtherWay([this, taken](v1::Done* done) {
+      offered_.assign(done->ok().begin(), done->ok().end());
+      times_.assign(done->device_microseconds().begin(), done->device_microseconds().end());
+      return taken;
+    });
+  }
+  std::vector<uint64_t> Straight() const {
+    std::vector<uint64_t> ops;
+    for (const auto& [op, status] : connection_.done) ops.push_back(op);
+    return ops;
+  }
+
+  RecordingConnection connection_;
+  Outbox outbox_{&connection_};
+  std::vector<uint64_t> offered_;
+  std::vector<float> times_;
+};
+
+TEST_F(OutboxTest, PlainCompletionsOfManyHostsAreOfferedAnotherWay) {
+  Offer(true);
+  outbox_.Done(3, absl::OkStatus());
+  outbox_.Done(5, absl::OkStatus(), 20);
+  outbox_.Done(6, absl::OkStatus());  // a command of this host alone
+  outbox_.Done(7, absl::InternalError("it failed"));
+  outbox_.DoneTimed(9, 10, 10);
+  outbox_.Poisoned(11, absl::InternalError("a part of it failed"), {0});
+  outbox_.Done(11, absl::OkStatus());
+  outbox_.Flush();
+  EXPECT_THAT(offered_, ElementsAre(3, 5));
+  EXPECT_THAT(times_, ElementsAre(0, 20));
+  EXPECT_THAT(Straight(), UnorderedElementsAre(6, 7, 9, 11));
+  EXPECT_EQ(connection_.frames, 1);
+}
+
+TEST_F(OutboxTest, WhatIsNotTakenComesStraight) {
+  Offer(false);
+  outbox_.Done(3, absl::OkStatus());
+  outbox_.Done(4, absl::OkStatus());
+  outbox_.Flush();
+  EXPECT_THAT(offered_, ElementsAre(3));
+  EXPECT_THAT(Straight(), UnorderedElementsAre(3, 4));
+  EXPECT_EQ(connection_.frames, 1);
+}
+
+TEST_F(OutboxTest, WhatWasToBeOfferedComesStraightWhenTheWayIsGone) {
+  Offer(true);
+  outbox_.Done(3, absl::OkStatus());
+  outbox_.SetOtherWay(nullptr);
+  outbox_.Done(5, absl::OkStatus());
+  outbox_.Flush();
+  EXPECT_THAT(offered_, IsEmpty());
+  EXPECT_THAT(Straight(), UnorderedElementsAre(3, 5));
+}
+
+TEST_F(OutboxTest, NothingIsSentIfAllWasTaken) {
+  Offer(true);
+  outbox_.Done(3, absl::OkStatus());
+  outbox_.Flush();
+  outbox_.Flush();
+  EXPECT_EQ(connection_.frames, 0);
+}
+
+// As the speaker's path does.
+TEST_F(OutboxTest, WhoTakesThemMayAddToTheSameFrame) {
+  outbox_.SetOtherWay([this](v1::Done* done) {
+    *outbox_.Add()->mutable_joined()->add_reports()->mutable_done() = *done;
+    return true;
+  });
+  outbox_.Done(3, absl::OkStatus());
+  outbox_.Done(4, absl::OkStatus());
+  outbox_.Flush();
+  EXPECT_EQ(connection_.frames, 1);
+  ASSERT_EQ(connection_.joined.size(), 1u);
+  EXPECT_THAT(connection_.joined[0].reports(0).done().ok(), ElementsAre(3));
+  EXPECT_THAT(Straight(), ElementsAre(4));
+}
+
+}  // namespace
+}  // namespace pw::worker

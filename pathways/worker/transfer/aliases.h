@@ -1,0 +1,31 @@
+// Aliases: the commands that create new names, views or failed shards without moving data between devices: Alias, Bitcast, Poison.
+//
+// Lives on the worker's strand.
+#pragma once
+
+#include <memory>
+
+#include "pathways/worker/store/core.h"
+
+namespace pw::worker {
+
+class Aliases {
+ public:
+  explicit Aliases(Core* core) : core_(core) {}
+
+  void Alias(const pathways::v1::Alias& command);
+  void Bitcast(const pathways::v1::Bitcast& command);
+  void Poison(const pathways::v1::Poison& command);
+
+ private:
+  struct Pending;
+  using PendingRef = std::shared_ptr<Pending>;
+
+  void WaitFor(const PendingRef& pending, const ShardRef& shard);
+  Hazards::Outcome StartBitcast(const ShardRef& source, const ShardRef& result, buffers::DType dtype, const device::Dims& dims,
+                                const absl::Status& input);
+
+  Core* const core_;
+};
+
+}  // namespace pw::worker

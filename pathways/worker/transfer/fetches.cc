@@ -1,0 +1,201 @@
+#include "pathways/worker/transfer/fetches.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "pathways/net/shared_copy.h"
+#include "pathways/net/shared_memory.h"
+#include "pathways/worker/transfer/host_copies.h"
+#include "pathways/worker/transfer/host_views.h"
+#include "pathways/worker/transfer/regions.h"
+
+namespace pw::worker {
+namespace {
+namespace v1 = pathways::v1;
+constexpr size_t kInlineBytes = 64 << 10;
+constexpr size_t kChunkBytes = 1 << 20;
+}  // namespace
+
+void Fetches::Fetch(const v1::Fetch& command) {
+  auto request = std::make_shared<Request>();
+  request->fetch = command.fetch();
+  request->shard = core_->store.FindOrFailed(ArrayId(command.array()), command.shard());
+  request->session = command.lane_fetch() != 0 ? SessionId(command.session()) : request->shard->session();
+  request->lane_fetch = command.lane_fetch();
+  request->lane_above = std::min<uint64_t>(command.lane_above(), kInlineBytes);
+  if (command.has_byte_strides()) request->byte_strides.emplace(command.byte_strides().begin(), command.byte_strides().end());
+  request->task = std::make_shared<Hazards::Task>();
+  request->task->reads = {request->shard};
+  request->task->run = [this, request](const absl::Status& input) { return Start(request, input); };
+  core_->hazards.Submit(request->task);
+}
+
+Hazards::Outcome Fetches::Start(const RequestRef& request, const absl::Status& input) {
+  if (request->answered) return Hazards::Outcome::kDone;
+  if (!input.ok()) {
+    Answer(request, input);
+    return Hazards::Outcome::kDone;
+  }
+  device::DeviceBuffer* buffer = request->shard->buffer();
+  absl::StatusOr<int64_t> bytes = HostSize(buffer->dtype(), buffer->dims());
+  if (request->byte_strides.has_value() &&
+      IsRowMajor(buffers::HostBytes(buffer->dtype()), buffer->dims(), *request->byte_strides))
+    request->byte_strides.reset();
+  if (bytes.ok() && request->byte_strides.has_value()) {
+    bytes = StridedSize(buffers::HostBytes(buffer->dtype()), buffer->dims(), *request->byte_strides);
+  }
+  if (!bytes.ok()) {
+    Answer(request, bytes.status());
+    return Hazards::Outcome::kDone;
+  }
+  in_memory_ -= std::exchange(request->bytes, 0);  // of a first try
+  if (in_memory_ > 0 && *bytes > limit_bytes_ - in_memory_) {
+    core_->hazards.Hold(request->task);
+    waiting_.push_back(request->task);
+    core_->memory.Begin();  // consumers of the shard wait for this
+    return Hazards::Outcome::kWait;
+  }
+  request->bytes = *bytes;
+  request->dtype = buffer->dtype();
+  request->dims = buffer->dims();
+  in_memory_ += request->bytes;
+  if (StartCopy(request)) return Hazards::Outcome::kWait;
+  // The shard stays until then: its error, if it has one, is the reason to give.
+  Future<Bytes> copy = SharesMemory(*request)
+                           ? ToSharedHost(core_, request->session, buffer, static_cast<size_t>(*bytes))
+                           : buffer->ToHost();
+  core_->Await(copy, [this, request](const absl::StatusOr<Bytes>& bytes) { Answer(request, bytes); });
+  return Hazards::Outcome::kDone;
+}
+
+// The receiver, a client or the controller, can have the copy as shared memory.
+bool Fetches::SharesMemory(const Request& request) const {
+  if (request.byte_strides.has_value()) return false;
+  return request.lane_fetch != 0 ? lanes_->SharesMemory(request.session) : core_->shares_memory;
+}
+
+// Where the device's memory is the host's, one copy of our own makes shared memory of it: without the page faults that writing to fresh
+// memory costs. The request stays a reader of the shard meanwhile, so nobody takes the buffer over.
+bool Fetches::StartCopy(const RequestRef& request) {
+  if (core_->copy_pool == nullptr || request->view_tried || !SharesMemory(*request) ||
+      static_cast<size_t>(request->bytes) < net::SharedMemoryFactory::kWorthwhileBytes) {
+    return false;
+  }
+  request->view_tried = true;
+  ReadInPlace(core_, request->task, request->shard, [this, request](absl::StatusOr<Bytes> view) {
+    if (view.ok()) CopyView(request, *std::move(view));
+  });
+  return true;
+}
+
+void Fetches::CopyView(const RequestRef& request, Bytes view) {
+  absl::StatusOr<net::SharedMemory> memory = core_->shared.Create(static_cast<size_t>(request->bytes), request->session.v);
+  if (!memory.ok()) return;  // Start goes the ordinary way
+  net::SharedCopyOn(
+      core_->copy_pool, *std::move(memory), std::move(view),
+      [this, request, strand = core_->strand, alive = core_->alive()](absl::StatusOr<Bytes> bytes) mutable {
+        // `request` dies on the strand, also where the worker has gone.
+        strand->Post([this, request = std::move(request), bytes = std::move(bytes), alive = std::move(alive)]() mutable {
+          if (!alive.expired()) Copied(request, std::move(bytes));
+        });
+      });
+}
+
+void Fetches::Copied(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
+  request->answered = true;  // before the end of the reading runs the task again
+  Answer(request, std::move(bytes));
+}
+
+void Fetches::Answer(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
+  request->task = nullptr;
+  if (!bytes.ok()) {
+    Freed(request->bytes);
+    // Where the shard is failing its own error is the reason, which may be known only a little later.
+    request->shard->OnSettled([this, fetch = request->fetch, shard = request->shard.get(), error = bytes.status()] {
+      Fail(fetch, shard->failed() ? shard->error() : error);
+    });
+    return;
+  }
+  if (core_->ended.contains(request->session)) return Freed(request->bytes);
+  if (request->byte_strides.has_value() && request->bytes > 0) {
+    bytes = ToStrides(buffers::HostBytes(request->dtype), request->dims, *bytes, *request->byte_strides);
+  }
+  if (request->lane_fetch != 0 && bytes->size() > request->lane_above) return SendOnLane(request, *std::move(bytes));
+  if (core_->shares_memory && net::NameOf(*bytes).has_value()) return Lend(request, *bytes);
+  const bool is_inline = bytes->size() <= kInlineBytes;
+  std::vector<Bytes> payload;
+  if (is_inline) payload.push_back(*bytes);
+  v1::Fetched* fetched = core_->outbox.Add(std::move(payload))->mutable_fetched();
+  fetched->set_fetch(request->fetch);
+  fetched->set_total_bytes(bytes->size());
+  fetched->set_payload_bytes(is_inline ? bytes->size() : 0);
+  if (is_inline) return Freed(request->bytes);
+  sending_.push_back({request->fetch, request->session, *std::move(bytes)});
+  Pump();
+}
+
+void Fetches::SendOnLane(const RequestRef& request, Bytes bytes) {
+  v1::Fetched* fetched = core_->outbox.Add()->mutable_fetched();
+  fetched->set_fetch(request->fetch);
+  fetched->set_total_bytes(bytes.size());
+  fetched->set_on_lane(true);
+  lanes_->Send(request->session, request->lane_fetch, std::move(bytes), [this, size = request->bytes] { Freed(size); });
+}
+
+void Fetches::Lend(const RequestRef& request, const Bytes& bytes) {
+  v1::Fetched* fetched = core_->outbox.Add()->mutable_fetched();
+  fetched->set_fetch(request->fetch);
+  fetched->set_total_bytes(bytes.size());
+  net::WriteName(*net::NameOf(bytes), fetched->mutable_shared());
+  loans_.Add(request->fetch, request->session, bytes, [this, size = request->bytes] { Freed(size); });
+}
+
+void Fetches::Taken(const v1::SharedTaken& command) {
+  for (uint64_t fetch : command.transfers()) loans_.Return(fetch);
+}
+
+void Fetches::Fail(uint64_t fetch, const absl::Status& status) {
+  v1::Fetched* fetched = core_->outbox.Add()->mutable_fetched();
+  fetched->set_fetch(fetch);
+  *fetched->mutable_status() = ToProto(status);
+}
+
+void Fetches::Pump() {
+  int64_t freed = 0;
+  while (!sending_.empty() && core_->outbox.CanSendBulk()) {
+    Sending& next = sending_.front();
+    const size_t size = std::min(kChunkBytes, next.data.size() - next.sent);
+    core_->outbox.SendChunk(next.fetch, next.sent, next.data.size(), next.data.Slice(next.sent, size));
+    next.sent += size;
+    if (next.sent < next.data.size()) continue;
+    freed += static_cast<int64_t>(next.data.size());
+    sending_.pop_front();
+  }
+  if (freed > 0) Freed(freed);
+}
+
+void Fetches::Freed(int64_t bytes) {
+  in_memory_ -= bytes;
+  std::deque<Hazards::TaskRef> now;
+  now.swap(waiting_);
+  for (Hazards::TaskRef& task : now) {
+    core_->hazards.Release(task);
+    core_->memory.End();
+  }
+}
+
+void Fetches::ReleaseOwner(SessionId session) {
+  int64_t freed = static_cast<int64_t>(loans_.bytes_of(session));
+  loans_.DropSession(session);
+  for (auto it = sending_.begin(); it != sending_.end();) {
+    if (it->session != session) {
+      ++it;
+      continue;
+    }
+    freed += static_cast<int64_t>(it->data.size());
+    it = sending_.erase(it);
+  }
+  Freed(freed);
+}
+
+}  // namespace pw::worker

@@ -1,0 +1,78 @@
+// Fetches: shards to host memory, and from there to the controller.
+//
+// Small results travel inside Fetched. Large ones go on the lane of the client, if the command says so; else they are named there if the
+// controller can open our memory, or go as chunks on the bulk lane, as fast as the connection takes them.
+//
+// Invariants:
+//   FT-1  copies to host memory that are not sent yet never exceed the limit by more than one; further fetches wait, and are
+//         readers meanwhile
+//   FT-2  a fetch is answered by exactly one Fetched, unless its session has ended
+// Lives on the worker's strand.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+
+#include "pathways/net/loans.h"
+#include "pathways/worker/lanes/client_lanes.h"
+#include "pathways/worker/store/core.h"
+
+namespace pw::worker {
+
+class Fetches {
+ public:
+  Fetches(Core* core, ClientLanes* lanes, int64_t limit_bytes) : core_(core), lanes_(lanes), limit_bytes_(limit_bytes) {}
+
+  void Fetch(const pathways::v1::Fetch& command);
+  // The controller has opened what Fetched named.
+  void Taken(const pathways::v1::SharedTaken& command);
+  // The connection takes bulk data again.
+  void Pump();
+  void ReleaseOwner(SessionId session);
+
+ private:
+  struct Request {
+    uint64_t fetch;
+    uint64_t lane_fetch = 0;  // how the client calls it, if it is to go on a lane
+    uint64_t lane_above = 0;
+    ShardRef shard;
+    SessionId session;
+    std::optional<device::Dims> byte_strides;
+    int64_t bytes = 0;  // what it adds to in_memory_
+    buffers::DType dtype = buffers::DType::kInvalid;
+    device::Dims dims;
+    Hazards::TaskRef task;
+    bool answered = false;
+    bool view_tried = false;
+  };
+  using RequestRef = std::shared_ptr<Request>;
+  struct Sending {
+    uint64_t fetch;
+    SessionId session;
+    Bytes data;
+    size_t sent = 0;
+  };
+
+  Hazards::Outcome Start(const RequestRef& request, const absl::Status& input);
+  bool SharesMemory(const Request& request) const;
+  bool StartCopy(const RequestRef& request);
+  void CopyView(const RequestRef& request, Bytes view);
+  void Copied(const RequestRef& request, absl::StatusOr<Bytes> bytes);
+  void Answer(const RequestRef& request, absl::StatusOr<Bytes> bytes);
+  void Fail(uint64_t fetch, const absl::Status& status);
+  void Lend(const RequestRef& request, const Bytes& bytes);
+  void SendOnLane(const RequestRef& request, Bytes bytes);
+  void Freed(int64_t bytes);
+
+  Core* const core_;
+  ClientLanes* const lanes_;
+  const int64_t limit_bytes_;
+  int64_t in_memory_ = 0;
+  std::deque<Hazards::TaskRef> waiting_;  // for in_memory_ to shrink
+  std::deque<Sending> sending_;
+  net::Loans loans_;
+};
+
+}  // namespace pw::worker

@@ -1,0 +1,41 @@
+// Shared by moves.cc and moves_send.cc.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "pathways/worker/transfer/moves.h"
+#include "pathways/worker/transfer/regions.h"
+
+namespace pw::worker {
+
+// A Move in progress.
+struct Moves::Operation {
+  Core* core;
+  uint64_t op;
+  SessionId session;
+  std::string location;  // in the user's program
+  size_t left = 1;       // one for the command itself
+  absl::Status status;
+  absl::flat_hash_map<const Shard*, Future<Bytes>> copies;
+  absl::Time begun = absl::InfinitePast();
+  int64_t bytes = 0;  // sent, and received from peers: for the trace
+
+  void Settled(const absl::Status& part) {
+    if (status.ok()) status = part;
+    if (--left > 0) return;
+    core->outbox.Done(op, status);
+    core->recorder.Span(trace::Kind::kTransfer, "transfers", "move", begun, {.flow = op, .bytes = bytes});
+    copies.clear();
+  }
+};
+
+inline Dims ToDims(const google::protobuf::RepeatedField<int64_t>& field) { return Dims(field.begin(), field.end()); }
+
+// Calls `then` with the reason why reading a shard failed: the shard's own error if the shard fails, possibly a little later, else `error`.
+inline void WhyFailed(const ShardRef& shard, const absl::Status& error, std::function<void(const absl::Status&)> then) {
+  shard->OnSettled([raw = shard.get(), error, then = std::move(then)] { then(raw->failed() ? raw->error() : error); });
+}
+
+}  // namespace pw::worker

@@ -1,0 +1,84 @@
+// Staging: assembles transfers that arrive in chunks, in aligned host memory.
+//
+// A transfer has an id, a size and an owner. Its chunks and the command that wants it (Expect) may come in either order. A transfer of one
+// chunk keeps that chunk's memory. Expect may name the final destination of the bytes; later chunks are then written there directly.
+//
+// Invariants:
+//   SG-1  the chunks of a transfer come in order and do not overlap; a violation fails the transfer and nothing else
+//   SG-2  memory for incomplete transfers never exceeds the limit; a transfer that would exceed it fails with RESOURCE_EXHAUSTED
+//   SG-3  an expected transfer is delivered exactly once, with its bytes or an error
+//   SG-4  data of a released owner is dropped, and so are chunks that arrive for it later
+// Lives on the worker's strand.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "pathways/base/block_cache.h"
+#include "pathways/base/bytes.h"
+#include "pathways/base/ids.h"
+#include "pathways/v1/worker.pb.h"
+
+namespace pw::worker {
+
+class Staging {
+ public:
+  using Callback = absl::AnyInvocable<void(absl::StatusOr<Bytes>) &&>;
+
+  Staging(BlockCache* blocks, int64_t limit_bytes) : blocks_(blocks), limit_bytes_(limit_bytes) {}
+
+  // `source`: the host that sent the chunk; FailSource fails all transfers of a source.
+  void AddChunk(const pathways::v1::Chunk& chunk, Bytes payload, HostId source = HostId());
+  // `into`: room for the whole transfer, valid until the callback. The delivered bytes lie there, or elsewhere if chunks arrived earlier.
+  void Expect(uint64_t transfer, int64_t total_bytes, SessionId session, HostId source, Callback callback,
+              uint8_t* into = nullptr);
+  // The transfer will not come. Also valid for an unknown transfer; `session` is then its owner.
+  void Fail(uint64_t transfer, const absl::Status& status, SessionId session = SessionId());
+  // Fails all incomplete transfers of this source.
+  void FailSource(HostId source, const absl::Status& status);
+  // Fails the transfers that `session` waits for and drops those that have arrived for it.
+  void ReleaseOwner(SessionId session, const absl::Status& status);
+
+  int64_t staged_bytes() const { return staged_bytes_; }
+  size_t transfers() const { return transfers_.size(); }
+
+ private:
+  struct Transfer {
+    SessionId session;
+    HostId source;
+    int64_t total = -1;  // unknown yet
+    int64_t received = 0;
+    int64_t reserved = 0;
+    std::optional<AlignedBytes> memory;
+    Bytes whole;              // instead of `memory` if one chunk was the whole transfer
+    uint8_t* into = nullptr;  // instead of `memory`
+    bool complete = false;
+    absl::Status status;
+    Callback callback;  // null until expected
+  };
+  void FailIf(absl::FunctionRef<bool(const Transfer&)> which, const absl::Status& status);
+  absl::Status Append(Transfer* transfer, const pathways::v1::Chunk& chunk, Bytes payload);
+  absl::Status SetTotal(Transfer* transfer, int64_t total);
+  absl::Status Reserve(Transfer* transfer);
+  void FreeMemory(Transfer* transfer);
+  void Deliver(uint64_t id);
+  void Bury(uint64_t id);
+
+  BlockCache* const blocks_;
+  const int64_t limit_bytes_;
+  int64_t staged_bytes_ = 0;
+  absl::flat_hash_map<uint64_t, Transfer> transfers_;
+  std::deque<uint64_t>
+      buried_order_;  // transfers that were delivered as failed, the latest of them: their late chunks are dropped
+  absl::flat_hash_set<uint64_t> buried_;
+};
+
+}  // namespace pw::worker
