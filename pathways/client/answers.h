@@ -1,4 +1,4 @@
-// Callbacks of questions to the controller, made of the callbacks of those who want a value.
+// Adapters from the callback of a value, or of a status, to the callback of a request to the controller.
 #pragma once
 
 #include <utility>
@@ -13,7 +13,7 @@ namespace pw::client {
 
 using AnswerCallback = absl::AnyInvocable<void(absl::StatusOr<::pathways::v1::Answer>, Bytes payload) &&>;
 
-// Hands on the value that `read` finds in the answer: read(answer, payload).
+// Passes on the value that `read` finds in the answer: read(answer, payload).
 template <class T, class F>
 AnswerCallback Reading(session::ResultCallback<T> done, F read) {
   return [done = std::move(done), read = std::move(read)](absl::StatusOr<::pathways::v1::Answer> answer, Bytes payload) mutable {

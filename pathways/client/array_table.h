@@ -1,4 +1,4 @@
-// ArrayTable: what a client knows by itself of the arrays of its session: their shapes and shardings, and whether they are deleted.
+// ArrayTable: the specs of a session's arrays, and whether they are deleted. RemoteSession keeps it to answer without the controller.
 #pragma once
 
 #include <memory>
@@ -16,14 +16,14 @@ class ArrayTable {
   using Handle = session::Handle;
   using SpecPtr = std::shared_ptr<const buffers::ArraySpec>;
 
-  // `spec` may be null: an array whose shape only the controller knows, or an error.
+  // `spec` may be null: only the controller knows the array's shape, or the array is an error.
   void Insert(Handle array, SpecPtr spec) { entries_[array] = {std::move(spec), false}; }
-  // Null if the array is not known, or its shape is not.
+  // Returns null if the array is not known, or its shape is not.
   SpecPtr Find(Handle array) const;
-  // NOT_FOUND; FAILED_PRECONDITION for an array whose shape is not known here.
+  // NOT_FOUND for an unknown array; FAILED_PRECONDITION for one whose shape is not known here.
   absl::StatusOr<SpecPtr> Spec(Handle array) const;
   absl::StatusOr<bool> IsDeleted(Handle array) const;
-  // Both: NOT_FOUND if some were unknown, after all known ones.
+  // Both process all known arrays, then return NOT_FOUND if some were unknown.
   absl::Status Delete(absl::Span<const Handle> arrays);
   absl::Status Erase(absl::Span<const Handle> arrays);
   size_t size() const { return entries_.size(); }

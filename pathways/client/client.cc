@@ -17,7 +17,7 @@ namespace {
 
 using session::Handle;
 
-// A callback of a session that sets a promise.
+// Returns a session's callback that sets a promise.
 template <class T>
 session::ResultCallback<T> Fulfil(Promise<T> promise) {
   return [promise = std::move(promise)](absl::StatusOr<T> value) mutable { promise.Set(std::move(value)); };
@@ -31,7 +31,7 @@ session::StatusCallback FulfilUnit(Promise<Unit> promise) {
 
 }  // namespace
 
-// Destroyed in the reverse order: the network before what its callbacks post to.
+// Destroyed in reverse order: the network before the objects that its callbacks post to.
 struct Client::State {
   SteadyClock clock;
   ThreadPool executor{"pw-client", 1};
@@ -96,7 +96,7 @@ Array Client::Put(const buffers::ArraySpec& spec, Bytes data) {
     session::HostShard source{handle, {spec.dtype, spec.dims, std::nullopt}, {}};
     source.shards.resize(spec.sharding.num_shards());
     std::iota(source.shards.begin(), source.shards.end(), 0);
-    session.MakeArray(handle, spec, {std::move(source)}).IgnoreError();  // the array tells it
+    session.MakeArray(handle, spec, {std::move(source)}).IgnoreError();  // the array holds the error
     session.StoreHostBuffer(handle, std::move(data)).IgnoreError();
   });
   return Array(this, handle);

@@ -1,4 +1,4 @@
-// Client: a session of a C++ program, with threads and a network of its own: the way in for those who bring no front door.
+// Client: a session of a C++ program, with its own threads and network. For programs that have no front door of their own.
 //
 //   auto client = client::Client::Connect({.controller = "unix:/run/pathways/sessions.sock", .description = "an example"});
 //   auto program = (*client)->Compile(std::move(request));           // Future<Executable>
@@ -6,8 +6,8 @@
 //   std::vector<client::Array> y = (*client)->Execute(*program.value(), {&x});
 //   Future<Bytes> data = (*client)->Fetch(y[0]);
 //
-// Nothing waits but Connect. Arrays are names: a computation may use one that is not there yet, and one that failed hands its error on to
-// whatever is computed from it; Fetch and Ready tell it.
+// Only Connect blocks. Arrays are names: a computation may use an array that does not exist yet. An array that failed passes its error to
+// the arrays computed from it; Fetch and Ready report the error.
 //
 // Any thread. Operations take effect in the order of the calls of one thread. Arrays and executables must not outlive their client.
 #pragma once
@@ -29,7 +29,7 @@ namespace pw::client {
 
 class Client;
 
-// An array of this session; let go of when the object is dropped.
+// An array of this session; destroying the object releases it.
 class Array {
  public:
   Array(Array&& other) noexcept : client_(other.client_), handle_(std::exchange(other.handle_, 0)) {}
@@ -61,14 +61,14 @@ class Client {
   ~Client();
 
   const session::ClusterInfo& cluster() const;
-  // A StableHLO module, as text or portable artifact, for the devices of the request.
+  // Compiles a StableHLO module (text or portable artifact) for the devices of the request.
   Future<Executable> Compile(session::CompileRequest request);
-  // An array whose shards all hold these dense, row-major bytes. REQUIRES: a replicated spec, or one device.
+  // Makes an array; each shard holds these dense, row-major bytes. REQUIRES: a replicated spec, or one device.
   Array Put(const buffers::ArraySpec& spec, Bytes data);
   std::vector<Array> Execute(const Executable& executable, absl::Span<const Array* const> args);
-  // To other devices, one for each shard.
+  // Copies an array to other devices, one for each shard.
   Array Copy(const Array& array, std::vector<DeviceId> devices);
-  // The contents of an array that one device holds whole.
+  // Fetches an array that one device holds whole.
   Future<Bytes> Fetch(const Array& array);
   Future<Unit> Ready(const Array& array);
 

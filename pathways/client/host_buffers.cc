@@ -68,7 +68,7 @@ void HostBuffers::Drop(Handle handle) {
   if (buffer.way == Way::kByLane) under_way_ -= SizeOf(*buffer.data);
 }
 
-// A buffer that is too large for a frame can only be of another size than its array.
+// A buffer that is too large for a frame must differ in size from its array.
 void HostBuffers::SendInFrame(Handle handle, Buffer& buffer, absl::StatusOr<Bytes> data) {
   if (!buffer.strings && SizeOf(data) > limits_.in_frame) data = WrongSize(SizeOf(data), buffer.bytes);
   ways_.in_frame(handle, std::move(data));
@@ -95,7 +95,7 @@ void HostBuffers::Store(Handle handle, absl::StatusOr<Bytes> data) {
 bool HostBuffers::Make(Handle handle, const session::HostLayout& layout) {
   const absl::StatusOr<int64_t> bytes = BytesOf(layout);
   Buffer& buffer = buffers_[handle];
-  if (buffer.way != Way::kUnknown) return buffer.way == Way::kByLane;  // named by two arrays: the controller says so
+  if (buffer.way != Way::kUnknown) return buffer.way == Way::kByLane;  // two arrays name it: the controller reports that
   if (buffer.sent) {
     Drop(handle);
     return false;

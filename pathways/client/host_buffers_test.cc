@@ -18,7 +18,7 @@ using ::testing::IsEmpty;
 session::HostLayout Chars(int64_t count) { return {buffers::DType::kU8, {count}, std::nullopt}; }
 Bytes Text(size_t size) { return Bytes::Copy(std::string(size, 'x')); }
 
-// Buffers whose ways write a line of text each time they are used.
+// HostBuffers whose Ways record each call as a line of text.
 struct World {
   explicit World(int64_t kept = 1000) : buffers({.in_frame = 8, .kept = kept}, Ways()) {}
   HostBuffers::Ways Ways() {
@@ -78,7 +78,7 @@ TEST(HostBuffersTest, AHostMayAskBeforeTheBytesAreThere) {
   EXPECT_TRUE(w.buffers.Make(1, Chars(100)));
   w.buffers.OnWant(HostId(3), 1, 0, 100);
   w.buffers.OnWant(HostId(4), 1, 0, 100);
-  w.buffers.OnLaneBroken(HostId(4));  // it will ask again
+  w.buffers.OnLaneBroken(HostId(4));  // the host will ask again
   EXPECT_THAT(w.Said(), IsEmpty());
   w.buffers.Store(1, Text(100));
   EXPECT_THAT(w.Said(), ElementsAre("lane 3 1 100 from 0"));
@@ -167,7 +167,7 @@ TEST(HostBuffersTest, NobodyWaitsWhereNothingIsOnItsWay) {
   World w(150);
   w.buffers.Announce(1, 100, w.Note("1"));
   w.buffers.Store(1, Text(100));
-  w.buffers.Announce(2, 100, w.Note("2"));  // of the same array as 1, perhaps, of which nobody has been told
+  w.buffers.Announce(2, 100, w.Note("2"));  // perhaps of the same array as 1, which no host knows of yet
   EXPECT_THAT(w.Said(), ElementsAre("1 OK", "2 OK"));
 }
 

@@ -105,12 +105,23 @@ void Lanes::SayHello(Host& host) {
   hello.set_version(lanes::kVersion);
   hello.set_session(host.session);
   hello.set_key(host.offer.key());
+  hello.set_shares_memory(!host.in_parts);
   for (const auto& [name, fetch] : fetches_) {
     if (fetch.from != host.id || receiver_.received(name) == 0) continue;
     auto& begun = *hello.add_begun();
     begun.set_fetch(name);
     begun.set_received(receiver_.received(name));
   }
+  host.end->Send(message);
+}
+
+// Before anything else is said on the lane.
+void Lanes::ConnectMemory(Host& host, const ::pathways::v1::LaneWelcome& welcome) {
+  if (welcome.memory_socket().empty()) return;
+  auto files = environment_.transport->ConnectForFiles(welcome.memory_socket(), welcome.memory_key());
+  if (files.ok()) return host.end->ShareMemory(*std::move(files));
+  LaneMessage message;
+  message.mutable_no_memory();
   host.end->Send(message);
 }
 
@@ -142,6 +153,7 @@ Lanes::Host* Lanes::HostOf(LaneId lane) {
 void Lanes::OnLaneClosed(LaneId lane, const absl::Status& reason) {
   Host* host = HostOf(lane);
   if (host == nullptr) return;
+  host->in_parts |= host->end->shares_memory();
   host->end = nullptr;
   host->last_error = reason;
   host->sender.Clear();
@@ -172,7 +184,8 @@ absl::Status Lanes::Handle(Host& host, const LaneMessage& message, Bytes payload
   if (!host.welcomed && !message.has_welcome()) return absl::InvalidArgumentError("a worker must say welcome first");
   switch (message.kind_case()) {
     case LaneMessage::kWelcome:
-      host.welcomed = true;
+      if (std::exchange(host.welcomed, true)) return absl::InvalidArgumentError("a worker says welcome once");
+      ConnectMemory(host, message.welcome());
       return absl::OkStatus();
     case LaneMessage::kWant:
       buffers_.OnWant(host.id, message.want().buffer(), message.want().offset(), message.want().total_bytes());

@@ -69,6 +69,7 @@ class Lanes final : private lanes::LaneEnd::Owner, public std::enable_shared_fro
     ::pathways::v1::SessionLane offer;
     std::unique_ptr<lanes::LaneEnd> end = nullptr;  // null: not connected
     bool welcomed = false;
+    bool in_parts = false;  // a connection that shared memory has broken: no other shall
     absl::Time unreachable_since;
     absl::Status last_error = {};
     lanes::Sender sender{lanes::Sender::Names::kBuffers};
@@ -93,6 +94,7 @@ class Lanes final : private lanes::LaneEnd::Owner, public std::enable_shared_fro
   void OnConnected(HostId host, absl::StatusOr<std::unique_ptr<net::Connection>> connection);
   void ConnectAgain(Host& host);
   void SayHello(Host& host);
+  void ConnectMemory(Host& host, const ::pathways::v1::LaneWelcome& welcome);
   absl::Status Handle(Host& host, const ::pathways::v1::LaneMessage& message, Bytes payload);
   absl::Status AddPart(Host& host, const ::pathways::v1::LaneBytes& bytes, Bytes payload);
   absl::Status Begin(Fetch& fetch, uint64_t name, int64_t bytes);

@@ -14,7 +14,7 @@ using ::pathways::v1::ClientFrame;
 using ::pathways::v1::ControllerFrame;
 using ::pathways::v1::SessionWelcome;
 
-// So many events are acknowledged at once where there is no request to carry the acknowledgement.
+// After so many events, or bytes, an acknowledgement is sent even without a request to carry it.
 constexpr uint64_t kUntold = 64;
 constexpr size_t kUntoldBytes = 64 << 10;
 constexpr absl::Duration kPause = absl::Milliseconds(50);  // between two attempts to connect
@@ -142,7 +142,7 @@ absl::Status Link::Explained(const absl::Status& end) const {
 }
 
 uint64_t Link::Send(::pathways::v1::SessionRequest request, std::vector<Bytes> payload) {
-  if (owner_ == nullptr) return 0;  // the session has ended: nobody will take it
+  if (owner_ == nullptr) return 0;  // the session has ended
   const uint64_t number = stream_.Append(session::Pack(std::move(request), std::move(payload)));
   if (welcomed_) PostFlush();
   return number;

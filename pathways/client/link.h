@@ -1,12 +1,13 @@
-// Link: a client's end of the session protocol. Connects to the controller, connects again when the connection breaks, sends requests in
-// batches and delivers events, each once and in order.
+// Link: a client's end of the session protocol. It connects to the controller, reconnects when the connection breaks, sends requests in
+// batches, and delivers each event once, in order. RemoteSession owns it.
 //
-// Requests of one turn of the strand leave together. While there is no connection they wait; the owner bounds them (kept_bytes).
+// Requests of one turn of the strand leave together. While there is no connection they wait here; the owner limits them (kept_bytes).
 //
 // Invariants:
-//   LK-1  the owner hears OnWelcome once, before any event, or OnEnded
-//   LK-2  OnEnded comes at most once, last: the controller has ended the session, or could not be reached for `patience`
-// Strand-confined; the transport calls on its own threads. Environment and owner outlive the link.
+//   LK-1  the owner hears OnWelcome once, before any event, or it hears OnEnded
+//   LK-2  the owner hears OnEnded at most once, last: the controller has ended the session, could not be reached for `patience`, or has
+//         broken the protocol
+// Strand-confined; the transport calls on its own threads. Environment and owner must outlive the link.
 #pragma once
 
 #include <cstdint>
@@ -38,10 +39,10 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
   struct Options {
     std::string controller;                         // its address
     std::string description;                        // of this client, for people
-    absl::Duration patience = absl::Seconds(30);    // how long the controller may be out of reach before the session is there
-    absl::Duration absence = absl::Seconds(30);     // and later
-    std::string remedy;                             // what a person can do when the session is lost: the end of the status
-    ::pathways::v1::SessionHello hello;             // what else a new session says
+    absl::Duration patience = absl::Seconds(30);    // how long the controller may be out of reach before the session is open
+    absl::Duration absence = absl::Seconds(30);     // and afterwards; zero: a broken connection ends the session
+    std::string remedy;                             // advice for people, at the end of the error of a lost session
+    ::pathways::v1::SessionHello hello;             // further settings of a new session
   };
   struct Environment {
     net::Transport* transport;
@@ -52,15 +53,15 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
 
   static std::shared_ptr<Link> Create(Options options, const Environment& environment, Owner* owner);
   void Open();
-  // Returns the request's number.
+  // Returns the request's number; 0 after the end.
   uint64_t Send(::pathways::v1::SessionRequest request, std::vector<Bytes> payload = {});
-  // Says goodbye, and tells the owner nothing any more.
+  // Says goodbye. The owner hears nothing any more.
   void Close();
 
   uint64_t session() const { return session_; }
   size_t kept_bytes() const { return stream_.kept_bytes(); }
   uint64_t frames_sent() const;
-  // The connection breaks, as if the network had failed: for tests.
+  // Breaks the connection, as if the network had failed: for tests.
   void Break();
 
  private:
@@ -69,9 +70,9 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
   Link(Options options, const Environment& environment, Owner* owner);
   void Connect();
   absl::Duration patience() const { return session_ == 0 ? options_.patience : options_.absence; }
-  // The status of a session whose connection is lost.
+  // Returns the status of a session whose connection is lost.
   absl::Status Lost(absl::string_view reason) const;
-  // The controller's word for the end, as a person shall read it.
+  // Returns the controller's reason for the end, worded for people.
   absl::Status Explained(const absl::Status& end) const;
   void OnConnected(absl::StatusOr<std::unique_ptr<net::Connection>> connection);
   void OnFrame(session::LinkId link, ::pathways::v1::ControllerFrame frame, std::vector<Bytes> payloads) override;
@@ -82,7 +83,7 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
   void Flush();
   void End(const absl::Status& status);
   template <class F>
-  void Post(F task);  // with this link, if it is still there
+  void Post(F task);  // runs with this link, if it still exists
 
   const Options options_;
   const Environment environment_;
@@ -94,7 +95,7 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
   session::LinkId next_link_ = 1;
   bool welcomed_ = false;       // on this connection: requests may be sent
   bool flush_posted_ = false;
-  uint64_t told_ = 0;           // the last event that an acknowledgement was sent of
+  uint64_t told_ = 0;           // the last event that was acknowledged
   uint64_t frames_sent_ = 0;    // on earlier connections
   absl::Time unreachable_since_;
 };

@@ -1,4 +1,4 @@
-// Operations on arrays: sent, and what can be known of their results noted here.
+// Operations on arrays: each is sent to the controller, and its results' specs are noted here.
 #include <utility>
 
 #include "pathways/client/remote_session.h"

@@ -39,7 +39,7 @@ Link::Options RemoteCluster::LinkOptions(std::string description) const {
 }
 
 void RemoteCluster::Open(Link::Options options, ResultCallback<std::shared_ptr<RemoteSession>> done) {
-  // The session is kept by its own callback until that has run.
+  // The callback holds the session until it has run.
   auto kept = std::make_shared<std::shared_ptr<RemoteSession>>();
   *kept = RemoteSession::Open(std::move(options), environment_, [kept, done = std::move(done)](absl::Status status) mutable {
     auto session = std::exchange(*kept, nullptr);
@@ -75,7 +75,7 @@ std::shared_ptr<const session::SpareDevices> RemoteCluster::Spares(SessionId ses
   return found == nullptr ? std::make_shared<const session::SpareDevices>() : found->welcome().spares;
 }
 
-// ---- what a session asks of the cluster ----
+// ---- requests of a session ----
 
 void RemoteCluster::Ask(SessionId session, SessionRequest request, AnswerCallback done) {
   if (const auto found = Find(session)) {
@@ -104,7 +104,7 @@ void RemoteCluster::ReleaseSlice(SessionId session, SliceId slice, session::Stat
   Ask(session, std::move(request), ReadingStatus(std::move(done)));
 }
 
-// ---- what an operator asks ----
+// ---- requests of an operator ----
 
 void RemoteCluster::Ask(SessionRequest request, AnswerCallback done) {
   Link::Options link = LinkOptions("an operator's question");

@@ -1,9 +1,9 @@
-// RemoteCluster: session::Cluster whose controller is elsewhere: what a front door beside the client stands on.
+// RemoteCluster: session::Cluster with the controller in another process. Front doors beside the client use it.
 //
-// Every session has a connection of its own (link.h), so that one client's bytes wait for nobody else's. What an operator asks goes over any
-// session that is open, or over one that is opened for the question.
+// Every session has a connection of its own (link.h), so that one client's bytes do not delay another's. An operator's request goes over an
+// observer session that is opened for it.
 //
-// Everything runs on the strand of the environment. This outlives the callbacks that it is given; sessions may outlive this.
+// Everything runs on the environment's strand. This must outlive the callbacks passed to it; sessions may outlive this.
 #pragma once
 
 #include <memory>
@@ -22,9 +22,9 @@ class RemoteCluster final : public session::Cluster {
  public:
   struct Options {
     std::string controller;                       // its address for sessions
-    absl::Duration patience = absl::Seconds(30);  // how long it may be out of reach when a session is opened
-    absl::Duration absence;                       // and later; then the session ends
-    std::string remedy;                           // what a person can do about a session that is lost (link.h)
+    absl::Duration patience = absl::Seconds(30);  // how long it may be out of reach while a session is opened
+    absl::Duration absence;                       // and afterwards; then the session ends
+    std::string remedy;                           // advice for people about a lost session (link.h)
   };
 
   RemoteCluster(Options options, const Link::Environment& environment);
@@ -48,14 +48,14 @@ class RemoteCluster final : public session::Cluster {
   void Open(Link::Options options, session::ResultCallback<std::shared_ptr<RemoteSession>> done);
   Link::Options LinkOptions(std::string description) const;
   std::shared_ptr<RemoteSession> Find(SessionId session);
-  // By this session; NOT_FOUND if it has ended.
+  // Sends over this session; NOT_FOUND if it has ended.
   void Ask(SessionId session, ::pathways::v1::SessionRequest request, AnswerCallback done);
-  // By any.
+  // Sends over a new observer session.
   void Ask(::pathways::v1::SessionRequest request, AnswerCallback done);
 
   const Options options_;
   const Link::Environment environment_;
-  std::shared_ptr<const session::ClusterInfo> info_ = std::make_shared<const session::ClusterInfo>();  // as the last session was told
+  std::shared_ptr<const session::ClusterInfo> info_ = std::make_shared<const session::ClusterInfo>();  // as the controller told the last session
   absl::flat_hash_map<SessionId, std::weak_ptr<RemoteSession>> sessions_;
 };
 

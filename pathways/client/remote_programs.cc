@@ -1,4 +1,4 @@
-// Executables: compiled by the controller, described here.
+// Executables: the controller compiles them; their descriptions are kept here.
 #include <utility>
 
 #include "absl/strings/str_cat.h"

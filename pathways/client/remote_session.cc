@@ -14,7 +14,7 @@ using ::pathways::v1::SessionRequest;
 using session::ResultCallback;
 using session::StatusCallback;
 
-// Handles that this end picks for a front door, below those that a controller would pick.
+// NewHandle counts from here, below the handles that a controller would choose.
 constexpr session::Handle kFirstHandle = session::kFirstServerHandle / 2;
 absl::Status UnknownBuffer(session::Handle buffer) {
   return absl::NotFoundError(absl::StrCat("host buffer ", buffer, " is not known, and no fetch will fill it"));
@@ -83,7 +83,7 @@ void RemoteSession::OnEvent(SessionEvent event, Bytes payload) {
     for (uint64_t buffer : event.buffers_done().buffers()) lanes_->buffers().OnDone(buffer);
     return;
   }
-  if (!event.has_answer()) return;  // of a kind that a newer controller tells
+  if (!event.has_answer()) return;  // an event of a newer controller
   auto asked = asked_.find(event.answer().request());
   if (asked == asked_.end()) return;
   AnswerCallback done = std::move(asked->second);
@@ -153,7 +153,7 @@ void RemoteSession::OnHostCall(const ::pathways::v1::SessionHostCall& proto, con
         absl::FailedPreconditionError("a computation calls a Python function, but its client runs none: host callbacks need the "
                                       "pathways package in the client's process"));
   }
-  const auto keep = host_calls_;  // it may end its session
+  const auto keep = host_calls_;  // it may end this session
   keep->OnHostCall(std::move(call), std::move(done));
 }
 
@@ -237,7 +237,7 @@ absl::Status RemoteSession::DeleteHostBuffer(Handle handle) {
   if (it->second.data.has_value())
     fetched_.erase(it);
   else
-    it->second.dropped = true;  // those who wait for it get it
+    it->second.dropped = true;  // waiting lookups still get it
   return absl::OkStatus();
 }
 

@@ -1,11 +1,11 @@
-// RemoteSession: session::Session over a Link: a session whose controller is elsewhere.
+// RemoteSession: session::Session over a Link: a session with the controller in another process.
 //
-// Nothing here waits for the controller but callbacks. An operation on arrays is sent, and is OK as far as this end can tell; if the
-// controller refuses it, its results hold the error, as after any failure (session.h). Host buffers stay here until hosts have got them
-// (host_buffers.h); what was fetched stays until it is deleted.
+// Only callbacks wait for the controller. An operation on arrays is sent, and returns OK if this end finds no error; if the controller
+// refuses it, its results hold the error, as after any failure (session.h). Host buffers stay here until their hosts have them
+// (host_buffers.h); fetched bytes stay until they are deleted.
 //
-// Files: remote_session.cc (life, events, host buffers), remote_arrays.cc, remote_programs.cc.
-// Strand-confined, but for what Session says.
+// Files: remote_session.cc (lifetime, events, host buffers), remote_arrays.cc, remote_programs.cc.
+// Strand-confined, except where Session says otherwise.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ class RemoteSession final : public session::Session, private Link::Owner {
     std::shared_ptr<const session::SpareDevices> spares;
   };
 
-  // `opened`, once, on the strand: the session is there, or never will be. The caller keeps it until then.
+  // `opened` runs once, on the strand, when the session is open or has failed. The caller must hold the session until then.
   static std::shared_ptr<RemoteSession> Open(Link::Options options, const Link::Environment& environment,
                                              session::StatusCallback opened, const HostBuffers::Limits& limits = {});
   ~RemoteSession() override;
@@ -48,10 +48,9 @@ class RemoteSession final : public session::Session, private Link::Owner {
   const Welcome& welcome() const { return welcome_; }
   Link& link() { return *link_; }
   Lanes& lanes() { return *lanes_; }
-  // Answers the calls of programs into this process; null: nobody does.
+  // Sets the handler of calls from programs into this process; null: such calls fail.
   void SetHostCalls(std::shared_ptr<session::HostCallHandler> handler) { host_calls_ = std::move(handler); }
-  // Asks something of the controller; `done` gets the answer, whose payload is `payload`.
-  // Returns the request's number; 0 if the session is over.
+  // Sends a request with its payload to the controller; `done` gets the answer. Returns the request's number; 0 if the session is over.
   uint64_t Ask(::pathways::v1::SessionRequest request, AnswerCallback done, std::vector<Bytes> payload = {});
 
   // --- Session ---
@@ -98,7 +97,7 @@ class RemoteSession final : public session::Session, private Link::Owner {
   // A host buffer that a fetch fills.
   struct Fetched {
     std::optional<absl::StatusOr<Bytes>> data;
-    bool dropped = false;  // deleted before it came
+    bool dropped = false;  // deleted before it arrived
     std::vector<session::ResultCallback<Bytes>> waiting;
   };
 
@@ -114,12 +113,12 @@ class RemoteSession final : public session::Session, private Link::Owner {
   std::optional<int64_t> BytesToFetch(Handle array, const std::optional<buffers::Dims>& byte_strides) const;
   void Fill(Handle host_buffer, absl::StatusOr<Bytes> data, session::StatusCallback done);
   void AskStatus(::pathways::v1::SessionRequest request, session::StatusCallback done);
-  // Runs in a task of its own: a callback is never run inside the call.
+  // Runs the callback in a task of its own, never inside the call.
   void Post(absl::AnyInvocable<void() &&> task);
   // -- remote_arrays.cc
   absl::Status Rearrange(::pathways::v1::SessionRequest request, ::pathways::v1::Rearrange* body, Handles results, Handles arrays,
                          CopySemantics semantics);
-  // The same of a request whose results have these specs.
+  // The same for a request whose results have these specs.
   absl::Status RearrangeAs(::pathways::v1::SessionRequest request, ::pathways::v1::Rearrange* body, Handles results, Handles arrays, Specs specs,
                            CopySemantics semantics);
   // -- remote_programs.cc
@@ -133,9 +132,9 @@ class RemoteSession final : public session::Session, private Link::Owner {
   ArrayTable arrays_;
   absl::flat_hash_map<Handle, ExecutableRef> executables_;
   absl::flat_hash_map<Handle, Fetched> fetched_;
-  std::map<uint64_t, AnswerCallback> asked_;  // by number of the request
+  std::map<uint64_t, AnswerCallback> asked_;  // by the request's number
   std::shared_ptr<session::HostCallHandler> host_calls_;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // what is posted asks whether we are
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // held weakly by posted tasks
   const int64_t in_frame_bytes_;
   std::shared_ptr<Lanes> lanes_;
   std::shared_ptr<Link> link_;

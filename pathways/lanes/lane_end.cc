@@ -1,9 +1,11 @@
 #include "pathways/lanes/lane_end.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "pathways/net/shared_memory.h"
 
 namespace pw::lanes {
 
@@ -19,6 +21,35 @@ void LaneEnd::Send(const LaneMessage& message, Bytes payload) {
   if (!payload.empty()) pieces.push_back(std::move(payload));
   connection_->Send(message.SerializeAsString(), std::move(pieces), net::Lane::kBulk);
 }
+
+void LaneEnd::ShareMemory(std::unique_ptr<net::FileSocket> files) {
+  files_ = std::move(files);
+  files_->Start(this);
+}
+
+bool LaneEnd::HandOver(LaneMessage message, const Bytes& data) {
+  if (files_ == nullptr || data.size() < net::SharedMemoryFactory::kWorthwhileBytes) return false;
+  const std::optional<net::SharedName> name = net::NameOf(data);
+  if (!name.has_value()) return false;
+  message.mutable_bytes()->set_file_offset(name->offset);
+  message.mutable_bytes()->set_leased(name->leased);
+  files_->Send(message.SerializeAsString(), name->fd, data.owner());
+  return true;
+}
+
+void LaneEnd::OnFile(std::string header, net::Fd file) {
+  LaneMessage message;
+  if (!message.ParseFromString(header) || !message.has_bytes() || message.bytes().offset() != 0)
+    return connection_->Close(absl::InvalidArgumentError("a packet of a lane's memory socket does not name all bytes of an array"));
+  const auto& bytes = message.bytes();
+  absl::StatusOr<Bytes> memory = net::OpenPassed(std::move(file), {bytes.file_offset(), bytes.total_bytes(), bytes.leased()}, files_->same_user());
+  if (!memory.ok()) return connection_->Close(memory.status());
+  post_([id = id_, message = std::move(message), memory = *std::move(memory)](Owner& owner) mutable {
+    owner.OnLaneMessage(id, std::move(message), std::move(memory));
+  });
+}
+
+void LaneEnd::OnFilesClosed(const absl::Status& reason) { connection_->Close(reason); }
 
 absl::Status LaneEnd::Admit(size_t header_bytes, size_t payload_bytes) {
   const bool open = open_.load(std::memory_order_acquire);

@@ -1,10 +1,15 @@
-// Receiver: bytes that arrive on a lane in parts, written where they are to lie. A name whose lane broke goes on where it was.
+// Receiver: assembles bytes that arrive on a lane in parts. A name, the number of a host buffer or of a fetch, identifies the bytes. A worker
+// has one Receiver for each client (worker/lanes/client_lanes.h), and a client one for all its lanes (client/lanes.h).
 //
-// Strand-confined; the landings are for the threads of the transport.
+// The owner calls Expect with memory for all bytes of a name. LaneEnd::Open gets landings(), through which the transport writes each part to
+// its place in that memory. The owner then passes each part to Add, and takes the whole after the last one. If a lane breaks, the owner
+// calls Restart; the next lane continues at received().
+//
+// Strand-confined; only landings() is used on the transport's threads.
 //
 // Invariants:
 //   RV-1  parts of a name come in order, none twice, none beyond its end; a part that breaks this is refused and changes nothing
-//   RV-2  memory is taken by whoever calls Expect, and is given back by Take and Drop; nothing that arrives makes it grow
+//   RV-2  all memory comes from the caller of Expect, and is given back by Take or Drop; arriving bytes never allocate any
 #pragma once
 
 #include <cstdint>
@@ -19,16 +24,20 @@ namespace pw::lanes {
 
 class Receiver {
  public:
-  // Bytes of this name will come, as many as the memory has. REQUIRES: a name that is not expected, and memory that is not empty.
+  // Announces the bytes of a name, as many as `memory` holds. REQUIRES: the name is not expected, and the memory is not empty.
   void Expect(uint64_t name, AlignedBytes memory);
   bool expects(uint64_t name) const { return coming_.contains(name); }
+  // Returns the number of leading bytes that Add has accepted; 0 for a name that is not expected.
   size_t received(uint64_t name) const;
-  // True if that was the last part. NOT_FOUND for a name that is not expected; INVALID_ARGUMENT.
+  // Accepts the part at `offset`. Copies it only if it is not in its place already and is not the whole. Returns whether all bytes are there.
+  // NOT_FOUND: the name is not expected. INVALID_ARGUMENT: the part does not come next, or `total_bytes` is not the expected size.
   absl::StatusOr<bool> Add(uint64_t name, uint64_t offset, uint64_t total_bytes, Bytes part);
-  // REQUIRES: complete.
+  // Returns all bytes of the name and stops expecting it. REQUIRES: Add has returned true.
   Bytes Take(uint64_t name);
+  // Stops expecting the name and frees its memory, if it is expected.
   void Drop(uint64_t name);
-  // Its lane has closed, and writes nothing any more: parts that were on their way will come again. Nothing for a name that is not expected.
+  // Expects the bytes from received() on once more, because parts after it may have been lost with their lane. Does nothing for a name that is
+  // not expected. REQUIRES: that lane has closed, so that the transport no longer writes to the memory.
   void Restart(uint64_t name);
 
   const std::shared_ptr<net::Landings>& landings() const { return landings_; }
@@ -38,7 +47,7 @@ class Receiver {
   struct Coming {
     AlignedBytes memory;
     size_t received = 0;
-    Bytes whole = {};  // instead of `memory`, of what came in one part that lay elsewhere
+    Bytes whole = {};  // all bytes, if they came as one part elsewhere in memory; `memory` is then unused
   };
   absl::flat_hash_map<uint64_t, Coming> coming_;
   const std::shared_ptr<net::Landings> landings_ = std::make_shared<net::Landings>();

@@ -1,6 +1,9 @@
-// Sender: bytes that leave on a lane, one name after another, in parts, as fast as the lane takes them.
+// Sender: the queue of bytes that one end of a lane sends, one name after another (receiver.h). It passes them as shared memory where both
+// ends can (LaneEnd::HandOver), and otherwise sends them in parts, as fast as the lane takes them. client::Lanes sends host buffers with it,
+// worker::ClientLanes fetched arrays.
 //
-// It keeps what it was given until it has handed it to the lane; whoever may have to send it again keeps it too. Strand-confined.
+// It holds the bytes until it has passed them to the lane. If the lane breaks they may not have arrived: the owner keeps them until the other
+// end has them, and adds them again. Strand-confined.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +16,15 @@ namespace pw::lanes {
 
 class Sender {
  public:
-  enum class Names { kBuffers, kFetches };
+  enum class Names { kBuffers, kFetches };  // the field of LaneBytes that names the bytes
   explicit Sender(Names names) : names_(names) {}
 
-  // From `offset` on. REQUIRES: offset < data.size().
+  // Queues the bytes from `offset` on. `data` holds all bytes of the name. REQUIRES: offset < data.size().
   void Add(uint64_t name, Bytes data, size_t offset) { queue_.push_back({name, std::move(data), offset}); }
-  // The rest of it is not sent.
+  // Removes the bytes of the name that have not been sent.
   void Drop(uint64_t name);
   void Clear() { queue_.clear(); }
+  // Sends until the queue is empty or the lane is full. Called after Add, and on OnLaneWritable.
   void Pump(LaneEnd& lane);
   bool empty() const { return queue_.empty(); }
 

@@ -1,4 +1,4 @@
-// For tests of lanes: two ends on a network in memory, and an owner that remembers. Not for products.
+// For tests of lanes: a lane with both ends on a network in memory, and an owner that records its calls.
 #pragma once
 
 #include <deque>
@@ -14,6 +14,7 @@
 
 namespace pw::lanes {
 
+// Records all calls; fails the test if the lane is closed twice.
 class RememberingOwner final : public LaneEnd::Owner {
  public:
   void OnLaneMessage(LaneId, ::pathways::v1::LaneMessage message, Bytes payload) override {
@@ -33,6 +34,7 @@ class RememberingOwner final : public LaneEnd::Owner {
   absl::Status close_reason;
 };
 
+// A connected lane; neither end is open yet (LaneEnd::Open). Messages are delivered when the test calls Run or RunOne.
 class LanePair : public Executor {
  public:
   explicit LanePair(const net::Limits& limits = {}) : transport_(&network_, this, nullptr, limits) {
@@ -52,7 +54,7 @@ class LanePair : public Executor {
     Run();
   }
   void Post(Task task) override { tasks_.push_back(std::move(task)); }
-  // False if there is nothing to do.
+  // Runs one task. Returns false if there is none.
   bool RunOne() {
     if (tasks_.empty()) return false;
     Task task = std::move(tasks_.front());
