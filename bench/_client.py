@@ -1,14 +1,15 @@
-"""One side of a comparison: a jax process of its own that runs what it is asked, a JSON line a request on standard input, a JSON line a
-result on standard output. The first argument says which jax:
+"""One side of a comparison: a separate jax process that serves requests, JSON lines on standard input, with JSON lines on standard output. The
+first argument selects the kind of jax:
 
     inprocess        stock jax with 8 CPU devices in this process
-    plugin PATH      stock jax with our device plugin in this process, 8 devices: XLA as the worker has it, without the rest
-    direct ADDRESS   stock jax's IFRT proxy client, straight to a server
-    package ADDRESS  JAX_PLATFORMS=pathways as a user has it, relay included
+    plugin PATH      stock jax with our device plugin in this process, 8 devices: the worker's XLA without the rest of the system
+    direct ADDRESS   stock jax's IFRT proxy client, connected directly to a server
+    package ADDRESS  JAX_PLATFORMS=pathways as for users, relay included
+    own SHAPE        the same with a local cluster of its own
     multicontroller COORDINATOR/PROCESS/PROCESSES/DEVICES
-                     one process of several of stock jax with its Gloo collectives; all are asked the same at the same time
+                     one of several processes of stock jax with its Gloo collectives; all get the same requests at the same time
     multicontroller-plugin COORDINATOR/PROCESS/PROCESSES/DEVICES
-                     the same with our device plugin and its collectives, PATHWAYS_BENCH_PLUGIN says where it is
+                     the same with our device plugin and its collectives; PATHWAYS_BENCH_PLUGIN is the plugin's path
 """
 
 import collections
@@ -43,6 +44,10 @@ def set_environment(mode, address):
     elif mode == "direct":
         os.environ["JAX_PLATFORMS"] = "direct"
         os.environ["IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS"] = "true"
+    elif mode == "own":
+        os.environ["JAX_PLATFORMS"] = "pathways"
+        os.environ["PATHWAYS_LOCAL"] = address
+        os.environ.pop("PATHWAYS_ADDRESS", None)
     else:
         os.environ["JAX_PLATFORMS"] = "pathways"
         os.environ["PATHWAYS_ADDRESS"] = address
@@ -62,7 +67,7 @@ def register_direct(address):
 
 
 def join_others(mode, address):
-    """Nothing where there is one process."""
+    """Connects the processes of a multi-controller jax; does nothing in other modes."""
     if not mode.startswith("multicontroller"):
         return
     import jax
@@ -75,7 +80,7 @@ def join_others(mode, address):
 
 
 class _Watch:
-    """The time of a piece of work, and what it took of the processors: this process, and others by name."""
+    """Measures the wall time of a block, and the processor time of this process and of others, by name."""
 
     def __init__(self, others=None):
         self.pids = {"client": os.getpid(), **(others or {})}
@@ -97,7 +102,7 @@ class _Watch:
 
 
 class Bench:
-    """What can be asked: the public methods. Programs are y = f(y): a loop can go on for ever."""
+    """The requests: one public method each. Programs are y = f(y), so that a loop can run forever."""
 
     def __init__(self):
         import jax
@@ -108,11 +113,11 @@ class Bench:
         self.kept = []
 
     def _program(self, name):
-        """f and its current y; compiled and run at first use. A name may have sizes behind it: "adds 100"."""
+        """Returns f and its current y; compiles and runs f at first use. Arguments may follow the name: "adds 100"."""
         if name not in self.functions:
             kind, *sizes = name.split()
             self.functions[name], y = getattr(self, f"_make_{kind}")(*map(int, sizes))
-            for _ in range(3):  # the first call brings the result's spec, later ones are what is measured
+            for _ in range(3):  # the first call fetches the result's spec; later calls are like the measured ones
                 y = self.functions[name](y)
             self.values[name] = self.jax.block_until_ready(y)
         return self.functions[name], self.values[name]
@@ -122,8 +127,8 @@ class Bench:
         return self.jax.jit(lambda y: y + 1), y
 
     def _make_gang(self, us, text):
-        """So many operations on each of all devices, and a sum over these: simulated devices say how long an operation takes. Programs whose text differs
-        are different programs."""
+        """Makes `us` operations on each of all devices, and a sum over the devices. The simulated device sets the time of an operation. `text` makes
+        programs different."""
         jax, count = self.jax, len(self.jax.devices())
         _, sharding, spec, mesh = self._over(count)
         y = jax.jit(lambda: jax.numpy.zeros(count * us, self.np.float32), out_shardings=sharding)()
@@ -131,13 +136,13 @@ class Bench:
         return jax.jit(step, in_shardings=sharding, out_shardings=sharding), y
 
     def _make_work(self, loops, text):
-        """Some time of one core; the result does not depend on the last one, so that a queue of them is a queue of work."""
+        """Makes a computation that keeps one core busy. Its result does not depend on the previous one, so queued calls are queued work."""
         jax = self.jax
         y = jax.device_put(self.np.ones(1024, self.np.float32), jax.devices()[0])
         return jax.jit(lambda y: jax.lax.fori_loop(0, loops, lambda i, v: jax.numpy.sin(v) * (1.01 + text), y) * 0 + 1), y
 
     def _over(self, count):
-        """(the first devices as an array, a sharding over them, its spec, their mesh)"""
+        """Returns (the first devices as an array, a sharding over them, its spec, their mesh)."""
         devices = self.np.array(self.jax.devices()[:count])
         mesh, spec = self.jax.sharding.Mesh(devices, ("i",)), self.jax.sharding.PartitionSpec("i")
         return devices, self.jax.sharding.NamedSharding(mesh, spec), spec, mesh
@@ -168,16 +173,16 @@ class Bench:
         return jax.jit(jax.shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec), out_shardings=sharding), y
 
     def _make_psum_large(self):
-        """4 MiB on each device, added up."""
+        """Sums 4 MiB of each device."""
         return self._large(lambda y: self.jax.lax.psum(y, "i") * 0.125, 1 << 20)
 
     def _make_gather_large(self):
-        """512 KiB from each device to all."""
+        """Gathers 512 KiB of each device on all devices."""
         return self._large(lambda y: self.jax.lax.all_gather(y, "i", tiled=True)[: y.size] + 1, 1 << 17)
 
     def enqueue(self, program, calls, bursts):
-        """Of a call that does not wait: its time, the processor time of the calling thread and of the whole process (which do not depend
-        on what else the machine does), and its share of the wait at the end of a burst. Medians over bursts, after one that warms up."""
+        """Measures calls that do not wait. Returns, per call: its time, the processor time of the calling thread and of the whole process (which do
+        not depend on other load), and its share of the wait at the end of a burst. Medians over bursts, after one warm-up burst."""
         f, y = self._program(program)
         samples = []
         for _ in range(bursts + 1):
@@ -192,7 +197,7 @@ class Bench:
         return dict(zip(("us", "thread_cpu_us", "process_cpu_us", "drain_us"), us))
 
     def rate(self, program, calls, depth):
-        """Calls a second from the first to the last result; never more than `depth` are under way."""
+        """Returns calls per second from the first call to the last result, with at most `depth` in flight."""
         f, y = self._program(program)
         return {"per_s": _answers.timed_calls(f, y, calls, depth, self.jax.block_until_ready)["per_s"]}
 
@@ -201,8 +206,8 @@ class Bench:
         return {}
 
     def flood(self, program, begin, end, depth):
-        """Calls until `end`, with `depth` of them always under way; how many results were there from `begin` on. Moments are of the machine's monotonic
-        clock, which all of its processes share."""
+        """Calls until `end`, with `depth` calls always in flight; returns the number of results between `begin` and `end`. Both are times of the
+        machine's monotonic clock, which all of its processes share."""
         f, y = self._program(program)
         pending, done = collections.deque(), 0
         while time.monotonic() < end:
@@ -223,8 +228,22 @@ class Bench:
         times.sort()
         return {"p50_us": times[len(times) // 2], "p99_us": times[len(times) * 99 // 100]}
 
+    def decode(self, program, calls):
+        """A loop that reads each result before the next call, as a decoder reads its token."""
+        y = self._program(program)[1]
+        f, times = self.functions[program], []
+        for _ in range(calls):
+            start = time.perf_counter()
+            y = f(y)
+            self.np.asarray(y)
+            times.append((time.perf_counter() - start) * 1e6)
+        self.values[program] = y
+        times.sort()
+        return {"p50_us": times[len(times) // 2], "p99_us": times[len(times) * 99 // 100]}
+
     def up(self, mib, watch=None):
-        """Host to device until the array is ready. A different array each time: nothing to reuse. watch: {name: process}, see _Watch."""
+        """Uploads an array to a device and waits until it is ready. Uses a different array each time, so nothing is reused. watch: {name: process}
+        for _Watch."""
         host = self.np.full(mib << 18, len(self.kept) + 1, self.np.float32)
         with _Watch(watch) as time_of:
             array = self.jax.block_until_ready(self.jax.device_put(host, self.jax.devices()[0]))
@@ -232,8 +251,8 @@ class Bench:
         return time_of.result()
 
     def leave_file(self, mib, folder="/dev/shm"):
-        """What of `up` is the stock client library's own where it leaves arrays as files (pathways/_host_memory.py): one write(2) into a fresh file
-        in memory."""
+        """Measures the part of `up` that the stock client library needs to pass an array as a file (pathways/_host_memory.py): one write(2) into a
+        fresh file in memory."""
         host = self.np.full(mib << 18, 1, self.np.float32)
         path = os.path.join(folder, f"bench-{os.getpid()}")
         with _Watch() as time_of:
@@ -246,7 +265,7 @@ class Bench:
         return time_of.result()
 
     def down(self, mib, watch=None):
-        """Device to host, of an array that has never been on this host."""
+        """Downloads an array that has never been on this host."""
         if "down" not in self.functions:
             self.functions["down"] = self.jax.jit(lambda y: y + 1)
         array = self.kept[0]
@@ -257,7 +276,7 @@ class Bench:
         return time_of.result() | {"check": float(host[0]) + float(host[-1])}
 
     def across(self, mib):
-        """From the first device to the last, until it is there. A new array each time."""
+        """Moves an array from the first device to the last and waits for it. Uses a new array each time."""
         first, last = self.jax.devices()[0], self.jax.devices()[-1]
         if "across" not in self.functions:
             self.functions["across"] = self.jax.jit(lambda y: y + 1)
@@ -269,7 +288,7 @@ class Bench:
         return {"seconds": seconds, "bytes": moved.nbytes}
 
     def hold(self, count):
-        """Makes `count` live arrays of a few bytes, of one computation each."""
+        """Makes `count` live arrays of a few bytes, each by one computation."""
         y = self.jax.device_put(self.np.arange(4, dtype=self.np.float32), self.jax.devices()[0])
         f = self.jax.jit(lambda y: y + 1)
         self.kept = [f(y) for _ in range(count)]

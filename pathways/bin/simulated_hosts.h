@@ -1,7 +1,8 @@
 // SimulatedHosts: many hosts of a cluster in one process: the real worker of each, with simulated devices.
 //
-// Towards the controller they are hosts like any others, each with its own connection; it does not know. Among each other they
-// hand over data where it lies, after as long as the network between islands would take. Their devices compile programs for their shapes and compute nothing (device/simulated/zero_runtime.h).
+// Each has its own connection to the controller, which cannot tell them from real hosts. They hand data to each other in memory, after the
+// time that the network between islands would take. Their devices compile programs for their shapes and compute nothing
+// (device/simulated/zero_runtime.h).
 //
 // All hosts share the threads and the compiler. Owned by main.
 #pragma once

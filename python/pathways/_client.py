@@ -26,27 +26,30 @@ def is_ours(client):
 
 
 def connected():
-    """(the controller's address, the number of our session there) of each connection of this process that may still be there."""
+    """Returns (controller address, session number) for each connection of this process that may still be open."""
     if _endpoint is None or _endpoint.pid != os.getpid():
         return []
     return [(_endpoint.controller, client.pathways_client) for client in _live_clients()]
 
 
 def _live_clients():
-    """jax keeps the backends that are in use; those that clear_backends has dropped have no session any more."""
+    """Returns our clients that jax still uses; clients that clear_backends dropped have no session."""
     return [client for client in _backends().values() if is_ours(client)]
 
 
 def _backends():
-    """jax's table of the backends that are in use, by platform; without it, our own."""
+    """Returns jax's table of backends in use, by platform; if this jax has no such table, our own clients."""
     found = seams.BACKENDS.find() if "jax" in sys.modules else {}
     return dict(enumerate(_clients)) if found is None else found
 
 
+_NAMES = {"local": "local cluster"}  # of doors, for people
+
+
 class _Endpoint:
-    """What stands between jax's client and the controller on this machine: the run's folder, the process that jax's client connects to, and a
-    local cluster if we started one. That process is the relay; with PATHWAYS_AGENT=on it is an agent, for a cluster of our own. Lives until the
-    process ends; a later connection (jax's clear_backends) uses it again while it is sound."""
+    """The run's folder, the process that jax's client connects to (the door), and the local cluster if we started one. A local cluster of one host is one
+    process, and is the door itself. Otherwise the door is an agent, or, for clusters of other machines, a relay. An endpoint lives until this process
+    ends. A later connection (after jax's clear_backends) reuses it unless it has failed."""
 
     def __init__(self):
         self.pid = os.getpid()
@@ -55,15 +58,20 @@ class _Endpoint:
         self.door = None
         self.controller = None
         self.address = None
-        self.taker = None  # the address of the process on this machine that may take large arrays as files
+        self.taker = None  # the address of the process that may take large arrays as files, if it runs on this machine
         self.callback_socket = None
         self.relay_takes_files = False
 
     def start(self):
         try:
-            self.controller = self.taker = os.environ.get("PATHWAYS_ADDRESS") or self._start_cluster()
-            if self.cluster is not None and os.environ.get("PATHWAYS_AGENT", "off") == "on":
-                self._start_agent()
+            address = os.environ.get("PATHWAYS_ADDRESS")
+            shape = None if address else _cluster.default_shape()
+            if shape is not None and shape.islands == shape.hosts == 1:
+                self._start_local(shape)
+                return self
+            self.controller = self.taker = address or self._start_cluster(shape)
+            if (sessions := self._sessions()) is not None:
+                self._start_agent(sessions)
             elif _binaries.has("pathways-relay"):
                 self._start_relay()
             else:
@@ -73,18 +81,41 @@ class _Endpoint:
             raise
         return self
 
-    def _start_cluster(self):
-        shape = _cluster.default_shape()
+    def _start_local(self, shape):
+        logger.info("starting a local cluster of one host with %s devices in one process; its log is in %s", shape.devices, self.folder)
+        [(island, host)] = shape.placement()
+        port_file = self.folder / "local.port"
+        self._start_server("local", _launch.local(island, host, _launch.default_platform(), shape.devices, port_file), port_file)
+        self.controller = self.address
+
+    def _start_cluster(self, shape):
         logger.info("starting a local cluster of %s islands x hosts x devices; logs in %s", shape, self.folder)
         self.cluster = _cluster.Cluster(shape, self.folder).start()
         return self.cluster.address
 
-    def _start_agent(self):
+    def _sessions(self):
+        """Returns the controller's address for agents; None: the relay enters the cluster. Agents enter clusters of this machine only, because hosts of
+        others may be out of this machine's reach."""
+        if os.environ.get("PATHWAYS_AGENT", "on") == "off":
+            return None
+        if self.cluster is not None:
+            return self.cluster.listen_sessions()
+        if not _launch.is_loopback(self.controller.rpartition(":")[0]):
+            return None
+        try:
+            return _cluster.status(self.controller, _connect.timeout_seconds()).get("sessions_address") or None
+        except _cluster.StatusError:
+            return None  # the connection, which comes next, fails likewise and explains it
+
+    def _start_agent(self, sessions):
         port_file = self.folder / "agent.port"
-        args = _launch.agent(self.cluster.listen_sessions(), "127.0.0.1:0", port_file)
+        self._start_server("agent", _launch.agent(sessions, "127.0.0.1:0", port_file), port_file)
+
+    def _start_server(self, name, args, port_file):
+        """A door that takes large arrays as files."""
         if folder := (directory := _host_memory.named_by_user()) or _host_memory.server_folder():
             args += ["--shared-directory", folder]
-        self._start_door("agent", args, port_file)
+        self._start_door(name, args, port_file)
         self.taker = self.address
         if folder and not directory:
             _host_memory.announce(folder, self.address, self.door.pid)
@@ -102,10 +133,10 @@ class _Endpoint:
         args += ["--callback-socket", self.callback_socket, "--exit-with-parent"]
         self.door = _processes.Process(f"pathways-{name}", args, self.folder / f"{name}.log")
         self.address = _processes.wait_for(
-            lambda: _processes.read_port_file(port_file), [self.door], _cluster.START_SECONDS, f"the {name} did not start")
+            lambda: _processes.read_port_file(port_file), [self.door], _cluster.START_SECONDS, f"the {_NAMES.get(name, name)} did not start")
 
     def failure(self):
-        """Why it cannot be used any more, or None."""
+        """Returns the reason why the endpoint is unusable, or None."""
         if self.door is not None and not self.door.alive():
             return self.door.failure()
         return self.cluster.failure() if self.cluster is not None else None
@@ -117,9 +148,8 @@ class _Endpoint:
         _processes.stop_all(self._processes())
 
     def forget(self):
-        """At the end of the process. The children end by themselves once it is really gone (they watch it): until then the jax client,
-        which the interpreter takes down after us, keeps a server to talk to. Logs stay only if a process has failed, or PATHWAYS_KEEP_LOGS is
-        set."""
+        """Runs at the end of this process. The children watch this process and exit after it, so that the jax client, which the interpreter
+        destroys after this call, still has a server. Logs stay only if a child has failed or PATHWAYS_KEEP_LOGS is set."""
         if os.getpid() != self.pid:
             return
         if self.failure() is None and not os.environ.get("PATHWAYS_KEEP_LOGS"):
@@ -129,8 +159,8 @@ class _Endpoint:
 
 
 def _cut_connections():
-    """In a forked child: what jax's client does there, its clean-up at the latest, must not reach the server over the connections it
-    shares with the parent. They are replaced by sockets that lead nowhere."""
+    """Runs in a forked child. Replaces the connections shared with the parent by sockets without a peer, so that nothing that jax's client does in
+    the child, its clean-up included, reaches the server."""
     if _endpoint is None or _endpoint.address is None:
         return
     host, _, port = _endpoint.address.rpartition(":")
@@ -139,17 +169,17 @@ def _cut_connections():
     for fd in map(int, os.listdir("/proc/self/fd")):
         try:
             with socket.socket(fileno=os.dup(fd)) as connection:
-                peer = connection.getpeername()[:2]  # an IPv6 socket says ::ffff:127.0.0.1
+                peer = connection.getpeername()[:2]  # ::ffff:127.0.0.1 for an IPv6 socket
                 if isinstance(peer, tuple) and (peer[0].removeprefix("::ffff:"), peer[1]) == (host, int(port)):
                     os.dup2(sink.fileno(), fd)
         except (OSError, TypeError):
-            continue  # not a socket, not connected, or gone
+            continue  # not a socket, not connected, or already closed
 
 
 def _keep_what_is_the_parent_s():
-    """In a forked child: clients, arrays and programs of the parent are never destroyed. Their threads, those of jax's own cpu client too,
-    did not come along, and a destructor would wait for them for ever. A reference that nobody gives back outlives the
-    interpreter's clean-up."""
+    """Runs in a forked child. Keeps the parent's clients, arrays and programs from being destroyed: their threads, those of jax's own cpu client
+    included, do not exist in the child, and a destructor would wait for them forever. Each object gets a reference that is never released, so it
+    outlives the interpreter's clean-up."""
     for client in list(_backends().values()):
         for thing in (client, *client.live_arrays(), *client.live_executables()):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
@@ -174,7 +204,7 @@ def _get_endpoint():
 
 
 def make_client():
-    """jax calls this when the backend is first needed."""
+    """Connects to the cluster and returns jax's client. jax calls this when the backend is first needed."""
     ifrt_proxy = seams.PROXY_CLIENT.find()
     if ifrt_proxy is None:
         raise RuntimeError(f"this jax has no {seams.PROXY_CLIENT.full_name}, with which Pathways connects to a cluster: install a release of jax that "

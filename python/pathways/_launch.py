@@ -1,4 +1,4 @@
-"""Command lines of the controller and of workers, wherever they are started: on this machine, by hand, by Slurm or by Ray."""
+"""Builds the command lines of controllers, agents and workers, for every launcher: this machine, `pathways worker`, Slurm and Ray."""
 
 import os
 import pathlib
@@ -7,7 +7,7 @@ import tempfile
 
 from pathways import _binaries
 
-# Over how many hosts a computation may go in a cluster that others can join (cpu plugin only; a bound, not a reservation).
+# The most hosts that one computation may span in a cluster that hosts can join (cpu plugin only; a bound, not a reservation).
 MOST_HOSTS = 8
 
 
@@ -16,7 +16,7 @@ def default_platform():
 
 
 def compile_cache():
-    """Compiled programs are kept on disk for all clusters of this user: the second start of a script compiles nothing."""
+    """Returns the flags for the compile cache on disk, which all clusters of this user share: the second run of a script compiles nothing."""
     folder = os.environ.get("PATHWAYS_COMPILE_CACHE")
     if folder == "off":
         return []
@@ -26,26 +26,33 @@ def compile_cache():
 
 
 def _client_files():
-    """Where programs may have the controller write and read files (pathwaysutils' persistence and profiles). Not everywhere: any process of
-    this machine can connect."""
+    """Returns the flags that name the directories in which programs may have the controller write and read files (pathwaysutils' persistence and
+    profiles). Other directories are refused, because any process of this machine can connect."""
     below = os.environ.get("PATHWAYS_PERSISTENCE_DIRECTORY") or tempfile.gettempdir()
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
     return ["--persistence-directory", below, "--object-directory", cache / "pathways" / "objects"]
 
 
 def _front_door():
-    """Flags of whatever process jax's clients connect to."""
+    """Returns the flags of the process that jax's clients connect to: the controller or an agent."""
     return ["--translator-python", sys.executable, *_client_files()]
 
 
 def agent(sessions, listen, port_file=None):
-    """Its command line. `sessions`: where the controller serves them. The port file has the clients' address in its first line."""
+    """Returns the agent's command line. `sessions`: the controller's address for agents. The first line of the port file is the clients' address."""
     args = [_binaries.find("pathways-agent"), "--cluster", sessions, "--listen", listen, *_front_door()]
     return [*args, "--port-file", port_file] if port_file else args
 
 
+def local(island, host, platform, devices, port_file):
+    """Returns the command line of a cluster of one host in one process. The port file has the clients' address in its first line."""
+    return [_binaries.find("pathways-local"), "--island", island, "--host-name", host, "--port-file", port_file, *_devices(platform, devices),
+            *_staged_limit(), *_front_door()]
+
+
 def take_token(path):
-    """Processes started from now on show, and want, what this file says. In the environment: everybody on a machine can read command lines."""
+    """Sets the token in `path` for all processes started later: they send it and require it. It goes into the environment, because every user of a
+    machine can read command lines."""
     if path is None:
         return
     token = pathlib.Path(path).read_text().strip()
@@ -54,12 +61,16 @@ def take_token(path):
     os.environ["PATHWAYS_TOKEN"] = token
 
 
+def _staged_limit():
+    limit = os.environ.get("PATHWAYS_STAGED_LIMIT")
+    return [f"--staged-limit={limit}"] if limit else []
+
+
 def controller(listen, listen_workers, hosts, port_file, policy=None, spill=False, dispatch=None):
-    """Its command line. The port file has the clients' and the workers' address, a line each, once it serves."""
+    """Returns the controller's command line. Once it serves, the port file has two lines: the clients' and the workers' address."""
     args = [_binaries.find("pathways-controller"), "--listen-clients", listen, "--listen-workers", listen_workers,
             "--expect-hosts", hosts, "--port-file", port_file, *_front_door()]
-    if limit := os.environ.get("PATHWAYS_STAGED_LIMIT"):
-        args.append(f"--staged-limit={limit}")
+    args += _staged_limit()
     if bulk := os.environ.get("PATHWAYS_LISTEN_BULK"):
         args.append(f"--listen-bulk={bulk}")
     if spill:
@@ -69,13 +80,17 @@ def controller(listen, listen_workers, hosts, port_file, policy=None, spill=Fals
     return [*args, f"--policy={policy}"] if policy else args
 
 
+def _devices(platform, devices):
+    args = ["--plugin", _binaries.device_plugin(platform), *compile_cache()]
+    return [*args, "--devices", devices] if platform == "cpu" else args
+
+
 def worker(controller_address, host, island, platform, devices=None, most_hosts=MOST_HOSTS, advertise=None, checksum=False, memory_limit=None):
-    """Its command line. `devices`: how many to make of the CPU; other platforms have those that their plugin finds. `memory_limit`: bytes for
-    arrays on each; None: what it has."""
-    args = [_binaries.find("pathways-worker"), "--controller", controller_address, "--plugin", _binaries.device_plugin(platform),
-            "--island", island, "--host-name", host, *compile_cache()]
+    """Returns the worker's command line. `devices`: the number of CPU devices to create; on other platforms the plugin finds them. `memory_limit`:
+    bytes for arrays on each device; None: all that the device has."""
+    args = [_binaries.find("pathways-worker"), "--controller", controller_address, "--island", island, "--host-name", host, *_devices(platform, devices)]
     if platform == "cpu":
-        args += ["--devices", devices, "--most-hosts", most_hosts]
+        args += ["--most-hosts", most_hosts]
     if checksum:
         args.append("--checksum")
     if memory_limit is not None:
@@ -85,7 +100,7 @@ def worker(controller_address, host, island, platform, devices=None, most_hosts=
 
 # ---------------------------------------------------------------------------------------------------------------- addresses
 def split(address, what):
-    """("host", "port") of "HOST:PORT"."""
+    """Splits "HOST:PORT" into ("host", "port"); raises ValueError, which names `what`."""
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
         raise ValueError(f"{what} wants HOST:PORT, not '{address}'")
@@ -101,7 +116,7 @@ def is_wildcard(host):
 
 
 def reachable(address, name):
-    """What a process listens on, as others reach it: "every address" becomes `name`."""
+    """Returns a listening address as other processes reach it: a wildcard host becomes `name`."""
     if address.startswith("unix:"):
         return address
     scheme, host_port = ("tcp:", address[4:]) if address.startswith("tcp:") else ("", address)
@@ -110,7 +125,7 @@ def reachable(address, name):
 
 
 def read_ports(port_file):
-    """(the clients' address, the workers'), or None while the controller does not serve yet."""
+    """Returns (the clients' address, the workers' address), or None while the controller does not serve yet."""
     try:
         lines = pathlib.Path(port_file).read_text().splitlines()
     except OSError:

@@ -1,5 +1,5 @@
-"""The agent: the front door beside the client. By hand it serves programs without our package; with PATHWAYS_AGENT=on the package starts one for
-its own cluster."""
+"""Tests the agent, the IFRT proxy server on the client's machine. A user starts it for programs without our package; the package
+starts one for each program on a cluster of its own machine."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ import pytest
 from cli import CommandLine, alive, end
 from conftest import PATIENCE, clean_environment, eventually
 
-# Stock jax as it is, with its own client of the proxy.
+# Stock jax with its own proxy client.
 STRANGER = """
 import os, sys
 import jax, jax.numpy as jnp, numpy as np
@@ -41,7 +41,7 @@ def cluster(pathways):
 
 @pytest.fixture(scope="module")
 def agent(pathways, cluster, tmp_path_factory):
-    """The address of one that was started by hand."""
+    """Starts an agent by the command line; yields its address."""
     folder = tmp_path_factory.mktemp("agent")
     process = pathways.start("agent", "--port-file", str(folder / "port"), log=folder / "log")
     assert eventually((folder / "port").exists), (folder / "log").read_text()
@@ -88,7 +88,7 @@ from pathways import _client
 assert "agent" in _client._endpoint.door.name
 print(_client._endpoint.door.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
-""", PATHWAYS_AGENT="on")
+""", PATHWAYS_LOCAL="2x1x1")
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert eventually(lambda: not alive(int(done.stdout)))
 
@@ -111,5 +111,23 @@ del x
 jax.clear_caches()
 jax.extend.backend.clear_backends()
 print(float(jax.jit(lambda v: v.sum())(np.arange(4.0, dtype=np.float32))))
-""", PATHWAYS_AGENT="on")
+""", PATHWAYS_LOCAL="2x1x1")
     assert (done.returncode, done.stdout.splitlines()) == (0, ["UNAVAILABLE"] * 3 + ["6.0"]), done.stderr
+
+
+def test_large_arrays_are_handed_from_process_to_process(run_script):
+    """The worker maps the file that the client has written, and the client maps the memory that the worker has filled."""
+    done = run_script("""
+import pathlib
+import jax, numpy as np
+from pathways import _client, _cluster
+worker = _client._endpoint.cluster.processes[1]
+maps = lambda pid: pathlib.Path(f"/proc/{pid}/maps").read_text()
+x = np.arange(16 << 20, dtype=np.uint8).reshape(16, -1)
+y = jax.block_until_ready(jax.device_put(x, jax.devices()[0]))
+print("/lt_" in maps(worker.pid))
+z = np.asarray(jax.jit(lambda v: v + 1)(y))
+assert np.array_equal(x + 1, z)
+print("memfd:pathways" in maps("self"), _cluster.status(_client._endpoint.controller)["array_bytes"])
+""", PATHWAYS_LOCAL="2x1x1")
+    assert (done.returncode, done.stdout.split()) == (0, ["True", "True", "0"]), done.stderr

@@ -1,6 +1,6 @@
-"""The controller is killed under a program: every use of what it held raises UNAVAILABLE, naming it and the way out, at once; the
-program itself goes on and ends as it likes. No limit on time has a part in that: the one on connections is a day here. (Connected directly, stock jax's client aborts the process: jit code that needs a layout
-cannot handle the error.)"""
+"""Kills the controller under a program. Every use of the cluster's arrays then raises UNAVAILABLE at once, naming the controller and the remedy, and
+the program continues and ends normally. No timeout is involved: the connection timeout here is a day. (Without our relay, stock jax's client
+aborts the process: jit code that needs a layout cannot handle the error.)"""
 
 import textwrap
 
@@ -34,7 +34,7 @@ def raises(name, use):
 
 
 def run(run_script, code, **env):
-    return run_script(code, PATHWAYS_CONNECT_TIMEOUT="86400", **env)
+    return run_script(code, PATHWAYS_CONNECT_TIMEOUT="86400", PATHWAYS_LOCAL="2x1x2", **env)  # of one host, the cluster would be one process
 
 
 def test_the_program_survives_and_reads_why(run_script):

@@ -1,4 +1,4 @@
-"""Large arrays between a process and a cluster on its machine: through memory that both can open, so that their bytes cross no socket."""
+"""Large arrays between a process and a cluster on its machine go through shared memory, so that their bytes cross no socket."""
 
 import os
 import pathlib
@@ -18,6 +18,7 @@ from test_device_put import client_bytes
 from pathways import _cluster, _host_memory
 from pathways._shape import Shape
 
+RELAY = {"PATHWAYS_LOCAL": "2x1x1", "PATHWAYS_AGENT": "off"}  # as before clusters of other machines
 COUNT = 3 << 20  # more than either limit for every type below
 FOLDER = pathlib.Path(f"/dev/shm/pathways-{os.getuid()}")
 
@@ -36,7 +37,7 @@ def test_values_of_every_kind_arrive_and_cross_no_socket(devices, dtype):
     same = jax.jit(lambda v: v.T.T)
     np.asarray(same(jax.device_put(host, devices[5])))
     x, up = crossed(lambda: jax.block_until_ready(jax.device_put(host, devices[5])))
-    y = jax.block_until_ready(same(x))  # an array that this process has never had
+    y = jax.block_until_ready(same(x))  # an array that this process has never held
     back, down = crossed(lambda: np.asarray(y))
     assert back.dtype == host.dtype and not back.flags.writeable
     np.testing.assert_array_equal(back, host)
@@ -111,7 +112,7 @@ def test_a_process_leaves_nothing_behind():
 @pytest.mark.parametrize("way", ["on", "relay"])
 def test_nor_does_one_that_is_killed(way):
     victim = subprocess.Popen([sys.executable, "-c", PROGRAM + "print('ready', flush=True)\nwhile True: jax.device_put(host, jax.devices()[0])"],
-                              env=clean_environment(PATHWAYS_SHARED_MEMORY=way), stdout=subprocess.PIPE, text=True)
+                              env=clean_environment(PATHWAYS_SHARED_MEMORY=way, **RELAY), stdout=subprocess.PIPE, text=True)
     assert victim.stdout.readline() == "ready\n"
     assert left_by(victim.pid)
     victim.send_signal(signal.SIGKILL)
@@ -120,7 +121,7 @@ def test_nor_does_one_that_is_killed(way):
 
 
 def test_from_another_machine_arrays_come_through_the_relay():
-    """The library's own way is not taken: it would be counted."""
+    """The library's own transfer is not used: client_bytes() would count it."""
     process, output = run("""
 import sys
 sys.path.insert(0, %r)
@@ -131,7 +132,7 @@ before = client_bytes()
 y.copy_to_host_async()
 np.testing.assert_array_equal(np.asarray(y), host * 2)
 print(client_bytes() - before < 1 << 16, _host_memory.Uploads._number > 0)
-""" % os.path.dirname(__file__), PATHWAYS_SHARED_MEMORY="relay")
+""" % os.path.dirname(__file__), PATHWAYS_SHARED_MEMORY="relay", **RELAY)
     assert process.returncode == 0 and output == "True True\n"
     assert not left_by(process.pid)
 
@@ -147,27 +148,27 @@ for dtype in (np.float32, np.int8, np.complex64):
     np.testing.assert_array_equal(np.asarray(jax.device_put(big.reshape(2, -1).T, jax.devices()[1])), big.reshape(2, -1).T)
 jax.clear_caches(); jax.extend.backend.clear_backends()
 np.testing.assert_array_equal(np.asarray(jax.device_put(host, jax.devices()[0]) * 2), host * 2)
-print("same")""", PATHWAYS_SHARED_MEMORY="relay")
+print("same")""", PATHWAYS_SHARED_MEMORY="relay", **RELAY)
     assert process.returncode == 0 and output == "same\n"
     assert not left_by(process.pid)
 
 
 def test_from_another_machine_many_large_arrays_are_sent_while_they_are_written():
-    """More of them than are sent ahead at a time, and one of 400 MiB."""
+    """Sends more arrays than may be sent ahead at one time, and one of 400 MiB."""
     process, output = run("""
 arrays = [np.full((6 << 20) + i, i, np.int32) + np.arange((6 << 20) + i, dtype=np.int32) for i in range(7)]
 arrays.append(np.arange(100 << 20, dtype=np.uint32).T)
 put = [jax.device_put(array, jax.devices()[1]) for array in arrays]
 for array, there in zip(arrays, put):
     np.testing.assert_array_equal(np.asarray(there + 1), array + 1)
-print("same")""", PATHWAYS_SHARED_MEMORY="relay")
+print("same")""", PATHWAYS_SHARED_MEMORY="relay", **RELAY)
     assert process.returncode == 0 and output == "same\n"
     assert not left_by(process.pid)
 
 
 @pytest.mark.parametrize("bulk", ["127.0.0.1:0", "none"])
 def test_from_another_machine_large_arrays_take_a_line_of_their_own(tmp_path, monkeypatch, bulk):
-    """Unless there is none. The controller says at the end of a line what it has carried."""
+    """Large arrays use a separate connection unless it is disabled. When that connection ends, the controller logs the bytes that it carried."""
     monkeypatch.setenv("PATHWAYS_LISTEN_BULK", bulk)
     cluster = _cluster.Cluster(Shape(1, 1, 2), tmp_path).start()
     try:
@@ -180,7 +181,7 @@ while %r and "over a line of their own" not in said() and time.monotonic() < dea
     time.sleep(0.01)
 big = np.arange(5 << 20, dtype=np.float32)
 np.testing.assert_array_equal(np.asarray(jax.device_put(big, jax.devices()[1]) + 1), big + 1)
-print("same")""" % (bulk != "none"), PATHWAYS_SHARED_MEMORY="relay", PATHWAYS_ADDRESS=cluster.address)
+print("same")""" % (bulk != "none"), PATHWAYS_SHARED_MEMORY="relay", PATHWAYS_ADDRESS=cluster.address, PATHWAYS_AGENT="off")
         assert process.returncode == 0 and output == "same\n"
     finally:
         cluster.stop()

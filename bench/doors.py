@@ -1,0 +1,79 @@
+"""The ways into a cluster of one host, side by side, for a stock client: its own cluster in one process; a cluster of several processes, entered by an
+agent or by the relay.
+Beside them the floor, a server that answers everything at once without a cluster, and jax in process, with its own runtime and with our device plugin.
+
+latency: call and block_until_ready. decode: call and read the result, then the next call. rate: calls a second with so many under way. up, down: a large
+array to the device and back; processor: of all processes, for a call of the last kind but two.
+"""
+
+import contextlib
+
+import _answers
+import _report
+import _sides
+
+OURS = ("one_process", "agent", "relay")
+
+
+def open_sides(stack, args):
+    from pathways import _binaries
+
+    enter = stack.enter_context
+    sides = {"floor": enter(_sides.client("floor", "direct", enter(_sides.floor_server(args.tree, "--answer-all")))),
+             "inprocess": enter(_sides.client("inprocess", "inprocess")),
+             "plugin": enter(_sides.client("plugin", "plugin", str(_binaries.device_plugin("cpu")))),
+             "one_process": enter(_sides.client("one_process", "own", "1x1x8"))}
+    cluster = enter(_sides.cluster("1x1x8"))
+    sides["agent"] = enter(_sides.client("agent", "package", cluster.address))
+    sides["relay"] = enter(_sides.client("relay", "package", cluster.address, {"PATHWAYS_AGENT": "off"}))
+    return sides, dict.fromkeys(("agent", "relay"), [process.pid for process in cluster.processes])
+
+
+def processes(side, others):
+    """The client, what it has started, and the cluster's."""
+    return {"client": [side.process.pid], "others": [*_sides.children(side.process.pid).values(), *others]}
+
+
+def processor_us(side, others, program, calls):
+    """Processor time of a call in a deep loop: of the client, and of all other processes."""
+    pids = processes(side, others)
+    used = lambda: {name: sum(map(_sides.processor_seconds, group)) for name, group in pids.items()}
+    before = used()
+    side.ask("rate", program=program, calls=calls, depth=_answers.DEPTH)
+    return {name: (after - before[name]) / calls * 1e6 for name, after in used().items()}
+
+
+def in_turn(sides, args, key, do, **arguments):
+    asks = {name: lambda side=side: side.ask(do, **arguments) for name, side in sides.items()}
+    return {name: {"median": _sides.median(r, key), "spread": _sides.spread(r, key)} for name, r in _sides.take_turns(args.rounds, asks).items()}
+
+
+def main():
+    def add(parser):
+        parser.add_argument("--calls", type=int, default=400)
+        parser.add_argument("--rounds", type=int, default=7)
+        parser.add_argument("--mib", type=int, default=256)
+
+    args = _report.arguments(__doc__, add)
+    with contextlib.ExitStack() as stack:
+        sides, others = open_sides(stack, args)
+        real = {name: side for name, side in sides.items() if name != "floor"}  # the floor has no results to read
+        figures = {f"latency {p}": in_turn(sides, args, "p50_us", "latency", program=p, calls=args.calls) for p in ("scalar", "sharded")}
+        figures["decode"] = in_turn(real, args, "p50_us", "decode", program="scalar", calls=args.calls)
+        for p in ("scalar", "sharded", "psum"):
+            figures[f"rate {p}"] = in_turn(real, args, "per_s", "rate", program=p, calls=4 * args.calls, depth=_answers.DEPTH)
+        figures["processor scalar"] = {name: processor_us(side, others.get(name, []), "scalar", 8 * args.calls) for name, side in real.items()}
+        large = {name: sides[name] for name in OURS}
+        for do in ("up", "down"):
+            figures[do] = in_turn(large, args, "seconds", do, mib=args.mib)
+    for name, values in figures.items():
+        print(f"doors {name:16}" + "".join(f"  {side} " + " ".join(f"{key} {v:.3g}" for key, v in value.items()) for side, value in values.items()))
+    targets = [_report.target(f"{p}: latency, one process / floor", figures[f"latency {p}"]["one_process"]["median"] / figures[f"latency {p}"]["floor"]["median"], 1.3)
+               for p in ("scalar", "sharded")]
+    used = figures["processor scalar"]["one_process"]
+    targets.append(_report.target("processor time of everything but the client / the client's, a call", used["others"] / used["client"], 0.5))
+    _report.finish(args, "doors", figures, targets)
+
+
+if __name__ == "__main__":
+    main()

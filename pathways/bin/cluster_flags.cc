@@ -1,0 +1,72 @@
+#include "pathways/bin/cluster_flags.h"
+
+#include <cstdlib>
+
+#include "pathways/base/machine_memory.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/gang/scheduler.h"
+
+namespace pw {
+namespace {
+
+absl::StatusOr<::pathways::v1::HostConfig> HostConfigFrom(const ClusterFlags& options) {
+  if (options.coalesce_delay < absl::ZeroDuration() || options.coalesce_bytes < 0 || options.coalesce_messages < 0)
+    return absl::InvalidArgumentError("--coalesce-delay, --coalesce-bytes and --coalesce-messages must not be negative");
+  ::pathways::v1::HostConfig config;
+  config.set_checksum(options.checksum);
+  config.set_spill(options.spill);
+  config.mutable_coalescing()->set_max_delay_nanoseconds(static_cast<uint64_t>(absl::ToInt64Nanoseconds(options.coalesce_delay)));
+  config.mutable_coalescing()->set_max_bytes(static_cast<uint64_t>(options.coalesce_bytes));
+  config.mutable_coalescing()->set_max_messages(static_cast<uint64_t>(options.coalesce_messages));
+  return config;
+}
+
+}  // namespace
+
+void DeclareCluster(ClusterFlags* options, Flags* flags) {
+  flags->Add("heartbeat-limit", &options->cluster.heartbeat_limit, "DURATION", "a host that is silent for so long is lost");
+  options->cluster.limits.staged_bytes = 0;
+  flags->Add(
+      "staged-limit", &options->cluster.limits.staged_bytes, "BYTES",
+      "host buffers of one client that the controller keeps on their way to the devices; 0: half of this machine's memory");
+  flags->Add("handle-limit", &options->cluster.limits.handles, "N", "arrays that one client may have at a time");
+  flags->Add("virtual-devices", &options->cluster.virtual_devices, "N",
+             "devices that each client can have in virtual slices at a time; 0: four times those of the cluster, at least 64");
+  flags->Add("checksum", &options->checksum, "have all hosts protect transfers to each other by checksums (CRC-32C)");
+  flags->Add(
+      "spill", &options->spill,
+      "have hosts move arrays that nobody uses at present to host memory when their devices' memory (--memory-limit) is full");
+  flags->Add("coalesce-delay", &options->coalesce_delay, "DURATION",
+             "how long hosts keep dataflow messages that can wait, to send several as one; 0: 200us");
+  flags->Add("coalesce-bytes", &options->coalesce_bytes, "BYTES", "they leave when there are so many bytes of them; 0: 64 KiB");
+  flags->Add("coalesce-messages", &options->coalesce_messages, "N", "or so many of them; 0: 1024");
+  flags->Add("dispatch", &options->dispatch, "parallel|sequential",
+             "how programs of many nodes go to the hosts: all at once, or node by node, for comparison");
+  flags->Add("policy", &options->cluster.gang.policy, "fifo|share|priority",
+             "whose computation goes next: first come, device time in proportion to the clients' weights, or their priorities");
+  flags->Add("gang-window", &options->gang_window, "DURATION",
+             "computations that a device may have been given ahead, by the time that they are predicted to take");
+  flags->Add("gang-window-count", &options->cluster.gang.window_gangs, "N", "so many it may have whatever they take");
+  flags->Add("gang-aging", &options->gang_aging, "DURATION", "with --policy=priority: waiting so long counts as one priority");
+}
+
+absl::StatusOr<controller::ClusterOptions> ClusterOptionsFrom(const ClusterFlags& options) {
+  controller::ClusterOptions cluster = options.cluster;
+  if (cluster.limits.staged_bytes < 0) return absl::InvalidArgumentError("--staged-limit is a number of bytes, 0 for half of the memory");
+  if (cluster.expect_hosts < 1) return absl::InvalidArgumentError("--expect-hosts must be at least 1");
+  if (options.dispatch != "parallel" && options.dispatch != "sequential")
+    return absl::InvalidArgumentError("--dispatch is parallel or sequential");
+  if (cluster.heartbeat_limit < absl::Milliseconds(10))
+    return absl::InvalidArgumentError("--heartbeat-limit is too short: 10ms at least");
+  if (cluster.limits.staged_bytes == 0) cluster.limits.staged_bytes = HalfOfMemory();
+  cluster.gang.window_ns = absl::ToInt64Nanoseconds(options.gang_window);
+  cluster.gang.aging_ns = absl::ToInt64Nanoseconds(options.gang_aging);
+  PW_RETURN_IF_ERROR(gang::Scheduler::Create(cluster.gang).status());
+  // Not a flag: everybody on the machine can read command lines.
+  if (const char* token = std::getenv("PATHWAYS_TOKEN")) cluster.join_token = token;
+  cluster.sequential_dispatch = options.dispatch == "sequential";
+  PW_ASSIGN_OR_RETURN(cluster.host_config, HostConfigFrom(options));
+  return cluster;
+}
+
+}  // namespace pw

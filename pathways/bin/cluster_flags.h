@@ -1,0 +1,30 @@
+// ClusterFlags: what the command line says of a cluster's controller, wherever it runs: `pathways-controller` or `pathways-local`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "pathways/base/flags.h"
+#include "pathways/controller/options.h"
+
+namespace pw {
+
+struct ClusterFlags {
+  controller::ClusterOptions cluster;
+  std::string dispatch = "parallel";
+  absl::Duration coalesce_delay = absl::ZeroDuration();
+  int64_t coalesce_bytes = 0;
+  int64_t coalesce_messages = 0;
+  bool checksum = false;
+  bool spill = false;
+  absl::Duration gang_window = absl::Milliseconds(10);
+  absl::Duration gang_aging = absl::Milliseconds(500);
+};
+
+void DeclareCluster(ClusterFlags* options, Flags* flags);
+// INVALID_ARGUMENT names the flag. Takes the token of those who may join from PATHWAYS_TOKEN.
+absl::StatusOr<controller::ClusterOptions> ClusterOptionsFrom(const ClusterFlags& options);
+
+}  // namespace pw

@@ -1,0 +1,227 @@
+#include "pathways/bin/device_host.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <future>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "pathways/base/machine_memory.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/device/pjrt/runtime.h"
+
+namespace pw {
+namespace {
+
+std::string NetworkName() {
+  char name[256] = "localhost";
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+std::string DefaultPlugin() {
+  if (const char* named = std::getenv("PATHWAYS_PLUGIN"); named != nullptr && *named != '\0') return named;
+  char path[4096];
+  const ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+  const std::string self(path, n > 0 ? static_cast<size_t>(n) : 0);
+  const std::string folder = self.substr(0, self.rfind('/'));
+  for (const char* place : {"/../lib/libpjrt_cpu.so", "/libpjrt_cpu.so", "/../plugins/pjrt_cpu/libpjrt_cpu.so"}) {
+    if (access((folder + place).c_str(), R_OK) == 0) return folder + place;
+  }
+  return folder + "/../lib/libpjrt_cpu.so";
+}
+
+absl::StatusOr<device::pjrt::RuntimeOptions> RuntimeOptionsFrom(const DeviceHostOptions& options) {
+  device::pjrt::RuntimeOptions result;
+  result.plugin = PluginPath(options);
+  if (options.devices < 0) return absl::InvalidArgumentError("--devices must not be negative");
+  if (options.devices > 0) result.options.push_back({"cpu_device_count", "", options.devices, true});
+  for (const std::string& text : options.plugin_options) {
+    const std::pair<std::string, std::string> kv = absl::StrSplit(text, absl::MaxSplits('=', 1));
+    if (kv.first.empty() || !absl::StrContains(text, '='))
+      return absl::InvalidArgumentError(absl::StrCat("--plugin-option wants NAME=VALUE, not '", text, "'"));
+    int64_t number = 0;
+    const bool is_number = absl::SimpleAtoi(kv.second, &number);
+    result.options.push_back({kv.first, is_number ? "" : kv.second, number, is_number});
+  }
+  return result;
+}
+
+// Our CPU plugin runs programs over several processes, and is told beforehand of how many, and with how many devices at most.
+void AddPeers(const DeviceHostOptions& options, const std::string& listen, device::pjrt::RuntimeOptions* runtime) {
+  if (!absl::StrContains(runtime->plugin, "libpjrt_cpu.so") || options.most_hosts < 2) return;
+  runtime->other_processes = options.most_hosts - 1;
+  if (options.most_devices > 0) runtime->options.push_back({"peer_device_count", "", options.most_devices, true});
+  runtime->options.push_back({"island", options.island, 0, false});
+  if (absl::StartsWith(listen, "unix:")) return;  // all hosts are on this machine
+  runtime->options.push_back({"network_address", options.advertise.empty() ? NetworkName() : options.advertise, 0, false});
+}
+
+// Workers of one machine meet on an abstract Unix socket, which leaves nothing behind; others on TCP.
+std::string ListenAddress(const DeviceHostOptions& options) {
+  if (!options.listen.empty()) return options.listen;
+  const std::string& c = options.controller;
+  if (absl::StartsWith(c, "unix:") || absl::StrContains(c, "127.0.0.1") || absl::StrContains(c, "localhost")) {
+    return absl::StrCat("unix:@pathways-worker-", getpid());
+  }
+  return "tcp:0.0.0.0:0";
+}
+
+std::string LaneAddress(const DeviceHostOptions& options) {
+  if (!options.listen_lanes.empty()) return options.listen_lanes;
+  const std::string peers = ListenAddress(options);
+  if (absl::StartsWith(peers, "unix:")) return absl::StrCat(peers, "-lanes");
+  return absl::StrCat(peers.substr(0, peers.rfind(':')), ":0");
+}
+
+// "tcp:0.0.0.0:41234" means nothing to others.
+std::string Advertised(const std::string& listening, const DeviceHostOptions& options) {
+  if (absl::StartsWith(listening, "unix:")) return listening;
+  const std::string port = listening.substr(listening.rfind(':'));
+  if (!options.advertise.empty()) return absl::StrCat("tcp:", options.advertise, port);
+  return absl::StartsWith(listening, "tcp:0.0.0.0:") ? absl::StrCat("tcp:", NetworkName(), port) : listening;
+}
+
+worker::LinkOptions LinkOptionsFrom(const DeviceHostOptions& options) {
+  worker::LinkOptions link;
+  link.controller = options.controller;
+  link.token = JoinToken();
+  link.host_name = options.host_name.empty() ? NetworkName() : options.host_name;
+  link.island = options.island;
+  link.pid = getpid();
+  link.exit_with_controller = options.exit_with_controller;
+  return link;
+}
+
+// What compiled code depends on: the kind of the devices and the instructions that the CPU has.
+std::string Machine(const device::DeviceRuntime& runtime) {
+  std::string text = runtime.devices().front().kind;
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line);) {
+    if (!absl::StartsWith(line, "model name") && !absl::StartsWith(line, "flags") && !absl::StartsWith(line, "Features"))
+      continue;
+    absl::StrAppend(&text, "\n", line);
+    if (!absl::StartsWith(line, "model name")) break;  // the first CPU speaks for all
+  }
+  return text;
+}
+
+}  // namespace
+
+void DeclareDevices(DeviceHostOptions* options, Flags* flags) {
+  flags->Add("plugin", &options->plugin, "PATH",
+             "the device plugin, any PJRT .so; default: $PATHWAYS_PLUGIN, else libpjrt_cpu.so beside this program (../lib)");
+  flags->Add("plugin-option", &options->plugin_options, "NAME=VALUE", "a create option for the plugin");
+  flags->Add("devices", &options->devices, "N", "how many CPU devices to make (cpu plugin only); 0: what the plugin finds");
+  flags->Add("compile-cache", &options->compile_cache, "DIR",
+             "a folder where compiled programs are kept between runs; default: none");
+  flags->Add("compile-cache-bytes", &options->compile_cache_bytes, "BYTES",
+             "the folder's size limit; the least recently used entries go");
+  flags->Add("compile-threads", &options->compile_threads, "N", "how many programs compile at once");
+  flags->Add("memory-limit", &options->memory_limit, "BYTES", "memory for arrays on each device; 0: what the device has");
+  flags->Add("staging-limit", &options->staging_limit, "BYTES",
+             "host memory for transfers under way; 0: half of the machine's memory");
+  flags->Add(
+      "shared-memory", &options->shared_memory,
+      "hand large arrays to processes of this machine in shared memory; --no-shared-memory: as if they were on another one");
+}
+
+void DeclarePlace(DeviceHostOptions* options, Flags* flags) {
+  flags->Add("controller", &options->controller, "ADDRESS", "the controller's address for workers: HOST:PORT or unix:PATH");
+  flags->Add("island", &options->island, "NAME", "hosts that name the same island share one fast interconnect");
+  flags->Add("host-name", &options->host_name, "NAME", "how people call this host; default: its network name");
+  flags->Add("most-hosts", &options->most_hosts, "N",
+             "over how many hosts a computation of this one's devices may go (cpu plugin only); 1: this one alone");
+  flags->Add("most-devices", &options->most_devices, "N", "how many devices those hosts have at most; 0: as many as this one");
+  flags->Add("listen", &options->listen, "ADDRESS",
+             "where other workers connect: HOST:PORT (port 0 picks a free one) or unix:PATH; default: chosen after the "
+             "controller's address");
+  flags->Add("listen-lanes", &options->listen_lanes, "ADDRESS",
+             "where clients bring large arrays and get them: HOST:PORT or unix:PATH; default: beside --listen, at a free port");
+  flags->Add("advertise", &options->advertise, "HOST",
+             "the name under which others reach --listen and --listen-lanes; default: this host's network name");
+  flags->Add("checksum", &options->checksum, "protect transfers to other workers by checksums (CRC-32C)");
+  flags->Add("exit-with-controller", &options->exit_with_controller,
+             "stop when the controller is lost, instead of waiting for a new one");
+}
+
+std::string PluginPath(const DeviceHostOptions& options) { return options.plugin.empty() ? DefaultPlugin() : options.plugin; }
+
+std::string JoinToken() {
+  const char* token = std::getenv("PATHWAYS_TOKEN");
+  return token == nullptr ? "" : token;
+}
+
+DeviceHost::DeviceHost(DeviceHostOptions options, const Environment& environment)
+    : options_(std::move(options)),
+      environment_(environment),
+      copy_pool_("pw-copy", std::clamp<int>(static_cast<int>(std::thread::hardware_concurrency()), 1, 4)),
+      compile_pool_("pw-compile", options_.compile_threads),
+      strand_(environment.executor) {}
+
+DeviceHost::~DeviceHost() = default;
+
+absl::StatusOr<std::unique_ptr<DeviceHost>> DeviceHost::Create(DeviceHostOptions options, const Environment& environment) {
+  if (options.compile_threads < 1) return absl::InvalidArgumentError("--compile-threads must be at least 1");
+  PW_ASSIGN_OR_RETURN(auto runtime_options, RuntimeOptionsFrom(options));
+  AddPeers(options, ListenAddress(options), &runtime_options);
+  std::unique_ptr<DeviceHost> host(new DeviceHost(std::move(options), environment));
+  PW_ASSIGN_OR_RETURN(host->runtime_, device::pjrt::MakeRuntime(runtime_options));
+  return host;
+}
+
+absl::StatusOr<std::unique_ptr<net::Listener>> DeviceHost::Accept(
+    net::Transport* transport, const std::string& address, void (worker::ControllerLink::*accept)(std::unique_ptr<net::Connection>)) {
+  return transport->Listen(address, [this, accept](std::unique_ptr<net::Connection> connection) {
+    if (auto* link = link_for_peers_.load()) (link->*accept)(std::move(connection));
+  });
+}
+
+worker::Environment DeviceHost::ForWorker() {
+  worker::Environment worker;
+  worker.runtime = runtime_.get();
+  worker.strand = &strand_;
+  worker.clock = environment_.clock;
+  worker.timers = environment_.timers;
+  worker.compile_pool = &compile_pool_;
+  worker.copy_pool = &copy_pool_;
+  worker.compile_cache = std::make_shared<worker::CompileCache>(options_.compile_cache, options_.compile_cache_bytes, Machine(*runtime_));
+  worker.transport = environment_.transport;
+  worker.next_launch_id = &next_launch_id_;
+  worker.limits.device_memory_bytes = options_.memory_limit;
+  worker.limits.staging_bytes = options_.staging_limit > 0 ? options_.staging_limit : HalfOfMemory();
+  worker.checksum = options_.checksum;
+  worker.shares_memory = options_.shared_memory;
+  return worker;
+}
+
+absl::Status DeviceHost::Join(Finished finished) {
+  worker::LinkOptions link = LinkOptionsFrom(options_);
+  PW_ASSIGN_OR_RETURN(peers_, Accept(environment_.transport, ListenAddress(options_), &worker::ControllerLink::AcceptPeer));
+  link.data_address = Advertised(peers_->address(), options_);
+  if (environment_.lanes != nullptr) {
+    PW_ASSIGN_OR_RETURN(lanes_, Accept(environment_.lanes, LaneAddress(options_), &worker::ControllerLink::AcceptLane));
+    link.lane_address = Advertised(lanes_->address(), options_);
+  }
+  link_ = std::make_unique<worker::ControllerLink>(ForWorker(), &strand_, environment_.timers, link, std::move(finished));
+  link_for_peers_.store(link_.get());
+  link_->Start();
+  return absl::OkStatus();
+}
+
+// A computation that holds the strand up (a program blocked inside the device runtime) must not keep the process.
+void DeviceHost::Stop(const std::string& reason, absl::Duration patience) {
+  auto stopped = std::make_shared<std::promise<void>>();
+  link_->Stop(reason, [stopped] { stopped->set_value(); });
+  stopped->get_future().wait_for(absl::ToChronoMilliseconds(patience));
+}
+
+}  // namespace pw

@@ -1,0 +1,104 @@
+// DeviceHost: one host of a cluster, as an object: the accelerators that a PJRT plugin finds on this machine, the worker that runs them, and
+// the worker's threads and listeners. The programs pathways-worker and pathways-local create one each; pathways-local runs its controller in the
+// same process.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "pathways/base/clock.h"
+#include "pathways/base/executor.h"
+#include "pathways/base/flags.h"
+#include "pathways/base/strand.h"
+#include "pathways/base/thread_pool.h"
+#include "pathways/base/timer_queue.h"
+#include "pathways/device/device.h"
+#include "pathways/net/transport.h"
+#include "pathways/worker/controller_link.h"
+
+namespace pw {
+
+// device_host.cc explains each option in the help of its flag.
+struct DeviceHostOptions {
+  // Devices: the plugin, and limits on memory, compilation and transfers.
+  std::string plugin;
+  std::vector<std::string> plugin_options;
+  int devices = 0;
+  std::string compile_cache;
+  int64_t compile_cache_bytes = int64_t{4} << 30;
+  int compile_threads = 2;
+  int64_t memory_limit = 0;
+  int64_t staging_limit = 0;
+  bool shared_memory = true;
+  // Place: the addresses and names of this host and of its controller.
+  std::string controller;
+  std::string island = "island0";
+  std::string host_name;
+  int most_hosts = 1;
+  int most_devices = 0;
+  std::string listen;
+  std::string listen_lanes;
+  std::string advertise;
+  bool checksum = false;
+  bool exit_with_controller = false;
+};
+
+// Add the command-line flags for the two parts of the options: devices, and place.
+void DeclareDevices(DeviceHostOptions* options, Flags* flags);
+void DeclarePlace(DeviceHostOptions* options, Flags* flags);
+
+// Returns the path of the plugin: options.plugin if it is set, else the default.
+std::string PluginPath(const DeviceHostOptions& options);
+// Returns the secret with which workers join the controller, from the environment variable PATHWAYS_TOKEN; empty if it is not set. It is not
+// a flag, because every user of a machine can read command lines.
+std::string JoinToken();
+
+class DeviceHost {
+ public:
+  struct Environment {
+    Executor* executor;  // runs the worker's strand
+    Clock* clock;
+    Timers* timers;
+    net::Transport* transport;  // to the controller and to other hosts
+    net::Transport* lanes;      // to clients (lanes/lane_end.h); null: clients cannot connect to this host
+  };
+  // Called at most once, on any thread, when the host has ended for good without Stop. The status gives the reason; the process should end.
+  using Finished = std::function<void(const absl::Status&)>;
+
+  // Loads the plugin, which finds the devices. The members of `environment` outlive the host.
+  static absl::StatusOr<std::unique_ptr<DeviceHost>> Create(DeviceHostOptions options, const Environment& environment);
+  ~DeviceHost();
+
+  // Starts to listen for other hosts and clients, and begins to connect to the controller. Returns an error if it cannot listen. The host
+  // connects again whenever the controller is lost, unless exit_with_controller is set.
+  absl::Status Join(Finished finished);
+  // Leaves the cluster. Returns when this is done, or after `patience`. The caller should then end the process without destroying the host,
+  // because devices may still be at work. REQUIRES: Join has succeeded.
+  void Stop(const std::string& reason, absl::Duration patience);
+
+ private:
+  DeviceHost(DeviceHostOptions options, const Environment& environment);
+  absl::StatusOr<std::unique_ptr<net::Listener>> Accept(net::Transport* transport, const std::string& address,
+                                                        void (worker::ControllerLink::*accept)(std::unique_ptr<net::Connection>));
+  worker::Environment ForWorker();
+
+  const DeviceHostOptions options_;
+  const Environment environment_;
+  std::unique_ptr<device::DeviceRuntime> runtime_;
+  ThreadPool copy_pool_;
+  ThreadPool compile_pool_;
+  Strand strand_;
+  int next_launch_id_ = 0;
+  std::atomic<worker::ControllerLink*> link_for_peers_ = nullptr;
+  std::unique_ptr<net::Listener> peers_, lanes_;
+  std::unique_ptr<worker::ControllerLink> link_;
+};
+
+}  // namespace pw

@@ -1,0 +1,44 @@
+// FrontDoor: serves jax programs on their own machine. It consists of a server (frontend::Server), to which JAX's proxy client sends its requests,
+// and of a Unix socket through which computations call Python functions in those programs' processes (relay::CallbackBridge).
+//
+// The program pathways-agent opens one for a cluster elsewhere, pathways-local for the cluster in its own process.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "pathways/base/flags.h"
+#include "pathways/bin/server_flags.h"
+#include "pathways/frontend/server.h"
+#include "pathways/relay/callback_bridge.h"
+
+namespace pw {
+
+struct FrontDoorOptions {
+  ServerFlags server;
+  std::string callback_socket;  // path of the Unix socket; empty: computations cannot call Python functions through it
+};
+
+// Adds the command-line flags for the options.
+void DeclareFrontDoor(FrontDoorOptions* options, Flags* flags);
+
+class FrontDoor {
+ public:
+  // Begins to serve `cluster`, which outlives the front door. If options.server.port_file is set, writes the address and the process id to
+  // that file, one per line. INVALID_ARGUMENT: an option. UNAVAILABLE: an address is in use.
+  static absl::StatusOr<std::unique_ptr<FrontDoor>> Open(const FrontDoorOptions& options, session::Cluster* cluster);
+  ~FrontDoor();  // ends all sessions
+
+  // Returns HOST:PORT, with the real port.
+  const std::string& address() const { return address_; }
+
+ private:
+  FrontDoor() = default;
+
+  std::string address_;
+  std::unique_ptr<frontend::Server> server_;
+  std::unique_ptr<relay::CallbackBridge> callbacks_;  // null: the options name no callback socket
+};
+
+}  // namespace pw

@@ -1,0 +1,98 @@
+// pathways-local: a cluster of one host in one process, for the jax program that starts it. Front door, controller and host exchange
+// messages in memory, on one thread. Wiring only.
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/clock.h"
+#include "pathways/base/flags.h"
+#include "pathways/base/log.h"
+#include "pathways/base/open_files.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/base/stop_signal.h"
+#include "pathways/base/thread_pool.h"
+#include "pathways/base/timer_queue.h"
+#include "pathways/bin/cluster_flags.h"
+#include "pathways/bin/device_host.h"
+#include "pathways/bin/front_door.h"
+#include "pathways/controller/cluster/cluster_impl.h"
+#include "pathways/net/memory_transport.h"
+
+namespace {
+
+constexpr char kWorkersAddress[] = "tcp:controller:1";
+
+struct Options {
+  pw::ClusterFlags cluster;
+  pw::DeviceHostOptions host;
+  pw::FrontDoorOptions door;
+  bool exit_with_parent = false;
+};
+
+void Declare(Options* options, pw::Flags* flags) {
+  pw::DeclareFrontDoor(&options->door, flags);
+  pw::DeclareDevices(&options->host, flags);
+  flags->Add("island", &options->host.island, "NAME", "how people call the island of this one host");
+  flags->Add("host-name", &options->host.host_name, "NAME", "how people call this host; default: its network name");
+  pw::DeclareCluster(&options->cluster, flags);
+  flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
+}
+
+absl::Status Serve(Options options, pw::StopSignal* stop) {
+  options.cluster.cluster.expect_hosts = 1;
+  // The host cannot be lost without the controller. Silence means that the thread of both was busy.
+  options.cluster.cluster.heartbeat_limit = absl::Hours(24);
+  PW_ASSIGN_OR_RETURN(const pw::controller::ClusterOptions cluster_options, pw::ClusterOptionsFrom(options.cluster));
+  options.host.controller = kWorkersAddress;
+  options.host.listen = "unix:@host";  // of the network in memory: nobody else can connect
+
+  pw::SteadyClock clock;
+  pw::net::MemoryNetwork network;
+  std::shared_ptr<pw::controller::ClusterImpl> cluster;
+  std::unique_ptr<pw::DeviceHost> host;
+  pw::ThreadPool executor("pw-local", 1);
+  pw::TimerQueue timers(&clock);
+  pw::net::MemoryTransport at_controller(&network, &executor), at_host(&network, &executor);
+  cluster = pw::controller::ClusterImpl::Create(cluster_options, {&executor, &timers, &clock});
+  PW_RETURN_IF_ERROR(cluster->Listen(&at_controller, kWorkersAddress).status());
+  PW_ASSIGN_OR_RETURN(host, pw::DeviceHost::Create(options.host, {&executor, &clock, &timers, &at_host, nullptr}));
+  absl::Status outcome;
+  PW_RETURN_IF_ERROR(host->Join([&outcome](const absl::Status& status) {
+    outcome = status;
+    kill(getpid(), SIGTERM);  // wakes this thread, below
+  }));
+  PW_ASSIGN_OR_RETURN(auto door, pw::FrontDoor::Open(options.door, cluster.get()));
+  PW_LOG_INFO << "local cluster: jax programs connect to " << door->address();
+
+  const std::string reason = stop->Wait(options.exit_with_parent);
+  PW_LOG_INFO << "local cluster: stopping: " << reason;
+  door = nullptr;
+  host->Stop(reason, absl::Seconds(2));
+  if (!outcome.ok()) std::fprintf(stderr, "pathways-local: %s\n", std::string(outcome.message()).c_str());
+  // Devices may still be at work for arrays that are gone. Waiting for them, or for a compilation, helps nobody.
+  std::fflush(nullptr);
+  std::_Exit(outcome.ok() ? 0 : 1);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  pw::StopSignal stop;
+  pw::RaiseOpenFilesLimit();
+  setenv("GRPC_VERBOSITY", "NONE", 0);     // its complaints repeat, less clearly, what our errors say
+  setenv("TF_CPP_MIN_LOG_LEVEL", "3", 0);  // XLA's chatter; what matters comes as a status
+  Options options;
+  pw::Flags flags("pathways-local",
+                  "A cluster of one host in one process: the accelerators of this machine, for jax programs of this machine. The package starts one "
+                  "for a program that names no cluster.");
+  Declare(&options, &flags);
+  if (const auto code = flags.ParseMain(argc, argv)) return *code;
+  const absl::Status status = Serve(options, &stop);
+  std::fprintf(stderr, "pathways-local: %s\n", std::string(status.message()).c_str());
+  return 2;  // bad flags, an address in use, a device plugin that cannot be loaded: nothing was served
+}

@@ -1,0 +1,82 @@
+"""A program's own cluster of one host: front door, controller and host are one process."""
+
+import signal
+
+from cli import alive
+from conftest import eventually
+from test_lifecycle import processes_of
+
+_PID = "from pathways import _client\npid = _client._endpoint.door.pid\n"
+
+
+def test_it_is_one_process_that_ends_with_the_program(run_script):
+    done = run_script(f"""
+import os, signal
+import jax
+print(jax.device_count(), flush=True)
+{_PID}
+print(os.getpid(), pid, flush=True)
+import sys
+sys.path.insert(0, os.environ["TESTS"])
+from test_lifecycle import processes_of
+assert processes_of(os.getpid()) == [pid], processes_of(os.getpid())
+os.kill(os.getpid(), signal.SIGKILL)
+""", PATHWAYS_LOCAL="1x1x3", TESTS=__file__.rpartition("/")[0], PYTHONPATH=__file__.rpartition("/")[0])
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    devices, numbers = done.stdout.splitlines()
+    root, pid = map(int, numbers.split())
+    assert devices == "3"
+    assert eventually(lambda: not alive(pid)) and not processes_of(root)
+
+
+def test_a_program_outlives_it_and_gets_another(run_script):
+    """Also where the device runtime takes it down, which is in the same process."""
+    done = run_script(f"""
+import os, signal
+import jax, jax.extend, numpy as np
+f = jax.jit(lambda v: v + 1)
+x = jax.block_until_ready(f(np.arange(4.0, dtype=np.float32)))
+{_PID}
+os.kill(pid, signal.SIGSEGV)
+for use in (lambda: jax.block_until_ready(f(x)), lambda: np.asarray(x), lambda: jax.jit(lambda v: v * 2)(x)):
+    try:
+        use()
+    except jax.errors.JaxRuntimeError as error:
+        print(str(error).split(":")[0])
+del x
+jax.clear_caches()
+jax.extend.backend.clear_backends()
+print(float(jax.jit(lambda v: v.sum())(np.arange(4.0, dtype=np.float32))))
+""")
+    assert (done.returncode, done.stdout.splitlines()) == (0, ["UNAVAILABLE"] * 3 + ["6.0"]), done.stderr
+
+
+def test_operators_see_it(run_script):
+    done = run_script("""
+import jax.numpy as jnp
+x = jnp.ones(1000).block_until_ready()
+from pathways import _client, _cluster
+[(address, number)] = _client.connected()
+report = _cluster.status(address)
+print(report["joined_hosts"], [host["name"] for host in report["hosts"]], [client["id"] for client in report["clients"]] == [number])
+""")
+    assert (done.returncode, done.stdout) == (0, "1 ['host0'] True\n"), done.stderr
+
+
+def test_a_plugin_that_cannot_be_loaded_is_named(run_script, tmp_path):
+    plugin = tmp_path / "libnothing.so"
+    plugin.write_text("not a library")
+    done = run_script("import jax\njax.devices()\n", PATHWAYS_PLATFORM=str(plugin))
+    assert done.returncode == 1 and str(plugin) in done.stderr and "the local cluster did not start" in done.stderr, done.stderr
+
+
+def test_large_arrays_are_read_where_the_process_has_put_them(run_script):
+    done = run_script("""
+import pathlib
+import jax, numpy as np
+x = np.arange(64 << 20, dtype=np.uint8).reshape(64, -1)
+y = np.asarray(jax.device_put(x, jax.devices()[0]))
+assert np.array_equal(x, y)
+print("memfd:pathways" in pathlib.Path("/proc/self/maps").read_text())
+""")
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
