@@ -1,13 +1,11 @@
-"""What programs ask of a device and the client library does not answer."""
+"""Adds to jax's devices what the client library lacks: memory statistics, cost analysis, and meshes that span islands."""
 
-import numpy as np
-
-from pathways import _client, _cluster
+from pathways import _questions
 from pathways._jax import seams
 
 
 def install(is_ours):
-    """Idempotent. is_ours(client) tells our backends from others."""
+    """Adds memory_stats and cost analysis to our devices. is_ours(client): whether the client is a Pathways backend. Idempotent."""
     import jax
 
     device_class = jax.Device
@@ -16,7 +14,7 @@ def install(is_ours):
         return
 
     def memory_stats(self):
-        """Memory that arrays take on the device, by the names that jax's own accelerators use; None where it is not known."""
+        """Returns the memory used by arrays on the device, under the names that jax's own accelerators use; None if unknown."""
         return _memory_of(self) if is_ours(self.client) else ordinary(self)
 
     memory_stats._pathways = True
@@ -25,22 +23,17 @@ def install(is_ours):
 
 
 def _memory_of(device):
-    """As the cluster's status report says (docs/status.md), which asks the hosts anew each time. The client library keeps what it need
-    not send at once, ends of arrays above all: an empty array takes all of it along, and is there when the controller has it."""
+    """Reads the device's memory from the cluster's status report (docs/status.md), which queries the hosts each time."""
     import jax
 
-    with jax.ensure_compile_time_eval():
-        jax.device_put(np.zeros(0, np.bool_), device).block_until_ready()
-    for controller, _ in _client.connected():
-        try:
-            return memory_stats_in(_cluster.status(controller), device.id)
-        except _cluster.StatusError:
-            return None
-    return None
+    try:
+        return memory_stats_in(_questions.ask(device.client, {"statusRequest": {}}), device.id)
+    except jax.errors.JaxRuntimeError:  # the cluster is lost, or is older than this request
+        return None
 
 
 def memory_stats_in(report, device):
-    """The numbers of a device in a status report; of a virtual one those of the device that it is bound to. None: it has none."""
+    """Returns the memory statistics of a device in a status report; for a virtual device, those of the device it is bound to. None if absent."""
     for placed in report.get("slices", ()):
         bound = dict(zip(placed.get("virtual_devices", ()), placed.get("devices", ())))
         device = bound.get(device, device)
@@ -48,13 +41,13 @@ def memory_stats_in(report, device):
     if memory is None:
         return None
     stats = {"bytes_in_use": memory["used_bytes"], "peak_bytes_in_use": memory["peak_bytes"]}
-    if memory["limit_bytes"] > 0:  # 0: nothing limits it
+    if memory["limit_bytes"] > 0:  # 0: no limit
         stats["bytes_limit"] = memory["limit_bytes"]
     return stats
 
 
 def _install_cost_analysis(is_ours):
-    """Lowered.cost_analysis(): of a module that is not compiled yet, for which any backend of this process will do."""
+    """Makes Lowered.cost_analysis() work. Its module is not compiled yet, so this process's cpu backend can analyse it."""
     ordinary = seams.COST_ANALYSIS.find()
     if ordinary is None:
         return
@@ -71,12 +64,12 @@ def _install_cost_analysis(is_ours):
 
 
 def let_meshes_span_islands():
-    """Idempotent. jax.make_mesh() takes devices of several islands, as it takes those of several hosts.
+    """Makes jax.make_mesh() accept devices of several islands, as it accepts devices of several hosts. Idempotent.
 
-    Devices of different islands have different `slice_index`, by which create_hybrid_device_mesh() finds the islands. make_mesh() (from jax 0.10
-    on; before, on TPUs alone) refuses such devices, though it lays them out in their order as it would without: it asks hasattr(device,
-    "slice_index") first. There is no option for it, and the function may have been imported long before us. So `hasattr` answers no to that one
-    question in that one module. Where a newer jax asks otherwise, make_mesh() refuses again, in its own words.
+    Devices of different islands have different `slice_index` values, by which create_hybrid_device_mesh() finds the islands. make_mesh() (since
+    jax 0.10; before, on TPUs only) checks hasattr(device, "slice_index") and refuses devices with different values, although it does not use
+    them. jax has no option to change this, and a script may have imported make_mesh earlier. So we shadow `hasattr` in jax's module of meshes;
+    it returns False for `slice_index` of our devices. If a newer jax checks in another way, make_mesh() refuses again, with its own message.
     """
     import builtins
 

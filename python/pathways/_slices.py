@@ -1,42 +1,41 @@
-"""Virtual slices: devices by what is needed of them, not by name.
+"""Virtual slices: devices requested by their properties, not by name.
 
     with pw.make_virtual_device_set().add_slice(devices=4) as slice:
         mesh = slice.mesh("x")
         ...
 
-The devices of a slice are ordinary jax devices. The resource manager maps each to a physical device, where the load of all clients is
-least, and may map it elsewhere later. `jax.devices()` does not list them. docs/slices.md says more.
+The devices of a slice are ordinary jax devices. The resource manager maps each to one of the least loaded physical devices, and may remap it
+later. `jax.devices()` does not list them. See docs/slices.md.
 """
 
 import contextlib
-import json
 import math
 import sys
 import time
 
 import numpy as np
 
-from pathways import _client
+from pathways import _client, _questions
 
 _POLL_SECONDS = 0.5
-_MOST = 1 << 53  # bytes: no device has so many, and JSON no larger numbers
+_MOST = 1 << 53  # bytes: more than any device has, and the largest integer that JSON represents exactly
 _SILENT_SECONDS = 2.0
 
 
 class SliceError(RuntimeError):
-    """A slice that cannot be had, or is no more."""
+    """A slice is unavailable, or was released or lost."""
 
 
 class InfeasibleSlice(SliceError):
-    """No release and no patience would make room for it: the text says what would fit."""
+    """This cluster can never satisfy the request, even if all other slices are released. The text names the slices that would fit."""
 
 
 class SliceTimeout(SliceError, TimeoutError):
-    """It could not be had in time."""
+    """The slice did not become available in time."""
 
 
 def make_virtual_device_set():
-    """A set of slices, empty at first."""
+    """Returns an empty set of slices."""
     return VirtualDeviceSet()
 
 
@@ -50,18 +49,13 @@ def _our_client():
 
 
 def _ask(client, what):
-    """A request to the resource manager. Its answer is JSON in an array of bytes."""
-    from jax.extend.ifrt_programs import ifrt_programs as programs
-
-    executable = client.compile_and_load_ifrt_program(
-        programs.make_plugin_program(json.dumps({"sliceRequest": what})), programs.make_plugin_compile_options())
-    [[answer]] = executable.execute_sharded([]).disassemble_into_single_device_arrays()
-    return json.loads(np.asarray(answer).tobytes())
+    """Sends a request to the resource manager; returns its answer."""
+    return _questions.ask(client, {"sliceRequest": what})
 
 
 @contextlib.contextmanager
 def _our_errors():
-    """jax's errors of the request itself, as Python's."""
+    """Converts jax's errors of a request into ValueError and SliceError."""
     import jax
 
     try:
@@ -72,7 +66,7 @@ def _our_errors():
 
 
 def _count(tpu_devices, devices, gpu_devices, shape):
-    """(count or None, platform or None)"""
+    """Returns (count or None, platform or None)."""
     given = {name: n for name, n in (("tpu_devices", tpu_devices), ("devices", devices), ("gpu_devices", gpu_devices)) if n is not None}
     if len(given) > 1:
         raise TypeError(f"a slice has one kind of devices: give one of {', '.join(given)}")
@@ -88,20 +82,20 @@ def _count(tpu_devices, devices, gpu_devices, shape):
 
 
 class VirtualDeviceSet:
-    """Slices that are released together."""
+    """A set of slices that are released together."""
 
     def __init__(self):
         self.slices = []
 
     def add_slice(self, tpu_devices=None, *, devices=None, gpu_devices=None, shape=None, kind=None, island=None, same_island_as=None,
                   memory_per_device=0, spread=False, pack=False, exclusive=False, timeout=None):
-        """A slice of so many devices of one island, or of a mesh of that shape.
+        """Adds a slice of that many devices of one island, or of a mesh of that shape.
 
-        kind: as `device_kind` calls it. island: by name. same_island_as: a slice. memory_per_device: bytes to set aside. spread, pack: over
-        many hosts, or few; else least load decides, then few hosts. exclusive: on devices that carry no other slice. timeout: seconds to wait
-        for devices that others hold (0: not at all; None: as long as it takes).
+        kind: a `device_kind`. island: a name. same_island_as: another slice. memory_per_device: bytes to reserve. spread, pack: use many hosts,
+        or few; by default the least loaded devices, then few hosts. exclusive: use devices without other slices. timeout: seconds to wait for
+        devices held by others (0: do not wait; None: no limit).
 
-        Raises InfeasibleSlice for what the cluster does not have, SliceTimeout for what it did not have in time.
+        Raises InfeasibleSlice if the cluster can never satisfy the request, SliceTimeout if it did not in time.
         """
         if shape is not None:
             shape = (shape,) if isinstance(shape, int) else tuple(shape)
@@ -121,7 +115,7 @@ class VirtualDeviceSet:
 
     @property
     def devices(self):
-        """Those of all slices, in order."""
+        """Returns the devices of all slices, in order."""
         return [device for one in self.slices for device in one.devices]
 
     def release(self):
@@ -137,7 +131,7 @@ class VirtualDeviceSet:
 
 
 class VirtualSlice:
-    """Devices until it is released, by release(), at the end of a `with`, or at the end of the process. Arrays on them end with it."""
+    """A set of devices held until release(), the end of a `with` block, or the end of the process. Arrays on them are deleted then."""
 
     def __init__(self, client, request, shape, timeout):
         self._client = client
@@ -180,7 +174,7 @@ class VirtualSlice:
 
     @property
     def devices(self):
-        """Its jax devices, row-major by its shape."""
+        """Returns the slice's jax devices, row-major by its shape."""
         self._alive()
         return list(self._devices)
 
@@ -193,16 +187,16 @@ class VirtualSlice:
 
     @property
     def tpus(self):
-        """Its devices. Those of a CPU cluster stand in for TPUs."""
+        """Returns the slice's devices. CPU devices stand in for TPUs."""
         return self._of("tpus", ("gpu", "cuda", "rocm"))
 
     @property
     def gpus(self):
-        """Its devices. Those of a CPU cluster stand in for GPUs."""
+        """Returns the slice's devices. CPU devices stand in for GPUs."""
         return self._of("gpus", ("tpu",))
 
     def mesh(self, *axis_names):
-        """A jax Mesh over its devices, of its shape: one name for each extent."""
+        """Returns a jax Mesh over the slice's devices, of its shape: one axis name for each extent."""
         import jax
 
         if len(axis_names) != len(self.shape):
@@ -210,15 +204,15 @@ class VirtualSlice:
         return jax.sharding.Mesh(np.array(self.devices, dtype=object).reshape(self.shape), axis_names)
 
     def placement(self):
-        """Where it is now: {"island", "hosts", "physical", "epoch"}, hosts by name and physical devices by number, for each of its
-        devices. The epoch grows when it is moved."""
+        """Returns the current mapping: {"island", "hosts", "physical", "epoch"}, with a host name and a physical device number for each
+        device of the slice. The epoch grows when the slice moves."""
         self._alive()
         with _our_errors():
             state = _ask(self._client, {"await": {"slice": self.number, "seconds": 0}})
         return {key: state[key] for key in ("island", "hosts", "physical", "epoch")}
 
     def release(self):
-        """Its devices serve others; arrays on them are gone. A second time does nothing."""
+        """Returns the devices to the cluster and deletes the arrays on them. Idempotent."""
         if self._released:
             return
         self._released = True

@@ -1,6 +1,8 @@
-// The plugin program with which the pathways package waits for the effects of programs (python/pathways/_program_tokens.py): {"effectsRequest": {}}.
+// The plugin program {"effectsRequest": {}}: the pathways package waits with it for the effects of programs
+// (python/pathways/_program/tokens.py).
 //
-// Compiling it ends when all runs so far have that have effects, or with the first failure among them that has not been told. It has no result.
+// Compiling it ends when all earlier runs with effects have ended. It fails with the first failure among them that was not reported yet.
+// The program has no result.
 #pragma once
 
 #include <memory>

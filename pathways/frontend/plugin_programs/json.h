@@ -1,4 +1,4 @@
-// Reading the JSON of plugin programs.
+// Readers of the JSON in plugin programs.
 #pragma once
 
 #include <string>
@@ -15,10 +15,10 @@ namespace pw::frontend {
 using JsonObject = google::protobuf::Struct;
 using JsonValue = google::protobuf::Value;
 
-// INVALID_ARGUMENT unless `text` is one object.
+// Parses one object. INVALID_ARGUMENT if `text` is anything else.
 absl::StatusOr<JsonObject> ParseJson(absl::string_view text);
 
-// All of these: INVALID_ARGUMENT, naming the field, if it is missing or of another kind.
+// All of these return INVALID_ARGUMENT, naming the field, if it is missing or of another kind.
 absl::StatusOr<JsonObject> ObjectField(const JsonObject& object, const std::string& name);
 absl::StatusOr<std::vector<JsonObject>> ObjectsField(const JsonObject& object, const std::string& name);
 absl::StatusOr<std::string> StringField(const JsonObject& object, const std::string& name);

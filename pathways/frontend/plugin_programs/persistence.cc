@@ -26,7 +26,7 @@ struct Item {
   std::string location;
   std::string op_sharding;
   std::vector<DeviceId> devices;
-  ZarrArray array;  // read: type and dims; write: nothing
+  ZarrArray array;  // for reading: type and dims; for writing: empty
 };
 
 absl::StatusOr<Item> ParseItem(const JsonObject& request) {
@@ -50,18 +50,18 @@ absl::StatusOr<buffers::DType> DTypeFromName(const std::string& name) {
   return absl::InvalidArgumentError(absl::StrCat("Bad PluginProgram: there is no element type ", name));
 }
 
-// The first shard that holds each tile, and all that do.
+// Returns for each tile the shards that hold it, ascending.
 std::vector<std::vector<int32_t>> ShardsByTile(const buffers::Sharding& sharding) {
   std::vector<std::vector<int32_t>> shards(sharding.num_tiles());
   for (int i = 0; i < sharding.num_shards(); ++i) shards[sharding.TileOfShard(i)].push_back(i);
   return shards;
 }
 
-// Writes pieces one after another: device -> controller -> file. Strand, but for the writing itself.
+// Writes pieces one after another: device -> front end -> file. On the strand, except the writing itself.
 class WriteJob : public std::enable_shared_from_this<WriteJob> {
  public:
   struct Piece {
-    Handle single = 0;  // 0: an array without elements, of which only the metadata is written
+    Handle single = 0;  // 0: an array without elements; only its metadata is written
     fs::path directory;
     std::shared_ptr<const ZarrArray> array;
     buffers::Region region;
@@ -73,7 +73,7 @@ class WriteJob : public std::enable_shared_from_this<WriteJob> {
         session_(session.weak_from_this()),
         done_(std::move(done)) {}
 
-  // Instead of Next.
+  // Ends the job; called instead of Next.
   void Fail(const absl::Status& status) { Finish(status); }
   void Add(Piece piece) { pieces_.push_back(std::move(piece)); }
 
@@ -196,7 +196,7 @@ class ReadProgram final : public PluginExecutable {
                        StatusCallback done) override;
 
  private:
-  // What is read of one tile, and the host buffer that it becomes.
+  // One tile to read, and the host buffer that it becomes.
   struct Piece {
     size_t item;
     buffers::Region region;
@@ -221,7 +221,7 @@ absl::StatusOr<std::vector<buffers::ArraySpec>> ReadProgram::Outputs(ClientSessi
   return specs;
 }
 
-// On the files' thread: finds the arrays and learns their chunks.
+// Finds the arrays and learns their chunks. On the files' thread.
 absl::Status ReadProgram::Open(const Storage& storage) {
   for (Item& item : items_) {
     PW_ASSIGN_OR_RETURN(fs::path directory, storage.Resolve(item.location));
@@ -277,7 +277,7 @@ absl::Status ReadProgram::Execute(ClientSession& session, absl::Span<const Handl
     for (const Piece& piece : pieces) {
       absl::StatusOr<Bytes> data = ReadZarrRegion(self->directories_[piece.item], self->items_[piece.item].array, piece.region);
       first_error.Update(data.status());
-      // On an error an empty buffer, which is none of the array's: the array then is an error too instead of pending for ever.
+      // After an error an empty buffer, which does not fit the array: then the array becomes an error, instead of staying pending for ever.
       cluster.Post([weak, buffer = piece.buffer, data = data.ok() ? *std::move(data) : Bytes()]() mutable {
         auto session = weak.lock();
         if (session != nullptr && session->open()) (void)session->session().StoreHostBuffer(buffer, std::move(data));

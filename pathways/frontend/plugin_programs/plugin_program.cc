@@ -9,6 +9,7 @@
 #include "pathways/frontend/plugin_programs/profile.h"
 #include "pathways/frontend/plugin_programs/reshard.h"
 #include "pathways/frontend/plugin_programs/slices.h"
+#include "pathways/frontend/plugin_programs/status.h"
 
 namespace pw::frontend {
 namespace {
@@ -27,6 +28,7 @@ constexpr ProgramKind kKinds[] = {
     {"hostBufferRequest", MakeHostBufferProgram},
     {"sliceRequest", MakeSliceProgram},
     {"effectsRequest", MakeEffectsProgram},
+    {"statusRequest", MakeStatusProgram},
 };
 
 }  // namespace

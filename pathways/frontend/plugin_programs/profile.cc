@@ -24,7 +24,7 @@ class ProfileProgram final : public PluginExecutable {
   std::vector<DeviceId> devices(const controller::ClusterInfo& cluster) const override {
     return {cluster.devices.empty() ? DeviceId(0) : cluster.devices[0].id};
   }
-  // Whether the trace can be written is known before it is taken.
+  // Checks before the recording that the trace can be written.
   void Prepare(ClientSession& session, StatusCallback done) override {
     std::move(done)(session.services().storage.Resolve(location_).status());
   }

@@ -1,8 +1,10 @@
-// {"profileRequest": {"traceLocation": folder, "xprofTraceOptions"?: {"traceSessionName"?: string, ...}, ...}}: the first execution
-// starts recording the session's requests (trace_recorder.h), the second ends it and writes
-// traceLocation/plugins/profile/SESSION/pathways_controller.trace.json; then it may start again. What devices do is not in it.
+// The plugin program that records a profile of the session.
 //
-// With xprofTraceOptions a client expects one output, of a type that has no use to it: it gets an array of one empty string.
+// {"profileRequest": {"traceLocation": folder, "xprofTraceOptions"?: {"traceSessionName"?: string, ...}, ...}}: the first execution starts
+// recording the session's requests (trace_recorder.h). The second one ends the recording and writes
+// traceLocation/plugins/profile/SESSION/pathways_controller.trace.json; then another may start. The activity of devices is not recorded.
+//
+// With xprofTraceOptions the client expects one output, which it does not use: it gets an array of one empty string.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,7 @@
+// The plugin program that copies its arguments to other shardings.
+//
 // {"reshardRequest": {"donateInput": bool, "inSharding": [S...], "outSharding": [S...]}} with S = {"devices": {"device_ids": [...]},
-// "xla_hlo_sharding": base64 of an xla.OpSharding, "memory_kind"?: string}: the arguments, copied to the output shardings.
+// "xla_hlo_sharding": base64 of an xla.OpSharding, "memory_kind"?: string}: the results are the arguments, copied to the output shardings.
 #pragma once
 
 #include <memory>

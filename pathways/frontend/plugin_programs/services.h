@@ -1,5 +1,5 @@
-// PluginServices: files, a thread to read and write them on, the time and the compiler, for programs that need more than a session. Outlives
-// all sessions.
+// PluginServices: files, a thread for reading and writing them, the clock and the compiler, for plugin programs that need more than a
+// session. Must outlive all sessions.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ struct PluginServices {
   Storage storage;
   Executor* files;
   Clock* clock;
-  std::shared_ptr<TranslatingCompiler> compiler = nullptr;  // null: what is newer than the devices' runtime is refused
+  std::shared_ptr<TranslatingCompiler> compiler = nullptr;  // null: programs newer than the devices' runtime are refused
 };
 
 }  // namespace pw::frontend

@@ -1,17 +1,16 @@
 #include "pathways/frontend/plugin_programs/slices.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/json_writer.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/frontend/client_session.h"
+#include "pathways/frontend/plugin_programs/text_answer.h"
 
 namespace pw::frontend {
 namespace {
 
-using controller::Handle;
 using controller::SliceState;
 using controller::StatusCallback;
 using resource::SliceRequest;
@@ -22,7 +21,7 @@ absl::Status Bad(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("Bad PluginProgram: a slice request ", what));
 }
 
-// 0 if it is missing.
+// Returns 0 if it is missing.
 absl::StatusOr<int64_t> WholeNumber(const JsonObject& object, const std::string& name) {
   auto it = object.fields().find(name);
   if (it == object.fields().end()) return 0;
@@ -93,50 +92,17 @@ std::string ToJson(const SliceState& state) {
   return json.EndObject().Take();
 }
 
-class SliceProgram : public PluginExecutable {
+class SliceProgram : public TextAnswer {
  public:
-  std::string name() const override { return "slice request"; }
-  std::vector<DeviceId> devices(const controller::ClusterInfo& cluster) const override {
-    return {cluster.devices.empty() ? DeviceId(0) : cluster.devices[0].id};
-  }
-  absl::StatusOr<std::vector<buffers::ArraySpec>> Outputs(ClientSession& session, absl::Span<const Handle> args) override {
-    if (!args.empty()) return absl::InvalidArgumentError("a slice request takes no arguments");
-    PW_ASSIGN_OR_RETURN(const DeviceId device, DeviceThatIsThere(session));
-    const auto size = static_cast<int64_t>(answer_.size());
-    return std::vector<buffers::ArraySpec>{{buffers::DType::kU8, {size}, buffers::Sharding::SingleDevice(device, ""), ""}};
-  }
-  absl::Status Execute(ClientSession& session, absl::Span<const Handle> args, absl::Span<const Handle> results,
-                       StatusCallback done) override {
-    PW_ASSIGN_OR_RETURN(const auto specs, Outputs(session, args));
-    const Handle buffer = session.session().NewHandle();
-    PW_RETURN_IF_ERROR(session.session().StoreHostBuffer(buffer, Bytes::FromString(answer_)));
-    PW_RETURN_IF_ERROR(
-        session.session().MakeArray(results[0], specs[0], {{buffer, {specs[0].dtype, specs[0].dims, std::nullopt}, {0}}}));
-    session.cluster().Post([done = std::move(done)]() mutable { std::move(done)(absl::OkStatus()); });
-    return absl::OkStatus();
-  }
+  SliceProgram() : TextAnswer("slice request") {}
 
  protected:
-  // Keeps what the cluster says of a slice for the client.
+  // Keeps the cluster's answer about a slice for the client.
   controller::ResultCallback<SliceState> AnswerTo(StatusCallback done) {
     return [self = shared_from_this(), this, done = std::move(done)](absl::StatusOr<SliceState> state) mutable {
       if (state.ok()) answer_ = ToJson(*state);
       std::move(done)(state.status());
     };
-  }
-
-  std::string answer_ = "{}";
-
- private:
-  // Of those that the client knows.
-  static absl::StatusOr<DeviceId> DeviceThatIsThere(ClientSession& session) {
-    const auto now = session.cluster().info();
-    for (const auto& known : session.cluster_info().devices) {
-      const bool there =
-          std::any_of(now->devices.begin(), now->devices.end(), [&](const auto& device) { return device.id == known.id; });
-      if (there) return known.id;
-    }
-    return absl::UnavailableError("the cluster has lost all the devices that it had when this client connected: connect again");
   }
 };
 

@@ -1,11 +1,11 @@
-// The plugin program with which the pathways package asks for virtual slices (python/pathways/_slices.py).
+// The plugin program by which the pathways package asks for virtual slices (python/pathways/_slices.py).
 //
-// {"sliceRequest": {"add": {"count": n, ...}}} or {"await": {"slice": n, "seconds": s}} or {"release": {"slice": n}}. Compiling it does
-// what it says; "await" is answered when the slice waits no more, or after so many seconds. Its one result is the slice's state as JSON
-// text, in an array of bytes; of "release" it is {}.
+// {"sliceRequest": {"add": {"count": n, ...}}} or {"await": {"slice": n, "seconds": s}} or {"release": {"slice": n}}. Compiling it carries
+// out the request; "await" is answered when the slice no longer waits, or after so many seconds. Its one result is the slice's state as
+// JSON text, in an array of bytes; of "release" it is {}.
 //
 // "add" understands count, shape, platform, kind, island, beside (a slice), memory_per_device, hosts ("any", "spread", "pack") and
-// exclusive; all but count may be left out, and count too where there is a shape.
+// exclusive. All but count are optional, and so is count if there is a shape.
 #pragma once
 
 #include <memory>

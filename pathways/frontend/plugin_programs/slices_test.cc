@@ -1,4 +1,4 @@
-// The plugin program for virtual slices, and what a client is told of their devices.
+// Plugin programs that answer with text: virtual slices, whose devices a client learns of here too, and the status.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ class SliceProgramTest : public testing::ClientSessionTest {
     return Compile("xla::ifrt::PluginProgram", absl::StrCat("__serialized_plugin_program {\"sliceRequest\": ", what, "}"));
   }
   uint64_t next_answer_ = 50;
-  // The JSON that an accepted request is answered with.
+  // Returns the JSON that answers an accepted request.
   std::string AnswerOf(const IfrtResponse& compiled) {
     EXPECT_EQ(CodeOf(compiled), 0) << TextOf(compiled);
     EXPECT_EQ(CodeOf(Execute(compiled.compile_response().loaded_executable_handle(), {}, {next_answer_})), 0);
@@ -77,6 +77,10 @@ TEST_P(SliceProgramTest, WhoWaitsIsToldForWhat) {
             R"({"slice":7,"state":"waiting","position":2,"text":"a \"device\""})");
   EXPECT_EQ(AnswerOf(Ask(R"({"release": {"slice": 7}})")), "{}");
   EXPECT_THAT(cluster_.released_slices, ElementsAre(SliceId(7)));
+}
+
+TEST_P(SliceProgramTest, TheStatusIsTheClusterS) {
+  EXPECT_EQ(AnswerOf(Compile("xla::ifrt::PluginProgram", R"(__serialized_plugin_program {"statusRequest": {}})")), R"({"islands": []})");
 }
 
 TEST_P(SliceProgramTest, WhatMakesNoSenseIsRefused) {

@@ -17,7 +17,7 @@ bool HasDots(const fs::path& path) {
   return std::any_of(path.begin(), path.end(), [](const fs::path& part) { return part == ".." || part == "."; });
 }
 
-// Links are followed first, so that none leads out of `folder`.
+// Follows links first, so that none leads out of `folder`.
 bool IsBelow(const fs::path& path, const fs::path& folder) {
   std::error_code error;
   const fs::path real = fs::weakly_canonical(path, error);

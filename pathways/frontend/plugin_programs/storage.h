@@ -1,7 +1,7 @@
-// Storage: which files of the controller's machine a client may name in a plugin program, and reading and writing them.
+// Storage: decides which files of the server's machine a client may name in a plugin program, and reads and writes them.
 //
-// Paths must lie in `paths_below`. Addresses of object stores ("gs://bucket/object") have no client here: they are kept as files in
-// `objects_in`, as objects_in/gs/bucket/object. Where an option is empty, that kind of location is closed. Immutable: any thread.
+// Paths must lie in `paths_below`. Addresses of object stores ("gs://bucket/object") have no client here: such objects are files in
+// `objects_in`, as objects_in/gs/bucket/object. If one of the two is empty, its kind of location is refused. Immutable: any thread.
 #pragma once
 
 #include <filesystem>
@@ -18,7 +18,8 @@ class Storage {
   Storage(std::string paths_below, std::string objects_in)
       : paths_below_(std::move(paths_below)), objects_in_(std::move(objects_in)) {}
 
-  // The file or folder that a client's location means. PERMISSION_DENIED, saying which flag opens it; INVALID_ARGUMENT for relative paths.
+  // Returns the file or folder of a client's location. PERMISSION_DENIED, naming the flag that opens it; INVALID_ARGUMENT for relative
+  // paths.
   absl::StatusOr<std::filesystem::path> Resolve(const std::string& location) const;
 
  private:
@@ -26,7 +27,7 @@ class Storage {
   const std::string objects_in_;
 };
 
-// Both block, and name the file in their errors. Write makes the folders it needs, and replaces a file whole or not at all.
+// Both block, and name the file in their errors. Write makes missing folders, and replaces a file whole or not at all.
 absl::Status WriteWholeFile(const std::filesystem::path& path, const Bytes& data);
 // RESOURCE_EXHAUSTED over `limit` bytes.
 absl::StatusOr<Bytes> ReadWholeFile(const std::filesystem::path& path, int64_t limit);

@@ -1,4 +1,5 @@
-// Arrays as zarr v2 directories: ".zarray" (JSON) and one file "i.j.k" for each chunk, row-major, uncompressed. Other tools read and write the same.
+// Arrays as zarr v2 directories: ".zarray" (JSON) and one file "i.j.k" for each chunk, row-major, uncompressed. Other zarr tools can read
+// and write them.
 #pragma once
 
 #include <filesystem>
@@ -15,15 +16,15 @@ namespace pw::frontend {
 struct ZarrArray {
   buffers::DType dtype = buffers::DType::kInvalid;
   buffers::Dims dims;
-  buffers::Dims chunks;  // the shape of every chunk; those at the end reach over the array's
+  buffers::Dims chunks;  // the shape of every chunk; chunks at the end extend beyond the array
 };
 
-// UNIMPLEMENTED for element types that zarr has no name for.
+// UNIMPLEMENTED for element types without a zarr name.
 absl::StatusOr<std::string> ZarrMetadata(const ZarrArray& array);
-// UNIMPLEMENTED for compressed arrays and the like, INVALID_ARGUMENT if it makes no sense.
+// UNIMPLEMENTED for compressed arrays and other features, INVALID_ARGUMENT for invalid metadata.
 absl::StatusOr<ZarrArray> ParseZarrMetadata(absl::string_view json);
 
-// Both block. `region` of the array, dense row-major; it must be a whole chunk (or the part of one that is in the array) for writing.
+// Both block. The bytes of `region` are dense row-major. For writing it must be a whole chunk (or the part of one that is in the array).
 absl::Status WriteZarrChunk(const std::filesystem::path& directory, const ZarrArray& array, const buffers::Region& region,
                             const Bytes& data);
 absl::StatusOr<Bytes> ReadZarrRegion(const std::filesystem::path& directory, const ZarrArray& array,

@@ -1,0 +1,15 @@
+// The plugin program with which the pathways package asks for the cluster's state on its own connection, for memory_stats()
+// (python/pathways/_devices.py): {"statusRequest": {}}. Its result is the JSON text of `pathways status` (docs/status.md).
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "pathways/frontend/plugin_programs/json.h"
+#include "pathways/frontend/plugin_programs/plugin_program.h"
+
+namespace pw::frontend {
+
+absl::StatusOr<std::shared_ptr<PluginExecutable>> MakeStatusProgram(const JsonObject& request);
+
+}  // namespace pw::frontend
