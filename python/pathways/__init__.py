@@ -1,7 +1,7 @@
 """Pathways: one controller drives the accelerators of many hosts, through stock JAX.
 
-Nothing here needs to be imported by a user's program: with JAX_PLATFORMS=pathways in the environment, jax finds the backend by
-itself (`_plugin.py`). With PATHWAYS_ADDRESS=HOST:PORT it connects to that cluster, otherwise a local one is started for the process.
+A user's program need not import this package: with JAX_PLATFORMS=pathways in the environment, jax finds the backend itself
+(`_plugin.py`). With PATHWAYS_ADDRESS=HOST:PORT it connects to that cluster; otherwise it starts a local cluster for the process.
 """
 
 __version__ = "0.1.0"
@@ -10,15 +10,15 @@ _PIPELINES = ("Pipeline", "PipelineState", "pipeline")
 __all__ = ["__version__", "cond", "program", "set_share", "switch", *_PIPELINES, *_SLICES]
 
 
-def __getattr__(name):  # jax is imported only by those who use it through us
+def __getattr__(name):  # importing pathways does not import jax; these attributes do
     if name == "program":
-        from pathways._program import program
+        from pathways._program.tracer import program
 
         return program
     if name in ("cond", "switch"):
-        from pathways import _program_choice
+        from pathways._program import choice
 
-        return getattr(_program_choice, name)
+        return getattr(choice, name)
     if name == "set_share":
         from pathways._share import set_share
 

@@ -1,8 +1,8 @@
-"""Collectives whose start and end are two steps (all_gather_start(...).done() and the like), on workers whose XLA does not have them.
+"""Runs asynchronous collectives (all_gather_start(...).done() and the like) synchronously on workers whose XLA does not support them.
 
-jax's client writes a program in the StableHLO that the workers read, and refuses what is newer. Only then, what was to be started is done
-instead: the same collective at that place, its value where the future was. The numbers are the same, and nothing overlaps. Workers that read
-such programs get them as they are.
+jax's client serializes each program for the StableHLO version of the workers, and fails if the program uses newer operations. After such a failure
+this pass replaces each asynchronous start with the collective itself, and its future with the collective's result. The results are the same, but
+nothing overlaps. Workers that support asynchronous collectives receive the program unchanged.
 """
 
 from pathways._jax import compilation
@@ -35,7 +35,7 @@ def _do_instead_of_start(start):
 
 
 def make_synchronous(module):
-    """In place."""
+    """Replaces the module's asynchronous collectives with synchronous ones, in place."""
     from jax.extend.mlir import ir
 
     starts, ends, hints = [], [], []
@@ -46,7 +46,7 @@ def make_synchronous(module):
         elif operation.name == "stablehlo.async_done":
             ends.append(operation)
         elif _calls_control_dep(operation) and _has_future(operation):
-            hints.append(operation)  # of when something is to be started, which nothing is
+            hints.append(operation)  # orders asynchronous starts, and none remain
         return ir.WalkResult.ADVANCE
 
     with module.context, ir.Location.unknown():
@@ -72,5 +72,5 @@ _PASS = _MakeSynchronous()
 
 
 def install(is_ours):
-    """is_ours(client) tells our backends from others. Idempotent."""
+    """Registers the pass. is_ours(client): whether the client is a Pathways backend. Idempotent."""
     compilation.add(_PASS, is_ours)

@@ -1,4 +1,4 @@
-"""`pathways bench paper`: section 5 of the paper on this machine. The benchmarks are part of the sources, not of the wheel."""
+"""`pathways bench paper`: repeats section 5 of the paper on this machine. The benchmarks are in the source checkout, not in the wheel."""
 
 import os
 import pathlib
@@ -7,7 +7,7 @@ import sys
 
 
 def checkout(start):
-    """The folder of the sources that `start` lies in."""
+    """Returns the root of the source checkout that contains `start`; raises ValueError outside a checkout."""
     start = pathlib.Path(start).resolve()
     for folder in (start, *start.parents):
         if (folder / "bench" / "paper" / "run.py").is_file() and (folder / "python" / "pathways").is_dir():

@@ -1,4 +1,4 @@
-"""Where our executables and device plugins are: in the installed package, or in a build tree named by PATHWAYS_BIN_DIR."""
+"""Finds our executables and device plugins: in the installed package, or in the build tree that PATHWAYS_BIN_DIR names."""
 
 import importlib.util
 import os
@@ -8,7 +8,7 @@ PACKAGE = pathlib.Path(__file__).resolve().parent
 
 
 class MissingError(RuntimeError):
-    """A file that the package should carry is not there."""
+    """A file of the package is missing."""
 
 
 def _folders(kind):
@@ -23,7 +23,7 @@ def _folders(kind):
 
 
 def find(name, kind="bin"):
-    """The path of one of our files, or MissingError saying where it was looked for."""
+    """Returns the path of one of our files; raises MissingError, which lists the folders searched."""
     looked = []
     for folder in _folders(kind):
         path = folder / name
@@ -49,7 +49,7 @@ def _in_site_packages(package, file_name):
 
 
 def device_plugin(platform):
-    """The PJRT plugin for a platform: "cpu", "cuda", or the path of any plugin."""
+    """Returns the path of the PJRT plugin for a platform: "cpu", "cuda", or the path of any plugin."""
     if platform == "cpu":
         return find("libpjrt_cpu.so", "lib")
     if platform == "cuda":

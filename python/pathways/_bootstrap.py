@@ -1,7 +1,7 @@
-"""Runs at the start of the interpreter when the environment selects Pathways (`pathways.pth` sees to that), before the script.
+"""Runs when the interpreter starts, before the script, if the environment selects Pathways (`pathways.pth` calls it).
 
-Only what cannot wait for jax to load the plugin is here: environment variables that jax and jaxlib read when they are imported, and
-what a script may call before the first use of a device.
+It does only the work that must happen before jax loads the plugin: it sets environment variables that jax and jaxlib read when they are
+imported, and patches functions that a script may call before it first uses a device.
 """
 
 import os
@@ -11,7 +11,7 @@ _HOOKED = "jax"
 
 
 def selected():
-    """Whether the environment asks for Pathways."""
+    """Whether the environment selects Pathways."""
     platforms = os.environ.get("JAX_PLATFORMS", "")
     if not platforms:
         return bool(os.environ.get("PATHWAYS_ADDRESS"))
@@ -19,7 +19,7 @@ def selected():
 
 
 def _patch(jax):
-    """jax: just imported."""
+    """Patches jax, which has just been imported."""
     from pathways import _distributed, _transformations
 
     _distributed.patch(jax.distributed)
@@ -27,7 +27,7 @@ def _patch(jax):
 
 
 class _AfterImport:
-    """A meta path finder that lets others load the module and then patches it."""
+    """A meta path finder that lets the other finders load the module, then patches it."""
 
     def find_spec(self, name, path=None, target=None):
         if name != _HOOKED:
@@ -48,13 +48,13 @@ class _AfterImport:
 
 
 def set_environment():
-    """Defaults only: what the user has set stays."""
-    # The client speaks plain TCP, to our relay on this machine; its default credentials exist on one cloud only.
+    """Sets defaults; variables that the user has set keep their values."""
+    # The client connects to our relay on this machine over plain TCP; its default credentials exist on one cloud only.
     os.environ.setdefault("IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS", "true")
-    # One cancelled upload ends a session, and a pmap call with hundreds of arguments opens thousands at once.
+    # One cancelled upload ends a session, and a pmap call with hundreds of arguments starts thousands of uploads at once.
     os.environ.setdefault("IFRT_PROXY_GRPC_MAX_ONGOING_HOST_BUFFER_STORES", "64")
-    # Errors only: at every start and end jaxlib's client warns of what is meant here, the plain TCP and the closed connection. "1" is what
-    # importing jax sets, in the parent of this process perhaps; who wants to see warnings says "0".
+    # Log errors only: at every start and end jaxlib's client warns of the plain TCP and of the closed connection, both intended here. Importing
+    # jax sets "1", perhaps in this process's parent; "0" shows the warnings.
     if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1") == "1":
         os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 
@@ -64,8 +64,8 @@ def main():
     if selected():
         set_environment()
         if platforms != [""] and "cpu" not in platforms:
-            # Host callbacks and mixed programs need the local cpu backend. Said before jax reads it: a setting that changes when the first
-            # device is used would surprise those who compare.
+            # Host callbacks and mixed programs need the local cpu backend. Set it before jax reads the variable, so that the setting does not
+            # change when the first device is used.
             os.environ["JAX_PLATFORMS"] = ",".join([*platforms, "cpu"])
         if _HOOKED in sys.modules:
             _patch(sys.modules[_HOOKED])

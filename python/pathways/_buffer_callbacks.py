@@ -1,7 +1,7 @@
-"""jax.experimental.buffer_callback: callbacks that write their results into buffers they are given.
+"""jax.experimental.buffer_callback: callbacks that write their results into buffers passed to them.
 
-jax hands them the memory of the computation, in its own process. Ours computes elsewhere, so the buffers are numpy arrays here, and what was written
-goes back as the results of a host callback (`_callbacks.py`).
+jax passes the computation's own memory, which is in the same process. Our computations run on workers, so the buffers are numpy arrays in this
+process, and their contents are sent back as the results of a host callback (`_callbacks.py`).
 """
 
 import functools
@@ -13,7 +13,7 @@ from pathways._jax import compilation, seams
 
 
 class Buffer(np.ndarray):
-    """As jax's Buffer: shape, dtype, the array protocols, and whether it may be written."""
+    """Stands for jax's Buffer: shape, dtype, the array protocols, and `writeable`."""
 
     @property
     def writeable(self):
@@ -21,7 +21,7 @@ class Buffer(np.ndarray):
 
 
 class Context:
-    """As jax's ExecutionContext."""
+    """Stands for jax's ExecutionContext."""
 
     def __init__(self):
         from jax.experimental.buffer_callback import ExecutionStage
@@ -36,7 +36,7 @@ class Context:
 
 
 def _with_buffers(callback, in_tree, out_tree, avals_out, aliases):
-    """callback as a function from arrays to arrays. aliases: (operand, result) that share their memory."""
+    """Wraps `callback` as a function from arrays to arrays. aliases: pairs (operand, result) that share memory."""
     import jax
 
     seeds = {result: operand for operand, result in aliases}
@@ -58,7 +58,7 @@ def _with_buffers(callback, in_tree, out_tree, avals_out, aliases):
 
 
 def install(is_ours):
-    """is_ours(client) tells our backends from others. Idempotent."""
+    """Replaces jax's lowering of buffer callbacks. is_ours(client): whether the client is a Pathways backend. Idempotent."""
     from jax.interpreters import mlir
 
     found = seams.find_all(seams.BUFFER_CALLBACK, seams.BUFFER_CALLBACK_LOWERING)

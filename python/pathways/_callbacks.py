@@ -1,10 +1,10 @@
-"""Host callbacks: our own lowering of everything in jax that calls back into Python.
+"""Host callbacks: our own lowering of the jax primitives that call back into Python.
 
-jax has one place where the primitives behind pure_callback, io_callback, debug.callback, debug.print and checkify become a custom
-call: `emit_python_callback`. Its ordinary result carries a pointer of this process, which means nothing on a server. Where the
-lowering targets a Pathways backend we emit the custom call `pathways_host_callback_call` instead, whose attribute `callback` is the
-number of the function in a registry; everything else in jax (vmap rules, ordered effects and their tokens, the sharding that
-decides where the call runs) stays as it is. Lowerings for other backends, jax's own cpu among them, are untouched.
+jax lowers the primitives behind pure_callback, io_callback, debug.callback, debug.print and checkify to a custom call in one function,
+`emit_python_callback`. That call carries a pointer into this process, which is useless on a worker. For a Pathways backend we emit
+the custom call `pathways_host_callback_call` instead; its attribute `callback` is the function's number in a registry. The rest of jax (vmap
+rules, ordered effects and their tokens, the sharding that decides where the call runs) is unchanged. Lowerings for other backends, jax's own
+cpu among them, are unchanged too.
 """
 
 import dataclasses
@@ -19,9 +19,9 @@ from pathways import _host_calls
 from pathways._jax import compilation, seams
 
 TARGET = "pathways_host_callback_call"
-TARGET_ON_SHARDS = "pathways_host_callback_on_shards"  # each device calls, with its own part of every operand; no results
+TARGET_ON_SHARDS = "pathways_host_callback_on_shards"  # each device calls with its own shard of every operand; no results
 
-# Stands in jax's list of a program's callbacks, which makes jax wait for the program at a barrier. The compiler does not get to see it.
+# An entry in jax's list of a program's callbacks: a nonempty list makes jax wait for the program at a barrier. It is removed before compilation.
 MARK = "pathways host callback"
 
 registry = _host_calls.Registry()
@@ -32,12 +32,12 @@ class Registration:
 
     def __init__(self, number, prints=False):
         self.number = number
-        self.prints = prints  # it is jax.debug.print's, which waits for nothing
+        self.prints = prints  # the function is jax.debug.print's, which never waits
         weakref.finalize(self, registry.retire, number).atexit = False
 
 
 def checked(function, result_avals):
-    """`function` with its results as numpy arrays of exactly the types that the program expects; the texts are jax's."""
+    """Wraps `function` to return numpy arrays of exactly the types that the program expects. The error texts are jax's."""
     from jax.dtypes import canonicalize_dtype
 
     def as_numpy(value):
@@ -61,11 +61,11 @@ def checked(function, result_avals):
 
 
 def _sharding_with_token(sharding, results):
-    """With shardy, an annotation for the token in front of those of the results."""
+    """With shardy, adds an annotation for the token before those of the results."""
     if results == 0 or not _is_of_shardy(sharding):
         return sharding
     first = sharding.shardings[0]
-    sequence = type(sharding.shardings)  # lists or tuples, by jax's version
+    sequence = type(sharding.shardings)  # a list or a tuple, depending on jax's version
     token = type(first)(mesh_shape=(), dim_shardings=type(first.dim_shardings)(), logical_device_ids=first.logical_device_ids)
     return type(sharding)(sequence([token, *sharding.shardings]))
 
@@ -83,7 +83,7 @@ def _annotate(ctx, call, sharding):
 
 
 def _replicated_like(sharding, aval):
-    """What every device holds, if `sharding` says that one device makes it; else None."""
+    """Returns the replicated sharding for `aval` if `sharding` places it on one device; else None."""
     if _is_of_shardy(sharding):
         first, dimension = sharding.shardings[0], seams.SHARDY_DIMENSION.find()
         if not first.logical_device_ids or dimension is None:
@@ -97,8 +97,8 @@ def _replicated_like(sharding, aval):
 
 
 def _on_all_devices(ctx, results, avals, sharding):
-    """Of a function that one device calls for all, every device gets the result: an array that others hold too can be the program's result,
-    and go on to other devices and programs."""
+    """Replicates the results of a callback that one device makes for all. A replicated array can be the program's result and be passed to other
+    devices and programs."""
     if getattr(ctx.module_context.axis_context, "num_devices", 1) == 1:
         return results
     constrain = seams.CONSTRAIN_SHARDING.find()
@@ -109,11 +109,12 @@ def _on_all_devices(ctx, results, avals, sharding):
 
 
 def emit(ctx, function, token, operands, operand_avals, result_avals, has_side_effect, sharding, target=TARGET):
+    """Registers `function` and emits the custom call that calls it. Returns (results, token); `token` may be None."""
     import jax
 
     from pathways._jax import public
 
-    operand_avals = [public.physical_aval(aval) for aval in operand_avals]  # of random keys their numbers
+    operand_avals = [public.physical_aval(aval) for aval in operand_avals]  # random keys become their integers
     number = registry.add(checked(function, result_avals), [aval.dtype for aval in operand_avals], bool(result_avals))
     ctx.module_context.add_keepalive(Registration(number, ctx.primitive.name == "debug_print"))
     ctx.module_context.host_callbacks.append(MARK)
@@ -135,12 +136,12 @@ def emit(ctx, function, token, operands, operand_avals, result_avals, has_side_e
 
 
 def _is_whole_program(ctx):
-    """Whether the program is about whole values, which the compiler shards; else it is about one device's."""
-    return hasattr(ctx.module_context.axis_context, "num_devices")  # others have a mesh, or names of axes
+    """Whether the program is written over whole arrays, which the compiler shards; otherwise it is written over one device's shards."""
+    return hasattr(ctx.module_context.axis_context, "num_devices")  # other contexts have a mesh, or axis names
 
 
 class _WithoutMarks(compilation.Pass):
-    """jax's client refuses to compile programs with a list of callbacks."""
+    """Removes our marks from the list of callbacks: jax's client refuses to compile a program that has any."""
 
     def takes_callback(self, callback):
         return callback is MARK
@@ -153,13 +154,13 @@ _thread = threading.local()
 
 
 def _only_prints(executable):
-    """Whether all functions that it calls are jax.debug.print's."""
+    """Whether the executable calls functions, and all of them are jax.debug.print's."""
     functions = [kept for kept in executable.keepalive or () if isinstance(kept, Registration)]
     return bool(functions) and all(one.prints for one in functions)
 
 
 def _watch_eager_control_flow():
-    """A loop or a choice outside of jit is one computation; but prints outside of jit are there when the next line runs."""
+    """Marks loops and conditionals outside jit as eager. Each is one computation, but its prints must appear before the next line runs."""
     from jax.extend.core import primitives
 
     for primitive in (primitives.while_p, primitives.scan_p, primitives.cond_p):
@@ -178,9 +179,9 @@ def _eager(ordinary):
 
 
 def _wait_for_prints():
-    """A call of a function that only prints returns when that is printed, as on jax's own cpu: there is no result whose reader could wait for it.
-    So does a loop or a choice outside of jit that prints. A function of the user's may wait for its caller, so calls do not wait for those; nor does a function that runs for a program, which may hold
-    the device meanwhile."""
+    """Makes a call of a function that only prints return after the output is printed, as on jax's own cpu: no result exists that a reader could
+    wait for. The same holds for loops and conditionals outside jit that print. Calls do not wait for the user's own callbacks, which may wait for
+    their caller. A callback does not wait either: the program that called it may hold the device."""
     import jax
 
     ordinary = seams.HANDLE_TOKENS.find()
@@ -196,7 +197,7 @@ def _wait_for_prints():
         try:
             sharded_token.block_until_ready()
         except jax.errors.JaxRuntimeError:
-            pass  # jax.effects_barrier tells
+            pass  # jax.effects_barrier raises it
 
     handle_token_bufs._pathways = True
     seams.HANDLE_TOKENS.replace(handle_token_bufs)
@@ -204,7 +205,7 @@ def _wait_for_prints():
 
 
 def install(is_ours):
-    """Puts our lowering in front of jax's, for backends of which is_ours(client) is true. Idempotent."""
+    """Replaces jax's lowering for the backends for which is_ours(client) is true. Idempotent."""
     ordinary = seams.EMIT_CALLBACK.find() if compilation.add(PASS, is_ours) else None
     if ordinary is None or getattr(ordinary, "_pathways", False):
         return

@@ -1,13 +1,13 @@
-"""Replays the recording of a cluster (`pathways trace`) and verifies that the engine kept its promises. Nothing of the engine is asked again:
-only what each process wrote down about itself counts.
+"""Replays the recording of a cluster (`pathways trace`) and verifies that the engine kept its promises. It reads the recorded events only and asks
+no process.
 
-    order         on every device, computations were launched in the one order in which the scheduler granted them
-    grant         nothing was launched before it was granted, nor granted twice
-    completion    what was granted has completed, or was still under way when the recording ended; and it ran on all its hosts
-    producers     what makes an array was granted, and launched, before what reads it
+    order         every device launched its computations in the order in which the scheduler granted them
+    grant         no computation was launched before its grant, and none was granted twice
+    completion    every granted computation completed on all its hosts, or was still running when the recording ended
+    producers     the producer of an array was granted and launched before the array's readers
 
-Computations that were submitted before the recording began are not known by number, and are left out. A recording that is not whole (too many
-events, hosts that did not answer) cannot be judged on completion.
+Computations submitted before the recording began have no known number and are left out. A recording with missing events (too many events, hosts
+that did not answer) cannot be judged on completion.
 """
 
 import collections
@@ -17,7 +17,7 @@ MOST_FINDINGS = 100
 
 
 class NotATrace(ValueError):
-    """The file is no recording of ours."""
+    """The file is not a recording of `pathways trace`."""
 
 
 class Report:
@@ -60,7 +60,7 @@ class _Run:
 
 
 class _Log:
-    """The events by what they are."""
+    """The recorded events, sorted by kind."""
 
     def __init__(self, trace):
         try:
@@ -75,17 +75,17 @@ class _Log:
             raise NotATrace(f"not a recording of 'pathways trace': {error!r}") from None
 
     def _sort(self, threads):
-        self.grants = {}             # gang: (place in the order, time)
+        self.grants = {}             # gang: (position in the grant order, time)
         self.granted_twice = []
         self.ended = collections.defaultdict(list)  # gang: "done", "failed", "under way"
         self.requests = collections.defaultdict(set)  # gang: ops
-        self.ops_run = collections.defaultdict(set)   # gang: ops, or None where a run does not say
+        self.ops_run = collections.defaultdict(set)   # gang: ops, or None if a run does not name its op
         self.runs = []
         for event in self.events:
             args = event.get("args", {})
             gang, kind = args.get("gang", 0), event["cat"]
             if kind == "run":
-                device = threads[event["pid"], event["tid"]].split(" (")[0]  # runs that overlap are drawn on lines of their own
+                device = threads[event["pid"], event["tid"]].split(" (")[0]  # overlapping runs of a device have separate trace rows
                 self.runs.append(_Run({**event, "args": args}, self.processes[event["pid"]], device))
             elif gang and kind == "request":
                 self.requests[gang].add(args["op"])
@@ -103,7 +103,7 @@ def _check_order(log, report):
         if run.gang in log.grants:
             devices[run.process, run.device].append(run)
     for runs in devices.values():
-        runs.sort(key=lambda run: run.begin)  # stable: what began at once is in the order in which it ended
+        runs.sort(key=lambda run: run.begin)  # stable: runs that began together stay in the order in which they ended
         for before, after in zip(runs, runs[1:]):
             if log.grants[before.gang][0] > log.grants[after.gang][0]:
                 report.find("order", f"{before} was launched before {after}, which was granted before it")
@@ -157,7 +157,7 @@ def _check_producers(log, report):
         for array in reader.needs:
             for maker in makers.get(array, ()):
                 checked += 1
-                # An array may have shards on many hosts; a launch reads those of its own.
+                # An array may have shards on many hosts; a launch reads those of its own host.
                 if maker.process == reader.process and maker.begin > reader.begin:
                     report.find("producers", f"{reader} reads array {array} and was launched before {maker}, which makes it")
                 elif maker.gang in log.grants and reader.gang in log.grants and log.grants[maker.gang][0] > log.grants[reader.gang][0]:
@@ -166,7 +166,7 @@ def _check_producers(log, report):
 
 
 def check(trace, silent_hosts=()):
-    """The Report on a recording, as json.load gives it."""
+    """Returns the Report on a recording, given as json.load returns it."""
     log = _Log(trace)
     log.silent = list(silent_hosts) or trace.get("otherData", {}).get("silent_hosts", [])
     report = Report()

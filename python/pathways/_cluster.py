@@ -1,4 +1,4 @@
-"""A cluster on this machine: one controller and a worker for every host, as child processes."""
+"""Runs a cluster on this machine: one controller and a worker for every host, as child processes."""
 
 import dataclasses
 import fcntl
@@ -27,15 +27,15 @@ def default_shape():
 
 @dataclasses.dataclass(frozen=True)
 class Joinable:
-    """A cluster that workers started by others may join."""
+    """Options of a cluster that workers started separately may join."""
 
-    with_workers: bool = True            # of its own; else the controller alone, which waits for those of the shape
-    listen_workers: str | None = None    # where; default: as `listen` suggests
-    advertise: str | None = None         # this machine's name for others; default: its network name
+    with_workers: bool = True            # start workers too; else only the controller, which waits for the shape's hosts to join
+    listen_workers: str | None = None    # the address for workers; default: derived from `listen`
+    advertise: str | None = None         # the name under which other machines reach this one; default: its network name
 
 
 class Cluster:
-    """Starts in the constructor's caller, ready when start() returns. `owned`: ends with this process."""
+    """A controller and its workers. start() starts them and returns when they are ready. `owned`: they end with this process."""
 
     def __init__(self, shape, folder, platform=None, listen="127.0.0.1:0", owned=True, policy=None, joinable=None, checksum=False, heartbeat=None,
                  simulated=None, memory_limit=None, spill=False, dispatch=None):
@@ -48,10 +48,10 @@ class Cluster:
         self.joinable = joinable
         self.checksum = checksum
         self.heartbeat = heartbeat
-        self.memory_limit = memory_limit  # bytes for arrays on each device; None: what it has
+        self.memory_limit = memory_limit  # bytes for arrays on each device; None: all that the device has
         self.spill = spill
         self.dispatch = dispatch
-        self.simulated = simulated  # a _simulated.Device: all hosts are simulated, with such devices
+        self.simulated = simulated  # a _simulated.Device: all hosts are simulated and have such devices
         self.address = None
         self.workers_address = None
         self.processes = []
@@ -77,21 +77,21 @@ class Cluster:
         return [_state.Member(p.log.stem, p.pid, _state.start_time(p.pid), str(p.log)) for p in self.processes]
 
     def failure(self):
-        """The first process that has ended, or None."""
+        """Describes the first process that has ended; None if all run."""
         return next((p.failure() for p in self.processes if not p.alive()), None)
 
     def _log(self, name):
         return self.folder / f"{name}.log"
 
     def _listen_workers(self):
-        """Within one machine a Unix socket; where clients come from other machines, workers may too."""
+        """Returns a Unix socket if clients are on this machine only, else a TCP address: workers may then be on other machines too."""
         if self.joinable is not None and self.joinable.listen_workers:
             return self.joinable.listen_workers
         host, _ = _launch.split(self.listen, "--listen")
         return f"unix:{self.folder / 'workers.sock'}" if _launch.is_loopback(host) else f"{host}:0"
 
     def listen_sessions(self):
-        """Where agents connect: within one machine on a Unix socket."""
+        """Returns the address on which the controller accepts agents: a Unix socket if clients are on this machine only."""
         host, _ = _launch.split(self.listen, "--listen")
         return f"unix:{self.folder / 'sessions.sock'}" if _launch.is_loopback(host) else f"{host}:0"
 
@@ -101,12 +101,12 @@ class Cluster:
                                   self.dispatch)
         args += ["--listen-sessions", self.listen_sessions()]
         if self.joinable is None:
-            args.append("--own-workers")  # those of others wait for the next controller
+            args.append("--own-workers")  # workers started separately would wait for the next controller
         if self.heartbeat:
             args.append(f"--heartbeat-limit={self.heartbeat}")
         if self.owned:
             args.append("--exit-with-parent")
-        # The folder in which jax's client library is told to leave large arrays.
+        # The folder in which jax's client library leaves large arrays.
         own = None
         if directory := _host_memory.named_by_user() or (own := _host_memory.server_folder()):
             args += ["--shared-directory", directory]
@@ -130,7 +130,7 @@ class Cluster:
             self.processes.append(_processes.Process("pathways-worker of the simulated hosts", args, self._log("hosts"), _simulated.environment()))
             return
         hosts = len(self.shape.placement())
-        # Others may take the place of hosts that are lost, or join.
+        # Leave room for hosts that replace lost ones, or join later.
         most_hosts = max(hosts + 2, _launch.MOST_HOSTS) if self.joinable is not None else hosts + 2 if hosts > 1 else 1
         for island, host in self.shape.placement():
             args = _launch.worker(self.workers_address, host, island, self.platform, self.shape.devices, most_hosts, self._advertise(),
@@ -153,29 +153,29 @@ class StatusError(RuntimeError):
 
 
 def status(address, seconds=10.0):
-    """What the controller at HOST:PORT says about its cluster."""
+    """Returns the status report of the controller at HOST:PORT."""
     return _ask(address, seconds, "--status", address)
 
 
 def share(address, client, weight=None, priority=None):
-    """Changes what a client is entitled to; returns what holds now."""
+    """Changes a client's share; returns the share now in force."""
     change = [f"--share-{name}={value}" for name, value in (("weight", weight), ("priority", priority)) if value is not None]
     return _ask(address, 10.0, "--share", address, f"--share-client={client}", *change)
 
 
 def drain(address, host, undo, seconds):
-    """Moves the virtual slices off a host; returns {"moved": [slice, ...], "stuck": [{"slice", "why"}, ...]}."""
+    """Moves the virtual slices off a host, or with `undo` allows them again. Returns {"moved": [slice, ...], "stuck": [{"slice", "why"}, ...]}."""
     return _ask(address, seconds + 10, "--drain", address, f"--drain-host={host}", f"--status-timeout={seconds}s",
                 *(["--drain-undo"] if undo else []))
 
 
 def suspend(address, client, resume, seconds):
-    """Has a client step aside, or come back; returns {"client", "arrays", "bytes"}."""
+    """Suspends or resumes a client; returns {"client", "arrays", "bytes"}."""
     return _ask(address, seconds + 10, "--resume" if resume else "--suspend", address, f"--suspend-client={client}", f"--status-timeout={seconds}s")
 
 
 def trace(address, seconds, path):
-    """Has the cluster record what it does, into a file; returns a summary."""
+    """Has the cluster record its events into a file; returns a summary."""
     return _ask(address, seconds + 60, "--trace", address, f"--trace-duration={seconds}s", f"--trace-output={path}", "--status-timeout=50s")
 
 
@@ -194,13 +194,13 @@ def _runs():
     return pathlib.Path(tempfile.gettempdir()) / f"pathways-{os.getuid()}"
 
 
-KEPT_SECONDS = 600  # after the last word in its logs
-_held = []  # descriptors of the locks of this process's run folders. Nobody closes them: the process has them until it ends, however it ends
+KEPT_SECONDS = 600  # after the last write to its logs
+_held = []  # lock descriptors of this process's run folders; never closed, so the locks last until the process ends
 
 
 def new_run_folder():
-    """A private folder for sockets and logs. Those of processes that are gone are removed, once somebody has had the time to read why: whoever can
-    lock one knows, also where process ids of other containers are not to be seen."""
+    """Makes a private folder for sockets and logs, and removes old folders of processes that have ended, KEPT_SECONDS after their last log line.
+    A folder whose lock is free has no process; this test also works across containers, where process ids are invisible."""
     runs = _runs()
     runs.mkdir(mode=0o700, exist_ok=True)
     if runs.stat().st_uid != os.getuid():
@@ -211,7 +211,7 @@ def new_run_folder():
     folder = pathlib.Path(tempfile.mkdtemp(prefix=f".run-{os.getpid()}-", dir=runs))
     _held.append(os.open(folder / "lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
     fcntl.flock(_held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return folder.rename(runs / folder.name[1:])  # under this name others look whether it is locked
+    return folder.rename(runs / folder.name[1:])  # other processes test the lock of folders with such names only
 
 
 def _abandoned(folder):
@@ -221,9 +221,9 @@ def _abandoned(folder):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return time.time() - max(path.stat().st_mtime for path in folder.iterdir()) > KEPT_SECONDS
     except FileNotFoundError:
-        pass  # somebody was killed while making it, or is older than locks
+        pass  # its process was killed while making it, or belongs to a version without locks
     except OSError:
-        return False  # it is locked
+        return False  # locked: its process lives
     try:
         return time.time() - folder.stat().st_mtime > 86400
     except OSError:

@@ -1,4 +1,4 @@
-"""What the commands of the command line do. Each takes the parsed arguments and returns the exit status."""
+"""Implements the commands of the command line. Each takes the parsed arguments and returns the exit status."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def run(args):
         try:
             return _run_on(args, words, _state.load(args.name).address)
         except _state.NotRunning:
-            pass  # then a cluster just for this program
+            pass  # start a cluster for this program alone
     folder = _cluster.new_run_folder()
     cluster = _cluster.Cluster(shape_of(args), folder, args.platform).start()
     try:
@@ -61,7 +61,7 @@ def _run_on(args, words, address):
         child = subprocess.Popen(words, env=env)
     except OSError as error:
         raise ValueError(f"cannot run '{words[0]}': {error.strerror}") from None
-    # Ctrl-C reaches the program through the terminal; it decides. A SIGTERM to us is passed on.
+    # The terminal sends Ctrl-C to the program as well, so ignore it here. Pass a SIGTERM on.
     old_int = signal.signal(signal.SIGINT, signal.SIG_IGN)
     old_term = signal.signal(signal.SIGTERM, lambda *_: child.terminate())
     try:

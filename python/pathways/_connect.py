@@ -1,8 +1,8 @@
-"""How long to try to reach a controller.
+"""Decides how long to try to reach a controller.
 
-PATHWAYS_CONNECT_TIMEOUT (seconds, 30 by default) is for a controller that is there but not ready: its hosts are still joining, or its machine does
-not answer. Where a machine answers that nobody listens there, the address is most likely wrong, and three seconds are enough for a
-controller that is just starting.
+PATHWAYS_CONNECT_TIMEOUT (seconds, 30 by default) applies if the controller is not ready, because its hosts are still joining, or if its machine
+does not answer. If the machine refuses the connection, the address is most likely wrong: then we try for three seconds, enough for a controller
+that is just starting.
 """
 
 import os
@@ -25,7 +25,7 @@ def timeout_seconds():
 
 
 def check_listening(address):
-    """Returns once somebody listens at HOST:PORT, or may; OSError or ValueError if it is clear that nobody does."""
+    """Returns once a process listens at HOST:PORT, or if the machine does not answer. Raises OSError if it refuses, ValueError for a bad address."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
         raise ValueError("an address has the form HOST:PORT")
@@ -36,7 +36,7 @@ def check_listening(address):
             socket.create_connection((host, int(port)), timeout=REFUSED_SECONDS).close()
             return
         except TimeoutError:
-            return  # no answer at all is not a refusal: the client library goes on trying
+            return  # no answer is not a refusal: the client library keeps trying
         except ConnectionRefusedError:
             if time.monotonic() >= deadline:
                 raise

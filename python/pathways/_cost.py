@@ -1,4 +1,4 @@
-"""What an equation of a jaxpr costs, estimated: enough to balance stages and to see where the work is."""
+"""Estimates the cost of a jaxpr's equations, precisely enough to balance stages and to find the expensive parts."""
 
 import math
 
@@ -15,7 +15,7 @@ def flops(jaxpr):
 
 
 def equation_flops(eqn):
-    """Floating point operations: exact for products and convolutions, one for each element of everything else."""
+    """Returns floating point operations: exact for products and convolutions, one per element for other equations."""
     name, params = eqn.primitive.name, eqn.params
     outputs = sum(math.prod(var.aval.shape) for var in eqn.outvars if hasattr(var.aval, "shape"))
     if name == "dot_general":

@@ -1,7 +1,7 @@
-"""Scripts written for multi-controller jax run as they are: here one process drives every device.
+"""Lets scripts written for multi-controller jax run unchanged: under Pathways one process drives every device.
 
-`jax.distributed.initialize()` would look for a coordinator and for other processes; under Pathways it has nothing to do. It is
-replaced before the script can call it, by a hook on the import of jax (`_bootstrap.py`).
+jax's own `jax.distributed.initialize()` looks for a coordinator and for other processes; under Pathways it has nothing to do. A hook
+on the import of jax (`_bootstrap.py`) replaces it before the script can call it.
 """
 
 import logging
@@ -10,7 +10,7 @@ logger = logging.getLogger("pathways")
 
 
 def patch(module):
-    """module: jax.distributed."""
+    """Replaces initialize, shutdown and is_initialized. module: jax.distributed."""
     if getattr(module.initialize, "_pathways", False):
         return
     state = {"on": False}

@@ -1,9 +1,10 @@
-"""Arrays of ours handed to other libraries by DLPack: torch.from_dlpack(x), np.from_dlpack(x).
+"""Exports our arrays to other libraries by DLPack: torch.from_dlpack(x), np.from_dlpack(x).
 
-Their memory is another machine's, so what is handed out is a copy, on the cpu backend of this process. The other way, jax.dlpack.from_dlpack of
-memory of this process, gives an array on that backend, as jax does for host memory where it has accelerators.
+The memory of our arrays belongs to workers, so the export is a copy on this process's cpu backend. In the other direction,
+jax.dlpack.from_dlpack of this process's memory makes an array on that backend, as jax does for host memory on machines with accelerators.
 
-Other libraries ask an array first whether it has `__cuda_array_interface__`: ours has not, where the client library raises an error of its own.
+Other libraries first check whether an array has `__cuda_array_interface__`. The client library raises its own error there; we raise AttributeError,
+so the check says no.
 """
 
 import functools
@@ -12,7 +13,7 @@ from pathways._jax import seams
 
 
 def install(is_ours):
-    """is_ours(client) tells our backends from others. Idempotent."""
+    """Replaces `__dlpack__` and `__cuda_array_interface__` of jax's arrays. is_ours(client): whether the client is a Pathways backend. Idempotent."""
     array_class = seams.ARRAY.find()
     if array_class is None or getattr(array_class.__dlpack__, "_pathways", False):
         return
@@ -28,7 +29,7 @@ def install(is_ours):
             raise ValueError(f"copy=False, but the memory of {self.sharding} is not this process's: set copy=True or copy=None")
         if len(self.devices()) == 1:
             self = jax.device_put(self, jax.local_devices(backend="cpu")[0])
-        return ordinary(self, copy=None, **named)  # says what it thinks of several devices
+        return ordinary(self, copy=None, **named)  # raises jax's own error for several devices
 
     def cuda_array_interface(self):
         if is_ours(next(iter(self.devices())).client):

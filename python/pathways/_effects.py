@@ -1,11 +1,11 @@
-"""What a program on the cluster does wrong in a callback is said once: at the next read of a result, or at the next barrier.
+"""Reports the error of a callback exactly once: at the next read of a result, or at the next barrier.
 
-jax's own cpu calls back while a program is being started, and raises there. On a cluster the program runs later, and its error travels in
-the tokens that `jax.effects_barrier()` waits for. jax keeps a token that has failed: every later barrier, and every later program with
-ordered effects, would fail with the same error. And it keeps the token of the last program of each device only: the error of an
-earlier one, whose callback has no result to read, would be lost. Both are put right here. What a read has raised is told: tokens of the time that
-turn out to have failed with the same error do not raise it again, and are not given to programs. At the end of the process only errors are told that nobody could have read: a script may have handled
-the others.
+jax's own cpu backend runs callbacks while it starts a program, and raises there. On a cluster the program runs later, and its error travels in
+the tokens that `jax.effects_barrier()` waits for. jax alone would handle these tokens wrongly in two ways:
+- It keeps a failed token, so every later barrier and every later program with ordered effects would fail with the same error.
+- It keeps only the token of the last program of each device, so the error of an earlier callback without results would be lost.
+This module corrects both. After a read has raised an error, the tokens held at that time do not raise it again and are not passed to programs. At
+the end of the process, only errors of callbacks without results are raised: the script may have handled the others.
 """
 
 import functools
@@ -18,7 +18,7 @@ AT_EXIT = "wait_for_tokens"  # jax's function that the interpreter calls at its 
 
 
 def _wait(tokens, told):
-    """Waits for all; the first error that nobody has been told."""
+    """Waits for all tokens; returns the first error not yet reported, or None."""
     first = None
     for token in tokens:
         error = _error_of(token)
@@ -40,8 +40,8 @@ def _texts(told, token):
 
 
 def _is_told(error):
-    """A read has raised it: no token that this thread has now shall raise it again. None is waited for here: what it waits for may be a function that
-    waits for the reader."""
+    """Records that a read has raised `error`, so that no token that this thread holds now raises it again. Does not wait for the tokens: a token may
+    depend on a callback that waits for the reader."""
     tokens = seams.RUNTIME_TOKENS.find()
     told = getattr(tokens, "_told", {})
     held = [*tokens.current_tokens.values(), *tokens.output_runtime_tokens.values()]
@@ -49,7 +49,7 @@ def _is_told(error):
 
 
 def forget_told(tokens, effect):
-    """Before a program takes this token, which it would fail with: its error has been told."""
+    """Drops the effect's token if it failed with an error already reported; called before a program takes it, which would fail as well."""
     token = tokens.current_tokens.get(effect)
     texts = _texts(getattr(tokens, "_told", {}), token)
     if texts and str(_error_of(token)) in texts:
@@ -57,7 +57,7 @@ def forget_told(tokens, effect):
 
 
 def _telling(read):
-    """`read`, whose errors need not be told again."""
+    """Wraps `read` to record the errors that it raises as reported."""
 
     import jax
 
@@ -84,7 +84,7 @@ def _watch_reads():
 
 
 def install(registry):
-    """registry: of the functions that programs call. Idempotent."""
+    """Patches jax's runtime tokens and the reads of arrays. registry: the functions that programs call. Idempotent."""
     import jax
 
     tokens = seams.RUNTIME_TOKENS.find()

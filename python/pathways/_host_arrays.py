@@ -1,9 +1,8 @@
-"""Numpy arrays that jax's client cannot send as they lie in memory: views that run backwards (x[::-1], np.flip) or repeat elements
-(np.broadcast_to). jax in process takes them, the client refuses them; here they are copied into an ordinary array first.
+"""Copies numpy arrays that jax's client cannot send: views that run backwards (x[::-1], np.flip) or repeat elements (np.broadcast_to). An
+in-process jax backend accepts them, but the proxy client refuses them, so we copy them into ordinary memory order first.
 
-jax sends numpy arrays in two places. One is `batched_device_put`, which is called from Python and wrapped here. The other is the short way
-of a jitted function on one device, which is all C++. Where the client refuses an argument there, jax runs the call again from Python,
-and so through the wrapper.
+jax sends numpy arrays in two places. One is `batched_device_put`, which Python code calls and this module wraps. The other is the C++ fast path of a
+jitted function on one device. If the client refuses an argument there, jax repeats the call from Python, and so through the wrapper.
 """
 
 import functools
@@ -14,19 +13,19 @@ from pathways._jax import seams
 
 
 def sendable(x):
-    """x, or a copy of it in ordinary memory order."""
-    host = x if isinstance(x, np.ndarray) else getattr(x, "val", None)  # some versions of jax wrap an array of a script
+    """Returns x, or a copy of it in ordinary memory order."""
+    host = x if isinstance(x, np.ndarray) else getattr(x, "val", None)  # some versions of jax wrap the script's array
     if not isinstance(host, np.ndarray) or all(stride > 0 for stride in host.strides):
         return x
     try:
         return np.array(host, order="C")
-    except MemoryError as error:  # as jax in process says it
+    except MemoryError as error:  # the error that an in-process backend raises
         import jax
         raise jax.errors.JaxRuntimeError(f"RESOURCE_EXHAUSTED: {error}, to be sent as it would lie in memory") from None
 
 
 def install():
-    """Idempotent."""
+    """Wraps jax's batched_device_put. Idempotent."""
     put = seams.PUT_MANY.find()
     if put is None or getattr(put, "_pathways", False):
         return

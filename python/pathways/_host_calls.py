@@ -11,9 +11,9 @@ The relay on this machine listens on a Unix socket and passes the calls on. The 
     us -> relay    {"call": n, "ok": false, "code": absl status code, "message": text}
     us -> relay    {"companion": token}      the first message; the token also stands in the session's initialization_data
 
-Threads: one reads calls. Each call is run by a thread of its own out of a pool that grows with the calls under way, because a
-callback may wait for another computation that calls back in turn. Order between calls is the computation's business: it
-waits for the answer of an ordered callback before it makes the next.
+Threads: one thread reads calls. Each call runs on its own thread, from a pool that grows with the number of calls in flight, because a
+callback may wait for another computation that itself calls back. This module does not order calls: a computation waits for the
+answer of an ordered callback before it makes the next call.
 """
 
 import collections
@@ -32,11 +32,11 @@ _LENGTH = struct.Struct("<I")
 _MAX_HEADER = 16 << 20
 INTERNAL = 13
 NOT_FOUND = 5
-TRANSLATE = 0  # the callback that is not of a program: client.proto
+TRANSLATE = 0  # the number of a callback that belongs to no program: client.proto
 
 
 def _translate(program, version):
-    """Writes a program of this process for the version of StableHLO that the devices read."""
+    """Rewrites a program of this process for the StableHLO version that the workers' runtime reads."""
     from pathways import _portable_programs
 
     return [np.frombuffer(_portable_programs.translate(program.tobytes(), version.tobytes().decode()), np.uint8)]
@@ -45,16 +45,16 @@ _thread = threading.local()
 
 
 def answers_a_call():
-    """Whether this thread runs a function for a program."""
+    """Whether this thread is running a callback for a program."""
     return getattr(_thread, "answers", False)
 
 
 class Registry:
-    """The functions that compiled programs may call, by number. Numbers are given in order of lowering, so that the same script
-    writes the same program again and the server's compilation cache recognises it.
+    """The functions that compiled programs may call, by number. Numbers follow the order of lowering, so that the same script
+    produces the same program again and the server's compilation cache recognises it.
 
-    Programs retire their functions as they are collected, which is at any point of any thread, also of one that is in here; and what goes with a
-    function may be the last of another program. So there is no lock: each step is one that the interpreter does not divide."""
+    A program retires its functions when it is garbage-collected. That may happen at any point of any thread, including a thread inside this class,
+    and releasing a function may release the last reference to another program. So there is no lock: each step is atomic in the interpreter."""
 
     _RETIRED_KEPT = 256
 
@@ -65,30 +65,32 @@ class Registry:
         self._unread = collections.deque()
 
     def add(self, function, dtypes, has_results=True):
-        """function(*numpy arrays) -> sequence of numpy arrays; dtypes of the operands."""
+        """Registers function(*numpy arrays) -> sequence of numpy arrays; returns its number. dtypes: those of the operands."""
         number = next(self._numbers)
         self._functions[number] = (function, tuple(np.dtype(t) for t in dtypes), has_results)
         return number
 
     def failed(self, number, text):
-        """A call of this function raised. Where it has no result, nobody may come to read of it: the first such failure is kept."""
+        """Records that a call of this function raised. A function without results has no reader that would see the error, so the first such error
+        is kept for take_unread()."""
         entry = self._functions.get(number)
         if entry is not None and not entry[2] and not self._unread:
             self._unread.append(text)
 
     def take_unread(self):
+        """Returns and forgets the first error of a function without results; None if there is none."""
         texts = list(self._unread)
         self._unread.clear()
         return texts[0] if texts else None
 
     def retire(self, number):
-        """The program is gone on our side, but runs of it that were sent may still be under way: the last retired ones stay
-        callable for a while."""
+        """Retires a function whose program was collected. Runs already sent may still call it, so the last _RETIRED_KEPT retired functions stay
+        callable."""
         self._retired.append(number)
         if len(self._retired) > self._RETIRED_KEPT:
             try:
                 self._functions.pop(self._retired.popleft(), None)
-            except IndexError:  # others took them meanwhile
+            except IndexError:  # another thread removed them meanwhile
                 pass
 
     def get(self, number):
@@ -96,13 +98,13 @@ class Registry:
 
 
 def describe(error):
-    """What the user reads where the result is used: the exception, then where it was raised."""
+    """Returns the text that the user sees on using the result: the exception, then its traceback."""
     frames = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     return f"{type(error).__name__}: {error}\n{frames}"
 
 
 class Connection:
-    """To the relay. Messages are a header in JSON and a payload (relay/call_message.h)."""
+    """A connection to the relay. Messages are a JSON header and a payload (relay/call_message.h)."""
 
     def __init__(self, path):
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -127,7 +129,7 @@ class Connection:
         return data
 
     def receive_message(self):
-        """A header; EOFError at the end."""
+        """Returns the next header; raises EOFError at the end of the connection."""
         (length,) = _LENGTH.unpack(self.receive(_LENGTH.size))
         if length > _MAX_HEADER:
             raise EOFError
@@ -166,7 +168,7 @@ class CallServer:
                 data = [self._connection.receive(operand["bytes"]) for operand in header["operands"]]
                 self._start(header, data)
         except (EOFError, OSError, ValueError, KeyError):
-            self._connection.close()  # the computations that wait get UNAVAILABLE from the controller
+            self._connection.close()  # waiting computations get UNAVAILABLE from the controller
         with self._idle_lock:
             self._closed = True
             for _ in range(self._idle):
@@ -196,7 +198,7 @@ class CallServer:
         call = header["call"]
         try:
             results = self._run(header, data)
-        except BaseException as error:  # whatever the user's function raises belongs to the user, KeyboardInterrupt and SystemExit too
+        except BaseException as error:  # everything that the user's function raises goes to the user, KeyboardInterrupt and SystemExit included
             text = describe(error)
             self._registry.failed(header["callback"], text)
             self._connection.send({"call": call, "ok": False, "code": INTERNAL, "message": text}, [])

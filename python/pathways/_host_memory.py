@@ -1,16 +1,17 @@
-"""Large arrays between this process and a cluster on the same machine go through memory that both can open, not over the network.
+"""Transfers large arrays between this process and a cluster on the same machine through shared memory instead of the network.
 
-To the cluster: jax's client library can leave a large array as a file in a directory, and only say so. Two environment variables tell it: the
-size, which it reads when it connects, and the directory, read when the first such array is sent, for the life of the process. The controllers
-of one user on one machine all serve one folder in memory, and each connection has a folder of its own in it. The library is told
-`/proc/self/fd/N`: what that descriptor is can change with each connection, and a forked child has one of its own. Where the controller is on another
-machine, our relay on this one takes the files and sends what they hold (relay/file_upload.h): jax's own way is one more hop over a socket.
+Uploads: jax's client library can write a large array to a file in a directory and send only the file's number. Two environment variables control
+this. The library reads the size threshold when it connects, and the directory when it sends the first large array; it then keeps the directory
+for the life of the process. All controllers of one user on one machine serve one folder in memory, and each connection has its own folder
+inside. We give the library the path `/proc/self/fd/N`, so that each connection can make the descriptor refer to another folder, and a forked child
+has its own descriptor. If the controller is on another machine, our relay on this machine reads the files and sends their contents
+(relay/file_upload.h), which saves one hop over a socket.
 
-From the cluster: jax reads arrays that one device holds whole by two methods of its arrays. For large ones of ours they are replaced: a program that the
-controller carries out itself (plugin_programs/host_memory.h) answers where the array lies, and numpy gets those very pages. Where the controller
-is on another machine, our relay on this one fetches the array into such memory (relay/download.h): the library's own way costs three times that.
+Downloads: jax reads an array that one device holds whole through two methods of its arrays. For our large arrays we replace these methods. A
+program that the controller itself runs (plugin_programs/host_memory.h) returns the array's location, and numpy maps those pages. If the controller
+is on another machine, our relay on this machine fetches the array into shared memory (relay/download.h), at a third of the library's own cost.
 
-What cannot be done so (small arrays, no memory left) takes jax's own path.
+Other cases (small arrays, no memory left) take jax's own path.
 """
 
 import contextlib
@@ -31,7 +32,7 @@ from pathways._jax import seams
 
 OPTIMIZATION = "IFRT_PROXY_GRPC_LARGE_TRANSFER_OPTIMIZATION"
 DIRECTORY, THRESHOLD = f"{OPTIMIZATION}_DIRECTORY", f"{OPTIMIZATION}_THRESHOLD_BYTES"
-# Smaller arrays are sooner there over the network.
+# Smaller arrays arrive faster over the network.
 UPLOAD_BYTES = 1 << 20
 DOWNLOAD_BYTES = 2 << 20
 _DESCRIPTORS = "/proc/self/fd/"
@@ -39,29 +40,30 @@ _MEMORY = pathlib.Path("/dev/shm")
 
 
 def wanted():
-    """PATHWAYS_SHARED_MEMORY: on; off; or relay: as if the controller were on another machine."""
+    """Whether to use shared memory. PATHWAYS_SHARED_MEMORY is "on", "off", or "relay": as if the controller were on another machine."""
     return os.environ.get("PATHWAYS_SHARED_MEMORY", "on") != "off"
 
 
 def wanted_with_controller():
+    """Whether to share memory with the controller directly."""
     return os.environ.get("PATHWAYS_SHARED_MEMORY", "on") not in ("off", "relay")
 
 
 # --------------------------------------------------------------------------------------------------------- to the cluster
 def named_by_user():
-    """The directory that the user's own setting names, or None."""
+    """Returns the directory that the user's own setting names, or None."""
     directory = os.environ.get(DIRECTORY)
     return None if directory is None or directory.startswith(_DESCRIPTORS) else directory
 
 
 def server_folder():
-    """The folder that controllers of this user serve, or None."""
+    """Returns the folder that controllers of this user serve, or None."""
     return relay_folder() if wanted_with_controller() else None
 
 
 def relay_folder():
-    """The folder for files that this user's processes leave for others, made if need be; None where there is none worth having: in many
-    containers /dev/shm is tiny, and the client library does not survive a full one."""
+    """Returns the folder for files that this user's processes leave for each other; makes it if it is missing. Returns None if /dev/shm is
+    unusable or small, as in many containers: the client library does not survive a full one."""
     if not wanted():
         return None
     try:
@@ -78,7 +80,7 @@ def relay_folder():
 
 
 def announce(folder, address, pid):
-    """Lets clients on this machine know that the controller at `address` serves `folder`. The file counts while the process lives."""
+    """Announces to clients on this machine that the controller at `address` serves `folder`. The announcement is valid while process `pid` lives."""
     for other in folder.glob("port-*"):
         if _announced(other) is None:
             other.unlink(missing_ok=True)
@@ -86,7 +88,7 @@ def announce(folder, address, pid):
 
 
 def _announced(file):
-    """The process that the file tells of, if it lives."""
+    """Returns the pid in an announcement if that process lives, else None."""
     try:
         pid, started = json.loads(file.read_text())
     except (OSError, ValueError):
@@ -95,7 +97,7 @@ def _announced(file):
 
 
 def served(folder, address):
-    """Whether the controller at `address` is one of this machine that serves `folder`."""
+    """Whether the controller at `address` is on this machine and serves `folder`."""
     host, _, port = address.rpartition(":")
     if host not in ("127.0.0.1", "localhost", "[::1]"):
         return False
@@ -109,9 +111,9 @@ def _start_time(pid):
 
 
 class Uploads:
-    """This process's folder for files on their way to a controller. One for each connection: the library numbers its files from 1 in each."""
+    """The folder for one connection's uploads to a controller. Each connection has its own, because the library numbers its files from 1 in each."""
 
-    _number = None  # of the descriptor that the library was told; for the life of the process
+    _number = None  # the descriptor whose path the library has; fixed for the life of the process
 
     def __init__(self, folder, taker):
         self.taker = taker  # "shared", the controller, or "relay"
@@ -131,7 +133,8 @@ class Uploads:
 
     @contextlib.contextmanager
     def told(self):
-        """While the library connects. The directory alone stays in the environment: without the size, those who inherit it do nothing."""
+        """Sets the library's environment variables while it connects. Afterwards only the directory stays set; without the size it has no effect on
+        child processes."""
         os.environ.update({DIRECTORY: f"{_DESCRIPTORS}{Uploads._number}", THRESHOLD: str(UPLOAD_BYTES)})
         try:
             yield
@@ -144,7 +147,7 @@ class Uploads:
 
 
 def uploads_to(address, relay_takes_files):
-    """The folder for a connection to the controller at `address`, or None. The user's own settings stay."""
+    """Makes the folder for a connection to the controller at `address`; None if files cannot be used, or the user has set the variables."""
     if THRESHOLD in os.environ or named_by_user():
         return None
     folder = server_folder()
@@ -159,7 +162,7 @@ def uploads_to(address, relay_takes_files):
 
 
 def _sweep(folder):
-    """Removes what processes left that were killed, and whose controller was killed too."""
+    """Removes the folders of processes that were killed together with their controllers."""
     for left in folder.glob("client-*"):
         try:
             _, pid, started, _ = left.name.split("-")
@@ -171,9 +174,9 @@ def _sweep(folder):
 
 # ------------------------------------------------------------------------------------------------------- from the cluster
 def _open(pid, fd, device, inode):
-    """The file that descriptor `fd` of process `pid` is; OSError if it is not there, or another one."""
+    """Opens the file behind descriptor `fd` of process `pid`; returns (descriptor, size). Raises OSError if it is missing or another file."""
     path = f"/proc/{pid}/fd/{fd}"
-    status = os.stat(path)  # before it is opened: opening a device or a pipe does things
+    status = os.stat(path)  # check before opening: opening a device or a pipe has side effects
     if (status.st_dev, status.st_ino) == (device, inode):
         opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         status = os.fstat(opened)
@@ -184,7 +187,7 @@ def _open(pid, fd, device, inode):
 
 
 def _machine():
-    """What the controller calls MachineIdentity (plugin_programs/host_memory.h)."""
+    """Returns this machine's MachineIdentity as the controller computes it (plugin_programs/host_memory.h); "" if unknown."""
     try:
         boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.stat('/proc/self/ns/pid').st_ino}"
@@ -192,11 +195,11 @@ def _machine():
         return ""
 
 
-_HOST_BUFFER = 2**64 - 1  # instead of a process: the array waits at the controller
+_HOST_BUFFER = 2**64 - 1  # in place of a pid: the array is in a host buffer at the controller
 
 
 def _download(relay_socket, array, handle, session, size):
-    """Has the relay fetch the array from a controller of another machine into memory of this one. None if that fails."""
+    """Has the relay fetch the array from a controller on another machine into this machine's memory. Returns None on failure."""
     try:
         connection = _host_calls.Connection(relay_socket)
     except OSError:
@@ -208,20 +211,20 @@ def _download(relay_socket, array, handle, session, size):
     except (OSError, EOFError, ValueError):
         return None
     finally:
-        connection.close()  # the relay gives its hold of the memory up
+        connection.close()  # the relay releases the memory
 
 
 class _Reader:
-    """Reads arrays of one client."""
+    """Reads one client's arrays through shared memory."""
 
     def __init__(self, client, relay_socket):
         self._client = client
         self._relay_socket = relay_socket  # None: there is no relay
-        self._programs = {}  # by device; None: the controller does not know such programs
-        self._pending = {}  # answers that are on their way, by id of the array
+        self._programs = {}  # by device; None: the controller refuses such programs
+        self._pending = {}  # answers in flight, by id of the array
 
     def start(self, array):
-        """Asks for the array; False if it is not to be had so."""
+        """Requests the array; returns False if shared memory cannot serve it."""
         key = id(array)
         if key in self._pending:
             return True
@@ -242,7 +245,7 @@ class _Reader:
         return True
 
     def finish(self, array):
-        """A numpy array over the shared pages, or None."""
+        """Returns a numpy array over the shared pages, or None."""
         if not self.start(array):
             return None
         _, device, answer = self._pending.pop(id(array))
@@ -270,7 +273,7 @@ class _Reader:
             try:
                 return self._client.compile_and_load_ifrt_program(
                     ifrt_programs.make_plugin_program(json.dumps(request)), ifrt_programs.make_plugin_compile_options())
-            except Exception:  # UNIMPLEMENTED: another machine, or a controller that does not know the request
+            except Exception:  # UNIMPLEMENTED: the controller is on another machine, or does not support the request
                 continue
         return None
 
@@ -285,7 +288,7 @@ def _map(array, pid, fd, device, inode, offset, size):
     try:
         if offset + size > file_size:
             return None
-        fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)  # held by the mapping: nobody fills the memory anew meanwhile
+        fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)  # the mapping holds the lock, so the memory is not reused meanwhile
         pages = mmap.mmap(opened, offset + size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
     except OSError:
         return None
@@ -294,11 +297,11 @@ def _map(array, pid, fd, device, inode, offset, size):
     return np.frombuffer(pages, array.dtype, array.size, offset).reshape(array.shape)
 
 
-_readers = {}  # by id of the client, which lives as long as the process
+_readers = {}  # by id of the client; clients live as long as the process
 
 
 def _reader_of(array):
-    """Who reads the array through shared memory, or None."""
+    """Returns the reader for a large array, or None: small arrays are not shared."""
     aval = array.aval
     if aval.size * aval.dtype.itemsize < DOWNLOAD_BYTES:
         return None
@@ -306,20 +309,20 @@ def _reader_of(array):
 
 
 def serve(client, relay_socket):
-    """Arrays of this client are read through shared memory where that can be."""
+    """Makes this client's arrays readable through shared memory, if that is wanted."""
     if wanted():
         _readers[id(client)] = _Reader(client, relay_socket)
 
 
 def _pieces(array):
-    """Arrays of one device each that together are the array, with their places: [(index, array)]."""
+    """Returns [(index, single-device array)], which together make up the array."""
     return [(shard.index, shard.data) for shard in array.addressable_shards if shard.replica_id == 0]
 
 
 def _start(array):
-    """Asks for the array; False if not all of it is to be had through shared memory."""
+    """Requests the array; returns False if shared memory cannot serve all of it."""
     reader = _reader_of(array)
-    if reader is None:  # also of small arrays, whose pieces are smaller
+    if reader is None:  # small arrays included: their pieces are smaller still
         return False
     if array.is_fully_replicated:
         return reader.start(array)
@@ -327,7 +330,7 @@ def _start(array):
 
 
 def _finish(array):
-    """A numpy array, or None if not all of it is to be had through shared memory."""
+    """Returns a numpy array, or None if shared memory cannot serve all of it."""
     if not _start(array):
         return None
     if array.is_fully_replicated:
@@ -341,13 +344,14 @@ def _finish(array):
 
 
 def install():
-    """Idempotent. jax reads the shards of an array one by one; from 0.12 on it reads arrays as a whole, and starts many at once."""
+    """Replaces jax's methods that read arrays. Before 0.12 jax reads shard by shard; since 0.12 it reads whole arrays and starts many at once.
+    Idempotent."""
     _install(seams.READ_ARRAY, seams.START_READ, lambda start: lambda array: None if _start(array) else start(array))
     _install(seams.READ_WHOLE, seams.START_MANY, lambda start: lambda arrays: _start_many(arrays, start))
 
 
 def _install(read_seam, start_seam, starting):
-    """starting(jax's own way to start reads) -> ours."""
+    """Replaces one pair of methods. starting(jax's function that starts reads) returns ours."""
     found = seams.find_all(read_seam, start_seam)
     if found is None or getattr(found[0], "_pathways", False):
         return

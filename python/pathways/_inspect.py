@@ -1,8 +1,8 @@
 """jax.debug.inspect_array_sharding and visualize_array_sharding inside jit.
 
-jax puts a custom call into the program whose configuration is a pointer to a function of this process, for a compiler that runs in it. Ours does
-not: before the program is sent, the call becomes `pathways_sharding_report` with a number, whose answer stands in the text of the optimized program
-(plugins/pjrt_cpu/shard_calls.h), and the function is called with it here once the program is compiled, as jax would have had it called.
+jax inserts a custom call whose configuration is a pointer to a function of this process, for a compiler in the same process. Our compilers run
+elsewhere. Before the program is sent, this pass replaces the call by `pathways_sharding_report` with a number. The compiler writes the sharding into
+the text of the optimized program (plugins/pjrt_cpu/shard_calls.h). After compilation this pass reads it from there and calls the function.
 """
 
 import base64
@@ -15,11 +15,11 @@ from pathways._jax import compilation, seams
 _THEIRS = "InspectSharding"
 _OURS = "pathways_sharding_report"
 
-_functions = weakref.WeakValueDictionary()  # by the key that jax made; jax keeps them as long as the program
+_functions = weakref.WeakValueDictionary()  # by jax's key; jax keeps each function as long as its program
 
 
 def _calls(operation):
-    """The custom calls of jax's kind, in order."""
+    """Returns jax's sharding inspection calls, in order."""
     from jax.extend.mlir import ir
 
     found = []
@@ -35,7 +35,7 @@ def _calls(operation):
 
 
 def _rewrite(module):
-    """The functions that want to know, by the number of their call."""
+    """Replaces jax's calls by ours; returns the functions to call back, by number of their call."""
     from jax.extend.mlir import ir
 
     wanted = {}
@@ -77,7 +77,7 @@ _PASS = _Report()
 
 
 def install(is_ours):
-    """is_ours(client) tells our backends from others. Idempotent."""
+    """Registers the pass. is_ours(client): whether the client is a Pathways backend. Idempotent."""
     encode = seams.INSPECT_SHARDING.find()
     if encode is None or getattr(encode, "_pathways", False) or not compilation.add(_PASS, is_ours):
         return

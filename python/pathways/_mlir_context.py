@@ -1,7 +1,7 @@
-"""One MLIR context for all computations of a program.
+"""Shares one MLIR context among all computations of a program.
 
-jax makes a context for each function that it lowers, and making it costs more than lowering a small function. Within `shared()` a thread's
-lowerings have one in common.
+jax makes a context for each function that it lowers, which costs more than lowering a small function. Within `shared()`, all lowerings of a
+thread use one context.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ _mine = threading.local()
 
 @contextlib.contextmanager
 def shared():
-    """Not for calls that run user code for long: what the context has learnt stays until the end."""
+    """Shares a context for the block. Do not use it around long-running user code: the context keeps all its types and attributes until the end."""
     _install()
     outer, _mine.context = getattr(_mine, "context", None), getattr(_mine, "context", None) or []
     try:

@@ -1,16 +1,16 @@
 """Registers the backend "pathways" with jax. jax finds this module by its `jax_plugins` entry point and calls initialize() when a
-device is first needed; the factory runs, and processes start, only if the backend is selected."""
+device is first needed. The factory runs, and processes start, only if the backend is selected."""
 
 from pathways import (_async_collectives, _bootstrap, _buffer_callbacks, _callbacks, _client, _devices, _dlpack, _effects, _host_arrays, _host_memory,
                       _inspect, _reshard, _transformations, _unreduced)
 
 PLATFORM = "pathways"
 _PRIORITY = 500  # above every accelerator plugin: PATHWAYS_ADDRESS without JAX_PLATFORMS means this backend
-_registered = []  # with jax, which keeps factories for the life of the process
+_registered = []  # nonempty once registered; jax keeps factories for the life of the process
 
 
 def _selected():
-    """The platforms jax is asked for, which a script may have set after its start; None: not ours."""
+    """Returns the platforms selected in jax's config, which a script may set after its start; None if Pathways is not selected."""
     import os
 
     import jax
@@ -27,7 +27,7 @@ def initialize():
     from jax.extend.backend import register_backend_factory
 
     names = _selected()
-    if names is not None or "proxy" in (jax.config.jax_platforms or ""):  # Google's pathwaysutils, on a cluster of ours
+    if names is not None or "proxy" in (jax.config.jax_platforms or ""):  # "proxy": Google's pathwaysutils on our cluster
         _devices.let_meshes_span_islands()
     if names is None:
         return

@@ -1,14 +1,14 @@
-"""Programs in StableHLO's portable form, written for the version that a cluster's devices read.
+"""Writes programs in StableHLO's portable form, for the version that a cluster's device runtime reads.
 
-A client may be newer than the device runtime: its programs then name operations that the runtime does not know, although older ones say
-the same. jaxlib writes a program for an older version, with such operations taken apart.
+A client may be newer than the device runtime. Its programs may then use operations that the runtime does not know but older operations can
+express. jaxlib can write a program for an older version, and decomposes such operations.
 """
 
 import io
 
 
 class Unreadable(ValueError):
-    """jaxlib cannot read a program, or cannot write it for the version asked for. The text names both versions."""
+    """jaxlib cannot read a program, or cannot write it for the requested version. The text names both versions."""
 
 
 def _dialects():
@@ -19,8 +19,8 @@ def _dialects():
 
 
 def _serialize(module, version):
-    """The serializer that takes apart what is newer than `version`; the one of the dialect refuses such programs. Before jax 0.10 it takes
-    bytecode."""
+    """Serializes a module, decomposing operations newer than `version`; the dialect's own serializer refuses such programs. Before jax 0.10
+    this serializer takes bytecode."""
     from jax.extend.mlir import serialize_portable_artifact
 
     try:
@@ -36,18 +36,18 @@ def _numbers(version):
 
 
 def newest_version():
-    """The newest version of StableHLO that this jaxlib reads and writes."""
+    """Returns the newest version of StableHLO that this jaxlib reads and writes."""
     _, (stablehlo, *_) = _dialects()
     return stablehlo.get_current_version()
 
 
 def write(module, version):
-    """The bytes of a module for readers of StableHLO `version`, or of this jaxlib's own if that is older."""
+    """Returns the bytes of a module for readers of StableHLO `version`, or of jaxlib's newest version if that is older."""
     return _serialize(module, min(version, newest_version(), key=_numbers))
 
 
 def translate(program, version):
-    """A program in portable form, for readers of StableHLO `version`. Raises Unreadable."""
+    """Rewrites a program in portable form for readers of StableHLO `version`. Raises Unreadable."""
     ir, dialects = _dialects()
     complaints = []
 
@@ -56,7 +56,7 @@ def translate(program, version):
         return True  # else MLIR prints it
 
     with ir.Context() as context:
-        context.enable_multithreading(False)  # a program is small, and threads are not
+        context.enable_multithreading(False)  # starting threads costs more than a small program
         for dialect in dialects:
             dialect.register_dialect(context)
         handler = context.attach_diagnostic_handler(heard)

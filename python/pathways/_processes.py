@@ -1,8 +1,8 @@
-"""Child processes that end with this one, and say why when they end early.
+"""Starts child processes that end with this one, and reports why a child ended early.
 
-Children are started by one thread that lives as long as the process: Linux ties "end with the parent" to the thread that forked,
-and the first jax call of a program may come from a thread that is soon gone. They get a session of their own, so that Ctrl-C reaches
-the user's program alone.
+One thread that lives as long as this process starts all children: Linux ties "end with the parent" to the thread that forked, and
+the first jax call of a program may come from a short-lived thread. Children get their own process session, so that Ctrl-C reaches
+only the user's program.
 """
 
 import concurrent.futures
@@ -17,11 +17,11 @@ TAIL_LINES = 15
 
 
 class StartError(RuntimeError):
-    """A process of ours did not come up; the text has the end of its log."""
+    """A child process did not start; the text has the end of its log."""
 
 
 class _Spawner:
-    """Starts processes on one long-lived thread. One per process id: after a fork the child makes its own."""
+    """Starts processes on one long-lived thread. Each process has its own spawner; a forked child makes a new one."""
 
     def __init__(self):
         self.pid = os.getpid()
@@ -33,7 +33,7 @@ class _Spawner:
             future, args, kwargs = self._requests.get()
             try:
                 future.set_result(subprocess.Popen(args, **kwargs))
-            except BaseException as error:  # handed to the caller
+            except BaseException as error:  # raised in the caller
                 future.set_exception(error)
 
     def start(self, args, **kwargs):
@@ -55,7 +55,7 @@ def _get_spawner():
 
 
 class Process:
-    """One child: its command line, its log, and its end."""
+    """One child process and its log."""
 
     def __init__(self, name, args, log, env=None):
         self.name = name
@@ -73,7 +73,7 @@ class Process:
         return self.popen.poll() is None
 
     def failure(self):
-        """Why it ended, with the end of its log."""
+        """Describes how the process ended, with its command line and the end of its log."""
         code = self.popen.poll()
         how = "is still running" if code is None else f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
         return f"{self.name} (pid {self.pid}) {how}.\n  command: {' '.join(self.args)}\n  log: {self.log}\n{tail(self.log)}"
@@ -82,13 +82,13 @@ class Process:
         stop_all([self], grace)
 
     def leave(self):
-        """At the end of this process, which the child watches and outlives by a moment. Popen would warn of a child that is still running."""
+        """Leaves the child to end by itself, at the end of this process, which the child watches. Prevents Popen's warning about a running child."""
         if self.alive():
             self.popen.returncode = 0
 
 
 def stop_all(processes, grace=2.0):
-    """SIGTERM to all, then SIGKILL to those that have not ended within `grace` seconds."""
+    """Sends SIGTERM to all, then SIGKILL to those that have not ended within `grace` seconds."""
     for process in processes:
         if process.alive():
             process.popen.terminate()
@@ -102,7 +102,7 @@ def stop_all(processes, grace=2.0):
 
 
 def tail(path, lines=TAIL_LINES):
-    """The last lines of a log, indented."""
+    """Returns the last lines of a log, indented."""
     try:
         text = pathlib.Path(path).read_text(errors="replace").splitlines()
     except OSError as error:
@@ -111,7 +111,7 @@ def tail(path, lines=TAIL_LINES):
 
 
 def wait_for(condition, processes, seconds, what):
-    """Waits until condition() is not None and returns it. StartError if a process ends first or time runs out."""
+    """Waits until condition() is not None and returns its value. Raises StartError if a process ends first or time runs out."""
     deadline = time.monotonic() + seconds
     pause = 0.002
     while True:
@@ -128,7 +128,7 @@ def wait_for(condition, processes, seconds, what):
 
 
 def read_port_file(path):
-    """The address in a port file, or None while it is not complete (the writer renames it into place)."""
+    """Returns the first address in a port file, or None while the file is missing (the writer renames it into place)."""
     try:
         text = pathlib.Path(path).read_text().strip()
     except OSError:

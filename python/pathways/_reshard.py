@@ -1,10 +1,10 @@
 """Keeps jax.device_put between devices of ours on the servers.
 
-jax's own way from one sharding to a different one reads the shards into the client and sends them out again. Here what jax
-registers for its arrays (`pxla.shard_arg_handlers`, which device_put and the arguments of jit both go through) is wrapped:
-an array on our devices that is wanted in another sharding on our devices is resharded by one request, and its bytes
-move between the workers. Between our devices and those of another backend of this process an array goes through host memory. Everything else
-(numpy arrays, layouts, the same sharding elsewhere, which is one server-side copy already) takes jax's own path.
+jax reshards an array by reading its shards into the client and sending them out again. This module wraps the handler that jax
+registers for its arrays (`pxla.shard_arg_handlers`), which device_put and the arguments of jit both use. One request reshards an array
+from our devices to our devices, and its bytes move between the workers. Between our devices and another backend of this process, an array goes
+through host memory. All other cases take jax's own path: numpy arrays, layouts, and the same sharding on other devices, which is already
+one server-side copy.
 """
 
 import functools
@@ -18,7 +18,7 @@ logger = logging.getLogger("pathways")
 
 
 def install(is_ours):
-    """is_ours(client) tells our backends from others. Idempotent."""
+    """Wraps jax's handler. is_ours(client): whether the client is a Pathways backend. Idempotent."""
     found = seams.find_all(seams.SHARD_ARG, seams.ARRAY)
     if found is None:
         return
@@ -54,8 +54,8 @@ def install(is_ours):
 
 
 def _crosses(x, sharding, is_ours):
-    """Whether the array is on our devices and wanted on those of another backend of this process (jax's own cpu, or one of ours that jax has been told
-    to forget), or the other way."""
+    """Whether the array moves between our devices and another backend of this process: jax's own cpu, or one of our backends that clear_backends
+    dropped."""
     _check_is_there(x)
     if not x.is_fully_addressable or not sharding.is_fully_addressable:
         return False
@@ -69,12 +69,12 @@ def _check_is_there(x):
 
 
 def _through_host(x, sharding, layout, copy_semantics):
-    """Between backends: the client libraries know each other's arrays in some cases only."""
+    """Moves an array between backends through a numpy array: the client libraries accept each other's arrays in some cases only."""
     return seams.SHARD_ARG.find()[np.ndarray]([np.asarray(x)], [sharding], [layout], [copy_semantics])[0]
 
 
 def _for_other_order(ordinary, is_ours):
-    """device_put's way between two orders of the same devices: a program over all of them, which we do not need."""
+    """Wraps device_put's function for two orders of the same devices: jax compiles a program over all devices; we reshard instead."""
 
     @functools.wraps(ordinary)
     def different_device_order_reshard(x, target_sharding, copy):
@@ -89,7 +89,7 @@ def _for_other_order(ordinary, is_ours):
 
 
 def _check_guard(x, sharding):
-    """jax.transfer_guard_device_to_device: jax's own copies ask it in the client library."""
+    """Applies jax.transfer_guard_device_to_device to our copies; jax's own copies check it in the client library."""
     import jax
 
     level = jax.config.jax_transfer_guard_device_to_device
@@ -121,7 +121,7 @@ def _wants_reshard(x, sharding, layout, is_ours):
 
 
 def _same_parts(source, target, rank):
-    """Whether each device of one has what the device at its place in the other is to have: then jax copies part by part."""
+    """Whether device i of `source` holds the same part as device i of `target`: then jax copies part by part."""
     if source.num_devices != target.num_devices:
         return False
     if source.is_fully_replicated and target.is_fully_replicated:
@@ -134,7 +134,7 @@ def _client_of(sharding):
 
 
 def reshard(x, sharding, donate=False):
-    """x in another sharding, on any devices of the same backend."""
+    """Returns x in another sharding, on any devices of the same backend."""
     if (transfer := seams.TRANSFER_TO_SHARDINGS.find()) is not None:
         return transfer([x], [sharding], donate)[0]
     result = _in_steps(x, sharding)
@@ -144,7 +144,7 @@ def reshard(x, sharding, donate=False):
 
 
 def _in_steps(x, sharding):
-    """For older clients: programs that reshard within one set of devices, and copies of whole shards between two sets."""
+    """Reshards for older clients: compiled programs within one set of devices, and copies of whole shards between two sets."""
     import jax
 
     within = lambda value, target: jax.jit(lambda v: v, out_shardings=target)(value)

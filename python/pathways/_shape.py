@@ -12,7 +12,7 @@ class Shape:
 
     @classmethod
     def parse(cls, text):
-        """From "2x1x4". ValueError says what is expected."""
+        """Parses "2x1x4". Raises ValueError, which names the expected form."""
         match = re.fullmatch(r"\s*(\d+)\s*x\s*(\d+)\s*x\s*(\d+)\s*", text or "", re.IGNORECASE)
         if not match:
             raise ValueError(f"'{text}' is not a cluster shape: expected ISLANDSxHOSTSxDEVICES, such as 2x1x4")
@@ -25,7 +25,7 @@ class Shape:
         return self
 
     def placement(self):
-        """(island name, host name) of every host, in the order they are started."""
+        """Returns (island name, host name) of every host, in starting order."""
         names = []
         for island in range(self.islands):
             for _ in range(self.hosts):

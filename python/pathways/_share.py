@@ -1,6 +1,6 @@
-"""What this process is entitled to of the devices' time: PATHWAYS_WEIGHT, PATHWAYS_PRIORITY, and set_share while it runs.
+"""This process's share of the devices' time: PATHWAYS_WEIGHT and PATHWAYS_PRIORITY at the start, set_share while it runs.
 
-The weight counts under the policy "share" (device time in proportion to the weights), the priority under "priority" (the highest goes first);
+The policy "share" uses the weight (device time in proportion to weights), the policy "priority" the priority (the highest goes first);
 `pathways up --policy` chooses."""
 
 import os
@@ -12,7 +12,7 @@ _chosen = {}  # by set_share
 
 
 def _number(name, value, where):
-    """The controller checks the same (gang/share.h), but a connection that it refuses is tried again for half a minute."""
+    """Converts and checks a number. The controller checks it too (gang/share.h), but a refused connection is retried for half a minute."""
     convert, least, most = (float, 0.001, 1e6) if name == "weight" else (int, -1e6, 1e6)
     wanted = f"a {'number' if name == 'weight' else 'whole number'} from {least:{'g' if name == 'weight' else '.0f'}} to {most:.0f}"
     try:
@@ -25,13 +25,13 @@ def _number(name, value, where):
 
 
 def checked(weight=None, priority=None, where="{}"):
-    """{name: number} of those that are given. ValueError says what was expected."""
+    """Returns {name: number} of the values given. Raises ValueError, which names the expected range."""
     given = {"weight": weight, "priority": priority}
     return {name: _number(name, value, where.format(name)) for name, value in given.items() if value is not None}
 
 
 def wanted():
-    """What a new connection asks for."""
+    """Returns the share that a new connection requests."""
     environment = {}
     for name, variable in _VARIABLES.items():
         if text := os.environ.get(variable):
@@ -40,16 +40,16 @@ def wanted():
 
 
 def initialization_data():
-    """For the session's opening, where the controller reads it."""
+    """Returns the requested share as initialization data of a session, where the controller reads it."""
     return {f"pathways_{name}": str(value).encode() for name, value in wanted().items()}
 
 
 def set_share(weight=None, priority=None):
-    """Changes this process's share of the cluster, also while its computations run: those that have not started are ordered anew.
+    """Changes this process's share of the cluster. Computations that have not started yet are reordered.
 
-    weight    device time is shared out in proportion to the clients' weights (policy "share"); 1 unless set
-    priority  the client with the highest goes first (policy "priority"); 0 unless set
-    What is not given stays as it is. Before jax has connected, it holds from the connection on."""
+    weight    device time is divided in proportion to the clients' weights (policy "share"); default 1
+    priority  the client with the highest priority goes first (policy "priority"); default 0
+    Omitted values stay unchanged. Before jax connects, the change applies from the connection on."""
     from pathways import _client
 
     change = checked(weight, priority)

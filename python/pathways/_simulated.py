@@ -1,7 +1,7 @@
 """Clusters whose hosts are simulated: `pathways up --simulated 512x4`.
 
-The controller is the real one. All hosts are one process, `pathways-worker --simulated-hosts`: the real worker of each, whose devices
-compile programs for their shapes and compute nothing.
+The controller is real. One process, `pathways-worker --simulated-hosts`, runs the real worker code of all hosts. Their devices compile programs to
+learn shapes, and compute nothing.
 """
 
 import dataclasses
@@ -17,26 +17,26 @@ MOST_HOSTS, MOST_DEVICES = 4096, 16384
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """What a simulated device can do. 0: what would take time takes none; as much memory as anybody wants."""
+    """The performance of a simulated device. 0 means that the operation takes no time, or that memory is unlimited."""
 
     flops_per_second: float = 0
     bytes_per_second: float = 0
     memory_bytes: int = 0
-    # Of the network between islands: from a host to the others. Within an island what hosts send each other takes no time.
+    # The network between islands, for each host. Transfers between hosts of one island take no time.
     latency_seconds: float = 0
     uplink_bytes_per_second: float = 0
-    # Of collectives, which go round a ring of the devices: what each sends to the next, and how long a step takes besides.
+    # Collectives, which run over a ring of the devices: each device's bandwidth to the next, and the added latency of a step.
     ring_bytes_per_second: float = 0
     ring_latency_seconds: float = 0
 
 
-# A core of a TPU v3, half a chip of 123 Tflop/s, 900 GB/s and 32 GiB; hosts with 100 Gbit/s to other islands; links of 656 Gbit/s
-# to the neighbours.
+# tpu-v3: one core, half of a chip with 123 Tflop/s, 900 GB/s and 32 GiB; 100 Gbit/s from each host to other islands; links of 656 Gbit/s
+# to neighbours.
 DEVICES = {"tpu-v3": Device(61.5e12, 450e9, 16 << 30, 50e-6, 12.5e9, 82e9, 1e-6), "instant": Device()}
 
 
 def parse_shape(text):
-    """From "512x4", hosts of one island and devices of each, or "4x128x4", islands, hosts of each and devices of each."""
+    """Parses "512x4" (hosts of one island, devices per host) or "4x128x4" (islands, hosts per island, devices per host)."""
     match = re.fullmatch(r"\s*(?:(\d+)\s*x\s*)?(\d+)\s*x\s*(\d+)\s*", text or "", re.IGNORECASE)
     if not match:
         raise ValueError(f"'{text}' is not the shape of a simulated cluster: expected HOSTSxDEVICES, such as 512x4, or ISLANDSxHOSTSxDEVICES, such as 4x128x4")
@@ -49,8 +49,8 @@ def parse_shape(text):
 
 
 def parse_device(text):
-    """From a name in DEVICES, or "FLOPS:BANDWIDTH:MEMORY" such as 275e12:1.2e12:32e9, ":LATENCY:UPLINK" for the network between islands, and
-    ":RING:STEP" for collectives."""
+    """Parses a name in DEVICES, or "FLOPS:BANDWIDTH:MEMORY" such as 275e12:1.2e12:32e9, optionally followed by ":LATENCY:UPLINK" for the network
+    between islands, then ":RING:STEP" for collectives."""
     if text in DEVICES:
         return DEVICES[text]
     try:
@@ -67,13 +67,13 @@ def parse_device(text):
 
 
 def environment():
-    """Of that process. Code that never runs need not be good."""
+    """Returns the environment of the worker process. It turns optimization off, because the compiled code never runs."""
     flags = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
     return {**os.environ, "XLA_FLAGS": f"{flags} {os.environ.get('XLA_FLAGS', '')}".strip()}
 
 
 def workers(controller_address, shape, device):
-    """The command line of all hosts."""
+    """Returns the command line of the process that runs all hosts."""
     return [_binaries.find("pathways-worker"), "--controller", controller_address, "--plugin", _binaries.device_plugin("cpu"),
             "--simulated-hosts", shape.islands * shape.hosts, "--hosts-per-island", shape.hosts, "--devices", shape.devices,
             "--simulated-flops", device.flops_per_second, "--simulated-bandwidth", device.bytes_per_second, "--memory-limit", device.memory_bytes,

@@ -1,9 +1,9 @@
-"""Clusters started by `pathways up`: one folder each under ~/.pathways (or PATHWAYS_HOME), so that later commands find them.
+"""Records the clusters started by `pathways up`, one folder each under ~/.pathways (or PATHWAYS_HOME), so that later commands find them.
 
     clusters/NAME/state.json    address, shape, and the processes: name, pid, start time, log
     clusters/NAME/*.log
 
-A process is named by its pid and its start time together: after a reboot or a wrap-around the pid alone may be somebody else's.
+A process is identified by its pid and start time together: after a reboot or a wrap-around, another process may have the pid.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ import time
 
 
 class NotRunning(Exception):
-    """There is no such cluster."""
+    """No such cluster is running."""
 
 
 def home():
@@ -32,7 +32,7 @@ def folder(name):
 
 
 def start_time(pid):
-    """When the process started, in clock ticks since boot; None if it is gone (a zombie is gone)."""
+    """Returns the start time of a process in clock ticks since boot; None if it has ended (a zombie has ended)."""
     try:
         fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -67,7 +67,7 @@ class State:
     shape: str
     platform: str
     members: list
-    engine: str = "local"  # who runs its processes; for others than this machine `handle` is what to ask them for
+    engine: str = "local"  # the launcher of its processes; for launchers other than "local", `handle` identifies the cluster there
     handle: dict = dataclasses.field(default_factory=dict)
 
     @property
@@ -84,7 +84,7 @@ class State:
         temporary.rename(path)
 
     def stop(self):
-        """Ends exactly what was started; returns its names, and of those the ones that had to be killed."""
+        """Ends exactly the processes that were started; returns their names, and the names of those that had to be killed."""
         if self.engine == "local":
             killed = self._stop_members()
             names = [m.name for m in self.members]
@@ -94,7 +94,8 @@ class State:
         return names, killed
 
     def _stop_members(self, grace=15.0):
-        """`grace`: hundreds of simulated hosts take their leave one by one. Who ends at once costs none of it."""
+        """Sends SIGTERM, then SIGKILL after `grace` seconds; returns the names killed. Hundreds of simulated hosts, which leave one by one, need the
+        long grace."""
         for member in self.members:
             member.signal(signal.SIGTERM)
         deadline = time.monotonic() + grace
@@ -109,12 +110,12 @@ class State:
 
 
 def engine(name):
-    """The module that starts clusters on it, asks after them and ends them: launch(args, folder), alive(state), stop(state)."""
-    return importlib.import_module(f"pathways._{name}")
+    """Returns the launcher's module, which has launch(args, folder), alive(state) and stop(state)."""
+    return importlib.import_module(f"pathways._launchers.{name}")
 
 
 def load(name):
-    """NotRunning if there is none or its controller has ended."""
+    """Loads a cluster's state. Raises NotRunning if there is none, or if it has ended."""
     try:
         raw = json.loads((folder(name) / "state.json").read_text())
         state = State(**{**raw, "members": [Member(**m) for m in raw["members"]]})
@@ -128,7 +129,7 @@ def load(name):
 
 
 def fetch_logs(name, lines):
-    """Where the logs are not in the cluster's folder: brings the last lines there, if the cluster is there to ask."""
+    """Copies the last lines of logs that are elsewhere into the cluster's folder, if the cluster runs."""
     try:
         state = load(name)
     except NotRunning:
@@ -138,7 +139,7 @@ def fetch_logs(name, lines):
 
 
 def fresh_folder(name):
-    """An empty folder for a new cluster."""
+    """Makes an empty folder for a new cluster."""
     path = folder(name)
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True, mode=0o700)

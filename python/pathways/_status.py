@@ -1,8 +1,8 @@
-"""`pathways status` for people. The report's fields are described in docs/status.md."""
+"""Formats the report of `pathways status` as text. docs/status.md describes the report's fields."""
 
 
 def amount(count):
-    """Bytes in a unit a person reads."""
+    """Formats a number of bytes with a readable unit."""
     count = float(count or 0)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(count) < 1024:
@@ -26,12 +26,12 @@ def _host(host, devices):
     return lines + [f"    device {d['id']:<6} {_memory(d)}" for d in mine]
 
 
-# So many hosts are shown one by one; more are summed up.
+# Up to this many hosts are shown one by one; more are summarized.
 SHOWN_HOSTS = 32
 
 
 def _many(hosts, devices):
-    """Hosts of one island: a line for each state, with the memory of all their devices together."""
+    """Summarizes the hosts of one island: a line for each state, with the total memory of their devices."""
     lines = []
     for state in sorted({host["state"] for host in hosts}):
         those = [host for host in hosts if host["state"] == state]

@@ -1,9 +1,9 @@
-"""How late the kernel may wake threads that sleep for a time.
+"""Raises the kernel's timer slack of the client library's threads: the time by which the kernel may delay a timed wake-up.
 
-jaxlib's client has a thread that sends deletions in batches, and looks for some every 100 us for as long as the process lives: a process that does
-nothing wakes 4,000 times a second and more, and sixteen of them on two processors take half of both. A thread inherits how punctually it is woken from
-the one that starts it. So the client's are started by one that is in no hurry: arrays are deleted a millisecond later, and what else there goes by the
-clock, gRPC's deadlines, is a matter of seconds.
+jaxlib's client has a thread that sends deletions in batches. It looks for them every 100 us for as long as the process lives, so an idle process
+wakes at least 4,000 times a second, and sixteen such processes take half of two processors. A thread inherits its timer slack from its parent
+thread. So the client's threads are started by a thread with a slack of 1 ms. Arrays are then deleted up to a millisecond later; the client's other
+timers are gRPC's deadlines of seconds.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ _SET, _GET = 29, 30  # PR_SET_TIMERSLACK, PR_GET_TIMERSLACK
 
 @contextlib.contextmanager
 def unhurried():
-    """Threads started in here by this thread may be woken so much late. Where the system knows no such thing, nothing happens."""
+    """Gives threads that this thread starts within the block a timer slack of NANOSECONDS. Does nothing on systems without timer slack."""
     prctl = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform == "linux" else None
     before = prctl(_GET, 0, 0, 0, 0) if prctl is not None else -1
     if before < 0:

@@ -1,7 +1,7 @@
-"""Passes of the user's own inside the compiler (jax.extend.xla.register_hlo_module_transformation).
+"""Refuses programs that the user's own compiler passes would see (jax.extend.xla.register_hlo_module_transformation).
 
-They are Python functions, and the compiler is another process, on another machine. jax would take the registration and forget it; here a program
-that such a pass would have seen is refused, with its name.
+Such passes are Python functions of this process, but our compilers run in other processes. jax alone would accept the registration and never call the
+pass. Instead we refuse to compile, and name the pass.
 """
 
 import functools
@@ -16,7 +16,7 @@ def _platforms(platforms):
 
 
 def _forget(name, stage, platforms):
-    """Whether it was registered for one of the platforms that this process has; None means all."""
+    """Forgets a pass; returns whether it was registered for a platform that this process has. platforms: None means all."""
     from jax.extend.backend import backends
 
     found = [key for key in _registered if key[1:] == (name, stage) and (platforms is None or key[0] in _platforms(platforms))]
@@ -27,7 +27,7 @@ def _forget(name, stage, platforms):
 
 
 def _without_ours(platforms):
-    """What jax is told. From 0.12 on "all" means the plugin of each backend, and ours are backends without one."""
+    """Returns the platforms to pass to jax. Since 0.12 "all" (None) requires a plugin of every backend, and ours have none."""
     import jax
     from jax.extend.backend import backends
 
@@ -39,7 +39,7 @@ def _without_ours(platforms):
 
 
 def watch():
-    """From now on registrations are remembered. Idempotent; does nothing where jax has no such passes."""
+    """Records registrations from now on. Idempotent; does nothing if this jax has no such passes."""
     try:
         from jax.extend import xla
     except ImportError:
@@ -76,6 +76,6 @@ _PASS = _Refuse()
 
 
 def install(is_ours):
-    """is_ours(client) tells our backends from others. Idempotent."""
+    """Registers the check. is_ours(client): whether the client is a Pathways backend. Idempotent."""
     watch()
     compilation.add(_PASS, is_ours)

@@ -1,11 +1,11 @@
 """Translates programs for a controller, as its child process: python -m pathways._translator
 
-For clients that bring no Python of ours along. Standard input and output are one connection to the controller:
+It serves clients without our Python package. Standard input and output connect it to the controller:
 
     request   8 bytes little-endian, the length of the program; 1 byte, the length of the version; the version ("1.13.0"); the program
-    answer    1 byte, 1 if it is translated, else 0; 8 bytes little-endian, a length; the translated program, or why there is none (UTF-8)
+    answer    1 byte, 1 on success, else 0; 8 bytes little-endian, a length; the translated program, or the error text (UTF-8)
 
-The process ends when the controller closes the connection. The controller limits its memory and its time, and starts another if it ends.
+The process ends when the controller closes the connection. The controller limits its memory and time, and restarts it if it ends.
 """
 
 import os
@@ -26,7 +26,7 @@ def _read(stream, count):
 
 
 def answer_one(requests, answers):
-    """Raises EOFError at the end of the requests."""
+    """Answers one request. Raises EOFError at the end of the requests."""
     program_bytes, version_bytes = _REQUEST.unpack(_read(requests, _REQUEST.size))
     version = _read(requests, version_bytes).decode()
     program = _read(requests, program_bytes)
@@ -41,7 +41,7 @@ def answer_one(requests, answers):
 
 
 def main():
-    # What else in this process prints to standard output must not land among the answers.
+    # Keep other output of this process to standard output away from the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     try:

@@ -1,8 +1,8 @@
-"""Results that are to be unreduced: sums over a mesh axis that are still to be taken (PartitionSpec(unreduced={"x"})).
+"""Makes results unreduced if only their requested sharding says so (PartitionSpec(unreduced={"x"})): the sum over a mesh axis is still to be taken.
 
-Where a program's own arithmetic leaves a value so, XLA knows what to do. Where only the sharding asked for the result says so
-(`jit(f, out_shardings=...)`, `device_put`), the XLA of the workers would hand every device the whole value, and the sum would be too large. So
-the change is put into the program, as the reshard that jax has for it.
+XLA handles a value that the program's own arithmetic leaves unreduced. If only the requested sharding of a result says so
+(`jit(f, out_shardings=...)`, `device_put`), the workers' XLA would give every device the whole value, and the later sum would be too large. So we
+insert jax's reshard to an unreduced sharding into the program.
 """
 
 import functools
@@ -11,7 +11,7 @@ from pathways._jax import seams
 
 
 def _to_do(aval, sharding):
-    """Whether the result has to become unreduced over an axis more."""
+    """Whether `sharding` is unreduced over an axis over which the result is not."""
     has, wanted = (getattr(getattr(s, "spec", None), "unreduced", ()) for s in (getattr(aval, "sharding", None), sharding))
     return bool(set(wanted or ()) - set(has or ()))
 
@@ -31,7 +31,7 @@ def _with_reshards(closed_jaxpr, shardings):
 
 
 def install(is_ours):
-    """is_ours(client) tells our backends from others. Idempotent."""
+    """Wraps jax's lowering. is_ours(client): whether the client is a Pathways backend. Idempotent."""
     ordinary = seams.LOWER.find()
     if ordinary is None or getattr(ordinary, "_pathways", False):
         return

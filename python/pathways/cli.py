@@ -5,8 +5,10 @@ import json
 import os
 import sys
 
-from pathways import __version__, _bench, _binaries, _commands, _join, _launch, _processes, _state, _up
+from pathways import __version__, _bench, _binaries, _commands, _launch, _processes, _state
 from pathways._cluster import StatusError
+from pathways._launchers import join
+from pathways._launchers import up as launchers
 
 EXIT_FAILED, EXIT_USAGE, EXIT_NOT_RUNNING = 1, 2, 3
 
@@ -56,7 +58,7 @@ def _parser():
         command.set_defaults(function=function)
         return command
 
-    up = add("up", _up.up, "start a cluster, on this machine or on an engine that has more")
+    up = add("up", launchers.up, "start a cluster, on this machine or on an engine that has more")
     _add_shape(up, "")
     up.add_argument("--on", choices=("local", "slurm", "ray"), default="local",
                     help="where its hosts come from: this machine (the default); Slurm: a step of the job that we are in, or a job of its own; "
@@ -92,9 +94,9 @@ def _parser():
     up.add_argument("-d", "--detach", action="store_true", help="leave the cluster running and return (this is the default)")
     up.add_argument("--foreground", action="store_true", help="stay until Ctrl-C, then stop the cluster")
 
-    _add_worker(add("worker", _join.worker, "run one worker of this machine, for a controller that runs anywhere; stays in the foreground"))
+    _add_worker(add("worker", join.worker, "run one worker of this machine, for a controller that runs anywhere; stays in the foreground"))
 
-    agent = add("agent", _join.agent, "run a front door of a cluster, for jax programs without this package (JAX_PLATFORMS=proxy); stays in the foreground")
+    agent = add("agent", join.agent, "run a front door of a cluster, for jax programs without this package (JAX_PLATFORMS=proxy); stays in the foreground")
     agent.add_argument("--address", metavar="HOST:PORT",
                        help="the cluster whose controller listens there (default: PATHWAYS_ADDRESS, or the cluster that is up on this machine)")
     agent.add_argument("--listen", default="127.0.0.1:0", metavar="HOST:PORT",
@@ -141,7 +143,7 @@ def _parser():
                                           "do not hold")
     check.add_argument("trace", metavar="TRACE", help="the file that 'pathways trace' wrote")
 
-    add("down", _up.down, "stop the cluster that 'up' started")
+    add("down", launchers.down, "stop the cluster that 'up' started")
 
     bench = add("bench", _bench.bench, "measure on this machine what section 5 of the paper measures; from a checkout of the sources")
     bench.add_argument("what", choices=("paper",), help="paper: its figures and tables, with its numbers beside ours, as one HTML page")

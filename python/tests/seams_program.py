@@ -108,7 +108,7 @@ def keeps_order_in_programs():
 
 
 def knows_own_table_of_tokens():
-    from pathways import _program_tokens as tokens
+    from pathways._program import tokens
 
     return tokens._table() is not tokens._unshared
 

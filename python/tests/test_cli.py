@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from pathways import _join, _state, _status, cli
+from pathways import _state, _status, cli
+from pathways._launchers import join
 
 
 @pytest.fixture(autouse=True)
@@ -89,18 +90,18 @@ def test_status_for_people_names_islands_hosts_and_clients():
     ("tcp:head:41", "tcp:0.0.0.0:41", "tcp:head:41"),
     ("127.0.0.1:8470", "unix:@abstract", "unix:@abstract")])
 def test_a_worker_joins_where_it_reaches_the_controller(asked, listens, joins):
-    assert _join.workers_address(asked, {"workers_address": listens}) == joins
+    assert join.workers_address(asked, {"workers_address": listens}) == joins
 
 
 def test_a_worker_of_another_machine_is_told_what_the_controller_needs():
     with pytest.raises(ValueError, match="--listen HOST:PORT"):
-        _join.workers_address("head:8470", {"workers_address": "unix:/not/of/this/machine"})
+        join.workers_address("head:8470", {"workers_address": "unix:/not/of/this/machine"})
 
 
 def test_hosts_of_one_machine_get_names_of_their_own(monkeypatch):
     monkeypatch.setattr("socket.gethostname", lambda: "box")
     report = {"hosts": [{"name": "box"}, {"name": "box-2"}]}
-    assert _join.host_name(None, {}) == "box" and _join.host_name(None, report) == "box-3" and _join.host_name("mine", report) == "mine"
+    assert join.host_name(None, {}) == "box" and join.host_name(None, report) == "box-3" and join.host_name("mine", report) == "mine"
 
 
 def test_the_paper_is_measured_from_a_checkout(tmp_path, capsys, monkeypatch):
@@ -116,8 +117,8 @@ def test_the_paper_is_measured_from_a_checkout(tmp_path, capsys, monkeypatch):
 
 
 def test_agents_are_told_where_the_controller_takes_them():
-    assert _join.sessions_address("head:8470", {"sessions_address": "tcp:0.0.0.0:41"}) == "tcp:head:41"
+    assert join.sessions_address("head:8470", {"sessions_address": "tcp:0.0.0.0:41"}) == "tcp:head:41"
     with pytest.raises(ValueError, match="takes no agents.*--listen-sessions"):
-        _join.sessions_address("head:8470", {"sessions_address": ""})
+        join.sessions_address("head:8470", {"sessions_address": ""})
     with pytest.raises(ValueError, match="takes agents of its own machine only"):
-        _join.sessions_address("head:8470", {"sessions_address": "unix:/not/of/this/machine"})
+        join.sessions_address("head:8470", {"sessions_address": "unix:/not/of/this/machine"})

@@ -4,12 +4,13 @@ import argparse
 
 import pytest
 
-from pathways import _launch, _processes, _ray, _slurm, _slurm_node, _state
+from pathways import _launch, _processes, _state
+from pathways._launchers import ray, slurm, slurm_node
 
 
 @pytest.mark.parametrize("text, count", [("accel:2", 2), ("gpu:h100:8", 8), ("gres:gpu:4", 4), ("gpu", None), ("", None), (None, None)])
 def test_the_devices_of_a_node_are_what_its_gres_say(text, count):
-    assert _slurm._gres_count(text) == count
+    assert slurm._gres_count(text) == count
 
 
 @pytest.mark.parametrize("asked, nodes, shape", [
@@ -18,13 +19,13 @@ def test_the_shape_is_filled_in_from_the_allocation(monkeypatch, asked, nodes, s
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", nodes)
     monkeypatch.setattr(_slurm, "_ask", lambda *_: "JobId=7 NumNodes=6 TresPerNode=gres:accel:2 Power=")
     args = argparse.Namespace(**{"islands": None, "hosts": None, "devices": None, "gres": None, **asked})
-    assert str(_slurm.shape_for(args, "7")) == shape
+    assert str(slurm.shape_for(args, "7")) == shape
 
 
 def test_more_hosts_than_nodes_are_refused(monkeypatch):
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
     with pytest.raises(ValueError, match="want 4 nodes, and job 7 has 2"):
-        _slurm.shape_for(argparse.Namespace(islands=2, hosts=2, devices=1, gres=None), "7")
+        slurm.shape_for(argparse.Namespace(islands=2, hosts=2, devices=1, gres=None), "7")
 
 
 class _Child:
@@ -42,20 +43,20 @@ class _Child:
 
 @pytest.mark.parametrize("codes, starts, status", [([0], 1, 0), ([1, 1, 0], 3, 0), ([-9] * 9, 5, 1)])
 def test_a_worker_that_fails_is_started_again_but_not_for_ever(monkeypatch, codes, starts, status):
-    monkeypatch.setattr(_slurm_node.time, "sleep", lambda _: None)
+    monkeypatch.setattr(slurm_node.time, "sleep", lambda _: None)
     started = []
 
     def start():
         started.append(_Child(codes[len(started)]))
         return started[-1]
 
-    assert _slurm_node.supervise(start, None) == status
+    assert slurm_node.supervise(start, None) == status
     assert len(started) == starts
 
 
 def test_the_first_node_ends_with_the_controller(monkeypatch):
-    monkeypatch.setattr(_slurm_node.time, "sleep", lambda _: None)
-    assert _slurm_node.supervise(lambda: _Child(None), _Child(2)) == 1
+    monkeypatch.setattr(slurm_node.time, "sleep", lambda _: None)
+    assert slurm_node.supervise(lambda: _Child(None), _Child(2)) == 1
 
 
 @pytest.mark.parametrize("address, seen", [
@@ -66,19 +67,19 @@ def test_an_address_as_others_see_it(address, seen):
 
 def test_islands_are_packed_onto_neighbouring_nodes():
     nodes = [("10.0.0.9", "c"), ("10.0.0.1", "a"), ("10.0.0.9", "c"), ("10.0.0.1", "b")]
-    assert _ray.order_bundles(nodes) == [1, 3, 0, 2]
+    assert ray.order_bundles(nodes) == [1, 3, 0, 2]
 
 
 @pytest.mark.parametrize("asked, bundle", [
     ({}, {"CPU": 1}), ({"platform": "cuda", "devices": 8}, {"CPU": 1, "GPU": 8}), ({"option": ["TPU=4", "CPU=16"]}, {"CPU": 16, "TPU": 4})])
 def test_a_bundle_has_what_a_host_takes_of_its_node(asked, bundle):
-    assert _ray._bundle(argparse.Namespace(**{"platform": None, "devices": None, "option": None, **asked})) == bundle
+    assert ray._bundle(argparse.Namespace(**{"platform": None, "devices": None, "option": None, **asked})) == bundle
 
 
 @pytest.mark.parametrize("option", ["TPU", "TPU=many", "="])
 def test_a_resource_that_is_none_is_named(option):
     with pytest.raises(ValueError, match="RESOURCE=AMOUNT"):
-        _ray._bundle(argparse.Namespace(platform=None, devices=None, option=[option]))
+        ray._bundle(argparse.Namespace(platform=None, devices=None, option=[option]))
 
 
 @pytest.mark.parametrize("answers, asked, alive, address", [
@@ -98,4 +99,4 @@ def test_where_a_cluster_on_ray_is_now(monkeypatch, tmp_path, answers, asked, al
     monkeypatch.setattr(_ray, "_find_address", find)
     _state.fresh_folder("default")
     state = _state.State("default", "old:1", "1x1x1", "cpu", [], "ray", {})
-    assert _ray.alive(state) == alive and state.address == address
+    assert ray.alive(state) == alive and state.address == address

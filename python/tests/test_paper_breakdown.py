@@ -186,7 +186,7 @@ def test_a_system_that_fails_at_one_kind_is_asked_for_the_others_anew(capsys):
 
 
 @pytest.mark.parametrize("ms, parity, verdict", [([1.0, 3.0], 1.0, "met"), ([1.0, 3.0], 3.0, "MISSED"), ([19.0, 30.0], 30.0, "MISSED"), ([19.0, 30.0], None, "MISSED"),
-                                                 ([19.0, 30.0], 19.0, "none: the devices have no shorter computation than 19 ms")])
+                                                 ([19.0, 30.0], 19.0, "none: the shortest computation that was measured takes 19 ms")])
 def test_parity_is_missed_only_where_a_computation_says_so(ms, parity, verdict):
     found = {"points": [{"ms": each, "rounds": 5} for each in ms], "parity_ms": parity}
     report = {"figures": {"6": {"rows": [{"name": "16 x 8", "hosts": 16, "devices": 128, "against": {_setup.MULTI_PLUGIN: found}}]}}}
@@ -212,16 +212,16 @@ def test_verdicts_are_met_missed_or_none():
                           "6": {"rows": six}, "pipelines": {"rows": rows}}}
     found = {(one.what, one.where, one.limit): one for one in _targets.targets(report)}
     of = lambda *key: (found[key].reached, found[key].verdict)
-    assert of("opbyop / jax, our plugin, opbyop", "1 x 8", 1.0) == ("1.200 (1.200 to 1.200)", "met")
-    assert of("chained / jax, our plugin, opbyop", "1 x 8", 3.0)[1] == "MISSED" and of("chained / jax, our plugin, opbyop", "1 x 8", 1.0)[1] == "met"
-    assert of("fused / jax, our plugin, fused", "1 x 8", 0.97) == ("-", "FAILED: jax, our plugin: stuck")
-    assert of("fused / ray, our plugin, fused", "1 x 8", 1.0) == ("-", "not measured")
-    assert of("equal from, ms of the devices, against jax multi-controller, our plugin", "16 x 8", 2.3) == ("not in the range", "MISSED")
-    assert of("equal from, ms of the devices, against never idle", "512 x 4, simulated", 35.0)[1] == "met"
-    assert of("what the schedule takes / 4 stages", "simulated devices", 0.95)[1] == "met"
-    assert of("what the schedule takes / 16 stages, gpipe", "simulated devices", 0.95)[1] == "MISSED"
-    assert of("16 stages, gpipe, on four islands / 16 stages, gpipe", "simulated devices", 0.97) == ("-", "FAILED: 16 stages, gpipe, on four islands: no")
-    assert not [what for what, _, _ in found if "jax, opbyop" in what or what.endswith(_setup.MULTI)], "no verdict where the device runtime is another"
+    assert of("ours, opbyop / jax, our plugin, opbyop", "1 x 8", 1.0) == ("1.200 (1.200 to 1.200)", "met")
+    assert of("ours, chained / jax, our plugin, opbyop", "1 x 8", 3.0)[1] == "MISSED" and of("ours, chained / jax, our plugin, opbyop", "1 x 8", 1.0)[1] == "met"
+    assert of("ours, fused / jax, our plugin, fused", "1 x 8", 0.97) == ("-", "FAILED: jax, our plugin: stuck")
+    assert of("ours, fused / ray, our plugin, fused", "1 x 8", 1.0) == ("-", "not measured")
+    assert of("equal from, ms of device time, against jax multi-controller, our plugin", "16 x 8", 2.3) == ("not in the range", "MISSED")
+    assert of("equal from, ms of device time, against never idle", "512 x 4, simulated", 35.0)[1] == "met"
+    assert of("schedule / step, 4 stages", "simulated devices", 0.95)[1] == "met"
+    assert of("schedule / step, 16 stages, gpipe", "simulated devices", 0.95)[1] == "MISSED"
+    assert of("tokens/s, 16 stages, gpipe, on four islands / 16 stages, gpipe", "simulated devices", 0.97) == ("-", "FAILED: 16 stages, gpipe, on four islands: no")
+    assert not [what for what, _, _ in found if "/ jax, opbyop" in what or what.endswith(_setup.MULTI)], "no verdict where the device runtime is another"
 
 
 ENTRY = {"wall_us": 400.0, "calling_us": 90.0, "waiting_us": 310.0, "idle_us": 440.0, "devices_busy": 0.25}
@@ -255,11 +255,11 @@ def test_every_target_that_is_missed_says_where_the_time_goes():
     assert len(missed) == len(targets) and all(len(row) == len(_where.MISSED_HEAD) for row in missed)
     assert not [row for row in missed if _where.UNKNOWN in row[-1]]
     words = {(row[1], row[2]): row[-1] for row in missed}
-    opbyop = words["opbyop / jax, our plugin, opbyop", "1 x 8"]
-    assert "of the processors 181 us: client 66 %, controller 33 %" in opbyop and "one of jax, our plugin takes 7.0 us" in opbyop
-    assert "alone, it takes 120 us: wire back 75 %, devices 25 %" in opbyop and "workers" not in opbyop, "what is next to nothing is left out"
-    assert words["parallel / sequential", "16 stages"] == "one call alone takes 2.00 ms in parallel, 1.00 ms in sequence"
-    assert words["16 stages, gpipe, on four islands / 16 stages, gpipe", "simulated devices"].count("waiting 75 %, forward 25 %") == 2
+    opbyop = words["ours, opbyop / jax, our plugin, opbyop", "1 x 8"]
+    assert "181 us of processor time: client 66 %, controller 33 %" in opbyop and "jax, our plugin: a call every 7.0 us" in opbyop
+    assert "alone, a call of ours takes 120 us: back to the controller 75 %, devices 25 %" in opbyop and "workers" not in opbyop, "what is next to nothing is left out"
+    assert words["calls/s, parallel / sequential", "16 stages"] == "a call that is alone takes 2.00 ms in parallel, 1.00 ms in sequence"
+    assert words["tokens/s, 16 stages, gpipe, on four islands / 16 stages, gpipe", "simulated devices"].count("waiting 75 %, forward 25 %") == 2
     del five[0]["where"]
     assert any(_where.UNKNOWN in row[-1] for row in _where.missed(report)), "what was not recorded is said, too"
 
@@ -374,8 +374,8 @@ def test_a_report_says_which_run_each_figure_is_of():
     (measured_by("a", "a"), None),
     (measured_by("a", "b"), "several commits: a, b"),
     (measured_by("a-dirty"), "a has changes"),
-    (measured_by("unknown"), "nobody knows"),
-    (measured_by(), "nobody knows"),
+    (measured_by("unknown"), "commit is unknown"),
+    (measured_by(), "commit is unknown"),
     (measured_by("a", "a", machines=("one", "another")), "several machines")])
 def test_only_what_can_be_measured_again_is_published(report, why, tmp_path, monkeypatch, capsys):
     found = _provenance.unfit(report)

@@ -69,10 +69,10 @@ def test_every_figure_has_a_table_with_full_rows(report):
 def test_the_page_has_tables_plots_the_paper_s_words_and_what_failed(report):
     page = Page(_render.page(report, {number: b"\x89PNG" for number in ("5", "9")}))
     assert [heading.split(":")[0] for heading in page.headings] == [
-        "Verdicts", "What was missed, and where the time goes", *map(_paper.name, _paper.FIGURES), "Not measured"]
+        "Verdicts", "Missed targets, and where the time goes", *map(_paper.name, _paper.FIGURES), "Not measured"]
     assert page.images == ["data:image/png;base64,iVBORw=="] * 2 and min(page.rows) > 1
     text = _render.page(report, {})
-    assert "MISSED" in text and "Where the time goes: A step of a device" in text and "processors: wire (relay)" in text and "wire to the workers" in text
+    assert "MISSED" in text and "Where the time goes: one recorded step" in text and "processor time: relay" in text and "from the controller to the workers" in text
     assert "Figure 5: 512 x 4, simulated: no time left for it" in text
     assert all(about["paper"].split("'")[0] in text for about in _paper.FIGURES.values())
     assert "Figure 7: CalledProcessError: for the test" in text and "A quick run" in text
@@ -81,10 +81,10 @@ def test_the_page_has_tables_plots_the_paper_s_words_and_what_failed(report):
 
 def test_the_page_of_the_repository_says_when_where_and_how_it_was_measured(report):
     page = _render.markdown(report)
-    (table,) = [table for table in page.split("\n\n") if table.startswith("| begun |")]
+    (table,) = [table for table in page.split("\n\n") if table.startswith("| started |")]
     for what in ("2026-11-21 19:50 UTC", "a processor, 2 cores, 24 GiB; jax 0.10.2, tensorflow-cpu 2.20.0, ray 2.60.0", "0123456789ab", "bench/paper/run.py --quick", "0.20", "Figure 5; Figure 6; Figure 7; "):
         assert what in table
-    assert page.count("Measured until 2026-11-21 19:52 UTC, in 70 s.") == len(_paper.FIGURES)
+    assert page.count("Measured in 70 s, until 2026-11-21 19:52 UTC.") == len(_paper.FIGURES)
     assert "A quick run" in page and all(about["here"] in page for about in _paper.FIGURES.values())
     for table in page.split("\n\n"):
         if table.startswith("|"):
@@ -96,8 +96,8 @@ def test_a_side_that_fails_is_a_failed_row_and_a_failed_verdict(report):
     table = _render.tables(report)["5"][1]
     assert ["1 x 4", "chained", "ray, our plugin", "FAILED", "-", "FAILED: ray, our plugin: XlaRuntimeError: for the test"] in table
     failed = {(row[1], row[2]): row[6] for row in _render.targets_table(report)[1] if row[6].startswith(_setup.FAILED)}
-    assert failed["chained / ray, our plugin, chained", "1 x 4"] == "FAILED: ray, our plugin: XlaRuntimeError: for the test"
-    assert failed["fused / jax, our plugin, fused", "1 x 4"] == "FAILED: pathways: XlaRuntimeError: for the test"
+    assert failed["ours, chained / ray, our plugin, chained", "1 x 4"] == "FAILED: ray, our plugin: XlaRuntimeError: for the test"
+    assert failed["ours, fused / jax, our plugin, fused", "1 x 4"] == "FAILED: pathways: XlaRuntimeError: for the test"
 
 
 def test_sides_with_another_device_runtime_are_shown_and_have_no_verdict(report):
@@ -127,7 +127,7 @@ def test_processors_that_others_took_are_told(report):
 def test_clients_that_reach_less_together_are_explained_by_the_processors(report):
     found = [row for row in _where.missed(report) if "clients together" in row[1]]
     assert [row[1:5] for row in found] == [["4 clients together / jax, our plugin", "CPU, 45 loops", "0.700 (0.700 to 0.700)", ">= 0.97"]]
-    assert "4 (clients): 1,400/s, processors busy 0.78: worker 36 %, clients 32 %" in found[0][5] and "jax, our plugin (clients): 2,000/s" in found[0][5]
+    assert "4 clients: 1,400/s, processors busy 0.78: worker 36 %, clients 32 %" in found[0][5] and "jax, our plugin: 2,000/s" in found[0][5]
 
 
 def test_losses_are_compared_to_the_last_bit(report):
@@ -145,7 +145,7 @@ def test_where_a_step_over_islands_goes(report):
             for name, sent in (("one island of 256 cores, in segments", 0), ("two islands of 128 cores, in segments", 29.8e6))}
     report["figures"] = {"islands": {"rows": rows}}
     text = _render.text(report)
-    assert "1,500.0" in text and "29.8" in text and "Of this machine's processors" in text and "250" in text
+    assert "1,500.0" in text and "29.8" in text and "processor time of this machine" in text and "250" in text
     assert min(Page(_render.page(report, {})).rows) > 1
     rows["two islands of 128 cores, in segments"] = {"error": "RuntimeError: no"}
     assert "RuntimeError: no" in _render.text(report)

@@ -7,8 +7,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
 
 import pathways as pw
-from pathways import _program_lowering as lowering
-from pathways import _program_meshes as meshes
+from pathways._program import lowering, meshes
 
 TABLE = np.arange(4, dtype=np.float32)
 

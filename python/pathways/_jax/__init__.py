@@ -1,6 +1,6 @@
-"""The only folder that may reach into jax beyond its public interface.
+"""The only folder that may use jax's private names.
 
-    seams.py        every private name that Pathways uses, and what happens where jax does not have it
-    public.py       what private functions of jax do, made of its public ones
-    compilation.py  one hook on compilation, for all who rewrite modules or look at executables
+    seams.py        lists every private name that Pathways uses, and the behaviour if jax lacks it
+    public.py       reimplements private functions of jax with its public ones
+    compilation.py  hooks compilation, for the modules that rewrite programs or inspect executables
 """

@@ -1,7 +1,7 @@
-"""One hook on compilation.
+"""Hooks compilation, so that passes can change modules and inspect executables.
 
-jax hands a lowered module to the client's compiler in one private function. A pass sees the module before that, the executable after it, or an
-error instead of it. Passes run in the order in which they were added, for our backends only.
+jax passes a lowered module to the client's compiler in one private function. A pass gets the module before compilation, and the executable or
+the error after it. Passes run in the order in which they were added, for our backends only.
 """
 
 import functools
@@ -10,20 +10,20 @@ from pathways._jax import seams
 
 
 class Pass:
-    """What may be done around a compilation. Does nothing itself."""
+    """Base class of passes around compilation; it does nothing."""
 
     def before(self, backend, module):
-        """May change the module. Gives what after() wants to know."""
+        """Called before compilation; may change the module. Its result is passed to after()."""
 
     def after(self, executable, known):
-        """known: what before() gave."""
+        """Called after compilation. known: the result of before()."""
 
     def retry(self, module, error):
-        """Whether the module, changed by this call, may be compiled after this error."""
+        """Called when compilation fails; may change the module. Returns whether to compile it again."""
         return False
 
     def takes_callback(self, callback):
-        """Whether this entry of jax's list of a module's host callbacks is not for the compiler."""
+        """Whether to remove this entry from jax's list of the module's host callbacks before compilation."""
         return False
 
 
@@ -31,7 +31,8 @@ _passes = []
 
 
 def add(one, is_ours):
-    """False where jax has no such function: then no pass runs. Idempotent. is_ours(client) tells our backends from others."""
+    """Adds a pass. Returns False if this jax lacks the private function: then no pass runs. Idempotent.
+    is_ours(client): whether the client is a Pathways backend."""
     compile_and_load = seams.COMPILE.find()
     if compile_and_load is None:
         return False

@@ -1,4 +1,4 @@
-"""What private functions of jax do, made of its public ones. Imports jax."""
+"""Reimplements private functions of jax with its public ones. Imports jax."""
 
 import functools
 
@@ -15,7 +15,7 @@ except ImportError:
 
 # ----------------------------------------------------------------------------------------------------------------- tracing
 def trace_state():
-    """What this thread traces now; equal while it traces the same."""
+    """Returns a value that identifies this thread's current trace; equal values mean the same trace."""
     return get_opaque_trace_state(convention="flax")
 
 
@@ -26,7 +26,7 @@ def is_tracing():
 
 @functools.cache
 def _outside():
-    """The state of a thread that traces nothing, as a new one does."""
+    """Returns the trace state of a thread that traces nothing, taken from a new thread."""
     import concurrent.futures
 
     with concurrent.futures.ThreadPoolExecutor(1) as fresh:
@@ -35,12 +35,12 @@ def _outside():
 
 @functools.cache
 def token_aval():
-    """The type of the tokens that order effects."""
+    """Returns the type of the tokens that order effects."""
     return jax.typeof(Token(None))
 
 
 def inner_jaxprs(params):
-    """The jaxprs among the parameters of an equation."""
+    """Yields the jaxprs among the parameters of an equation."""
     for value in params.values():
         for one in value if isinstance(value, tuple) else (value,):
             if isinstance(one, (Jaxpr, ClosedJaxpr)):
@@ -49,7 +49,7 @@ def inner_jaxprs(params):
 
 @functools.cache
 def unspecified():
-    """What the parameters of a jit equation have in place of a sharding that nobody has given."""
+    """Returns jax's marker for an unspecified sharding in the parameters of a jit equation."""
     closed = jax.make_jaxpr(jax.jit(lambda x: x))(jax.ShapeDtypeStruct((), bool))
     return closed.eqns[0].params["in_shardings"][0]
 
@@ -60,7 +60,7 @@ def is_unspecified(sharding):
 
 # --------------------------------------------------------------------------------------------------------------- shardings
 def with_devices(sharding, devices):
-    """The sharding itself, or, where its mesh is abstract, the same over these devices."""
+    """Returns the sharding; if its mesh is abstract, the same sharding over these devices."""
     if not isinstance(sharding, NamedSharding) or not isinstance(sharding.mesh, AbstractMesh):
         return sharding
     import numpy as np
@@ -73,7 +73,7 @@ def with_devices(sharding, devices):
 
 
 def leaves_open(sharding):
-    """Whether the compiler chooses the sharding, or a part of it."""
+    """Whether the compiler chooses the sharding or a part of it."""
     if is_unspecified(sharding):
         return True
     return isinstance(sharding, NamedSharding) and PartitionSpec.UNCONSTRAINED in sharding.spec
@@ -82,7 +82,7 @@ def leaves_open(sharding):
 # ------------------------------------------------------------------------------------------------------------ random keys
 @functools.lru_cache(maxsize=64)
 def _key_numbers(dtype):
-    """Shape and type of the numbers of one random key."""
+    """Returns the shape and type of one random key's integers."""
     return jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct((), dtype))
 
 
@@ -91,7 +91,7 @@ def is_of_keys(aval):
 
 
 def physical_aval(aval):
-    """What lies on devices: of random keys their numbers."""
+    """Returns the type of the array stored on devices: for random keys, an array of integers."""
     if not is_of_keys(aval):
         return aval
     numbers = _key_numbers(aval.dtype)
@@ -99,7 +99,7 @@ def physical_aval(aval):
 
 
 def physical_sharding(aval, sharding):
-    """Of the numbers of random keys: those of one key lie together."""
+    """Returns the sharding of the integers of random keys; the integers of one key stay on one device."""
     more = len(_key_numbers(aval.dtype).shape)
     if sharding.num_devices == 1:
         return sharding

@@ -1,10 +1,10 @@
-"""All private names of jax and jaxlib that Pathways uses, in one list.
+"""Lists all private names of jax and jaxlib that Pathways uses.
 
-jax may rename or remove a private name in any release. So every use of one goes through a `Seam` of this module, which says where the name is,
-which feature needs it, and why no public name will do. Where the name is absent, `find()` gives None and warns once, the feature is off, and
-everything else works. tools/lint/private_jax.py keeps other modules from importing private names by themselves.
+jax may rename or remove a private name in any release. So every use goes through a `Seam` of this module, which records the name's
+module, the feature that needs it, and the reason why no public name suffices. If the name is absent, `find()` returns None and warns once; the
+feature is off, and everything else works. tools/lint/private_jax.py prevents other modules from importing private names.
 
-Nothing of jax is imported before the first `find()`.
+This module imports nothing of jax before the first `find()`.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ import logging
 
 logger = logging.getLogger("pathways")
 
-hidden = set()  # keys of seams that are reported absent: for tests
+hidden = set()  # keys of seams to report as absent: for tests
 _warned = set()
 
 
@@ -22,14 +22,14 @@ class Seam:
     """One private name."""
     key: str
     module: str
-    name: str     # in the module, with dots for attributes of what the module has; empty: the module itself
-    feature: str  # that is off without the name; plural, to go before "are off"
-    reason: str   # why no public name does
-    absent: str   # what happens instead
+    name: str     # within the module, dotted for nested attributes; empty: the module itself
+    feature: str  # the feature that is off without the name; plural, to precede "are off"
+    reason: str   # why no public name suffices
+    absent: str   # the behaviour without the name
     since: str = "0.8.3"  # the first release that has it; 0.8.3 is the oldest that Pathways supports
 
     def find(self):
-        """The object, or None where this jax does not have it. Imports the module."""
+        """Returns the object, or None if this jax lacks it. Imports the module."""
         holder, name = self._holder()
         found = holder if not name else getattr(holder, name, None)
         if found is None:
@@ -37,12 +37,12 @@ class Seam:
         return found
 
     def replace(self, new):
-        """Puts `new` in its place, for jax to use. REQUIRES: find() has found it."""
+        """Replaces the object by `new`, which jax then uses. REQUIRES: find() has found it."""
         holder, name = self._holder()
         setattr(holder, name, new)
 
     def _holder(self):
-        """(module or class that has the name, the name's last part); (None, ...) where it is absent."""
+        """Returns (the module or class that has the name, the name's last part); (None, ...) if it is absent."""
         *outer, name = self.name.split(".")
         if self.key in hidden or self._is_to_come():
             return None, name
@@ -62,12 +62,12 @@ class Seam:
                        self.feature, *self._library(), self.full_name, self.absent)
 
     def _library(self):
-        """(name, version)"""
+        """Returns (name, version) of jax or jaxlib."""
         name = self.module.partition(".")[0]
         return name, importlib.import_module(name).__version__
 
     def _is_to_come(self):
-        """Whether this release is older than the name: there may be one like it, which does something else."""
+        """Whether this release predates the name. An object of the same name may exist there, with another meaning."""
         return _numbers(self._library()[1]) < _numbers(self.since)
 
     @property
@@ -80,7 +80,7 @@ def _numbers(version):
 
 
 def find_all(*seams):
-    """Their objects, or None where one is absent."""
+    """Returns the objects of all seams; None if one is absent."""
     found = [seam.find() for seam in seams]
     return None if any(one is None for one in found) else found
 

@@ -1,8 +1,8 @@
-"""A function as a row of equations that can be cut anywhere.
+"""Traces a function into a sequence of equations that can be cut anywhere.
 
-What is written in the function decides the order of what depends on the batch. Equations that depend on parameters alone (a cast of all of
-them, at the top) come right before the first that needs them, so that a parameter belongs to the stage that works with it. Equations
-that depend on nothing (masks, positions) belong to no stage: every one that needs them has its own.
+Equations that depend on the batch keep the order of the function. Equations that depend on parameters only (such as a cast of all parameters
+at the top) move right before their first use, so that each parameter belongs to the stage that uses it. Equations without inputs (masks,
+positions) belong to no stage: each stage that needs one computes its own copy.
 """
 
 import dataclasses
@@ -17,25 +17,25 @@ from jax.interpreters import partial_eval
 from pathways import _cost as cost
 from pathways._jax import public
 
-LAYER = "pipeline_layer_"  # the name of a jitted function that is not to be cut
+LAYER = "pipeline_layer_"  # the name prefix of jitted functions that must not be cut
 
 
 @dataclasses.dataclass
 class Flow:
-    """Inputs: leaves of parameters, of x, of y, of what else the model keeps (statistics), and a random key or none. Outputs: the loss, and
-    what becomes of the statistics."""
+    """A traced loss function. Inputs: the leaves of the parameters, of x, of y, and of the model's variables (statistics), and perhaps a random key.
+    Outputs: the loss and the new statistics."""
     params: list      # variables
-    batch: list       # variables: x, y, then the rest
+    batch: list       # variables: x, y, the statistics, the key
     loss: Any
-    kept: list        # of the statistics: (position in the batch, what comes out for it)
-    key: Any          # its position in the batch, or None
+    kept: list        # one for each statistic: (position in the batch, the variable of its new value)
+    key: Any          # the key's position in the batch, or None
     units: list       # lists of equations
     constants: list   # equations that depend on nothing
     consts: dict      # variable -> array that the function closes over
     debug_info: Any
 
     def costs(self):
-        """What each unit costs: its share of the work and its share of the parameters."""
+        """Returns the cost of each unit: its share of the work plus its share of the parameters' bytes."""
         work = [sum(map(cost.equation_flops, unit)) for unit in self.units]
         memory = [0] * len(self.units)
         for position, var in zip(self.first_uses(), self.params):
@@ -44,7 +44,7 @@ class Flow:
         return [a + b for a, b in zip(share(work), share(memory))]
 
     def first_uses(self):
-        """The unit in which each parameter is used first; 0 for those that nobody uses."""
+        """Returns, for each parameter, the first unit that uses it; 0 for unused parameters."""
         found = {}
         for i, unit in enumerate(self.units):
             for var in _inputs(unit):
@@ -52,7 +52,7 @@ class Flow:
         return [found.get(var, 0) for var in self.params]
 
     def crossing(self):
-        """How many bytes a cut before each unit sends to later units."""
+        """Returns, for each unit, the bytes that a cut before it sends to later units."""
         made, last = {}, {}
         for i, unit in enumerate(self.units):
             for var in _inputs(unit):
@@ -73,7 +73,7 @@ class Flow:
 
 
 def trace(function, params, x, y, kept=(), key=()):
-    """The flow of function(params, x, y, kept, key) -> (loss, kept) for leaves of such shapes."""
+    """Traces function(params, x, y, kept, key) -> (loss, kept) for leaves of these shapes; returns its Flow."""
     groups = (params, x, y, kept, key)
     ends = list(itertools.accumulate(map(len, groups)))
 
@@ -91,12 +91,12 @@ def trace(function, params, x, y, kept=(), key=()):
     if closed.effects:
         raise NotImplementedError(f"a pipeline of functions with effects ({closed.effects}): remove prints and callbacks")
     jaxpr, _ = partial_eval.dce_jaxpr(closed.jaxpr, [True] * len(closed.out_avals), instantiate=True)
-    first = ends[2] - ends[0]  # of the statistics in the batch
+    first = ends[2] - ends[0]  # the position of the first statistic in the batch
     return _arrange(jaxpr, dict(zip(jaxpr.constvars, closed.consts)), ends[0], first, ends[3] - ends[0] if key else None)
 
 
 def inlined(function, *avals):
-    """The jaxpr with the equations of the jitted functions that it calls in their places."""
+    """Returns the function's jaxpr with its calls of jitted functions inlined."""
     closed = jax.make_jaxpr(function)(*avals)
     for _ in range(8):
         if not any(map(_opens, closed.jaxpr.eqns)):
@@ -122,7 +122,7 @@ def _evaluate(jaxpr, consts, args):
                 results = _evaluate(eqn.params["jaxpr"].jaxpr, eqn.params["jaxpr"].consts, values)
             else:
                 found = eqn.primitive.get_bind_params(eqn.params)
-                functions, params = found if isinstance(found, tuple) else ((), found)  # before jax 0.9: apart
+                functions, params = found if isinstance(found, tuple) else ((), found)  # before jax 0.9: a pair
                 results = eqn.primitive.bind(*functions, *values, **params)
                 results = results if eqn.primitive.multiple_results else [results]
         env.update(zip(eqn.outvars, results))
@@ -140,7 +140,7 @@ def _arrange(jaxpr, consts, num_params, first_kept, key):
     constants, waiting, layers = [], set(), any(map(_is_layer, jaxpr.eqns))
     units = []
     for eqn in jaxpr.eqns:
-        inputs = dict.fromkeys(_inputs([eqn]))  # a set with an order: the same text for the compile cache in every process
+        inputs = dict.fromkeys(_inputs([eqn]))  # an ordered set, so that every process produces the same text for the compile cache
         if inputs.keys() & of_batch:
             of_batch.update(eqn.outvars)
             ready = []
@@ -167,7 +167,7 @@ def _is_layer(eqn):
 
 
 def _collect(inputs, maker, waiting, ready):
-    """Takes what makes these inputs out of `waiting`, in order."""
+    """Moves the equations that make these inputs from `waiting` to `ready`, in order of dependency."""
     for var in inputs:
         if var in waiting:
             eqn = maker[var]

@@ -1,5 +1,5 @@
-"""Models of all kinds as functions (parameters, variables, key, x) -> (outputs, variables): what is trained, and what a call changes besides
-(statistics of batches)."""
+"""Adapts models of all kinds to functions (parameters, variables, key, x) -> (outputs, variables). Parameters are trained; variables are other state
+that a call changes (batch statistics)."""
 
 import dataclasses
 import sys
@@ -13,11 +13,11 @@ from pathways._pipeline import flow
 @dataclasses.dataclass
 class Model:
     call: Any                                    # (parameters, variables, key or None, x) -> (outputs, variables)
-    divide: Any = lambda given: (given, ())      # what init() gets -> (parameters, variables)
+    divide: Any = lambda given: (given, ())      # the argument of init() -> (parameters, variables)
 
 
 def model_of(model, rngs, arguments):
-    """Of a list of layer functions, a Flax module of either kind, or a function (parameters, x) -> outputs."""
+    """Makes a Model from a list of layer functions, a Flax module of either kind, or a function (parameters, x) -> outputs."""
     linen, nnx = (_imported("flax.linen", "Module"), _imported("flax.nnx", "Module"))
     if linen and isinstance(model, linen):
         return _linen(model, rngs, arguments)
@@ -42,7 +42,7 @@ def _function(function):
 
 
 def _imported(module, name):
-    """A class of a library, if somebody has imported that: else nobody has objects of it."""
+    """Returns a class of a library, or None if the library is not imported: then no object of the class exists."""
     return getattr(sys.modules.get(module), name, None)
 
 
@@ -110,7 +110,7 @@ def _nnx(model, arguments):
 
 
 def _reseeded(random, key):
-    """Streams of random numbers that begin anew, the i-th from fold_in(key, i)."""
+    """Restarts the model's streams of random numbers: the i-th begins with fold_in(key, i)."""
     if key is None:
         return random
     from flax import nnx

@@ -1,7 +1,7 @@
-"""Where to cut a row of units (layers, equations) into stages: pure, no jax.
+"""Cuts a sequence of units (layers, equations) into stages. Pure, no jax.
 
-What counts is the dearest stage, since all others wait for it; among cuts that are nearly as good the one that sends the fewest bytes
-between stages is taken. So a cut does not fall into the middle of a block where three arrays are alive instead of one.
+The cost of the most expensive stage matters most, since all others wait for it. Among cuts that are nearly as good, the one that sends the fewest
+bytes between stages wins. So a cut does not fall into the middle of a block, where three arrays are live instead of one.
 """
 
 import bisect
@@ -11,8 +11,8 @@ import math
 
 
 def split(costs, stages, crossing=None, slack=0.1):
-    """The first unit of each stage: [0, ...]. crossing[i]: bytes that a cut before unit i sends. No stage costs more than 1 + slack
-    times what the dearest stage must cost."""
+    """Returns the first unit of each stage: [0, ...]. crossing[i]: the bytes that a cut before unit i sends. No stage costs more than 1 + slack
+    times the least possible cost of the most expensive stage."""
     if stages < 1:
         raise ValueError(f"a pipeline has at least one stage, not {stages}")
     if len(costs) < stages:
@@ -24,7 +24,7 @@ def split(costs, stages, crossing=None, slack=0.1):
 
 
 def _least(sums, stages):
-    """What the dearest of so many stages must cost, within 0.1 %."""
+    """Returns the least possible cost of the most expensive of `stages` stages, within 0.1 %."""
     low, high = max(sums[-1] / stages, max(b - a for a, b in zip(sums, sums[1:]))), sums[-1]
     while high - low > 1e-3 * low + 1e-12 * high:
         middle = (low + high) / 2
@@ -45,7 +45,8 @@ def _fits(sums, stages, limit):
 
 
 def _cheapest(sums, stages, crossing, limit):
-    """Least bytes over all cuts with no stage above the limit: best[j] for the first j units, stage by stage, in a sliding window."""
+    """Returns the cuts that send the fewest bytes with no stage above the limit. best[j]: the fewest bytes for the first j units; computed stage by
+    stage with a sliding window."""
     units = len(sums) - 1
     best = [0.0] + [math.inf] * units
     came = []

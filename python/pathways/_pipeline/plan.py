@@ -1,4 +1,4 @@
-"""A pipeline for parameters and batches of certain shapes: stages whose functions can be called, and the calls in the order of a schedule."""
+"""Builds the stages of a pipeline for certain shapes, and calls them in the order of a schedule."""
 
 import collections
 
@@ -10,7 +10,7 @@ from pathways._pipeline import stages as parts
 
 
 class Plan:
-    """A pipeline for parameters and batches of certain shapes: stages whose functions can be called."""
+    """The stages of a pipeline, compiled for parameters and batches of certain shapes."""
 
     def __init__(self, flow, starts, places, microbatches, remat, paths, params_tree, rows):
         self.flow, self.paths, self.params_tree, self._rows = flow, paths, params_tree, rows
@@ -27,13 +27,14 @@ class Plan:
         self._mean = parts.jitted("mean_loss", lambda losses: sum(losses[1:], losses[0]) / len(losses))
 
     def state_sharding(self, i, leaf):
-        """Of a leaf of the optimizer's state that belongs to parameter i (-1: to none)."""
+        """Returns the sharding of a leaf of the optimizer's state that belongs to parameter i (-1: to none)."""
         if i >= 0 and leaf.shape == self.flow.params[i].aval.shape:
             return self.shardings[i]
         return self._places[self.owners[i] if i >= 0 else 0].sharding()
 
     def _home(self, i, after):
-        """The stage of a statistic: the one that makes it anew reads it, and no other, so that microbatches follow each other there."""
+        """Returns the stage of statistic i. The stage that updates a statistic must be its only reader, so that microbatches follow each other there;
+        raises ValueError otherwise."""
         readers = {s for s, stage in enumerate(self.stages) if i in stage.batch}
         makers = {s for s, stage in enumerate(self.stages) if after in stage.outputs}
         if makers and readers - makers:
@@ -42,8 +43,8 @@ class Plan:
         return min(makers or readers or {0})
 
     def run(self, schedule, params, batch, kept=(), key=None):
-        """(mean loss, gradients, the statistics afterwards). Every microbatch finds the statistics that the one before it left, and has a
-        key of its own: fold_in(key, number)."""
+        """Runs all microbatches; returns (mean loss, gradients, the new statistics). Each microbatch reads the statistics that the one before it
+        left. Microbatch m uses the key fold_in(key, m)."""
         held = [[jax.device_put(params[i], here[i]) for i in stage.params] for stage, here in zip(self.stages, self._here)]
         now = {i: value for (i, _), value in zip(self.flow.kept, kept)}
         batches = [{i: self._keys(stage.place, key) if i == self.flow.key else self._divided(stage.place, batch[i])
@@ -72,20 +73,20 @@ class Plan:
         return loss, self._gathered(sums), after
 
     def _keys(self, place, key):
-        """The key of each microbatch, as numbers, on a stage's devices."""
+        """Returns the key data of each microbatch, on a stage's devices."""
         fold = lambda data: [jax.random.key_data(jax.random.fold_in(jax.random.wrap_key_data(data), m)) for m in range(self._microbatches)]
         return parts.jitted("microbatch_keys", fold, out_shardings=[place.sharding()] * self._microbatches)(
             jax.device_put(key, place.sharding()))
 
     def _divided(self, place, leaf):
-        """A part of the batch on a stage's devices, by microbatch."""
+        """Splits a leaf of the batch into microbatches, on a stage's devices."""
         whole, part = (place.examples(leaf, leaf.shape[0]), place.examples(jax.ShapeDtypeStruct((self._rows,), bool), self._rows))
         divide = parts.jitted("microbatches", lambda a: [a[i * self._rows:(i + 1) * self._rows] for i in range(self._microbatches)],
                               out_shardings=[part] * self._microbatches)
         return divide(jax.device_put(leaf, whole))
 
     def _gathered(self, sums):
-        """Each parameter's gradient at home: the sum over the stages that use it."""
+        """Returns each parameter's gradient on the devices of its owner: the sum over the stages that use it."""
         total = [None] * len(self.owners)
         for stage, own in zip(self.stages, sums):
             for i, one in zip(stage.params, own):

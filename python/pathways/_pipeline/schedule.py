@@ -1,8 +1,8 @@
-"""Who does what when in a pipeline: pure lists of actions, no jax.
+"""Schedules of a pipeline's actions. Pure, no jax.
 
-A schedule has one list for each place (the devices of a stage, or of several): the actions there in the order in which its devices run them. The
-forward action of microbatch m in stage s needs the one of stage s - 1; its backward action needs its own forward action and the backward action
-of stage s + 1.
+A place is the set of devices of one or more stages. A schedule has one list for each place: its actions in the order in which its devices run
+them. The forward action of microbatch m in stage s needs the forward action of m in stage s - 1. Its backward action needs its own forward action
+and the backward action of stage s + 1.
 """
 
 from typing import NamedTuple
@@ -23,12 +23,12 @@ class Interval(NamedTuple):
 
 
 def gpipe(stages, microbatches):
-    """All forward, then all backward. Every stage holds the activations of all microbatches."""
+    """Runs all forward actions, then all backward actions. Every stage holds the activations of all microbatches."""
     return [[Action(kind, s, m) for kind in (FORWARD, BACKWARD) for m in range(microbatches)] for s in range(stages)]
 
 
 def one_forward_one_backward(stages, microbatches):
-    """Backward as soon as possible: stage s holds the activations of at most `stages - s` microbatches."""
+    """Runs backward actions as early as possible: stage s holds the activations of at most `stages - s` microbatches."""
     schedule = []
     for s in range(stages):
         ahead = min(stages - s - 1, microbatches)
@@ -41,12 +41,12 @@ def one_forward_one_backward(stages, microbatches):
 
 
 def interleaved(stages, microbatches, places):
-    """All forward, then all backward, over places that have several stages each: stage s is at place s % places. All microbatches go through one round of
-    stages, then through the next, so that a place waits for the first and after the last of them alone. Since there are more of them than places, what
-    comes round has time to spare: it may be under way for as long as a place needs for the difference, and nobody waits."""
+    """Runs all forward, then all backward actions, over places that have several stages each: stage s is at place s % places. All microbatches go
+    through one round of stages, then through the next. So a place idles only before its first microbatch and after its last. If there are
+    more microbatches than places, a transfer to the next round may take as long as a place needs for the difference before a place waits."""
     rounds = stages // places
     forward = [(r, m) for r in range(rounds) for m in range(microbatches)]
-    # Mirrored: the last microbatch out of the last stage is the first that comes back.
+    # The backward order mirrors the forward order: the last microbatch to leave the last stage is the first to return.
     return [[Action(FORWARD, r * places + p, m) for r, m in forward] + [Action(BACKWARD, r * places + p, m) for r, m in reversed(forward)]
             for p in range(places)]
 
@@ -56,7 +56,7 @@ INTERLEAVED = "interleaved"
 
 
 def make(name, places, microbatches):
-    """The schedule of that name. `places`: for each stage something that is the same for those at the same place."""
+    """Returns the schedule of that name. `places`: for each stage a key that is equal for stages at the same place."""
     apart = list(dict.fromkeys(places))
     if name != INTERLEAVED:
         return SCHEDULES[name](len(places), microbatches)
@@ -67,7 +67,7 @@ def make(name, places, microbatches):
 
 
 def needs(action, stages):
-    """The actions that must have ended before this one."""
+    """Returns the actions that must end before this one starts."""
     kind, s, m = action
     if kind == FORWARD:
         return [Action(FORWARD, s - 1, m)] if s else []
@@ -75,7 +75,7 @@ def needs(action, stages):
 
 
 def timeline(schedule, forward=1.0, backward=2.0):
-    """When each action runs if an action takes that long (a number, or one for each stage), sorted by start."""
+    """Returns the interval of each action, sorted by start. forward, backward: the duration of an action, a number or one for each stage."""
     stages = 1 + max(action.stage for actions in schedule for action in actions)
     takes = {kind: list(t) if hasattr(t, "__len__") else [t] * stages for kind, t in ((FORWARD, forward), (BACKWARD, backward))}
     ended, free, following = {}, [0.0] * len(schedule), [0] * len(schedule)
@@ -100,19 +100,19 @@ def timeline(schedule, forward=1.0, backward=2.0):
 
 
 def order(schedule):
-    """All actions in one order that agrees with that of every stage and with what they need."""
+    """Returns all actions in one order that respects every place's order and all dependencies."""
     return [interval.action for interval in timeline(schedule)]
 
 
 def bubble(schedule, forward=1.0, backward=2.0):
-    """The share of the places' time in which they have nothing to do."""
+    """Returns the fraction of time in which places are idle."""
     intervals = timeline(schedule, forward, backward)
     busy = sum(one.end - one.start for one in intervals)
     return 1 - busy / (len(schedule) * max(one.end for one in intervals))
 
 
 def peak_live(schedule):
-    """For each place: how many microbatches' activations, of how many stages, it holds at most."""
+    """Returns, for each place, the most activations that it holds at once, counted in (stage, microbatch) pairs."""
     peaks = []
     for actions in schedule:
         live = peak = 0

@@ -1,8 +1,8 @@
-"""The parts of a flow, each as a forward and a backward function that are compiled for its devices.
+"""Cuts a flow into stages, and compiles each into a forward and a backward function for its devices.
 
-The forward function of a stage gives what later stages need and what its own backward function needs (residuals). The backward function
-takes the gradients of the former and gives those of its parameters, added to what earlier microbatches gave, and of what it got from
-earlier stages. What is both input and residual is not copied: the backward function gets the input itself.
+The forward function of a stage returns its outputs for later stages, and the residuals for its own backward function. The backward function
+takes the gradients of the outputs. It returns the gradients of the stage's parameters, added to those of earlier microbatches, and the gradients of
+the inputs from earlier stages. A residual that is also an input is not copied: the backward function gets the input itself.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax.extend import core
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
-DATA = "data"  # the axis of a stage's mesh over which the examples are spread
+DATA = "data"  # the axis of a stage's mesh over which examples are sharded
 
 
 @dataclasses.dataclass
@@ -21,7 +21,7 @@ class Place:
     """The devices of a stage."""
     number: int
     mesh: Mesh
-    spec_of: Any = None  # (path, aval) -> PartitionSpec, of parameters
+    spec_of: Any = None  # for parameters: (path, aval) -> PartitionSpec
 
     def sharding(self, spec=PartitionSpec()):
         if self.mesh.size == 1:
@@ -29,7 +29,7 @@ class Place:
         return NamedSharding(self.mesh, spec)
 
     def examples(self, aval, rows):
-        """Arrays with a row for each example are spread over the devices."""
+        """Returns the sharding of an array: over the devices if it has a row for each example, else replicated."""
         ways = dict(self.mesh.shape).get(DATA, 1)
         if ways == 1 or aval.shape[:1] != (rows,):
             return self.sharding()
@@ -45,15 +45,15 @@ class Place:
 @dataclasses.dataclass
 class Stage:
     place: Place
-    params: list          # positions among all parameters of those that it works with
+    params: list          # the parameters that the stage uses, as positions among all parameters
     inputs: list          # variables from earlier stages
     batch: list           # positions in the batch
-    outputs: list         # variables for later stages, and statistics; the last one has the loss
-    whole: set            # variables that no stage divides by examples: statistics and keys
-    smooth_out: Any = None  # for each output: does a gradient come back for it?
+    outputs: list         # variables for later stages, and statistics; in the last stage also the loss
+    whole: set            # variables that are never sharded by example: statistics and keys
+    smooth_out: Any = None  # for each output: whether a gradient comes back for it
     forward: Any = None   # (params, inputs, batch) -> (outputs, residuals)
-    backward: Any = None  # (what forward got, outputs, residuals, gradients of outputs from each that used them, sums) -> (sums, of inputs)
-    smooth: Any = None    # for each input: has it a gradient?
+    backward: Any = None  # (forward's arguments, outputs, residuals, each output's gradients by user, sums) -> (sums, gradients of inputs)
+    smooth: Any = None    # for each input: whether it has a gradient
 
 
     def sharding(self, var, rows):
@@ -65,7 +65,7 @@ def is_smooth(var):
 
 
 def cut(flow, starts, places):
-    """The stages of a flow, not compiled yet, and their functions (params, inputs, batch) -> outputs. starts: their first units."""
+    """Returns the stages of a flow, not compiled yet, and their functions (params, inputs, batch) -> outputs. starts: the stages' first units."""
     ends = [*starts[1:], len(flow.units)]
     parts = [[eqn for unit in flow.units[a:b] for eqn in unit] for a, b in zip(starts, ends)]
     parameter, batch = ({var: i for i, var in enumerate(many)} for many in (flow.params, flow.batch))
@@ -90,7 +90,7 @@ def cut(flow, starts, places):
 
 
 def _function(flow, part, stage):
-    """(params, inputs, batch) -> outputs"""
+    """Returns the stage's function (params, inputs, batch) -> outputs."""
     needed = {atom for eqn in part for atom in eqn.invars if isinstance(atom, core.Var)}
     constants = []
     for eqn in reversed(flow.constants):
@@ -106,7 +106,7 @@ def _function(flow, part, stage):
 
 
 def compile_stage(stage, function, flow, owned, rows, microbatches, remat):
-    """Fills in forward and backward. owned: the shardings of the parameters here."""
+    """Sets stage.forward and stage.backward. owned: the shardings of the parameters on this stage."""
     place = stage.place
     avals = lambda variables: [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type) for v in variables]
     params, inputs = avals([flow.params[i] for i in stage.params]), avals(stage.inputs)
@@ -147,8 +147,8 @@ def compile_stage(stage, function, flow, owned, rows, microbatches, remat):
 
 
 def _without_copies(closed, num_outputs):
-    """Of a function that gives outputs and then residuals: one that gives each residual once, and none that is an input or an output too;
-    and where each residual is found: among inputs, outputs or residuals, and which."""
+    """Rewrites a function that returns outputs and then residuals. The new one returns each residual once, and omits those that are inputs or
+    outputs. Returns it, and for each original residual its kind ("input", "output" or "residual") and its index there."""
     jaxpr = closed.jaxpr
     places = {}
     for kind, variables in (("output", jaxpr.outvars[:num_outputs]), ("input", jaxpr.invars)):

@@ -1,4 +1,4 @@
-"""A training step as one program: every microbatch through every stage and back, in the order of a schedule, and the optimizer's step."""
+"""A training step as one program: all microbatches forward and backward through all stages, in the order of a schedule, then the optimizer's step."""
 
 import math
 from typing import Any, NamedTuple
@@ -11,12 +11,12 @@ from pathways._pipeline import models, partition, schedule as schedules, update
 from pathways._pipeline import flow as flows
 from pathways._pipeline import stages as parts
 from pathways._pipeline.plan import Plan
-from pathways._program import program
+from pathways._program.tracer import program
 
 
 class PipelineState(NamedTuple):
-    """What a step changes: an ordinary pytree, with the model's own tree of parameters, optax's own state, and what else the model keeps
-    (statistics of batches)."""
+    """The state that a step changes, an ordinary pytree: the model's own tree of parameters, optax's own state, and the model's other variables
+    (batch statistics)."""
     params: Any
     opt_state: Any
     variables: Any = ()
@@ -24,15 +24,19 @@ class PipelineState(NamedTuple):
 
 def pipeline(model, *, loss, stages, microbatches, optimizer=None, schedule="1f1b", split=None, remat=False, partition_spec=None,
              donate=True, rngs=("dropout",), arguments=None):
-    """A pipelined training step.
+    """Returns a Pipeline: a pipelined training step.
 
     model: a list of layer functions (params, x) -> x, a flax.linen or flax.nnx module, or any function (params, x) -> outputs.
-    loss: (outputs, y) -> the mean over the examples. optimizer: of optax.
-    stages: for each stage a mesh, a slice, a device or a list of devices. Examples are spread over a mesh's axis "data".
-    schedule: "1f1b", "gpipe", or "interleaved" where the list of stages goes round the devices several times. split: where to cut, by hand: the number of layers in each stage, or for a Flax model the names of the modules
-    with which the second and later stages begin. remat: compute activations again in the backward pass instead of keeping them.
-    partition_spec: (path, parameter) -> PartitionSpec over its stage's mesh. donate: a step takes the memory of the state that it gets.
-    rngs: the names under which a linen model draws random numbers. arguments: of a Flax model's call besides x, as {"train": True}.
+    loss: (outputs, y) -> the mean over the examples. optimizer: an optax optimizer.
+    stages: for each stage a mesh, a slice, a device or a list of devices. Examples are sharded over a mesh's axis "data".
+    schedule: "1f1b", "gpipe", or "interleaved" if the list of stages goes round the devices several times.
+    split: cuts the model by hand: the number of layers in each stage, or for a Flax model the names of the modules with which the second and later
+    stages begin.
+    remat: recompute activations in the backward pass instead of keeping them.
+    partition_spec: (path, parameter) -> PartitionSpec over its stage's mesh.
+    donate: a step reuses the memory of the state passed to it.
+    rngs: the names of a linen model's streams of random numbers.
+    arguments: further arguments of a Flax model's call besides x, such as {"train": True}.
     """
     return Pipeline(model, loss, stages, microbatches, optimizer, schedule, split, remat, partition_spec, donate, rngs, arguments)
 
@@ -57,12 +61,12 @@ class Pipeline:
         self._step = program(_named(self._whole_step, "pipeline_step"), donate_argnums=0 if donate else ())
         self._gradients = program(_named(self._loss_and_gradients, "pipeline_gradients"))
 
-    # -- what a user calls
+    # -- public methods
 
     def init(self, params, x, y, rng=None):
-        """The state for these parameters (of linen: all that `init` returned), each on the devices of its stage. x and y: a batch as `step` gets it, or its shapes
-        (jax.ShapeDtypeStruct), by which the model is cut into stages. If params are shapes too, so is what is returned: what
-        Orbax wants to restore."""
+        """Returns the state for these parameters, each on the devices of its stage. params: for a linen model, all that `init` returned. x and y: a
+        batch as for `step`, or its shapes (jax.ShapeDtypeStruct); the model is cut into stages by them. If params are shapes, the state consists
+        of shapes too, as Orbax needs to restore."""
         params, variables = self._model.divide(params)
         plan = self._plan(params, variables, x, y, rng)
         leaves, tree = jax.tree.flatten(params)
@@ -83,30 +87,30 @@ class Pipeline:
         return PipelineState(params, jax.tree.unflatten(tree, place(leaves, shardings)), variables)
 
     def step(self, state, x, y, rng=None):
-        """(the state after one step of the optimizer, the loss before it). rng: a key, another one for each step, of models that draw
-        random numbers."""
+        """Returns (the state after one optimizer step, the loss before it). rng: a random key, for models that draw random numbers; pass another one
+        for each step."""
         rng = _key_data(rng)
         self._check(state, x, y, rng, optimizer=True)
         return self._step(state, x, y, rng)
 
     def value_and_grad(self, state, x, y, rng=None):
-        """(the loss, its gradients as a tree like state.params), as jax.value_and_grad has them for the whole batch."""
+        """Returns (the loss, its gradients as a tree like state.params), as jax.value_and_grad does for the whole batch."""
         rng = _key_data(rng)
         self._check(state, x, y, rng)
         return self._gradients(state.params, state.variables, x, y, rng)
 
     def lower(self, state, x, y, rng=None):
-        """The program of a step, to be looked at: docs/programs.md."""
+        """Returns the program of a step for inspection: docs/programs.md."""
         rng = _key_data(rng)
         self._check(state, x, y, rng, optimizer=True)
         return self._step.lower(state, x, y, rng)
 
     def bubble(self, forward=1.0, backward=2.0):
-        """The share of time in which a stage waits, if an action takes that long in each (or in all) of the stages."""
+        """Returns the fraction of time in which stages are idle. forward, backward: the duration of an action, a number or one for each stage."""
         return schedules.bubble(self._schedule, forward, backward)
 
     def stage_of(self, state):
-        """A tree like state.params with the number of each parameter's stage: the first that uses it. REQUIRES: init() was called."""
+        """Returns a tree like state.params with the number of each parameter's stage, the first that uses it. REQUIRES: init() was called."""
         leaves, tree = jax.tree.flatten(state.params)
         return jax.tree.unflatten(tree, next(iter(self._plans.values())).owners)
 
@@ -152,7 +156,7 @@ class Pipeline:
         return self._updates[key]
 
     def _owners(self, plan, opt_state):
-        """For each leaf of the optimizer's state: the parameter that it belongs to, or -1."""
+        """Returns, for each leaf of the optimizer's state, the parameter that it belongs to, or -1."""
         import optax
 
         numbers = jax.tree.unflatten(plan.params_tree, range(len(plan.owners)))
@@ -161,7 +165,7 @@ class Pipeline:
 
     def _plan(self, params, variables, x, y, rng):
         rows = self._rows(x, y)
-        rng = None if rng is None else jax.random.key_data(jax.random.key(0))  # its shape
+        rng = None if rng is None else jax.random.key_data(jax.random.key(0))  # only its shape matters
         leaves, trees = zip(*(jax.tree.flatten(tree) for tree in (params, x, y, variables, rng)))
         key = (trees, tuple((leaf.shape, leaf.dtype) for many in leaves for leaf in many))
         if key not in self._plans:
@@ -182,7 +186,7 @@ class Pipeline:
         return self._plans[key]
 
     def _rows(self, x, y):
-        """How many examples a microbatch has."""
+        """Returns the number of examples in a microbatch."""
         sizes = {}
         for path, leaf in jax.tree_util.tree_leaves_with_path((x, y)):
             if not getattr(leaf, "shape", ()):
@@ -197,7 +201,7 @@ class Pipeline:
         return size // self._microbatches
 
     def _cut(self, flow, paths):
-        """The first unit of each stage. The first batch decides; others (of another size) are cut at the same places."""
+        """Returns the first unit of each stage. The first batch determines the cuts; batches of other sizes use the same ones."""
         stages = len(self._places)
         if self._starts is None:
             if not self._split:
@@ -226,7 +230,7 @@ class Pipeline:
 
 
 def _key_data(rng):
-    """A key as the numbers that it is."""
+    """Returns the data of a random key; None for None. Raises TypeError or ValueError for other values."""
     if rng is None or not hasattr(rng, "dtype"):
         if rng is not None:
             raise TypeError(f"rng is no random key but {rng!r}: use jax.random.key(number)")

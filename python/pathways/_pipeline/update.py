@@ -1,8 +1,8 @@
-"""The optimizer's step, each part of it where its parameters are.
+"""Divides the optimizer's step among the stages, so that each part runs on the devices of its parameters.
 
-The whole step is traced as one function of all parameters, so an optimizer may do what it likes across them (a global norm). Its equations
-are then divided among the stages: each runs where its large inputs are; what combines numbers of several stages runs in between. What one
-place does without waiting for another is one compiled function.
+The whole step is traced as one function of all parameters, so an optimizer may combine them freely (such as a global norm). Its equations are then
+divided among the stages: each runs on the stage of its large inputs. Equations that combine scalars of several stages run at the place BETWEEN. The
+equations that one place can run without waiting for another place form one compiled function.
 """
 
 import collections
@@ -13,16 +13,16 @@ from jax.extend import core
 from pathways._pipeline import flow
 from pathways._pipeline.stages import jitted
 
-EARLY = -1  # the phase of what needs no gradients
-BETWEEN = -1  # the place of what belongs to no stage or to several: on the first stage's devices
+EARLY = -1  # the phase of equations that need no gradients
+BETWEEN = -1  # the place of equations that belong to no stage or to several: the first stage's devices
 
 
 class Update:
-    """step(gradients, state, params) -> (params, state): lists of leaves. places: for each leaf of params and of state, its stage.
-    Called with what begin() gave and the gradients."""
+    """The divided form of step(gradients, state, params) -> (params, state), over lists of leaves. *_places: the stage of each leaf. Call it with the
+    result of begin() and the gradients."""
 
     def __init__(self, step, params, state, param_places, state_places, sharding_of, donate):
-        """params, state: leaves with shape, dtype and sharding. sharding_of(place): replicated there."""
+        """params, state: leaves with shape, dtype and sharding. sharding_of(place): the replicated sharding there."""
         self._sharding_of = sharding_of
         avals = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=getattr(leaf, "weak_type", False)) for leaf in (*params, *params, *state)]
         n = len(params)
@@ -36,7 +36,8 @@ class Update:
         self._parts = self._divide()
 
     def begin(self, state, params):
-        """What needs no gradients (counts, rates): first of all, so that no stage waits for it at the end. Gives what the call wants."""
+        """Runs the equations that need no gradients (counts, rates). Call it first, so that no stage waits for them at the end. Returns the
+        environment for __call__."""
         env = dict(zip(self._jaxpr.invars[self._n:], [*params, *state]))
         self._run(env, [part for part in self._parts if part[0] == EARLY])
         return env
@@ -57,7 +58,7 @@ class Update:
         if isinstance(atom, core.Literal) or atom in self._consts:
             value = atom.val if isinstance(atom, core.Literal) else self._consts[atom]
             return jax.device_put(jax.numpy.asarray(value, atom.aval.dtype), sharding)
-        return jax.device_put(env[atom], sharding)  # which does nothing where it is right already
+        return jax.device_put(env[atom], sharding)  # does nothing if the sharding is right already
 
     def _divide(self):
         constants, equations, first = [], [], dict.fromkeys(self._jaxpr.invars, 0)
@@ -79,14 +80,14 @@ class Update:
         results = {atom for atom in self._jaxpr.outvars if isinstance(atom, core.Var)}
         constant = {var for eqn in constants for var in eqn.outvars}
         placed = self._late(equations, first, early)
-        if results & constant:  # what depends on nothing is a part of its own then
+        if results & constant:  # compute results without inputs in a separate part
             placed[0, BETWEEN] = constants + placed[0, BETWEEN]
             self._places.update(dict.fromkeys(constant, BETWEEN))
             constants = []
         return self._compile(sorted(placed.items()), constants, results)
 
     def _late(self, equations, first, early):
-        """{(phase, place): equations}, each in the last phase in which nobody waits for it: so a place has few parts."""
+        """Returns {(phase, place): equations}. Each equation is in the latest phase that delays no other place, so that a place has few parts."""
         last = max(first.values(), default=0)
         latest, placed = {}, collections.defaultdict(list)
         for eqn, place, inputs in reversed(equations):
@@ -130,7 +131,7 @@ class Update:
         return parts
 
     def _donated(self, invars, outvars, later, place):
-        """The old parameters and state that are used here last and whose successors are made here."""
+        """Returns the old parameters and state whose last use is here and whose successors are made here."""
         if not self._donate:
             return frozenset()
         old = self._jaxpr.invars[self._n:]

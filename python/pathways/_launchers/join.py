@@ -1,4 +1,4 @@
-"""`pathways worker --join ADDRESS` and `pathways agent`: one process of this machine, in the foreground, for a controller that runs anywhere."""
+"""`pathways worker --join ADDRESS` and `pathways agent`: run one worker or agent in the foreground, for a controller on any machine."""
 
 import json
 import os
@@ -13,7 +13,7 @@ _PAUSE_SECONDS = 0.2
 
 
 def _controller(args):
-    """The address that was given, or that of the cluster on this machine."""
+    """Returns the address given, or that of the cluster on this machine."""
     address = args.join or os.environ.get("PATHWAYS_ADDRESS")
     if address is None:
         return _state.load(args.name).address
@@ -23,7 +23,7 @@ def _controller(args):
 
 
 def _find(address, seconds):
-    """The status report of the controller at `address`, which may be about to start."""
+    """Returns the status report of the controller at `address`; retries for `seconds` while it does not answer."""
     deadline = time.monotonic() + seconds
     said = False
     while True:
@@ -41,12 +41,12 @@ def _find(address, seconds):
 
 
 def workers_address(address, report):
-    """Where to join, as this machine reaches it."""
+    """Returns the address at which workers join, as this machine reaches it."""
     return _reached(address, report.get("workers_address", ""), "workers")
 
 
 def sessions_address(address, report):
-    """Where agents connect, as this machine reaches it."""
+    """Returns the address at which agents connect, as this machine reaches it."""
     where = report.get("sessions_address", "")
     if not where:
         raise ValueError(f"the controller at {address} takes no agents: start it with --listen-sessions ADDRESS ('pathways up' does)")
@@ -54,7 +54,7 @@ def sessions_address(address, report):
 
 
 def _reached(address, where, whom):
-    """A controller that listens everywhere does so under the name that it was asked by."""
+    """Replaces a wildcard address by the host name in `address`. Raises ValueError if the address is a Unix socket of another machine."""
     if where.startswith("unix:"):
         path = where.removeprefix("unix:")
         if not path.startswith("@") and not pathlib.Path(path).exists():
@@ -66,7 +66,7 @@ def _reached(address, where, whom):
 
 
 def host_name(wanted, report):
-    """A name that no other host of the cluster has: two workers of one machine would share the machine's."""
+    """Returns a host name that is unique in the cluster: two workers of one machine would share the machine's name."""
     if wanted:
         return wanted
     taken = {host["name"] for host in report.get("hosts", [])}
@@ -78,7 +78,7 @@ def host_name(wanted, report):
 
 
 def _from_outside(workers):
-    """Whether hosts may be on other machines; those of one meet on a Unix socket."""
+    """Whether hosts may be on other machines; hosts of one machine meet on a Unix socket or a loopback address."""
     return not workers.startswith("unix:") and not _launch.is_loopback(workers.removeprefix("tcp:").rpartition(":")[0])
 
 
@@ -103,7 +103,7 @@ def worker(args):
     else:
         print(f"Host '{host}' joins island '{args.island}' of the cluster at {address} (through {where}); Ctrl-C leaves it.\n"
               f"  see it          pathways status --address {address}", flush=True)
-    os.execv(command[0], command)  # its log, its signals and its exit status are ours
+    os.execv(command[0], command)  # the worker takes over this process: its output, signals and exit status
 
 
 def agent(args):
@@ -114,4 +114,4 @@ def agent(args):
     fields = {"event": "starting", "controller": address, "sessions_address": sessions, "listen": args.listen, "pid": os.getpid()}
     print(json.dumps(fields) if args.json else f"The agent of the cluster at {address} (through {sessions}); Ctrl-C ends it, and the sessions of its programs.",
           flush=True)
-    os.execv(command[0], command)  # its log, its signals and its exit status are ours
+    os.execv(command[0], command)  # the agent takes over this process: its output, signals and exit status

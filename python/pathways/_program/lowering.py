@@ -1,7 +1,7 @@
-"""One computation of a program to StableHLO, by jax.
+"""Lowers one computation of a program to StableHLO, with jax.
 
-A compiled function of the user's has been traced when its call became an equation: its jaxpr is lowered as it is, where nothing asks for a
-change to it. Everything else is traced once more, as the function that jax would compile with these shardings.
+A jitted function of the user was traced when its call became an equation. If its jaxpr needs no change, it is lowered as it is. Every other
+computation is traced once more, as the function that jax would compile with these shardings.
 """
 
 import jax
@@ -11,17 +11,15 @@ from jax.extend.mlir import ir
 from jax.interpreters import mlir
 
 from pathways import _portable_programs
-from pathways import _program_meshes as meshes
-from pathways import _program_tokens as tokens
-from pathways import _program_wire as wire
 from pathways._jax import public, seams
+from pathways._program import meshes, tokens, wire
 
 
 _LOGGED_OPERATIONS = 10  # jax's default of --jax_compiler_detailed_logging_min_ops
 
 
 def as_traced(params, inputs, wanted, outs, donated, devices):
-    """The jaxpr and jax's lowering of a jit equation with these parameters; (None, None) where it has to be traced anew."""
+    """Returns the jaxpr and jax's lowering of a jit equation with these parameters; (None, None) if it must be traced again."""
     if params is None or not inputs or len(devices) > 1 and any(public.is_unspecified(out) for out in outs):
         return None, None
     closed, lower = params["jaxpr"], seams.LOWER.find()
@@ -30,7 +28,7 @@ def as_traced(params, inputs, wanted, outs, donated, devices):
     try:
         layouts = (*params["in_layouts"], *params["out_layouts"])
         mesh, options = params["ctx_mesh"], params["compiler_options_kvs"]
-    except KeyError:  # of another version of jax
+    except KeyError:  # another version of jax
         return None, None
     plain = all(_plain(aval) for aval in (*closed.in_avals, *closed.out_avals)) and mesh.empty and not any(layouts)
     if not plain or [v.aval.weak_type for v in inputs] != [aval.weak_type for aval in closed.in_avals]:
@@ -40,12 +38,12 @@ def as_traced(params, inputs, wanted, outs, donated, devices):
             closed, "jit", params["name"], tuple(wanted), tuple(outs), tuple(params["in_layouts"]), tuple(params["out_layouts"]),
             tuple(donated), keep_unused=False, context_mesh=mesh, compiler_options_kvs=options, lowering_platforms=None,
             lowering_parameters=mlir.LoweringParameters(), pgle_profiler=None)
-    except Exception:  # what is wrong with it, jax says better when it lowers it in its own way
+    except Exception:  # the second trace raises a better error
         return None, None
 
 
 def _plain(aval):
-    """An array of numbers whose type says nothing of a mesh."""
+    """Whether the value is an array of numbers, and its type names no mesh."""
     return isinstance(aval, ShapedArray) and not jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended) and aval.sharding.mesh.empty
 
 
@@ -55,7 +53,7 @@ def traced_anew(function, name, inputs, wanted, outs, donated, devices):
 
     named.__name__ = named.__qualname__ = name.strip("<>") or "node"
     if not inputs and all(public.is_unspecified(out) for out in outs):
-        outs = [meshes.replicated(devices)] * len(outs)  # nothing else says where to run
+        outs = [meshes.replicated(devices)] * len(outs)  # only the outputs can name the devices
     given = dict(out_shardings=outs) if not any(public.is_unspecified(out) for out in outs) else {}
     if not given and any(not public.is_unspecified(out) for out in outs):
         given = dict(out_shardings=[None if public.is_unspecified(out) else out for out in outs])
@@ -72,7 +70,7 @@ def compiled_shardings(mesh):
 
 
 def executable_bytes(mesh, args, devices, packed, known):
-    """`packed`: the devices as the program says them. `known`: the bytes of the options that were needed before."""
+    """Returns the bytes of an executable. `packed`: the encoded device ids. `known`: a cache of encoded compile options."""
     module, ordered = mesh.stablehlo(), len(args["ordered_effects"])
     if ordered:
         module = tokens.as_arrays(module, ordered)
@@ -89,7 +87,7 @@ def executable_bytes(mesh, args, devices, packed, known):
 
 
 def _is_worth_logging(module):
-    """What jax decides by the number of operations; the same options find the same entry of the workers' compile cache."""
+    """Decides as jax does, by the number of operations, so that equal options find the same entry in the workers' compile cache."""
     left = _LOGGED_OPERATIONS
 
     def visit(_):
@@ -102,7 +100,7 @@ def _is_worth_logging(module):
 
 
 def _options(module, backend, partitions, tuple_args, allow_in, allow_out, overrides):
-    """As jax makes them, but for the devices: what is compiled does not depend on these."""
+    """Returns jax's compile options without the devices, on which the compiled code does not depend."""
     overrides = dict(overrides)
     options = get_compile_options(
         num_replicas=1, num_partitions=partitions, fdo_profile=overrides.pop("fdo_profile", None), env_options_overrides=overrides,

@@ -1,9 +1,9 @@
-"""From a jaxpr to a dataflow graph: what `@pw.program` sends to the controller.
+"""Builds the dataflow graph of a jaxpr, which `@pw.program` sends to the controller.
 
-A jaxpr of a function that calls compiled functions has one `jit` equation for each call. Each equation becomes a Compute node, lowered
-by itself to StableHLO, on the devices that its shardings name; other equations become nodes too, on the devices of their inputs. Where
-a value is wanted in another sharding than it has, a Transfer node stands between. Values that the caller has not placed (numpy arrays,
-arrays on the default device) are placed where they are used first.
+The jaxpr of a function that calls compiled functions has one `jit` equation for each call. Each becomes a Compute node, lowered
+separately to StableHLO, on the devices that its shardings name. Other equations become nodes too, on the devices of their inputs. If a node needs
+a value in another sharding, a Transfer node is inserted. Values that the caller has not placed (numpy arrays, arrays on the default device) are
+placed at their first use.
 """
 
 import dataclasses
@@ -19,13 +19,9 @@ from jax.extend import core
 from jax.extend import source_info_util
 from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
-from pathways import _callbacks
-from pathways import _cost
-from pathways import _program_lowering as lowering
-from pathways import _program_meshes as meshes
-from pathways import _program_tokens as tokens
-from pathways import _program_wire as wire
+from pathways import _callbacks, _cost
 from pathways._jax import public
+from pathways._program import lowering, meshes, tokens, wire
 
 # The element types of pathways/buffers/dtype.h.
 _DTYPES = {name: number for number, names in {
@@ -36,7 +32,7 @@ _DTYPES = {name: number for number, names in {
 
 
 def physical(aval, sharding):
-    """What is on the devices: for arrays of random keys, arrays of numbers."""
+    """Returns the type and sharding of the array stored on devices: for arrays of random keys, arrays of integers."""
     if not public.is_of_keys(aval):
         return aval, sharding
     return public.physical_aval(aval), public.physical_sharding(aval, sharding)
@@ -44,12 +40,12 @@ def physical(aval, sharding):
 
 @dataclasses.dataclass(eq=False)
 class Value:
-    """An array in the program. `sharding` is None while it is an argument that nobody has placed."""
+    """An array in the program. `sharding` is None for an argument that is not placed yet."""
     aval: Any
     sharding: Any = None
     number: int = -1
     uses: int = 0
-    committed: bool = True  # as jax means it: where it is follows from what somebody has said
+    committed: bool = True  # in jax's sense: its devices follow from the user's choice
 
 
 @dataclasses.dataclass(eq=False)
@@ -57,7 +53,7 @@ class Argument:
     value: Value
     constant: Any = None  # an array that the function closes over
     donated: bool = False
-    effect: Any = None    # of which it is the token
+    effect: Any = None    # the ordered effect, if the argument is its token
 
 
 @dataclasses.dataclass(eq=False)
@@ -66,8 +62,8 @@ class Node:
     inputs: list
     outputs: list
     executable: int = -1  # -1: a transfer
-    donated: tuple = ()   # those of the inputs that it may overwrite
-    waits: Any = None     # a HostCall or Select (_program_waiting.py): then it has no executable
+    donated: tuple = ()   # the inputs that it may overwrite
+    waits: Any = None     # a HostCall or Select (_program/waiting.py): the node then has no executable
 
     @property
     def is_transfer(self):
@@ -77,30 +73,30 @@ class Node:
 class Graph:
     def __init__(self, name, called_from=""):
         self.name = name
-        self._called_from = called_from  # where the user calls it: the place of what a library of ours adds
+        self._called_from = called_from  # the user's call: the location of equations that our own libraries add
         self.arguments = []
         self.nodes = []
         self.results = []
-        self.tokens = {}         # kind of ordered effect -> the token of the last node that has it
+        self.tokens = {}         # kind of ordered effect -> the token of the last node with that effect
         self.has_effects = False
         self.executables = []    # bytes
         self.executable_names = []
         self.executable_flops = []
         self.executable_devices = []
-        self._shardings = {}     # what is where (a key of _key) -> its number
-        self._numbers = {}       # (sharding, rank, type of random keys) -> its number
+        self._shardings = {}     # (devices, HLO sharding, memory kind) -> the sharding's number
+        self._numbers = {}       # (sharding, rank, type of random keys) -> the sharding's number
         self._sharding_bytes = []
         self._argument_of = {}   # Value -> Argument
         self._transfers = {}     # (value, number of the sharding) -> Value
-        self._inner = {}         # id of a jaxpr -> the devices that are written inside
-        self._lowered = {}       # what -> (executable, output shardings, kept inputs, constants, ordered effects)
-        self._options = {}       # of compilations -> their bytes
+        self._inner = {}         # id of a jaxpr -> the devices named inside
+        self._lowered = {}       # key of a computation -> (executable, output shardings, kept inputs, constants, ordered effects)
+        self._options = {}       # compile options -> their bytes
         self._keep = []          # objects whose id is part of a key
 
     # -- building
 
     def branch(self, name):
-        """An empty graph of the same executables and shardings."""
+        """Returns an empty graph that shares this graph's executables and shardings."""
         branch = Graph(name, self._called_from)
         for shared in ("executables", "executable_names", "executable_flops", "executable_devices", "_shardings", "_numbers", "_sharding_bytes",
                        "_inner", "_lowered", "_options", "_keep"):
@@ -114,13 +110,13 @@ class Graph:
         return value
 
     def token(self, effect):
-        """What the next node with this ordered effect takes; the first takes what the program is given."""
+        """Returns the token that the next node with this ordered effect takes; the first node takes the program's argument."""
         if effect not in self.tokens:
             self.tokens[effect] = self.argument(tokens.AVAL, None, effect=effect)
         return self.tokens[effect]
 
     def place(self, value, sharding, location):
-        """The value in this sharding."""
+        """Returns the value in this sharding; adds a transfer if it has another."""
         if value.sharding is None:
             value.sharding = sharding
         if self._key(value, value.sharding) == self._key(value, sharding):
@@ -132,7 +128,7 @@ class Graph:
         return self._transfers[key]
 
     def _key(self, value, sharding):
-        """The number of a sharding of such a value: equal for shardings that put the same on the same devices. O(1) when it is known."""
+        """Returns the number of a sharding for such a value; shardings that put the same data on the same devices share one. O(1) when cached."""
         known = (sharding, value.aval.ndim, value.aval.dtype if public.is_of_keys(value.aval) else None)
         number = self._numbers.get(known)
         if number is None:
@@ -190,7 +186,7 @@ class Graph:
             return
         if waiting.is_waiting(eqn):
             return waiting.add(self, eqn, env, location)
-        # Literals become constants of the equation's module.
+        # Literals become constants in the equation's module.
         variables = [var for var in eqn.invars if isinstance(var, core.Var)]
         values = [env[var] for var in variables]
         if eqn.primitive.name == "jit":
@@ -230,7 +226,7 @@ class Graph:
         env.update(zip(eqn.outvars, outputs))
 
     def _devices(self, closed, wanted, outs, values):
-        """Where an equation runs: where its shardings say, else where its inputs are; and whether somebody has said so."""
+        """Returns the devices of an equation, from its shardings or else from its inputs, and whether they are the user's choice."""
         for sharding in [*wanted, *outs]:
             found = _concrete_devices(sharding)
             if found:
@@ -252,7 +248,7 @@ class Graph:
         if value.sharding is not None and meshes.devices_of(value.sharding) is devices:
             return value.sharding
         eqns = closed.jaxpr.eqns
-        if len(eqns) == 1 and eqns[0].primitive.name == "shard_map":  # pmap, for one
+        if len(eqns) == 1 and eqns[0].primitive.name == "shard_map":  # such as pmap
             for var, spec in zip(eqns[0].invars, eqns[0].params["in_specs"]):
                 if position < len(closed.jaxpr.invars) and var is closed.jaxpr.invars[position]:
                     return _concrete(NamedSharding(eqns[0].params["mesh"], spec), devices)
@@ -280,12 +276,12 @@ class Graph:
         args = mesh.compile_args
         if any(callback is not _callbacks.MARK for callback in args["host_callbacks"]):
             raise NotImplementedError(f"{name} calls back to Python in a way of its own: call it outside of the program")
-        self._keep.append(args["keepalive"])  # the functions that it calls
+        self._keep.append(args["keepalive"])  # the host functions that it calls
         out_shardings = list(args["out_shardings"])
         if any(public.is_unspecified(s) for s in out_shardings):
             if len(devices) == 1:
                 out_shardings = [SingleDeviceSharding(devices[0])] * len(out_shardings)
-            else:  # only the compiler knows; the controller's own compilation finds the result in the workers' cache
+            else:  # only the compiler knows; the controller's later compilation hits the workers' cache
                 out_shardings = lowering.compiled_shardings(mesh)
         out_shardings = [_concrete(s, devices) for s in out_shardings]
         constants = list(zip(mesh.const_args, args["in_shardings"]))
@@ -305,7 +301,7 @@ class Graph:
                 value.sharding = default
         self.results = results
         counts = {len(meshes.devices_of(a.value.sharding)) for a in self.arguments}
-        # The client wants every array of a call to have equally many shards.
+        # The client library requires all arrays of a call to have equally many shards.
         self.apart = len(counts) > 1
         self._used = {id(v) for node in self.nodes for v in node.inputs} | {id(v) for v in results}
 
@@ -321,7 +317,7 @@ class Graph:
         return wire.program(self.name, self.executables, self._sharding_bytes, nodes, branches, self.has_effects)
 
     def _node_bytes(self, branches):
-        """Adds those of branches to `branches`, each behind what it uses."""
+        """Returns the bytes of the nodes. Appends the branches' bytes to `branches`, each after the branches that it uses."""
         nodes = []
         for i, argument in enumerate(self.arguments):
             apart = self.apart and len(meshes.devices_of(argument.value.sharding)) > 1
@@ -364,7 +360,7 @@ class Graph:
 
 
 def _at(location, what):
-    """What errors say of a node."""
+    """Returns the text by which errors describe a node."""
     return f"{location}, {what}" if location else what
 
 
@@ -389,7 +385,7 @@ def _with_literals(function, literals):
 
 
 def _is_open(sharding):
-    """Whether nobody has said it."""
+    """Whether the sharding is unspecified."""
     return sharding is None or public.is_unspecified(sharding)
 
 
@@ -409,7 +405,7 @@ def _concrete(sharding, devices):
 
 
 def _inner_shardings(jaxpr):
-    """The shardings that are written inside a computation."""
+    """Yields the shardings named inside a computation."""
     for eqn in jaxpr.eqns:
         for name in ("in_shardings", "out_shardings"):
             yield from eqn.params.get(name, ())
@@ -422,7 +418,7 @@ def _inner_shardings(jaxpr):
             yield from _inner_shardings(inner)
 
 
-# What jax says of a place: "/home/me/train.py:17:4 (Model.step)", or "unknown".
+# jax's text for a source location: "/home/me/train.py:17:4 (Model.step)", or "unknown".
 _PLACE = re.compile(r"(?P<file>.*?):(?P<line>\d+)(:\d+)? \((?P<function>.*)\)")
 
 
@@ -433,4 +429,4 @@ def location(source_info):
     return f"{os.path.basename(place['file'])}:{place['line']} in {place['function'].rsplit('.', 1)[-1]}"
 
 
-from pathways import _program_waiting as waiting  # noqa: E402  (which builds graphs: last)
+from pathways._program import waiting  # noqa: E402  (last: it imports this module)

@@ -1,4 +1,4 @@
-"""The devices of a program's values: what is worked out once for each set of devices, however many devices, and nodes, there are."""
+"""Caches facts about the devices of a program's values, computed once for each set of devices."""
 
 import functools
 
@@ -7,12 +7,12 @@ import numpy as np
 from jax.extend.backend import get_backend
 from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
-from pathways import _program_wire as wire
+from pathways._program import wire
 
 
 @functools.lru_cache(maxsize=1024)
 def devices_of(sharding):
-    """The same tuple for the same devices: compare with `is`, however many there are."""
+    """Returns the sharding's devices; equal devices give the same tuple, so compare with `is`."""
     devices = tuple(sharding._internal_device_list)
     return _device_tuples.setdefault(devices, devices)
 
@@ -21,7 +21,7 @@ _device_tuples = {}
 
 
 def packed_ids(devices):
-    """REQUIRES: from devices_of. What a program says of them."""
+    """Returns the encoded ids of the devices. REQUIRES: `devices` is from devices_of."""
     if id(devices) not in _packed:
         _packed[id(devices)] = wire.packed(device.id for device in devices)
     return _packed[id(devices)]
@@ -31,17 +31,17 @@ _packed = {}
 
 
 def client():
-    """Of the backend that programs run on. jax.devices() would make a list of all devices."""
+    """Returns the client of the backend that programs run on. Unlike jax.devices(), it makes no list of all devices."""
     return get_backend()
 
 
 def of_the_program(devices):
-    """Whether they are of the backend that programs run on: jax's default one."""
+    """Whether the devices belong to the backend that programs run on, jax's default one."""
     return devices[0].client is client()
 
 
 def replicated(devices):
-    """REQUIRES: from devices_of."""
+    """Returns the replicated sharding over the devices. REQUIRES: `devices` is from devices_of."""
     if id(devices) not in _replicated:
         _replicated[id(devices)] = SingleDeviceSharding(devices[0]) if len(devices) == 1 else NamedSharding(
             jax.sharding.Mesh(np.array(devices), ("all",)), PartitionSpec())
@@ -52,7 +52,7 @@ _replicated = {}
 
 
 def named(devices):
-    """REQUIRES: from devices_of. For errors: "device 3", "devices 0-3,6"."""
+    """Returns the devices' text for errors: "device 3", "devices 0-3,6". REQUIRES: `devices` is from devices_of."""
     if id(devices) not in _names:
         text = ranges([device.id for device in devices])
         if len(text) > 80:
@@ -65,7 +65,7 @@ _names = {}
 
 
 def ranges(numbers):
-    """0-3,6"""
+    """Formats numbers as ranges: "0-3,6"."""
     parts = []
     for number in numbers:
         if parts and number == parts[-1][1] + 1:

@@ -1,9 +1,9 @@
-"""What `pathways up --on slurm` runs on every node, one task each: the worker, and on the first node the controller too.
+"""The task that `pathways up --on slurm` runs on every node: supervises the worker, and on the first node the controller too.
 
-    python -m pathways._slurm_node FOLDER
+    python -m pathways._launchers.slurm_node FOLDER
 
-FOLDER is shared by the nodes, as home folders under Slurm are: spec.json says what to run, the first task writes controller.json when the
-controller serves, and every process leaves its log there. A worker that crashes is started again; the task ends with the controller.
+The nodes share FOLDER, as they share home folders under Slurm. spec.json describes the cluster. The first task writes controller.json once the
+controller serves. Every process writes its log there. The task restarts a crashed worker, and ends with the controller.
 """
 
 import json
@@ -19,13 +19,13 @@ from pathways import _launch, _processes
 from pathways._cluster import START_SECONDS
 from pathways._shape import Shape
 
-# A worker that fails so often within so many seconds is not started again.
+# A worker that fails MOST_FAILURES times within WITHIN_SECONDS is not restarted.
 MOST_FAILURES, WITHIN_SECONDS = 5, 60
 _PAUSE_SECONDS = 0.2
 
 
 def node_address(name):
-    """How other nodes reach this one, as Slurm knows it."""
+    """Returns this node's address as Slurm knows it, else its name."""
     try:
         text = subprocess.run(["scontrol", "show", "node", "-o", name], capture_output=True, text=True, timeout=30, check=False).stdout
     except (OSError, subprocess.TimeoutExpired):
@@ -56,7 +56,7 @@ def _read_ready(folder):
 
 
 def supervise(start_worker, controller):
-    """Until the controller has ended, or the worker because of it; the exit status."""
+    """Runs until the controller has ended, or until the worker has ended because of it; returns the exit status."""
     children = [] if controller is None else [controller]
 
     def start():
@@ -79,7 +79,7 @@ def _supervise(start_worker, controller):
         if worker is not None and not worker.alive():
             print(worker.failure(), file=sys.stderr, flush=True)
             if worker.popen.returncode == 0 and controller is None:
-                return 0  # the controller is gone
+                return 0  # the worker left because the controller is gone
             now = time.monotonic()
             failures = [at for at in failures if now - at < WITHIN_SECONDS] + [now]
             worker = start_worker() if len(failures) < MOST_FAILURES else None
@@ -94,7 +94,7 @@ def main(argv):
     shape = Shape.parse(spec["shape"])
     index, name = int(os.environ["SLURM_PROCID"]), os.environ["SLURMD_NODENAME"]
     island, _ = shape.placement()[index]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and our children with us
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # supervise() then stops the children
     address = node_address(name)
     controller = _start_controller(folder, spec, shape, address) if index == 0 else None
     ready = _processes.wait_for(lambda: _read_ready(folder), [], START_SECONDS, f"{name}: the first node's controller did not start")

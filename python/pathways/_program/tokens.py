@@ -1,11 +1,11 @@
-"""Effects of programs: their order (`io_callback(ordered=True)`, `jax.debug.print(ordered=True)`), and what `jax.effects_barrier` waits for.
+"""Effects of programs: orders them (`io_callback(ordered=True)`, `jax.debug.print(ordered=True)`), and makes `jax.effects_barrier` wait for them.
 
-jax orders effects by tokens. Within a program a token is an ordinary array, of one element that means nothing: a node with an ordered effect
-takes the one that the node before it has made. So the order holds from host to host and into branches, and nothing on the way has to know of
-it. Between the calls of a thread jax keeps the last token of each kind of effect. Programs take it and leave theirs there.
+jax orders effects by tokens. Within a program a token is an ordinary array of one meaningless element: a node with an ordered effect takes the
+token that the previous such node made. So the order holds across hosts and into branches without special support. Between the calls of
+a thread, jax keeps the last token of each kind of effect; a program takes it and stores its own.
 
-The tokens of XLA are no arrays. Where a compiled function has them as parameters and results, its module gets arrays in their place; and from
-jit calls to programs and back a computation that does nothing else (`_pass_p`) makes the one of the other.
+XLA's tokens are not arrays. If a compiled function has tokens as parameters and results, we replace them by arrays in its module. Between
+jit calls and programs, an empty computation (`_pass_p`) converts one into the other.
 """
 
 import functools
@@ -38,23 +38,23 @@ mlir.register_lowering(_pass_p, _lower_pass)
 
 @functools.lru_cache(maxsize=None)
 def _pass(effect):
-    """A computation that begins when its array is there and all before it that have the effect are done."""
+    """Returns a computation that starts once its array is ready and all earlier computations with the effect have ended."""
     return jax.jit(lambda array: _pass_p.bind(array, effect=effect))
 
 
 def ordered(kinds):
-    """Those of the effects that have an order."""
+    """Returns the ordered effects among `kinds`."""
     kinds = list(kinds)
     return seams.ORDERED_EFFECTS.find().filter_in(kinds) if kinds else []
 
 
 def can_order():
-    """Whether jax says which effects have an order; where it does not, functions with effects are no programs."""
+    """Whether jax tells which effects are ordered; if not, functions with effects run call by call."""
     return seams.ORDERED_EFFECTS.find() is not None
 
 
 class _Unshared(threading.local):
-    """As jax's table of tokens, where that is not to be had: programs keep their own order, jit calls and barriers know nothing of it."""
+    """Replaces jax's table of tokens if this jax has none: programs keep their order among themselves, but not with jit calls and barriers."""
 
     def __init__(self):
         self.current_tokens = {}
@@ -72,7 +72,7 @@ def _table():
 
 
 def current(effect):
-    """What the next such effect of this thread has to wait for, as an array."""
+    """Returns, as an array, the token that this thread's next such effect must wait for."""
     _effects.forget_told(_table(), effect)
     token = _table().current_tokens.get(effect)
     if token is None:
@@ -89,7 +89,7 @@ def set_current(effect, array):
 
 
 def _watch_jit(kind):
-    """A jit call that wants the token gets one of its own kind. Idempotent. kind: the class of the table."""
+    """Makes jit calls get an XLA token in place of a program's array. Idempotent. kind: the class of the table."""
     ordinary = getattr(kind, "get_token_input", None)
     if ordinary is None or getattr(ordinary, "_pathways_programs", False):
         return
@@ -109,8 +109,8 @@ def _watch_jit(kind):
 
 
 class Ends:
-    """What `jax.effects_barrier` waits for, among the tokens of jit calls: that all runs of programs with effects have ended. One question, asked
-    then; a run costs nothing."""
+    """Stands among the tokens of jit calls that `jax.effects_barrier` waits for, until all runs of programs with effects have ended. It sends one
+    request, at the barrier; a run costs nothing."""
 
     def __init__(self, client):
         self._client = client
@@ -132,20 +132,20 @@ class Ends:
 
 
 def has_run(client):
-    """A program with effects has been sent."""
+    """Records that a program with effects has been sent, so that the next barrier waits for it."""
     held = _table().output_runtime_tokens
     if getattr(held.get(client), "asked", True):
         held[client] = Ends(client)
 
 
 def passing(function):
-    """A function of the host that takes a token behind its operands, and gives one behind its results."""
+    """Wraps a host function to take a token after its operands and return one after its results."""
     return lambda *operands: (*function(*operands[:-1]), _NOTHING)
 
 
 def as_arrays(module, count):
-    """A copy of the module, of which the first parameters and results, which are tokens, are arrays. What it does is done when its results are
-    there, so nothing has to be computed of them."""
+    """Returns a copy of the module with arrays for its first `count` parameters and results, which are tokens. The arrays can be constants: the
+    module's effects are complete when its results are ready."""
     from jax.extend.mlir import ir
     from jax.extend.mlir.dialects import stablehlo
 

@@ -1,10 +1,10 @@
-"""What a program's errors say beyond what jax and the controller say: which argument it is, and what to do."""
+"""Extends the errors of jax and the controller about a program: names the argument and the remedy."""
 
 import jax
 
 
 def in_arguments(error, name, leaves, tree, static):
-    """Notes for an error in making the key of what is traced."""
+    """Adds notes to an error raised while making the cache key of a call."""
     for where, value in static:
         try:
             hash(value)
@@ -22,19 +22,19 @@ def in_arguments(error, name, leaves, tree, static):
 
 
 def in_call(error, graph, arrays):
-    """Raises what is better to know than `error`, where these arrays cannot be passed."""
+    """Raises a clearer error than `error` if the cause is one of these arrays."""
     for i, argument in enumerate(graph.arguments):
         twice = [j for j, array in enumerate(arrays) if j != i and array is arrays[i]] if argument.donated else []
         if twice:
             raise ValueError(f"program {graph.name} overwrites its argument {i}, which is donated, but the same array is argument {twice[0]} too: pass a "
                              "copy, or do not donate it") from error
     for i, array in enumerate(arrays):
-        if array.is_deleted():  # which jaxlib does not say
+        if array.is_deleted():  # jaxlib's error does not say so
             raise _deleted(array, f"argument {i} of program {graph.name}: it was donated to a call before, or deleted. Pass an array that is there")
 
 
 def in_constants(graph):
-    """What the function closes over has to be there when it is traced."""
+    """Raises an error if the function closes over a deleted array."""
     for argument in graph.arguments:
         if not isinstance(argument.constant, jax.Array):
             continue
@@ -44,7 +44,7 @@ def in_constants(graph):
 
 
 def _deleted(array, note):
-    """The error that jax raises for such an array."""
+    """Returns the error that jax raises for a deleted array."""
     error = RuntimeError(f"Array has been deleted with shape={array.aval.str_short()}.")
     error.add_note(note)
     return error

@@ -20,7 +20,7 @@ def up(args):
         raise ValueError("--detach and --foreground exclude each other")
     _not_up(args.name)
     if args.foreground:
-        signal.signal(signal.SIGTERM, _interrupt)  # before anyone can know that we run, and stop us
+        signal.signal(signal.SIGTERM, _interrupt)  # before a user can see the cluster and stop it
     cluster = _start_here(args) if args.on == "local" else _start_on(args)
     state = _state.State(args.name, cluster.address, str(cluster.shape), cluster.platform, cluster.members, args.on, cluster.handle)
     state.save()
@@ -86,7 +86,7 @@ def _interrupt(*_):
 
 
 def _stay(args, cluster, state):
-    """Until Ctrl-C or SIGTERM; a process of the cluster that ends early is an error."""
+    """Runs until Ctrl-C or SIGTERM, then stops the cluster. Raises StartError if a process of the cluster ends early."""
     try:
         _announce(args, cluster)
         while (failure := cluster.failure()) is None:

@@ -1,4 +1,4 @@
-"""The bytes of a program of many nodes: pathways/v1/program.proto, which says what everything means, written without a library."""
+"""Encodes a program of many nodes as pathways/v1/program.proto specifies, without a protobuf library."""
 
 
 def _varint(number):
@@ -29,7 +29,7 @@ MAGIC = b"pathways.v1.Program\n"
 
 
 def packed(numbers):
-    """What `executable` and `sharding` take for devices: a mesh may have thousands, and many of either."""
+    """Encodes device ids for `executable` and `sharding`. Encode once and reuse: a mesh may have thousands of devices, and many of either use it."""
     return b"".join(map(_varint, numbers))
 
 

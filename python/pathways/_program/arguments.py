@@ -1,4 +1,4 @@
-"""Which arguments of a program are static, and which are donated, by position and by name: as `jax.jit` takes such options."""
+"""Resolves which arguments of a program are static and which are donated, by position and by name, as `jax.jit` does."""
 
 import dataclasses
 import inspect
@@ -16,7 +16,7 @@ class Chosen:
 
 
 def choose(function, signature, option, positions=(), names=()):
-    """The arguments that a user has named by either. `option`: "static" or "donate", for errors. signature: None where Python knows none."""
+    """Returns the arguments that the user selected by position or name. option: "static" or "donate", for errors. signature: None if unknown."""
     positions = tuple(map(operator.index, _tuple(positions)))
     names = _tuple(names)
     if signature is None:
@@ -35,7 +35,7 @@ def choose(function, signature, option, positions=(), names=()):
 
 
 def check_apart(function, static, donated):
-    """What is static is no array, and cannot be donated."""
+    """Raises ValueError if an argument is both static and donated: static arguments are not arrays."""
     if both := static.names & donated.names or static.positions & donated.positions:
         raise ValueError(f"arguments {sorted(both)} of program {_name(function)} are static and donated: static arguments are no arrays")
 

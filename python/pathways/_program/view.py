@@ -1,23 +1,21 @@
-"""What a traced program is, for people: as text, as a picture, and what each device has to do and to hold."""
+"""Shows a traced program to people: as text, as a picture, and by each device's work and memory."""
 
 import dataclasses
 import math
 
 from pathways import _cost
-from pathways import _program_graph as graphs
-from pathways import _program_meshes as meshes
-from pathways import _program_svg
-from pathways import _program_waiting as waiting
+from pathways._program import meshes, svg, waiting
+from pathways._program import graph as graphs
 
 
 @dataclasses.dataclass
 class DeviceUse:
-    """Estimates for one call. Each device of a computation is taken to do its share of the operations."""
+    """Estimates for one call. The operations of a computation are divided equally among its devices."""
     flops: float = 0
     computations: int = 0
     received_bytes: int = 0   # by transfers, from other devices
-    argument_bytes: int = 0   # of arguments and constants
-    peak_bytes: int = 0       # of all arrays that are alive at one time; what a computation uses inside comes on top
+    argument_bytes: int = 0   # arguments and constants
+    peak_bytes: int = 0       # all arrays live at one time; temporary memory inside computations is extra
 
 
 class ProgramView:
@@ -26,7 +24,7 @@ class ProgramView:
         self._graph = graph
 
     def as_text(self):
-        """One line for each node, with devices, types, sizes and the user's lines; then one for each device."""
+        """Returns one line for each node, with devices, types, sizes and the user's source line, then one line for each device."""
         graph = self._graph
         waits = sum(n.waits is not None for n in graph.nodes)
         lines = [f"program {graph.name}: {len(graph.arguments)} arguments, {sum(n.executable >= 0 for n in graph.nodes)} computations "
@@ -62,11 +60,11 @@ class ProgramView:
         yield f"{indent}result {', '.join(f'%{value.number}' for value in graph.results)}"
 
     def as_svg(self):
-        """A picture: a lane for each set of devices, a box for each computation, bytes on the edges. Transfers are dashed."""
-        return _program_svg.draw(self._graph, self._flops)
+        """Returns an SVG picture: a lane for each set of devices, a box for each computation, bytes on the edges. Transfers are dashed."""
+        return svg.draw(self._graph, self._flops)
 
     def per_device(self):
-        """{jax device: DeviceUse}. What is done in branches is not counted: only one of them runs."""
+        """Returns {jax device: DeviceUse}. Branches are not counted: only one of them runs."""
         uses, now = {}, {}
         graph = self._graph
 
@@ -79,7 +77,7 @@ class ProgramView:
 
         last = {value: i for i, node in enumerate(graph.nodes) for value in node.inputs}
         last.update((value, len(graph.nodes)) for value in graph.results)
-        owned = set()  # what may be freed after its last use
+        owned = set()  # the values that may be freed after their last use
         for argument in graph.arguments:
             change(argument.value, 1)
             owned |= {argument.value} if argument.donated else set()
@@ -120,13 +118,13 @@ class ProgramView:
 
 
 def shard_bytes(value):
-    """On each of its devices."""
+    """Returns the value's bytes on each of its devices."""
     aval, sharding = graphs.physical(value.aval, value.sharding)
     return math.prod(sharding.shard_shape(aval.shape)) * _cost.bytes_of(aval) // max(math.prod(aval.shape), 1)
 
 
 def arrivals(node):
-    """{device: bytes that a transfer brings there}: shards that are there already do not move."""
+    """Returns {device: bytes that a transfer brings there}. Shards already there do not move."""
     value, out = node.inputs[0], node.outputs[0]
     aval, target = graphs.physical(out.aval, out.sharding)
     _, source = graphs.physical(value.aval, value.sharding)

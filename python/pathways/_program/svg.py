@@ -1,11 +1,11 @@
-"""A program as a picture in SVG.
+"""Draws a program as SVG.
 
-A lane for each set of devices, from left to right by the least device. In a lane computations stand below each other in the order in which
-the devices run them, and below what they need. Arguments that come from outside are one box at the top of their lane, results one at
-its bottom. A transfer is a dot at the edge of the lane where it arrives; the edge to it is dashed. An edge has the bytes that pass over it, one to
-a transfer those that move.
+Each set of devices has a lane; lanes are sorted from left to right by their lowest device. Within a lane, computations are stacked in the order in
+which the devices run them, and below their inputs. Arguments are one box at the top of their lane, results one box at its bottom. A transfer is a dot
+at the edge of the lane where it arrives, and the edge to it is dashed. Each edge shows the size of its arrays; an edge to a transfer shows
+the bytes that move.
 
-Every box or dot is a <g class="node"> with the attributes data-kind, data-devices and an id; every edge a <path class="edge"> (or "edge
+Each box or dot is a <g class="node"> with the attributes data-kind, data-devices and an id. Each edge is a <path class="edge"> (or "edge
 transfer") with data-from, data-to and data-bytes.
 """
 
@@ -13,7 +13,7 @@ import dataclasses
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from pathways import _program_meshes as meshes
+from pathways._program import meshes
 
 BOX_WIDTH, BOX_HEIGHT, LANE_WIDTH, ROW_HEIGHT, MARGIN, HEADER, DOT = 190, 40, 290, 86, 30, 40, 4
 FILLS = ("#dbeafe", "#dcfce7", "#fef3c7", "#fce7f3", "#ede9fe", "#cffafe", "#ffedd5", "#e5e7eb")
@@ -69,8 +69,8 @@ def draw(graph, flops_of):
 
 
 def _boxes_and_edges(graph, flops_of):
-    from pathways import _program_view as view
-    from pathways import _program_waiting as waiting
+    from pathways._program import view
+    from pathways._program import waiting
 
     boxes, edges, source = [], {}, {}
     ids = lambda value: tuple(sorted(device.id for device in meshes.devices_of(value.sharding)))
@@ -114,7 +114,7 @@ def _boxes_and_edges(graph, flops_of):
 
 
 def _arrange(boxes, edges):
-    """Rows: each box below those that it needs, and below the one before it in its lane."""
+    """Sets rows: each box is below its inputs, and below the previous box in its lane."""
     needs, lowest = {}, {}
     for source, target in edges:
         needs.setdefault(target, []).append(source)
@@ -122,7 +122,7 @@ def _arrange(boxes, edges):
     for box in boxes:
         above = max((one.row for one in needs.get(box, ())), default=-1)
         if box.kind == "transfer":
-            box.row = above  # it takes no row of its own
+            box.row = above  # a dot needs no row of its own
         elif box.kind == "results":
             box.row = max(above, lowest.get(box.devices, -1), last) + 1
         else:
@@ -133,7 +133,7 @@ def _arrange(boxes, edges):
 
 
 def _places(boxes, edges, lanes):
-    """Where each box has the middle of its upper side."""
+    """Returns, for each box, the middle of its upper side."""
     top, left = MARGIN + HEADER, {ids: MARGIN + LANE_WIDTH * i for i, ids in enumerate(lanes)}
     place = {box: (left[box.devices] + LANE_WIDTH / 2, top + ROW_HEIGHT * box.row) for box in boxes if box.kind != "transfer"}
     users = {}
@@ -169,18 +169,18 @@ def _box(box, at, fill):
 
 
 def _edge(source, target, edge, place):
-    from pathways import _program_view as view
+    from pathways._program import view
 
     (x1, y1), (x2, y2) = place[source], place[target]
     y1 += 2 * DOT if source.kind == "transfer" else BOX_HEIGHT
     bend = (y2 - y1) / 2
-    aside = 0 if x1 != x2 or target.row == source.row + 1 else BOX_WIDTH * 0.75  # past the boxes between
+    aside = 0 if x1 != x2 or target.row == source.row + 1 else BOX_WIDTH * 0.75  # curve around the boxes in between
     path = f"M{x1} {y1}C{x1 + aside} {y1 + bend} {x2 + aside} {y2 - bend} {x2} {y2}"
     kind = "edge transfer" if target.kind == "transfer" else "edge"
     values = quoteattr(", ".join(f"%{value.number}" for value in edge.values))
     drawn = (f'<path class="{kind}" data-from="{source.name}" data-to="{target.name}" data-bytes="{edge.size}" data-values={values} '
              f'd="{path}"/>')
-    if source.kind == "transfer":  # the edge to it says how many
+    if source.kind == "transfer":  # the edge to the transfer shows the bytes
         return drawn
     return drawn + (f'<text class="bytes" x="{(x1 + x2) / 2 + 0.75 * aside}" y="{(y1 + y2) / 2 + 3}">'
                     f'{escape(view.human(edge.size))}</text>')

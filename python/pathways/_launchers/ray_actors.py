@@ -1,8 +1,8 @@
-"""The processes of a cluster on Ray: each is the child of an actor, which lives and dies with it, so that Ray's supervision is ours.
+"""Runs each process of a cluster on Ray as the child of an actor, so that Ray supervises our processes.
 
-An actor whose child ends ends itself, and Ray starts it again (`max_restarts`), on another node if its own is gone. Only control passes through
-Ray: programs talk to the controller, and workers to each other, over their own connections. Ray decorates these classes where it starts them
-(_ray.py); nothing here needs it when imported.
+An actor exits when its child ends, and Ray restarts it (`max_restarts`), on another node if its own is gone. Only control passes through
+Ray: programs talk to the controller, and workers to each other, over their own connections. _launchers/ray.py makes these classes actors; importing
+this module does not import Ray.
 """
 
 import os
@@ -18,7 +18,7 @@ _PAUSE_SECONDS = 0.5
 
 
 def _folder(spec):
-    """Of this cluster on this node, the same after a restart."""
+    """Returns this cluster's folder on this node, the same after a restart."""
     runs = pathlib.Path(tempfile.gettempdir()) / f"pathways-{os.getuid()}"
     runs.mkdir(mode=0o700, exist_ok=True)
     if runs.stat().st_uid != os.getuid():
@@ -29,7 +29,7 @@ def _folder(spec):
 
 
 class _Actor:
-    """Owns one child. Its end is the actor's, except in stop()."""
+    """Owns one child. The actor exits when the child ends, except in stop()."""
 
     def _start(self, name, args, spec, log):
         self._stopping = False
@@ -43,7 +43,7 @@ class _Actor:
             os._exit(1)
 
     def place(self):
-        """The actor's process and node, for those who look after the cluster."""
+        """Returns the pids of actor and child, and the node, for operators and tests."""
         import ray
 
         return {"pid": os.getpid(), "child": self.child.pid, "node": ray.get_runtime_context().get_node_id()}
@@ -68,7 +68,7 @@ class Controller(_Actor):
     def __init__(self, spec):
         address, folder = self._here(spec), _folder(spec)
         port_file = folder / "controller.port"
-        # After a restart on this node: where it was before, so that clients need not look for it.
+        # After a restart on this node, listen on the same addresses as before, so that clients find the controller.
         listen, listen_workers = _launch.read_ports(port_file) or (spec["listen"], spec["listen_workers"])
         port_file.unlink(missing_ok=True)
         args = _launch.controller(listen or f"{address}:0", listen_workers or f"{address}:0", spec["hosts"], port_file, spec["policy"], spec["spill"],
@@ -78,7 +78,7 @@ class Controller(_Actor):
         self._ports = tuple(_launch.reachable(port, address) for port in ports)
 
     def ports(self):
-        """(where clients connect, where workers join)."""
+        """Returns (the clients' address, the workers' address)."""
         return self._ports
 
 
@@ -91,7 +91,8 @@ class Worker(_Actor):
 
     @staticmethod
     def _workers_address(controller):
-        """Waits while the controller is itself being started again: an actor whose constructor fails is not."""
+        """Returns the controller's address for workers. Waits while the controller restarts, because Ray does not restart an actor whose constructor
+        fails."""
         import ray
 
         while True:

@@ -1,7 +1,7 @@
-"""Nodes of a program that wait for values: Python functions that it calls between compiled functions, and choices (`pw.cond`).
+"""Builds the nodes of a program that wait for values: callbacks between its compiled functions, and choices (`pw.cond`).
 
-jax's own callbacks, as equations of a program, become nodes: their operands come to this process and their results go back, through the
-channel that callbacks of compiled functions use (_host_calls.py). A choice becomes a node with a graph for each branch.
+jax's own callbacks, as equations of a program, become nodes. Their operands are sent to this process and their results back, over the connection that
+callbacks of compiled functions use (_host_calls.py). A choice becomes a node with a graph for each branch.
 """
 
 import dataclasses
@@ -15,10 +15,8 @@ from jax.extend.core import Jaxpr
 from jax.sharding import SingleDeviceSharding
 
 from pathways import _callbacks
-from pathways import _program_choice as choice
-from pathways import _program_graph as graphs
-from pathways import _program_meshes as meshes
-from pathways import _program_tokens as tokens
+from pathways._program import choice, meshes, tokens
+from pathways._program import graph as graphs
 
 logger = logging.getLogger("pathways")
 
@@ -46,14 +44,14 @@ def is_waiting(eqn):
 
 
 def add(graph, eqn, env, location):
-    """Adds the node of such an equation."""
+    """Adds the node of a waiting equation."""
     values = [graph.read(env, var) for var in eqn.invars]
     outputs = (_select if eqn.primitive is choice.select_p else _host_call)(graph, eqn, values, location)
     env.update(zip(eqn.outvars, outputs))
 
 
 def _single(graph, value, location):
-    """On one device: what a process reads as a whole."""
+    """Places the value whole on one device, so that a process can read it."""
     devices = meshes.devices_of(value.sharding) if value.sharding is not None else jax.devices()
     return graph.place(value, SingleDeviceSharding(devices[0]), location)
 
@@ -73,7 +71,7 @@ def _host_call(graph, eqn, values, location):
         operands.append(graph.place(graph.token(effect), where, location))
         outputs.append(graphs.Value(tokens.AVAL, where))
         graph.tokens[effect] = outputs[-1]
-    # Random keys come as numbers, as they do where jax compiles such a call.
+    # Random keys are passed as integers, as in callbacks that jax compiles.
     number = _callbacks.registry.add(_callbacks.checked(function, [value.aval for value in outputs]),
                                      [graphs.physical(value.aval, value.sharding)[0].dtype for value in operands], has_results)
     title = getattr(params.get("callback"), "callback_func", params.get("callback"))
@@ -83,7 +81,7 @@ def _host_call(graph, eqn, values, location):
 
 
 def _call_back(name, callback, *operands):
-    """callback(*operands), which gets and gives arrays of jax's own cpu, as jax has it."""
+    """Calls callback(*operands) with arrays on jax's own cpu, as jax does; logs and re-raises errors."""
     cpu = jax.local_devices(backend="cpu")[0]
     with jax.default_device(cpu):
         try:
@@ -113,7 +111,7 @@ def _select(graph, eqn, values, location):
         made += [branch.tokens[effect] for effect in ordered]
         for value in made:
             value.sharding = value.sharding or SingleDeviceSharding(jax.devices()[0])
-        for value, inside in inputs.items():  # placed where it is used first
+        for value, inside in inputs.items():  # place an input at its first use
             value.sharding = value.sharding or inside.sharding
         committed = [any(both) for both in zip(committed, (value.committed for value in made))]
         if results is None:
@@ -140,7 +138,7 @@ def _unknown(jaxpr):
 
 
 def _picked(counts, values):
-    """The values that each branch uses of the program around it, and those that are given to all."""
+    """Splits values into those that each branch captures from the surrounding program, and the operands of all branches."""
     captured, at = [], 0
     for count in counts:
         captured.append(values[at:at + count])
@@ -149,7 +147,7 @@ def _picked(counts, values):
 
 
 def _give_all(branches, taken, constants):
-    """Every branch takes all that the node takes, in its order: what it has no use for too."""
+    """Gives every branch all inputs of the node, in the node's order, including inputs that the branch does not use."""
     rest = iter(constants)
     of_branch = [[next(rest) for argument in branch.arguments if argument.constant is not None] for branch, _, _ in branches]
     for (branch, inputs, results), mine in zip(branches, of_branch):

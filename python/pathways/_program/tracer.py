@@ -1,8 +1,8 @@
-"""`@pw.program`: one Python function that calls many compiled functions, run as one program.
+"""`@pw.program`: runs one Python function that calls many compiled functions as one program.
 
-The function is traced once for each kind of arguments (structure, shapes, types, placements, static values); the program is sent to
-the controller, compiled there in parallel, and each later call is one message, whatever the number of computations in it. Data moves
-between the devices of its parts by itself. Without the decorator the function gives the same values.
+The function is traced once for each kind of arguments (structure, shapes, types, placements, static values). The program is sent to
+the controller and compiled there in parallel. Each later call is one message, however many computations the program has. Data moves
+automatically between the devices of its parts. Without the decorator the function returns the same values.
 
     @pw.program
     def f(v):
@@ -20,24 +20,17 @@ from jax.core import Tracer
 from jax.extend import source_info_util
 from jax.extend.ifrt_programs import ifrt_programs
 
-from pathways import _client
-from pathways import _mlir_context
-from pathways import _program_arguments as arguments
-from pathways import _program_choice as choice
-from pathways import _program_graph as graphs
-from pathways import _program_meshes as meshes
-from pathways import _program_mistakes as mistakes
-from pathways import _program_tokens as tokens
-from pathways import _program_view as view
-from pathways import _program_wire as wire
+from pathways import _client, _mlir_context
 from pathways._jax import public, seams
+from pathways._program import arguments, choice, meshes, mistakes, tokens, view, wire
+from pathways._program import graph as graphs
 
-source_info_util.register_exclusion(os.path.dirname(os.path.abspath(__file__)))  # the places that errors name are the user's
+source_info_util.register_exclusion(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # errors name lines of the user's code only
 
 
 def program(function=None, *, static_argnums=(), static_argnames=(), donate_argnums=()):
-    """Decorates a function of pytrees of arrays. Static arguments are part of what is traced and must be hashable; donated arguments
-    are given up by the caller, who can then not use them any more. Called while jax traces something, it is the plain function."""
+    """Decorates a function of pytrees of arrays. Static arguments must be hashable; the function is traced for each of their values. The caller
+    cannot use donated arguments after the call. While jax traces another function, a call runs the plain function."""
     if function is None:
         return functools.partial(program, static_argnums=static_argnums, static_argnames=static_argnames,
                                  donate_argnums=donate_argnums)
@@ -58,7 +51,7 @@ class Program:
         self._donate = arguments.choose(function, signature, "donate", donate_argnums)
         arguments.check_apart(function, self._static, self._donate)
         self._compiled = {}
-        self._client = None  # of what is compiled
+        self._client = None  # the client of the compiled programs
         self._lock = threading.RLock()  # the function may call itself while it is traced
 
     def __call__(self, *args, **kwargs):
@@ -68,12 +61,12 @@ class Program:
         client = meshes.client()
         if not _client.is_ours(client):
             return self._function(*args, **kwargs)
-        if client is not self._client:  # the first, or jax has been told to forget the one before
+        if client is not self._client:  # the first client, or a new one after jax's clear_backends
             self._compiled, self._client = {}, client
         return self._find(leaves, tree, static).run(leaves)
 
     def lower(self, *args, **kwargs):
-        """The program for such arguments, to be looked at: `.as_text()`, `.as_svg()`, `.per_device()`. Nothing is sent."""
+        """Returns the program for such arguments for inspection: `.as_text()`, `.as_svg()`, `.per_device()`. Sends nothing."""
         leaves, tree, static = self._flatten(args, kwargs)
         traced = self._trace(leaves, tree, static)
         if traced is None:
@@ -115,7 +108,7 @@ class Program:
         return self._function(*args, **named)
 
     def _trace(self, leaves, tree, static):
-        """The graph for such arguments, the structure of its results, and their types; None where jax does not tell enough for one."""
+        """Returns the graph for such arguments, the structure of its results, and their types; None if this jax cannot tell the order of effects."""
         out_tree = None
 
         @functools.wraps(self._function)  # jax's errors name the user's function
@@ -129,7 +122,7 @@ class Program:
         try:
             closed = jax.make_jaxpr(flat)(*(jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals))
         except (RecursionError, SystemError) as raised:
-            error = raised if isinstance(raised, RecursionError) else raised.__cause__  # of a C function of jaxlib 0.8 that lost it
+            error = raised if isinstance(raised, RecursionError) else raised.__cause__  # jaxlib 0.8 wraps it in a SystemError
             if not isinstance(error, RecursionError):
                 raise
             error.add_note(f"program {self._name} calls itself, or something within it does, without an end: what is traced has no values to stop at. Let "
@@ -164,21 +157,21 @@ def _kind(leaf):
 
 
 def _placed(leaf):
-    """Where an argument is, if somebody has put it there. Arrays of another backend of this process are brought."""
+    """Returns the sharding of a committed argument; None if it is uncommitted, or on another backend of this process and must be moved."""
     if not isinstance(leaf, jax.Array) or not leaf.committed:
         return None
     return leaf.sharding if meshes.of_the_program(meshes.devices_of(leaf.sharding)) else None
 
 
 class _CallByCall:
-    """A program that runs as if it were not decorated."""
+    """A program that runs as the plain function."""
 
     def __init__(self, function):
         self.run = function
 
 
 def _result_handler(aval, sharding, committed):
-    """The function that makes an array of the parts that a call gives."""
+    """Returns the function that makes an array from the shards that a call returns."""
     make = seams.RESULT_HANDLER.find()
     if make is not None:
         return make(aval, sharding, committed)
@@ -189,7 +182,7 @@ class _Compiled:
     """A program that the controller has compiled."""
 
     def __init__(self, graph, out_tree, out_avals):
-        self._graph = graph  # keeps what the program closes over
+        self._graph = graph  # keeps the arrays that the program closes over
         self._out_tree = out_tree
         self._shardings = [argument.value.sharding for argument in graph.arguments]
         self._donated = [i for i, argument in enumerate(graph.arguments) if argument.donated]
@@ -199,10 +192,10 @@ class _Compiled:
         mistakes.in_constants(graph)
         constants = [argument for argument in graph.arguments if argument.constant is not None]
         placed = iter(self._put([argument.constant for argument in constants], [argument.value.sharding for argument in constants]))
-        # What the program takes besides what it is given comes behind that: constants, and tokens of ordered effects.
+        # Constants and the tokens of ordered effects follow the caller's arguments.
         self._own = [(argument.effect, None if argument.effect is not None else next(placed)) for argument in graph.arguments
                      if argument.constant is not None or argument.effect is not None]
-        self._ordered = list(graph.tokens)  # whose tokens are its last results
+        self._ordered = list(graph.tokens)  # ordered effects; their tokens are the program's last results
         client = meshes.client()
         self._effects_on = client if graph.has_effects else None
         bytes_ = wire.MAGIC + graph.to_bytes()

@@ -1,7 +1,7 @@
-"""`pathways up --on ray`: controller and workers as long-running actors in a placement group, one bundle for each host.
+"""`pathways up --on ray`: runs controller and workers as long-running actors in a placement group, one bundle for each host.
 
-RAY_ADDRESS names the Ray cluster; default: the one that this machine belongs to. The actors are detached: they live until `pathways down`, which
-ends them and the placement group, and nothing else. Ray starts those again that end (_ray_actors.py).
+RAY_ADDRESS names the Ray cluster; the default is the one that this machine belongs to. The actors are detached: they live until `pathways down`,
+which ends only them and the placement group. Ray restarts actors that end (_launchers/ray_actors.py).
 """
 
 import os
@@ -10,7 +10,8 @@ import socket
 import sys
 import time
 
-from pathways import _cluster, _commands, _launch, _processes, _ray_actors, _state
+from pathways import _cluster, _commands, _launch, _processes, _state
+from pathways._launchers import ray_actors
 
 _STOP_SECONDS = 10
 _CONNECT_SECONDS = 10
@@ -32,19 +33,19 @@ def _connect(address, namespace):
     if ray.is_initialized():
         ray.shutdown()
     try:
-        if address.count(":") == 1:  # Ray itself tries for minutes where nobody listens
+        if address.count(":") == 1:  # fail early: Ray retries a refused connection for minutes
             host, port = _launch.split(address, "RAY_ADDRESS")
             socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
         ray.init(address=address, namespace=namespace, log_to_driver=False, logging_level="error")
     except ValueError:
         raise
-    except Exception as error:  # Ray raises many kinds
+    except Exception as error:  # Ray raises many types
         raise _processes.StartError(f"no Ray cluster at '{address}': {error}\n  'ray start --head' starts one, RAY_ADDRESS=HOST:PORT names one") from None
     return ray
 
 
 def _bundle(args):
-    """What a host takes of its node."""
+    """Returns the resources that a host takes of its node."""
     bundle = {"CPU": 1.0}
     if args.platform == "cuda":
         bundle["GPU"] = float(args.devices or 1)
@@ -60,8 +61,8 @@ def _bundle(args):
 
 
 def order_bundles(node_of_bundle):
-    """Bundles in the order in which hosts are numbered: those of one node beside each other, and nodes by address, so that an island is
-    packed onto as few and as near nodes as there are."""
+    """Returns bundles in the order in which hosts are numbered: sorted by node address, bundles of one node together. So an island occupies few,
+    neighbouring nodes."""
     return sorted(range(len(node_of_bundle)), key=lambda bundle: (node_of_bundle[bundle], bundle))
 
 
@@ -130,13 +131,13 @@ class RayCluster:
             self._names.append(name)
             return ray.remote(actor_class).options(**options).remote(spec, *args)
 
-        controller = start(_ray_actors.Controller, _CONTROLLER, order[0], {"num_cpus": 0})
+        controller = start(ray_actors.Controller, _CONTROLLER, order[0], {"num_cpus": 0})
         self.address, self.workers_address = ray.get(controller.ports.remote(), timeout=self._args.wait)
         resources = {"num_cpus": self.bundle["CPU"], "num_gpus": self.bundle.get("GPU", 0),
                      "resources": {name: amount for name, amount in self.bundle.items() if name not in ("CPU", "GPU")}}
         most_hosts = max(len(order) + 2, _launch.MOST_HOSTS)
         for bundle, (island, host) in zip(order, self.shape.placement()):
-            start(_ray_actors.Worker, host, bundle, resources, controller, island, host, most_hosts)
+            start(ray_actors.Worker, host, bundle, resources, controller, island, host, most_hosts)
         self._wait_formed(ray)
 
     def _wait_formed(self, ray):
@@ -153,7 +154,7 @@ class RayCluster:
         print(f"pathways up: {text}", file=sys.stderr, flush=True)
 
     def failure(self):
-        """Ray starts what ends again: gone is only what somebody else has ended."""
+        """Returns an error text if the controller's actor is gone, else None. Ray restarts actors that fail, so someone must have ended it."""
         if _report(self.address) is not None:
             return None
         return None if _find_address(self.handle) else f"the actors of '{self.namespace}' are not there any more: were they ended by someone else?"
@@ -170,7 +171,7 @@ def _report(address):
 
 
 def _find_address(handle):
-    """Where clients connect now; None if the controller's actor is gone."""
+    """Returns the clients' current address; None if the controller's actor is gone."""
     ray = _connect(handle["ray"], handle["namespace"])
     try:
         return ray.get(ray.get_actor(_CONTROLLER).ports.remote(), timeout=_cluster.START_SECONDS)[0]
@@ -181,7 +182,7 @@ def _find_address(handle):
 
 
 def _logs(ray, names, lines):
-    """By name, of the actors that answer."""
+    """Returns {actor name: last lines of its log}; the error text for actors that do not answer."""
     found = {}
     for name in names:
         try:
@@ -198,8 +199,8 @@ def _end(handle):
         try:
             actors.append((name, ray.get_actor(name)))
         except ValueError:
-            continue  # is gone
-    # First the children, each by its own actor; what does not answer goes with its actor, for children end with their parents.
+            continue  # already gone
+    # Each actor stops its child first. If an actor does not answer, killing it ends its child too, since children end with their parents.
     stopping = [actor.stop.remote() for _, actor in reversed(actors)]
     ray.wait(stopping, num_returns=len(stopping), timeout=_STOP_SECONDS)
     for _, actor in actors:
@@ -207,12 +208,12 @@ def _end(handle):
     try:
         ray.util.remove_placement_group(ray.util.get_placement_group(handle["namespace"]))
     except ValueError:
-        pass  # there is none any more
+        pass  # already removed
     ray.shutdown()
     return [name for name, _ in actors]
 
 
-# ------------------------------------------------------------------------------------------- of a cluster that is up (see _state)
+# ----------------------------------------------------------------------------------------------- the engine's interface (see _state)
 def launch(args, folder):
     if args.gres:
         raise ValueError("--gres is for --on slurm; --option=RESOURCE=AMOUNT asks Ray for a resource of each node")
@@ -220,13 +221,13 @@ def launch(args, folder):
 
 
 def alive(state):
-    """Whether it is there; after a restart elsewhere, with its new address."""
+    """Whether the cluster runs. Saves its new address after a restart on another node."""
     if _report(state.address) is not None:
         return True
     try:
         address = _find_address(state.handle)
     except _processes.StartError:
-        return False  # that Ray cluster has ended, and ours with it
+        return False  # the Ray cluster has ended, and our actors with it
     if address is not None and address != state.address:
         state.address = address
         state.save()
@@ -238,7 +239,7 @@ def stop(state):
 
 
 def fetch_logs(state, lines):
-    """From the nodes into the cluster's folder, where `pathways logs` reads them."""
+    """Copies the logs from the nodes into the cluster's folder, where `pathways logs` reads them."""
     ray = _connect(state.handle["ray"], state.handle["namespace"])
     for name, text in _logs(ray, state.handle["actors"], lines).items():
         (state.folder / f"{name}.log").write_text("\n".join(text) + "\n")

@@ -1,11 +1,11 @@
-"""`pw.cond` and `pw.switch`: which function runs depends on a value.
+"""`pw.cond` and `pw.switch`: choose by a value which function runs.
 
     @pw.program
     def f(x):
         return pw.cond(score(x) > 0, on_one_slice, on_another, x)
 
-Inside a program the functions may call compiled functions on any slices, and only the chosen one is dispatched, when the value is known.
-Outside, it is chosen in Python; inside of a `jax.jit`, or a gradient, it is `jax.lax.switch`, as jax knows no other choice there.
+Inside a program the functions may call compiled functions on any slices, and only the chosen one is dispatched, once the value is known.
+Outside a program Python chooses. Inside `jax.jit` or a gradient they become `jax.lax.switch`, the only choice that jax has there.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ def _results(*_, branches, names, counts):
 
 @contextlib.contextmanager
 def in_program():
-    """What jax traces now is a program, or a branch of one."""
+    """Marks jax's current trace as a program or a branch of one, for the block."""
     outer = _programs.trace = getattr(_programs, "trace", ())
     _programs.trace = (*outer, public.trace_state())
     try:
@@ -40,7 +40,7 @@ def in_program():
 
 
 def cond(pred, true_fun, false_fun, *operands):
-    """true_fun(*operands) if pred else false_fun(*operands). Both give the same structure, shapes and types."""
+    """Returns true_fun(*operands) if pred else false_fun(*operands). Both must return the same structure, shapes and types."""
     if isinstance(pred, Tracer):
         chosen = pred if pred.dtype == bool else jnp.not_equal(pred, 0)
         return switch(chosen.astype(jnp.int32), [false_fun, true_fun], *operands)
@@ -48,7 +48,7 @@ def cond(pred, true_fun, false_fun, *operands):
 
 
 def switch(index, branches, *operands):
-    """branches[index](*operands). An index below 0 counts as 0, one beyond the end as the last."""
+    """Returns branches[index](*operands). An index below 0 counts as 0, an index beyond the end as the last."""
     branches = list(branches)
     if not branches:
         raise ValueError("pw.switch has no functions to choose from")
@@ -72,7 +72,7 @@ def _name(function):
 
 
 def _trace(function, leaves, tree):
-    """Its jaxpr, of which values of the program around it that it uses are constants; and the structure of its results."""
+    """Returns the function's jaxpr and the structure of its results. Values that it uses of the surrounding program are constants of the jaxpr."""
     structure = None
 
     def flat(*values):

@@ -1,7 +1,7 @@
-"""`pathways up --on slurm`: a worker on every node of a job, the controller on the first.
+"""`pathways up --on slurm`: runs a worker on every node of a job, and the controller on the first.
 
-Within an allocation (salloc, sbatch) it is a step of that job, outside of one a job of its own. Slurm starts the processes (_slurm_node.py), knows
-them and ends them; nothing of a program's data passes through it. The nodes share the cluster's folder, below PATHWAYS_HOME.
+Within an allocation (salloc, sbatch) the cluster is a step of that job; outside it is a job of its own. Slurm starts, tracks and ends the
+processes (_launchers/slurm_node.py); no program data passes through it. The nodes share the cluster's folder, below PATHWAYS_HOME.
 """
 
 import json
@@ -22,7 +22,7 @@ _LIVE = ("PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "RESIZING", "REQUEUED
 
 
 def _ask(*words):
-    """What a command of Slurm prints."""
+    """Runs a Slurm command and returns its output."""
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     except FileNotFoundError:
@@ -35,7 +35,7 @@ def _ask(*words):
 
 
 def _state_of(job):
-    """("RUNNING", "n[0-3]") or ("PENDING", "(Resources)"); None once Slurm has done with it."""
+    """Returns the job's state, such as ("RUNNING", "n[0-3]") or ("PENDING", "(Resources)"); None once Slurm no longer lists it."""
     try:
         state, _, where = _ask("squeue", "-h", "-j", job, "-o", "%T|%R").partition("|")
     except _processes.StartError as error:
@@ -46,13 +46,13 @@ def _state_of(job):
 
 
 def _gres_count(text):
-    """Devices of a node, from "accel:2", "gpu:h100:8" or scontrol's "gres:gpu:8"; None if it does not say."""
+    """Returns the number of devices per node, from "accel:2", "gpu:h100:8" or scontrol's "gres:gpu:8"; None if the text has none."""
     found = re.search(r"(\d+)$", text or "")
     return int(found.group(1)) if found else None
 
 
 def shape_for(args, job):
-    """What was asked for, filled in from the allocation that we are in, and from --gres."""
+    """Returns the requested shape, completed from the current allocation and from --gres."""
     base = _cluster.default_shape()
     islands, hosts, devices = args.islands or 1, args.hosts, args.devices or _gres_count(args.gres)
     if job is not None:
@@ -106,11 +106,11 @@ class SlurmCluster:
     def _srun_command(self):
         nodes = len(self.shape.placement())
         gres = [f"--gres={self._args.gres}"] if self._args.gres else []
-        # A node that fails takes no other with it: the controller tells who computes there.
+        # A failed node must not end the others: the controller reports it to the clients that compute there.
         return ["srun", "--no-kill", "--kill-on-bad-exit=0", "--wait=0", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", *gres]
 
     def _node_command(self):
-        return [sys.executable, "-m", "pathways._slurm_node", str(self.folder)]
+        return [sys.executable, "-m", "pathways._launchers.slurm_node", str(self.folder)]
 
     def _submit(self):
         if shutil.which("sbatch") is None:
@@ -162,7 +162,7 @@ class SlurmCluster:
         print(f"pathways up: {text}", file=sys.stderr, flush=True)
 
     def failure(self):
-        """Why it is not there any more, or None."""
+        """Returns the reason why the cluster has ended, or None."""
         if self._srun is not None:
             return None if self._srun.alive() else self._srun.failure()
         state = _state_of(self.job)
@@ -177,7 +177,7 @@ class SlurmCluster:
             self._srun.stop()
 
 
-# ------------------------------------------------------------------------------------------- of a cluster that is up (see _state)
+# ----------------------------------------------------------------------------------------------- the engine's interface (see _state)
 def launch(args, folder):
     return SlurmCluster(args, folder).start()
 
@@ -191,7 +191,7 @@ def alive(state):
 
 
 def stop(state):
-    """Ends our job, or only our step of the job of another; returns what was ended."""
+    """Ends the job if we submitted it, else only our step; returns the names of the ended job or step."""
     return _end(state.handle, state.members)
 
 
@@ -205,7 +205,7 @@ def _end(handle, members):
     if step is not None:
         _ask("scancel", f"{job}.{step}")
     else:
-        for member in members:  # srun, which has no step yet, or has not told us of it
+        for member in members:  # srun; its step has not started, or is unknown yet
             member.signal(15)
     _until(lambda: not any(member.alive() for member in members), f"step {step} of job {job}")
     return [f"step {step} of job {job}"]
