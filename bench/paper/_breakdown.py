@@ -1,4 +1,4 @@
-"""Where the time goes: the processors' by process, and the way of a computation through the house by `pathways trace`. The functions on events are
+"""Measures where the time goes: processor time by process, and the stages of a call from a recording of `pathways trace`. The functions on events are
 pure."""
 
 import collections
@@ -15,11 +15,11 @@ sys.path.insert(0, str(HERE.parent))
 import _sides  # noqa: E402
 
 TRACE_SECONDS = 0.5
-ENOUGH_SECONDS = 1.0  # processor time is counted in hundredths
+ENOUGH_SECONDS = 1.0  # of calls; processor time is counted in hundredths of a second
 
 
 def with_processors(cluster, client, work):
-    """(what `work` returned, {whose: seconds of the processors that it took})."""
+    """Returns (the result of `work`, {process: processor seconds meanwhile}). The client's relay is not counted."""
     controller, *workers = (process.pid for process in cluster.processes)
     pids = {"client": [client], "controller": [controller], "hosts": workers}
     used = lambda: {name: sum(map(_sides.processor_seconds, many)) for name, many in pids.items()}
@@ -28,7 +28,7 @@ def with_processors(cluster, client, work):
 
 
 def _processes(side, cluster):
-    """{part: [process ids]} of a call of ours: who takes part in it, without the devices of real hosts, which are their workers' threads."""
+    """Returns {part: [process ids]} of all processes in a call of ours. Devices of real hosts are threads of the workers."""
     client = side.process.pid
     controller, *workers = (process.pid for process in cluster.processes)
     return {"client": [client], "wire (relay)": [pid for name, pid in _sides.children(client).items() if "relay" in name], "controller": [controller],
@@ -36,7 +36,7 @@ def _processes(side, cluster):
 
 
 def _processor_us(pids, ask, calls, nodes):
-    """What `ask` says of these calls of so many computations, and for each of them what the processors did, in us: {part: ...}, and idle."""
+    """Makes `calls` calls of `nodes` computations each. Returns, per call in us, the times at the caller, the processor time by part, and the idle rest."""
     used = lambda: {name: sum(map(_sides.processor_seconds, many)) for name, many in pids.items()}
     before, answer, after = used(), ask(calls), used()
     spent = {name: (after[name] - before[name]) / calls * 1e6 for name in pids}
@@ -46,13 +46,13 @@ def _processor_us(pids, ask, calls, nodes):
 
 
 def _calls(rate, nodes):
-    """Calls of about a second. rate: computations a second, of which each call has so many."""
+    """Returns the number of calls in about a second. rate: computations a second; nodes: computations in a call."""
     return max(4, round(rate / nodes * ENOUGH_SECONDS))
 
 
 def ours(side, cluster, kind, nodes, rate, depth):
-    """Where a call of ours goes: the processors' time of many under way, and the way of one alone through the house, by a recording of both. rate: as it was
-    measured, computations a second of which each call has `nodes`."""
+    """Measures a call of ours: processor time and busy devices with `depth` calls under way, and the stages of a call that is alone, from recordings. rate: the
+    measured computations a second; nodes: computations in a call."""
     ask = lambda depth: lambda calls: side.ask("rate", kind=kind, calls=calls, depth=depth)
     calls = _calls(rate, nodes)
     found = _processor_us(_processes(side, cluster), ask(depth), calls, nodes)
@@ -63,14 +63,14 @@ def ours(side, cluster, kind, nodes, rate, depth):
 
 
 def theirs(name, side, kind, nodes, rate, depth):
-    """The same of systems whose processes are all those that are asked: no more than what they take of the processors."""
+    """Measures the processor time of another system's calls. All its processes are those that are asked."""
     pids = [one.process.pid for one in getattr(side, "sides", [side])]
     ask = lambda calls: side.ask("rate", kind=kind, calls=calls, depth=depth)
     return {"who": name, "kind": kind, **_processor_us({"client": pids}, ask, _calls(rate, nodes), nodes)}
 
 
 def stock_client():
-    """The least that a call costs: the client of jax against a server that discards, so that nothing else takes part. None where that is not built."""
+    """Measures the least cost of a call: jax's client against a server that discards requests. Returns None if that server is not built."""
     tree = HERE.parents[1] / "build" / "release"
     if not (tree / "bin" / "floor_server").exists():
         return None
@@ -81,7 +81,7 @@ def stock_client():
 
 
 def recorded(address, seconds, work):
-    """The events of a recording that was made while `work` ran."""
+    """Records while `work` runs; returns the events."""
     from pathways import _cluster
 
     with tempfile.TemporaryDirectory() as folder:
@@ -95,12 +95,13 @@ def recorded(address, seconds, work):
         return json.loads(path.read_text())["traceEvents"]
 
 
-# The way of a call: where it is while what. Before the controller has it and after it knows the end it is with the client and on the wire.
+# The stages of a call. The first is all time before the controller has the call and after it knows of the end: client, relay and connections.
+# The names are stored in report.json; _where.py shows others.
 WAY = ("client and wire", "controller: until all is granted", "wire to the workers", "workers: until launched", "devices", "wire back")
 
 
 def _of_calls(events):
-    """{request: {what: us}} of calls of which all was recorded. A call may be several computations in a row (gangs), each granted for itself: then it is
+    """Yields {event: us} for each call that was recorded whole. A call may be several computations (gangs), each with a grant of its own: it is then
     asked with the first and known with the last."""
     names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e.get("name") == "thread_name"}
     asked, gangs, granted, known = {}, collections.defaultdict(set), {}, {}
@@ -127,10 +128,10 @@ def _of_calls(events):
 
 
 def way(events, wall_us):
-    """{part of WAY: median us} of calls that were made one at a time, each `wall_us` long for its caller; {} if none was recorded as a whole."""
+    """Returns {part of WAY: median us} of calls that were made one at a time, each `wall_us` long for its caller; {} if none was recorded whole."""
     ways = []
     for call in _of_calls(events):
-        there = max(call["there"], call["granted"])  # a command may be at its hosts before it is granted
+        there = max(call["there"], call["granted"])  # a command may reach its hosts before its grant
         inside = (max(call["granted"] - call["asked"], 0), max(call["there"] - max(call["granted"], call["asked"]), 0), max(call["begin"] - there, 0),
                   call["end"] - call["begin"], max(call["known"] - call["end"], 0))
         ways.append((max(wall_us - sum(inside), 0), *inside))
@@ -138,7 +139,7 @@ def way(events, wall_us):
 
 
 def devices_busy(events):
-    """The share of the time that devices were running something, over all that ran anything; None if none did."""
+    """Returns the busy share of the devices that ran anything, between the first begin and the last end; None if none did."""
     found = runs(events)
     if not found:
         return None
@@ -149,7 +150,7 @@ def devices_busy(events):
 
 # ------------------------------------------------------------------------------------------------------------------ pipelines
 def runs(events):
-    """{(process, device): [(begin us, end us, name)]} of what each device ran, in order, none before the end of the last."""
+    """Returns {(process, device): [(begin us, end us, name)]}: the runs of each device, in order and without overlap."""
     processes = {e["pid"]: e["args"]["name"] for e in events if e.get("name") == "process_name"}
     threads = {(e["pid"], e["tid"]): e["args"]["name"].split(" (")[0] for e in events if e.get("name") == "thread_name"}
     found = collections.defaultdict(list)
@@ -158,7 +159,7 @@ def runs(events):
             found[processes[e["pid"]], threads[e["pid"], e["tid"]]].append((e["ts"], e["ts"] + e.get("dur", 0), e["name"]))
     for device, many in found.items():
         many.sort()
-        # An end is written down when it is noticed, which may be after the next has begun.
+        # An end is recorded when it is noticed, which may be after the next run has begun.
         found[device] = [(begin, min(end, following), name) for (begin, end, name), following
                          in zip(many, [*(begin for begin, _, _ in many[1:]), float("inf")])]
     return dict(found)
@@ -172,12 +173,12 @@ def _kind(name):
 
 
 def _stage(name):
-    """7 of "jit_stage7_forward"."""
+    """Returns 7 for "jit_stage7_forward"."""
     return int(name.split("stage")[1].split("_")[0])
 
 
 def pipeline_runs(events, places):
-    """[runs of one device of each place]: of the first that ran one of its stages."""
+    """Returns [the runs of one device] for each place: the first device that ran one of its stages."""
     found = {}
     for device, many in sorted(runs(events).items()):
         stage = next((_stage(name) for _, _, name in many if _kind(name) != OTHER), None)
@@ -187,8 +188,8 @@ def pipeline_runs(events, places):
 
 
 def step_of(by_place):
-    """(begin, end) in us of the last whole step that was recorded: from the first place's first forward function behind its optimizer to the next such; None
-    without one."""
+    """Returns (begin, end) in us of the last whole recorded step, or None. A step begins with the first place's first forward function after its
+    optimizer."""
     begins, updated = [], False
     for begin, _, name in by_place[0]:
         if _kind(name) == FORWARD and updated:
@@ -198,7 +199,7 @@ def step_of(by_place):
 
 
 def stage_seconds(by_place):
-    """({stage: seconds of its forward function}, {of its backward}): medians."""
+    """Returns ({stage: median seconds of its forward function}, the same of its backward function)."""
     took = {FORWARD: collections.defaultdict(list), BACKWARD: collections.defaultdict(list)}
     for many in by_place:
         for begin, end, name in many:
@@ -208,7 +209,7 @@ def stage_seconds(by_place):
 
 
 def pipeline_step(by_place, begin, end, planned_s):
-    """Seconds of one step by what a device did with them, on average, and the picture: [place, kind, begin, duration in us]."""
+    """Returns the seconds of one step by activity, a mean over the places' devices, and the runs for the plot: [place, kind, begin, duration in us]."""
     shown = [[place, _kind(name), round(b - begin), round(e - b)] for place, many in enumerate(by_place) for b, e, name in many if begin <= b < end]
     spent = {kind: sum(took for _, k, _, took in shown if k == kind) / 1e6 / len(by_place) for kind in (FORWARD, BACKWARD, OTHER)}
     step, computing = (end - begin) / 1e6, spent[FORWARD] + spent[BACKWARD]
@@ -223,8 +224,8 @@ EXCHANGE, CONTROL = "waiting before updates (for the other island's gradients)",
 
 
 def replica_step(many):
-    """{what: seconds} of the last whole step of a device, by what it ran (functions segmentN_forward, _backward and _update) and what it waited for: before
-    an update for gradients, before all else for the control path. {} if there is no whole step."""
+    """Returns {activity: seconds} of a device's last whole step: the functions that it ran (segmentN_forward, _backward, _update) and its waits. A wait before
+    an update counts as one for gradients, any other as one for the control path. {} if there is no whole step."""
     begins = [at for at, (_, _, name) in enumerate(many) if name.endswith("segment0_forward")]
     if len(begins) < 2:
         return {}
@@ -238,6 +239,6 @@ def replica_step(many):
 
 
 def replica_steps(events):
-    """The mean of replica_step over all devices that ran whole steps."""
+    """Returns the mean of replica_step over all devices that ran whole steps."""
     steps = [spent for many in runs(events).values() if (spent := replica_step(many))]
     return {what: statistics.mean(spent[what] for spent in steps) for what in steps[0]} if steps else {}

@@ -1,8 +1,7 @@
-"""One jax process that trains a large Transformer as a pipeline on simulated hosts: `_flow.py ADDRESS DEVICES`. A JSON line a request on standard input, one
-a result on standard output.
+"""A jax process that trains a large Transformer on simulated hosts, as a pipeline, as SPMD, or as replicas on islands: `_flow.py ADDRESS DEVICES`.
+Requests are JSON lines on standard input; results are JSON lines on standard output.
 
-Nothing large is ever made on this machine: parameters and batches are zeros that the simulated devices make, and steps go through the whole of
-the real control path.
+This machine holds nothing large: parameters and batches are zeros that the simulated devices make. Steps pass through the whole real control path.
 """
 
 import functools
@@ -16,7 +15,7 @@ import _client  # noqa: E402
 
 
 def _spec(path, parameter):
-    """Where a stage's mesh has a parameter: heads, hidden units and words are spread over "model"."""
+    """Returns the spec of a parameter on a stage's mesh: heads, hidden units and words are spread over "model"."""
     from jax.sharding import PartitionSpec as P
 
     return {"q": P(None, "model"), "k": P(None, "model"), "v": P(None, "model"), "o": P("model"), "up": P(None, "model"), "down": P("model"),
@@ -24,7 +23,7 @@ def _spec(path, parameter):
 
 
 def _zeros(shapes):
-    """A tree of arrays on their devices, one computation for each set of these."""
+    """Makes a tree of zeros on their devices, with one computation for each set of devices."""
     import jax
     import jax.numpy as jnp
 
@@ -40,7 +39,7 @@ def _zeros(shapes):
     return jax.tree.unflatten(tree, made)
 
 
-TENSOR_PARALLEL = 8  # cores that the model is spread over
+TENSOR_PARALLEL = 8  # the model is spread over so many cores
 
 
 def _is_shape(value):
@@ -54,7 +53,7 @@ class Side:
         self.jax, self.count, self.made = jax, count, {}
 
     def _meshes(self, places):
-        """Equal parts of the devices. The model is spread over as many whatever the parts; examples over the rest."""
+        """Divides the devices into equal meshes. Each spreads the model over TENSOR_PARALLEL devices at most, and examples over the rest."""
         import numpy as np
         from jax.sharding import Mesh
 
@@ -64,7 +63,7 @@ class Side:
         return [Mesh(part, ("data", "model")) for part in devices]
 
     def prepare(self, model, places, rounds, microbatches, batch, schedule):
-        """Traces and compiles a step, and runs it once."""
+        """Traces and compiles a step of a pipeline, and runs it once."""
         import _transformer as t
         import optax
         from jax.sharding import NamedSharding, PartitionSpec as P
@@ -86,7 +85,7 @@ class Side:
         return {"parameters": t.count(c), "prepared_s": time.perf_counter() - begin, "bubble": pipeline.bubble()}
 
     def prepare_spmd(self, model, batch):
-        """Compiles a step of one jit over all devices, the model spread as a stage's is, and runs it once."""
+        """Compiles a step of one jit over all devices, with the model spread as in a stage, and runs it once."""
         import _transformer as t
         import optax
         from jax.sharding import NamedSharding, PartitionSpec as P
@@ -158,7 +157,7 @@ class Side:
         return {"parameters": t.count(c), "prepared_s": time.perf_counter() - begin, "sent_bytes": crossing}
 
     def _islands_step(self):
-        """The losses, which nobody waits for here."""
+        """Calls a step; returns its losses without waiting for them."""
         self.made["states"], losses = self.made["step"](self.made["states"], self.made["rows"])
         return losses
 
@@ -166,8 +165,7 @@ class Side:
         return self._paced(count, self._islands_step, lambda: self.made["states"])
 
     def _paced(self, count, step, state):
-        """Seconds from the end of one step to that of the next, in the midst of `count` and one more that are all asked for at once: how it goes on
-        for one who trains for long."""
+        """Calls `count` + 1 steps without waiting, and measures the seconds from the end of each step to the end of the next, as in a long training run."""
         jax, begin, losses = self.jax, time.perf_counter(), []
         for _ in range(count + 1):
             losses.append(step())
@@ -181,7 +179,7 @@ class Side:
         return {"tokens_per_s": self.made["tokens"] / step_s, "step_s": step_s, "step_rounds_s": rounds, "asked_s": asked / (count + 1), "first_s": ends[0] - begin}
 
     def timeline(self, forward, backward):
-        """Seconds that a step's schedule takes if each stage's functions take these, and the share of them that devices are idle."""
+        """Returns the seconds of a step's schedule, and its idle share, if the functions of the stages take these times."""
         from pathways._pipeline import schedule
 
         pipeline = self.made["pipeline"]

@@ -1,4 +1,4 @@
-"""The measurements of figures 5 to 9 and 11 of the paper's section 5, on this machine. Each returns plain JSON."""
+"""Measures figures 5 to 9 and 11 of the paper on this machine. Each function returns plain JSON."""
 
 import json
 import pathlib
@@ -16,7 +16,7 @@ from _rows import say as _say  # noqa: E402
 
 
 def figure5(quick, rows):
-    """Computations a second, by devices: each a call, 128 traced into a program, 128 in one call."""
+    """Measures computations a second, by hosts and devices: one in a call, 128 traced into a program, 128 inside one call."""
     rows.begin(as_list=True)
     for hosts, devices in [(1, 4), (2, 2)] if quick else [(1, 1), (1, 8), (2, 4), (4, 4)]:
         rows.row(f"{hosts} x {devices}", lambda: _real5(hosts, devices, quick), needs=30)
@@ -33,7 +33,7 @@ def _real5(hosts, devices, quick):
 
 
 def _where5(found, cluster, rates, devices=None):
-    """Where a call goes, of ours and of theirs, for each kind that was measured."""
+    """Yields where the time of a call goes, for each side but Ray and each measured kind."""
     for kind, (_, nodes) in _setup.KINDS.items():
         for name, side in found.items():
             rate = rates.get(f"{name}, {kind}", {}).get("per_s")
@@ -44,30 +44,30 @@ def _where5(found, cluster, rates, devices=None):
                     yield _breakdown.ours(side.side, cluster, kind, nodes, rate, _setup.DEPTH)
                 else:
                     yield _breakdown.theirs(name, side.side, kind, nodes, rate, _setup.DEPTH)
-            except (RuntimeError, OSError, KeyError) as error:  # the rates are still worth having
+            except (RuntimeError, OSError, KeyError) as error:  # the rates are still useful
                 _say(f"where {kind} of {name} goes: {error}")
     if devices == 1 and (alone := _breakdown.stock_client()):
         yield alone
 
 
 def _simulated5(hosts, quick):
-    """Ours on simulated hosts of four devices, whose computations take no time: what the control path makes of it."""
+    """Measures ours on simulated hosts of four devices whose computations take no time: the rate of the control path."""
     with _sides.simulated(hosts, "instant") as address, _systems.side("simulated", "simulated", address, hosts * 4) as side:
         asks = {f"{_setup.OURS}, {kind}": _systems.asks(side, _setup.OURS, kind, quick) for kind in _setup.KINDS}
         return {"hosts": hosts, "devices": hosts * 4, "depth": _setup.DEPTH, "simulated": True, "rates": _systems.rates(asks, 1 if quick else 3, 0.2 if quick else 1)}
 
 
-# Figure 6. Real: hosts, devices of each. Simulated: the same, behind sockets, on devices for which an operation is a microsecond; and how long the computations
-# are, the paper's own among them.
+# Figure 6. Real: hosts, devices of each. Simulated: the same, behind sockets, with the lengths of the computations in us, the paper's own among them. An
+# operation of these devices takes a microsecond.
 REAL6, SIMULATED6 = ((1, 2), (16, 8)), {(16, 8): (100, 300, 1000, 2300, 10000), (512, 4): (1000, 3000, 10000, 35000, 100000)}
 SIZES6, SIZES6_MANY = (10, 30, 100, 300, 1000, 3000), (1, 10, 100, 1000)
 OPERATION_A_US = "1e6:0:0"
 MANY_HOSTS = 4
-ROUNDS6_MANY = 5  # of computations that take long
+ROUNDS6_MANY = 5  # where rounds take long
 
 
 def figure6(quick, rows):
-    """The throughput of ours against jax's, by the time that the devices need for a computation; the smallest at which they are equal."""
+    """Measures the throughput of ours against jax's by the device time of a computation, and the shortest computation at which they are equal."""
     rows.begin(as_list=True)
     for hosts, devices in REAL6[:1] if quick else REAL6:
         rows.row(f"{hosts} x {devices}", lambda: _against_jax(hosts, devices, quick), needs=200 if hosts > MANY_HOSTS else 20)
@@ -82,7 +82,7 @@ def _point(device_us, ratios):
 
 
 def _device_us(cluster, side, **work):
-    """What the devices need for one computation that is alone: by a recording."""
+    """Returns the device time in us of one computation that is alone, from a recording."""
     calls = lambda count: side.ask("rate", calls=count, depth=1, **work)
     calls(2)
     first = calls(4)
@@ -96,7 +96,7 @@ def _device_us(cluster, side, **work):
 
 
 def _against_jax(hosts, devices, quick):
-    """With real devices, against jax with as many processes: with our device plugin; where hosts are few with its own, too."""
+    """Compares real devices with jax in as many processes: with our device plugin and, for few hosts, with its own runtime."""
     many = hosts > MANY_HOSTS
     rivals = (_setup.MULTI_PLUGIN,) if many else (_setup.PLUGIN, _setup.JAX) if hosts == 1 else (_setup.MULTI_PLUGIN, _setup.MULTI)
     rounds = 1 if quick else ROUNDS6_MANY if many else _setup.ROUNDS
@@ -121,7 +121,7 @@ def _against_jax(hosts, devices, quick):
 
 
 def _where6(found, cluster, quick):
-    """Where a call goes whose computation is next to nothing, of ours and of those with the same device runtime."""
+    """Returns where the time of an opbyop call goes, for the sides with our device runtime."""
     sides = {name: side for name, side in found.items() if _setup.has_verdict(name) and side.side is not None}
     rates = {f"{name}, opbyop": _systems.rates({name: _systems.asks(side, name, "opbyop", quick)}, 1, 0.2 if quick else 1)[name] for name, side in sides.items()}
     return list(_where5(sides, cluster, rates))
@@ -131,8 +131,8 @@ NEVER_IDLE = "devices that are never idle"
 
 
 def _against_devices(hosts, devices, sizes, quick):
-    """With simulated devices, a stock client, the controller and sockets, on this machine: against the most that the devices can do, which is the most that
-    any system could have of them. They are told how long a computation takes."""
+    """Compares simulated devices, behind a stock client, the controller and sockets, with the most that they can do, which no system can exceed. The devices
+    are told how long a computation takes."""
     points, count = [], hosts * devices
     with _sides.simulated_cluster(hosts, OPERATION_A_US, devices=devices) as cluster, _systems.side("simulated", "simulated", cluster.address, count) as side:
         for us in sizes:
@@ -148,7 +148,7 @@ def _against_devices(hosts, devices, sizes, quick):
 
 
 def _script(name, *words):
-    """The figures of one of the benchmarks in bench/."""
+    """Runs a benchmark in bench/; returns its figures."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "figures.json"
         done = subprocess.run([sys.executable, HERE.parent / f"{name}.py", "--json", path, *map(str, words)], check=False, stdout=sys.stderr)
@@ -158,17 +158,17 @@ def _script(name, *words):
 
 
 def figure7(quick, rows):
-    """Calls a second of a program with one stage on the devices of each of k hosts of an island, dispatched in parallel and stage by stage."""
+    """Measures calls a second of a program with a stage on each of k hosts of an island, with parallel and with sequential dispatch."""
     stages, calls, rounds = ((1, 2), 32, 1) if quick else ((1, 2, 4, 8, 16), 64, 5)
     return {"stages": _script("program_chain", "--no-chain", "--calls", calls, "--rounds", rounds, "--stages", *stages)["pipeline"]}
 
 
 def figure8(quick, rows):
-    """What several clients reach together on the same devices, by the time that computations take: simulated devices, and one of this machine's processors."""
+    """Measures the total rate of several clients on the same devices, by length of computation: simulated devices, and one CPU device."""
     words = ("--seconds", 0.5, "--rounds", 1, "--counts", 1, 4, "--us", 1040, "--loops", 140) if quick else ("--seconds", 1, "--rounds", 5, "--counts", 1, 4, 16)
     return _script("clients", *words)
 
 
 def figure9(quick, rows):
-    """The device time that clients with weights get."""
+    """Measures the device time of clients with weights."""
     return {"mixes": _script("fairness", "--seconds", 2 if quick else 6, "--rounds", 1 if quick else 5)}

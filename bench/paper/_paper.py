@@ -1,96 +1,223 @@
-"""The paper's claims, figure by figure, as far as they compare with one machine; and what differs here."""
+"""For each figure: its title, the paper's claim, and the differences of this run: measured values, devices, processes, calls under way, verdicts."""
+
+
+def _parts(*paragraphs):
+    return "\n\n".join(paragraphs)
+
 
 FIGURES = {
-    "5": {"title": "Dispatch overhead: computations a second",
-          "paper": "An all-reduce of a scalar and an addition, on up to 2048 TPUs; 128 of them in a chain. Fused, Pathways equals multi-controller JAX up to 1000 cores; Chained, it is "
-                   "ahead of JAX's OpByOp up to 256 cores; OpByOp, JAX is far ahead of every single controller. Pathways is ahead of TensorFlow and Ray everywhere; Ray had other "
-                   "hardware (GPUs, and PyTorch's all-reduce), which the paper says does not compare directly.",
-          "here": "CPU devices that share this machine's processors, so that collectives grow with the number of devices, as those of TPUs do not. Every side has 16 calls "
-                  "under way, and whenever the oldest eight are done there are eight more, at least 16 in each turn (four of JAX's own runtime over several processes, fused); every host is one process on every side (ours has a client and a controller "
-                  "besides). A verdict is only about dispatch, so only about sides with our device plugin, and with it our collectives: jax in as many processes, and Ray, whose "
-                  "actors, one for each host, run the same jax functions. JAX's own runtime and TensorFlow are beside without a verdict: there, the ratio is also that of "
-                  "collectives, ours being made for small sums on few processors. TensorFlow has one process, so it is only where there is one host. "
-                  "Among the devices of one process a sum never leaves it; on one device it is nothing at all, and what is left of a call is a function call of "
-                  "JAX and messages between processes of ours: there we lose, and the table of where the time goes says to whom. "
-                  "The last rows have no rival: simulated devices, whose computations take no time, behind a stock client, sockets and the real controller; all "
-                  "their hosts are one process, so the rates are those of this machine's processors."},
-    "6": {"title": "The smallest computation at which the throughput equals JAX's",
-          "paper": "2.3 ms for 16 hosts with 128 TPUs, 35 ms for 512 hosts with 2048 TPUs.",
-          "here": "The time is the devices': of real ones by a recording of one computation that is alone, of simulated ones what they are told; not the rival's total. Equal is 0.97 by three quarters of the rounds, from that "
-                  "computation on. Real devices: ours, with client, sockets and controller, against jax in as many processes on as many devices, "
-                  "with our device plugin; where hosts are few, with its own runtime beside. All 16 hosts are processes on this one machine, on either side; the paper's had a machine "
-                  "each, and TPUs: 128 devices that share a few processors take longer for the smallest sum than the paper's 2.3 ms, so this row cannot meet that, only miss it. Simulated devices: a stock client, the controller, a socket of each host, and all hosts in one process; there is no JAX for such devices, "
-                  "so the throughput is held against devices that are never idle, which no system can beat. All of the control path shares this machine's processors, so a "
-                  "cluster of machines is not slower by this count; but its network, which is missing here, is."},
-    "7": {"title": "Parallel against sequential dispatch, a stage on each host",
-          "paper": "Stages on four cores each, of another host each, the result of one sent to the next: with parallel dispatch the fixed costs of the client and of scheduling are "
-                   "amortised over many stages. Sequential dispatch, for comparison, waits until a stage is enqueued before it enqueues the next.",
-          "here": "One island, a worker process of four CPU devices for each stage, a sum over these in it; both clusters are up, and take turns. All share this machine's "
-                  "processors. Sequential dispatch is the paper's: a stage is sent when the hosts of the one before have said that it is enqueued, and calls do not wait for each "
-                  "other. 16 calls are under way; the columns of one call are of calls that are alone."},
-    "8": {"title": "Several clients on the same devices",
-          "paper": "Clients that submit different programs together reach at least what JAX reaches, so switching between programs costs nothing, as long as all fit in the devices' memory. "
-                   "Of very small computations they reach more than JAX, whose Python dispatches fewer.",
-          "here": "1, 4 and 16 client processes, each with a program of its own text and 16 calls under way; results are counted by the clients. Simulated: eight devices of one host, "
-                  "busy for as long as a computation takes without need of a processor; there is no JAX for them, so the line is what the devices can do. CPU device (a computation is so many loops of a sine, about 0.33 and 1 ms; jax's row says how long): it shares the "
-                  "processors with all clients, whose part is missing for computing, so more clients may reach less; jax with our device plugin, one process and one program, is "
-                  "beside. Where short computations do not keep the devices busy, the processors' columns say who had no more to give."},
-    "9": {"title": "Device time by weight",
-          "paper": "Four clients share the devices' time 1:1:1:1 and 1:2:4:8: a trace of some of 128 cores.",
-          "here": "Gangs over 32 simulated devices of four hosts, 2.4 ms each. The shares are those of the results that the clients saw, all of them equally long; the scheduler is not "
-                  "asked. The picture is a recording in the last of these windows, whose shares are beside."},
-    "11": {"title": "What a device runs while clients share it",
-           "paper": "Traces of figure 8 with computations of 0.33 ms by 1, 4, 8 and 16 clients: one alone does not keep the devices busy, several come to about 100 %; their programs are "
-                    "gang-scheduled and interleave at the scale of a millisecond or less.",
-           "here": "Figure 8's shortest computations on simulated devices: what one of these ran, by a recording; a line for each number of clients, a colour for each of them. One "
-                   "client has 16 calls under way here, which the paper does not say of its own."},
-    "table1": {"title": "Training an encoder-decoder and a decoder-only Transformer as SPMD, against JAX",
-               "paper": "T5-Base and Large on 32 cores, 3B and 11B on 512: with Pathways as many tokens a second as with multi-controller JAX (618k, 90.4k, 282.8k, 84.8k).",
-               "here": "Small models over eight CPU devices, of one host and of two, by one jit with the examples spread over two groups of devices and heads, hidden units and "
-                       "words over four; jax does the same in as many processes. The verdict is against jax with our device plugin; with its own runtime, another version "
-                       "of XLA's compiler takes part. Losses are compared to the last bit, step by step."},
-    "large": {"title": "The paper's own configurations, compiled for their shapes",
-              "paper": "Table 1's models and table 2's, on as many cores.",
-              "here": "That they compile, fit and run through the control path once: compiled by XLA's CPU compiler, partitioned as SPMD for as many simulated devices as the paper had "
-                      "cores. What a device holds is the compiler's word. Nothing is computed and no throughput is measured, so none is shown beside the paper's."},
-    "table2": {"title": "A decoder-only Transformer as a pipeline, by the number of stages",
-               "paper": "See below, in full size.",
-               "here": "16 layers, one CPU device for each stage, 64 examples a step and four times as many microbatches as stages: so these have four examples, two or one. All devices "
-                       "share this machine's processors: nothing can become faster by more stages, and this shows what dispatching more and smaller computations costs. No verdict."},
-    "pipelines": {"title": "Table 2's model as SPMD and as pipelines over 128 cores; figure 10: on one island and on four",
-                  "paper": "3B parameters on 128 cores, 2,048 examples a step: 125.7k tokens a second as SPMD; as pipelines in the manner of GPipe, with four times as many microbatches as stages, "
-                           "133.7k in 4 stages, 132.7k in 8, 131.4k in 16; 131.4k too in 16 stages on four islands of 32 cores. In 16 stages on 512 cores 507.8k, a row that is not here.",
-                  "here": "Simulated: the paper's 62 layers on 128 cores, 4 to a host. Real: a stock client, the controller, the worker of each host and what they say to each other. "
-                          "A stage's time is XLA's count of its operations and bytes at the speed of a TPU v3's core (61.5 Tflop/s, 450 GB/s), with its "
-                          "collectives as rings behind it (docs/simulator.md), and passes in real time: tokens a second compare with each other, not with the paper's. "
-                          "Numbers have 32 bits, at a speed that a TPU has for 16: that too is the same for all rows. "
-                          "All rows have the same devices, the model spread over eight cores, 128 examples a step and four times as many microbatches as places, so that a microbatch has "
-                          "two examples for eight cores whatever the number of stages. The paper's batch is 16 times as large, which leaves a control path 16 times as long for each microbatch. "
-                          "Idle in closed form is (S - 1) / (M + S - 1) of S equal stages and M microbatches, for GPipe and 1F1B alike, and "
-                          "(P - 1) / (R M + P - 1) of P places with R stages each; measured it is a recorded step's time without the optimizer in which a device computes nothing. "
-                          "The verdict: whether a step takes what its schedule takes with these stages' times; what is more is the optimizer and the control path on this machine, and the table of "
-                          "where the time goes says how much of each. Hosts of different islands are 50 us apart with 100 Gbit/s each. Rows are measured one after the other, each alone on the machine. The picture is "
-                          "figure 10's: one step on four islands, lines between."},
-    "10": {"title": "The pipeline on one island and on four, on CPU devices",
-           "paper": "131.4k tokens a second either way: transfers over the data-centre network hide behind the computations.",
-           "here": "The islands are processes of this machine, and what goes from one to the next does so through its memory: there is no network to hide. No verdict."},
-    "12": {"title": "Data parallelism over two islands, on CPU devices",
-           "paper": "64B parameters over two islands of 512 cores: 97.2 % of SPMD over as many in one island; 136B over two islands of 1024: about 97 %.",
-           "here": "One SPMD jit over two hosts of four devices, which are of one island or of two: in the second case gradients are summed inside each island, then exchanged once between "
-                   "them. Processes of one machine: there is no network between the islands. No verdict."},
-    "islands": {"title": "Data parallelism over two islands, simulated",
-                "paper": "64B parameters over two islands of 512 cores: 97.2 % of SPMD over as many in one island; 136B over two islands of 1024: about 97 %.",
-                "here": "A decoder-only Transformer of 1B parameters on 256 simulated cores of a TPU v3, as above: 1/64 of the paper's model on a quarter of its cores. The base is one SPMD jit over "
-                        "one island. Over two islands the model is differentiated in four segments: every device sends its part of a segment's summed gradients to its "
-                        "like in the other island while the segment before is differentiated. The middle row has the segments in one island, which says what these alone change: the "
-                        "simulator overlaps nothing within a computation, so the jit's gradient sums are never hidden. What segments gain or lose against the jit says so nothing of TPUs; "
-                        "the verdict against the jit is of both, that against the segments of the islands alone. Each row has the machine to itself, one after the other."},
+    "5": {
+        "title": "Dispatch overhead: computations a second",
+        "paper": "A computation is an all-reduce of a scalar and an addition, on up to 2048 TPUs. OpByOp calls each computation; Chained and Fused "
+                 "have 128 in a call. Fused: Pathways equals multi-controller JAX up to 1000 cores. Chained: Pathways is ahead of JAX's OpByOp up to "
+                 "256 cores. OpByOp: JAX is far ahead of every single controller. Pathways is ahead of TensorFlow and Ray everywhere. Ray had other "
+                 "hardware (GPUs, and PyTorch's all-reduce); the paper says that this does not compare directly.",
+        "here": _parts(
+            "Measured: computations a second; a chained or fused call counts as 128. opbyop is one call for each computation. chained is one program "
+            "of 128 calls (pw.program; for Ray a compiled graph of 128 method calls on each actor; for TensorFlow a graph of 128 steps). fused is "
+            "one call with a loop of 128 inside. jax alone has no chained, so the verdict on our chained is against its opbyop. A full run has nine "
+            "rounds, in which the sides take turns of about 0.2 s.",
+            "Devices: CPU devices, which share this machine's processors. So a collective gets slower with more devices; those of TPUs do not.",
+            "Processes: one for each host on every side. Ours has a client, its relay and a controller besides; Ray has a driver and its own "
+            "daemons.",
+            "Under way: at most 16 calls on every side. At 16, the caller waits until the oldest eight are done, then makes eight more. A turn has "
+            "at least 16 calls; with jax's own runtime over several processes, fused, at least four. A Ray call ends when its method returns; behind "
+            "it, an actor may have up to 16 unfinished computations.",
+            "Verdict: on dispatch only, so only against sides with our device plugin and thus our collectives. These are jax in as many processes, "
+            "and Ray, whose actors, one for each host, run the same jax functions. jax's own runtime and TensorFlow are shown without a verdict: "
+            "that ratio is also one of collectives, and ours are made for small sums on few processors. TensorFlow has one process here, so it is "
+            "only in rows of one host.",
+            "Cost of a call: with one host, the sum never leaves its process; on one device there is no sum. The rest of a call is a function call "
+            "for jax, and messages between processes for ours. There we lose. With several hosts, ours has these messages besides the sum; the "
+            "ratios say which side is ahead. The table of where the time goes says which process takes the time.",
+            "Simulated rows: no rival. A stock client, sockets and the real controller drive devices whose computations take no time (three rounds "
+            "of about 1 s in a full run). All simulated hosts are one process, so these rates are those of this machine's processors.",
+            "Weak points: the few processors of this machine carry every process of every side. The limits, 1 for opbyop and 3 for chained, are our own aims; the "
+            "paper itself says that JAX is far ahead in OpByOp, and jax has no chained of its own. A turn of 0.2 s of a slow side mostly fills "
+            "and empties its queue. Where the time goes comes from a run of its own, under a recording whose cost is not subtracted, with "
+            "processor times in ticks of 10 ms.",
+            "Not shown: rates on TPUs, or of hosts on separate machines with a network between them.")},
+    "6": {
+        "title": "The smallest computation at which the throughput equals JAX's",
+        "paper": "Pathways' throughput equals JAX's from computations of 2.3 ms on with 16 hosts and 128 TPUs, and of 35 ms with 512 hosts and 2048 "
+                 "TPUs.",
+        "here": _parts(
+            "Measured: the throughput of ours / theirs for computations of several lengths, at most 16 calls under way on every side. A length is "
+            "the devices' time, not the rival's time for a call. On real devices it comes from a recording of one computation of ours that is alone; "
+            "simulated devices are told it. Equal means a ratio of at least 0.97 in three quarters of the rounds, at this length and at all longer "
+            "ones that were measured. A full run has nine rounds; five with 16 real hosts or simulated devices.",
+            "Real devices: ours (client, relay, controller, a worker process for each host) against jax in as many processes on as many CPU devices, "
+            "with our device plugin; with few hosts also with jax's own runtime, without a verdict. The paper has no 1 x 2, so that row has no "
+            "verdict. All 16 hosts of a side are processes on this one machine; the paper's hosts were machines with TPUs. 128 devices that share a "
+            "few processors take longer than the paper's 2.3 ms even for the smallest sum. So the row 16 x 8 cannot meet the paper's value. It can "
+            "miss it, or have no verdict if throughputs are equal from the shortest computation on.",
+            "Simulated devices: a stock client, its relay, the controller and a socket for each host; all hosts are one process. There is no JAX for "
+            "such devices, so the throughput is compared with devices that are never idle, which no system can beat. The whole control path shares "
+            "this machine's processors. A cluster of machines has more processors, so it is not slower in that respect; but its network, which is "
+            "missing here, makes it slower.",
+            "Where the time goes: that table is of figure 5's opbyop calls, not of the lengths above.",
+            "Weak points: few lengths are tried, so parity means the first of them that reaches it. Lengths of real devices come from a recording "
+            "of ours on processors that all devices share; for 128 devices most of the length is that sharing. 0.97 is our own reading of equal. "
+            "Collectives of simulated devices take no time in this figure.",
+            "Not shown: parity with a running JAX on TPUs.")},
+    "7": {
+        "title": "Parallel against sequential dispatch, a stage on each host",
+        "paper": "Each stage is on four cores of another host, and its result is sent to the next stage. With parallel dispatch, the fixed costs of "
+                 "the client and of scheduling are amortised over many stages. Sequential dispatch, for comparison, waits until a stage is enqueued "
+                 "before it enqueues the next.",
+        "here": _parts(
+            "Measured: calls a second of one program with 1 to 16 stages on one island. A stage is a sum over the four CPU devices of a worker "
+            "process of its own. At most 16 calls are under way; no call takes another's result. The columns of one call are medians over calls that "
+            "are alone.",
+            "Sides: sequential dispatch is the paper's. The controller sends a stage when the hosts of the stage before have said that it is "
+            "enqueued; calls do not wait for each other. Each kind of dispatch has a cluster and a client of its own. Both clusters are up and take "
+            "turns: five rounds of 64 calls in a full run. All processes share this machine's processors.",
+            "Verdict: with four stages or more, parallel is to be at least as fast as sequential. By how much it leads in the paper is not compared.",
+            "Weak points: two clusters with up to 16 workers each are up on this machine's few processors, so rows with many stages measure the "
+            "contention for these. Turns are short, and at few stages the lead is within the spread.",
+            "Not shown: what parallel dispatch gains where messages between hosts cross a network.")},
+    "8": {
+        "title": "Several clients on the same devices",
+        "paper": "Clients that submit different programs together reach at least what JAX reaches. So switching between programs costs nothing, as "
+                 "long as all fit in the devices' memory. With very small computations they reach more than JAX, whose Python dispatches fewer.",
+        "here": _parts(
+            "Measured: results a second that 1, 4 and 16 client processes count together; in a full run, the median of five windows of 1 s. Each "
+            "client has a relay, 16 calls under way, and a program whose text is no other's. The rest is a controller and one worker process.",
+            "Simulated: eight devices of one host. They are busy for as long as a computation takes and need no processor for that. There is no JAX "
+            "for them; the limit is what the devices can do.",
+            "CPU device: one device. A computation is so many loops of a sine, set for about 0.33 and 1 ms; jax's row says how many this machine "
+            "does. jax has our device plugin, one process, one program and 16 calls under way. Our device shares the processors with all clients, "
+            "and what these take is missing for computing. So more clients may reach less.",
+            "Weak points: with the shortest computations one client leaves the simulated devices mostly idle, so that more clients reach more whatever "
+            "switching costs; only the longer ones keep the devices busy and could show that cost. jax beside the CPU device is one process with one "
+            "program, and pays for no sharing.",
+            "Verdict: 16 clients against one client, and against the devices or jax. The first is easy to meet where one client does not keep the "
+            "devices busy. Where short computations do not, the columns of processors say which processes used the processors.")},
+    "9": {
+        "title": "Device time by weight",
+        "paper": "Four clients share the devices' time 1:1:1:1 and 1:2:4:8: a trace of some of 128 cores.",
+        "here": _parts(
+            "Measured: each client's share of the results, against its weight. Four client processes, each with a relay, have 16 calls under way "
+            "each, in windows of 6 s, five in a full run. Every computation runs on all 32 simulated devices of four hosts for 2.4 ms, so the share "
+            "of results is the share of device time. The clients count the results; the scheduler is not asked. All hosts are one process; the "
+            "controller runs the policy that shares by weight.",
+            "Picture and last column: one device, at the end of a recording in the last window.",
+            "Verdict: no client is more than 2 % off its share. This is an aim of our own.",
+            "Weak points: all clients always have work and all computations take equally long, which is the easiest case for a policy of shares. "
+            "The picture shows less than half a second of one device.",
+            "Not shown: clients whose computations differ in length.")},
+    "11": {
+        "title": "What a device runs while clients share it",
+        "paper": "Traces of figure 8 with computations of 0.33 ms by 1, 4, 8 and 16 clients. One client does not keep the devices busy; several come "
+                 "to about 100 %. Their programs are gang-scheduled and interleave at the scale of a millisecond or less.",
+        "here": _parts(
+            "Measured: figure 8's shortest computations on simulated devices. The picture is what one device ran, from a recording: a line for each "
+            "number of clients, a colour for each client. How busy the device was is computed from the results that the clients counted in 2 s.",
+            "Differs: each client has 16 calls under way; the paper does not say how many its clients have. How busy the device was is not observed on the device. "
+            "No verdict.")},
+    "table1": {
+        "title": "Training an encoder-decoder and a decoder-only Transformer as SPMD, against JAX",
+        "paper": "T5-Base and Large on 32 cores, 3B and 11B on 512: with Pathways as many tokens a second as with multi-controller JAX (618k, 90.4k, "
+                 "282.8k, 84.8k).",
+        "here": _parts(
+            "Measured: tokens a second of small models on eight CPU devices, of one host and of two. Models are 128 wide, with texts of 64 tokens; "
+            "the encoder-decoder has two layers of each kind, the decoder-only model four. A step is one jit with 16 examples: examples are spread "
+            "over two groups of devices; heads, hidden units and words over the four devices of a group. A full run has five rounds of seven steps; "
+            "the caller makes all of these without waiting, after one step that is not timed.",
+            "Sides: ours is a client, its relay, a controller and a worker process for each host; jax is one process for each host. All share this "
+            "machine's processors. Losses are compared to the last bit, step by step, in one round.",
+            "Verdict: only against jax with our device plugin. With jax's own runtime, another version of XLA's compiler takes part.",
+            "Weak points: at this size a step takes a fraction of a second, and eight devices share a few processors. Losses are compared in one "
+            "round only. Processor times of ours include setting the model up, and leave the relay out.",
+            "Not shown: models of the paper's size, or TPUs.")},
+    "large": {
+        "title": "The paper's own configurations, compiled for their shapes",
+        "paper": "The models of tables 1 and 2, on as many cores.",
+        "here": _parts(
+            "Shown: these models compile, fit, and run through the control path once. XLA's CPU compiler partitions one step as SPMD for as many "
+            "simulated devices as the paper had cores, four to a host; all hosts are one process. The state on a device is the compiler's size of a "
+            "step's arguments (parameters, Adam's state, the batch), without temporary buffers. Positions are learned; T5's relative ones are left "
+            "out.",
+            "Not shown: any throughput. Nothing is computed and none is measured, so none is shown beside the paper's. Nor whether the temporary buffers of a step "
+            "fit beside its arguments: activations are the larger part of the memory that training takes.")},
+    "table2": {
+        "title": "A decoder-only Transformer as a pipeline, by the number of stages",
+        "paper": "See below, in full size.",
+        "here": _parts(
+            "Measured: ours alone, tokens a second of a small model of 16 layers, one CPU device for each stage, all devices in one worker process. "
+            "A step has 64 examples and four times as many microbatches as stages, so a microbatch has four examples, two or one. Rows take turns; a "
+            "full run has three rounds of two steps, after one that is not timed.",
+            "Not shown: a gain from more stages. All devices share this machine's processors, so nothing can become faster. The table shows the cost "
+            "of dispatching more and smaller computations. No verdict.")},
+    "pipelines": {
+        "title": "Table 2's model as SPMD and as pipelines over 128 cores; figure 10: on one island and on four",
+        "paper": "3B parameters on 128 cores, 2,048 examples a step. As SPMD 125.7k tokens a second. As pipelines in the manner of GPipe, with four "
+                 "times as many microbatches as stages, 133.7k in 4 stages, 132.7k in 8, 131.4k in 16; also 131.4k in 16 stages on four islands of "
+                 "32 cores. In 16 stages on 512 cores 507.8k; that row is not here.",
+        "here": _parts(
+            "Measured: four steps in a row, all asked for without waiting, on simulated devices: the paper's 62 layers on 128 cores, 4 to a host. A "
+            "stock client, its relay, the controller, each host's worker and their messages are real; all hosts are one process. Nothing is "
+            "computed. Rows are measured one after the other, each alone on the machine.",
+            "Device time: a stage takes XLA's count of its operations and bytes at the speed of a TPU v3's core (61.5 Tflop/s, 450 GB/s), then its "
+            "collectives, as rings that overlap with nothing (docs/simulator.md). This time passes in real time. Numbers have 32 bits, at a speed "
+            "that a TPU has for 16. Hosts of different islands are 50 us apart, with 100 Gbit/s each. All of this is the same for all rows. So "
+            "tokens a second compare with each other, not with the paper's.",
+            "Rows: all have the same devices, the model spread over eight cores, and 128 examples a step; pipelines have four times as many "
+            "microbatches as places. A place is the devices of one stage, or of several that are interleaved. A microbatch has two examples for "
+            "eight cores whatever the number of stages. The paper's batch is 16 times as large, which leaves a control path 16 times as long for "
+            "each microbatch.",
+            "Idle: in closed form it is (S - 1) / (M + S - 1) with S equal stages and M microbatches, for GPipe and 1F1B alike, and (P - 1) / (R M + "
+            "P - 1) with P places of R stages each. Measured, it is the part of one recorded step, without the optimizer, in which a device computes "
+            "nothing.",
+            "Verdict: whether a step takes as long as its schedule does with these stages' recorded times. Any excess is the optimizer and the "
+            "control path on this machine; the table of where the time goes says how much of each. Also whether four islands reach the throughput of "
+            "one.",
+            "Weak points: rows do not take turns, so whatever the machine does meanwhile goes into their ratios; the rounds of a row are four "
+            "steps in a row of one run. Schedules are computed from the stage times that the same simulation recorded, so this verdict checks the "
+            "control path and not the schedule. Waiting for transfers and the control path is what remains of the idle time, and is not observed "
+            "by itself.",
+            "Picture: figure 10's, one step on four islands, with lines between them.")},
+    "10": {
+        "title": "The pipeline on one island and on four, on CPU devices",
+        "paper": "131.4k tokens a second either way: transfers over the data-centre network hide behind the computations.",
+        "here": _parts(
+            "Measured: ours alone, tokens a second of table 2's small model, one CPU device for each stage. One island is one worker process with "
+            "all devices; four islands are four worker processes with a quarter of them each. Both clusters are up and take turns, three rounds in a "
+            "full run.",
+            "Not shown: that transfers over a network hide. The islands are processes of this machine and exchange data through its memory; there is "
+            "no network to hide. No verdict.")},
+    "12": {
+        "title": "Data parallelism over two islands, on CPU devices",
+        "paper": "64B parameters over two islands of 512 cores: 97.2 % of SPMD over as many in one island. 136B over two islands of 1024: about 97 "
+                 "%.",
+        "here": _parts(
+            "Measured: ours alone, tokens a second of table 1's small decoder-only model as one SPMD jit over two hosts, worker processes with four "
+            "CPU devices each. The hosts are one island, or an island each; then gradients are summed inside each island and exchanged once between "
+            "them. Both clusters are up and take turns, three rounds in a full run.",
+            "Not shown: what a network between the islands costs. All processes are on this machine. No verdict.")},
+    "islands": {
+        "title": "Data parallelism over two islands, simulated",
+        "paper": "64B parameters over two islands of 512 cores: 97.2 % of SPMD over as many in one island. 136B over two islands of 1024: about 97 "
+                 "%.",
+        "here": _parts(
+            "Measured: four steps in a row, all asked for without waiting, of a decoder-only Transformer of 1B parameters on 256 simulated cores of "
+            "a TPU v3: 1/64 of the paper's model on a quarter of its cores. Processes, device time and network are simulated as for table 2 above. "
+            "Rows are measured one after the other, each alone on the machine.",
+            "Rows: the base is one SPMD jit over one island. Over two islands, the model is differentiated in four segments. Every device sends its "
+            "part of a segment's summed gradients to its like in the other island while the segment before is differentiated. The middle row has the "
+            "segments in one island, which shows what these alone change.",
+            "Verdict: against the jit, on segments and islands together; against the segments in one island, on the islands alone.",
+            "Not shown: what segments gain or lose against the jit on TPUs. The simulator overlaps nothing within a computation, so the jit's "
+            "gradient sums are never hidden. A ratio above the paper's 97.2 % against the jit therefore proves little.",
+            "Weak points: rows do not take turns, and their rounds are four steps in a row of one run. Bytes between the islands are computed from the "
+            "arrays' shapes, not counted.")},
 }
-NAMES = {"islands": "Figure 12, simulated", "pipelines": "Table 2 and figure 10, simulated", "table1": "Table 1", "table2": "Table 2", "large": "Tables 1 and 2, compiled"}
-PARITY_MS = {"16 x 8": 2.3, "512 x 4": 35.0}  # hosts x TPUs of each
-ISLANDS_RATIO = 0.972
+NAMES = {"islands": "Figure 12, simulated", "pipelines": "Table 2 and figure 10, simulated", "table1": "Table 1", "table2": "Table 2",
+         "large": "Tables 1 and 2, compiled"}
+PARITY_MS = {"16 x 8": 2.3, "512 x 4": 35.0}  # hosts x TPUs of each: the paper's smallest computation with equal throughput
+ISLANDS_RATIO = 0.972  # throughput of two islands / one, in the paper
 
 
 def name(number):
-    """As the paper calls it."""
+    """Returns the paper's name of a figure or table."""
     return NAMES.get(number, f"Figure {number}")

@@ -1,6 +1,6 @@
-"""Table 2 and figures 10 and 12 in full size: decoder-only Transformers of billions of parameters as pipelines over 128 simulated cores of TPU v3. The
-control path is the real one: a stock client, the controller, the worker of each host. The time of a computation is the compiler's count of its
-operations and bytes at the device's speed, and passes in real time; the islands are joined by a network with a latency and a bandwidth."""
+"""Measures table 2 and figures 10 and 12 on simulated cores of TPU v3: Transformers of billions of parameters, as pipelines over 128 cores and as replicas on
+islands of 256 cores in all. The control path is real: a stock client, the controller, the worker of each host. A computation takes the compiler's count of its
+operations and bytes at the device's speed, in real time. A network with a latency and a bandwidth joins the islands."""
 
 import contextlib
 import pathlib
@@ -18,17 +18,17 @@ CORES = 128
 PATIENCE_SECONDS = 900
 RECORDINGS = 3
 STEPS = 4
-# All rows alike: the paper's model, on the same devices, whose speed is the source of every stage's time; the model spread over eight cores
-# (_flow.TENSOR_PARALLEL); the same batch; four times as many microbatches as places, so that a microbatch has two examples for every eight cores.
+# All rows have the paper's model, the same devices (their speed gives every stage's time), the model spread over eight cores (_flow.TENSOR_PARALLEL), and the
+# same batch. Pipelines have four times as many microbatches as places, so a microbatch has two examples for every eight cores.
 MODEL, DEVICE, BATCH = "LM-3B", "tpu-v3", 128
 SPMD = "SPMD"
-# What: islands, places, stages of each place, schedule.
+# Name: islands, places, stages of each place, schedule.
 ROWS = {"4 stages, gpipe": (1, 4, 1, "gpipe"), "8 stages, gpipe": (1, 8, 1, "gpipe"), "16 stages, gpipe": (1, 16, 1, "gpipe"),
         "16 stages, gpipe, on four islands": (4, 16, 1, "gpipe"), "16 stages, 1f1b": (1, 16, 1, "1f1b"),
         "4 x 4 stages, interleaved": (1, 4, 4, "interleaved")}
 FOUR_ISLANDS, ONE_ISLAND = "16 stages, gpipe, on four islands", "16 stages, gpipe"
 QUICK = ("4 stages, gpipe",)
-ROW_SECONDS = 60  # what a row needs on two cores, at least
+ROW_SECONDS = 60  # the least that a row needs on two cores
 
 
 @contextlib.contextmanager
@@ -49,13 +49,14 @@ def _asked(one, do, **arguments):
 
 
 def _timed(cluster, one, do, count):
-    """The steps' times, and what each takes of the processors: the clients', the controller's, and those of all simulated hosts."""
+    """Returns the steps' times, and the processor time of a step: of the client (without its relay), the controller, and all simulated hosts."""
     times, used = _breakdown.with_processors(cluster, one.process.pid, lambda: _asked(one, do, count=count))
     return {**times, "processors_s": {name: seconds / (count + 1) for name, seconds in used.items()}}
 
 
 def _recorded(cluster, one, step_s, places, stages):
-    """(the runs of a device of each place, seconds of each stage's forward function, of its backward). What a busy machine's recording lacks is recorded again."""
+    """Returns (the runs of a device of each place, the seconds of each stage's forward function, of its backward function). Records again if stages are
+    missing, as on a busy machine."""
     for _ in range(RECORDINGS):
         events = _breakdown.recorded(cluster.address, 2.6 * step_s, lambda: _asked(one, "steps", count=3))
         by_place = _breakdown.pipeline_runs(events, places)
@@ -82,20 +83,20 @@ def measure(islands, places, rounds, schedule, steps):
 
 
 def _spmd(model, cores, batch, steps):
-    """One jit over all cores of one island."""
+    """Measures one jit over all cores of one island."""
     with _sides.simulated_cluster(cores // 4, DEVICE) as cluster, side(cluster.address, cores) as one:
         prepared = _asked(one, "prepare_spmd", model=model, batch=batch)
         return {"batch": batch, **prepared, **_timed(cluster, one, "spmd_steps", steps)}
 
 
-# Figure 12: the base is one SPMD jit, and what a step of two islands differs in beside it (segments, a program) has a row of its own.
+# Figure 12: the base is one SPMD jit. A step over two islands also has segments and is a program; the row ONE has these on one island.
 ONE_JIT, ONE, TWO = "one island of 256 cores, one SPMD jit", "one island of 256 cores, in segments", "two islands of 128 cores, in segments"
 ISLANDS = {ONE: (256, 1), TWO: (256, 2)}
 ISLANDS_MODEL, ISLANDS_BATCH, SEGMENTS = "LM-1B", 1024, 4
 
 
 def islands(quick, rows):
-    """Data parallelism over two islands, against one island with as many devices."""
+    """Measures data parallelism over two islands against one island with as many devices."""
     of = lambda whole: whole // 8 if quick else whole
     rows.begin(model=ISLANDS_MODEL, batch=of(ISLANDS_BATCH))
     steps, needs = (2, 0) if quick else (STEPS, ROW_SECONDS)

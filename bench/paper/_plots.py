@@ -1,4 +1,4 @@
-"""Plots of a report. Needs matplotlib."""
+"""Draws the plots of a report. Needs matplotlib."""
 
 import io
 import textwrap
@@ -24,7 +24,7 @@ def _plot6(axes, result):
             points = sorted(found.get("points", ()), key=lambda point: point["ms"])
             axes.plot([p["ms"] for p in points], [p["ratio"] for p in points], marker="o", label=f"{row['name']}, against {rival}")
     axes.axhline(1, color="gray", linewidth=0.7)
-    axes.set(xscale="log", xlabel="the devices' time of a computation, ms", ylabel="throughput, ours / theirs")
+    axes.set(xscale="log", xlabel="device time of a computation, ms", ylabel="throughput, ours / theirs")
     axes.legend(fontsize=6)
 
 
@@ -41,12 +41,12 @@ def _plot8(axes, result):
         (line,) = axes.plot(list(shown), list(shown.values()), marker="o", label=name)
         if "jax" in found:
             axes.axhline(found["jax"]["per_s"], color=line.get_color(), linestyle="--", linewidth=0.8, label=f"{name}: jax, our plugin")
-    axes.set(xlabel="clients", ylabel="computations/s together", yscale="log")
+    axes.set(xlabel="clients", ylabel="computations/s of all clients", yscale="log")
     axes.legend(fontsize=6)
 
 
 def _runs(axes, lines):
-    """A line for each: (its name, its colour, [(begin, duration) in us])."""
+    """Draws a line of bars for each (name, colour, [(begin, duration) in us])."""
     for number, (_, color, bars) in enumerate(lines):
         axes.broken_barh([(begin / 1e3, took / 1e3) for begin, took in bars], (number - 0.4, 0.8), color=color)
     axes.set(xlabel="ms", yticks=range(len(lines)), yticklabels=[name for name, _, _ in lines])
@@ -58,16 +58,16 @@ def _of_client(runs, client):
 
 
 def _plot9(axes, result):
-    """When a device ran each client's computations, as recorded."""
+    """Draws when a device ran each client's computations, from the recording."""
     _runs(axes, [(f"{name}, weight {weight}", f"C{client}", _of_client(row["runs"], client))
                  for name, row in result["mixes"].items() for client, weight in enumerate(row["weights"])])
 
 
-SHOWN_US = 30_000  # of figure 11, whose computations are short
+SHOWN_US = 30_000  # the part of the recording in figure 11, whose computations are short
 
 
 def _plot11(axes, result):
-    """A line for each number of clients, a colour for each client."""
+    """Draws a line for each number of clients, with a colour for each client."""
     from matplotlib import colormaps
 
     for number, shared in enumerate(result["clients"].values()):
@@ -91,7 +91,7 @@ FOUR_ISLANDS, ISLANDS = "16 stages, gpipe, on four islands", 4
 
 
 def _plot_pipelines(axes, result):
-    """Of the paper's figure 10: what a device of each stage ran in one step, by the recording."""
+    """Draws the paper's figure 10: the runs of one device of each stage in one recorded step."""
     shown = {name: row for name, row in result["rows"].items() if row.get("runs")}
     if not shown:
         return
@@ -110,7 +110,7 @@ PLOTS = {"5": _plot5, "6": _plot6, "7": _plot7, "8": _plot8, "9": _plot9, "11": 
 
 
 def plots(report):
-    """{figure: PNG}. Needs matplotlib."""
+    """Returns {figure: PNG}. Needs matplotlib."""
     import matplotlib
 
     matplotlib.use("Agg")

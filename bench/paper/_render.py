@@ -1,4 +1,4 @@
-"""From the results of a run to tables, one HTML page, and one in Markdown. Nothing here measures, and nothing reads the clock."""
+"""Renders report.json as text, an HTML page and a Markdown page. Measures nothing and does not read the clock."""
 
 import base64
 import html
@@ -15,22 +15,29 @@ STYLE = ("body{font:15px sans-serif;max-width:60em;margin:2em auto;padding:0 1em
          "td,th{border:1px solid #ccc;padding:.25em .7em;text-align:right}td:first-child,th:first-child{text-align:left}img{max-width:100%}.quiet{color:#666}")
 
 
-STOLEN = 0.02  # of the processors: less is not worth a word
-ABOUT = ("The paper is Pathways: Asynchronous Distributed Dataflow for ML (Barham et al., MLSys 2022). It had up to 2,048 TPUs, which are not here: what differs is said below "
-         "each table. The table here says which run measured what.")
-VERDICTS = ("Two systems are compared with a verdict only where both have the same device runtime, a process for each host (ours a client and a controller besides) and as many "
-            "calls under way. Met or missed is what three quarters of the rounds say; where they do not agree there is no verdict. An aim of our own is not the paper's claim.")
+STOLEN = 0.02  # share of the processors; smaller shares are not reported
+ABOUT = (
+    "The paper is Pathways: Asynchronous Distributed Dataflow for ML (Barham et al., MLSys 2022). It had up to 2,048 TPUs, which are not here. All "
+    "processes of all sides run on one machine and share its processors; what else differs is said below each table. Rows such as 2 x 4 are hosts x "
+    "devices of each host. Our plugin is the device runtime of our workers: XLA on CPU with our collectives. A median has the middle half of the "
+    "rounds beside it, in brackets. This table says which run measured which figures.")
+VERDICTS = (
+    "A verdict compares two systems only where both have the same device runtime, a process for each host (ours has a client, its relay and a "
+    "controller besides) and as many calls under way. Met: three quarters of the rounds reach the target. Missed: three quarters do not. Otherwise, and "
+    "with fewer than four rounds, there is no verdict. In simulated training, rows are measured one after the other, and a round is one of four "
+    "consecutive steps. The paper's targets are 1 where it says ahead, 0.97 where it says equal, or its own number. An aim of our own is not the "
+    "paper's claim.")
 
 
 def _spread(cell, digits=0):
-    """Of a rate: its median, and what half of the rounds are between."""
+    """Formats a rate: the median, and the range of the middle half of the rounds."""
     spread = Spread.of(cell["rounds"])
     text = f"{spread.median:,.{digits}f}"
     return text + (f" ({spread.low:,.{digits}f} to {spread.high:,.{digits}f})" if spread.rounds > 1 else "")
 
 
 def _compared5(row, name, kind):
-    """(ours / that side, why it is no verdict on dispatch)"""
+    """Returns (ours / that side, how they differ beyond dispatch or why one failed)."""
     if name == _setup.OURS or row.get("simulated"):
         return "", ""
     spread, failed = _targets.compared(row, kind, name)
@@ -46,7 +53,7 @@ def _table5(result):
         for side, cell in row["rates"].items():
             name, kind = side.rsplit(", ", 1)
             rows.append([row["name"], kind, name, _setup.FAILED if "error" in cell else _spread(cell), *_compared5(row, name, kind)])
-    return ["hosts x devices", "kind", "side", "computations/s (half of the rounds)", "ours / it, same kind", "not only dispatch, because of"], rows
+    return ["hosts x devices", "kind", "side", "computations/s, median (middle half)", "ours / this side, same kind", "differs beyond dispatch, or failed"], rows
 
 
 def _table6(result):
@@ -60,13 +67,15 @@ def _table6(result):
             each = found.get("error") or ", ".join(f"{p['ratio']:.2f} ({p['low']:.2f} to {p['high']:.2f}) at {p['ms']:.3f} ms" for p in points)
             rows.append([row["name"], rival, equal, each, _setup.OTHER_RUNTIME.get(rival, "")])
     rows += [[f"the paper: {name}", "jax multi-controller, on TPUs", f"{ms:g} ms", "", ""] for name, ms in _paper.PARITY_MS.items()]
-    return ["hosts x devices", "against", "equal from", "throughput of ours / theirs (half of the rounds) at the devices' time of a computation", "not only dispatch, because of"], rows
+    ratios = "ours / theirs, throughput, median (middle half), by device time of a computation"
+    return ["hosts x devices", "against", "equal from", ratios, "differs beyond dispatch"], rows
 
 
 def _table7(result):
     rows = [[stages, f"{row['parallel']['per_s']:,.0f}", f"{row['sequential']['per_s']:,.0f}", str(Spread.of(row["ratio_rounds"])),
              f"{row['parallel']['call_ms']:.2f}", f"{row['sequential']['call_ms']:.2f}"] for stages, row in result["stages"].items()]
-    return ["stages", "parallel, calls/s", "sequential, calls/s", "ratio (half of the rounds)", "one call, parallel, ms", "one call, sequential, ms"], rows
+    return ["stages", "parallel, calls/s", "sequential, calls/s", "parallel / sequential, median (middle half)", "one call alone, parallel, ms",
+            "one call alone, sequential, ms"], rows
 
 
 def _table8(result):
@@ -75,8 +84,8 @@ def _table8(result):
         for count, row in found.items():
             of = [str(Spread.of(row[key])) if key in row else "" for key in ("of_one_rounds", "of_device_rounds", "of_jax_rounds")]
             rows.append([name, _setup.PLUGIN if count == "jax" else count, f"{row['per_s']:,.0f}", *of, *(f"{row[f'{whose}_processors']:.2f}" for whose in processors)])
-    return ["devices", "clients", "computations/s together", "of one client", "of what the devices can do", f"of {_setup.PLUGIN}", "processors: clients", "their relays",
-            "controller", "worker"], rows
+    return ["devices, computation", "clients", "computations/s of all clients", "/ one client", "/ what the devices can do", f"/ {_setup.PLUGIN}",
+            "processors busy: clients", "relays", "controller", "worker"], rows
 
 
 def _percents(parts):
@@ -84,7 +93,7 @@ def _percents(parts):
 
 
 def _table9(result):
-    return ["weights", "results seen by the clients", "wanted", "off by at most (half of the rounds)", "device time by the recording"], [
+    return ["weights", "results, counted by the clients", "wanted", "largest deviation of a client, median (middle half)", "device time in the recording"], [
         [name, _percents(row["done"]), _percents(row["weights"]), str(Spread.of([100 * each for each in row["worst_rounds"]])) + " %", _percents(row["shown_us"])]
         for name, row in result["mixes"].items()]
 
@@ -98,7 +107,8 @@ def _row11(count, us, shared):
 
 
 def _table11(result):
-    head = ["clients", "computation", "device busy, by the clients' results", "runs in the picture's time, of which another client's than the one before", "device time of each by the recording", "results that each saw"]
+    head = ["clients", "computation", "device busy, from the clients' results", "runs recorded, and how many followed a run of another client",
+            "device time of each client in the recording", "results of each client"]
     return head, [_row11(count, result["us"], shared) for count, shared in result["clients"].items()]
 
 
@@ -107,7 +117,7 @@ def _tokens(cell):
 
 
 def _same(cell, base):
-    """Whether the losses are equal, and to how much if not."""
+    """Says whether the losses are equal, or the largest relative difference."""
     if "error" in cell or "error" in base:
         return "-"
     if cell["losses"] == base["losses"]:
@@ -127,7 +137,7 @@ def _spmd_table(result):
             both = name != _setup.OURS and "error" not in cell and "error" not in ours
             rows.append([model, name, f"{_setup.FAILED}: {cell['error']}" if "error" in cell else _spread(cell), str(Spread.of(_setup.ratios(ours, cell))) if both else "-",
                          _same(ours, cell) if both else "-", _setup.OTHER_RUNTIME.get(name, "")])
-    return ["model", "side", "tokens/s (half of the rounds)", "ours / it", "losses equal ours", "not only dispatch, because of"], rows
+    return ["model", "side", "tokens/s, median (middle half)", "ours / this side", "losses equal ours", "differs beyond dispatch"], rows
 
 
 def _of_first(row, first):
@@ -137,13 +147,13 @@ def _of_first(row, first):
 def _against_first(what):
     def table(result):
         first = next(iter(result["rows"].values()))
-        return [what.format(**result), "tokens/s (half of the rounds)", "of the first", "losses equal the first's"], [
+        return [what.format(**result), "tokens/s, median (middle half)", "/ the first row", "losses equal the first row's"], [
             [name, row.get("error") or _spread(row), _of_first(row, first), _same(row, first)] for name, row in result["rows"].items()]
     return table
 
 
 def _large_table(result):
-    head = ["model", "parameters", "devices", "data x model", "state a device, GiB", "compiled in, s"]
+    head = ["model", "parameters", "devices", "mesh, data x model", "state on a device, GiB", "compile time, s"]
     rows = []
     for model, row in result["rows"].items():
         rows.append([model, row["error"], "", "", "", ""] if "error" in row else [
@@ -160,8 +170,8 @@ def _step(row):
 
 
 def _pipelines_table(result):
-    head = ["128 cores as", "microbatches", "tokens/s", "a step, s (half of the steps)", "by its schedule, s", "schedule / step", "idle: closed form", "by the stages' times", "measured",
-            "forward, ms", "backward, ms"]
+    head = ["128 cores as", "microbatches", "tokens/s", "step, s, median (middle half of the steps)", "its schedule, s", "schedule / step",
+            "idle: closed form", "idle: schedule with the stages' times", "idle: measured", "forward of a stage, mean, ms", "backward of a stage, mean, ms"]
     rows = []
     for name, row in result["rows"].items():
         if "error" in row:
@@ -178,50 +188,50 @@ def _pipelines_table(result):
 def _islands_table(result):
     first = next(iter(result["rows"].values()))
     of = lambda row: "-" if "error" in row or "error" in first else str(Spread.quotient(first["step_rounds_s"], row["step_rounds_s"]))
-    return ["devices", "tokens/s", "of the first (half of the steps)", "a step, s"], [
+    return ["devices", "tokens/s", "/ the first row (from both middle halves)", "step, s, median (middle half of the steps)"], [
         [name, _tokens(row), of(row), "-" if "error" in row else _step(row)] for name, row in result["rows"].items()]
 
 
 def targets_table(report):
-    head = ["figure", "what", "on", "reached (half of the rounds)", "wanted", "by", "verdict"]
+    head = ["figure", "compared", "on", "reached, median (middle half)", "wanted", "whose target", "verdict"]
     return head, [[one.figure, one.what, one.where, one.reached, one.wanted, one.claim, one.verdict] for one in _targets.targets(report)]
 
 
 TABLES = {"5": _table5, "6": _table6, "7": _table7, "8": _table8, "9": _table9, "11": _table11, "table1": _spmd_table, "table2": _against_first("stages"),
-          "10": _against_first("{stages} stages on"), "pipelines": _pipelines_table, "12": _against_first("two hosts of"), "islands": _islands_table, "large": _large_table}
+          "10": _against_first("{stages} stages on"), "pipelines": _pipelines_table, "12": _against_first("two hosts in"), "islands": _islands_table, "large": _large_table}
 
 
 def missed_table(report):
-    """Of every target that was missed: where the time goes."""
+    """Returns (head, rows): for each missed target, where the time goes."""
     return _where.MISSED_HEAD, _where.missed(report)
 
 
 def missing(report):
-    """[(figure, why it is not all there)]."""
+    """Returns [(figure, why it is incomplete)]."""
     found = list(report["failed"].items())
     found += [(number, f"{name}: {why}") for number, result in report["figures"].items() for name, why in _rows.missing(result).items()]
     return [(_paper.name(number), why) for number, why in found]
 
 
 def tables(report):
-    """{figure: (head, rows)} of those that were measured."""
+    """Returns {figure: (head, rows)} of the measured figures."""
     return {number: TABLES[number](result) for number, result in _rows.figures(report).items()}
 
 
 def warnings(report):
-    """Why the figures are not to be relied on."""
+    """Returns the reasons not to rely on these figures."""
     found = []
     if report["quick"]:
-        found.append("A quick run: one round of little, and rows of simulated clusters may be smaller than they say; good for its form only.")
+        found.append("A quick run: one round with few calls, and simulated clusters may be smaller than their rows say. It shows the form of the page only.")
     for run, figures in _provenance.runs(report):
         machine = run["machine"]
         if machine["load"] > machine["cores"] / 4:
-            found.append(f"The machine was busy when a run began (load {machine['load']:.1f} on {machine['cores']} cores; {_names(figures)}): run it on a quiet one.")
+            found.append(f"The machine was busy when a run began (load {machine['load']:.1f} on {machine['cores']} cores; {_names(figures)}): measure on a quiet one.")
     if why := _provenance.unfit(report):
         found.append(f"Not to be published: {why}.")
     stolen = {_paper.name(number): max(part["stolen"] for part in parts) for number, parts in report["runs"].items() if any(part["stolen"] > STOLEN for part in parts)}
     if stolen:
-        found.append("Others on the same hardware took of this machine's processors, so that times scatter: " +
+        found.append("Other guests of the same hardware took time of this machine's processors, so times scatter: " +
                      ", ".join(f"{share:.0%} ({name})" for name, share in stolen.items()) + ".")
     return found
 
@@ -231,8 +241,8 @@ def _names(numbers):
 
 
 def runs_table(report):
-    """Which run each figure is of."""
-    return ["begun", "commit", "command", "machine", "load when it began", "figures"], [
+    """Returns (head, rows): which run measured which figures."""
+    return ["started", "commit", "command", "machine", "load at the start", "figures"], [
         [run["begun"], run["commit"], run["command"], _machine(run["machine"]), f"{run['machine']['load']:.2f}", _names(figures)] for run, figures in _provenance.runs(report)]
 
 
@@ -247,7 +257,7 @@ def text(report):
     if (goals := targets_table(report))[1]:
         parts.append(_lines("Verdicts", *goals))
     if (lacks := missed_table(report))[1]:
-        parts.append(_lines("What was missed, and where the time goes", *lacks))
+        parts.append(_lines("Missed targets, and where the time goes", *lacks))
     for number, (head, rows) in tables(report).items():
         parts.append(_lines(f"{_paper.name(number)}: {_paper.FIGURES[number]['title']}", head, rows))
         parts += [_lines(f"  where the time goes: {title}", *more) for title, *more in _where.tables(number, _rows.figures(report)[number])]
@@ -271,7 +281,7 @@ def page(report, images):
     if (goals := targets_table(report))[1]:
         parts.append(f"<h2>Verdicts</h2><p>{html.escape(VERDICTS)}</p>" + _html_table(*goals))
     if (lacks := missed_table(report))[1]:
-        parts.append("<h2>What was missed, and where the time goes</h2>" + _html_table(*lacks))
+        parts.append("<h2>Missed targets, and where the time goes</h2>" + _html_table(*lacks))
     for number, (head, rows) in tables(report).items():
         about = _paper.FIGURES[number]
         parts.append(f"<h2>{_paper.name(number)}: {html.escape(about['title'])}</h2>")
@@ -280,7 +290,8 @@ def page(report, images):
         parts.append(_html_table(head, rows))
         parts += [f"<p>Where the time goes: {html.escape(title)}</p>" + _html_table(*more)
                   for title, *more in _where.tables(number, _rows.figures(report)[number])]
-        parts.append(f"<p><b>The paper:</b> {html.escape(about['paper'])}</p><p><b>Here:</b> {html.escape(about['here'])}</p>")
+        parts.append(f"<p><b>The paper:</b> {html.escape(about['paper'])}</p><p><b>Here:</b></p>")
+        parts += [f"<p>{html.escape(paragraph)}</p>" for paragraph in about["here"].split("\n\n")]
         parts += [f"<p class=quiet>{html.escape(line)}</p>" for line in _when(report, number)]
     failed = "".join(f"<li>{name}: {html.escape(why)}</li>" for name, why in missing(report))
     if failed:
@@ -294,8 +305,8 @@ def _machine(machine):
 
 
 def _when(report, number):
-    """A line for each part in which a figure was measured."""
-    return [f"Measured until {part['time']}, in {part['seconds']:.0f} s." for part in report["runs"].get(_rows.DERIVED.get(number, number), ())]
+    """Returns a line for each part of a figure's measurement."""
+    return [f"Measured in {part['seconds']:.0f} s, until {part['time']}." for part in report["runs"].get(_rows.DERIVED.get(number, number), ())]
 
 
 def _markdown_table(head, rows):
@@ -304,19 +315,21 @@ def _markdown_table(head, rows):
 
 
 def markdown(report):
-    """The page for the repository (docs/paper.md): all but the pictures."""
-    parts = ["# Section 5 of the paper, on one machine", f"Generated by `make paper`, whose `build/paper/report.html` has the pictures, too. {ABOUT}", _markdown_table(*runs_table(report)),
+    """Returns the page for the repository (docs/paper.md): all but the pictures."""
+    parts = ["# Section 5 of the paper, on one machine",
+             f"Generated by `make paper`; its `build/paper/report.html` also has the pictures. {ABOUT}",
+             _markdown_table(*runs_table(report)),
              *(f"**{warning}**" for warning in warnings(report))]
     if (goals := targets_table(report))[1]:
         parts += ["## Verdicts", VERDICTS, _markdown_table(*goals)]
     if (lacks := missed_table(report))[1]:
-        parts += ["## What was missed, and where the time goes", _markdown_table(*lacks)]
+        parts += ["## Missed targets, and where the time goes", _markdown_table(*lacks)]
     for number, (head, rows) in tables(report).items():
         about = _paper.FIGURES[number]
         parts += [f"## {_paper.name(number)}: {about['title']}", _markdown_table(head, rows)]
         for title, *more in _where.tables(number, _rows.figures(report)[number]):
             parts += [f"Where the time goes: {title}", _markdown_table(*more)]
-        parts += [f"**The paper:** {about['paper']}", f"**Here:** {about['here']}", *_when(report, number)]
+        parts += [f"**The paper:** {about['paper']}", "**Here:**", about["here"], *_when(report, number)]
     if failed := missing(report):
         parts += ["## Not measured", "\n".join(f"- {name}: {why}" for name, why in failed)]
     return "\n\n".join(parts) + "\n"

@@ -1,8 +1,8 @@
-"""Data parallelism over islands, each with all of the model and its part of the batch: a step of all islands as one program.
+"""Data parallelism over islands: each island has the whole model and its part of the batch; one program is a step of all islands.
 
-The model is computed in segments. The gradients of a segment are summed inside the island; each device then has a part of them, in one piece, which it
-sends to its like in every other island while the segment before is differentiated. Behind that comes the segment's update: of the part that a device
-has, with what came from the others; the new parameters are gathered inside the island.
+The model is computed in segments. A segment's gradients are summed inside the island, so that each device has one part of them, in one piece. It sends
+this piece to its counterpart in every other island while the segment before is differentiated. Then each device updates its part with the pieces from
+the other islands, and the new parameters are gathered inside the island.
 """
 
 import jax
@@ -15,7 +15,7 @@ EVERYWHERE = P(("data", "model"))
 
 
 def spread(spec, shape, mesh):
-    """The spec with the axis "data" added where it divides a dimension that has none yet."""
+    """Returns the spec with the axis "data" on the first free dimension that it divides."""
     spec = [*spec, *[None] * (len(shape) - len(spec))]
     free = [i for i, axis in enumerate(spec) if axis is None and shape[i] % mesh.shape["data"] == 0]
     if free:
@@ -29,7 +29,7 @@ def _named(name, function, **options):
 
 
 class Segment:
-    """Some layers on the devices of one island. parameters: their shapes, a list of trees; spec_of: (path, shape) -> where the model's own spreading has it."""
+    """Some layers on the devices of one island. parameters: their shapes, a list of trees; spec_of: (path, shape) -> the spec of the model's own sharding."""
 
     def __init__(self, number, mesh, layers, parameters, spec_of, loss, optimizer, islands):
         self.number, self.mesh = number, mesh
@@ -45,7 +45,7 @@ class Segment:
         self._compile(layers, loss, optimizer, islands)
 
     def state(self):
-        """Shapes of the parameters and of what the optimizer keeps of them."""
+        """Returns the shapes of the parameters and of the optimizer's state."""
         placed = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place) for leaf, place in zip(self.shapes, self.places)]
         return placed, self.kept
 
@@ -56,11 +56,11 @@ class Segment:
             return loss(x, *targets) if targets else x
 
         def backward(parameters, x, given):
-            """(the gradients, in one piece for each device; what the segment before gets back). given: what the next segment gives back, or what the
-            outputs should be."""
+            """Returns (the gradients, one piece for each device; [the cotangent for the segment before]). given: the cotangent from the next segment, or
+            the targets for the last."""
             targets = (given,) if loss is not None else ()
             back = jnp.float32(1 / islands) if loss is not None else given
-            if self.number == 0:  # of tokens there is no gradient
+            if self.number == 0:  # tokens have no gradient
                 _, pull = jax.vjp(lambda p: run(p, x, *targets), parameters)
             else:
                 _, pull = jax.vjp(lambda p, x: run(p, x, *targets), parameters, x)
@@ -85,18 +85,18 @@ class Segment:
         self.update = _named(f"{name}_update", update, out_shardings=(self.places, jax.tree.map(lambda leaf: leaf.sharding, self.kept)))
 
     def _in_place(self, function, given, made):
-        """On what each device has, without moving anything."""
+        """Applies the function to the local part of each device, without communication."""
         return jax.shard_map(function, mesh=self.mesh, in_specs=tuple(given), out_specs=made, check_vma=False)
 
     def piece_bytes(self):
-        """Of what one device sends to each of its likes."""
+        """Returns the bytes that one device sends to each counterpart."""
         local = [NamedSharding(self.mesh, part).shard_shape(leaf.shape) for leaf, part in zip(self.shapes, self.parts)]
         return sum(int(np.prod(shape)) * leaf.dtype.itemsize for shape, leaf in zip(local, self.shapes))
 
 
 def make(layers, parameters, spec_of, loss, optimizer, meshes, segments):
-    """(the segments of each island, a step (states, rows) -> (states, losses)). states: of each island, of each of its segments. rows: tokens of each
-    island, which are the targets too."""
+    """Returns (the segments of each island, a step (states, rows) -> (states, losses)). states: a list for each island, with one for each segment. rows: the
+    tokens of each island, which are also the targets."""
     import pathways as pw
 
     cuts = np.array_split(np.arange(len(layers)), segments)
@@ -104,7 +104,7 @@ def make(layers, parameters, spec_of, loss, optimizer, meshes, segments):
                         len(meshes)) for number, cut in enumerate(cuts)] for mesh in meshes]
 
     def sent(number, pieces):
-        """What each island gets of the others."""
+        """Returns the pieces that each island gets from the others."""
         return [[jax.device_put(piece, island[number].piece) for j, piece in enumerate(pieces) if j != i] for i, island in enumerate(islands)]
 
     def updated(number, states, pieces, others):
@@ -123,7 +123,7 @@ def make(layers, parameters, spec_of, loss, optimizer, meshes, segments):
             made = [island[number].backward(state[number][0], given[number], what) for island, state, given, what in zip(islands, states, inputs, back)]
             pieces, back = [piece for piece, _ in made], [before[0] if before else None for _, before in made]
             crossing = number, pieces, sent(number, pieces)
-            if waiting is not None:  # these crossed while this segment was differentiated
+            if waiting is not None:  # these pieces crossed while this segment was differentiated
                 updated(waiting[0], states, *waiting[1:])
             waiting = crossing
         updated(waiting[0], states, *waiting[1:])

@@ -1,10 +1,10 @@
-"""The computation of _side.py by what a user might take instead: `_rivals.py SYSTEM HOSTS DEVICES`, devices of each host. A JSON line a request on
-standard input, one a result on standard output. In an environment of its own that has the system (make paper).
+"""The computation of _side.py on another system: `_rivals.py SYSTEM HOSTS DEVICES`, with so many devices on each host. Requests are JSON lines on standard
+input; results are JSON lines on standard output. Runs in an environment of its own that has the system (make paper).
 
     tensorflow   one process: a graph over its logical CPU devices, the sum on the first, an addition on each
-    ray          an actor for each host. It runs jax with our device plugin on its devices, joined to the others as multi-controller jax is, so that the sum
-                 is the all-reduce that ours uses. OpByOp: a method call for each computation. Chained: a compiled graph of 128 method calls on each
-                 actor. Fused: a method call with 128 computations in one jax function
+    ray          an actor for each host. It runs jax with our device plugin on its devices, joined to the others as in multi-controller jax, so that the sum
+                 is the all-reduce that ours uses. opbyop: a method call for each computation. chained: a compiled graph of 128 method calls on each
+                 actor. fused: a method call with 128 computations in one jax function
 """
 
 import os
@@ -69,11 +69,11 @@ class Tensorflow:
 
 
 class Actor:
-    """Of one host: keeps its part of the value, as devices of ours do, and has at most DEPTH computations under way. What its methods take and return only
-    puts them into order."""
+    """The actor of one host. It keeps its part of the value, as our devices do, and has at most DEPTH computations under way. Arguments and results of its
+    methods only order the calls."""
 
     def __init__(self, mode, address, count, packages):
-        sys.path.append(packages)  # where jax is; what Ray needs is found before it
+        sys.path.append(packages)  # has jax; last, so that Ray finds its own packages first
         sys.path[:0] = [str(HERE), str(HERE.parent)]
         import collections
 
@@ -107,8 +107,8 @@ class Actor:
 
 class Ray:
     def __init__(self, hosts, count):
-        # The size of a compiled graph's channels, and how many calls may be in one: by default a megabyte, which for 128 nodes is more than the memory of
-        # the machine. Workers inherit it.
+        # The size of a compiled graph's channels, and the calls that one may hold. The default size is a megabyte: with 128 nodes, more than the memory of
+        # the machine. Workers inherit these.
         os.environ.update(RAY_CGRAPH_buffer_size_bytes="1024", RAY_CGRAPH_max_inflight_executions=str(2 * DEPTH), RAY_CGRAPH_get_timeout="60")
         import ray
 
@@ -160,7 +160,7 @@ class Side:
         self.system, self.made = system, {}
 
     def rate(self, kind, calls, depth):
-        """As of _side.py."""
+        """Measures as `rate` of _side.py."""
         system = self.system
         start = system.begin(kind)
         if kind not in self.made:

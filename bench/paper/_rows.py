@@ -1,5 +1,5 @@
-"""The rows of a figure, each of which is written down as soon as it is measured: a figure that is not done in its time, or is killed, keeps those that it
-has, and a later run goes on with the others."""
+"""The rows of a figure. Each is written to a file as soon as it is measured. A figure that runs out of time or is killed keeps these rows, and a later
+run measures the others."""
 
 import json
 import sys
@@ -10,11 +10,11 @@ import _paper
 NO_TIME = "no time left for it"
 
 
-DERIVED = {"11": "8"}  # figures that another's measurement has
+DERIVED = {"11": "8"}  # figures that are measured as part of another
 
 
 def figures(report):
-    """{number: figure} of a report, with those that another one's measurement has, in their order."""
+    """Returns {number: figure} of a report in the paper's order, DERIVED ones included."""
     found = dict(report["figures"])
     if "shared" in found.get("8", {}):
         found["11"] = found["8"]["shared"]
@@ -22,24 +22,24 @@ def figures(report):
 
 
 def by_name(figure):
-    """{name: row} of a figure as it was written down; {} of one that is measured as a whole."""
+    """Returns {name: row} of a figure as written; {} for a figure without rows."""
     rows = (figure or {}).get("rows", {})
     return rows if isinstance(rows, dict) else {row["name"]: row for row in rows if "name" in row}
 
 
 def to_keep(figure):
-    """Whether there are rows in it that a later run keeps."""
+    """Says whether a later run keeps rows of this figure."""
     return any("error" not in row for row in by_name(figure).values())
 
 
 def missing(figure):
-    """{name: why} of the rows that a figure was to have and has not."""
+    """Returns {name: error} of the rows that a figure lacks."""
     return {name: row["error"] for name, row in by_name(figure).items() if "error" in row}
 
 
 class Rows:
-    """What a figure is made of: fields of its own, and rows. path: where it is written; known: the figure as an earlier run left it; seconds: how long there is
-    for all of it; as_list: rows are a list, and say their names themselves."""
+    """Builds a figure: its own fields, and rows. path: the file to write; known: the figure from an earlier run; seconds: the time for all of it.
+    as_list: rows are a list, and each has its name."""
 
     def __init__(self, path=None, known=None, seconds=float("inf")):
         self._path, self._end = path, time.monotonic() + seconds
@@ -47,14 +47,14 @@ class Rows:
         self._fields, self._rows, self.as_list = {}, {}, False
 
     def left(self):
-        """Seconds."""
+        """Returns the seconds that are left."""
         return self._end - time.monotonic()
 
     def begin(self, as_list=False, **fields):
         self.as_list, self._fields = as_list, fields
 
     def row(self, name, measure, needs=0):
-        """What `measure` returns, a dictionary, is this row; or why there is none. Not begun when fewer seconds are left than it needs."""
+        """Returns the row that `measure` returns, or {"error": why there is none}. Skips `measure` if fewer seconds are left than it needs."""
         if name in self._known:
             say(f"{name}: known from an earlier run")
             row = self._known[name]
@@ -72,7 +72,7 @@ class Rows:
         begin = time.monotonic()
         try:
             return measure()
-        except (RuntimeError, OSError, KeyError, ValueError) as error:  # the others are still worth having
+        except (RuntimeError, OSError, KeyError, ValueError) as error:  # the other rows are still useful
             error = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
             say(f"{name}: {error}")
             return {"error": error}

@@ -1,5 +1,4 @@
-"""What every comparison of the report has in common: who takes part, with which device runtime and how many processes, how many calls are under way, and when a
-number is a verdict. Pure."""
+"""The rules that all comparisons share: the sides, their device runtimes and processes, the calls under way, and when a number is a verdict. Pure."""
 
 import dataclasses
 import pathlib
@@ -10,16 +9,16 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from _answers import DEPTH  # noqa: E402, F401  calls under way, of all sides
 
 NODES = 128  # computations of a chain
-KINDS = {"opbyop": (16384, 1), "chained": (2048, NODES), "fused": (16384, NODES)}  # the most calls of a turn, computations in each
-FEW = 4  # calls of a turn, see fewest
-ROUNDS = 9  # of sides that take turns
-EQUAL = 0.97  # throughputs from this ratio on are called equal
+KINDS = {"opbyop": (16384, 1), "chained": (2048, NODES), "fused": (16384, NODES)}  # the most calls in a turn, computations in a call
+FEW = 4  # calls in a turn, see fewest
+ROUNDS = 9  # in each, all sides take one turn
+EQUAL = 0.97  # throughputs with at least this ratio count as equal
 FEWEST_ROUNDS = 4  # for a verdict
 
 OURS = "pathways"
 PLUGIN, MULTI_PLUGIN, RAY = "jax, our plugin", "jax multi-controller, our plugin", "ray, our plugin"
 JAX, MULTI, TENSORFLOW = "jax", "jax multi-controller", "tensorflow"
-# Why a comparison with that side says more than what dispatch costs, and so has no verdict.
+# How a side differs beyond dispatch, so that a comparison with it has no verdict.
 OTHER_RUNTIME = {JAX: "its own device runtime and collectives", MULTI: "its own device runtime, and Gloo", TENSORFLOW: "its own device runtime; a sum on one device"}
 
 
@@ -28,25 +27,25 @@ def has_verdict(side):
 
 
 def fewest(name, kind, quick):
-    """Calls of a turn: DEPTH at least, or fewer would be under way. But of a side without verdict whose calls take long."""
+    """Returns the fewest calls in a turn: DEPTH, so that so many can be under way; fewer for a slow side without a verdict."""
     if quick:
         return DEPTH if kind == "opbyop" else 1
     return FEW if (name, kind) == (MULTI, "fused") else DEPTH
 
 
 def rivals(hosts):
-    """Of so many hosts, each of which is one process: TensorFlow has but one."""
+    """Returns the rivals for a number of hosts. Each host is one process; TensorFlow has only one."""
     return (PLUGIN, JAX, TENSORFLOW, RAY) if hosts == 1 else (MULTI_PLUGIN, MULTI, RAY)
 
 
 def knows(name, kind):
-    """jax has nothing between one call and a function of all."""
+    """Says whether a side has this kind of call. jax has no chained: only single calls, or one function of all."""
     return kind != "chained" or name in (OURS, TENSORFLOW, RAY)
 
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-    """Of a ratio, by rounds in which both sides took turns: the median, and half of the rounds are between the other two."""
+    """A ratio over rounds in which both sides took turns: its median, and the range of the middle half of the rounds."""
 
     low: float
     median: float
@@ -62,7 +61,7 @@ class Spread:
 
     @classmethod
     def quotient(cls, above, below):
-        """Of what was not measured in turn: as far apart as their halves of the rounds allow."""
+        """Returns the ratio of two series that were not measured in turns: as wide as the middle halves of both allow."""
         a, b = cls.of(above), cls.of(below)
         return cls(a.low / b.high, a.median / b.median, a.high / b.low, min(a.rounds, b.rounds))
 
@@ -71,7 +70,7 @@ class Spread:
 
 
 def ratios(mine, theirs):
-    """Round by round, of two sides' {"rounds": [...]}."""
+    """Returns the ratios of two sides' {"rounds": [...]}, round by round."""
     return [a / b for a, b in zip(mine["rounds"], theirs["rounds"])]
 
 
@@ -79,9 +78,9 @@ MET, MISSED, FAILED = "met", "MISSED", "FAILED"
 
 
 def verdict(spread, limit, at_most=False):
-    """Met or missed if three quarters of the rounds say so; else why there is none."""
+    """Returns met or missed if three quarters of the rounds agree, else "none: " and the reason."""
     if spread.rounds < FEWEST_ROUNDS:
-        return f"none: {spread.rounds} round(s), of at least {FEWEST_ROUNDS}"
+        return f"none: {spread.rounds} round(s), at least {FEWEST_ROUNDS} needed"
     if at_most:
         spread, limit = Spread(-spread.high, -spread.median, -spread.low, spread.rounds), -limit
     if spread.low >= limit:
@@ -90,7 +89,7 @@ def verdict(spread, limit, at_most=False):
 
 
 def parity(points):
-    """The device time of the smallest computation from which on throughputs are equal by three quarters of the rounds; None if they are not in this range."""
+    """Returns the shortest device time from which on throughputs are equal in three quarters of the rounds, or None."""
     smallest = None
     for point in sorted(points, key=lambda point: -point["ms"]):
         if point["low"] < EQUAL:
@@ -100,7 +99,7 @@ def parity(points):
 
 
 def closed_form_idle(schedule, places, microbatches, rounds=1):
-    """The share of a step that a schedule of equal stages leaves devices idle: GPipe's and 1F1B's are the same; interleaved, a place has several stages."""
+    """Returns the idle share of a step with equal stages. GPipe and 1F1B have the same; interleaved, each place has `rounds` stages."""
     if schedule == "interleaved":
         return (places - 1) / (rounds * microbatches + places - 1)
     return (places - 1) / (microbatches + places - 1)

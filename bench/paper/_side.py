@@ -1,12 +1,12 @@
-"""One jax process of a measurement: `_side.py MODE ADDRESS DEVICES`, modes as in bench/_client.py, and
-"simulated", where all results are zeros. A JSON line a request on standard input, one
-a result on standard output. The computation is the paper's: the sum over all devices of a scalar on each, and an addition.
+"""One jax process of a measurement: `_side.py MODE ADDRESS DEVICES`. MODE is one of bench/_client.py, or "simulated", where all results are zeros. Requests
+are JSON lines on standard input; results are JSON lines on standard output. The computation is the paper's: the sum over all devices of a scalar on each,
+and an addition.
 
     opbyop     each computation is a call
     chained    128 calls traced into one program (@pw.program)
     fused      one call with 128 of them inside
-    work       one call that first keeps each device busy for `size` steps
-    busy       the same for simulated devices: `size` operations on each
+    work       each computation is a call, and first keeps each device busy for `size` steps
+    busy       the same on simulated devices: `size` operations on each
 """
 
 import pathlib
@@ -37,14 +37,14 @@ class Side:
         return self.jax.jit(mapped, in_shardings=self.sharding, out_shardings=self.sharding)
 
     def _zeros(self, count):
-        """Made by the devices: simulated ones need no memory for it, however many."""
+        """Makes zeros on the devices. Simulated devices need no memory for them."""
         return self.jax.jit(lambda: self.jax.numpy.zeros(count, "float32"), out_shardings=self.sharding)()
 
     def _step(self, y):
         return self.jax.lax.psum(y, "i") * (1 / self.count) + 1
 
     def function(self, kind, size=0):
-        """(of a kind, computations in each of its calls)"""
+        """Returns (the function of this kind, the computations in each of its calls)."""
         jax = self.jax
         if kind == "opbyop":
             return self._jit(self._step), 1
@@ -65,14 +65,14 @@ class Side:
         if kind == "busy":
             return self._jit(lambda y: y + jax.lax.psum(y[:1] + 1, "i")), 1
 
-        def work(y):  # adds nothing, which the compiler cannot know
+        def work(y):  # `busy` adds nothing; the compiler cannot know that
             busy = jax.lax.fori_loop(0, size, lambda _, v: jax.numpy.sin(v) + 1, jax.numpy.broadcast_to(y, (256,)))
             return self._step(y + jax.numpy.minimum(busy[:1], 0))
 
         return self._jit(work), 1
 
     def rate(self, kind, calls, depth, size=0):
-        """Computations a second, with `depth` calls under way; and how long the caller makes each call, and waits for it."""
+        """Measures computations a second with at most `depth` calls under way, and the caller's time for making and awaiting a call."""
         if (kind, size) not in self.made:
             f, nodes = self.function(kind, size)
             start = self._zeros(self.count * size) if kind == "busy" else self.start

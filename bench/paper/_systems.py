@@ -1,4 +1,4 @@
-"""The systems that a figure compares, as processes that can be asked, and their throughputs in turn."""
+"""Starts the systems that a figure compares, each in its processes, and measures their throughputs in turns."""
 
 import contextlib
 import functools
@@ -13,7 +13,7 @@ import _setup  # noqa: E402
 import _sides  # noqa: E402
 from _rows import say as _say  # noqa: E402
 
-RIVAL_SECONDS = 120  # for an answer, compiling included; who is late once is not asked for that again
+RIVAL_SECONDS = 120  # for an answer, compiling included; a side that is late is not asked for that kind again
 SIMULATED_SECONDS = 900
 SCRIPT = HERE / "_side.py"
 
@@ -24,11 +24,11 @@ def side(name, mode, address, devices):
 
 
 def _installed(name):
-    """(interpreter, environment) of a system with an environment of its own; 'make paper' installs these."""
+    """Returns (interpreter, environment variables) of a system in an environment of its own, which 'make paper' installs."""
     from pathways import _binaries
 
     build, packages = HERE.parents[1] / "build", sysconfig.get_path("purelib")
-    found = {_setup.TENSORFLOW: ("venv-paper", {"PYTHONPATH": packages}),  # where the tensorflow-cpu wheel is
+    found = {_setup.TENSORFLOW: ("venv-paper", {"PYTHONPATH": packages}),  # has the tensorflow-cpu wheel
              _setup.RAY: ("venv-ray", {"PATHWAYS_BENCH_PACKAGES": packages, "PATHWAYS_BENCH_PLUGIN": str(_binaries.device_plugin("cpu"))})}
     venv, environment = found[name]
     python = build / venv / "bin" / "python"
@@ -44,7 +44,7 @@ def _elsewhere(name, hosts, devices):
 
 
 def _opening(name, hosts, devices):
-    """What opens the rival of that name, with so many processes of so many devices."""
+    """Returns the function that opens this rival, with `hosts` processes of `devices` devices each."""
     from pathways import _binaries
 
     count = hosts * devices
@@ -56,8 +56,8 @@ def _opening(name, hosts, devices):
 
 
 class Guarded:
-    """A system that is asked no more for a kind of computation, or a model, at which it has failed or got stuck: from then on that is its answer. For the others
-    it is started anew."""
+    """A system that is asked only until it fails. Once a kind of computation, or a model, has failed or got stuck, that error is the answer for this kind. For
+    other kinds the system is started again."""
 
     def __init__(self, stack, open_side):
         self.error, self.failed, self.side = None, {}, None
@@ -91,7 +91,7 @@ class Guarded:
 
 @contextlib.contextmanager
 def systems(hosts, devices, rivals):
-    """({name: what can be asked} of ours and of these rivals; our cluster)."""
+    """Yields ({name: Guarded} of ours and of these rivals, our cluster)."""
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(_sides.cluster(f"1x{hosts}x{devices}"))
         opens = {_setup.OURS: lambda: side("pathways", "package", cluster.address, hosts * devices)}
@@ -100,12 +100,12 @@ def systems(hosts, devices, rivals):
 
 
 def rates(asks, rounds, seconds):
-    """{name: {"per_s": the median, "rounds": each} or {"error": why not}}. asks: {name: (the fewest calls, the most, computations in a call, a function of
-    the number of calls)}: each takes turns of about `seconds`, as the first few calls tell."""
+    """Measures in turns; returns {name: {"per_s": the median, "rounds": each} or {"error"}}. asks: {name: (fewest calls in a turn, most, computations in a
+    call, a function of the number of calls)}. The first calls tell how many calls make a turn of about `seconds`."""
     timed = {}
     for name, (fewest, most, nodes, ask) in asks.items():
-        calls, first = fewest, [ask(fewest), ask(fewest)][-1]  # the first of all compiles
-        for _ in range(2):  # of few calls the first and the last are most of what is measured
+        calls, first = fewest, [ask(fewest), ask(fewest)][-1]  # the very first compiles
+        for _ in range(2):  # with few calls, filling and emptying the queue dominates
             enough = calls if "error" in first else max(fewest, min(most, round(first["per_s"] / nodes * seconds)))
             if enough > 2 * calls:
                 calls, first = enough, ask(enough)
@@ -119,7 +119,7 @@ def rates(asks, rounds, seconds):
 
 
 def summary(results):
-    """The median of rates, and all of them in order."""
+    """Returns the median of the rates, and all of them in order."""
     each = [result["per_s"] for result in results]
     return {"per_s": statistics.median(each), "rounds": each}
 

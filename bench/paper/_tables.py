@@ -1,5 +1,5 @@
-"""Tables 1 and 2, figures 10 and 12 of the paper in small: the Transformers of _transformer.py, trained by _train.py. Each function returns
-plain JSON."""
+"""Measures tables 1 and 2 and figures 10 and 12 of the paper with small models: _train.py trains the Transformers of _transformer.py. Each function
+returns plain JSON."""
 
 import contextlib
 import pathlib
@@ -15,14 +15,14 @@ import _systems  # noqa: E402
 
 SMALL = ("small encoder-decoder", "small decoder-only")
 DEEP = "small decoder-only, 16 layers"
-# The paper's models: what, how many cores, the mesh over data and model here, examples in a batch here.
+# The paper's models: name, cores in the paper, our mesh (data, model), our examples in a batch.
 LARGE = (("T5-Base", 32, (8, 4), 64), ("T5-Large", 32, (8, 4), 64), ("T5-3B", 512, (64, 8), 512), ("T5-11B", 512, (16, 32), 512),
          ("LM-3B", 128, (16, 8), 128))
 
 
-ROUNDS, ROUNDS_ALONE = 5, 3  # with verdicts, and of ours alone
-PATIENCE = 900  # seconds: XLA compiles everything first
-# What each of `large` took on two cores, in seconds.
+ROUNDS, ROUNDS_ALONE = 5, 3  # in comparisons with verdicts; of ours alone
+PATIENCE = 900  # seconds for an answer; the first includes compiling
+# The seconds that each row of `large` takes on two cores.
 LARGE_SECONDS = {"T5-Base": 40, "T5-Large": 60, "T5-3B": 150, "T5-11B": 200, "LM-3B": 120}
 
 
@@ -50,7 +50,7 @@ def asked(answer):
 
 
 def _compare(asks, rounds):
-    """{name: {"tokens_per_s": the median, "rounds": each, "losses"} or {"error"}} of sides that take turns."""
+    """Runs the sides in turns; returns {name: {"tokens_per_s": the median, "rounds": each, "losses"} or {"error"}}."""
     found = {}
     for name, results in _sides.take_turns(rounds, asks).items():
         errors = [result["error"] for result in results if "error" in result]
@@ -60,14 +60,14 @@ def _compare(asks, rounds):
 
 
 def _watched(one, ask):
-    """An answer, and what it took of the processors, by process where it is ours."""
+    """Returns an answer; for our side also the processor time of its processes, without the client's relay."""
     if not hasattr(one, "cluster"):
         return ask()
     answer, used = _breakdown.with_processors(one.cluster, one.process.pid, ask)
     return {**answer, "processors_s": used}
 
 
-# Hosts, devices of each, and who does the same beside ours.
+# Hosts, devices of each, rivals.
 SPMD = {"one host": (1, 8, (_setup.PLUGIN, _setup.JAX)), "two hosts": (2, 4, (_setup.MULTI_PLUGIN, _setup.MULTI))}
 
 
@@ -82,8 +82,8 @@ def _rival(name, hosts, devices):
 
 
 def table1(quick, rows):
-    """SPMD over eight devices of one island, of one host and of two: by ours, and by jax with as many processes, with the device plugin that our workers have
-    and with its own runtime. Tokens a second, and the losses to the last bit."""
+    """Measures SPMD over eight devices of one island, on one host and on two: ours against jax with as many processes, once with our device plugin and once
+    with its own runtime. Tokens a second, and the losses to the last bit."""
     rows.begin()
     for where, (hosts, devices, rivals) in SPMD.items():
         with contextlib.ExitStack() as stack:
@@ -110,14 +110,14 @@ def _in_turn(asks, quick, rows):
 
 
 def table2(quick, rows):
-    """A decoder-only Transformer of 16 layers in 4, 8 and 16 stages, a device each, with four times as many microbatches as stages."""
+    """Measures a decoder-only Transformer of 16 layers in 4, 8 and 16 stages, one device for each, with four times as many microbatches as stages."""
     rows.begin()
     with ours("1x1x16", 16) as one:
         return _in_turn({str(count): lambda count=count: _pipelined(one, count, quick) for count in ((4, 8) if quick else (4, 8, 16))}, quick, rows)
 
 
 def figure10(quick, rows):
-    """The same in 16 stages on one island, and on four."""
+    """Measures the model of table 2 in 16 stages on one island and on four."""
     stages = 8 if quick else 16
     rows.begin(stages=stages)
     with ours(f"1x1x{stages}", stages) as one, ours(f"4x1x{stages // 4}", stages) as four:
@@ -125,7 +125,7 @@ def figure10(quick, rows):
 
 
 def figure12(quick, rows):
-    """One SPMD jit over two hosts: of one island, and of two."""
+    """Measures one SPMD jit over two hosts of one island, and over two islands of one host each."""
     rows.begin()
     ask = {"model": SMALL[1], "mesh": [2, 4], "batch": 16, "steps": 3 if quick else 8}
     with ours("1x2x4", 8) as one, ours("2x1x4", 8) as two:
@@ -133,7 +133,7 @@ def figure12(quick, rows):
 
 
 def large(quick, rows):
-    """The paper's own configurations, compiled for their shapes on simulated hosts with as many devices as the paper had cores: no throughput."""
+    """Compiles the paper's own configurations for their shapes on simulated hosts, with as many devices as the paper had cores. No throughput."""
     rows.begin()
     for model, cores, mesh, batch in LARGE[:1] if quick else LARGE:
         def measure():

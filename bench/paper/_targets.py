@@ -1,4 +1,4 @@
-"""Verdicts: every comparison of a report that may have one, held against the paper's claim or an aim of our own. Pure."""
+"""Targets: each comparison that may have a verdict, with a limit from the paper's claim or an aim of our own. Pure."""
 
 import dataclasses
 
@@ -9,9 +9,9 @@ from _setup import Spread
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """One of a figure: `spread` is to be at least `limit`, or at most. failed: why a side has no number, which is no verdict for us; none: why the numbers are
-    none. What it is about says where
-    to look when it is missed (_where.py): a `row` of a figure, our `kind` of call there and the `rival`'s; or `rows` of steps."""
+    """One target of a figure: `spread` must be at least `limit`, or at most `limit` if `at_most`. failed: why a side has no number; that is never "met".
+    none: why the numbers allow no verdict. For a missed target, _where.py finds the cause through a `row` of the figure, our `kind` of call and the
+    `rival`'s, or through `rows` of steps."""
 
     what: str
     where: str
@@ -59,7 +59,7 @@ def label(row):
 
 
 def compared(row, kind, rival, rival_kind=None):
-    """(the spread of ours / theirs or None, why there is none) of a row of figure 5."""
+    """Returns (the spread of ours / theirs or None, the error of a side that failed) for a row of figure 5."""
     cells = {who: row["rates"].get(f"{who}, {which}") for who, which in ((_setup.OURS, kind), (rival, rival_kind or kind))}
     failed = "; ".join(f"{who}: {cell['error']}" for who, cell in cells.items() if cell and "error" in cell)
     if failed or None in cells.values():
@@ -77,7 +77,7 @@ def _figure5(result):
                   *((kind, _setup.RAY, kind, 1.0, "the paper's") for kind in _setup.KINDS)]
         for kind, rival, rival_kind, limit, claim in wanted:
             spread, failed = compared(row, kind, rival, rival_kind)
-            yield Target(f"{kind} / {rival}, {rival_kind}", label(row), limit, spread, failed, claim=claim, row=row["name"], kind=kind, rival=rival, rival_kind=rival_kind)
+            yield Target(f"ours, {kind} / {rival}, {rival_kind}", label(row), limit, spread, failed, claim=claim, row=row["name"], kind=kind, rival=rival, rival_kind=rival_kind)
 
 
 def _figure6(result):
@@ -86,18 +86,19 @@ def _figure6(result):
         for rival, found in row["against"].items() if limit else ():
             if rival in _setup.OTHER_RUNTIME:
                 continue
-            yield Target(f"equal from, ms of the devices, against {rival}", row["name"], limit, parity_spread(found), found.get("error", ""), all_longer(found, limit), at_most=True,
+            yield Target(f"equal from, ms of device time, against {rival}", row["name"], limit, parity_spread(found), found.get("error", ""), all_longer(found, limit), at_most=True,
                          row=row["name"])
 
 
 def all_longer(found, limit):
-    """Why a parity above the limit is no miss: where throughputs are equal from the shortest computation on, and that is longer, nobody knows of shorter ones."""
+    """Returns why a parity above the limit is not a miss, or "": if throughputs are equal from the shortest computation on, and it is longer than the
+    limit, shorter ones were not measured."""
     shortest = min((point["ms"] for point in found.get("points", ())), default=0)
-    return f"the devices have no shorter computation than {shortest:.3g} ms" if found.get("parity_ms") == shortest > limit else ""
+    return f"the shortest computation that was measured takes {shortest:.3g} ms" if found.get("parity_ms") == shortest > limit else ""
 
 
 def parity_spread(found):
-    """A parity as a spread without width: that of the rounds is in it."""
+    """Returns a parity as a Spread without width; the spread of the rounds is already part of it."""
     if not found.get("points"):
         return None
     value = found["parity_ms"] if found["parity_ms"] is not None else float("inf")
@@ -107,20 +108,20 @@ def parity_spread(found):
 def _figure7(result):
     for stages, row in result["stages"].items():
         if int(stages) >= 4:
-            yield Target("parallel / sequential", f"{stages} stages", 1.0, Spread.of(row["ratio_rounds"]), row=stages)
+            yield Target("calls/s, parallel / sequential", f"{stages} stages", 1.0, Spread.of(row["ratio_rounds"]), row=stages)
 
 
 def _figure8(result):
     for device, found in devices8(result):
         most = max((name for name in found if name != "jax"), key=int)
-        against = [("of_device_rounds", "what the devices can do"), ("of_jax_rounds", _setup.PLUGIN), ("of_one_rounds", "one of them")]
+        against = [("of_device_rounds", "what the devices can do"), ("of_jax_rounds", _setup.PLUGIN), ("of_one_rounds", "one client")]
         for key, words in against:
             if key in found[most]:
                 yield Target(f"{most} clients together / {words}", device, _setup.EQUAL, Spread.of(found[most][key]), row=device)
 
 
 def devices8(result):
-    """(name, {clients: figures}) of each kind of device and computation."""
+    """Yields (name, {clients: figures}) for each kind of device and length of computation."""
     for us, found in result.get("simulated", {}).items():
         yield f"simulated, {int(us) / 1e3:g} ms", found
     for loops, found in result.get("cpu", {}).items():
@@ -129,7 +130,7 @@ def devices8(result):
 
 def _figure9(result):
     for name, row in result["mixes"].items():
-        yield Target(f"results off the weights {name}", f"{row['devices']} simulated devices", 0.02, Spread.of(row["worst_rounds"]), at_most=True, claim=OWN_AIM)
+        yield Target(f"largest deviation of a client's results, weights {name}", f"{row['devices']} simulated devices", 0.02, Spread.of(row["worst_rounds"]), at_most=True, claim=OWN_AIM)
 
 
 def _table1(result):
@@ -140,14 +141,14 @@ def _table1(result):
                 continue
             failed = "; ".join(f"{who}: {one['error']}" for who, one in ((_setup.OURS, mine), (rival, cell)) if "error" in one)
             spread = None if failed else Spread.of(_setup.ratios(mine, cell))
-            yield Target(f"tokens/s / {rival}", name, _setup.EQUAL, spread, failed, rows=(name,))
+            yield Target(f"tokens/s, ours / {rival}", name, _setup.EQUAL, spread, failed, rows=(name,))
 
 
 def _pipelines(result):
     for name, row in result["rows"].items():
         if row.get("planned_s"):
             spread = Spread.of([row["planned_s"] / took for took in row["step_rounds_s"]])
-            yield Target(f"what the schedule takes / {name}", "simulated devices", 0.95, spread, claim=OWN_AIM, rows=(name,))
+            yield Target(f"schedule / step, {name}", "simulated devices", 0.95, spread, claim=OWN_AIM, rows=(name,))
     yield from _steps(result["rows"], "16 stages, gpipe, on four islands", "16 stages, gpipe", _setup.EQUAL)
 
 
@@ -156,7 +157,7 @@ def _steps(rows, name, base, limit):
     failed = "; ".join(f"{one}: {row['error']}" for one, row in zip((name, base), both) if "error" in row)
     if failed or all("step_rounds_s" in row for row in both):
         spread = None if failed else Spread.quotient(both[1]["step_rounds_s"], both[0]["step_rounds_s"])
-        yield Target(f"{name} / {base}", "simulated devices", limit, spread, failed, rows=(name, base))
+        yield Target(f"tokens/s, {name} / {base}", "simulated devices", limit, spread, failed, rows=(name, base))
 
 
 def _islands(result):
@@ -168,6 +169,6 @@ FIGURES = {"5": _figure5, "6": _figure6, "7": _figure7, "8": _figure8, "9": _fig
 
 
 def targets(report):
-    """[Target] of all figures that were measured."""
+    """Returns the targets of all measured figures."""
     return [dataclasses.replace(target, number=number) for number, figure in FIGURES.items() if number in report["figures"]
             for target in figure(report["figures"][number])]

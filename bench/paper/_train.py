@@ -1,9 +1,9 @@
-"""One jax process that trains the Transformers of _transformer.py: `_train.py MODE ADDRESS DEVICES`, modes as in bench/_client.py. A JSON line a
-request on standard input, one a result on standard output.
+"""One jax process that trains the Transformers of _transformer.py: `_train.py MODE ADDRESS DEVICES`, modes as in bench/_client.py. Requests are JSON lines on
+standard input; results are JSON lines on standard output.
 
-    spmd       one jit over a mesh of all devices, examples spread over "data", heads, hidden units and words over "model"
+    spmd       one jit over a mesh of all devices; examples are spread over "data"; heads, hidden units and words over "model"
     pipeline   pw.pipeline, a device for each stage
-    lower      nothing runs on devices of ours: the large ones are compiled for their shapes, on simulated hosts
+    lower      compiles a large model for its shapes on simulated hosts and runs one step, whose results are zeros
 """
 
 import os
@@ -17,7 +17,7 @@ import _client  # noqa: E402
 
 
 def _timed(step, state, batches, tokens):
-    """Losses to the last bit, and tokens a second over all steps but the first."""
+    """Returns the losses to the last bit, and tokens a second over all steps but the first."""
     import jax
 
     losses = []
@@ -47,7 +47,7 @@ class Side:
             yield {"text": text, "input": text[:, :-1][:, ::-1].copy()} if c.encoders else {"text": text}
 
     def _spmd(self, model, mesh_shape):
-        """(configuration, what makes a state, a step, where both the state and batches go) of a jit over all devices."""
+        """Returns (configuration, function that makes a state, step, sharding of the state, sharding of batches) for a jit over all devices."""
         import _transformer as t
         import numpy as np
         import optax
@@ -82,21 +82,21 @@ class Side:
 
         jax = self.jax
         c, start, step, where, rows = self._spmd(model, mesh)
-        with jax.default_device(jax.local_devices(backend="cpu")[0]):  # the same parameters everywhere
+        with jax.default_device(jax.local_devices(backend="cpu")[0]):  # so that all sides have the same parameters
             import _transformer as t
 
             params = jax.tree.map(np.asarray, t.init(c, jax.random.key(0)))
         state = start(jax.random.key(0))
         state = jax.device_put(params, where[0]), state[1]
         batches = [(jax.device_put(b, rows),) for b in self._batches(c, batch, steps)]
-        if (model, str(mesh), batch) not in self.made:  # what is measured compiles nothing
+        if (model, str(mesh), batch) not in self.made:  # compile before measuring
             copy = jax.tree.map(lambda v: v.copy(), state)
             jax.block_until_ready(step(copy, *batches[0]))
             self.made[model, str(mesh), batch] = True
         return _timed(step, state, batches, batch * c.length)
 
     def pipeline(self, model, stages, microbatches, batch, steps):
-        """The model's layers over `stages` devices, one behind the other."""
+        """Trains the model as a pipeline over `stages` devices."""
         import _transformer as t
         import numpy as np
         import optax
@@ -118,7 +118,7 @@ class Side:
         return {**found, "bubble": pipeline.bubble()}
 
     def lower(self, model, mesh, batch):
-        """What a device of a mesh this large would hold and do. The step runs once: its results are zeros."""
+        """Compiles a step for a mesh of this size; returns the compiler's memory counts for a device. Runs the step once; its results are zeros."""
         import _transformer as t
 
         jax = self.jax

@@ -1,8 +1,8 @@
-"""The Transformers of the paper's tables 1 and 2 in plain jax: an encoder-decoder of T5's sizes and a decoder-only language model. Configurations
-say how large; the small ones are for this machine.
+"""The Transformers of the paper's tables 1 and 2 in plain jax: an encoder-decoder of T5's sizes and a decoder-only language model. The small
+configurations are for this machine.
 
-As functions of layers (for pipelines: a list, each with parameters of its own), or as one function that scans over layers whose parameters lie
-in one array each (for SPMD). Positions are learned; T5's relative ones are left out.
+A model has two forms. For pipelines it is a list of layer functions, each with its own parameters. For SPMD it is one function that scans over the layers;
+each parameter is then one array over all layers. Positions are learned; T5's relative ones are left out.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ class Config:
     head_width: int
     decoders: int
     encoders: int = 0        # 0: decoder-only
-    length: int = 512        # of the text, and of the input where there are encoders
+    length: int = 512        # tokens of the text, and of the input if there are encoders
     vocabulary: int = 32128
     dtype: str = "float32"
 
@@ -48,13 +48,13 @@ def _attention_shapes(c):
 
 
 def block_shapes(c, crossed=False):
-    """Of one layer; `crossed`: a decoder's that looks at an encoder's outputs."""
+    """Returns the shapes of one layer. crossed: a decoder layer that attends to an encoder's outputs."""
     shapes = {"self": _attention_shapes(c), "up": (c.width, c.hidden), "down": (c.hidden, c.width), "scale": (c.width,)}
     return {**shapes, "cross": _attention_shapes(c)} if crossed else shapes
 
 
 def ends_shapes(c):
-    """What is not a layer: the first and the last."""
+    """Returns the shapes of the embedding and of the output head."""
     return {"embed": (c.vocabulary, c.width), "place": (c.length, c.width)}, {"scale": (c.width,), "head": (c.width, c.vocabulary)}
 
 
@@ -63,7 +63,7 @@ def _is_shape(value):
 
 
 def make(key, shapes, dtype="float32", stacked=()):
-    """Random parameters; `stacked`: so many of each in one array."""
+    """Makes random parameters. stacked: leading dimensions that each array has besides."""
     leaves, tree = jax.tree.flatten(shapes, is_leaf=_is_shape)
     keys = jax.random.split(key, len(leaves))
     one = lambda k, s: jnp.ones((*stacked, *s), dtype) if len(s) == 1 else jax.random.normal(k, (*stacked, *s), dtype) * (s[0] ** -0.5)
@@ -71,7 +71,7 @@ def make(key, shapes, dtype="float32", stacked=()):
 
 
 def count(c):
-    """How many parameters."""
+    """Returns the number of parameters."""
     total = lambda shapes: sum(math.prod(s) for s in jax.tree.leaves(shapes, is_leaf=_is_shape))
     first, last = ends_shapes(c)
     return total(first) + total(last) + c.decoders * total(block_shapes(c, bool(c.encoders))) + c.encoders * total(block_shapes(c))
@@ -126,7 +126,7 @@ def init(c, key):
 
 
 def loss(c, params, batch):
-    """`batch`: the text, one longer than what is seen of it, and what the encoders see if there are any."""
+    """Returns the loss. batch: "text", one token longer than the model sees, and "input" for the encoders, if there are any."""
     text, seen = batch["text"], None
     if c.encoders:
         layer = jax.checkpoint(lambda x, p: (block(p, x, causal=False), None))
@@ -137,7 +137,7 @@ def loss(c, params, batch):
 
 
 def specs(params):
-    """Where SPMD has each parameter, over a mesh's axis "model": heads, hidden units and words are spread."""
+    """Returns the spec of each parameter for SPMD: heads, hidden units and words are spread over the mesh's axis "model"."""
     by_name = {"q": P(None, "model", None), "k": P(None, "model", None), "v": P(None, "model", None), "o": P("model", None, None),
                "up": P(None, "model"), "down": P("model", None), "embed": P("model", None), "head": P(None, "model")}
 
@@ -151,6 +151,6 @@ def specs(params):
 
 # -------------------------------------------------------------------------------------------------------------------- as layers
 def layers(c):
-    """The functions of a decoder-only model, and the shapes of their parameters, for pw.pipeline."""
+    """Returns the layer functions of a decoder-only model and the shapes of their parameters, for pw.pipeline."""
     first, last = ends_shapes(c)
     return [embed, *[block] * c.decoders, head], [first, *[block_shapes(c)] * c.decoders, last]

@@ -1,16 +1,16 @@
-"""Section 5 of the paper as far as this machine can: measures, and writes report.json, report.txt, figureN.png,
-report.html, the one page with all of them and the paper's claims beside, and paper.md, the same for the repository. Also `pathways bench paper`.
+"""Measures section 5 of the paper as far as one machine can, and renders the results beside the paper's claims: report.html is the page with the pictures,
+paper.md the page for the repository. Also writes report.json, report.txt and figureN.png. `pathways bench paper` runs this program.
 
     run.py --out build/paper            everything
-    run.py --minutes 30                 everything, in so many minutes: what does not fit is left out, and said
-    run.py --quick                      one round of little: minutes, good for the form only
-    run.py --figures 5 table1           these alone; what is known of the others stays in the report
-    run.py --resume                     what the last run did not come to, or failed at; rows that it has stay
-    run.py --render                     no measuring: the pages anew from report.json
-    run.py --publish                    and paper.md into docs/, also with --render; only a whole report may that was not quick and is all of one commit
+    run.py --minutes 30                 everything, in so many minutes; leaves out what does not fit, and says so
+    run.py --quick                      one round with few calls, some minutes; shows the form only
+    run.py --figures 5 table1           only these; the results of the others stay in the report
+    run.py --resume                     only what the last run left out or failed at; its rows stay
+    run.py --render                     no measuring: renders report.json again
+    run.py --publish                    also copies paper.md into docs/, also with --render, if the report is complete, not quick, and of one commit
 
-Every figure is measured by a process of its own, which has a time limit and takes all that it started with it: one that fails or gets stuck costs
-no other, and keeps the rows that it has. report.json is written after each, and says which run (commit, command, machine, date) each figure is of.
+A process of its own measures each figure, with a time limit; nothing that it started outlives it. A figure that fails or gets stuck keeps its rows and does
+not affect the others. report.json is written after each figure, and says which run (commit, command, machine, date) measured it.
 """
 
 import argparse
@@ -34,14 +34,14 @@ import _sides  # noqa: E402
 ROOT = HERE.parents[1]
 PAGE = "docs/paper.md"
 NUMBERS = tuple(number for number in _paper.FIGURES if number not in _rows.DERIVED)
-LIMIT_SECONDS = 2400  # of one figure
-FAREWELL_SECONDS = 20  # for a figure that has seen that its time is over, before it is ended
-# About how long each takes on two cores: how the minutes of a run are shared out.
+LIMIT_SECONDS = 2400  # for one figure
+FAREWELL_SECONDS = 20  # for a figure to write its result once its time is over
+# About the seconds of each figure on two cores. The minutes of a run are divided in this proportion.
 SECONDS = {"5": 560, "6": 440, "7": 150, "8": 320, "9": 90, "table1": 300, "large": 80, "table2": 70, "pipelines": 960, "10": 90, "12": 50, "islands": 160}
 
 
 def measure_one(number, quick, rows):
-    """What the figure's function returns. In the figure's own process."""
+    """Calls the figure's function, in the figure's own process; returns its result."""
     import importlib
 
     module = "_pipelines" if number in ("pipelines", "islands") else "_measure" if number.isdecimal() and int(number) < 10 else "_tables"
@@ -49,8 +49,8 @@ def measure_one(number, quick, rows):
 
 
 def in_own_process(number, quick, path, limit, known=None):
-    """Runs measure_one in a process and a session of its own; (what it returned or had by then, why it is not all or None). Nothing of it is left. known:
-    what an earlier run had of it."""
+    """Runs measure_one in a process and a session of its own, and ends all its processes. Returns (the figure or the rows so far, why it is incomplete or
+    None). known: the figure from an earlier run."""
     partial = path.with_suffix(".partial")
     for old in (path, partial):
         old.unlink(missing_ok=True)
@@ -64,7 +64,7 @@ def in_own_process(number, quick, path, limit, known=None):
     except subprocess.TimeoutExpired:
         why = f"not done within {limit:.0f} s"
     finally:
-        # Its clusters are in sessions of their own, and end with it; its clients are in this one.
+        # Its clients are in this session. Its clusters are in sessions of their own, and end with it.
         try:
             os.killpg(process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -80,12 +80,12 @@ def in_own_process(number, quick, path, limit, known=None):
 
 
 def one(args):
-    """The figure's own process."""
+    """Runs in the figure's own process: measures it and writes the answer."""
     partial = args.result.with_suffix(".partial")
     known = json.loads(partial.read_text()) if partial.exists() else None
     try:
         answer = {"figure": measure_one(args.one, args.quick, _rows.Rows(partial, known, args.limit))}
-    except Exception as error:  # is told to those who read the report
+    except Exception as error:  # becomes part of the report
         import traceback
 
         traceback.print_exc()
@@ -100,7 +100,7 @@ def machine():
 
 
 def versions():
-    """Of the systems that are compared; Ray's is that of its own environment."""
+    """Returns the versions of the compared systems. Ray is in an environment of its own."""
     ray = [line.split("==")[1].strip() for line in (ROOT / "tools" / "requirements-ray.txt").read_text().splitlines() if line.startswith("ray==")]
     found = {}
     for name in ("jax", "tensorflow-cpu"):
@@ -112,7 +112,7 @@ def versions():
 
 
 def commit():
-    """Of the sources that are measured, and whether they were changed since, but for the page itself; where there is no git, unknown."""
+    """Returns the commit of the sources, marked if they have changes other than the page itself; "unknown" without git."""
     git = lambda *words: subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True, check=False).stdout.strip()
     name = git("rev-parse", "--short=12", "HEAD")
     changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", f":!{PAGE}")
@@ -124,7 +124,7 @@ def now():
 
 
 def begin(args):
-    """(the report so far: nothing, or what an earlier run of the same kind left; this run's place among its runs)."""
+    """Returns (the report so far: empty, or that of an earlier run of the same kind; this run's place among its runs)."""
     report = {"quick": args.quick, "figures": {}, "failed": {}, "runs": {}, "began": []}
     path = args.out / "report.json"
     if (args.resume or args.figures) and path.exists():
@@ -136,7 +136,7 @@ def begin(args):
 
 
 def unfinished(report, number):
-    """Why a figure is not all there; None if it is."""
+    """Returns why a figure is incomplete, or None."""
     if number in report["failed"]:
         return report["failed"][number]
     if number not in report["figures"]:
@@ -145,14 +145,14 @@ def unfinished(report, number):
 
 
 def limit_of(number, wanted, args, spent):
-    """Seconds for this figure, the first of those wanted: its share of what is left of the minutes, if these are limited."""
+    """Returns the seconds for this figure, the first of `wanted`: its share of the minutes that are left, if these are limited."""
     if args.minutes is None:
         return args.limit
     return max(0, min(args.limit, (args.minutes * 60 - spent) * SECONDS[number] / sum(SECONDS[one] for one in wanted)))
 
 
 def progress(wanted, place, spent, limit, quick):
-    """What is said before the figure at that place of those wanted: how long it is expected to take, and all of them, on two cores that are quiet."""
+    """Returns the message before the figure at this place of `wanted`: the expected time of this figure and of all, on two quiet cores."""
     whole = "" if quick else f", of about {spent + sum(SECONDS[number] for number in wanted[place:]):.0f}"
     one = "" if quick else f"about {SECONDS[wanted[place]]} s for this one, "
     return f"{place + 1} of {len(wanted)}: {_paper.name(wanted[place])} ... ({spent:.0f} s so far{whole}; {one}at most {limit:.0f} s)"
@@ -180,7 +180,7 @@ def measure(args):
             part = {"of": run, "time": now(), "seconds": round(took, 1), "stolen": (_sides.stolen_seconds() - stolen) / took / os.cpu_count()}
             _provenance.measured(report, number, part, kept=_rows.to_keep(known))
         report["failed"].pop(number, None)
-        if why is not None:  # the others are still worth having
+        if why is not None:  # the other figures are still useful
             report["failed"][number] = why
         say(f"{_paper.name(number)}: {took:.0f} s" + (f"; not all of it: {missing}" if (missing := unfinished(report, number)) else ""))
         report["figures"] = {key: report["figures"][key] for key in NUMBERS if key in report["figures"]}
@@ -191,7 +191,7 @@ def measure(args):
 
 
 def say_what_is_missing(report, asked):
-    """Whether something of what was asked for is, and what to do then."""
+    """Prints what is missing of the figures in `asked` and how to measure it; returns whether anything is."""
     left = {number: why for number in asked if (why := unfinished(report, number))}
     for number, why in left.items():
         print(f"paper: {_paper.name(number)} is not all there: {why}")
@@ -202,7 +202,7 @@ def say_what_is_missing(report, asked):
 
 
 def publish(out, report):
-    """The page into docs/; 1 with a word if it may not be there."""
+    """Copies the page into docs/; returns 1 and prints the reason if it may not be there."""
     left = [number for number in NUMBERS if unfinished(report, number)]
     why = "a quick run is good for its form only" if report["quick"] else "not all is measured: " + " ".join(left) if left else _provenance.unfit(report)
     if why:
