@@ -19,7 +19,7 @@
 namespace pw::ir {
 namespace {
 
-// A context for one piece of work, which remembers the first error.
+// An MLIR context for one call. Keeps the first error reported in it.
 class Work {
  public:
   explicit Work(const program::Program* program)
@@ -43,7 +43,7 @@ class Work {
 
   absl::Status RunPasses(mlir::ModuleOp module, void (*add)(mlir::OpPassManager&)) {
     mlir::PassManager passes(&context_);
-    passes.enableVerifier(false);  // what comes in is verified, and what passes make is so in their tests
+    passes.enableVerifier(false);  // the input is verified; the passes' outputs are verified in their tests
     add(passes);
     return failed(passes.run(module)) ? Error() : absl::OkStatus();
   }
@@ -63,7 +63,7 @@ class Work {
   std::optional<int> node_;
 };
 
-// The devices of the program, as they are now.
+// Adds a pw.machine with the present state of the program's devices.
 absl::Status AddMachine(mlir::ModuleOp module, const resource::Topology& topology) {
   auto devices = TheOnly<VirtualDevicesOp>(module);
   if (!devices) return absl::InternalError("the portable program has no devices");

@@ -1,10 +1,10 @@
-// The IR for those who do not see MLIR: from a program as it was sent and compiled, to what each host does.
+// The interface of the IR for code that does not see MLIR: lowers a program, as sent by the client and compiled, to the hosts' steps.
 //
-// In two halves, so that only the second is done again when the mapping changes (paper 4.2): the portable form holds whatever the mapping is;
-// lowering it says where everything is, chooses routes and writes the hosts' steps. The portable form is kept as bytes, some 40 a node,
-// rather than as a live module, whose context costs far more.
+// The work has two halves, and only the second is repeated when the mapping changes (paper 4.2). ImportProgram makes the portable form,
+// which is valid for every mapping. LowerProgram places it on devices, chooses routes and writes the hosts' steps. The portable form is
+// stored as bytes, about 40 per node; a live module with its context would cost far more.
 //
-// Pure: no state between calls. Errors are INVALID_ARGUMENT and name the node and the user's line.
+// Pure: no state between calls. Errors are INVALID_ARGUMENT, and name the node and the user's line.
 #pragma once
 
 #include <string>
@@ -18,17 +18,17 @@
 
 namespace pw::ir {
 
-// Checks the types of all nodes against the executables, which are those of the program in its order, and puts transfers where an
-// input is wanted elsewhere or cut otherwise.
+// Returns the portable form. Checks the types of all nodes against the executables (the program's, in its order), and inserts a transfer
+// where an executable wants an input on other devices or with another sharding.
 absl::StatusOr<std::string> ImportProgram(const program::Program& program, absl::Span<const program::ExecutablePtr> executables);
 
-// REQUIRES: `portable` is what ImportProgram made of the program, all devices of the program are there, and the executables, perhaps others
-// by now, take and make the same types.
+// Returns the hosts' steps. REQUIRES: `portable` is ImportProgram's result for this program, the topology has all devices of the program,
+// and the executables have the types that ImportProgram saw, though they may have been compiled anew.
 absl::StatusOr<program::HostPrograms> LowerProgram(std::string_view portable, const program::Program& program,
                                                    absl::Span<const program::ExecutablePtr> executables,
                                                    const resource::Topology& topology);
 
-// The portable form as people read it, with locations.
+// Returns the portable form as text, with locations.
 std::string PrintProgram(std::string_view portable);
 
 }  // namespace pw::ir

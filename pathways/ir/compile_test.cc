@@ -1,4 +1,4 @@
-// The pipeline as the controller uses it. What each pass does is tested on text, in tests/ir.
+// Tests the pipeline as the controller uses it. The passes are tested one by one, on text, in tests/ir.
 #include "pathways/ir/compile.h"
 
 #include "absl/strings/str_cat.h"
@@ -13,7 +13,7 @@ using program::HostStep;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Hosts with `devices` devices each, every host an island.
+// Returns a topology of hosts with `devices` devices each; every host is an island.
 resource::Topology Hosts(int hosts, int devices) {
   resource::Topology topology;
   std::vector<resource::HostDescription> descriptions;
@@ -26,7 +26,7 @@ resource::Topology Hosts(int hosts, int devices) {
   return topology;
 }
 
-// f on the devices of host 0, then g on those of host 1, with nothing said of how the array gets from one to the other.
+// f on the devices of host 0, then g on those of host 1, without a Transfer between them.
 struct Chain {
   explicit Chain(int devices, int64_t wanted = 4096) {
     proto.set_name("step");

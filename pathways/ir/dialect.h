@@ -1,7 +1,7 @@
-// The dialect `pw` (docs/ir.md). Only this folder, and it only, sees MLIR; what others use of the IR is compile.h.
+// The MLIR dialect `pw` (docs/ir.md). No other folder sees MLIR; other folders use compile.h.
 //
-// Contexts are made for one piece of work, on the strand that does it, with MLIR's own threads off: types and attributes live as long as
-// their context, so one that is kept would grow with every program.
+// Each call makes an MLIR context of its own, on its strand, with MLIR's threads off. Types and attributes live as long as their
+// context, so a long-lived context would grow with every program.
 #pragma once
 
 #include <optional>
@@ -26,14 +26,14 @@
 
 namespace pw::ir {
 
-// The client's node of an operation, and where it stands in the user's source ("train.py:37 in step", or empty).
+// Converts between an operation's location, and the client's node with its place in the user's source ("train.py:37 in step", or empty).
 mlir::Location MakeLocation(mlir::MLIRContext* context, int node, std::string_view place);
 std::optional<int> NodeOf(mlir::Location location);
 
-// None where there is no attribute. Unlike ODS's optional lists, safe to iterate over.
+// Returns the attribute's numbers, or an empty list if there is no attribute. Unlike ODS's optional lists, it is safe to iterate over.
 inline llvm::ArrayRef<int32_t> Ints(mlir::DenseI32ArrayAttr list) { return list ? list.asArrayRef() : llvm::ArrayRef<int32_t>(); }
 
-// The only operation of its kind in a module, or null.
+// Returns the only operation of this kind in a module (the first, if there are several), or null.
 template <class OpT>
 OpT TheOnly(mlir::ModuleOp module) {
   auto ops = module.getOps<OpT>();

@@ -8,25 +8,25 @@ include "mlir/IR/DialectBase.td"
 def Pw_Dialect : Dialect {
   let name = "pw";
   let cppNamespace = "::pw::ir";
-  let summary = "Programs of sharded computations, from what a client asks for to what each host does";
+  let summary = "Programs of sharded computations, lowered from the client's graph to the steps of each host";
   let description = [{
-    A program is a dataflow graph of sharded arrays. It enters without places (`pw.program`, over `pw.mesh`es of devices that the
-    client named, or none), and is lowered pass by pass until there is one list of steps for each group of hosts (`pw.host_program`).
-    The number of operations does not depend on the number of shards, nor on the number of hosts with the same part.
+    A program is a dataflow graph of sharded arrays. It starts as a `pw.program`, whose arrays lie on `pw.mesh`es. A mesh lists devices
+    that the client named, or only gives their number. The passes lower the program to one list of steps for each group of hosts
+    (`pw.host_program`). The number of operations depends neither on the number of shards nor on the number of hosts with the same steps.
 
-    Locations are the user's: `fused<NODE>["function"("file.py":LINE:0)]`, where NODE numbers the client's node. An error of any
-    pass is reported there.
+    Locations point into the user's source: `fused<NODE>["function"("file.py":LINE:0)]`, where NODE is the number of the client's node.
+    Passes report their errors at these locations.
   }];
   let useDefaultTypePrinterParser = 1;
 }
 
 def Pw_Array : TypeDef<Pw_Dialect, "Array"> {
   let mnemonic = "array";
-  let summary = "an array, cut into tiles that lie on the devices of a mesh";
+  let summary = "an array whose tiles lie on the devices of a mesh";
   let description = [{
-    Shard `i` lies on device `i` of the mesh. Without `tiles` every shard holds everything. `tiles [2, 1]` cuts dimension 0 into two
-    pieces; shard `i` holds tile `i`, counted row-major, or the one that `order` names for it. `memory` is the kind of memory, the
-    default one if it is not given.
+    Shard `i` lies on device `i` of the mesh. Without `tiles`, each shard holds the whole array. `tiles [2, 1]` cuts dimension 0 into two
+    pieces. Tiles are numbered in row-major order. Shard `i` holds tile `i`, or tile `order[i]` if there is an `order`. `memory` is the
+    kind of memory; without it, the array is in the default memory.
 
     ```mlir
     !pw.array<f32[4, 8] @m0>
@@ -43,15 +43,15 @@ def Pw_Array : TypeDef<Pw_Dialect, "Array"> {
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
-    // The same type and shape, wherever it lies.
+    // Returns whether the element types and shapes are equal. The placement may differ.
     bool sameElements(ArrayType other) const { return getDtype() == other.getDtype() && getDims() == other.getDims(); }
-    // The same tiles on the same devices, in whatever memory.
+    // Returns whether both have the same tiles on the same devices. The kind of memory may differ.
     bool samePlace(ArrayType other) const {
       return getMesh() == other.getMesh() && getTiles() == other.getTiles() && getOrder() == other.getOrder();
     }
-    // Bytes of the whole array, each element once.
+    // Returns the size of the whole array, each element counted once.
     int64_t bytes() const;
-    // "f32[4, 8]"
+    // Returns the element type and shape as text: "f32[4, 8]".
     std::string shape() const;
   }];
 }

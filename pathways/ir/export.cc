@@ -53,7 +53,7 @@ class Exporter {
     step.move = static_cast<int>(op.getNumber());
     if (out_.moves.size() <= op.getNumber()) out_.moves.resize(op.getNumber() + 1);
     program::HostMove& move = out_.moves[op.getNumber()];
-    if (move.target_spec != nullptr) return;  // another host's part of it has been read
+    if (move.target_spec != nullptr) return;  // read already, from another host's steps
     move.source = Take({static_cast<int64_t>(op.getSource())})[0];
     move.target = Take({static_cast<int64_t>(op.getTarget())})[0];
     move.source_spec = Spec(op.getFrom(), op);

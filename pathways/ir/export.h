@@ -1,4 +1,4 @@
-// From the lowered module to what dispatch reads.
+// Converts a lowered module to HostPrograms, the input of dispatch.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,8 @@
 
 namespace pw::ir {
 
-// REQUIRES: pw-lower-to-hosts has run. Nothing, with an error at the operation, if a sharding does not fit. Arrays that arguments and
-// executables make keep the layouts that those say.
+// Returns nullopt, with an error at the operation, if a sharding does not fit. Arguments and results of executables keep the layouts that
+// the program and the executables give them. REQUIRES: pw-lower-to-hosts has run.
 std::optional<program::HostPrograms> Export(mlir::ModuleOp module, const program::Program& program,
                                             absl::Span<const program::ExecutablePtr> executables);
 

@@ -30,7 +30,7 @@ class Importer {
       programs_.push_back(
           builder_.create<ProgramOp>(MakeLocation(context_, 0, ""), is_whole ? absl::StrCat(name) : absl::StrCat("b", b)));
     }
-    // Meshes are written where they are first met: before the executables, and before the programs.
+    // Meshes are inserted when they are first used, so they stand before the executables and programs that use them.
     builder_.setInsertionPoint(programs_.front());
     for (size_t i = 0; i < executables_.size(); ++i) PW_RETURN_IF_ERROR(AddExecutable(static_cast<int>(i)));
     for (size_t b = 0; b < program_.branches.size(); ++b) PW_RETURN_IF_ERROR(AddNodes(program_.branches[b], programs_[b]));
@@ -73,7 +73,7 @@ class Importer {
     return absl::OkStatus();
   }
 
-  // The first node that runs it.
+  // Returns the location of the first node that runs the executable.
   mlir::Location LocationOfUser(int executable) const {
     for (size_t n = 0; n < program_.nodes.size(); ++n) {
       if (program_.nodes[n].executable == executable)
@@ -156,7 +156,7 @@ class Importer {
   std::map<std::vector<DeviceId>, mlir::FlatSymbolRefAttr> meshes_;
   std::map<std::pair<int, const void*>, ArrayType> transfer_types_;
   std::vector<ExecutableOp> executable_ops_;
-  std::vector<ProgramOp> programs_;  // the branches, and the whole
+  std::vector<ProgramOp> programs_;  // the branches, then the whole program
   llvm::SmallVector<mlir::Value> values_;
   uint32_t args_ = 0;
 };

@@ -1,4 +1,4 @@
-// From the program that a client sent, and what its executables turned out to take and make, to the IR.
+// Converts a client's program to the IR, with the types of its compiled executables.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -8,7 +8,7 @@
 
 namespace pw::ir {
 
-// The module is not verified. INVALID_ARGUMENT where the types make no sense by themselves.
+// Returns a module that is not verified yet. INVALID_ARGUMENT if a type is invalid by itself.
 absl::StatusOr<mlir::OwningOpRef<mlir::ModuleOp>> Import(mlir::MLIRContext* context, const program::Program& program,
                                                          absl::Span<const program::ExecutablePtr> executables);
 

@@ -1,4 +1,4 @@
-// What the operations check of themselves, and how slots and routes are written.
+// Verifiers of the operations, and the parsers and printers of slots and routes.
 #include <algorithm>
 
 #include "llvm/ADT/SmallSet.h"
@@ -89,7 +89,7 @@ void printRoute(mlir::OpAsmPrinter& printer, Operation*, mlir::StringAttr route,
   if (route) printer << " " << route.getValue() << " " << bytes.getInt() << " bytes";
 }
 
-// The mesh is there, and large enough for the tiles. Independent of the number of shards, but for an order of tiles.
+// Checks that the mesh exists and is large enough for the tiles. The work does not grow with the number of shards.
 LogicalResult CheckType(Operation* op, ArrayType type, SymbolTableCollection& symbols) {
   auto mesh = symbols.lookupNearestSymbolFrom<MeshOp>(op, type.getMesh());
   if (!mesh) return op->emitError() << "there is no mesh " << type.getMesh();
@@ -120,7 +120,7 @@ LogicalResult CheckTypes(Operation* op, SymbolTableCollection& symbols) {
   return success();
 }
 
-// That inputs and outputs are those of the executable, wherever the inputs lie.
+// Checks that the types of inputs and outputs are the executable's. Inputs may lie on other devices.
 LogicalResult CheckCall(Operation* op, mlir::FlatSymbolRefAttr symbol, mlir::TypeRange inputs, mlir::TypeRange outputs,
                         SymbolTableCollection& symbols) {
   auto executable = symbols.lookupNearestSymbolFrom<ExecutableOp>(op, symbol);
@@ -151,7 +151,7 @@ LogicalResult CheckOneShard(Operation* op, const char* what, ArrayType type, Sym
   return shards == 1 ? success() : op->emitError() << what << " has one shard, not " << shards;
 }
 
-// That the branch takes exactly what is given to it and makes exactly what is wanted, and is no program that it is part of.
+// Checks that the branch stands before the program (so that there is no recursion), and has the types of the select's inputs and outputs.
 LogicalResult CheckBranch(SelectOp op, ProgramOp branch) {
   const llvm::StringRef name = branch.getSymName();
   if (!branch->isBeforeInBlock(op->getParentOp()))

@@ -1,4 +1,4 @@
-// The operations, in the order in which a program meets them.
+// The operations of the dialect: declarations, then programs, then host programs. Most of docs/ir.md is generated from them.
 #ifndef PATHWAYS_IR_OPS_TD
 #define PATHWAYS_IR_OPS_TD
 
@@ -8,17 +8,17 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 include "pathways/ir/dialect.td"
 
 class Pw_Op<string mnemonic, list<Trait> traits = []> : Op<Pw_Dialect, mnemonic, traits>;
-// Operations on arrays check that the meshes of their types exist and are large enough.
+// An operation on arrays. Its verifier checks that the meshes of its types exist and are large enough.
 class Pw_ArrayOp<string mnemonic, list<Trait> traits = []>
     : Pw_Op<mnemonic, traits # [DeclareOpInterfaceMethods<SymbolUserOpInterface>]>;
 
-//===-- What a program refers to
+//===-- Declarations that programs refer to
 
 def Pw_MeshOp : Pw_Op<"mesh", [Symbol]> {
   let summary = "a list of devices";
   let description = [{
-    `on` lists the devices that the client named, by the numbers that the client knows them by. Without it, any will do.
-    `pw-assign-virtual-devices` replaces it by `virtual`: positions in `pw.virtual_devices`.
+    `on` lists the devices that the client named, by the client's device ids. Without it, `pw-place` chooses the devices.
+    `pw-assign-virtual-devices` replaces `on` by `virtual`, a list of positions in `pw.virtual_devices`.
 
     ```mlir
     pw.mesh @m0 size 2 on [4, 5]
@@ -32,10 +32,10 @@ def Pw_MeshOp : Pw_Op<"mesh", [Symbol]> {
 }
 
 def Pw_ExecutableOp : Pw_Op<"executable", [Symbol, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let summary = "a compiled module: what its computations take and make";
+  let summary = "the input and output types of a compiled module";
   let description = [{
-    The module is opaque here: it is the client's executable number `number`. It runs on all devices of a mesh at once. `donates` lists
-    the arguments whose memory it takes over.
+    The module itself is opaque to the dialect: `number` is its index in the program's list of executables, and `label` is its name. It
+    runs on all devices of a mesh at once. `donates` lists the arguments whose memory it takes over.
 
     ```mlir
     pw.executable @e0 0 "step" on @m0 donates [0] : (!pw.array<f32[4] @m0>) -> (!pw.array<f32[4] @m0>)
@@ -50,8 +50,8 @@ def Pw_ExecutableOp : Pw_Op<"executable", [Symbol, DeclareOpInterfaceMethods<Sym
 def Pw_VirtualDevicesOp : Pw_Op<"virtual_devices"> {
   let summary = "the devices of the program";
   let description = [{
-    One entry for each virtual device: the client's number for it, or -1 where any will do. `pw-place` replaces the latter, and adds the
-    host of each.
+    Each virtual device has one entry: the client's device id, or -1 if the client named no device. `pw-place` replaces each -1 by a device
+    that it chooses, and adds the host of each device.
 
     ```mlir
     pw.virtual_devices [4, 5, -1, -1]
@@ -64,11 +64,11 @@ def Pw_VirtualDevicesOp : Pw_Op<"virtual_devices"> {
 }
 
 def Pw_MachineOp : Pw_Op<"machine"> {
-  let summary = "the cluster as it is now: the mapping, and the network";
+  let summary = "the current state of the cluster: device mapping and network costs";
   let description = [{
-    Entry `i` of each list is about one device that a client may know: its number, the physical device that it is on, its host,
-    and its island. `latency_bytes` is what a step between hosts costs beside its bytes, expressed in bytes; `distant` is how many times
-    dearer a byte is between islands than inside one.
+    Entry `i` of each list describes one device known to clients: its id, its physical device, its host and its island. `latency_bytes` is
+    the fixed cost of a step between hosts, expressed in bytes. `distant` is the cost of a byte between islands, relative to a byte
+    inside an island.
 
     ```mlir
     pw.machine devices [4, 5] physical [4, 5] hosts [1, 1] islands [0, 0]
@@ -83,7 +83,7 @@ def Pw_MachineOp : Pw_Op<"machine"> {
 //===-- Programs
 
 def Pw_ProgramOp : Pw_Op<"program", [Symbol, SingleBlock, NoTerminator, NoRegionArguments]> {
-  let summary = "a dataflow graph: what the user's function does with arrays";
+  let summary = "the dataflow graph of the user's function, or of a branch in it";
   let description = [{
     ```mlir
     pw.program @f {
@@ -102,7 +102,7 @@ def Pw_ProgramOp : Pw_Op<"program", [Symbol, SingleBlock, NoTerminator, NoRegion
 def Pw_ArgOp : Pw_ArrayOp<"arg", [HasParent<"ProgramOp">]> {
   let summary = "an argument of the program";
   let description = [{
-    Numbered in order. `donated`: the caller gives it up. `apart`: it comes as one array for each shard.
+    Arguments are numbered in order. `donated`: the caller gives the array up. `apart`: the caller passes one array for each shard.
 
     ```mlir
     %0 = pw.arg 0 donated apart : !pw.array<f32[4] @m0>
@@ -116,8 +116,8 @@ def Pw_ArgOp : Pw_ArrayOp<"arg", [HasParent<"ProgramOp">]> {
 def Pw_ComputeOp : Pw_ArrayOp<"compute", [HasParent<"ProgramOp">]> {
   let summary = "one run of an executable, on all devices of its mesh";
   let description = [{
-    Operands have the types and shapes of the executable's parameters; where they lie is seen to by `pw-insert-transfers`.
-    Results are exactly the executable's.
+    Operands have the element types and shapes of the executable's parameters. They may have another placement: `pw-insert-transfers`
+    moves them. The result types are equal to the executable's.
 
     ```mlir
     %1:2 = pw.compute @e0(%0) : (!pw.array<f32[4] @m0>) -> (!pw.array<f32[4] @m0>, !pw.array<f32[] @m0>)
@@ -129,10 +129,11 @@ def Pw_ComputeOp : Pw_ArrayOp<"compute", [HasParent<"ProgramOp">]> {
 }
 
 def Pw_TransferOp : Pw_ArrayOp<"transfer", [HasParent<"ProgramOp">, Pure]> {
-  let summary = "the same elements elsewhere";
+  let summary = "copy an array to another placement";
   let description = [{
-    On other devices, cut another way, or in another kind of memory. `pw-choose-routes` says how it is done and how many bytes
-    cross between hosts: `local` (none), `copy` (shard to shard), `scatter` (into more tiles), `gather` (into fewer), `reshard`.
+    The result has the same elements on other devices, in other tiles, or in another kind of memory. `pw-choose-routes` adds a route and
+    the number of bytes that cross between hosts. The routes: `local` (no bytes cross), `copy` (the tiles stay the same), `scatter`
+    (into more tiles), `gather` (into fewer tiles), `reshard` (into the same number of other tiles).
 
     ```mlir
     %1 = pw.transfer %0 : !pw.array<f32[4] @m0> to !pw.array<f32[4] @m1 tiles [2]>
@@ -146,11 +147,11 @@ def Pw_TransferOp : Pw_ArrayOp<"transfer", [HasParent<"ProgramOp">, Pure]> {
 }
 
 def Pw_HostComputeOp : Pw_ArrayOp<"host_compute", [HasParent<"ProgramOp">]> {
-  let summary = "a function of the client's process, between computations";
+  let summary = "call a function in the client's process";
   let description = [{
-    `function` is its name for people, `callback` the client's number for it. Operands have one shard each; what it makes is the same on
-    all devices of its mesh. The controller cuts a client's program at such nodes into parts before it lowers them
-    (pathways/program/cut.h): `pw-lower-to-hosts` refuses them.
+    `function` is the function's name in messages, and `callback` is the client's number for it. Each operand has one shard. Results are
+    replicated over the devices of their mesh. The controller cuts a client's program into parts at such nodes, and lowers only the
+    parts (pathways/program/cut.h). `pw-lower-to-hosts` rejects the nodes themselves.
 
     ```mlir
     %1 = pw.host_compute "tokenize" callback 7 (%0) : (!pw.array<u8[64] @m0>) -> !pw.array<s32[16] @m0>
@@ -163,12 +164,12 @@ def Pw_HostComputeOp : Pw_ArrayOp<"host_compute", [HasParent<"ProgramOp">]> {
 }
 
 def Pw_SelectOp : Pw_ArrayOp<"select", [HasParent<"ProgramOp">]> {
-  let summary = "a data-dependent node: what runs depends on a value";
+  let summary = "run one of several branches, chosen by a value";
   let description = [{
-    `index` is a scalar integer of one shard; when it is known, the branch that it counts to runs on the inputs: an executable, or a
-    program that stands before this one. All take and make the same. What it needs is not known before: such a node is dispatched when its
-    predecessors have ended. The controller cuts a client's program at such nodes into parts before it lowers them
-    (pathways/program/cut.h): `pw-lower-to-hosts` refuses them.
+    `index` is a scalar integer of one shard. When its value is known, branch number `index` runs on the inputs. A branch is an
+    executable, or a program that stands before this one. All branches have the same inputs and outputs. The resources that the node needs
+    depend on the branch, so the controller dispatches it only once the index is known. The controller cuts a client's program into parts
+    at such nodes, and lowers only the parts (pathways/program/cut.h). `pw-lower-to-hosts` rejects the nodes themselves.
 
     ```mlir
     %2 = pw.select %0 among [@e0, @b0](%1) : !pw.array<s32[] @m0>, (!pw.array<f32[4] @m0>) -> !pw.array<f32[4] @m0>
@@ -184,21 +185,23 @@ def Pw_SelectOp : Pw_ArrayOp<"select", [HasParent<"ProgramOp">]> {
 
 def Pw_ResultOp : Pw_ArrayOp<"result", [HasParent<"ProgramOp">]> {
   let summary = "a result of the program";
-  let description = [{ Results are numbered in the order in which they stand. }];
+  let description = [{
+    Results are numbered in the order of these operations.
+  }];
   let arguments = (ins Pw_Array:$value);
   let assemblyFormat = "$value attr-dict `:` type($value)";
 }
 
 //===-- Host programs
 
-// Slots (pathways/program/command_template.h), written `argument 0`, `result 1`, `name 2`.
+// A step of a host program. It names arrays by slots (pathways/program/command_template.h), written `argument 0`, `result 1`, `name 2`.
 class Pw_Step<string mnemonic, list<Trait> traits = []> : Pw_Op<mnemonic, traits # [HasParent<"HostProgramOp">]>;
 
 def Pw_HostProgramOp : Pw_Op<"host_program", [SingleBlock, NoTerminator, NoRegionArguments]> {
-  let summary = "what each host of a group does in one run of the program, in order";
+  let summary = "the steps of each host of a group in one run of the program, in order";
   let description = [{
-    Arrays are slots, filled when the program runs: `argument k` and `result k` of the run, and `name k`, which is new in each run. A
-    host that lists a step does its own part of it: the shards that lie there.
+    Steps name arrays by slots. Each run fills the slots with ids: `argument k` and `result k` are the run's arguments and results,
+    and `name k` is a new id in each run. Each host of the group performs a step for the shards that lie on it.
 
     ```mlir
     pw.host_program hosts [1, 2] {
@@ -216,8 +219,8 @@ def Pw_HostProgramOp : Pw_Op<"host_program", [SingleBlock, NoTerminator, NoRegio
 def Pw_ExecuteOp : Pw_Step<"execute", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "run an executable on the host's devices of its mesh";
   let description = [{
-    `keeping` lists arguments that the executable would take over but must not. `launch` names the launch on all its hosts, where there
-    are several.
+    `keeping` lists arguments that the executable donates but must not take over in this step. `launch` is the slot of the launch's id,
+    which is the same on all hosts of the launch. A launch on one host has none.
   }];
   let arguments = (ins FlatSymbolRefAttr:$executable, DenseI64ArrayAttr:$takes, DenseI64ArrayAttr:$makes,
                    OptionalAttr<DenseI32ArrayAttr>:$keeping, OptionalAttr<I64Attr>:$launch);
@@ -228,7 +231,9 @@ def Pw_ExecuteOp : Pw_Step<"execute", [DeclareOpInterfaceMethods<SymbolUserOpInt
 
 def Pw_MoveOp : Pw_Step<"move"> {
   let summary = "the host's part of a transfer";
-  let description = [{ Move `number` is the same one in all host programs that list it. }];
+  let description = [{
+    Move `number` is the same transfer in all host programs that list it.
+  }];
   let arguments = (ins I32Attr:$number, I64Attr:$source, I64Attr:$target, TypeAttrOf<Pw_Array>:$from, TypeAttrOf<Pw_Array>:$to);
   let assemblyFormat = "$number custom<Slot>($source) `to` custom<Slot>($target) attr-dict `:` $from `to` $to";
 }
@@ -236,15 +241,18 @@ def Pw_MoveOp : Pw_Step<"move"> {
 def Pw_AliasOp : Pw_Step<"alias"> {
   let summary = "another name for the host's shards of an array";
   let description = [{
-    `apart`: shard `i` is the only shard of the argument that comes `i` after `source`.
+    `apart`: the caller passed one array for each shard. Shard `i` of `target` is the only shard of the array in slot `source + i`.
   }];
   let arguments = (ins I64Attr:$target, I64Attr:$source, UnitAttr:$apart, TypeAttrOf<Pw_Array>:$type);
   let assemblyFormat = "custom<Slot>($target) `of` (`apart` $apart^)? custom<Slot>($source) attr-dict `:` $type";
 }
 
 def Pw_ReleaseOp : Pw_Step<"release"> {
-  let summary = "the host is done with arrays";
-  let description = [{ `apart`: with those that hold its shards, counted from the one given. }];
+  let summary = "release arrays that the host no longer needs";
+  let description = [{
+    `apart` is the type of an argument that the caller passed as one array for each shard. The slot given holds shard 0; the slot `i`
+    after it holds shard `i`. The host releases its own shards.
+  }];
   let arguments = (ins DenseI64ArrayAttr:$arrays, OptionalAttr<TypeAttrOf<Pw_Array>>:$apart);
   let assemblyFormat = "custom<Slots>($arrays) (`apart` $apart^)? attr-dict";
 }

@@ -1,4 +1,4 @@
-// The passes of the pipeline (docs/ir.md says what each does), in its order. Each is stateless between modules.
+// The passes of the pipeline, in its order; docs/ir.md describes them. A pass keeps no state from one module to the next.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@
 
 namespace pw::ir {
 
-inline constexpr int32_t kAnyDevice = -1;  // in pw.virtual_devices: the machine chooses (pw-place)
+inline constexpr int32_t kAnyDevice = -1;  // in pw.virtual_devices: pw-place chooses the device
 
 // Generated from passes.td.
 #define GEN_PASS_DECL
 #define GEN_PASS_REGISTRATION
 #include "pathways/ir/passes.h.inc"
 
-// What holds whatever the mapping: devices numbered, transfers in place.
+// Adds the passes that make the portable form: they number devices and insert transfers.
 void AddPortablePasses(mlir::OpPassManager& passes);
-// From there to the hosts, for the machine in the module.
+// Adds the passes that lower the portable form to hosts, for the pw.machine in the module.
 void AddPlacementPasses(mlir::OpPassManager& passes);
 
 }  // namespace pw::ir

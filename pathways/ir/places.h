@@ -1,6 +1,6 @@
-// Places: where the arrays of a placed module are, in the words of the rest of the tree.
+// Places: gives the ArraySpecs and hosts of the arrays of a placed module. Passes and Export use it.
 //
-// Reads `pw.virtual_devices` and `pw.machine` once; shardings are made once for each type. For one module, which it must not outlive.
+// It reads `pw.virtual_devices` once, and makes each type's spec once. It serves one module, and must not outlive it.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class Places {
   // REQUIRES: pw-place has run.
   explicit Places(mlir::ModuleOp module);
 
-  // Null, with an error at `at`, if the tiles do not fit.
+  // Returns the spec of arrays of this type; null, with an error at `at`, if the tiles do not fit the mesh.
   SpecPtr Spec(ArrayType type, mlir::Operation* at);
   const Hosts& HostsOf(mlir::FlatSymbolRefAttr mesh);
   int NumDevices(mlir::FlatSymbolRefAttr mesh) { return static_cast<int>(Of(mesh).devices.size()); }

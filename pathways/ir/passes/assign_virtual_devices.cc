@@ -16,8 +16,8 @@ struct AssignVirtualDevices : impl::AssignVirtualDevicesBase<AssignVirtualDevice
   void runOnOperation() override {
     mlir::ModuleOp module = getOperation();
     if (TheOnly<VirtualDevicesOp>(module)) return;
-    absl::flat_hash_map<int32_t, int32_t> numbers;  // of the client's devices
-    std::vector<int32_t> devices;                   // of the program
+    absl::flat_hash_map<int32_t, int32_t> numbers;  // virtual device of each of the client's devices
+    std::vector<int32_t> devices;                   // the client's device, or kAnyDevice, of each virtual device
     for (MeshOp mesh : module.getOps<MeshOp>()) {
       llvm::SmallVector<int32_t> assigned;
       assigned.reserve(mesh.getSize());

@@ -14,10 +14,10 @@ namespace pw::ir {
 
 namespace {
 
-// One step of a transfer.
+// The cost of one step of a transfer.
 struct Cost {
-  int64_t bytes = 0;    // between hosts
-  int64_t busiest = 0;  // of the busiest host, in or out, dearer between islands, and the latency
+  int64_t bytes = 0;    // sent between hosts
+  int64_t busiest = 0;  // bytes of the busiest host, in or out, weighted between islands, plus the latency in bytes
 };
 
 class Chooser {
@@ -50,7 +50,7 @@ class Chooser {
   }
 
  private:
-  // An array that all of several hosts get, cut into one part for each device; null if that makes no sense.
+  // If `to` is replicated over several hosts, returns its type cut into one part per device. Null if that is not possible.
   ArrayType Parts(ArrayType to) {
     const int devices = places_.NumDevices(to.getMesh());
     if (!to.getTiles().empty() || places_.HostsOf(to.getMesh()).size() < 2) return {};
@@ -121,7 +121,7 @@ class Chooser {
 
   Places places_;
   int64_t latency_, distant_;
-  std::map<int32_t, int32_t> island_of_;  // of each host
+  std::map<int32_t, int32_t> island_of_;  // by host
   llvm::DenseMap<std::pair<mlir::Type, mlir::Type>, Cost> costs_;
 };
 

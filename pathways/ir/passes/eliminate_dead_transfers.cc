@@ -11,7 +11,7 @@ struct EliminateDeadTransfers : impl::EliminateDeadTransfersBase<EliminateDeadTr
   void runOnOperation() override {
     for (ProgramOp program : getOperation().getOps<ProgramOp>()) {
       mlir::Block& body = program.getBody().front();
-      // Users stand behind what they use: backwards, a transfer whose only user has just gone is seen to be unused.
+      // Users stand after their operands. So, going backwards, a transfer is visited after its users are gone.
       for (mlir::Operation& op : llvm::make_early_inc_range(llvm::reverse(body))) {
         auto transfer = mlir::dyn_cast<TransferOp>(op);
         if (!transfer) continue;

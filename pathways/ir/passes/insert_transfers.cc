@@ -8,7 +8,7 @@ namespace pw::ir {
 
 namespace {
 
-// In which memory an argument lies is the executable's affair: it takes arrays of any kind that its devices can read.
+// Kinds of memory need not match: an executable takes arrays in any memory that its devices can read.
 bool Fits(ArrayType given, ArrayType wanted) { return given.samePlace(wanted) || wanted.getDtype() == buffers::DType::kToken; }
 
 struct InsertTransfers : impl::InsertTransfersBase<InsertTransfers> {
@@ -20,7 +20,7 @@ struct InsertTransfers : impl::InsertTransfersBase<InsertTransfers> {
           Bring(&op, compute.getInputsMutable(), symbols.lookup<ExecutableOp>(compute.getExecutable()));
         } else if (auto select = mlir::dyn_cast<SelectOp>(op)) {
           const auto first = mlir::cast<mlir::FlatSymbolRefAttr>(select.getBranches()[0]);
-          auto executable = symbols.lookup<ExecutableOp>(first.getValue());  // programs take what they are given
+          auto executable = symbols.lookup<ExecutableOp>(first.getValue());  // null: a program, whose types must match already
           if (executable) Bring(&op, select.getInputsMutable(), executable);
         }
       }

@@ -24,9 +24,9 @@ using program::SlotKind;
 
 int64_t SlotOf(SlotKind kind, uint64_t index) { return static_cast<int64_t>(program::Slot(kind, index)); }
 
-// What some hosts do, before it is known which hosts have the same part.
+// A step of a set of hosts. Hosts are grouped by their steps later.
 struct Step {
-  int hosts = 0;  // a set of HostSets
+  int hosts = 0;  // the set's number in HostSets
   mlir::Location location;
   std::function<void(mlir::OpBuilder&, mlir::Location)> make;  // null: a release of `released`
   int64_t released = 0;
@@ -39,7 +39,7 @@ class HostSets {
     if (is_new) sets_.push_back(it->first);
     return it->second;
   }
-  // Hosts that are in the same sets, together; by the smallest of each group.
+  // Groups the hosts that are in the same sets. Returns each group with its sets, ordered by the smallest host.
   std::vector<std::pair<Places::Hosts, std::vector<bool>>> Groups() const {
     std::map<int32_t, std::vector<bool>> sets_of;
     for (size_t s = 0; s < sets_.size(); ++s) {
@@ -62,8 +62,8 @@ class HostSets {
   std::vector<Places::Hosts> sets_;
 };
 
-// One program. An executable takes over an argument that it donates if this is the value's last use and the value is the program's
-// own, or an argument that the caller gave up. A computed value that is a result has the result's name from the start.
+// Lowers one program. An executable may take over an argument that it donates, if this is the value's last use, and the value is the
+// program's own or an argument that the caller donated. A computed value that is a result has the result's slot from the start.
 class Lowering {
  public:
   Lowering(mlir::ModuleOp module, ProgramOp program) : module_(module), program_(program), symbols_(module), places_(module) {}
@@ -90,10 +90,10 @@ class Lowering {
  private:
   struct State {
     int64_t slot = 0;
-    int last_use = 0;    // position
-    bool owned = true;   // released after the last use
-    bool given = false;  // taken over at its last use
-    int result = -1;     // the first result that it is
+    int last_use = 0;    // position of the operation
+    bool owned = true;   // the program releases it after the last use
+    bool given = false;  // an executable takes it over at the last use
+    int result = -1;     // the first of the program's results that it is; -1: none
   };
 
   void FindUses() {
@@ -110,7 +110,7 @@ class Lowering {
     }
   }
 
-  // Transfers see to it that inputs are where the executable runs.
+  // Checks that all inputs are on the executable's mesh, as pw-insert-transfers makes them.
   mlir::LogicalResult CheckOperands() {
     for (ComputeOp compute : program_.getOps<ComputeOp>()) {
       const llvm::StringRef mesh = symbols_.lookup<ExecutableOp>(compute.getExecutable()).getMesh();
@@ -139,7 +139,7 @@ class Lowering {
     const ArrayType type = arg.getValue().getType();
     const Places::Hosts& hosts = HostsOf(arg.getValue());
     const int64_t first = SlotOf(SlotKind::kArgument, arrays_);
-    host_sets_.Number(hosts);  // they are told of it, used or not
+    host_sets_.Number(hosts);  // hosts of an argument take part in the program even if they do not use it
     arrays_ += arg.getApart() ? places_.NumDevices(type.getMesh()) : 1;
     state.owned = arg.getDonated();
     state.slot = first;
@@ -202,7 +202,7 @@ class Lowering {
     Add(hosts, [=](mlir::OpBuilder& b, mlir::Location loc) { b.create<AliasOp>(loc, target, source, apart, type); });
   }
 
-  // Values whose last use was this operation, in the order in which they were made.
+  // Releases the values whose last use is this operation.
   void ReleaseDead() {
     llvm::SmallVector<Value> seen;
     auto release = [&](Value value) {
@@ -220,7 +220,7 @@ class Lowering {
     for (const auto& [hosts, sets] : host_sets_.Groups()) {
       auto host_program = builder.create<HostProgramOp>(program_.getLoc(), builder.getDenseI32ArrayAttr(hosts));
       mlir::OpBuilder body = mlir::OpBuilder::atBlockBegin(&host_program.getBody().emplaceBlock());
-      ReleaseOp last;  // of the same node, with nothing behind it
+      ReleaseOp last;  // the release at the end of the list so far, to which later ones of its node are added
       for (const Step& step : steps_) {
         if (!sets[step.hosts]) continue;
         if (step.make) {

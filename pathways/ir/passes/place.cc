@@ -62,7 +62,7 @@ struct Place : impl::PlaceBase<Place> {
     return success();
   }
 
-  // Of each island the devices, least used first.
+  // Returns the devices of each island, least used first.
   std::map<int32_t, std::vector<int32_t>> Islands() {
     std::map<int32_t, std::vector<int32_t>> islands;
     for (const auto& [device, i] : entry_) {
@@ -78,7 +78,7 @@ struct Place : impl::PlaceBase<Place> {
   LogicalResult ChooseFor(MeshOp mesh, const std::vector<int32_t>& open) {
     const std::map<int32_t, int64_t> near = BytesExchanged(mesh);
     const std::vector<int32_t>* best = nullptr;
-    std::pair<int64_t, int64_t> best_score;  // freedom, then bytes
+    std::pair<int64_t, int64_t> best_score;  // negative load, then bytes exchanged
     const auto islands = Islands();
     for (const auto& [island, devices] : islands) {
       if (devices.size() < open.size()) continue;
@@ -94,7 +94,7 @@ struct Place : impl::PlaceBase<Place> {
     return success();
   }
 
-  // With each island, by the transfers to and from the mesh whose other end is placed.
+  // Returns the bytes that the mesh exchanges with each island, in transfers whose other end is placed.
   std::map<int32_t, int64_t> BytesExchanged(MeshOp mesh) {
     std::map<int32_t, int64_t> bytes;
     const mlir::SymbolTable symbols(getOperation());
@@ -109,11 +109,11 @@ struct Place : impl::PlaceBase<Place> {
     return bytes;
   }
 
-  // A computation needs a physical device for each of its parts.
+  // Checks that each computation has a different physical device for each of its shards.
   LogicalResult CheckComputations() {
     const mlir::SymbolTable symbols(getOperation());
     for (ExecutableOp executable : getOperation().getOps<ExecutableOp>()) {
-      absl::flat_hash_map<int32_t, int32_t> user;  // of a physical device
+      absl::flat_hash_map<int32_t, int32_t> user;  // the device on each physical device
       const llvm::ArrayRef<int32_t> virtuals = symbols.lookup<MeshOp>(executable.getMesh()).getVirtualDevicesAttr().asArrayRef();
       user.reserve(virtuals.size());
       for (int32_t v : virtuals) {
@@ -129,10 +129,10 @@ struct Place : impl::PlaceBase<Place> {
 
   VirtualDevicesOp devices_op_;
   MachineOp machine_;
-  std::vector<int32_t> devices_;                // of each virtual device
-  llvm::ArrayRef<int32_t> physical_;            // of each entry in the machine's lists
-  absl::flat_hash_map<int32_t, size_t> entry_;  // of each device, in the machine's lists
-  absl::flat_hash_map<int32_t, int64_t> load_;  // of each physical device
+  std::vector<int32_t> devices_;                // the device, or kAnyDevice, by virtual device
+  llvm::ArrayRef<int32_t> physical_;            // the physical device, by entry of the machine's lists
+  absl::flat_hash_map<int32_t, size_t> entry_;  // the entry in the machine's lists, by device
+  absl::flat_hash_map<int32_t, int64_t> load_;  // the number of virtual devices, by physical device
 };
 
 }  // namespace
