@@ -1,4 +1,4 @@
-"""The other end of _sides.Side: a process that is asked by JSON lines on standard input, and answers by a line each on standard output."""
+"""The other end of _sides.Side: serves requests, JSON lines on standard input, with one line each on standard output."""
 
 import collections
 import json
@@ -8,15 +8,15 @@ import time
 
 
 def channel():
-    """Standard output, for answers alone: what libraries print goes to standard error from now on."""
+    """Reserves standard output for answers and returns it; other output goes to standard error from now on."""
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     return out
 
 
 def serve_and_exit(side, out, greeting, keep_errors=False, end=lambda: None):
-    """Says that it is ready, then does what it is asked, a method of `side` a line, until nobody is there any more. keep_errors: what a method raises is
-    its answer, and part of the figure; else it ends the process. end: what is to be done before it exits."""
+    """Sends the greeting, then calls a method of `side` for each request line, until standard input ends. keep_errors: an exception of a method
+    becomes its answer, and part of the figure; otherwise it ends the process. end: called before exit."""
     print(json.dumps(greeting), file=out, flush=True)
     for line in sys.stdin:
         request = json.loads(line)
@@ -28,17 +28,17 @@ def serve_and_exit(side, out, greeting, keep_errors=False, end=lambda: None):
             result = {"error": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
         print(json.dumps(result), file=out, flush=True)
     end()
-    os._exit(0)  # without the client's farewell on standard error
+    os._exit(0)  # skips the client's last message on standard error
 
 
-# Calls under way, of every side of every comparison. Deeper queues of collectives can stop stock jax's own CPU runtime for good (it has room for 32).
+# Calls in flight, for every side of every comparison. Deeper queues of collectives can block stock jax's own CPU runtime forever (its limit is 32).
 DEPTH = 16
 
 
 def timed_calls(function, value, calls, depth, wait, finish=None):
-    """{per_s, calling_us, waiting_us} of calls value = function(value), the last two of each call at the caller, with `depth` of them under way: once there
-    are so many the older half is waited for, and the others go on. A queue that is emptied each time would tell how long an answer takes, and not how
-    many calls there can be. All is done when this returns: the last value is waited for by `finish`, which is `wait` where that says enough."""
+    """Times calls value = function(value) with `depth` of them in flight; returns {per_s, calling_us, waiting_us}, the last two per call, at the
+    caller. When the queue is full, it waits for the older half. Emptying the queue each time would measure latency instead of throughput. When
+    this returns, all calls are complete: it waits for the last value with `finish` (default: `wait`)."""
     pending, waited, begin = collections.deque(), 0.0, time.perf_counter()
     for _ in range(calls):
         value = function(value)

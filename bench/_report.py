@@ -1,4 +1,4 @@
-"""The command line and the output that the benchmarks share: a JSON object, one line, and a line or a few for people."""
+"""The command line and output that the benchmarks share: a JSON object on one line, and a few lines for people."""
 
 import argparse
 import json
@@ -22,7 +22,7 @@ def arguments(description, add=lambda parser: None):
 
 
 def target(name, value, limit, at_most=True):
-    """A figure with its goal. value None: not measured."""
+    """Returns a figure with its goal. value None: not measured."""
     met = None if value is None else (value <= limit if at_most else value >= limit)
     return {"name": name, "value": value, "limit": limit, "at_most": at_most, "met": met}
 
@@ -35,7 +35,7 @@ def describe(goal):
 
 
 def finish(args, name, figures, targets):
-    """Prints and writes; targets go into the JSON too."""
+    """Prints and writes the figures; the JSON includes the targets."""
     record = {"bench": name, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "cores": os.cpu_count(),
               "load_before": getattr(args, "load", None), "figures": figures, "targets": targets}
     line = json.dumps(record)

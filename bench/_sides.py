@@ -1,4 +1,4 @@
-"""What is compared with what: servers and clients, each in processes of its own, and rounds that take turns."""
+"""Starts the sides of a comparison, servers and clients in separate processes, and runs them in alternating rounds."""
 
 import contextlib
 import json
@@ -17,11 +17,11 @@ ANSWER_SECONDS = 180
 
 
 class Stuck(RuntimeError):
-    """A side did not answer in time. Stock jax on CPU can do that by itself under a deep queue of collectives."""
+    """A side did not answer in time. Stock jax on CPU can hang without our code under a deep queue of collectives."""
 
 
 class Side:
-    """A process that answers JSON lines."""
+    """A process that answers requests in JSON lines."""
 
     def __init__(self, name, command, env=None, log=None, patience=ANSWER_SECONDS):
         self.name, self.patience = name, patience
@@ -56,7 +56,7 @@ class Side:
 
 
 class Together:
-    """Processes of one program, each of which is asked the same at the same time: the slowest answer is that of all."""
+    """The processes of one program. All get the same request at the same time; the slowest answer counts for all."""
 
     def __init__(self, sides):
         self.sides = sides
@@ -70,7 +70,7 @@ class Together:
 
 
 def speed(answer):
-    """Of an answer, larger is faster."""
+    """Returns the speed in an answer; larger is faster."""
     return next((answer[key] for key in ("per_s", "tokens_per_s") if key in answer), -answer.get("p50_us", 0))
 
 
@@ -82,7 +82,7 @@ def free_port():
 
 @contextlib.contextmanager
 def opened(*sides):
-    """What can be asked, of processes that were started side by side: those of one program wait for each other."""
+    """Waits until processes that were started together are ready; yields one Side, or a Together of several."""
     try:
         for side in sides:
             side.info = side.receive()
@@ -93,7 +93,7 @@ def opened(*sides):
 
 
 def multicontroller(mode, script, hosts, devices, words=(), patience=ANSWER_SECONDS):
-    """`opened` processes of jax, one for each host. mode: "multicontroller" or "multicontroller-plugin", see _client.py; words: what else the script is told."""
+    """Opens jax processes, one for each host. mode: "multicontroller" or "multicontroller-plugin" (_client.py). words: further script arguments."""
     from pathways import _binaries
 
     port, env = free_port(), {"PATHWAYS_BENCH_PLUGIN": str(_binaries.device_plugin("cpu"))}
@@ -103,7 +103,7 @@ def multicontroller(mode, script, hosts, devices, words=(), patience=ANSWER_SECO
 
 @contextlib.contextmanager
 def client(name, mode, address="", env=None):
-    """A jax process, see _client.py; ready when this returns."""
+    """Starts a jax process (_client.py) and yields it when it is ready."""
     side = Side(name, [sys.executable, HERE / "_client.py", mode, address], env)
     try:
         side.info = side.receive()
@@ -114,7 +114,7 @@ def client(name, mode, address="", env=None):
 
 @contextlib.contextmanager
 def floor_server(tree, *flags, pinned=None):
-    """The address of a server that discards. pinned: the processors it runs on, see pin."""
+    """Starts a server that discards requests; yields its address. pinned: the processors to run it on, see pin."""
     with tempfile.TemporaryDirectory() as folder:
         port_file = pathlib.Path(folder) / "port"
         process = subprocess.Popen([str(tree / "bin" / "floor_server"), "--port-file", str(port_file), *flags], stderr=subprocess.DEVNULL)
@@ -134,7 +134,7 @@ def floor_server(tree, *flags, pinned=None):
 
 @contextlib.contextmanager
 def cluster(shape="1x1x8", policy=None, dispatch=None):
-    """A local cluster of the installed package; yields it (address, processes: the controller comes first)."""
+    """Starts a local cluster of the installed package; yields it (address, processes: the controller comes first)."""
     from pathways import _cluster
     from pathways._shape import Shape
 
@@ -148,15 +148,15 @@ def cluster(shape="1x1x8", policy=None, dispatch=None):
 
 @contextlib.contextmanager
 def simulated(hosts, device, islands=1, devices=4):
-    """The address of simulated_cluster."""
+    """Starts a simulated_cluster; yields its address."""
     with simulated_cluster(hosts, device, islands, devices) as running:
         yield running.address
 
 
 @contextlib.contextmanager
 def simulated_cluster(hosts, device, islands=1, devices=4, policy=None):
-    """A cluster (address, processes: the controller, and one for all hosts) of simulated hosts of so many devices, those of an island equally many. device:
-    what they can do, as `pathways up --simulated-device` takes it."""
+    """Starts a cluster of simulated hosts with `devices` devices each, divided equally among the islands; yields it (address, processes: the
+    controller, and one for all hosts). device: their performance, as for `pathways up --simulated-device`."""
     from pathways import _cluster, _simulated
     from pathways._shape import Shape
 
@@ -169,7 +169,8 @@ def simulated_cluster(hosts, device, islands=1, devices=4, policy=None):
 
 
 def take_turns(rounds, asks, warm=True):
-    """asks: {name: function}. Runs all of them in turn, `rounds` times after one that does not count (unless they are warm); {name: [results]}."""
+    """Calls the functions in asks, {name: function}, in turn, `rounds` times; returns {name: [results]}. warm: add a first round that is not
+    counted."""
     results = {name: [] for name in asks}
     for number in range(0 if warm else 1, rounds + 1):
         for name, ask in asks.items():
@@ -184,25 +185,25 @@ def median(results, key):
 
 
 def spread(results, key):
-    """Largest over smallest: how far to trust a median."""
+    """Returns the largest value over the smallest, which shows how reliable a median is."""
     values = [r[key] for r in results]
     return max(values) / max(min(values), 1e-12)
 
 
 def stolen_seconds():
-    """What of this machine's processors, all together, has gone to others on the same hardware since it was started; 0 where nobody tells."""
+    """Returns the processor seconds, over all processors, that other guests of the hardware took since this machine started; 0 if unknown."""
     fields = pathlib.Path("/proc/stat").read_text().splitlines()[0].split()
     return int(fields[8]) / os.sysconf("SC_CLK_TCK") if len(fields) > 8 else 0
 
 
 def processor_seconds(pid):
-    """What a process has used of the processors, all its threads together."""
+    """Returns the processor seconds that a process has used, over all its threads."""
     user, system = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def children(pid):
-    """{name: pid} of the processes that this one has started."""
+    """Returns {name: pid} of the child processes of `pid`."""
     found = {}
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         for child in (task / "children").read_text().split():
@@ -211,7 +212,7 @@ def children(pid):
 
 
 def pin(pid, processors):
-    """All threads of a process, and those that they start from now on, run on these processors alone."""
+    """Restricts all threads of a process, and threads that they start later, to these processors."""
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(ProcessLookupError):
             os.sched_setaffinity(int(task.name), processors)

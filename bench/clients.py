@@ -21,11 +21,11 @@ from fairness import OPERATION_A_US, Flood, open_clients, recorded
 COUNTS = (1, 2, 4, 8, 16)
 SIMULATED_US = (330, 1040, 2400)
 DEVICES = 8
-CPU_LOOPS = (45, 140)  # of about 0.33 and 1 ms of a core
+CPU_LOOPS = (45, 140)  # about 0.33 and 1 ms of one core
 WARM_SECONDS, SETTLE_SECONDS = 0.2, 0.7
-RECORDED_COUNTS = (1, 4, 8, 16)  # of the shortest computations: the paper's figure 11
+RECORDED_COUNTS = (1, 4, 8, 16)  # clients, with the shortest computations: the paper's figure 11
 SHOWN_SECONDS = 2
-EQUAL = 0.97  # of a throughput: what is less is lost
+EQUAL = 0.97  # a throughput of at least this ratio counts as equal
 
 
 def processes(cluster, sides):
@@ -40,9 +40,9 @@ def used(pids):
 
 
 def rate(cluster, programs, seconds):
-    """Of what these clients do together. programs: [(client, its program)]."""
+    """Measures the total throughput of these clients. programs: [(client, its program)]."""
     with Flood(programs, WARM_SECONDS, settle=0):
-        pass  # a client that was idle for minutes may have to be read from the disk again
+        pass  # warm up: a client that was idle for minutes may have to be read from disk again
     with Flood(programs, seconds, settle=SETTLE_SECONDS) as flood:
         flood.until_begin()
         pids = processes(cluster, [side for side, _ in programs])
@@ -53,8 +53,8 @@ def rate(cluster, programs, seconds):
 
 
 def in_turn(asks, rounds):
-    """{name: rows} of all of them."""
-    results = _sides.take_turns(rounds, asks, warm=False)  # each turn warms up itself
+    """Runs all asks in turn; returns {name: rows}."""
+    results = _sides.take_turns(rounds, asks, warm=False)  # each turn has its own warm-up
     for rows in results.values():
         for row, one in zip(rows, results["1"]):
             row["of_one"] = row["per_s"] / one["per_s"]
@@ -62,13 +62,13 @@ def in_turn(asks, rounds):
 
 
 def summary(rows):
-    """Medians over the rounds, and the rounds' own numbers of what is compared."""
+    """Returns medians over the rounds, and the single rounds' values of the ratios."""
     found = {key: _sides.median(rows, key) for key in rows[0]}
     return found | {f"{key}_rounds": [row[key] for row in rows] for key in ("of_one", "of_device", "of_jax") if key in rows[0]}
 
 
 def compare(cluster, sides, program, args, rival=None, us=None):
-    """{clients: summary}, and "jax" where there is one. program: client's number -> its program; us: what the device can do, a computation in so many."""
+    """Returns {clients: summary}, with "jax" if there is a rival. program: client's number -> its program. us: device time of a computation."""
     programs = [(side, program(i)) for i, side in enumerate(sides)]
     for side, own in programs:
         side.ask("prepare", program=own)
@@ -106,7 +106,7 @@ def show(name, figures):
 
 
 def simulated(args):
-    """({us: compare}, what a device ran while clients shared it: {"us", "clients": {how many: {"runs", "done", "seconds"}}})."""
+    """Returns ({us: compare}, the runs of a device that clients share: {"us", "clients": {count: {"runs", "done", "seconds"}}})."""
     figures, gang = {}, lambda us: lambda i: f"gang {us} {i}"
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(_sides.simulated_cluster(1, OPERATION_A_US, devices=DEVICES))
@@ -121,7 +121,7 @@ def simulated(args):
 
 
 def shown(cluster, numbers, programs):
-    """What a device ran while these clients kept calling, and how many results each of them saw."""
+    """Returns the runs of a device while these clients keep calling, and the number of results that each of them saw."""
     with Flood(programs, SHOWN_SECONDS, settle=SETTLE_SECONDS) as flood:
         flood.until_begin()
         runs = recorded(cluster.address, numbers)
@@ -129,7 +129,7 @@ def shown(cluster, numbers, programs):
 
 
 def on_cpu(args):
-    """{loops: compare with jax in one process with our plugin}."""
+    """Returns {loops: compare}, with jax in one process with our plugin as the rival."""
     from pathways import _binaries
 
     figures = {}

@@ -15,9 +15,9 @@
 #include "pathways/base/clock.h"
 #include "pathways/base/flags.h"
 #include "pathways/base/log.h"
-#include "pathways/controller/fabric.h"
-#include "pathways/controller/session_impl.h"
-#include "pathways/controller/speakers.h"
+#include "pathways/controller/hosts/fabric.h"
+#include "pathways/controller/hosts/speakers.h"
+#include "pathways/controller/session/session_impl.h"
 
 namespace pw::controller {
 namespace {

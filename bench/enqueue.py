@@ -37,9 +37,9 @@ def open_sides(stack, args):
 
 
 def keep_apart(sides, cluster, clients, servers):
-    """jax in process is both, and keeps them all."""
+    """Pins clients and servers to separate processors. jax in process is both, and may use all processors."""
     for name, side in sides.items():
-        for child in _sides.children(side.process.pid).values():  # the relay
+        for child in _sides.children(side.process.pid).values():  # the relay counts as a server
             _sides.pin(child, servers)
         if name != "inprocess":
             _sides.pin(side.process.pid, clients)

@@ -19,21 +19,21 @@ import _sides
 
 MIXES = {"1:1:1:1": (1, 1, 1, 1), "1:2:4:8": (1, 2, 4, 8)}
 HOSTS, DEVICES, US = 4, 8, 2400
-OPERATION_A_US = "1e6:0:0"  # the device
+OPERATION_A_US = "1e6:0:0"  # a simulated device of one operation per microsecond
 SETTLE_SECONDS = 2
 RECORDED_SECONDS = 1
 LIMIT = 0.02
 
 
 def numbers(address):
-    """Of the clients at the controller."""
+    """Returns the controller's numbers of its clients."""
     from pathways import _cluster
 
     return {client["id"] for client in _cluster.status(address)["clients"]}
 
 
 def open_clients(stack, address, count):
-    """{number of the client at the controller: its process}."""
+    """Starts `count` clients; returns {the client's number at the controller: its process}."""
     sides = {}
     for i in range(count):
         side = stack.enter_context(_sides.client(f"client{i}", "package", address))
@@ -43,8 +43,8 @@ def open_clients(stack, address, count):
 
 
 class Flood:
-    """While it is entered all of these clients keep calling, each its own program, with `depth` calls under way; `done` of each is how many results it saw
-    within the window of `seconds`."""
+    """Keeps all of these clients calling within the block, each its own program, with `depth` calls in flight. `done`: the number of results that
+    each client saw within the window of `seconds`."""
 
     def __init__(self, programs, seconds, depth=_answers.DEPTH, settle=SETTLE_SECONDS):
         self.programs, self.depth = programs, depth
@@ -71,7 +71,7 @@ SHOWN_US = 400_000
 
 
 def runs_of(events, clients):
-    """[client's place in the list, begin, duration in us] of what one device ran at the end of a trace: of the one that ran most."""
+    """Returns [client's place in the list, begin, duration in us] for the runs at the end of a trace, on the device that ran most."""
     tracks = {(event["pid"], event["tid"]): event["args"]["name"] for event in events if event.get("name") == "thread_name"}
     places = {f"client {number}": place for place, number in enumerate(clients)}
     asked = {event["args"]["op"]: places[track] for event in events if event.get("cat") == "request"
@@ -79,17 +79,17 @@ def runs_of(events, clients):
     of_device = {}
     for event in events:
         if event.get("cat") == "run" and event.get("args", {}).get("op") in asked:
-            track = tracks.get((event["pid"], event["tid"]), "").split(" (")[0]  # runs that seem to overlap are on several
+            track = tracks.get((event["pid"], event["tid"]), "").split(" (")[0]  # overlapping runs of a device have separate tracks
             of_device.setdefault((event["pid"], track), []).append((event["ts"], event["dur"], asked[event["args"]["op"]]))
     runs = sorted(max(of_device.values(), key=len, default=[]))
     first = max(runs[-1][0] - SHOWN_US, runs[0][0]) if runs else 0
-    # An end is written down when it is noticed, which may be after the next has begun.
+    # An end is recorded when it is noticed, which may be after the next run has begun.
     following = [*(begin for begin, _, _ in runs[1:]), float("inf")]
     return [[place, round(begin - first), round(min(took, after - begin))] for (begin, took, place), after in zip(runs, following) if begin >= first]
 
 
 def recorded(address, clients, seconds=RECORDED_SECONDS):
-    """runs_of a recording of now."""
+    """Records a trace now; returns its runs_of."""
     from pathways import _cluster
 
     with tempfile.TemporaryDirectory() as folder:
@@ -99,13 +99,13 @@ def recorded(address, clients, seconds=RECORDED_SECONDS):
 
 
 def off(shares, weights):
-    """By how much the client is off its share that is off the most, relative to it."""
+    """Returns the largest relative deviation of a client from its share."""
     total = sum(shares)
     return max(abs(share / total / (weight / sum(weights)) - 1) for share, weight in zip(shares, weights)) if total else float("inf")
 
 
 def window(address, sides, seconds):
-    """(results of each client within so many seconds, what a device ran in the midst of them)."""
+    """Returns (the results of each client within `seconds`, the runs of a device recorded in the middle of that time)."""
     with Flood([(side, f"gang {US} {i}") for i, side in enumerate(sides.values())], seconds) as flood:
         flood.until_begin()
         time.sleep(max(0.0, (seconds - RECORDED_SECONDS) / 2))

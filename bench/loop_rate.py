@@ -24,7 +24,7 @@ def latencies(sides, program, args):
 
 
 def processor_us(side, cluster, program, calls):
-    """Processor time of a step, process by process: what bounds the rate when processors are few. cluster None: one process."""
+    """Returns the processor time of a step in each process, which limits the rate on few processors. cluster None: one process."""
     pids = {"client": side.process.pid}
     if cluster is not None:
         pids |= {"controller": cluster.processes[0].pid, "worker": cluster.processes[1].pid}
@@ -35,8 +35,8 @@ def processor_us(side, cluster, program, calls):
 
 
 def messages(side, cluster, program, calls):
-    """What a step of the loop takes on the connection between controller and worker: commands by kind, frames (commands travel several to
-    a frame), bytes both ways."""
+    """Returns the traffic of a step between controller and worker: commands by kind, frames (a frame may have several commands), and bytes in
+    both directions."""
     from pathways import _cluster
 
     def count():
@@ -81,7 +81,7 @@ def main():
     targets = [_report.target("psum: rate ours / in process with our plugin", ratio, 1.0, at_most=False)]
     for program in PROGRAMS if "ours" in sides else ():
         p50 = {name: figures["p50_us"] for name, figures in latency[program].items()}
-        # What is ours to spend: the floor's round trip, and what the computation takes in process.
+        # The goal: the floor's round trip plus the computation's time in process.
         targets.append(_report.target(f"{program}: latency ours / (floor + in process)", p50["ours"] / (p50["floor"] + p50["plugin"]), 2.0))
     targets += [_report.target(f"{program}: execute commands a step", n["command execute"], 1.0) for program, n in sent.items()]
     targets += [_report.target(f"{program}: frames to the worker a step", n["frames_sent"], 1.0) for program, n in sent.items()]

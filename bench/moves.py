@@ -18,7 +18,7 @@ MIB = 64
 
 @contextlib.contextmanager
 def two_workers(shared):
-    """The address of a cluster of two hosts; `shared`: they use each other's memory."""
+    """Starts a cluster of two hosts; yields its address. shared: the hosts share memory."""
     from pathways import _binaries, _cluster
 
     with tempfile.TemporaryDirectory(prefix="bench-moves-") as folder, contextlib.ExitStack() as stack:
@@ -43,12 +43,12 @@ def two_workers(shared):
 
 
 def bare_socket(mib):
-    """Seconds for so many bytes from one thread to another."""
+    """Measures the seconds to send `mib` MiB from one thread to another over TCP."""
     listener = socket.create_server(("127.0.0.1", 0))
     sender = socket.create_connection(listener.getsockname())
     receiver, _ = listener.accept()
     data, into = bytearray(mib << 20), memoryview(bytearray(mib << 20))
-    into[:] = data  # pages are there
+    into[:] = data  # allocates the pages
 
     def receive():
         at = 0
@@ -69,7 +69,7 @@ def bare_socket(mib):
 def memcpy(mib):
     import numpy as np
 
-    source, target = np.ones(mib << 18, np.float32), np.full(mib << 18, 2, np.float32)  # their pages are there
+    source, target = np.ones(mib << 18, np.float32), np.full(mib << 18, 2, np.float32)  # the pages are allocated
     start = time.perf_counter()
     np.copyto(target, source)
     return {"seconds": time.perf_counter() - start}

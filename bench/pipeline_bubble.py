@@ -34,7 +34,7 @@ def timed(call, repeat):
 
 
 def stage_times(pipeline, state, x, repeat):
-    """Seconds of each stage's forward and of its backward function."""
+    """Returns the seconds of each stage's forward function and of its backward function."""
     import jax
     import jax.numpy as jnp
 
@@ -79,7 +79,7 @@ def main():
         measure(args)
     if args.simulated:
         sys.stdout.flush()
-        os._exit(0)  # without the client's farewell: its cluster has gone
+        os._exit(0)  # skips the client's clean-up: its cluster is gone
 
 
 def measure(args):

@@ -24,7 +24,7 @@ STAGE_DEVICES = 4
 
 
 def chain_side(kind, devices, calls):
-    """Runs in a process of its own: lines of microseconds a node."""
+    """Runs in a separate process; prints the microseconds per node, one line for each request."""
     import jax
     import numpy as np
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -55,7 +55,7 @@ def chain_side(kind, devices, calls):
 
 
 def pipeline_side(stages, devices):
-    """Runs in a process of its own: for each line, a number of calls, [calls a second, how long one call takes from end to end in ms]."""
+    """Runs in a separate process. Reads numbers of calls, one a line; answers [calls per second, end-to-end time of one call in ms]."""
     import jax
     import numpy as np
     from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
@@ -131,7 +131,7 @@ def ask(process, calls):
 
 
 def pipeline_of(stages, args):
-    """Both ways of dispatch, each with a cluster of its own, in turn."""
+    """Measures both kinds of dispatch in turn, each on its own cluster."""
     with contextlib.ExitStack() as stack:
         sides = {}
         for dispatch in ("parallel", "sequential"):

@@ -35,12 +35,12 @@ def seconds(call):
 
 
 def traced(functions, x):
-    """Seconds for a program that has not been traced before; jax has forgotten the functions too if they are made anew."""
+    """Returns the seconds to trace and lower a new program. functions: makes its functions; new functions are not in jax's caches either."""
     return seconds(lambda: chain(functions()).lower(x)._graph.to_bytes())
 
 
 def side(rounds):
-    """In a process with that many devices: a JSON line."""
+    """Runs in a process with a given number of devices; prints the figures as a JSON line."""
     import jax
     import numpy as np
     from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding

@@ -12,7 +12,7 @@ MB = 1e6
 
 
 def pjrt_floor(tree, devices):
-    """Resident bytes and seconds of a bare PJRT host."""
+    """Returns the resident bytes and starting time of a bare PJRT host."""
     from pathways import _binaries
 
     command = [tree / "bin" / "pjrt_floor", "--plugin", _binaries.device_plugin("cpu"), "--devices", str(devices)]

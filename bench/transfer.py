@@ -25,19 +25,19 @@ def stream_asks(side):
 
 
 def jax_ask(side, mib, watch=None):
-    """watch: {name: process} of those at work for it."""
+    """Returns a function that asks `side` for a transfer. watch: {name: process} of the processes involved."""
     return lambda direction: side.ask(direction, mib=mib, watch=watch)
 
 
 def processes(side, cluster):
-    """Of a client and its cluster of one host. The relay is the client's child."""
+    """Returns {name: pid} of the processes of a client's cluster of one host, and of its relay, which is the client's child."""
     controller, worker = (process.pid for process in cluster.processes[:2])
     relay = {name: pid for name, pid in _sides.children(side.process.pid).items() if "relay" in name}
     return {"controller": controller, "worker": worker, **{"relay": pid for pid in relay.values()}}
 
 
 def turn(ask):
-    """A side's download follows its upload at once: only the array in hand is kept."""
+    """Returns a function for one turn of a side: its download directly follows its upload, so that only one array is kept."""
     return lambda: {direction: ask(direction) for direction in DIRECTIONS}
 
 

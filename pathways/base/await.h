@@ -1,4 +1,4 @@
-// Await: blocks the calling thread until a future has its value. For the threads of programs that use our libraries; ours never block.
+// Await: blocks the calling thread until a future has its value. For threads of programs that use our libraries; our own threads never block.
 #pragma once
 
 #include <condition_variable>
@@ -17,7 +17,7 @@ absl::StatusOr<T> Await(const Future<T>& future) {
   std::condition_variable changed;
   std::optional<absl::StatusOr<T>> result;
   future.OnReady([&](const absl::StatusOr<T>& value) {
-    std::lock_guard<std::mutex> lock(mu);  // held while notifying: the waiter's stack goes right after
+    std::lock_guard<std::mutex> lock(mu);  // held while notifying: the waiter destroys `changed` right after
     result = value;
     changed.notify_all();
   });

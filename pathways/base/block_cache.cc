@@ -17,7 +17,7 @@ class BlockCache::Idle {
 
   explicit Idle(size_t limit) : limit_(limit) {}
 
-  // A block without memory if none fits.
+  // Returns a fitting idle block, or a block without memory if none fits.
   Block Take(size_t size) {
     std::lock_guard<std::mutex> lock(mu_);
     for (auto it = blocks_.begin(); it != blocks_.end(); ++it) {

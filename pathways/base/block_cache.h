@@ -1,11 +1,11 @@
-// BlockCache: large memory that comes and goes with arrays, kept for the next of about that size.
+// BlockCache: keeps large freed blocks of memory for later arrays of about the same size.
 //
-// Memory fresh from the system costs a page fault and zeroing where it is first touched, which is as much as a transfer takes to write it.
-// What is idle here never exceeds the limit; the longest idle is given back first.
+// Fresh memory from the system costs a page fault and zeroing at its first use, which takes as long as a transfer takes to write it.
+// Idle memory never exceeds the limit; the block that has been idle longest is freed first.
 //
 // Invariants:
-//   BC-1  memory comes as it was left, with what another owner wrote: who takes it writes all of it before anyone reads
-//   BC-2  a block is at most a quarter larger than what was asked for
+//   BC-1  a block still holds the bytes of its previous owner: a new owner writes all of it before any read
+//   BC-2  a block is at most a quarter larger than requested
 // Any thread. Blocks may outlive the cache.
 #pragma once
 
@@ -25,7 +25,7 @@ class BlockCache {
   explicit BlockCache(size_t limit_bytes = kDefaultLimit);
   ~BlockCache();
 
-  // Nullopt: the system has no such memory.
+  // Returns `size` bytes, or nullopt if the system has no memory.
   std::optional<AlignedBytes> Take(size_t size);
   size_t idle_bytes() const;
 

@@ -23,7 +23,7 @@ Bytes Bytes::Slice(size_t offset, size_t size) const { return Bytes(owner_, data
 
 AlignedBytes::AlignedBytes(size_t size) : size_(size) {
   std::optional<AlignedBytes> made = TryAllocate(size);
-  if (!made.has_value()) {  // as operator new does it; where the size comes from outside TryAllocate is asked
+  if (!made.has_value()) {  // sizes from outside go through TryAllocate, which does not abort
     PW_LOG_ERROR << "no memory for " << size << " bytes";
     std::abort();
   }

@@ -1,7 +1,7 @@
 // Bytes: a shared, immutable view of memory. Payloads travel as Bytes from a socket to a device buffer without a copy.
 //
-// A Bytes keeps its owner alive; slices share it. Memory made by AlignedBytes starts on a 64-byte boundary, which is what device
-// runtimes ask for before they adopt host memory instead of copying it. Any thread may copy or drop a Bytes.
+// A Bytes keeps its owner alive; slices share it. AlignedBytes allocates on a 64-byte boundary, which device runtimes require in order
+// to adopt host memory instead of copying it. Any thread may copy or drop a Bytes.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ class Bytes {
   std::string_view view() const { return {reinterpret_cast<const char*>(data_), size_}; }
   const std::shared_ptr<const void>& owner() const { return owner_; }
 
-  // The part [offset, offset + size). REQUIRES: it lies inside this view.
+  // Returns the part [offset, offset + size). REQUIRES: it lies inside this view.
   Bytes Slice(size_t offset, size_t size) const;
 
  private:
@@ -36,12 +36,12 @@ class Bytes {
   size_t size_ = 0;
 };
 
-// Writable memory on a 64-byte boundary, uninitialised; Freeze() turns it into Bytes once it has been filled. Large memory asks for large
-// pages: touching it for the first time costs a third then.
+// Writable memory on a 64-byte boundary, uninitialised; Freeze() turns it into Bytes once it is filled. Large memory requests large pages,
+// which cut the cost of its first use to a third.
 class AlignedBytes {
  public:
   explicit AlignedBytes(size_t size);
-  // Memory from elsewhere. REQUIRES: `size` bytes on such a boundary.
+  // Adopts existing memory. REQUIRES: `size` bytes on a 64-byte boundary.
   AlignedBytes(std::shared_ptr<uint8_t> memory, size_t size) : data_(std::move(memory)), size_(size) {}
 
   uint8_t* data() { return data_.get(); }

@@ -25,8 +25,7 @@ absl::Status Unavailable(absl::string_view what, int error) {
   return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(error)));
 }
 
-// The child gets its end of the connection and no other descriptor, its own process group, and no signal
-// blocked or ignored.
+// Gives the child its end of the connection and no other descriptor, its own process group, and no blocked or ignored signals.
 class SpawnSetup {
  public:
   explicit SpawnSetup(int its_end) {
@@ -85,7 +84,7 @@ absl::Status ChildProcess::Start() {
     socket_ = ends[0];
   }
   if (options_.address_space_bytes == 0) return absl::OkStatus();
-  // Before it is given anything to work on.
+  // Set before the child receives any input.
   const rlimit limit{static_cast<rlim_t>(options_.address_space_bytes), static_cast<rlim_t>(options_.address_space_bytes)};
   if (prlimit(pid, RLIMIT_AS, &limit, nullptr) == 0) return absl::OkStatus();
   const absl::Status status = Unavailable(absl::StrCat("cannot limit the memory of ", options_.command[0]), errno);

@@ -1,10 +1,10 @@
-// ChildProcess: a program that this process starts for itself and speaks to over one connection, its standard input and output.
+// ChildProcess: a helper program that this process starts and talks to over one connection, the program's standard input and output.
 //
-// It inherits the standard error and nothing else that is open here; it is in a process group of its own, so that a terminal's Ctrl-C does
-// not reach it. It sees the end of its input when this process closes the connection, or ends.
+// The child inherits the standard error and no other open descriptor. It is in a process group of its own, so a terminal's Ctrl-C does
+// not reach it. Its input ends when this process closes the connection or exits.
 //
-// Threads. One thread at a time starts it, writes, reads and ends it; these calls block. Any thread may Kill it meanwhile, which is how a time
-// limit is set: the blocked call fails.
+// Threads: one thread at a time starts, writes, reads and ends the child; these calls block. Any other thread may call Kill meanwhile, which
+// implements time limits: the blocked call then fails.
 #pragma once
 
 #include <sys/types.h>
@@ -29,24 +29,24 @@ class ChildProcess {
   explicit ChildProcess(Options options) : options_(std::move(options)) {}
   ~ChildProcess();
 
-  // Starts it unless it runs. One that has ended meanwhile, or has said what nobody asked for, is started anew.
+  // Starts the child if it is not running. Restarts it if it has ended or has sent bytes that were not read.
   absl::Status EnsureRunning();
-  // UNAVAILABLE if it has closed the connection or ended.
+  // Write and Read return UNAVAILABLE if the child has closed the connection or ended.
   absl::Status Write(std::string_view bytes);
   absl::Status Read(void* to, size_t size);
-  // Kills it and waits for its end; says how it ended, if not by this.
+  // Kills the child, waits for its end, and returns how it ended.
   std::string End();
 
-  // Any thread. Kills the one that runs, if any.
+  // Kills the child if it is running. Any thread.
   void Kill();
 
  private:
   absl::Status Start();
-  // It runs, and has said nothing that was not read.
+  // Returns true if the child is connected and all bytes that it sent have been read.
   bool IsListening() const;
 
   const Options options_;
-  std::mutex mu_;  // guards the two against Kill: while they are set the process has not been waited for, and the socket is open
+  std::mutex mu_;  // guards pid_ and socket_ against Kill: while they are set, the process is unreaped and the socket is open
   pid_t pid_ = 0;
   int socket_ = -1;
 };

@@ -1,4 +1,4 @@
-// Clock: the time, behind an interface so that the simulator can own it.
+// Clock: the time, behind an interface so that the simulator can control it.
 #pragma once
 
 #include "absl/time/time.h"
@@ -8,7 +8,7 @@ namespace pw {
 class Clock {
  public:
   virtual ~Clock() = default;
-  // Monotonic where the platform has it: only differences mean anything.
+  // Returns the time, monotonic where the platform allows: only differences are meaningful.
   virtual absl::Time Now() = 0;
 };
 

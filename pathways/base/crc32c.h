@@ -1,4 +1,4 @@
-// CRC-32C (Castagnoli), the checksum of iSCSI and many storage formats. With the processor's instruction where it has one.
+// CRC-32C (Castagnoli), the checksum of iSCSI and many storage formats. Uses the processor's instruction if there is one.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace pw {
 
 uint32_t Crc32c(std::string_view data);
 
-// What processors without the instruction do; the same number.
+// Computes the same checksum without the instruction.
 uint32_t Crc32cPortable(std::string_view data);
 
 }  // namespace pw

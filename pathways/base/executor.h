@@ -1,4 +1,4 @@
-// Executor: somewhere to run a function later. The only way our code changes threads.
+// Executor: runs functions later. Our code changes threads only through this interface.
 #pragma once
 
 #include "absl/functional/any_invocable.h"

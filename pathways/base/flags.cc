@@ -37,7 +37,7 @@ bool ParseBool(const std::string& text, bool* value) {
   return false;
 }
 
-// Words of `text` in lines of at most `width`, the following ones indented.
+// Wraps the words of `text` into lines of at most `width`; later lines are indented.
 std::string Wrap(const std::string& text, size_t indent, size_t width) {
   std::string out;
   size_t column = 0;

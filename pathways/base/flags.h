@@ -5,8 +5,8 @@
 //   flags.Add("listen-clients", &address, "HOST:PORT", "where clients connect; port 0 picks a free one");
 //   if (std::optional<int> exit_code = flags.ParseMain(argc, argv)) return *exit_code;
 //
-// Forms: --name=value, --name value; for a bool --name, --no-name, --name=true|false; "--" ends the flags. A vector takes the
-// flag more than once. Names are written with dashes. An object of main(): no globals, no registration.
+// Forms: --name=value, --name value; for a bool --name, --no-name, --name=true|false; "--" ends the flags. A flag with a vector target
+// may be given more than once. Names are written with dashes. Flags is a local object of main(): no globals, no registration.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@ namespace pw {
 
 class Flags {
  public:
-  // `summary`: what the program is for, a few lines.
+  // `summary`: the purpose of the program, a few lines.
   Flags(std::string program, std::string summary);
 
-  // `target` holds the default and outlives Parse. `value_name` is what --help calls the value.
+  // `target` holds the default and outlives Parse. `value_name` names the value in --help.
   void Add(const std::string& name, std::string* target, const std::string& value_name, const std::string& help);
   void Add(const std::string& name, std::vector<std::string>* target, const std::string& value_name, const std::string& help);
   void Add(const std::string& name, int64_t* target, const std::string& value_name, const std::string& help);
@@ -35,14 +35,14 @@ class Flags {
            const std::string& help);  // "10s", "500ms"
   void Add(const std::string& name, bool* target, const std::string& help);
 
-  // INVALID_ARGUMENT names the flag, and for one that does not exist the nearest that does. --help is not an error:
-  // help_wanted().
+  // Parses `args`. INVALID_ARGUMENT names the flag; for an unknown flag it suggests the nearest known one. --help is not an error: it
+  // sets help_wanted().
   absl::Status Parse(const std::vector<std::string>& args);
   bool help_wanted() const { return help_wanted_; }
   const std::vector<std::string>& positional() const { return positional_; }
   std::string Help() const;
 
-  // For main(): parses, prints help (then 0) or the error (then 2) and says with which code to exit; nullopt: go on.
+  // For main(): parses `argv`. Returns the exit code after printing the help (0) or the error (2), or nullopt if the program continues.
   std::optional<int> ParseMain(int argc, char** argv);
 
  private:

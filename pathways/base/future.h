@@ -1,12 +1,12 @@
-// Future<T>: a value or an error that arrives later, shared by everyone who waits for it.
+// Future<T>: a value or an error that arrives later, shared by all its waiters.
 //
 //   Promise<int> promise;
 //   promise.future().OnReady(&strand, [](const absl::StatusOr<int>& v) { ... });
 //   promise.Set(3);
 //
 // Invariants:
-//   FU-1  a promise is set at most once; dropping an unset promise sets it to CANCELLED, so that no one waits for ever
-//   FU-2  a callback runs exactly once, on the executor it named, or inline where it named none (then it must not block,
+//   FU-1  a promise is set at most once; dropping an unset promise sets it to CANCELLED, so that no waiter waits for ever
+//   FU-2  a callback runs exactly once, on the executor it was given, or inline if it was given none (then it must not block,
 //         take locks of the setter, or run long)
 //   FU-3  callbacks run after the lock is released
 // Any thread.

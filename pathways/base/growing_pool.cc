@@ -15,7 +15,7 @@ struct GrowingPool::State {
   std::mutex mu;
   std::condition_variable wake;
   std::deque<Task> queue;  // guarded by mu; never longer than `idle`
-  size_t idle = 0;         // guarded by mu: threads that wait, or are on their way to
+  size_t idle = 0;         // guarded by mu: threads that wait, or are starting and will wait
   bool stopping = false;   // guarded by mu
 
   void Run() {
@@ -28,7 +28,7 @@ struct GrowingPool::State {
       queue.pop_front();
       lock.unlock();
       std::move(task)();
-      task = nullptr;  // its captures die before the next task starts
+      task = nullptr;  // destroys its captures before the next task starts
       lock.lock();
       ++idle;
     }

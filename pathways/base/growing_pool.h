@@ -1,7 +1,7 @@
 // GrowingPool: every posted task runs at once, on a thread that is idle or on a new one, so tasks may wait for each other.
 //
-// For tasks that can block on others of their kind. Threads are kept for later tasks. Destruction waits for nobody, and may happen on
-// one of the pool's own threads: what was posted still runs, then the threads end.
+// For tasks that can block on each other. Idle threads are kept for later tasks. The destructor does not wait and may run on one of the
+// pool's own threads: posted tasks still run, then the threads end.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace pw {
 
 class GrowingPool : public Executor {
  public:
-  // `name` shows in debuggers and `top -H`; at most 15 characters of it are kept by the system.
+  // Debuggers and `top -H` show `name`; the system keeps at most 15 characters of it.
   explicit GrowingPool(std::string name);
   ~GrowingPool() override;
 
@@ -21,7 +21,7 @@ class GrowingPool : public Executor {
 
  private:
   struct State;
-  const std::shared_ptr<State> state_;  // the threads' too
+  const std::shared_ptr<State> state_;  // shared with the threads
 };
 
 }  // namespace pw

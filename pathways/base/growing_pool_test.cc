@@ -36,7 +36,7 @@ TEST(GrowingPoolTest, AnIdleThreadIsUsedAgain) {
   std::thread::id first;
   bool again = false;
   for (int i = 0; i < 1000 && !again; ++i) {  // a thread that has run a task takes a moment to become idle
-    std::promise<std::thread::id> ran;        // not absl's: ThreadSanitizer does not see into that library
+    std::promise<std::thread::id> ran;        // not absl's: ThreadSanitizer does not instrument that library
     pool.Post([&ran] { ran.set_value(std::this_thread::get_id()); });
     const std::thread::id id = ran.get_future().get();
     again = i > 0 && id == first;

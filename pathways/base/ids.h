@@ -1,6 +1,6 @@
 // Typed identifiers. An id of one kind never converts to another kind or to a number by accident.
 //
-// Ids are plain values: copied, compared, hashed, sent over the wire as their number. Who hands them out:
+// Ids are plain values: copied, compared, hashed, sent over the wire as their number. Their issuers:
 //   DeviceId, MemoryId      the controller, when a worker joins; dense, seen by clients as IFRT device ids
 //   HostId, IslandId        the controller; a host that rejoins gets a new HostId
 //   SessionId               the controller, one per connected client
@@ -31,7 +31,7 @@ struct Id {
   }
 };
 
-// "array 17": for messages that people read.
+// Returns a name such as "array 17", for messages.
 template <class Tag, class Rep>
 std::string ToString(Id<Tag, Rep> id) {
   return absl::StrCat(Tag::kName, " ", id.v);

@@ -8,7 +8,7 @@
 namespace pw {
 namespace {
 
-// The length of a well-formed UTF-8 sequence at the start of `text`; 0 if there is none.
+// Returns the length of the well-formed UTF-8 sequence at the start of `text`, or 0 if there is none.
 size_t Utf8Length(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);

@@ -1,4 +1,4 @@
-// JsonWriter: JSON text, written in order. Commas, quoting and numbers are its business; balanced calls the caller's.
+// JsonWriter: writes JSON text in order. It handles commas, quoting and numbers; the caller balances Begin and End calls.
 #pragma once
 
 #include <cstdint>

@@ -47,7 +47,7 @@ LogLine::LogLine(LogLevel level, const char* file, int line) {
 LogLine::~LogLine() {
   text_ << '\n';
   const std::string line = text_.str();
-  // One write, so that lines of several processes that share a log do not mix.
+  // One write, so that lines of several processes with a common log do not mix.
   if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;
 }
 

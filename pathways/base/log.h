@@ -1,4 +1,4 @@
-// Logging: lines to standard error, "I 12:01:33.412 worker/executor.cc:41] text". A log line never stands in for an error that
+// Logging: lines to standard error, "I 12:01:33.412 worker/execute/executor.cc:41] text". A log line never stands in for an error that
 // should reach the user. PATHWAYS_LOG=debug|info|warning|error chooses the lowest level shown (default info).
 #pragma once
 
@@ -11,7 +11,7 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError };
 bool LogEnabled(LogLevel level);
 void SetLogLevel(LogLevel level);
 
-// One line under construction; written, in one piece, when it is destroyed.
+// One log line. The destructor writes it in one piece.
 class LogLine {
  public:
   LogLine(LogLevel level, const char* file, int line);
@@ -22,7 +22,7 @@ class LogLine {
   std::ostringstream text_;
 };
 
-// Prints the condition and aborts. For bugs of ours only: input from outside never reaches a PW_CHECK.
+// Prints the condition and aborts. For bugs in our code only: external input never reaches a PW_CHECK.
 [[noreturn]] void CheckFailed(const char* condition, const char* file, int line);
 
 }  // namespace pw

@@ -25,7 +25,7 @@ std::string Contents(const std::string& path) {
   return std::move(text).str();
 }
 
-// Of the second version, which is the line "0::/path"; empty where there is none.
+// Returns the cgroup 2 path, from the line "0::/path"; empty if there is none.
 std::string GroupOf(const std::string& membership) {
   for (const absl::string_view line : absl::StrSplit(membership, '\n')) {
     if (absl::StartsWith(line, "0::/")) return std::string(line.substr(3));

@@ -1,4 +1,4 @@
-// How much memory this machine has, for limits that nobody has set. In a container or a job with a limit (cgroup 2), that is its limit.
+// The memory of this machine, from which default limits are derived. In a container or job with a limit (cgroup 2), that limit counts instead.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@ namespace pw {
 
 int64_t MemoryOfMachine();
 inline int64_t HalfOfMemory() { return MemoryOfMachine() / 2; }
-// What can be had without pushing anything out; 0 where the system does not say.
+// Returns the bytes that can be allocated without evicting anything; 0 if the system does not report it.
 int64_t AvailableMemory();
 
-// The least of memory.max of a control group and all that it is in; `root` is where groups are mounted, `membership` what
-// /proc/self/cgroup says. `otherwise` where there is no limit.
+// Returns the least memory.max of a control group and its ancestors, or `otherwise` if there is no limit. `root` is the mount point of the
+// control groups; `membership` is the contents of /proc/self/cgroup.
 int64_t LimitOfGroup(const std::string& root, const std::string& membership, int64_t otherwise);
 
 }  // namespace pw

@@ -1,16 +1,16 @@
-// How many files and connections this process may have open: as many as the system allows it to ask for.
+// The limit of open files and connections of this process: raises it to the hard limit.
 #pragma once
 
 #include <sys/resource.h>
 
 namespace pw {
 
-// The limit that processes start with is often 1024; a cluster of 512 hosts is 512 connections at its controller. Called once, early.
+// The soft limit is often 1024, but the controller of a 512-host cluster needs 512 connections. Called once, early.
 inline void RaiseOpenFilesLimit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
   limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);  // where that is refused the old one stays
+  setrlimit(RLIMIT_NOFILE, &limit);  // on failure the old limit stays
 }
 
 }  // namespace pw

@@ -1,4 +1,4 @@
-// A port file tells whoever started us where we listen: the first line is HOST:PORT.
+// A port file tells the process that started this one where it listens: the first line is HOST:PORT.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace pw {
 
-// Writes `text` and a newline to `path`, complete from the moment the file is there (a file beside it is renamed into place).
+// Writes `text` and a newline to `path` atomically (renames a file beside it into place).
 absl::Status WritePortFile(const std::string& path, const std::string& text);
 
 }  // namespace pw

@@ -1,4 +1,4 @@
-// Secrets that somebody has to show.
+// Secrets: makes random keys and compares presented secrets in constant time.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@
 
 namespace pw {
 
-// 32 bytes that nobody can guess, another 32 at each call.
+// Returns 32 random bytes, new ones at each call. Aborts if the system has no randomness.
 std::string RandomKey();
 
-// Whether they are equal. The time that it takes depends on the length of `shown` alone, so that how long an answer takes tells nothing of
-// how much of a guess was right.
+// Returns whether `shown` equals `secret`. The time depends only on the length of `shown`, so the delay of an answer does not reveal how much
+// of a guess was right.
 inline bool SameSecret(absl::string_view shown, absl::string_view secret) {
   unsigned char different = shown.size() == secret.size() ? 0 : 1;
   const absl::string_view other = different == 0 ? secret : shown;

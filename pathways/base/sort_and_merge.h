@@ -1,5 +1,5 @@
-// SortAndMerge: values in ascending order, each once. It is how a set is made here that is filled at one time and only read then: one
-// sort for all that is in it, and no node of a tree for each.
+// SortAndMerge: sorts values in ascending order and removes duplicates. Used for sets that are filled once and then only read: one sort
+// replaces one tree node for each value.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Statuses that come from outside, as a code and a text.
+// Converts a status that arrives as a code and a text, from a message or a foreign API.
 #pragma once
 
 #include "absl/status/status.h"

@@ -1,4 +1,4 @@
-// Early return on errors. Functions of ours report failure by absl::Status; exceptions never cross our code.
+// Early return on errors. Our functions report failure by absl::Status; exceptions never cross our code.
 #pragma once
 
 #include "absl/status/status.h"

@@ -13,7 +13,7 @@ TEST(StopSignalTest, ATerminatedProcessStopsInOrder) {
   const pid_t child = fork();
   if (child == 0) {
     StopSignal stop;
-    raise(SIGTERM);  // blocked: waits in the descriptor
+    raise(SIGTERM);  // blocked: the signal waits in the descriptor
     _exit(stop.Wait(false) == "signal SIGTERM" ? 17 : 1);
   }
   int status = 0;

@@ -6,7 +6,7 @@
 
 namespace pw {
 namespace {
-// How many tasks one turn runs before it lets other users of the executor have the thread.
+// Tasks that one turn runs before other users of the executor get the thread.
 constexpr int kTasksPerTurn = 256;
 
 thread_local const void* running_strand = nullptr;

@@ -1,11 +1,11 @@
 // Strand: runs tasks one at a time, in the order of posting, on an executor that may have many threads.
 //
-// Stateful objects live on one strand and are touched only from it; that replaces locks.
+// Stateful objects live on one strand and are used only from it; this replaces locks.
 // Invariants:
-//   ST-1  two tasks of one strand never run at the same time, and one sees all writes of those before it
+//   ST-1  two tasks of one strand never run at the same time, and each sees all writes of the tasks before it
 //   ST-2  tasks run in the order in which Post was called
 //   ST-3  a task is never run inside Post
-// A strand may be dropped with tasks still queued: they run, then its state goes.
+// A strand may be destroyed with tasks still queued: they run, then its state is freed.
 #pragma once
 
 #include <memory>
@@ -22,15 +22,15 @@ class Strand : public Executor {
 
   void Post(Task task) override;
 
-  // Destroys the tasks that wait, unrun, and what they hold; also what is posted meanwhile. For owners whose tasks may hold the last references to
-  // things that refer to them: called while they are still whole.
+  // Destroys queued tasks without running them, including tasks posted meanwhile. For owners whose queued tasks may hold the last reference to
+  // an object that refers to the owner: the owner calls this before its own members are destroyed.
   void DropQueued();
 
-  // True on the thread that is running a task of this strand. For assertions.
+  // Returns true on the thread that is running a task of this strand. For assertions.
   bool RunsHere() const;
 
-  // Calls `hook` on the strand each time its queue has run empty: the moment to flush what the tasks have batched.
-  // Set once, before the first Post.
+  // Calls `hook` on the strand each time its queue has run empty, so that tasks can batch output and flush it then. Set once, before the first
+  // Post.
   void SetIdleHook(absl::AnyInvocable<void()> hook);
 
  private:

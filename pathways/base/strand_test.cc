@@ -50,7 +50,7 @@ TEST(StrandTest, PostersOnManyThreadsEachKeepTheirOrder) {
       });
     }
     for (std::thread& poster : posters) poster.join();
-  }  // the pool runs what is queued before it goes
+  }  // the pool runs queued tasks before it is destroyed
   for (const auto& one : seen) {
     ASSERT_EQ(one.size(), static_cast<size_t>(kTasks));
     for (int i = 0; i < kTasks; ++i) EXPECT_EQ(one[i], i);
@@ -75,7 +75,7 @@ TEST(StrandTest, DropQueuedDestroysWhatWaitsAndWhatThatPosts) {
   } never;
   Strand strand(&never);
   bool ran = false, destroyed = false;
-  // Posts once more when it is destroyed, as the end of a session may.
+  // Posts once more when it is destroyed, as the end of a session may do.
   std::shared_ptr<void> held(
       nullptr, [&](void*) { strand.Post([last = std::shared_ptr<void>(nullptr, [&](void*) { destroyed = true; })] {}); });
   strand.Post([held = std::move(held), &ran] { ran = true; });

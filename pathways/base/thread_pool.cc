@@ -45,7 +45,7 @@ void ThreadPool::Run() {
     queue_.pop_front();
     lock.unlock();
     std::move(task)();
-    task = nullptr;  // its captures die before the next task starts
+    task = nullptr;  // destroys its captures before the next task starts
     lock.lock();
   }
 }

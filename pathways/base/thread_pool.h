@@ -1,6 +1,6 @@
 // ThreadPool: a fixed set of threads that run posted tasks in the order of posting (one thread: strictly one after another).
 //
-// Destruction runs everything already posted, then joins. Tasks posted during destruction by running tasks still run.
+// The destructor runs all posted tasks, then joins. Tasks that running tasks post during destruction still run.
 #pragma once
 
 #include <condition_variable>
@@ -16,7 +16,7 @@ namespace pw {
 
 class ThreadPool : public Executor {
  public:
-  // `name` shows in debuggers and `top -H`; at most 15 characters of it are kept by the system.
+  // Debuggers and `top -H` show `name`; the system keeps at most 15 characters of it.
   ThreadPool(std::string name, int threads);
   ~ThreadPool() override;
 
@@ -28,7 +28,7 @@ class ThreadPool : public Executor {
   std::mutex mu_;
   std::condition_variable wake_;
   std::deque<Task> queue_;  // guarded by mu_
-  int idle_ = 0;            // guarded by mu_; no wake-up is paid while every thread is busy
+  int idle_ = 0;            // guarded by mu_; while it is 0, Post wakes no thread
   bool stopping_ = false;   // guarded by mu_
   std::vector<std::thread> threads_;
 };

@@ -1,7 +1,7 @@
 // Timers: run a task on an executor once a duration has passed.
 //
-// Timers is the interface (the simulator has its own); TimerQueue is the real one, a thread that sleeps until the next deadline.
-// A timer cannot be cancelled: the task checks whether it still matters. Dropping a TimerQueue drops what has not fired.
+// Timers is the interface (the simulator has its own implementation). TimerQueue is the real one: a thread that sleeps until the next
+// deadline. A timer cannot be cancelled: its task checks whether it is still needed. Destroying a TimerQueue drops pending timers.
 #pragma once
 
 #include <condition_variable>

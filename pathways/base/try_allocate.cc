@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::align_val_t kAlignment{64}, kLargePage{2 << 20};
 constexpr size_t kLarge = 4 << 20;
-constexpr size_t kMost = size_t{1} << 62;  // the allocator rounds sizes up, and sees no overflow
+constexpr size_t kMost = size_t{1} << 62;  // the allocator rounds sizes up without checking for overflow
 
 template <std::align_val_t kBoundary>
 std::shared_ptr<uint8_t> New(size_t size) {
@@ -29,7 +29,7 @@ std::optional<AlignedBytes> TryAllocate(size_t size) {
   const bool large = size >= kLarge;
   std::shared_ptr<uint8_t> memory = large ? New<kLargePage>(size) : New<kAlignment>(size);
   if (memory == nullptr) return std::nullopt;
-  if (large) ::madvise(memory.get(), size, MADV_HUGEPAGE);  // a wish; where it is not granted nothing changes
+  if (large) ::madvise(memory.get(), size, MADV_HUGEPAGE);  // best effort; a failure changes nothing
   return AlignedBytes(std::move(memory), size);
 }
 

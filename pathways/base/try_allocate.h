@@ -1,4 +1,4 @@
-// Memory of a size that comes from outside: where there is none, the request fails and not the process.
+// Allocates memory whose size comes from outside: on failure the request fails, not the process.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,10 @@
 
 namespace pw {
 
-// What AlignedBytes(size) makes. Nullopt: the system has no such memory.
+// Allocates like AlignedBytes(size). Returns nullopt if the system has no memory.
 std::optional<AlignedBytes> TryAllocate(size_t size);
 
-// The same for a host buffer, whose lack is RESOURCE_EXHAUSTED.
+// Like TryAllocate, for a host buffer. Returns RESOURCE_EXHAUSTED if the system has no memory.
 absl::StatusOr<AlignedBytes> TryAllocateHostBuffer(int64_t size);
 
 }  // namespace pw

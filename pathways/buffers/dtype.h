@@ -1,4 +1,4 @@
-// Element types. The numbers are those of xla.PrimitiveType where XLA has the type, and are what our own messages carry.
+// Element types. Their numbers are those of xla.PrimitiveType where XLA has the type; our messages carry the same numbers.
 #pragma once
 
 #include <cstdint>
@@ -24,17 +24,17 @@ enum class DType : int32_t {
 };
 // clang-format on
 
-// Bytes of one element as host memory and the wire hold it. Types narrower than a byte take one byte an element there.
-// 0 for types without elements (token, opaque, string).
+// Returns the bytes of one element in host memory and on the wire, where types narrower than a byte take one byte per element.
+// Returns 0 for types without elements (token, opaque, string).
 int HostBytes(DType dtype);
 
-// Bits of one element as a device holds it: those narrower than a byte share it with others.
+// Returns the bits of one element in device memory, where types of 1, 2 and 4 bits are packed. Types of 6 bits take a whole byte.
 int DeviceBits(DType dtype);
 
-// "f32", "s4", "bf16", ...
+// Returns the short name: "f32", "s4", "bf16", ...
 std::string_view Name(DType dtype);
 
-// INVALID_ARGUMENT for numbers that name no type.
+// Returns INVALID_ARGUMENT for numbers that name no type.
 absl::StatusOr<DType> DTypeFromNumber(int32_t number);
 
 }  // namespace pw::buffers

@@ -84,7 +84,7 @@ void LogicalArray::Donate() {
 void LogicalArray::Settle(State state, absl::Status status) {
   state_ = state;
   status_ = status;
-  // From here on `this` may go: a waiter can hold the last reference.
+  // A waiter can hold the last reference, so `this` must not be used from here on.
   auto waiters = std::exchange(waiters_, {});
   for (Waiter& waiter : waiters) std::move(waiter)(status);
 }
@@ -100,7 +100,7 @@ void WhenAllSettled(absl::Span<const LogicalArray::Ref> arrays, LogicalArray::Wa
     absl::Status error;
     LogicalArray::Waiter done;
   };
-  // One more than there are arrays: `done` cannot run before the loop has ended.
+  // One more than the number of arrays, so that `done` cannot run before the loop has ended.
   auto shared = std::make_shared<Shared>(Shared{arrays.size() + 1, arrays.size(), absl::OkStatus(), std::move(done)});
   auto one = [shared](size_t i, const absl::Status& status) {
     if (!status.ok() && i < shared->first_error_at) {

@@ -1,20 +1,20 @@
 // LogicalArray: the controller's one record of a sharded array (paper 4.2).
 //
-// However many shards an array has, the controller keeps this record and one reference count: shards are named by (array, index),
-// and nothing is stored for each. The count is that of std::shared_ptr: a client's handle, a computation under way and a waiting
-// reader each hold a Ref. When the last goes, or Delete() is called, the listener hears it once and tells the hosts to free the
-// shards.
+// However many shards an array has, the controller keeps one record and one reference count. Shards are named by (array, index);
+// nothing is stored per shard. The reference count is that of std::shared_ptr: a client's handle, a running computation and a waiting
+// reader each hold a Ref. When the last Ref is dropped, or Delete() or Free() is called, the listener is called, once per array, and
+// tells the hosts to free the shards.
 //
-// Life: pending on a number of completions (one for each host that has a part in making it) -> ready or error. A ready array can
-// still become an error: when a host that holds a part of it is lost. An error stays, with the text of the first.
+// Life: pending on a number of completions (one for each host that takes part in making it) -> ready or error. A ready array still
+// becomes an error when a host that holds a part of it is lost. The first error stays.
 //
 // Strand-confined: all calls on the controller's strand, no locks.
 //
 // Invariants:
-//   LA-1  a waiter runs exactly once: when the array settles, at once if it has, with CANCELLED if the record goes first
+//   LA-1  a waiter runs exactly once: when the array settles, at once if it has settled, with CANCELLED if the record is destroyed first
 //   LA-2  an error is never replaced; an array never goes from an error or ready back to pending
-//   LA-3  the listener hears OnReleased at most once, and always, unless the data was given up by Donate
-//   LA-4  memory does not depend on the number of shards (the spec is shared between the arrays that have it)
+//   LA-3  the listener's OnReleased is called exactly once, at the latest by the destructor; never after Donate, which gave up the data
+//   LA-4  memory does not depend on the number of shards (arrays with the same spec share it)
 #pragma once
 
 #include <cstdint>
@@ -36,16 +36,16 @@ class LogicalArray {
   using Waiter = absl::AnyInvocable<void(const absl::Status&) &&>;
   enum class State : uint8_t { kPending, kReady, kError };
 
-  // Hears that the shards of an array may be freed.
+  // Called when the shards of an array may be freed.
   class Listener {
    public:
     virtual ~Listener() = default;
     virtual void OnReleased(const LogicalArray& array) = 0;
   };
 
-  // Pending on `completions`; with 0 it is ready. `listener` may be null, else it outlives the array.
+  // Makes an array that is pending on this number of completions, or ready if it is 0. `listener` may be null, else it outlives the array.
   LogicalArray(ArrayId id, SessionId owner, std::shared_ptr<const ArraySpec> spec, int completions, Listener* listener);
-  // An error from the start, with nothing to free.
+  // Makes an array that is an error from the start and has nothing to free.
   static Ref MakeError(ArrayId id, SessionId owner, std::shared_ptr<const ArraySpec> spec, absl::Status error);
   ~LogicalArray();
   LogicalArray(const LogicalArray&) = delete;
@@ -60,23 +60,24 @@ class LogicalArray {
   const absl::Status& status() const { return status_; }  // OK while pending
   int completions_missing() const { return missing_; }
 
-  // More completions to wait for. REQUIRES: pending, or an error (then without effect).
+  // Adds completions to wait for. REQUIRES: the array is not ready. On an error it changes only completions_missing().
   void Expect(int completions);
-  // One completion. The first error settles the array at once; further completions change nothing but completions_missing().
+  // Records one completion. The first error settles the array at once; later completions change only completions_missing().
   void OnDone(const absl::Status& status);
-  // Binds an error, unless there is one. REQUIRES: !error.ok()
+  // Makes the array an error, unless it is one already. REQUIRES: !error.ok()
   void Poison(const absl::Status& error);
-  // Devices that are gone: poisons the array if a shard of it lives (or would have lived) on one of them. True if it was touched.
+  // Poisons the array if one of its shards is (or would have been) on a lost device. Returns whether one is.
   bool OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error);
 
+  // Calls `waiter` with the array's status once it is ready or an error (LA-1).
   void WhenSettled(Waiter waiter);
 
-  // The data goes now, the record stays: later uses see deleted(). Told to the listener; state and waiters do not change.
+  // Frees the data now and keeps the record: later uses see deleted(). Calls the listener; state and waiters do not change.
   void Delete();
-  // The data was consumed by a computation: as Delete, but there is nothing for the listener to free.
+  // Marks the data as consumed by a computation: like Delete, but the listener has nothing to free and is not called.
   void Donate();
   bool deleted() const { return deleted_; }
-  // As Delete for the listener; but the array is what it was, an error as a rule.
+  // Frees the data of an array that is an error: calls the listener like Delete, but later uses see the error, not deleted().
   void Free() { Release(); }
 
  private:
@@ -86,7 +87,7 @@ class LogicalArray {
   const ArrayId id_;
   const SessionId owner_;
   const std::shared_ptr<const ArraySpec> spec_;
-  Listener* listener_;  // null once it has heard
+  Listener* listener_;  // null once it has been called
   int32_t missing_;
   State state_;
   bool deleted_ = false;
@@ -94,8 +95,8 @@ class LogicalArray {
   std::vector<Waiter> waiters_;
 };
 
-// OK once all arrays are ready, else the first error in the order of `arrays`, once all have settled. Runs `done` exactly once
-// (LA-1).
+// Runs `done` exactly once, when all arrays have settled: with OK if all are ready, else with the first error in the order of
+// `arrays` (LA-1).
 void WhenAllSettled(absl::Span<const LogicalArray::Ref> arrays, LogicalArray::Waiter done);
 
 }  // namespace pw::buffers

@@ -27,7 +27,7 @@ LogicalArray::Ref Make(int completions, Releases* releases = nullptr, uint64_t i
   return std::make_shared<LogicalArray>(ArrayId(id), SessionId(7), Spec(4), completions, releases);
 }
 
-// Appends the status code of each run.
+// Returns a waiter that appends its status code to a list.
 LogicalArray::Waiter Record(std::vector<absl::StatusCode>& out) {
   return [&out](const absl::Status& status) { out.push_back(status.code()); };
 }
@@ -74,7 +74,7 @@ TEST(LogicalArrayTest, LosingAHostPoisonsWhatLivedThere) {
   EXPECT_EQ(ready->status(), lost);
   EXPECT_TRUE(pending->OnDevicesLost({DeviceId(0)}, lost));
   EXPECT_THAT(seen, ElementsAre(absl::StatusCode::kUnavailable));
-  pending->OnDone(absl::OkStatus());  // from a host that is still there
+  pending->OnDone(absl::OkStatus());  // from a host that is not lost
   EXPECT_EQ(pending->status(), lost);
 }
 

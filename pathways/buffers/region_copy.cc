@@ -22,7 +22,7 @@ struct Loop {
 };
 using Loops = absl::InlinedVector<Loop, 6>;  // outermost first
 
-// An empty box gives a loop of size 0; dimensions of size 1 give none.
+// Returns the merged loops. An empty box gives a loop of size 0; dimensions of size 1 give none.
 Loops OrderLoops(absl::Span<const int64_t> size, absl::Span<const int64_t> from, absl::Span<const int64_t> to) {
   Loops loops;
   for (size_t d = 0; d < size.size(); ++d) {
@@ -40,7 +40,8 @@ Loops OrderLoops(absl::Span<const int64_t> size, absl::Span<const int64_t> from,
   return merged;
 }
 
-// Where another dimension than the innermost lies closest in the source, it becomes the one above: the two are walked in blocks.
+// If another dimension than the innermost is the most contiguous one in the source, makes it the second innermost: the two are then copied
+// in blocks.
 void BringSourceOrderIn(Loops& loops) {
   if (loops.size() < 2) return;
   auto closest = std::min_element(loops.begin(), loops.end(),
@@ -49,7 +50,7 @@ void BringSourceOrderIn(Loops& loops) {
   std::rotate(closest, closest + 1, loops.end() - 1);
 }
 
-// kBytes 0: `bytes` says.
+// Copies elements of kBytes bytes, or of `bytes` bytes if kBytes is 0.
 template <int kBytes>
 void CopyPlane(const Loop& outer, const Loop& inner, int bytes, const uint8_t* from, uint8_t* to) {
   for (int64_t i0 = 0; i0 < outer.size; i0 += kBlock) {

@@ -1,8 +1,8 @@
-// Copies boxes of elements between host buffers of any strides: strided host buffers of clients, and the pieces of a reshard.
+// Copies boxes of elements between host buffers of any strides. Used for clients' strided host buffers and for the pieces of a reshard.
 //
-// A view is the address of element [0, ..., 0] and one byte stride for each dimension; strides may be negative, zero (source
-// only) or of any order. Loops run in the order that suits the destination; dimensions that lie next to each other in both
-// buffers are merged, so that dense copies are as few and as long memcpys as there can be; transposes go in blocks. Any thread.
+// A view is the address of element [0, ..., 0] and one byte stride for each dimension. Strides may be negative, zero (source only) or in
+// any order. Loops run in the order that suits the destination. Dimensions that are contiguous in both buffers are merged, so that
+// dense copies are few and long memcpys. Transposes are copied in blocks. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,16 @@
 
 namespace pw::buffers {
 
-// The core. REQUIRES: all three spans have one length, sizes are not negative, every element is inside its buffer, and no two
-// elements of the destination, nor the two buffers, overlap.
+// Copies a box of `size` elements. REQUIRES: all three spans have one length, sizes are not negative, every element is inside its
+// buffer, no two elements of the destination overlap, and the two buffers do not overlap.
 void CopyBox(int element_bytes, absl::Span<const int64_t> size, const uint8_t* from, absl::Span<const int64_t> from_strides,
              uint8_t* to, absl::Span<const int64_t> to_strides);
 
-// Row-major strides. REQUIRES: their products fit int64 (NumElements and DenseBytes say).
+// Returns row-major strides. REQUIRES: their products fit int64 (checked by NumElements and DenseBytes).
 Dims DenseStrides(int element_bytes, absl::Span<const int64_t> dims);
 
-// One region of a dense row-major array into another, of the same size. INVALID_ARGUMENT if a region is not inside its array.
+// Copies a region of a dense row-major array to a region of the same size of another. INVALID_ARGUMENT if a region is not inside its
+// array or the sizes differ.
 absl::Status CopyDenseRegion(int element_bytes, const uint8_t* from, absl::Span<const int64_t> from_dims,
                              const Region& from_region, uint8_t* to, absl::Span<const int64_t> to_dims, const Region& to_region);
 

@@ -18,7 +18,7 @@ absl::Status Bad(const T&... text) {
 
 int64_t Length(const ShardRange& range) { return range.start >= range.end ? 0 : (range.end - range.start - 1) / range.step + 1; }
 
-// The number of indices in the ranges, each below `shards`. At most ranges.size() * shards.
+// Returns the number of indices in the ranges, each below `shards`. At most ranges.size() * shards.
 absl::StatusOr<int64_t> CountIndices(const std::vector<ShardRange>& ranges, int shards) {
   int64_t n = 0;
   for (const ShardRange& r : ranges) {
@@ -30,11 +30,11 @@ absl::StatusOr<int64_t> CountIndices(const std::vector<ShardRange>& ranges, int 
   return n;
 }
 
-// Walks the indices of a list of ranges.
+// Iterates over the indices of a list of ranges.
 class Cursor {
  public:
   explicit Cursor(const std::vector<ShardRange>& ranges) : ranges_(ranges) { Seek(); }
-  // REQUIRES: not past the last
+  // Returns the next index. REQUIRES: not past the last
   int64_t Next() {
     const ShardRange& r = ranges_[range_];
     const int64_t index = r.start + at_ * r.step;
@@ -56,9 +56,9 @@ class Cursor {
   int64_t at_ = 0;
 };
 
-// The table of output shards under construction: one flat row, arrays one after another.
+// The table of output shards while it is filled: one flat row, arrays one after another.
 struct Table {
-  std::vector<size_t> first;     // of each output array; one more at the end
+  std::vector<size_t> first;     // index of each output array's first item; one more at the end
   std::vector<RemapItem> items;  // in_array -1: not mapped yet
 
   explicit Table(absl::Span<const int> out_shards) {
@@ -70,7 +70,7 @@ struct Table {
   }
 };
 
-// Finds shards by device. Each array is indexed once, when it is first asked for.
+// Finds shards by device. Each array is indexed at its first lookup.
 class ShardIndex {
  public:
   ShardIndex(const char* role, absl::Span<const ShardDevices> arrays) : role_(role), arrays_(arrays), indexed_(arrays.size()) {}
@@ -115,7 +115,7 @@ absl::Status Apply(const RemapMapping& m, absl::Span<const int> in_shards, absl:
     return Bad("a mapping from array ", m.in_array, " to array ", m.out_array, " pairs ", from_count, " shards with ", to_count);
   }
   Cursor from(m.from), to(m.to);
-  for (int64_t i = 0; i < to_count; ++i) {  // ends early on a duplicate, so never runs longer than there are output shards
+  for (int64_t i = 0; i < to_count; ++i) {  // ends at a duplicate, so it runs at most once per output shard
     const int64_t in = from.Next(), out = to.Next();
     RemapItem& item = table.items[table.first[m.out_array] + out];
     if (item.in_array >= 0) return Bad("shard ", out, " of output array ", m.out_array, " is mapped twice");

@@ -1,8 +1,8 @@
-// Remap plans: arrays made of the shards of other arrays, without moving data.
+// Remap plans: make arrays of the shards of other arrays, without moving data.
 //
 // A mapping pairs ranges of shard indices of one input array with ranges of one output array: the k-th index of `from` feeds the
-// k-th of `to`. Newer clients name shards by the device on which they live instead: NumberShards writes these as mappings.
-// ResolveRemap turns a plan into single shards and checks it. Pure.
+// k-th index of `to`. Newer clients name shards by their devices instead; NumberShards converts these to mappings.
+// ResolveRemap expands a plan to single shards and checks it. Pure.
 //
 // Invariants of a resolved plan:
 //   RM-1  every shard of every output array appears exactly once, in ascending order of (out_array, out_shard)
@@ -18,7 +18,7 @@
 
 namespace pw::buffers {
 
-// start, start + step, ... below end.
+// The indices start, start + step, ... below end.
 struct ShardRange {
   int64_t start = 0;
   int64_t end = 0;
@@ -32,7 +32,7 @@ struct RemapMapping {
   std::vector<ShardRange> to;
 };
 
-// On each of these devices the shard of the output array is the shard of the input array.
+// On each of these devices the output array's shard is the input array's shard.
 struct RemapDevices {
   int32_t in_array = 0;
   int32_t out_array = 0;
@@ -53,16 +53,16 @@ struct RemapItem {
   friend bool operator==(const RemapItem&, const RemapItem&) = default;
 };
 
-// Devices of an array in the order of its shards.
+// The devices of an array in the order of its shards.
 using ShardDevices = const std::vector<DeviceId>*;
 
-// The plan with `by_device` written as mappings. INVALID_ARGUMENT if an array is not there, or has not exactly one shard on a
-// device that the plan names. The cost is that of reading the plan and the devices of the arrays.
+// Returns the plan with `by_device` converted to mappings. INVALID_ARGUMENT if an array does not exist, or does not have exactly one shard
+// on a device that the plan names. Costs as much as reading the plan and the arrays' devices.
 absl::StatusOr<RemapPlan> NumberShards(const RemapPlan& plan, absl::Span<const ShardDevices> in,
                                        absl::Span<const ShardDevices> out);
 
-// `in_shards` and `out_shards` give the number of shards of each array. INVALID_ARGUMENT if the plan breaks an invariant; a
-// hostile plan costs no more than a good one. REQUIRES: `by_device` is empty.
+// Expands `plan` to one item for each output shard. `in_shards` and `out_shards` are the numbers of shards of each array.
+// INVALID_ARGUMENT if the plan breaks an invariant; a hostile plan costs no more than a valid one. REQUIRES: `by_device` is empty.
 absl::StatusOr<std::vector<RemapItem>> ResolveRemap(const RemapPlan& plan, absl::Span<const int> in_shards,
                                                     absl::Span<const int> out_shards);
 

@@ -49,7 +49,7 @@ TEST(RemapPlanTest, RefusesPlansThatDoNotFit) {
     EXPECT_THAT(Error({{Map(0, {r}, 0, {{0, 1, 1}})}}, {2}, {2}), HasSubstr("does not fit an array of 2 shards"));
     EXPECT_THAT(Error({{Map(0, {{0, 1, 1}}, 0, {r})}}, {2}, {2}), HasSubstr("does not fit an array of 2 shards"));
   }
-  // The largest step is fine where the range has one index.
+  // The largest step is valid if the range has one index.
   EXPECT_EQ(ResolveRemap({{Map(0, {{1, 2, max}}, 0, {{0, 1, max}})}}, {2}, {1})->size(), 1u);
 }
 
@@ -59,7 +59,7 @@ std::vector<DeviceId> DevicesOf(std::vector<int> ids) {
   return devices;
 }
 
-// The plan resolved, with arrays on these devices.
+// Resolves the plan with arrays on these devices.
 absl::StatusOr<std::vector<RemapItem>> ResolveOn(const RemapPlan& plan, const std::vector<std::vector<DeviceId>>& in,
                                                  const std::vector<std::vector<DeviceId>>& out) {
   std::vector<ShardDevices> in_devices, out_devices;
@@ -107,7 +107,7 @@ TEST(RemapPlanTest, AgreesWithAModelOfSingleIndices) {
     std::vector<int> in(Pick(rng, 1, 3)), out(Pick(rng, 1, 3));
     for (int& n : in) n = static_cast<int>(Pick(rng, 1, 9));
     for (int& n : out) n = static_cast<int>(Pick(rng, 0, 9));
-    // Random plan, right or wrong; the model counts index by index.
+    // Random plan, valid or invalid; the model counts index by index.
     RemapPlan plan;
     std::map<std::pair<int, int64_t>, std::pair<int, int64_t>> model;
     bool good = true;

@@ -9,7 +9,7 @@
 namespace pw::buffers {
 namespace {
 
-// Which source shards hold each tile, and which of them a given reader should take.
+// The source shards that hold each tile, and the choice among them for a given reader.
 class Holders {
  public:
   Holders(const Sharding& source, const std::function<HostId(DeviceId)>& host_of);
@@ -27,9 +27,9 @@ class Holders {
     friend auto operator<=>(const Holder&, const Holder&) = default;
   };
   const Sharding& source_;
-  std::vector<size_t> first_;    // of each tile in holders_; one more at the end
+  std::vector<size_t> first_;    // index of each tile's first entry in holders_; one more at the end
   std::vector<Holder> holders_;  // by tile, then host, then shard
-  std::vector<size_t> next_;     // of each tile: whose turn it is to send to another host
+  std::vector<size_t> next_;     // of each tile: the holder that sends to the next other host
   absl::flat_hash_map<DeviceId, int> shard_on_;
 };
 
@@ -61,7 +61,7 @@ Holders::Choice Holders::Choose(int64_t tile, int reader, DeviceId device, HostI
   return {begin[next_[tile]++ % (end - begin)].shard, false};
 }
 
-// Calls visit(tile) for every source tile that has elements in `region`. Costs as much as there are such tiles. REQUIRES: not
+// Calls visit(tile) for every source tile that has elements in `region`. Costs as much as there are such tiles. REQUIRES: `region` is not
 // empty.
 template <class Visit>
 void ForEachTile(const Dims& dims, const Dims& counts, const Region& region, Visit visit) {
@@ -99,7 +99,7 @@ struct Planner {
   const Sharding& source;
   Holders holders;
 
-  // The pieces of one destination region; says whether any of them crosses to another host.
+  // Adds the pieces of one destination region. Returns whether any of them comes from another host.
   bool AddPieces(const Region& region, DeviceId device, HostId host, ReshardShard& out) {
     bool crosses = false;
     ForEachTile(dims, source.tiles().counts, region, [&](int64_t tile) {
@@ -120,7 +120,7 @@ absl::StatusOr<ReshardPlan> PlanReshard(const Dims& dims, const Sharding& source
   PW_RETURN_IF_ERROR(source.CheckFits(dims));
   PW_RETURN_IF_ERROR(destination.CheckFits(dims));
   Planner planner{dims, source, Holders(source, host_of)};
-  // The first destination shard on each host that needs another host's help for a tile.
+  // By host and tile: the first destination shard with a piece from another host.
   absl::flat_hash_map<std::pair<HostId, int64_t>, int> fetched;
   ReshardPlan plan(destination.num_shards());
   for (int s = 0; s < destination.num_shards(); ++s) {
@@ -129,7 +129,7 @@ absl::StatusOr<ReshardPlan> PlanReshard(const Dims& dims, const Sharding& source
     const int64_t tile = destination.TileOfShard(s);
     const DeviceId device = destination.devices()[s];
     const HostId host = host_of(device);
-    if (auto it = fetched.find({host, tile}); it != fetched.end()) {  // many, where an array is replicated
+    if (auto it = fetched.find({host, tile}); it != fetched.end()) {  // common for replicated arrays
       shard.same_as = it->second;
       continue;
     }

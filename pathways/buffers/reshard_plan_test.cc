@@ -21,7 +21,7 @@ Dims Plus(const Dims& a, const Dims& b) {
   return r;
 }
 
-// RP-1 to RP-4 against a model that looks at each element of each destination shard.
+// Tests RP-1 to RP-4 against a model that visits each element of each destination shard.
 void CheckPlan(const Dims& dims, const Sharding& source, const Sharding& destination,
                const std::function<HostId(DeviceId)>& host_of) {
   auto plan = PlanReshard(dims, source, destination, host_of);
@@ -60,7 +60,7 @@ void CheckPlan(const Dims& dims, const Sharding& source, const Sharding& destina
   }
 }
 
-// The nearest holder is taken: same device before same host before anything else.
+// The plan takes the nearest holder: same device before same host before any other.
 void CheckNearest(const Dims& dims, const Sharding& source, const Sharding& destination,
                   const std::function<HostId(DeviceId)>& host_of) {
   auto plan = PlanReshard(dims, source, destination, host_of);
@@ -108,7 +108,7 @@ TEST(ReshardPlanTest, EqualShardsOnOneHostAreFetchedOnce) {
   EXPECT_EQ(fetched, 2);  // once for each of the two hosts
   EXPECT_EQ(plan[3].same_as, 0);
   EXPECT_EQ(plan[7].same_as, 4);
-  // Within a host there is nothing to save.
+  // Within one host no transfers are saved.
   plan = *PlanReshard({8}, Sharding::SingleDevice(DeviceId(0), ""), Sharding::Replicated(Devices(4), ""), HostsOf(4));
   for (const ReshardShard& shard : plan) EXPECT_EQ(shard.same_as, -1);
 }
@@ -120,7 +120,7 @@ TEST(ReshardPlanTest, ReplicasShareTheSending) {
   for (const ReshardShard& shard : plan) ++sent[shard.pieces.at(0).source_shard];
   EXPECT_EQ(sent.size(), 8u);
   for (auto [shard, n] : sent) EXPECT_EQ(n, 2);
-  // Two tiles held by the same two hosts, read once each: not both from the same.
+  // Two tiles held by the same two hosts and read once each: not both are read from the same host.
   plan = *PlanReshard({8}, *Sharding::Tiled(Devices(4), "", {{2}, {0, 1, 0, 1}}), Sharding::SingleDevice(DeviceId(9), ""),
                       HostsOf(2));
   EXPECT_NE(plan[0].pieces.at(0).source_shard / 2, plan[0].pieces.at(1).source_shard / 2);

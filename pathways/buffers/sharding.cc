@@ -12,7 +12,7 @@
 namespace pw::buffers {
 namespace {
 
-// No sharding has more tiles than shards, so a product beyond the number of shards ends the count.
+// Returns the number of tiles. No sharding has more tiles than shards, so a product beyond the number of shards is an error.
 absl::StatusOr<int64_t> CountTiles(const Dims& counts, size_t num_shards) {
   int64_t tiles = 1;
   for (int64_t count : counts) {
@@ -26,7 +26,7 @@ absl::StatusOr<int64_t> CountTiles(const Dims& counts, size_t num_shards) {
   return tiles;
 }
 
-// SH-2, and that the table names tiles that exist.
+// Checks SH-2, and that the table names tiles that exist.
 absl::Status CheckTable(const std::vector<int32_t>& table, int64_t tiles, size_t num_shards) {
   if (table.empty()) {
     if (tiles == static_cast<int64_t>(num_shards)) return absl::OkStatus();

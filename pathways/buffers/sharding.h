@@ -1,9 +1,8 @@
-// Shardings: where the pieces of a logical array are.
+// Shardings: the devices that hold the pieces of a logical array.
 //
-// A Sharding lists devices in shard order (shard i lives on devices()[i]) and says which tile of the array each holds. Tiles come
+// A Sharding lists devices in shard order (shard i is on devices()[i]) and gives the tile of the array that each holds. Tiles come
 // from cutting every dimension d into counts[d] pieces of ceil(dim / counts[d]) elements, as XLA does; the last may be short or
-// empty. Several shards may hold the same tile (replication). Nothing is stored per shard where nothing needs to be: a fully
-// replicated or row-major sharding keeps no table.
+// empty. Several shards may hold the same tile (replication). A fully replicated or row-major sharding stores no table per shard.
 //
 // Invariants:
 //   SH-1  tiles().counts is empty (replicated, any rank) or has one entry >= 1 for each dimension
@@ -35,11 +34,11 @@ struct Region {
   friend bool operator==(const Region&, const Region&) = default;
 };
 
-// The common part, or an empty region (all sizes 0) if there is none.
+// Returns the common part, or an empty region (all sizes 0) if there is none.
 Region Intersect(const Region& a, const Region& b);
 
 struct Tiles {
-  Dims counts;                         // empty: every shard holds everything
+  Dims counts;                         // empty: every shard holds the whole array
   std::vector<int32_t> tile_of_shard;  // row-major tile number of each shard; empty: shard i holds tile i
 
   friend bool operator==(const Tiles&, const Tiles&) = default;
@@ -50,7 +49,7 @@ class Sharding {
   Sharding() = default;
   static Sharding SingleDevice(DeviceId device, std::string memory_kind);
   static Sharding Replicated(std::vector<DeviceId> devices, std::string memory_kind);
-  // INVALID_ARGUMENT if the tiles and devices break an invariant. One tile (counts all 1) is the same as Replicated.
+  // Returns INVALID_ARGUMENT if the tiles and devices break an invariant. One tile (counts all 1) is the same as Replicated.
   static absl::StatusOr<Sharding> Tiled(std::vector<DeviceId> devices, std::string memory_kind, Tiles tiles);
 
   const std::vector<DeviceId>& devices() const { return *devices_; }
@@ -61,7 +60,7 @@ class Sharding {
   int64_t num_tiles() const;
   int64_t TileOfShard(int shard) const;  // row-major tile number. REQUIRES: the shard exists
 
-  // How the client wrote it: the frontend echoes it. Empty type: not given. Not part of equality.
+  // The sharding as the client serialized it, which the frontend echoes. Empty type: not given. Not part of equality.
   struct WireForm {
     std::string type_name;
     std::string data;
@@ -69,17 +68,17 @@ class Sharding {
   const std::shared_ptr<const WireForm>& wire_form() const { return wire_form_; }
   Sharding WithWireForm(WireForm form) const;
 
-  // INVALID_ARGUMENT if there are no devices, the ranks differ or a dimension is negative.
+  // Returns INVALID_ARGUMENT if there are no devices, the ranks differ or a dimension is negative.
   absl::Status CheckFits(absl::Span<const int64_t> dims) const;
-  // REQUIRES: CheckFits(dims), and that the tile exists.
+  // Returns the region of a tile. REQUIRES: CheckFits(dims), and the tile exists.
   Region TileRegion(absl::Span<const int64_t> dims, int64_t tile) const;
 
-  // The part of an array of shape `dims` that shard `shard` holds. INVALID_ARGUMENT if it does not fit, or there is no such
-  // shard.
+  // Return the region, and its shape, that shard `shard` of an array of shape `dims` holds. INVALID_ARGUMENT if the sharding does not fit
+  // or has no such shard.
   absl::StatusOr<Region> ShardRegion(absl::Span<const int64_t> dims, int shard) const;
   absl::StatusOr<Dims> ShardDims(absl::Span<const int64_t> dims, int shard) const;
 
-  // Both forget the wire form, which says otherwise.
+  // Both drop the wire form, which no longer matches.
   Sharding WithDevices(std::vector<DeviceId> devices) const;  // REQUIRES: as many as before
   Sharding WithMemoryKind(std::string memory_kind) const;
 

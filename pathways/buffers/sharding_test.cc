@@ -132,7 +132,7 @@ TEST(ArraySpecTest, RefusesSizesThatOverflow) {
   ArraySpec spec{DType::kF64, {big, big}, Sharding::SingleDevice(DeviceId(0), ""), ""};
   EXPECT_EQ(ShardHostBytes(spec, 0).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Validate(spec).code(), absl::StatusCode::kInvalidArgument);
-  spec.dims = {big, big, big, 0};  // empty, but its strides are not
+  spec.dims = {big, big, big, 0};  // empty, but its strides overflow
   EXPECT_FALSE(Validate(spec).ok());
   spec.dims = {4, -1};
   EXPECT_FALSE(Validate(spec).ok());

@@ -27,7 +27,7 @@ void Batcher::EmitFrame(HostId to, bool critical) {
 }
 
 void Batcher::FlushCritical() {
-  // Emitting may add: what it adds leaves too.
+  // Emitting may add critical messages; they leave in this loop too.
   for (size_t i = 0; i < critical_.size(); ++i) {
     auto it = hosts_.find(critical_[i]);
     if (it != hosts_.end() && !it->second.critical.empty()) EmitFrame(HostId(critical_[i]), true);

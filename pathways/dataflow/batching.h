@@ -1,14 +1,14 @@
-// Batching: when messages to other hosts leave.
+// Batcher: collects a runtime's messages to other hosts in frames, and decides when each frame leaves.
 //
-// Messages on the critical path leave at once: as soon as the event that produced them has been handled (FlushCritical), in a
-// frame of their own, ahead of what waits. All others are coalesced per destination host until there are enough of them or the
-// first has waited long enough. Counters show both.
+// Critical messages leave as soon as the event that produced them has been handled (FlushCritical), in frames of their own, ahead
+// of coalesced ones. All other messages are coalesced per destination host until their frame is full, or its first message has
+// waited max_delay.
 //
 // Invariants:
-//   BA-1  no coalesced message waits longer than max_delay, if FlushDue is called at NextDue()
-//   BA-2  a frame closes at max_bytes or max_messages, whichever is first; one message may be larger
-//   BA-3  messages to one host of one kind (critical or not) leave in the order added
-// Not thread-safe; the time comes from a Clock, waiting is the caller's.
+//   BA-1  no coalesced message waits longer than max_delay, if the caller calls FlushDue at NextDue()
+//   BA-2  a frame closes at max_bytes or max_messages, whichever it reaches first; a single message may be larger
+//   BA-3  messages of one kind (critical or coalesced) to one host leave in the order in which they were added
+// Not thread-safe. The caller arms the timers; the Batcher only reads the Clock.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct BatchingCounters {
   uint64_t critical_frames = 0;
   uint64_t coalesced_messages = 0;
   uint64_t coalesced_frames = 0;
-  // Why frames of coalesced messages left.
+  // Coalesced frames that left because they were full, and those that left because their delay was over.
   uint64_t full = 0;
   uint64_t due = 0;
 };
@@ -57,17 +57,17 @@ class Batcher {
     if (frame.bytes() >= knobs_.max_bytes || frame.messages() >= knobs_.max_messages) Full(to, critical);
   }
 
-  // All critical messages leave.
+  // Emits all critical messages.
   void FlushCritical();
-  // When the coalesced message that has waited longest is due; nullopt: none waits.
+  // Returns when the oldest coalesced frame is due; nullopt if none waits.
   std::optional<absl::Time> NextDue();
-  // All coalesced messages that are due leave.
+  // Emits all coalesced frames that are due.
   void FlushDue();
-  // All leave.
+  // Emits all messages.
   void FlushAll();
-  // What waits leaves; what comes goes by these.
+  // Emits all messages, and uses `knobs` for later ones.
   void SetKnobs(const BatchingKnobs& knobs);
-  // What waits for a host that is gone is dropped.
+  // Drops all messages that wait for `host`, which is gone.
   void Drop(HostId host) { hosts_.erase(host); }
   size_t waiting_bytes(HostId to, bool critical) const;
   const BatchingCounters& counters() const { return counters_; }
@@ -75,7 +75,7 @@ class Batcher {
  private:
   struct Host {
     FrameBuilder critical, coalesced;
-    uint64_t opened = 0;  // names the present coalesced frame
+    uint64_t opened = 0;  // number of the present coalesced frame; 0: there is none
   };
   struct Due {
     absl::Time at;
@@ -92,7 +92,7 @@ class Batcher {
   Clock* const clock_;
   const Emit emit_;
   absl::flat_hash_map<HostId, Host> hosts_;
-  std::vector<HostId> critical_;  // hosts with critical messages, in the order of the first
+  std::vector<HostId> critical_;  // hosts with critical messages, ordered by their first message
   std::deque<Due> due_;           // ascending, since the delay is always the same
   uint64_t next_opened_ = 1;
   BatchingCounters counters_;

@@ -83,7 +83,7 @@ TEST_F(BatcherTest, AFullFrameDoesNotWait) {
   EXPECT_EQ(batcher_->counters().coalesced_frames, 3u);
 }
 
-// The frame that opened first was full and left; its deadline must not hurry the next one.
+// When the first frame is full and leaves, its deadline must not apply to the next frame.
 TEST_F(BatcherTest, ADeadlineBelongsToItsFrame) {
   Make({.max_delay = absl::Microseconds(100), .max_messages = 2});
   Add(1, false);

@@ -1,5 +1,5 @@
-// The decoders of the dataflow on any bytes. What decodes as a graph is planned for some of its hosts and written again; a frame
-// is taken apart, and what it reports is offered to the edges of a small graph, whose invariants must hold.
+// Fuzzes the decoders of the dataflow. Bytes that parse as a graph are planned for some of its hosts and serialized again. Bytes
+// that parse as a frame have their reports fed to the edges of a small graph, whose invariants must hold.
 #include <cstdint>
 #include <memory>
 #include <string>

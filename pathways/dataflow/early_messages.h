@@ -1,5 +1,8 @@
-// EarlyMessages: what peers send for runs whose start has not arrived yet. Bounded in all: a run that loses some of it for lack
-// of room is told so when it starts. Pure. Strand-confined.
+// EarlyMessages: holds tuples and reports of runs whose start message has not reached this host yet. The runtime takes them when
+// the run starts.
+//
+// All messages together take at most max_bytes. A run whose messages did not fit learns this when it starts (Held::lost_some).
+// Pure. Strand-confined.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +28,7 @@ class EarlyMessages {
   template <class Message>
   void Add(HostId from, Message message, size_t message_bytes) {
     const size_t bytes = message_bytes + kOverhead;
-    // A run that has lost something keeps nothing more; that it did costs a little too, so the number of such is bounded as well.
+    // A run that has lost a message keeps no others. Its entry takes memory too, so the number of such runs is bounded as well.
     auto it = held_.find(message.run);
     if (it != held_.end() && it->second.lost_some) return;
     if (bytes_ + bytes > max_bytes_) {
@@ -42,7 +45,7 @@ class EarlyMessages {
     bytes_ += bytes;
     held.messages.emplace_back(from, std::move(message));
   }
-  // What there is of a run that starts now.
+  // Removes and returns the messages of a run that starts now.
   Held Take(RunId run) {
     auto it = held_.find(run);
     if (it == held_.end()) return {};
@@ -51,7 +54,7 @@ class EarlyMessages {
     held_.erase(it);
     return held;
   }
-  // Drops runs of a coordinator before `oldest_live`.
+  // Drops the messages of this coordinator's runs before `oldest_live`.
   void DropBefore(HostId coordinator, uint64_t oldest_live) {
     auto begin = held_.lower_bound({coordinator, 0}), end = held_.lower_bound({coordinator, oldest_live});
     for (auto it = begin; it != end; ++it) Forget(it->second);

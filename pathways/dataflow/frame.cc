@@ -12,7 +12,7 @@ namespace pw::dataflow {
 namespace {
 namespace wire = ::pathways::v1::dataflow;
 
-// What a message costs beside its bytes, about.
+// The approximate overhead of a message beside its bytes.
 constexpr size_t kMessageOverhead = 32;
 
 void ToProto(const absl::Status& status, ::pathways::v1::Status* proto) {
@@ -20,7 +20,7 @@ void ToProto(const absl::Status& status, ::pathways::v1::Status* proto) {
   proto->set_message(std::string(status.message()));
 }
 
-// An error, whatever the number says.
+// Returns an error even if the peer's code says OK.
 absl::Status ErrorFrom(const ::pathways::v1::Status& proto) {
   const absl::Status status = StatusFrom(proto.code(), proto.message());
   return status.ok() ? absl::UnknownError(proto.message()) : status;

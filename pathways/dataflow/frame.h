@@ -1,8 +1,8 @@
-// Frames of the dataflow on the wire (proto/pathways/v1/dataflow.proto): what they carry, putting them together, taking them
-// apart.
+// Frames: the wire format of messages between runtimes (proto/pathways/v1/dataflow.proto). FrameBuilder builds a frame;
+// ParseFrame decodes one.
 //
-// Invariant FM-1: ParseFrame returns contents whose parts fit each other (numbers of tuples, payload, ascending counts), or
-// INVALID_ARGUMENT; whether they fit a run is the run's to check.
+// Invariant FM-1: ParseFrame returns consistent contents (numbers of tuples, payload, ascending counts), or INVALID_ARGUMENT. The
+// run checks whether they fit its graph.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct ReportMessage {
   Report report;
 };
 
-// `graph` and `run` are the sender's.
+// In the messages below, the sender is the coordinator of graphs and runs that are named by a plain number.
 struct InstallMessage {
   uint64_t graph = 0;
   std::shared_ptr<const Graph> definition;
@@ -85,7 +85,7 @@ class FrameBuilder {
   bool empty() const { return messages_ == 0; }
   size_t messages() const { return messages_; }
   size_t tuples() const { return tuples_; }
-  // About what it takes on the wire, and in memory until then.
+  // The approximate size on the wire and in memory.
   size_t bytes() const { return bytes_; }
 
   std::string SerializeHeader() const { return proto_.SerializeAsString(); }

@@ -92,7 +92,7 @@ absl::StatusOr<std::shared_ptr<const Graph>> Graph::Create(std::vector<Node> nod
 Graph::Graph(std::vector<Node> nodes, std::vector<Edge> edges)
     : nodes_(std::move(nodes)), edges_(std::move(edges)), inputs_(nodes_.size()), outputs_(nodes_.size()) {
   std::vector<HostSet::Interval> intervals;
-  absl::flat_hash_set<const Placement*> seen;  // nodes share theirs: each counts once
+  absl::flat_hash_set<const Placement*> seen;  // nodes share placements: each counts once
   for (const Node& node : nodes_) {
     if (!seen.insert(node.placement.get()).second) continue;
     const HostSet& hosts = node.placement->hosts();

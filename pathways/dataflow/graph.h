@@ -1,18 +1,17 @@
-// Graph: a dataflow of sharded nodes. One node per sharded computation and one edge per sharded dependency, whatever the number
-// of shards (§4.3): A→B over N shards is Arg → A → B → Result.
+// Graph: a dataflow of sharded nodes, which runtimes install and run. It has one node per sharded computation and one edge per
+// sharded dependency, whatever the number of shards (§4.3): A→B over N shards is Arg → A → B → Result.
 //
-// Immutable once made, shared by all runs of it, valid by construction. What an edge means, from S source to D destination
-// shards:
+// Immutable, shared by all its runs, and valid by construction. The kinds of edges, from S source shards to D destination shards:
 //   one-to-one   S = D; source shard i sends to destination shard i only
 //   scatter      S = 1; the source sends to any destination shard
 //   gather       D = 1; every source shard sends to the one destination
 //   all-to-all   every source shard sends to every destination shard
 //   sparse       every source shard sends to the destination shards that it picks at run time
-// On each of them a source shard may send any number of tuples, also none; a destination shard knows that it has received all of
-// them when the edge closes for it (progress/edge_progress.h).
+// On every kind, a source shard may send any number of tuples, or none. When the edge closes for a destination shard, the shard
+// has received all its tuples (progress/edge_progress.h).
 //
 // Invariants:
-//   GR-1  no cycles; shard counts fit the kinds of the edges
+//   GR-1  the graph has no cycles, and shard counts fit the kinds of the edges
 //   GR-2  memory is O(nodes + edges + blocks of the distinct placements)
 #pragma once
 
@@ -34,8 +33,8 @@ const char* ToString(EdgeKind kind);
 using PlacementRef = std::shared_ptr<const Placement>;
 
 struct Node {
-  std::string name;    // for people
-  std::string op;      // which operator runs its shards (operator.h)
+  std::string name;    // for messages and logs
+  std::string op;      // the name of the operator that runs its shards (operator.h)
   std::string config;  // for the operator; opaque here
   PlacementRef placement;
 };
@@ -51,7 +50,7 @@ class Graph {
   static constexpr size_t kMaxNodes = 1u << 16;
   static constexpr size_t kMaxEdges = 1u << 18;
 
-  // INVALID_ARGUMENT says which node or edge is wrong, and why.
+  // INVALID_ARGUMENT names the invalid node or edge, and says why.
   static absl::StatusOr<std::shared_ptr<const Graph>> Create(std::vector<Node> nodes, std::vector<Edge> edges);
 
   const std::vector<Node>& nodes() const { return nodes_; }
@@ -60,10 +59,10 @@ class Graph {
   const Edge& edge(EdgeId id) const { return edges_[id.v]; }
   const Placement& source(EdgeId id) const { return *nodes_[edges_[id.v].from.v].placement; }
   const Placement& destination(EdgeId id) const { return *nodes_[edges_[id.v].to.v].placement; }
-  // In the order in which they were given.
+  // In the order in which Create was given the edges.
   const std::vector<EdgeId>& inputs(NodeId id) const { return inputs_[id.v]; }
   const std::vector<EdgeId>& outputs(NodeId id) const { return outputs_[id.v]; }
-  // All that hold a shard of any node.
+  // All hosts that hold a shard of any node.
   const HostSet& hosts() const { return hosts_; }
 
  private:

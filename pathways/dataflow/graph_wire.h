@@ -1,4 +1,4 @@
-// Graphs as bytes (proto/pathways/v1/dataflow.proto). Whatever the bytes are, parsing returns a valid graph or a status.
+// Serialization of graphs (proto/pathways/v1/dataflow.proto). Parsing arbitrary bytes returns a valid graph or an error.
 #pragma once
 
 #include <memory>
@@ -10,10 +10,10 @@
 
 namespace pw::dataflow {
 
-// Placements that nodes share are written once.
+// Writes each placement once, even if several nodes share it.
 ::pathways::v1::dataflow::Graph ToProto(const Graph& graph);
 absl::StatusOr<std::shared_ptr<const Graph>> FromProto(const ::pathways::v1::dataflow::Graph& proto);
-// INVALID_ARGUMENT: not a graph, or one that Graph::Create refuses.
+// INVALID_ARGUMENT: the bytes do not parse, or Graph::Create refuses the graph.
 absl::StatusOr<std::shared_ptr<const Graph>> ParseGraph(std::string_view bytes);
 
 }  // namespace pw::dataflow

@@ -1,4 +1,4 @@
-// What a graph and its runs cost a host in memory does not depend on how large the rest of the cluster is.
+// The memory that a graph and its runs take on a host does not depend on the size of the rest of the cluster.
 #include "gtest/gtest.h"
 #include "pathways/buffers/testing/allocation_counter.h"
 #include "pathways/dataflow/graph_wire.h"
@@ -25,7 +25,7 @@ struct Cost {
   size_t run_bytes = 0;
 };
 
-// Arg → A → B → Result with 8 shards on each host, on host 1 of so many.
+// Measures Arg → A → B → Result, with 8 shards on each of `hosts` hosts, on host 1.
 Cost Measure(uint32_t hosts) {
   const auto everywhere = std::make_shared<const Placement>(Placement::Uniform(HostId(1), hosts, 8));
   const auto one = std::make_shared<const Placement>(Placement::OnHost(HostId(0)));

@@ -1,5 +1,8 @@
-// HostPlan: one host's part in a graph, made once when the graph is installed and shared by all its runs: the local shards of
-// each node, the parts in the edges, and the run's end, an edge from one shard on each host to one on the coordinator.
+// HostPlan: one host's part in a graph: its shards of each node and its part in each edge. The host's runtime (runtime.h) makes it once,
+// when the graph is installed; all runs of the graph share it.
+//
+// The plan also has the end edge, which is not in the graph. It leads from one shard on each host of the graph to one shard on the
+// coordinator, and closes when all these hosts have finished a run.
 //
 // Invariant HP-1: memory is O(nodes + edges + shards on this host), whatever the number of shards elsewhere.
 #pragma once
@@ -27,7 +30,7 @@ class HostPlan {
     EdgePlan plan;
   };
 
-  // RESOURCE_EXHAUSTED: more than `max_local_shards` shards here.
+  // RESOURCE_EXHAUSTED: this host would have more than `max_local_shards` shards.
   static absl::StatusOr<std::shared_ptr<const HostPlan>> Create(std::shared_ptr<const Graph> graph, HostId coordinator,
                                                                 HostId self, const ProgressKnobs& knobs,
                                                                 uint32_t max_local_shards);
@@ -37,12 +40,12 @@ class HostPlan {
   HostId coordinator() const { return coordinator_; }
   const std::vector<LocalNode>& nodes() const { return nodes_; }
   const std::vector<LocalEdge>& edges() const { return edges_; }
-  // Positions in the above; kNone: nothing of it is here.
+  // Return the position in nodes() or edges(); kNone if this host has no part in the node or edge.
   uint32_t SlotOf(NodeId id) const { return id.v < node_slots_.size() ? node_slots_[id.v] : kNone; }
   uint32_t SlotOf(EdgeId id) const { return id.v < edge_slots_.size() ? edge_slots_[id.v] : kNone; }
-  // Whether anything of a run goes from here to that host, or comes from there.
+  // Returns whether tuples or reports of a run may travel between this host and `other`.
   bool TalksTo(HostId other) const;
-  // The run's end. Idle on no host that has this plan.
+  // Return the end edge. Every host that has this plan takes part in it.
   EdgeId end_edge() const { return EdgeId(static_cast<uint32_t>(graph_->edges().size())); }
   const EdgePlan& end() const { return *end_; }
 

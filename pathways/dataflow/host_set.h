@@ -1,6 +1,6 @@
-// HostSet: a set of hosts as intervals of their numbers, so that a whole cluster of any size is a few words. A value.
+// HostSet: a set of hosts, stored as intervals of their numbers, so that a cluster of any size takes a few words. A value.
 //
-// Hosts have a position in the set, ascending: trees over hosts (progress/report_tree.h) are made of positions.
+// A host's position in the set is its rank by number. Trees over hosts (progress/report_tree.h) are trees of positions.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ class HostSet {
   };
 
   HostSet() = default;
-  // In any order; they may overlap. REQUIRES: first + count does not pass UINT32_MAX.
+  // Intervals may come in any order, and may overlap. REQUIRES: first + count does not pass UINT32_MAX.
   explicit HostSet(std::vector<Interval> intervals);
 
   uint32_t size() const { return size_; }
@@ -29,7 +29,7 @@ class HostSet {
   std::optional<uint32_t> PositionOf(HostId host) const;
   // REQUIRES: position < size()
   HostId At(uint32_t position) const;
-  // Ascending, apart, none empty.
+  // Ascending, not touching each other, none empty.
   const std::vector<Interval>& intervals() const { return intervals_; }
 
   HostSet Union(const HostSet& other) const;
@@ -38,7 +38,7 @@ class HostSet {
 
  private:
   std::vector<Interval> intervals_;
-  std::vector<uint32_t> before_;  // per interval: how many hosts come before it
+  std::vector<uint32_t> before_;  // per interval: the number of hosts before it
   uint32_t size_ = 0;
 };
 

@@ -1,6 +1,6 @@
-// Names of the dataflow. Plain values, as in base/ids.h. Who hands them out:
+// Ids of the dataflow. Plain values, as in base/ids.h.
 //   NodeId, EdgeId   positions in their graph
-//   GraphId, RunId   the host that installed the graph or started the run (its coordinator), counting from 1; never reused
+//   GraphId, RunId   numbered from 1 by the coordinator (the host that installs the graph or starts the run); never reused
 #pragma once
 
 #include <compare>
@@ -22,10 +22,10 @@ struct EdgeIdTag {
 using NodeId = Id<NodeIdTag, uint32_t>;
 using EdgeId = Id<EdgeIdTag, uint32_t>;
 
-// The controller's place among the hosts of a dataflow. Workers are numbered from below.
+// The controller's host id in a dataflow. Workers have lower numbers.
 inline constexpr HostId kControllerHost{UINT32_MAX};
 
-// Something of which each coordinator numbers its own.
+// An id that is unique per coordinator: each coordinator counts its own graphs and its own runs.
 template <class Tag>
 struct Coordinated {
   HostId coordinator;

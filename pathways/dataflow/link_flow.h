@@ -1,12 +1,13 @@
-// LinkFlow: what waits for one other host, and how much may be on its way there. Frames with tuples are sent while less than a
-// window of them has not been taken in by the receiver; it says so in the frames that it sends back (Frame.consumed_*), so
-// neither the transport, nor the receiver's strand, ever holds more than a window. Each lane has its own window, and keeps its
-// order.
+// LinkFlow: flow control between this host and one other host: the send queue of each lane, and the credit of both directions.
+//
+// A sender sends frames with tuples while less than a window of bytes is in flight, that is, sent and not yet consumed by the
+// receiver. The receiver returns credit in the frames that it sends back (Frame.consumed_*). So neither the transport nor the
+// receiver's strand ever holds much more than a window. Each lane (critical, bulk) has a window of its own, and keeps its order.
 //
 // Invariants:
-//   LF-1  at most a window and one frame of a lane are on their way
-//   LF-2  a receiver that goes on taking in never leaves a sender waiting: credit is owed at the latest after a quarter of a
-//         window, and travels in frames that wait for nobody
+//   LF-1  at most a window and one frame of a lane are in flight
+//   LF-2  a receiver that goes on consuming never leaves a sender waiting: it owes credit (OwesMuch) after a quarter of a window
+//         at the latest, and frames without tuples, which carry credit, never wait
 // Pure. Strand-confined.
 #pragma once
 
@@ -20,22 +21,23 @@
 namespace pw::dataflow {
 
 struct FlowKnobs {
-  size_t window_bytes = 4 << 20;        // of a lane, on its way to one host
-  size_t high_water_bytes = 4 << 20;    // waiting for one host: good operators stop here
-  size_t hard_limit_bytes = 256 << 20;  // waiting for one host: what is beyond is refused
+  size_t window_bytes = 4 << 20;        // in flight on one lane to one host
+  size_t high_water_bytes = 4 << 20;    // queued for one host: CanSend returns false from here on
+  size_t hard_limit_bytes = 256 << 20;  // queued for one host: further tuples are refused
 };
 
 class LinkFlow {
  public:
   explicit LinkFlow(const FlowKnobs& knobs) : window_(knobs.window_bytes) {}
 
-  // As a sender.
+  // The sender's side.
   void Push(bool critical, FrameBuilder frame) {
     Lane& lane = lanes_[critical];
     lane.waiting_bytes += frame.bytes();
     lane.waiting.push_back(std::move(frame));
   }
-  // The next frame of a lane that may leave. What it takes on the wire is reported by Sent, if it carries tuples.
+  // Removes and returns the next frame of a lane that may be sent. If it carries tuples, the caller reports its size on the wire
+  // to Sent.
   std::optional<FrameBuilder> Pop(bool critical) {
     Lane& lane = lanes_[critical];
     if (lane.waiting.empty() || (lane.on_the_way >= window_ && lane.waiting.front().tuples() > 0)) return std::nullopt;
@@ -51,13 +53,13 @@ class LinkFlow {
   }
   size_t waiting_bytes(bool critical) const { return lanes_[critical].waiting_bytes; }
 
-  // As a receiver.
+  // The receiver's side.
   void Consumed(bool critical, size_t bytes) { lanes_[critical].owed += bytes; }
   bool OwesMuch() const { return lanes_[0].owed >= window_ / 4 || lanes_[1].owed >= window_ / 4; }
-  // (critical, bulk)
+  // Returns the credit owed, as (critical, bulk), and resets it.
   std::pair<uint64_t, uint64_t> TakeOwed() { return {std::exchange(lanes_[1].owed, 0), std::exchange(lanes_[0].owed, 0)}; }
 
-  // Someone was told that there is no room.
+  // By lane: whether a shard has been told that there is no room.
   bool someone_waits[2] = {false, false};
 
  private:

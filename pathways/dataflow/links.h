@@ -1,12 +1,12 @@
-// Links: the way from this host's runtime to those of other hosts. TransportLinks (transport_links.h) makes connections of its
-// own; others carry the frames inside a stream that exists already.
+// Links: the interface over which a runtime exchanges frames with the runtimes of other hosts. TransportLinks (transport_links.h)
+// makes connections of its own; other implementations carry the frames inside an existing stream.
 //
 // Invariants:
-//   LK-1  frames of one lane to one host arrive in order, each once, or the peer is lost, or the way to it has broken
-//   LK-2  a lost peer is lost for good: OnPeerLost comes once, no frame of it comes afterwards, and what is sent to it is dropped
-//   LK-3  when the way between two hosts breaks, both hear OnPeerBroken, after the last frame that came before and before the first that
-//         comes after; what was on its way may be gone
-// Strand-confined: every method of both sides is called on the runtime's strand, and never from inside another.
+//   LK-1  frames of one lane to one host arrive in order, each once, unless the peer is lost or the link to it has broken
+//   LK-2  a lost peer is lost for good: OnPeerLost comes once, no frame of it comes afterwards, and frames sent to it are dropped
+//   LK-3  when the link between two hosts breaks, both get OnPeerBroken, after the last frame received before the break and before
+//         the first one received after it. Frames in flight may be lost
+// Strand-confined: every method of Links and of Handler is called on the runtime's strand, and never from inside another.
 #pragma once
 
 #include <string>
@@ -29,10 +29,10 @@ class Links {
   };
 
   virtual ~Links() = default;
-  // Delivery begins. `handler` outlives this object's last call. Once.
+  // Begins delivery to `handler`, which outlives this object's last call. Called once.
   virtual void Start(Handler* handler) = 0;
   virtual void Send(HostId to, std::string header, std::vector<Bytes> payload, net::Lane lane) = 0;
-  // The peer has broken the rules: it is lost from now on. OnPeerLost follows.
+  // Disconnects a peer that has broken the rules. The peer is lost from now on; OnPeerLost follows.
   virtual void Disconnect(HostId host, const absl::Status& why) = 0;
 };
 

@@ -1,5 +1,5 @@
-// Operators: what runs at the nodes of a graph. One Operator object per run and node on a host has charge of all of that node's
-// shards on the host; nothing is instantiated for shards elsewhere.
+// Operator: the code that runs at a node of a graph. A host makes one Operator per run and node; it handles all of the node's
+// shards on that host. Shards on other hosts take nothing here.
 //
 //   class Sum : public Operator {
 //     void OnTuple(Shard& shard, EdgeId, Tuple tuple) override { sums_[shard.index()] += Decode(tuple); }
@@ -9,15 +9,15 @@
 //     }
 //   };
 //
-// An operator is destroyed when its run is over, or has ended early: then nothing can be sent any more. Whoever finishes a shard
-// later, from outside a callback, keeps a ShardRef and asks the runtime for the shard (Runtime::With).
+// An operator is destroyed when its run is over or has ended early; nothing can be sent afterwards. Code that finishes a shard
+// later, outside a callback, keeps a ShardRef and asks the runtime for the shard (Runtime::With).
 //
 // Invariants:
-//   OP-1  callbacks of one shard: OnStart; then OnTuple and OnInputClosed as they come; after the last input closed,
-//         OnInputsClosed or OnPoisoned, once. Nothing after Finish
+//   OP-1  callbacks of one shard: OnStart; then OnTuple and OnInputClosed in order of arrival; after the last input has closed,
+//         OnInputsClosed or OnPoisoned, once. No callback comes after Finish
 //   OP-2  every tuple of an edge comes before the edge's OnInputClosed
-//   OP-3  a shard that cannot send a tuple ends with that error, whatever its Finish says: no tuple is lost in silence
-// Everything on the runtime's strand; callbacks must not block.
+//   OP-3  a shard that could not send a tuple ends with that error, unless Finish is given another: no tuple is lost silently
+// Everything runs on the runtime's strand; callbacks must not block.
 #pragma once
 
 #include <cstdint>
@@ -37,14 +37,14 @@ namespace pw::dataflow {
 class Run;
 class Shard;
 
-// Names a shard for longer than its run may live.
+// Names a shard; it may outlive the run.
 struct ShardRef {
   RunId run;
   NodeId node;
   uint32_t shard = 0;
 };
 
-// One shard of a node, in one run. Lives as long as the run.
+// One shard of a node in one run. Lives as long as the run on this host.
 class Shard {
  public:
   uint32_t index() const { return index_; }
@@ -54,22 +54,24 @@ class Shard {
   const std::vector<EdgeId>& outputs() const;
   bool finished() const { return finished_; }
 
+  // Sends a tuple to shard `destination` of the edge's destination node.
   // REQUIRES: `edge` is one of outputs(), and the shard has not finished.
   void Send(EdgeId edge, uint32_t destination, Tuple tuple);
-  // False while much waits on the way there: a good operator stops until OnWritable.
+  // Returns false while too many bytes are queued on the way to `destination`. A well-behaved operator then stops sending until
+  // OnWritable.
   bool CanSend(EdgeId edge, uint32_t destination);
-  // Nothing more will be sent. An error poisons what depends on this shard.
+  // Ends the shard: it sends nothing more. An error poisons the shards that depend on it.
   void Finish(const absl::Status& status = absl::OkStatus());
 
  private:
   friend class Run;
 
   Run* run_ = nullptr;
-  uint32_t slot_ = 0;  // of its node, in the run
+  uint32_t slot_ = 0;  // its node's position among the run's nodes on this host
   uint32_t index_ = 0;
   uint32_t open_inputs_ = 0;
   EdgeId poison_edge_;
-  absl::Status poison_;  // of the first input that is poisoned, in the order of the edges
+  absl::Status poison_;  // the error of poison_edge_, the lowest edge with an error
   absl::Status send_error_;
   bool finished_ = false;
   bool waiting_ = false;  // for OnWritable
@@ -80,13 +82,13 @@ class Operator {
   virtual ~Operator() = default;
   virtual void OnStart(Shard& shard) {}
   virtual void OnTuple(Shard& shard, EdgeId edge, Tuple tuple) {}
-  // All tuples of this edge for this shard have come; with an error if a shard before it failed.
+  // All tuples of this edge for this shard have come. `status` is an error if a source shard failed.
   virtual void OnInputClosed(Shard& shard, EdgeId edge, const absl::Status& status) {}
-  // Every input has closed, none with an error (at once after OnStart, if there are no inputs).
+  // Every input has closed, none with an error. Without inputs, comes directly after OnStart.
   virtual void OnInputsClosed(Shard& shard) { shard.Finish(); }
-  // Every input has closed, and something that this shard depends on has failed.
+  // Every input has closed, and at least one had an error.
   virtual void OnPoisoned(Shard& shard, const absl::Status& error) { shard.Finish(error); }
-  // CanSend said no; there is room again.
+  // There is room again after CanSend returned false.
   virtual void OnWritable(Shard& shard) {}
 };
 
@@ -99,13 +101,13 @@ struct OperatorContext {
   const std::string& argument;          // of the run
 };
 
-// The operators that a host knows, by the name that nodes call them. Made and filled by whoever wires the host.
+// A registry of the operators that a host knows, by the name in Node::op. Filled where the host is wired.
 class Operators {
  public:
   using Factory = std::function<absl::StatusOr<std::unique_ptr<Operator>>(const OperatorContext&)>;
 
   void Add(std::string name, Factory factory) { factories_[std::move(name)] = std::move(factory); }
-  // UNIMPLEMENTED if this host does not know it.
+  // UNIMPLEMENTED if this host does not know the node's operator.
   absl::StatusOr<std::unique_ptr<Operator>> Make(const OperatorContext& context) const;
 
  private:

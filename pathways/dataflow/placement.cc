@@ -20,7 +20,7 @@ absl::Status Check(const std::vector<Placement::Block>& blocks, uint32_t repeat)
     if (uint64_t{block.first_host.v} + block.hosts - 1 > UINT32_MAX)
       return absl::InvalidArgumentError(absl::StrCat("a block of ", block.hosts, " hosts from ", ToString(block.first_host),
                                                      " on passes the last host number"));
-    // Neither factor is above 2^32, and the sum is checked before it can grow past that.
+    // Both factors are below 2^32, and the sum is checked after each block, so it cannot overflow.
     shards += uint64_t{block.hosts} * block.shards_per_host;
     if (shards > Placement::kMaxShards) break;
   }
@@ -29,7 +29,7 @@ absl::Status Check(const std::vector<Placement::Block>& blocks, uint32_t repeat)
   return absl::OkStatus();
 }
 
-// Appends `count` shards on `host`, widening the last block where the pattern goes on.
+// Appends `count` shards on `host`; extends the last block if they continue its pattern.
 void Append(std::vector<Placement::Block>* blocks, HostId host, uint32_t count) {
   if (!blocks->empty()) {
     Placement::Block& last = blocks->back();
@@ -43,7 +43,7 @@ void Append(std::vector<Placement::Block>* blocks, HostId host, uint32_t count) 
 
 // The smallest period of the sequence, or its whole length.
 size_t Period(absl::Span<const HostId> hosts) {
-  std::vector<size_t> border(hosts.size(), 0);  // of each prefix: the longest proper prefix that is also its suffix
+  std::vector<size_t> border(hosts.size(), 0);  // per prefix: length of its longest proper prefix that is also its suffix
   for (size_t i = 1, k = 0; i < hosts.size(); ++i) {
     while (k > 0 && hosts[i] != hosts[k]) k = border[k - 1];
     if (hosts[i] == hosts[k]) ++k;
@@ -64,7 +64,7 @@ absl::StatusOr<Placement> Placement::FromHosts(absl::Span<const HostId> host_of_
   if (host_of_shard.empty() || host_of_shard.size() > kMaxShards)
     return absl::InvalidArgumentError(absl::StrCat("a placement has 1 to ", kMaxShards, " shards, not ", host_of_shard.size()));
   size_t period = Period(host_of_shard);
-  // Shards that all lie on one host are one block, not a repetition.
+  // If all shards lie on one host, they form one block, not a repetition.
   if (period == 1) period = host_of_shard.size();
   std::vector<Block> blocks;
   for (size_t i = 0; i < period;) {

@@ -1,15 +1,15 @@
-// Placement: which host holds which shards of a node. A value, compact: a uniform cluster of any size is one block.
+// Placement: maps each shard of a node to the host that holds it. A compact value: a uniform cluster of any size is one block.
 //
-// Shards are numbered 0 to num_shards()-1. A block is consecutive hosts with equally many consecutive shards each; blocks follow
-// each other; the sequence of blocks is repeated `repeat` times (the cyclic layouts of meshes whose host boundaries do not follow
-// the order of the shards):
+// Shards are numbered 0 to num_shards()-1. A block is a number of consecutive hosts, each with the same number of consecutive
+// shards. Blocks follow each other, and the sequence of blocks is repeated `repeat` times. Repetition serves the cyclic layouts of
+// meshes in which host boundaries do not follow the order of the shards:
 //
 //   blocks {(host 3, 2 hosts, 4 shards)}, repeat 1    shards 0-3 on host 3, 4-7 on host 4
 //   blocks {(host 0, 2 hosts, 1 shard)}, repeat 3     shards 0, 2, 4 on host 0, 1, 3, 5 on host 1
 //
 // Invariants:
 //   PL-1  every shard is on exactly one host
-//   PL-2  memory is O(blocks): nothing is kept for a shard, nor for a host of a block
+//   PL-2  memory is O(blocks), whatever the number of hosts and shards
 #pragma once
 
 #include <cstdint>
@@ -34,14 +34,14 @@ class Placement {
     friend bool operator==(const Block&, const Block&) = default;
   };
 
-  // INVALID_ARGUMENT: empty blocks, more shards or blocks than the limits, host numbers that overflow.
+  // INVALID_ARGUMENT: no blocks, empty blocks, more shards or blocks than the limits, or host numbers that overflow.
   static absl::StatusOr<Placement> Create(std::vector<Block> blocks, uint32_t repeat = 1);
-  // The compact form of any layout: (shard -> host). INVALID_ARGUMENT if empty or beyond the limits.
+  // Returns the compact form of a layout, given the host of each shard. INVALID_ARGUMENT if it is empty or beyond the limits.
   static absl::StatusOr<Placement> FromHosts(absl::Span<const HostId> host_of_shard);
-  // REQUIRES: within the limits, as are those of every fixed layout.
+  // REQUIRES: within the limits.
   static Placement Uniform(HostId first_host, uint32_t hosts, uint32_t shards_per_host);
   static Placement OnHost(HostId host, uint32_t shards = 1) { return Uniform(host, 1, shards); }
-  // One shard on each of these hosts, in their order. REQUIRES: not empty, within the limits.
+  // Puts one shard on each of these hosts, in ascending order. REQUIRES: not empty, within the limits.
   static Placement OnePerHost(const HostSet& hosts);
 
   uint32_t num_shards() const { return period_ * repeat_; }
@@ -49,11 +49,11 @@ class Placement {
   const std::vector<Block>& blocks() const { return blocks_; }
   uint32_t repeat() const { return repeat_; }
 
-  // REQUIRES: shard < num_shards(), for these two.
+  // REQUIRES for HostOf and EndOfHostAt: shard < num_shards()
   HostId HostOf(uint32_t shard) const;
-  // Shards [shard, EndOfHostAt(shard)) all lie on the host of the first.
+  // Returns the end of a run of shards on one host: shards [shard, EndOfHostAt(shard)) all lie on HostOf(shard).
   uint32_t EndOfHostAt(uint32_t shard) const;
-  // Ascending; empty for a host that has none.
+  // Returns the host's shards, ascending; empty if it has none.
   std::vector<uint32_t> ShardsOf(HostId host) const;
   uint32_t NumShardsOf(HostId host) const;
 

@@ -31,7 +31,7 @@ TEST(Placement, OfACyclicLayoutIsOnePeriod) {
   EXPECT_THAT(placement->ShardsOf(HostId(6)), IsEmpty());
 }
 
-// All questions, against the list of hosts from which the placement was made.
+// Compares all methods' answers with the list of hosts from which the placement was made.
 TEST(Placement, AnswersLikeAList) {
   for (uint64_t seed = 1; seed <= 500; ++seed) {
     Random random(seed);

@@ -1,5 +1,6 @@
-// ResultOperator: the end of a graph at its coordinator. Hands what it receives to whoever started the run. An error that it
-// hands over is handled; without on_closed it becomes the run's status.
+// ResultOperator: the operator of result nodes (kResultOp), at the coordinator. Passes their tuples, closings and errors to the
+// callbacks in the run's RunOptions. An error passed to on_closed counts as handled; without on_closed it becomes the run's
+// status.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,8 @@
-// RetiredRuns: which runs are over here, so that what still arrives for them is dropped and not taken for something early.
+// RetiredRuns: records the runs that are over on this host. The runtime drops late messages for them, instead of holding them as
+// messages of runs that have not started yet.
 //
-// Coordinators number their runs, and say with each start which is the oldest that still lives; runs before it need no memory of
-// their own. Pure. Strand-confined.
+// Coordinators number their runs, and name their oldest live run in each start message; the runs before it take no memory here.
+// Pure. Strand-confined.
 #pragma once
 
 #include "absl/container/flat_hash_map.h"
@@ -16,7 +17,7 @@ class RetiredRuns {
   void AddBefore(HostId coordinator, uint64_t oldest_live) {
     if (oldest_live > 0) by_coordinator_[coordinator].InsertUpTo(oldest_live - 1);
   }
-  // Nothing of that coordinator lives any more, or ever will.
+  // Retires all runs of this coordinator, later ones included.
   void AddAll(HostId coordinator) { by_coordinator_[coordinator].InsertUpTo(UINT64_MAX); }
   bool Contains(RunId run) const {
     auto it = by_coordinator_.find(run.coordinator);

@@ -10,7 +10,7 @@
 namespace pw::dataflow {
 namespace {
 
-// What a queued tuple costs beside its bytes, about.
+// The approximate overhead of a queued tuple beside its bytes.
 constexpr size_t kTupleOverhead = 64;
 
 }  // namespace
@@ -43,7 +43,7 @@ Run::Run(RunId id, std::shared_ptr<const HostPlan> plan, std::string argument, C
 }
 
 Run::~Run() {
-  nodes_.clear();  // operators first: they may still look at the rest
+  nodes_.clear();  // operators first: their destructors may still use the run
   courier_->Unqueued(queued_bytes_);
 }
 
@@ -106,7 +106,7 @@ bool Run::CanSendFrom(Shard& shard, EdgeId edge_id, uint32_t destination) {
   const uint32_t slot = plan_->SlotOf(edge_id);
   PW_CHECK(slot != HostPlan::kNone);
   const EdgePlan& plan = plan_->edges()[slot].plan;
-  // What may not be sent says so when it is.
+  // If the edge does not allow it, Send reports the error.
   if (!plan.Allows(shard.index_, destination)) return true;
   if (courier_->HasRoom(plan.to->HostOf(destination), EdgeAt(slot).critical)) return true;
   shard.waiting_ = true;
@@ -242,7 +242,7 @@ void Run::ApplyEnd(const EdgeProgress::Effects& effects) {
 
 void Run::EndIfDone() {
   if (starting_ || end_reported_ || unfinished_shards_ > 0 || plan_->end().sources.empty()) return;
-  // Closings on their way are for shards that have finished already, but their edges are not done before.
+  // Queued closings are for shards that have finished already, but they must be handled before the run is over here.
   if (!queue_.empty()) return;
   for (const EdgeProgress& edge : edges_) {
     if (!edge.finished()) return;

@@ -1,16 +1,17 @@
-// Run: one run of a graph, as one host sees it: operators for the nodes that have shards here, progress for the edges that touch
-// them.
+// Run: one host's part of one run of a graph: the operators of the nodes that have shards here, and the progress of their edges.
+// The Runtime makes one per run, and hands it the frames' tuples and reports.
 //
-// Tuples and closings between shards of this host pass through a queue of the run and are handled one at a time (Step), never
-// from inside a callback; what goes to other hosts leaves through the Courier. When all shards here have finished and all edges
-// are done with this host, it reports to the run's end; when that is done too the run is over here and its memory is freed.
+// Tuples and closings between shards of this host pass through the run's queue. Step handles one of them at a time, never inside a
+// callback. Messages to other hosts leave through the Courier. When all shards here have finished and all edges are done on this
+// host, the host reports on the end edge (host_plan.h). When the end edge is finished too, the run is over here, and the Runtime
+// frees it.
 //
-// A run's own status is the first error with which a shard of a node without outputs ended: an error that nobody handled. By
-// host, the lowest counts.
+// A run's status is an error that no shard handled: one with which a shard of a node without outputs ended. Each host reports its
+// first; of several hosts' errors, that of the lowest host counts.
 //
 // Invariants:
-//   RU-1  after `over()` nothing of this run has still to be sent or awaited by this host
-//   RU-2  what other hosts send and does not fit the graph gives a status, and changes nothing
+//   RU-1  after `over()` this host has nothing of this run left to send or to wait for
+//   RU-2  a message of another host that does not fit the graph returns an error, and changes nothing
 //   RU-3  memory is O(shards and edges here), plus tuples in the queue
 // Strand-confined.
 #pragma once
@@ -28,20 +29,21 @@
 
 namespace pw::dataflow {
 
-// The way out of a run. Sending adds to what waits for a host; it never calls back.
+// Courier: takes a run's messages to other hosts. The Runtime implements it. Sending only queues the message; it never calls back.
 class Courier {
  public:
   virtual ~Courier() = default;
   virtual void SendTuple(HostId to, bool critical, const TupleMessage& message) = 0;
   virtual void SendReport(HostId to, bool critical, const ReportMessage& message) = 0;
-  // Whether a good operator may go on sending there; if not, Writable follows.
+  // Returns whether the queue to `to` is below its high-water mark. If not, Writable follows once there is room.
   virtual bool HasRoom(HostId to, bool critical) = 0;
-  // RESOURCE_EXHAUSTED if not even a bad one may.
+  // RESOURCE_EXHAUSTED if the queue to `to` is at its hard limit.
   virtual absl::Status CheckRoom(HostId to, bool critical) = 0;
-  // The run has something to Step. So many bytes have entered its queue.
+  // An event has entered the run's queue, and takes `bytes` there: the run has to Step.
   virtual void Queued(RunId run, size_t bytes) = 0;
+  // `bytes` have left a run's queue.
   virtual void Unqueued(size_t bytes) = 0;
-  // A shard of it waits for Writable.
+  // A shard of the run waits for Writable.
   virtual void Waiting(RunId run) = 0;
 };
 
@@ -53,20 +55,21 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  // Makes the operators and starts their shards.
+  // Makes the operators, then starts their shards.
   absl::Status Start(const Operators& operators);
   absl::Status OnTuple(HostId from, TupleMessage message);
   absl::Status OnReport(HostId from, const ReportMessage& message);
-  // Handles one thing of the queue. False: there was none.
+  // Handles one event of the queue. Returns false if the queue was empty.
   bool Step();
+  // Calls OnWritable for the shards that wait for room.
   void Writable();
 
   RunId id() const { return id_; }
   const HostPlan& plan() const { return *plan_; }
-  // nullptr if it is not here.
+  // Returns nullptr if the shard is not on this host.
   Shard* Find(NodeId node, uint32_t shard);
   bool over() const { return end_.finished(); }
-  // At the coordinator, once all hosts are through: how it ended.
+  // The run's status; set at the coordinator when all hosts are through.
   const std::optional<absl::Status>& outcome() const { return outcome_; }
 
  private:
@@ -79,8 +82,8 @@ class Run {
     bool is_tuple;
     uint32_t edge_slot;
     uint32_t shard;
-    Tuple tuple;          // of a tuple
-    absl::Status status;  // of a closing
+    Tuple tuple;          // if is_tuple
+    absl::Status status;  // otherwise: the status with which the edge closes
   };
 
   void SendFrom(Shard& shard, EdgeId edge, uint32_t destination, Tuple tuple);
@@ -108,7 +111,7 @@ class Run {
   uint32_t unfinished_shards_ = 0;
   bool starting_ = true;
   bool end_reported_ = false;
-  absl::Status error_;  // that nobody handled, the first
+  absl::Status error_;  // the first unhandled error
   std::optional<absl::Status> outcome_;
   std::deque<Event> queue_;
   size_t queued_bytes_ = 0;

@@ -1,4 +1,4 @@
-// Graphs and runs: how they begin and end. The loop and the frames are in runtime_loop.cc.
+// How graphs and runs begin and end. The event loop and the frames are in runtime_loop.cc.
 #include "pathways/dataflow/runtime.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ Runtime::Runtime(const Environment& environment, const RuntimeKnobs& knobs)
 }
 
 Runtime::~Runtime() {
-  busy_ = true;  // operators that go now start nothing
+  busy_ = true;  // destructors of operators must not enter the loop
   runs_.clear();
   removed_.clear();
 }
@@ -51,7 +51,7 @@ void Runtime::SendControl(const HostSet& to, const Message& message) {
   for (uint32_t i = 0; i < to.size(); ++i) SendControl(to.At(i), message);
 }
 
-// The host that is lost, if one is.
+// Returns the status of a lost host among `hosts`, or OK.
 absl::Status Runtime::LostAmong(const HostSet& hosts) const {
   for (HostId host : SortedKeys(lost_)) {
     if (hosts.Contains(host)) return lost_.at(host);
@@ -61,7 +61,7 @@ absl::Status Runtime::LostAmong(const HostSet& hosts) const {
 
 absl::StatusOr<GraphId> Runtime::Install(std::shared_ptr<const Graph> graph, const ProgressKnobs& knobs) {
   PW_RETURN_IF_ERROR(LostAmong(graph->hosts()));
-  // All hosts go by what the message says, this one included.
+  // All hosts, this one included, use the values that the message carries.
   const ProgressKnobs progress{std::max(knobs.fan_in, 2u), std::max(knobs.direct_pairs, 1u)};
   PW_ASSIGN_OR_RETURN(std::shared_ptr<const HostPlan> plan,
                       HostPlan::Create(graph, environment_.self, environment_.self, progress, knobs_.max_local_shards));
@@ -91,7 +91,7 @@ RunId Runtime::Start(GraphId graph, RunOptions options) {
     SendControl(hosts,
                 StartMessage{id.sequence, graph.sequence, own_runs_.begin()->first, own_runs_[id.sequence].options->argument});
   }
-  // The caller has the run's name before it hears of it.
+  // Posted, so that the caller has the run's id before the first callback.
   Post([id](Runtime& runtime) { runtime.Begin(id); });
   Settle();
   return id;
@@ -203,7 +203,7 @@ void Runtime::OnPeerLost(HostId host, const absl::Status& reason) {
   EndWith(host, status, [host](const Run& run) { return run.plan().graph().hosts().Contains(host); });
 }
 
-// Windows and credits begin anew on both sides.
+// Both sides drop their LinkFlow, so windows and credits start afresh.
 void Runtime::OnPeerBroken(HostId host, const absl::Status& reason) {
   if (lost_.contains(host)) return;
   EndWith(host,
@@ -231,7 +231,7 @@ void Runtime::TakeInstall(HostId from, InstallMessage& message) {
   const GraphId id{from, message.graph};
   if (graphs_.contains(id)) return;
   auto plan = HostPlan::Create(std::move(message.definition), from, environment_.self, message.progress, knobs_.max_local_shards);
-  // Without a plan, the runs of the graph are refused one by one.
+  // Without a plan, this host refuses each run of the graph.
   if (plan.ok()) {
     graphs_[id] = *std::move(plan);
   } else {

@@ -1,26 +1,27 @@
-// Runtime: the dataflow on one host. Runs instances of graphs together with the runtimes of the other hosts that have shards in
-// them; all are equal, and any of them may install graphs and start runs, whose coordinator it then is.
+// Runtime: the dataflow engine of one host. It runs graphs together with the runtimes of the other hosts that have shards in them.
+// All runtimes are equal: any of them may install graphs and start runs, and is then their coordinator.
 //
 //   GraphId graph = runtime.Install(MakeGraph());                    // once: to every host that has a shard of it
 //   RunId run = runtime.Start(graph, {.argument = ..., .on_tuple = ..., .on_done = ...});
 //
-// Messages. A start costs one message per host, the end of a run one report per host, each edge a few reports per host that has a
-// part in it (progress/edge_plan.h), tuples what they are, coalesced unless their edge is critical (batching.h). Nothing is sent
-// per shard.
+// Messages. Starting a run costs one message per host, and ending it one report per host. Each edge costs a few reports per host
+// that has a part in it (progress/edge_plan.h). Tuples are coalesced unless their edge is critical (batching.h). Beside tuples,
+// nothing is sent per shard.
 //
-// Ends. A run is over when all its shards on all hosts have finished and everything sent has arrived; its memory is freed on each
-// host when that host is through. It ends early, everywhere, by Cancel, when a host it depends on is lost (UNAVAILABLE naming the
-// host), when the way between two hosts that talk with each other in it breaks, or when a host breaks the rules. Errors of shards do not end it: they travel along the edges as values.
+// Ends. A run is over when all its shards on all hosts have finished and everything sent has arrived. Each host frees the run's
+// memory when its own part is done. A run ends early, on all hosts, in these cases: Cancel; a host that it depends on is lost
+// (UNAVAILABLE naming the host); the link between two hosts that exchange messages in it breaks; a host breaks the rules. Errors
+// of shards do not end a run: they travel along the edges as values.
 //
 // Invariants:
-//   RT-1  on_done comes exactly once for each run that was started, the last call for that run, unless the runtime is destroyed
+//   RT-1  each run that was started gets on_done exactly once, as the last callback of that run, unless the runtime is destroyed
 //         before
 //   RT-2  losing a host ends exactly the runs that have a shard there, or that it coordinates
-//   RT-3  memory is bounded by the runs that live: queues between hosts by the flow knobs (link_flow.h), what comes too early by
-//         max_early_bytes; runs that are over leave nothing
-//   RT-4  nothing that a peer sends can break a PW_CHECK; a malformed frame loses that peer, what does not fit a run ends that
-//         run
-// Lives on one strand, like everything it calls.
+//   RT-3  memory is bounded by the live runs: queues between hosts by the flow knobs (link_flow.h), messages that come before their
+//         run by max_early_bytes. Runs that are over leave nothing
+//   RT-4  nothing that a peer sends can break a PW_CHECK: a malformed frame loses that peer, and a message that does not fit a run
+//         ends that run
+// Lives on one strand; all callbacks come on it.
 #pragma once
 
 #include <cstdint>
@@ -51,9 +52,9 @@ struct RuntimeKnobs {
   ProgressKnobs progress;  // of graphs installed here, unless they have their own
   BatchingKnobs batching;
   FlowKnobs flow;
-  size_t local_high_water_bytes = 16 << 20;  // of tuples between shards of this host
+  size_t local_high_water_bytes = 16 << 20;  // for queued tuples between shards of this host
   size_t local_hard_limit_bytes = 1 << 30;
-  size_t max_early_bytes = 64 << 20;     // for runs whose start has not come
+  size_t max_early_bytes = 64 << 20;     // for messages of runs whose start has not come
   uint32_t max_local_shards = 1u << 20;  // of one graph
 };
 
@@ -66,7 +67,7 @@ struct RuntimeCounters {
   uint64_t bytes_sent = 0;
 };
 
-// What the starter of a run gives and wants. The callbacks come on the strand; any may be empty.
+// The argument and callbacks of a run. The callbacks come on the strand; any may be empty.
 struct RunOptions {
   std::string argument;
   // From nodes whose operator is kResultOp, which must be placed on the coordinator.
@@ -75,17 +76,18 @@ struct RunOptions {
   std::function<void(const absl::Status& status)> on_done;
 };
 
-// A shard that fails is missing in what the run gives, which is all: without on_closed its error is the run's.
+// Makes failed shards not fail the run: their results are merely missing. Without on_closed, their error is the run's status.
 inline void OverlookFailedShards(RunOptions& options) {
   options.on_closed = [](NodeId, uint32_t, const absl::Status&) {};
 }
 
-// The operator of nodes that hand what they receive to the run's starter.
+// The operator of result nodes, which pass their tuples to the callbacks in RunOptions (result_operator.h).
 inline constexpr char kResultOp[] = "result";
 
 class Runtime : private Links::Handler, private Courier {
  public:
-  // Everything outlives this. Timers post to `strand`; without them nothing waits to be coalesced beyond a turn of the strand.
+  // All pointers outlive the runtime. Timers post to `strand`. Without timers, coalesced messages leave at the end of each turn of
+  // the strand.
   struct Environment {
     HostId self;
     Executor* strand = nullptr;
@@ -98,19 +100,20 @@ class Runtime : private Links::Handler, private Courier {
   Runtime(const Environment& environment, const RuntimeKnobs& knobs);
   ~Runtime() override;
 
-  // UNAVAILABLE: a host of it is lost.
+  // Installs the graph on all its hosts. UNAVAILABLE: one of its hosts is lost.
   absl::StatusOr<GraphId> Install(std::shared_ptr<const Graph> graph) { return Install(std::move(graph), knobs_.progress); }
   absl::StatusOr<GraphId> Install(std::shared_ptr<const Graph> graph, const ProgressKnobs& progress);
-  // Runs of it go on.
+  // Removes the graph from all its hosts. Its live runs go on.
   void Uninstall(GraphId graph);
-  // on_done tells of every failure. REQUIRES: the graph was installed here, and not uninstalled.
+  // Starts a run. Reports every failure through on_done. REQUIRES: the graph was installed here, and not uninstalled.
   RunId Start(GraphId graph, RunOptions options);
-  // Ends a run that was started here, everywhere, with that status. Unless it is over.
+  // Ends a run that was started here, on all hosts, with this status. Does nothing if the run is over.
   void Cancel(RunId run, const absl::Status& status);
-  // Calls f with the shard, for operators that go on outside their callbacks. False: it is not here, or its run is over.
+  // Calls f with the shard, for operators that go on outside their callbacks. Returns false if the shard is not on this host or
+  // its run is over.
   bool With(const ShardRef& ref, absl::FunctionRef<void(Shard&)> f);
 
-  // When messages that can wait leave, from now on.
+  // Flushes waiting messages, and uses `knobs` for later ones.
   void SetBatching(const BatchingKnobs& knobs);
 
   size_t live_runs() const { return runs_.size(); }
@@ -144,7 +147,7 @@ class Runtime : private Links::Handler, private Courier {
   void SendControl(HostId to, const Message& message);
   bool IsOwn(RunId run) const { return run.coordinator == environment_.self; }
   void Post(absl::AnyInvocable<void(Runtime&) &&> task);
-  // Forgets what waits for the host, and ends the runs of which `ends` says so.
+  // Drops what is queued for the host, and ends the runs that it coordinates or that `ends` selects.
   void EndWith(HostId host, const absl::Status& status, absl::FunctionRef<bool(const Run&)> ends);
   absl::Status LostAmong(const HostSet& hosts) const;
 
@@ -168,7 +171,7 @@ class Runtime : private Links::Handler, private Courier {
   absl::Status HandTo(Run* run, HostId from, ReportMessage message) { return run->OnReport(from, message); }
 
   // The loop.
-  // Handles all there is to handle, unless that is being done already.
+  // Handles all pending events, up to a turn's budget. Does nothing if called from inside the loop or a run.
   void Settle();
   bool SettleOne();
   void StepRuns();
@@ -182,26 +185,26 @@ class Runtime : private Links::Handler, private Courier {
 
   const Environment environment_;
   const RuntimeKnobs knobs_;
-  Operators operators_;  // the environment's, and our own
+  Operators operators_;  // the environment's, and kResultOp
   Batcher batcher_;
   absl::flat_hash_map<HostId, LinkFlow> flows_;
   absl::flat_hash_map<GraphId, std::shared_ptr<const HostPlan>> graphs_;
   absl::flat_hash_map<RunId, std::unique_ptr<Run>> runs_;
-  std::vector<std::unique_ptr<Run>> removed_;  // freed when nothing of them is on the stack
+  std::vector<std::unique_ptr<Run>> removed_;  // freed once none of their methods is on the stack
   std::map<uint64_t, OwnRun> own_runs_;
   uint64_t next_graph_ = 1, next_run_ = 1;
   RetiredRuns retired_;
   EarlyMessages early_;
   absl::flat_hash_map<HostId, absl::Status> lost_;
 
-  std::deque<RunId> ready_;  // runs with something in their queue, each once
+  std::deque<RunId> ready_;  // runs with events in their queue, each once
   absl::flat_hash_set<RunId> is_ready_;
   std::deque<std::pair<HostId, net::Frame>> inbound_;  // bounded by the senders' windows
   std::set<RunId> waiting_runs_;                       // with shards that wait for room
   bool room_changed_ = false;
   size_t local_bytes_ = 0;
   bool local_full_ = false;
-  bool busy_ = false;  // inside the loop, or inside calls into runs
+  bool busy_ = false;  // inside the loop, or inside a call into a run
   bool posted_ = false;
   bool timer_armed_ = false;
   RuntimeCounters counters_;

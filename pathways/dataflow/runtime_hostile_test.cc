@@ -1,4 +1,4 @@
-// A runtime among peers that break the rules.
+// Tests a runtime whose peers break the rules.
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -13,7 +13,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-// The test is all the other hosts.
+// Links of a runtime whose peers are all played by the test.
 class FakeLinks : public Links {
  public:
   void Start(Handler* h) override { handler = h; }
@@ -93,7 +93,7 @@ TEST_F(Hostile, WhatDoesNotFitARunEndsThatRunAlone) {
   ASSERT_THAT(EndsSent(), SizeIs(1));
   EXPECT_EQ(EndsSent()[0].code(), absl::StatusCode::kInternal);
   EXPECT_THAT(EndsSent()[0].message(), HasSubstr("host 2"));
-  // What still comes for it is dropped.
+  // Later messages for the run are dropped.
   From(2, TupleMessage{{HostId(0), 1}, EdgeId(0), 2, 0, TupleOf("late")});
   From(2, TupleMessage{{HostId(0), 2}, EdgeId(9), 1, 0, TupleOf("of an edge that does not exist")});
   EXPECT_EQ(runtime_->live_runs(), 0u);
@@ -122,7 +122,7 @@ TEST_F(Hostile, AGraphThatIsTooLargeForTheHostIsRefused) {
   EXPECT_THAT(EndsSent(), SizeIs(1));
 }
 
-// A host that claims a result node of another coordinator gets no one's callbacks.
+// A host that installs a result node on another host gets at none of that host's callbacks.
 TEST_F(Hostile, AResultNodeElsewhereThanAtTheCoordinatorIsRefused) {
   auto graph = Graph::Create({{"r", kResultOp, "", std::make_shared<const Placement>(Placement::OnHost(HostId(1)))}}, {});
   From(0, InstallMessage{1, *graph}, StartMessage{1, 1, 1, ""});
@@ -134,14 +134,14 @@ TEST_F(Hostile, MessagesForRunsThatNeverStartAreBounded) {
   for (uint64_t run = 1; run <= 3000; ++run) {
     From(2, TupleMessage{{HostId(0), run}, EdgeId(0), 1, 0, TupleOf(std::string(50000, 'x'))});
   }
-  // 3000 x 50 kB is more than twice max_early_bytes; some runs fail for it when they start, the others start.
+  // 3000 x 50 kB is more than twice max_early_bytes: some runs fail when they start, and the others run.
   StartRun(3000);
   EXPECT_EQ(EndsSent().size(), 1u);
   From(0, StartMessage{3001, 1, 3001, ""});
   EXPECT_EQ(runtime_->live_runs(), 1u);
 }
 
-// A frame that cannot be read costs its sender the connection, one that can be read costs nobody theirs; runs of others go on.
+// A frame that does not parse costs its sender the connection; a frame that parses costs nobody a connection. Other runs go on.
 TEST_F(Hostile, RandomBytesLoseTheirSenderAndNobodyElse) {
   Random random(1);
   StartRun(1);

@@ -1,4 +1,4 @@
-// The loop of the runtime, and what comes and goes through the links.
+// The runtime's event loop, and the frames that it sends and receives through the links.
 #include <algorithm>
 #include <utility>
 
@@ -9,9 +9,9 @@
 namespace pw::dataflow {
 namespace {
 
-// How many events one turn of the strand handles before others have it.
+// After so many events, the strand turns to other tasks.
 constexpr int kEventsPerTurn = 4096;
-// How many of them belong to one run before the next has its turn.
+// After so many events of one run, the next run has its turn.
 constexpr int kEventsPerRun = 64;
 
 }  // namespace
@@ -32,7 +32,7 @@ void Runtime::Settle() {
   }
 }
 
-// What is here goes first, so that the queues of this host never grow by more than one frame brings.
+// Local queues come before inbound frames, so that they never grow by more than one frame brings.
 bool Runtime::SettleOne() {
   if (!ready_.empty()) {
     StepRuns();

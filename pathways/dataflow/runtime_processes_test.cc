@@ -1,4 +1,4 @@
-// Runtimes in processes of their own, over real sockets.
+// Tests runtimes in separate processes, over real sockets.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -19,7 +19,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// All of one host in this process.
+// One host, within this process.
 class RealHost {
  public:
   RealHost(HostId self, uint32_t hosts, const std::string& world, const Operators& operators) : operators_(operators) {
@@ -69,7 +69,7 @@ class RealHost {
 
 Operators SendOperators() {
   Operators operators;
-  // Sends what it has received, or 10 kB, to every shard behind it.
+  // Sends the tuple that it received, or 10 kB, to every shard of the next node.
   operators.Add("send", MakeOf([] {
                   auto op = std::make_unique<FunctionOperator>();
                   op->on_inputs_closed = [](Shard& shard) {
@@ -117,7 +117,7 @@ class Processes : public testing::Test {
     waitpid(child, nullptr, 0);
   }
 
-  // Two nodes on hosts 1 .. `last`, all to all, and the result here.
+  // Two nodes on hosts 1 .. `last` with an all-to-all edge, and the result node here.
   std::future<absl::Status> StartOn(uint32_t last, const std::string& op, size_t* bytes) {
     auto done = std::make_shared<std::promise<absl::Status>>();
     host_->Sync([&] {

@@ -1,6 +1,6 @@
-// Random graphs on random hosts, run by whole runtimes over memory transports in random order, several at a time, against a model
-// that knows every tuple: each arrives once, at the right shard, before its edge closes; every run ends, with the status it
-// should; nothing is left. In some worlds runs are cancelled, or hosts die, at random moments.
+// Runs random graphs on whole runtimes over memory transports, several runs at a time and in random order, and compares them with
+// a model of every tuple. Each tuple arrives once, at the right shard, before its edge closes; every run ends with the right
+// status; no run is left. In some worlds runs are cancelled, or hosts die, at random moments.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -19,12 +19,12 @@ namespace {
 struct Model {
   using Key = std::tuple<RunId, EdgeId, uint32_t>;  // destination shard
   Random random{1};
-  uint32_t errors = 0;  // of 32 shards
+  uint32_t errors = 0;  // so many of 32 shards fail
   std::map<Key, std::multiset<std::string>> sent, received;
   std::set<Key> closed;
   std::map<RunId, std::set<std::pair<uint32_t, uint32_t>>> failed;  // (node, shard)
   uint64_t next = 1;
-  int operators = 0;  // that live
+  int operators = 0;  // number that are alive
   std::string problem;
 
   void Wrong(std::string what) {
@@ -87,7 +87,7 @@ struct Started {
   std::vector<absl::Status> done;
 };
 
-// Whether a failure reaches a node without outputs.
+// Returns whether a failure reaches a node without outputs.
 bool FailureReachesEnd(const Graph& graph, const std::set<std::pair<uint32_t, uint32_t>>& failed) {
   std::set<std::pair<uint32_t, uint32_t>> poisoned = failed;
   for (uint32_t n = 0; n < graph.nodes().size(); ++n) {

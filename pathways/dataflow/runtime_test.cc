@@ -16,7 +16,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-// Sends one tuple to each destination that every output allows: its index, and what it received before.
+// Sends one tuple, with its index and all it received, to each destination that its outputs allow.
 std::unique_ptr<FunctionOperator> Forwarder() {
   auto op = std::make_unique<FunctionOperator>();
   auto seen = std::make_shared<std::map<uint32_t, std::string>>();
@@ -177,7 +177,7 @@ TEST(Runtime, LosingAHostEndsExactlyTheRunsThatDependOnIt) {
     EXPECT_THAT(with.done[0].message(), HasSubstr("host 2"));
     EXPECT_THAT(without.done, IsEmpty());
     EXPECT_EQ(world.at(1).live_runs(), 1u);
-    // What needs it later fails at once, and what does not goes on.
+    // Later runs that need the lost host fail at once; the others go on.
     Outcome later, fine;
     EXPECT_EQ(world.at(0).Install(*Graph::Create({{"a", "forward", "", Over(3, 1)}}, {})).status().code(),
               absl::StatusCode::kUnavailable);
@@ -255,7 +255,7 @@ TEST(Runtime, AnOperatorGoesOnOutsideItsCallbacks) {
   EXPECT_FALSE(world.at(0).With(waiting[0], [](Shard&) { FAIL(); }));
 }
 
-// A source that would send 1000 x 4 KiB at once, over a window of 64 KiB.
+// A source that wants to send 1000 x 4 KiB at once, over a window of 64 KiB.
 TEST(Runtime, GoodOperatorsStopWhereThereIsNoRoomAndGoOn) {
   RuntimeKnobs knobs;
   knobs.flow = {.window_bytes = 64 << 10, .high_water_bytes = 32 << 10, .hard_limit_bytes = 80 << 10};
@@ -294,7 +294,7 @@ TEST(Runtime, GoodOperatorsStopWhereThereIsNoRoomAndGoOn) {
   }
 }
 
-// One that does not stop is stopped, with an error that says why; nothing is lost in silence.
+// An operator that ignores CanSend gets an error that says why; no tuple is lost silently.
 TEST(Runtime, ABadOperatorEndsWithAnError) {
   RuntimeKnobs knobs;
   knobs.flow = {.window_bytes = 64 << 10, .high_water_bytes = 32 << 10, .hard_limit_bytes = 256 << 10};
@@ -367,7 +367,7 @@ TEST(Runtime, WhatComesTooEarlyIsKeptUpToALimit) {
   }
 }
 
-// One end of links whose other ends are not there.
+// Links without peers: the test calls the handler, and sees what is sent.
 struct LooseLinks : Links {
   void Start(Handler* handler) override { this->handler = handler; }
   void Send(HostId to, std::string, std::vector<Bytes>, net::Lane) override { ++sent[to]; }
@@ -397,7 +397,7 @@ TEST(Runtime, AWayThatBreaksEndsTheRunsThatUseItAndNothingElse) {
   ASSERT_THAT(one.done, SizeIs(1));
   EXPECT_THAT(std::string(one.done[0].message()), HasSubstr("between host 0 and host 1 broke: cable"));
   EXPECT_THAT(two.done, IsEmpty());
-  // It is not lost: there may be a way again.
+  // The peer is not lost: the link may come back.
   const int before = links.sent[HostId(1)];
   runtime.Start(of_one, again.Options());
   executor.RunUntilIdle();
@@ -405,7 +405,7 @@ TEST(Runtime, AWayThatBreaksEndsTheRunsThatUseItAndNothingElse) {
   EXPECT_GT(links.sent[HostId(1)], before);
 }
 
-// Hosts of a run that have nothing to say to each other do not mind.
+// A broken link between hosts that exchange no messages in a run does not end the run.
 TEST(Runtime, WhoTalksWithWhomFollowsFromTheEdges) {
   const auto there = Over(4, 1, 1);
   auto star = *Graph::Create({{"a", "forward", "", there}, {"r", kResultOp, "", Over(1, 4)}},

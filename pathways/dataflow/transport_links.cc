@@ -8,8 +8,8 @@ namespace pw::dataflow {
 struct TransportLinks::Outgoing : net::Connection::Handler {
   Outgoing(TransportLinks* links, HostId host, std::string address) : links(links), host(host), address(std::move(address)) {}
 
-  // From a thread of the transport.
-  void OnFrame(net::Frame) override {}  // nothing is said in this direction
+  // On a thread of the transport.
+  void OnFrame(net::Frame) override {}  // peers send no frames in this direction
   void OnClosed(const absl::Status& reason) override {
     links->Post([links = links, host = host,
                  reason = absl::UnavailableError(absl::StrCat("the connection to ", ToString(host), " at ", address,
@@ -77,7 +77,7 @@ void TransportLinks::Connect(HostId to) {
   Outgoing& out = *outgoing_[to];
   if (out.connecting) return;
   out.connecting = true;
-  // The callback comes from a thread of the transport, maybe when this object has gone.
+  // The callback comes on a thread of the transport, possibly after this object is gone.
   transport_->Connect(
       out.address, options_.connect_timeout,
       [this, strand = strand_, alive = std::weak_ptr<bool>(alive_), to](absl::StatusOr<std::unique_ptr<net::Connection>> c) {

@@ -1,12 +1,12 @@
-// TransportLinks: links over connections of their own (net/transport.h), one each way between two hosts, made when there is first
-// something to send. Frames flow from the side that connected.
+// TransportLinks: Links over connections of their own (net/transport.h). Two hosts have one connection in each direction, made at
+// the first send. Frames flow only from the side that connected.
 //
-// A connection that breaks or cannot be made loses the peer: hosts that come back do so under a new number.
+// If a connection breaks or cannot be made, the peer is lost; a host that comes back has a new number.
 //
 // Invariants:
-//   TL-1  a stranger (no hello, or another controller's life) is refused
-//   TL-2  a peer that is removed or lost is forgotten but for its number
-// Lives on the runtime's strand; connections' threads only post to it.
+//   TL-1  a connection that does not begin with a Hello of this controller's incarnation is refused
+//   TL-2  of a peer that is removed or lost, only its number is kept
+// Lives on the runtime's strand; the connections' threads only post to it.
 #pragma once
 
 #include <cstdint>
@@ -29,19 +29,19 @@ class TransportLinks : public Links {
  public:
   struct Options {
     HostId self;
-    uint64_t incarnation = 0;  // of the controller's life
+    uint64_t incarnation = 0;  // of the controller; peers with another one are refused
     absl::Duration connect_timeout = absl::Seconds(5);
   };
 
-  // `transport` outlives this; `strand` outlives both, and all that the transport still calls.
+  // `transport` outlives this object; `strand` outlives both, and all callbacks of the transport.
   TransportLinks(net::Transport* transport, Executor* strand, const Options& options);
   ~TransportLinks() override;
 
-  // Where a host listens.
+  // Sets the address on which a host listens.
   void SetPeer(HostId host, std::string address);
-  // It has left the cluster.
+  // Loses a peer that has left the cluster.
   void RemovePeer(HostId host, const absl::Status& reason) { Lose(host, reason); }
-  // A connection that a listener has accepted.
+  // Takes a connection that a listener has accepted.
   void Accept(std::unique_ptr<net::Connection> connection);
 
   void Start(Handler* handler) override;
@@ -70,7 +70,7 @@ class TransportLinks : public Links {
   Executor* const strand_;
   const Options options_;
   Handler* handler_ = nullptr;
-  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // outlives the connections, whose threads look at it
+  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // outlives the connections, whose threads read it
   absl::flat_hash_map<HostId, std::unique_ptr<Outgoing>> outgoing_;
   std::map<uint64_t, std::unique_ptr<Incoming>> incoming_;
   uint64_t next_incoming_ = 1;

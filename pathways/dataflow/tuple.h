@@ -1,4 +1,4 @@
-// Tuple: what travels along an edge to one destination shard: bytes, or an error in their place. A value; the bytes are shared.
+// Tuple: one message along an edge to one destination shard: bytes, or an error instead. A value; copies share the bytes.
 #pragma once
 
 #include "absl/status/status.h"

@@ -1,16 +1,16 @@
-// The device runtime: what a worker asks of the accelerators of its host.
+// DeviceRuntime: the interface between a worker and the accelerators of its host.
 //
 // Implementations: pjrt/ (any PJRT plugin, by path) and simulated/ (arithmetic on host memory, for tests and the simulator).
-// Devices are named by their local ordinal, the index in devices(). All work is asynchronous: a buffer exists, and can be passed
-// on, before its contents do; errors travel with buffers and futures.
+// Devices are named by their local ordinal, the index in devices(). All work is asynchronous: a buffer exists and can be passed on before
+// its contents do; errors travel with buffers and futures.
 //
 // Invariants:
-//   DV-1  any thread may call anything; calls that only read are safe at the same time. Two executions that share a device run on
-//         it in the order of the Execute calls, so the caller makes those calls from one thread
+//   DV-1  any method may be called on any thread; read-only calls may run concurrently. Two executions that share a device run on it in the
+//         order of the Execute calls, so the caller makes those calls on one thread
 //   DV-2  a runtime outlives its programs and buffers
-//   DV-3  dropping a buffer is always safe: its memory stays until the work that was enqueued on it is done
-//   DV-4  host memory is dense and row-major unless strides are given, with one byte an element for types narrower than a byte
-//   DV-5  no call blocks for device work, not even where a plugin's own does; Compile and Load block for the compiler
+//   DV-3  dropping a buffer is always safe: its memory stays until the work enqueued on it is done
+//   DV-4  host memory is dense and row-major unless strides are given; types narrower than a byte take one byte per element
+//   DV-5  no call blocks for device work, even if the plugin's own call does; Compile and Load block for the compiler
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ struct MemoryInfo {
 };
 
 struct DeviceInfo {
-  int runtime_id = 0;  // how programs name it
+  int runtime_id = 0;  // its id in programs
   int local_hardware_id = 0;
   std::string kind;
   std::string debug_string;
@@ -55,24 +55,24 @@ struct DeviceInfo {
 struct RuntimeInfo {
   std::string platform_name;
   std::string platform_version;
-  std::string stablehlo_version;  // the newest it reads, "1.13.0"; empty if it does not say
+  std::string stablehlo_version;  // the newest it reads, "1.13.0"; empty if unknown
   std::string xla_version;
-  std::string process_address;  // how programs of other processes name this one; empty: programs cannot span processes
+  std::string process_address;  // how other processes' programs name this one; empty: programs cannot span processes
 };
 
 struct MemoryUsage {
   int64_t used_bytes = 0;
   int64_t peak_bytes = 0;
-  int64_t limit_bytes = 0;  // 0: not limited or not known
+  int64_t limit_bytes = 0;  // 0: unlimited or unknown
 };
 
-// Elements in host memory. `byte_strides` may be negative or in any order; `data` is then the smallest region they span.
+// An array in host memory. `byte_strides` may be negative or in any order; `data` is then the smallest region that they span.
 struct HostArray {
   Bytes data;
   DType dtype = DType::kInvalid;
   Dims dims;
   std::optional<Dims> byte_strides;
-  bool exclusive = false;  // nobody else reads `data`: the runtime may write into it once the buffer is donated
+  bool exclusive = false;  // `data` has no other reader: the runtime may write to it once the buffer is donated
 };
 
 class DeviceBuffer {
@@ -82,20 +82,20 @@ class DeviceBuffer {
   virtual const Dims& dims() const = 0;
   virtual int device() const = 0;
   virtual const std::string& memory_kind() const = 0;
-  // Set once the contents exist, or with why they never will.
+  // Set once the contents exist, or to the error if they never will.
   virtual Future<Unit> Ready() = 0;
-  // A dense row-major copy.
+  // Returns a dense row-major copy.
   virtual Future<Bytes> ToHost() = 0;
-  // The same into memory of the caller's: `size` bytes at `out`, exactly what the contents take; `owner` keeps them.
+  // The same into the caller's memory: `size` bytes at `out`, exactly the size of the contents; `owner` keeps that memory alive.
   virtual Future<Unit> CopyToHost(uint8_t* out, size_t size, std::shared_ptr<const void> owner) = 0;
-  // The contents where they lie, if that is host memory, dense and row-major; else UNIMPLEMENTED. REQUIRES: ready. While the view lives
-  // the buffer must live too, and not be donated.
+  // Returns the contents in place, if they are in host memory, dense and row-major; else UNIMPLEMENTED. REQUIRES: ready. While the view
+  // lives, the buffer must live and must not be donated.
   virtual absl::StatusOr<Bytes> HostView() { return absl::UnimplementedError("the contents do not lie in host memory"); }
-  // A copy in a memory of any device of this runtime. An empty kind means that device's default memory.
+  // Copies to a memory of any device of this runtime. An empty kind means that device's default memory.
   virtual absl::StatusOr<std::unique_ptr<DeviceBuffer>> CopyTo(int device, absl::string_view memory_kind) = 0;
 };
 
-// An argument or a result as one device sees it, and how the devices' parts make up the whole.
+// The part of an argument or result on one device, and the sharding that combines the parts.
 struct ValueInfo {
   DType dtype = DType::kInvalid;
   Dims dims;
@@ -109,19 +109,19 @@ struct ProgramInfo {
   std::string fingerprint;
   std::vector<ValueInfo> outputs;
   std::vector<ValueInfo> parameters;
-  std::vector<int32_t> donated_inputs;  // ascending; what the compiled code takes over unless told not to
+  std::vector<int32_t> donated_inputs;  // ascending; taken over by the compiled code unless excluded (non_donatable)
   int64_t code_bytes = 0;
   std::string memory_stats;  // a serialized xla.CompiledMemoryStatsProto; empty: unknown
   std::vector<int> devices;  // local ordinal of each position
 };
 
 struct LaunchOptions {
-  int launch_id = 0;  // no other launch's; of a program that spans processes the same in all of them
+  int launch_id = 0;  // unique to the launch; for a program that spans processes, the same in all of them
   std::vector<int64_t> non_donatable;
-  SessionId session;  // whom host callbacks belong to
+  SessionId session;  // owner of the launch's host callbacks
 };
 
-// When the devices of a launch were busy with it.
+// The time during which the devices were busy with a launch.
 struct Interval {
   absl::Time begin = absl::InfinitePast();
   absl::Time end = absl::InfinitePast();
@@ -129,25 +129,25 @@ struct Interval {
 
 struct Launch {
   std::vector<std::unique_ptr<DeviceBuffer>> outputs;  // result k of position p at [p * results + k]
-  Future<Unit> done;                                   // on all devices
-  std::shared_ptr<const Interval> busy;                // known once `done` is; null where the runtime cannot say
+  Future<Unit> done;                                   // set when all devices are done
+  std::shared_ptr<const Interval> busy;                // valid once `done` is set; null if the runtime cannot tell
 };
 
 class LoadedProgram {
  public:
   virtual ~LoadedProgram() = default;
   virtual const ProgramInfo& info() const = 0;
-  // Argument k of position p at [p * parameters + k]. Arguments that are donated are empty afterwards and can only be dropped.
-  // What goes wrong later than this call comes with the outputs and with `done`.
+  // Argument k of position p is at [p * parameters + k]. Donated arguments are empty afterwards and can only be dropped. Errors after this
+  // call arrive with the outputs and with `done`.
   virtual absl::StatusOr<Launch> Execute(absl::Span<DeviceBuffer* const> arguments, const LaunchOptions& options) = 0;
-  // What people read. UNIMPLEMENTED where the runtime cannot say.
+  // Returns the program as readable text. UNIMPLEMENTED if the runtime cannot.
   virtual absl::StatusOr<std::string> Text() = 0;
   virtual absl::StatusOr<std::map<std::string, double>> CostAnalysis() = 0;
-  // For DeviceRuntime::Load of the same runtime version. UNIMPLEMENTED where the runtime cannot.
+  // Returns input for DeviceRuntime::Load of the same runtime version. UNIMPLEMENTED if the runtime cannot.
   virtual absl::StatusOr<std::string> Serialize() = 0;
 };
 
-// A device of any process of a computation.
+// A device of any process of a program.
 struct Position {
   std::string process;  // its RuntimeInfo::process_address; empty: this one
   int device = 0;       // its local ordinal there
@@ -161,11 +161,11 @@ struct CompileRequest {
   int num_partitions = 1;
   std::vector<int> devices;  // local ordinal of replica r, partition p at [r * num_partitions + p]
   bool host_callbacks = false;
-  // A program that spans processes: all its devices, as `devices`, which then holds this process's in the same order. Else empty.
+  // For a program that spans processes: all its devices, ordered like `devices`, which then holds only this process's. Else empty.
   std::vector<Position> positions;
 };
 
-// A running program calls a function of the client.
+// A call from a running program to a function of the client.
 struct HostCallOperand {
   DType dtype;
   Dims dims;
@@ -176,10 +176,10 @@ struct HostCallRequest {
   uint64_t callback = 0;
   int device = 0;
   std::vector<HostCallOperand> operands;
-  std::vector<int64_t> result_bytes;  // what the reply must hold
+  std::vector<int64_t> result_bytes;  // sizes that the reply must have
 };
 using HostCallReply = absl::StatusOr<std::vector<Bytes>>;
-// Called on a thread of the runtime; must not block. `done` may be called on any thread, once.
+// Called on a thread of the runtime; must not block. `done` may be called on any thread, exactly once.
 using HostCallHandler = std::function<void(HostCallRequest request, std::function<void(HostCallReply)> done)>;
 
 class DeviceRuntime {
@@ -190,14 +190,14 @@ class DeviceRuntime {
 
   virtual absl::StatusOr<std::unique_ptr<DeviceBuffer>> FromHost(HostArray array, int device, absl::string_view memory_kind) = 0;
   virtual absl::StatusOr<std::shared_ptr<LoadedProgram>> Compile(const CompileRequest& request) = 0;
-  // A program from LoadedProgram::Serialize, for the devices it was compiled for.
+  // Loads a program from LoadedProgram::Serialize, for the devices it was compiled for.
   virtual absl::StatusOr<std::shared_ptr<LoadedProgram>> Load(const std::string& serialized, const CompileRequest& request) = 0;
   virtual absl::StatusOr<MemoryUsage> Memory(int device) = 0;
-  // A launch that spans processes will not be completed by one of them: here it fails instead of waiting, also if it is still to come.
+  // Fails a launch that spans processes, because one of them will not complete it. Also valid before the launch starts here.
   virtual void AbortLaunch(int launch_id, const absl::Status& why) {}
-  // Another process is gone: what waits for it fails.
+  // Another process is gone: launches that wait for it fail.
   virtual void LoseProcess(const std::string& process, const absl::Status& why) {}
-  // Who answers host callbacks; replaces the previous handler. A null one refuses them.
+  // Sets the handler of host callbacks, replacing the previous one. Null: host callbacks are refused.
   virtual void SetHostCallHandler(HostCallHandler handler) = 0;
 };
 

@@ -85,7 +85,7 @@ void ArrayOrder::DoAfterAll(SessionId session, absl::AnyInvocable<void() &&> wor
   Admit(ticket, std::move(item));
 }
 
-// Each begins when those before it have ended, which have smaller tickets.
+// In the order of tickets: an item waits only for items with smaller tickets, which have ended by then.
 void ArrayOrder::EndSession(SessionId session) {
   std::vector<Ticket> tickets;
   for (const auto& [ticket, item] : items_) {
@@ -95,7 +95,7 @@ void ArrayOrder::EndSession(SessionId session) {
     auto it = items_.find(ticket);
     if (it == items_.end()) continue;
     if (it->second.start)
-      it->second.brief = true;  // this is called from the start of another
+      it->second.brief = true;  // EndSession was called from another item's start: RunReady begins this one, and ends it at once
     else
       End(ticket);
   }

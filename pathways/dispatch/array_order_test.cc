@@ -113,7 +113,7 @@ TEST(ArrayOrderTest, ALongChainUsesConstantStack) {
   EXPECT_TRUE(log.order.empty());
 }
 
-// AO-1 and AO-2 against all pairs.
+// Checks AO-1 and AO-2 for all pairs of items.
 TEST(ArrayOrderTest, RandomWorkKeepsItsOrder) {
   std::mt19937 random(7);
   const auto below = [&](uint64_t n) { return random() % n; };

@@ -23,7 +23,7 @@ using program::SlotKind;
 
 constexpr SessionId kNoSession{};
 
-// Arguments and results are numbered for the whole program first; each host's own numbers are given at the end.
+// Numbers arguments and results for the whole program first; Finish renumbers them for each host.
 class Lowering {
  public:
   Lowering(const program::HostPrograms& steps, const program::Program& program,
@@ -85,7 +85,7 @@ class Lowering {
     return MakeExecute(call, OpId());
   }
 
-  // All hosts' parts of a move: a sender and its receiver have to agree on the names of what crosses.
+  // Plans all hosts' parts of a move at once: a sender and its receiver have to agree on the names of transfers.
   absl::Status PlanMoveOf(const HostStep& step) {
     const program::HostMove& move = steps_.moves[step.move];
     PW_ASSIGN_OR_RETURN(const PlannedMove* planned, PlanOf(move));
@@ -97,7 +97,7 @@ class Lowering {
     return absl::OkStatus();
   }
 
-  // The commands of moves between the same places differ in names alone.
+  // The plan of all moves between the same two placements, whose commands differ only in names.
   struct PlannedMove {
     std::map<HostId, std::vector<Command>> commands;  // arrays: kSource and kTarget; transfers: numbered from 1 on
     uint64_t names = 0;
@@ -113,7 +113,7 @@ class Lowering {
     PlannedMove& planned = planned_[key];
     const MoveCall call{kNoSession, ArrayId(kSource), move.source_spec.get(), ArrayId(kTarget), move.target_spec.get()};
     PlanMove(topology_, call, plan, [&] { return ++planned.names; }, [](HostId) { return OpId(); }, outbox_);
-    // The planners speak to an outbox; what they put there is taken out again.
+    // The planners write to an outbox; take the commands out again.
     outbox_.Flush([&](HostId host, std::string header, std::vector<Bytes>) {
       ::pathways::v1::ToWorker batch;
       batch.ParseFromString(header);
@@ -143,7 +143,7 @@ class Lowering {
     return topology_.FindDevice(spec.sharding.devices()[shard])->host;
   }
 
-  // Found once for each array, not once for each host.
+  // Returns the array's shards on the host. Computed once per array for all hosts.
   const std::vector<int>& ShardsOn(HostId host, const buffers::ArraySpec& spec) {
     auto [known, is_new] = shards_on_.try_emplace(&spec);
     for (int s = 0; is_new && s < spec.sharding.num_shards(); ++s) known->second[HostOf(spec, s)].push_back(s);

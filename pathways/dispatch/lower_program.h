@@ -1,17 +1,20 @@
-// From what the hosts do in one run of a program (program/host_programs.h, which the IR makes) to each host's commands, as templates:
-// where a step stands for the shards of an array, its shards on the host are written out here, by the same planners as single calls
-// (plan_execute, plan_move). Done once for each placement; running the result costs one message for each host, whatever the number of
-// nodes and shards.
+// LowerProgram: lowers the hosts' steps of a program (program/host_programs.h, made by the IR) to each host's commands. The commands are
+// templates: slots stand for the ids of arrays and transfers, and each run fills them in (program/command_template.h). The controller
+// does this once per placement and sends the templates to the hosts. A run then costs one message per host, whatever the number of nodes
+// and shards.
 //
-// Names. Intermediate values and transfers are name slots, numbered alike on all hosts. Arguments and results are numbered per host, so
-// that a host is only told of those that concern it.
+// A step names whole arrays; here its shards on each host are written out, by the same planners as for single calls (plan_execute,
+// plan_move).
+//
+// Slots. Intermediate values and transfers have name slots, with the same numbers on all hosts. Arguments and results are numbered per
+// host, so that the message of a run names only those that concern the host.
 //
 // Pure.
 //
 // Invariants:
-//   LP-1  on every host, each value is made before it is used, and released exactly once unless it is a result, an argument that
-//         the caller keeps, or taken over by a Compute
-//   LP-2  host part h's commands of node n stand before those of node n + 1
+//   LP-1  on every host, each value is made before it is used, and released exactly once, unless it is a result, an argument that
+//         the caller keeps, or donated to a Compute
+//   LP-2  a host's commands for node n come before those for node n + 1
 #pragma once
 
 #include <cstdint>
@@ -29,20 +32,20 @@ namespace pw::dispatch {
 struct LoweredHost {
   HostId host;
   std::vector<::pathways::v1::Command> commands;
-  std::vector<int> node_of;       // of each command
+  std::vector<int> node_of;       // the program's node of each command
   std::vector<uint32_t> args;     // this host's k-th argument is the program's args[k]-th array
-  std::vector<uint32_t> results;  // likewise, of the program's results
+  std::vector<uint32_t> results;  // this host's k-th result is the program's results[k]-th
 };
 
 struct LoweredProgram {
   std::vector<LoweredHost> hosts;                 // ascending
-  uint64_t names = 0;                             // name slots of a run
-  uint32_t arrays = 0;                            // argument arrays of a run: one for each Arg, or one for each of its shards
+  uint64_t names = 0;                             // number of name slots of a run
+  uint32_t arrays = 0;                            // number of argument arrays of a run: one per Arg, or one per shard of it
   std::vector<std::vector<HostId>> result_hosts;  // of each result, ascending
   std::vector<int> result_makers;                 // the node that makes each result: a Compute, Transfer or Arg
 };
 
-// REQUIRES: all devices of the program are there. Errors name the node.
+// REQUIRES: the topology has all devices of the program. Errors name the node.
 absl::StatusOr<LoweredProgram> LowerProgram(const program::HostPrograms& steps, const program::Program& program,
                                             const std::vector<program::ExecutablePtr>& executables,
                                             const resource::Topology& topology);

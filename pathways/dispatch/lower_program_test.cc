@@ -1,5 +1,4 @@
-// What each host is told, and the outbox's exclusive sections, which node by node dispatch of the same needs. Whole programs are
-// tested with real workers in tests/programs.
+// Tests each host's commands. Whole programs are tested with real workers in tests/programs.
 #include "pathways/dispatch/lower_program.h"
 
 #include "gmock/gmock.h"
@@ -16,7 +15,7 @@ using program::Slot;
 using program::SlotKind;
 using ::testing::ElementsAre;
 
-// arg -> f (devices of host 0) -> transfer to host 1 -> result, and the argument itself.
+// Lowers arg -> f (on the devices of host 0) -> transfer to host 1 -> result. The argument is a result too.
 absl::StatusOr<LoweredProgram> LowerTwoHosts(int devices) {
   v1::Program p;
   p.set_name("step");

@@ -7,7 +7,7 @@ namespace {
 
 using ::pathways::v1::Command;
 
-// A batch is closed beyond these; well below what transports accept.
+// A batch is closed at these limits, which are well below the transports'.
 constexpr size_t kMaxHeaderBytes = 1 << 20;
 constexpr size_t kMaxPayloadBytes = 8 << 20;
 constexpr int kMaxCommands = 1024;
@@ -26,7 +26,7 @@ void AddAll(const Numbers& numbers, std::vector<ArrayId>* arrays) {
   for (uint64_t number : numbers) arrays->push_back(ArrayId(number));
 }
 
-// The arrays that a command of a client's request names. What only a run sends (AddNow) is not listed.
+// Returns the arrays that a command names. Kinds that only runs send (AddNow) are not listed.
 std::vector<ArrayId> ArraysOf(const Command& command) {
   std::vector<ArrayId> arrays;
   switch (command.kind_case()) {

@@ -1,21 +1,21 @@
-// Outbox: commands on their way to hosts, batched so that each host gets one frame for everything that was decided in one turn of
-// the controller's strand.
+// Outbox: batches the controller's commands to hosts, so that a host gets one frame for all commands of one turn of the controller's
+// strand.
 //
-// Planners add commands; the strand's idle hook flushes. Releases are collected apart and go as one command behind the others of
-// their batch: nothing after them in the batch names what they release, because the names are gone. A batch that grows large is
-// closed early, so a busy turn neither holds a host up nor breaks the transport's limits; frames keep the order of the commands.
+// Planners add commands; the strand's idle hook flushes. Releases are collected separately, and go as one command at the end of their
+// batch. This is safe, as no later command of the batch can name a released array. A batch that grows large is closed early, so that
+// a busy turn neither delays a host nor exceeds the transport's limits. Frames keep the order of the commands.
 //
-// Commands that name an array which a run is about to make or needs, where runs are sent bit by bit, wait until it has been sent
-// (array_order.h). So does no other command.
+// A run of a program of many nodes is normally sent whole. With sequential dispatch it is sent node by node: commands that name an array
+// of such a run then wait until all of the run has been sent (array_order.h). No other command waits.
 //
-// Pure data, strand-confined. Commands for hosts that are not there are dropped: whoever waits for their completion hears of the
-// loss by another way.
+// Pure data, strand-confined. Commands for unknown hosts are dropped: the loss of a host fails its pending operations elsewhere.
 //
 // Invariants:
-//   OB-1  frames of one host carry its commands in the order added, those that wait when they have waited; payloads lie in the same order
+//   OB-1  frames of one host carry its commands in the order added, or, for commands that wait, in the order in which their wait ends;
+//         payloads lie in the same order
 //   OB-2  a command is counted exactly once, when it is added; a Release command when its batch closes
-//   OB-3  a host is told every number of SetReportsSeen, or a greater one, and none twice: with the next frame for it, or, if there is
-//         none before the second TellReportsSeen, with a frame that holds nothing else
+//   OB-3  every number given to SetReportsSeen is sent to the host, unless a greater one is, and none twice. It goes with the next frame
+//         for the host, or, if there is none before the second TellReportsSeen, in a frame of its own
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@
 
 namespace pw::dispatch {
 
-// What has been sent to one host, by kind of command, for tests that count and for `status`.
+// The number of commands sent to one host, by kind, and of frames: for tests and `status`.
 struct CommandCounters {
   std::map<::pathways::v1::Command::KindCase, uint64_t> commands;
   uint64_t frames = 0;
@@ -47,25 +47,28 @@ class Outbox {
   void RemoveHost(HostId host);
   bool HasHost(HostId host) const { return hosts_.contains(host); }
 
-  // Payload bytes are the caller's business to announce in the command.
+  // Adds a command. If it has a payload, the caller announces its size in the command.
   void Add(HostId host, ::pathways::v1::Command command) { Add(host, std::move(command), {}); }
   void Add(HostId host, ::pathways::v1::Command command, std::vector<Bytes> payload);
-  // Of a run itself: whatever waits.
+  // Adds a command that never waits. For the commands of the runs that other commands wait for.
   void AddNow(HostId host, ::pathways::v1::Command command, std::vector<Bytes> payload = {});
+  // Tells the host to free its shards of the array, at the end of the current batch.
   void Release(HostId host, ArrayId array);
-  // Runs that are sent bit by bit stand in it from the call until all of it has been sent.
+  // Returns the order of arrays. It holds each run that is sent node by node, from its request until all of the run has been sent.
   ArrayOrder& order() { return order_; }
 
-  // How many of the host's reports have come by way of others (v1.ToWorker.reports_seen): the greatest number counts.
+  // Acknowledges the host's reports up to this number: completions that came through another host (v1.ToWorker.reports_seen). The
+  // greatest number counts.
   void SetReportsSeen(HostId host, uint64_t number);
-  // Makes frames for those that could have been told since the last time, and were not. True: look again later.
+  // Queues a frame for each host whose acknowledgement was due at the last call and has not gone with another frame since. The caller
+  // calls this periodically while it returns true.
   bool TellReportsSeen();
 
-  // Hands over every frame there is to send, in order. True if there was any.
+  // Closes all batches and passes every frame to `send`, in order. Returns whether there was one.
   using Send = absl::FunctionRef<void(HostId host, std::string header, std::vector<Bytes> payload)>;
   bool Flush(Send send);
 
-  // Zeroes for a host that is not there.
+  // Returns zeros for an unknown host.
   CommandCounters counters(HostId host) const;
 
  private:
@@ -76,14 +79,14 @@ class Outbox {
   struct PerHost {
     ::pathways::v1::ToWorker batch;
     std::vector<Bytes> payload;
-    size_t header_bytes = 0;  // about
+    size_t header_bytes = 0;  // approximate
     size_t payload_bytes = 0;
     std::vector<uint64_t> released;
     std::vector<Frame> closed;
     CommandCounters counters;
     bool queued = false;  // listed in busy_
     uint64_t reports_seen = 0;
-    uint64_t reports_due = 0;  // seen when TellReportsSeen looked
+    uint64_t reports_due = 0;  // reports_seen at the last TellReportsSeen
     uint64_t reports_told = 0;
     bool reporting = false;  // listed in reporting_
   };
@@ -93,8 +96,8 @@ class Outbox {
 
   absl::flat_hash_map<HostId, PerHost> hosts_;
   ArrayOrder order_;
-  std::vector<HostId> busy_;       // hosts that have something, in the order in which they got it
-  std::vector<HostId> reporting_;  // hosts that may have to be told what was seen, likewise
+  std::vector<HostId> busy_;       // hosts with something to send, in the order in which they got it
+  std::vector<HostId> reporting_;  // hosts that may have to be told reports_seen, in the same order
 };
 
 }  // namespace pw::dispatch

@@ -56,7 +56,7 @@ TEST(OutboxTest, WhatWasSeenOfReportsRidesWithTheNextFrame) {
   outbox.AddHost(HostId(0));
   outbox.SetReportsSeen(HostId(0), 2);
   outbox.SetReportsSeen(HostId(0), 1);
-  outbox.SetReportsSeen(HostId(1), 7);  // who is not there
+  outbox.SetReportsSeen(HostId(1), 7);  // an unknown host
   EXPECT_TRUE(FlushAll(outbox).empty());
   outbox.Add(HostId(0), Execute(1));
   auto sent = FlushAll(outbox);
@@ -145,13 +145,13 @@ TEST(OutboxTest, CommandsThatNameAnArrayOfARunWaitUntilItHasBeenSent) {
   ArrayOrder::Ticket run = 0;
   outbox.order().Begin(SessionId(1), {{ArrayId(1)}, {ArrayId(2)}}, [&](ArrayOrder::Ticket ticket) { run = ticket; });
   outbox.Add(HostId(0), execute(10, 2, 3));
-  outbox.Add(HostId(0), execute(20, 5, 6));  // concerns the run in nothing
+  outbox.Add(HostId(0), execute(20, 5, 6));  // names no array of the run
   outbox.Release(HostId(0), ArrayId(2));
   outbox.Release(HostId(0), ArrayId(5));
   Command chunk;
   chunk.mutable_chunk();
   outbox.Add(HostId(0), chunk);
-  outbox.Add(HostId(0), execute(30, 3, 4));  // waits for one that waits
+  outbox.Add(HostId(0), execute(30, 3, 4));  // waits for a command that waits
   outbox.AddNow(HostId(0), execute(1, 1, 2));
   auto sent = FlushAll(outbox);
   ASSERT_EQ(sent.size(), 1u);

@@ -1,4 +1,5 @@
-// Commands that make arrays from host memory, and give existing shards new names. One command to each host concerned.
+// Planners for commands that make arrays from host buffers, give existing shards new names, or reinterpret their bytes. Each adds one
+// command per host concerned.
 #pragma once
 
 #include <optional>
@@ -22,13 +23,13 @@ struct PutCall {
   absl::Span<const int64_t> shard_dims;
   const std::optional<buffers::Dims>* byte_strides;
   absl::Span<const int32_t> shards;
-  uint64_t transfer;  // names the bytes on every host
+  uint64_t transfer;  // the id of the bytes on every host
   int64_t total_bytes;
-  uint64_t lane_buffer = 0;  // not 0: the client brings this host buffer to the hosts itself
+  uint64_t lane_buffer = 0;  // not 0: the client itself sends this host buffer to the hosts
 };
 
-// The hosts that get the bytes, each once, however many shards it has. With `data` they go in the commands, else the caller sends
-// them as chunks. REQUIRES: the shards exist and their devices are there.
+// Plans a put. Returns the hosts that get the bytes; each gets them once, however many shards it has. With `data` the bytes go in the
+// commands; otherwise the caller sends them as chunks. REQUIRES: the shards exist, and the topology has their devices.
 std::vector<HostId> PlanPut(const resource::Topology& topology, const PutCall& call, const std::optional<Bytes>& data,
                             NameOp name_op, Outbox& outbox);
 
@@ -37,10 +38,10 @@ struct AliasItem {
   int32_t shard;
   ArrayId source;
   int32_t source_shard;
-  DeviceId device;  // where both are
+  DeviceId device;  // the device of both shards
 };
 
-// REQUIRES: the devices are there.
+// REQUIRES: the topology has the devices.
 void PlanAlias(const resource::Topology& topology, SessionId session, absl::Span<const AliasItem> items, NameOp name_op,
                Outbox& outbox);
 

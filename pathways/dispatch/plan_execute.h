@@ -1,4 +1,4 @@
-// From one call to the commands for the hosts: exactly one Execute for each host concerned, whatever the number of shards.
+// Plans the execution of one executable: exactly one Execute command per host, whatever the number of shards.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@
 
 namespace pw::dispatch {
 
-// Names the completion of a host's command. Called once for each command.
+// Returns the op of a command to the host, under which its completion is reported. Called once per command.
 using NameOp = absl::FunctionRef<OpId(HostId)>;
 
 struct ExecuteCall {
@@ -24,17 +24,17 @@ struct ExecuteCall {
   int32_t launch_id = 0;
   absl::Span<const int32_t> non_donatable;
   bool report_device_time = false;
-  uint64_t grant = 0;   // the gang whose grant it waits for; 0: it is granted
-  uint64_t launch = 0;  // names the launch on all its hosts; for executables of several
-  uint64_t gang = 0;    // said for the trace
+  uint64_t grant = 0;   // the gang whose grant it waits for; 0: granted already
+  uint64_t launch = 0;  // the id of the launch on all hosts, for executables on several hosts
+  uint64_t gang = 0;    // for the trace
 };
 
-// The command to one of the hosts, all of which are told the same.
+// Returns the command to one of the hosts. Commands to different hosts differ only in `op`.
 ::pathways::v1::Command MakeExecute(const ExecuteCall& call, OpId op);
 
 void PlanExecute(const ExecuteCall& call, NameOp name_op, Outbox& outbox);
 
-// The hosts of a computation's devices, ascending. NOT_FOUND if a device is not there, INVALID_ARGUMENT if one is listed twice.
+// Returns the hosts of a computation's devices, ascending. NOT_FOUND if a device is unknown, INVALID_ARGUMENT if one is listed twice.
 absl::StatusOr<std::vector<HostId>> HostsOfComputation(const resource::Topology& topology, absl::Span<const DeviceId> devices);
 
 }  // namespace pw::dispatch

@@ -17,17 +17,17 @@ void SetRegion(const buffers::Region& region, Move::Region* proto) {
   proto->mutable_size()->Add(region.size.begin(), region.size.end());
 }
 
-// A command of a large reshard is cut into several before its message grows beyond what a frame may hold.
+// A command of a large reshard is split into several, before its message exceeds the limit of a frame.
 constexpr int kMaxEntries = 4096;
 
-// What one host does: what it sends to each other host, and what it receives.
+// One host's part of a move: its sends to each other host, and its receives.
 class HostMoves {
  public:
   void Send(HostId to, const Move::Send& send) { sends_[to].Add(send); }
   void Receive(const Move::Receive& receive) { receives_.Add(receive); }
 
-  // Commands of at most about kMaxEntries sends and pieces each. Every host begins with the one after it, so that not all send to one
-  // at once.
+  // Returns commands of about kMaxEntries sends and pieces each, at most. Each host sends to the host after it first, so that not all
+  // hosts send to the same one at once.
   std::vector<Move> Take(HostId self) {
     auto after = sends_.upper_bound(self);
     for (auto it = after; it != sends_.end(); ++it) AddSends(it->second);
@@ -73,7 +73,7 @@ class Planner {
     }
   }
 
-  // Twins read what the first commands make, so they come second.
+  // Twins (shards with same_as) read shards that the first commands make, so their commands come second.
   void Emit(NameOp name_op, Outbox& outbox) {
     for (auto* moves : {&first_, &second_}) {
       for (auto& [host, of_host] : *moves) {
@@ -142,10 +142,10 @@ class Planner {
   const resource::Topology& topology_;
   const MoveCall& call_;
   const absl::FunctionRef<uint64_t()> name_transfer_;
-  // The one that is being made: its memory serves for the next.
+  // The entries being made; their memory is reused for the next ones.
   Move::Receive receive_;
   Move::Send send_;
-  // Of the last receive: the next is often of the same tile.
+  // The tile of the last receive, and its dims: the next receive is often of the same tile.
   int64_t tile_ = -1;
   buffers::Dims tile_dims_;
   std::map<HostId, HostMoves> first_;

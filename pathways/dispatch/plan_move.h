@@ -1,10 +1,10 @@
-// Copies and reshards as commands: each host learns what to send, what to receive, and how its new shards are put together.
+// Plans copies and reshards: Move commands that tell each host what to send, what to receive, and how to assemble its new shards.
 //
-// A piece whose source is on the destination's host is copied there; any other crosses directly from host to host under a
-// transfer name that both hosts are told. The controller never sees the bytes. Shards that a plan declares equal to another on
-// their host (ReshardShard::same_as) are copied from it by a second command to that host, so that their elements cross once.
-// Sends to one host, and receives, that follow each other in even steps are written as one (program/repeated_moves.h): commands between
-// arrays that are cut evenly do not grow with the number of shards.
+// A piece whose source is on the destination's host is copied there. Any other piece goes directly from host to host, under a transfer
+// id that both hosts are told; the controller never handles the bytes. If the plan declares a shard equal to another on its host
+// (ReshardShard::same_as), a second command to that host copies it from the other, so that its elements cross the network once.
+// Sends to one host, and receives, that follow each other in even steps are written as one entry (program/repeated_moves.h). So commands
+// between evenly cut arrays do not grow with the number of shards.
 #pragma once
 
 #include "absl/functional/function_ref.h"
@@ -26,11 +26,11 @@ struct MoveCall {
   const buffers::ArraySpec* result_spec;
 };
 
-// Shard i of the source becomes shard i of the result, whatever it holds. REQUIRES: both have the same tiles and number of
+// Returns the plan in which shard i of the source becomes shard i of the result. REQUIRES: both have the same tiles and number of
 // shards.
 buffers::ReshardPlan ShardwisePlan(const buffers::ArraySpec& source);
 
-// `name_transfer` gives a new name each time. REQUIRES: all devices are there, and the plan is one for these two arrays.
+// `name_transfer` returns a new transfer id at each call. REQUIRES: the topology has all devices, and the plan is for these two arrays.
 void PlanMove(const resource::Topology& topology, const MoveCall& call, const buffers::ReshardPlan& plan,
               absl::FunctionRef<uint64_t()> name_transfer, NameOp name_op, Outbox& outbox);
 

@@ -23,7 +23,7 @@ buffers::ArraySpec Rows(int first_device, int devices, buffers::Dims dims) {
   return {buffers::DType::kF32, dims, *buffers::Sharding::Tiled(DeviceRange(first_device, devices), "device", {counts, {}})};
 }
 
-// As it is sent.
+// Returns the planned commands as they are sent.
 std::map<HostId, std::vector<Command>> PlanCompact(const resource::Topology& topology, const buffers::ArraySpec& from,
                                                    const buffers::ArraySpec& to, const buffers::ReshardPlan& plan) {
   Recorder recorder(topology);
@@ -33,7 +33,7 @@ std::map<HostId, std::vector<Command>> PlanCompact(const resource::Topology& top
   return recorder.Commands();
 }
 
-// With an entry for each send and receive.
+// Returns the planned commands with repeats expanded.
 std::map<HostId, std::vector<Command>> Plan(const resource::Topology& topology, const buffers::ArraySpec& from,
                                             const buffers::ArraySpec& to, const buffers::ReshardPlan& plan) {
   auto commands = PlanCompact(topology, from, to, plan);
@@ -107,7 +107,7 @@ TEST(PlanMoveTest, ReplicasOnOneHostAreSentOnce) {
 
 TEST(PlanMoveTest, LargePlansAreCutIntoCommandsOfBoundedSize) {
   constexpr int kDevices = 160;
-  // In no order that could be written shorter.
+  // A random order, which repeats cannot shorten.
   std::vector<int32_t> shuffled(kDevices);
   std::iota(shuffled.begin(), shuffled.end(), 0);
   std::shuffle(shuffled.begin(), shuffled.end(), std::mt19937(3));
@@ -137,7 +137,7 @@ TEST(PlanMoveTest, LargePlansAreCutIntoCommandsOfBoundedSize) {
   EXPECT_EQ(receives, kDevices);
 }
 
-// One entry for a pair of hosts: rows to rows, and copies on many devices of a host.
+// Rows to rows, and copies to many devices of a host, take one entry per pair of hosts.
 TEST(PlanMoveTest, EvenMovesDoNotGrowWithTheNumberOfShards) {
   for (int devices : {8, 256}) {
     const auto topology = TestTopology(2, devices);
@@ -162,7 +162,7 @@ TEST(PlanMoveTest, EvenMovesDoNotGrowWithTheNumberOfShards) {
   }
 }
 
-// Carries out the commands of a plan, where each element of the source is a number of its own.
+// Carries out the commands of a plan on a source whose elements are all different.
 struct Mover {
   using Shards = std::map<std::pair<uint64_t, int>, std::vector<int64_t>>;  // by array and shard
   static buffers::Region Of(const ::pathways::v1::Move::Region& region) {
@@ -218,7 +218,7 @@ struct Mover {
   std::map<uint64_t, std::vector<int64_t>> transfers;
 };
 
-// Whatever the shardings, the joined commands move what they should: sends first, then what hosts receive, then their twins.
+// Whatever the shardings, the commands move every element to its place: first sends, then receives, then twins.
 TEST(PlanMoveTest, AnyReshardMovesEveryElementToItsPlace) {
   std::mt19937 random(5);
   const auto topology = TestTopology(16, 5);

@@ -1,4 +1,5 @@
-// Assembly: where an arriving host buffer is put together: memory that workers of this machine can map, if it is large, else ordinary memory.
+// Assembly: the memory into which an arriving host buffer is put together. Large buffers get memory that workers on this machine can map,
+// others ordinary memory.
 #pragma once
 
 #include <grpcpp/support/byte_buffer.h>
@@ -17,13 +18,13 @@ namespace pw::frontend {
 
 class Assembly {
  public:
-  // RESOURCE_EXHAUSTED: no memory. `session`: for whom, as the wire names it.
+  // RESOURCE_EXHAUSTED if there is no memory. `session`: the owner's wire id.
   absl::Status Allocate(net::SharedMemoryFactory* factory, int64_t size, uint64_t session);
   size_t size() const { return shared_.has_value() ? shared_->size() : own_.size(); }
-  // Copies the data of a chunk behind what came before it (bulk/chunks.h).
+  // Appends the data of a chunk (bulk/chunks.h).
   absl::Status Take(grpc::ByteBuffer* chunk);
   size_t received() const { return received_; }
-  // Or else it is filled from a socket.
+  // The memory to receive into, if a socket fills it instead of Take.
   net::Place place();
   Bytes Freeze() &&;
 

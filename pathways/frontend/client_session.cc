@@ -35,7 +35,7 @@ void ClientSession::Run(DecodedRequest request) {
 
 void ClientSession::RunHeld() {
   while (sink_ != nullptr && !held_.empty()) {
-    if (opening_) return;  // OnOpened goes on
+    if (opening_) return;  // runs again when the session is open
     if (session_ != nullptr && session_->suspended()) {
       return session_->WhenResumed([weak = weak_from_this()] {
         if (auto self = weak.lock()) self->RunHeld();
@@ -91,7 +91,7 @@ void ClientSession::Initialize(controller::ResultCallback<uint64_t> done) {
   cluster_->OpenSession({absl::StrCat("jax client at ", hello_.peer), *share},
                         [weak = weak_from_this(), done = std::move(done)](auto session) mutable {
                           auto self = weak.lock();
-                          if (self == nullptr || !self->open()) return;  // what was opened ends with this
+                          if (self == nullptr || !self->open()) return;  // then the new session ends with this callback
                           self->opening_ = false;
                           std::move(done)(session.ok() ? self->OnOpened(*std::move(session)) : session.status());
                           self->RunHeld();
@@ -120,7 +120,7 @@ std::optional<ClientSession::WireFuture> ClientSession::TakeFuture(Handle handle
 }
 
 void ClientSession::Poison(absl::Span<const Handle> results, const absl::Status& error) {
-  // The request was not understood, so neither is the shape of its results; a client never reads an array that is an error.
+  // The shape of the results is unknown, since the request was not understood; a client never reads an array that is an error.
   buffers::ArraySpec spec;
   spec.dtype = buffers::DType::kPred;
   spec.sharding =

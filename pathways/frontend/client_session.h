@@ -1,16 +1,16 @@
 // ClientSession: one client's session as the proxy protocol sees it, between the wire and the controller's Session.
 //
-// Adds to the controller's Session what only the protocol knows: the negotiated versions, futures, response numbering and the
-// release of user contexts, programs carried out by the front end itself. Owned by its stream; strand-confined.
+// It adds to the controller's Session what only the protocol knows: negotiated versions, futures, numbering of responses, release of user
+// contexts, and programs that the front end carries out itself. Owned by its stream; strand-confined.
 //
 // Invariants:
-//   CS-1  requests run in the order of Run calls; before init_request has succeeded all others fail
+//   CS-1  requests run in the order of Run calls; until init_request has succeeded, all others fail
 //   CS-2  each request is answered exactly once (Reply)
 //   CS-3  seq_num counts 0, 1, 2, ... over the successful numbered responses, in the order in which they are written
-//   CS-4  a request's user context is released once, by a numbered response written after the request arrived
+//   CS-4  a request's user context is released once, by a numbered response that is written after the request arrived
 //   CS-5  End destroys the controller's session; nothing is written after it
-//   CS-6  while the controller's session is being opened, or is suspended, requests wait, and run in their order then; the sink is told of a
-//         request (Ran) when it has run, so that those which wait count in what a client may have here
+//   CS-6  while the controller's session is being opened, or is suspended, requests are held; then they run in their order. The sink is
+//         told of a request (Ran) when it has run, so that held requests count in the client's backlog
 #pragma once
 
 #include <cstdint>
@@ -37,11 +37,11 @@ namespace pw::frontend {
 
 class SessionTable;
 
-// The keys of initialization_data under which a client states its share (gang/share.h), as text.
+// The keys of initialization_data for a client's share (gang/share.h), as text.
 inline constexpr char kWeightKey[] = "pathways_weight";
 inline constexpr char kPriorityKey[] = "pathways_priority";
 
-// What a client said when it opened its stream.
+// The client's settings from the opening of its stream.
 struct SessionHello {
   int protocol_version = 0;
   int serdes_version = 0;
@@ -49,7 +49,7 @@ struct SessionHello {
   Attributes initialization_data;
 };
 
-// Where responses go. Write takes them in order and does not block. Ran: a request of so many bytes on the wire is not held any more.
+// The receiver of responses. Write takes them in order and does not block. Ran: a request of so many bytes on the wire has run.
 class ResponseSink {
  public:
   virtual ~ResponseSink() = default;
@@ -57,7 +57,7 @@ class ResponseSink {
   virtual void Ran(int64_t bytes) { (void)bytes; }
 };
 
-// A request after its first stage.
+// A decoded request (handler.h).
 struct DecodedRequest {
   uint64_t op_id = 0;
   uint64_t user_context = 0;
@@ -66,12 +66,12 @@ struct DecodedRequest {
   Action action;
 };
 
-// Any thread. Requests of unknown kind become actions that answer UNIMPLEMENTED.
+// Any thread. A request of unknown kind has no handler; running it answers UNIMPLEMENTED.
 DecodedRequest Decode(const HandlerTable& handlers, const IfrtRequest& request);
 
 class ClientSession : public std::enable_shared_from_this<ClientSession> {
  public:
-  // All but `hello` outlive the session's End; `services` outlives the session.
+  // All pointers must stay valid until the session's End; `services` as long as the session.
   ClientSession(controller::Cluster* cluster, SessionTable* table, const PluginServices* services, SessionHello hello,
                 ResponseSink* sink);
   ~ClientSession();
@@ -79,25 +79,25 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
   void Run(DecodedRequest request);
   void End();
 
-  // False once End has been called: then session() is gone too.
+  // Returns false once End has been called; then session() does not exist either.
   bool open() const { return sink_ != nullptr; }
   const SessionHello& hello() const { return hello_; }
-  // By which host-buffer calls name the session; 0 before Initialize.
+  // The number by which host-buffer calls name the session; 0 before Initialize has succeeded.
   uint64_t wire_id() const { return wire_id_; }
   controller::Cluster& cluster() { return *cluster_; }
   const PluginServices& services() const { return *services_; }
-  // REQUIRES: initialized (guaranteed to every action but init's).
+  // REQUIRES: initialized (true in every action but init's).
   controller::Session& session() { return *session_; }
   const std::shared_ptr<controller::Session>& shared_session() const { return session_; }
   const controller::ClusterInfo& cluster_info() const { return *cluster_info_; }
-  // Answers calls into the client's Python; null if the client has no companion channel at present.
+  // Returns the handler of calls into the client's Python; null if the client has no companion channel now.
   std::shared_ptr<controller::HostCallHandler> companion() const;
 
   // --- for the handlers ---
-  // Opens the controller's session; other requests wait for it. Answers the number by which host-buffer calls name it. FAILED_PRECONDITION
-  // the second time.
+  // Opens the controller's session; other requests are held until then. `done` gets the number by which host-buffer calls name it.
+  // FAILED_PRECONDITION the second time.
   void Initialize(controller::ResultCallback<uint64_t> done);
-  // Futures of our own (the controller's session has others), each for one CheckFuture or FetchExecuteResult. `of_delete`: its
+  // The front end's own futures (the controller's session has others), each for one CheckFuture or FetchExecuteResult. `of_delete`: the
   // answer does not count in seq_num.
   struct WireFuture {
     Future<Unit> value;
@@ -112,7 +112,7 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
   // Executables that the client has deleted but not destructed.
   absl::flat_hash_set<controller::Handle>& deleted_executables() { return deleted_executables_; }
 
-  // The profile that is being taken, or null.
+  // The running profile, or null.
   TraceRecorder* recorder() { return recorder_.get(); }
   void StartRecording() { recorder_ = std::make_unique<TraceRecorder>(services_->clock); }
   std::unique_ptr<TraceRecorder> StopRecording() { return std::move(recorder_); }

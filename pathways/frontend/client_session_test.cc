@@ -40,7 +40,7 @@ TEST_P(ClientSessionTest, IslandsAreSlicesToEveryClient) {
     std::vector<int64_t> slices;
     const auto& primary = response.init_response().primary_device_ids();
     for (const auto& device : response.init_response().all_devices()) {
-      if (std::find(primary.begin(), primary.end(), device.id()) == primary.end()) continue;  // a spare one, for virtual slices
+      if (std::find(primary.begin(), primary.end(), device.id()) == primary.end()) continue;  // a virtual device
       slices.push_back(device.attributes().attributes().at("slice_index").int64_value());
     }
     return slices;
@@ -365,7 +365,7 @@ TEST_P(ClientSessionTest, RequestsOfASuspendedClientWaitAndRunInOrder) {
   const int ran = sink_.ran;
   for (uint64_t handle : {1, 2, 3}) MakeArray(handle);
   EXPECT_THAT(fake().arrays, IsEmpty());
-  EXPECT_EQ(sink_.ran, ran);  // they still count in what the client may have here
+  EXPECT_EQ(sink_.ran, ran);  // they still count in the client's backlog
   const size_t answers = sink_.responses.size();
   fake().Resume();
   cluster_.RunAll();

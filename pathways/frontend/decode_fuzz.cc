@@ -1,5 +1,5 @@
-// Session streams as a hostile client may write them: each input is a list of messages, each with a length in two bytes before it. All run in
-// one initialized session of a cluster without workers.
+// Fuzzes session streams of a hostile client. Each input is a list of messages, each after its length in two bytes. All run in one
+// initialized session of a cluster without workers.
 #include <cstdint>
 #include <memory>
 
@@ -12,7 +12,7 @@ namespace {
 class Sink final : public pw::frontend::ResponseSink {
  public:
   void Write(pw::frontend::IfrtResponse response) override {
-    // Either an error or a payload, and never both: a client fails on anything else.
+    // Every answer has either an error or a payload, never both: a client fails on anything else.
     const bool ok = response.response_metadata().status().code() == 0;
     if (ok != (response.response_case() != pw::frontend::IfrtResponse::RESPONSE_NOT_SET)) __builtin_trap();
     ++answers;
@@ -20,7 +20,7 @@ class Sink final : public pw::frontend::ResponseSink {
   int answers = 0;
 };
 
-// Files are handled on the one thread there is; none may be named.
+// File operations run on the only thread; no input can name a file.
 class Inline final : public pw::Executor {
  public:
   void Post(pw::Task task) override { std::move(task)(); }

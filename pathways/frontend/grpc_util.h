@@ -1,4 +1,4 @@
-// Small bridges to gRPC's types.
+// Conversions to gRPC's types.
 #pragma once
 
 #include <grpcpp/support/byte_buffer.h>
@@ -14,7 +14,7 @@ inline grpc::Status ToGrpc(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
 }
 
-// A message of no fields.
+// Returns a message without fields.
 grpc::ByteBuffer EmptyMessage();
 
 }  // namespace pw::frontend

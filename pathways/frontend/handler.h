@@ -1,10 +1,10 @@
-// Handlers: how the requests of the proxy protocol are carried out. One table entry for each request kind, one file for each family.
+// Handlers: the requests of the proxy protocol, as a table: one entry for each kind of request, one file for each family.
 //
-// A request passes two stages. Its decoder runs on the stream's thread and turns the message into an Action, without touching any session. The action
-// runs on the controller's strand, in stream order. It answers by its Reply, there or later.
+// A request passes two stages. Its decoder runs on the stream's thread and turns the message into an Action, without touching any session.
+// The action runs on the controller's strand, in stream order. It answers through its Reply, at once or later.
 //
-// A decoder never fails: where a message cannot be understood it returns an action that binds the error to the request's result handles and
-// answers with it.
+// A decoder never fails: for a message that it cannot understand it returns an action that binds the error to the request's result handles,
+// and answers with it.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@ struct Handler {
   absl::string_view name;
   Action (*decode)(const IfrtRequest& request);
   bool numbered = true;    // counts in ResponseMetadata.seq_num (ifrt_service.proto)
-  bool waited_for = true;  // a thread of the client blocks on the answer, or may; else the answer can wait for company
+  bool waited_for = true;  // a thread of the client may block on the answer; else the answer may be sent later, with others
 };
 
 // The families.
@@ -42,11 +42,11 @@ absl::Span<const Handler> ExecutableHandlers();
 absl::Span<const Handler> ExecuteHandlers();
 absl::Span<const Handler> DefaultsHandlers();
 
-// All of them, by request kind. Immutable: any thread.
+// All handlers, by request kind. Immutable: any thread.
 class HandlerTable {
  public:
   HandlerTable();
-  // Null for a kind that this server does not know (a newer client's).
+  // Returns null for a kind that this server does not know (of a newer client).
   const Handler* Find(IfrtRequest::RequestCase kind) const;
 
  private:

@@ -1,5 +1,5 @@
-// Reply: the duty to answer one request. Move-only; answered exactly once, by Send or Fail. One that is dropped answers INTERNAL, so that
-// no client waits for ever. Strand-confined. After its session has ended it does nothing.
+// Reply: the obligation to answer one request. Move-only; answered exactly once, by Send or Fail. A Reply that is dropped answers INTERNAL,
+// so that no client waits for ever. After the session has ended it does nothing. Strand-confined.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ class Reply {
   Reply& operator=(Reply&& other) noexcept;
   ~Reply();
 
-  // `response` has the payload of the request's kind; its metadata is filled in here.
+  // `response` has the payload of the request's kind; Send sets the metadata.
   void Send(IfrtResponse response) &&;
   void Fail(const absl::Status& error) &&;
-  // `status` decides between the two.
+  // Sends the response if `status` is OK, else fails with it.
   void Finish(const absl::Status& status, IfrtResponse response) &&;
 
   // The response does not count in seq_num.

@@ -29,7 +29,7 @@ namespace {
 namespace proxy = xla::ifrt::proxy;
 using proxy::GrpcIfrtService;
 
-// Raw: the methods that carry streams of messages take them as bytes, to say what is wrong with a bad one and to copy data only once.
+// Raw: methods with message streams take bytes, in order to report invalid messages, and to copy data only once.
 using ServiceBase = GrpcIfrtService::WithCallbackMethod_GetVersion<
     GrpcIfrtService::WithRawCallbackMethod_IfrtSession<GrpcIfrtService::WithRawCallbackMethod_HostBufferStore<
         GrpcIfrtService::WithRawCallbackMethod_HostBufferLookup<GrpcIfrtService::WithCallbackMethod_HostBufferDelete<
@@ -78,7 +78,7 @@ void SetChannelArguments(const ServerOptions& options, grpc::ServerBuilder& buil
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
   builder.SetMaxSendMessageSize(-1);
   const int interval = static_cast<int>(absl::ToInt64Milliseconds(options.keepalive_interval));
-  // Host buffers come in large messages: few frames instead of many, and enough of them on the way.
+  // Host buffers come in large messages: use few large frames, with enough of them in flight.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 4 << 20);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 8 << 20);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, interval);
@@ -93,7 +93,7 @@ void SetChannelArguments(const ServerOptions& options, grpc::ServerBuilder& buil
 
 }  // namespace
 
-// The cluster's strand, as timers know executors.
+// The cluster's strand as an Executor, for timers.
 class StrandOf final : public Executor {
  public:
   explicit StrandOf(controller::Cluster* cluster) : cluster_(cluster) {}
@@ -138,7 +138,7 @@ absl::Status ParseListenAddress(const std::string& address, const std::string& f
 }
 
 std::vector<std::string> TranslatorCommand(const std::string& python) {
-  // -P: what lies in the folder where this process was started is not imported.
+  // -P: do not import from the folder in which this process was started.
   return {python, "-P", "-m", "pathways._translator"};
 }
 
@@ -179,15 +179,15 @@ std::string Server::bulk_line() const { return impl_->state->bulk_line; }
 
 void Server::Shutdown() {
   if (impl_->grpc == nullptr) return;
-  impl_->grpc->Shutdown(gpr_inf_past(GPR_CLOCK_REALTIME));  // no grace: cancels what is under way
+  impl_->grpc->Shutdown(gpr_inf_past(GPR_CLOCK_REALTIME));  // no grace period: cancels calls in flight
   impl_->grpc->Wait();
   impl_->bulk = nullptr;
   impl_->grpc.reset();
-  std::promise<void> ended;  // all sessions: their streams have posted that
+  std::promise<void> ended;  // set when all sessions have ended: their streams have posted that before
   impl_->state->cluster->Post([&ended] { ended.set_value(); });
   ended.get_future().wait();
   impl_->helper = nullptr;
-  // After the folders of clients that have just gone are removed, which is in this thread's queue.
+  // After removing the folders of clients that have just left, which this thread has queued.
   impl_->files.Post([state = impl_->state] {
     if (state->shared_directory_fd >= 0) close(std::exchange(state->shared_directory_fd, -1));
   });

@@ -1,4 +1,4 @@
-// What all calls of one server share. Immutable but for the session table, which belongs to the strand.
+// State that all calls of one server share. Immutable, except the session table, which belongs to the strand.
 #pragma once
 
 #include <memory>
@@ -24,11 +24,11 @@ struct ServerState {
   const ServerOptions options;
   controller::Cluster* const cluster;
   const HandlerTable handlers;
-  const PluginServices plugins;  // with the thread on which files are read
+  const PluginServices plugins;  // includes the thread that reads files
   SessionTable sessions;         // strand
   int shared_directory_fd = -1;
-  std::string bulk_line;  // what sessions are told of bulk lines; empty: there are none
-  // For what workers of this machine shall have; what is kept is owned by sessions, as the wire names them.
+  std::string bulk_line;  // tells sessions of bulk lines; empty: there are none
+  // Memory for bytes that workers on this machine read; sessions own kept blocks, by wire id.
   net::SharedMemoryFactory shared{net::SharedMemoryFactory::kDefaultLimit, net::KeptOfThisMachine()};
 };
 

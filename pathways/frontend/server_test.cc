@@ -1,4 +1,4 @@
-// The front door over real gRPC: streams, host buffers, limits, bad input.
+// The front end over real gRPC: streams, host buffers, limits, invalid input.
 #include "pathways/frontend/server.h"
 
 #include <gmock/gmock.h>
@@ -111,7 +111,7 @@ TEST_F(ServerTest, AClientThatNeverReadsIsHeldBackAndCanStillEnd) {
   auto stream = Open();
   stream->Init();
   std::thread writer([&] {
-    IfrtRequest request = ErrorArray(1);  // all but the first fail, with a text each
+    IfrtRequest request = ErrorArray(1);  // all but the first fail, each with a text
     while (stream->Send(request)) {
     }
   });
@@ -133,7 +133,7 @@ TEST_F(ServerTest, ASuspendedClientIsHeldBackAndGoesOnWhenResumed) {
   std::thread writer([&] {
     for (int i = 1; i <= kCount; ++i, ++sent) ASSERT_TRUE(stream->Send(ErrorArray(i)));
   });
-  // So many fit into the connection (64 KiB) though the server does not read them.
+  // This many fit into the connection (64 KiB) though the server does not read them.
   EXPECT_TRUE(Eventually([&] { return sent >= 500 && !TheSession().when_resumed.empty(); }));
   EXPECT_EQ(OnStrand([this] { return TheSession().arrays.size(); }), 0);
   const size_t held = OnStrand([this] {
@@ -377,13 +377,13 @@ TEST_F(SharedDirectoryTest, AFileIsNotTakenBeforeThereIsRoom) {
   EXPECT_TRUE(read.get().ok());
   EXPECT_FALSE(std::filesystem::exists(directory_ / "lt_7"));
   OnStrand([this] { return TheSession().full = false; });
-  // One that is too large is dropped.
+  // A file that is too large is dropped.
   OnStrand([this] { return TheSession().staged_limit = 7; });
   WriteFile("lt_9", "contents");
   EXPECT_TRUE(ReadFromDisk(session, 9, 8).ok());
   EXPECT_FALSE(std::filesystem::exists(directory_ / "lt_9"));
   EXPECT_EQ(OnStrand([this] { return TheSession().failed.at(9).code(); }), absl::StatusCode::kResourceExhausted);
-  // One that is not there gives its room back.
+  // A missing file gives its room back.
   EXPECT_EQ(ReadFromDisk(session, 8, 7).error_code(), grpc::NOT_FOUND);
   EXPECT_TRUE(OnStrand([this] { return TheSession().announced.empty(); }));
 }

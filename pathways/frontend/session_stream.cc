@@ -16,7 +16,7 @@
 namespace pw::frontend {
 namespace {
 
-// Responses that no one waits for: how many, and how long they stay, before they are sent anyway.
+// Limits for delaying responses that no thread of the client waits for.
 constexpr size_t kGather = 256;
 constexpr int64_t kGatherMilliseconds = 2;
 
@@ -119,7 +119,7 @@ void SessionStream::Ran(int64_t bytes) {
 
 void SessionStream::FlushSoon() {
   if (std::exchange(flush_due_, true)) return;
-  // Weak: the alarm keeps its function until it is set again.
+  // Weak: the alarm holds its function until it is set again.
   const gpr_timespec deadline =
       gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(kGatherMilliseconds, GPR_TIMESPAN));
   alarm_.Set(deadline, [weak = weak_from_this()](bool) {
@@ -133,7 +133,7 @@ void SessionStream::FlushSoon() {
 }
 
 void SessionStream::Write(IfrtResponse response) {
-  // A client waits for the first execution of a program: it learns the results' specs from it.
+  // A client waits for the first execution of a program, which tells it the results' specs.
   if (response.loaded_executable_execute_response().outputs_size() > 0) urgent_ = true;
   queued_.push_back(Serialize(response));
   ++unsent_;
@@ -143,7 +143,7 @@ void SessionStream::Write(IfrtResponse response) {
 void SessionStream::Flush() {
   if (queued_.empty() && !closing_) return;
   more_queued_ = true;
-  if (sending_now_) return;  // its end brings us here again
+  if (sending_now_) return;  // OnWriteDone posts Flush again
   more_queued_ = false;
   if (queued_.empty()) {
     if (!std::exchange(finished_, true)) Finish(close_status_);
@@ -162,9 +162,9 @@ void SessionStream::SendNext() {
 }
 
 void SessionStream::OnWriteDone(bool ok) {
-  // When a write fails the stream is broken: the read under way fails too and closes the session.
+  // When a write fails the stream is broken: the read in flight fails too and closes the session.
   unsent_ -= ok ? 1 : static_cast<int64_t>(batch_.size() - batch_next_);
-  ResumeReading();  // while sending_now_ holds off Finish, after which no read may start
+  ResumeReading();  // before sending_now_ ends: after Finish no read may start
   if (ok && ++batch_next_ < batch_.size()) return SendNext();
   batch_.clear();
   sending_now_ = false;

@@ -1,13 +1,15 @@
-// SessionStream: the gRPC side of one session: reads requests eagerly, hands them to the ClientSession on the strand, writes its responses.
+// SessionStream: the gRPC side of one session: reads requests, hands them to the ClientSession on the strand, and writes its responses.
 //
-// Reading. One read is always under way, until the backlog (requests not yet run, those of a suspended client among them, and responses not yet
-// sent) reaches its limit; it goes on when the backlog has halved. Until then gRPC's flow control brakes the client. Parsing and decoding happen on the reading thread.
+// Reading. A read is in flight until the backlog reaches its limit; it resumes when the backlog has halved. In between gRPC's flow control
+// holds the client back. The backlog is the requests that have not run, including those of a suspended client, and the responses that have
+// not been sent. Parsing and decoding happen on the reading thread.
 //
-// Writing. Responses queue up on the strand. One batch is under way at a time; it belongs to gRPC's threads until its last message is done, then the
-// strand hands over the next. Answers that no one waits for gather until one comes that is waited for, there are 256 of them, or two milliseconds
-// have passed: each write wakes a thread of the client, which costs it a quarter of a call y = f(y).
+// Writing. Responses queue up on the strand and are sent in batches, one at a time. A batch belongs to gRPC's threads until its last
+// message is sent; then the strand hands over the next one. A response that no thread of the client waits for is delayed, until there is
+// one that is waited for, there are 256 responses, or two milliseconds have passed: each write wakes a thread of the client, which costs a
+// quarter of a call y = f(y).
 //
-// Lives until gRPC's OnDone and as long as tasks on the strand refer to it.
+// Lives until gRPC's OnDone, and as long as tasks on the strand refer to it.
 #pragma once
 
 #include <grpcpp/alarm.h>
@@ -54,7 +56,7 @@ class SessionStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   std::atomic<int64_t> backlog_requests_{0};
   std::atomic<int64_t> backlog_bytes_{0};
   std::atomic<int64_t> unsent_{0};
-  std::atomic<bool> paused_{false};  // no read is under way; whoever resets it starts one
+  std::atomic<bool> paused_{false};  // no read is in flight; the code that resets it starts one
   std::atomic<bool> closed_{false};
   std::atomic<bool> sending_now_{false};
   std::atomic<bool> more_queued_{false};
@@ -70,8 +72,8 @@ class SessionStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   // Of the strand.
   std::shared_ptr<ClientSession> session_;
   std::vector<grpc::ByteBuffer> queued_;
-  bool running_ = false;    // inside Run: its answers are flushed at its end
-  bool urgent_ = false;     // the request that runs has an answer that is waited for
+  bool running_ = false;    // inside Run, which flushes its answers at the end
+  bool urgent_ = false;     // the client waits for the answer of the running request
   bool flush_due_ = false;  // the alarm is set
   grpc::Alarm alarm_;
   bool closing_ = false;

@@ -1,9 +1,9 @@
-// SessionTable: which live session a host-buffer call or a companion channel belongs to.
+// SessionTable: finds the live session of a host-buffer call or a companion channel.
 //
-// Host-buffer calls name a session by a random number, so that a stale or guessing client of another session does not reach it. A companion
-// channel names one by the token that both were given; a session may have come before or after its channel.
+// Host-buffer calls name a session by a random number, so that a call with an old or guessed number does not reach another client's
+// session. A companion channel names its session by a token that both carry; either may come first.
 //
-// Strand-confined; outlives all sessions.
+// Strand-confined; must outlive all sessions.
 #pragma once
 
 #include <cstdint>
@@ -22,26 +22,26 @@ namespace pw::frontend {
 
 class ClientSession;
 
-// The key of initialization_data under which a client gives its companion token.
+// The key of initialization_data for the companion token.
 inline constexpr char kCompanionKey[] = "pathways_companion";
 
 class SessionTable {
  public:
-  // A number that nobody can guess. The simulator has its own.
+  // Returns an unguessable number. The simulator has its own source.
   using Draw = std::function<uint64_t()>;
   static Draw FromTheSystem();
   explicit SessionTable(Draw draw = FromTheSystem()) : draw_(std::move(draw)) {}
 
-  // Returns the session's number. Joins it with its companion channel, if that is there already.
+  // Returns the session's number. Connects it to its companion channel, if that is already there.
   uint64_t Add(const std::shared_ptr<ClientSession>& session);
   void Remove(uint64_t wire_id, const Attributes& initialization_data);
-  // NOT_FOUND if it has ended or never was.
+  // NOT_FOUND if the session has ended or never existed.
   absl::StatusOr<std::shared_ptr<ClientSession>> Find(uint64_t wire_id);
 
-  // ALREADY_EXISTS if the token has a channel. Joins the channel with its session, if that is there already.
+  // ALREADY_EXISTS if the token has a channel. Connects the channel to its session, if that is already there.
   absl::Status AddCompanion(const std::string& token, std::shared_ptr<controller::HostCallHandler> channel);
   void RemoveCompanion(const std::string& token);
-  // The channel of the client that was opened with these; null if it has none, or none yet.
+  // Returns the channel of the client with this initialization_data; null if there is none (yet).
   std::shared_ptr<controller::HostCallHandler> CompanionOf(const Attributes& initialization_data) const;
 
   size_t size() const { return sessions_.size(); }

@@ -29,7 +29,7 @@ std::string TraceRecorder::Json(const std::string& process) const {
                    absl::StrReplaceAll(process, {{"\\", "\\\\"}, {"\"", "\\\""}}), R"("}})");
   for (const Span& span : spans_) {
     const int64_t end = span.end_us < 0 ? now : span.end_us;
-    // Waits overlap: each span is an asynchronous event of its own.
+    // Spans overlap: each is an asynchronous event of its own.
     for (const auto& [phase, at] : {std::pair{'b', span.start_us}, std::pair{'e', end}}) {
       absl::StrAppend(&json, ",\n", R"({"ph": ")", std::string(1, phase), R"(", "cat": "request", "pid": 1, "tid": 1, "id": )",
                       span.op_id, R"(, "name": ")", span.name, R"(", "ts": )", at, "}");

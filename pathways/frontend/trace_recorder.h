@@ -1,7 +1,7 @@
-// TraceRecorder: what a session asked and how long it took, for a profile that a client has asked for. Strand-confined.
+// TraceRecorder: records a session's requests and their durations, for a profile that the client takes. Strand-confined.
 //
-// A span reaches from the moment a request runs to its answer; so a span of check_value_ready shows how long a client waited for its arrays.
-// After kMaxSpans nothing more is recorded, and the trace says so.
+// A span lasts from the start of a request to its answer; so a span of check_value_ready shows how long a client waited for its arrays.
+// After kMaxSpans spans nothing more is recorded, and the trace says so.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class TraceRecorder {
   void OnRequest(uint64_t op_id, absl::string_view name);
   void OnAnswer(uint64_t op_id);
 
-  // The Chrome trace event format, which TensorBoard and Perfetto show. Requests without an answer end now.
+  // Returns the trace in Chrome's event format, for TensorBoard and Perfetto. Unanswered requests end now.
   std::string Json(const std::string& process) const;
 
  private:
@@ -33,7 +33,7 @@ class TraceRecorder {
     absl::string_view name;
     uint64_t op_id;
     int64_t start_us;
-    int64_t end_us;  // -1: not answered
+    int64_t end_us;  // -1: not answered yet
   };
   int64_t NowUs() const { return absl::ToInt64Microseconds(clock_->Now() - start_); }
 

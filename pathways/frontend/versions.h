@@ -1,4 +1,4 @@
-// Which versions of the proxy protocol this server speaks.
+// The versions of the proxy protocol that this server speaks, and their negotiation.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -6,18 +6,18 @@
 
 namespace pw::frontend {
 
-// Versions by what they brought. The messages only ever grew, so one set of them serves all.
+// Versions, named by what they introduced. Later versions only add to messages, so one set of messages serves all.
 namespace protocol {
 inline constexpr int kOldest = 15;
-inline constexpr int kFetchExecuteResult = 21;  // before: CheckFuture on the status handle
+inline constexpr int kFetchExecuteResult = 21;  // older clients: CheckFuture on the status handle
 inline constexpr int kNewest = 25;
 }  // namespace protocol
 
-// The newest that both speak; serdes: the client's newest, since a client refuses to compile under less. FAILED_PRECONDITION, naming both
-// ranges, if there is none.
+// Returns the newest version that both speak. The serdes version is the client's newest, since a client refuses to compile under an older
+// one. FAILED_PRECONDITION, naming both ranges, if there is no common version.
 absl::StatusOr<xla::ifrt::proxy::IfrtProxyVersion> Negotiate(const xla::ifrt::proxy::IfrtProxyVersion& min,
                                                              const xla::ifrt::proxy::IfrtProxyVersion& max);
-// For a client that says what was negotiated.
+// Checks the version that a client claims to have negotiated.
 absl::Status CheckVersion(int protocol_version);
 
 }  // namespace pw::frontend

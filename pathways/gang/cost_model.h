@@ -1,4 +1,5 @@
-// What a computation is expected to cost: for each executable a moving average of its measured times.
+// CostModel: predicts the duration of a gang: a moving average of its executable's measured times. Island schedulers charge grants
+// with it.
 #pragma once
 
 #include <algorithm>

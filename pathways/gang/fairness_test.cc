@@ -1,4 +1,4 @@
-// Proportional share over ten simulated seconds, and what a decision costs.
+// Tests the shares that ProportionalShare gives over ten simulated seconds, and the cost of a decision.
 #include <cmath>
 #include <map>
 #include <vector>
@@ -10,7 +10,7 @@
 namespace pw::gang {
 namespace {
 
-// Clients 1, 2, ... that always have `depth` gangs submitted, of the given lengths, on the same devices.
+// A closed loop: clients 1, 2, ... always have `depth` gangs submitted, of the given lengths, on the same devices.
 class Closed {
  public:
   Closed(World* world, std::vector<int64_t> lengths, int depth) : world_(world), lengths_(std::move(lengths)), depth_(depth) {}
@@ -29,7 +29,7 @@ class Closed {
       if (quiet_[c + 1]) continue;
       auto it = stats.find(ClientId(c + 1));
       for (int64_t open = it == stats.end() ? 0 : it->second.waiting + it->second.granted; open < depth_; ++open) {
-        // Lengths vary around their mean, which is all that the cost model can know.
+        // Lengths vary around their mean; the cost model can know only the mean.
         const int64_t length = lengths_[c] * (75 + 50 * static_cast<int64_t>(world_->runs.size() % 2)) / 100;
         world_->Submit(c + 1, c + 1, {{0, {0, 1, 2, 3}}}, length);
       }
@@ -96,7 +96,7 @@ TEST(Fairness, WhoIsAloneGetsAllAndWhoSleptGetsNoMoreThanItsShare) {
   ExpectShares(world.done_ns, {1, 1});
 }
 
-// Comparisons for each gang, from submission to its end, when so many wait.
+// Returns the comparisons per gang, from submission to its end, while each client has `waiting_each` gangs waiting.
 double ComparisonsPerGang(int clients, int waiting_each) {
   Options options = ShareOptions();
   options.window_gangs = 1;

@@ -1,6 +1,6 @@
-// Names of the gang scheduler.
-//   GangId   one for each computation submitted, in the order of submission; never reused
-//   LaneId   one for each distinct set of devices of an island that computations run on; dense
+// Ids of the gang scheduler. A gang is one computation on a set of devices that must all launch it.
+//   GangId   one per gang, in the order of submission; never reused
+//   LaneId   one per distinct set of an island's devices that gangs run on; dense
 #pragma once
 
 #include "pathways/base/ids.h"
@@ -16,6 +16,6 @@ struct LaneIdTag {
 
 using GangId = Id<GangIdTag>;
 using LaneId = Id<LaneIdTag, uint32_t>;
-using ClientId = SessionId;  // whose work it is
+using ClientId = SessionId;  // the session that submits gangs
 
 }  // namespace pw::gang

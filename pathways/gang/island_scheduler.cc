@@ -42,7 +42,7 @@ void IslandScheduler::Enqueue(const Work& work) {
   const Key key{policy_->GangRank(work.id.v, work.submitted_ns), !work.inputs_complete, work.id.v};
   const Item item{work.client, work.lane, work.executable, key};
   Client& client = clients_[work.client];
-  if (client.gangs++ == 0) policy_->OnActive(work.client);  // it has no queues whose ranks could change
+  if (client.gangs++ == 0) policy_->OnActive(work.client);  // it has no queues yet, so none needs a new rank
   Queue(items_.insert({work.id, item}).first->second);
 }
 
@@ -78,7 +78,7 @@ void IslandScheduler::Unqueue(const Item& item) {
   if (was_head) Update(item.lane);
 }
 
-// Runs a change of the policy that may move the client's rank: its heads leave their places before it and take new ones after.
+// Calls `change`, which may change the client's rank in the policy. If it does, moves the client's heads to their new places.
 void IslandScheduler::Rerank(ClientId id, absl::FunctionRef<bool()> change) {
   auto client = clients_.find(id);
   const int64_t before = policy_->ClientRank(id);
@@ -96,7 +96,8 @@ void IslandScheduler::Rerank(ClientId id, absl::FunctionRef<bool()> change) {
   }
 }
 
-// The lane's first gang may be another one: tells its atoms, and has whoever comes first there now looked at.
+// Called when the lane's first gang may have changed. Registers the new first gang with the lane's atoms, and marks the lanes that
+// now come first there as dirty.
 void IslandScheduler::Update(LaneId id) {
   LaneState& lane = lanes_[id.v];
   const bool wanted = lane.held != GangId() || !lane.heads.empty();

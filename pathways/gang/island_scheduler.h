@@ -1,30 +1,33 @@
-// IslandScheduler: one order of gangs for all devices of an island (paper 4.4).
+// IslandScheduler: fixes one order of gangs for all devices of an island (paper 4.4). The Scheduler has one per island.
 //
-// A gang runs on a lane: a set of devices of the island. Eligible gangs wait in their lane by the policy's rank; a gang is
-// granted when it comes first among all that wait for any of its devices and each of them has room in its window. The sequence of
-// grants is the order; every device launches its gangs in that order, so no two devices see two gangs the other way round.
+// A gang is one execution of a computation; all its devices must launch it. An island is a set of hosts whose devices share one fast
+// interconnect. A lane is a set of devices of the island on which gangs run.
 //
-// Why this cannot deadlock. Give each grant its place in the order.
-//   - Only eligible gangs come here (scheduler.h): all producers of their inputs have been granted. So a granted gang waits for
-//     inputs made by earlier grants, and for its devices to launch what was granted before it: every wait goes from a later grant
-//     to an earlier one, and the earliest grant that is not done waits for nothing. Hence granted gangs end, and windows empty.
-//   - A waiting gang waits for room, which comes as granted gangs end, and for gangs of lower rank. Of all that wait, the one
-//     with the lowest rank waits for room alone. So it is granted, by induction all are, and by PO-2 none is passed over for
-//     ever.
-//   - A gang over several islands that comes first here is held: it keeps its place before everything, takes nothing from the
-//     window, and waits for its place in islands of higher number alone. Holds go from lower to higher islands, so the one held
-//     in the highest is granted first, and no circle closes.
+// Eligible gangs (scheduler.h) wait in their lane, ordered by rank; lower ranks go first. The policy gives the rank: the gang's own part,
+// which is fixed, plus its client's part, which changes as the client gets device time. A gang is granted when it is first among all
+// that wait for any of its devices, and each of its devices has room in its window. The sequence of grants is the order. Every device
+// launches its gangs in that order, so no two devices launch two gangs in different orders.
 //
-// Windows. A device has room for a gang if what has been granted to it and is not done, by prediction, stays within
-// Options::window_ns, or is fewer than Options::window_gangs gangs.
+// Why this cannot deadlock. Number the grants by their place in the order.
+//   - Only eligible gangs come here (scheduler.h): all producers of their inputs have been granted. So a granted gang waits only
+//     for inputs made by earlier grants, and for its devices to launch earlier grants. The earliest grant that is not done waits
+//     for nothing. Hence granted gangs end, and windows empty.
+//   - A waiting gang waits for room, which granted gangs free when they end, and for gangs of lower rank. The waiting gang of the
+//     lowest rank waits for room alone, so it is granted. By induction all are granted; by PO-2 (policy.h) none is overtaken for ever.
+//   - A gang on several islands that is first here is held: it stays before all others of its devices, takes nothing from the window,
+//     and waits only for islands of higher number. Holds go from lower to higher islands, so the gang held in the highest island is
+//     granted first, and no cycle of waits can form.
 //
-// Cost. A decision is a few operations on ordered sets for each atom (partition.h) of the lane: O(atoms * log waiting), whatever
-// the number of devices; comparisons() counts them.
+// Windows. A device has room for a gang if its granted gangs that are not done are fewer than Options::window_gangs, or if their
+// predicted time together with the new gang's stays within Options::window_ns.
+//
+// Cost. A decision takes a few operations on ordered sets for each atom (partition.h) of the lane: O(atoms * log waiting), whatever
+// the number of devices. comparisons() counts them.
 //
 // Invariants:
-//   IS-1  between two gangs that share a device, the one granted first is the one that came first by rank (held first of all)
+//   IS-1  of two gangs that share a device, the one that comes first by rank is granted first; held gangs come before all others
 //   IS-2  after Pump no gang waits that could be granted
-//   IS-3  what a device has outstanding is the sum of the predictions of gangs granted on it and not finished
+//   IS-3  a device's outstanding time is the sum of the predictions of the gangs granted on it and not finished
 // Pure: strand-confined, no clock.
 #pragma once
 
@@ -53,49 +56,54 @@ class IslandScheduler {
     LaneId lane;
     ExecutableId executable;
     int64_t submitted_ns = 0;
-    bool inputs_complete = true;
+    bool inputs_complete = true;  // among gangs of equal rank, those with complete inputs go first
   };
   enum class Decision { kGrant, kHold };
-  // Called when a gang may be granted here. kHold: it keeps its place until Commit or Remove. Must not call back.
+  // Called when a gang may be granted here. kHold: the gang, which spans islands, keeps its place until Commit or Remove. Must not call
+  // this scheduler.
   using Decide = absl::FunctionRef<Decision(GangId)>;
 
   // `costs` outlives this.
   IslandScheduler(const Options& options, std::unique_ptr<Policy> policy, const CostModel* costs);
 
-  // The lane of these devices. Call it once for each executable rather than for each gang.
+  // Returns the lane of these devices; makes it if it is new. Call it once per executable, not per gang.
   LaneId Lane(absl::Span<const DeviceId> devices);
-  // False if a device of the lane was lost.
+  // Returns false if a device of the lane was lost.
   bool usable(LaneId lane) const { return !lanes_[lane.v].lost; }
 
-  // True if they share a device.
+  // Returns whether the lanes share a device.
   bool Overlap(LaneId a, LaneId b) const;
 
-  // The gang is eligible. REQUIRES: usable(work.lane).
+  // Queues an eligible gang. REQUIRES: usable(work.lane).
   void Enqueue(const Work& work);
+  // Says that all inputs of a queued gang are complete. This method and those below ignore unknown gangs.
   void SetInputsComplete(GangId gang);
-  // A held gang is granted.
+  // Grants a held gang.
   void Commit(GangId gang);
-  // A granted gang is done. Unknown gangs are ignored here and below.
+  // Ends a granted gang, and corrects what its client was charged.
   void Finish(GangId gang, int64_t measured_ns);
-  // The gang goes without a trace, whatever state it is in; its client gets back what it was charged.
+  // Removes a gang in any state, and refunds what its client was charged.
   void Remove(GangId gang);
-  // Gangs on these devices go, and nothing more is taken for them. Returns all that had not finished, ascending.
+  // Removes all gangs on these devices; lanes with these devices are no longer usable. Returns the gangs removed, ascending.
   std::vector<GangId> LoseDevices(absl::Span<const DeviceId> devices);
 
+  // Sets the client's weight and priority in the policy.
   void SetShare(ClientId client, const Share& share);
+  // Forgets the policy's state of a client that will not come back.
   void Forget(ClientId client) { policy_->Forget(client); }
 
-  // Decides all that can be decided.
+  // Calls `decide` for each gang that may be granted, until none is left.
   void Pump(Decide decide);
 
   const Policy& policy() const { return *policy_; }
   size_t device_count(LaneId lane) const { return partition_.devices(lane).size(); }
   uint64_t comparisons() const { return *comparisons_; }
-  int64_t outstanding_ns(LaneId lane) const;  // of its busiest device
+  // Return the predicted time, and the number, of granted gangs that are not done, on the busiest device of the lane.
+  int64_t outstanding_ns(LaneId lane) const;
   int outstanding_gangs(LaneId lane) const;
 
  private:
-  // The order of a lane: rank, then complete inputs, then age. Held gangs come before everything.
+  // The order within a lane: rank, then complete inputs, then age. Held gangs come first.
   struct Key {
     int64_t rank = 0;
     bool incomplete = false;
@@ -113,9 +121,9 @@ class IslandScheduler {
   template <class T>
   using Ordered = std::set<T, CountedLess>;
   struct LaneState {
-    absl::flat_hash_map<ClientId, Ordered<Key>> queues;  // by the gangs' own part of the rank; none is empty
+    absl::flat_hash_map<ClientId, Ordered<Key>> queues;  // ordered by the gangs' own part of the rank; none is empty
     Ordered<std::pair<Key, ClientId>> heads;             // the first of each queue, by full rank
-    bool registered = false;                             // with the atoms, under `first`
+    bool registered = false;                             // whether its atoms list it in `waiting`, under `first`
     Key first;
     GangId held;
     bool dirty = false;
@@ -124,7 +132,7 @@ class IslandScheduler {
   struct AtomState {
     int64_t outstanding_ns = 0;
     int outstanding_gangs = 0;
-    Ordered<std::pair<Key, LaneId>> waiting;  // lanes that have something to grant, by their first
+    Ordered<std::pair<Key, LaneId>> waiting;  // lanes with waiting or held gangs, by their first gang
   };
   enum class State { kQueued, kHeld, kGranted };
   struct Item {
@@ -137,7 +145,7 @@ class IslandScheduler {
   };
   struct Client {
     int gangs = 0;              // waiting or granted
-    std::vector<LaneId> lanes;  // where it has a queue
+    std::vector<LaneId> lanes;  // lanes in which it has a queue
   };
 
   template <class T>

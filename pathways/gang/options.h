@@ -1,4 +1,4 @@
-// Settings of the gang scheduler.
+// Options of the gang scheduler, and the factory of policies.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ namespace pw::gang {
 
 struct Options {
   std::string policy = "share";         // one of PolicyNames()
-  int64_t window_ns = 10'000'000;       // predicted time granted to a device and not done
+  int64_t window_ns = 10'000'000;       // limit of predicted time granted to a device and not done
   int window_gangs = 2;                 // so many gangs may be granted to a device whatever their predicted time; at least 1
-  int64_t default_cost_ns = 1'000'000;  // predicted of an executable that was never measured
-  int64_t aging_ns = 500'000'000;       // of policy "priority": waiting that long counts as one priority
+  int64_t default_cost_ns = 1'000'000;  // prediction for an executable that was never measured
+  int64_t aging_ns = 500'000'000;       // policy "priority": waiting for so long raises a gang by one priority
 };
 
 std::vector<std::string> PolicyNames();
-// INVALID_ARGUMENT names the policies that there are.
+// INVALID_ARGUMENT: unknown policy; the error lists the known ones.
 absl::StatusOr<std::unique_ptr<Policy>> MakePolicy(const Options& options);
 
 }  // namespace pw::gang

@@ -12,7 +12,7 @@ LaneId Partition::Lane(absl::Span<const DeviceId> devices, absl::FunctionRef<voi
   const LaneId lane(static_cast<uint32_t>(lanes_.size()));
   if (auto [it, is_new] = by_devices_.try_emplace(sorted, lane); !is_new) return it->second;
 
-  constexpr Atom kNone = UINT32_MAX;  // devices that no lane has had yet
+  constexpr Atom kNone = UINT32_MAX;  // for devices that no lane contains yet
   std::map<Atom, std::vector<DeviceId>> touched;
   for (DeviceId device : sorted) touched[atom_of_.try_emplace(device, kNone).first->second].push_back(device);
   LaneRecord record;

@@ -1,10 +1,10 @@
-// Partition: the devices of an island, grouped into atoms: devices that belong to exactly the same lanes (device sets in use).
+// Partition: groups the devices of an island into atoms. An atom's devices belong to exactly the same lanes (sets of devices in
+// use). IslandScheduler keeps counts per atom instead of per device.
 //
-// Whatever is counted for each device is the same for all devices of an atom, so it is kept once. A lane is a list of atoms: one,
-// where all computations run on the whole island, however many devices that is.
+// A lane is a list of atoms. If all gangs run on the whole island, there is one atom, however many devices the island has.
 //
 // Invariants:
-//   PT-1  two devices are in one atom exactly if every lane has both or neither
+//   PT-1  two devices are in one atom exactly if every lane contains both or neither
 //   PT-2  atoms and lanes are only added; an atom that is split keeps its number for the devices that are not in the new lane
 #pragma once
 
@@ -23,8 +23,8 @@ class Partition {
  public:
   using Atom = uint32_t;
 
-  // The lane of exactly these devices, made if it is new. A new lane may split atoms: then `split(from, to)` is called for each
-  // once `to` exists, so that the caller copies what it keeps for `from`. `devices` in any order, without repetition.
+  // Returns the lane of exactly these devices; makes it if it is new. A new lane may split atoms. For each split, once atom `to`
+  // exists, it calls `split(from, to)`, in which the caller copies its state of `from`. `devices`: in any order, each once.
   LaneId Lane(absl::Span<const DeviceId> devices, absl::FunctionRef<void(Atom from, Atom to)> split);
 
   size_t lanes() const { return lanes_.size(); }

@@ -69,7 +69,7 @@ GangId Scheduler::Expect() {
   return id;
 }
 
-// In the next of its islands.
+// Queues the gang in the next of its islands.
 void Scheduler::Enqueue(GangId id, Record& record) {
   const Place place = record.places[record.reached++];
   Island(place.island)
@@ -86,8 +86,8 @@ void Scheduler::Pump() {
 }
 
 void Scheduler::PumpIsland(IslandId island) {
-  std::vector<GangId> next;     // first here; wait for their place in a further island
-  std::vector<GangId> granted;  // first in their last island
+  std::vector<GangId> next;     // gangs that are first here, and must be queued in their next island
+  std::vector<GangId> granted;  // gangs that are first in their last island
   islands_.at(island)->Pump([&](GangId id) {
     const Record& record = records_.at(id);
     const bool last = record.reached == record.places.size();
@@ -98,7 +98,7 @@ void Scheduler::PumpIsland(IslandId island) {
   for (GangId id : next) Enqueue(id, records_.at(id));
 }
 
-// REQUIRES: it is granted in its last island and held in the others.
+// REQUIRES: the gang is granted in its last island, and held in the others.
 void Scheduler::Grant(GangId id) {
   Record& record = records_.at(id);
   for (size_t i = 0; i + 1 < record.places.size(); ++i) {
@@ -117,7 +117,7 @@ void Scheduler::Grant(GangId id) {
   }
 }
 
-// Those who waited for a gang that is gone. A dependent is in the list once for each time that it named the gang.
+// Releases the gangs that waited for one that is gone. A dependent is listed once for each time that it named the gang.
 void Scheduler::ReleaseDependents(const Record& record, bool was_granted) {
   for (GangId dependent : record.dependents) {
     auto it = records_.find(dependent);
@@ -183,7 +183,7 @@ void Scheduler::Cancel(ClientId client) {
   for (const auto& [id, record] : records_) {
     if (record.client == client && !record.granted && !record.places.empty()) waiting.push_back(id);
   }
-  // The youngest first: nobody is granted because of a producer that goes in the same call.
+  // The youngest first, so that no gang becomes eligible because its producer is removed in this call.
   std::sort(waiting.begin(), waiting.end(), std::greater<>());
   for (GangId id : waiting) Gone(id);
   if (auto it = clients_.find(client); it != clients_.end()) it->second.ended = true;
@@ -203,10 +203,10 @@ void Scheduler::OnDevicesLost(absl::Span<const DeviceId> devices) {
   Pump();
 }
 
-// The gangs that have a place there; they are still in the records.
+// Returns the gangs that have a lost place in this island; they stay in the records.
 std::vector<GangId> Scheduler::LoseDevices(IslandId island, absl::Span<const DeviceId> devices) {
   std::vector<GangId> lost = islands_.at(island)->LoseDevices(devices);
-  // Those that have not come to this island's order yet.
+  // Gangs that have not reached this island's order yet.
   for (const auto& [id, record] : records_) {
     for (size_t i = record.reached; i < record.places.size(); ++i) {
       if (record.places[i].island == island && !islands_.at(island)->usable(record.places[i].lane)) lost.push_back(id);

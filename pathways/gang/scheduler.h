@@ -1,20 +1,22 @@
-// Scheduler: all computations of all clients on all islands, from submission to completion. It keeps what is not one island's
-// business: who waits for whose results, gangs that span islands, what executables cost.
+// Scheduler: schedules the gangs of all clients on all islands, from submission to completion. A gang is one execution of a computation;
+// all its devices must launch it. The controller (controller/scheduling/gangs.h) submits gangs, and tells hosts to launch those that the Scheduler
+// grants. Each island has an IslandScheduler, which orders the island's gangs. The Scheduler itself keeps the state that concerns several
+// islands: gangs that wait for results of other gangs, gangs that span islands, and the costs of executables.
 //
 //   waiting ── all producers granted ──► eligible: queued in its first island ──► ... ──► granted ── OnDone ──► gone
 //
-// Eligibility. A gang is handed to an island's order only when all gangs that produce its inputs have been granted, though not
-// necessarily completed. island_scheduler.h says why that, with launches in the order of grants, cannot deadlock.
+// Eligibility. A gang enters an island's order once all gangs that produce its inputs have been granted, though not necessarily
+// completed: devices queue launches. island_scheduler.h explains why this cannot deadlock if devices launch in the order of grants.
 //
-// Several islands. Such a gang takes its place in one island after the other, in ascending island id, held in each until it comes
-// first in the next; when it comes first in the last it is granted in all at once.
+// Several islands. A gang that spans islands takes its place in one island after the other, in ascending island id. Each island
+// holds it until it is first in the next one. When it is first in the last island, it is granted in all of them at once.
 //
-// An end is an end, whatever the reason: those who wait for the results of a gang that failed, was cancelled or lost its devices
-// go on as if it had been granted and completed; its results are errors, which is somebody else's matter.
+// Failures. A gang that failed, was cancelled or lost its devices counts as granted and completed for the gangs that wait for its
+// results. Its results are errors, which the scheduler knows nothing of.
 //
 // Invariants:
-//   SC-1  a gang is granted at most once, and never after Cancel, OnDone or OnDevicesLost has taken it
-//   SC-2  TakeGrants gives grants in one sequence that agrees with the order of every island
+//   SC-1  a gang is granted at most once, and never after Cancel, OnDone or OnDevicesLost has removed it
+//   SC-2  TakeGrants returns grants in one sequence, which agrees with the order of every island
 //   SC-3  a gang is granted after all its producers
 //   SC-4  a gang is granted in all its islands or in none
 // Pure: strand-confined, no clock; times are nanoseconds passed in.
@@ -48,7 +50,7 @@ class Scheduler {
     ClientId client;
     ExecutableId executable;
     absl::Span<const Place> places;        // ascending islands, each once, at least one
-    absl::Span<const GangId> producers{};  // of its inputs; those that are gone do not matter
+    absl::Span<const GangId> producers{};  // of its inputs; those that are gone are ignored
   };
   struct ClientStats {
     Share share;
@@ -56,49 +58,52 @@ class Scheduler {
     int64_t granted = 0;  // not done
     int64_t done = 0;
     int64_t device_ns = 0;  // measured
-    bool ended = false;     // cancelled: goes with its last gang
+    bool ended = false;     // cancelled: forgotten with its last gang
   };
 
-  // INVALID_ARGUMENT for options that make no sense.
+  // INVALID_ARGUMENT: an unknown policy, or values out of range.
   static absl::StatusOr<std::unique_ptr<Scheduler>> Create(const Options& options);
 
-  // The lane of devices of one island: once for each executable.
+  // Returns the lane of these devices of one island. Call it once per executable.
   LaneId Lane(IslandId island, absl::Span<const DeviceId> devices);
 
-  // The gang may be granted by this call. If it cannot be because a device was lost, it is gone at once (TakeLost).
+  // Submits a gang; this call may grant it already. If one of its devices is lost, the gang is gone at once (TakeLost).
   GangId Submit(const Gang& gang, int64_t now_ns);
-  // Something outside the scheduler that gangs may name as a producer, until OnDone ends it.
+  // Returns an id for an event outside the scheduler, such as the arrival of a client's bytes. Gangs may name it as a producer, and wait
+  // until OnDone ends it.
   GangId Expect();
-  // The client is gone: what has not been granted disappears, the rest runs to its end. Its share is forgotten.
+  // Ends a client: removes its gangs that have not been granted, and lets the others finish. Forgets its share after the last one.
   void Cancel(ClientId client);
-  // The gang has run for so long, or has failed (nullopt), granted or not. Unknown gangs are ignored.
+  // Ends a gang, granted or not. `measured_ns`: its duration, or nullopt if it failed. Unknown gangs are ignored.
   void OnDone(GangId gang, std::optional<int64_t> measured_ns);
-  // In whatever islands they are.
+  // Removes all gangs on these devices, which may lie in several islands.
   void OnDevicesLost(absl::Span<const DeviceId> devices);
 
+  // Sets the client's weight and priority on all islands.
   void SetShare(ClientId client, const Share& share);
   void ForgetExecutable(ExecutableId executable) { costs_.Forget(executable); }
   int64_t PredictCost(ExecutableId executable) const { return costs_.Predict(executable); }
 
-  // Since the last call, in order. A gang may have gone since it was granted.
+  // Returns the gangs granted since the last call, in order. Some may be gone already.
   std::vector<GangId> TakeGrants();
-  // Gangs that were removed, granted or not, because a device of theirs was lost.
+  // Returns the gangs removed since the last call, granted or not, because one of their devices was lost. A gang that lost devices in
+  // several islands is listed once for each.
   std::vector<GangId> TakeLost();
 
   bool IsWaiting(GangId gang) const;                // submitted, not granted, not gone
-  size_t gangs() const { return records_.size(); }  // those expected from outside, too
+  size_t gangs() const { return records_.size(); }  // includes those of Expect
   uint64_t grants() const { return grants_total_; }
   const Options& options() const { return options_; }
-  // Those that were given work or a share, until Cancel and the end of what was granted.
+  // Returns the clients that have submitted gangs or been given a share. A client is removed after Cancel, with its last granted gang.
   const std::map<ClientId, ClientStats>& clients() const { return clients_; }
-  const IslandScheduler* island(IslandId island) const;  // null: nothing was ever submitted there
+  const IslandScheduler* island(IslandId island) const;  // null: no lane of it has been asked for
 
  private:
   struct Record {
     ClientId client;
     ExecutableId executable;
     absl::InlinedVector<Place, 1> places;
-    size_t reached = 0;  // places where it is queued or held; the last of them is where it is queued
+    size_t reached = 0;  // the number of its places where it is queued or held; it is queued in the last of these
     uint32_t producers_waiting = 0;
     uint32_t producers_running = 0;
     absl::InlinedVector<GangId, 2> dependents;

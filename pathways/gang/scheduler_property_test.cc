@@ -1,4 +1,4 @@
-// Random programs, delays, cancellations, failures and weight changes against what must hold whatever happens.
+// Checks the scheduler's invariants under random programs, delays, cancellations, failures and changes of weights.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -14,9 +14,9 @@ namespace pw::gang {
 namespace {
 
 constexpr int kIslands = 3;
-constexpr int kDevicesEach = 5;  // of each island
+constexpr int kDevicesEach = 5;  // per island
 
-// Rapidcheck picks the seed and how much happens; the rest comes from here, which is cheaper by far.
+// A generator for all choices but the seed and the number of events, which rapidcheck picks; it is far cheaper.
 class Dice {
  public:
   explicit Dice(uint64_t seed) : state_(seed) {}
@@ -58,7 +58,7 @@ std::vector<World::Part> RandomParts(Dice& dice) {
   return parts;
 }
 
-// Any two devices see the gangs that they share in the same order: then one order serves for all.
+// Any two devices launch the gangs that they share in the same order, so there is one order for all.
 void CheckOrders(const World& world) {
   std::map<GangId, size_t> place;
   for (size_t i = 0; i < world.grants.size(); ++i) place[world.grants[i]] = i;
@@ -97,7 +97,7 @@ void Submit(World& world, Dice& dice) {
   world.Submit(Client(dice), executable, RandomParts(dice), dice.In(0, 3000) * kUs, producers);
 }
 
-// One thing that happens.
+// One random event.
 void Act(World& world, Dice& dice, std::set<int>& lost) {
   const int64_t dots = dice.In(0, 24);
   switch (dots < 12 ? 0 : dots < 20 ? 1 : dots < 21 ? 2 : dots < 22 ? 3 : 4) {
@@ -144,7 +144,7 @@ RC_GTEST_PROP(SchedulerProperty, WindowsAreKept, ()) {
   const int actions = *rc::gen::inRange(1, 200);
   for (int i = 0; i < actions; ++i) {
     if (dice.In(0, 3) > 0) {
-      // Always as predicted, so that the test can count.
+      // Gangs always take as long as predicted, so that the test can compute the windows.
       world.Submit(Client(dice), 1, {{0, {0, static_cast<int>(dice.In(1, 3))}}}, 1000 * kUs);
     } else {
       world.Step();
@@ -152,7 +152,7 @@ RC_GTEST_PROP(SchedulerProperty, WindowsAreKept, ()) {
     int open = 0;
     for (GangId id : world.launches[0]) open += world.runs.at(id).ended() ? 0 : 1;
     RC_ASSERT(open <= std::max<int64_t>(options.window_gangs, options.window_ns / (1000 * kUs)));
-    // Work-conserving: device 0 belongs to every gang; it is not idle while something waits.
+    // Work-conserving: every gang uses device 0, which is never idle while a gang waits.
     if (open == 0) RC_ASSERT(world.scheduler->gangs() == 0u);
   }
 }
@@ -168,14 +168,14 @@ RC_GTEST_PROP(SchedulerProperty, AgingStarvesNobody, ()) {
   world.SetShare(1, {.priority = priority});
   world.Submit(1, 1, {{0, {0}}}, 1000 * kUs);
   const GangId low = world.Submit(2, 1, {{0, {0}}}, 1000 * kUs);
-  // A flood that never ends: there are always two more.
+  // An endless flood: two gangs are submitted for each that ends.
   for (int i = 0; i < 1000 && world.scheduler->IsWaiting(low); ++i) {
     world.Submit(1, 1, {{0, {0}}}, 1000 * kUs);
     world.Submit(1, 1, {{0, {0}}}, 1000 * kUs);
     world.Step();
   }
   RC_ASSERT(!world.scheduler->IsWaiting(low));
-  // Two are submitted for one that runs: what waited for priority * aging is followed by what came in that time.
+  // Two gangs are submitted for each that runs; all those submitted within priority * aging go before the low one.
   RC_ASSERT(world.now <= (2 * priority + 2) * options.aging_ns);
   RC_ASSERT(priority <= 2 || world.now >= priority * options.aging_ns / 2);
 }

@@ -34,7 +34,7 @@ TEST(Scheduler, AWindowCountsPredictedTimeAndLearnsIt) {
   options.default_cost_ns = 5 * kMs;
   World world(options);
   for (int i = 0; i < 8; ++i) world.Submit(1, 1, {{0, {0}}}, kMs);
-  EXPECT_EQ(world.grants.size(), 2u);  // by the default
+  EXPECT_EQ(world.grants.size(), 2u);  // at the default cost
   world.Step();
   EXPECT_EQ(world.grants.size(), 7u);  // 5 ms are still charged for the second, 1 ms for each of those now known
 }
@@ -91,7 +91,7 @@ TEST(Scheduler, AGangOverIslandsIsGrantedInAllOrNone) {
   const GangId after0 = world.Submit(1, 4, {{0, {0}}}, kMs);
   const GangId after1 = world.Submit(1, 4, {{1, {10}}}, kMs);
   EXPECT_THAT(world.grants, ElementsAre(a, b));
-  world.Step();  // b: island 1 does not know the gang yet, as it has no place in island 0
+  world.Step();  // ends b: `both` is not first in island 0 yet, so island 1 does not know it
   EXPECT_THAT(world.grants, ElementsAre(a, b, after1));
   while (world.Step()) {
   }
@@ -138,7 +138,7 @@ TEST(Scheduler, AFailedGangFreesItsConsumersAndCostsNothing) {
 TEST(Scheduler, WhatIsExpectedFromOutsideHoldsUpItsConsumersAlone) {
   World world(With("fifo", 1));
   const GangId upload = world.scheduler->Expect();
-  world.runs[upload].state = World::State::kDone;  // not the world's to run
+  world.runs[upload].state = World::State::kDone;  // the world does not run it
   const GangId a = world.Submit(1, 1, {{0, {0}}}, kMs, {upload});
   const GangId b = world.Submit(2, 1, {{0, {0}}}, kMs);
   EXPECT_THAT(world.grants, ElementsAre(b));

@@ -1,4 +1,4 @@
-// Share: what a client is entitled to, as a user or an operator sets it. Pure.
+// Share: a client's weight and priority in gang scheduling, as set by a user or an operator. Pure.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace pw::gang {
 
-// A policy uses the part that concerns it.
+// Policy "share" uses the weight, policy "priority" the priority (options.h).
 struct Share {
   double weight = 1;  // > 0: device time in proportion to it
   int priority = 0;   // higher goes first
@@ -17,19 +17,19 @@ struct Share {
 };
 
 inline constexpr double kLeastWeight = 1e-3, kLargestWeight = 1e6;
-inline constexpr int kLargestPriority = 1'000'000;  // either way
+inline constexpr int kLargestPriority = 1'000'000;  // the lowest is its negative
 
-// What is to be different; the rest stays.
+// A change of a share. Absent fields keep their value.
 struct ShareChange {
   std::optional<double> weight;
   std::optional<int> priority;
   bool empty() const { return !weight.has_value() && !priority.has_value(); }
 };
 
-// INVALID_ARGUMENT says what a weight and a priority may be.
+// Returns the share after the change. INVALID_ARGUMENT names the range of weights and priorities.
 absl::StatusOr<Share> Changed(Share share, const ShareChange& change);
 
-// From text, as it stands in an environment variable; empty: not changed. INVALID_ARGUMENT for what is not a number, too.
+// Parses texts such as environment variables; an empty text means no change. INVALID_ARGUMENT: not a number, or out of range.
 absl::StatusOr<ShareChange> ParseShareChange(absl::string_view weight, absl::string_view priority);
 
 }  // namespace pw::gang

@@ -12,7 +12,7 @@ namespace pw::net {
 namespace {
 
 constexpr absl::string_view kForms = "write tcp:HOST:PORT, HOST:PORT, unix:PATH or unix:@NAME (an IPv6 host in brackets)";
-// One byte of sun_path is the closing zero, or the leading zero of an abstract name.
+// One byte of sun_path is the terminating zero, or the leading zero of an abstract name.
 constexpr size_t kMaxPath = sizeof(sockaddr_un{}.sun_path) - 1;
 
 absl::Status Bad(absl::string_view text, absl::string_view why) {

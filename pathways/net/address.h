@@ -1,6 +1,6 @@
-// Addresses of our own processes, as people write them: "tcp:HOST:PORT", "HOST:PORT", "unix:PATH", "unix:@NAME".
+// Addresses of Pathways processes, as users write them: "tcp:HOST:PORT", "HOST:PORT", "unix:PATH", "unix:@NAME".
 //
-// Pure text: nothing here opens a socket or asks a name server. An IPv6 host stands in brackets: "tcp:[::1]:8470".
+// Parsing is pure: nothing here opens a socket or queries DNS. An IPv6 host is written in brackets: "tcp:[::1]:8470".
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ struct Address {
   std::string path;   // kUnix: a file, or "@NAME" in the abstract namespace
 };
 
-// INVALID_ARGUMENT, naming the accepted forms.
+// Parses `text`. Returns INVALID_ARGUMENT with the accepted forms if it is malformed.
 absl::StatusOr<Address> ParseAddress(absl::string_view text);
 
-// The normal form, which ParseAddress accepts: "tcp:HOST:PORT" or "unix:PATH".
+// Returns the normal form, which ParseAddress accepts: "tcp:HOST:PORT" or "unix:PATH".
 std::string ToString(const Address& address);
 
 }  // namespace pw::net

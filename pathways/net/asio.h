@@ -1,6 +1,6 @@
-// The one place that includes asio, so that every file of this folder sees it configured alike.
+// Includes asio with one configuration. The files of this folder include this header, never asio directly.
 //
-// asio gives us readiness of descriptors, timers, posting and name resolution. Reading and writing are system calls of ours: asio
+// asio provides descriptor readiness, timers, posting and name resolution. Reads and writes call the system directly, because asio
 // gathers at most 64 pieces per call where the kernel takes 1024.
 #pragma once
 
@@ -10,7 +10,7 @@
 #ifndef ASIO_NO_DEPRECATED
 #define ASIO_NO_DEPRECATED
 #endif
-// A memory fence around each handler is for io_contexts with several threads; ours have one, and ThreadSanitizer knows no fences.
+// Handler fences serve io_contexts with several threads. Ours have one thread each, and ThreadSanitizer does not understand fences.
 #ifndef ASIO_DISABLE_FENCED_BLOCK
 #define ASIO_DISABLE_FENCED_BLOCK
 #endif

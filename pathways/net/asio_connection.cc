@@ -14,11 +14,11 @@
 namespace pw::net {
 namespace {
 
-// One turn of one connection on the loop; then others have theirs.
+// Bytes that one connection reads or writes per turn, before other connections of the loop get theirs.
 constexpr size_t kTurnBytes = 2 << 20;
 // A frame up to this size may leave from the thread that sends it.
 constexpr size_t kInlineBytes = 32 << 10;
-// ... but not more often than this: a thread that sends frame after frame is better served by the loop, which gathers them.
+// Minimum time between two such sends: the loop batches frequent frames better.
 constexpr std::chrono::microseconds kInlineGap{5};
 constexpr std::chrono::milliseconds kLinger{1000};
 
@@ -106,7 +106,7 @@ void Stream::ArmRead() {
     if (self->closed_) {
       self->Discard();
     } else if (self->closing_) {
-      return;  // Shut is on its way, and reads on if it must
+      return;  // Shut is posted; it continues reading if necessary
     } else if (error) {
       self->OnReadEnd(error.value());
     } else {
@@ -144,7 +144,7 @@ bool Stream::ReadOnce(size_t* budget) {
   return got == room && *budget != 0;  // a short read has emptied the socket
 }
 
-// False: reading is over.
+// Delivers all complete frames. Returns false if reading has ended.
 bool Stream::Deliver() {
   while (!closing_.load(std::memory_order_relaxed)) {
     absl::StatusOr<std::optional<Frame>> frame = decoder_.Pop();
@@ -234,7 +234,7 @@ void Stream::ContinueWriting() {
 void Stream::WaitWritable() {
   token_parked_ = true;
   descriptor_.async_wait(asio::posix::stream_descriptor::wait_write, [self = shared_from_this()](Error) {
-    if (self->closed_) return;  // whoever closed has taken the token
+    if (self->closed_) return;  // Shut has taken the token
     self->token_parked_ = false;
     self->ContinueWriting();
   });
@@ -247,7 +247,7 @@ void Stream::OnWriteFailed() {
     Shut(write_error_, Ending::kAbrupt);
     return;
   }
-  // The peer may have said why before it went: read what has arrived, then meet the end of the stream.
+  // The peer may have sent the reason before it closed: read the bytes that have arrived, then reach the end of the stream.
   ::shutdown(fd_, SHUT_RD);
 }
 
@@ -275,7 +275,7 @@ void Stream::Shut(absl::Status reason, Ending ending) {
   closing_ = true;
   reason_ = std::move(reason);
   ending_ = ending;
-  // Else its holder brings the token here, and ContinueWriting ends as this would.
+  // Otherwise the token's holder reaches ContinueWriting, which then calls FinishClosing.
   if (writer_.Stop() || token_parked_) FinishClosing();
   gate_.Call([&](Connection::Handler* handler) { handler->OnClosed(reason_); });
 }

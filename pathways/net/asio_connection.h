@@ -1,20 +1,26 @@
-// Stream: a connection over a socket; AsioConnection is the user's end of it.
+// Stream: a connection over a socket. AsioConnection: the handle that the user of the transport owns.
 //
-// The user owns an AsioConnection, a thin shell; the Stream behind it is shared with the operations under way on the event loop,
-// so it may live a little longer: to hand over the token of the writer, to linger.
+// AsioConnection is a thin shell around a Stream. Operations pending on the event loop share the Stream, so it may outlive the
+// AsioConnection while it passes on the writer's token or lingers.
 //
-// Reading belongs to the loop. Writing is StreamWriter's; a frame sent on the loop leaves when the event at hand has been
-// handled, which batches the answers to many frames; a small one sent on another thread leaves from there, unless one did just
-// before: waking the loop costs more than one system call, and less than many.
+// The event loop reads. StreamWriter writes:
+//   * A frame sent on the loop's thread leaves when the current event has been handled, which batches the answers to many frames.
+//   * A small frame sent on another thread leaves from that thread, unless another frame has just done so: waking the loop costs
+//     more than one system call and less than many.
 //
-// Closing, in order: no more frames are taken or delivered; what is urgent goes out if the socket takes it; OnClosed; the socket
-// is shut for writing; what still arrives is thrown away until the peer has closed too, or kLinger has passed (closing a socket
-// with unread data would destroy what we sent last). After an error, or when the peer closed first, the socket is closed at once.
+// Closing takes these steps:
+//   1. No more frames are accepted or delivered.
+//   2. Queued urgent frames are written as far as the socket accepts them at once.
+//   3. OnClosed is called.
+//   4. The socket is shut down for writing.
+//   5. Incoming bytes are discarded until the peer closes or kLinger passes. Closing a socket with unread bytes would destroy the
+//      bytes that we sent last.
+// After an error, or when the peer closes first, the socket is closed at once.
 //
 // Invariants, beyond those of transport.h:
-//   CN-1  the descriptor is closed on the loop, by the holder of the writer's token: nobody writes to a number that means another
-//         file
-//   CN-2  no handler method runs inside a call of the user's, on any thread
+//   CN-1  the descriptor is closed on the loop, by the holder of the writer's token: no thread writes to a descriptor number that
+//         has been reused for another file
+//   CN-2  no handler method runs inside a call by the user, on any thread
 #pragma once
 
 #include <atomic>
@@ -40,19 +46,19 @@ struct StreamOptions {
 
 class Stream : public std::enable_shared_from_this<Stream> {
  public:
-  // `fd` is connected. Call Open once, before any other thread knows of the stream.
+  // `fd` is connected. Call Open once, before the stream is visible to other threads.
   Stream(std::shared_ptr<EventLoop> loop, Fd fd, std::string peer, const StreamOptions& options);
   ~Stream();
   void Open();
 
-  // The methods of Connection, any thread.
+  // The methods of Connection. Any thread.
   void Start(Connection::Handler* handler);
   void Send(std::string header, std::vector<Bytes> payload, Lane lane);
   bool CanSendBulk() const { return writer_.CanSendBulk(); }
   void Close(absl::Status reason);
   Counters counters() const;
   const std::string& peer() const { return peer_; }
-  // The user's end goes away.
+  // Called when the user destroys the AsioConnection: stops handler calls and closes the stream.
   void Abandon();
 
  private:
@@ -63,7 +69,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   void OpenHere();
   void ArmRead();
   void OnReadable();
-  bool ReadOnce(size_t* budget);  // false: nothing more for now
+  bool ReadOnce(size_t* budget);  // false: stop reading for now
   bool Deliver();
   void OnReadEnd(int error);
   void Discard();
@@ -90,20 +96,20 @@ class Stream : public std::enable_shared_from_this<Stream> {
   std::atomic<bool> closing_ = false;
   std::atomic<uint64_t> frames_sent_ = 0, bytes_sent_ = 0, frames_received_ = 0, bytes_received_ = 0;
 
-  // Of the holder of the writer's token.
+  // Used by the holder of the writer's token.
   std::chrono::steady_clock::time_point last_inline_;
 
-  // Of the loop.
+  // Used on the loop only.
   Fd initial_fd_;  // until Open
   asio::posix::stream_descriptor descriptor_;
   asio::steady_timer linger_;
   FrameDecoder decoder_;
   uint64_t shutdown_hook_ = 0;
   bool started_ = false;
-  bool reading_ = false;       // a wait for input is under way
-  bool in_event_ = false;      // handling input: frames sent by the handler leave when it has been handled
-  bool flush_due_ = false;     // such a frame waits; the loop holds the token
-  bool token_parked_ = false;  // the loop holds the token and nobody runs: blocked, failed, or after the end
+  bool reading_ = false;       // a wait for input is pending
+  bool in_event_ = false;      // handling input: frames that the handler sends leave at the end of the event
+  bool flush_due_ = false;     // such a frame is queued; the loop holds the token
+  bool token_parked_ = false;  // the loop holds the token and no write runs: blocked, failed or finished
   bool closed_ = false;
   bool released_ = false;
   Ending ending_ = Ending::kGraceful;

@@ -14,7 +14,7 @@ namespace {
 constexpr std::chrono::milliseconds kFirstBackoff{2};
 constexpr std::chrono::milliseconds kMaxBackoff{100};
 
-// What does not go away by waiting for a peer that is still starting.
+// Returns true for errors that waiting for a starting peer does not resolve.
 bool IsFinal(int error) {
   switch (error) {
     case EACCES:
@@ -76,7 +76,7 @@ void Connector::Resolve() {
 
 void Connector::OnResolved(asio::error_code error, const asio::ip::tcp::resolver::results_type& results) {
   if (error) {
-    // Not final: in a cluster that is starting, names appear together with the processes.
+    // Not final: in a starting cluster, names appear in DNS together with the processes.
     OnFailure(EHOSTUNREACH, absl::StrCat("looking up '", address_.host, "': ", error.message()));
     return;
   }

@@ -1,7 +1,7 @@
-// Connector: one call of Transport::Connect. Looks the host up, tries its addresses in turn, waits a little and tries again,
-// until it is connected or the time is up. Lives on a loop, kept alive by its pending operations.
+// Connector: one call of Transport::Connect. Resolves the host, tries its addresses in turn, and repeats after a short delay until
+// it connects or times out. Runs on an event loop; its pending operations keep it alive.
 //
-// Invariant CR-1: on_done is called exactly once, on the loop, also when the transport is shut down first.
+// Invariant CR-1: on_done is called exactly once, on the loop, even if the transport is shut down first.
 #pragma once
 
 #include <chrono>
@@ -42,7 +42,7 @@ class Connector : public std::enable_shared_from_this<Connector> {
   const StreamOptions options_;
   Transport::ConnectCallback on_done_;  // empty once called
 
-  // Of the loop.
+  // Used on the loop only.
   asio::ip::tcp::resolver resolver_;
   asio::posix::stream_descriptor descriptor_;
   asio::steady_timer deadline_;

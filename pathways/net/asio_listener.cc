@@ -10,7 +10,7 @@
 
 namespace pw::net {
 namespace {
-// How long to wait when the system is out of descriptors or memory.
+// Delay before the next attempt when the system is out of descriptors or memory.
 constexpr std::chrono::milliseconds kRetry{100};
 }  // namespace
 
@@ -47,13 +47,13 @@ void Acceptor::Open() {
 
 void Acceptor::Abandon() {
   gate_.Detach(loops_[0]->RunsHere());
-  if (released_) return;  // by the transport, whose loops may have ended
+  if (released_) return;  // the transport released it; its loops may have ended
   loops_[0]->Post([self = shared_from_this()] { self->Release(); });
 }
 
 void Acceptor::Release() {
   if (released_.exchange(true)) return;
-  // A file would tempt others to connect to nobody.
+  // A remaining file would let clients try to connect to no listener.
   if (address_.kind == Address::Kind::kUnix && address_.path[0] != '@') ::unlink(address_.path.c_str());
   asio::error_code ignored;
   descriptor_.close(ignored);
@@ -80,7 +80,7 @@ void Acceptor::AcceptAll() {
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       return RetryLater(errno);
     }
-    // Anything else is an error of a connection that was gone before we took it.
+    // Any other error concerns a connection that was gone before we accepted it.
   }
 }
 

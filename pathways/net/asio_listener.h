@@ -1,4 +1,4 @@
-// AsioListener: accepts connections on one address and spreads them over the loops of its transport.
+// AsioListener: accepts connections on one address and distributes them over the event loops of its transport.
 #pragma once
 
 #include <atomic>
@@ -17,14 +17,14 @@
 
 namespace pw::net {
 
-// The part that operations on the loop share.
+// The state that pending operations on the loop share.
 class Acceptor : public std::enable_shared_from_this<Acceptor> {
  public:
-  // `fd` listens. The first loop accepts.
+  // `fd` is listening. The first loop accepts.
   Acceptor(std::vector<std::shared_ptr<EventLoop>> loops, Fd fd, Address address, const StreamOptions& options,
            Transport::AcceptCallback on_accept);
   void Open();
-  // Once; when it returns no callback runs any more, and the address is free soon after.
+  // Stops accepting. Called once. After it returns no callback runs; the address becomes free soon after.
   void Abandon();
 
  private:
@@ -40,14 +40,14 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
   Transport::AcceptCallback on_accept_;
   HandlerGate<Transport::AcceptCallback> gate_;
 
-  // Of the first loop.
+  // Used on the first loop only.
   Fd initial_fd_;  // until Open
   const int fd_;
   asio::posix::stream_descriptor descriptor_;
   asio::steady_timer retry_;
   uint64_t shutdown_hook_ = 0;
   size_t next_loop_ = 0;
-  bool said_why_ = false;               // in the log, once until it works again: connections wait
+  bool said_why_ = false;               // the current accept failure has been logged
   std::atomic<bool> released_ = false;  // written on the loop
 };
 

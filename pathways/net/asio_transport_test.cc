@@ -1,4 +1,4 @@
-// What only real sockets do: peers that are not ours, peers that die, files left behind.
+// Behaviour of real sockets only: peers that are not ours, peers that die, files left behind.
 #include "pathways/net/asio_transport.h"
 
 #include <poll.h>
@@ -26,7 +26,7 @@ namespace {
 using ::testing::HasSubstr;
 using ConnectResult = absl::StatusOr<std::unique_ptr<Connection>>;
 
-// A peer that speaks bytes, not frames.
+// A peer that sends raw bytes instead of frames.
 class RawPeer {
  public:
   explicit RawPeer(const std::string& address) {
@@ -36,14 +36,14 @@ class RawPeer {
   }
   int fd() const { return fd_.get(); }
   void Write(const std::string& bytes) {
-    // The other side may hang up on us in the middle.
+    // The other side may close in the middle.
     for (size_t at = 0; at < bytes.size();) {
       const ssize_t n = ::send(fd_.get(), bytes.data() + at, bytes.size() - at, MSG_NOSIGNAL);
       if (n <= 0) return;
       at += static_cast<size_t>(n);
     }
   }
-  // True once the other side has closed.
+  // Returns true once the other side has closed.
   bool ReadsEnd() {
     char scratch[4096];
     while (true) {
@@ -52,7 +52,7 @@ class RawPeer {
       if (::read(fd_.get(), scratch, sizeof(scratch)) <= 0) return true;
     }
   }
-  void Reset() {  // what a killed process does to a connection with unread data
+  void Reset() {  // as when a process with unread data is killed
     const linger hard = {1, 0};
     ::setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
     Disconnect();
@@ -81,7 +81,7 @@ class AsioTransportTest : public ::testing::TestWithParam<bool> {
     ASSERT_TRUE(listener.ok()) << listener.status();
     listener_ = *std::move(listener);
   }
-  // Before the transport: callbacks refer to it.
+  // Declared before the transport: callbacks refer to it.
   Mailbox<std::unique_ptr<Connection>> accepted_;
   std::unique_ptr<AsioTransport> transport_ = std::make_unique<AsioTransport>();
   std::unique_ptr<Listener> listener_;
@@ -222,7 +222,7 @@ TEST_P(AsioTransportTest, CloseWhileOtherThreadsSendIsSafe) {
 TEST_P(AsioTransportTest, WithoutDescriptorsConnectionsWaitAndTheLogSaysSoOnce) {
   ::testing::internal::CaptureStderr();
   auto few = std::make_unique<FewFiles>(1);
-  RawPeer late(listener_->address());  // has the last one
+  RawPeer late(listener_->address());  // takes the last descriptor
   pollfd nothing = {late.fd(), POLLIN, 0};
   EXPECT_EQ(::poll(&nothing, 1, 350), 0);
   few = nullptr;

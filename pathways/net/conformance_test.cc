@@ -1,4 +1,4 @@
-// What every Transport promises, run over each of them.
+// Tests the contract of Transport against every implementation.
 #include <unistd.h>
 
 #include <atomic>
@@ -26,7 +26,7 @@ class World {
   virtual ~World() = default;
   virtual std::unique_ptr<Transport> NewTransport(const Limits& limits) = 0;
   virtual std::string Address() = 0;
-  // An address where nobody listens yet.
+  // Returns an address without a listener.
   virtual std::string FreeAddress() { return Address(); }
 };
 
@@ -81,7 +81,7 @@ struct Param {
 
 class ConformanceTest : public ::testing::TestWithParam<Param> {
  protected:
-  // A connected pair; started by the test.
+  // Makes a connected pair, which the test starts.
   struct Pair {
     std::unique_ptr<Listener> listener;
     std::unique_ptr<Connection> client, server;
@@ -297,7 +297,7 @@ TEST_P(ConformanceTest, AHandlerMayDestroyItsConnection) {
   pair.server->Start(&at_server);
   for (int i = 0; i < 100; ++i) pair.client->Send("frame");
   EXPECT_EQ(at_client.WaitClosed().code(), absl::StatusCode::kUnavailable);
-  at_server.WaitFrames(1);  // the client hears of it while the handler is still in its call
+  at_server.WaitFrames(1);  // the client receives the frame while the handler is still in its call
   server_.reset();          // after this no callback can come
   EXPECT_EQ(seen, 1);
 }
@@ -415,7 +415,7 @@ TEST_P(ConformanceTest, ConnectFindsAPeerThatStartsLater) {
   Mailbox<ConnectResult> connected;
   Mailbox<std::unique_ptr<Connection>> accepted;
   client_->Connect(address, absl::Seconds(30), [&](ConnectResult c) { connected.Put(std::move(c)); });
-  // The first attempt is over before anybody listens: what was begun later, on every loop of the client, has had its own.
+  // The first attempt has failed before there is a listener: attempts begun later, on every loop of the client, have had theirs too.
   for (int loop = 0; loop < AsioWorld::kMostLoops; ++loop) {
     Mailbox<ConnectResult> other;
     client_->Connect(world_->FreeAddress(), absl::Milliseconds(1), [&](ConnectResult c) { other.Put(std::move(c)); });

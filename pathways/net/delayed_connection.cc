@@ -14,7 +14,7 @@ absl::Duration Uplink::Take(size_t bytes) {
   return free_ - now + latency_;
 }
 
-// The lock is held while a frame is handed on, which never blocks, so that two threads hand on two frames in their order.
+// The lock is held while a frame is passed to `inner`, which never blocks, so that frames of two threads keep their order.
 struct DelayedConnection::State {
   struct Frame {
     std::string header;
@@ -22,10 +22,10 @@ struct DelayedConnection::State {
     Lane lane;
   };
   mutable std::mutex mu;
-  std::unique_ptr<Connection> inner;  // guarded by mu; null once this is destroyed
+  std::unique_ptr<Connection> inner;  // guarded by mu; null once the DelayedConnection is destroyed
   std::deque<Frame> on_the_way;       // guarded by mu
 
-  // The time of one more has come: of the first, whichever it was for.
+  // Called when one frame's delay has passed. Sends the first queued frame, whichever frame the timer was for.
   void Arrive() {
     std::lock_guard<std::mutex> lock(mu);
     if (inner == nullptr || on_the_way.empty()) return;

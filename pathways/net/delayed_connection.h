@@ -1,12 +1,12 @@
-// A connection that takes as long as a network would, around one that does not: for simulated hosts, in real time.
+// DelayedConnection: adds the latency and bandwidth of a network to another connection, for simulated hosts in real time.
 //
-// An Uplink is what a host sends through, whomever it sends to: frames leave it one after another, each takes its size over the
-// bandwidth, and arrives a latency later. Only what is sent is delayed, and a close overtakes it.
+// An Uplink is one host's link to the network; all connections of the host share it. Frames leave it one after another. Each frame
+// occupies the link for its size over the bandwidth, and arrives one latency later. Only sends are delayed: a close overtakes them.
 //
 // Invariants:
-//   DC-1  frames arrive in the order of Send, whatever their lane and whatever the timers do
-//   DC-2  no frame arrives before its time; on a busy machine it may be late
-// What waits on the link counts for nothing in CanSendBulk: it is the memory of the sender, who has it anyway.
+//   DC-1  frames arrive in the order of Send, whatever their lanes and whenever the timers fire
+//   DC-2  no frame arrives early; on a busy machine it may arrive late
+// Frames that wait on the link do not count in CanSendBulk: the sender holds their memory anyway.
 // Any thread.
 #pragma once
 
@@ -25,12 +25,12 @@ namespace pw::net {
 
 class Uplink {
  public:
-  // 0 bytes a second: their number takes no time.
+  // A bandwidth of 0 means unlimited.
   Uplink(Clock* clock, absl::Duration latency, double bytes_per_second)
       : clock_(clock), latency_(latency), bytes_per_second_(bytes_per_second) {}
 
   bool takes_no_time() const { return latency_ <= absl::ZeroDuration() && bytes_per_second_ <= 0; }
-  // How long from now what is sent now takes to arrive.
+  // Occupies the link for `bytes` and returns the time from now until they arrive.
   absl::Duration Take(size_t bytes);
 
  private:
@@ -43,7 +43,7 @@ class Uplink {
 
 class DelayedConnection : public Connection {
  public:
-  // Timers and executor outlive it.
+  // `timers` and `executor` outlive the connection.
   DelayedConnection(std::unique_ptr<Connection> inner, std::shared_ptr<Uplink> uplink, Timers* timers, Executor* executor);
   ~DelayedConnection() override;
 

@@ -15,7 +15,7 @@ class HandTime final : public Clock, public Timers, public Executor {
   absl::Time Now() override { return now; }
   void After(absl::Duration delay, Executor* executor, Task task) override { waiting.push_back({delay, std::move(task)}); }
   void Post(Task task) override { std::move(task)(); }
-  // The i-th of those that wait.
+  // Runs the i-th waiting timer.
   void Fire(size_t i = 0) {
     Task task = std::move(waiting[i].second);
     waiting.erase(waiting.begin() + static_cast<int64_t>(i));
@@ -26,7 +26,7 @@ class HandTime final : public Clock, public Timers, public Executor {
   std::vector<std::pair<absl::Duration, Task>> waiting;
 };
 
-// Says what it was given.
+// Records the frames that it is given.
 class Sink final : public Connection {
  public:
   explicit Sink(std::vector<std::string>* sent) : sent_(sent) {}

@@ -1,8 +1,8 @@
-// EventLoop: one asio io_context and the one thread that runs it. All state of a connection that is not behind a lock lives on
-// the thread of its loop; that thread delivers its handler's calls.
+// EventLoop: one asio io_context and the single thread that runs it. Connection state that no lock guards is used only on the
+// thread of the connection's loop; that thread also calls the handler.
 //
-// Life: objects on a loop register what to do at shutdown. BeginShutdown runs these on the loop; Join lets the loop run dry and
-// joins the thread. The io_context lives until the last object that shares it has gone.
+// Shutdown: objects on a loop register hooks. BeginShutdown runs the hooks on the loop. Join waits until the loop has no more work
+// and joins the thread. The io_context lives until the last object that shares the loop is destroyed.
 #pragma once
 
 #include <cstdint>
@@ -18,25 +18,25 @@ namespace pw::net {
 
 class EventLoop {
  public:
-  explicit EventLoop(std::string name);  // the name shows in `top -H`
+  explicit EventLoop(std::string name);  // `top -H` shows the name
   ~EventLoop();
 
   asio::io_context& io() { return io_; }
   bool RunsHere() const;
 
-  // Runs `f` on the loop later, never inside this call. What one thread posts runs in order; what the loop's own thread posts may
-  // be overtaken by what others post afterwards.
+  // Runs `f` on the loop later, never inside this call. Tasks that one thread posts run in order. Tasks that the loop's own thread
+  // posts may be overtaken by tasks that other threads post later.
   template <class F>
   void Post(F&& f) {
     asio::post(io_, std::forward<F>(f));
   }
 
-  // On the loop. Once shutdown has begun a new hook is called soon after it was added.
+  // Adds a hook that runs at shutdown. Call it on the loop. A hook added after shutdown began runs soon.
   uint64_t AddShutdownHook(std::function<void()> hook);
   void RemoveShutdownHook(uint64_t id) { hooks_.erase(id); }
   bool shutting_down() const { return shutting_down_; }
 
-  // From outside the loop: returns when every hook has run.
+  // Runs all hooks and returns when they have run. Must not be called on the loop.
   void BeginShutdown();
   void Join();
 
@@ -46,7 +46,7 @@ class EventLoop {
 
   asio::io_context io_;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
-  // Of the loop's thread.
+  // Used on the loop's thread only.
   std::map<uint64_t, std::function<void()>> hooks_;
   uint64_t next_hook_ = 1;
   bool shutting_down_ = false;

@@ -1,21 +1,21 @@
-// Framing: how a frame lies on a byte stream, and the decoder of what arrives.
+// Framing: the byte format of frames on a stream, and FrameDecoder, which splits incoming bytes into frames.
 //
-//   offset 0   4 bytes  "PWF1": magic and version of the framing in one
+//   offset 0   4 bytes  "PWF1": magic and framing version
 //          4   u32      header length   } little endian
 //          8   u64      payload length  }
 //         16   header bytes, then payload bytes
 //
-// FrameDecoder is pure: it owns memory, not sockets. The reader asks it for Space, fills some of it, Commits, and Pops frames:
+// FrameDecoder is pure: it owns memory, not sockets. The reader asks for Space, fills some of it, Commits the count, and Pops frames:
 //
 //   while (n = readv(fd, decoder.Space())) { decoder.Commit(n); while (frame = decoder.Pop()) deliver(frame); }
 //
-// Small things pass through a buffer (one system call brings many frames); the rest of a payload that did not fit goes straight
-// into its own memory. One thread.
+// Small frames pass through a buffer, so that one system call reads many of them. The rest of a payload that did not fit is read
+// directly into its own memory. Not thread-safe.
 //
 // Invariants:
-//   FR-1  the lengths in a prefix are checked against the limits before memory of that size is asked for
+//   FR-1  the lengths in a prefix are checked against the limits before memory of that size is allocated
 //   FR-2  after an error every later Pop returns the same error, and no frame
-//   FR-3  a frame's payload starts on a 64-byte boundary and shares memory with nothing, unless the placer had a place for it
+//   FR-3  a frame's payload starts on a 64-byte boundary in memory of its own, unless the placer supplied the memory
 #pragma once
 
 #include <sys/uio.h>
@@ -42,34 +42,34 @@ struct FramePrefix {
 };
 
 void EncodePrefix(FramePrefix prefix, uint8_t out[kPrefixBytes]);
-// INVALID_ARGUMENT where the magic is wrong or a length is above its limit.
+// Returns INVALID_ARGUMENT if the magic is wrong or a length exceeds its limit.
 absl::StatusOr<FramePrefix> DecodePrefix(const uint8_t in[kPrefixBytes], const Limits& limits);
 
-// Whether a frame of these sizes may come in: INVALID_ARGUMENT where it is too large.
+// Returns INVALID_ARGUMENT if an incoming frame of these sizes exceeds the limits.
 absl::Status CheckIncoming(uint64_t header_bytes, uint64_t payload_bytes, const Limits& limits);
-// Whether a frame may be sent to `peer`, which has the same limits: INVALID_ARGUMENT where it is too large.
+// Returns INVALID_ARGUMENT if a frame of these sizes is too large to send to `peer`, which has the same limits.
 absl::Status CheckOutgoing(const std::string& peer, size_t header_bytes, size_t payload_bytes, const Limits& limits);
 
 class FrameDecoder {
  public:
   static constexpr size_t kDefaultBufferBytes = 64 << 10;
 
-  // Asked when a header is complete; see Connection::Handler::PlaceFor.
+  // Called when a header is complete; see Connection::Handler::PlaceFor.
   using Placer = std::function<Place(const std::string& header, size_t payload_bytes)>;
-  // Asked when a prefix is complete and within the limits; see Connection::Handler::Admit.
+  // Called when a prefix is complete and within the limits; see Connection::Handler::Admit.
   using Admitter = std::function<absl::Status(size_t header_bytes, size_t payload_bytes)>;
 
   explicit FrameDecoder(const Limits& limits, size_t buffer_bytes = kDefaultBufferBytes, Placer placer = nullptr,
                         Admitter admitter = nullptr);
 
-  // Where the next bytes of the stream go; never empty. REQUIRES: Pop() has just returned "none yet".
+  // Returns the memory for the next bytes of the stream; never empty. REQUIRES: Pop() has just returned "none yet".
   absl::Span<const iovec> Space();
-  // `n` bytes, in the order of Space(), have been filled.
+  // Records that `n` bytes, in the order of Space(), have been filled.
   void Commit(size_t n);
-  // The next complete frame; nullopt: none yet.
+  // Returns the next complete frame, or nullopt if none is complete yet.
   absl::StatusOr<std::optional<Frame>> Pop();
 
-  // True between frames: the stream may end here.
+  // Returns true between frames: the stream may end here.
   bool AtBoundary() const { return stage_ == Stage::kPrefix && begin_ == end_; }
 
  private:
@@ -86,11 +86,11 @@ class FrameDecoder {
   const Placer placer_;
   const Admitter admitter_;
   AlignedBytes buffer_;
-  size_t begin_ = 0, end_ = 0;  // what the buffer holds and has not been decoded
+  size_t begin_ = 0, end_ = 0;  // buffered bytes that are not decoded yet
   Stage stage_ = Stage::kPrefix;
   FramePrefix prefix_;
-  Frame frame_;        // under construction
-  size_t filled_ = 0;  // of the header or payload under construction
+  Frame frame_;        // being received
+  size_t filled_ = 0;  // bytes of the current header or payload
   Place payload_;
   std::array<iovec, 2> space_;
   absl::Status error_;

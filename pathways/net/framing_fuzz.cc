@@ -1,5 +1,5 @@
-// The frame decoder on any bytes, cut in any way. The first byte chooses the buffer and how the stream is cut; the limits are
-// small so that the fuzzer reaches both sides of them. Whatever decodes is encoded again and has to be a prefix of the input.
+// Fuzzes the frame decoder with any bytes, cut in any way. The first byte selects the buffer size and the cuts. The limits are small so
+// that the fuzzer reaches both sides of them. Decoded frames are encoded again and must be a prefix of the input.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

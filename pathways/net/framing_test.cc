@@ -18,7 +18,7 @@ std::string Encoded(const std::string& header, const std::string& payload) {
   return out + header + payload;
 }
 
-// Gives `stream` to the decoder in reads of the sizes that `next_size` says.
+// Feeds `stream` to the decoder in reads of the sizes that `next_size` returns.
 template <class NextSize>
 absl::StatusOr<std::vector<Frame>> Decode(FrameDecoder& decoder, const std::string& stream, NextSize next_size) {
   std::vector<Frame> frames;

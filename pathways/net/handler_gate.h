@@ -1,10 +1,9 @@
-// HandlerGate: lets calls through to an object of the user, until its owner shuts the gate.
+// HandlerGate: passes calls to a target object until the target's owner detaches it.
 //
-// It answers one question: a connection is destroyed on some thread while its handler may be running on another. Detach returns
-// only when no call is running and none will start. From the delivering thread itself, even from inside a call, it returns at
-// once.
+// It solves one problem: one thread destroys a connection while another thread may be running the connection's handler. Detach
+// returns only when no call is running and none will start. On the delivering thread, even inside a call, it returns at once.
 //
-// Threads: Call on one thread at a time (the delivering one); Attach and Detach once each, on any thread.
+// Threads: Call runs on one thread at a time (the delivering thread). Attach and Detach are called once each, on any thread.
 #pragma once
 
 #include <mutex>
@@ -20,7 +19,7 @@ class HandlerGate {
     if (!detached_) target_ = target;
   }
 
-  // Runs f(target) unless detached or not yet attached; says whether it ran.
+  // Runs f(target) unless detached or not yet attached. Returns whether it ran.
   template <class F>
   bool Call(F&& f) {
     std::lock_guard<std::mutex> lock(mu_);
@@ -29,8 +28,8 @@ class HandlerGate {
     return true;
   }
 
-  // `on_delivering_thread`: this is the thread that makes the calls. It may hold the lock already, so it does not take it, and
-  // need not: nobody else calls.
+  // `on_delivering_thread`: the caller runs on the thread that makes the calls. That thread may already hold the lock, so Detach does
+  // not take it. No other thread makes calls, so Detach need not take it.
   void Detach(bool on_delivering_thread) {
     std::unique_lock<std::mutex> lock(mu_, std::defer_lock);
     if (!on_delivering_thread) lock.lock();

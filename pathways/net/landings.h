@@ -1,13 +1,15 @@
-// Landings: memory in which payloads that are on their way shall come to lie, so that the socket writes them there and nobody copies them.
+// Landings: the destination memory of incoming payloads, so that the socket writes them in place and they are not copied.
 //
-// Who expects a transfer says where its bytes belong; the transport asks when the header of a part has arrived and its payload has not.
+// The receiver of a transfer registers the destination (Expect). The transport asks for it (Take) when the header of a part has arrived and
+// its payload has not.
 //
-// Memory that has no pages yet is another matter: to make them and map them for writing takes twice as long as all the rest. A part for such memory
-// (Place::file) is received where the allocator's blocks are warm, and then written to the file: that needs neither cleared pages nor a mapping.
+// A destination without pages (Place::file) is handled differently, because creating its pages and mapping them for writing takes twice as
+// long as the rest of the transfer. Its parts are received into the allocator's warm blocks and then written to the file (Put): that needs
+// neither cleared pages nor a mapping.
 //
 // Invariants:
-//   LA-1  a byte is handed out once, and a transfer's bytes in order: what has arrived is not written to again, whatever a peer says
-//   LA-2  memory lives until the part that is being written to it is complete, also if it is withdrawn meanwhile
+//   LA-1  a transfer's bytes are handed out in order, each once: received bytes are never overwritten, whatever a peer sends
+//   LA-2  destination memory lives until the part being written to it is complete, even if the transfer is withdrawn meanwhile
 // Any thread.
 #pragma once
 
@@ -23,14 +25,14 @@ namespace pw::net {
 
 class Landings {
  public:
-  // `taken`: so many of its first bytes are there already.
+  // Registers `place` as the destination of a transfer of `size` bytes. `taken`: the number of leading bytes that are there already.
   void Expect(uint64_t transfer, Place place, size_t size, size_t taken = 0);
-  // How many of its bytes have been handed out, or written.
+  // Removes the transfer. Returns the number of its bytes that were handed out or written.
   size_t Withdraw(uint64_t transfer);
-  // For `bytes` at `offset` of the transfer; no place if they are not what comes next, or are for Put.
+  // Returns the memory for `bytes` at `offset` of the transfer. Returns no place if they do not come next or the destination is a file (Put).
   Place Take(uint64_t transfer, uint64_t offset, size_t bytes);
-  // What Take had no place for. False: it is not what comes next of a transfer to a file, or the machine has no memory for it; then nothing more
-  // of the transfer lands.
+  // Writes a payload to a transfer whose destination is a file. Returns false if the payload does not come next, the destination is not a file,
+  // or the write fails. A failed write withdraws the transfer.
   bool Put(uint64_t transfer, uint64_t offset, const Bytes& payload);
 
  private:

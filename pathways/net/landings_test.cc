@@ -62,7 +62,7 @@ TEST(Landings, WhoWritesKeepsTheMemory) {
 TEST(Landings, WhatIsForAFileIsWrittenThereInOrderAndOnce) {
   Fd file(::memfd_create("test", MFD_CLOEXEC));
   Landings landings;
-  const auto memory = Memory(6);  // stands for the mapping
+  const auto memory = Memory(6);  // plays the role of the mapping
   landings.Expect(7, {memory, memory->data(), file.get()}, 6);
   EXPECT_EQ(landings.Take(7, 0, 4).data, nullptr);
   EXPECT_TRUE(landings.Put(7, 0, Bytes::Copy("abcd")));

@@ -1,5 +1,5 @@
-// Loans: shared memory that another process has been told of and has not opened yet. It is kept until that process says so
-// (SharedTaken), or whom it belongs to has gone. Confined to its owner's strand.
+// Loans: shared memory that has been named to another process, which has not opened it yet. An entry is kept until that process answers
+// SharedTaken, or until the process or the session is gone. Confined to its owner's strand.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class Loans {
  public:
   using Returned = absl::AnyInvocable<void() &&>;
 
-  // `returned` is called by Return, and not otherwise.
+  // Keeps `data` alive for the other process. Only Return calls `returned`.
   void Add(uint64_t transfer, SessionId session, Bytes data, Returned returned = nullptr) {
     bytes_ += data.size();
     NoteLent(data);
@@ -39,7 +39,7 @@ class Loans {
       return true;
     });
   }
-  // Gives up all of them, `returned` with its answer still due.
+  // Drops all loans. Returns the `returned` callbacks that have not been called.
   absl::flat_hash_map<uint64_t, Returned> DropAll() {
     absl::flat_hash_map<uint64_t, Returned> due;
     for (auto& [transfer, loan] : loans_) {

@@ -1,4 +1,4 @@
-// Pages that are about to be written, mapped all at once: one by one, by faults, it takes as long as to fill them.
+// Maps pages that are about to be written in one system call: faulting them in one by one takes as long as filling them.
 #pragma once
 
 #include <sys/mman.h>
@@ -8,7 +8,7 @@
 
 namespace pw::net {
 
-// A wish; where it is not granted nothing changes. The pages at both ends are mapped whole.
+// Best effort: a failure changes nothing. The first and last pages are mapped whole.
 inline void MapIn([[maybe_unused]] const void* data, [[maybe_unused]] size_t size) {
 #ifdef MADV_POPULATE_WRITE
   constexpr uintptr_t kPage = 4096;

@@ -9,10 +9,10 @@
 namespace pw::net {
 namespace {
 
-// How many frames one turn delivers before others have the executor.
+// Frames delivered per turn, before other users of the executor run.
 constexpr int kTurnFrames = 64;
 
-// Where a socket would have written the payload.
+// Copies the payload to the place where a socket would have written it.
 void Land(Connection::Handler* handler, Frame* frame) {
   Place place = handler->PlaceFor(frame->header, frame->payload.size());
   if (place.data == nullptr) return;

@@ -1,5 +1,5 @@
-// MemoryEnd: one end of a connection inside the process. Each end keeps the frames that have been sent to it and not been
-// delivered yet, and delivers them on its own strand.
+// MemoryEnd: one end of an in-process connection. Each end queues the frames sent to it until it delivers them on its own
+// strand.
 //
 // Locks: one per end; no function holds two. Any thread may call any method.
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace pw::net {
 
-// Counts for a whole network.
+// Counters of a whole network.
 struct MemoryTotals {
   std::atomic<uint64_t> frames_sent = 0, bytes_sent = 0, frames_received = 0, bytes_received = 0;
   Counters Read() const { return {frames_sent, bytes_sent, frames_received, bytes_received}; }
@@ -65,11 +65,11 @@ class MemoryEnd : public std::enable_shared_from_this<MemoryEnd> {
   std::deque<Frame> urgent_;  // guarded by mu_, as all below
   std::deque<Frame> bulk_;
   size_t bulk_bytes_ = 0;
-  bool peer_waits_ = false;  // the other end asked for room in vain
+  bool peer_waits_ = false;  // CanSendBulk of the other end returned false
   bool started_ = false;
   bool scheduled_ = false;
   bool finished_ = false;
-  std::optional<absl::Status> reason_;  // OnClosed is due once the lanes are empty
+  std::optional<absl::Status> reason_;  // set: OnClosed follows once the lanes are empty
 };
 
 class MemoryConnection : public Connection {

@@ -1,5 +1,7 @@
-// MemoryRegistry: who listens where in a MemoryNetwork, and who waits for somebody to listen. Any thread; calls back after its
-// lock is released.
+// MemoryRegistry: the state that the hosts of one MemoryNetwork share (memory_transport.h: connections inside one process). It holds the
+// listeners by address, and the Connect calls that wait for a listener. MemoryTransport, its only user, is one host of the network.
+//
+// Any thread. Callbacks run without the lock.
 #pragma once
 
 #include <cstdint>
@@ -19,32 +21,36 @@ namespace pw::net {
 
 class MemoryRegistry {
  public:
-  // Gets the end that the listener's user will own.
+  // Passes the listener's end of a new connection to the listener's user.
   using Accept = std::function<void(std::shared_ptr<MemoryEnd>)>;
-  // What a listener is to those who connect: how to make an end on its host, and how to hand it over.
+  // One listener. For each Connect, the connecting host calls make_end, joins the new end with its own, and calls accept.
   struct Listening {
-    const void* owner;  // the host
+    const void* owner;  // identifies the listener's host
     std::function<std::shared_ptr<MemoryEnd>(std::string peer)> make_end;
     Accept accept;
   };
-  // Called once: with the listener, or with the reason for giving up.
+  // Called once, with the listener or with the reason that Connect failed.
   using Waiter = std::function<void(const absl::StatusOr<std::shared_ptr<Listening>>&)>;
 
+  // `hands_over`: connections share payloads with the receiver instead of copying them (Payloads::kHandedOver).
   explicit MemoryRegistry(bool hands_over) : hands_over_(hands_over) {}
 
-  // Returns the address with the real port. ALREADY_EXISTS where somebody listens.
+  // Adds a listener. Returns the address with the real port; ALREADY_EXISTS if the address is in use.
   absl::StatusOr<std::string> Listen(Address address, std::shared_ptr<Listening> listening);
+  // Removes this listener. Does nothing if another one has the address.
   void StopListening(const std::string& address, const Listening* listening);
 
-  // Calls the waiter now or when somebody listens. The result names it for GiveUp.
+  // Calls `waiter` now, or once there is a listener at `address`. `owner` is the connecting host. Returns an id for GiveUp.
   uint64_t WaitFor(const std::string& address, const void* owner, Waiter waiter);
-  // Calls the waiter with `status`, unless it has been called.
+  // Calls the waiter with `status`, unless it has been called already.
   void GiveUp(uint64_t waiter, const absl::Status& status);
-  // The host `owner` is gone: so are its listeners and waiters.
+  // Removes the listeners of the host `owner`, and calls its waiters with `status`.
   void RemoveHost(const void* owner, const absl::Status& status);
 
+  // Returns a number that no other connection of the network has in its name.
   uint64_t NextName();
   bool hands_over() const { return hands_over_; }
+  // The counters of the whole network; connections add to them.
   const std::shared_ptr<MemoryTotals>& totals() const { return totals_; }
 
  private:

@@ -13,7 +13,7 @@
 
 namespace pw::net {
 
-// What a transport shares with its listeners and with connection attempts under way.
+// The state that a transport shares with its listeners and pending Connect calls.
 struct MemoryTransport::Host {
   Executor* executor;
   Timers* timers;

@@ -1,17 +1,16 @@
-// MemoryTransport: the Transport interface inside one process, for tests and the simulator. No sockets, no threads, no clock of
-// its own.
+// MemoryTransport: the Transport interface inside one process, for tests and the simulator. It has no sockets, threads or clock.
 //
-// A MemoryNetwork is a world of addresses; every MemoryTransport is one host in it, with the executor on which its callbacks and
-// handlers run. Addresses are written as for real transports and mean nothing beyond their text (port 0 takes a free one). With
-// an executor that runs tasks in a fixed order, everything that happens here happens in a fixed order.
+// A MemoryNetwork is a set of addresses. Every MemoryTransport is one host in it and has an executor, on which its callbacks and
+// handlers run. Addresses are written as for real transports; only their text matters (port 0 takes a free port). With an executor
+// that runs tasks in a fixed order, all events here happen in a fixed order.
 //
 // Invariants, beyond those of transport.h:
-//   MT-1  a payload of one small aligned piece is shared with the receiver, any other is copied once; where payloads are handed
-//         over, one of one aligned piece is shared whatever its size, and the receiver is not asked where it is to lie
+//   MT-1  kLikeSockets: a payload of one small aligned piece is shared with the receiver; any other payload is copied once.
+//         kHandedOver: a payload of one aligned piece is shared whatever its size, and PlaceFor is not called
 //   MT-2  a frame counts as waiting on its lane until the receiver's handler is called with it; Close drops what waits on the
 //         bulk lane
-//   MT-3  destroying a transport closes its connections with CANCELLED; the handlers hear of it on the executor, afterwards
-// Network and executor outlive the transport, and everything made by it.
+//   MT-3  destroying a transport closes its connections with CANCELLED; handlers are notified on the executor afterwards
+// The network and the executor outlive the transport and all objects that it made.
 #pragma once
 
 #include <memory>
@@ -27,7 +26,7 @@ namespace pw::net {
 class MemoryRegistry;
 class MemoryEnd;
 
-// Handed over: what is sent stays as it is for as long as somebody has it, and large ones cost nothing.
+// kHandedOver: the sender never changes a payload after sending it, so the receiver shares it without a copy.
 enum class Payloads { kLikeSockets, kHandedOver };
 
 class MemoryNetwork {
@@ -35,7 +34,7 @@ class MemoryNetwork {
   explicit MemoryNetwork(Payloads payloads = Payloads::kLikeSockets);
   ~MemoryNetwork();
 
-  // All that was ever sent and delivered here.
+  // Returns the frames and bytes sent and delivered since the network was made.
   Counters totals() const;
 
  private:
@@ -45,7 +44,7 @@ class MemoryNetwork {
 
 class MemoryTransport : public Transport {
  public:
-  // Without timers, connecting to an address where nobody listens fails at once.
+  // Without timers, Connect to an address without a listener fails at once.
   MemoryTransport(MemoryNetwork* network, Executor* executor, Timers* timers = nullptr, const Limits& limits = {});
   ~MemoryTransport() override;
 

@@ -1,4 +1,4 @@
-// A payload in pieces becomes one, as on a socket: what networks in memory make of a frame. Pure.
+// Joins the pieces of a payload into one buffer, as a socket does. In-memory connections use it. Pure.
 #pragma once
 
 #include <cstring>
@@ -8,12 +8,12 @@
 
 namespace pw::net {
 
-// Larger payloads are copied in any case: what the sender has lent is its own again when it has been sent.
+// Larger payloads are always copied: a sender may reuse its memory once a frame has been sent.
 inline constexpr size_t kSharedPieceBytes = 64 << 10;
 
 inline bool IsAligned(const Bytes& piece) { return reinterpret_cast<uintptr_t>(piece.data()) % 64 == 0; }
 
-// `size` bytes in all. On a 64-byte boundary (transport.h).
+// Returns `pieces`, which have `size` bytes in all, as one buffer on a 64-byte boundary (transport.h).
 inline Bytes Joined(const std::vector<Bytes>& pieces, size_t size) {
   if (size == 0) return Bytes();
   if (pieces.size() == 1 && size <= kSharedPieceBytes && IsAligned(pieces[0])) return pieces[0];

@@ -1,15 +1,17 @@
 // ResumableStream: one end of an ordered stream of messages that outlives its connections. Pure: no sockets, no clock, no threads.
 //
-// Each end numbers its messages 1, 2, 3, ... and keeps a message until the other end has acknowledged it. When a connection breaks and
-// another takes its place, the ends tell each other the number of the last message they have received; each then sends again what
-// follows. A message that arrives a second time is dropped.
+// Each end numbers its messages 1, 2, 3, ... and keeps each message until the other end acknowledges it. When a new connection replaces a
+// broken one, each end tells the other the number of the last message it received. Each end then resends the messages after that number.
+// A message that arrives a second time is dropped.
 //
-// Messages travel in batches of consecutive numbers. A message is bytes for the header of a frame and bytes for its payload.
+// Messages travel in batches of consecutive numbers. A message consists of bytes for a frame's header and bytes for its payload.
+//
+// The two ends of a session are its users: client::Link and session::ServedSession. They send the batches and the acknowledgements.
 //
 // Invariants:
 //   RS-1  the other end accepts the messages in the order of Append, each exactly once, whatever the connections lose
-//   RS-2  kept_bytes() is the size of what has been appended and not acknowledged: the owner bounds it by waiting
-//   RS-3  an acknowledgement or a batch that cannot be (of messages never sent, or beyond a gap) is an error, and changes nothing
+//   RS-2  kept_bytes() is the size of the messages appended and not acknowledged; the stream sets no limit to it
+//   RS-3  an impossible acknowledgement (of an unsent message) or batch (after a gap) is an error and changes nothing
 #pragma once
 
 #include <cstddef>
@@ -34,29 +36,30 @@ class ResumableStream {
   };
   struct Batch {
     uint64_t first = 0;  // the number of the first message
-    std::vector<const Message*> messages;  // good until the next call of Acknowledge, Receive or Resume
+    std::vector<const Message*> messages;  // valid until the next call of Acknowledge, Receive or Resume
   };
 
-  // --- what this end sends ---
-  // Returns the message's number.
+  // --- outgoing messages ---
+  // Queues a message and returns its number.
   uint64_t Append(Message message);
-  // Whether Take would give anything.
+  // Returns whether Take has a message to return.
   bool has_unsent() const { return sent_ < acknowledged_ + kept_.size(); }
-  // The next messages for the connection: at least one, then until they exceed `max_bytes`. REQUIRES: has_unsent().
+  // Returns the next unsent messages: at least one, and more until they reach `max_bytes`. From now on they count as sent on this
+  // connection. REQUIRES: has_unsent().
   Batch Take(size_t max_bytes);
   uint64_t last_appended() const { return acknowledged_ + kept_.size(); }
   size_t kept_bytes() const { return kept_bytes_; }
   size_t kept_messages() const { return kept_.size(); }
 
-  // --- what this end hears ---
-  // The other end has everything up to this number.
+  // --- incoming acknowledgements and messages ---
+  // Records that the other end has received all messages up to `number`.
   absl::Status Acknowledge(uint64_t number);
-  // A batch has arrived. Returns how many of its messages, from the beginning, were received before.
+  // Records an arrived batch. Returns how many of its leading messages had been received before.
   absl::StatusOr<size_t> Receive(uint64_t first, size_t count);
-  // The number of the last message received: what acknowledgements say.
+  // Returns the number of the last message received, which is the number to acknowledge.
   uint64_t received() const { return received_; }
 
-  // A new connection, whose other end has received so much: what follows is unsent again.
+  // Starts on a new connection whose other end has received messages up to `number`: later messages become unsent again.
   absl::Status Resume(uint64_t number);
 
  private:

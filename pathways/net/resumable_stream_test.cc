@@ -78,7 +78,7 @@ TEST(ResumableStreamTest, ABatchThatArrivesTwiceIsKnown) {
   EXPECT_EQ(stream.received(), 5);
 }
 
-// Two ends and connections that lose, from a random moment on, all that is under way.
+// Two ends, and connections that from a random moment on lose all data on its way.
 TEST(ResumableStreamTest, EveryMessageArrivesOnceInOrderWhateverBreaks) {
   struct Frame {
     uint64_t first, ack;

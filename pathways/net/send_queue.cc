@@ -10,9 +10,9 @@
 namespace pw::net {
 namespace {
 
-// Up to this size a copy is cheaper than one more entry in the system call.
+// Up to this size, copying is cheaper than one more entry in the system call.
 constexpr size_t kCopyBytes = 256;
-// Room for every prefix and a small header or piece of each frame; what does not fit is pointed at.
+// Room for every prefix and a small header or piece of each frame. Pieces that do not fit are referenced.
 constexpr size_t kStagingBytes = 64 << 10;
 constexpr size_t kMaxPieces = IOV_MAX;
 
@@ -45,7 +45,7 @@ void WriteBatch::AddCopied(const void* data, size_t size) {
   char* const at = staging_.data() + staging_.size();
   staging_.append(static_cast<const char*>(data), size);
   if (!pieces_.empty() && static_cast<char*>(pieces_.back().iov_base) + pieces_.back().iov_len == at) {
-    pieces_.back().iov_len += size;  // what is copied in a row leaves as one piece
+    pieces_.back().iov_len += size;  // consecutive copies leave as one piece
   } else {
     pieces_.push_back({at, size});
   }
@@ -56,7 +56,7 @@ void WriteBatch::AddFrame(const OutFrame& frame) {
   EncodePrefix({static_cast<uint32_t>(frame.header.size()), frame.payload_bytes}, prefix);
   AddCopied(prefix, kPrefixBytes);
   auto add = [this](const void* data, size_t size) {
-    // The prefixes of frames still to come keep their room.
+    // Reserve room for the prefixes of later frames.
     const size_t room = kStagingBytes - SendQueue::kBatchFrames * kPrefixBytes;
     if (size <= kCopyBytes && staging_.size() + size <= room) {
       AddCopied(data, size);

@@ -1,12 +1,13 @@
-// What waits to be sent on one connection, and the batches in which it leaves.
+// The send queue of one connection, and the batches in which frames leave it.
 //
-// SendQueue keeps the two lanes. WriteBatch is a few frames laid out for one gathered system call: prefixes and small pieces are
-// copied together, large pieces are only pointed at. Both are pure; StreamWriter adds the socket and the lock.
+// SendQueue holds the connection's two lanes (transport.h): urgent frames overtake queued bulk frames. WriteBatch lays out a few frames
+// for gathered writes (sendmsg): length prefixes and small pieces are copied into one buffer, large pieces are referenced. Both are
+// pure. StreamWriter, their only user, adds the socket and the lock.
 //
 // Invariants:
 //   SQ-1  frames leave a lane in the order of Push
-//   SQ-2  Take gives urgent frames before bulk frames, and stops at kBatchBytes: an urgent frame never waits for more than one
-//         batch, which is kBatchBytes and the frame that crossed that line
+//   SQ-2  Take returns urgent frames before bulk frames, and stops at kBatchBytes or kBatchFrames. An urgent frame therefore waits for
+//         bulk frames of at most one batch: kBatchBytes plus the frame that crossed that limit
 //   SQ-3  the memory of a piece is held until every byte of its batch has been written
 #pragma once
 
@@ -40,9 +41,9 @@ class SendQueue {
 
   void Push(OutFrame frame);
   bool empty() const { return urgent_.empty() && bulk_.empty(); }
-  // Moves the next frames to `out`, which is empty.
+  // Moves the next frames to `out`. REQUIRES: `out` is empty.
   void Take(std::vector<OutFrame>* out);
-  // Empties the bulk lane.
+  // Removes and returns all frames of the bulk lane: a connection that closes drops them.
   std::deque<OutFrame> TakeBulk() { return std::exchange(bulk_, {}); }
 
  private:
@@ -54,15 +55,16 @@ class WriteBatch {
  public:
   WriteBatch();
 
-  // Lays out `frames`, which it takes. REQUIRES: done()
+  // Takes `frames` and lays them out. REQUIRES: done()
   void Load(std::vector<OutFrame> frames);
   bool done() const { return next_ == pieces_.size(); }
-  // What is left to write, at most as many pieces as one system call takes.
+  // Returns the pieces left to write, at most as many as one system call takes.
   absl::Span<iovec> Pending();
+  // Removes the first `written` bytes from the pieces left to write.
   void Advance(size_t written);
   // Bytes of bulk frames in this batch.
   size_t bulk_bytes() const { return bulk_bytes_; }
-  // Releases the memory, and returns the empty vector for the next Take.
+  // Releases the frames. Returns their vector, empty, for reuse by the next Take.
   std::vector<OutFrame> Clear();
 
  private:

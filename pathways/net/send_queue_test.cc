@@ -17,7 +17,7 @@ OutFrame Make(std::string header, std::vector<Bytes> payload, Lane lane) {
   return frame;
 }
 
-// What the bytes of the batch are, written `step` at a time.
+// Returns the bytes of the batch, written `step` at a time.
 std::string Write(WriteBatch& batch, size_t step) {
   std::string out;
   while (!batch.done()) {

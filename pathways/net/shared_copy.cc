@@ -21,7 +21,7 @@ absl::Status Write(SharedMemory& memory, const Bytes& contents, size_t offset, s
   return memory.Write(offset, {&piece, 1});
 }
 
-// What the tasks of one copy share. Each writes to a part of its own.
+// The state shared by the tasks of one copy. Each task writes its own part.
 struct Copying {
   SharedMemory memory;
   Bytes contents;

@@ -1,4 +1,4 @@
-// Copies of bytes in memory that other processes of this machine can be told of. Any thread.
+// Copies bytes into shared memory, which other processes of this machine can open by name. Any thread.
 #pragma once
 
 #include "absl/functional/any_invocable.h"
@@ -9,11 +9,11 @@
 
 namespace pw::net {
 
-// The errors of SharedMemoryFactory::Create and SharedMemory::Write.
+// Returns a copy of `contents` in new shared memory. Errors are those of SharedMemoryFactory::Create and SharedMemory::Write.
 absl::StatusOr<Bytes> SharedCopy(SharedMemoryFactory& factory, const Bytes& contents, uint64_t owner = 0);
 
-// A copy into all of `memory` by a few tasks of `pool`, where it is large: one thread copies at half of what the machine's memory does.
-// `done` is called on a thread of the pool, once no task reads `contents` any more, and before they are let go of.
+// Copies `contents` into all of `memory`. Large contents are copied by a few tasks of `pool`: one thread reaches half the memory bandwidth.
+// Calls `done` on a thread of the pool when no task reads `contents` any more, before `contents` is released.
 void SharedCopyOn(Executor* pool, SharedMemory memory, Bytes contents, absl::AnyInvocable<void(absl::StatusOr<Bytes>) &&> done);
 
 }  // namespace pw::net

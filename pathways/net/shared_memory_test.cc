@@ -67,7 +67,7 @@ TEST(SharedMemory, OutlivesItsMakerWhereItIsMappedAndLeavesNothing) {
   EXPECT_EQ(factory.live(), 0);
   EXPECT_EQ(taken.view(), "some contents");
   EXPECT_EQ(OpenShared(name, true).status().code(), absl::StatusCode::kUnavailable);
-  // The number means another file now.
+  // The descriptor number now refers to another file.
   const Bytes other = Filled(factory, "others' contents");
   SharedName wrong = *NameOf(other);
   wrong.inode = name.inode;
@@ -76,7 +76,7 @@ TEST(SharedMemory, OutlivesItsMakerWhereItIsMappedAndLeavesNothing) {
 
 constexpr size_t kKept = 1 << 20;
 
-// Made by `factory`, told of by Loans, opened and acknowledged.
+// Makes memory with `factory` that has been lent through Loans, opened and acknowledged.
 Bytes Given(SharedMemoryFactory& factory, const std::string& text) {
   Loans loans;
   Bytes made = Filled(factory, text);
@@ -153,7 +153,7 @@ TEST(SharedPool, KeepsNoMoreThanItsLimit) {
   {
     const Bytes a = Filled(factory, std::string(60, 'a')), b = Filled(factory, std::string(60, 'b'));
     first = NameOf(a)->inode;
-  }  // b is given up, then a, which makes b go
+  }  // b is released, then a, which evicts b
   const Bytes shorter = Filled(factory, std::string(59, 's'));
   EXPECT_NE(NameOf(shorter)->inode, first) << "the rest of it could be read";
   const Bytes c = Filled(factory, std::string(60, 'c')), d = Filled(factory, std::string(60, 'd'));
@@ -191,7 +191,7 @@ TEST(SharedPool, KeepsMoreWhileTheMachineHasMemory) {
     uint64_t first;
     {
       const Bytes a = Filled(factory, std::string(60, 'a')), b = Filled(factory, std::string(60, 'b'));
-      first = NameOf(b)->inode;  // given up before a
+      first = NameOf(b)->inode;  // released before a
     }
     const Bytes c = Filled(factory, std::string(60, 'c')), d = Filled(factory, std::string(60, 'd'));
     EXPECT_EQ(NameOf(c)->inode == first || NameOf(d)->inode == first, reserve == 0) << reserve;

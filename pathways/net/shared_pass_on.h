@@ -1,6 +1,6 @@
-// Shared memory of another process that a third one shall open: who stands between them keeps a descriptor of it.
+// Forwards shared memory from one process to another: the process in between keeps a descriptor, through which the third process opens it.
 //
-// Descriptors are few, so one is kept only while its number is small: then no more than so many are open, whatever they are.
+// Descriptors are scarce. One is kept only if its number is small, which bounds the number of open ones.
 // Any thread.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace pw::net {
 
 inline constexpr int kDescriptorsForPassingOn = 512;
 
-// As OpenShared, not exclusive; NameOf knows the result, unless `descriptors` or more are open.
+// Like OpenShared, not exclusive. NameOf knows the result if the descriptor's number is below `descriptors`.
 absl::StatusOr<Bytes> OpenToPassOn(const SharedName& name, int descriptors = kDescriptorsForPassingOn);
 
 }  // namespace pw::net

@@ -1,16 +1,16 @@
-// SharedPool: shared memory that was given away, to be filled anew once nobody looks at it any more. Its pages are there; fresh ones cost
-// the system more than the copy into them.
+// SharedPool: keeps released shared memory and refills it once no process maps it. Its pages exist already; creating fresh pages costs
+// more than the copy into them.
 //
-// Whoever opens such memory (SharedName::leased) holds a shared lock on its file for as long as it is mapped. The system gives the lock up
-// however that process ends; memory that can be locked alone is nobody's. That says nothing of those who have been told its name and have
-// not opened it yet: the pool is given only what nobody may still open (SM-4).
+// A process that opens leased memory (SharedName::leased) holds a shared lock on its file while it is mapped. The system releases the lock
+// however that process ends. Memory that the pool can lock exclusively is mapped by no other process. The lock does not cover processes that
+// know the name and have not opened the memory yet: the pool must be given only memory that no process may still open (SM-4).
 //
 // Invariants:
-//   SP-1  what Take returns is mapped by no other process, and has exactly the size that was asked for: who writes all of it leaves nothing
-//         to be read of what it held
-//   SP-2  what was made for one owner goes to no other, and nothing is kept for an owner that has gone
-//   SP-3  never more than the limits are kept; the oldest is given up first, which takes it from nobody
-//   SP-4  what nobody has, or takes, is given up after kPatientSweeps, and from one sweep to the next but one where the machine has less than the
+//   SP-1  memory that Take returns is mapped by no other process and has exactly the requested size: a caller that overwrites all of it
+//         leaves none of the old contents readable
+//   SP-2  memory of one owner goes to no other owner, and nothing is kept for an owner that is gone
+//   SP-3  the pool never exceeds its limits; it frees the oldest memory first, which unmaps it in no other process
+//   SP-4  unused memory that Take does not return is freed after kPatientSweeps sweeps, or after two sweeps when the machine has less than the
 //         reserve available: an idle process keeps nothing
 // Any thread.
 #pragma once
@@ -28,13 +28,13 @@
 
 namespace pw::net {
 
-// A file and where this process has it mapped. Owns both.
+// A file and its mapping in this process. Owns both.
 struct SharedPages {
   Fd fd;  // may be closed: the mapping stays
   void* base = nullptr;
   size_t size = 0;
   uint64_t device = 0, inode = 0;
-  bool mapped = false;  // writing to it costs no page faults any more
+  bool mapped = false;  // its pages are mapped: writing causes no page faults
 
   SharedPages() = default;
   SharedPages(SharedPages&& other) noexcept { *this = std::move(other); }
@@ -50,29 +50,29 @@ struct SharedPages {
   ~SharedPages();
 };
 
-// What a process may keep, of which one is filled while others are looked at: `always`, and up to `at_most` while the machine has `reserve`
-// available. It goes with the clients it was made for, and when it is not used.
+// The bytes that a pool may keep: `always` in any case, and up to `at_most` while the machine has at least `reserve` available. This lets
+// one memory be filled while others are still being read. Kept memory is freed when its owner is gone or when it is idle.
 struct KeptLimits {
   size_t always = 0;
   size_t at_most = 0;
   size_t reserve = 0;
 };
-// A sixteenth of the machine's memory, and a quarter of it while another quarter is available.
+// Returns a limit of a sixteenth of the machine's memory, and a quarter while another quarter is available.
 KeptLimits KeptOfThisMachine();
 
 class SharedPool {
  public:
   static constexpr size_t kMostFiles = 64;
-  // A minute, as it is swept: who reads and writes large arrays often does so every now and then, in between two stretches of work.
+  // About a minute at the usual sweep period: a user of large arrays often reads or writes them at intervals, between stretches of work.
   static constexpr int kPatientSweeps = 7;
 
   explicit SharedPool(KeptLimits limits) : limits_(limits) {}
 
   std::optional<SharedPages> Take(size_t size, uint64_t owner);
   void Keep(SharedPages pages, uint64_t owner);
-  // Called every now and then.
+  // Frees idle memory (SP-4). Called periodically.
   void Sweep();
-  // The owner has gone. Numbers of owners do not come again.
+  // Frees the memory of an owner that is gone. Owner numbers are never reused.
   void Forget(uint64_t owner);
   size_t bytes() const;
 
@@ -80,9 +80,9 @@ class SharedPool {
   struct Kept {
     SharedPages pages;
     uint64_t owner;
-    int idle = 0;  // so many sweeps have found that nobody has it
+    int idle = 0;  // number of consecutive sweeps that found it unmapped elsewhere
   };
-  // Those of which it holds, for the caller to drop without the lock. REQUIRES: the lock, as Limit does.
+  // Removes the entries for which `goes` is true and returns them, for the caller to unmap without the lock. REQUIRES: the lock, as Limit does.
   template <class Condition>
   std::vector<SharedPages> Remove(Condition goes);
   size_t Limit() const;
@@ -90,7 +90,7 @@ class SharedPool {
 
   const KeptLimits limits_;
   mutable std::mutex mu_;
-  std::deque<Kept> kept_;  // the oldest first
+  std::deque<Kept> kept_;  // oldest first
   size_t bytes_ = 0;
   absl::flat_hash_set<uint64_t> gone_;
 };

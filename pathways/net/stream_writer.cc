@@ -17,7 +17,7 @@ bool StreamWriter::Add(OutFrame frame) {
   return !std::exchange(token_held_, true);
 }
 
-// Accounts for the batch that is done and loads the next; kDrained: there is none, and the token is free.
+// Accounts for the finished batch and loads the next. kDrained: there is no next batch, and the token is free.
 StreamWriter::Next StreamWriter::NextBatch() {
   const size_t bulk_done = batch_.bulk_bytes();
   spare_ = batch_.Clear();

@@ -1,9 +1,9 @@
-// StreamWriter: the sending half of a connection on a socket. Any thread may add; one at a time writes.
+// StreamWriter: the sending half of a connection on a socket. Any thread may add frames; one thread at a time writes.
 //
-// The right to write is a token. It is either free (nothing waits to be sent) or held by one owner: a thread inside Run, a task
-// on its way to the event loop, or a wait for the socket to take more. Whoever adds a frame while the token is free gets it, and
-// either runs or passes it on to the event loop. So nothing is posted while anyone is already at work, and the socket may be
-// closed by whoever holds the token.
+// The right to write is a token. The token is free if nothing waits to be sent. Otherwise it has one holder: a thread inside Run, a
+// task posted to the event loop, or a wait for the socket to become writable. A thread that adds a frame while the token is free
+// receives it, and either calls Run or passes it on to the event loop. So no task is posted while a holder is at work, and the holder
+// may close the socket.
 //
 // Invariants:
 //   SW-1  at most one thread is inside Run
@@ -22,31 +22,31 @@ namespace pw::net {
 
 class StreamWriter {
  public:
-  // `fd` is a non-blocking stream socket that stays open while anyone holds the token.
+  // `fd` is a non-blocking stream socket that stays open while the token is held.
   StreamWriter(int fd, size_t high_water_bytes);
 
-  // True: the caller now holds the token.
+  // Queues `frame`. Returns true if the caller now holds the token.
   [[nodiscard]] bool Add(OutFrame frame);
 
   enum class Result {
-    kDrained,  // all is written, the token is free
+    kDrained,  // all is written; the token is free
     kMore,     // the budget is spent; the caller still holds the token, as in the cases below
-    kBlocked,  // the socket takes no more for now
-    kFailed,   // error() says why; nothing more will be sent
+    kBlocked,  // the socket accepts no more for now
+    kFailed,   // error() is the errno; nothing more will be sent
     kStopped,  // all is written, and Stop has been called
   };
-  // REQUIRES: the caller holds the token.
+  // Writes queued frames until the queue is empty or `budget_bytes` are written. REQUIRES: the caller holds the token.
   Result Run(size_t budget_bytes);
   int error() const { return error_; }
 
-  // Refuses further frames and drops what is queued on the bulk lane; from now on the token is never free again. True: it was
-  // free and is now the caller's. False: whoever holds it finds out from Run.
+  // Refuses further frames and drops the bulk lane; from now on the token is never free again. Returns true if the token was free: the
+  // caller now holds it. Returns false otherwise: Run then tells the holder (kStopped).
   [[nodiscard]] bool Stop();
-  // Lets go of all memory. REQUIRES: the caller holds the token and will not run again.
+  // Releases all memory. REQUIRES: the caller holds the token and will not run again.
   void Clear();
 
   bool CanSendBulk() const;
-  // True once after CanSendBulk() said no and the lane has since drained below half of the high-water mark.
+  // Returns true once after CanSendBulk() returned false and the lane has drained to half of the high-water mark.
   bool TakeBulkWritable() { return bulk_writable_.exchange(false); }
 
  private:
@@ -64,7 +64,7 @@ class StreamWriter {
   std::atomic<size_t> bulk_bytes_ = 0;  // written under mu_; queued or in the batch
   std::atomic<bool> bulk_writable_ = false;
 
-  // Of the holder of the token.
+  // Used by the holder of the token.
   WriteBatch batch_;
   std::vector<OutFrame> spare_;
   int error_ = 0;

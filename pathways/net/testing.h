@@ -1,5 +1,4 @@
-// What the tests of this folder share: a handler that remembers, and the worlds in which the conformance tests run. Not for
-// products.
+// Test helpers of this folder: a recording handler, a mailbox between threads, and byte patterns. For tests only.
 #pragma once
 
 #include <chrono>
@@ -19,7 +18,7 @@
 
 namespace pw::net {
 
-// How long a test waits for what must happen before it calls it a failure. Nothing waits this long when all is well.
+// The time after which a missing event fails a test. A passing test never waits this long.
 inline constexpr std::chrono::seconds kPatience{60};
 
 // A value that another thread delivers.
@@ -46,7 +45,7 @@ class Mailbox {
   std::optional<T> value_;
 };
 
-// Remembers everything. A hook, if set before Start, sees each frame first, on the delivering thread.
+// Records every frame and event. A hook, if set before Start, is called first with each frame, on the delivering thread.
 class Recorder : public Connection::Handler {
  public:
   std::function<void(const Frame&)> on_frame;
@@ -75,7 +74,7 @@ class Recorder : public Connection::Handler {
     changed_.notify_all();
   }
 
-  // The first `count` frames, once they are there.
+  // Waits for `count` frames and returns all frames received.
   std::vector<Frame> WaitFrames(size_t count) {
     std::unique_lock<std::mutex> lock(mu_);
     EXPECT_TRUE(changed_.wait_for(lock, kPatience, [&] { return frames_.size() >= count || closed_.has_value(); }));

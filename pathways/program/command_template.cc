@@ -48,7 +48,7 @@ void MapMove(const Move& from, F f, Move* to) {
   }
 }
 
-// Every name in `to`, a copy of `from`, becomes f(that name in `from`).
+// Sets every name in `to`, a copy of `from`, to f(the name in `from`).
 template <class F>
 void MapNames(const Command& from, F f, Command* to) {
   switch (from.kind_case()) {

@@ -1,10 +1,11 @@
-// Command templates: commands to a host in which arrays and transfers are not named but left open, as slots.
+// Command templates: commands to a host with slots in place of the ids of arrays and transfers. The controller makes templates when
+// it lowers a program; hosts bind them for each run.
 //
-// A slot is a number with a kind in its top byte, so a template is an ordinary Command and no message is needed twice. Kinds:
-// the k-th argument and the k-th result of the host's part, and the k-th name of the run. Numbers without a kind stand for
+// A slot is a number with a kind in its top byte, so a template is an ordinary Command and needs no message type of its own. The
+// kinds: the k-th argument of the host's part, its k-th result, and the k-th name of the run. Numbers without a kind stand for
 // themselves (0: nothing).
 //
-// Pure. The controller makes templates when it lowers a program; whoever runs them binds them.
+// Pure.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@ constexpr uint64_t Slot(SlotKind kind, uint64_t index) { return (static_cast<uin
 constexpr uint64_t SlotIndex(uint64_t slot) { return slot & ((uint64_t{1} << kSlotShift) - 1); }
 constexpr bool IsSlot(uint64_t name, SlotKind kind) { return name >> kSlotShift == static_cast<uint64_t>(kind); }
 
-// What one run puts into the slots.
+// The values of the slots in one run.
 struct Binding {
   absl::Span<const uint64_t> args;
   absl::Span<const uint64_t> results;
@@ -31,24 +32,24 @@ struct Binding {
   uint64_t session = 0;
 };
 
-// INVALID_ARGUMENT unless the command is of a kind that a program may hold, and its slots lie within so many arguments and
-// results. REQUIRED of a template before Bind.
+// Checks a template; must succeed before Bind. INVALID_ARGUMENT unless a program may contain commands of this kind, and the slots
+// lie within `args` arguments and `results` results.
 absl::Status CheckTemplate(const ::pathways::v1::Command& command, size_t args, size_t results);
-// The number of arguments and results that a template needs: one more than its highest slots.
+// The numbers of arguments and results that a template needs: one more than its highest slots.
 struct SlotCounts {
   size_t args = 0;
   size_t results = 0;
 };
 SlotCounts CountSlots(const ::pathways::v1::Command& command);
 
-// Each of these slots becomes another.
+// Replaces each slot that is a key of `renamed` by its value.
 void RenameSlots(const absl::flat_hash_map<uint64_t, uint64_t>& renamed, ::pathways::v1::Command* command);
 
-// Whether a Done answers the command, that is, whether it has an op.
+// Returns whether the command has an op, that is, whether a Done answers it.
 bool HasOp(const ::pathways::v1::Command& command);
 
-// Fills in names, op and session. `out` is a copy of `command`, bound before or not: nothing else in it is written, so that it can
-// serve one run after another.
+// Fills names, op and session into `out`, a copy of `command`. It writes nothing else, so one `out` can be bound for one run after
+// another.
 void Bind(const ::pathways::v1::Command& command, const Binding& binding, uint64_t op, ::pathways::v1::Command* out);
 
 }  // namespace pw::program

@@ -1,7 +1,7 @@
-// Compile options as they travel to the workers.
+// The canonical form of compile options, in which they are sent to workers.
 //
-// Compiled programs are found again by the bytes of their options, among others, and shared by all devices of a kind. So the bytes say
-// nothing of devices, and equal options are equal bytes: clients write the entries of maps in an order that differs from run to run.
+// The bytes of the options are part of the key of compile caches, whose entries are shared by all devices of a kind. So the bytes
+// name no devices, and equal options give equal bytes. (Clients write map entries in an order that differs from run to run.)
 #pragma once
 
 #include <string>

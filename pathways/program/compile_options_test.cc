@@ -8,7 +8,7 @@
 namespace pw::program {
 namespace {
 
-// A field of a message: length-delimited, with a number below 2048.
+// Returns a length-delimited field, with a field number below 2048.
 std::string Field(int number, const std::string& bytes) {
   std::string out;
   const int tag = number << 3 | 2;

@@ -15,7 +15,7 @@ namespace {
 namespace v1 = ::pathways::v1;
 using SpecPtr = std::shared_ptr<const buffers::ArraySpec>;
 
-// For each node a set of nodes that wait: a bit for each of those. Of the largest program they take 32 MiB.
+// A set of waiting nodes for each node, one bit per waiting node. For the largest program they take 32 MiB.
 class Sets {
  public:
   Sets(size_t nodes, size_t waiting) : words_((waiting + 63) / 64), bits_(nodes * words_) {}
@@ -37,7 +37,7 @@ int64_t BytesOf(const Node& node) {
   return static_cast<int64_t>(sizeof(Node) + node.location.size() + (node.inputs.size() + node.num_outputs) * sizeof(int));
 }
 
-// What of a list a part uses, with numbers of its own.
+// The entries of a list that a part uses, numbered anew.
 struct Used {
   int Number(int number_in_list) {
     const auto [it, fresh] = numbers.try_emplace(number_in_list, static_cast<int>(all.size()));
@@ -111,7 +111,7 @@ class Cutter {
                                                      " parts between the nodes that wait for values: make several of it"));
   }
 
-  // What each node waits for.
+  // Returns, for each node, the waiting nodes on which it depends.
   Sets WaitsFor(const std::vector<int>& waiting) const {
     Sets sets(program_.nodes.size(), waiting.size());
     for (int n = 0; n < nodes(); ++n) {
@@ -124,7 +124,7 @@ class Cutter {
     return sets;
   }
 
-  // What waits for each node.
+  // Returns, for each node, the waiting nodes that depend on it.
   Sets AwaitedBy(const std::vector<int>& waiting) const {
     Sets sets(program_.nodes.size(), waiting.size());
     for (int n = nodes() - 1; n >= 0; --n) {
@@ -165,10 +165,10 @@ class Cutter {
     }
   }
 
-  // CU-1. There are no cycles: along an edge, what a node waits for only grows, and what waits for it only shrinks.
+  // CU-1. Steps form no cycles: along an edge, WaitsFor only grows, and AwaitedBy only shrinks.
   void SortSteps() {
     const int count = static_cast<int>(cut_.steps.size());
-    std::vector<std::vector<int>> after(count);  // a step once for each value that it takes
+    std::vector<std::vector<int>> after(count);  // lists a step once for each value that it takes
     std::vector<int> before(count, 0);
     for (int n = 0; n < nodes(); ++n) {
       for (int value : program_.nodes[n].inputs) {
@@ -201,7 +201,7 @@ class Cutter {
     FindTakers();
   }
 
-  // The step other than its maker's that takes each value.
+  // Finds, for each value, the step that takes it, beside the step that makes it.
   void FindTakers() {
     taker_.resize(program_.producer_of.size(), kNobody);
     for (int n = 0; n < nodes(); ++n) {
@@ -234,7 +234,7 @@ class Cutter {
     cut_.parts.emplace_back();
   }
 
-  // The part's own program: Args, its nodes, Results.
+  // Writes the part's program: its Args, nodes and Results.
   absl::Status Write(const Step& step) {
     const int self = static_cast<int>(&step - cut_.steps.data());
     part_ = &cut_.parts[step.part];
@@ -300,7 +300,7 @@ class Cutter {
     Make(node, from.num_outputs, from.first_output);
   }
 
-  // What of the client's bytes the part refers to.
+  // Copies the shardings and executables that the part refers to from the client's message.
   absl::Status Seal() {
     auto proto = std::make_shared<v1::Program>();
     for (int sharding : part_shardings_.all) *proto->add_shardings() = program_.proto->shardings(sharding);
@@ -323,12 +323,12 @@ class Cutter {
   CutRoom& room_;
   Shardings shardings_;
   Cut cut_;
-  std::vector<int> step_of_;                // of each node; -1: an Arg
-  std::vector<std::vector<int>> members_;   // nodes, of each step
-  std::vector<int> taker_;                  // a step, of each value
-  Part* part_ = nullptr;                    // that is being written
-  absl::flat_hash_map<int, int> renamed_;   // the program's values, as the part's
-  Used part_shardings_, part_executables_;  // of the program's
+  std::vector<int> step_of_;                // by node; -1: an Arg
+  std::vector<std::vector<int>> members_;   // nodes, by step
+  std::vector<int> taker_;                  // step, kNobody or kSeveral, by value
+  Part* part_ = nullptr;                    // the part being written
+  absl::flat_hash_map<int, int> renamed_;   // the part's value for each of the program's
+  Used part_shardings_, part_executables_;  // those of the program that the part uses
 };
 
 }  // namespace

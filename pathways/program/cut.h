@@ -1,19 +1,21 @@
-// Cut: a program with nodes that wait for values, as steps: those nodes, and between them *parts*, programs without such nodes,
-// which are dispatched all at once like any other program.
+// Cut: a program with waiting nodes, divided into steps. Waiting nodes are HostCalls (calls of the client's Python functions) and Selects
+// (one of several branches runs). They cannot be dispatched before the values of their inputs are known. A step is a waiting node or a
+// *part*: a program without waiting nodes, which is dispatched as a whole like any other. The controller runs the steps
+// (controller/session/program_steps.h).
 //
-// A part holds the nodes that wait for the same values and that the same values wait for, so that nothing waits for more than it
-// needs: what feeds an index is a part of its own, what does not depend on the index another, what does a third. Values cross
-// between steps as arrays, arguments and results of the parts.
+// A part holds the nodes that depend on the same waiting nodes, and on which the same waiting nodes depend, so that no node waits
+// longer than it must. For example, the nodes that feed a Select's index form one part, those independent of the Select another, and
+// those that use its outputs a third. Between steps, values are arrays: arguments and results of the parts.
 //
 // Pure.
 //
 // Invariants:
-//   CU-1  steps stand in an order in which they could run one after another
+//   CU-1  the steps stand in an order in which they could run one after another
 //   CU-2  every Compute, Transfer and Result of the program is in exactly one part; all results of the program are results of
 //         parts
-//   CU-3  a part takes an argument over only if no other step takes the value, and nothing at all in a branch: whoever takes over
-//         waits for earlier users of the same devices (controller/gangs.h), and these may wait for the branch
-//   CU-4  the work is linear in the program's nodes and inputs, and what it makes has room in CutRoom
+//   CU-3  a part donates an argument only if no other step takes the value, and in a branch it donates none: a donating part waits
+//         for earlier users of the same devices (controller/scheduling/gangs.h), and these may wait for the branch
+//   CU-4  cutting takes time linear in the program's nodes and inputs, and the parts fit into CutRoom
 #pragma once
 
 #include <cstdint>
@@ -28,16 +30,16 @@
 namespace pw::program {
 
 struct Step {
-  int part = -1;             // index in Cut::parts; -1: `node` waits for values
-  int node = -1;             // of the program
-  std::vector<int> inputs;   // values of the program: a part's Args, in order; of a Select the index first
-  std::vector<int> outputs;  // values that other steps take: a part's first Results, or all that a node makes
-  std::vector<int> results;  // of the program, by number: a part's further Results
+  int part = -1;             // index in Cut::parts; -1: the step is the waiting node `node`
+  int node = -1;             // index in the program's nodes
+  std::vector<int> inputs;   // values of the program: a part's Args, in order, or the node's inputs (of a Select the index first)
+  std::vector<int> outputs;  // values that other steps take: a part's first Results, or all outputs of a node
+  std::vector<int> results;  // indices of the program's results: a part's further Results
 };
 
 struct Part {
-  Program program;               // nodes keep the numbers that they had
-  std::vector<int> executables;  // of the whole program: those of the part, by its own numbers
+  Program program;               // Node::number is the node's number in the whole program
+  std::vector<int> executables;  // maps the part's executables to those of the whole program
 };
 
 struct Cut {
@@ -46,20 +48,20 @@ struct Cut {
   std::vector<std::shared_ptr<const buffers::ArraySpec>> specs;  // of each value
 };
 
-// What the parts of a program and of its branches may take together. Each part has arguments, devices and a name of its own and is
-// lowered by itself, so a client could write a program of some megabytes whose parts are gigabytes, and minutes of work for the
-// controller. Programs as people write them have two or three parts for each node that waits, and a few kilobytes in each.
+// The limits on all parts of a program and its branches together. Each part has its own arguments, devices and name, and is lowered
+// by itself. Without limits, a program of some megabytes could have gigabytes of parts, and keep the controller busy for minutes.
+// Ordinary programs have two or three parts per waiting node, of a few kilobytes each.
 struct CutRoom {
   int parts = 8 * kMaxWaiting;
   int64_t bytes = int64_t{256} << 20;  // a program of kMaxNodes nodes in one part takes a third of it
 };
 
-// `executables` are what the program's compiled to. Errors name the node. What the parts take is taken out of `room`;
-// RESOURCE_EXHAUSTED if it is not enough.
+// Cuts a program. `executables`: the program's, compiled. `is_branch`: the program is a branch of a Select (CU-3). Subtracts the parts
+// from `room`; RESOURCE_EXHAUSTED if they do not fit. INVALID_ARGUMENT: a node does not fit its executable or inputs. Errors name the node.
 absl::StatusOr<Cut> CutProgram(const Program& program, absl::Span<const ExecutablePtr> executables, bool is_branch,
                                CutRoom& room);
 
-// Whether the program has nodes that wait for values.
+// Returns whether the program has waiting nodes.
 bool WaitsForValues(const Program& program);
 
 }  // namespace pw::program

@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Programs of scalars on one device, with one executable for each number of results.
+// Builds programs of scalars on one device, with one executable for each number of results.
 class Builder {
  public:
   Builder() {
@@ -114,9 +114,9 @@ TEST(Cut, WhatFeedsAnIndexWhatDoesNotAndWhatComesAfterAreParts) {
   Builder b;
   const uint32_t x = b.Arg(true);                    // node 0
   const uint32_t index = b.Compute({x});             // 1: feeds the index
-  const uint32_t apart = b.Compute({x});             // 2: does not
+  const uint32_t apart = b.Compute({x});             // 2: independent of the index
   const uint32_t chosen = b.Select(index, {x});      // 3
-  const uint32_t both = b.Compute({chosen, apart});  // 4: after it
+  const uint32_t both = b.Compute({chosen, apart});  // 4: depends on the Select
   b.Result(both);
   b.Result(chosen);
   const Program program = b.Parse();
@@ -189,7 +189,7 @@ TEST(Cut, PartsThatTakeTooMuchAreRefused) {
   EXPECT_EQ(CutProgram(program, Compiled(), false, too_little).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
-// CU-4: each pair of functions of the host that something waits for makes a part.
+// CU-4: each pair of HostCalls on which a node depends makes a part.
 TEST(Cut, MorePartsThanPeopleWriteAreRefused) {
   Builder b;
   std::vector<uint32_t> waiting;
@@ -205,7 +205,7 @@ TEST(Cut, MorePartsThanPeopleWriteAreRefused) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("program f falls into more than 8192 parts"));
 }
 
-// Random programs: every node once, in an order that could run, each value made by the step that has it among its outputs.
+// In random programs every node is in one step, steps could run in their order, and inputs are outputs of earlier steps.
 TEST(Cut, RandomProgramsAreCutIntoStepsThatCouldRun) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     std::mt19937_64 random(seed);

@@ -23,13 +23,14 @@ absl::StatusOr<Value> MakeValue(const Compiled::Value& proto) {
   return value;
 }
 
-// The whole array of which every device holds shard_dims. XLA makes all shards equal: the whole is exactly counts times a shard.
+// Returns the whole array whose shards have shard_dims. XLA makes all shards equal, so each dimension is the tile count times a
+// shard's.
 absl::StatusOr<buffers::ArraySpec> WholeArray(const Executable& executable, const Value& value) {
   buffers::ArraySpec spec;
   spec.dtype = value.dtype;
   spec.dims = value.shard_dims;
   spec.layout = value.layout;
-  if (value.dtype == buffers::DType::kToken) {  // it has no contents: whichever device XLA says it is on, all have it
+  if (value.dtype == buffers::DType::kToken) {  // a token has no contents: all devices have it, whatever XLA's sharding says
     spec.sharding = buffers::Sharding::Replicated(executable.devices, value.memory_kind);
     return spec;
   }
@@ -103,7 +104,7 @@ absl::Status CheckArgument(const Executable& executable, int index, const buffer
   if (spec.sharding.devices() != executable.devices) {
     problem = "lives on other devices than the program was compiled for";
   } else if (parameter.dtype == buffers::DType::kToken) {
-    // The first token of a chain of ordered effects comes from the client, which makes an empty array of booleans of it.
+    // The client makes the first token of a chain of ordered effects, as an empty array of booleans.
     if (spec.dtype != buffers::DType::kToken && spec.dtype != buffers::DType::kPred) problem = "is not a token";
   } else if (spec.dtype != parameter.dtype) {
     problem = "has another element type";

@@ -1,10 +1,10 @@
-// Executable: what the controller knows of a compiled program; one record for each, however many devices it runs on.
+// Executable: the controller's record of a compiled computation. There is one record per executable, however many devices it runs on.
 //
-// Immutable once made. The worker says what one device sees of each value (Compiled.Value); from its sharding follow the whole
-// arrays that Execute makes, computed here once and shared by all of them.
+// Immutable. The worker reports each value as one device sees it (Compiled.Value). From that and the value's sharding,
+// CompleteExecutable computes the specs of the whole result arrays once; all arrays that Execute makes share them.
 //
 // Invariants:
-//   EX-1  output_specs->at(i) is the spec of every i-th result: constant for the life of the executable (clients cache it)
+//   EX-1  output_specs->at(i) is the spec of the i-th result of every execution; it never changes (clients cache it)
 //   EX-2  every donated input is the index of a parameter
 #pragma once
 
@@ -37,7 +37,7 @@ struct Executable {
   int num_replicas = 1;
   int num_partitions = 1;
   std::vector<DeviceId> devices;   // replica-major
-  std::vector<DeviceId> physical;  // where those were when it was compiled, and it runs: slices may have been moved since
+  std::vector<DeviceId> physical;  // the physical devices of `devices` at compile time, where it runs; virtual slices may have moved since
   std::vector<HostId> hosts;       // ascending
   std::vector<Value> parameters;
   std::vector<Value> outputs;
@@ -46,18 +46,20 @@ struct Executable {
   std::string memory_stats;
   int64_t code_bytes = 0;
 
-  // Sharing ownership with all other specs.
+  // Returns the i-th output spec; it shares ownership with all others.
   std::shared_ptr<const buffers::ArraySpec> output_spec(int i) const { return {output_specs, &(*output_specs)[i]}; }
 };
 
-// Completes a record (id, owner, shape of the computation, devices and hosts are set) with what the worker reported. An error if
-// the report makes no sense, or describes arrays that we cannot name.
+// Completes a record, in which id, owner, replicas, partitions, devices and hosts are set, with the worker's report. Returns an error
+// if the report is inconsistent, or describes arrays that ArraySpec cannot represent.
 absl::StatusOr<std::shared_ptr<const Executable>> CompleteExecutable(Executable record, const ::pathways::v1::Compiled& compiled);
 
-// What the executable takes, whole, as it wants it. An error if the worker's report of it makes no sense.
+// Returns the spec of the whole array that the executable takes as its `index`-th argument. Returns an error if the worker's report
+// of it is inconsistent.
 absl::StatusOr<buffers::ArraySpec> ParameterSpec(const Executable& executable, int index);
 
-// OK if an array may be the `index`-th argument: same devices in the same order, same type, and shards of the parameter's shape.
+// Returns OK if an array of this spec may be the `index`-th argument: same devices in the same order, same element type, and shards
+// of the parameter's shape.
 absl::Status CheckArgument(const Executable& executable, int index, const buffers::ArraySpec& spec);
 
 }  // namespace pw::program

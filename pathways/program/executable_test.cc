@@ -59,7 +59,7 @@ TEST(ExecutableTest, TokensAreOnAllDevicesWhereverTheCompilerPutsThem) {
   auto e = CompleteExecutable(FourDevices(), c);
   ASSERT_TRUE(e.ok()) << e.status();
   EXPECT_TRUE((*e)->output_spec(0)->sharding.fully_replicated());
-  token->set_dtype(kF32);  // contents that only one device has are not an array over all of them
+  token->set_dtype(kF32);  // unlike a token, a value with contents on one device only is not an array over all devices
   EXPECT_THAT(std::string(CompleteExecutable(FourDevices(), c).status().message()), HasSubstr("maximal sharding"));
 }
 

@@ -1,8 +1,11 @@
-// HostPrograms: what the hosts do in one run of a program, without shards: what the IR lowers a program to, and what dispatch makes
-// each host's commands from.
+// HostPrograms: the steps that each host carries out in one run of a program. The IR lowers programs to this form (ir/compile.h);
+// dispatch/lower_program.h makes each host's commands from it.
 //
-// Hosts with the same part share one list of steps. A host does its own part of a step: the shards that lie there. Arrays and transfers
-// are slots (command_template.h); arguments and results are numbered as the program numbers them.
+// Steps name whole arrays, not shards: each host carries out a step for its own shards. Hosts with the same steps share one list.
+// Steps name arrays by slots (command_template.h), whose values each run fills in: the program's k-th argument array, its k-th result,
+// or the k-th other name of the run (intermediate arrays, launches).
+//
+// `apart` marks an argument that the caller passes as one array per shard. These arrays have consecutive slots.
 //
 // Plain data.
 #pragma once
@@ -20,31 +23,32 @@ using SpecPtr = std::shared_ptr<const buffers::ArraySpec>;
 
 struct HostStep {
   enum class Kind {
-    kExecute,  // `executable` takes `arrays` and makes `made`, leaving those of `kept` as they are
-    kMove,     // its part of a move
-    kAlias,  // `made` is another name for its shards of `arrays`; `apart`: shard i is the only one of the array that comes i later
-    kRelease,  // of `arrays`; `apart`: of those that come behind, one for each shard
+    kExecute,  // `executable` takes `arrays` and makes `made`; it does not donate the inputs whose indices are in `kept`
+    kMove,     // the host's part of the transfer `move`
+    kAlias,    // `made` becomes another name for the host's shards of `arrays`; `apart`: shard i is the array in slot arrays[0] + i
+    kRelease,  // releases `arrays`; `apart`: those in slots arrays[0] + i, for each shard i on the host
   };
   Kind kind = Kind::kExecute;
-  int node = 0;  // of the program
+  int node = 0;  // the program's node to which the step belongs
   std::vector<uint64_t> arrays;
   std::vector<uint64_t> made;
-  int executable = -1;  // in the program's order
+  int executable = -1;  // index in the program's executables
   std::vector<int32_t> kept;
-  uint64_t launch = 0;
-  int move = -1;
+  uint64_t launch = 0;  // of kExecute over several hosts: the slot of the launch's id, the same on all hosts; else 0
+  int move = -1;        // index in HostPrograms::moves
   bool apart = false;
-  SpecPtr spec;  // of an alias, and of what is apart
+  SpecPtr spec;  // of kAlias: of the alias; of kRelease with `apart`: of the whole array
 };
 
-// One transfer; all hosts that have a part in it name it by its index.
+// One transfer: copies an array to another sharding. Steps name it by its index.
 struct HostMove {
-  uint64_t source = 0;
+  uint64_t source = 0;  // slots
   uint64_t target = 0;
   SpecPtr source_spec;
   SpecPtr target_spec;
 };
 
+// The steps of all hosts that have the same steps.
 struct HostProgram {
   std::vector<HostId> hosts;
   std::vector<HostStep> steps;  // ascending by node
@@ -53,12 +57,12 @@ struct HostProgram {
 struct HostPrograms {
   std::vector<HostProgram> programs;
   std::vector<HostMove> moves;
-  uint64_t names = 0;  // name slots that are taken
+  uint64_t names = 0;  // number of name slots in use
   struct Arg {
     SpecPtr spec;
     bool apart = false;
   };
-  std::vector<Arg> args;
+  std::vector<Arg> args;  // in the program's order; one that is `apart` takes one argument slot per shard
   struct Result {
     SpecPtr spec;
     int maker = 0;  // the node that makes it

@@ -10,7 +10,7 @@
 namespace pw::program {
 namespace {
 
-// One factor of the mesh that cuts a dimension: position / stride % size is a device's coordinate along it.
+// A mesh axis or sub-axis that cuts a dimension. A device's coordinate along it is position / stride % size.
 struct Factor {
   int64_t stride;
   int64_t size;
@@ -26,7 +26,7 @@ absl::Status CheckProduct(absl::Span<const int64_t> dims, size_t n, const char* 
   return absl::InvalidArgumentError(absl::StrCat(what, " [", absl::StrJoin(dims, ","), "] do not make ", n, " devices"));
 }
 
-// Where each device stands in the mesh: mesh_positions[device] = row-major position.
+// Returns each device's row-major position in the mesh, by device.
 absl::StatusOr<std::vector<int64_t>> MeshPositions(const xla::MeshProto& mesh, size_t num_shards) {
   std::vector<int64_t> order;
   if (mesh.device_ids_size() > 0) {
@@ -81,7 +81,7 @@ absl::StatusOr<std::vector<int64_t>> TransposedIota(absl::Span<const int64_t> re
     }
     seen[p] = true;
   }
-  std::vector<Factor> order;  // the innermost first, without those of size 1: of others there are few
+  std::vector<Factor> order;  // the innermost first; without factors of size 1, as a client may write any number of them
   for (size_t k = rank; k-- > 0;) {
     const size_t d = perm.empty() ? k : perm[k];
     if (reshape_dims[d] > 1) order.push_back({strides[d], reshape_dims[d]});
@@ -100,7 +100,7 @@ absl::StatusOr<std::vector<int64_t>> TransposedIota(absl::Span<const int64_t> re
 absl::StatusOr<buffers::Tiles> NamedShardingToTiles(const xla::NamedShardingProto& proto, size_t num_shards, int rank) {
   std::vector<int64_t> sizes;
   for (const auto& axis : proto.mesh().axes()) sizes.push_back(axis.size());
-  // No axes: a mesh without devices, which is how "replicated" is written.
+  // A mesh without axes means "replicated".
   if (sizes.empty()) return buffers::Tiles{};
   PW_RETURN_IF_ERROR(CheckProduct(sizes, num_shards, "mesh axes"));
   std::vector<int64_t> strides(sizes.size(), 1);
@@ -112,11 +112,11 @@ absl::StatusOr<buffers::Tiles> NamedShardingToTiles(const xla::NamedShardingProt
   }
   buffers::Tiles tiles{buffers::Dims(rank, 1), std::vector<int32_t>(num_shards, 0)};
   int64_t total = 1;
-  // Row-major tile numbers grow by one factor after another, the major dimensions first.
+  // Builds row-major tile numbers, one factor after another, the major dimensions first.
   for (int d = 0; d < proto.dim_shardings_size(); ++d) {
     for (const auto& axis : proto.dim_shardings(d).axes()) {
       PW_ASSIGN_OR_RETURN(const Factor factor, FactorOf(axis, sizes, strides));
-      if (factor.size == 1) continue;  // there may be any number of them
+      if (factor.size == 1) continue;  // a client may write any number of them
       if (__builtin_mul_overflow(total, factor.size, &total) || total > static_cast<int64_t>(num_shards)) {
         return absl::InvalidArgumentError("a sharding uses a mesh axis twice");
       }

@@ -13,7 +13,7 @@ namespace {
 
 using xla::OpSharding;
 
-// Trailing dimensions of the grid that replicate (or are manual: the value is whole there).
+// Returns the number of trailing dimensions of the grid that replicate. Manual dimensions count too: shards are whole along them.
 absl::StatusOr<int> SubgroupDims(const OpSharding& proto, int rank) {
   const int subgroups = proto.replicate_on_last_tile_dim() ? 1 : proto.last_tile_dims_size();
   if (proto.tile_assignment_dimensions_size() == rank + subgroups) return subgroups;

@@ -1,11 +1,11 @@
-// XLA's form of a sharding, and ours.
+// Converts between XLA's form of a sharding and ours.
 //
-// xla.OpSharding places the tiles of a value on the partitions 0 .. n-1 of a computation; buffers::Sharding places them on a list
-// of devices. Partition p is position p of the list. With several replicas (replica-major lists) every replica holds the whole
-// value again. Values of kind manual, unknown and unreduced have full-size shards: they become replicated shardings, the only
-// thing that can be said of their shape.
+// xla.OpSharding places the tiles of a value on partitions 0 .. n-1 of a computation; buffers::Sharding places them on a list of
+// devices. Partition p is position p of the list. With several replicas (the list is replica-major), every replica holds the whole
+// value. Shardings of type manual, unknown and unreduced have full-size shards. They become replicated shardings, which describe
+// the shards' shape correctly, if not their contents.
 //
-// Pure; input is from outside: anything that is not a sharding of that many devices and that rank is INVALID_ARGUMENT.
+// Pure. Input is untrusted: INVALID_ARGUMENT if it is not a sharding of a value of this rank on so many devices.
 #pragma once
 
 #include <string>
@@ -25,10 +25,10 @@ absl::StatusOr<buffers::Sharding> OpShardingToSharding(std::string_view serializ
 absl::StatusOr<buffers::Sharding> OpShardingToSharding(const xla::OpSharding& proto, std::vector<DeviceId> devices,
                                                        std::string memory_kind, int rank);
 
-// The tiles alone, for `num_shards` devices.
+// Converts the tiles alone, for `num_shards` devices.
 absl::StatusOr<buffers::Tiles> OpShardingToTiles(const xla::OpSharding& proto, size_t num_shards, int rank);
 
-// The way back: replicated, or the full table of devices.
+// Converts back, to a replicated sharding or a full list of devices.
 xla::OpSharding ShardingToOpSharding(const buffers::Sharding& sharding);
 
 }  // namespace pw::program

@@ -142,7 +142,7 @@ TEST(OpShardingTest, NamedShardings) {
   EXPECT_FALSE(Parse(mesh + "}", 4, 1).ok());
 }
 
-// A client may write any number of them. Each of the devices once looked at all.
+// A client may write any number of dimensions and axes of size 1; the work per device must not grow with them.
 TEST(OpShardingTest, DimensionsAndAxesOfOneCostNothing) {
   constexpr int kMany = 1 << 18;
   xla::OpSharding iota;

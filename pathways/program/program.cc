@@ -190,9 +190,9 @@ class Parser {
 
   const std::shared_ptr<const v1::Program> proto_;
   Shardings shardings_;
-  Program program_;        // or the branch that is being read
-  uint32_t branches_ = 0;  // that its nodes may use
-  int inputs_ = 0;         // so far
+  Program program_;        // the program or branch being parsed
+  uint32_t branches_ = 0;  // number of branches that its nodes may use
+  int inputs_ = 0;         // number of inputs so far
 };
 
 }  // namespace

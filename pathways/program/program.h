@@ -1,12 +1,13 @@
-// Program: a user's program of many nodes, read from its bytes (proto/pathways/v1/program.proto says what they mean).
+// Program: a user's program of many nodes, parsed from its bytes (specified in proto/pathways/v1/program.proto).
 //
-// A dataflow graph with one node for each sharded computation, however many devices it runs on (paper 4.2). Immutable once read.
-// ParseProgram checks everything that the bytes alone can tell; the IR (ir/compile.h) the rest, when the executables of its Compute nodes
-// have been compiled and their types are known.
+// A program is a dataflow graph with one node per sharded computation, however many devices it runs on (paper 4.2). Values are the
+// arrays that travel on its edges. Immutable.
+// ParseProgram checks all that the bytes alone can show. The IR (ir/compile.h) checks the rest, once the executables of the Compute
+// nodes have been compiled and their types are known.
 //
 // Invariants:
-//   PR-1  a node's inputs are values made by nodes before it: the order of the nodes is a topological one
-//   PR-2  values are numbered in the order of the nodes that make them; producer_of(value) is exact
+//   PR-1  a node's inputs are values made by nodes before it: the nodes stand in topological order
+//   PR-2  values are numbered in the order of the nodes that make them; producer_of[value] is that node
 #pragma once
 
 #include <cstdint>
@@ -39,12 +40,12 @@ struct Node {
   bool donated = false;                                            // Arg
   bool apart = false;                                              // Arg: one array for each shard
   uint64_t callback = 0;                                           // of a HostCall
-  std::string function;                                            // likewise, for people
+  std::string function;                                            // of a HostCall: its name, for messages
   std::vector<int> branches;                                       // of a Select, whose first input is the index
   std::vector<std::shared_ptr<const buffers::ArraySpec>> outputs;  // of a HostCall or Select
-  int number = -1;  // by which it is described, if it is not where it stood (program/cut.h)
+  int number = -1;  // the node's number in messages, if it is not its position (program/cut.h)
 
-  // It waits for a value.
+  // Returns whether this is a waiting node, which waits for the values of its inputs (program/cut.h).
   bool waits() const { return kind == NodeKind::kHostCall || kind == NodeKind::kSelect; }
 };
 
@@ -55,32 +56,33 @@ struct Program {
   std::vector<int> args;                                 // nodes
   std::vector<int> results;                              // nodes
   std::shared_ptr<const ::pathways::v1::Program> proto;  // modules, options, shardings
-  std::vector<Program> branches;                         // of the same proto; theirs are the ones before them in this list
+  std::vector<Program> branches;                         // of the same proto; each may use those before it in this list
 
   // "node 37 of step (train.py:12 in loss)"
   std::string Describe(int node) const;
-  // The error with the node in it, unless there is one already.
+  // Returns the status with the node added to its message, unless it names one already.
   absl::Status At(int node, const absl::Status& status) const;
 };
 
 inline constexpr absl::string_view kProgramMagic = "pathways.v1.Program\n";
 
-// INVALID_ARGUMENT, naming the node, for anything that is not a program: bytes that do not parse, values used before they are
-// made, indices out of range, unknown types, arrays too large to count, more of anything than these.
-inline constexpr int kMaxNodes = 1 << 18;
-inline constexpr int kMaxValues = 1 << 20;
+// Limits of ParseProgram.
+inline constexpr int kMaxNodes = 1 << 18;       // of the program and its branches together
+inline constexpr int kMaxValues = 1 << 20;      // in the program or in a branch
 inline constexpr int kMaxInputs = 1 << 24;      // of all nodes together
-inline constexpr int kMaxBranches = 1 << 11;    // each knows those before it
-inline constexpr int kMaxWaiting = 1 << 10;     // nodes that wait for values, in the program or a branch
-inline constexpr int64_t kMaxShards = 1 << 24;  // of all shardings together, once for each rank that they are used with
+inline constexpr int kMaxBranches = 1 << 11;    // each may use those before it
+inline constexpr int kMaxWaiting = 1 << 10;     // waiting nodes, in the program or in a branch
+inline constexpr int64_t kMaxShards = 1 << 24;  // of all shardings together, counted once per rank that they are used with
+// Parses a program. INVALID_ARGUMENT, naming the node, for anything that is not a program: bytes that do not parse, values used
+// before they are made, indices out of range, unknown types, arrays whose size overflows, or more of anything than the limits.
 absl::StatusOr<Program> ParseProgram(absl::string_view bytes);
 
-// The shardings of a program, for arrays of each rank. Each is made once, and nodes share it: a program may have many nodes on many devices.
+// Shardings: a cache of a program's shardings, by index in proto->shardings() and rank, so that nodes with the same sharding share it.
 class Shardings {
  public:
   // `proto` outlives this.
   explicit Shardings(const ::pathways::v1::Program* proto) : proto_(proto) {}
-  // Errors as of ParseProgram.
+  // Returns sharding `index` for arrays of this rank. Errors are those of ParseProgram.
   absl::StatusOr<buffers::Sharding> Of(uint32_t index, int rank);
 
  private:
@@ -93,14 +95,15 @@ class Shardings {
 
 using ExecutablePtr = std::shared_ptr<const Executable>;
 
-// A program, what its executables compiled to, and what its results are: all types agree, which the IR has checked.
+// A program with its compiled executables and the specs of its results. The IR has checked that all types agree.
 struct TypedProgram {
   Program program;
   std::vector<ExecutablePtr> executables;  // in the program's order
   std::shared_ptr<const std::vector<buffers::ArraySpec>> result_specs;
 };
 
-// Marks where in the user's program an error began: in its message, so that it crosses every wire. A mark is never put twice.
+// Adds the location in the user's program to an error's message, so that it survives every transport. Does nothing if the message has
+// a location already.
 absl::Status WithLocation(const absl::Status& status, absl::string_view location);
 
 }  // namespace pw::program

@@ -1,4 +1,4 @@
-// Programs as a hostile client may write them: what parses is cut where it waits for values, and each part must be a program that could run.
+// Fuzzes the parser of programs. Each program that parses is cut at its waiting nodes, and each part must be a program that could run.
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -11,7 +11,7 @@ namespace {
 
 using namespace pw::program;  // NOLINT: a program of one function
 
-// As many results as the first node that runs it expects.
+// Returns executables with as many results as the first node that runs each of them expects.
 std::vector<ExecutablePtr> Compiled(const Program& program) {
   std::vector<ExecutablePtr> executables(static_cast<size_t>(program.proto->executables_size()));
   for (const Node& node : program.nodes) {

@@ -11,7 +11,7 @@ namespace {
 namespace v1 = ::pathways::v1;
 using ::testing::HasSubstr;
 
-// Two devices, a chain: arg -> f -> transfer -> g -> result.
+// A chain on two devices: arg -> f -> transfer -> g -> result.
 v1::Program Chain() {
   v1::Program p;
   p.set_name("step");
@@ -99,7 +99,7 @@ TEST(Program, NodesShareShardings) {
   for (const Node& node : program->nodes) EXPECT_EQ(&node.spec->sharding.devices(), &program->nodes[0].spec->sharding.devices());
 }
 
-// A sharding of many devices is small on the wire; each rank of arrays that use it has tables of its own.
+// A sharding of many devices is small on the wire, but is expanded once for each rank of arrays that use it.
 TEST(Program, WhatAClientCanMultiplyIsBounded) {
   v1::Program branches = Chain();
   for (int i = 0; i <= kMaxBranches; ++i) branches.add_branches();

@@ -27,7 +27,7 @@ void AppendGrowing(const Move::Receive& receive, std::vector<int64_t>* numbers) 
   }
 }
 
-// Sizes first, so that different entries never give the same numbers.
+// Sizes come first, so that different entries never give the same numbers.
 void AppendAlike(const Move::Send& send, std::vector<int64_t>* numbers) {
   numbers->insert(numbers->end(), {static_cast<int64_t>(send.array()), send.to_host(), send.region().start_size()});
   Append(send.region().size(), numbers);
@@ -46,7 +46,7 @@ void AppendAlike(const Move::Receive& receive, std::vector<int64_t>* numbers) {
   }
 }
 
-// As many of the numbers as there are values.
+// Sets all values from the numbers at `at`. Returns the end of the numbers used.
 const int64_t* Take(const int64_t* at, Longs* values) {
   for (int64_t& value : *values) value = *at++;
   return at;
@@ -71,7 +71,7 @@ void SetGrowing(const std::vector<int64_t>& numbers, Move::Receive* receive) {
   }
 }
 
-// The numbers come from elsewhere: sums wrap around.
+// Returns a + b * times. The numbers are untrusted, so sums wrap around.
 int64_t Sum(int64_t a, int64_t b, int64_t times) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b) * static_cast<uint64_t>(times));
 }
@@ -104,7 +104,7 @@ void ForEach(const google::protobuf::RepeatedPtrField<Entry>& entries, Visit vis
   }
 }
 
-// Zeros at the end are said by nothing.
+// Adds a repeat, without trailing zero steps.
 void AddRepeat(int64_t count, const std::vector<int64_t>& step, google::protobuf::RepeatedPtrField<Move::Repeat>* repeats) {
   if (count <= 1) return;
   Move::Repeat* repeat = repeats->Add();
@@ -156,7 +156,7 @@ void MoveRuns<Entry>::Add(const Entry& entry) {
   entries_.push_back(entry);
 }
 
-// The entry of the inner run is the last of the list. If the run goes on where those before it were, it needs none of its own.
+// Closes the inner run, whose entry is the last of the list. If it continues the outer run, its entry is removed.
 template <class Entry>
 void MoveRuns<Entry>::CloseInner() {
   if (inner_.count == 0) return;

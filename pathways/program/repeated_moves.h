@@ -1,13 +1,13 @@
-// Repeated moves: a Send or Receive of a Move that stands for many, which differ in numbers that grow by the same steps (worker.proto,
-// Move.Repeat). So a transfer between arrays that are cut evenly takes a few entries for each pair of hosts, however many shards
-// they have, from the planner to the host that carries it out.
+// Repeated moves: a compact form of Move commands, in which one Send or Receive stands for many whose numbers grow by constant steps
+// (worker.proto, Move.Repeat). A transfer between evenly cut arrays then takes a few entries per pair of hosts, however many shards
+// the arrays have. The planner writes this form; the host that carries out the command expands it.
 //
-// MoveRuns joins entries as they come, ForEach... is the way back. Joining is greedy, in the order in which entries come: runs of
-// entries, and runs of alike runs (rows that are each cut into pieces). What does not go on evenly is an entry of its own, so that in
-// the worst case the list is what it stands for.
+// MoveRuns joins entries; ForEachSend and ForEachReceive expand them. Joining is greedy and keeps the order: it joins entries into
+// runs, and runs that are alike into runs of runs (rows that are each cut into pieces). An entry that continues no run stays an entry
+// of its own, so the joined list is never longer than the plain one.
 //
 // Invariants (property-tested):
-//   RM-1  what the joined list stands for is what was given, in its order
+//   RM-1  expanding the joined list gives the entries that were added, in their order
 //   RM-2  no entry stands for more than kMaxRepeated
 // Pure.
 #pragma once
@@ -26,21 +26,21 @@ inline constexpr int64_t kMaxRepeated = 1 << 20;
 template <class Entry>
 class MoveRuns {
  public:
-  // `entry` is not repeated.
+  // Adds an entry. REQUIRES: `entry` has no repeats.
   void Add(const Entry& entry);
-  // Nothing is added afterwards.
+  // Returns the joined entries. Nothing may be added afterwards.
   std::vector<Entry> Take();
 
  private:
-  // An entry, or a run of them, as numbers.
+  // The numbers of an entry or of a run.
   struct Item {
-    std::vector<int64_t> alike;  // the same in all of a run
-    std::vector<int64_t> growing;
+    std::vector<int64_t> alike;    // the same in all entries of a run
+    std::vector<int64_t> growing;  // these grow by constant steps
   };
-  // A run of items of the level below.
+  // A run of entries, or of runs.
   struct Run {
     Item first;
-    std::vector<int64_t> last, step;  // of what grows; the step is known from the second on
+    std::vector<int64_t> last, step;  // of the growing numbers; the step is known from the second item on
     int64_t count = 0;
 
     bool Continue(const Item& next);
@@ -52,17 +52,17 @@ class MoveRuns {
 
   std::vector<Entry> entries_;
   Run inner_, outer_;
-  size_t outer_entry_ = 0;  // where the open outer run begins
+  size_t outer_entry_ = 0;  // the entry at which the open outer run begins
   Item scratch_;
 };
 
 extern template class MoveRuns<::pathways::v1::Move::Send>;
 extern template class MoveRuns<::pathways::v1::Move::Receive>;
 
-// Each that an entry stands for, in order.
+// Calls `visit` for each plain entry that the move's entries stand for, in order.
 void ForEachSend(const ::pathways::v1::Move& move, absl::FunctionRef<void(const ::pathways::v1::Move::Send&)> visit);
 void ForEachReceive(const ::pathways::v1::Move& move, absl::FunctionRef<void(const ::pathways::v1::Move::Receive&)> visit);
-// With an entry for each.
+// Returns the move in plain form, without repeats.
 ::pathways::v1::Move Expanded(const ::pathways::v1::Move& move);
 
 }  // namespace pw::program

@@ -69,7 +69,7 @@ TEST(RepeatedMoves, EvenStepsAreOneEntryHoweverMany) {
   }
 }
 
-// Every shard goes out in parts.
+// Every shard is sent in several pieces.
 TEST(RepeatedMoves, EvenRunsOfEvenRunsAreOneEntryToo) {
   for (int shards : {2, 5, 512}) {
     Move plain;
@@ -118,7 +118,7 @@ TEST(RepeatedMoves, AnyMoveIsWhatItWas) {
   }
 }
 
-// What a host is told decides over its own memory alone, and not over more than it is told to make.
+// Hostile counts must not make a host expand an entry beyond kMaxRepeated.
 TEST(RepeatedMoves, CountsAreBounded) {
   Move move;
   *move.add_sends() = Send(0, 1, 0, 4);

@@ -1,7 +1,6 @@
-// Versions of StableHLO: the one that a program was written for, and the one that a device runtime reads. Pure.
+// StablehloVersion: the version of a StableHLO program, or the newest version that a device runtime reads. Pure.
 //
-// A runtime reads what was written for its own version or an older one. Of a newer program it may still read all: what counts is the
-// operations that the program uses.
+// A runtime reads programs of its own version and older ones. It may read a newer program too, if it knows all its operations.
 #pragma once
 
 #include <compare>
@@ -21,10 +20,10 @@ struct StablehloVersion {
   std::string ToString() const;
 };
 
-// "1.13.7", or "1.13". Nullopt if it is not of that form.
+// Parses "1.13.7" or "1.13"; returns nullopt for any other form.
 std::optional<StablehloVersion> ParseStablehloVersion(absl::string_view text);
 
-// Of a StableHLO portable artifact, from the producer string at its start. Nullopt if it is none.
+// Returns the version in the producer string at the start of a StableHLO portable artifact; nullopt if the program is not one.
 std::optional<StablehloVersion> StablehloVersionOf(absl::string_view program);
 
 }  // namespace pw::program

@@ -1,4 +1,4 @@
-// What tests of this folder share.
+// Constants shared by the tests of this folder.
 #pragma once
 
 namespace pw::program {

@@ -20,7 +20,7 @@ Point PointOf(const Candidate& c) {
   return point;
 }
 
-// Null if a corner or anything between is missing. `axis[i]`: the mesh's axis along which extent i lies.
+// Returns the box, or nullopt if any of its chips is missing. `axis[i]`: the mesh's axis along which extent i lies.
 std::optional<Box> BoxAt(const Chips& chips, const Point& origin, const Point& extent, const std::array<int, 3>& axis) {
   Box box;
   for (int64_t i = 0; i < extent[0]; ++i) {
@@ -58,7 +58,7 @@ std::optional<Box> FindBox(absl::Span<const Candidate* const> devices, absl::Spa
   std::optional<Box> best;
   int64_t best_load = 0;
   std::array<int, 3> axis{0, 1, 2};
-  std::set<Point> laid;  // how the extents lie along the axes: equal ones need no second look
+  std::set<Point> laid;  // orientations tried so far: equal ones are skipped
   do {
     Point along{};
     for (int i = 0; i < 3; ++i) along[axis[i]] = extent[i];

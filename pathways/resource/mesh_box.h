@@ -1,4 +1,4 @@
-// Boxes of the physical mesh: where devices have coordinates (a TPU's chips), a slice with a mesh shape is contiguous in it.
+// Boxes of the physical mesh. If devices have coordinates (a TPU's chips), a slice with a mesh shape is contiguous in the mesh.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 
 namespace pw::resource {
 
-// All devices have coordinates, of the same number of axes, three at most.
+// Returns true if all devices have coordinates with the same number of axes, three at most.
 bool HasMesh(absl::Span<const Candidate* const> devices);
 
-// The devices of a box of that shape, any axis of the shape along any axis of the mesh, in row-major order of the shape; of several
-// the one with the least load (if it counts), then the one nearest the origin. Where devices share coordinates (cores of a chip) the
-// least loaded is taken. REQUIRES: HasMesh(devices).
+// Returns the devices of a box of `shape` in row-major order of the shape; any axis of the shape may lie along any axis of the mesh. Of
+// several boxes it returns the one with the least load (if `load_counts`), then the one nearest the origin. Of devices that share
+// coordinates (cores of a chip) it takes the least loaded. REQUIRES: HasMesh(devices).
 std::optional<std::vector<const Candidate*>> FindBox(absl::Span<const Candidate* const> devices, absl::Span<const int64_t> shape,
                                                      bool load_counts);
 
-// "4x4x1": the extent along each axis. REQUIRES: HasMesh(devices).
+// Returns the extent along each axis, such as "4x4x1". REQUIRES: HasMesh(devices).
 std::string ExtentOfMesh(absl::Span<const Candidate* const> devices);
 
 }  // namespace pw::resource

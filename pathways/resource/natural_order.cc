@@ -7,7 +7,7 @@ namespace {
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// Takes the run of digits that `text` starts with off it, and its leading zeros off the run.
+// Removes the leading run of digits from `text` and returns it without its leading zeros.
 std::string_view TakeNumber(std::string_view& text) {
   const size_t end = std::find_if_not(text.begin(), text.end(), IsDigit) - text.begin();
   std::string_view number = text.substr(0, end);

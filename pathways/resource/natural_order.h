@@ -1,11 +1,11 @@
-// Names as people sort them: runs of digits compare as numbers, so "host2" comes before "host10".
+// Natural order of names: runs of digits compare as numbers, so "host2" comes before "host10".
 #pragma once
 
 #include <string_view>
 
 namespace pw::resource {
 
-// A strict total order: names that differ only in leading zeros are told apart by their text.
+// Compares in a strict total order: names that differ only in leading zeros are ordered by their text.
 bool NaturalLess(std::string_view a, std::string_view b);
 
 }  // namespace pw::resource

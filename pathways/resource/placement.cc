@@ -42,7 +42,7 @@ std::map<std::pair<IslandId, std::string>, Group> GroupsOf(absl::Span<const Cand
   return groups;
 }
 
-// Takes `wanted` of `group`, whose devices are as good as each other, into `taken`, with few or many hosts.
+// Moves `wanted` devices of `group`, which are equally good, to `taken`, from few or many hosts.
 void TakeFrom(const Group& group, size_t wanted, HostChoice choice, Group* taken) {
   std::map<HostId, Group> by_host;
   std::map<HostId, size_t> used;
@@ -51,7 +51,7 @@ void TakeFrom(const Group& group, size_t wanted, HostChoice choice, Group* taken
   while (wanted > 0) {
     auto best = by_host.end();
     auto score = [&](HostId host, const Group& left) {
-      const bool exact = left.size() >= wanted;  // the smallest host that has enough, else the largest
+      const bool exact = left.size() >= wanted;  // the smallest host that has enough devices, else the largest
       return choice == HostChoice::kSpread ? std::tuple<int64_t, int64_t, int64_t>(static_cast<int64_t>(used[host]), 0, 0)
                                            : std::tuple<int64_t, int64_t, int64_t>(
                                                  used[host] > 0 ? 0 : 1, exact ? 0 : 1,
@@ -80,7 +80,7 @@ Group TakeByLoad(const Group& group, size_t wanted, Against against, HostChoice 
   return taken;
 }
 
-// Hosts with the most fitting devices first; of those alike, the least loaded.
+// Takes from hosts with the most fitting devices first; among equal hosts, from the least loaded.
 Group TakePacked(const Group& group, size_t wanted, Against against) {
   std::map<HostId, Group> by_host;
   for (const Candidate* c : group) by_host[c->host].push_back(c);

@@ -139,7 +139,7 @@ TEST(PlacementTest, WhatMakesNoSenseIsSaid) {
   EXPECT_NE(Malformed(Count(1 << 20)), "");
   EXPECT_NE(Malformed(Shape({2, 2, 2, 2})), "");
   SliceRequest wrong = Shape({1, 1});
-  wrong.shape = {int64_t{1} << 40, int64_t{1} << 40};  // no number of devices is their product
+  wrong.shape = {int64_t{1} << 40, int64_t{1} << 40};  // their product overflows
   EXPECT_NE(Malformed(wrong), "");
   wrong = Shape({2, 2});
   wrong.count = 5;
@@ -152,7 +152,7 @@ TEST(PlacementTest, WhatMakesNoSenseIsSaid) {
   EXPECT_NE(Malformed(wrong), "");
 }
 
-// The least sum of loads over all sets of `count` devices of one group, by trying them all; and the fewest hosts.
+// The least sum of loads over all sets of `count` devices of one group, found by trying all sets; and the fewest hosts.
 struct Best {
   bool any = false;
   int load = 0, hosts = 0;

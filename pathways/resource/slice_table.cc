@@ -133,7 +133,7 @@ RetryLater SliceTable::Describe(size_t index) const {
 void SliceTable::Occupy(const std::vector<DeviceId>& devices, const SliceRequest& request, int sign) {
   for (DeviceId device : devices) {
     Candidate* c = Find(device);
-    if (c == nullptr) continue;  // its host has gone
+    if (c == nullptr) continue;  // its host is gone
     c->load += sign;
     c->memory_reserved += sign * request.memory_per_device;
     if (request.exclusive) c->exclusive += sign;
@@ -220,7 +220,7 @@ Answer SliceTable::BeginMove(SliceId id) {
   Slice& slice = slices_.at(id);
   if (slice.broken) return Infeasible{"it has lost a host"};
   SliceRequest request = slice.request;
-  request.beside = std::nullopt;  // that was for the beginning
+  request.beside = std::nullopt;  // applies to the first placement only
   Occupy(slice.devices, request, -1);
   auto devices = TryPlace(request, {});
   Occupy(slice.devices, request, +1);

@@ -1,16 +1,17 @@
-// SliceTable: who has which physical devices, and who waits for some (paper 4.1). Pure state; the controller's strand owns it.
+// SliceTable: the live virtual slices with their physical devices, and the queue of requests that wait for devices (paper 4.1). Pure
+// state, owned by the controller's strand.
 //
-// A request is answered Placed, RetryLater (it is in the queue then) or Infeasible. Whatever frees or adds devices places those
-// who wait, in their order; changes tell what became of them.
+// A request is answered Placed, RetryLater (then it is queued) or Infeasible. Every call that frees or adds devices places queued
+// requests in queue order and returns their outcomes.
 //
-// Fairness: a request that waits keeps later ones out of the islands where it would fit, so that no stream of small requests starves
-// it; islands that it has no use for stay open to all.
+// Fairness: a queued request keeps later requests out of the islands where it would fit, so that a stream of small requests does not
+// starve it. Islands where it would not fit stay open.
 //
 // Invariants:
-//   ST-1  a device's load is the number of virtual devices that live slices have on it; its reserved memory what they set aside
-//   ST-2  a device of an exclusive slice carries no other
-//   ST-3  nobody waits who could be placed without passing someone older who waits for the same island
-//   ST-4  nobody waits for what can never be: Infeasible is told as soon as the cluster's shape says so, and only then
+//   ST-1  a device's load is the number of virtual devices that live slices have on it; its reserved memory is the sum of theirs
+//   ST-2  a device of an exclusive slice carries no other slice
+//   ST-3  no request waits that could be placed without overtaking an older request that waits for the same island
+//   ST-4  a request is Infeasible exactly when this cluster could never satisfy it, and is told so as soon as that is known
 //   ST-5  after the last slice is released all loads are zero
 #pragma once
 
@@ -28,21 +29,21 @@
 
 namespace pw::resource {
 
-// A slice as long as it lives. Its number is given when it is asked for, also while it waits.
+// A live slice. Its id is assigned with the request, before it is placed.
 struct Slice {
   SliceId id;
   SessionId owner;
   SliceRequest request;
   IslandId island;
-  std::vector<DeviceId> devices;  // physical, by virtual device; none: it is parked
-  uint64_t epoch = 1;             // counts its mappings
-  std::vector<DeviceId> next;     // while it moves: where to
-  bool broken = false;            // a host of it was lost; it keeps what is left until it is released
+  std::vector<DeviceId> devices;  // physical, by virtual device; empty: the slice is parked
+  uint64_t epoch = 1;             // incremented when the slice moves
+  std::vector<DeviceId> next;     // the new devices during a move
+  bool broken = false;            // one of its hosts was lost; it keeps the other devices until released
 };
 
 struct Placed {};
 struct RetryLater {
-  int position = 0;  // 1: the next
+  int position = 0;  // position in the queue; 1: next
   std::string waits_for;
 };
 struct Infeasible {
@@ -50,7 +51,7 @@ struct Infeasible {
 };
 using Answer = std::variant<Placed, RetryLater, Infeasible>;
 
-// What became of one who waited.
+// The outcome of a queued request.
 struct Outcome {
   SliceId slice;
   Answer answer;  // Placed or Infeasible
@@ -59,29 +60,30 @@ using Outcomes = std::vector<Outcome>;
 
 class SliceTable {
  public:
-  // REQUIRES: Malformed(request) is empty.
+  // Places or queues a request. Returns its id and the answer. REQUIRES: Malformed(request) is empty.
   std::pair<SliceId, Answer> Add(SessionId owner, SliceRequest request);
-  // Placed while it lives, RetryLater while it waits. REQUIRES: it does one of them.
+  // Returns Placed for a live slice, RetryLater for a queued one. REQUIRES: `slice` is one of them.
   Answer StateOf(SliceId slice) const;
 
-  // It lives no more, or waits no more. Unknown ones are ignored.
+  // Remove live slices and queued requests. Unknown ones are ignored.
   Outcomes Release(SliceId slice);
   Outcomes ReleaseOwner(SessionId owner);
 
-  // Hosts came, or went. Those that had a device on one that went are broken from now on.
+  // Applies joined and lost hosts. Slices with a device on a lost host become broken.
   Outcomes SetTopology(const Topology& topology);
-  // Nothing new is placed on a drained host.
+  // Sets whether a host is drained: a drained host takes no new slices.
   Outcomes SetDrained(HostId host, bool drained);
   bool drained(HostId host) const { return drained_.contains(host); }
 
-  // Moving a slice to other devices, by the request that made it. The new ones count from Begin on, the old ones until End. Begin:
-  // Infeasible or RetryLater (nothing is queued then) if there are none, and the slice stays where it is. If a host of the new ones is lost
-  // meanwhile, `next` is empty. EndMove REQUIRES that it is not, and that the slice is not broken.
+  // Move a slice to other devices that satisfy its original request (without `beside`). From Begin on the new devices are occupied; the old
+  // ones are freed at End. BeginMove returns Infeasible or RetryLater (nothing is queued) if there are no such devices; the slice then stays
+  // where it is. `next` becomes empty if a host of the new devices is lost meanwhile. EndMove REQUIRES: `next` is not empty and the slice is
+  // not broken.
   Answer BeginMove(SliceId slice);
   Outcomes EndMove(SliceId slice);
   Outcomes AbortMove(SliceId slice);
 
-  // It gives its devices up and lives on; a move brings it back, perhaps elsewhere. REQUIRES: it does not move.
+  // Frees the slice's devices and keeps the slice; a move gives it devices again. REQUIRES: the slice is not moving.
   Outcomes Park(SliceId slice);
 
   const Slice* Find(SliceId slice) const;
@@ -97,7 +99,7 @@ class SliceTable {
     SliceId slice;
     SessionId owner;
     SliceRequest request;
-    std::set<IslandId> islands;  // where it would fit if they were empty
+    std::set<IslandId> islands;  // where it would fit if there were no slices
   };
 
   Candidate* Find(DeviceId device);

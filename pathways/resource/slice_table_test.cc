@@ -166,7 +166,7 @@ TEST(SliceTableTest, AParkedSliceMakesRoomAndComesBack) {
   EXPECT_EQ(world.table.FindCandidate(DeviceId(0))->load, 0);
 }
 
-// Random requests, releases, moves and hosts against the invariants of the header.
+// Tests random requests, releases, moves and host changes against the invariants of the header.
 class Storm {
  public:
   explicit Storm(int seed)
@@ -232,7 +232,7 @@ class Storm {
     Learn(Pick(2) == 0 && !world_.table.Find(slice)->next.empty() ? world_.table.EndMove(slice) : world_.table.AbortMove(slice));
   }
 
-  // None of those who were in the queue before it wants its island.
+  // No earlier request in the queue wants its island.
   void NobodyWasPassed(const Slice& slice, const std::vector<SliceId>& older) {
     for (SliceId other : older) {
       if (other >= slice.id || world_.table.Find(other) != nullptr) continue;
@@ -279,7 +279,7 @@ class Storm {
         ASSERT_TRUE(!slice.request.exclusive || others == 0);
       }
     }
-    // ST-3: the oldest of the queue cannot be placed, and so on, each against the islands that are not wanted by those before.
+    // ST-3: no request of the queue, oldest first, can be placed outside the islands that older requests want.
     std::set<IslandId> closed;
     for (SliceId waiting : world_.table.queue()) {
       const SliceRequest& request = requests_[waiting];

@@ -1,11 +1,11 @@
-// What tests of this folder share.
+// Test helpers of this folder.
 #pragma once
 
 #include "pathways/resource/placement.h"
 
 namespace pw::resource {
 
-// Any `n` devices.
+// Returns a request for any `n` devices.
 inline SliceRequest Count(int n, bool exclusive = false) {
   SliceRequest request;
   request.count = n;

@@ -1,16 +1,16 @@
-// Topology: which islands, hosts, devices and memories the cluster has at this moment (paper 4.1).
+// Topology: the islands, hosts, devices and memories that the cluster has at this moment (paper 4.1).
 //
-// An island is a set of hosts whose devices run one SPMD program together over a fast interconnect; it is known by its name.
-// Hosts join and leave at run time and bring their devices and memories with them. Pure data: a copy is a consistent view that
-// any thread may read; the original belongs to the controller's strand. Copies share the descriptions.
+// An island is a set of hosts whose devices run one SPMD program together over a fast interconnect; its name identifies it.
+// Hosts join and leave at run time and bring their devices and memories. Pure data: a copy is a consistent view that any thread may
+// read; the original belongs to the controller's strand. Copies share the descriptions.
 //
 // Invariants:
-//   TO-1  ids are dense in the order given, and never given twice: a host that comes back is a new host with new devices
-//   TO-2  an island keeps its id for the life of the topology, also while it has no host
-//   TO-3  the numbers of the first cluster depend on the hosts' descriptions alone, not on the order in which they connected
-//   TO-4  a device belongs to one host, a memory to one device, a host to one island, in both directions of lookup
+//   TO-1  ids are dense, in the order of AddHost, and never reused: a host that comes back is a new host with new devices
+//   TO-2  an island keeps its id for the life of the topology, even while it has no host
+//   TO-3  the ids of the first cluster depend only on the hosts' descriptions, not on the order in which they connected
+//   TO-4  a device belongs to one host, a memory to one device, a host to one island; lookups agree in both directions
 //   TO-5  a call that fails changes nothing
-//   TO-6  a virtual device is found like any other, and is where its physical one is; lists of what the cluster has do not show it
+//   TO-6  a virtual device is found like any other and is at the place of its physical device; lists of devices omit it
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct Attributes {
 };
 
 struct MemoryDescription {
-  std::string kind;  // "device", "pinned_host", ...; once a device
+  std::string kind;  // "device", "pinned_host", ...; unique within a device
   int32_t kind_id = 0;
 };
 
@@ -46,10 +46,10 @@ struct DeviceDescription {
   std::string to_string;
   std::vector<MemoryDescription> memories;  // the first is the default
   int64_t memory_limit_bytes = 0;           // 0: not limited
-  Attributes attributes;                    // as the device runtime gives them
+  Attributes attributes;                    // from the device runtime
 };
 
-// What a host says of itself when it joins.
+// The description that a host sends when it joins.
 struct HostDescription {
   std::string name;  // for people; need not be unique
   std::string island;
@@ -58,10 +58,10 @@ struct HostDescription {
   std::vector<DeviceDescription> devices;
 };
 
-// The kind by which jax finds CPU devices.
+// The kind of CPU devices, by which jax finds them.
 inline constexpr char kCpuDeviceKind[] = "cpu";
 
-// Virtual devices (of slices) have ids from here on: the controller gives them out, and binds each to a physical device.
+// Virtual devices (of slices) have ids from here on. The controller assigns the ids and binds each to a physical device.
 inline constexpr DeviceId kFirstVirtualDevice{1 << 20};
 inline bool IsVirtual(DeviceId id) { return id >= kFirstVirtualDevice; }
 
@@ -97,10 +97,10 @@ struct Island {
   std::vector<HostId> hosts;  // ascending
 };
 
-// Everything present, for `status`: plain values, in ascending order of id.
+// The whole cluster for `status`: plain values, in ascending order of id.
 struct Snapshot {
   uint64_t epoch = 0;
-  std::vector<Island> islands;  // those that have hosts
+  std::vector<Island> islands;  // islands that have hosts
   std::vector<Host> hosts;
   std::vector<Device> devices;
   std::vector<Memory> memories;
@@ -108,45 +108,45 @@ struct Snapshot {
 
 class Topology {
  public:
-  // INVALID_ARGUMENT for a host without a name, island, platform or device, or a device that names a memory kind twice or none.
+  // Adds a host. INVALID_ARGUMENT for a host without a name, island, platform or device, or a device that names no memory kind or one twice.
   absl::StatusOr<HostId> AddHost(HostDescription description);
 
-  // The first cluster: numbers islands by name, then hosts by name ("host2" before "host10"), equal names in the order given.
-  // Returns the hosts' ids in the order of `hosts`. FAILED_PRECONDITION if a host has joined before.
+  // Adds the hosts of the first cluster: numbers islands by name, then hosts by name ("host2" before "host10"), equal names in the order
+  // of `hosts`. Returns the ids in the order of `hosts`. FAILED_PRECONDITION if a host has joined before.
   absl::StatusOr<std::vector<HostId>> FormCluster(std::vector<HostDescription> hosts);
 
-  // `id`, a virtual one, is on `physical` from now on, whatever it was before. REQUIRES: `physical` is there, and not virtual.
+  // Binds the virtual device `id` to `physical`, replacing an earlier binding. REQUIRES: `physical` exists and is not virtual.
   void Bind(DeviceId id, DeviceId physical);
   void Unbind(DeviceId id);
-  // Ascending; also of a host that is about to go.
+  // Returns the virtual devices on `host`, ascending.
   std::vector<DeviceId> VirtualDevicesOf(HostId host) const;
 
-  // The host, its devices and memories are gone, and the virtual devices on them unbound. NOT_FOUND if it is not there. Returns what it was.
+  // Removes a host with its devices and memories, and unbinds the virtual devices on them. Returns the host. NOT_FOUND if it is not there.
   absl::StatusOr<Host> RemoveHost(HostId host);
 
-  // Null if it is not there, or not any more. Valid until the next change.
+  // Return null if there is no such object now. Pointers are valid until the next change.
   const Device* FindDevice(DeviceId id) const;
   const Memory* FindMemory(MemoryId id) const;
   const Host* FindHost(HostId id) const;
   const Island* FindIsland(IslandId id) const;  // also one without hosts
   const Island* FindIslandByName(const std::string& name) const;
-  // NOT_FOUND, with text for people, where the Find functions say null.
+  // Return NOT_FOUND with a message for users instead of null.
   absl::StatusOr<const Device*> GetDevice(DeviceId id) const;
   absl::StatusOr<const Host*> GetHostOf(DeviceId device) const;
 
-  // True if all devices are there and live on one host, or one island. An empty list does.
+  // Return true if all devices exist and are on one host, or in one island. True for an empty list.
   bool SameHost(absl::Span<const DeviceId> devices) const;
   bool SameIsland(absl::Span<const DeviceId> devices) const;
 
-  // Ascending.
+  // Return the ids in ascending order, without virtual devices.
   std::vector<HostId> hosts() const;
   std::vector<DeviceId> devices() const;
-  // "host 'b0' of island 'b'": how errors name a host.
+  // Returns the name of a host for errors, such as "host 'b0' of island 'b'".
   std::string Describe(const Host& host) const;
 
-  uint64_t epoch() const { return epoch_; }  // grows with every change
+  uint64_t epoch() const { return epoch_; }  // grows whenever a host joins or leaves
   Snapshot TakeSnapshot() const;
-  // A line for the whole and one for each host, for people.
+  // Returns a line for the cluster and one for each host, for users.
   std::string Summary() const;
 
  private:
@@ -163,13 +163,13 @@ class Topology {
   uint64_t epoch_ = 0;
 };
 
-// What clients are shown of a device: the runtime's own attributes (coords and the like), and those that describe its place in the
-// cluster, which only the cluster can know:
+// Returns the attributes of a device that clients see: the runtime's own (coords and the like), and these, which describe its place in the
+// cluster and which only the cluster knows:
 //   island, host         names
-//   slice_index          the island's number: jax, pathwaysutils and Orbax tell slices apart by it
-//   virtual_task_index   the host's number within its island: (slice_index, virtual_task_index) is Orbax's name of a host
-//   colocation_id        of CPU devices, the device's id: each is its own CPU partner for jax's colocated Python
-// REQUIRES: the device is there.
+//   slice_index          the island's number, by which jax, pathwaysutils and Orbax distinguish slices
+//   virtual_task_index   the host's number within its island: Orbax identifies a host by (slice_index, virtual_task_index)
+//   colocation_id        for CPU devices, the device's id: each is its own CPU partner for jax's colocated Python
+// REQUIRES: the device is in the topology.
 Attributes ClientAttributes(const Topology& topology, const Device& device);
 
 }  // namespace pw::resource

@@ -143,7 +143,7 @@ TEST(TopologyTest, ShowsClientsThePlaceOfADevice) {
   EXPECT_EQ(third.ints.at("slice_index"), 1);
   EXPECT_EQ(third.ints.at("virtual_task_index"), 1);
   EXPECT_EQ(third.ints.at("colocation_id"), 2);
-  // A host that takes the place of another has its number.
+  // When a host leaves, the next host of the island takes its number.
   ASSERT_TRUE(topology.RemoveHost(HostId(1)).ok());
   EXPECT_EQ(ClientAttributes(topology, *topology.FindDevice(DeviceId(2))).ints.at("virtual_task_index"), 0);
 }
@@ -158,7 +158,7 @@ TEST(TopologyTest, SummaryAndDescriptionAreForPeople) {
   EXPECT_EQ(topology.Describe(*topology.FindHost(HostId(1))), "host 'b0' of island 'b'");
 }
 
-// The model: what has joined and not left, by host.
+// The model: the hosts that have joined and not left, with their devices.
 class Model {
  public:
   void Check(const Topology& topology) const {

@@ -1,8 +1,10 @@
-// FrameLink: one connection of the session protocol. Parses frames on the transport's threads and hands them to its owner's strand, in order.
+// FrameLink: one end of one connection of the session protocol (session.proto). Parses frames on the transport's threads and posts them, in
+// order, to its owner's strand. SessionService receives frames of type ClientFrame, client::Link of type ControllerFrame.
 //
 // Invariants:
-//   FL-1  the owner hears OnLinkClosed once, last
-//   FL-2  a frame that does not parse, or whose payload does not add up, closes the connection with a reason that says so
+//   FL-1  OnLinkClosed is called exactly once, after the last OnFrame, unless the link is destroyed first
+//   FL-2  a frame that does not parse, or whose payload sizes do not add up, closes the connection; the reason names the fault
+//   FL-3  calls that were posted before the link was destroyed still arrive: the owner ignores those of a LinkId that it no longer has
 #pragma once
 
 #include <cstdint>
@@ -27,16 +29,18 @@ class FrameLink final : public net::Connection::Handler {
   class Owner {
    public:
     virtual ~Owner() = default;
+    // `payloads`: one for each message of the frame.
     virtual void OnFrame(LinkId link, Frame frame, std::vector<Bytes> payloads) = 0;
     virtual void OnLinkClosed(LinkId link, const absl::Status& reason) = 0;
   };
-  // Runs a function with the owner on its strand, or drops it if the owner is gone. Any thread.
+  // Runs a function with the owner on the owner's strand, or drops it if the owner is gone. Called on any thread.
   using PostToOwner = std::function<void(absl::AnyInvocable<void(Owner&) &&>)>;
 
+  // `id`: chosen by the owner, to tell its links apart.
   FrameLink(LinkId id, std::unique_ptr<net::Connection> connection, PostToOwner post)
       : id_(id), post_(std::move(post)), connection_(std::move(connection)) {}
 
-  // Delivery begins.
+  // Starts delivery of frames.
   void Start() { connection_->Start(this); }
   LinkId id() const { return id_; }
   net::Connection& connection() { return *connection_; }
@@ -59,8 +63,8 @@ class FrameLink final : public net::Connection::Handler {
 
   const LinkId id_;
   const PostToOwner post_;
-  uint64_t frames_ = 0;                                // on the transport's threads, which call one at a time
-  const std::unique_ptr<net::Connection> connection_;  // last: closed before the rest goes
+  uint64_t frames_ = 0;                                // on the transport's threads, which do not call concurrently
+  const std::unique_ptr<net::Connection> connection_;  // last member: closed before the others are destroyed
 };
 
 }  // namespace pw::session

@@ -12,7 +12,7 @@ namespace {
 
 using google::protobuf::internal::WireFormatLite;
 
-// The same in ClientFrame and ControllerFrame.
+// Field numbers, the same in ClientFrame and ControllerFrame.
 constexpr int kFirst = ::pathways::v1::ClientFrame::kFirstFieldNumber;
 constexpr int kAck = ::pathways::v1::ClientFrame::kAckFieldNumber;
 constexpr int kMessages = ::pathways::v1::ClientFrame::kRequestsFieldNumber;
@@ -20,7 +20,7 @@ static_assert(kFirst == ::pathways::v1::ControllerFrame::kFirstFieldNumber);
 static_assert(kAck == ::pathways::v1::ControllerFrame::kAckFieldNumber);
 static_assert(kMessages == ::pathways::v1::ControllerFrame::kEventsFieldNumber);
 
-// A frame's header without parsing and serializing again what the stream keeps.
+// Writes a frame's header from the serialized messages of the batch, without parsing them.
 std::string Header(const net::ResumableStream::Batch& batch, uint64_t ack) {
   size_t size = 32;
   for (const auto* message : batch.messages) size += message->header.size() + 8;

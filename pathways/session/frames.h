@@ -1,5 +1,5 @@
-// Frames of the session protocol: numbered messages, serialized once and sent as often as it takes (net/resumable_stream.h), and the
-// pieces of a payload that belong to each.
+// Frames of the session protocol. A frame carries a batch of numbered messages (requests or events) and their payload. Messages are
+// serialized once and may be sent several times (net/resumable_stream.h).
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@
 
 namespace pw::session {
 
-// What one frame holds at most, unless a single message is larger.
+// Largest size of a frame; a single larger message still gets a frame of its own.
 inline constexpr size_t kFrameBytes = size_t{1} << 20;
 
 inline const auto& MessagesOf(const ::pathways::v1::ClientFrame& frame) { return frame.requests(); }
 inline const auto& MessagesOf(const ::pathways::v1::ControllerFrame& frame) { return frame.events(); }
 
-// A request or an event, with its payload, as the stream keeps it.
+// Returns a request or event with its payload, in the form that the stream keeps.
 template <class Message>
 net::ResumableStream::Message Pack(Message message, std::vector<Bytes> payload) {
   uint64_t bytes = 0;
@@ -29,10 +29,10 @@ net::ResumableStream::Message Pack(Message message, std::vector<Bytes> payload) 
   return {message.SerializeAsString(), std::move(payload)};
 }
 
-// Sends what the stream has not sent, in as few frames as fit; an acknowledgement alone if there is nothing else and `acknowledge`.
+// Sends all unsent messages in as few frames as possible. If there are none, sends a bare acknowledgement when `acknowledge` is set.
 void SendBatches(net::ResumableStream& stream, bool acknowledge, net::Connection& connection);
 
-// For each message its part of the payload. INVALID_ARGUMENT if they do not add up.
+// Splits a frame's payload into one piece for each message. INVALID_ARGUMENT if the sizes do not add up.
 template <class Frame>
 absl::StatusOr<std::vector<Bytes>> SplitPayload(const Frame& frame, const Bytes& payload) {
   std::vector<Bytes> pieces;

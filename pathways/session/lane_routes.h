@@ -1,7 +1,8 @@
-// LaneRoutes: what a session has to do with lanes, on which the bytes of its arrays travel past the controller
-// (proto/pathways/v1/lane.proto): who may connect to which host, and which bytes go that way.
+// LaneRoutes: the part of a session that manages lanes. A lane (proto/pathways/v1/lane.proto) is a connection between a client and a host
+// that carries array bytes, so that they do not pass through the controller. LaneRoutes tells the client, through a LaneListener, to which
+// hosts it may connect, and which bytes travel by lane. ServedSession is that listener, and sends the client these calls as events.
 //
-// On the controller's strand, as everything of a session. Errors and callbacks are as in session.h.
+// Runs on the controller's strand, as all of a session does. Errors and callbacks are as in session.h.
 #pragma once
 
 #include <cstdint>
@@ -17,43 +18,45 @@
 
 namespace pw::session {
 
+// Permission to connect to a host.
 struct LaneOffer {
   HostId host;
   std::string address;
-  std::string key;
-  std::string name;  // of the host, for people
+  std::string key;   // the client shows it to the host
+  std::string name;  // of the host, for display
 };
 
-// The client, as far as lanes go.
+// Receives what the controller tells the client about lanes.
 class LaneListener {
  public:
   virtual ~LaneListener() = default;
-  // It may connect there. Comes before the host has anything for it.
+  // The client may connect to this host. Called once per host, before the first operation whose bytes travel on this lane.
   virtual void OnLane(const LaneOffer& lane) = 0;
-  // The host is lost.
+  // The host is lost, and with it the bytes on its lane.
   virtual void OnLaneClosed(HostId host, const absl::Status& status) = 0;
-  // A host buffer that went by lane (HostShard::by_lane) has reached its devices, or is not wanted any more.
+  // A host buffer sent by lane (HostShard::by_lane) has reached all its devices, or no host waits for it any more. The client may free it.
   virtual void OnBufferDone(uint64_t buffer) = 0;
 };
 
 struct LaneFetch {
-  uint64_t name = 0;   // how the worker calls the bytes
-  uint64_t above = 0;  // arrays of at most so many bytes come in the answer
-  std::optional<buffers::Dims> byte_strides;
+  uint64_t name = 0;                          // names the bytes on the lane: the number of the client's request
+  uint64_t above = 0;                         // arrays of at most this many bytes come in the answer instead
+  std::optional<buffers::Dims> byte_strides;  // of the bytes that the client wants; none: dense, row-major
 };
 
 struct FetchedArray {
   Bytes data;
-  std::optional<HostId> on_lane_of;  // its bytes go there, and not through here
+  std::optional<HostId> on_lane_of;  // set: the bytes travel on this host's lane and `data` is empty
 };
 
 class LaneRoutes {
  public:
   virtual ~LaneRoutes() = default;
+  // Without a listener, or once it is gone, the session has no lanes.
   virtual void SetListener(std::weak_ptr<LaneListener> listener) = 0;
-  // As CopyToHostBuffer, but the bytes of a large array go on the lane of the host that has it.
+  // Like CopyToHostBuffer, but the bytes of a large array travel on the lane of the host that holds it.
   virtual void FetchByLane(uint64_t array, LaneFetch fetch, absl::AnyInvocable<void(absl::StatusOr<FetchedArray>) &&> done) = 0;
-  // The client cannot connect to the host: what waits for its bytes there fails.
+  // The client cannot connect to the host: operations that wait for its bytes there fail.
   virtual void OnLaneLost(HostId host, const absl::Status& status) = 0;
 };
 

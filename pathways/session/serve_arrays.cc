@@ -1,4 +1,4 @@
-// Requests of a session about arrays.
+// Session requests about arrays.
 #include <optional>
 #include <utility>
 

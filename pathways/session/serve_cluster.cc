@@ -1,4 +1,4 @@
-// Requests of a session about the cluster: slices, shares, host calls, and what operators ask.
+// Session requests about the cluster: slices, shares, host calls and operators' requests.
 #include <algorithm>
 #include <utility>
 
@@ -11,7 +11,7 @@
 namespace pw::session {
 namespace {
 
-// What is no duration becomes none; nothing waits for more than a day.
+// Converts to a duration of at most a day; an invalid one becomes zero.
 absl::Duration Seconds(double seconds) {
   constexpr double kDay = 24 * 3600;
   return seconds > 0 ? absl::Seconds(std::min(seconds, kDay)) : absl::ZeroDuration();

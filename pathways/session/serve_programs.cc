@@ -1,4 +1,4 @@
-// Requests of a session about executables, and about what they make: readiness, contents.
+// Session requests about executables and about their results: readiness, contents.
 #include <memory>
 #include <optional>
 #include <utility>
@@ -56,7 +56,7 @@ absl::Status ServedSession::CarryOutOnPrograms(Request& request) {
   return absl::OkStatus();
 }
 
-// Names nothing if the client's name is not known.
+// Returns 0 if the client's handle is unknown.
 Handle ServedSession::ExecutableOf(Handle executable) const {
   auto found = executables_.find(executable);
   return found == executables_.end() ? 0 : found->second;
@@ -66,7 +66,7 @@ void ServedSession::Compile(uint64_t number, const ::pathways::v1::CompileProgra
   const Handle handle = request.executable();
   if (handle == 0 || executables_.contains(handle))
     return Answer(number, absl::AlreadyExistsError(absl::StrCat("executable handle ", handle, " is in use, or names nothing")), nullptr);
-  executables_[handle] = 0;  // taken
+  executables_[handle] = 0;  // reserved until compiled
   ResultCallback<Info> done = [weak = weak_from_this(), number, handle](absl::StatusOr<Info> info) {
     auto self = weak.lock();
     if (self == nullptr) return;

@@ -1,12 +1,14 @@
-// ServedSession: the controller's half of one session: carries out requests in order, and numbers what it tells the client.
+// ServedSession: the controller's half of one session. It turns the client's numbered requests (session.proto) into calls of Session and
+// Cluster, in order, and sends numbered events back: answers, calls of the client's Python functions, and news of lanes.
 //
-// Strand-confined. Outlives the connections over which it is served (service.h); what it tells while there is none waits.
+// SessionService (service.h) owns it, and passes it the requests of whichever connection the client has at the moment. ServedSession outlives
+// these connections; while there is none, events wait in the stream. Strand-confined.
 //
 // Invariants:
-//   SV-1  each request is carried out once, in the order of the numbers
-//   SV-2  a request that asks for something has exactly one Answer, unless the session ends
-//   SV-3  a request that cannot be read ends the session (`on_broken`), and nothing of it has taken effect
-//   SV-4  while the session is suspended its requests wait
+//   SV-1  each request is carried out once, in order of its number
+//   SV-2  a request that expects an answer gets exactly one, unless the session ends
+//   SV-3  a malformed request has no effect; it calls `on_broken`, whose owner ends the session, and no later request is carried out
+//   SV-4  while the session is suspended, its requests wait
 #pragma once
 
 #include <cstdint>
@@ -29,9 +31,9 @@ namespace pw::session {
 class ServedSession final : public HostCallHandler, public LaneListener, public std::enable_shared_from_this<ServedSession> {
  public:
   struct Owner {
-    // There is something to send, which was not so before.
+    // The stream has had no unsent messages, and has some now: the owner sends them.
     absl::AnyInvocable<void()> on_unsent;
-    // The client has broken a rule of the protocol. May be called inside Take.
+    // The client has violated the protocol. May be called inside Take.
     absl::AnyInvocable<void(absl::Status)> on_broken;
   };
 
@@ -41,7 +43,8 @@ class ServedSession final : public HostCallHandler, public LaneListener, public 
   SessionId id() const { return session_->id(); }
   LaneRoutes* lane_routes() { return session_->lane_routes(); }
   net::ResumableStream& stream() { return stream_; }
-  // The requests of a batch that begins with this number, and their payloads. Those taken before are dropped.
+  // Takes a batch of requests whose first number is `first`, with their payloads. Drops requests that it has taken before. INVALID_ARGUMENT:
+  // requests before the batch are missing.
   absl::Status Take(uint64_t first, google::protobuf::RepeatedPtrField<::pathways::v1::SessionRequest> requests,
                     std::vector<Bytes> payloads);
 
@@ -61,13 +64,16 @@ class ServedSession final : public HostCallHandler, public LaneListener, public 
   };
   using Fill = absl::AnyInvocable<void(::pathways::v1::Answer&, Bytes& payload) &&>;
 
+  // Carries out a request, or holds it while the session is suspended.
   void Run(Request request);
   void RunHeld();
-  // An error: the request cannot be read.
+  // Returns an error if the request is malformed.
   absl::Status CarryOut(Request& request);
+  // Appends an event to the stream.
   void Tell(::pathways::v1::SessionEvent event, std::vector<Bytes> payload = {});
+  // Answers request `number`: with the error, or with the value that `fill` writes (null: none).
   void Answer(uint64_t number, const absl::Status& status, Fill fill);
-  // What answers a request with a status alone, or with a value that `fill` writes: fill(value, answer, payload).
+  // Return callbacks that answer a request: with a status alone, or with a value that `fill(value, answer, payload)` writes.
   StatusCallback AnswerStatus(uint64_t number);
   template <class T, class F>
   ResultCallback<T> AnswerResult(uint64_t number, F fill);
@@ -113,12 +119,12 @@ class ServedSession final : public HostCallHandler, public LaneListener, public 
   Owner owner_;
   net::ResumableStream stream_;
   bool broken_ = false;
-  std::deque<Request> held_;                        // while the session is suspended
-  absl::flat_hash_map<Handle, Handle> executables_;  // the client's name for each, and the session's
-  Handle next_fetch_ = kFirstServerHandle;           // names host buffers of fetches
+  std::deque<Request> held_;                         // requests that wait until the session resumes
+  absl::flat_hash_map<Handle, Handle> executables_;  // from the client's handle to the session's
+  Handle next_fetch_ = kFirstServerHandle;           // for host buffers of fetches
   uint64_t next_call_ = 1;
-  std::map<uint64_t, ResultCallback<std::vector<Bytes>>> calls_;  // that the client is to reply to
-  const std::shared_ptr<Session> session_;           // last: ended before what its callbacks use
+  std::map<uint64_t, ResultCallback<std::vector<Bytes>>> calls_;  // host calls that await the client's reply
+  const std::shared_ptr<Session> session_;                        // last: ends before the objects its callbacks use
 };
 
 template <class T, class F>

@@ -16,7 +16,7 @@ using ::pathways::v1::ControllerFrame;
 using ::pathways::v1::SessionHello;
 
 constexpr uint32_t kVersion = 1;
-// So many requests are acknowledged at once where there is nothing else to tell.
+// If there is nothing else to send, an acknowledgement goes out after this many requests or bytes.
 constexpr uint64_t kUntold = 64;
 constexpr size_t kUntoldBytes = 64 << 10;
 
@@ -72,7 +72,7 @@ void SessionService::OnFrame(LinkId link, ClientFrame frame, std::vector<Bytes> 
   }
   const uint64_t session = known->second;
   Entry& entry = sessions_.at(session);
-  if (entry.link != link) return;  // another connection has taken its place
+  if (entry.link != link) return;  // another connection has replaced it
   size_t bytes = 0;
   for (const Bytes& payload : payloads) bytes += payload.size();
   if (const absl::Status status = OnBatch(entry, frame, std::move(payloads)); !status.ok()) return End(session, status);
@@ -144,7 +144,7 @@ void SessionService::OnOpened(LinkId link, std::shared_ptr<Session> session) {
 
 absl::Status SessionService::Resume(LinkId link, const SessionHello& hello) {
   auto it = sessions_.find(hello.session());
-  // One answer for both, so that nobody learns which sessions there are.
+  // The same answer for an unknown session and a wrong key, so that the answer does not reveal which sessions exist.
   if (it == sessions_.end() || !SameSecret(hello.key(), it->second.key)) {
     return absl::NotFoundError(absl::StrCat("session ", hello.session(), " is not there any more: its client was away for too long, or "
                                             "the controller has been started anew; its arrays are gone"));
@@ -201,7 +201,7 @@ void SessionService::End(uint64_t session, const absl::Status& status) {
   if (it == sessions_.end()) return;
   Entry entry = std::move(it->second);
   sessions_.erase(it);
-  environment_.cluster->SetHostCallHandler(SessionId(session), nullptr);  // which holds what is served
+  environment_.cluster->SetHostCallHandler(SessionId(session), nullptr);  // the handler owns entry.served
   if (entry.link == 0) return;
   session_of_.erase(entry.link);
   net::Connection& connection = links_.at(entry.link)->connection();

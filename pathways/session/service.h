@@ -1,13 +1,12 @@
-// SessionService: where clients connect to the controller. Opens sessions, and brings clients whose connection broke back to theirs.
+// SessionService: accepts client connections at the controller. Opens sessions and reconnects clients to them after a connection breaks.
 //
-// A connection begins with a hello, for a new session or for one that exists. A session whose connection is gone waits for its client for
-// `grace`, and ends then; a goodbye ends it at once. A second connection for a session replaces the first, which may be dead without
-// anybody having noticed.
+// A connection begins with a hello, for a new or an existing session. A session without a connection waits `grace` for its client, then
+// ends; a goodbye ends it at once. A second connection for a session replaces the first, which may be dead unnoticed.
 //
 // Invariants:
-//   SS-1  whoever resumes a session has shown its key
-//   SS-2  what breaks the protocol ends the session that it came from, with a status, and nothing else
-// Everything runs on the cluster's strand. Transport, timers and cluster outlive the service.
+//   SS-1  only a client that has shown a session's key can resume it
+//   SS-2  a protocol violation ends the session that it came from, with a status, and affects nothing else
+// Everything runs on the cluster's strand. Transport, timers and cluster must outlive the service.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +32,7 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
  public:
   struct Options {
     absl::Duration grace = absl::ZeroDuration();  // how long a session waits for a client whose connection broke
-    absl::AnyInvocable<std::string()> make_key;   // a secret that nobody can guess, another at each call
+    absl::AnyInvocable<std::string()> make_key;   // returns a new unguessable secret at each call
   };
   struct Environment {
     Cluster* cluster;
@@ -42,10 +41,10 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
   static std::shared_ptr<SessionService> Create(Options options, const Environment& environment);
   ~SessionService() override;
 
-  // Returns the address with the real port.
+  // Starts to listen. Returns the address with the actual port.
   absl::StatusOr<std::string> Listen(net::Transport* transport, const std::string& address);
 
-  // Ends all sessions with this status, and closes all connections. On the strand, last.
+  // Ends all sessions with this status and closes all connections. On the strand; the last call.
   void Stop(const absl::Status& status);
 
   size_t num_sessions() const { return sessions_.size(); }
@@ -56,10 +55,10 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
   struct Entry {
     std::shared_ptr<ServedSession> served;
     std::string key;
-    LinkId link = 0;            // 0: its connection broke
-    uint64_t told = 0;          // the last request that an acknowledgement was sent of
+    LinkId link = 0;            // 0: no connection
+    uint64_t told = 0;          // the last request acknowledged to the client
     bool flush_posted = false;
-    uint64_t absence = 0;       // counts the times that its connection broke
+    uint64_t absence = 0;       // how often its connection has broken
   };
 
   SessionService(Options options, const Environment& environment);
@@ -82,7 +81,7 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
   const Environment environment_;
   LinkId next_link_ = 1;
   std::map<LinkId, std::unique_ptr<Link>> links_;
-  std::map<LinkId, uint64_t> session_of_;  // of links that have been welcomed
+  std::map<LinkId, uint64_t> session_of_;  // links that have been welcomed
   std::set<LinkId> opening_;               // links whose new session is being opened
   std::map<uint64_t, Entry> sessions_;
   std::vector<std::unique_ptr<net::Listener>> listeners_;

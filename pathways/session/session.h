@@ -1,21 +1,22 @@
-// Session: everything one connected client owns, and every operation it can ask for. The front end turns wire messages into these calls.
+// Session: everything that one connected client owns, and every operation that the client can request. Front ends turn wire messages into
+// calls of Session.
 //
-// Handles. A client names its objects (arrays, host buffers, futures, executables) by 64-bit handles. It picks the handles of results itself, below
-// kFirstServerHandle; where a request leaves the choice to us (NewHandle) we pick from above it. 0 names nothing. A handle stays known until it is
-// destructed, also when its object is an error or deleted.
+// Handles. A client names its objects (arrays, host buffers, futures, executables) by 64-bit handles. It picks the handles of results
+// itself, below kFirstServerHandle. Where a request leaves the choice to the session, NewHandle returns one from above it. 0 names nothing.
+// A handle stays valid until it is destructed, even when its object is an error or deleted.
 //
-// Order. All methods run on the controller's strand, and take effect in call order; nothing here blocks. Array operations return at
-// once with arrays that are pending.
+// Order. All methods run on the controller's strand and take effect in call order. None blocks. Array operations return at once; their
+// result arrays are pending.
 //
-// Errors are values. When an array operation fails, its result handles hold the error (so later uses report it) and the same error is returned, for
-// the answer on the wire. An operation on an errored input succeeds and yields results with that error.
+// Errors are values. When an array operation fails, its result handles hold the error, so later uses report it. The method returns the same
+// error, for the answer on the wire. An operation on an errored input succeeds; its results hold the input's error.
 //
-// A callback is run exactly once, on the strand, never inside the call; after the session has ended with CANCELLED.
+// A callback runs exactly once, on the strand, never inside the call; with CANCELLED if the session has ended.
 //
 // Invariants:
-//   SE-1  a session's end frees all it owns, on every host
-//   SE-2  no method trusts its arguments: unknown handles, wrong counts, foreign devices and overflowing sizes give a Status
-//   SE-3  one controller record per array, however many shards
+//   SE-1  the end of a session frees all it owns, on every host
+//   SE-2  no method trusts its arguments: unknown handles, wrong counts, foreign devices and overflowing sizes yield a Status
+//   SE-3  one controller record per array, whatever its number of shards
 #pragma once
 
 #include <cstdint>
@@ -50,25 +51,25 @@ using StatusCallback = absl::AnyInvocable<void(absl::Status) &&>;
 template <class T>
 using ResultCallback = absl::AnyInvocable<void(absl::StatusOr<T>) &&>;
 
-// What becomes of the inputs of a copying operation.
+// How a copying operation treats its inputs.
 enum class CopySemantics { kAlwaysCopy, kReuseInput, kDonateInput };
 
-// Bytes in host memory and how elements lie in them. No strides: dense, row-major.
+// Data type, shape and strides of an array in host memory. No strides: dense, row-major.
 struct HostLayout {
   buffers::DType dtype = buffers::DType::kInvalid;
   buffers::Dims dims;
   std::optional<buffers::Dims> byte_strides;
 };
 
-// One host buffer that feeds the given shards of an array.
+// A host buffer that is the source of the given shards of an array.
 struct HostShard {
   Handle host_buffer = 0;
   HostLayout layout;
   std::vector<int32_t> shards;
-  bool by_lane = false;  // each host concerned gets the bytes from the client itself (lane_routes.h)
+  bool by_lane = false;  // each host gets the bytes directly from the client (lane_routes.h)
 };
 
-// How an executable sees one argument or result.
+// Type, sharding and layout of an executable's argument or result.
 struct ValueInfo {
   buffers::DType dtype = buffers::DType::kInvalid;
   buffers::Dims shard_dims;
@@ -77,15 +78,15 @@ struct ValueInfo {
   std::string memory_kind;
 };
 
-// Marks, as a payload, the error of a Compile whose program the hosts did not read because it is of a newer StableHLO than
-// ClusterInfo::stablehlo_version. The same program written for that version may compile.
+// Payload URL of a Compile error that means: the program uses a newer StableHLO than the hosts read (ClusterInfo::stablehlo_version). The
+// same program, written for that version, may compile.
 inline constexpr char kNewerThanRuntime[] = "pathways/newer-than-runtime";
 
 struct CompileRequest {
   std::string format;  // "mlir"
   Bytes program;
-  bool translated = false;  // `program` is what the client's was translated to: counted in the status report
-  std::string options;  // serialized xla.CompileOptionsProto without its device assignment
+  bool translated = false;  // `program` is a translation of the client's program; counted in the status report
+  std::string options;      // serialized xla.CompileOptionsProto without its device assignment
   int num_replicas = 1;
   int num_partitions = 1;
   std::vector<DeviceId> devices;  // replica-major; empty: the first num_replicas * num_partitions devices
@@ -107,11 +108,11 @@ struct ExecutableInfo {
 struct ExecuteRequest {
   Handle executable = 0;
   std::vector<Handle> args;
-  std::vector<Handle> results;  // one per output, or empty: then we pick (the first call of a client)
-  Handle status = 0;            // where the result of the run is kept for FetchExecuteResult; 0: nowhere
+  std::vector<Handle> results;  // one per output, or empty: the session picks them (a client's first call)
+  Handle status = 0;            // names the run's result for FetchExecuteResult; 0: the result is not kept
   int32_t launch_id = 0;
   std::vector<int32_t> non_donatable;
-  std::vector<DeviceId> devices;  // for portable executables; empty: those it was compiled for
+  std::vector<DeviceId> devices;  // for portable executables; empty: the devices it was compiled for
 };
 
 struct ExecuteReply {
@@ -133,22 +134,23 @@ class Session {
 
   virtual SessionId id() const = 0;
   virtual Handle NewHandle() = 0;
-  // While it is, nothing may be asked of it; `resumed` runs, once, when it is not any more. Dropped with the session.
+  // Whether the session is suspended: then no other method may be called. WhenResumed runs `resumed` once, after the session is resumed;
+  // `resumed` is dropped if the session ends.
   virtual bool suspended() const { return false; }
   virtual void WhenResumed(absl::AnyInvocable<void() &&> resumed) { std::move(resumed)(); }
-  // Null: all bytes of its arrays go through it.
+  // Null: all bytes of the session's arrays go through the session itself.
   virtual LaneRoutes* lane_routes() { return nullptr; }
 
   // --- host buffers: filled by the client before or after the request that names them, or by CopyToHostBuffer -----------------------
-  // One that is about to be received. `admitted` runs when there is room (SessionLimits::staged_bytes): OK, then one of the next three
-  // follows. ALREADY_EXISTS if the handle holds one; RESOURCE_EXHAUSTED if it is over the limit all by itself.
+  // Announces a host buffer that will be received. Calls `admitted` with OK when there is room (SessionLimits::staged_bytes); then one of
+  // the next three methods must follow. ALREADY_EXISTS if the handle is in use; RESOURCE_EXHAUSTED if this buffer alone exceeds the limit.
   virtual void AnnounceHostBuffer(Handle handle, int64_t bytes, StatusCallback admitted) = 0;
   virtual void ForgetHostBuffer(Handle handle) = 0;
-  // Instead of StoreHostBuffer: arrays that the buffer was meant for become this error.
+  // Replaces StoreHostBuffer: arrays that use the buffer become this error.
   virtual void FailHostBuffer(Handle handle, absl::Status error) = 0;
-  // ALREADY_EXISTS if the handle holds one; RESOURCE_EXHAUSTED over the limit if it was not announced.
+  // ALREADY_EXISTS if the handle is in use; RESOURCE_EXHAUSTED if the buffer was not announced and exceeds the limit.
   virtual absl::Status StoreHostBuffer(Handle handle, Bytes data) = 0;
-  // Waits for a buffer that a CopyToHostBuffer under way will fill; NOT_FOUND if nothing will.
+  // Waits if a running CopyToHostBuffer will fill the buffer; NOT_FOUND if none will.
   virtual void LookupHostBuffer(Handle handle, ResultCallback<Bytes> done) = 0;
   virtual absl::Status DeleteHostBuffer(Handle handle) = 0;
 
@@ -160,7 +162,7 @@ class Session {
                                 CopySemantics semantics) = 0;
   virtual absl::Status Disassemble(absl::Span<const Handle> results, Handle array, CopySemantics semantics) = 0;
   virtual absl::Status FullyReplicatedShard(Handle result, Handle array, CopySemantics semantics) = 0;
-  // To other devices (nullopt: the same) and another memory (nullopt: the same, "": the default); shard i goes to devices[i].
+  // Copies arrays to other devices (nullopt: the same) and memory (nullopt: the same; "": the default). Shard i goes to devices[i].
   virtual absl::Status Copy(absl::Span<const Handle> results, absl::Span<const Handle> arrays,
                             std::optional<std::vector<DeviceId>> devices, std::optional<std::string> memory_kind,
                             CopySemantics semantics) = 0;
@@ -170,12 +172,12 @@ class Session {
                              absl::Span<const buffers::ArraySpec> specs, CopySemantics semantics) = 0;
   virtual absl::Status Bitcast(absl::Span<const Handle> results, absl::Span<const Handle> arrays,
                                absl::Span<const buffers::ArraySpec> specs, CopySemantics semantics) = 0;
-  // OK once all are ready, else the first error (in the order of `arrays`).
+  // Calls `done` with OK once all arrays are ready, or with the first error in the order of `arrays`.
   virtual void WhenReady(absl::Span<const Handle> arrays, StatusCallback done) = 0;
   // Fills `host_buffer` with a single-device or fully replicated array (shard 0).
   virtual void CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims> byte_strides,
                                 StatusCallback done) = 0;
-  // The data goes, the handles stay. Unknown handles are an error after all known ones have been deleted.
+  // Frees the data; the handles stay valid. Deletes all known arrays, then returns an error if a handle is unknown.
   virtual absl::Status Delete(absl::Span<const Handle> arrays) = 0;
   virtual absl::Status Destruct(absl::Span<const Handle> arrays) = 0;
   virtual absl::StatusOr<bool> IsDeleted(Handle array) = 0;
@@ -183,34 +185,34 @@ class Session {
 
   // --- executables -----------------------------------------------------------------------------------------------------------------------
   virtual void Compile(CompileRequest request, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) = 0;
-  // A program of many nodes (proto/pathways/v1/program.proto); its handle is used as that of an executable.
+  // Compiles a program of many nodes (proto/pathways/v1/program.proto). Its handle is used like that of an executable.
   virtual void CompileProgram(Bytes program, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) = 0;
   virtual absl::StatusOr<std::shared_ptr<const ExecutableInfo>> Info(Handle executable) = 0;
   virtual absl::StatusOr<ExecuteReply> Execute(const ExecuteRequest& request) = 0;
-  // Consumes the status handle of an Execute, once that run is complete.
+  // Waits until the run of an Execute is complete. Consumes its status handle.
   virtual void FetchExecuteResult(Handle status, ResultCallback<RunResult> done) = 0;
-  // When all runs so far of programs with effects (Program.effects) have ended; the first failure among them that has not been told here.
+  // Waits until all runs so far of programs with effects (Program.effects) have ended. Gets the first failure not yet reported here.
   virtual void AwaitEffects(StatusCallback done) = 0;
   virtual void GetCostAnalysis(Handle executable, ResultCallback<CostAnalysis> done) = 0;
   virtual void GetProgramText(Handle executable, ResultCallback<std::string> done) = 0;
   virtual absl::Status DestructExecutable(Handle executable) = 0;
 };
 
-// A Python function of the client that a running computation calls (jax.pure_callback and its kin).
+// A call from a running computation to a Python function of the client (jax.pure_callback and the like).
 struct HostCall {
   uint64_t callback = 0;
   std::vector<HostLayout> operands;
   std::vector<Bytes> data;
 };
 
-// The client's companion channel, if it has one, answers host calls. Implemented by the front end; strand-confined.
+// Answers host calls. Implemented by ServedSession and by front ends, for example with a companion channel; strand-confined.
 class HostCallHandler {
  public:
   virtual ~HostCallHandler() = default;
   virtual void OnHostCall(HostCall call, ResultCallback<std::vector<Bytes>> done) = 0;
 };
 
-// One accelerator as clients see it.
+// A device, as clients see it.
 struct DeviceInfo {
   DeviceId id;
   int32_t local_device_id = 0;
@@ -243,50 +245,50 @@ struct ClusterInfo {
   std::vector<MemoryInfo> memories;
 };
 
-// The virtual devices that a client can have slices on: announced when it connects, each bound to a physical device when a slice gets it.
+// Virtual devices on which a client can have slices. Announced when the client connects; a slice binds each to a physical device.
 struct SpareDevices {
   std::vector<DeviceInfo> devices;
   std::vector<MemoryInfo> memories;
 };
 
-// A session that is to be opened.
+// Parameters of OpenSession.
 struct NewSession {
-  std::string description;  // for people: "jax client at 127.0.0.1:3312"
-  gang::ShareChange share;  // of the devices' time, where it is not the usual one
-  bool observer = false;    // it asks what operators ask, and is not counted among the clients
+  std::string description;  // for display: "jax client at 127.0.0.1:3312"
+  gang::ShareChange share;  // of the devices' time, if not the default
+  bool observer = false;    // sends operators' requests; not counted as a client
 };
 
-// What a front door needs of the controller, which may be in this process or elsewhere. Posts to its strand; any thread may. Everything else
-// on the strand. A callback is run exactly once, on the strand, never inside the call.
+// The controller as front ends see it, in this process or remote. Post may be called on any thread; all other methods on the strand. A
+// callback runs exactly once, on the strand, never inside the call.
 class Cluster : public Executor {
  public:
-  // As far as this end knows it. REQUIRES: a session has been opened.
+  // Returns the latest description of the cluster known here. REQUIRES: a session has been opened.
   virtual std::shared_ptr<const ClusterInfo> info() const = 0;
-  // UNAVAILABLE before the cluster has formed. INVALID_ARGUMENT: a share that there cannot be.
+  // UNAVAILABLE before the cluster has formed. INVALID_ARGUMENT if the share is not valid.
   virtual void OpenSession(NewSession session, ResultCallback<std::shared_ptr<Session>> done) = 0;
   virtual void SetHostCallHandler(SessionId session, std::shared_ptr<HostCallHandler> handler) = 0;
-  // What the client is entitled to of the devices' time, from now on. Answers the whole of it. INVALID_ARGUMENT; NOT_FOUND lists the
-  // clients that there are.
+  // Changes the client's share of the devices' time, from now on. Answers the complete share. INVALID_ARGUMENT; NOT_FOUND lists the
+  // existing clients.
   virtual void ChangeShare(SessionId session, const gang::ShareChange& change, ResultCallback<gang::Share> done) = 0;
   // --- virtual slices; they end with their session ---
   // Constant for the life of the session.
   virtual std::shared_ptr<const SpareDevices> Spares(SessionId session) = 0;
-  // Placed, waiting (AwaitSlice) or refused at once. INVALID_ARGUMENT for a request that makes no sense.
+  // Answers at once: the slice is placed, waiting (see AwaitSlice) or refused. INVALID_ARGUMENT for a malformed request.
   virtual void AddSlice(SessionId session, const resource::SliceRequest& request, ResultCallback<SliceState> done) = 0;
-  // Answers when the slice does not wait any more, at the latest after so long. NOT_FOUND if the session has no such slice.
+  // Answers when the slice no longer waits, or after `limit`. NOT_FOUND if the session has no such slice.
   virtual void AwaitSlice(SessionId session, SliceId slice, absl::Duration limit, ResultCallback<SliceState> done) = 0;
-  // It waits no more, or lives no more: then arrays on its devices become errors and their memory is freed.
+  // Cancels a waiting slice or ends a placed one; arrays on the slice's devices become errors and their memory is freed.
   virtual void ReleaseSlice(SessionId session, SliceId slice, StatusCallback done) = 0;
-  // Saves the client's arrays in the memory of their hosts and gives the devices of its slices to others; its requests wait until it is
-  // resumed: then it has devices that satisfy the same requests, and all that it had is there. FAILED_PRECONDITION if it is so already,
-  // or there is no room to resume it.
+  // Suspend: saves the client's arrays in host memory and gives the devices of its slices to others; the client's requests wait. Resume:
+  // gives its slices devices that satisfy the same requests and restores the arrays. FAILED_PRECONDITION if already in that state, or if
+  // there is no room to resume.
   virtual void SuspendClient(SessionId session, bool resume, ResultCallback<SuspendReport> done) = 0;
-  // Moves the slices on a host elsewhere, with all that is on them, and places none there; `undo`: it takes slices again. NOT_FOUND lists
-  // the hosts that there are.
+  // Moves all slices on a host elsewhere, with their arrays, and places no new ones there. `undo`: the host takes slices again. NOT_FOUND
+  // lists the existing hosts.
   virtual void DrainHost(const std::string& host, bool undo, ResultCallback<DrainReport> done) = 0;
-  // Islands, hosts, devices, clients, memory as JSON text (schema: docs/status.md), for `pathways status`.
+  // Answers the state of islands, hosts, devices, clients and memory as JSON text (schema: docs/status.md), for `pathways status`.
   virtual void GetStatus(ResultCallback<std::string> done) = 0;
-  // Records what the whole cluster does for so long. FAILED_PRECONDITION while another recording runs.
+  // Records the activity of the whole cluster for this duration. FAILED_PRECONDITION while another recording runs.
   virtual void RecordTrace(absl::Duration duration, size_t max_events, ResultCallback<ClusterTrace> done) = 0;
 };
 

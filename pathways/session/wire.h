@@ -1,5 +1,5 @@
-// The messages of session.proto and what they stand for. Pure. Every function from the wire checks what it reads: INVALID_ARGUMENT says
-// what is wrong with it.
+// Converts between the messages of session.proto and the types of session.h; the client and ServedSession use it. Pure. The functions that
+// return a StatusOr validate their input; an INVALID_ARGUMENT names the fault.
 #pragma once
 
 #include <vector>
@@ -44,7 +44,7 @@ ClusterInfo ClusterFrom(const v1::ClusterDescription& proto);
 void ToProto(const SpareDevices& spares, v1::DeviceList* proto);
 SpareDevices SparesFrom(const v1::DeviceList& proto);
 
-// Without the handle, which each side knows by itself.
+// Without the handle, which each side knows already.
 void ToProto(const ExecutableInfo& info, v1::CompiledExecutable* proto);
 absl::StatusOr<ExecutableInfo> ExecutableFrom(const v1::CompiledExecutable& proto);
 

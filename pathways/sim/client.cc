@@ -11,7 +11,7 @@ namespace pw::sim {
 using frontend::IfrtRequest;
 using frontend::IfrtResponse;
 
-// Both ends of a stream. The controller's side owns the session; it outlives the client until the end has arrived there.
+// Both ends of a stream. The controller's end owns the session; it outlives the client until the end of the stream has arrived there.
 class Client::Link final : public frontend::ResponseSink, public std::enable_shared_from_this<Link> {
  public:
   Link(Client* client, Network* network, Process* near, FrontDoor* door)
@@ -23,7 +23,7 @@ class Client::Link final : public frontend::ResponseSink, public std::enable_sha
     session = std::make_shared<frontend::ClientSession>(door->cluster.get(), &door->table, &door->services, hello, this);
   }
 
-  // A task that arrives there after all that went before it.
+  // Posts a task that arrives at the controller after all earlier ones.
   void Up(size_t bytes, Task task) {
     World& world = near_->world();
     last_up_ = std::max(last_up_, world.now() + network_->Travel(*near_, *door_->process, bytes));
@@ -101,7 +101,7 @@ void Client::Store(uint64_t host_buffer, Bytes data) {
   if (link_ == nullptr) return;
   const size_t bytes = data.size();
   Up(bytes, [host_buffer, data = std::move(data)](frontend::ClientSession& session) {
-    // A failure shows at the array that was to be made of it.
+    // A failure shows in the array that uses the buffer.
     session.session().StoreHostBuffer(host_buffer, data).IgnoreError();
   });
 }

@@ -1,12 +1,12 @@
-// Client: a client of the proxy protocol in a simulated process, and the front door that it speaks to.
+// Client: a client of the proxy protocol in a simulated process, and its front door.
 //
-// What it sends is what a stock client sends: requests that were serialized, in stream order, one travel time later at the
-// controller, where the real front end decodes them and runs them in a real session. There is no gRPC between: the stream, and the
-// calls for host buffers beside it, are imitated by tasks that arrive in the order in which they were sent.
+// A client sends the requests of a stock client: serialized, in stream order, each arriving at the controller one travel time later. There
+// the real front end decodes them and runs them in a real session. Tasks that arrive in sending order replace gRPC's stream and its calls
+// for host buffers.
 //
 // Invariants:
-//   CL-1  every request is answered once: by the server, or with UNAVAILABLE when the controller is gone; counted
-//   CL-2  a killed client hears nothing any more, and its session ends one travel time later
+//   CL-1  every request is answered once: by the server, or with UNAVAILABLE when the controller is gone; both count as answers
+//   CL-2  a killed client gets no more answers, and its session ends one travel time later
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@
 
 namespace pw::sim {
 
-// The client half of a controller process.
+// The front end in a controller process.
 struct FrontDoor {
   FrontDoor(Process* controller, std::shared_ptr<controller::Cluster> its_cluster)
       : process(controller), services{frontend::Storage("", ""), controller, controller}, cluster(std::move(its_cluster)) {}
@@ -33,7 +33,7 @@ struct FrontDoor {
   frontend::SessionTable table{[n = uint64_t{1} << 60]() mutable { return n++; }};
   const frontend::HandlerTable handlers;
   const frontend::PluginServices services;
-  const std::shared_ptr<controller::Cluster> cluster;  // goes first: sessions that end with it leave the table
+  const std::shared_ptr<controller::Cluster> cluster;  // destroyed first: sessions that end with it leave the table
 };
 
 class Client {
@@ -41,31 +41,31 @@ class Client {
   using Answer = absl::AnyInvocable<void(const absl::StatusOr<frontend::IfrtResponse>&) &&>;
   using Contents = absl::AnyInvocable<void(const absl::StatusOr<Bytes>&) &&>;
 
-  // All outlive it.
+  // All arguments must outlive the client.
   Client(Network* network, Process* process, FrontDoor* door);
   ~Client();
 
   uint64_t NewHandle() { return next_handle_++; }
   void Send(frontend::IfrtRequest request, Answer answer);
-  // The host-buffer calls.
+  // The calls for host buffers.
   void Store(uint64_t host_buffer, Bytes data);
   void TakeHostBuffer(uint64_t host_buffer, Contents contents);
 
-  // The stream ends: by the client itself, or because its process died.
+  // Ends the stream, because the client closes or its process died.
   void Disconnect();
-  // The controller is gone: everything unanswered fails, and all that is sent from now on.
+  // The controller is gone: all unanswered requests fail, and so do all later ones.
   void ControllerLost();
 
   uint64_t requests() const { return next_op_ - 1; }
   uint64_t answers() const { return answers_; }
-  // An answer that no request waited for.
+  // Number of answers that no request waited for.
   uint64_t strays() const { return strays_; }
 
  private:
   class Link;
   void OnResponse(const frontend::IfrtResponse& response);
   void OnContents(uint64_t host_buffer, const absl::StatusOr<Bytes>& bytes);
-  // Runs `task` on the controller's strand after everything sent before.
+  // Runs `task` on the controller's strand after all that was sent before.
   void Up(size_t bytes, absl::AnyInvocable<void(frontend::ClientSession&) &&> task);
 
   Process* const process_;
@@ -76,7 +76,7 @@ class Client {
   uint64_t answers_ = 0;
   uint64_t strays_ = 0;
   std::map<uint64_t, Answer> waiting_;
-  std::map<uint64_t, Contents> contents_;  // host buffers asked for
+  std::map<uint64_t, Contents> contents_;  // requested host buffers
 };
 
 }  // namespace pw::sim

@@ -40,7 +40,7 @@ void SimCluster::StartController() {
   options.share_memory = false;
   controller_transports_.push_back(network_.TransportOf(process));
   clusters_.push_back(controller::ClusterImpl::Create(options, {process, process, process}));
-  // The address is free: the controller before this one is dead.
+  // The address is free: the previous controller is dead.
   clusters_.back()->Listen(controller_transports_.back().get(), kControllerAddress).value();
   doors_.push_back(std::make_unique<FrontDoor>(process, clusters_.back()));
   door_ = doors_.back().get();
@@ -96,7 +96,7 @@ void SimCluster::CrashHost(int number, bool silently) {
 void SimCluster::StopHost(int number, absl::Duration duration) {
   Process& process = host(number).process();
   if (process.dead()) return;
-  // Shorter than the limit, nothing may come of it but time.
+  // A stop shorter than the limit may only cost time.
   if (duration > scenario_.heartbeat * 0.6) referee_.Struck(process.name());
   if (duration > scenario_.heartbeat * 1.25) ExpectLoss(process.name(), scenario_.heartbeat * 1.25);
   process.Stop();

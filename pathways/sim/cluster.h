@@ -1,10 +1,10 @@
 // SimCluster: a whole cluster in one process: the real controller with its front door, and real workers with simulated devices.
 //
-// It replaces three seams and nothing else: the network, the clock with its timers and threads, and the devices. What runs above
-// them is the code of a deployed cluster.
+// It replaces only three interfaces: the network, the clock with its timers and threads, and the devices. All code above them is that of a
+// deployed cluster.
 //
-// A host has a number and lives one life after another; the worker of life L of host h joins under the name "w<h>.<L>". What has
-// died stays allocated until the world ends: tasks under way may still point to it.
+// A host has a number and may die and start again. Each start is a *life*: the worker of life L of host h joins as "w<h>.<L>". Dead
+// processes stay allocated until the world ends, because running tasks may still point to them.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "pathways/controller/cluster_impl.h"
+#include "pathways/controller/cluster/cluster_impl.h"
 #include "pathways/sim/client.h"
 #include "pathways/sim/host.h"
 #include "pathways/sim/network.h"
@@ -29,16 +29,16 @@ class SimCluster {
   SimCluster(const Scenario& scenario, World* world);
   ~SimCluster();
 
-  // Runs until all hosts have joined. False if they do not within a minute.
+  // Runs until all hosts have joined. Returns false if that takes more than a minute.
   bool Form();
 
   FrontDoor& door() { return *door_; }
-  // The living one. For tests that look at it between two events.
+  // Returns the current controller, for tests that inspect it between two events.
   controller::ClusterImpl& controller() { return *clusters_.back(); }
   Network& network() { return network_; }
   Referee& referee() { return referee_; }
   World& world() { return *world_; }
-  // How many host numbers there are, also of hosts without a life.
+  // Number of host numbers, including hosts that are dead.
   int hosts() const { return static_cast<int>(hosts_.size()); }
   Host& host(int number) { return *hosts_[number].back(); }
   bool alive(int number) const { return !hosts_[number].back()->process().dead(); }
@@ -48,19 +48,19 @@ class SimCluster {
   void StopHost(int number, absl::Duration duration);
   void SlowHost(int number, double factor, absl::Duration duration);
   void PartHost(int number, absl::Duration duration);
-  // Frames to and from it take longer, `by_chance` each by another time.
+  // Delays frames to and from the host; `by_chance`: each by a random part of `by`.
   void DelayHost(int number, absl::Duration by, bool by_chance, absl::Duration duration);
-  // A new life of a dead host, or a host that was not there before.
+  // Starts a dead host again; AddHost adds a new one.
   void StartHost(int number);
   int AddHost();
-  // The controller dies and a new one takes its address after so long.
+  // Kills the controller; a new one takes its address after `away`.
   void CrashController(absl::Duration away);
 
-  // Clients that are told when the controller dies. They outlive the cluster or leave.
+  // Registers clients to tell when the controller dies. They outlive the cluster or call Unfollow.
   void Follow(Client* client) { clients_.push_back(client); }
   void Unfollow(Client* client) { std::erase(clients_, client); }
 
-  // Arrays on all hosts that are up: what hangs cannot free anything.
+  // Number of arrays on all running hosts; a stopped host cannot free any.
   int64_t arrays() const;
   std::map<std::string, std::vector<int>> Launches() const;
 
@@ -77,7 +77,7 @@ class SimCluster {
   std::vector<std::unique_ptr<Process>> controllers_;
   std::vector<std::unique_ptr<net::Transport>> controller_transports_;
   std::vector<std::unique_ptr<FrontDoor>> doors_;
-  std::vector<std::shared_ptr<controller::ClusterImpl>> clusters_;  // the last is the living one
+  std::vector<std::shared_ptr<controller::ClusterImpl>> clusters_;  // the last is the current one
   FrontDoor* door_ = nullptr;
   std::vector<std::vector<std::unique_ptr<Host>>> hosts_;  // lives, by number
   std::vector<Client*> clients_;

@@ -1,7 +1,7 @@
-// The messages that calls cost: frames and bytes between the controller and its hosts, and between hosts, of one call that is alone, so that
-// none of its frames is shared with another's. The real controller and workers over a simulated network: the numbers are the same on every
-// machine and in every run. They are bounds for whatever replaces the way of programs to the hosts: what makes one larger has to say
-// why, what makes one smaller lowers it here.
+// The cost of calls in messages: frames and bytes between the controller and its hosts, and between hosts, of a call that runs alone and so
+// shares no frame with another. The real controller and workers run over a simulated network: the numbers are the same on every machine and
+// in every run. They are bounds on any change of how programs reach the hosts: a change that increases one must say why, a change that
+// lowers one lowers it here.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -22,7 +22,7 @@ struct Cost {
   Network::Count to_hosts, from_hosts, between_hosts;
 };
 
-// One island, a device on each host.
+// One island with one device on each host.
 class Costs {
  public:
   explicit Costs(int hosts)
@@ -38,7 +38,7 @@ class Costs {
     world_.Drop();
   }
 
-  // All that is under way ends, and what hosts are told afterwards is told. Far less than a heartbeat.
+  // Waits until all work has ended and all later messages to hosts have been sent. Far less than a heartbeat.
   void Settle() {
     world_.RunUntil(world_.now() + absl::Milliseconds(300), Never);
     EXPECT_EQ(cluster_.controller().fabric().ops().size(), 0u);
@@ -52,7 +52,7 @@ class Costs {
     return {Less(after.to_hosts, before.to_hosts), Less(after.from_hosts, before.from_hosts),
             Less(after.between_hosts, before.between_hosts)};
   }
-  // The third call: by then the scheduler knows what it takes.
+  // Measures the third call: by then the scheduler knows how long it takes.
   template <class Call>
   Cost OfCall(Call call) {
     for (int i = 0; i < 2; ++i) Check(Started(call));
@@ -122,10 +122,11 @@ Cost OfJitCall(int hosts) {
 
 TEST(CostsTest, OfAJitCallOnOneHost) { ExpectAtMost(OfJitCall(1), {{1, 16}, {1, 13}, {0, 0}}, "jit_1"); }
 
-// To each host the call, and to those that others speak for that their completions have arrived (speakers.h), since nothing else follows.
+// To each host the call; to each host that reports through another (speakers.h) also that its completions have arrived, since no other
+// message follows.
 TEST(CostsTest, OfAJitCallOver64Hosts) { ExpectAtMost(OfJitCall(64), {{126, 1340}, {2, 1158}, {62, 992}}, "jit_64"); }
 
-// x + 1, so many times, each time on the next host.
+// x + 1, `computations` times, each time on the next host.
 std::string Chain(int64_t computations, const std::vector<int32_t>& devices) {
   pathways::v1::Program program;
   program.set_name("chain");

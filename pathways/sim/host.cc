@@ -12,7 +12,7 @@ Host::Host(World* world, Network* network, const Options& options)
       device_time_(&process_),
       runtime_({.devices = options.devices, .executor = &process_, .timers = &device_time_, .process = options.name}),
       strand_(&process_) {
-  // Names are given once: there is nobody who could listen there already.
+  // Names are unique, so no other process listens there.
   listener_ = *transport_->Listen(absl::StrCat("tcp:", options.name, ":0"), [this](std::unique_ptr<net::Connection> peer) {
     if (link_ != nullptr) link_->AcceptPeer(std::move(peer));
   });

@@ -14,7 +14,7 @@
 
 namespace pw::sim {
 
-// Timers that go slower by a factor: what time is to a slow device.
+// Timers that are slower by a factor, for a slow device.
 class SlowTimers final : public Timers {
  public:
   explicit SlowTimers(Timers* timers) : timers_(timers) {}
@@ -43,7 +43,7 @@ class Host {
   Process& process() { return process_; }
   const std::string& name() const { return process_.name(); }
   void Slow(double factor);
-  // The process is dead: nothing of it runs again.
+  // The process dies: none of its code runs again.
   void Die();
 
   int64_t arrays() const { return link_ == nullptr ? 0 : link_->arrays(); }
@@ -57,7 +57,7 @@ class Host {
   device::SimulatedRuntime runtime_;
   Strand strand_;
   int launch_id_ = 0;
-  std::unique_ptr<net::Listener> listener_, lane_listener_;  // for other hosts; for clients
+  std::unique_ptr<net::Listener> listener_, lane_listener_;  // peers; clients
   std::unique_ptr<worker::ControllerLink> link_;
 };
 

@@ -1,5 +1,5 @@
-// Housekeeping in large clusters: what comes to the controller in a round does not grow with the hosts, and a host that fails is missing
-// in it, no more. Frames are counted; times are simulated.
+// Housekeeping in large clusters: the controller's incoming frames for a round do not grow with the number of hosts, and a host that fails
+// only misses its own report. The tests count frames; times are simulated.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "pathways/controller/host_questions.h"
+#include "pathways/controller/housekeeping/host_questions.h"
 #include "pathways/sim/cluster.h"
 #include "pathways/sim/testing.h"
 
@@ -31,7 +31,7 @@ struct LargeCluster {
   const controller::Housekeeping& housekeeping() { return cluster.controller().housekeeping(); }
   resource::Topology& topology() { return cluster.controller().fabric().topology(); }
   int NumberOf(HostId id) { return sim::NumberOf(topology(), id); }
-  // Hosts that have not said for so many ticks how they are.
+  // Hosts that have not reported their health for this many ticks.
   std::set<HostId> Silent(double ticks) {
     std::set<HostId> silent;
     for (HostId host : topology().hosts()) {
@@ -76,7 +76,7 @@ TEST_P(LargeClusters, EveryHostIsInTheMetrics) {
   EXPECT_EQ(heard, static_cast<size_t>(GetParam()));
 }
 
-// The host that adds up for the second group dies: its group is asked without it, in the same round.
+// The host that combines the second group's reports dies: its group is asked without it, in the same round.
 TEST_P(LargeClusters, AHostThatAddsUpForOthersCostsItsOwnReportWhenItDies) {
   for (bool silently : {false, true}) {
     LargeCluster large(GetParam());
@@ -84,7 +84,7 @@ TEST_P(LargeClusters, AHostThatAddsUpForOthersCostsItsOwnReportWhenItDies) {
     large.cluster.CrashHost(large.NumberOf(inner), silently);
     for (int tick = 0; tick < 12; ++tick) {
       large.Ticks(1);
-      // Who does not say that it is dead costs the others of its group a round, once.
+      // A silent death costs the others of its group one round.
       std::set<HostId> silent = large.Silent(silently ? 3.5 : 2.5);
       silent.erase(inner);
       EXPECT_TRUE(silent.empty()) << silent.size() << " hosts, after tick " << tick;
@@ -96,7 +96,7 @@ TEST_P(LargeClusters, AHostThatAddsUpForOthersCostsItsOwnReportWhenItDies) {
   }
 }
 
-// It is neither dead nor well, for a while.
+// A host that hangs for a while is neither dead nor well.
 TEST_P(LargeClusters, AHostThatHangsKeepsNobodyElseFromAnswering) {
   LargeCluster large(GetParam());
   const HostId inner = large.topology().hosts()[0];
@@ -110,9 +110,9 @@ TEST_P(LargeClusters, AHostThatHangsKeepsNobodyElseFromAnswering) {
   EXPECT_TRUE(large.Silent(2.5).empty()) << "it is back";
 }
 
-// ---- configuration, by way of a recording
+// ---- configuration, through a recording
 
-// What the controller has sent to all hosts of its dataflow.
+// Frames that the controller has sent to all hosts over the dataflow.
 uint64_t DataflowSent(LargeCluster& large) {
   uint64_t sent = 0;
   for (HostId host : large.topology().hosts())
@@ -132,7 +132,7 @@ struct Recording {
     frames_sent = DataflowSent(*large) - sent;
   }
   bool Begun() const { return large->cluster.controller().fabric().recorder().on(); }
-  // Hosts that go by an older configuration.
+  // Hosts with an older configuration.
   std::set<HostId> Behind() const {
     std::set<HostId> behind;
     for (HostId host : large->topology().hosts()) {
@@ -145,10 +145,10 @@ struct Recording {
   LargeCluster* const large;
   uint64_t frames_heard = 0, frames_sent = 0;
   using Trace = std::optional<absl::StatusOr<controller::ClusterTrace>>;
-  const std::shared_ptr<Trace> trace = std::make_shared<Trace>();  // once it has been gathered
+  const std::shared_ptr<Trace> trace = std::make_shared<Trace>();  // set once it has been gathered
 };
 
-// Two frames a group back, and one there, the second time; what it recorded comes from each host by itself.
+// The second time: two frames per group back and one there. Each host sends its recorded events itself.
 TEST_P(LargeClusters, AConfigurationCostsTheControllerAMessageForEachGroup) {
   LargeCluster large(GetParam());
   for (uint64_t round : {0, 1}) {
@@ -164,7 +164,7 @@ TEST_P(LargeClusters, AConfigurationCostsTheControllerAMessageForEachGroup) {
   }
 }
 
-// The host that was to tell the second group dies before it does.
+// The host that should tell the second group dies before it does.
 TEST_P(LargeClusters, AHostThatTellsOthersCostsNobodyAConfigurationWhenItDies) {
   for (bool silently : {false, true}) {
     LargeCluster large(GetParam());
@@ -181,7 +181,7 @@ TEST_P(LargeClusters, AHostThatTellsOthersCostsNobodyAConfigurationWhenItDies) {
   }
 }
 
-// A member hangs: the others of its group are told, and it is when it is back.
+// A member hangs: the others of its group are told, and so is the member when it is back.
 TEST_P(LargeClusters, AHostThatHangsKeepsNobodyFromBeingConfigured) {
   for (size_t which : {size_t{0}, size_t{1}, HostQuestions::kFanIn}) {
     LargeCluster large(GetParam());

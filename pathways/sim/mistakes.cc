@@ -9,12 +9,12 @@ namespace {
 
 namespace v1 = ::pathways::v1;
 
-// A launch that other hosts have as well, granted with its command: it has its place in the order now.
+// Whether the command is a launch over several hosts that was granted with it: it then has its place in the order.
 bool HasPlace(const v1::Command& command) {
   return command.has_execute() && command.execute().launch() != 0 && command.execute().grant() == 0;
 }
 
-// Two sessions' launches change places: either is right by itself, and other hosts have them the other way.
+// Swaps two sessions' launches: either order is valid by itself, but other hosts have the opposite one.
 bool WrongOrder(v1::ToWorker* message) {
   v1::Command* before = nullptr;
   for (v1::Command& command : *message->mutable_commands()) {
@@ -32,7 +32,7 @@ bool WrongOrder(v1::ToWorker* message) {
   return false;
 }
 
-// A reference too few: an argument's memory goes with its first use.
+// One reference too few: an argument's memory is freed with its first use.
 bool FreedEarly(v1::ToWorker* message) {
   for (const v1::Command& command : message->commands()) {
     if (!command.has_execute() || command.execute().args().empty()) continue;
@@ -43,7 +43,7 @@ bool FreedEarly(v1::ToWorker* message) {
   return false;
 }
 
-// References too many: what is released stays.
+// One reference too many: released data stays.
 bool ForgottenRelease(v1::ToWorker* message) {
   for (v1::Command& command : *message->mutable_commands()) {
     if (!command.has_release() || command.release().arrays().empty()) continue;
@@ -76,7 +76,7 @@ bool WrongPlan(v1::ToWorker* message) {
   return false;
 }
 
-// A program that says it takes over an argument, which nobody allowed.
+// A program that claims to take over an argument without permission.
 bool WrongDonation(v1::FromWorker* message) {
   for (v1::Event& event : *message->mutable_events()) {
     if (!event.has_compiled() || event.compiled().parameters().empty() || !event.compiled().donated_inputs().empty()) continue;
@@ -86,7 +86,7 @@ bool WrongDonation(v1::FromWorker* message) {
   return false;
 }
 
-// A completion that was not counted.
+// A completion that is not counted.
 bool ForgottenCompletion(v1::FromWorker* message) {
   for (v1::Event& event : *message->mutable_events()) {
     if (!event.has_done() || event.done().ok().empty()) continue;

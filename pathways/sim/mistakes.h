@@ -1,5 +1,5 @@
-// Mistakes: bugs of a controller or of a worker, as others meet them. The code under test stays as it is: one message of it, on its way, is changed
-// into the one that the bug would have sent. Planted in runs (Bug, network.h) to prove that the referee's invariants notice each.
+// Mistakes: simulates bugs of a controller or worker as other processes see them. The code under test is unchanged: one message in transit
+// is changed into the one that the bug would send. Runs plant them (Bug, network.h) to prove that the referee's invariants detect each.
 //
 // Pure.
 #pragma once
@@ -12,10 +12,10 @@
 
 namespace pw::sim {
 
-// Whether the bug is one of those here, and not of the transport.
+// Whether the bug is one of these, not one of the transport.
 bool IsMistake(Bug bug);
 
-// The frame header (ToWorker or FromWorker) with the mistake in it. None where it has nothing that the bug could spoil.
+// Returns the frame header (ToWorker or FromWorker) with the mistake applied; nullopt if the bug does not apply to this header.
 std::optional<std::string> Mistaken(Bug bug, bool from_controller, absl::string_view header);
 
 }  // namespace pw::sim

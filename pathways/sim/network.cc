@@ -14,7 +14,7 @@
 namespace pw::sim {
 namespace {
 
-// How often a connection that was refused is tried again.
+// Interval between attempts to connect after a refusal.
 constexpr absl::Duration kRetry = absl::Milliseconds(20);
 
 bool IsController(const Process& process) { return absl::StartsWith(process.name(), "controller."); }
@@ -190,7 +190,7 @@ void Network::Partition(std::set<std::string> processes, absl::Time until) {
   apart_until_ = until;
 }
 
-// Controllers are of no island.
+// Controllers belong to no island.
 void Network::CountFrame(const Process& from, const Process& to, size_t bytes) {
   totals_.frames += 1;
   totals_.bytes += bytes;

@@ -1,13 +1,13 @@
 // Network: the links between simulated processes, as a net::Transport for each.
 //
-// A frame leaves when the sender's bulk link is free (urgent frames do not wait for it), takes its size over the bandwidth, and
-// arrives a latency and some jitter later; frames of one lane never overtake each other. Processes of the same island have the
-// fast link, all others the data-centre one.
+// A frame leaves when the sender's bulk link is free (urgent frames do not wait for it), takes its size over the bandwidth, and arrives
+// after the latency and some jitter. Frames of one lane never overtake each other. Processes of the same island use the fast link, all
+// others the data-centre link.
 //
-// Faults: the connections of a process that was killed close at their other ends one latency later; those of a machine that lost
-// power stay open and silent. A partition holds everything back until it heals, as TCP does. A disturbance makes the way of frames
-// longer; by chance, if it is to reorder them: those of different connections and lanes overtake each other, those of a lane do not.
-// Planted bugs break what a transport promises, to prove that the invariants of a run notice.
+// Faults. The connections of a killed process close at their other ends one latency later; those of a machine that lost power stay open and
+// silent. A partition holds back all frames until it heals, as TCP does. A disturbance delays frames. If the delay is random it also
+// reorders them: across connections and lanes, never within a lane. Planted bugs break the transport's promises, to prove that the
+// invariants of a run detect it.
 #pragma once
 
 #include <cstdint>
@@ -36,9 +36,9 @@ struct NetworkOptions {
   LinkSpeed between{absl::Microseconds(50), absl::Microseconds(20), 1e9};
 };
 
-// What a broken transport would do, to one frame in `one_in`; or to one process in so many that die: nobody hears that its
-// connections are closed. What a broken controller would do: it takes silence for life twice as long as it should. And wrong messages of a
-// controller or worker, one in so many that can be wrong in this way (mistakes.h).
+// A bug to plant. A transport bug hits one frame in `one_in`, or one dying process in that many: its connections are not reported as closed
+// (kHushEnd). A controller bug: it tolerates silence for twice the limit (kPatience). Wrong messages of a controller or worker: one in that
+// many messages that can be wrong in this way (mistakes.h).
 enum class Bug {
   kNone,
   kLoseFrame,
@@ -60,18 +60,18 @@ class Network {
   Network(World* world, const NetworkOptions& options);
   ~Network();
 
-  // One for each process; both outlive it. The process outlives its connections.
+  // Returns the transport of a process. The network and the process must outlive it; the process must outlive its connections.
   std::unique_ptr<net::Transport> TransportOf(Process* process);
 
-  // The time that `bytes` need from one process to the other if they leave now; and how much of it they keep the link busy.
+  // Travel: the time that `bytes` need between two processes if they leave now. OnLink: how long they occupy the link.
   absl::Duration Travel(const Process& from, const Process& to, size_t bytes);
   absl::Duration OnLink(const Process& from, const Process& to, size_t bytes) const;
 
-  // The process is dead: its ends are gone. `silently`: nobody hears of it.
+  // Removes the ends of a dead process. `silently`: the other ends are not told.
   void Cut(const Process& process, bool silently);
-  // Between the named processes and all others, until then.
+  // Separates the named processes from all others until `until`.
   void Partition(std::set<std::string> processes, absl::Time until);
-  // Frames to and from the process take so much longer until then; `by_chance`: up to so much, each for itself.
+  // Delays frames to and from the process until `until`; `by_chance`: each by a random part of `by`.
   void Disturb(const std::string& process, absl::Duration by, bool by_chance, absl::Time until);
   void Plant(Bug bug, uint64_t one_in);
 
@@ -107,7 +107,7 @@ class Network {
   absl::Duration Disturbed(const Process& a, const Process& b);
   void CountFrame(const Process& from, const Process& to, size_t bytes);
   bool StrikesFrame();  // by a planted bug of the transport
-  // By one of the sender.
+  // Applies a planted bug of the sender.
   void Mistake(const Process& from, const Process& to, std::string* header);
 
   World* const world_;

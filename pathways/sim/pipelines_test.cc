@@ -1,6 +1,7 @@
-// The paper's figure 7 in simulated time, where computing on controller and hosts costs nothing: a chain of k tiny computations over k hosts,
-// each on the next, for k up to 128. One call after the other: parallel dispatch against sequential dispatch, which waits until a stage is
-// enqueued before it sends the next. That takes a message to each host and one back, whatever else is done.
+// The paper's figure 7 in simulated time, where computing on the controller and hosts costs nothing: a chain of k tiny computations over k
+// hosts, each on the next host, for k up to 128. Calls run one after another, with parallel dispatch or with sequential dispatch.
+// Sequential dispatch waits until a stage is enqueued before it sends the next, so each stage takes at least a message to its host and one
+// back.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -27,7 +28,7 @@ double Seconds(int hosts, bool sequential, int64_t calls, bool in_turn, int64_t 
   return report.work_seconds;
 }
 
-// The difference of two lengths: compilation and loading are in both.
+// The difference of two lengths cancels compilation and loading.
 double SecondsPerCall(int hosts, bool sequential, bool in_turn, int64_t us = 1) {
   return (Seconds(hosts, sequential, 24, in_turn, us) - Seconds(hosts, sequential, 8, in_turn, us)) / 16;
 }
@@ -51,7 +52,7 @@ TEST(Pipelines, ParallelDispatchTakesHalfOfSequentialFromFourStagesOn) {
   }
 }
 
-// What the paper says of computations that take longer than the host's work.
+// The paper's statement on computations that take longer than the host's work.
 TEST(Pipelines, SequentialDispatchOfLongStagesIsHiddenBehindThem) {
   constexpr int kHosts = 16;
   constexpr int64_t kMicroseconds = 1000;

@@ -7,13 +7,13 @@ namespace pw::sim {
 
 struct Process::State {
   World* world;
-  uint64_t tag;  // tells processes apart in the hash
+  uint64_t tag;  // distinguishes processes in the hash
   absl::Duration task_time;
   double slowness = 1;
-  int stops = 0;  // that have not been followed by a Continue
+  int stops = 0;  // stops without a matching Continue yet
   bool dead = false;
   bool scheduled = false;
-  absl::Time free_at;  // the CPU
+  absl::Time free_at;  // when the CPU is free
   std::deque<Task> queue;
 };
 
@@ -49,7 +49,7 @@ void Process::RunOne(const std::shared_ptr<State>& state) {
 }
 
 void Process::After(absl::Duration delay, Executor* executor, Task task) {
-  // The time is kept by the machine, which a dead process no longer asks.
+  // The machine keeps the timer; a dead process ignores it.
   world_->After(delay, [state = state_, executor, task = std::move(task)]() mutable {
     if (!state->dead) executor->Post(std::move(task));
   });

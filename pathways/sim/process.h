@@ -1,9 +1,8 @@
-// Process: one process of a simulated cluster: a thread that runs its tasks, a clock and timers; it can be stopped, slowed and
-// killed.
+// Process: a process of a simulated cluster, with a thread that runs its tasks, a clock and timers. Can be stopped, slowed and killed.
 //
-// It has one CPU: tasks run one after another, in the order of Post, and each takes `task_time`. A stopped process runs nothing
-// until it goes on (SIGSTOP, SIGCONT); what is posted meanwhile waits. A killed one never runs anything again, and what waited
-// is dropped unrun. Handles to it may outlive it.
+// It has one CPU: tasks run one after another, in the order of Post, and each takes `task_time`. A stopped process runs nothing until it
+// continues (SIGSTOP, SIGCONT); posted tasks wait. A killed process never runs anything again; its waiting tasks are dropped. Handles to it
+// may outlive it.
 #pragma once
 
 #include <deque>
@@ -20,7 +19,7 @@ namespace pw::sim {
 
 class Process final : public Executor, public Timers, public Clock {
  public:
-  // `world` outlives the process and everything that was posted to it.
+  // `world` must outlive the process and everything posted to it.
   Process(World* world, std::string name, std::string island, absl::Duration task_time);
   ~Process() override { Kill(); }
 
@@ -28,11 +27,11 @@ class Process final : public Executor, public Timers, public Clock {
   void After(absl::Duration delay, Executor* executor, Task task) override;
   absl::Time Now() override;
 
-  // It goes on after as many Continues as there were Stops.
+  // Continues after as many calls of Continue as of Stop.
   void Stop();
   void Continue();
   void Kill();
-  // Every task takes so many times as long.
+  // Makes every task take `factor` times as long.
   void Slow(double factor);
 
   bool dead() const;

@@ -5,12 +5,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "pathways/worker/executor.h"
+#include "pathways/worker/execute/executor.h"
 
 namespace pw::sim {
 namespace {
 
-// Hosts are named so that every life has a name of its own: "w3.2" is the second life of w3.
+// Every life of a host has its own name: "w3.2" is the second life of w3.
 constexpr size_t kMaxViolations = 50;
 
 }  // namespace
@@ -56,7 +56,7 @@ void Referee::CheckCompletions() {
 }
 
 void Referee::CheckLaunches(const std::map<std::string, std::vector<int>>& launches) {
-  std::map<std::string, std::map<int, size_t>> place;  // of each launch in a host's order
+  std::map<std::string, std::map<int, size_t>> place;  // position of each launch in each host's order
   for (const auto& [host, order] : launches) {
     for (size_t i = 0; i < order.size(); ++i) {
       if (!place[host].emplace(order[i], i).second) Violation(absl::StrCat(host, " launched computation ", order[i], " twice"));
@@ -66,7 +66,7 @@ void Referee::CheckLaunches(const std::map<std::string, std::vector<int>>& launc
     for (auto b = std::next(a); b != launches.end(); ++b) {
       size_t last = 0;
       for (int launch : a->second) {
-        if (!worker::Runner::SpansHosts(launch)) continue;  // another host has other computations of that number
+        if (!worker::Runner::SpansHosts(launch)) continue;  // other hosts reuse the number for other computations
         const auto there = place[b->first].find(launch);
         if (there == place[b->first].end()) continue;
         if (there->second < last) Violation(absl::StrCat(a->first, " and ", b->first, " ran ", launch, " in different orders"));

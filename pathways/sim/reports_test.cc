@@ -1,5 +1,5 @@
-// Completions in large clusters: programs over many hosts bring the controller far fewer frames than hosts have ended their parts, and
-// who speaks for others may hang or die at the expense of nobody else. Frames are counted; times are simulated.
+// Completions in large clusters: programs over many hosts send the controller far fewer frames than there are completions, and a host that
+// reports for others may hang or die without affecting any other host. The tests count frames; times are simulated.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -26,7 +26,7 @@ class WideCluster {
   void Pass(absl::Duration duration) {
     world_.RunUntil(world_.now() + duration, [] { return false; });
   }
-  // Computations one after another over `hosts` hosts, from number `first` in the controller's order.
+  // Starts a chain of computations over `hosts` hosts, from number `first` in the controller's order.
   Workload& StartChain(int first, int64_t hosts, int64_t length) {
     WorkloadContext context{&world_,
                             &cluster_.network(),
@@ -43,7 +43,7 @@ class WideCluster {
   bool Finishes(const Workload& workload, absl::Duration within) {
     return world_.RunUntil(world_.now() + within, [&] { return workload.finished(); });
   }
-  // The first that speaks for others, as the simulator calls it.
+  // Number of the first host that reports for others.
   int FirstSpeaker() {
     for (HostId host : topology().hosts()) {
       if (controller().speakers().Of(host) == host) return NumberOf(host);
@@ -66,7 +66,7 @@ class WideCluster {
   std::vector<std::unique_ptr<Workload>> workloads_;
 };
 
-// What each host ends, 200 times. Without groups it would be a frame for each time and host.
+// Each host completes 200 computations. Without groups that is a frame for each computation and host.
 TEST(Reports, ACallOverManyHostsBringsTheControllerAFrameForEachGroup) {
   constexpr uint64_t kHosts = 128, kCalls = 200;
   WideCluster wide(kHosts);
@@ -80,13 +80,13 @@ TEST(Reports, ACallOverManyHostsBringsTheControllerAFrameForEachGroup) {
   EXPECT_EQ(wide.Violations(), "");
 }
 
-// All hosts have heard that their reports were seen: none of them brings anything again.
+// All hosts know that their reports were seen, so none reports directly.
 TEST(Reports, APauseCostsNoFrames) {
   constexpr uint64_t kHosts = 128;
   WideCluster wide(kHosts);
   const Workload& chain = wide.StartChain(0, kHosts, 3);
   ASSERT_TRUE(wide.Finishes(chain, absl::Seconds(2)));
-  wide.Pass(absl::Milliseconds(20));  // its session has ended everywhere
+  wide.Pass(absl::Milliseconds(20));  // the session has ended everywhere
   const uint64_t before = wide.controller().frames_heard();
   wide.Pass(absl::Milliseconds(330));
   EXPECT_LT(wide.controller().frames_heard() - before, kHosts * 3 / 2) << "one heartbeat, at most";
@@ -100,7 +100,7 @@ TEST(Reports, InASmallClusterNobodySpeaksForOthers) {
   EXPECT_EQ(small.Violations(), "");
 }
 
-// A program over the others of its group goes on without it.
+// A program over the other hosts of the group continues without the hanging one.
 TEST(Reports, WhoSpeaksForOthersMayHang) {
   WideCluster wide(40);
   wide.cluster().StopHost(wide.FirstSpeaker(), absl::Seconds(2));

@@ -13,7 +13,7 @@
 namespace pw::sim {
 namespace {
 
-// How long after the last session has ended its arrays may still be somewhere.
+// Time limit for freeing all arrays after the last session has ended.
 constexpr absl::Duration kFreedWithin = absl::Seconds(1);
 
 class Run {

@@ -1,4 +1,4 @@
-// RunScenario: one scenario with one seed, from an empty world to the last check.
+// RunScenario: runs one scenario with one seed, from an empty world to the last check.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ struct Report {
   uint64_t seed = 0;
   uint64_t hash = 0;  // of everything that happened
   double simulated_seconds = 0;
-  double work_seconds = 0;  // of them: until the last workload had finished
+  double work_seconds = 0;  // of these, until the last workload has finished
   uint64_t events = 0;
   uint64_t frames = 0;
   uint64_t bytes = 0;
   uint64_t bytes_between_islands = 0;
   uint64_t requests = 0;
   uint64_t reads = 0;
-  uint64_t errors = 0;  // that a fault excuses
+  uint64_t errors = 0;  // excused by a fault
   std::vector<std::string> violations;
 };
 

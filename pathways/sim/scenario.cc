@@ -124,7 +124,7 @@ absl::Status ReadPlant(const Words& words, Scenario* out) {
   return absl::OkStatus();
 }
 
-// A statement of two values, inside an island and between them.
+// Reads a statement with two values: inside an island and between islands.
 absl::Status ReadLatency(const Words& words, Scenario* out) {
   if (words.size() != 3) return absl::InvalidArgumentError("two values: inside an island, and between islands");
   PW_RETURN_IF_ERROR(ReadTime(words[1], &out->network.inside.latency));

@@ -1,4 +1,4 @@
-// Scenario: what a simulated run is made of, as people write it: a line for each statement, `#` begins a comment.
+// Scenario: the description of a simulated run, parsed from text. One statement a line; `#` begins a comment.
 //
 //   hosts 16                      worker processes; the cluster forms when all have joined
 //   hosts_per_island 4
@@ -6,22 +6,22 @@
 //   device_memory 64KiB           limit on each device; 0: none
 //   policy share                  fifo, share or priority
 //   dispatch sequential           parallel or sequential
-//   heartbeat 2s                  a host that is silent for so long is lost
+//   heartbeat 2s                  a host that is silent for this long is lost
 //   latency 10us 50us             inside an island, and between islands
-//   bandwidth 10e9 1e9            bytes a second, likewise
-//   task_time 1us                 what each step of a process costs
+//   bandwidth 10e9 1e9            bytes per second, likewise
+//   task_time 1us                 cost of each task of a process
 //   limit 120s                    of simulated time
 //   clients 4 mix operations=200  workloads (workload.h): chain, pipeline, mix, training, exchange
-//   fault 5ms crash host=3        when, what, to whom. A time may be a range, "2ms..9ms"; host=any draws one
-//   plant swap 200                a bug in the transport, once in so many frames: lose, repeat, swap or damage; or once in so many
-//                                 deaths: hush; or one in the controller, always: patience; or in so many messages that can be
-//                                 wrong in this way, of the controller: order, free, leak, plan, of workers: donation,
-//                                 progress (mistakes.h)
+//   fault 5ms crash host=3        time, kind, target. The time may be a range, "2ms..9ms"; host=any picks one at random
+//   plant swap 200                a bug and its rate. Of the transport, once in this many frames: lose, repeat, swap or damage;
+//                                 once in this many deaths: hush. Of the controller, always: patience. Once in this many
+//                                 messages that can be wrong in this way: order, free, leak or plan (controller),
+//                                 donation or progress (workers). See mistakes.h
 //
-// Faults: crash (the process dies), power (its machine does, silently), stop for=, slow factor= for=, part for= (a partition),
-// delay by= for= (each frame to and from the host takes so much longer), reorder by= for= (up to so much longer, each by chance, so
-// that they overtake each other where they may), start (a dead host comes back), join (a new host), controller for= (it dies, and a
-// new one comes), client (one is killed). Memory is short where `device_memory` is less than what all want at a time.
+// Faults: crash (the process dies), power (its machine dies, silently), stop for=, slow factor= for=, part for= (a partition), delay by=
+// for= (each frame to and from the host takes this much longer), reorder by= for= (up to this much longer, at random, so that frames may
+// overtake each other), start (a dead host comes back), join (a new host), controller for= (it dies, and a new one comes), client (one is
+// killed). Memory is short if `device_memory` is less than the clients need at the same time.
 #pragma once
 
 #include <cstdint>
@@ -71,7 +71,7 @@ struct Scenario {
   uint64_t bug_one_in = 100;
 };
 
-// INVALID_ARGUMENT with the line and what was expected there.
+// Returns INVALID_ARGUMENT with the line and what was expected there.
 absl::StatusOr<Scenario> ParseScenario(const std::string& name, absl::string_view text);
 
 }  // namespace pw::sim

@@ -1,4 +1,4 @@
-// Every scenario with several seeds: nothing happens that must not; the same seed does the same; planted bugs are noticed.
+// Runs every scenario with several seeds: invariants hold, runs are deterministic, planted bugs are detected.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -15,7 +15,7 @@
 #include "pathways/sim/run.h"
 #include "pathways/sim/scenario.h"
 #include "pathways/sim/world.h"
-#include "pathways/worker/executor.h"
+#include "pathways/worker/execute/executor.h"
 
 namespace pw::sim {
 namespace {
@@ -35,7 +35,7 @@ void ExpectClean(const Report& report) {
                                          << absl::StrJoin(report.violations, "\n  ");
 }
 
-// Runs it with the seeds from 1 to `last`, each of which holds. How much they have read.
+// Runs the scenario with seeds 1 to `last`, expects each to hold, and returns the number of reads.
 uint64_t ReadsOfSeeds(const Scenario& scenario, uint64_t last) {
   uint64_t reads = 0;
   for (uint64_t seed = 1; seed <= last; ++seed) {
@@ -53,7 +53,7 @@ TEST_P(EveryScenario, HoldsWithManySeeds) {
   EXPECT_GT(ReadsOfSeeds(scenario, 12), 100u);
 }
 
-// A quarter of the hosts and of the work, with all the faults; `make sim` has a hundred seeds of the whole.
+// A quarter of the hosts and of the work, with all faults; `make sim` runs a hundred seeds of the whole.
 TEST_P(EveryScenario, HoldsInSmallWithAHundredSeeds) {
   Scenario scenario = Read(GetParam());
   scenario.hosts = 4;
@@ -81,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(Sim, EveryScenario,
                                            "memory", "wide"),
                          [](const auto& info) { return info.param; });
 
-// A hundred small worlds, each with a fault of every kind.
+// A hundred small clusters, each with a fault of every kind.
 TEST(Sim, AHundredSeedsOfASmallCluster) {
   Scenario scenario = Read("tenants");
   scenario.hosts = 4;
@@ -90,7 +90,7 @@ TEST(Sim, AHundredSeedsOfASmallCluster) {
   for (uint64_t seed = 1; seed <= 100; ++seed) ExpectClean(RunScenario(scenario, seed));
 }
 
-// The invariants can fail: a transport that breaks its promises is noticed.
+// The invariants can fail: a broken transport is detected.
 class Planted : public ::testing::TestWithParam<Bug> {};
 
 TEST_P(Planted, IsNoticed) {
@@ -107,7 +107,7 @@ TEST_P(Planted, IsNoticed) {
 INSTANTIATE_TEST_SUITE_P(Sim, Planted,
                          ::testing::Values(Bug::kLoseFrame, Bug::kRepeatFrame, Bug::kSwapFrames, Bug::kDamageFrame));
 
-// Which of the invariants they break, together: of a value, of a host that nothing happened to, of answers, of what is left.
+// Together these bugs break each invariant: values, untouched hosts, answers, leftovers.
 TEST(PlantedBugs, BreakEveryInvariantThatATransportCan) {
   std::string said;
   for (Bug bug : {Bug::kLoseFrame, Bug::kSwapFrames, Bug::kDamageFrame}) {
@@ -124,7 +124,7 @@ TEST(PlantedBugs, BreakEveryInvariantThatATransportCan) {
     EXPECT_TRUE(absl::StrContains(said, what)) << what << " is not in:\n" << said;
 }
 
-// That a death is noticed soon, and silence in time: where nobody hears of a death, and where the controller is too patient.
+// Deaths and silences must be noticed in time: one bug hides a death, one makes the controller too patient.
 TEST(PlantedBugs, ALossThatIsNoticedTooLateIsNoticed) {
   const auto violations = [](const char* fault, Bug bug) {
     Scenario scenario = Read("tenants");
@@ -139,7 +139,7 @@ TEST(PlantedBugs, ALossThatIsNoticedTooLateIsNoticed) {
   EXPECT_TRUE(absl::StrContains(violations("power", Bug::kPatience), "is still taken for living"));
 }
 
-// What a run with a bug in one of the parts breaks; with none, nothing. Of a wrong order of launches it is that clients get no answers.
+// The violations that a bug in one part causes; without a bug there are none. A wrong launch order shows as missing answers to clients.
 struct Part {
   const char* name;
   Bug bug;
@@ -177,7 +177,7 @@ INSTANTIATE_TEST_SUITE_P(Sim, PlantedInAPart,
                                            Part{"progress", Bug::kForgottenCompletion, 40, "tenants", "completions after the last session"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// And the invariant of order by itself.
+// The invariant of launch order by itself.
 TEST(PlantedBugs, LaunchesInAnotherOrderOrTwiceAreNoticed) {
   const auto violations = [](const std::map<std::string, std::vector<int>>& launches) {
     World world(1);
@@ -193,7 +193,7 @@ TEST(PlantedBugs, LaunchesInAnotherOrderOrTwiceAreNoticed) {
   EXPECT_TRUE(absl::StrContains(violations({{"a", {1, 2, 1}}}), "launched computation 1 twice"));
 }
 
-// The same with more hosts; `make sim` has more seeds of them.
+// The same with more hosts; `make sim` runs more seeds of them.
 class Larger : public ::testing::TestWithParam<std::tuple<std::string, int>> {};
 
 TEST_P(Larger, HoldsToo) {
@@ -210,7 +210,7 @@ INSTANTIATE_TEST_SUITE_P(Sim, Larger,
                                             ::testing::Values(128, 512)),
                          [](const auto& info) { return absl::StrCat(std::get<0>(info.param), std::get<1>(info.param)); });
 
-// Where devices hold less than all want at a time, computations wait for each other: it takes longer, and nothing fails.
+// If devices hold less than the clients need at the same time, computations wait for each other: slower, but nothing fails.
 TEST(Sim, ShortMemoryTakesTimeAndNothingElse) {
   Scenario scenario = Read("memory");
   scenario.device_memory_bytes = 48;  // three arrays for two clients

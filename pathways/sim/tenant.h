@@ -1,11 +1,11 @@
-// Tenant: a client that knows what it should get. Every array it makes is followed by the value that arithmetic says it has and by
-// the hosts on which it, and what it was made from, has been; every read is held against both.
+// Tenant: a client that knows which results to expect. For every array it tracks the value that arithmetic predicts, and the hosts that
+// have held the array or its inputs. It checks every read against both.
 //
-// Arrays are f32[4], with the same contents on all their devices. Computations are the simulated device's: a result is 1 plus the
+// Arrays are f32[4], with the same contents on all their devices. Computations are those of the simulated device: a result is 1 plus the
 // sum of (i + 1) times argument i.
 //
-// What is a violation (Referee): a value that is wrong; an error of something that no lost host ever held; an error of a lost host
-// that does not name it; an answer that does not come (counted at the end by requests and answers).
+// Violations (Referee): a wrong value; an error in data that no lost host ever held; an error caused by a lost host that does not name it;
+// a missing answer (found at the end by counting requests and answers).
 #pragma once
 
 #include <array>
@@ -35,28 +35,28 @@ struct Executable {
   uint64_t handle = 0;
   std::vector<int32_t> devices;
   int args = 1;
-  bool usable = false;  // it compiled
+  bool usable = false;  // compiled without error
 };
 
 class Tenant {
  public:
   Tenant(Network* network, Process* process, FrontDoor* door, Referee* referee);
 
-  // Opens the session; then `ready` gets the devices' ids.
+  // Opens the session, then passes the devices' ids to `ready`.
   void Open(std::function<void(std::vector<int32_t>)> ready);
   void Compile(std::vector<int32_t> devices, int args, int microseconds, std::function<void(Executable)> done);
   Value Make(std::vector<int32_t> devices, const Four& contents);
   Value Run(const Executable& executable, const std::vector<Value>& args);
   Value Copy(const Value& value, std::vector<int32_t> devices);
-  // A program of many nodes: what it takes and gives is the caller's to know.
+  // Loads a program of many nodes. The caller must know its arguments and results.
   void Load(const std::string& program, std::function<void(uint64_t handle)> done);
   Value RunProgram(uint64_t program, const Value& arg, std::vector<int32_t> devices, const Four& expected, const Places& through);
-  // Reads and checks. `done` may be empty.
+  // Reads and checks the value. `done` may be empty.
   void Read(const Value& value, std::function<void()> done);
   void Drop(const std::vector<Value>& values);
   void Close();
 
-  // Where these devices are, and where `more` was.
+  // Returns the hosts of these devices, and all hosts in `more`.
   Places PlacesOf(const std::vector<int32_t>& devices, const std::vector<Places>& more);
 
   Client& client() { return client_; }

@@ -1,4 +1,4 @@
-// What tests of this folder share.
+// Helpers for the tests of this folder.
 #pragma once
 
 #include <string>
@@ -14,12 +14,12 @@
 
 namespace pw::sim {
 
-// What the world waits for when a test wants all of its events.
+// For RunUntil in tests that run all events.
 inline bool Never() { return false; }
 
 inline constexpr absl::Duration kHeartbeat = absl::Seconds(4);  // of larger clusters
 
-// Islands of 16 hosts of one device, where nothing happens but what the test does.
+// Islands of 16 hosts with one device each, without workloads or faults.
 inline Scenario LargeScenario(int hosts) {
   Scenario scenario;
   scenario.hosts = hosts;
@@ -29,7 +29,7 @@ inline Scenario LargeScenario(int hosts) {
   return scenario;
 }
 
-// Which simulated host this is: "w12.1" is number 12.
+// Returns the number of a simulated host: "w12.1" is number 12.
 inline int NumberOf(const resource::Topology& topology, HostId id) {
   int number = -1;
   const std::string name = topology.FindHost(id)->name;

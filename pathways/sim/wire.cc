@@ -23,7 +23,7 @@ Wire::Wire(Network* network, Process* connector, Process* acceptor, std::string 
 
 void Wire::Start(int side, net::Connection::Handler* handler) {
   ends_[side].handler = handler;
-  // What came before is handed over from a task of its own: never inside this call.
+  // Early frames are delivered from a separate task, never inside this call.
   ends_[side].process->Post([self = shared_from_this(), side] {
     End& end = self->ends_[side];
     while (!end.early.empty() && !end.finished) {
@@ -68,7 +68,7 @@ void Wire::Send(int side, std::string header, std::vector<Bytes> payload, net::L
 void Wire::Dispatch(int side, Sent sent) {
   End& from = ends_[side];
   const absl::Time arrival = ArrivalOf(side, sent.bytes, sent.lane);
-  if (from.held.has_value()) {  // planted: this one overtakes the one before it
+  if (from.held.has_value()) {  // planted: this frame overtakes the previous one
     auto [first, when] = *std::exchange(from.held, std::nullopt);
     Fly(side, std::move(sent), when);
     return Fly(side, std::move(first), arrival);

@@ -1,4 +1,4 @@
-// Wire: one connection between two simulated processes, both its ends. Part of Network; see network.h for what it imitates.
+// Wire: a connection between two simulated processes, with both ends. Part of Network; network.h says what it imitates.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,16 @@ namespace pw::sim {
 
 class Wire : public std::enable_shared_from_this<Wire> {
  public:
-  // End 0 is the one that connected. Both processes outlive the wire.
+  // End 0 is the connector. Both processes outlive the wire.
   Wire(Network* network, Process* connector, Process* acceptor, std::string connector_sees, std::string acceptor_sees);
 
   void Start(int side, net::Connection::Handler* handler);
   void Send(int side, std::string header, std::vector<Bytes> payload, net::Lane lane);
   bool CanSendBulk(int side);
   void Close(int side, absl::Status reason);
-  // The connection object of this side is gone.
+  // The connection object of this side was destroyed.
   void Abandon(int side);
-  // The process of this side is dead; `silently`: the other side hears nothing of it, ever.
+  // The process of this side is dead; `silently`: the other side is never told.
   void Cut(int side, bool silently);
 
   const net::Counters& counters(int side) const { return ends_[side].counts; }
@@ -42,19 +42,19 @@ class Wire : public std::enable_shared_from_this<Wire> {
   };
   struct End {
     Process* process;
-    std::string sees;  // how the other side is called here
+    std::string sees;  // the other side's name here
     net::Connection::Handler* handler = nullptr;
-    bool closing = false;   // sends and delivers nothing any more
+    bool closing = false;   // sends and delivers nothing more
     bool finished = false;  // OnClosed has been called, or never will be
     bool cut = false;
     bool producer_waits = false;
     absl::Time link_free = absl::InfinitePast();
-    absl::Time last_arrival[2] = {absl::InfinitePast(), absl::InfinitePast()};  // at the other end, for each lane
+    absl::Time last_arrival[2] = {absl::InfinitePast(), absl::InfinitePast()};  // at the other end, per lane
     size_t bulk_in_flight = 0;
-    bool open = false;       // the handler has what came early: what comes now is handed over at once
-    std::deque<Sent> early;  // arrived before that
+    bool open = false;       // the handler has the early frames: new ones are delivered at once
+    std::deque<Sent> early;  // arrived before `open`
     std::optional<absl::Status> closed_early;
-    std::optional<std::pair<Sent, absl::Time>> held;  // by the bug that swaps frames
+    std::optional<std::pair<Sent, absl::Time>> held;  // by the planted bug that swaps frames
     net::Counters counts;
   };
 

@@ -1,13 +1,13 @@
-// Workloads: what the clients of a scenario do. Each is a state machine over one Tenant; it is finished when it has done all it
-// was asked for and every answer has come. The numbers are those of the scenario's line.
+// Workloads: the behaviour of a scenario's clients. Each is a state machine over one Tenant. It is finished when it has sent all its
+// requests and every answer has come. The numbers come from the scenario's line.
 //
-//   chain     length=32 repeat=4 us=20 hosts=1   y = f(y), so many times without waiting, on all devices of so many hosts; then a read
-//   pipeline  stages=4 batches=8 us=20     one program: a computation on each of several hosts, the result passed on; in_turn=1: called when the
-//                                          call before has ended
-//   mix       operations=100 us=20 reopen=0   arrays made, computed with, copied, read and dropped at random, on any hosts;
+//   chain     length=32 repeat=4 us=20 hosts=1   y = f(y), `length` times without waiting, on all devices of `hosts` hosts; then a read
+//   pipeline  stages=4 batches=8 us=20     one program: a computation on each of several hosts, the result passed on;
+//                                          in_turn=1: each call waits until the previous one has ended
+//   mix       operations=100 us=20 reopen=0   makes, computes with, copies, reads and drops arrays at random, on any hosts;
 //                                          reopen=N: a new session after every N operations, which sees hosts that have joined
 //   training  steps=8 us=50                one replica on each island: gradients, copied to all the others, summed
-//   exchange  rounds=8 pairs=8 us=20       every round, arrays go from random hosts to random hosts, and are computed with there
+//   exchange  rounds=8 pairs=8 us=20       every round, copies arrays from random hosts to random hosts and computes with them there
 #pragma once
 
 #include <functional>
@@ -33,17 +33,17 @@ struct WorkloadContext {
 
 class Workload {
  public:
-  // Calls this when it is finished.
+  // Called when the workload is finished.
   using Done = std::function<void()>;
 
   virtual ~Workload();
   void Start(Done done);
-  // Its process dies, wherever it is.
+  // Kills the workload's process at once.
   void Kill();
 
   bool finished() const { return finished_; }
   const std::string& name() const { return process_.name(); }
-  // Over all its sessions.
+  // Sums over all its sessions.
   uint64_t requests() const;
   uint64_t answers() const;
   uint64_t strays() const;
@@ -54,16 +54,16 @@ class Workload {
  protected:
   Workload(const WorkloadContext& context, const WorkloadSpec& spec);
 
-  // The session is open; `hosts()` are there.
+  // Called when the session is open and hosts() is set.
   virtual void Go() = 0;
   void Finish();
-  // Ends the session and calls Go again with a new one.
+  // Ends the session, then calls Go again with a new one.
   void Reopen();
 
   Tenant& tenant() { return *tenants_.back(); }
   World& world() { return *context_.world; }
   int64_t Number(const std::string& name, int64_t otherwise) const;
-  // The devices of each host, in order.
+  // Returns the devices of each host, in order.
   const std::vector<std::vector<int32_t>>& hosts() const { return hosts_; }
   size_t AnyHost() { return world().Below(hosts_.size()); }
   int number() const { return context_.number; }

@@ -1,4 +1,4 @@
-// The kinds of workload, one file each (workload.h says what they do).
+// Makes the workloads, one file for each kind (workload.h describes them).
 #pragma once
 
 #include <memory>

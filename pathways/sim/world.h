@@ -1,8 +1,8 @@
-// World: simulated time. Everything that happens in a simulated cluster is an event of one World, in one thread and in one order.
+// World: simulated time. Everything in a simulated cluster is an event of one World, on one thread and in one order.
 //
-// Events of the same moment run in the order in which they were made. All that is drawn by chance comes from one generator with
-// one seed. What the parts find worth telling apart (a task that ran, a frame that arrived) is mixed into one number: two runs
-// with the same number did the same things at the same times.
+// Events at the same time run in the order in which they were created. All random numbers come from one generator with one seed. The parts
+// mix each notable event (a task that ran, a frame that arrived) into one hash: two runs with the same hash did the same things at the same
+// times.
 //
 // Invariants:
 //   WO-1  time never goes back, and an event never runs before its time
@@ -26,20 +26,20 @@ class World {
   World(const World&) = delete;
 
   absl::Time now() const { return now_; }
-  // Since the world began.
+  // Simulated time since the world began.
   absl::Duration elapsed() const { return now_ - begin_; }
-  // A time that has passed means now.
+  // Schedules an event. A past time means now.
   void At(absl::Time when, Task event);
   void After(absl::Duration delay, Task event) { At(now_ + delay, std::move(event)); }
 
-  // Runs events until `done` says so (looked at after each), none is left, or the next one is later than `end`; then the time is
-  // `end`, unless `done` stopped it. True if `done` did.
+  // Runs events until `done` returns true (checked after each event), no event is left, or the next one is later than `end`. Then the time
+  // is `end`, unless `done` stopped the run. Returns whether `done` did.
   bool RunUntil(absl::Time end, const std::function<bool()>& done);
 
-  // The end: what was to come is dropped, also what that makes. Before what it refers to goes.
+  // Drops all events, also those created meanwhile. Call before anything that events refer to is destroyed.
   void Drop();
 
-  // Evenly from [0, bound). REQUIRES: bound > 0.
+  // Uniform over [0, bound). REQUIRES: bound > 0.
   uint64_t Below(uint64_t bound);
   absl::Duration Between(absl::Duration low, absl::Duration high);
 

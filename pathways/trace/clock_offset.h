@@ -1,7 +1,7 @@
-// How far another machine's clock is from ours, from questions that it answered with its time.
+// ClockOffset: estimates the offset of another machine's clock from the times in its answers to our requests.
 //
-// It read its clock somewhere between our asking and our hearing: the middle is off by at most half of that, so the fastest answer is
-// the best.
+// The other machine reads its clock between our request and its answer. The midpoint is off by at most half the round trip, so the
+// fastest answer gives the best estimate.
 #pragma once
 
 #include "absl/time/time.h"
@@ -16,7 +16,7 @@ class ClockOffset {
     to_ours_ = asked + error_ - theirs;
   }
 
-  // To be added to their times. Zero before any answer.
+  // Returns the duration to add to the other clock's times. Zero before any answer.
   absl::Duration to_ours() const { return to_ours_; }
   absl::Duration error() const { return error_; }
 

@@ -1,11 +1,11 @@
-// Which clock a process reads: processes with the same name share one steady clock, others differ by an unknown offset.
+// The name of the clock that a process reads: processes with equal names share one steady clock; others differ by an unknown offset.
 #pragma once
 
 #include <string>
 
 namespace pw::trace {
 
-// The kernel's id of this boot of this machine; empty where it cannot be told, and then nobody shares it.
+// Returns the kernel's boot id, or empty if it cannot be read: then the process shares its clock with no other.
 std::string MachineClock();
 
 }  // namespace pw::trace

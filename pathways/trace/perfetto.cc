@@ -11,8 +11,8 @@
 namespace pw::trace {
 namespace {
 
-// Where an event is drawn. Perfetto shows what overlaps on one thread as nested, so spans of a track that overlap get threads of their
-// own: lane 0 is the track's first, and each span takes the first lane that is free when it begins.
+// The process and thread under which an event is drawn. Perfetto shows overlapping spans of one thread as nested, so overlapping spans of
+// a track get threads of their own: lane 0 is the track's first, and each span takes the first lane that is free when it begins.
 struct Place {
   int64_t process = 0;
   int64_t thread = 0;
@@ -78,7 +78,7 @@ class Writer {
   }
 
  private:
-  // Begins an event; the caller may add to it and ends it.
+  // Begins an event; the caller adds fields and ends it.
   void Begin(std::string_view phase, const Place& place) {
     json_.BeginObject().Key("ph").String(phase).Key("pid").Int(place.process).Key("tid").Int(place.thread);
   }
@@ -124,7 +124,7 @@ class Writer {
     json_.EndArray();
   }
 
-  // Arrows from each event of a flow to the next in time. A flow of one event has none.
+  // Writes arrows from each event of a flow to the next in time. A flow of one event has none.
   void Flows() {
     struct Stop {
       absl::Time at;

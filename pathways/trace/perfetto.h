@@ -1,5 +1,5 @@
-// Recordings as a file that Perfetto (ui.perfetto.dev) and chrome://tracing open: the trace event format, one process of the picture for
-// each recording, one thread for each track, arrows along flows.
+// Converts recordings to the trace event format, which Perfetto (ui.perfetto.dev) and chrome://tracing open. Each recording becomes a
+// process, each track a thread, and flows become arrows.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace pw::trace {
 
-// Times count from the earliest event. The recordings are on one clock already. Pure.
+// Returns the JSON text. Times count from the earliest event. REQUIRES: the recordings share one clock. Pure.
 std::string ToPerfettoJson(absl::Span<const Recording> recordings, absl::Span<const std::string> silent_hosts = {});
 
 }  // namespace pw::trace

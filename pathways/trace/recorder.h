@@ -1,14 +1,14 @@
-// Recorder: what one process did, and when, for people who ask where the time goes.
+// Recorder: records what one process does and when, for users who look for the time spent.
 //
-// Off, a call costs one branch: callers ask on() before they make up a name. On, an event is a few words in a vector, up to a limit;
-// what comes after that is counted, not kept, so that a forgotten trace cannot eat the machine.
+// While it is off, a call costs one branch: callers check on() before they build a name. While it is on, an event is a few words in a
+// vector, up to a limit. Later events are counted, not kept, so that a forgotten trace cannot exhaust memory.
 //
-// Times are the process's steady clock. Whoever gathers the recordings of several processes brings them on one clock (Recording::Shift).
+// Times are the process's steady clock. The collector of several recordings moves them to one clock (Recording::Shift).
 //
-// Words. A track is a line of the picture ("device 3"). A span has a beginning and an end on a track; spans of one track may overlap.
-// Events that carry the same flow belong to one operation, whatever process they happened in: the picture joins them with arrows.
+// Terms: a track is a line of the picture ("device 3"). A span has a beginning and an end on a track; spans of one track may overlap.
+// Events with the same flow belong to one operation, in whatever process they happened; the picture joins them with arrows.
 //
-// Strand-confined: it belongs to the strand whose state it watches.
+// Strand-confined: used only on the strand whose state it records.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,14 @@
 
 namespace pw::trace {
 
-// What an event is about. The names are what people filter by (ToString).
+// The kind of an event. Users filter by its name (ToString).
 enum class Kind : uint8_t {
-  kRequest = 0,   // a client asked for it
-  kPrepare = 1,   // a host got the command and made ready
-  kGrant = 2,     // the scheduler let it go
-  kRun = 3,       // the devices ran it
+  kRequest = 0,   // a client requested the operation
+  kPrepare = 1,   // a host received the command and prepared it
+  kGrant = 2,     // the scheduler granted it
+  kRun = 3,       // the devices executed it
   kTransfer = 4,  // bytes moved
-  kEnd = 5,       // the scheduler was told that a computation is over ("done", "failed"); "under way": when the recording ended
+  kEnd = 5,       // a computation ended ("done", "failed"), or the recording did ("under way")
   kMax = kEnd,
 };
 std::string_view ToString(Kind kind);
@@ -41,13 +41,13 @@ struct Event {
   absl::Time begin;
   absl::Duration duration;           // zero: an instant
   uint64_t flow = 0;                 // 0: none
-  int64_t bytes = -1;                // negative: not about bytes
-  uint64_t gang = 0;                 // the computation, as the scheduler numbers it; 0: none, or not known
-  std::vector<uint64_t> needs = {};  // arrays that it reads, and makes
+  int64_t bytes = -1;                // negative: the event moves no bytes
+  uint64_t gang = 0;                 // the scheduler's number of the computation; 0: none or unknown
+  std::vector<uint64_t> needs = {};  // ids of arrays that it reads; `makes`: of arrays that it makes
   std::vector<uint64_t> makes = {};
 };
 
-// What connects an event with others; the fields of Event.
+// The fields of Event that connect it with other events.
 struct Links {
   uint64_t flow = 0;
   int64_t bytes = -1;
@@ -60,8 +60,8 @@ struct Recording {
   std::string process;  // "controller", "host h0 of island i0"
   std::vector<std::string> tracks;
   std::vector<Event> events;                          // in the order in which they ended
-  uint64_t dropped = 0;                               // came after the limit
-  absl::Duration clock_error = absl::ZeroDuration();  // how far its times may be off from the others', at most
+  uint64_t dropped = 0;                               // number of events beyond the limit
+  absl::Duration clock_error = absl::ZeroDuration();  // largest error of its times against other recordings
 
   void Shift(absl::Duration by);
 };
@@ -75,11 +75,11 @@ class Recorder {
   bool on() const { return on_; }
   absl::Time Now() const { return clock_->Now(); }
 
-  // Begins anew; what has not been taken is dropped.
+  // Starts a new recording and drops any earlier one.
   void Start(size_t limit = kDefaultLimit);
   Recording Stop();
 
-  // Nothing happens while the recorder is off. A span that began before Start is cut to what lies after it.
+  // Record a span that ends now, or an instant. They do nothing while the recorder is off. A span that began before Start is cut at Start.
   void Span(Kind kind, std::string_view track, std::string name, absl::Time begin, Links links = {});
   void Instant(Kind kind, std::string_view track, std::string name, Links links = {});
 

@@ -22,7 +22,7 @@
 namespace pw::pjrt_cpu {
 namespace {
 
-constexpr size_t kMostBytes = 64 << 10;  // beyond, sharing the arithmetic is worth the wake-ups
+constexpr size_t kMostBytes = 64 << 10;  // above this, sharing the arithmetic is worth the wake-ups
 constexpr size_t kBlockBytes = 2048;
 
 using Ranks = absl::InlinedVector<const char*, 16>;
@@ -61,10 +61,10 @@ template <typename T>
 Reduce ForArithmetic(xla::ReductionKind kind) {
   if (kind == xla::ReductionKind::SUM) return ReduceBlock<T, Sum<T>>;
   if (kind == xla::ReductionKind::PRODUCT) return ReduceBlock<T, Product<T>>;
-  return nullptr;  // what XLA makes of NaN is its own affair
+  return nullptr;  // minimum and maximum are left to XLA, which defines their result for NaN
 }
 
-// Unsigned for sums and products: they wrap around.
+// Unsigned for sums and products, so that they wrap around.
 template <typename T, typename Wrapping>
 Reduce ForInteger(xla::ReductionKind kind) {
   if (kind == xla::ReductionKind::MIN) return ReduceBlock<T, Least<T>>;
@@ -72,7 +72,7 @@ Reduce ForInteger(xla::ReductionKind kind) {
   return ForArithmetic<Wrapping>(kind);
 }
 
-// Null: left to XLA.
+// Returns null for reductions left to XLA.
 Reduce FindReduce(xla::PrimitiveType type, xla::ReductionKind kind) {
   switch (type) {
     case xla::F32:
@@ -123,7 +123,7 @@ size_t WidthOf(xla::PrimitiveType type) {
   }
 }
 
-// What the communicators of one set of devices share: the meetings that not everybody has come to yet.
+// Shared by the communicators of one set of devices: the meetings at which not all devices have arrived.
 class Clique {
  public:
   explicit Clique(size_t size) : size_(size) {}
@@ -144,7 +144,7 @@ class Clique {
     }
   };
 
-  // The meeting, if `seat` was the last to be taken; nullopt: wait.
+  // Returns the meeting if `seat` was the last to be taken; nullopt: wait.
   std::optional<Meeting> Join(const xla::RendezvousKey& key, size_t rank, Seat seat) {
     absl::MutexLock lock(&mu_);
     auto it = Find(key);
@@ -158,7 +158,7 @@ class Clique {
     open_.erase(it);
     return full;
   }
-  // False: everybody has come meanwhile, and whoever came last is about to notify.
+  // Returns false if all devices have arrived meanwhile; the last one is then about to notify the waiter.
   bool Leave(const xla::RendezvousKey& key, const Waiter* waiter) {
     absl::MutexLock lock(&mu_);
     const auto it = Find(key);
@@ -192,7 +192,7 @@ class Clique {
   std::vector<Seat> spare_ ABSL_GUARDED_BY(mu_);
 };
 
-// In blocks: every input of a block is read before any output of it is written, since an output may be somebody's input.
+// In blocks: reads every input of a block before writing its outputs, because an output may be another rank's input.
 void ReduceForAll(const Clique::Meeting& meeting, Reduce reduce, size_t width, size_t count) {
   Ranks inputs;
   for (const Clique::Seat& seat : meeting.seats) inputs.push_back(seat.in);

@@ -1,4 +1,4 @@
-// The table: the one symbol this library exports.
+// The table of entries, the one symbol that this library exports.
 #include <cstddef>
 #include <utility>
 
@@ -9,7 +9,7 @@
 namespace pw::pjrt_cpu {
 namespace {
 
-// Every entry first answers UNIMPLEMENTED, so that none is ever null; the families then put theirs in.
+// Makes every entry answer UNIMPLEMENTED, so that none is null; the Fill functions then set theirs.
 template <typename Args>
 void SetDefault(PJRT_Error* (*&entry)(Args*)) {
   entry = Unimplemented<Args>;
@@ -23,8 +23,8 @@ void FillDefaults(PJRT_Api* api) {
   SetDefault(api->PJRT_CopyToDeviceStream_CurrentBytes);
 }
 
-// The StableHLO that the XLA inside reads. jax writes its programs for the version it finds here: with anything newer, programs
-// that use composites would not parse.
+// The StableHLO version that this XLA reads. jax writes its programs for the version it finds here; newer programs that use composites
+// would not parse.
 const int64_t kStablehloCurrent[] = {1, 13, 0};
 const int64_t kStablehloMinimum[] = {0, 9, 0};
 

@@ -77,14 +77,14 @@ class BatchPartitioner : public xla::CustomCallPartitioner {
     if (!sharding.splits()) return partitioner->DefaultAction(call);
     xla::HloInstruction* local = partitioner->builder()->AddInstruction(MakeLocal(partitioner, *call, sharding));
     const xla::spmd::PartitionedHlo result(local, call->shape(), partitioner->MakePartitioningState());
-    // What takes an element of a tuple asks for the sharding it has; what takes an array expects the one that was planned.
+    // Users of a tuple element ask for the element's sharding; users of an array expect the planned one.
     partitioner->SetPartitionedHlo(call, call->shape().IsTuple() ? xla::spmd::PartitionedHlo(result)
                                                                  : xla::spmd::PartitionedHlo(result).Reshard(call->sharding()));
     return absl::OkStatus();
   }
 
  private:
-  // In the body of a shard_map every device has its values already.
+  // In the body of a shard_map every device already has its values.
   static absl::Status LeaveInPlace(xla::spmd::SpmdPartitioningVisitor* partitioner, xla::HloInstruction* call) {
     std::vector<xla::HloInstruction*> operands;
     for (const xla::HloInstruction* operand : call->operands()) operands.push_back(partitioner->GetPartitionedHlo(operand).hlo());
@@ -106,7 +106,7 @@ class BatchPartitioner : public xla::CustomCallPartitioner {
     return true;
   }
 
-  // The same call for one device's part of the batch.
+  // Makes the same call for one device's part of the batch.
   static std::unique_ptr<xla::HloInstruction> MakeLocal(xla::spmd::SpmdPartitioningVisitor* partitioner,
                                                         const xla::HloInstruction& call, const BatchSharding& sharding) {
     const auto& custom = static_cast<const xla::HloCustomCallInstruction&>(call);

@@ -1,4 +1,4 @@
-// Buffers: what they are, and how their contents leave.
+// Buffers: their properties, and reading their contents.
 #include <memory>
 #include <optional>
 #include <utility>
@@ -62,8 +62,7 @@ PJRT_Error* MemoryLayout(PJRT_Buffer_GetMemoryLayout_Args* args) {
   return nullptr;
 }
 
-// The shape in which the host wants the contents: its own layout, or that of the buffer. Never packed: on the host, an int4 takes
-// a byte.
+// Returns the shape that the host wants: its own layout, or the buffer's. Never packed: on the host, an int4 takes a byte.
 absl::StatusOr<xla::Shape> HostShape(PJRT_Buffer_ToHostBuffer_Args* args) {
   xla::PjRtBuffer* buffer = args->src->buffer.get();
   absl::StatusOr<xla::Shape> shape =
@@ -80,7 +79,7 @@ absl::StatusOr<xla::Shape> HostShape(PJRT_Buffer_ToHostBuffer_Args* args) {
   return host;
 }
 
-// XLA's own read for the CPU copies the bytes as they lie, whatever the layout of the literal: in another order they are put here.
+// XLA's own read on CPU copies the bytes in place order, whatever the literal's layout; this reorders them for other layouts.
 xla::Future<> Read(xla::PjRtBuffer& buffer, const std::shared_ptr<xla::MutableBorrowingLiteral>& into) {
   const xla::Shape& wanted = into->shape();
   const auto order = buffer.on_device_shape().layout().minor_to_major();
@@ -129,8 +128,8 @@ PJRT_Error* CopyRawToHostFuture(PJRT_Buffer_CopyRawToHostFuture_Args* args) {
   return nullptr;
 }
 
-// XLA's own copy between devices of the CPU moves the bytes as they lie and calls the result row-major. In another order they are read
-// and written as they lie, into a buffer of the same layout.
+// XLA's own copy between CPU devices moves the bytes unchanged and calls the result row-major. For other layouts this reads and writes the
+// bytes unchanged, into a buffer of the same layout.
 absl::StatusOr<std::unique_ptr<xla::PjRtBuffer>> CopyTo(xla::PjRtBuffer& source, xla::PjRtMemorySpace* space) {
   const xla::Shape& shape = source.on_device_shape();
   if (!shape.IsArray() || xla::LayoutUtil::IsMonotonicWithDim0Major(shape.layout())) return source.CopyToMemorySpace(space);
@@ -180,8 +179,8 @@ PJRT_Error* Donate(PJRT_Buffer_DonateWithControlDependency_Args* args) {
   return nullptr;
 }
 
-// A pointer exists once the buffer's memory does, and XLA may allocate it when the producer runs; it checks by aborting. So the
-// entries that give a pointer away wait for the contents, and an error in their place is returned as it is.
+// A pointer exists once the buffer's memory does. XLA may allocate that when the producer runs, and aborts if asked earlier. So entries
+// that return a pointer wait for the contents, and return an error as it is.
 absl::Status AwaitMemory(PJRT_Buffer* buffer) { return buffer->buffer->GetReadyFuture().Await(); }
 
 PJRT_Error* UnsafePointer(PJRT_Buffer_UnsafePointer_Args* args) {

@@ -1,4 +1,4 @@
-// The C API as a host that is not jax uses it: the entries that jax does not reach, and the promises of each.
+// Tests the C API as a host other than jax uses it: the entries that jax does not call, and their contracts.
 #include "plugins/pjrt_cpu/c_api_testing.h"
 
 #include <atomic>
@@ -226,7 +226,7 @@ TEST(Buffers, AnAliasIsFulfilledLater) {
 TEST(Buffers, ViewsTellWhenTheyAreDone) {
   auto* data = static_cast<float*>(std::aligned_alloc(64, 64));
   for (int i = 0; i < 4; ++i) data[i] = i;
-  std::promise<void> done;  // given by whichever thread lets go of the memory last
+  std::promise<void> done;  // set by the last thread that releases the memory
   PW_ARGS(PJRT_Client_CreateViewOfDeviceBuffer_Args, args);
   args.client = Host::Get().client;
   args.device_buffer_ptr = data;
@@ -320,7 +320,7 @@ TEST(Executables, RunOnAllDevicesAndOneByOne) {
   for (auto& list : arguments) Destroy(list[0]);
 }
 
-// XLA leaves collectives in programs for one device. They wait for nobody, and so need not leave the caller's thread.
+// XLA leaves collectives in programs for one device. They wait for no other device, so they need not leave the caller's thread.
 TEST(Executables, CollectivesOfOneDeviceNeedNoOtherThread) {
   PJRT_LoadedExecutable* sum = Compile(kSumOverOne);
   PJRT_Buffer* value = Put({0, 1, 2, 3}, 0);
@@ -337,7 +337,7 @@ TEST(Executables, CollectivesOfOneDeviceNeedNoOtherThread) {
   Destroy(value);
 }
 
-// Devices that have come to a collective do not wait for one that never will.
+// Devices that have arrived at a collective do not wait for one that never will.
 TEST(Executables, ThatFailOnOneDeviceFailAsAWhole) {
   PJRT_LoadedExecutable* sum = Compile(kSumOverFour, 4);
   std::vector<std::vector<PJRT_Buffer*>> arguments;
@@ -404,7 +404,7 @@ void Register(const std::string& target, XLA_FFI_Handler* handler) {
   Check(Find<PJRT_FFI_Extension>(PJRT_Extension_Type_FFI)->register_handler(&registration));
 }
 
-// A program that goes on when the test lets it.
+// A program that waits for the test's permission.
 std::promise<void> may_pass;
 
 xla::ffi::Error PassHandler(xla::ffi::Buffer<xla::ffi::F32> in, xla::ffi::ResultBuffer<xla::ffi::F32> out) {
@@ -417,7 +417,7 @@ TEST(Executables, ALaunchReturnsBeforeItsProgramHasRunAndOthersQueueBehindIt) {
   XLA_FFI_DEFINE_HANDLER(handler, PassHandler,
                          xla::ffi::Ffi::Bind().Arg<xla::ffi::Buffer<xla::ffi::F32>>().Ret<xla::ffi::Buffer<xla::ffi::F32>>());
   Register("pw_pass", handler);
-  // Larger than what runs on the caller's thread.
+  // Too large to run on the caller's thread.
   PJRT_LoadedExecutable* pass = Compile(R"(module {
     func.func public @main(%a: tensor<32768xf32>) -> tensor<32768xf32> {
       %0 = stablehlo.custom_call @pw_pass(%a) {api_version = 4 : i32, backend_config = {}} : (tensor<32768xf32>) -> tensor<32768xf32>
@@ -446,7 +446,7 @@ TEST(Executables, ALaunchReturnsBeforeItsProgramHasRunAndOthersQueueBehindIt) {
   for (PJRT_Buffer* buffer : chain) Destroy(buffer);
 }
 
-// A handler of the host's own, with data that travels with the launch.
+// A handler that the host registers, with data that travels with the launch.
 struct Scale {
   static XLA_FFI_TypeId id;
   float factor;

@@ -1,4 +1,4 @@
-// A small host for tests of the C API: loads the library and wraps what every test needs. No XLA here, only the C header.
+// A small host for tests of the C API: loads the library and wraps common calls. Includes only the C header, no XLA.
 #pragma once
 
 #include <dlfcn.h>
@@ -14,7 +14,7 @@
 
 namespace pw::pjrt_cpu::testing {
 
-// Owned by the process: the library cannot be unloaded.
+// Never unloaded: the library cannot be unloaded.
 inline const PJRT_Api* Api() {
   static const PJRT_Api* const api = [] {
     void* library = dlopen(PW_PJRT_CPU_LIBRARY, RTLD_NOW | RTLD_LOCAL);
@@ -217,7 +217,7 @@ inline const char* kSumOverFour = R"(module attributes {mhlo.num_replicas = 4 : 
   }
 })";
 
-// The sum over all partitions, of which there is one, and an addition.
+// A sum over all partitions (there is only one), and an addition.
 inline const char* kSumOverOne = R"(module attributes {mhlo.num_partitions = 1 : i32} {
   func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> {
     %0 = "stablehlo.all_reduce"(%a) ({

@@ -1,4 +1,4 @@
-// Clients: creation, and what a host may ask of one.
+// Clients: creation and properties.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -14,8 +14,8 @@
 namespace pw::pjrt_cpu {
 namespace {
 
-// What becomes of a program here beyond what XLA makes of it. Counted up with every change to that: hosts keep compiled programs by the
-// platform's version.
+// Revision of our changes to compiled programs. Increase it with every such change: hosts cache compiled programs by the platform's
+// version.
 constexpr char kRevision[] = "; programs of revision 3";
 
 PJRT_Error* CreateClient(PJRT_Client_Create_Args* args) {
@@ -33,7 +33,7 @@ PJRT_Error* CreateClient(PJRT_Client_Create_Args* args) {
     PW_ASSIGN_OR_RETURN(network, Network::Join(options, *args));
     topology = TopologyOf(options);
     xla_options.topology = topology.get();
-    xla_options.cpu_device_count = topology->cpu_topology().number_of_devices();  // of all processes; XLA makes as many threads
+    xla_options.cpu_device_count = topology->cpu_topology().number_of_devices();  // of all processes; XLA makes this many threads
   }
   xla_options.collectives = MakeCollectives(network);
   PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtClient> client, xla::GetXlaPjrtCpuClient(std::move(xla_options)));
@@ -157,7 +157,7 @@ void FillClientEntries(PJRT_Api* api) {
   api->PJRT_Client_LookupDevice = LookupDevice;
   api->PJRT_Client_LookupAddressableDevice = LookupAddressableDevice;
   api->PJRT_Client_DefaultDeviceAssignment = DefaultDeviceAssignment;
-  // The wire notices itself when a process ends; a host may know of one that has only fallen silent.
+  // The wire notices when a process ends; the host may also know that a process has fallen silent.
   api->PJRT_Client_UpdateGlobalProcessInfo = [](PJRT_Client_UpdateGlobalProcessInfo_Args* args) -> PJRT_Error* {
     for (size_t i = 0; i < args->num_process_infos && args->client->network != nullptr; ++i) {
       const PJRT_ProcessInfo& info = args->process_infos[i];

@@ -1,4 +1,4 @@
-// How devices reduce together.
+// Chooses the implementation of collectives for a client.
 #pragma once
 
 #include <memory>

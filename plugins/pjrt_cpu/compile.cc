@@ -1,4 +1,4 @@
-// Programs in: compilation, ahead of time and for a client, and executables read back from bytes.
+// Compilation, ahead of time and for a client, and loading of serialized executables.
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
@@ -39,8 +39,8 @@ std::string MlirModuleToString(mlir::ModuleOp module, bool show_debug_info);
 namespace pw::pjrt_cpu {
 namespace {
 
-// Programs below this many bytes of arguments, results and scratch run on the caller's thread if XLA finds them cheap. Above it
-// they always go to a thread of the pool: XLA judges by the kinds of operations and not by their size.
+// Programs with fewer bytes of arguments, results and scratch run on the caller's thread if XLA considers them cheap. Larger ones always go
+// to a pool thread, because XLA judges by the kinds of operations and not by their size.
 constexpr int64_t kInlineBytes = 64 << 10;
 
 absl::StatusOr<xla::CompileOptions> ParseOptions(const char* bytes, size_t size) {
@@ -76,7 +76,7 @@ absl::StatusOr<mlir::OwningOpRef<mlir::ModuleOp>> ParseModule(absl::string_view 
   return xla::ParseMlirModuleString(WithoutPlacement(text), context);
 }
 
-// What `compile` makes of the module: a second time, with shardings written into it, where the compiler chose some that split axes.
+// Compiles the module; compiles again, with shardings written into it, if the compiler chose some that split axes.
 template <typename Compile>
 auto CompileModule(absl::string_view code, const xla::CompileOptions& options, Compile compile)
     -> decltype(compile(mlir::ModuleOp(), options)) {
@@ -90,13 +90,13 @@ auto CompileModule(absl::string_view code, const xla::CompileOptions& options, C
   const std::vector<ClosedSharding> closed =
       CloseSplitShardings(*meshes, options, (*executable)->GetParameterShardings(), (*executable)->GetOutputShardings());
   if (closed.empty()) return executable;
-  module = ParseModule(code, context);  // the compiler has worked on the other one in place
+  module = ParseModule(code, context);  // the compiler has changed the first one in place
   if (!module.ok()) return module.status();
   if (absl::Status s = WriteShardings(closed, module->get(), context); !s.ok()) return s;
   return compile(module->get(), options);
 }
 
-// Parses the program and gives it to `compile`, which is called with a module or a computation and with the options.
+// Parses the program and calls `compile` with a module or a computation, and with the options.
 template <typename Compile>
 auto WithProgram(const PJRT_Program& program, xla::CompileOptions options, Compile compile)
     -> decltype(compile(xla::XlaComputation(), options)) {
@@ -125,7 +125,7 @@ PJRT_Error* CompileForClient(PJRT_Client_Compile_Args* args) {
   return nullptr;
 }
 
-// A client that only compiles, with as many devices as the topology has.
+// Returns a client that only compiles, with as many devices as the topology.
 absl::StatusOr<std::unique_ptr<xla::PjRtClient>> CompilerFor(const xla::PjRtTopologyDescription& topology) {
   xla::CpuClientOptions options;
   options.cpu_device_count = static_cast<int>(topology.DeviceDescriptions().size());
@@ -210,7 +210,7 @@ PJRT_Error* Deserialize(PJRT_Executable_DeserializeAndLoad_Args* args) {
   return nullptr;
 }
 
-// Whether this instruction stands still until the program's other devices have come to it.
+// Whether this instruction waits for the program's other devices.
 bool MeetsOthers(const xla::HloInstruction& instruction) {
   switch (instruction.opcode()) {
     case xla::HloOpcode::kAllGather:
@@ -229,7 +229,7 @@ bool MeetsOthers(const xla::HloInstruction& instruction) {
   }
 }
 
-// Whether it stands still until the host has done something.
+// Whether this instruction waits for the host.
 bool AsksTheHost(const xla::HloInstruction& instruction) {
   switch (instruction.opcode()) {
     case xla::HloOpcode::kInfeed:
@@ -245,8 +245,8 @@ bool AsksTheHost(const xla::HloInstruction& instruction) {
   }
 }
 
-// Such a program must not run on the caller's thread, which has yet to launch it on the other devices. In doubt: true. The collectives of a
-// program on one device, which XLA leaves in it, wait for nobody.
+// Such a program must not run on the caller's thread, which has yet to launch it on the other devices. In doubt: true. Collectives that XLA
+// leaves in a program for one device do not wait.
 bool WaitsForOthers(const xla::PjRtLoadedExecutable& executable) {
   absl::StatusOr<std::vector<std::shared_ptr<xla::HloModule>>> modules = executable.GetHloModules();
   if (!modules.ok()) return true;
@@ -267,7 +267,7 @@ bool IsSmall(const xla::PjRtLoadedExecutable& executable) {
   return stats->argument_size_in_bytes + stats->output_size_in_bytes + stats->temp_size_in_bytes <= kInlineBytes;
 }
 
-// An all-reduce that is done here, of every operand.
+// Whether this is an all-reduce that ReducesHere, for every operand.
 bool IsOurAllReduce(const xla::HloInstruction& instruction) {
   const std::optional<xla::ReductionKind> kind = xla::MatchReductionComputation(instruction.to_apply());
   if (!kind.has_value()) return false;
@@ -278,7 +278,7 @@ bool IsOurAllReduce(const xla::HloInstruction& instruction) {
   return true;
 }
 
-// How often the body of a loop runs, where the compiler found out; else 0.
+// Returns the trip count of a loop if the compiler knows it, else 0.
 int64_t TripCount(const xla::HloInstruction& loop) {
   const std::string& config = loop.raw_backend_config_string();
   static constexpr absl::string_view kCount = "\"known_trip_count\":{\"n\":\"";
@@ -286,7 +286,7 @@ int64_t TripCount(const xla::HloInstruction& loop) {
   return at == std::string::npos ? 0 : std::strtoll(config.c_str() + at + kCount.size(), nullptr, 10);
 }
 
-// Instructions that XLA carries out on the thread that comes to them, however large that is: neither Eigen's threads, nor libraries.
+// Instructions that XLA executes on the thread that reaches them, whatever their size: without Eigen's threads or libraries.
 bool StaysOnThread(const xla::HloInstruction& instruction) {
   switch (instruction.opcode()) {
     case xla::HloOpcode::kAllReduce:
@@ -321,10 +321,10 @@ bool StaysOnThread(const xla::HloInstruction& instruction) {
   }
 }
 
-// XLA runs the steps of a computation one after another if they are few, or if all that they touch is this small.
+// XLA runs the steps of a computation in sequence if they are few, or if all their data is this small.
 constexpr int kSequentialSteps = 8;
 constexpr int64_t kSequentialBytes = 512;
-constexpr int64_t kMostLoops = 4096;  // steps of all loops: the caller waits for them
+constexpr int64_t kMostLoops = 4096;  // steps of all loops together, for which the caller waits
 
 bool RunsInSequence(const xla::HloComputation& computation) {
   int64_t largest = 0;
@@ -335,8 +335,8 @@ bool RunsInSequence(const xla::HloComputation& computation) {
   return largest <= kSequentialBytes || computation.instruction_count() <= kSequentialSteps;
 }
 
-// Whether the launches on all devices can run as fibers of one thread (fibers.h, invariant 2): nothing may leave the thread, and
-// nothing may block but our own all-reduces.
+// Whether the launches on all devices can run as fibers of one thread (fibers.h, invariant 2): no instruction may leave the thread, and
+// only our own all-reduces may block.
 bool CanTakeTurns(const xla::PjRtLoadedExecutable& executable) {
   if (executable.addressable_devices().size() < 2) return false;
   absl::StatusOr<std::vector<std::shared_ptr<xla::HloModule>>> modules = executable.GetHloModules();

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 
-// Declared in headers of LLVM that the wheel does not bring.
+// Declared in LLVM headers that the wheel lacks.
 namespace llvm {
 using fatal_error_handler_t = void (*)(void* user_data, const char* reason, bool generate_crash_diagnostics);
 void install_fatal_error_handler(fatal_error_handler_t handler, void* user_data);
@@ -21,7 +21,7 @@ void install_fatal_error_handler(fatal_error_handler_t handler, void* user_data)
 namespace pw::pjrt_cpu {
 namespace {
 
-// Address space only: pages that are not used cost nothing. Deep programs make the compiler recurse deeply.
+// Only address space: unused pages cost nothing. The compiler recurses deeply on deep programs.
 constexpr size_t kStackBytes = size_t{64} << 20;
 
 struct Attempt {
@@ -33,7 +33,7 @@ struct Attempt {
 
 thread_local Attempt* current = nullptr;
 
-// Does not return on a thread whose work is contained.
+// Does not return on a thread that runs contained work.
 void GiveUp(std::string reason) {
   Attempt* attempt = std::exchange(current, nullptr);
   if (attempt == nullptr) return;
@@ -52,13 +52,13 @@ class FatalSink : public absl::LogSink {
 void ListenForFatalErrors() {
   static std::once_flag once;
   std::call_once(once, [] {
-    absl::AddLogSink(new FatalSink);  // as long as the process
+    absl::AddLogSink(new FatalSink);  // never freed
     llvm::install_fatal_error_handler([](void*, const char* reason, bool) { GiveUp(reason); }, nullptr);
   });
 }
 
 void* Run(void* arg) {
-  // Shared with the caller, which may be gone by the end of this function.
+  // Shared with the caller, which may be gone when this function ends.
   std::shared_ptr<Attempt> attempt =
       std::move(*std::unique_ptr<std::shared_ptr<Attempt>>(static_cast<std::shared_ptr<Attempt>*>(arg)));
   current = attempt.get();

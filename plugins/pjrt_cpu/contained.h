@@ -1,10 +1,9 @@
-// Compilers that give up. XLA, Shardy and LLVM end the process where an assumption of theirs fails (CHECK, report_fatal_error),
-// and a program newer than they are is enough to make one fail. In a process that serves many clients, one client's
-// program must not end what the others have: RunContained() makes an error of it.
+// Contains compilers that end the process. XLA, Shardy and LLVM do so when an assumption fails (CHECK, report_fatal_error), for example on
+// a program newer than they are. In a process that serves many clients, one client's program must not affect the others: RunContained()
+// turns the failure into an error.
 //
-// The work runs on a thread of its own. Where that thread reports a fatal error it stops for good, in the middle of what it does:
-// its memory stays allocated, as do locks it may hold. All other threads, those that the compiler starts among them, end the
-// process as ever.
+// The work runs on its own thread. When that thread reports a fatal error it stops forever, in the middle of its work: its memory stays
+// allocated, and so do locks that it may hold. All other threads, including those that the compiler starts, still end the process.
 #pragma once
 
 #include <memory>
@@ -16,13 +15,13 @@
 
 namespace pw::pjrt_cpu {
 
-// INTERNAL with the compiler's words if the work gave up. `work` may refer to what the caller holds: a thread that has stopped does not
-// look at it any more.
+// Returns INTERNAL with the compiler's message if the work failed fatally. `work` may refer to the caller's objects: a stopped thread no
+// longer accesses them.
 absl::Status RunContained(absl::FunctionRef<void()> work);
 
 template <typename Work>
 auto Contained(Work work) -> decltype(work()) {
-  // Not on the stack: a thread that gave up keeps it.
+  // Not on the stack: a stopped thread keeps it.
   auto result = std::make_shared<std::optional<decltype(work())>>();
   absl::Status status = RunContained([&work, result] { result->emplace(work()); });
   if (!status.ok()) return status;

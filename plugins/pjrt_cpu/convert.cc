@@ -1,4 +1,4 @@
-// Types, layouts, shapes and named values between the C API's form and XLA's.
+// Converts types, layouts, shapes and named values between the C API and XLA.
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
@@ -50,7 +50,7 @@ constexpr TypePair kTypes[] = {
     {PJRT_Buffer_Type_F4E2M1FN, xla::F4E2M1FN},
 };
 
-// The order of dimensions, minor first, that dense strides describe; dimensions of size one may have any stride.
+// Returns the dimension order, minor first, that dense strides describe; dimensions of size one may have any stride.
 absl::StatusOr<xla::Layout> FromStrides(absl::Span<const int64_t> strides, xla::PrimitiveType type,
                                         absl::Span<const int64_t> dims) {
   if (strides.size() != dims.size()) {
@@ -59,7 +59,7 @@ absl::StatusOr<xla::Layout> FromStrides(absl::Span<const int64_t> strides, xla::
   }
   std::vector<int64_t> order(dims.size());
   std::iota(order.begin(), order.end(), 0);
-  std::reverse(order.begin(), order.end());  // among equal strides the later dimension is the more minor one
+  std::reverse(order.begin(), order.end());  // of equal strides, the later dimension is more minor
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return strides[a] < strides[b]; });
   int64_t expected = xla::primitive_util::ByteWidth(type);
   for (int64_t dim : order) {

@@ -1,4 +1,4 @@
-// Events: a future, and for those the host makes itself the promise behind it.
+// Events: a future, and for events that the host creates also the promise.
 #include <utility>
 
 #include "plugins/pjrt_cpu/handles.h"

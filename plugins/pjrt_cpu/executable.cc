@@ -1,4 +1,4 @@
-// What a host may ask of an executable.
+// Properties of executables.
 #include <cstring>
 #include <memory>
 #include <string>
@@ -25,7 +25,7 @@ struct PJRT_DeviceAssignmentSerialized {
 namespace pw::pjrt_cpu {
 namespace {
 
-// Answers an entry that returns owned bytes with a deleter.
+// Returns owned bytes with a deleter to the host.
 template <typename Holder>
 void Return(std::string bytes, const char** data, size_t* size, Holder** holder, void (**deleter)(Holder*)) {
   *holder = new Holder{std::move(bytes)};
@@ -84,7 +84,7 @@ absl::StatusOr<absl::flat_hash_map<std::string, xla::PjRtValueType>> Costs(const
   return xla::PjRtExecutableUtil::RunHloCostAnalysis(*executable.executable, &analysis);
 }
 
-// Beside XLA's own, of programs that have collectives.
+// Adds the costs of collectives to XLA's own costs.
 void AddRings(const xla::PjRtExecutable& executable, NamedValues& values) {
   absl::StatusOr<std::vector<std::shared_ptr<xla::HloModule>>> modules = executable.GetHloModules();
   RingCosts sum;

@@ -1,14 +1,14 @@
 // Execution.
 //
-// What keeps many collectives from deadlocking XLA:CPU (README.md, traps): the client admits 65,536 computations in flight; every
-// launch of a whole program gets an identity of its own here, whatever the host passes; and all devices see the launches in one
-// order (launch_mu). XLA runs the launches of a device one after another and has a thread for each device, so those that are first
-// everywhere always find each other.
+// Three measures keep concurrent collectives from deadlocking XLA:CPU (README.md, traps). The client admits 65,536 computations in flight.
+// Every launch of a whole program gets its own id here, whatever the host passes. All devices see the launches in one order (launch_mu).
+// XLA runs the launches of a device one after another and has a thread for each device, so the earliest launch always makes progress on all
+// its devices.
 //
-// A launch is handed to its devices one by one. XLA's own Execute for several devices hands every device to a thread of its own,
-// waits for all of them, and lets no two launches overlap, whether or not they have collectives: eight times the work for a small
-// program, half as much again for a collective one. Small collective programs go further: their launches are fibers of the calling
-// thread, which meet in all-reduces of ours (fibers.h, all_reduce.h), so no other thread is woken at all.
+// A launch is handed to its devices one by one. XLA's own Execute for several devices hands each device to its own thread, waits for all of
+// them and never overlaps two launches, with or without collectives. That costs eight times as much for a small program, and half as much
+// again for one with collectives. Small programs with collectives go further: their launches are fibers of the calling thread that meet in
+// our all-reduces (fibers.h, all_reduce.h), so no other thread is woken.
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -22,7 +22,7 @@
 namespace pw::pjrt_cpu {
 namespace {
 
-// XLA keys the meeting points of a launch's collectives by this number. Zero means "none" to a host, so it is never given out.
+// XLA keys the rendezvous of a launch's collectives by this number. Zero means "none" to a host, so it is never used.
 int NextLaunchId() {
   static std::atomic<uint32_t> next{1};
   const int id = static_cast<int>(next.fetch_add(1, std::memory_order_relaxed) & (kSpanningLaunch - 1));
@@ -54,7 +54,7 @@ absl::Status ReadOptions(const PJRT_LoadedExecutable_Execute_Args& args, xla::Ex
     options.execution_mode = xla::ExecuteOptions::ExecutionMode::kAsynchronous;
     return absl::OkStatus();
   }
-  // A launch on one device is part of a larger one that only the host knows; a launch on all of them is whole.
+  // A launch on one device is part of a larger one that only the host knows; a launch on all devices is complete.
   options.launch_id = args.execute_device != nullptr && from.launch_id != 0 ? from.launch_id : NextLaunchId();
   options.execution_mode = args.executable->run_inline ? xla::ExecuteOptions::ExecutionMode::kDefault
                                                        : xla::ExecuteOptions::ExecutionMode::kAsynchronous;
@@ -63,7 +63,7 @@ absl::Status ReadOptions(const PJRT_LoadedExecutable_Execute_Args& args, xla::Ex
 
 using Results = std::vector<std::unique_ptr<xla::PjRtBuffer>>;
 
-// XLA leaves every result in its device's own memory. Those that the program puts elsewhere are moved there; the move, like the
+// XLA leaves every result in the device's default memory. Results that the program puts elsewhere are moved there; the move, like the
 // program, is only enqueued here.
 absl::Status MoveToMemory(const ProgramFacts& facts, Results& results) {
   for (size_t i : facts.results_elsewhere) {
@@ -93,7 +93,7 @@ bool IsFilled(PJRT_Buffer& buffer) {
   return true;
 }
 
-// Fibers must come to their meetings: one whose argument has failed, or is still being made, would not.
+// Fibers must arrive at their collectives; one whose argument has failed, or does not exist yet, would not.
 bool MayTakeTurns(const PJRT_LoadedExecutable_Execute_Args& args) {
   if (!args.executable->take_turns || Fibers::InFiber()) return false;
   for (size_t d = 0; d < args.num_devices; ++d) {
@@ -104,7 +104,7 @@ bool MayTakeTurns(const PJRT_LoadedExecutable_Execute_Args& args) {
   return true;
 }
 
-// Donated arguments are gone as soon as the launch is enqueued.
+// Donated arguments are given up as soon as the launch is enqueued.
 void UncountDonated(const PJRT_LoadedExecutable_Execute_Args& args) {
   for (int parameter : args.executable->facts->donatable_inputs) {
     if (static_cast<size_t>(parameter) >= args.num_args) continue;
@@ -141,7 +141,7 @@ PJRT_Error* ExecuteOnOne(PJRT_LoadedExecutable_Execute_Args* args, const xla::Pj
   return nullptr;
 }
 
-// Launches on every device, in order; the first error, if any.
+// Launches on every device, in order; returns the first error, if any.
 absl::Status Launch(const PJRT_LoadedExecutable_Execute_Args& args, const xla::PjRtLoadedExecutable& executable,
                     xla::ExecuteOptions& options, bool in_turns, bool want_done, std::vector<Results>& results,
                     std::vector<std::optional<xla::Future<>>>& done) {
@@ -167,7 +167,7 @@ absl::Status Launch(const PJRT_LoadedExecutable_Execute_Args& args, const xla::P
   return status;
 }
 
-// A device of a launch that spans processes fails: the others must not wait for it, wherever they are.
+// If a device of a launch that spans processes fails, aborts the launch, so that no other device in any process waits for it.
 void AbortIfFailed(const PJRT_LoadedExecutable& executable, int launch, const std::vector<std::optional<xla::Future<>>>& done) {
   for (const std::optional<xla::Future<>>& device : done) {
     if (!device.has_value()) continue;

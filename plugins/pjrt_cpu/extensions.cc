@@ -1,4 +1,4 @@
-// The extensions for layouts and for foreign functions.
+// The extensions for layouts and foreign functions.
 #include <memory>
 #include <string>
 #include <utility>
@@ -75,7 +75,7 @@ PJRT_Error* AddUserData(PJRT_FFI_UserData_Add_Args* args) {
                                                                 args->user_data.data));
 }
 
-// An error of the FFI, as a status; frees it.
+// Converts an FFI error to a status and frees it.
 absl::Status TakeError(XLA_FFI_Error* error) {
   if (error == nullptr) return absl::OkStatus();
   const XLA_FFI_Api* api = xla::ffi::GetXlaFfiApi();

@@ -13,12 +13,12 @@
 
 namespace pw::pjrt_cpu {
 namespace {
-constexpr size_t kStackBytes = size_t{512} << 10;  // touched as far as used: some 20 KiB
+constexpr size_t kStackBytes = size_t{512} << 10;  // only used pages are touched: some 20 KiB
 }  // namespace
 
 #if defined(__x86_64__)
 
-// Saves what a call preserves (floating-point modes included: XLA changes them around a program) and the stack pointer; loads another.
+// Saves the callee-saved state (including floating-point modes: XLA changes them around a program) and the stack pointer; loads another.
 extern "C" __attribute__((visibility("hidden"))) void PwSwitchStack(void** save, void* load);
 asm(R"(
 .text
@@ -55,9 +55,9 @@ namespace {
 struct Context {
   void* sp = nullptr;
   void Prepare(char* stack, size_t size, void (*entry)()) {
-    // As if `entry` had been left by a switch: modes, six registers, return address; then what a called function expects above it.
+    // As if a switch had left `entry`: modes, six registers, return address; above them what a called function expects.
     auto* top = reinterpret_cast<uint64_t*>(stack + size) - 3;
-    *top = 0;  // where entry would return to: never
+    *top = 0;  // return address of `entry`, which never returns
     *--top = reinterpret_cast<uint64_t>(entry);
     for (int i = 0; i < 6; ++i) *--top = 0;
     uint32_t modes[2] = {0, 0};
@@ -92,7 +92,7 @@ struct Fibers::Fiber {
     const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     void* memory = mmap(nullptr, kStackBytes + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
-    mprotect(memory, page, PROT_NONE);  // running over the end faults instead of writing elsewhere
+    mprotect(memory, page, PROT_NONE);  // an overflow faults instead of writing elsewhere
     stack = static_cast<char*>(memory) + page;
   }
   ~Fiber() {
@@ -117,7 +117,7 @@ void Fibers::Entry() {
   if (!(*group->body_)(self.index)) group->failed_ = true;
   self.finished = true;
   group->Yield();
-  std::abort();  // nobody resumes a finished fiber
+  std::abort();  // a finished fiber is never resumed
 }
 
 void Fibers::Run(size_t count, absl::FunctionRef<bool(size_t)> body) {

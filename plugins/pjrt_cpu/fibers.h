@@ -1,14 +1,14 @@
-// Fibers: several calls that take turns on one thread.
+// Fibers: run several calls in turns on one thread.
 //
-// The launches of one small program on N devices meet in its collectives. With a thread each, every meeting costs N-1 sleeps and
-// N-1 wake-ups by the kernel, many times what the program itself takes. Here each launch has a stack of its own on the launching
-// thread; one that must wait for the others hands the thread to the next, in about ten nanoseconds.
+// The launches of one small program on N devices wait for each other in its collectives. With a thread for each, every collective costs N-1
+// sleeps and wake-ups in the kernel, many times the program's own time. Here each launch has its own stack on the launching thread. A fiber
+// that must wait for the others passes the thread to the next in about ten nanoseconds.
 //
 // Invariants:
-//  1. A fiber never leaves the thread that called Run; Run returns when all bodies have.
-//  2. A body waits for other bodies only through a Waiter. Anything else that blocks would block them all: see OnFibers in compile.cc.
-//  3. Waiters work on and across plain threads too. When no fiber can go on, the thread sleeps until a Waiter is notified.
-//  4. Once a body has failed, the waits of the others in the same Run end as cancelled: whoever failed will not come.
+//  1. A fiber never leaves the thread that called Run; Run returns when all bodies have returned.
+//  2. A body waits for other bodies only through a Waiter. Any other blocking call would block all fibers: see CanTakeTurns in compile.cc.
+//  3. Waiters also work on and between plain threads. When no fiber can run, the thread sleeps until a Waiter is notified.
+//  4. Once a body has failed, the waits of the others in the same Run end as cancelled, because the failed body will not arrive.
 #pragma once
 
 #include <atomic>
@@ -31,10 +31,10 @@ class Fibers {
   ~Fibers();
   Fibers(const Fibers&) = delete;
 
-  // Calls body(0) ... body(count - 1), which say whether they succeeded. REQUIRES: one Run at a time, and not from inside a fiber.
+  // Calls body(0) ... body(count - 1), which return whether they succeeded. REQUIRES: one Run at a time, and not from inside a fiber.
   void Run(size_t count, absl::FunctionRef<bool(size_t)> body);
 
-  // Whether the calling code is running in a fiber.
+  // Whether the caller runs in a fiber.
   static bool InFiber() { return current_ != nullptr; }
 
  private:
@@ -43,13 +43,13 @@ class Fibers {
 
   static void Entry();
   void Resume(Fiber& fiber);
-  void Yield();  // from a fiber, back to Run
+  void Yield();  // from a fiber back to Run
   bool Runnable(const Fiber& fiber) const;
   void SleepUntilRunnable();
 
   static thread_local Fibers* current_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
-  size_t count_ = 0;  // of this Run
+  size_t count_ = 0;  // in this Run
   Fiber* running_ = nullptr;
   const absl::FunctionRef<bool(size_t)>* body_ = nullptr;
   void* scheduler_ = nullptr;  // the context of Run while a fiber runs
@@ -58,14 +58,14 @@ class Fibers {
   absl::CondVar notified_;
 };
 
-// What the fiber or thread that made it waits for.
+// A one-time event for which the fiber or thread that made it waits.
 class Waiter {
  public:
   Waiter();
   Waiter(const Waiter&) = delete;
-  // Returns true once Notify has been called, false if it will not be (invariant 4). REQUIRES: the maker calls.
+  // Returns true once Notify has been called, or false if it never will be (invariant 4). REQUIRES: called by the maker.
   bool Wait();
-  // From any thread, once. The waiter may be gone when this returns.
+  // Any thread, once. The waiter may be destroyed before this returns.
   void Notify();
 
  private:

@@ -1,11 +1,11 @@
-// What stands behind the opaque handles of the PJRT C API.
+// The structs behind the opaque handles of the PJRT C API.
 //
-// Every PJRT_X* that leaves this library points at one of the structs below, each a thin owner of the XLA object that does the
-// work. Invariants:
+// Every PJRT_X* that leaves this library points at one of the structs below, each a thin owner of the XLA object that does the work.
+// Invariants:
 //  1. A handle is created by exactly one entry of the table and freed by its Destroy entry; XLA objects are never shared with the host.
-//  2. Devices, memories and their descriptions live as long as their client; nothing else points into a client.
-//  3. What an entry hands out by pointer (names, dimensions, layouts) lives in the handle, filled once, and never moves.
-//  4. No entry throws, and none blocks except those whose name says so (Await, compile, deserialize).
+//  2. Devices, memories and their descriptions live as long as their client; no other handle points into a client.
+//  3. Names, dimensions and layouts that an entry returns by pointer live in the handle, are filled once, and never move.
+//  4. No entry throws. None blocks except those named for it (Await, compile, deserialize) and those that return a buffer's address.
 // Threads: all entries may be called from any thread. The mutable parts of a handle are guarded by its own mutex or are atomic.
 #pragma once
 
@@ -43,7 +43,7 @@
 
 namespace pw::pjrt_cpu {
 
-// A list of named values whose strings and lists it owns. Filled once; its PJRT view stays valid as long as the object.
+// A list of named values that owns its strings and lists. Filled once; its PJRT view is valid as long as the object lives.
 class NamedValues {
  public:
   NamedValues() = default;
@@ -72,11 +72,11 @@ struct LayoutData {
 PJRT_Buffer_Type ToBufferType(xla::PrimitiveType type);
 absl::StatusOr<xla::PrimitiveType> FromBufferType(PJRT_Buffer_Type type);
 
-// The layout a host asked for: tiled ones as they are, strides only where they are those of a permuted dense array.
+// Converts the layout that a host requests: tiled layouts as they are; strides only if they are those of a permuted dense array.
 absl::StatusOr<xla::Layout> FromMemoryLayout(const PJRT_Buffer_MemoryLayout& layout, xla::PrimitiveType type,
                                              absl::Span<const int64_t> dims);
 
-// The shape given by the parts that several argument structs carry; a null layout means dense, row-major.
+// Makes a shape from the fields that several argument structs share; a null layout means dense, row-major.
 absl::StatusOr<xla::Shape> MakeShape(PJRT_Buffer_Type type, const int64_t* dims, size_t num_dims,
                                      const PJRT_Buffer_MemoryLayout* layout);
 
@@ -88,7 +88,7 @@ PJRT_Event* WrapFuture(xla::Future<> future);
 std::unique_ptr<PJRT_TopologyDescription> WrapTopology(const xla::PjRtTopologyDescription* topology,
                                                        std::unique_ptr<xla::PjRtTopologyDescription> owned);
 
-// The devices of all nodes.
+// Returns the topology with the devices of all nodes.
 std::unique_ptr<xla::CpuTopologyDescription> TopologyOf(const Options& options);
 
 // Fills the descriptions of the devices of a client.
@@ -96,7 +96,7 @@ void DescribeDevices(PJRT_Client* client);
 
 std::unique_ptr<PJRT_Client> WrapClient(std::unique_ptr<xla::PjRtClient> client, std::shared_ptr<MemoryLedger> ledger);
 
-// Takes ownership; what the host may ask about it is computed here, once.
+// Takes ownership, and computes once everything that the host may ask about the executable.
 absl::StatusOr<PJRT_LoadedExecutable*> WrapLoaded(PJRT_Client* client, std::unique_ptr<xla::PjRtLoadedExecutable> executable);
 
 }  // namespace pw::pjrt_cpu
@@ -140,7 +140,7 @@ struct PJRT_TopologyDescription {
 
 struct PJRT_Client {
   std::shared_ptr<pw::pjrt_cpu::MemoryLedger> ledger;  // declared first: outlives every buffer of the client
-  std::shared_ptr<pw::pjrt_cpu::Network> network;      // null: all devices are this process's
+  std::shared_ptr<pw::pjrt_cpu::Network> network;      // null: all devices belong to this process
   std::unique_ptr<xla::PjRtClient> client;
   std::deque<PJRT_Device> owned_devices;
   std::deque<PJRT_Memory> owned_memories;
@@ -169,7 +169,7 @@ struct PJRT_Layouts_MemoryLayout {
   xla::Layout layout;
 };
 
-// What a host may ask about a compiled program; immutable once made, shared by the executable handles of one program.
+// The properties of a compiled program; immutable once made, shared by the program's executable handles.
 struct ProgramFacts {
   std::string name;
   std::string fingerprint;
@@ -181,7 +181,7 @@ struct ProgramFacts {
   std::vector<int64_t> output_bytes;
   std::vector<PJRT_Layouts_MemoryLayout> output_layouts;
   std::vector<PJRT_Layouts_MemoryLayout*> output_layout_pointers;
-  std::vector<size_t> results_elsewhere;  // results that live in another memory than the device's own
+  std::vector<size_t> results_elsewhere;  // results in another memory than the device's default
   std::vector<int> donatable_inputs;      // parameters that the compiled program may take over
 };
 
@@ -199,9 +199,9 @@ struct PJRT_LoadedExecutable {
   std::shared_ptr<const ProgramFacts> facts;
   std::vector<PJRT_Device*> addressable_devices;
   bool portable = false;    // one replica, one partition, and no device named at compile time
-  bool run_inline = false;  // so small that a hand-over to another thread would cost more than it saves, and waits for nobody
+  bool run_inline = false;  // so small that handing it to another thread costs more than it saves; waits for no other device
   bool spans = false;       // some of its devices belong to other processes
-  bool take_turns = false;  // as small, and waits for nobody but its own other devices: they run in turns on the caller's thread
+  bool take_turns = false;  // as small, and waits only for its own devices: they run in turns on the caller's thread
   absl::Mutex mu;
   std::shared_ptr<xla::PjRtLoadedExecutable> executable ABSL_GUARDED_BY(mu);  // null once deleted
 
@@ -216,13 +216,13 @@ struct PJRT_Buffer {
   PJRT_Device* device = nullptr;
   std::unique_ptr<xla::PjRtBuffer> buffer;
   std::atomic<int64_t> counted_bytes{0};
-  std::atomic<bool> filled{false};  // known to have its contents; false: ask XLA
+  std::atomic<bool> filled{false};  // contents are known to exist; false: ask XLA
   absl::Mutex mu;
   std::unique_ptr<pw::pjrt_cpu::LayoutData> layout ABSL_GUARDED_BY(mu);
   std::optional<std::vector<int64_t>> unpadded_dims ABSL_GUARDED_BY(mu);
   std::optional<std::vector<size_t>> dynamic_dims ABSL_GUARDED_BY(mu);
   std::vector<std::unique_ptr<xla::PjRtBuffer::ExternalReference>> external_references ABSL_GUARDED_BY(mu);
 
-  // Stops counting the bytes; called when the storage is given up, however that happens. Safe to repeat.
+  // Stops counting the bytes. Called when the storage is given up in any way; may be called again.
   void Uncount() { device->usage.Subtract(counted_bytes.exchange(0, std::memory_order_relaxed)); }
 };

@@ -1,5 +1,5 @@
-// Optimized programs as people read them. PJRT hands programs out as protocol buffers only, and a host without XLA cannot print
-// those; so this library exports a printer beside the PJRT table. It prints modules of any platform.
+// Prints optimized programs as text. PJRT returns programs only as protocol buffers, and a host without XLA cannot print those; so this
+// library exports a printer beside the PJRT table. It prints modules of any platform.
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -28,7 +28,7 @@ absl::StatusOr<std::string> Print(absl::string_view serialized) {
 }  // namespace
 }  // namespace pw::pjrt_cpu
 
-// `module` is a serialized xla.HloModuleProto. The text is the caller's to free(); null if the module is none.
+// `module` is a serialized xla.HloModuleProto. The caller must free() the text; null if the module does not parse.
 extern "C" __attribute__((visibility("default"))) char* PathwaysHloModuleText(const char* module, size_t size,
                                                                               size_t* text_size) {
   const absl::StatusOr<std::string> text = pw::pjrt_cpu::Print(absl::string_view(module, size));

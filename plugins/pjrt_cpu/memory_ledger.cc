@@ -26,7 +26,7 @@ void RaiseTo(std::atomic<int64_t>& maximum, int64_t value) {
   }
 }
 
-// Maps `bytes` on a huge-page boundary: maps one page more than needed and gives back both ends.
+// Maps `bytes` at a huge-page boundary: maps one page more than needed and unmaps both ends.
 void* MapLarge(size_t bytes) {
   const size_t padded = bytes + kHugePage;
   void* raw = mmap(nullptr, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -36,7 +36,7 @@ void* MapLarge(size_t bytes) {
   if (aligned != begin) munmap(raw, aligned - begin);
   const uintptr_t end = begin + padded;
   if (end != aligned + bytes) munmap(reinterpret_cast<void*>(aligned + bytes), end - aligned - bytes);
-  madvise(reinterpret_cast<void*>(aligned), bytes, MADV_HUGEPAGE);  // a kernel without them still gives memory
+  madvise(reinterpret_cast<void*>(aligned), bytes, MADV_HUGEPAGE);  // a kernel without huge pages still gives memory
   return reinterpret_cast<void*>(aligned);
 }
 

@@ -1,9 +1,9 @@
-// The memory of one client: allocation, accounting and the limit.
+// MemoryLedger: allocates and counts the memory of one client, and enforces its limit.
 //
-// XLA asks for each buffer and each scratch area here. Invariants:
-//  1. in_use() is the sum of the live allocations of the client, of all devices: XLA does not say for which device it allocates.
+// XLA requests each buffer and scratch area here. Invariants:
+//  1. in_use() is the sum of the client's live allocations on all devices: XLA does not say for which device it allocates.
 //  2. With a limit, an allocation that would exceed it fails with RESOURCE_EXHAUSTED and changes nothing.
-//  3. Large blocks come straight from the kernel, aligned for huge pages: a fresh 64 MiB buffer costs 32 page faults, not 16,384.
+//  3. Large blocks come directly from the kernel, aligned for huge pages: a fresh 64 MiB buffer costs 32 page faults, not 16,384.
 // Threads: any.
 #pragma once
 
@@ -39,7 +39,7 @@ class UsageCounter {
 
 class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
  public:
-  // `limit_bytes` 0 means none but the machine's.
+  // `limit_bytes` 0: no limit but the machine's.
   explicit MemoryLedger(int64_t limit_bytes) : limit_(limit_bytes) {}
 
   absl::StatusOr<std::unique_ptr<xla::CpuMemory>> Allocate(size_t bytes, size_t alignment);
@@ -53,7 +53,7 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   UsageCounter usage_;
 };
 
-// The memory of the machine, or of the control group this process is in.
+// Returns the memory of the machine, or of this process's control group.
 int64_t MachineMemoryBytes();
 
 }  // namespace pw::pjrt_cpu

@@ -17,7 +17,7 @@ mlir::DictionaryAttr getFrontendAttrs(mlir::Operation* operation);
 namespace pw::pjrt_cpu {
 namespace {
 
-// One flag may stand for all values.
+// A single flag applies to all values.
 bool IsOpen(absl::Span<const bool> open, size_t values, size_t index) {
   return open.size() == 1 ? open[0] : open.size() == values && open[index];
 }
@@ -51,7 +51,7 @@ mlir::StringAttr StringAttribute(absl::string_view text, mlir::MLIRContext& cont
   return mlir::StringAttr(mlir::parseAttribute(std::string_view(quoted), &context));
 }
 
-// As programs have them that were written for another version of StableHLO. Null if there is no such text.
+// Returns the meshes as text, as in programs written for another version of StableHLO; null if there is no such text.
 mlir::Attribute MeshesAsText(mlir::ModuleOp module) {
   const mlir::DictionaryAttr attributes = xla::sdy::getFrontendAttrs(module);
   return attributes ? attributes.get(std::string_view("xla.sdy.meshes")) : mlir::Attribute();
@@ -66,7 +66,7 @@ absl::StatusOr<std::vector<Mesh>> MeshesOfOpenShardings(mlir::ModuleOp module, c
     return std::vector<Mesh>();
   }
   mlir::Attribute meshes = MeshesAsText(module);
-  if (!meshes) {  // they are operations; the compiler would make text of them next
+  if (!meshes) {  // they are operations; the compiler would convert them to text next
     if (absl::Status s = xla::ExportShardyForHloRoundTrip(module); !s.ok()) return s;
     meshes = MeshesAsText(module);
   }

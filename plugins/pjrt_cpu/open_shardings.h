@@ -1,8 +1,8 @@
-// Arguments and results whose sharding a client leaves to the compiler.
+// Handles arguments and results whose sharding a client leaves to the compiler.
 //
-// What the compiler chose is known when it is done; if that splits an axis of a mesh (whole_axes.h says why it must not), the program is
-// compiled once more with another sharding written into it. Only such a program pays for it. Others have their meshes looked up before,
-// and the shardings of their executable compared with them after, and that only where something was left open.
+// The compiler's choice is known when it is done. If that splits a mesh axis (whole_axes.h says why it must not), the program is compiled
+// again with another sharding written into it. Only such programs pay for that. Any other program with open shardings pays only for reading
+// its meshes before compilation and comparing its shardings after.
 #pragma once
 
 #include <optional>
@@ -18,22 +18,22 @@
 
 namespace pw::pjrt_cpu {
 
-// The meshes of a program over several devices that has such arguments or results; none of any other program. A step of the
-// compilation may be done in `module` for it: for what else it is needed, parse it anew.
+// Returns the meshes of a program over several devices that has such arguments or results; empty for any other program. May apply a step of
+// the compilation to `module`: parse it anew for any other use.
 absl::StatusOr<std::vector<Mesh>> MeshesOfOpenShardings(mlir::ModuleOp module, const xla::CompileOptions& options);
 
 struct ClosedSharding {
   bool of_result;
-  unsigned index;  // among the arguments, or results
+  unsigned index;  // among the arguments or results
   std::string sharding;
 };
 
-// The shardings that are to replace those of the compiled program which were open and split an axis.
+// Returns replacements for the compiled program's shardings that were open and split an axis.
 std::vector<ClosedSharding> CloseSplitShardings(const std::vector<Mesh>& meshes, const xla::CompileOptions& options,
                                                 const std::optional<std::vector<xla::OpSharding>>& arguments,
                                                 const std::optional<std::vector<xla::OpSharding>>& results);
 
-// Writes them into a module as it was parsed.
+// Writes the shardings into a freshly parsed module.
 absl::Status WriteShardings(const std::vector<ClosedSharding>& shardings, mlir::ModuleOp module, mlir::MLIRContext& context);
 
 }  // namespace pw::pjrt_cpu

@@ -74,7 +74,7 @@ absl::Status ReadOne(const PJRT_NamedValue& value, Options& options) {
   } else if (name == "asynchronous") {
     if (value.type != PJRT_NamedValue_kBool) return absl::InvalidArgumentError("client option asynchronous must be a boolean");
     options.asynchronous = value.bool_value;
-  } else if (!absl::StartsWith(name, "ml_framework_")) {  // frameworks introduce themselves; nothing depends on it
+  } else if (!absl::StartsWith(name, "ml_framework_")) {  // frameworks identify themselves; no effect here
     return absl::InvalidArgumentError(absl::StrCat("unknown client option '", name, "'; known are ", kKnown));
   }
   return number.status();

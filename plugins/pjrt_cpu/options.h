@@ -1,4 +1,4 @@
-// What a host may ask of a client, read from PJRT_Client_Create's options, then from the environment.
+// Options of a client, read from PJRT_Client_Create's options, then from the environment.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 namespace pw::pjrt_cpu {
 
 struct Options {
-  // cpu_device_count or num_devices; PJRT_CPU_DEVICES. Absent: one, or what XLA_FLAGS says.
+  // cpu_device_count or num_devices; PJRT_CPU_DEVICES. Absent: one, or the number in XLA_FLAGS.
   std::optional<int> device_count;
   // asynchronous. False: every Execute returns when the work is done.
   bool asynchronous = true;
@@ -23,15 +23,15 @@ struct Options {
   // node_id and num_nodes, as jax.distributed gives them.
   int node_id = 0;
   int num_nodes = 1;
-  // peer_device_count: how many devices the other nodes have at most. Absent: as many as this one.
+  // peer_device_count: the largest device count of the other nodes. Absent: this node's.
   std::optional<int> peer_device_count;
-  // network_address: under which name processes of other machines reach this one; empty: only those of this machine connect.
+  // network_address: the name by which processes on other machines connect; empty: only processes of this machine can.
   std::string network_address;
-  // island: processes that name the same one share a fast network.
+  // island: processes with the same name share a fast network.
   std::string island;
 };
 
-// An unknown name or a wrong type is an INVALID_ARGUMENT that lists the known ones.
+// INVALID_ARGUMENT for an unknown name or a wrong type; lists the known names.
 absl::StatusOr<Options> ReadOptions(const PJRT_NamedValue* values, size_t count);
 
 }  // namespace pw::pjrt_cpu

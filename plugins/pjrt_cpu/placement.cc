@@ -13,11 +13,11 @@ namespace {
 constexpr absl::string_view kTarget = "annotate_device_placement";
 constexpr absl::string_view kCall = "stablehlo.custom_call @annotate_device_placement(";
 
-// "%2 = stablehlo.custom_call @annotate_device_placement(%1) {...} : (T) -> T loc(...)" without the call and its attributes.
+// Rewrites "%2 = stablehlo.custom_call @annotate_device_placement(%1) {...} : (T) -> T loc(...)" without the call and its attributes.
 std::string Rewrite(absl::string_view line) {
   const size_t call = line.find(kCall);
   const size_t close = line.find(')', call);
-  const size_t types = line.find(" : (", close);  // an attribute cannot contain this: its strings hold names only
+  const size_t types = line.find(" : (", close);  // attributes cannot contain this: their strings are names
   if (call == absl::string_view::npos || close == absl::string_view::npos || types == absl::string_view::npos) {
     return std::string(line);
   }

@@ -16,7 +16,7 @@ struct PLUGIN_Profiler_Error {
   absl::Status status;
 };
 
-// One trace: Start begins it, Stop ends it and keeps what it saw.
+// One trace: Start begins it, Stop ends it and keeps its events.
 struct PLUGIN_Profiler {
   tensorflow::ProfileOptions options;
   std::unique_ptr<tsl::ProfilerSession> session;
@@ -50,13 +50,13 @@ PLUGIN_Profiler_Error* Stop(PLUGIN_Profiler_Stop_Args* args) {
   tensorflow::profiler::XSpace space;
   if (absl::Status status = session->CollectData(&space); !status.ok()) return ToError(std::move(status));
   for (auto& plane : *space.mutable_planes()) {
-    if (plane.name() == "/host:CPU") plane.set_name("/host:pjrt_cpu");  // the host process has a plane of that name itself
+    if (plane.name() == "/host:CPU") plane.set_name("/host:pjrt_cpu");  // the host process has its own plane of that name
   }
   args->profiler->trace = space.SerializeAsString();
   return nullptr;
 }
 
-// Without a buffer of the host's own, hands out ours; it lives as long as the profiler.
+// If the host passes no buffer, returns ours, which lives as long as the profiler.
 PLUGIN_Profiler_Error* Collect(PLUGIN_Profiler_CollectData_Args* args) {
   std::string& trace = args->profiler->trace;
   auto* const bytes = reinterpret_cast<uint8_t*>(trace.data());

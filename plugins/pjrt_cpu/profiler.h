@@ -1,4 +1,4 @@
-// The profiler extension: what this library's copy of XLA does, in the traces that jax.profiler writes.
+// The profiler extension: adds the activity of this library's copy of XLA to the traces of jax.profiler.
 #pragma once
 
 #include "xla/pjrt/c/pjrt_c_api.h"

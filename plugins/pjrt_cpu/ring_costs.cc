@@ -70,7 +70,7 @@ class RingCounter {
     return largest;
   }
 
-  // So many times round, in pieces of a device's share of `bytes`.
+  // Costs of `rounds` times round the ring, in pieces of a device's share of `bytes`.
   RingCosts Ring(const xla::HloInstruction& instruction, int64_t bytes, int64_t rounds) const {
     const int64_t n = GroupSize(instruction), steps = rounds * (n - 1);
     return {bytes * steps / n, steps};
@@ -80,7 +80,7 @@ class RingCounter {
     size_t size = 0;
     for (const xla::ReplicaGroup& group : xla::GetCollectiveReplicaGroups(&instruction))
       size = std::max(size, static_cast<size_t>(group.replica_ids_size()));
-    return size == 0 ? devices_ : static_cast<int64_t>(size);  // no groups: all of them
+    return size == 0 ? devices_ : static_cast<int64_t>(size);  // no groups: all devices
   }
 
   static int64_t OperandBytes(const xla::HloInstruction& instruction) {

@@ -19,14 +19,14 @@ namespace {
 constexpr char kShardingReport[] = "pathways_sharding_report";
 constexpr char kOrderHint[] = "control_dep";
 
-// The same call on no operands, in the place of `call`: nothing is computed or moved for it.
+// Replaces `call` by the same call without operands: nothing is computed or moved for it.
 xla::HloInstruction* KeepWithoutOperands(xla::spmd::SpmdPartitioningVisitor& partitioner, xla::HloInstruction* call) {
   const auto& custom = static_cast<const xla::HloCustomCallInstruction&>(*call);
   std::unique_ptr<xla::HloInstruction> kept = xla::HloInstruction::CreateCustomCall(
       xla::ShapeUtil::MakeNil(), {}, custom.custom_call_target(), custom.raw_backend_config_string(), custom.api_version());
   static_cast<xla::HloCustomCallInstruction&>(*kept).set_custom_call_has_side_effect(true);
   kept->set_sharding(xla::HloSharding::Replicate());
-  xla::HloInstruction* added = partitioner.builder()->AddInstruction(std::move(kept));  // which gives it the call's attributes
+  xla::HloInstruction* added = partitioner.builder()->AddInstruction(std::move(kept));  // copies the call's attributes
   partitioner.SetPartitionedHlo(call, added);
   return added;
 }
@@ -36,7 +36,7 @@ class OnShards : public xla::CustomCallPartitioner {
   absl::Status Partition(xla::spmd::SpmdPartitioningVisitor* partitioner, xla::HloInstruction* call) const override {
     const auto& custom = static_cast<const xla::HloCustomCallInstruction&>(*call);
     std::vector<xla::HloInstruction*> shards;
-    std::vector<xla::Shape> layouts;  // of the shards, as those of the operands are wanted
+    std::vector<xla::Shape> layouts;  // layouts of the shards, as the call wants them for its operands
     for (int64_t i = 0; i < call->operand_count(); ++i) {
       shards.push_back(partitioner->GetPartitionedHlo(call->operand(i)).hlo());
       layouts.push_back(shards.back()->shape());
@@ -53,11 +53,11 @@ class OnShards : public xla::CustomCallPartitioner {
     partitioner->SetPartitionedHlo(call, partitioner->builder()->AddInstruction(std::move(local)));
     return absl::OkStatus();
   }
-  // The calls of all devices are wanted.
+  // The calls of all devices must run.
   bool CanSideEffectingHaveReplicatedSharding() const override { return true; }
 };
 
-// The call stays, with its answer.
+// Keeps the call and adds its report.
 class Report : public xla::CustomCallPartitioner {
  public:
   absl::Status Partition(xla::spmd::SpmdPartitioningVisitor* partitioner, xla::HloInstruction* call) const override {

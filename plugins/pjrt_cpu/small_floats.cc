@@ -10,14 +10,14 @@ namespace pw::pjrt_cpu {
 namespace {
 
 constexpr std::string_view kMagic = "ML\xefR";
-constexpr uint64_t kFirstVersion = 1, kLastVersion = 6;  // of the layout known here; 0 had no versions of dialects
+constexpr uint64_t kFirstVersion = 1, kLastVersion = 6;  // of the known format; version 0 had no dialect versions
 
-// Sections, by their ids.
+// Section ids.
 constexpr uint8_t kStrings = 0, kDialects = 1, kEntries = 2, kSizes = 3, kDialectVersion = 7, kSections = 9;
-constexpr uint8_t kAligned = 0x80;  // a flag beside the id
+constexpr uint8_t kAligned = 0x80;  // a flag in the id's byte
 constexpr char kPadding = '\xcb';
 
-// The types of the dialect `builtin` that newer MLIR numbers, from kFirstNumber on.
+// The types of the dialect `builtin` that newer MLIR encodes as numbers, starting at kFirstNumber.
 constexpr uint64_t kFirstNumber = 21;
 constexpr std::string_view kNames[] = {"tf32",          "f8E5M2", "f8E4M3",   "f8E4M3FN", "f8E5M2FNUZ", "f8E4M3FNUZ",
                                        "f8E4M3B11FNUZ", "f8E3M4", "f4E2M1FN", "f6E2M3FN", "f6E3M2FN",   "f8E8M0FNU"};
@@ -28,7 +28,7 @@ uint64_t LittleEndian(std::string_view bytes) {
   return value;
 }
 
-// Takes bytes from the front of a text. Past the end, ok() turns false for good, and everything taken is 0 or empty.
+// Reads bytes from the front of a text. Past the end, ok() becomes false for good, and everything read is 0 or empty.
 class Reader {
  public:
   explicit Reader(std::string_view text) : text_(text) {}
@@ -49,8 +49,8 @@ class Reader {
     return byte.empty() ? 0 : static_cast<uint8_t>(byte[0]);
   }
 
-  // A byte without a set bit says that eight bytes follow. Any other says it by the zeros below its lowest set bit; above that bit the
-  // value begins.
+  // A zero byte means that eight bytes follow. In any other byte, the zeros below the lowest set bit give the number of further bytes; the
+  // value begins above that bit.
   uint64_t Number() {
     const uint8_t first = Byte();
     if (first == 0) return LittleEndian(Take(8));
@@ -65,7 +65,7 @@ class Reader {
   bool ok_ = true;
 };
 
-// A number below 2^56, as what counts bytes in memory is.
+// A number below 2^56; sizes in memory are.
 void AppendNumber(uint64_t value, std::string& out) {
   int more = 0;
   while (value >> (7 * (more + 1)) != 0) ++more;
@@ -81,7 +81,7 @@ struct Section {
   std::string_view data;
 };
 
-// Of the top level: alignment counts from the beginning of what is read.
+// At the top level: alignment counts from the beginning of the input.
 std::optional<Section> ReadSection(Reader& in) {
   const uint8_t first = in.Byte();
   Section section{static_cast<uint8_t>(first & ~kAligned), 0, {}};
@@ -108,7 +108,7 @@ void AppendSection(const Section& section, std::string& out) {
 
 struct Module {
   std::string_view header;
-  std::vector<Section> sections;  // in their order, each id at most once
+  std::vector<Section> sections;  // in order, each id at most once
 
   std::string_view Data(uint8_t id) const {
     for (const Section& section : sections) {
@@ -139,7 +139,7 @@ std::optional<Module> ReadModule(std::string_view text) {
   return module;
 }
 
-// The index of the string "builtin" in the table. Sizes come first, that of the last string before all others.
+// Returns the index of the string "builtin" in the table. Sizes come first, in reverse order of the strings.
 std::optional<uint64_t> BuiltinString(std::string_view strings) {
   constexpr std::string_view kBuiltin("builtin\0", 8);
   Reader in(strings);
@@ -169,7 +169,7 @@ std::optional<uint64_t> BuiltinDialect(const Module& module) {
   return std::nullopt;
 }
 
-// A stretch of a section and what to put there.
+// A range of a section and its replacement.
 struct Change {
   size_t begin, end;
   std::string text;
@@ -192,7 +192,7 @@ class Table {
   Table(std::string_view entries, std::string_view sizes, uint64_t builtin)
       : entries_(entries), sizes_(sizes), builtin_(builtin) {}
 
-  // Nothing, if the table is not well-formed.
+  // Empty if the table is malformed.
   Changes Find() {
     const uint64_t attributes = sizes_.Number(), types = sizes_.Number();
     const bool good = Read(attributes, /*are_types=*/false) && Read(types, /*are_types=*/true) && sizes_.done();
@@ -200,7 +200,7 @@ class Table {
   }
 
  private:
-  // In groups of one dialect each.
+  // Reads groups of one dialect each.
   bool Read(uint64_t count, bool are_types) {
     while (count > 0 && sizes_.ok()) {
       const uint64_t dialect = sizes_.Number(), members = sizes_.Number();

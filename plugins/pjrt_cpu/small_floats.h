@@ -1,16 +1,15 @@
-// Small floating-point types in MLIR bytecode.
+// Translates small floating-point types in MLIR bytecode from newer versions.
 //
-// Newer MLIR has a number for each of f8E4M3FN, f4E2M1FN and their like in bytecode; older MLIR, such as this XLA's, writes and reads
-// them as text. StableHLO's promise of reading newer programs does not cover it: in a program with shardings, the operands of
-// Shardy's operations have types of MLIR's own, which no version of StableHLO stands for. So the numbers are replaced by the text
-// that both understand.
+// Newer MLIR encodes each of f8E4M3FN, f4E2M1FN and the like as a number in bytecode; older MLIR, such as this XLA's, reads and writes them
+// as text. StableHLO's compatibility promise does not cover this: in a program with shardings, the operands of Shardy's operations have
+// MLIR's own types, which no version of StableHLO replaces. So the numbers are replaced by the text, which both versions read.
 //
 // Invariants:
-//  1. Only a module's two sections of types change, and the padding of sections that are aligned. Types keep their places in the
-//     table, so whatever refers to them stays as it is.
-//  2. What is not bytecode, or not well-formed, or has no such type, is left to the parser as it came: nullopt, and nothing is copied.
-//  3. Bytes come from clients. None outside `module` is read, and the work is linear in its size.
-// Pure; sees the standard library alone.
+//  1. Only a module's two type sections change, and the padding of aligned sections. Types keep their index in the table, so references to
+//     them stay valid.
+//  2. Input that is not bytecode, is malformed or has no such type is left to the parser: the result is nullopt, and nothing is copied.
+//  3. The input comes from clients. Nothing outside `module` is read, and the work is linear in its size.
+// Pure; includes only the standard library.
 #pragma once
 
 #include <optional>
@@ -19,7 +18,7 @@
 
 namespace pw::pjrt_cpu {
 
-// The module with such types as text, if it has any.
+// Returns the module with such types as text; nullopt if it has none.
 std::optional<std::string> WithSmallFloatsAsText(std::string_view module);
 
 }  // namespace pw::pjrt_cpu

@@ -1,4 +1,4 @@
-// Bytecode put together by hand: what newer MLIR writes must become, byte for byte, what older MLIR would have written.
+// Tests with handmade bytecode: the result for newer MLIR's output must equal, byte for byte, what older MLIR would have written.
 #include "plugins/pjrt_cpu/small_floats.h"
 
 #include <cstring>
@@ -26,7 +26,7 @@ std::string Numbers(const std::vector<uint64_t>& values) {
   return bytes;
 }
 
-// An attribute or type as it stands in the table: by number, or as text.
+// An attribute or type in the table: as a number or as text.
 struct Entry {
   std::string bytes;
   bool numbered;
@@ -40,7 +40,7 @@ struct Group {
   std::vector<Entry> entries;
 };
 
-constexpr uint64_t kVhlo = 0, kBuiltin = 1;  // dialects of a Program
+constexpr uint64_t kVhlo = 0, kBuiltin = 1;  // dialects in Program
 
 struct Program {
   std::vector<Group> attributes, types;
@@ -144,7 +144,7 @@ TEST(SmallFloats, WhatIsMalformedIsLeftAlone) {
   EXPECT_EQ(WithSmallFloatsAsText(good + '\x86' + Number(0) + '\0' + std::string(7, '\0') + '\x80'), std::nullopt);
 }
 
-// In memory that ends where they end, so that a sanitizer sees every step beyond.
+// Runs on memory that ends with the input, so that a sanitizer detects reads past its end.
 std::optional<std::string> OfExactly(std::string_view bytes) {
   const std::unique_ptr<char[]> copy(new char[bytes.size()]);
   std::memcpy(copy.get(), bytes.data(), bytes.size());
@@ -153,7 +153,7 @@ std::optional<std::string> OfExactly(std::string_view bytes) {
 
 TEST(SmallFloats, SurviveEveryTruncation) {
   const std::string good = Mixed(Numbered(24)).Bytes();
-  const size_t needed = good.find("builtin") + 8;  // behind the last section that types need
+  const size_t needed = good.find("builtin") + 8;  // end of the last section that types need
   for (size_t size = 0; size < good.size(); ++size) {
     EXPECT_EQ(OfExactly(std::string_view(good).substr(0, size)).has_value(), size == needed) << size;
   }

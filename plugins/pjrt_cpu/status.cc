@@ -9,10 +9,10 @@
 namespace pw::pjrt_cpu {
 namespace {
 
-// The code of a lasting error stands in its text between two of these: a control character that no message contains.
+// A lasting error stores its code in its text between two of these, a control character that no message contains.
 constexpr char kMark = '\x1f';
 
-// Takes the first mark out of `text`; its code, or nothing.
+// Removes the first mark from `text` and returns its code, if any.
 int TakeMark(std::string& text) {
   const size_t begin = text.find(kMark);
   const size_t end = begin == std::string::npos ? begin : text.find(kMark, begin + 1);
@@ -45,7 +45,7 @@ PJRT_Error* MakeError(absl::Status status) {
 }
 
 absl::Status MakeStatus(PJRT_Error_Code code, const char* message, size_t message_size) {
-  // The two enumerations are the same list by definition.
+  // Both enumerations have the same values by definition.
   return Lasting(absl::Status(static_cast<absl::StatusCode>(code),
                               message == nullptr ? absl::string_view() : absl::string_view(message, message_size)));
 }

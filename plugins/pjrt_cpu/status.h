@@ -1,6 +1,6 @@
-// Errors at the C boundary: absl::Status inside, PJRT_Error outside.
+// Converts errors at the C boundary: absl::Status inside, PJRT_Error outside.
 //
-// A null PJRT_Error* is success. Every error made here is owned by the host, which frees it with PJRT_Error_Destroy.
+// A null PJRT_Error* is success. The host owns every error made here and frees it with PJRT_Error_Destroy.
 #pragma once
 
 #include <cstddef>
@@ -18,15 +18,15 @@ struct PJRT_Error {
 
 namespace pw::pjrt_cpu {
 
-// XLA gives everything that depends on a failed buffer the code INTERNAL, and its text with a preamble. An error that passes
-// through Lasting() carries its code in its text, where MakeError() finds it: the host sees the code of the first cause.
+// XLA gives everything that depends on a failed buffer the code INTERNAL and a text with a preamble. Lasting() stores an error's code in
+// its text, and MakeError() restores it from there: the host gets the code of the first cause.
 absl::Status Lasting(const absl::Status& status);
 PJRT_Error* MakeError(absl::Status status);
 
-// A lasting status from the three fields that argument structs carry.
+// Makes a lasting status from the three fields that argument structs carry.
 absl::Status MakeStatus(PJRT_Error_Code code, const char* message, size_t message_size);
 
-// The entry of the table for what this library cannot do.
+// The table entry for unsupported functions.
 template <typename Args>
 PJRT_Error* Unimplemented(Args*) {
   return MakeError(absl::UnimplementedError(absl::StrCat("libpjrt_cpu does not implement ", __PRETTY_FUNCTION__)));
@@ -47,10 +47,10 @@ PJRT_Extension_Base* LayoutsExtension();
 PJRT_Extension_Base* MemoryDescriptionsExtension();
 PJRT_Extension_Base* FfiExtension();
 
-// Makes the library's own FFI handlers known to XLA. Once per process.
+// Registers the library's own FFI handlers with XLA. Once per process.
 absl::Status RegisterHandlers();
 
-// Builds against an older header leave the tail of a struct away: true if the caller's struct has the field.
+// Whether the caller's struct has the field: hosts built against an older header omit the end of a struct.
 #define PW_HAS_FIELD(args, field)                                                                             \
   ((args)->struct_size >=                                                                                     \
    static_cast<size_t>(reinterpret_cast<const char*>(&(args)->field) - reinterpret_cast<const char*>(args)) + \

@@ -27,7 +27,7 @@ void SetText(absl::string_view text, const char** data, size_t* size) {
   *size = text.size();
 }
 
-// The memories of every CPU device, the default one first.
+// Sets the memories of a CPU device, the default one first.
 void DescribeMemories(PJRT_DeviceDescription& description) {
   description.memories = {
       {std::string(xla::CpuDeviceMemorySpace::kKind), xla::CpuDeviceMemorySpace::kKindId},
@@ -59,7 +59,7 @@ PJRT_Error* DeviceMemoryStats(PJRT_Device_MemoryStats_Args* args) {
   args->peak_bytes_reserved_is_set = false;
   args->bytes_reservable_limit_is_set = false;
   args->largest_free_block_bytes_is_set = false;
-  args->pool_bytes = ledger.usage().in_use();  // of all devices of the client, with scratch memory
+  args->pool_bytes = ledger.usage().in_use();  // of all the client's devices, including scratch memory
   args->pool_bytes_is_set = true;
   args->peak_pool_bytes = ledger.usage().peak();
   args->peak_pool_bytes_is_set = true;

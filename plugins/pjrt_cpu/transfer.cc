@@ -1,4 +1,4 @@
-// Data in: buffers from host memory, views, buffers made before their contents exist.
+// Buffers from host memory, views, and buffers made before their contents exist.
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,14 +38,14 @@ absl::StatusOr<Semantics> ToSemantics(PJRT_HostBufferSemantics semantics) {
   return absl::InvalidArgumentError(absl::StrCat("host buffer semantics ", static_cast<int>(semantics), " are unknown"));
 }
 
-// Where a new buffer goes: the memory if one is named, else the device's default one.
+// Returns the memory for a new buffer: the named one, else the device's default.
 absl::StatusOr<xla::PjRtMemorySpace*> Space(PJRT_Memory* memory, PJRT_Device* device) {
   if (memory != nullptr) return memory->memory;
   if (device != nullptr) return device->device->default_memory_space();
   return absl::InvalidArgumentError("neither a memory nor a device was named for the new buffer");
 }
 
-// The host's data in the order of dimensions of `layout`.
+// Returns the host's data in the dimension order of `layout`.
 absl::StatusOr<xla::Literal> InOrder(const PJRT_Client_BufferFromHostBuffer_Args& args, xla::PrimitiveType type,
                                      const xla::Layout& layout) {
   xla::Shape shape = xla::ShapeUtil::MakeShape(type, absl::Span<const int64_t>(args.dims, args.num_dims));
@@ -75,7 +75,7 @@ PJRT_Error* FromHost(PJRT_Client_BufferFromHostBuffer_Args* args) {
   }
   const void* data = args->data;
   Semantics kept = semantics;
-  std::optional<xla::Literal> in_order;  // what XLA takes with a layout are the bytes as they will lie
+  std::optional<xla::Literal> in_order;  // with a layout, XLA expects the bytes in their final order
   if (layout.has_value() && !xla::LayoutUtil::IsMonotonicWithDim0Major(*layout)) {
     PW_ASSIGN_OR_RETURN(in_order, InOrder(*args, type, *layout));
     data = in_order->untyped_data();
@@ -133,7 +133,7 @@ PJRT_Error* CreateAlias(PJRT_Client_CreateAliasBuffer_Args* args) {
                       MakeShape(args->shape_element_type, args->shape_dims, args->shape_num_dims, args->shape_layout));
   PW_ASSIGN_OR_RETURN(xla::PjRtMemorySpace * space, Space(args->memory, nullptr));
   PW_ASSIGN_OR_RETURN(auto pair, args->client->client->CreateAliasBuffer(shape, space));
-  args->alias_buffer = WrapBuffer(args->client, std::move(pair.first), 0);  // counted where its storage is
+  args->alias_buffer = WrapBuffer(args->client, std::move(pair.first), 0);  // its bytes are counted with its storage
   args->fulfill_alias_buffer_cb = new PJRT_FulfillAliasBufferCallback{std::move(pair.second)};
   return nullptr;
 }
@@ -142,7 +142,7 @@ PJRT_Error* FulfillAlias(PJRT_Client_FulfillAliasBuffer_Args* args) {
   std::unique_ptr<PJRT_FulfillAliasBufferCallback> owned(args->fulfill_alias_buffer_cb);
   if (owned == nullptr) return MakeError(absl::InvalidArgumentError("the alias buffer's callback is null"));
   if (args->status_code == PJRT_Error_Code_OK) return MakeError(std::move(owned->callback)(args->buffer->buffer.get()));
-  // The callback hands the error back; it is the alias's now, and passing it on worked.
+  // The callback returns the error that it got; here the alias takes it, so the call succeeded.
   std::move(owned->callback)(MakeStatus(args->status_code, args->error_message, args->error_message_size)).IgnoreError();
   return nullptr;
 }

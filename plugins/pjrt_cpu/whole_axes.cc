@@ -6,7 +6,7 @@
 namespace pw::pjrt_cpu {
 namespace {
 
-constexpr int64_t kMostDevices = int64_t{1} << 24;  // products of two such numbers are numbers
+constexpr int64_t kMostDevices = int64_t{1} << 24;  // small enough that two of them can be multiplied
 
 bool Skip(std::string_view& text, std::string_view token) {
   if (text.substr(0, token.size()) != token) return false;
@@ -57,7 +57,7 @@ bool ParseDevices(std::string_view& text, Mesh& mesh) {
   return mesh.devices.size() == static_cast<size_t>(mesh.size);
 }
 
-// Reads the mesh that `text` begins with, and takes it off.
+// Parses the mesh at the beginning of `text` and removes it.
 std::optional<Mesh> ParseMesh(std::string_view& text) {
   const char* begin = text.data();
   Mesh mesh;
@@ -68,7 +68,7 @@ std::optional<Mesh> ParseMesh(std::string_view& text) {
   return mesh;
 }
 
-// The tile, counted row by row, of the device in each place of the mesh.
+// Returns the tile, counted row by row, of the device at each position of the mesh.
 std::vector<int64_t> TilesByPlace(const Tiling& tiling, const Mesh& mesh) {
   std::vector<int64_t> tile_of(mesh.size), tiles(mesh.size);
   for (int64_t i = 0; i < mesh.size; ++i) tile_of[tiling.devices[i]] = i;
@@ -76,7 +76,7 @@ std::vector<int64_t> TilesByPlace(const Tiling& tiling, const Mesh& mesh) {
   return tiles;
 }
 
-// The axis whose coordinate says in which run of parts of a dimension a place's part is, as `part` has it for each place.
+// Returns the axis whose coordinate equals the major index of the place's part, `part[place]`, at every place; null if there is none.
 const Mesh::Axis* MajorAxis(const Mesh& mesh, const std::vector<int64_t>& part, int64_t parts) {
   for (const Mesh::Axis& axis : mesh.axes) {
     if (axis.size == 1 || parts % axis.size != 0) continue;

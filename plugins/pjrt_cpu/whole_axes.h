@@ -1,15 +1,15 @@
-// Meshes as programs write them, and shardings as compilers do: which of them split an axis of the mesh.
+// Finds shardings that split an axis of a mesh: parses meshes from programs and compares them with the compiler's shardings.
 //
 // Shardy may give one part of an axis to one dimension and another part, or nothing, to another: 16 elements over the 8 devices of "x",
-// reshaped to 2 x 8, end up as 2 x 4 tiles. Inside a program that is as good as any sharding. jax, however, names the shardings of
-// arguments and results by whole axes, and refuses those it has no name for. Newer versions of Shardy therefore take such parts off
-// the arguments and results of a program, each dimension keeping the axes that come before the first part. The one here does not.
+// reshaped to 2 x 8, end up as 2 x 4 tiles. Inside a program that is a sharding like any other. But jax describes the shardings of
+// arguments and results by whole axes, and rejects others. Newer versions of Shardy therefore remove such parts from arguments and results;
+// each dimension keeps the axes before the first part. This version does not.
 //
 // Invariants:
-//  1. The answer depends on the arguments alone: all processes of a computation come to the same.
-//  2. Meshes come from clients. What is not a mesh is skipped, and one that is not over the devices of a sharding is not asked.
-//  3. A sharding costs the number of its devices, times that of the dimensions it splits, times that of the mesh's axes.
-// Pure; sees the standard library alone.
+//  1. The result depends on the arguments alone: all processes of a computation compute the same.
+//  2. Meshes come from clients. Malformed meshes are skipped, and so are meshes over other devices than the sharding's.
+//  3. The cost of a sharding is its number of devices times the dimensions it splits times the mesh's axes.
+// Pure; includes only the standard library.
 #pragma once
 
 #include <cstdint>
@@ -24,26 +24,26 @@ struct Mesh {
   struct Axis {
     std::string name;  // in its quotes
     int64_t size = 0;
-    int64_t stride = 0;  // between neighbours along this axis, in places of the mesh
+    int64_t stride = 0;  // distance in the mesh between neighbours along this axis
   };
   std::string text;  // mesh<["x"=4, "y"=2]>
   std::vector<Axis> axes;
-  std::vector<int64_t> devices;  // in the order of places; empty: device i is in place i
+  std::vector<int64_t> devices;  // in mesh order; empty: device i is at position i
   int64_t size = 1;
 };
 
-// The meshes in the text of Shardy's attributes, in order.
+// Returns the meshes in the text of Shardy's attributes, in order.
 std::vector<Mesh> ParseMeshes(std::string_view text);
 
-// How devices hold the parts of an array.
+// The assignment of an array's parts to devices.
 struct Tiling {
-  std::vector<int64_t> parts;    // of each dimension of the array; then perhaps of dimensions along which all have the same
+  std::vector<int64_t> parts;    // for each dimension of the array, then perhaps for dimensions of replication
   std::vector<int64_t> devices;  // row by row
   size_t rank = 0;               // of the array
 };
 
-// None if the tiling has a name in whole axes of one of the meshes, or if none of them has its devices. Otherwise the text of the
-// sharding by which it is replaced, over the first mesh that has them.
+// Returns nullopt if whole axes of one of the meshes can express the tiling, or if no mesh has its devices. Otherwise returns the text of
+// the replacement sharding, over the first mesh with these devices.
 std::optional<std::string> OnWholeAxes(const Tiling& tiling, const std::vector<Mesh>& meshes);
 
 }  // namespace pw::pjrt_cpu

@@ -59,7 +59,7 @@ TEST(OnWholeAxes, LeavesTilingsThatHaveAName) {
   const std::vector<Mesh> meshes = ParseMeshes(R"(#sdy.mesh<["a"=2, "one"=1, "b"=4]>)");
   EXPECT_EQ(OnWholeAxes({{8}, Iota(8), 1}, meshes), std::nullopt);
   EXPECT_EQ(OnWholeAxes({{1, 2, 4}, Iota(8), 3}, meshes), std::nullopt);
-  EXPECT_EQ(OnWholeAxes({{2, 4}, Iota(8), 1}, meshes), std::nullopt);  // the devices of a row hold the same
+  EXPECT_EQ(OnWholeAxes({{2, 4}, Iota(8), 1}, meshes), std::nullopt);  // the devices of a row hold the same part
   EXPECT_EQ(OnWholeAxes({{4, 2}, {0, 4, 1, 5, 2, 6, 3, 7}, 2}, meshes), std::nullopt);
 }
 
@@ -71,7 +71,7 @@ TEST(OnWholeAxes, AsksTheMeshesThatHaveTheDevices) {
               Optional(std::string(R"(#sdy.sharding<mesh<["x"=4]>, [{}, {}]>)")));
 }
 
-// A random mesh, with its devices in any order; its axes in any order dealt out to dimensions, or left out.
+// A random mesh with its devices in any order; its axes are dealt out to dimensions in any order, or left out.
 TEST(OnWholeAxes, LeavesWhateverIsMadeOfWholeAxes) {
   std::mt19937 random(7);
   for (int round = 0; round < 500; ++round) {
@@ -90,7 +90,7 @@ TEST(OnWholeAxes, LeavesWhateverIsMadeOfWholeAxes) {
     const std::vector<Mesh> meshes = ParseMeshes(text + "]>");
     ASSERT_THAT(meshes, SizeIs(1)) << text;
 
-    Tiling tiling{std::vector<int64_t>(4, 1), std::vector<int64_t>(n), 3};  // the last of them for what is left out
+    Tiling tiling{std::vector<int64_t>(4, 1), std::vector<int64_t>(n), 3};  // the last one for axes left out
     std::vector<size_t> dimension_of(order.size());
     for (size_t& dimension : dimension_of) dimension = random() % 4;
     std::sort(dimension_of.begin(), dimension_of.end());

@@ -1,4 +1,4 @@
-"""The command line as a user has it, with a folder of clusters of its own."""
+"""Runs the command line as users do, with a private folder of clusters."""
 
 import json
 import os
@@ -17,7 +17,7 @@ class CommandLine:
         self.env.pop("PATHWAYS_LOCAL")
 
     def __call__(self, *words, check=True, timeout=PATIENCE):
-        """The JSON that the command prints; with check=False the finished process."""
+        """Runs a command; returns the JSON that it prints, or with check=False the finished process."""
         done = subprocess.run([self.python, "-m", "pathways", *words, *(["--json"] if check else [])], env=self.env, capture_output=True,
                               text=True, timeout=timeout)
         if not check:
@@ -26,12 +26,12 @@ class CommandLine:
         return json.loads(done.stdout)
 
     def start(self, *words, log, enter=lambda *words: words):
-        """A command that stays; `enter` adds what starts it elsewhere."""
+        """Starts a command that keeps running; `enter` wraps its words to start it elsewhere."""
         with open(log, "w") as output:
             return subprocess.Popen(enter(self.python, "-m", "pathways", *words), env=self.env, stdout=output, stderr=output)
 
     def program(self, address, code, **kwargs):
-        """A jax program on the cluster at `address`, as Popen."""
+        """Starts a jax program on the cluster at `address`; returns its Popen."""
         return subprocess.Popen([sys.executable, "-c", code], env=dict(self.env, PATHWAYS_ADDRESS=address), text=True, stdin=subprocess.PIPE,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kwargs)
 
@@ -42,7 +42,7 @@ class CommandLine:
 
 
 def end(process, number=None, timeout=PATIENCE):
-    """The exit status, after a signal perhaps."""
+    """Sends a signal, if one is given, and returns the exit status."""
     if number is not None:
         process.send_signal(number)
     return process.wait(timeout)

@@ -1,7 +1,7 @@
-"""Stock jax on a local cluster of two islands, compared with jax's own cpu backend in the same process.
+"""Runs stock jax on a local cluster of two islands, and compares it with jax's own cpu backend in the same process.
 
-The pytest process itself is the client: its first use of a device starts the cluster, and one cluster serves all modules.
-Tests that need processes or clusters of their own start them (run_script). TEST_ON_CLUSTER=address: on that one, of the same shape, instead.
+The pytest process is the client: its first use of a device starts the cluster, and one cluster serves all modules. Tests that
+need separate processes or clusters start them (run_script). TEST_ON_CLUSTER=address uses that cluster, of the same shape, instead.
 """
 
 import os
@@ -27,7 +27,7 @@ PER_ISLAND = 4
 
 @pytest.fixture(scope="session")
 def devices():
-    """All devices of the cluster: the first four are island0's, the others island1's."""
+    """Returns all devices of the cluster: the first four are island0's, the others island1's."""
     found = jax.devices()
     assert len(found) == 2 * PER_ISLAND
     return found
@@ -40,12 +40,12 @@ def islands(devices):
 
 @pytest.fixture(scope="session")
 def cpu():
-    """jax's own cpu device."""
+    """Returns jax's own cpu device."""
     return jax.devices("cpu")[0]
 
 
 def assert_same(ours, reference, rtol=1e-6, atol=0.0):
-    """Pytrees with equal structure, types, shapes and, within rounding, values."""
+    """Asserts that two pytrees have equal structure, types, shapes and, within rounding, values."""
     assert jax.tree.structure(ours) == jax.tree.structure(reference)
     for mine, theirs in zip(jax.tree.leaves(ours), jax.tree.leaves(reference)):
         mine, theirs = np.asarray(mine), np.asarray(theirs)
@@ -59,7 +59,7 @@ def assert_same(ours, reference, rtol=1e-6, atol=0.0):
 
 @pytest.fixture(scope="session")
 def same(cpu):
-    """same(f, *args): f gives on the cluster what it gives on jax's own cpu. The arguments are numpy arrays."""
+    """Returns same(f, *args), which asserts that f returns the same on the cluster as on jax's own cpu. The arguments are numpy arrays."""
 
     def check(function, *args, jit=True, rtol=1e-6, atol=0.0):
         compiled = jax.jit(function) if jit else function
@@ -73,11 +73,11 @@ def same(cpu):
     return check
 
 
-PATIENCE = 240  # seconds; on a machine with much else to do
+PATIENCE = 240  # seconds; enough on a busy machine
 
 
 def eventually(condition, seconds=PATIENCE):
-    """Whether it comes true. The limit is for tests that fail: where all is well nothing depends on it."""
+    """Whether the condition becomes true in time. Only failing tests reach the limit."""
     deadline = time.monotonic() + seconds
     while not (found := condition()) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -85,7 +85,7 @@ def eventually(condition, seconds=PATIENCE):
 
 
 def clean_environment(**env):
-    """The environment of a program of its own."""
+    """Returns the environment for a separate program."""
     dropped = ("PATHWAYS_ADDRESS", "PATHWAYS_LOCAL", "XLA_FLAGS", "JAX_PLATFORMS", "TF_CPP_MIN_LOG_LEVEL")
     clean = {k: v for k, v in os.environ.items() if k not in dropped and not k.startswith("IFRT_PROXY")}
     return {**clean, "JAX_PLATFORMS": "pathways", "PATHWAYS_LOCAL": "1x1x2", **env}
@@ -93,7 +93,7 @@ def clean_environment(**env):
 
 @pytest.fixture
 def run_script(tmp_path):
-    """Runs a Python program as a user would, in a process of its own."""
+    """Returns a function that runs a Python program as a user would, in a separate process."""
 
     def run(code, timeout=120, **env):
         path = tmp_path / "script.py"
@@ -105,7 +105,7 @@ def run_script(tmp_path):
 
 
 def pytest_sessionstart(session):
-    # A script that runs before jax is imported needs what pathways.pth does in an installed package; here jax is loaded already.
+    # An installed package's pathways.pth does this before a script imports jax; here jax is already imported.
     from pathways import _bootstrap
 
     _bootstrap.main()

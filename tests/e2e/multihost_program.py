@@ -1,4 +1,4 @@
-"""One computation over devices of several hosts, from a stock client, against jax in process. Sections are named on the command line."""
+"""Computations over devices of several hosts, from a stock client, against jax in process. The command line names the sections to run."""
 
 import os
 import sys
@@ -17,7 +17,7 @@ DEVICES = jax.devices()
 REFERENCE = jax.devices("cpu")[: len(DEVICES)]
 DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64",
           "complex64", "complex128", "float8_e4m3fn", "float8_e5m2", "int4"]
-SOME_DTYPES = ["bool", "int4", "float8_e5m2", "bfloat16", "int32", "float32", "complex128"]  # of each kind, and of each width
+SOME_DTYPES = ["bool", "int4", "float8_e5m2", "bfloat16", "int32", "float32", "complex128"]  # one of each kind, and one of each width
 
 
 def mesh_of(devices, shape, names):
@@ -25,7 +25,7 @@ def mesh_of(devices, shape, names):
 
 
 def on_both(f, shape, names, spec_in, spec_out, *arrays, wrap=True):
-    """f over the cluster's devices and over jax's own."""
+    """Runs f over the cluster's devices and over jax's own; returns both results."""
     results = []
     for devices in (DEVICES, REFERENCE):
         mesh = mesh_of(devices, shape, names)
@@ -49,12 +49,12 @@ def same(ours, theirs, exact, what):
             assert mine.tobytes() == reference.tobytes(), (what, mine, reference)
         else:
             wide = np.complex128 if mine.dtype.kind == "c" else np.float64
-            # Elements that are nearly 0 are differences of numbers near 1: float32 keeps 1e-8 of those.
+            # Elements near 0 are differences of numbers near 1, which float32 represents to 1e-8.
             np.testing.assert_allclose(mine.astype(wide), reference.astype(wide), rtol=2e-6, atol=1e-8, err_msg=what)
 
 
 def values(dtype, count):
-    """Numbers whose sums are exact in every type, in whatever order they are added."""
+    """Returns numbers whose sums are exact in every type and in every order."""
     most = 1 if dtype.startswith("float8") else 3
     numbers = np.random.default_rng(7).integers(-most, most + 1, count)
     if dtype == "bool":
@@ -83,9 +83,9 @@ def summing(x, axis, n):
 
 
 def collectives(dtypes=DTYPES):
-    """Every collective, of every type (all of them here, or some), among all devices, and among groups that do and do not cross hosts.
+    """Runs every collective with every type of `dtypes`, among all devices, and among groups within hosts and across hosts.
 
-    One program for all types: what takes long is to compile it, here and in process."""
+    One program has all types, because compiling it takes most of the time, here and in process."""
     n = len(DEVICES)
     groups = {"all": ((n,), ("x",), "x"), "across": ((2, n // 2), ("x", "y"), "x"), "inside": ((2, n // 2), ("x", "y"), "y")}
     arrays = {dtype: values(dtype, n * n * 4) for dtype in dtypes}
@@ -104,7 +104,7 @@ def some_collectives():
 
 
 def large():
-    """Beyond what is sent whole: floats associate otherwise, by hosts."""
+    """Runs collectives over arrays that are too large to be sent whole; their float sums associate by hosts."""
     n = len(DEVICES)
     for dtype in ("float32", "bfloat16", "int32", "complex64"):
         x = values(dtype, n * n * 8192)
@@ -115,21 +115,21 @@ def large():
 
 
 def special():
-    """Not a number, infinities, nothing at all, and many rounds of one operation."""
+    """Runs collectives with NaN, infinities and empty arrays, and many rounds of one operation."""
     n = len(DEVICES)
     x = np.tile(np.array([1.0, np.nan, np.inf, -np.inf], np.float32), n)
     x[5] = np.nan
     f = lambda v: (jax.lax.pmax(v, "x"), jax.lax.pmin(v, "x"), jax.lax.psum(v, "x"))
     for ours, theirs in zip(*on_both(f, (n,), ("x",), P("x"), (P(),) * 3, x)):
         ours, theirs = np.asarray(ours), np.asarray(theirs)
-        assert np.isnan(ours[1])  # as HLO says; XLA's largest and smallest in one process forget it
+        assert np.isnan(ours[1])  # as HLO specifies; XLA's max and min within one process lose NaN
         np.testing.assert_array_equal(ours[[0, 2, 3]], theirs[[0, 2, 3]])
     loop = lambda v: jax.lax.fori_loop(0, 50, lambda i, a: jax.lax.ppermute(a, "x", [(k, (k + 1) % n) for k in range(n)]) + jax.lax.pmean(a, "x"), v)
     same(*on_both(loop, (n,), ("x",), P("x"), P("x"), np.arange(2.0 * n)), False, "loop")
 
 
 def partitioned():
-    """What the partitioner makes of matrix products, gradients and a change of sharding."""
+    """Runs matrix products, gradients and a change of sharding as XLA partitions them."""
     n = len(DEVICES)
     x = np.random.default_rng(0).standard_normal((16, 32)).astype(np.float32)
     w = np.random.default_rng(1).standard_normal((32, 16)).astype(np.float32)
@@ -157,7 +157,7 @@ def partitioned():
 
 
 def errors():
-    """A part that fails on one host fails the whole, and nothing hangs; what comes after works."""
+    """A failure on one host fails the whole computation without a hang, and later computations work."""
     mesh = mesh_of(DEVICES, (len(DEVICES),), ("x",))
     x = jax.device_put(np.arange(float(len(DEVICES))), NamedSharding(mesh, P("x")))
 
@@ -180,7 +180,7 @@ def errors():
 
 
 def messages():
-    """One command a host for each call, whatever the number of devices."""
+    """Each call sends one command to each host, whatever the number of devices."""
     from pathways import _client, _cluster
 
     def executes():
@@ -199,7 +199,7 @@ def messages():
 
 
 def host_lost():
-    """The others go on: what lived on the lost host raises, naming it, new programs run on what is left, and old ones of others too."""
+    """After a host is lost, its arrays raise an error that names it. New programs run on the other hosts, and so do old programs of other clients."""
     import signal
 
     def loop_over(devices):
@@ -213,7 +213,7 @@ def host_lost():
     for _ in range(20):
         x = f(x)
     x.block_until_ready()
-    for _ in range(200):  # under way when the host dies
+    for _ in range(200):  # in flight when the host dies
         x = f(x)
     os.kill(int(os.environ["HOST2"]), signal.SIGKILL)
     try:

@@ -1,5 +1,5 @@
-"""What newer versions of jax write differently, as functions of numpy arrays: run by test_newer_programs.py on our cluster, and by itself as
-a client without our package, which prints what became of each as one line of JSON:
+"""Functions of numpy arrays that newer versions of jax serialize differently. test_newer_programs.py runs them on our cluster. As a script this
+file is a client without our package, and prints the result of each function as one line of JSON:
 
     JAX_PLATFORMS=proxy JAX_BACKEND_TARGET=grpc://HOST:PORT python newer_programs.py [--pause]
 
@@ -62,7 +62,7 @@ def collective(name, devices):
 
 
 def gradient(devices, layers=2):
-    """Sharded by jit's shardings alone: the compiler puts the collectives in."""
+    """Returns a gradient sharded only by jit's shardings: the compiler inserts the collectives."""
     mesh = mesh_of(devices)
     weights = [jax.device_put(X / 8 + i / 64, NamedSharding(mesh, P(None, "b"))) for i in range(layers)]
 
@@ -82,7 +82,7 @@ CASES = {
 
 
 def problem(case, devices, reference):
-    """Nothing, or how the case differs between devices and jax's own cpu."""
+    """Returns the error of running the case on devices and comparing it with jax's own cpu; "" if they agree."""
     try:
         ours, theirs = jax.tree.leaves(case(devices)), jax.tree.leaves(case(reference))
         for mine, other in zip(ours, theirs, strict=True):

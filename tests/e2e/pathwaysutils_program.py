@@ -1,4 +1,4 @@
-"""Google's pathwaysutils against our server, as a program of its own: prints one line of JSON, what became of each step.
+"""Runs Google's pathwaysutils against our server, as a separate program; prints the result of each step as one line of JSON.
 
     JAX_PLATFORMS=proxy JAX_BACKEND_TARGET=grpc://HOST:PORT python pathwaysutils_program.py FOLDER STEP...
     JAX_PLATFORMS=pathways PATHWAYS_ADDRESS=HOST:PORT python pathwaysutils_program.py FOLDER STEP...
@@ -79,7 +79,7 @@ def split_and_concatenate_by_mesh_axis():
 
 
 def split_and_concatenate_unevenly():
-    """Parts of unequal size, in another order, of arrays that are replicated along the axis or not, several at a time."""
+    """Splits arrays into parts of unequal size, in another order, several at a time, with and without replication along the axis."""
     from pathwaysutils.experimental.concatenate_by_mesh_axis import concatenate_by_mesh_axis
     from pathwaysutils.experimental.split_by_mesh_axis import split_by_mesh_axis
 
@@ -99,7 +99,7 @@ def split_and_concatenate_unevenly():
 
 
 def snapshotter():
-    """Orbax's copies of a state in host memory, one for each island."""
+    """Saves and loads Orbax's copies of a state in host memory, one for each island."""
     from orbax.checkpoint.experimental.v1._src.training.pathways.snapshotter import Snapshotter
 
     mesh = Mesh(np.array(DEVICES).reshape(2, 4), ("replica", "x"))
@@ -108,7 +108,7 @@ def snapshotter():
     kept.save(3, state)
     kept.join()
     assert kept.latest.step == 3
-    for expected in range(2):  # the second from what the first load kept
+    for expected in range(2):  # the second load uses the copy that the first one kept
         loaded = kept.load(state)
         check(loaded["w"], state["w"].sharding)
         check(loaded["b"], state["b"].sharding, X[0])

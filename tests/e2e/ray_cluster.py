@@ -1,8 +1,8 @@
-"""A Ray cluster on this machine: a head, and nodes with room for one host each, for as long as standard input is open.
+"""Runs a Ray cluster on this machine, a head and nodes with room for one host each, for as long as standard input is open.
 
-    ray_cluster.py NODES     prints the address, then obeys: "remove NODE_ID" ends a node at once with all that runs there
+    ray_cluster.py NODES     prints the address, then reads commands: "remove NODE_ID" kills a node with all its processes
 
-Ends by their pids the processes that it started, and no others.
+Ends only the processes that it started, by their pids.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""What a Ray cluster has, as JSON: ray_look.py ADDRESS NAMESPACE [NAME of an actor to start beside ours]"""
+"""Prints the state of a Ray cluster as JSON: ray_look.py ADDRESS NAMESPACE [NAME of an actor to start beside ours]"""
 
 import json
 import sys
@@ -22,7 +22,7 @@ for one in named:
     if one["namespace"] == namespace:
         try:
             places[one["name"]] = ray.get(ray.get_actor(one["name"]).place.remote(), timeout=5)
-        except ray.exceptions.RayError:  # is being started again
+        except ray.exceptions.RayError:  # the actor is restarting
             pass
 groups = [group["name"] for group in ray.util.placement_group_table().values() if group["state"] != "REMOVED"]
 print(json.dumps({"places": places, "named": [[one["namespace"], one["name"]] for one in named], "groups": groups}))

@@ -1,11 +1,11 @@
-"""Two islands in network namespaces of their own, and between them a line that is slow and far: a relay of ours, because the kernel of a
-test machine may have no netem.
+"""Puts two islands into separate network namespaces, connected by a link with delay and limited bandwidth. Our own relay is the link, because a
+test machine's kernel may lack netem.
 
     island a ── veth ── this machine: the controller, clients ── veth ── island b
        └──────── tun ──── relay: delay, bandwidth, counters ──── tun ────────┘
 
-A namespace lives as long as the process that holds it: nothing is left behind. The relay is a process of its own (`python slow_network.py ...`), which
-answers a line of JSON to each line it reads: count, cut, heal.
+A namespace ends with the process that holds it, so nothing stays behind. The relay is a separate process (`python slow_network.py ...`). It reads
+the commands count, cut and heal, one a line, and answers each with a line of JSON.
 """
 
 import collections
@@ -27,20 +27,20 @@ MTU = 65000
 
 # ----------------------------------------------------------------------------------------------------------------- the relay
 class Direction:
-    """Packets from one tun to the other: they leave the line one after another at its bandwidth, and arrive a delay later."""
+    """Forwards packets from one tun to the other. They are sent one after another at the bandwidth, and arrive after the delay."""
 
     def __init__(self, source, sink, delay, bandwidth):
         self.source, self.sink, self.delay, self.bandwidth = source, sink, delay, bandwidth
         self.free_at = 0.0
         self.waiting = collections.deque()
         self.bytes = self.packets = 0
-        self.next_of = {}  # connection: the number of the byte that TCP sends next
+        self.next_of = {}  # connection: TCP's next sequence number
 
     def take(self, cut):
         with contextlib.suppress(BlockingIOError):
             while True:
                 packet = os.read(self.source, MTU + 100)
-                if cut or packet[0] >> 4 != 4:  # neighbour discovery and the like stay at home
+                if cut or packet[0] >> 4 != 4:  # forward IPv4 only, no neighbour discovery
                     continue
                 self.free_at = max(self.free_at, time.monotonic()) + len(packet) / self.bandwidth
                 self.waiting.append((self.free_at + self.delay, packet))
@@ -48,7 +48,7 @@ class Direction:
                 self.packets += 1
 
     def new_bytes(self, packet):
-        """Of data, that TCP sends for the first time: a busy machine is late with its acknowledgements, and then some are sent again."""
+        """Returns the bytes of data that TCP sends for the first time: a busy machine acknowledges late, and TCP then retransmits."""
         ip_header, (size,) = (packet[0] & 15) * 4, struct.unpack_from("!H", packet, 2)
         if packet[9] != TCP:
             return 0
@@ -56,18 +56,18 @@ class Direction:
         data = size - ip_header - (offset >> 4) * 4
         end = (first + data + bool(flags & SYN)) % (1 << 32)
         new = (end - self.next_of.get((packet[12:20], ports), first)) % (1 << 32)
-        if new >= 1 << 31:  # all of it was sent before
+        if new >= 1 << 31:  # a retransmission
             return 0
         self.next_of[packet[12:20], ports] = end
         return min(new, data)
 
     def deliver(self):
-        """The seconds until the next packet is due; None if none waits."""
+        """Delivers the packets that are due; returns the seconds until the next one is due, None if none waits."""
         while self.waiting:
             due = self.waiting[0][0] - time.monotonic()
             if due > 0:
                 return due
-            with contextlib.suppress(BlockingIOError):  # a full queue loses packets, as networks do
+            with contextlib.suppress(BlockingIOError):  # a full queue drops packets, as in real networks
                 os.write(self.sink, self.waiting.popleft()[1])
         return None
 
@@ -108,7 +108,7 @@ def _run(*words):
 
 
 class Namespace:
-    """Network, processes and mounts of its own: workers that could open each other's memory would not use the network."""
+    """A namespace of network, processes and mounts: workers that could open each other's memory would not use the network."""
 
     def __init__(self):
         self._holder = subprocess.Popen(["unshare", "--net", "--pid", "--mount-proc", "--fork", "--kill-child", "sh", "-c", "echo ready; exec sleep 100000"],
@@ -129,7 +129,7 @@ class Namespace:
 
 
 class TwoIslands:
-    """OSError where the machine does not allow it."""
+    """Sets up both namespaces and the relay. Raises OSError if the machine does not allow it."""
 
     def __init__(self, delay, bandwidth):
         self._stack = contextlib.ExitStack()
@@ -145,7 +145,7 @@ class TwoIslands:
             self.islands.append(Namespace())
             self._stack.callback(self.islands[-1].stop)
         mark = f"{os.getpid() % 100000}"
-        net = ipaddress.ip_address("198.18.0.0") + os.getpid() % 8192 * 8  # of a range set aside for such tests
+        net = ipaddress.ip_address("198.18.0.0") + os.getpid() % 8192 * 8  # from the range reserved for network tests
         tuns = [f"pwt{mark}{side}" for side in "ab"]
         self._relay = subprocess.Popen([sys.executable, __file__, *tuns, str(delay), str(bandwidth)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                        stderr=subprocess.PIPE, text=True)
@@ -157,7 +157,7 @@ class TwoIslands:
         for i, island in enumerate(self.islands):
             veth = f"pwv{mark}{'ab'[i]}"
             _run("ip", "link", "add", veth, "type", "veth", "peer", "name", "eth0", "netns", island.pid)
-            # With its namespace it would go too, but a minute later.
+            # The kernel would delete it with its namespace, but a minute later.
             self._stack.callback(subprocess.run, ["ip", "link", "del", veth], stderr=subprocess.DEVNULL, check=False)
             _run("ip", "addr", "add", f"{self.heads[i]}/30", "dev", veth)
             _run("ip", "link", "set", veth, "up")
@@ -175,7 +175,7 @@ class TwoIslands:
 
     @contextlib.contextmanager
     def counting(self):
-        """Bytes of data that went from a to b, and from b to a, within the block; those that TCP repeats count once."""
+        """Counts the bytes of data sent from a to b and from b to a within the block; retransmitted bytes count once."""
         before, counted = self.ask("count"), {}
         yield counted
         after = self.ask("count")

@@ -1,5 +1,5 @@
-"""A Slurm of its own on this machine: slurmctld, several slurmd and munge, in a private folder, with private ports and a private socket.
-Everything is a child of this process and is ended by its pid."""
+"""Runs a private Slurm on this machine: slurmctld, several slurmd and munge, in a private folder, with private ports and a private socket.
+All processes are children of this one and are ended by pid."""
 
 import getpass
 import os
@@ -44,7 +44,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 
 def missing():
-    """The program that is not installed, or None."""
+    """Returns a required program that is not installed, or None."""
     return next((name for name in NEEDED if which(name) is None), None)
 
 
@@ -108,11 +108,11 @@ class Slurm:
         return done.stdout.strip()
 
     def jobs(self):
-        """State by id."""
+        """Returns {job id: state}."""
         return dict(line.split() for line in self.ask("squeue", "-h", "-o", "%i %T").splitlines())
 
     def kill_node(self, name):
-        """As if its power had gone: the daemon, those that watch its jobs, and all that they run."""
+        """Simulates a power failure of a node: kills its slurmd, the slurmstepd of its jobs, and the jobs' processes."""
         self.daemons.pop(name).kill()
         tasks = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self._runs_on(pid, name)]
         watchers = {parent for pid in tasks if (parent := _parent(pid)) and _comm(parent) == "slurmstepd"}
@@ -121,7 +121,7 @@ class Slurm:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        # What Slurm finds out by itself after a minute of silence.
+        # Tell Slurm, which would notice it only after a minute of silence.
         self.ask("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=killed")
 
     def _runs_on(self, pid, name):

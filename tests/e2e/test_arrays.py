@@ -1,4 +1,4 @@
-"""Arrays to the cluster and back."""
+"""Transfers arrays to the cluster and back."""
 
 import gc
 import itertools
@@ -132,7 +132,7 @@ def test_keys_copies_and_pickles():
 
 def test_memory_stats_tell_what_arrays_take(devices):
     before = devices[2].memory_stats()
-    x = jax.block_until_ready(jax.device_put(np.ones(4 << 20, np.uint8), devices[2]))  # it takes memory once its bytes have come
+    x = jax.block_until_ready(jax.device_put(np.ones(4 << 20, np.uint8), devices[2]))  # its memory counts once its bytes have arrived
     taken = devices[2].memory_stats()
     assert taken["bytes_in_use"] - before["bytes_in_use"] == x.nbytes
     assert taken["peak_bytes_in_use"] >= taken["bytes_in_use"]
@@ -152,7 +152,7 @@ def test_numpy_views_that_run_backwards_or_repeat(x, islands):
     mesh = Mesh(np.array(islands[0][:1]), ("x",))
     np.testing.assert_array_equal(jax.device_put(x, NamedSharding(mesh, P())), x)
     function = jax.jit(lambda unused, v, w: (v, w))
-    for argument in (np.ascontiguousarray(x), x, x):  # the second call and those after it take jax's short way
+    for argument in (np.ascontiguousarray(x), x, x):  # jax's C++ fast path serves the second and later calls
         first, second = function(1, argument, jnp.ones(2))
         np.testing.assert_array_equal(first, x)
         np.testing.assert_array_equal(second, np.ones(2))
@@ -160,7 +160,7 @@ def test_numpy_views_that_run_backwards_or_repeat(x, islands):
 
 SCALARS = [4.0, np.float32(1), np.array(2, np.float32), 3.0, np.float64(2), np.array(2.0), 3, np.int32(2), np.array(7), True, np.bool_(True)]
 VECTORS = [np.arange(4.0), np.arange(4.0)[::-1], np.broadcast_to(2.0, 4), np.arange(8.0)[::2]]
-# With what they should give. Their steps meet in the same programs of one operation each.
+# Pairs (gradient, expected function). Their steps share the same programs of one operation each.
 GRADIENTS = [(jax.grad(lambda x: (jnp.sin(x), x), has_aux=True), np.cos),
              (jax.grad(lambda x: (jnp.tanh(x), x), has_aux=True), lambda x: 1 - np.tanh(x) ** 2),
              (jax.grad(lambda x: (x**2, x), has_aux=True), lambda x: 2 * x)]
@@ -168,7 +168,7 @@ GRADIENTS = [(jax.grad(lambda x: (jnp.sin(x), x), has_aux=True), np.cos),
 
 @pytest.mark.parametrize("x64", [False, True], ids=["x32", "x64"])
 def test_numbers_and_numpy_values_after_one_another(x64):
-    """In every order through the same programs, since jax decides at the first value of a kind how the others are sent."""
+    """Sends values in every order through the same programs, since jax decides at the first value of a kind how to send the others."""
     before = jax.config.jax_enable_x64
     jax.config.update("jax_enable_x64", x64)
     try:
@@ -194,7 +194,7 @@ def test_arrays_go_to_other_libraries_as_copies(devices, dtype):
     array = jax.device_put(value, devices[3])
     taken = np.from_dlpack(array)
     np.testing.assert_array_equal(taken, value)
-    back = jax.dlpack.from_dlpack(value.copy())  # the memory is this process's, so it stays there
+    back = jax.dlpack.from_dlpack(value.copy())  # this process owns the memory, so the array stays on its cpu
     assert next(iter(back.devices())).client is not devices[0].client
     np.testing.assert_array_equal(np.asarray(jax.device_put(back, devices[1])), value)
     del back
@@ -209,7 +209,7 @@ def test_without_a_copy_no_library_gets_an_array(devices):
 
 
 def test_strings_that_are_dropped_while_they_are_read(islands):
-    """jaxlib 0.12 drops the shards of an array as soon as it has asked for their contents, which may be still on their way to the cluster."""
+    """jaxlib 0.12 drops an array's shards as soon as it has requested their contents, which may still be in flight to the cluster."""
     words = np.array([["pathways", ""], ["naïve", "x" * 70000]], dtype=np.dtypes.StringDType())
     everywhere = NamedSharding(Mesh(np.array(islands[0]), ("x",)), P())
     for _ in range(20):

@@ -1,4 +1,4 @@
-"""What a client uploads faster than workers take it waits at the client: the controller keeps no more of it than its limit."""
+"""If a client uploads faster than workers receive, the rest waits at the client: the controller holds at most its limit."""
 
 import os
 import signal
@@ -14,8 +14,8 @@ from pathways._shape import Shape
 
 LIMIT = 4_000_000
 BUFFER = 1_200_000
-MOST = LIMIT + BUFFER  # where requests overtake stores, the one that is asked for comes in before those that are not (SR-1)
-COUNT = 30  # nine times the limit, and more than a connection takes on
+MOST = LIMIT + BUFFER  # if a request overtakes its store, that store is admitted before others, over the limit (SR-1)
+COUNT = 30  # nine times the limit, and more than a connection buffers
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_uploads_of_many_times_the_limit_wait_and_arrive(cluster, shared_directo
     program = client(cluster, UPLOAD, **extra)
     assert program.stdout.readline() == "ready\n", program.stderr.read()
     worker = cluster.processes[-1].pid
-    os.kill(worker, signal.SIGSTOP)  # takes nothing, so that nothing is let through by its speed
+    os.kill(worker, signal.SIGSTOP)  # the worker receives nothing, so a fast worker cannot hide a missing limit
     try:
         program.stdin.write("\n")
         program.stdin.flush()

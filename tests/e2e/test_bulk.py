@@ -1,5 +1,5 @@
-"""Large arrays between a client, the controller and the workers of one machine: they are handed over as shared memory, and nothing of it
-stays when somebody is killed in the middle."""
+"""Large arrays between a client, the controller and the workers of one machine are passed in shared memory, and none of it stays behind
+when a process is killed during a transfer."""
 
 import os
 import pathlib
@@ -19,7 +19,7 @@ OPTIMIZATION = "IFRT_PROXY_GRPC_LARGE_TRANSFER_OPTIMIZATION"
 
 @pytest.fixture
 def cluster(tmp_path, monkeypatch):
-    """Two islands of one device, and a directory in memory for files of clients."""
+    """Starts a cluster of two islands of one device, with a directory in memory for files of clients."""
     files = pathlib.Path(f"/dev/shm/pathways-test-{os.getpid()}")
     files.mkdir()
     monkeypatch.setenv(f"{OPTIMIZATION}_DIRECTORY", str(files))
@@ -39,12 +39,12 @@ def pids(cluster):
 
 
 def files_in_memory():
-    """But those of other runs of tests: they come and go."""
+    """Returns the files in shared memory, except those of other test runs, which come and go."""
     return {name for name in os.listdir("/dev/shm") if not name.startswith(("pathways-test-", "sem."))}
 
 
 def shared_memories(cluster):
-    """What the cluster's processes have of it, open or mapped; each has one as its probe."""
+    """Returns the numbers of shared memories that the cluster's processes have open and mapped; each process has one as its probe."""
     opened, mapped = 0, 0
     for pid in pids(cluster):
         for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
@@ -106,7 +106,7 @@ jax.block_until_ready(begun)
 
 
 class Stopped:
-    """A process that does nothing, until it is let go: what others send it stays on its way."""
+    """Stops a process within the block, so that data sent to it stays in flight."""
 
     def __init__(self, pid):
         self._pid = pid
@@ -127,7 +127,7 @@ def wait_until_it_says(victim, word):
 
 
 def begin(victim, transfer):
-    """REQUIRES: the worker that the transfer goes to or comes from is stopped."""
+    """Makes the client begin a transfer. REQUIRES: the transfer's worker is stopped."""
     victim.stdin.write(f"{transfer}\n")
     victim.stdin.flush()
     wait_until_it_says(victim, "begun")

@@ -1,4 +1,4 @@
-"""When Python functions that programs call have run: ordered ones in their order, prints before the result of their computation is told ready."""
+"""Tests when callbacks of programs have run: ordered ones in their order, prints before their computation's result is reported ready."""
 
 import contextlib
 import io
@@ -79,7 +79,7 @@ def test_ordered_effects_over_a_mesh(islands):
 
 @contextlib.contextmanager
 def printed():
-    """What is printed inside, read when it ends."""
+    """Captures the lines printed within the block; they are readable after it ends."""
     lines = []
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
@@ -89,7 +89,7 @@ def printed():
 
 @pytest.mark.parametrize("ordered", [False, True])
 def test_a_call_that_only_prints_has_printed_when_it_returns(cpu, ordered):
-    """As on jax's own cpu: nothing is there to be read that could wait for it."""
+    """As on jax's own cpu: such a call has no result that a reader could wait for."""
     tell = jax.jit(lambda x: jax.debug.print("{}", x, ordered=ordered))
     choose = jax.jit(lambda x: jax.lax.cond(x % 2 == 0, tell, lambda v: None, x))
 
@@ -157,7 +157,7 @@ READS = {
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 @pytest.mark.parametrize("ordered", [False, True])
 def test_what_is_read_has_been_told(cpu, read, ordered):
-    """Each line is printed slowly, so that a reader who does not wait is ahead of it."""
+    """Each line is printed slowly, so that a reader that does not wait would come first."""
 
     @jax.jit
     def program(x):
@@ -186,14 +186,14 @@ def test_what_prints_may_be_donated_or_dropped():
         x = jnp.zeros(4)
         for _ in range(20):
             x = step(x)
-        step(jnp.full(4, 99.0))  # nobody has its result
+        step(jnp.full(4, 99.0))  # its result is dropped
         assert float(x[0]) == 20
         jax.effects_barrier()
     assert sorted(lines, key=float) == [f"{i}.0" for i in (*range(20), 99)]
 
 
 def test_a_function_that_a_program_calls_does_not_wait_for_prints(devices):
-    """The program has the device until the function ends."""
+    """The program holds the device until the function ends."""
     tell = jax.jit(lambda x: jax.debug.print("{}", x))
 
     def function(v):
@@ -204,7 +204,7 @@ def test_a_function_that_a_program_calls_does_not_wait_for_prints(devices):
     with contextlib.redirect_stdout(out):
         y = jax.jit(lambda x: (jax.debug.callback(function, x), x + 1)[1])(jax.device_put(np.float32(1), devices[0]))
         assert float(y) == 2 and "called" in out.getvalue()
-        assert eventually(lambda: sorted(out.getvalue().split()) == ["1.0", "called"])  # barriers are a thread's own
+        assert eventually(lambda: sorted(out.getvalue().split()) == ["1.0", "called"])  # a barrier waits for its own thread's effects only
 
 
 def test_a_failing_print_is_told_at_the_barrier():

@@ -1,4 +1,4 @@
-"""Python functions called by programs on the cluster."""
+"""Tests callbacks: Python functions that programs on the cluster call."""
 
 import threading
 
@@ -10,7 +10,7 @@ from jax.experimental import io_callback
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 X = np.arange(6, dtype=np.float32)
-LONG = 600  # seconds: only a failure waits so long
+LONG = 600  # seconds: only a failing test waits that long
 SCALAR = jax.ShapeDtypeStruct((), np.float32)
 
 
@@ -174,7 +174,7 @@ def test_a_failure_is_told_once(ordered):
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("read", [jax.block_until_ready, float, lambda y: jax.block_until_ready([y, y])], ids=["block", "float", "block_all"])
 def test_a_failure_that_a_read_has_raised_is_told(ordered, read):
-    """Programs that come later are not in its way, and no barrier raises it again."""
+    """Later programs run, and no barrier raises the error again."""
     seen = []
 
     def program(function):
@@ -312,7 +312,7 @@ def test_debug_callback_inside_shard_map_and_over_a_mesh(islands):
 
 
 def test_devices_that_have_called_back_meet_in_a_collective(islands):
-    """The program goes on where the answer of a call arrives, and waits there for the other devices: their answers must not stand in line behind."""
+    """The program continues on the thread that gets a call's answer, and waits there for other devices: their answers must not queue behind it."""
     mesh = Mesh(np.array(islands[0]), ("x",))
     seen = []
 

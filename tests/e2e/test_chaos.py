@@ -1,8 +1,8 @@
-"""Workers and clients are killed and stopped at random moments, under load: what they did not own goes on, with the right results.
+"""Kills and stops workers and clients at random moments, under load: all other work goes on, with correct results.
 
-Host `safe` and the clients that use it alone are never harmed, and must not notice anything. Travellers use all hosts; when one is lost they
-get an error that says so, and another traveller takes over. PATHWAYS_CHAOS_SECONDS makes it longer. Each run draws a seed of its own and says it first:
-with PATHWAYS_CHAOS_SEED the same events are drawn in the same order.
+Host `safe` and the clients that use only it are never harmed, and must see no failure. Travellers are clients that use all hosts; when a host is
+lost, they get an error that says so, and a new traveller replaces each. PATHWAYS_CHAOS_SECONDS sets the duration. Each run draws a seed and prints it
+first; PATHWAYS_CHAOS_SEED repeats the same events in the same order.
 """
 
 import json
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 SECONDS = float(os.environ.get("PATHWAYS_CHAOS_SECONDS", "20"))
 SEED = int(os.environ.get("PATHWAYS_CHAOS_SEED", str(time.time_ns() % 100000)))
-LIMIT_SECONDS = 6  # of silence; a stopped worker is lost after it
+LIMIT_SECONDS = 6  # the heartbeat limit: a worker stopped for longer is lost
 SETTLE_SECONDS = 180
 VICTIMS = 2
 
@@ -87,14 +87,14 @@ class Client:
 
 
 class World:
-    """A controller, the safe host and some victims; clients; what happened to them."""
+    """The controller, the safe host, the victims, the clients, and a log of the events."""
 
     def __init__(self, folder):
         self.folder = folder
         self.random = random.Random(SEED)
         self.clients, self.gone, self.workers, self.stopped = [], [], {}, {}
         self.serial = 0
-        self.story = [f"seed {SEED}"]  # of what happened; part of every failure
+        self.story = [f"seed {SEED}"]  # the events so far; part of every failure message
         self.controller = self._start("pathways-controller", "--listen-workers", f"unix:{folder}/w", "--expect-hosts", 1 + VICTIMS, "--port-file",
                                       folder / "port", "--own-workers", "--heartbeat-limit", f"{LIMIT_SECONDS}s", name="controller")
         self.wait("the controller to listen", (folder / "port").exists)
@@ -130,7 +130,7 @@ class World:
         self.serial += 1
         self.clients.append(Client(self, kind, self.serial))
 
-    # ---- what happens
+    # ---- events
     def kill_worker(self):
         name = self.random.choice([n for n in self.workers if n != "safe"])
         self.story.append(f"kill {name}")
@@ -140,7 +140,7 @@ class World:
         self.add_worker()
 
     def stop_worker(self):
-        """For a moment, or until it is lost."""
+        """Stops a worker briefly, or until it is lost."""
         names = [n for n in self.workers if n != "safe" and n not in self.stopped]
         if not names:
             return
@@ -163,14 +163,14 @@ class World:
         client.process.send_signal(signal.SIGSTOP)
 
     def go_on(self):
-        """Those that were stopped for long enough continue; those that have ended are replaced."""
+        """Continues processes that were stopped long enough; replaces those that have ended."""
         for name, until in list(self.stopped.items()):
             if time.monotonic() > until:
                 self.story.append(f"continue {name}")
                 self.workers[name].send_signal(signal.SIGCONT)
                 del self.stopped[name]
         for name, worker in list(self.workers.items()):
-            if name != "safe" and worker.poll() is not None:  # it was lost, and has noticed
+            if name != "safe" and worker.poll() is not None:  # the worker was lost, has noticed it, and has ended
                 del self.workers[name]
                 self.add_worker()
         for client in list(self.clients):
@@ -235,7 +235,7 @@ def test_what_is_killed_and_stopped_takes_nothing_else_with_it(world):
             time.sleep(0.05)
         assert world.controller.poll() is None and world.workers["safe"].poll() is None, world.story
 
-    # The dust settles: everybody works, on every host that there is.
+    # After the last event all clients work, on all hosts.
     world.stopped = {name: 0 for name in world.stopped}
     before = {c: c.good() for c in steady}
     world.wait("the steady clients to go on", lambda: all(c.good() > before[c] for c in steady))
@@ -248,12 +248,12 @@ def test_what_is_killed_and_stopped_takes_nothing_else_with_it(world):
     check_travellers(world)
     assert sum(c.good() for c in steady) > 0 and sum(c.good() for c in world.gone + world.clients if c.kind == "traveller") > 0
 
-    # Every promise of order was kept, through all of it.
+    # The recorded trace violates no promise of order.
     assert json.loads(trace.communicate(timeout=90)[0])["events"] > 0
     report = _check.check_file(world.folder / "trace.json")
     assert not report.findings, (report.text(), world.story)
 
-    # Nothing is left of those that are gone.
+    # Clients that have ended leave nothing behind.
     for client in world.clients:
         client.end()
     world.gone += world.clients

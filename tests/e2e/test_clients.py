@@ -1,4 +1,4 @@
-"""Several programs on one cluster, and the command line that runs it."""
+"""Runs several programs on one cluster, and the command line that manages it."""
 
 import json
 import os
@@ -17,7 +17,7 @@ def pathways(*arguments, env=None, timeout=120):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """A cluster of two islands, up for this module; (environment, address)."""
+    """Starts a cluster of two islands for this module; yields (environment, address)."""
     env = clean_environment(PATHWAYS_HOME=str(tmp_path_factory.mktemp("home")))
     env.pop("PATHWAYS_LOCAL")
     done = pathways("up", "--islands", "2", "--hosts", "1", "--devices", "2", "--json", env=env)

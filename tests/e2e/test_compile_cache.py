@@ -1,4 +1,4 @@
-"""The compile cache on disk: what one start of a script has compiled, the next one loads."""
+"""Tests the compile cache on disk: the next run of a script loads the programs that the first one compiled."""
 
 SCRIPT = """
 import jax, jax.numpy as jnp
@@ -21,7 +21,7 @@ def test_the_second_start_of_a_script_compiles_nothing(run_script, tmp_path):
     assert first.returncode == 0, first.stderr
     compiled = entries()
     assert compiled
-    for _ in range(2):  # a client writes the entries of maps in another order each time
+    for _ in range(2):  # each client serializes map entries in another order
         again = run_script(SCRIPT, PATHWAYS_COMPILE_CACHE=str(tmp_path / "programs"))
         assert (again.returncode, again.stdout) == (0, first.stdout), again.stderr
         assert entries() == compiled

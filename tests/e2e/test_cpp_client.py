@@ -1,4 +1,4 @@
-"""A C++ program on a cluster, without Python or gRPC between: examples/cpp/two_islands.cc over the session protocol."""
+"""Runs a C++ program on a cluster, without Python or gRPC: examples/cpp/two_islands.cc over the session protocol."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ SECONDS = 60
 
 @pytest.fixture(scope="module")
 def sessions(tmp_path_factory):
-    """The address for sessions of a cluster of two islands, each of one host with one device."""
+    """Starts a cluster of two islands, each of one host with one device; yields its address for sessions."""
     folder = tmp_path_factory.mktemp("cluster")
     port_file, address = folder / "port", f"unix:{folder}/sessions.sock"
     args = _launch.controller("127.0.0.1:0", f"unix:{folder}/workers.sock", 2, port_file)

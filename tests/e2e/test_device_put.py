@@ -1,4 +1,4 @@
-"""jax.device_put between shardings and meshes: right, and without the bytes passing through the client."""
+"""jax.device_put between shardings and meshes is correct, and the bytes do not pass through the client."""
 
 import itertools
 import os
@@ -29,7 +29,7 @@ NAMES = ["rows", "columns", "whole", "tiles", "partly", "reversed", "other rows"
 
 
 def client_bytes():
-    """Bytes that this process has sent and received over TCP, over all its connections."""
+    """Returns the bytes that this process has sent and received over all its TCP connections."""
     total = 0
     for fd in os.listdir("/proc/self/fd"):
         try:
@@ -60,7 +60,7 @@ def test_values_arrive_and_bytes_stay_between_the_workers(devices, pair):
 
 def test_the_counter_counts():
     before = client_bytes()
-    np.asarray(jax.device_put(np.ones(1 << 19, np.uint8)))  # larger ones go through shared memory
+    np.asarray(jax.device_put(np.ones(1 << 19, np.uint8)))  # larger arrays go through shared memory
     assert client_bytes() - before > 1 << 19
 
 
@@ -74,7 +74,7 @@ def test_a_pytree_moves_as_one_call(devices):
 
 def test_arguments_of_jit_are_placed_without_the_client(devices):
     split = shardings(devices)["rows"]
-    x = jax.device_put(np.ones((SIDE, SIDE), np.float32), devices[0])  # uncommitted arrays follow the others
+    x = jax.device_put(np.ones((SIDE, SIDE), np.float32), devices[0])  # uncommitted arrays move to the other arguments' devices
     y = jnp.ones((SIDE, SIDE))
     f = jax.jit(lambda a: a * 2, in_shardings=split)
     f(y).block_until_ready()

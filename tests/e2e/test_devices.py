@@ -1,4 +1,4 @@
-"""What devices tell of themselves: the same under JAX_PLATFORMS=pathways and JAX_PLATFORMS=proxy, and enough to lay out meshes of islands."""
+"""The attributes of devices are the same under JAX_PLATFORMS=pathways and JAX_PLATFORMS=proxy, and suffice to lay out meshes over islands."""
 
 import json
 
@@ -11,7 +11,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 from pathways._cluster import Cluster
 from pathways._shape import Shape
 
-# All that a program can see of a device. Every attribute that the server sends is one of the Python object, which cannot list them.
+# Prints all that a program can see of a device. Attributes from the server are attributes of the Python object, which cannot list them.
 SHOW = """
 import json, jax
 from jax.extend.backend import ifrt_proxy, register_backend_factory
@@ -36,7 +36,7 @@ print(json.dumps({"devices": [shown(device) for device in jax.devices()], "mesh"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """Two islands, each of two hosts with two devices."""
+    """Starts a cluster of two islands, each of two hosts with two devices."""
     made = Cluster(Shape.parse("2x2x2"), tmp_path_factory.mktemp("devices")).start()
     yield made
     made.stop()

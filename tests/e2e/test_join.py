@@ -1,4 +1,4 @@
-"""`pathways worker --join`: hosts join a cluster that runs and leave it again, while programs use it."""
+"""`pathways worker --join`: hosts join a running cluster and leave it, while programs use it."""
 
 import re
 import signal
@@ -9,7 +9,7 @@ from cli import PATIENCE, CommandLine, end
 
 WAIT_SECONDS = 180
 
-# Computes on what it found at its start until it is told to stop, and checks every result.
+# Computes on the devices found at its start until it is told to stop, and checks every result.
 STEADY = """
 import jax, jax.numpy as jnp, sys, threading
 stop = threading.Event()
@@ -25,7 +25,7 @@ while not stop.is_set():
 print(float(x[3]) == count, len(jax.devices()))
 """
 
-# One computation over all devices, whatever their number on each host.
+# Runs one computation over all devices, whatever their number on each host.
 ALL = """
 import jax, numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P
@@ -42,7 +42,7 @@ print(n)
 """
 
 
-# More than fits on the device: it has to go to host memory and come back.
+# Makes more arrays than fit on the device: they must move to host memory and back.
 MORE = """
 import jax, numpy as np
 hosts = [np.full(500_000, i, np.float32) for i in range(8)]  # 16 MB where 8 fit
@@ -62,7 +62,7 @@ def command(tmp_path):
 
 
 def wait_for_hosts(command, count, state="formed"):
-    """The status report once so many hosts are there."""
+    """Waits until `count` hosts have joined; returns the status report."""
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
         report = command("status")
@@ -77,11 +77,11 @@ def test_hosts_join_and_leave_while_programs_run(command, tmp_path):
     steady = command.program(up["address"], STEADY)
     assert steady.stdout.readline() == "2\n", steady.communicate()
     first = command.start("worker", "--join", up["address"], "--host", "extra", "--devices", "3", log=tmp_path / "first.log")
-    second = command.start("worker", "--island", "far", "--devices", "2", log=tmp_path / "second.log")  # joins the cluster that is up
+    second = command.start("worker", "--island", "far", "--devices", "2", log=tmp_path / "second.log")  # joins the running cluster
     report = wait_for_hosts(command, 3)
     names = {host["name"]: host for host in report["hosts"]}
     assert {"host0", "extra"} < set(names) and [island["name"] for island in report["islands"]] == ["island0", "far"]
-    assert names["extra"]["pid"] == first.pid  # the command has become the worker
+    assert names["extra"]["pid"] == first.pid  # the command has replaced itself by the worker
     assert command.run(up["address"], ALL) == "7\n"
 
     assert end(first, signal.SIGINT) == 0 and end(second, signal.SIGTERM) == 0
@@ -103,7 +103,7 @@ def test_a_controller_alone_serves_when_its_hosts_have_joined(command, tmp_path)
     report = wait_for_hosts(command, 2)
     assert report["workers_address"] == up["workers_address"]
     assert command.run(up["address"], ALL) == "4\n"
-    # `down` ends what `up` started. The workers are not its: they wait for the next controller, and join it.
+    # `down` ends only the processes that `up` started. The workers wait for the next controller, and join it.
     assert command("down")["stopped"] == ["controller"]
     again = command("up", "--no-workers", "--hosts", "2", "--listen", up["address"], "--listen-workers", up["workers_address"])
     wait_for_hosts(command, 2)
@@ -134,7 +134,7 @@ def test_a_controller_that_is_not_there_is_named_with_the_remedy(command):
     done = command("worker", "--join", "127.0.0.1:9", "--wait", "0", check=False)
     assert done.returncode == 1
     assert "no controller to join at 127.0.0.1:9" in done.stderr and "pathways up --no-workers" in done.stderr
-    assert command("worker", check=False).returncode == 3  # nothing is up here
+    assert command("worker", check=False).returncode == 3  # no cluster runs here
 
 
 @pytest.mark.parametrize("words", [["--join", "nowhere"], ["--join", "host:port"], ["--devices", "0"]])
@@ -153,7 +153,7 @@ def test_without_the_cluster_s_token_nobody_joins(command, tmp_path):
         log = tmp_path / "stranger.log"
         assert end(command.start(*join, *words, log=log)) == 1
         assert "PATHWAYS_TOKEN" in log.read_text() and what in log.read_text()
-        assert what in command("logs", check=False).stdout  # and the controller says whom it refused
+        assert what in command("logs", check=False).stdout  # and the controller logs the refused worker
         said = command("logs", check=False).stdout + log.read_text()
         assert "sesame" not in said and "barley" not in said, "no log has a secret"
     assert command("status")["joined_hosts"] == 0

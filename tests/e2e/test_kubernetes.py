@@ -1,4 +1,4 @@
-"""deploy/kubernetes.yaml: valid for Kubernetes, its ports fit together, and its containers' commands, run here, make a cluster."""
+"""deploy/kubernetes.yaml is valid, its ports match, and its containers' commands, run on this machine, form a cluster."""
 
 import re
 import signal
@@ -16,7 +16,7 @@ HOSTS = 2  # of the manifest's four
 
 @pytest.fixture
 def manifest():
-    """{(kind, name): object}."""
+    """Returns the manifest's objects: {(kind, name): object}."""
     documents = yaml.safe_load_all((ROOT / "deploy" / "kubernetes.yaml").read_text())
     return {(document["kind"], document["metadata"]["name"]): document for document in documents}
 
@@ -57,7 +57,7 @@ def test_who_joins_has_the_secret_that_the_controller_wants(manifest):
 
 
 def here(words, replaced):
-    """A container's command for this machine: other ports, names and devices, nothing else."""
+    """Adapts a container's command to this machine: changes only ports, names and devices."""
     for old, new in replaced.items():
         words = [word.replace(old, new) for word in words]
     return words

@@ -18,7 +18,7 @@ from pathways import _connect, _timer_slack
 
 
 def processes_of(root):
-    """Pids of our binaries whose command line names a run folder of the process `root`."""
+    """Returns the pids of our binaries whose command line names a run folder of the process `root`."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -43,14 +43,14 @@ class Program:
     def __init__(self, tmp_path, code, **env):
         path = tmp_path / "program.py"
         path.write_text(self.PROLOGUE + code)
-        # A shell starts what runs in its background with interrupts ignored, and that is inherited.
+        # A shell starts background jobs with SIGINT ignored, and children inherit that.
         self.popen = subprocess.Popen([sys.executable, str(path)], env=clean_environment(**env), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                       text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         line = self.popen.stdout.readline()
         assert line == "ready\n", self.popen.communicate()[1]
         self.processes = processes_of(self.popen.pid)
         assert len(self.processes) >= 2
-        # By name: numbers of processes come again, and with them what somebody killed has left.
+        # Take the folder's name from the command line: pids are reused, and a killed process may have left a folder with the same pid.
         words = (pathlib.Path("/proc") / str(self.processes[0]) / "cmdline").read_bytes().decode().split("\0")
         (self.folder,) = {pathlib.Path(found[0]) for w in words if (found := re.search(rf"/[^:]*/run-{self.popen.pid}-[^/]*", w))}
 
@@ -67,7 +67,7 @@ def assert_quiet(text):
 
 
 def test_only_threads_of_the_client_library_are_in_no_hurry(devices):
-    """_timer_slack.py: it looks for deletions to send as long as the process lives."""
+    """Tests _timer_slack.py: only the client library's threads, which poll for deletions, have a large timer slack."""
     slack = {}
     for task in pathlib.Path("/proc/self/task").iterdir():
         with contextlib.suppress(OSError):  # it has ended
@@ -130,7 +130,7 @@ def test_killing_the_program_ends_the_cluster(tmp_path, number):
 
 
 def test_the_first_use_may_come_from_a_thread_that_ends(run_script):
-    """Linux tells the children that a thread has started when the thread ends; by the time that it is no longer listed they have been told."""
+    """When a thread ends, Linux signals the children that it started; once the thread is no longer listed, the signals have been sent."""
     done = run_script("""
 import os, threading, jax.numpy as jnp
 box = []
@@ -201,7 +201,7 @@ def test_a_script_may_select_it_through_jax_config(run_script):
 
 
 def test_an_address_where_nobody_listens_is_named(run_script):
-    # Soon: it would not come back in time if it went on as long as it may for a controller that is there.
+    # The attempt must end soon: trying for the whole PATHWAYS_CONNECT_TIMEOUT would exceed this test's limit.
     done = run_script("import jax\njax.devices()\n", PATHWAYS_ADDRESS="127.0.0.1:9", PATHWAYS_CONNECT_TIMEOUT="100000")
     assert done.returncode == 1
     assert "127.0.0.1:9" in done.stderr and "refused" in done.stderr and "pathways status" in done.stderr
@@ -227,7 +227,7 @@ def test_a_controller_that_is_just_starting_is_waited_for():
     thread = threading.Thread(target=listen)
     thread.start()
     try:
-        with mock.patch.object(_connect.time, "sleep", lambda _: refused.set()):  # called between two tries only
+        with mock.patch.object(_connect.time, "sleep", lambda _: refused.set()):  # called only between two attempts
             _connect.check_listening(f"127.0.0.1:{port}")
         assert refused.is_set()
     finally:
@@ -244,7 +244,7 @@ def test_backends_can_be_cleared_and_come_back(run_script):
 
 
 def test_a_start_waits_for_its_processes_alone(run_script):
-    """No second of a start is slept through: the pauses between two looks at what has been started are far from one."""
+    """A start never sleeps a whole second: the pauses between two checks of the started processes are much shorter."""
     done = run_script("""
 import time
 asked, sleep = [], time.sleep
@@ -268,7 +268,7 @@ assert jax.devices("cpu")[0].client is not jax.devices()[0].client
 
 
 def test_a_program_under_strict_warnings_ends_in_silence(run_script):
-    """Files, sockets and processes that nobody has closed are errors there."""
+    """Under strict warnings, files, sockets and processes left open are errors."""
     done = run_script("""
 import jax, jax.numpy as jnp
 jax.jit(lambda x: jax.debug.callback(lambda a: None, x))(jnp.ones(3))

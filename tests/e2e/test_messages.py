@@ -1,5 +1,5 @@
-"""Messages from the controller to workers for a loop of small computations, as the controller counts them. How many of them share a frame
-depends on how far the client runs ahead: pathways/controller/frames_test.cc counts frames."""
+"""Counts the messages from the controller to workers for a loop of small computations, as the controller reports them. The number of frames
+depends on how far the client runs ahead, so pathways/controller/cluster/frames_test.cc counts frames."""
 
 import jax
 import numpy as np

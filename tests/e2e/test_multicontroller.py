@@ -1,4 +1,4 @@
-"""Scripts written for multi-controller jax, and the tools around programs."""
+"""Runs scripts written for multi-controller jax, and jax's tools for programs, such as the profiler."""
 
 import gzip
 import pathlib
@@ -54,7 +54,7 @@ def test_the_profiler_writes_a_trace(tmp_path):
 
 def test_the_device_memory_profile_lists_the_arrays_of_each_device(islands):
     x = jax.device_put(np.ones(8), NamedSharding(Mesh(np.array(islands[1]), ("x",)), P("x"))).block_until_ready()
-    profile = gzip.decompress(jax.profiler.device_memory_profile())  # of pprof: its strings stand in it as they are
+    profile = gzip.decompress(jax.profiler.device_memory_profile())  # pprof's format stores strings in plain text
     assert all(str(device).encode() in profile for device in x.devices())
     assert b"buffer" in profile and pathlib.Path(__file__).name.encode() in profile, "the line that made the array"
 

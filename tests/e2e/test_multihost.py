@@ -1,4 +1,4 @@
-"""One computation over the devices of several hosts: the table of collectives, partitioned programs, faults and message counts."""
+"""Tests computations over the devices of several hosts: all collectives, partitioned programs, faults and message counts."""
 
 import pathlib
 import signal
@@ -35,7 +35,7 @@ def test_collectives_are_equal_to_jax_in_process(shape, section):
 
 
 def test_islands_of_different_sizes(tmp_path):
-    """Two hosts of three devices, and one of two that is an island of its own."""
+    """One island has two hosts of three devices, the other one host of two devices."""
     command = CommandLine(tmp_path / "home")
     up = command("up", "--hosts", "2", "--devices", "3")
     far = None
@@ -54,8 +54,8 @@ def test_islands_of_different_sizes(tmp_path):
 
 
 def test_a_host_that_dies_in_the_middle_of_a_loop(tmp_path):
-    """Hosts may be silent for an hour: it is the closed connection that ends what needs the host, and not the lapse of a limit. How soon, counts
-    pathways/sim (RF-2)."""
+    """The heartbeat limit is an hour, so only the closed connection can end the computations that need the host. pathways/sim tests the
+    delay (RF-2)."""
     cluster = _cluster.Cluster(Shape.parse("1x3x2"), tmp_path, heartbeat="1h").start()
     try:
         (victim,) = [process.pid for process in cluster.processes if process.name.endswith("host2")]

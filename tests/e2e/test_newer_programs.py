@@ -1,6 +1,6 @@
-"""Programs of a jax that is newer than the devices' runtime: translated to the version that it reads, and equal to jax's own cpu.
+"""Programs of a jax newer than the devices' runtime are translated to the version that it reads, and compute the same as jax's own cpu.
 
-With an older jax the same programs are read as they are, and nothing is translated. Which of the two holds is asked of jaxlib.
+The runtime reads the same programs of an older jax without translation. jaxlib's version decides which case the tests expect.
 """
 
 import importlib.util
@@ -26,7 +26,7 @@ PROGRAM = pathlib.Path(newer_programs.__file__)
 
 
 def writes_newer_programs():
-    """Whether jaxlib sends programs that the CPU plugin cannot read: it began with 0.11."""
+    """Whether jaxlib sends programs that the CPU plugin cannot read, as it does since 0.11."""
     return jax.version.__version_info__ >= (0, 11)
 
 
@@ -51,9 +51,9 @@ def test_a_program_is_translated_once_and_one_that_is_read_never(devices, addres
     assert translated(address) == before
     x = jax.device_put(newer_programs.X, devices[1])
     for _ in range(2):
-        jax.clear_caches()  # else jax compiles it once
+        jax.clear_caches()  # otherwise jax compiles it only once
         jax.jit(lambda x: jax.nn.gelu(x / 5, approximate=False) + 1)(x).block_until_ready()
-    # Both compilations are of a translation. That the client was asked for it once is tested in C++.
+    # Both compilations use a translated program. C++ tests check that the client is asked for the translation only once.
     assert translated(address) == before + (2 if writes_newer_programs() else 0)
 
 
@@ -93,7 +93,7 @@ def proxy_client(cluster, *options):
 
 
 def helpers_of(cluster):
-    """The processes that translate for the controller."""
+    """Returns the processes that translate programs for the controller."""
     controller = cluster.processes[0].pid
     children = pathlib.Path(f"/proc/{controller}/task")
     pids = {int(pid) for task in children.iterdir() for pid in (task / "children").read_text().split()}
@@ -108,7 +108,7 @@ def test_a_client_without_our_package_is_served_by_the_helper(own_cluster):
     helpers = helpers_of(own_cluster)
     if writes_newer_programs():
         assert len(helpers) == 1
-        os.kill(helpers[0], signal.SIGKILL)  # between two compilations: the next starts it again
+        os.kill(helpers[0], signal.SIGKILL)  # between two compilations: the next one restarts it
     else:
         assert not helpers
     out, err = client.communicate("go on\n", timeout=240)

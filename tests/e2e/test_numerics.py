@@ -1,4 +1,4 @@
-"""Results equal to jax in process: random numbers, linear algebra, special functions."""
+"""Compares results with jax in process: random numbers, linear algebra, special functions."""
 
 import jax
 import jax.numpy as jnp

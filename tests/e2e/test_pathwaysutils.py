@@ -15,7 +15,7 @@ from pathways._shape import Shape
 PROGRAM = pathlib.Path(__file__).with_name("pathwaysutils_program.py")
 STEPS = ["initialize", "reshard", "experimental_reshard", "intermediate_sharding", "split_and_concatenate_by_mesh_axis",
          "split_and_concatenate_unevenly", "snapshotter", "persistence", "profiling", "elastic_slices"]
-# pathwaysutils counts as one that runs on Pathways only under the name "proxy".
+# pathwaysutils recognises Pathways only under the platform name "proxy".
 OF_BOTH = [step for step in STEPS if step not in ("profiling", "elastic_slices")]
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("pathwaysutils") is None, reason="pathwaysutils is not installed")
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("pathwaysutils") is Non
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
-    """All steps in one process and on one cluster of their own: two islands of four devices."""
+    """Runs all steps as "proxy", and OF_BOTH as "pathways", on a separate cluster of two islands of four devices; returns both results."""
     folder = tmp_path_factory.mktemp("pathwaysutils")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATHWAYS_PERSISTENCE_DIRECTORY", str(folder))

@@ -1,4 +1,4 @@
-"""pw.pipeline on a cluster: the stages are on devices of two islands, and a step is one program. python/tests/test_pipeline.py has the rest."""
+"""pw.pipeline on a cluster: the stages are on devices of two islands, and a step is one program. See also python/tests/test_pipeline.py."""
 
 import collections
 import gc
@@ -47,12 +47,12 @@ def batch(seed=0):
 
 @pytest.fixture
 def alternating(islands):
-    """Devices of both islands, in turn: every stage sends to another island."""
+    """Returns devices of alternating islands, so that every stage sends to the other island."""
     return [device for pair in zip(*islands) for device in pair]
 
 
 def trained(params, steps, optimizer, cpu, forward=apply):
-    """What jax's own cpu makes of it, unpipelined."""
+    """Trains on jax's own cpu without a pipeline; returns the reference results."""
     with jax.default_device(cpu):
         params, losses = jax.tree.map(jnp.asarray, params), []
         state = optimizer.init(params)
@@ -124,7 +124,7 @@ def test_a_step_is_one_message_of_the_client_and_one_to_each_host(alternating, t
         hosts = _cluster.status(_client._get_endpoint().controller)["hosts"]
         return [collections.Counter(host["commands"]) for host in hosts]
 
-    gc.collect()  # nothing of other tests is given back meanwhile
+    gc.collect()  # so that no garbage of other tests is freed meanwhile
     before = commands()
     with jax.profiler.trace(str(tmp_path)):
         for _ in range(steps):
@@ -136,7 +136,7 @@ def test_a_step_is_one_message_of_the_client_and_one_to_each_host(alternating, t
         assert not {"execute", "move", "put", "assemble"} & more.keys(), more
     [trace] = tmp_path.rglob("*.trace.json.gz")
     events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
-    # What jaxlib's client says that it sent.
+    # The messages that jaxlib's client reports as sent.
     sent = collections.Counter(event["name"] for event in events if event.get("args", {}).get("dir") == "send")
     assert sent["loaded_executable_execute"] == steps
     assert not [name for name in sent if any(word in name for word in ("make", "compile", "copy", "assemble", "remap", "disassemble"))], sent

@@ -1,4 +1,4 @@
-"""Effects of programs: what `jax.effects_barrier` waits for, ordered callbacks, random keys in callbacks and choices."""
+"""Tests effects of programs: `jax.effects_barrier`, ordered callbacks, random keys in callbacks and choices."""
 
 import threading
 
@@ -23,9 +23,9 @@ def nothing_is_left():
 
 
 class Seen(list):
-    """What a callback that takes its time has been called with."""
+    """The arguments of the calls of a slow callback."""
 
-    __hash__ = object.__hash__  # which jax asks of functions
+    __hash__ = object.__hash__  # jax requires hashable functions
 
     def __call__(self, value):
         threading.Event().wait(0.01)
@@ -150,13 +150,13 @@ def test_a_failure_that_a_read_has_raised_is_told(steps, ordered):
     for _ in range(2):
         with pytest.raises(jax.errors.JaxRuntimeError, match="no such word"):
             np.asarray(step(X - 9))
-        np.testing.assert_array_equal(np.asarray(step(X)), (X + 1) * 3)  # a failure is in nobody's way
+        np.testing.assert_array_equal(np.asarray(step(X)), (X + 1) * 3)  # an earlier failure does not affect later calls
         jax.effects_barrier()
     assert seen == [-8, 1] * 2
 
 
 def test_ordered_effects_keep_their_order_over_islands_and_calls(steps, devices):
-    """In nodes of their own, inside of compiled functions, on devices of several hosts; and between the calls in a jit of no program."""
+    """Effects are in separate nodes, inside compiled functions, on devices of several hosts, and in jit calls between the calls of the program."""
     add, triple, _ = steps
     seen = Seen()
     noisy = jax.jit(lambda x: (ordered(seen, x[1]), x + 1)[1], in_shardings=on(devices[6]), out_shardings=on(devices[6]))
@@ -164,7 +164,7 @@ def test_ordered_effects_keep_their_order_over_islands_and_calls(steps, devices)
 
     @pw.program
     def step(x):
-        ordered(seen, x[0])       # nothing of the program needs any of these
+        ordered(seen, x[0])       # no node of the program needs any of these
         y = add(x)
         ordered(seen, y[0])
         noisy(y)
@@ -270,7 +270,7 @@ def test_results_of_ordered_callbacks_and_counters(steps):
 
 
 def test_random_keys_in_callbacks_and_choices(steps, devices):
-    """A callback gets what it gets where jax compiles it: the numbers of the key."""
+    """A callback gets the key's integers, as in functions that jax compiles."""
     add, _, total = steps
     draw = jax.jit(lambda key: jax.random.normal(key, (4,)), in_shardings=on(devices[4]), out_shardings=on(devices[4]))
     seen = []

@@ -1,4 +1,4 @@
-"""Bad input to programs: each error is raised at the user's line, names the function and says what to do; nothing stays behind."""
+"""Passes bad input to programs: each error is raised at the user's line, names the function and the remedy, and leaves nothing behind."""
 
 import gc
 import traceback
@@ -16,7 +16,7 @@ X = np.ones(4, np.float32)
 
 
 def raised(call):
-    """The error, its notes with it, and the lines of this file that it went through."""
+    """Returns the error raised by call(), its text with notes, and the lines of this file in its traceback."""
     with pytest.raises(Exception) as info:
         call()
     lines = [frame.line for frame in traceback.extract_tb(info.value.__traceback__) if frame.filename == __file__]
@@ -24,7 +24,7 @@ def raised(call):
 
 
 def held():
-    """Arrays here, and those that the controller has for this client."""
+    """Returns the number of arrays in this process, and of those that the controller holds for this client."""
     gc.collect()
     probe = jax.device_put(X, jax.devices()[0]).block_until_ready()  # what was dropped before has arrived then
     report = _cluster.status(_client._get_endpoint().controller)

@@ -1,4 +1,4 @@
-"""@pw.program: whole functions as one program, against the same functions without the decorator."""
+"""Compares @pw.program, which runs whole functions as one program, with the same functions without the decorator."""
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ def check(function, *args, **kwargs):
 
 @pytest.fixture(scope="module")
 def parts(devices):
-    """The compiled functions of the paper's figure 2, each on a slice of its own."""
+    """Returns the compiled functions of the paper's figure 2, each on its own slice."""
     a = jax.pmap(lambda x: x * 2.0, devices=devices[0:2])
     b = jax.pmap(lambda x: x + 1.0, devices=devices[2:4])
     c = jax.pmap(lambda x: x / 2.0, devices=devices[4:6])
@@ -197,7 +197,7 @@ def test_a_call_is_one_message_to_each_host_and_leaves_nothing_behind(devices, i
     y.block_until_ready()
     after, _ = hosts()
     assert [[a - b for a, b in zip(*pair)] for pair in zip(after, before)] == [[10, 0, 0], [10, 0, 0]]
-    # The last result alone is more: values between the nodes are the hosts' own. What is garbage goes in batches.
+    # Only the last result is new: hosts free the values between nodes. The client deletes garbage in batches.
     assert eventually(lambda: hosts()[1][0] <= arrays[0] + 1)
     np.testing.assert_array_equal(np.asarray(y), np.full(4, 16.0))
 
@@ -215,7 +215,7 @@ def test_random_keys_cross_between_nodes(devices):
 
 
 def test_what_nobody_has_placed_goes_on_to_wherever_it_is_used(devices):
-    """As without the decorator: only where something is said of devices, a result is bound to them."""
+    """As without the decorator: a result is committed to devices only if the user's code names devices."""
     double = jax.jit(lambda x: x * 2.0)
     there = jax.device_put(np.ones(4, np.float32), devices[6])
 

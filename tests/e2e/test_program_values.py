@@ -1,4 +1,4 @@
-"""Programs whose nodes wait for values: Python functions between compiled functions, and choices. Against the same without the decorator."""
+"""Compares programs with nodes that wait for values (callbacks between compiled functions, choices) with the undecorated functions."""
 
 import threading
 
@@ -14,13 +14,13 @@ from pathways import _client, _cluster
 from test_program_tracer import check, on  # noqa: E402
 
 X = np.arange(4, dtype=np.float32)
-LONG = 600  # seconds: only a failure waits so long
+LONG = 600  # seconds: only a failing test waits that long
 SHAPE = jax.ShapeDtypeStruct((4,), np.float32)
 
 
 @pytest.fixture(scope="module")
 def steps(devices):
-    """x + 1 on one island, x * 3 on the other, and the sum of x."""
+    """Returns compiled functions: x + 1 on one island, x * 3 on the other, and the sum of x."""
     add = jax.jit(lambda x: x + 1, in_shardings=on(devices[0]), out_shardings=on(devices[0]))
     triple = jax.jit(lambda x: x * 3, in_shardings=on(devices[5]), out_shardings=on(devices[5]))
     total = jax.jit(lambda x: x.sum(), in_shardings=on(devices[2]), out_shardings=on(devices[2]))
@@ -127,7 +127,7 @@ def test_what_nobody_has_placed_is_placed_by_the_branches(steps):
 
 
 def test_a_program_chooses_again_and_again(steps, devices):
-    """Each turn's choice is by the value of the one before; nothing of it is read here."""
+    """Each choice depends on the previous result; the test reads none of them in between."""
     add, triple, total = steps
 
     @pw.program
@@ -159,7 +159,7 @@ def test_what_is_given_away_meanwhile_is_still_there_for_the_branch(steps, devic
 
 
 def test_what_waits_for_no_value_does_not_wait(steps, devices):
-    """One part of the program stands still until the test lets it go on; the other has come back before."""
+    """One part of the program blocks until the test releases it; the other part's results arrive before."""
     add, triple, _ = steps
     release = threading.Event()
 
@@ -170,7 +170,7 @@ def test_what_waits_for_no_value_does_not_wait(steps, devices):
 
     slow, free = step(X)
     np.testing.assert_array_equal(np.asarray(free), X * 3)
-    np.testing.assert_array_equal(np.asarray(add(X)), X + 1)  # nor do other computations
+    np.testing.assert_array_equal(np.asarray(add(X)), X + 1)  # other computations do not wait either
     assert not slow.is_ready()
     release.set()
     np.testing.assert_array_equal(np.asarray(slow), (X + 1) * 3)
@@ -251,7 +251,7 @@ def test_inside_of_jit_and_gradients_it_is_jaxs_own(devices):
 
 
 def test_only_the_chosen_branch_is_sent(steps):
-    """Counted on the controller's side: `total` and the choice on the first island, the branch on the other or not at all."""
+    """The controller's counters show `total` and the choice on the first island, and the branch on the other island only if chosen."""
     add, triple, total = steps
 
     @pw.program
@@ -275,7 +275,7 @@ def test_only_the_chosen_branch_is_sent(steps):
 
 
 def test_a_branch_that_returns_its_argument_copies_nothing(steps, devices):
-    """Counted in the devices' memory; and nobody can overwrite what has two names."""
+    """The devices' memory shows that nothing is copied; an array with two names cannot be donated."""
     double = jax.jit(lambda x: x * 2, in_shardings=on(devices[0]), out_shardings=on(devices[0]), donate_argnums=0)
 
     @pw.program

@@ -1,4 +1,4 @@
-"""Programs: what jit, grad, vmap and control flow compile to, donation, and errors."""
+"""Tests compiled programs of jit, grad, vmap and control flow, donation, and errors."""
 
 import gc
 import threading
@@ -212,7 +212,7 @@ def test_a_compiler_pass_for_a_platform_that_is_not_here_is_jax_s_own_business(r
     if not hasattr(pytest.importorskip("jax.extend.xla"), "register_hlo_module_transformation"):
         pytest.skip("this jax has none")
     done = run_script(PASSES.format(first="jax; jax.devices()" if devices_first else "jax", platforms="platforms='tpu'"))
-    if jax.__version_info__ < (0, 12):  # it is remembered, and nothing runs there
+    if jax.__version_info__ < (0, 12):  # jax records the registration, and no program runs there
         assert (done.stdout, done.stderr) == ("False 1.0\n", "")
-    else:  # it looks for the plugin at once
+    else:  # jax looks for the plugin at once
         assert done.stdout == "" and "FAILED_PRECONDITION: PJRT_Api is not initialized" in done.stderr

@@ -25,7 +25,7 @@ print(len(devices), float(jax.jit(lambda v: v.sum())(x)))
 
 
 def ray_environment():
-    # The workers' CPU plugin is over the XLA of a package that is in our environment, not in Ray's.
+    # The workers' CPU plugin uses the XLA of a package that is in our environment, not in Ray's.
     libraries = next(ROOT.glob("build/venv/lib/python*/site-packages/tensorflow"))
     return {"LD_LIBRARY_PATH": str(libraries), "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(ROOT / "python"),
             "PATHWAYS_BIN_DIR": os.environ.get("PATHWAYS_BIN_DIR", str(ROOT / "build" / "release" / "bin"))}
@@ -74,7 +74,7 @@ def command(ray, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def programs(command):
-    """Where jax is; Ray's environment has none."""
+    """Returns a command line in an environment with jax, which Ray's environment lacks."""
     return CommandLine(command.env["PATHWAYS_HOME"], **ray_environment())
 
 
@@ -88,7 +88,7 @@ def namespace(command):
 
 
 def wait_for(command, condition):
-    """The pid by name of the hosts, once the condition holds of it."""
+    """Waits until the condition holds for {host name: pid}, and returns it."""
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
         done = command("status", "--json", check=False)

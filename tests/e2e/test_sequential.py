@@ -1,4 +1,4 @@
-"""Programs that are dispatched node by node (`up --dispatch sequential`): those that wait for values give what they give in parallel."""
+"""Runs programs dispatched node by node (`up --dispatch sequential`): programs that wait for values give the same results as in parallel."""
 
 import subprocess
 import sys
@@ -61,7 +61,7 @@ def cluster(tmp_path_factory):
 
 
 def test_programs_that_wait_for_values(cluster):
-    """All their tests, but those that count messages, or say that something does not wait; and other clients at the same time."""
+    """Runs their tests, except those that count messages or test that something does not wait, beside other clients."""
     command, address = cluster
     others = [command.program(address, AGAIN_AND_AGAIN) for _ in range(2)]
     tests = [str(ROOT / "tests/e2e/test_program_values.py"), "-k", "not does_not_wait and not only_the_chosen_branch_is_sent"]
@@ -82,7 +82,7 @@ def test_a_client_that_is_killed_in_the_middle_leaves_nothing_behind(cluster):
     client.kill()
     client.communicate()
     assert command.run(address, AGAIN_AND_AGAIN) == "same\n"
-    for _ in range(PATIENCE):  # a round trip to every host each
+    for _ in range(PATIENCE):  # each iteration makes a round trip to every host
         report = command("status", "--address", address)
         used = [device["memory"]["used_bytes"] for device in report["devices"] if "memory" in device]
         if not report["clients"] and len(used) == 2 * PER_ISLAND and sum(used) == 0:

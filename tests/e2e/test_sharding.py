@@ -1,4 +1,4 @@
-"""Computations over several devices of an island."""
+"""Tests computations over several devices of an island."""
 
 import functools
 
@@ -67,7 +67,7 @@ def test_shard_map_with_collectives(islands, cpu, name):
 
 @pytest.mark.skipif(jax.__version_info__ < (0, 10), reason="the XLA of this jax splits axes itself")
 def test_shardings_left_open_are_those_of_jax(devices):
-    """jax has no name for shardings that split an axis of the mesh, as reshapes may."""
+    """jax cannot express shardings that split a mesh axis, which reshapes may produce."""
     programs = [lambda a: a.reshape(2, 32) + 1, lambda a: (a, a.reshape(2, 32).T, a.reshape(2, 4, 8).sum(1)), lambda a: a.reshape(-1)]
     results = []
     for platform in (devices, jax.devices("cpu")):

@@ -1,4 +1,4 @@
-"""Clients that want more than the devices can do share them by their weights, as the scheduler itself accounts for it."""
+"""Clients that overload the devices share them by their weights, measured by the scheduler's own accounts."""
 
 import json
 import subprocess
@@ -10,11 +10,11 @@ import pytest
 from conftest import clean_environment, eventually
 
 WEIGHTS = {"a": 1, "b": 2, "c": 4, "d": 8}
-COMPUTATIONS = 200  # of the client with the least weight: so long is measured
-HELD_UP = 50        # computations that one may take as long as, where another process has the processor meanwhile
+COMPUTATIONS = 200  # of the client with the least weight: the length of a measurement
+HELD_UP = 50        # the most by which other processes may delay a computation, in average computation times
 DEADLINE_SECONDS = 240
 
-# Has thousands of computations waiting, of a few milliseconds each: none that is seen waiting has been without. Obeys lines on standard input.
+# Keeps thousands of computations of a few milliseconds waiting, so it always has work between two checks. Reads commands on standard input.
 BUSY = """
 import collections, sys, threading
 import jax, jax.numpy as jnp
@@ -72,9 +72,9 @@ class Cluster:
         return {name: report[number] for name, number in self.numbers.items() if number in report}
 
     def expect(self, weights):
-        """Until the client with the least weight has had its number of computations, from now on, each has the device time that is due to it, and
-        something waiting at all times. A computation that another process holds up, also one before the first, is owed by the client that it is counted
-        for: that is the difference which is allowed. pathways/gang/fairness_test.cc has the shares to two in a hundred, in time of its own."""
+        """Asserts that each client gets its share of device time, and always has work waiting, until the client with the least weight has completed
+        COMPUTATIONS more computations. The tolerance allows for a computation that another process delays, which counts as its client's device
+        time. pathways/gang/fairness_test.cc checks the shares to 2 %, in simulated time."""
         first = now = self.of_clients()
         least = min(weights, key=weights.get)
         deadline = time.monotonic() + DEADLINE_SECONDS
@@ -113,13 +113,13 @@ def test_four_clients_get_device_time_by_their_weights(cluster):
         assert client.stdout.readline() == "queued\n", client.communicate()
     cluster.expect(WEIGHTS)
 
-    # While they run: the operator changes one, another changes itself.
+    # While they run, the operator changes one client's weight, and another client changes its own.
     cluster.cli("share", str(cluster.numbers["a"]), "--weight", "8")
     cluster.tell("d", "pw.set_share(weight=1)")
     assert eventually(lambda: cluster.of_clients()["d"]["weight"] == 1)
     cluster.expect({"a": 8, "b": 2, "c": 4, "d": 1})
 
-    # One is killed: it is no longer there, nor is what it had not started, and the others share the rest.
+    # Kill one client: it and its queued work disappear, and the others share the devices.
     cluster.clients["a"].kill()
     cluster.clients["a"].wait()
     assert eventually(lambda: "a" not in cluster.of_clients())
@@ -145,7 +145,7 @@ def test_what_a_killed_client_had_not_started_is_never_granted(cluster):
     other = cluster.client("import jax.numpy as jnp; print(float(jnp.ones(3).sum()))")
     assert other.communicate(timeout=60)[0] == "3.0\n"
     report = cluster.status()
-    assert report["granted"] - granted <= 10  # those of the other client
+    assert report["granted"] - granted <= 10  # the other client's computations
     assert all(host["ops_in_flight"] == 0 for host in report["hosts"])
 
 
@@ -192,7 +192,7 @@ def test_a_huge_program_lets_others_take_their_turns(cluster, tmp_path):
     assert huge.stdout.readline() == "ready\n", huge.communicate()
     small = cluster.clients["small"] = cluster.client(SMALL)
     assert small.stdout.readline() == "ready\n", small.communicate()
-    number = max(c["id"] for c in cluster.status()["clients"])  # the latest
+    number = max(c["id"] for c in cluster.status()["clients"])  # the latest client
     path = tmp_path / "trace.json"
     trace = subprocess.Popen([sys.executable, "-m", "pathways", "trace", "-s", "10", "--check", "--json", "-o", str(path)], env=cluster.env,
                              stdout=subprocess.PIPE, text=True)
@@ -214,7 +214,7 @@ def test_a_huge_program_lets_others_take_their_turns(cluster, tmp_path):
     others = sorted((g["ts"], took[g["args"]["gang"]]) for g in grants if g["args"]["gang"] in took and g["args"]["gang"] not in own)
     most = max(time for _, time in others)
     given = lambda begin, end: sum(time for ts, time in others if begin < ts < end)
-    # Shares are of device time: what the small client has had more than the other, the other may have first.
+    # Shares are of device time: the other client may first use as much as the small client has had more than it.
     debt, last = 0, None
     for request in sorted(mine, key=lambda e: e["ts"]):
         gang = request["args"]["gang"]

@@ -6,7 +6,7 @@ import pathlib
 import pytest
 from cli import CommandLine
 
-# What works wherever the hosts are real must work here: one jit over all devices, parts of it, moves, programs, slices.
+# Features of real hosts must work here too: one jit over all devices, parts of it, moves, programs, slices.
 ALL = """
 import jax, jax.numpy as jnp, numpy as np, pathways as pw
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
@@ -73,7 +73,7 @@ def test_a_stock_client_on_simulated_hosts(command):
 
 
 def threads_allowed():
-    """In this container, if it is one with a limit."""
+    """Returns this container's limit on threads; infinity if it has none."""
     found = [path.read_text().strip() for path in map(pathlib.Path, ("/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max")) if path.exists()]
     return min((int(limit) for limit in found if limit != "max"), default=float("inf"))
 
@@ -100,8 +100,8 @@ y.block_until_ready()
 
 
 def test_a_computation_is_one_message_to_each_host(command):
-    """How many messages share a frame depends on which thread runs when: pathways/controller/frames_test.cc and pathways/sim/reports_test.cc
-    count frames, each with a clock of its own."""
+    """The number of messages per frame depends on thread timing: pathways/controller/cluster/frames_test.cc and pathways/sim/reports_test.cc
+    count frames, each with its own clock."""
     up = command("up", "--simulated", "64x1", "--simulated-device", "instant")
     executes = lambda: [host["commands"].get("execute", 0) for host in command("status")["hosts"]]
     calls, before = 400, executes()

@@ -1,4 +1,4 @@
-"""Virtual slices: their devices in everything that takes devices, shared and waited for by several clients."""
+"""Tests virtual slices: uses their devices wherever jax takes devices, shares them, and waits for them from several clients."""
 
 import json
 import os
@@ -227,7 +227,7 @@ for line in sys.stdin:
 
 
 class Working:
-    """A client that works a bit whenever it is told to."""
+    """A client that does a little work on request."""
 
     def __init__(self, path, env):
         path.write_text(WORKING)
@@ -252,7 +252,7 @@ class Working:
 
 @pytest.fixture
 def two_hosts(tmp_path):
-    """(environment of its clients, the command line) of a cluster of one island with two hosts of two devices."""
+    """Starts a cluster of one island with two hosts of two devices; yields (environment of its clients, the command line)."""
     env = clean_environment(PATHWAYS_HOME=str(tmp_path / "home"))
     env.pop("PATHWAYS_LOCAL")
 
@@ -294,7 +294,7 @@ def test_a_suspended_client_goes_on_where_it_was(two_hosts, tmp_path):
     clients = json.loads(pathways("status", "--json"))["slices"]
     client = next(one["client"] for one in clients if one["devices"] == ([0, 1] if host == "host0" else [2, 3]))
     assert "in host memory" in pathways("suspend", client)
-    paused.ask()  # it waits
+    paused.ask()  # the request waits
     assert "suspended" in pathways("status", "--json")
     pathways("drain", host)
     assert "on devices" in pathways("resume", client)

@@ -33,7 +33,7 @@ def slurm(tmp_path_factory):
 
 
 def started(tmp_path_factory, attempts=3):
-    """Its ports were free when they were chosen, which is not quite enough."""
+    """Starts Slurm, with retries: another process may take a port between its choice and its use."""
     for left in reversed(range(attempts)):
         slurm = Slurm(tmp_path_factory.mktemp("slurm"))
         try:
@@ -86,7 +86,7 @@ def test_a_step_of_the_job_that_we_are_in(slurm, tmp_path):
         assert command.run(up["address"], PROGRAM) == "4 1 28.0\n"
         stopped = command("down")["stopped"]
         assert len(stopped) == 1 and stopped[0].endswith(f" of job {job}") and stopped[0].startswith("step ")
-        assert slurm.jobs() == {job: "RUNNING"} and other.poll() is None  # neither is ours
+        assert slurm.jobs() == {job: "RUNNING"} and other.poll() is None  # `down` must end neither
     finally:
         slurm.ask("scancel", job)
     end(other)
@@ -133,7 +133,7 @@ def test_a_worker_that_crashes_comes_back_and_a_node_that_dies_does_not_take_the
 
     slurm.kill_node("n3")
     assert slurm.jobs() == {job: "RUNNING"}
-    wait_for_hosts(command, ["n0", "n2", "n1"])  # by their numbers: n1 has a new one
+    wait_for_hosts(command, ["n0", "n2", "n1"])  # in order of ids: n1 has a new id
     assert command.run(up["address"], PROGRAM.replace("devices()", "devices()[:4]")) == "4 1 28.0\n"
     command("down")
     assert slurm.jobs() == {}

@@ -1,4 +1,4 @@
-"""More arrays than fit on a device: idle ones move to host memory and come back, if the cluster was started so."""
+"""With more arrays than fit on a device, idle arrays move to host memory and back if the cluster was started with --spill."""
 
 import subprocess
 import sys

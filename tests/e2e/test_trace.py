@@ -1,4 +1,4 @@
-"""`pathways trace` while a program runs: what was asked, prepared, run and moved, on one clock."""
+"""`pathways trace` while a program runs records requests, preparation, runs and moves on one clock."""
 
 import json
 import subprocess
@@ -48,13 +48,13 @@ def test_a_trace_shows_the_way_of_each_call(tmp_path):
             by_op.setdefault(e["args"]["op"], {})[e["cat"]] = e
     whole = [op for op in by_op.values() if {"request", "prepare", "run"} <= op.keys()]
     assert whole, "no call was seen from its request to its run"
-    for op in whole:  # one machine, one clock: causes come before effects
+    for op in whole:  # on one machine's clock, causes precede effects
         assert op["request"]["ts"] <= op["prepare"]["ts"] <= op["run"]["ts"] + op["run"]["dur"]
     moves = [e for e in events if e["ph"] == "X" and e["cat"] == "transfer"]
     assert moves and all(e["args"]["bytes"] == 4096 for e in moves)
 
 
-# Two clients that pass arrays between devices of two hosts, and a program of many nodes.
+# Run by two clients: moves arrays between devices of two hosts, and runs a program of many nodes.
 TWO_CLIENTS = """
 import jax, jax.numpy as jnp, sys
 import pathways as pw
@@ -88,7 +88,7 @@ def test_a_cluster_at_work_keeps_its_promises(tmp_path):
                     for _ in range(2)]
         for program in programs:
             assert program.stdout.readline() == "ready\n"
-        for seconds in (1, 4, 16, 64):  # however slow the machine is at present
+        for seconds in (1, 4, 16, 64):  # longer on a slow machine
             done = subprocess.run([*cli, "trace", "--seconds", str(seconds), "--check", "--json", "-o", "trace.json"], env=env, cwd=tmp_path,
                                   capture_output=True, text=True)
             if done.returncode != 0 or json.loads(done.stdout)["check"]["checked"]["launches"] >= 200:
@@ -104,7 +104,7 @@ def test_a_cluster_at_work_keeps_its_promises(tmp_path):
     assert check["checked"]["dependencies"] >= 50 and check["checked"]["grants"] > 20
     again = subprocess.run([*cli, "check", "trace.json"], env=env, cwd=tmp_path, capture_output=True, text=True)
     assert again.returncode == 0 and "all in order" in again.stdout
-    # The file says what it must: planted into a real one, a swap is found.
+    # A swap planted into a real recording is found.
     trace = json.loads((tmp_path / "trace.json").read_text())
     grants = [e for e in trace["traceEvents"] if e.get("cat") == "grant" and e["pid"] == 1]
     ran = {e["args"]["gang"] for e in trace["traceEvents"] if e.get("cat") == "run" and e.get("args", {}).get("gang")}
@@ -115,8 +115,8 @@ def test_a_cluster_at_work_keeps_its_promises(tmp_path):
     assert broken.returncode == 1 and "VIOLATION" in broken.stdout
 
 
-# The shape of examples/heterogeneous.py. Each decoder calls a function that returns when the other decoder has called it too: if one ran after
-# the other, neither would end.
+# Like examples/heterogeneous.py. Each decoder calls a function that returns once the other decoder has called it too, so both must run
+# concurrently to end.
 DECODERS = """
 import threading
 import jax, jax.numpy as jnp, numpy as np
@@ -170,7 +170,7 @@ def test_two_decoders_run_at_the_same_time(tmp_path):
     try:
         program = subprocess.Popen([sys.executable, "-c", DECODERS], env=dict(env, PATHWAYS_ADDRESS=up["address"]), stdout=subprocess.PIPE, text=True)
         assert program.stdout.readline() == "ready\n"
-        for seconds in (1, 5, 25, 100):  # until some whole calls are in it, however busy the machine is
+        for seconds in (1, 5, 25, 100):  # until the recording has some whole calls, even on a busy machine
             spans = run_spans(seconds)
             if min(map(len, spans.values())) >= 4:
                 break
@@ -181,7 +181,7 @@ def test_two_decoders_run_at_the_same_time(tmp_path):
     overlap = lambda a, b: a[0] < b[1] and b[0] < a[1]
     together = [(a, b) for a in spans["decode_first"] for b in spans["decode_second"] if overlap(a, b)]
     assert len({pid for one in spans.values() for _, _, pid in one}) == 3, "three hosts"
-    # The first and the last call may be there in part.
+    # The first and the last call may be recorded in part.
     assert all(any(a == one for one, _ in together) for a in spans["decode_first"][1:-1])
     assert all(any(b == one for _, one in together) for b in spans["decode_second"][1:-1])
     assert len(together) >= 2

@@ -1,4 +1,4 @@
-"""Training programs written with Flax and Optax: the same losses and parameters as with jax in this process."""
+"""Trains with Flax and Optax, and compares losses and parameters with jax in this process."""
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +28,7 @@ def linen_model():
     class Network(linen.Module):
         @linen.compact
         def __call__(self, x, train):
-            x = linen.relu(linen.Conv(8, (3, 3), use_bias=False)(x))  # BatchNorm takes a bias away again
+            x = linen.relu(linen.Conv(8, (3, 3), use_bias=False)(x))  # BatchNorm would cancel a bias
             x = linen.BatchNorm(use_running_average=not train)(x)
             x = linen.avg_pool(x, (2, 2), (2, 2)).reshape((x.shape[0], -1))
             x = linen.relu(linen.LayerNorm()(linen.Dense(16)(x)))
@@ -38,7 +38,7 @@ def linen_model():
 
 
 def train_linen(place_parameters, place_batch):
-    """Flax's TrainState with batch statistics, AdamW under a schedule, clipped gradients."""
+    """Trains a linen model: Flax's TrainState with batch statistics, AdamW with a schedule, clipped gradients."""
     from flax.training import train_state
 
     model = linen_model()
@@ -65,7 +65,7 @@ def train_linen(place_parameters, place_batch):
 
 
 def train_nnx(place_parameters, place_batch):
-    """NNX: a model as an object, dropout, an optimizer that updates it in place."""
+    """Trains an NNX model: a model object, dropout, an optimizer that updates it in place."""
     from flax import nnx
 
     class Network(nnx.Module):

@@ -1,4 +1,4 @@
-"""Islands that only a slow and distant line connects: what crosses it is counted, takes its time, and survives an interruption."""
+"""Connects two islands by a slow link with delay: checks the bytes that cross it, the time they take, and recovery from an interruption."""
 
 import json
 import time
@@ -10,7 +10,7 @@ from slow_network import TwoIslands
 DELAY, BANDWIDTH = 0.02, 40e6  # seconds each way, bytes a second
 WAIT_SECONDS = 180
 
-# Obeys lines: the name of a function below. Answers the seconds that it took, and says what is wrong.
+# Reads lines, each the name of a function below. Answers the seconds that it took, or an error.
 PROGRAM = """
 import json, sys, threading, time
 import jax, jax.numpy as jnp, numpy as np
@@ -85,11 +85,11 @@ def network():
 
 @pytest.fixture(scope="module")
 def program(network, tmp_path_factory, request):
-    """A client on this machine, the cluster's hosts in the namespaces."""
+    """Starts a client on this machine; the cluster's hosts are in the namespaces."""
     folder = tmp_path_factory.mktemp("two-networks")
     command = CommandLine(folder / "home")
     up = command("up", "--no-workers", "--hosts", "2", "--listen", "0.0.0.0:0", "--advertise", "127.0.0.1")
-    request.addfinalizer(lambda: command("down", check=False))  # also if what follows fails
+    request.addfinalizer(lambda: command("down", check=False))  # also if the setup below fails
     port = up["address"].rpartition(":")[2]
     workers, logs = [], [folder / f"{name}.log" for name in "ab"]
     for name, island, head, address, log in zip("ab", network.islands, network.heads, network.addresses, logs):
@@ -126,8 +126,8 @@ def received(program):
     return sum(host["bytes_received"] for host in program.command("status")["hosts"])
 
 
-SIZE = 8 << 20  # of the arrays
-OTHERS = 64 << 10  # headers, and what hosts say to each other meanwhile
+SIZE = 8 << 20  # bytes of the arrays
+OTHERS = 64 << 10  # bytes of headers, and of other messages between hosts
 
 
 def test_data_goes_straight_from_island_to_island(network, program):
@@ -136,9 +136,9 @@ def test_data_goes_straight_from_island_to_island(network, program):
         seconds = run(program, "move")
     there, back = counted["bytes"]
     assert SIZE <= there <= SIZE + OTHERS and back <= OTHERS, counted
-    # What the client read came through the controller, the rest did not.
+    # Only the array that the client read came through the controller.
     assert received(program) - before < SIZE + 100000
-    assert seconds >= SIZE / BANDWIDTH + DELAY  # or it went another way
+    assert seconds >= SIZE / BANDWIDTH + DELAY  # otherwise it did not cross the link
 
 
 def test_a_reduction_crosses_once_in_each_direction(network, program):
@@ -149,8 +149,8 @@ def test_a_reduction_crosses_once_in_each_direction(network, program):
     assert seconds >= part / BANDWIDTH + DELAY
 
 
-# What of the array goes each way: the sums of what the other island gets; what this one has; what is for the other's devices. That is the
-# least there is, and plugins/pjrt_cpu/net/net_test.cc has it to the byte.
+# The share of the array that must cross the link in each direction: the sums that the other island gets; this island's part; the part for the
+# other island's devices. These are minimal, and plugins/pjrt_cpu/net/net_test.cc checks them to the byte.
 @pytest.mark.parametrize("name, share", [("scatter", 1 / 8), ("gather", 1 / 2), ("exchange", 1 / 4)])
 def test_other_collectives_cross_once_too(network, program, name, share):
     with network.counting() as counted:

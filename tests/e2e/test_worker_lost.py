@@ -1,7 +1,7 @@
-"""A worker process dies: what lived there raises, naming the host, and everything else stays usable.
+"""A worker process dies: its arrays raise an error that names the host, and everything else stays usable.
 
-Within a second: pathways/sim tells it of every scenario (RF-2). Here hosts may be silent for an hour, so that a loss that is noticed has been noticed
-by the closed connection."""
+pathways/sim checks for all scenarios that this takes at most a second (RF-2). Here the heartbeat limit is an hour, so that only the closed
+connection can reveal the loss."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-// Lanes that break again and again, at random moments, and the way to the controller with them: what is put comes back as it was.
+// Lanes break again and again, at random moments, and other connections of the client too: arrays come back unchanged.
 #include <map>
 #include <optional>
 #include <random>
@@ -31,7 +31,7 @@ class LaneScript {
     }
     for (const auto& [handle, value] : values_) Fetch(handle);
     t_.Run();
-    for (int i = 0; i < 20 && open_ > 0; ++i) {  // connections are made anew
+    for (int i = 0; i < 20 && open_ > 0; ++i) {  // clients reconnect
       t_.timers.Advance(absl::Milliseconds(100));
       t_.Run();
     }

@@ -1,4 +1,4 @@
-// A session over a network that is cut again and again, at random moments: each request takes effect once, and results are those of a model.
+// A session over a network that is cut again and again, at random moments: each request takes effect once, and results match a model.
 #include <cstring>
 #include <map>
 #include <optional>
@@ -28,7 +28,7 @@ buffers::ArraySpec On(int device) { return TestCluster::Single(device, {4}, buff
   return toy;
 }
 
-// Asks for random things, cuts the network between any two events, and compares what comes back with what it must be.
+// Sends random requests, cuts the network between any two events, and compares the answers with the model.
 class Script {
  public:
   Script(uint32_t seed, ServedCluster* cluster) : random_(seed), t_(*cluster) {
@@ -52,7 +52,7 @@ class Script {
     }
     for (const auto& [handle, value] : values_) Fetch(handle);
     t_.Run();
-    for (int i = 0; i < 3 && open_ > 0; ++i) {  // the last cut may have been noticed by nobody yet
+    for (int i = 0; i < 3 && open_ > 0; ++i) {  // both ends may not have noticed the last cut yet
       t_.timers.Advance(absl::Seconds(1));
       t_.Run();
     }
@@ -154,7 +154,7 @@ class Script {
   Handle adders_[kDevices];
   Handle next_ = 1;
   std::map<Handle, Value> values_;
-  int open_ = 0;  // questions without an answer
+  int open_ = 0;  // unanswered requests
 };
 
 TEST(BrokenLinksTest, TenThousandCutsChangeNothing) {

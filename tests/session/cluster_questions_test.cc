@@ -1,4 +1,4 @@
-// A front door whose controller is elsewhere (client::RemoteCluster): its sessions, and what it asks of the cluster.
+// A front door with the controller in another process (client::RemoteCluster): its sessions, and its requests about the cluster.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using controller::TestCluster;
 
-// One that serves `session`, and the tests' own.
+// Adds a RemoteCluster, beside the session of the base class.
 class Door : public ServedCluster {
  public:
   explicit Door(int hosts = 1, int devices = 4) : ServedCluster(hosts, devices), door({.controller = service_address}, {&cut, &client_strand, &timers, &clock}) {}

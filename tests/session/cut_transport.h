@@ -1,4 +1,5 @@
-// CutTransport: a network that a test cuts: all that is under way on its connections is lost, in both directions, and both ends hear of it.
+// CutTransport: a transport that a test can cut: everything in flight on the connection that was made last is lost, in both directions, and
+// both ends are told.
 #pragma once
 
 #include <memory>
@@ -26,7 +27,7 @@ class CutTransport final : public net::Transport {
       on_done(std::move(cut));
     });
   }
-  // False if there is no connection.
+  // Returns false if there is no connection.
   bool Cut() {
     if (current_ == nullptr) return false;
     std::exchange(current_, nullptr)->Cut();
@@ -34,7 +35,7 @@ class CutTransport final : public net::Transport {
     return true;
   }
 
-  bool out_of_reach = false;  // nobody connects
+  bool out_of_reach = false;  // all attempts to connect fail
   int cuts = 0;
 
  private:
@@ -44,7 +45,7 @@ class CutTransport final : public net::Transport {
     ~CutConnection() override {
       if (owner_->current_ == this) owner_->current_ = nullptr;
     }
-    // Frames of this end stay behind from here on, and those of the other end are not delivered.
+    // From here on, frames of this end are not sent, and frames of the other end are not delivered.
     void Cut() {
       cut_ = true;
       inner_->Close(absl::UnavailableError("the network is cut"));

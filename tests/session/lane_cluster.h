@@ -1,5 +1,5 @@
-// A controller, real workers over simulated devices, and a client with lanes to them, in one thread and one network in memory. The client has
-// a transport for lanes of its own kind to cut: `lane_cut` breaks them, `cut` the way to the controller.
+// LaneCluster: a controller, real workers over simulated devices, and a client with lanes to them, in one thread and one network in memory.
+// `remote->lanes().Break` breaks a lane; `cut` breaks the connection of the client that was made last, to the controller or to a worker.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ class LaneHost {
   LaneHost(controller::TestCluster* world, const std::string& name, const std::string& island, int devices,
            const worker::Limits& limits)
       : runtime_({.devices = devices, .executor = &world->executor}), strand_(&world->executor) {
-    // Names are given once: nobody listens there already.
+    // Names are unique: the addresses are free.
     peers_ = *world->transport.Listen(absl::StrCat("tcp:", name, ":0"), [this](std::unique_ptr<net::Connection> connection) {
       if (link_ != nullptr) link_->AcceptPeer(std::move(connection));
     });
@@ -49,13 +49,13 @@ class LaneHost {
     link_->Start();
   }
 
-  // The process dies.
+  // Kills the process.
   void Die() {
     lanes_ = nullptr;
     peers_ = nullptr;
     link_ = nullptr;
   }
-  // Nobody can connect for lanes any more.
+  // Refuses new lanes.
   void StopListening() { lanes_ = nullptr; }
   const std::string& lane_address() const { return lanes_->address(); }
   int64_t arrays() const { return link_->arrays(); }
@@ -88,10 +88,10 @@ class LaneCluster : public ServedCluster {
     Run();
   }
 
-  // All arrays of more than a few bytes go by lane.
+  // Connects; all arrays of more than a few bytes go by lane.
   absl::Status ConnectWithLanes(int64_t kept = 1 << 30) { return Connect(absl::Seconds(30), {.in_frame = 8, .kept = kept}); }
   int64_t BytesThroughController() { return cluster->fabric().array_bytes(); }
-  // What workers hold, once all has happened that was under way.
+  // Returns the number of arrays that workers hold, after everything in flight is done.
   int64_t Arrays() {
     Run();
     int64_t arrays = 0;

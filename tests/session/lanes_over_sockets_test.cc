@@ -1,4 +1,4 @@
-// Lanes over real sockets and threads: a controller, a worker, and a program that uses client::Client, as bin/ puts them together.
+// Lanes over real sockets and threads: a controller, a worker, and a program that uses client::Client, wired as in bin/.
 #include <unistd.h>
 
 #include <chrono>
@@ -17,7 +17,7 @@
 #include "pathways/base/thread_pool.h"
 #include "pathways/base/timer_queue.h"
 #include "pathways/client/client.h"
-#include "pathways/controller/cluster_impl.h"
+#include "pathways/controller/cluster/cluster_impl.h"
 #include "pathways/device/simulated/runtime.h"
 #include "pathways/net/asio_transport.h"
 #include "pathways/session/service.h"
@@ -29,7 +29,7 @@ namespace {
 constexpr std::chrono::seconds kPatience{60};
 constexpr size_t kBytes = 16 << 20;
 
-// Destroyed in the reverse order, as in bin/.
+// Destroyed in reverse order, as in bin/.
 class Processes {
  public:
   explicit Processes(const std::string& listen) {

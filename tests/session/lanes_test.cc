@@ -1,4 +1,4 @@
-// Bytes between a client and workers: on lanes, past the controller.
+// Bytes between a client and workers travel on lanes, not through the controller.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -216,7 +216,7 @@ TEST(LanesTest, AWorkerAsksForNoMoreThanItHasRoomFor) {
   EXPECT_EQ(t.Ready({100}).code(), absl::StatusCode::kResourceExhausted);
 }
 
-// What a stranger on the network gets.
+// A connection to a worker's lane address by a stranger.
 class LaneStranger final : public net::Connection::Handler {
  public:
   LaneStranger(LaneCluster* t, const std::string& address) : t_(*t) {

@@ -1,4 +1,4 @@
-// A session whose client is elsewhere: the client library against the real controller.
+// A session of a client in another process: the client library against the real controller.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -114,7 +114,7 @@ TEST(RemoteSessionTest, AClientGivesUpOnAControllerThatIsOutOfReachForLong) {
   ASSERT_TRUE(ready.has_value());
   EXPECT_EQ(ready->code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(ready->message(), HasSubstr("was lost"));
-  // What is asked from then on fails, and its results are known: a front door lets go of them.
+  // Later requests fail, and their results are known handles: a front door destructs them.
   EXPECT_EQ(t.Execute((*info)->handle, {1}, {2}).status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(t.Execute(99, {1}, {3}).status().code(), absl::StatusCode::kNotFound);
   EXPECT_TRUE(t.session->Destruct({2, 3}).ok());

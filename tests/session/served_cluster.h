@@ -1,5 +1,5 @@
-// A controller with fake workers, its session service, and a client, in one thread and one network in memory. Nothing happens but in Run
-// and what calls it.
+// ServedCluster: a controller with fake workers, its session service, and a client, in one thread and one network in memory. Nothing
+// happens outside Run and its callers.
 #pragma once
 
 #include <memory>
@@ -37,7 +37,7 @@ class ServedCluster : public controller::TestCluster {
     Run();
   }
 
-  // `session` becomes a remote one.
+  // Opens a remote session and makes it `session`.
   absl::Status Connect(absl::Duration patience = absl::Seconds(30), const client::HostBuffers::Limits& limits = {}) {
     client::Link::Options options;
     options.controller = service_address;
@@ -51,7 +51,7 @@ class ServedCluster : public controller::TestCluster {
     Run();
     return *opened;
   }
-  // What workers hold, once all has happened that was under way.
+  // Returns the number of shards that workers hold, after everything in flight is done.
   size_t Shards() {
     Run();
     size_t shards = 0;

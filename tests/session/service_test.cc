@@ -1,4 +1,4 @@
-// Whom the session service lets in, and what it does with what is no message.
+// Tests which clients the session service admits, and how it handles invalid messages.
 #include <deque>
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@ using ::pathways::v1::ClientFrame;
 using ::pathways::v1::ControllerFrame;
 using ::testing::HasSubstr;
 
-// A client that says anything.
+// A client that sends arbitrary frames.
 class Stranger : private net::Connection::Handler {
  public:
   explicit Stranger(ServedCluster* cluster) : t_(*cluster) {
@@ -36,7 +36,7 @@ class Stranger : private net::Connection::Handler {
     Say(frame);
     ASSERT_TRUE(heard.back().has_welcome());
   }
-  // What the controller said last, if it ended the session.
+  // Returns the status with which the controller ended the session, if it did.
   absl::Status ended() const { return heard.empty() ? absl::OkStatus() : StatusFrom(heard.back().ended()); }
 
   std::vector<ControllerFrame> heard;

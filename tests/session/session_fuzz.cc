@@ -1,5 +1,5 @@
-// Connections of the session protocol as a hostile client may write them: each input is a list of frames, each with a length in two bytes
-// before it. The first frame is a good hello; the cluster has no workers.
+// Fuzzes connections of the session protocol from a hostile client. Each input is a list of frames, each after its length in two bytes. The
+// first frame is a good hello; the cluster has no workers.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -16,7 +16,7 @@ class NoTimers final : public pw::Timers {
   void After(absl::Duration, pw::Executor*, pw::Task) override {}
 };
 
-// Every frame of the controller must be one that a client can read.
+// Fails on a controller's frame that a client cannot read.
 class Client final : public pw::net::Connection::Handler {
  public:
   void OnFrame(pw::net::Frame raw) override {

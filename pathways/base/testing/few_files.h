@@ -1,4 +1,4 @@
-// FewFiles: for tests of what happens when there are no descriptors left.
+// FewFiles: lowers the limit of open files, for tests of running out of descriptors.
 #pragma once
 
 #include <sys/resource.h>
@@ -6,12 +6,12 @@
 
 namespace pw {
 
-// While this stands the process can open `more` files and connections, as long as it closes none. What is open stays so.
+// During its lifetime the process can open `more` files and connections, as long as it closes none. Open files stay open.
 class FewFiles {
  public:
   explicit FewFiles(int more) {
     getrlimit(RLIMIT_NOFILE, &before_);
-    const int next = dup(STDERR_FILENO);  // the lowest that is free
+    const int next = dup(STDERR_FILENO);  // the lowest free number
     close(next);
     rlimit few = before_;
     few.rlim_cur = static_cast<rlim_t>(next) + static_cast<rlim_t>(more);

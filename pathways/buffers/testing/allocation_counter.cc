@@ -13,7 +13,7 @@ void* operator new(size_t size) {
   if (void* p = std::malloc(size)) return p;
   std::abort();
 }
-// Ours too, since its memory comes back through the deletes below. These are not inlined: g++ would see a `free` of what a `new` has given.
+// Replaced too, because the deletes below free its memory. They are not inlined: g++ would warn of a `free` of memory from `new`.
 void* operator new(size_t size, const std::nothrow_t&) noexcept { return operator new(size); }
 [[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p, size_t) noexcept { std::free(p); }

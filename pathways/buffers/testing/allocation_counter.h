@@ -1,4 +1,4 @@
-// Counts what this test binary allocates with operator new, so that tests can assert what something costs in memory.
+// Counts this test binary's allocations by operator new, so that tests can assert memory costs.
 #pragma once
 
 #include <cstddef>

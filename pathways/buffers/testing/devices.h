@@ -1,4 +1,4 @@
-// Devices of tests.
+// Device lists for tests.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace pw::buffers {
 
-// first, first + 1 ...
+// Returns `n` devices: first, first + 1, ...
 inline std::vector<DeviceId> Devices(int n, int first = 0) {
   std::vector<DeviceId> devices(n);
   for (int i = 0; i < n; ++i) devices[i] = DeviceId(first + i);

@@ -1,5 +1,5 @@
-// Random shapes, strides and shardings for the property tests of this folder, and what their models need to look at single
-// elements. Deterministic in the generator.
+// Random shapes, strides and shardings for the property tests of this folder, and helpers of their models to visit single elements.
+// Deterministic for a given generator.
 #pragma once
 
 #include <algorithm>
@@ -14,10 +14,10 @@
 
 namespace pw::buffers {
 
-// Our own, since the standard library's distributions differ between implementations.
+// Returns a number in [low, high]. The standard library's distributions differ between implementations.
 inline int64_t Pick(std::mt19937& rng, int64_t low, int64_t high) { return low + static_cast<int64_t>(rng() % (high - low + 1)); }
 
-// Also of rank 0, and with empty dimensions.
+// Includes rank 0 and empty dimensions.
 inline Dims RandomDims(std::mt19937& rng) {
   Dims dims(Pick(rng, 0, 3));
   for (int64_t& dim : dims) dim = Pick(rng, 0, 9) == 0 ? 0 : Pick(rng, 1, 8);
@@ -29,7 +29,7 @@ void Shuffle(std::mt19937& rng, std::vector<T>& v) {
   for (size_t i = v.size(); i > 1; --i) std::swap(v[i - 1], v[rng() % i]);
 }
 
-// Tiled, partially replicated, replicated, permuted. Its devices are distinct, from `first_device` on, in random order.
+// Returns a tiled, partially replicated, replicated or permuted sharding over distinct devices, from `first_device` on, in random order.
 inline Sharding RandomSharding(std::mt19937& rng, size_t rank, int first_device) {
   Tiles tiles;
   int64_t n = 1;
@@ -52,7 +52,7 @@ inline Sharding RandomSharding(std::mt19937& rng, size_t rank, int first_device)
 
 inline constexpr int kElementBytes[] = {1, 2, 3, 4, 8, 16};
 
-// Strides of some order of the dimensions, some of them negative, with gaps between elements and between rows.
+// Returns strides in a random order of the dimensions, some of them negative, with gaps between elements and between rows.
 inline Dims RandomStrides(std::mt19937& rng, int element_bytes, const Dims& dims) {
   std::vector<size_t> order(dims.size());
   std::iota(order.begin(), order.end(), size_t{0});

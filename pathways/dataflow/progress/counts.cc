@@ -17,7 +17,7 @@ void Counts::Append(Stretch run) {
   stretches_.push_back(run);
 }
 
-// Sweeps over the borders of both.
+// Sweeps over the borders of the stretches of both.
 void Counts::Add(const Counts& other) {
   if (other.stretches_.empty()) return;
   const std::vector<Stretch> mine = std::move(stretches_);
@@ -27,7 +27,7 @@ void Counts::Add(const Counts& other) {
   uint32_t at = 0;
   constexpr uint32_t kEnd = UINT32_MAX;
   while (i < mine.size() || k < theirs.size()) {
-    // Up to `end` neither side changes.
+    // From `at` to `end`, the counts of both sides are constant.
     uint32_t end = kEnd;
     uint64_t messages = 0;
     for (const auto& [list, next] : {std::pair(&mine, i), std::pair(&theirs, k)}) {

@@ -1,5 +1,5 @@
-// Counts: how many messages have been sent to each destination shard, as stretches of equal numbers. Only what is not zero takes
-// memory, and an edge that sends equally many to all shards takes one stretch whatever their number. A value, pure.
+// Counts: the number of messages sent to each destination shard, stored as stretches of equal numbers. Zeros take no memory, and an
+// edge that sends equally many messages to all shards takes one stretch, whatever their number. A value, pure.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace pw::dataflow {
 
 class Counts {
  public:
-  // One sender's report of more than this is refused, so that no sum over hosts overflows.
+  // A report with a larger count is refused, so that no sum over hosts overflows.
   static constexpr uint64_t kMaxMessages = uint64_t{1} << 39;
 
   struct Stretch {
@@ -22,22 +22,23 @@ class Counts {
     friend bool operator==(const Stretch&, const Stretch&) = default;
   };
 
-  // Adds a stretch behind the others. REQUIRES: it starts at or after the end of the last. Stretches without messages are
-  // dropped.
+  // Appends a stretch. REQUIRES: it starts at or after the end of the last one. Empty stretches are dropped.
   void Append(Stretch run);
+  // Adds the counts of `other`, shard by shard.
   void Add(const Counts& other);
 
   uint64_t Of(uint32_t shard) const;
   bool empty() const { return stretches_.empty(); }
   const std::vector<Stretch>& stretches() const { return stretches_; }
 
-  // From outside: INVALID_ARGUMENT unless ascending, apart, below `shards`, and below kMaxMessages.
+  // Checks stretches that a peer sent. INVALID_ARGUMENT unless they are ascending, do not overlap, are not empty, lie below
+  // `shards`, and count at most kMaxMessages.
   static absl::Status Check(absl::Span<const Stretch> stretches, uint32_t shards);
 
   friend bool operator==(const Counts&, const Counts&) = default;
 
  private:
-  std::vector<Stretch> stretches_;  // ascending, apart, messages != 0; neighbours that touch have different numbers
+  std::vector<Stretch> stretches_;  // ascending, disjoint, messages != 0; stretches that touch have different numbers
 };
 
 }  // namespace pw::dataflow

@@ -28,7 +28,7 @@ TEST(Counts, OfNothingTakeNothing) {
   EXPECT_THAT(counts.stretches(), IsEmpty());
 }
 
-// The sum of random counts is what a plain map says, in the shortest form.
+// The sum of random counts equals that of a plain map, in the shortest form.
 TEST(Counts, AddLikeAMap) {
   for (uint64_t seed = 1; seed <= 500; ++seed) {
     Random random(seed);

@@ -1,13 +1,12 @@
-// EdgePlan: one host's part in an edge: its shards at both ends, and the ways of the reports that close the edge.
+// EdgePlan: one host's part in an edge: its shards at both ends, and the routes of the reports that close the edge.
 //
-// When all its shards of the source node are done, a source host reports what they sent to each destination shard. Reports take
-// one of two ways, chosen by the size of the edge alone, so that all hosts choose alike:
-//   direct   each source host reports to each destination host concerned. For one-to-one edges, and where there are at most
-//            `direct_pairs` pairs of hosts.
-//   tree     source hosts add up along a tree of the source hosts; its root hands the sum to the first destination host; from
-//   there
-//            every destination host gets its part along a tree of the destination hosts. S + D hosts: at most S + D - 1 reports,
-//            none with more than `fan_in` per level to hear, and the hops grow with the logarithm of the hosts.
+// When all shards of the source node on a host are done, the host reports how many messages they sent to each destination shard.
+// Reports take one of two routes. The kind and size of the edge alone decide which, so all hosts choose the same:
+//   direct   each source host reports to each destination host concerned: for one-to-one edges, and for edges with at most
+//            `direct_pairs` pairs of hosts
+//   tree     source hosts add up their reports along a tree; its root sends the sum to the first destination host, from which
+//            every destination host gets its part along a second tree. With S source and D destination hosts, at most S + D - 1
+//            reports are sent; a host receives at most `fan_in` per level, and the hops grow with the logarithm of the hosts
 //
 // Invariants:
 //   EP-1  the reports of an edge are O(hosts), whatever the number of shards
@@ -26,25 +25,25 @@ namespace pw::dataflow {
 
 struct ProgressKnobs {
   uint32_t fan_in = 64;        // of the trees; at least 2
-  uint32_t direct_pairs = 64;  // up to so many pairs of hosts, source hosts report directly
+  uint32_t direct_pairs = 64;  // edges with at most so many pairs of hosts use direct reports
 };
 
-// For hosts that reach the coordinator and nobody else: nobody adds up for others.
+// Knobs for hosts that can reach only the coordinator: all reports are direct.
 inline ProgressKnobs StarKnobs() { return {.direct_pairs = UINT32_MAX}; }
 
 struct EdgePlan {
   // `from` and `to` outlive the plan.
   EdgePlan(EdgeKind kind, const Placement& from, const Placement& to, HostId self, const ProgressKnobs& knobs);
 
-  // Nothing of the edge concerns this host.
+  // Returns whether this host has no part in the edge.
   bool idle() const { return sources.empty() && destinations.empty(); }
-  // Whether a source shard may send to a destination shard.
+  // Returns whether a source shard may send to a destination shard.
   bool Allows(uint32_t source, uint32_t destination) const;
-  // Whether tuples or reports of the edge may go to that host, or come from it.
+  // Returns whether tuples or reports of the edge may travel between this host and `other`.
   bool TalksTo(HostId other) const;
-  // Reports alone.
+  // The same for reports alone.
   bool ReportsTo(HostId other) const;
-  // A failed source shard poisons all destination shards, or, one-to-one, its own only.
+  // Returns whether a failed source shard poisons all destination shards. On one-to-one edges it poisons only its own.
   bool poisons_all() const { return kind != EdgeKind::kOneToOne; }
 
   EdgeKind kind;
@@ -55,18 +54,18 @@ struct EdgePlan {
   std::vector<uint32_t> destinations;  // and of the destination node
   bool direct = false;
 
-  // Direct. Ascending; this host itself may be among them.
+  // If direct: the hosts that this host reports to, and those that report to it. Ascending; both may contain this host.
   std::vector<HostId> report_to;
   std::vector<HostId> reporters;
 
-  // Tree of the source hosts. Positions are those in from->hosts().
+  // Otherwise: the tree of the source hosts.
   std::optional<HostId> up_parent;  // none: this host is the root
   std::vector<HostId> up_children;  // ascending
-  HostId down_root;                 // where the root of the source hosts sends the sum
-  // Tree of the destination hosts. Positions are those in to->hosts().
-  std::optional<HostId> down_parent;  // none: this host is the root, and hears from the root of the source hosts
+  HostId down_root;                 // root of the destination hosts, to which the root of the source hosts sends the sum
+  // And the tree of the destination hosts.
+  std::optional<HostId> down_parent;  // none: this host is the root, and receives the sum from up_root
   HostId up_root;
-  std::vector<uint32_t> down_children;  // positions, ascending
+  std::vector<uint32_t> down_children;  // positions in to->hosts(), ascending
 
  private:
   void PlanDirect();

@@ -27,7 +27,7 @@ Counts ToCounts(const absl::flat_hash_map<uint32_t, uint64_t>& sent) {
   return counts;
 }
 
-// Calls f(host, part of a run that lies on one host), in the order of the shards.
+// Splits the stretches where the host changes; calls f(host, part of a stretch on that host), in the order of the shards.
 template <class F>
 void ForEachHostPart(const Counts& counts, const Placement& placement, F f) {
   for (const Counts::Stretch& run : counts.stretches()) {
@@ -111,8 +111,8 @@ absl::StatusOr<bool> EdgeProgress::Received(HostId from, uint64_t sequence, uint
   if (!can_send) return Stranger(from, "a tuple");
   const size_t index = it - plan_->destinations.begin();
   Destination& shard = destinations_[index];
-  if (shard.closed) return false;  // it has had them all
-  // What a host sends to itself is never doubled.
+  if (shard.closed) return false;  // it has received all its messages
+  // Messages from this host itself are never duplicated.
   if (from != plan_->self && !seen_[from].Insert(sequence)) return false;
   ++shard.received;
   CloseIfComplete(index, effects);
@@ -189,13 +189,13 @@ absl::Status EdgeProgress::OnDown(HostId from, const Report& report, Effects* ef
   return absl::OkStatus();
 }
 
-// Each child gets what concerns its subtree.
+// Sends each child the counts for its subtree.
 void EdgeProgress::PassDown(const Report& report, Effects* effects) {
   down_waits_ = false;
   std::vector<Report> parts(plan_->down_children.size() + 1);  // the first is this host's own
   const HostSet& hosts = plan_->to->hosts();
   ForEachHostPart(report.counts, *plan_->to, [&](HostId host, Counts::Stretch part) {
-    // The last child at or before the host has it in its subtree; before the first child there is only this host.
+    // A host lies in the subtree of the last child at or before it; before the first child there is only this host.
     const auto& children = plan_->down_children;
     parts[std::upper_bound(children.begin(), children.end(), *hosts.PositionOf(host)) - children.begin()].counts.Append(part);
   });

@@ -1,27 +1,29 @@
-// EdgeProgress: for one run of one edge on one host, tells each destination shard here when it has received all of its messages.
+// EdgeProgress: progress tracking of one edge of a dataflow graph, in one run on one host. Messages travel on an edge from the shards of
+// its source node to the shards of its destination node. EdgeProgress determines when each destination shard on this host has received
+// all its messages, that is, when the edge closes for that shard. The class Run (run.h) has one per edge.
 //
-// Senders count what they send to each destination shard. When all shards of the source node on a host are done, the host reports
-// its counts (only those that are not zero); a destination shard closes once every report that concerns it is in and it has
-// received as many messages as they promise. edge_plan.h says which way the reports take.
+// Source hosts count the messages to each destination shard. When all shards of the source node on a host are done, the host
+// reports its counts, without the zeros. A destination shard closes once every report that concerns it has come, and it has
+// received as many messages as they announce. Reports go from host to host directly or along a tree (edge_plan.h).
 //
-//   source shard sends       Sent() ──► a sequence number, which travels with the message
-//   source shard is done     SourceDone() ──► when it was the last here: reports to send
-//   message comes            Received() ──► false: a duplicate, drop it
-//   report comes             OnReport() ──► reports to pass on
-//   any of them              may close destination shards
+//   a source shard sends     Sent() ──► a sequence number, which travels with the message
+//   a source shard is done   SourceDone() ──► if it was the last on this host: reports to send
+//   a message comes          Received() ──► false: a duplicate, drop it
+//   a report comes           OnReport() ──► reports to pass on
+// SourceDone, Received and OnReport may close destination shards.
 //
-// A source shard that is done with an error poisons the destination shards that it might have sent to: its own on a one-to-one
-// edge, all of them otherwise. A poisoned shard closes like any other, when all that was sent has come; of several errors the one
-// of the lowest source shard counts, so every host names the same.
+// A source shard that ends with an error poisons the destination shards that it might have sent to: its own on a one-to-one edge,
+// all of them otherwise. A poisoned shard closes like any other, when all its messages have come. Of several errors, that of the
+// lowest source shard counts, so all hosts name the same one.
 //
 // Invariants:
 //   EG-1  a destination shard closes once, after the last of its messages has been received, and never before all source shards
 //         are done
-//   EG-2  when everything sent has arrived, all have closed
-//   EG-3  EG-1 and EG-2 hold in whatever order messages and reports arrive, and however often each of them does
-//   EG-4  nothing that comes from outside can break an invariant: what does not fit the plan is refused with a status
-//   EG-5  memory is O(shards of the edge on this host + hosts it hears from + destination shards it sends to)
-// Pure: no I/O, no clock. One thread.
+//   EG-2  once all messages and reports have arrived, all destination shards have closed
+//   EG-3  EG-1 and EG-2 hold in whatever order messages and reports arrive, and however often each of them arrives
+//   EG-4  nothing that a peer sends can break an invariant: a message or report that does not fit the plan is refused with an error
+//   EG-5  memory is O(shards of the edge on this host + hosts it receives from + destination shards it sends to)
+// Pure: no I/O, no clock. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -44,15 +46,17 @@ struct Poison {
 };
 
 struct Report {
+  // kDirect: from a source host to a destination host. kUp: to the root of the tree of source hosts. kDown: from the root of the tree of
+  // destination hosts.
   enum class Way : uint8_t { kDirect, kUp, kDown };
   Way way = Way::kDirect;
-  Counts counts;                // to the destination shards that the receiver is responsible for
-  std::vector<Poison> poisons;  // one-to-one: those of the receiver's shards, ascending; else at most one
+  Counts counts;                // of messages to destination shards: kDirect the receiver's, kDown those of its subtree, kUp all
+  std::vector<Poison> poisons;  // one-to-one: those of the receiver's shards, ascending; otherwise at most one
 };
 
 class EdgeProgress {
  public:
-  // What a call brings about, in order.
+  // The effects of a call, for the caller to carry out in order.
   struct Effects {
     struct Outgoing {
       HostId to;
@@ -66,19 +70,20 @@ class EdgeProgress {
     std::vector<Closed> closed;
   };
 
-  // The plan outlives this. REQUIRES: it is not idle.
+  // `plan` outlives this object. REQUIRES: the plan is not idle, that is, this host has shards at one end of the edge.
   explicit EdgeProgress(const EdgePlan* plan);
 
-  // One message to `destination` is on its way. Returns its sequence number among those from here to the destination's host.
-  // REQUIRES: the plan allows it, and a source shard here is not done.
+  // Counts one message sent to `destination`. Returns its sequence number among this host's messages to the destination's host.
+  // REQUIRES: a source shard here that is not done may send to `destination` (EdgePlan::Allows).
   uint64_t Sent(uint32_t destination);
-  // REQUIRES: `source` is one of plan.sources and was not done before.
+  // Ends a source shard. REQUIRES: `source` is one of plan.sources, and has not ended before.
   void SourceDone(uint32_t source, const absl::Status& status, Effects* effects);
-  // A message for a shard of this host. True: it is new and counts. INVALID_ARGUMENT: `from` cannot have sent it.
+  // Takes in a message for a shard of this host. Returns true if it is new. INVALID_ARGUMENT: `from` cannot have sent it.
   absl::StatusOr<bool> Received(HostId from, uint64_t sequence, uint32_t destination, Effects* effects);
+  // Takes in a report; ignores a repeated one. INVALID_ARGUMENT: it does not fit the plan.
   absl::Status OnReport(HostId from, const Report& report, Effects* effects);
 
-  // Nothing is left to do: reports have left or been passed on, destination shards have closed.
+  // Returns whether all is done: own reports have been sent, others' passed on, and destination shards have closed.
   bool finished() const { return sources_open_ == 0 && up_missing_ == 0 && !down_waits_ && unreported_ == 0 && open_ == 0; }
 
  private:
@@ -102,17 +107,17 @@ class EdgeProgress {
   bool AllReported() const { return unreported_ == 0 && !down_waits_; }
 
   const EdgePlan* const plan_;
-  // As a source host.
+  // State as a source host.
   absl::flat_hash_map<uint32_t, uint64_t> sent_;  // by destination shard; freed once reported
   absl::flat_hash_map<HostId, uint64_t> last_sequence_;
   std::vector<Poison> own_poisons_;
   uint32_t sources_open_;
-  // As a node of the tree of source hosts.
+  // State as a node of the tree of source hosts.
   Report up_;
   std::vector<bool> up_reported_;  // by child
-  uint32_t up_missing_ = 0;        // children, and this host itself
-  // As a destination host.
-  bool down_waits_ = false;     // tree: the report from above has not come
+  uint32_t up_missing_ = 0;        // reports still missing: children's, and this host's own
+  // State as a destination host.
+  bool down_waits_ = false;     // tree: the parent's report has not come
   std::vector<bool> reported_;  // direct: by reporter
   uint32_t unreported_ = 0;
   std::vector<Destination> destinations_;  // by position in plan.destinations

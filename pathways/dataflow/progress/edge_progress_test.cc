@@ -107,7 +107,7 @@ TEST(EdgeProgress, OnlyDestinationsThatWereSentToAreCounted) {
   EXPECT_EQ(counted, 1u);
 }
 
-// EP-1. 2048 shards on 256 hosts, every kind of edge: at most two reports for each host, and no host hears more than the fan-in
+// EP-1. 2048 shards on 256 hosts, every kind of edge: at most two reports per host, and no host receives more than the fan-in
 // allows.
 TEST(EdgeProgress, ReportsAreAFewForEachHostWhateverTheShards) {
   for (uint32_t shards_per_host : {1u, 8u}) {
@@ -149,7 +149,7 @@ TEST(EdgeProgress, WhatDoesNotFitThePlanIsRefused) {
   EXPECT_FALSE(progress.Received(HostId(0), 1, 77, &effects).ok());
   Report report;
   EXPECT_FALSE(progress.OnReport(HostId(1), report, &effects).ok());  // does not report here
-  EXPECT_FALSE(progress.OnReport(HostId(0), report, &effects).ok());  // this host itself, from outside
+  EXPECT_FALSE(progress.OnReport(HostId(0), report, &effects).ok());  // in the name of this host itself
   report.way = Report::Way::kUp;
   EXPECT_FALSE(progress.OnReport(HostId(1), report, &effects).ok());
 

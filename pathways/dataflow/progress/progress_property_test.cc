@@ -1,6 +1,5 @@
-// EdgeProgress against a model that knows everything: random graphs on a few hosts, whose shards send and end at random moments,
-// over a network that delivers messages and reports in any order and some of them several times. Planted bugs show that the model
-// would notice.
+// Compares EdgeProgress with a model that knows every message. Shards of random graphs on a few hosts send and end at random
+// moments, over a network that reorders and duplicates messages and reports. Planted bugs prove that the model detects errors.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -26,8 +25,8 @@ struct Scenario {
   uint32_t hosts = 1;
   uint32_t nodes = 2;
   uint32_t shards = 1;
-  uint32_t duplicates = 0;  // of 8 deliveries
-  uint32_t errors = 0;      // of 16 ends
+  uint32_t duplicates = 0;  // so many of 8 deliveries are repeated
+  uint32_t errors = 0;      // so many of 16 shards end with an error
   ProgressKnobs knobs;
 };
 
@@ -49,7 +48,7 @@ class World {
     }
   }
 
-  // What is wrong; empty: nothing.
+  // Returns what is wrong; empty if nothing is.
   std::string Run() {
     while (problem_.empty() && (!active_.empty() || !network_.empty())) {
       if (!active_.empty() && (network_.empty() || random_.OneIn(3))) {
@@ -101,7 +100,7 @@ class World {
     if (random_.Below(16) < scenario_.errors) status = absl::AbortedError(absl::StrCat("shard ", shard, " of node ", node));
     for (EdgeId e : outputs) Model(e, shard, status);
     Finish(outputs, shard, bug_ == Bug::kIgnoresPoison ? absl::OkStatus() : status);
-    // Planted: one more message after the end.
+    // Planted bug: one more message after the end.
     if (bug_ == Bug::kDoneTooSoon && !outputs.empty() && random_.OneIn(2)) SendFrom(outputs[0], shard);
   }
 
@@ -135,7 +134,7 @@ class World {
     network_.push_back(std::move(item));
   }
 
-  // Takes any item; sometimes a copy stays, to come again.
+  // Removes a random item; sometimes a copy stays, to be delivered again.
   void DeliverOne() {
     const uint32_t which = random_.Below(static_cast<uint32_t>(network_.size()));
     Item item = network_[which];
@@ -168,7 +167,7 @@ class World {
     for (const auto& closed : effects.closed) Close(e, host, closed.shard, closed.status);
   }
 
-  // EG-1: nothing can come any more, and everything has come.
+  // EG-1: when a shard closes, no message can come any more, and all have come.
   void Close(EdgeId e, HostId host, uint32_t shard, const absl::Status& status) {
     const Edge& edge = graph_->edge(e);
     if (graph_->destination(e).HostOf(shard) != host) return Wrong("closed on another host");
@@ -185,7 +184,7 @@ class World {
     if (--missing_inputs_[{edge.to.v, shard}] == 0) active_.push_back({edge.to.v, shard});
   }
 
-  // EG-2, and how many reports it took.
+  // Checks EG-2 and the number of reports.
   void CheckEnd() {
     for (uint32_t e = 0; e < graph_->edges().size(); ++e) {
       const Placement &from = graph_->source(EdgeId(e)), &to = graph_->destination(EdgeId(e));

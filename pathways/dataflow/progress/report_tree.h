@@ -1,8 +1,9 @@
-// ReportTree: a tree over the positions 0 .. size-1, known to all by arithmetic alone, with position 0 at the root.
+// ReportTree: the tree along which hosts add up or spread reports (edge_plan.h). Its nodes are the positions 0 .. size-1, with
+// position 0 as the root; every host computes it by arithmetic alone.
 //
-// With fan-in f, positions that are not a multiple of f are leaves and hang on the multiple of f before them; multiples of f hang
-// on multiples of f², and so on. So the subtree of every position is an interval that starts with it, up to 64 hosts with f = 64
-// are one level, and 4096 are two. Pure; a value.
+// With fan-in f, a position that is not a multiple of f is a leaf; its parent is the multiple of f before it. Parents of multiples
+// of f are multiples of f², and so on. So the subtree of every position is an interval that starts with it. With f = 64, up to 64
+// hosts form one level, and up to 4096 two. Pure; a value.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +18,13 @@ class ReportTree {
   // REQUIRES: size > 0, fan_in > 1.
   ReportTree(uint32_t size, uint32_t fan_in) : size_(size), fan_in_(fan_in) {}
 
-  // nullopt: the root.
+  // Returns nullopt for the root.
   std::optional<uint32_t> Parent(uint32_t position) const {
     if (position == 0) return std::nullopt;
     const uint64_t above = Reach(position) * fan_in_;
     return static_cast<uint32_t>(position / above * above);
   }
-  // Ascending.
+  // Returns the children, ascending.
   std::vector<uint32_t> Children(uint32_t position) const {
     std::vector<uint32_t> children;
     const uint64_t reach = Reach(position);
@@ -39,7 +40,7 @@ class ReportTree {
   }
 
  private:
-  // How many positions its subtree would have if there were no end: a power of the fan-in.
+  // Returns the size of the position's subtree in a tree without end: a power of the fan-in.
   uint64_t Reach(uint32_t position) const {
     uint64_t reach = 1;
     while (position == 0 ? reach < size_ : position % (reach * fan_in_) == 0) reach *= fan_in_;

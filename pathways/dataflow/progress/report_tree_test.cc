@@ -21,7 +21,7 @@ TEST(ReportTree, OfThreeLevelsIsKnownByArithmetic) {
   EXPECT_EQ(tree.SubtreeEnd(4), 8u);
 }
 
-// Every position is under exactly the parent that lists it, subtrees are intervals, and the depth is logarithmic.
+// Every position's parent is the one that lists it as a child, subtrees are intervals, and the depth is logarithmic.
 TEST(ReportTree, IsATreeForEverySize) {
   for (uint32_t fan_in : {2u, 3u, 7u, 64u}) {
     for (uint32_t size = 1; size <= 200; ++size) {

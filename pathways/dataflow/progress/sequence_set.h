@@ -1,4 +1,5 @@
-// SequenceSet: which of the numbers 1, 2, 3, ... have been seen. What arrives nearly in order takes next to no memory. Pure.
+// SequenceSet: a set of numbers from 1 on, such as the sequence numbers seen so far. Numbers that arrive nearly in order take next
+// to no memory. Pure.
 #pragma once
 
 #include <cstddef>
@@ -9,21 +10,21 @@ namespace pw::dataflow {
 
 class SequenceSet {
  public:
-  // False if it was there already. 0 is never new.
+  // Returns false if the number was in the set already, as 0 always is.
   bool Insert(uint64_t sequence) {
     if (sequence <= below_ || !beyond_.insert(sequence).second) return false;
     Compact();
     return true;
   }
   bool Contains(uint64_t sequence) const { return sequence <= below_ || beyond_.count(sequence) > 0; }
-  // Everything up to and including `sequence` counts as seen from now on.
+  // Inserts all numbers up to and including `sequence`.
   void InsertUpTo(uint64_t sequence) {
     if (sequence <= below_) return;
     below_ = sequence;
     beyond_.erase(beyond_.begin(), beyond_.upper_bound(sequence));
     Compact();
   }
-  // Numbers that are kept one by one, because smaller ones are missing.
+  // Returns how many numbers are stored one by one, because smaller ones are missing.
   size_t gaps() const { return beyond_.size(); }
 
  private:
@@ -34,7 +35,7 @@ class SequenceSet {
     }
   }
 
-  uint64_t below_ = 0;  // all up to and including this one have been seen
+  uint64_t below_ = 0;  // all numbers up to and including this one are in the set
   std::set<uint64_t> beyond_;
 };
 

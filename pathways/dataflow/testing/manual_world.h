@@ -1,5 +1,5 @@
-// Threads, time and timers that stand still until a test moves them. Everything runs on the test's thread; tasks run in the order
-// of posting, or, given a generator, in any order (those of one strand stay in theirs).
+// Test doubles of Executor, Clock and Timers: nothing runs, and no time passes, until the test says so. Everything runs on the
+// test's thread. Tasks run in the order of posting or, given a seed, in random order (a strand's tasks keep their order).
 #pragma once
 
 #include <deque>
@@ -20,7 +20,7 @@ class ManualExecutor : public Executor {
   explicit ManualExecutor(uint64_t seed) : random_(seed) {}
 
   void Post(Task task) override { queue_.push_back(std::move(task)); }
-  // False: there was none.
+  // Runs a task. Returns false if there was none.
   bool RunOne() {
     if (queue_.empty()) return false;
     if (random_.has_value()) std::swap(queue_.front(), queue_[random_->Below(static_cast<uint32_t>(queue_.size()))]);
@@ -52,7 +52,7 @@ class ManualTimers : public Timers {
     entries_.emplace(clock_->now + delay, std::pair(executor, std::move(task)));
   }
   size_t armed() const { return entries_.size(); }
-  // Moves the clock to the next deadline and posts what is due then. False: there is none.
+  // Moves the clock to the next deadline, and posts the tasks that are due then. Returns false if there is none.
   bool Step() {
     if (entries_.empty()) return false;
     clock_->now = std::max(clock_->now, entries_.begin()->first);

@@ -1,4 +1,4 @@
-// Placements of tests.
+// Placements for tests.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace pw::dataflow {
 
-// The same number of shards on each of `hosts` hosts, of which `first` is the first.
+// Returns a placement with equally many shards on each of `hosts` hosts, from host `first` on.
 inline PlacementRef Over(uint32_t hosts, uint32_t shards_per_host, uint32_t first = 0) {
   return std::make_shared<const Placement>(Placement::Uniform(HostId(first), hosts, shards_per_host));
 }

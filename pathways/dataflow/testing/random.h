@@ -1,4 +1,4 @@
-// A small generator of our own for tests: the same numbers on every platform from one seed.
+// A small random generator for tests. One seed gives the same numbers on every platform.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class Random {
     return z ^ (z >> 31);
   }
   uint32_t Below(uint32_t n) { return static_cast<uint32_t>(Next() % n); }
-  // True once in n times.
+  // Returns true with probability 1/n.
   bool OneIn(uint32_t n) { return Below(n) == 0; }
 
  private:

@@ -1,4 +1,4 @@
-// Random graphs over a few hosts: every kind of edge, placements of every form. Deterministic in the generator.
+// Random graphs over a few hosts, with all kinds of edges and all forms of placements. Deterministic in the generator.
 #pragma once
 
 #include <string>

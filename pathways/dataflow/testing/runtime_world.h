@@ -1,5 +1,5 @@
-// A few hosts with a runtime each, in one thread, over memory transports. Tasks of different hosts, and of the two lanes of a
-// connection, run in an order that a seed decides.
+// RuntimeWorld: a few hosts with a runtime each, on one thread, over memory transports. A seed decides the order of tasks of
+// different hosts and of the two lanes of a connection.
 #pragma once
 
 #include <functional>
@@ -34,18 +34,18 @@ class RuntimeWorld {
 
   Runtime& at(uint32_t host) { return *hosts_[host]->runtime; }
   TransportLinks& links(uint32_t host) { return hosts_[host]->links; }
-  // Until nothing happens any more, deadlines included.
+  // Runs all tasks, and moves the clock on, until no task and no timer is left.
   void Settle() {
     do {
       executor_.RunUntilIdle();
     } while (timers_.Step());
   }
-  // Without time passing.
+  // Runs all tasks without moving the clock.
   void SettleNow() { executor_.RunUntilIdle(); }
   bool RunOne() { return executor_.RunOne(); }
-  // The process is gone: its connections break.
+  // Kills the host's process: its connections break.
   void Kill(uint32_t host) { hosts_[host] = nullptr; }
-  // What membership says.
+  // Tells all other hosts that this host has left the cluster.
   void TellLost(uint32_t host) {
     for (auto& other : hosts_) {
       if (other != nullptr) other->links.RemovePeer(HostId(host), absl::UnavailableError("it has left"));
@@ -88,11 +88,11 @@ class RuntimeWorld {
   ManualTimers timers_;
   const Operators operators_;
   net::MemoryNetwork network_;
-  std::vector<std::unique_ptr<Strand>> strands_;  // outlive hosts that are killed: a connection may still be under way
+  std::vector<std::unique_ptr<Strand>> strands_;  // outlive killed hosts: a Connect may still be pending
   std::vector<std::unique_ptr<Host>> hosts_;
 };
 
-// An operator made of functions; those that are empty do what Operator does.
+// An operator made of functions. Empty functions fall back to Operator's defaults.
 struct FunctionOperator : Operator {
   std::function<void(Shard&)> on_start, on_inputs_closed, on_writable;
   std::function<void(Shard&, EdgeId, Tuple)> on_tuple;

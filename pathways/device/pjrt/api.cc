@@ -36,7 +36,7 @@ absl::StatusOr<std::shared_ptr<const Api>> Api::Load(const std::string& path) {
 }
 
 absl::Status Api::Check() const {
-  // Whatever the version, these come first in the table.
+  // These entries come first in the table in every version.
   if (api_->struct_size < offsetof(PJRT_Api, PJRT_Error_GetCode) + sizeof(void*)) {
     return absl::FailedPreconditionError(
         absl::StrCat("the device plugin '", path_, "' is broken: its table has only ", api_->struct_size, " bytes"));

@@ -1,11 +1,14 @@
-// The PJRT C API of one plugin: loaded by path, called through thin wrappers that speak absl::Status.
+// Api: the PJRT C API of one plugin, loaded by path. Thin wrappers turn its errors into absl::Status.
 //
-// Only this folder includes the C API's headers. A PJRT entry takes one struct of arguments that begins with its own size;
-// `MakeArgs<T>(size)` makes one, `Api::Call` runs an entry and turns its error into a status.
+// Only this folder includes the C API's headers. The API is a table of functions ("entries"). An entry takes one struct of arguments that
+// begins with its own size; PW_PJRT_ARGS declares one, `Api::Call` calls an entry and converts its error to a status:
+//   PW_PJRT_ARGS(args, PJRT_Buffer_ReadyEvent_Args);
+//   args.buffer = buffer;
+//   absl::Status status = api.Call(&PJRT_Api::PJRT_Buffer_ReadyEvent, &args);
 //
 // Invariants:
 //   PA-1  a loaded plugin stays loaded for the life of the process: device threads may still run its code
-//   PA-2  entries that an older plugin lacks are reported as UNIMPLEMENTED by name, never called
+//   PA-2  an entry that an older plugin lacks is never called: Call returns UNIMPLEMENTED
 // Any thread.
 #pragma once
 
@@ -28,25 +31,27 @@ Args MakeArgs(size_t struct_size) {
   args.struct_size = struct_size;
   return args;
 }
-// PW_PJRT_ARGS(args, PJRT_Client_Create_Args);
+// Declares a struct of arguments of this type.
 #define PW_PJRT_ARGS(name, type) type name = ::pw::device::pjrt::MakeArgs<type>(type##_STRUCT_SIZE)
 
 class Api {
  public:
-  // NOT_FOUND: no such file. INVALID_ARGUMENT: not a PJRT plugin. FAILED_PRECONDITION: a version we do not speak, or broken.
+  // NOT_FOUND: no such file. INVALID_ARGUMENT: not a PJRT plugin. FAILED_PRECONDITION: it does not load, is of an unsupported version, or
+  // is broken.
   static absl::StatusOr<std::shared_ptr<const Api>> Load(const std::string& path);
 
+  // Gives access to the table itself.
   const PJRT_Api* operator->() const { return api_; }
   const std::string& path() const { return path_; }
 
-  // True if the plugin is new enough to have the entry at this place of the table, and fills it.
+  // Returns whether the plugin has this entry: its table is new enough to contain it, and the entry is set.
   template <class Fn>
   bool Has(Fn* PJRT_Api::* entry) const {
     const auto offset = reinterpret_cast<const char*>(&(api_->*entry)) - reinterpret_cast<const char*>(api_);
     return static_cast<size_t>(offset) + sizeof(Fn*) <= api_->struct_size && api_->*entry != nullptr;
   }
 
-  // Runs an entry that returns an error.
+  // Calls an entry that returns an error.
   template <class Fn, class Args>
   absl::Status Call(Fn* PJRT_Api::* entry, Args* args) const {
     const auto offset = reinterpret_cast<const char*>(&(api_->*entry)) - reinterpret_cast<const char*>(api_);
@@ -57,12 +62,12 @@ class Api {
     return TakeError((api_->*entry)(args));
   }
 
-  // Frees the error.
+  // Converts an error to a status and frees it.
   absl::Status TakeError(PJRT_Error* error) const;
 
-  // Null if the plugin does not have it.
+  // Returns null if the plugin lacks the extension.
   const PJRT_Extension_Base* FindExtension(PJRT_Extension_Type type) const;
-  // An exported symbol beyond the PJRT API; null if there is none.
+  // Returns an exported symbol beyond the PJRT API, or null.
   void* FindSymbol(const char* name) const;
 
  private:

@@ -1,4 +1,4 @@
-// Broken device plugins for tests, one for each PW_BAD_PLUGIN.
+// Broken device plugins for tests, one for each value of PW_BAD_PLUGIN.
 #include "xla/pjrt/c/pjrt_c_api.h"
 
 #if PW_BAD_PLUGIN == 1  // another major version

@@ -16,7 +16,7 @@ int64_t Elements(const Dims& dims) {
   return n;
 }
 
-// Dense, the last dimension fastest.
+// Dense, row-major.
 struct RowMajor {
   explicit RowMajor(size_t rank) : minor_to_major(rank) {
     for (size_t i = 0; i < rank; ++i) minor_to_major[i] = static_cast<int64_t>(rank - 1 - i);
@@ -31,7 +31,7 @@ struct RowMajor {
   PJRT_Buffer_MemoryLayout layout;
 };
 
-// Where element 0 is when some strides are negative.
+// Returns the offset of element 0 if some strides are negative.
 int64_t FirstElementOffset(const HostArray& array) {
   int64_t offset = 0;
   if (!array.byte_strides.has_value()) return 0;
@@ -47,7 +47,7 @@ int64_t FirstElementOffset(const HostArray& array) {
 Future<Unit> Buffer::Ready() {
   Promise<Unit> promise;
   Future<Unit> future = promise.future();
-  // The callback holds the cell, and with it the buffer, until the plugin has been asked.
+  // The callback keeps the cell, and with it the buffer, until the plugin has been asked.
   cell_->WhenSet([cell = cell_, promise = std::move(promise)](const Cell::Handle& handle) mutable {
     if (!handle.ok()) return promise.Set(handle.status());
     const Api& api = cell->client()->api();
@@ -163,7 +163,7 @@ absl::StatusOr<std::unique_ptr<DeviceBuffer>> Buffer::CopyTo(int device, absl::s
     }
     copy->Set(args.dst_buffer);
   });
-  // A refusal that is known already is an answer, not a buffer that fails later.
+  // An error known already is returned at once, not as a buffer that fails later.
   if (copy->is_set() && !copy->handle().ok()) return copy->handle().status();
   return std::make_unique<Buffer>(std::move(copy), dtype_, dims_, device, memory->kind);
 }
@@ -172,7 +172,7 @@ absl::StatusOr<std::unique_ptr<DeviceBuffer>> BufferFromHost(const std::shared_p
                                                              int device, absl::string_view memory_kind) {
   PW_ASSIGN_OR_RETURN(const Memory* memory, client->FindMemory(device, memory_kind));
   PW_ASSIGN_OR_RETURN(const PJRT_Buffer_Type type, ToPjrt(array.dtype));
-  static constexpr char kNothing = 0;  // a place to point at when there is no element
+  static constexpr char kNothing = 0;  // a valid address for arrays without elements
   PW_PJRT_ARGS(args, PJRT_Client_BufferFromHostBuffer_Args);
   args.client = client->handle();
   args.data = array.data.empty() ? static_cast<const void*>(&kNothing) : array.data.data() + FirstElementOffset(array);
@@ -190,7 +190,7 @@ absl::StatusOr<std::unique_ptr<DeviceBuffer>> BufferFromHost(const std::shared_p
   PW_RETURN_IF_ERROR(client->api().Call(&PJRT_Api::PJRT_Client_BufferFromHostBuffer, &args));
   auto buffer = std::make_unique<Buffer>(std::make_shared<Cell>(client, args.buffer), array.dtype, std::move(array.dims), device,
                                          memory->kind);
-  // The bytes live until the runtime lets go of them, which is when the buffer dies if it adopted them.
+  // The bytes live until the runtime releases them; if it adopted them, that is when the buffer dies.
   WhenReady(client->api(), args.done_with_host_buffer, [data = std::move(array.data)](const absl::Status&) {});
   return buffer;
 }

@@ -1,4 +1,5 @@
-// Device buffers over PJRT.
+// Buffer: an array on one device; implements DeviceBuffer (device/device.h) with a PJRT buffer. The PJRT buffer is in a Cell (cell.h), because
+// it may not exist yet: a queued launch makes it. Properties are known at once; methods that need the contents wait for the cell.
 #pragma once
 
 #include <memory>
@@ -12,7 +13,7 @@ namespace pw::device::pjrt {
 
 class Buffer : public DeviceBuffer {
  public:
-  // What the cell holds, or will, is known to the caller: asking the plugin for it costs four calls.
+  // The caller passes the properties of the cell's buffer, because asking the plugin for them takes four calls.
   Buffer(std::shared_ptr<Cell> cell, DType dtype, Dims dims, int device, std::string memory_kind)
       : cell_(std::move(cell)), dtype_(dtype), dims_(std::move(dims)), device_(device), memory_kind_(std::move(memory_kind)) {}
 
@@ -30,6 +31,7 @@ class Buffer : public DeviceBuffer {
 
  private:
   size_t HostBytes() const;
+  // Returns UNIMPLEMENTED if the contents are not laid out densely in row-major order.
   absl::Status CheckRowMajor(PJRT_Buffer* handle) const;
 
   const std::shared_ptr<Cell> cell_;
@@ -39,7 +41,7 @@ class Buffer : public DeviceBuffer {
   const std::string memory_kind_;
 };
 
-// A buffer with the contents of `array`, adopted without a copy where the device shares the host's memory and alignment allows.
+// Makes a buffer with the contents of `array`, without a copy if the device shares the host's memory and alignment allows.
 absl::StatusOr<std::unique_ptr<DeviceBuffer>> BufferFromHost(const std::shared_ptr<const Client>& client, HostArray array,
                                                              int device, absl::string_view memory_kind);
 

@@ -1,13 +1,12 @@
-// A cell: the place of a PJRT buffer that a queued launch has yet to make.
+// Cell: holds the PJRT buffer that a queued launch will make.
 //
-// A plugin's Execute may block (a queue that is full, a program that runs on the caller), and the worker's strand must not. So
-// launches run on a thread of their own, in the order of the Execute calls, and whoever holds a result
-// meanwhile holds its cell.
+// A plugin's Execute may block (a full queue, a program that runs on the caller), but the worker's strand must not. So launches run on
+// their own thread, in the order of the Execute calls; until then a result is represented by its cell.
 //
 // Invariants:
-//   CE-1  a cell is set once, with a buffer that it owns or with why there is none
-//   CE-2  what was asked of a cell before it was set runs inside Set, in the order of asking; later questions are answered at once.
-//         So they come before any later launch, which may take the buffer over.
+//   CE-1  a cell is set once, to a buffer that it owns or to the error
+//   CE-2  callbacks registered before Set run inside Set, in order; later ones run at once. So they all run before any later launch, which
+//         may take the buffer over
 // Any thread.
 #pragma once
 
@@ -38,7 +37,7 @@ class Cell {
     std::lock_guard<std::mutex> lock(mu_);
     return handle_.has_value();
   }
-  // REQUIRES: is_set(), or the caller comes after Set by other means
+  // REQUIRES: is_set(), or the caller knows by other means that Set has returned.
   const Handle& handle() const { return *handle_; }
   void WhenSet(Callback callback);
 

@@ -1,4 +1,4 @@
-// One PJRT client, its devices and memories: what programs and buffers of a runtime share. Immutable once made. Any thread.
+// Client: a PJRT client with its devices and memories, shared by the programs and buffers of a runtime. Immutable once made. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct Device {
 
 class Client {
  public:
-  // `other_processes`: how many the plugin is told of, to span programs over; 0 for a plugin that does not ask.
+  // `other_processes`: how many other processes the plugin is told of, which programs may span; 0 for plugins that do not support this.
   static absl::StatusOr<std::shared_ptr<const Client>> Create(std::shared_ptr<const Api> api, std::vector<ClientOption> options,
                                                               int other_processes);
   ~Client();
@@ -38,9 +38,9 @@ class Client {
   Processes& processes() const { return *processes_; }
   const RuntimeInfo& info() const { return info_; }
   const std::vector<Device>& devices() const { return devices_; }
-  // -1 if the handle is none of devices().
+  // Returns -1 if the handle is not in devices().
   int OrdinalOf(PJRT_Device* device) const;
-  // INVALID_ARGUMENT for an ordinal or a memory kind that is not there; an empty kind is the default.
+  // INVALID_ARGUMENT for an unknown ordinal or memory kind; an empty kind is the default.
   absl::StatusOr<const Memory*> FindMemory(int device, absl::string_view kind) const;
 
  private:

@@ -1,4 +1,4 @@
-// What a plugin may be told when its client is made.
+// An option for creating a plugin's client.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace pw::device::pjrt {
 
-// A number or a text.
+// A name with a number or a text.
 struct ClientOption {
   std::string name;
   std::string text;

@@ -8,10 +8,10 @@ namespace pw::device::pjrt {
 
 namespace {
 
-// How a CPU plugin numbers the devices of other processes.
+// The CPU plugin numbers devices by process, this many ids for each.
 constexpr int kDevicesOfProcess = 2048;
 
-// The plugin's number for the device at a position.
+// Returns the plugin's number for the device at a position.
 absl::StatusOr<int> DeviceNumber(const CompileRequest& request, int position, const Client& client) {
   const int devices = static_cast<int>(client.devices().size());
   const bool spans = !request.positions.empty();
@@ -41,7 +41,7 @@ absl::StatusOr<std::string> PlaceOptions(const CompileRequest& request, const Cl
   }
   const bool has_build_options = options.has_executable_build_options();
   xla::ExecutableBuildOptionsProto* build = options.mutable_executable_build_options();
-  if (!has_build_options) build->set_device_ordinal(-1);  // XLA's word for "as assigned"
+  if (!has_build_options) build->set_device_ordinal(-1);  // for XLA: "as assigned"
   build->set_num_replicas(request.num_replicas);
   build->set_num_partitions(request.num_partitions);
   xla::DeviceAssignmentProto* assignment = build->mutable_device_assignment();

@@ -1,4 +1,4 @@
-// Compile options for PJRT: the client's, with the placement put in.
+// Compile options for PJRT: the client's options plus the placement.
 #pragma once
 
 #include <string>

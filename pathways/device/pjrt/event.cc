@@ -26,7 +26,7 @@ void Fire(PJRT_Error* error, void* user_arg) {
   std::move(waiter->callback)(std::move(status));
 }
 
-// Several events, one promise.
+// Sets one promise after several events.
 class Join {
  public:
   explicit Join(size_t events) : left_(events) {}

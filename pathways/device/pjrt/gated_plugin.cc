@@ -1,5 +1,5 @@
-// The CPU plugin with a gate before its Execute: a plugin that blocks there, as those of real accelerators do when their queue is
-// full. For tests: PwGate(false) closes it, PwGate(true) opens it.
+// The CPU plugin with a gate before its Execute, for tests: it blocks there, as plugins of real accelerators do when their queue is full.
+// PwGate(false) closes the gate, PwGate(true) opens it.
 #include <dlfcn.h>
 
 #include <condition_variable>

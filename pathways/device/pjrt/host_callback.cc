@@ -15,17 +15,17 @@
 namespace pw::device::pjrt {
 namespace {
 
-// The name in programs, and the one under which XLA knows such a call: it gives a call of that name the sharding that lets it run on
-// one device of a mesh, also when it has no results. Of the same length, so that one replaces the other in any form of a program.
+// The target's name in programs, and the name that XLA knows. XLA gives calls of that name a sharding that lets them run on one device of a
+// mesh, even without results. Both have the same length, so that one replaces the other in any form of a program.
 constexpr absl::string_view kTarget = "pathways_host_callback_call";
 constexpr absl::string_view kXlaTarget = "xla_ffi_python_cpu_callback";
 static_assert(kTarget.size() == kXlaTarget.size());
-// The same for calls that every device makes with its own shards, where the plugin knows how (plugins/pjrt_cpu/shard_calls.h).
+// For calls that every device makes with its own shards, if the plugin supports them (plugins/pjrt_cpu/shard_calls.h).
 constexpr absl::string_view kTargetOnShards = "pathways_host_callback_on_shards";
 constexpr absl::string_view kTypeName = "pw::device::pjrt::CallContext";
 
-// The plugin's number for user data of type CallContext. A C handler gets no argument of ours, so this has to be found without
-// one; it is the same for every client of a process.
+// The plugin's id for user data of type CallContext. Global because a C handler gets no argument of ours; the id is the same for every
+// client of a process.
 std::atomic<int64_t> context_type_id{0};
 
 XLA_FFI_Error* MakeError(const XLA_FFI_Api* api, const absl::Status& status) {
@@ -98,7 +98,7 @@ int DeviceOf(const XLA_FFI_CallFrame& frame) {
   return TakeError(frame.api, frame.api->XLA_FFI_DeviceOrdinal_Get(&args)).ok() ? args.device_ordinal : 0;
 }
 
-// A call under way: where its results go and how the plugin learns of them.
+// A call in progress: its result buffers, and the future that tells the plugin.
 struct PendingCall {
   const XLA_FFI_Api* api;
   XLA_FFI_Future* future;
@@ -150,7 +150,7 @@ absl::Status StartCall(XLA_FFI_CallFrame* frame) {
   request.device = DeviceOf(*frame);
   for (int64_t i = 0; i < frame->args.size; ++i) {
     PW_ASSIGN_OR_RETURN(HostCallOperand operand, ReadBuffer(frame->args.args[i]));
-    if (operand.dtype == buffers::DType::kToken) continue;  // orders the call; the function does not see it
+    if (operand.dtype == buffers::DType::kToken) continue;  // only orders the call; not passed to the function
     const char* data = static_cast<const char*>(static_cast<const XLA_FFI_Buffer*>(frame->args.args[i])->data);
     operand.data = PackedBits(operand.dtype) > 0 ? Unpack(operand.dtype, data, ByteSize(operand))
                                                  : Bytes::Copy({data, static_cast<size_t>(ByteSize(operand))});

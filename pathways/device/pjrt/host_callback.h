@@ -1,15 +1,14 @@
-// Host callbacks: the custom call `pathways_host_callback_call`, through which a running program reaches a Python function of the
-// client; and `pathways_host_callback_on_shards`, the same for each device's shards.
+// HostCallbacks: lets a running program call a Python function of the client, through the custom call `pathways_host_callback_call`, or
+// `pathways_host_callback_on_shards`, which each device calls with its own shards.
 //
-// It is a typed FFI handler, registered with the plugin when the runtime starts. Its attribute `callback` (64-bit integer) is the
-// client's name for the function; it takes any operands and gives any results. The call is asynchronous: no thread of the plugin
-// waits for the client. Which session a call belongs to comes with the execution, as user data of its context.
+// The custom call is a typed FFI handler, registered with the plugin when the runtime starts. Its attribute `callback` (64-bit integer) is
+// the client's id of the function; it accepts any operands and results. The call is asynchronous: no thread of the plugin waits for the
+// client. The execution's context carries the session of the call as user data.
 //
 // Invariants:
-//   HC-1  a handler call completes exactly once: with the reply, with its error, or with an error of ours if the reply does not
-//         fit
-//   HC-2  operands are copied before the handler returns; results are written before it completes
-//   HC-3  dropping HostCallbacks makes later calls fail; calls under way still complete
+//   HC-1  a handler call completes exactly once: with the reply, with its error, or with an error of ours if the reply does not fit
+//   HC-2  operands are copied before the handler returns; results are written before the call completes
+//   HC-3  after HostCallbacks is dropped, new calls fail; calls in progress still complete
 // Any thread.
 #pragma once
 
@@ -27,10 +26,10 @@ namespace pw::device::pjrt {
 
 class HostCallbacks;
 
-// The program with its host callbacks under the name that XLA expects of such calls.
+// Renames the host callbacks in a program to the name that XLA expects of such calls.
 std::string WithXlaNames(absl::string_view program);
 
-// What one execution carries: alive until it is done.
+// The context of one execution; lives until the execution is done.
 class CallContext {
  public:
   CallContext(std::shared_ptr<HostCallbacks> owner, SessionId session, PJRT_ExecuteContext* handle)
@@ -50,15 +49,15 @@ class CallContext {
 
 class HostCallbacks : public std::enable_shared_from_this<HostCallbacks> {
  public:
-  // UNIMPLEMENTED where the plugin has no FFI, or its devices do not share the host's memory.
+  // UNIMPLEMENTED if the plugin has no FFI, or its devices do not share the host's memory.
   static absl::StatusOr<std::shared_ptr<HostCallbacks>> Register(std::shared_ptr<const Client> client);
 
   absl::StatusOr<std::shared_ptr<CallContext>> MakeContext(SessionId session);
   void SetHandler(HostCallHandler handler);
   void Call(HostCallRequest request, std::function<void(HostCallReply)> done);
   const Client& client() const { return *client_; }
-  // Where calls are completed. XLA goes on with the program on that thread, which may then wait in a collective for other devices, and
-  // they for the completion of calls of theirs.
+  // Completes the calls. XLA continues the program on that thread, where it may wait in a collective for other devices, and these for the
+  // completion of their own calls. Hence the pool grows.
   std::shared_ptr<Executor> completions() const { return completions_; }
 
  private:

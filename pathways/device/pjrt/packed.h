@@ -1,5 +1,5 @@
-// Packed elements: XLA keeps types narrower than a byte with several elements in a byte, the first in the lowest bits; on the host they
-// take a byte each. Pure.
+// Packed elements: XLA packs types narrower than a byte, several elements in a byte, the first in the lowest bits; on the host each element
+// takes a byte. Pure.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace pw::device::pjrt {
 
-// How many bits an element takes where it shares its byte with others; 0: it has whole bytes of its own.
+// Returns the bits of an element that shares its byte with others; 0: elements have whole bytes.
 int PackedBits(buffers::DType dtype);
 
-// A byte an element, of `elements` packed ones; those of signed types keep their sign. REQUIRES: PackedBits(dtype) > 0.
+// Expands packed elements to one byte each; signed types keep their sign. REQUIRES: PackedBits(dtype) > 0.
 Bytes Unpack(buffers::DType dtype, const void* packed, int64_t elements);
 
-// The reverse, into as many bytes as the elements need. REQUIRES: PackedBits(dtype) > 0.
+// Packs elements into as few bytes as they need. REQUIRES: PackedBits(dtype) > 0.
 void Pack(buffers::DType dtype, std::string_view unpacked, void* packed);
 
 }  // namespace pw::device::pjrt

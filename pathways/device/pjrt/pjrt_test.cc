@@ -1,4 +1,4 @@
-// The device runtime over a real plugin: the CPU one.
+// Tests the device runtime with a real plugin, the CPU one.
 #include <dlfcn.h>
 
 #include <cstdlib>
@@ -161,7 +161,7 @@ TEST_F(PjrtTest, KeepsHostMemoryAliveForAsLongAsTheBuffer) {
   EXPECT_FALSE(memory.expired()) << "the array was copied: the bytes should have been adopted";
   EXPECT_EQ(Values(buffer.get()), std::vector<float>(1 << 16, 3.f));
   buffer.reset();
-  // The runtime may still be letting go of the copy that was just read.
+  // The runtime may not yet have released the copy that was just read.
   for (int64_t spins = 0; !memory.expired() && spins < 100'000'000; ++spins) std::this_thread::yield();
   EXPECT_TRUE(memory.expired());
 }
@@ -333,7 +333,7 @@ TEST_F(PjrtTest, RefusesBadProgramsAndOptions) {
   EXPECT_EQ(Runtime()->Compile(bad).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// DV-5. A caller that is the worker's strand goes on with everything else; what was launched still runs in order.
+// DV-5. The caller, the worker's strand, is not blocked; the launches still run in order.
 TEST_F(PjrtTest, APluginThatBlocksDoesNotBlockTheCaller) {
   auto runtime = pjrt::MakeRuntime({PW_GATED_PLUGIN, {{"cpu_device_count", "", 2, true}}});
   ASSERT_TRUE(runtime.ok()) << runtime.status().ToString();
@@ -353,7 +353,7 @@ TEST_F(PjrtTest, APluginThatBlocksDoesNotBlockTheCaller) {
   auto copy = first->outputs[0]->CopyTo(0, "");
   ASSERT_TRUE(copy.ok());
   std::vector<DeviceBuffer*> arguments = {first->outputs[0].get(), x->get()};
-  auto second = (*in_place)->Execute(arguments, {});  // takes over what was read and copied above
+  auto second = (*in_place)->Execute(arguments, {});  // takes over the array read and copied above
   ASSERT_TRUE(second.ok());
   first->outputs.clear();
   EXPECT_THAT(Values(x->get()), ElementsAre(1, 2, 3, 4)) << "what is there can be read meanwhile";

@@ -63,7 +63,7 @@ void Processes::Offer(PJRT_Client_Create_Args* args) {
   args->kv_put_user_arg = this;
 }
 
-// Keys end in "/" and the number of the process.
+// Keys end in "/" and the process number.
 absl::StatusOr<std::string> Processes::Find(const std::string& key) const {
   int number = 0;
   const bool parsed = absl::SimpleAtoi(key.substr(key.rfind('/') + 1), &number);

@@ -1,8 +1,8 @@
-// Processes: the other processes that a plugin's programs may span, and the plugin's key-value callbacks, through which it finds them.
+// Processes: the other processes that a plugin's programs may span, and the key-value callbacks through which the plugin finds them.
 //
-// A plugin numbers the processes of a computation when its client is made, which is before this process has joined anything. So each
-// process counts for itself: it is number 0, and others get a free number when a program first names them. The plugin publishes its own
-// address and asks for that of a number; both are answered from here, at once.
+// A plugin numbers a computation's processes when its client is made, before this process has joined a cluster. So each process numbers for
+// itself: it is number 0, and another gets a free number when a program first names it. The plugin publishes its own address and looks up
+// those of other numbers; this class answers both at once.
 //
 // Any thread.
 #pragma once
@@ -20,17 +20,17 @@ namespace pw::device::pjrt {
 
 class Processes {
  public:
-  // `others`: how many other processes the plugin was told of.
+  // `others`: the number of other processes that the plugin was told of.
   explicit Processes(int others) : others_(others) {}
 
-  // What the plugin has published; empty: nothing.
+  // The address that the plugin has published; empty: none.
   std::string own_address() const;
-  // The number of a process; 0 for an empty address, which is this one. RESOURCE_EXHAUSTED when there are too many.
+  // Returns the number of a process; 0 for an empty address, which is this process. RESOURCE_EXHAUSTED when all numbers are taken.
   absl::StatusOr<int> NumberOf(const std::string& address);
-  // The process is gone: its number is free for another. -1: no program has named it.
+  // Frees the number of a process that is gone, and returns it; -1 if no program has named the process.
   int Forget(const std::string& address);
 
-  // Sets the key-value callbacks, which use this as long as the client lives.
+  // Sets the key-value callbacks, which use this object as long as the client lives.
   void Offer(PJRT_Client_Create_Args* args);
 
  private:

@@ -1,4 +1,4 @@
-// The numbers of the other processes of a computation.
+// Tests the numbering of a computation's other processes.
 #include "pathways/device/pjrt/processes.h"
 
 #include "gmock/gmock.h"

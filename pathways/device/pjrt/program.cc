@@ -12,7 +12,7 @@
 
 namespace pw::device::pjrt {
 
-// A launch that waits for its turn.
+// A queued launch.
 struct Program::Order {
   std::vector<std::shared_ptr<Cell>> arguments;
   std::vector<std::shared_ptr<Cell>> results;
@@ -80,7 +80,7 @@ absl::StatusOr<Launch> Program::Execute(absl::Span<DeviceBuffer* const> argument
   return launch;
 }
 
-// A launch that cannot happen leaves results that say why.
+// If the launch fails, its results get the error.
 void Program::Carry(Order& order) {
   absl::Status status = Enqueue(order);
   if (status.ok()) return;
@@ -92,11 +92,11 @@ absl::Status Program::Enqueue(Order& order) {
   const size_t devices = info_.devices.size();
   const size_t results = info_.outputs.size();
   const size_t num_args = order.arguments.size() / devices;
-  // All of one size: g++ 12 folds the equal code of vectors of pointers, and then warns of those that are smaller.
+  // The same inline size for all: g++ 12 merges the equal code of vectors of pointers, then warns about the smaller ones.
   constexpr size_t kInlined = 32;
   absl::InlinedVector<PJRT_Buffer*, kInlined> handles;
   for (const std::shared_ptr<Cell>& argument : order.arguments) {
-    PW_ASSIGN_OR_RETURN(PJRT_Buffer * handle, argument->handle());  // its launch came before this one
+    PW_ASSIGN_OR_RETURN(PJRT_Buffer * handle, argument->handle());  // set: its launch came earlier
     handles.push_back(handle);
   }
   absl::InlinedVector<PJRT_Buffer*, kInlined> outputs(devices * results);
@@ -136,7 +136,7 @@ absl::Status Program::Enqueue(Order& order) {
 }
 
 absl::StatusOr<std::string> Program::Text() {
-  // PJRT hands out programs as protocol buffers only. Our own CPU plugin also prints them, those of other platforms included.
+  // PJRT returns programs only as protocol buffers. Our CPU plugin can also print them, including those of other platforms.
   using Print = char* (*)(const char* module, size_t size, size_t* text_size);
   auto print = reinterpret_cast<Print>(client_->api().FindSymbol("PathwaysHloModuleText"));
   if (print == nullptr)

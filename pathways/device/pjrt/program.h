@@ -1,4 +1,8 @@
-// Compiled programs over PJRT.
+// Program: a compiled program of a PJRT plugin; implements LoadedProgram (device/device.h) for the PJRT runtime (runtime.h).
+//
+// A plugin's Execute may block, but the worker's strand must not. So Execute here only queues the launch, and returns buffers whose
+// cells (cell.h) the launch fills in later. Launches run one after another on a thread of their own. A failed launch sets its error in
+// the cells of its results.
 #pragma once
 
 #include <map>
@@ -15,8 +19,8 @@ namespace pw::device::pjrt {
 
 class Program : public LoadedProgram, public std::enable_shared_from_this<Program> {
  public:
-  // Takes ownership of `loaded`, whose devices must be `devices` in that order. `callbacks` is null for programs without host
-  // callbacks. `launcher` runs launches one after another, on no thread that anybody else needs, and outlives the program.
+  // Takes ownership of `loaded`. INTERNAL: its devices are not `devices` in that order. `callbacks` is null for programs without host
+  // callbacks. `launcher` runs launches one after another, on a thread of its own, and outlives the program.
   static absl::StatusOr<std::shared_ptr<LoadedProgram>> Wrap(std::shared_ptr<const Client> client, Executor* launcher,
                                                              PJRT_LoadedExecutable* loaded, const std::vector<int>& devices,
                                                              std::shared_ptr<HostCallbacks> callbacks);
@@ -29,13 +33,13 @@ class Program : public LoadedProgram, public std::enable_shared_from_this<Progra
   absl::StatusOr<std::string> Serialize() override;
 
  private:
-  struct Order;
+  struct Order;  // a queued launch
 
   Program(std::shared_ptr<const Client> client, Executor* launcher, PJRT_LoadedExecutable* loaded,
           std::shared_ptr<HostCallbacks> callbacks)
       : client_(std::move(client)), launcher_(launcher), loaded_(loaded), callbacks_(std::move(callbacks)) {}
   absl::Status Read(const std::vector<int>& devices);
-  // On the launcher.
+  // Carries out a launch: enqueues it in the plugin; on failure, gives its results the error. Both run on the launcher.
   void Carry(Order& order);
   absl::Status Enqueue(Order& order);
 

@@ -22,8 +22,8 @@ ValueInfo ToValue(const xla::ShapeProto& shape, const std::string& default_kind)
   return value;
 }
 
-// "Replicated" is the message with every field at its default, which serializes to nothing; but no bytes mean "unknown" to those
-// who read our op_sharding. So the type is written out.
+// The message for "replicated" has only default fields and serializes to nothing, but readers of op_sharding take an empty string for
+// "unknown". So this writes the type explicitly.
 std::string Serialize(const xla::OpSharding& sharding) {
   const std::string bytes = sharding.SerializeAsString();
   return bytes.empty() ? std::string("\x08\x00", 2) : bytes;
@@ -39,7 +39,7 @@ void ReadOutputShardings(const xla::OpSharding& sharding, std::vector<ValueInfo>
   }
 }
 
-// Platforms that do not give out their optimized program still say what comes out of it.
+// For platforms that do not return their optimized program: reads only the outputs.
 absl::Status ReadOutputs(const Api& api, PJRT_Executable* executable, ProgramInfo* info) {
   PW_PJRT_ARGS(types, PJRT_Executable_OutputElementTypes_Args);
   types.executable = executable;
@@ -89,7 +89,7 @@ std::string ReadMemoryStats(const Api& api, PJRT_Executable* executable) {
   return stats.SerializeAsString();
 }
 
-// Which of our devices each position is. The caller's assignment decided it; a plugin that orders them otherwise would mix up
+// Returns the local ordinal of each position. The caller chose the assignment; a plugin that orders the devices differently would mix up
 // shards.
 absl::StatusOr<std::vector<int>> ReadDevices(const Client& client, PJRT_LoadedExecutable* loaded) {
   PW_PJRT_ARGS(args, PJRT_LoadedExecutable_AddressableDevices_Args);

@@ -105,9 +105,9 @@ class Runtime : public DeviceRuntime {
   }
 
   const std::shared_ptr<const Client> client_;
-  const absl::StatusOr<std::shared_ptr<HostCallbacks>> callbacks_;  // or why there are none
+  const absl::StatusOr<std::shared_ptr<HostCallbacks>> callbacks_;  // or the reason why there are none
   std::vector<DeviceInfo> devices_;
-  mutable ThreadPool launcher_{"launcher", 1};  // the last member: what is queued there uses the others
+  mutable ThreadPool launcher_{"launcher", 1};  // last member: its tasks use the others
 };
 
 }  // namespace

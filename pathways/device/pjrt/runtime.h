@@ -1,4 +1,4 @@
-// The device runtime over a PJRT plugin.
+// Makes a device runtime over a PJRT plugin.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace pw::device::pjrt {
 struct RuntimeOptions {
   std::string plugin;                 // path of the plugin
   std::vector<ClientOption> options;  // for PJRT_Client_Create
-  int other_processes = 0;            // that programs may span, for plugins that can
+  int other_processes = 0;            // how many other processes programs may span, if the plugin supports it
 };
 
 absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeRuntime(const RuntimeOptions& options);

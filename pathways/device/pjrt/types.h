@@ -1,4 +1,4 @@
-// Element types, the PJRT way and ours.
+// Converts between PJRT's element types and ours.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -7,9 +7,9 @@
 
 namespace pw::device::pjrt {
 
-// UNIMPLEMENTED for types that this version of PJRT has no number for.
+// UNIMPLEMENTED for types that this version of PJRT lacks.
 absl::StatusOr<PJRT_Buffer_Type> ToPjrt(buffers::DType dtype);
-// kInvalid for numbers that we do not know.
+// kInvalid for unknown types.
 buffers::DType FromPjrt(PJRT_Buffer_Type type);
 
 }  // namespace pw::device::pjrt

@@ -9,7 +9,7 @@
 namespace pw::device {
 namespace {
 
-// An unknown cost is negative, or not there.
+// Returns 0 for an unknown cost, which is negative or missing.
 double Cost(const std::map<std::string, double>& costs, const char* name) {
   const auto found = costs.find(name);
   return found == costs.end() ? 0 : std::max(found->second, 0.0);
@@ -48,7 +48,7 @@ absl::StatusOr<std::pair<RuntimeInfo, DeviceInfo>> Compiler::Describe() {
   return std::make_pair(runtime->info(), runtime->devices().front());
 }
 
-// The next power of two: few runtimes serve all sizes, and small programs need no large one.
+// Rounds up to a power of two: few runtimes serve all sizes, and small programs get a small one.
 absl::StatusOr<DeviceRuntime*> Compiler::RuntimeFor(int devices) {
   int size = 1;
   while (size < devices) size *= 2;

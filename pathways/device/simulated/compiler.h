@@ -1,10 +1,11 @@
-// Compiler: what simulated devices know of a real program: its values' shapes and shardings, and how long a device of a given
-// speed would take for it. A device runtime that only compiles says so; what it compiled never runs.
+// Compiler: compiles real programs for simulated devices, to learn the shapes and shardings of their values and how long a device of a
+// given speed would take. The compiled programs never run. ZeroRuntime (zero_runtime.h), the devices of `pathways-worker --simulated-hosts`,
+// uses it.
 //
-// All hosts of a simulated cluster share one compiler: a program over 512 of them is compiled once, for as many devices as it
-// has, and every host gets the same result. Devices of the same kind make the same code, so which ones they are does not matter.
+// All hosts of a simulated cluster share one compiler: a program over 512 hosts is compiled once, for its number of devices, and every host
+// gets the same result. Devices of the same kind compile to the same code, so their identity does not matter.
 //
-// Any thread. One compilation at a time: who asks for what is being compiled waits for it, and does not do it again.
+// Any thread. One compilation at a time; all other calls wait for it.
 #pragma once
 
 #include <functional>
@@ -20,36 +21,38 @@
 
 namespace pw::device {
 
-// What a device sends to its neighbour while a collective goes round a ring of devices. 0: takes no time.
+// Speed of a device's link to its neighbour in a ring of devices, as collectives use it. Zero bytes per second: data takes no time.
 struct RingSpeed {
   double bytes_per_second = 0;
   absl::Duration latency = absl::ZeroDuration();  // of each step
 };
 
-// Of one device. 0: what it says takes no time.
+// Speed of one device. A zero rate takes no time.
 struct DeviceSpeed {
   double flops_per_second = 0;
   double bytes_per_second = 0;
-  RingSpeed ring = {};     // of collectives inside an island
-  RingSpeed between = {};  // of those over several: every step waits for the slowest link, which is one between islands
+  RingSpeed ring = {};     // for collectives inside an island
+  RingSpeed between = {};  // for collectives over several islands: the slowest link sets the pace of each step
 };
 
-// How long each device is busy with a program: by the compiler's count of operations and of bytes moved, whichever takes longer,
-// and then by what its collectives send ("collective bytes" and "collective steps" of the CPU plugin's costs).
+// The time for which a program occupies each of its devices: the time of its operations or of its memory traffic, whichever is longer, plus
+// the time of its collectives.
 struct Busy {
-  absl::Duration inside;   // an island
-  absl::Duration between;  // several
+  absl::Duration inside;   // if all devices are in one island
+  absl::Duration between;  // if they are in several
 };
+// Computes it from a program's costs (LoadedProgram::CostAnalysis of our CPU plugin: "flops", "bytes accessed", "collective bytes",
+// "collective steps"). A missing cost counts as zero.
 Busy BusyWith(const std::map<std::string, double>& costs, const DeviceSpeed& speed);
 
-// A program, for whichever devices.
+// A compiled program, for any devices.
 class CompiledProgram {
  public:
   CompiledProgram(std::shared_ptr<LoadedProgram> program, const Busy& busy) : program_(std::move(program)), busy_(busy) {}
 
   LoadedProgram& program() const { return *program_; }
   const Busy& busy() const { return busy_; }
-  // What there is to know, for a host's devices. Hosts that have the same local devices share it.
+  // Returns the program's properties for a host's devices. Hosts with the same local devices share the object.
   std::shared_ptr<const ProgramInfo> InfoFor(const std::vector<int>& devices);
 
  private:
@@ -61,16 +64,17 @@ class CompiledProgram {
 
 class Compiler {
  public:
-  // A runtime with so many devices.
+  // Makes a real runtime with this number of devices, which compiles the programs.
   using MakeRuntime = std::function<absl::StatusOr<std::unique_ptr<DeviceRuntime>>(int devices)>;
 
-  // It outlives what it compiled.
+  // Must outlive the programs it compiled.
   Compiler(MakeRuntime make, DeviceSpeed speed) : make_(std::move(make)), speed_(speed) {}
 
-  // What the runtime says of itself and of a device.
+  // Returns the real runtime's description of itself and of a device, which simulated hosts report as theirs.
   absl::StatusOr<std::pair<RuntimeInfo, DeviceInfo>> Describe();
+  // Compiles the program for its number of devices, whatever devices the request names. Returns the earlier result if one is still in use.
   absl::StatusOr<std::shared_ptr<CompiledProgram>> Compile(const CompileRequest& request);
-  // How many programs were compiled, each counted once however many hosts asked.
+  // Number of programs compiled, each counted once however many hosts asked.
   int compilations() const;
 
  private:

@@ -1,4 +1,4 @@
-// What the buffers of simulated devices have in common: where they may lie, and how what they hold reaches memory of the caller.
+// Helpers for buffers of simulated devices: placement checks and copies to the caller's memory.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@
 
 namespace pw::device {
 
-// Is there such a memory, on such a device? An empty kind is the device's own.
+// Checks that the device has such a memory. An empty kind is the device's default.
 absl::Status CheckPlace(const std::vector<DeviceInfo>& devices, int device, absl::string_view kind);
 
-// Copies to `out` once there is something to copy. `owner` keeps `out` alive until then.
+// Copies the contents to `out` once they exist. `owner` keeps `out` alive until then.
 Future<Unit> CopyOnceThere(Future<Bytes> contents, uint8_t* out, size_t size, std::shared_ptr<const void> owner);
 
 }  // namespace pw::device

@@ -1,10 +1,10 @@
-// Meetings: where the hosts of a simulated launch over several wait for each other, as collectives make real ones do.
+// Meetings: makes the hosts of a simulated launch over several hosts wait for each other, as real collectives do.
 //
 // Invariants:
 //   MG-1  the parties of a launch begin together: none before all have arrived
-//   MG-2  an error of one, or an abort, reaches those that have arrived at once, and the others when they arrive
-//   MG-3  all are told the same time: the latest of those that they came at
-// Any thread. Calls back outside its lock, on the thread of the last to arrive.
+//   MG-2  an error of one party, or an abort, reaches those that have arrived at once, and the others when they arrive
+//   MG-3  all parties get the same start time: the latest of their arrival times
+// Any thread. Calls back outside its lock, on the thread of the last arrival.
 #pragma once
 
 #include <map>
@@ -21,9 +21,9 @@ class Meetings {
  public:
   using Then = absl::AnyInvocable<void(const absl::Status&, absl::Time) &&>;
 
-  // One of `parties` has come to launch `launch`, as of `at`; `status`: what keeps it from taking part.
+  // One of `parties` is ready to launch `launch` at time `at`. `status`: not OK if it cannot take part.
   void Arrive(int launch, int parties, absl::Time at, const absl::Status& status, Then then);
-  // The launch will not take place; also one that nobody has come to yet.
+  // The launch will not take place. Also valid before the first arrival.
   void Abort(int launch, const absl::Status& why);
 
  private:

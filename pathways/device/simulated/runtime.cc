@@ -30,7 +30,7 @@ struct SimulatedRuntime::State {
   std::shared_ptr<HostCallHandler> handler;  // guarded by mu
   int compilations = 0;                      // guarded by mu
   std::vector<int> launches;                 // guarded by mu
-  std::vector<Future<Unit>> last;            // of each device: the end of what was enqueued last; guarded by mu
+  std::vector<Future<Unit>> last;            // the end of each device's last enqueued execution; guarded by mu
 
   void Run(Task task) {
     if (options.executor != nullptr) return options.executor->Post(std::move(task));
@@ -114,7 +114,7 @@ class SimulatedBuffer : public DeviceBuffer {
   std::atomic<bool> donated_{false};
 };
 
-// What a program of format "sim" says.
+// A parsed program of format "sim".
 struct Recipe {
   int args = 0;
   int outputs = 0;
@@ -225,7 +225,7 @@ void Calculate(const std::shared_ptr<Execution>& e) {
   });
 }
 
-// Calls `then` when the inputs from `next` on are all there.
+// Calls `then` when all inputs from `next` on exist.
 void WhenInputs(const std::shared_ptr<Execution>& e, size_t next) {
   if (next < e->inputs.size())
     return e->inputs[next].OnReady([e, next](const absl::StatusOr<Bytes>&) { WhenInputs(e, next + 1); });
@@ -233,7 +233,7 @@ void WhenInputs(const std::shared_ptr<Execution>& e, size_t next) {
   e->state->Run([e] { Calculate(e); });
 }
 
-// Calls `then` once all of them have ended, well or not.
+// Calls `then` once all have ended, with or without an error.
 void AfterAll(std::vector<Future<Unit>> all, Task then) {
   auto left = std::make_shared<std::atomic<size_t>>(all.size() + 1);
   auto task = std::make_shared<Task>(std::move(then));
@@ -244,7 +244,7 @@ void AfterAll(std::vector<Future<Unit>> all, Task then) {
   one_less();
 }
 
-// The devices begin the execution together: when the inputs are there and the devices have done what came before.
+// The devices begin the execution together, when the inputs exist and all earlier executions on them have ended.
 void RunInTurn(const std::shared_ptr<State>& state, const std::vector<std::shared_ptr<Execution>>& parts,
                const Future<Unit>& done) {
   std::vector<Future<Unit>> before;

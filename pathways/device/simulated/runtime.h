@@ -1,23 +1,23 @@
-// A simulated device runtime: arithmetic on host memory. For tests and the simulator; same interface, same asynchrony, no
-// accelerator.
+// SimulatedRuntime: a device runtime that does arithmetic on host memory, with the real interface and asynchrony but no accelerator. For
+// tests and the simulator.
 //
 // Its programs are text of format "sim": words `key=value` separated by spaces.
 //   args=N outputs=M   all of type f32 and shape `dims`: result k is k + 1 + sum over i of (i + 1) * argument i, for each element
 //   dims=4x2           the shape of each; empty for a scalar
-//   donate=0,2         arguments that it takes over
+//   donate=0,2         arguments that the program takes over
 //   fail=TEXT          every execution fails with INTERNAL and this text ('_' stands for a space)
 //   hold=1             executions do not end before ReleaseHeld()
-//   us=50              how long the devices are busy with it; counts only where there are timers
-//   ring=800:6         what its collectives send, bytes and steps: costs that it tells, of which nothing follows here
-//   callback=7         result 0 is what host callback 7 answers to the arguments
+//   us=50              how long the devices are busy; ignored without timers
+//   ring=800:6         bytes and steps that its collectives send: reported as costs, without effect here
+//   callback=7         result 0 is the reply of host callback 7 to the arguments
 //   invalid=TEXT       does not compile
-//   StableHLO_v1.13.0  for which version it was written; compiles if that is the runtime's
-// A donated buffer can no longer be read: that is how tests notice a hazard.
+//   StableHLO_v1.13.0  the StableHLO version of the program; compiles only if it is the runtime's
+// Reading a donated buffer fails, so that tests notice a hazard.
 //
-// With timers a device does one thing after another, in the order of the Execute calls, and all devices of an execution begin it
-// together. Without, an execution ends when its inputs are there.
+// With timers a device executes one program after another, in the order of the Execute calls, and all devices of an execution begin it
+// together. Without timers, an execution ends as soon as its inputs exist.
 //
-// Any thread. Work runs on the executor given, or inside the call that makes it possible if there is none.
+// Any thread. Work runs on the executor, or inside the call that makes it possible if there is none.
 #pragma once
 
 #include <memory>
@@ -53,16 +53,16 @@ class SimulatedRuntime : public DeviceRuntime {
   absl::StatusOr<MemoryUsage> Memory(int device) override;
   void SetHostCallHandler(HostCallHandler handler) override;
 
-  // Lets executions of programs with hold=1 end, those to come included.
+  // Lets executions of programs with hold=1 end, including later ones.
   void ReleaseHeld();
-  // How often Compile ran, not counting Load.
+  // Number of Compile calls, not counting Load.
   int compilations() const;
-  // Buffers that have not been destroyed.
+  // Number of buffers not yet destroyed.
   int live_buffers() const;
   // Launch ids in the order of the Execute calls.
   std::vector<int> launches() const;
 
-  struct State;  // what programs and buffers share
+  struct State;  // shared by programs and buffers
 
  private:
   const std::shared_ptr<State> state_;

@@ -19,7 +19,7 @@ namespace pw::device {
 namespace {
 
 constexpr absl::string_view kAddressPrefix = "simulated:";
-constexpr size_t kWorthLooking = 64 << 10;  // smaller contents are kept whatever they are
+constexpr size_t kWorthLooking = 64 << 10;  // smaller contents are kept, zeros or not
 
 bool AreZeros(std::string_view bytes) {
   return bytes[0] == 0 && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0;
@@ -28,25 +28,25 @@ bool AreZeros(std::string_view bytes) {
 // Written before the launch's `done` is set, read after that.
 using BusyRef = std::shared_ptr<const Interval>;
 
-// A launch, to those that come after it.
+// A launch, as later launches see it.
 struct Launched {
   Future<Unit> done;
   BusyRef busy;
 };
 
-// What programs and buffers of one host share.
+// State shared by the programs and buffers of one host.
 struct HostState {
   ZeroOptions options;
   RuntimeInfo info;
   std::vector<DeviceInfo> devices;
 
   std::mutex mu;
-  std::vector<Launched> last;  // of each device: what was enqueued last; guarded by mu
+  std::vector<Launched> last;  // the last launch enqueued on each device; guarded by mu
 };
 
 class ZeroBuffer : public DeviceBuffer {
  public:
-  // Without contents: zeros.
+  // Empty `contents`: zeros.
   ZeroBuffer(std::shared_ptr<HostState> state, DType dtype, Dims dims, int device, std::string kind, Launched maker,
              Bytes contents)
       : state_(std::move(state)),
@@ -110,8 +110,8 @@ class ZeroBuffer : public DeviceBuffer {
   std::atomic<bool> donated_{false};
 };
 
-// Calls `then` once all have ended, with the latest of `earliest` and their ends, and the first error among those from `inputs` on: errors of
-// earlier ones are none of ours.
+// Calls `then` once all have ended, with the latest of `earliest` and their end times, and the first error among those from `inputs` on.
+// Errors of the others do not matter.
 void AfterAll(std::vector<Launched> all, size_t inputs, absl::Time earliest, Meetings::Then then) {
   struct Gathering {
     std::mutex mu;
@@ -142,7 +142,7 @@ void AfterAll(std::vector<Launched> all, size_t inputs, absl::Time earliest, Mee
 
 class ZeroProgram : public LoadedProgram {
  public:
-  // `hosts`: over how many it goes; `takes`: how long it keeps them busy.
+  // `hosts`: number of hosts of the program; `takes`: how long it keeps them busy.
   ZeroProgram(std::shared_ptr<HostState> state, std::shared_ptr<CompiledProgram> compiled, const std::vector<int>& devices,
               int hosts, absl::Duration takes)
       : state_(std::move(state)),
@@ -178,7 +178,7 @@ class ZeroProgram : public LoadedProgram {
                                                                                          absl::Time at) mutable {
                  Run(*state, takes, at, outcome, std::move(busy), std::move(done));
                };
-               // The other hosts may not be so far.
+               // The other hosts may not be ready yet.
                if (hosts > 1) return state->options.meetings->Arrive(id, hosts, begin, status, std::move(run));
                run(status, begin);
              });
@@ -204,7 +204,7 @@ class ZeroProgram : public LoadedProgram {
     return absl::OkStatus();
   }
 
-  // What the devices did before; from now on `next` is what they did last.
+  // Returns the last launch of each device, and makes `next` the last.
   std::vector<Launched> TakeTurn(const Launched& next) {
     std::vector<Launched> before;
     std::lock_guard<std::mutex> lock(state_->mu);
@@ -224,7 +224,7 @@ class ZeroProgram : public LoadedProgram {
     }
   }
 
-  // All is there as of `begin`, which may have been a while ago.
+  // Everything was ready at `begin`, which may be in the past.
   static void Run(const HostState& state, absl::Duration takes, absl::Time begin, const absl::Status& outcome,
                   std::shared_ptr<Interval> busy, Promise<Unit> done) {
     *busy = {begin, outcome.ok() ? begin + takes : begin};
@@ -255,7 +255,7 @@ class ZeroRuntime : public DeviceRuntime {
       PW_ASSIGN_OR_RETURN(data, buffers::Densify(std::move(data), buffers::HostBytes(array.dtype), array.dims,
                                                  *array.byte_strides, std::numeric_limits<int64_t>::max()));
     }
-    // Most arrays come from other simulated devices. A pipeline over islands keeps gigabytes of them.
+    // Most arrays come from other simulated devices. A pipeline over islands keeps gigabytes of them, so zeros are not stored.
     if (data.size() >= kWorthLooking && AreZeros(data.view())) data = Bytes();
     std::string kind(memory_kind.empty() ? state_->devices[device].memories.front().kind : memory_kind);
     return std::make_unique<ZeroBuffer>(state_, array.dtype, std::move(array.dims), device, std::move(kind),
@@ -281,7 +281,7 @@ class ZeroRuntime : public DeviceRuntime {
   void SetHostCallHandler(HostCallHandler handler) override {}
 
  private:
-  // `hosts`: addresses of processes; empty: this one.
+  // `hosts`: addresses of processes; empty: only this one.
   size_t IslandsOf(const std::set<std::string>& hosts) const {
     const auto& island_of = state_->options.island_of;
     std::set<int> islands;

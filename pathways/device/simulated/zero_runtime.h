@@ -1,14 +1,14 @@
-// A simulated device runtime for real programs: it compiles them for their shapes, and computes nothing. Results are zeros of the
-// right type, shape and sharding; a device is busy for as long as its speed says (compiler.h). What is uploaded keeps its
-// contents, also through copies. For simulated clusters that stock clients connect to.
+// ZeroRuntime: a simulated device runtime for real programs. It compiles them for their shapes but computes nothing: results are zeros of
+// the right type, shape and sharding. A device is busy for as long as its speed implies (compiler.h). Uploaded arrays keep their contents,
+// also when copied. For simulated clusters that stock clients connect to.
 //
-// A device does one thing after another, in the order of the Execute calls; all devices of an execution begin it together, on all
-// its hosts (meetings.h). It begins when the devices are free, its inputs there and the call made, whichever comes last, and ends
-// when its time is over: both are points in time that nobody has to be awake at. What was enqueued ahead follows without a gap,
-// as on a device that has a queue, however late this machine's threads and timers are. Collectives take what they would round a
-// ring of the devices, after all else that the program does. Host callbacks are not called.
+// A device executes one program after another, in the order of the Execute calls. All devices of an execution begin it together, on all its
+// hosts (meetings.h). It begins when the devices are free, the inputs exist and the call has been made, whichever is last, and ends when
+// its time is over. Both are computed points in time, so work enqueued ahead follows without a gap, as on a device with a queue, however
+// late this machine's threads and timers are. Collectives take the time of a ring of the devices, after the rest of the program. Host
+// callbacks are not called.
 //
-// Zeros take no memory: all results are views of the same pages, which nothing ever writes to.
+// Zeros take no memory: all results are views of the same read-only pages.
 //
 // Any thread.
 #pragma once
@@ -29,9 +29,9 @@
 namespace pw::device {
 
 struct ZeroOptions {
-  std::string process;  // this host's name among those of one cluster
+  std::string process;  // this host's name in its cluster
   int devices = 4;
-  // The island of a host by its name; null: there is one.
+  // Returns the island of a host by its name; null: there is one island.
   std::function<int(const std::string& process)> island_of = nullptr;
   // All outlive the runtime. The last three are the cluster's.
   Executor* executor = nullptr;
@@ -42,7 +42,7 @@ struct ZeroOptions {
   Zeros* zeros = nullptr;
 };
 
-// An error of the compiler, which is asked what it is.
+// Fails with the compiler's error if Compiler::Describe fails.
 absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeZeroRuntime(const ZeroOptions& options);
 
 }  // namespace pw::device

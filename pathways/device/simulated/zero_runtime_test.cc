@@ -15,7 +15,7 @@
 namespace pw::device {
 namespace {
 
-// Runs what is posted when it is told to.
+// Runs posted tasks when told to.
 class Steps final : public Executor {
  public:
   void Post(Task task) override { tasks_.push_back(std::move(task)); }
@@ -37,7 +37,7 @@ class HandClock final : public Clock {
   absl::Time now = absl::UnixEpoch();
 };
 
-// Keeps what it is given until it is told to fire the first.
+// Keeps tasks until told to fire the first.
 class HandTimers final : public Timers {
  public:
   void After(absl::Duration delay, Executor* executor, Task task) override {
@@ -56,8 +56,7 @@ class HandTimers final : public Timers {
   std::deque<Entry> waiting;
 };
 
-// Two hosts of two devices. The compiler is the simulated runtime of text programs, whose cost is dims * args * outputs
-// operations.
+// Two hosts of two devices. The compiler is the simulated runtime of text programs, whose cost is dims * args * outputs operations.
 class ZeroRuntimeTest : public ::testing::Test {
  protected:
   explicit ZeroRuntimeTest(DeviceSpeed speed = {})
@@ -119,7 +118,7 @@ class TimedZeroRuntimeTest : public ZeroRuntimeTest {
                          .ring = {1e6, absl::Milliseconds(1)},
                          .between = {1e5, absl::Milliseconds(10)}}) {}
 
-  // Of one execution over both hosts.
+  // Duration of one execution over both hosts.
   absl::Duration TimeOverBoth(const std::string& text) {
     auto a = Compile(0, text, 4, true), b = Compile(1, text, 4, true);
     Launch at_a = Run(*a, {}, ++launches), at_b = Run(*b, {}, launches);

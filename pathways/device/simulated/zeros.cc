@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kSmallest = size_t{1} << 20;
 
-// Untouched private memory reads as zeros, all of them the kernel's one page of zeros.
+// Untouched private memory reads as zeros and maps to the kernel's single zero page.
 Bytes Map(size_t size) {
   void* memory = mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return {};

@@ -1,4 +1,4 @@
-// Zeros: as many as anybody wants, of pages that exist once.
+// Zeros: hands out any number of zero bytes; all are views of pages that exist once.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ namespace pw::device {
 
 class Zeros {
  public:
-  // Read-only, on a 64-byte boundary. Empty if the address space has no room for it. Any thread.
+  // Returns zeros, read-only, 64-byte aligned. Empty if the address space has no room. Any thread.
   Bytes Take(size_t size);
 
  private:

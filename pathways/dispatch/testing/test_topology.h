@@ -1,4 +1,4 @@
-// For the tests of planners: a topology of hosts with CPU devices, and the commands that a planner left in an outbox.
+// Helpers for tests of planners: a topology of hosts with CPU devices, and a recorder of the commands that a planner adds.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@
 
 namespace pw::dispatch {
 
-// `hosts` hosts named h0, h1, ..., each an island of its own with `devices` devices; device ids count through.
+// Returns a topology of hosts h0, h1, ..., each an island of its own with `devices` devices. Device ids count through all hosts.
 inline resource::Topology TestTopology(int hosts, int devices) {
   resource::Topology topology;
   std::vector<resource::HostDescription> descriptions;
@@ -36,7 +36,7 @@ inline std::vector<DeviceId> DeviceRange(int first, int count) {
   return devices;
 }
 
-// Planner calls name their ops and transfers from here; commands come out by host.
+// Provides an outbox, ops and transfer ids to planners. Commands returns the commands that they added since the last call, by host.
 struct Recorder {
   explicit Recorder(const resource::Topology& topology) {
     for (HostId host : topology.hosts()) outbox.AddHost(host);

@@ -1,4 +1,4 @@
-// Attribute maps between our code and the wire.
+// Conversion of attribute maps between our types and the wire.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ using Attribute = std::variant<std::string, bool, int64_t, std::vector<int64_t>,
 using Attributes = std::map<std::string, Attribute>;
 
 xla::ifrt::AttributeMapProto AttributesToProto(const Attributes& attributes);
-// Values of kinds not known here are left out.
+// Leaves out values of unknown kinds.
 Attributes AttributesFromProto(const xla::ifrt::AttributeMapProto& proto);
 
-// Empty if it is missing or not a string.
+// Returns "" if it is missing or not a string.
 std::string StringAttribute(const Attributes& attributes, const std::string& name);
 
 }  // namespace pw::frontend

@@ -196,7 +196,7 @@ TEST(ShardingTest, ShardingParamUsesTheDeviceGridMinorAxisFirst) {
   param.set_dim_shards(1, 2);
   auto turned = ShardingFromProto(Wrap("xla::ifrt::ShardingParamSharding", proto), {6, 4});
   ASSERT_TRUE(turned.ok()) << turned.status();
-  // Device i stands at (i / 3, i % 3) of the grid; the first dimension is cut along the minor axis.
+  // Device i is at (i / 3, i % 3) of the grid; the first dimension is cut along the minor axis.
   EXPECT_THAT(TilesOf(*turned), ElementsAre(0, 2, 4, 1, 3, 5));
 }
 

@@ -1,4 +1,4 @@
-// Element types between ours (numbered as xla.PrimitiveType) and IFRT's, which number some types differently.
+// Conversion of element types between ours (numbered as xla.PrimitiveType) and IFRT's, which number some types differently.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -7,9 +7,9 @@
 
 namespace pw::frontend {
 
-// UNIMPLEMENTED for a number this server does not know, naming it.
+// UNIMPLEMENTED, naming the number, if this server does not know it.
 absl::StatusOr<buffers::DType> DTypeFromProto(const xla::ifrt::DTypeProto& proto);
-// KIND_UNSPECIFIED for types that IFRT cannot say.
+// Returns KIND_UNSPECIFIED for types that IFRT does not have.
 xla::ifrt::DTypeProto DTypeToProto(buffers::DType dtype);
 
 }  // namespace pw::frontend

@@ -13,7 +13,7 @@
 namespace pw::frontend {
 namespace {
 
-constexpr int kMaxRank = 4096;  // of what we are willing to spell out; real arrays have a few dimensions
+constexpr int kMaxRank = 4096;  // limit of the text form; real arrays have a few dimensions
 
 absl::Status CheckPermutation(const std::vector<int64_t>& order, int rank) {
   std::vector<bool> seen(order.size());

@@ -1,4 +1,5 @@
-// Device layouts. Ours is a serialized xla.LayoutProto, empty for dense row-major; the wire has that, a compact form and a text form.
+// Conversion of device layouts. Ours is a serialized xla.LayoutProto, or empty for dense row-major. The wire uses that, a compact form and
+// a text form.
 #pragma once
 
 #include <string>
@@ -9,14 +10,14 @@
 
 namespace pw::frontend {
 
-// "{}", "{0}", "{1,0}", ...: the row-major layout, as text. Never fails.
+// Returns the row-major layout as text: "{}", "{0}", "{1,0}", ... Never fails.
 std::string RowMajorLayoutText(int rank);
 
-// Of an array of this rank, from text such as "{0,1}". INVALID_ARGUMENT unless it is a permutation of the dimensions; UNIMPLEMENTED for
+// Converts text such as "{0,1}" for an array of this rank. INVALID_ARGUMENT unless it is a permutation of the dimensions; UNIMPLEMENTED for
 // tiles and other properties.
 absl::StatusOr<std::string> LayoutFromText(absl::string_view text, int rank);
 
-// From xla::ifrt::PjRtLayout or xla::ifrt::CompactLayout. Empty serialized_layout: row-major.
+// Converts an xla::ifrt::PjRtLayout or xla::ifrt::CompactLayout. An empty serialized_layout is row-major.
 absl::StatusOr<std::string> LayoutFromProto(const xla::ifrt::LayoutProto& proto, int rank);
 
 }  // namespace pw::frontend

@@ -36,7 +36,7 @@ std::vector<DeviceId> DevicesOf(const xla::ifrt::DeviceListProto& proto) {
   return devices;
 }
 
-// Shards of one shape, of which nothing but the shape is said: taken to be in row-major order.
+// Shards of one shape, in an order that is not given: assumed to be row-major.
 absl::StatusOr<Sharding> FromShardShape(std::vector<DeviceId> devices, std::string memory_kind, absl::Span<const int64_t> dims,
                                         absl::Span<const int64_t> shard_dims) {
   if (dims.size() != shard_dims.size()) return absl::InvalidArgumentError("a shard's rank differs from its array's");
@@ -90,7 +90,7 @@ absl::StatusOr<Sharding> FromConcrete(const xla::ifrt::Serialized& serialized) {
   if (proto.shard_shapes_size() == 0 || proto.shard_shapes_size() != proto.devices().device_ids_size()) {
     return absl::InvalidArgumentError("a ConcreteSharding must give a shape for each of its devices");
   }
-  // The first shard is the largest where a dimension does not divide evenly; the rest must agree with the cut it implies.
+  // If a dimension does not divide evenly, the first shard is the largest; all others must agree with the tiling that it implies.
   PW_ASSIGN_OR_RETURN(Sharding sharding, FromShardShape(DevicesOf(proto.devices()), proto.memory_kind(), proto.shape().dims(),
                                                         proto.shard_shapes(0).dims()));
   const Dims dims(proto.shape().dims().begin(), proto.shape().dims().end());
@@ -103,7 +103,7 @@ absl::StatusOr<Sharding> FromConcrete(const xla::ifrt::Serialized& serialized) {
   return sharding;
 }
 
-// As the tile assignment of an HLO sharding: iota over the device grid, major axis first, transposed to the order of the cuts.
+// The same as the tile assignment of an HLO sharding: iota over the device grid, major axis first, transposed to the order of the cuts.
 absl::StatusOr<Sharding> FromShardingParam(const xla::ifrt::Serialized& serialized, absl::Span<const int64_t> dims) {
   PW_ASSIGN_OR_RETURN(auto proto, Parse<xla::ifrt::ShardingParamShardingProto>(serialized, 1));
   const xla::ifrt::ShardingParamProto& param = proto.sharding_param();

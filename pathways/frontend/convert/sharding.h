@@ -1,4 +1,4 @@
-// Shardings between ours (which shard holds which tile) and the many forms of the wire.
+// Conversion of shardings between ours (which say which shard holds which tile) and the many forms of the wire.
 #pragma once
 
 #include <string>
@@ -11,14 +11,14 @@
 
 namespace pw::frontend {
 
-// Of an array of these dimensions. The result remembers its wire form. INVALID_ARGUMENT if it is inconsistent or does not fit the
-// dimensions; UNIMPLEMENTED, naming the type, if it does not say which shard holds what. Device numbers are not checked here.
+// Converts the sharding of an array of these dimensions. The result remembers its wire form. INVALID_ARGUMENT if it is inconsistent or does
+// not fit the dimensions; UNIMPLEMENTED, naming the type, if it does not say which shard holds what. Does not check device ids.
 absl::StatusOr<buffers::Sharding> ShardingFromProto(const xla::ifrt::ShardingProto& proto, absl::Span<const int64_t> dims);
 
-// The form it came in, if it has one; else SingleDevice for one device, HloSharding for more.
+// Returns the wire form that it came in, if it has one; else SingleDevice for one device, HloSharding for more.
 xla::ifrt::ShardingProto ShardingToProto(const buffers::Sharding& sharding);
 
-// `op_sharding`: a serialized xla.OpSharding that numbers the devices by their place in `devices`.
+// `op_sharding`: a serialized xla.OpSharding that numbers devices by their position in `devices`.
 absl::StatusOr<buffers::Sharding> ShardingFromOpSharding(const std::string& op_sharding, std::vector<DeviceId> devices,
                                                          std::string memory_kind, absl::Span<const int64_t> dims);
 

@@ -1,4 +1,4 @@
-// Array specs, host layouts and remap plans from the wire.
+// Conversion of array specs, host layouts and remap plans from the wire.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ absl::StatusOr<buffers::ArraySpec> SpecFromProto(const xla::ifrt::DTypeProto& dt
                                                  const xla::ifrt::ShardingProto& sharding);
 absl::StatusOr<buffers::ArraySpec> SpecFromProto(const xla::ifrt::ArraySpecProto& proto);
 
-// `strides` may be null: none given.
+// `strides` may be null: dense row-major.
 absl::StatusOr<controller::HostLayout> HostLayoutFromProto(const xla::ifrt::DTypeProto& dtype, const xla::ifrt::ShapeProto& shape,
                                                            const xla::ifrt::proto::ByteStrides* strides);
 

@@ -9,7 +9,7 @@ namespace pw::frontend {
 tensorflow::StatusProto StatusToProto(const absl::Status& status) {
   tensorflow::StatusProto proto;
   proto.set_code(static_cast<tensorflow::error::Code>(status.code()));
-  // proto3 strings must be UTF-8; messages may quote bytes that came from outside.
+  // proto3 strings must be UTF-8; messages may quote arbitrary bytes.
   std::string text(status.message());
   for (char& c : text) {
     if (static_cast<unsigned char>(c) >= 0x80) c = '?';

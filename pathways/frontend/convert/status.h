@@ -1,4 +1,4 @@
-// Statuses between our code and the wire.
+// Conversion of statuses between our types and the wire.
 #pragma once
 
 #include "absl/status/status.h"

@@ -1,4 +1,4 @@
-// Versions of single messages, apart from that of the protocol: each message carries the version in which its form changed last.
+// Versions of single messages, which are independent of the protocol's version: each message carries the version of its own last change.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace pw::frontend {
 
-// RemapPlanProto: 6 names shards by device (jaxlib 0.12). XlaCompileOptionsProto: 4 can ask for bundles of outputs.
+// RemapPlanProto: version 6 names shards by device (jaxlib 0.12). XlaCompileOptionsProto: version 4 can ask for bundles of outputs.
 inline constexpr int32_t kNewestRemapPlan = 6;
 inline constexpr int32_t kNewestXlaCompileOptions = 4;
 
-// UNIMPLEMENTED for a message that is newer than this server: its fields may mean something else than they say here.
+// UNIMPLEMENTED for a message that is newer than this server: its fields may have another meaning.
 inline absl::Status CheckVersion(absl::string_view message, int32_t version, int32_t newest = 0) {
   if (version >= 0 && version <= newest) return absl::OkStatus();
   return absl::UnimplementedError(

@@ -1,4 +1,5 @@
-// Waiting for arrays, reading them, and their end: check_value_ready, copy_to_host_buffer, check_future, is_array_deleted, delete_array, destruct_array.
+// Waiting for arrays, reading and deleting them: check_value_ready, copy_to_host_buffer, check_future, is_array_deleted, delete_array,
+// destruct_array.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -35,7 +36,7 @@ Action DecodeCopyToHostBuffer(const IfrtRequest& message) {
   };
 }
 
-// Before protocol 21 clients ask by it for the status of an execution as well.
+// Before protocol 21, clients also ask with it for the status of an execution.
 Action DecodeCheckFuture(const IfrtRequest& message) {
   return [handle = message.check_future_request().future_handle()](ClientSession& session, Reply reply) {
     auto future = session.TakeFuture(handle);

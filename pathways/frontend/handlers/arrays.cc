@@ -112,7 +112,7 @@ absl::StatusOr<std::vector<buffers::ArraySpec>> DecodeSpecs(
   return specs;
 }
 
-// Arrays become others, each of its spec.
+// Decodes a request that turns arrays into others, with a spec for each.
 template <class Request, class Response, class Method>
 Action DecodeInto(const Request& request, Response* (IfrtResponse::*answer)(), Method method) {
   auto specs = DecodeSpecs(request.array_specs(), request.array_handles_size());

@@ -1,4 +1,4 @@
-// compile: one entry for each kind of program.
+// compile: a table with an entry for each kind of program.
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -147,7 +147,7 @@ Action CompilePlugin(const xla::ifrt::proxy::CompileRequest& message) {
   };
 }
 
-// jax looks for "PjRtCompiler requires an HloProgram" in the text, and then runs the function in the client's own process.
+// When jax finds "PjRtCompiler requires an HloProgram" in the text, it runs the function in the client's own process.
 Action RefuseCustomCall(const xla::ifrt::proxy::CompileRequest&) {
   return FailWith({}, absl::UnimplementedError(
                           "PjRtCompiler requires an HloProgram: this server has no Python to run a colocated function in"));

@@ -1,4 +1,4 @@
-// Questions about defaults, and the host callbacks that no released client can serve.
+// Requests for defaults, and host callbacks, which no released client can serve.
 #include <algorithm>
 #include <utility>
 
@@ -9,7 +9,7 @@
 namespace pw::frontend {
 namespace {
 
-// The first devices, replica-major.
+// Assigns the first devices, replica-major.
 Action DecodeDefaultDeviceAssignment(const IfrtRequest& message) {
   const auto& request = message.get_default_device_assignment_request();
   return [replicas = request.num_replicas(), partitions = request.num_partitions()](ClientSession& session, Reply reply) {
@@ -31,7 +31,7 @@ Action DecodeDefaultDeviceAssignment(const IfrtRequest& message) {
   };
 }
 
-// A client aborts on an error or on text that it cannot parse: always an answer.
+// Always answers: a client aborts on an error, or on text that it cannot parse.
 Action DecodeDefaultLayout(const IfrtRequest& message) {
   return [rank = message.get_default_layout_request().dims_size()](ClientSession&, Reply reply) {
     IfrtResponse response;

@@ -1,4 +1,4 @@
-// What clients ask of a compiled program, and its end: metadata, cost analysis, program text, delete, is_deleted, destruct.
+// Requests about executables: metadata, cost analysis, program text, delete, is_deleted, destruct.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,7 +16,7 @@ using Metadata = xla::ifrt::proxy::LoadedExecutableMetadataResponse;
 
 constexpr char kNotOfPlugins[] = "a plugin program has none";
 
-// Unset where one is unknown: the client then takes none to be known.
+// Leaves the field unset if one sharding is unknown: the client then treats all of them as unknown.
 void FillShardings(const std::vector<ValueInfo>& values, Metadata::ShardingList* (Metadata::*mutable_list)(),
                    void (Metadata::*clear)(), Metadata& out) {
   if (values.empty()) return;
@@ -26,7 +26,7 @@ void FillShardings(const std::vector<ValueInfo>& values, Metadata::ShardingList*
   }
 }
 
-// False if some value has no layout (tokens).
+// Returns false if some value has no layout (tokens).
 bool FillLayouts(const std::vector<ValueInfo>& values, Metadata::LayoutList& list) {
   for (const ValueInfo& value : values) {
     if (value.dtype == buffers::DType::kToken) return false;

@@ -23,7 +23,7 @@ void FillOutputs(absl::Span<const Handle> results, const std::vector<buffers::Ar
   }
 }
 
-// The end of a plugin program's run, told once.
+// The end of a plugin program's run, set once.
 class RunEnd {
  public:
   Future<Unit> future() const { return promise_.future(); }
@@ -38,7 +38,7 @@ class RunEnd {
 
 void ExecutePlugin(ClientSession& session, PluginExecutable& executable, const ExecuteRequest& request, bool first_call,
                    Reply reply) {
-  // Told first, so that the status handle answers also when the run fails at once.
+  // Added first, so that the status handle answers even if the run fails at once.
   auto end = std::make_shared<RunEnd>();
   if (request.status != 0) session.AddFuture(request.status, {end->future()});
   auto outputs = executable.Outputs(session, request.args);
@@ -84,8 +84,8 @@ void Execute(ClientSession& session, ExecuteRequest request, bool first_call, Re
   std::move(reply).Finish(run.status(), std::move(response));
 }
 
-// A client's first call of an executable leaves the choice of handles to us. An executable without outputs always looks like a first
-// call, which does no harm.
+// In a client's first call of an executable we choose the result handles. A call of an executable without outputs always looks like a first
+// one, which is harmless.
 Action DecodeExecute(const IfrtRequest& message) {
   const auto& request = message.loaded_executable_execute_request();
   ExecuteRequest out;
@@ -121,7 +121,7 @@ Action DecodeFetchResult(const IfrtRequest& message) {
   };
 }
 
-// An execution is waited for the first time only; the stream notices that (it answers as soon as nothing else is to be done).
+// The client waits only for the first execution; SessionStream::Write detects that one.
 constexpr Handler kExecuteHandlers[] = {
     {IfrtRequest::kLoadedExecutableExecuteRequest, "loaded_executable_execute", DecodeExecute, true, false},
     {IfrtRequest::kLoadedExecutableFetchExecuteResultRequest, "loaded_executable_fetch_execute_result", DecodeFetchResult},

@@ -13,7 +13,7 @@ namespace {
 
 using xla::ifrt::proxy::InitResponse;
 
-// "1.13.7" -> {1, 13, 7}: the form in which jax compares versions. Empty if it is not of that form.
+// "1.13.7" -> {1, 13, 7}, the form in which jax compares versions. Empty for other text.
 std::vector<int64_t> VersionNumbers(absl::string_view text) {
   std::vector<int64_t> numbers;
   for (absl::string_view part : absl::StrSplit(text, '.')) {
@@ -24,7 +24,7 @@ std::vector<int64_t> VersionNumbers(absl::string_view text) {
   return numbers;
 }
 
-// What jax reads as attributes of the backend object (serialize_with_sdy: all of jax.export depends on it).
+// Attributes of the backend object in jax (all of jax.export depends on serialize_with_sdy).
 Attributes ClientAttributes(const controller::ClusterInfo& info) {
   Attributes attributes;
   attributes["serialize_with_sdy"] = true;
@@ -62,7 +62,7 @@ void FillMemory(const controller::MemoryInfo& memory, InitResponse::Memory& out)
   out.set_to_string(memory.to_string);
 }
 
-// Every device is primary and addressable: to jax this is one process that drives them all.
+// Every device is primary and addressable: jax sees one process that drives all of them.
 void FillCluster(const controller::ClusterInfo& info, InitResponse& out) {
   out.set_platform_name(info.platform_name);
   out.set_platform_version(info.platform_version);
@@ -78,7 +78,7 @@ void FillCluster(const controller::ClusterInfo& info, InitResponse& out) {
   *out.mutable_client_attributes() = AttributesToProto(ClientAttributes(info));
 }
 
-// Virtual devices: addressable, but not primary, so that jax.devices() lists the machine's own alone.
+// Virtual devices are addressable, but not primary, so that jax.devices() lists physical devices alone.
 void FillSpares(const controller::SpareDevices& spares, InitResponse& out) {
   for (const auto& device : spares.devices) {
     FillDevice(device, *out.add_all_devices());

@@ -15,7 +15,7 @@ namespace {
 namespace proxy = xla::ifrt::proxy;
 using controller::HostShard;
 
-// What one array is made from.
+// The spec and source buffers of one array.
 struct Source {
   buffers::ArraySpec spec;
   std::vector<HostShard> shards;

@@ -1,4 +1,4 @@
-// What most array handlers share: naming their results.
+// Helpers of most array handlers: names of their results.
 #pragma once
 
 #include <vector>
@@ -15,11 +15,11 @@ using Handles = std::vector<controller::Handle>;
 inline Handles ToHandles(const google::protobuf::RepeatedField<uint64_t>& field) { return {field.begin(), field.end()}; }
 inline Handles OneHandle(controller::Handle handle) { return {handle}; }
 
-// The handles that the client picked, or new ones where it picked none. INVALID_ARGUMENT if their number is not `count`; the given ones
-// then hold that error.
+// Returns the handles that the client chose, or new ones if it chose none. INVALID_ARGUMENT if their number is not `count`; then the given
+// handles hold that error.
 absl::StatusOr<Handles> ResultHandles(ClientSession& session, Handles requested, size_t count);
 
-// An action that binds `error` to the results and answers with it.
+// Returns an action that binds `error` to the results and answers with it.
 Action FailWith(Handles results, absl::Status error);
 
 inline Future<Unit> ReadyFuture(const absl::Status& status) {

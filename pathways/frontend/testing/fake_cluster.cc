@@ -221,7 +221,7 @@ void FakeSession::CompileProgram(Bytes, controller::ResultCallback<std::shared_p
       [done = std::move(done)]() mutable { std::move(done)(absl::UnimplementedError("no programs of many nodes here")); });
 }
 
-// A program of one parameter and one output, f32[4], on the first of its devices.
+// Makes a program with one parameter and one output, f32[4], on the first of its devices.
 void FakeSession::Compile(controller::CompileRequest request,
                           controller::ResultCallback<std::shared_ptr<const controller::ExecutableInfo>> done) {
   last_compile = std::move(request);
@@ -353,7 +353,7 @@ void FakeCluster::RecordTrace(absl::Duration, size_t, controller::ResultCallback
   std::move(done)(controller::ClusterTrace{R"({"traceEvents":[]})", 0, 0, {}});
 }
 
-// Two: devices 1048576 and 1048577.
+// There are two: devices 1048576 and 1048577.
 std::shared_ptr<const controller::SpareDevices> FakeCluster::Spares(SessionId) {
   auto spares = std::make_shared<controller::SpareDevices>();
   for (int i = 0; i < 2; ++i) {

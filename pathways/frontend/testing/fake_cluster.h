@@ -1,7 +1,7 @@
-// A cluster without workers, for tests of the front end: sessions keep arrays as bytes, programs copy their first argument to
-// their output. A program that says that it is of a newer StableHLO than the cluster's is refused.
+// FakeCluster: a cluster without workers, for tests of the front end. Sessions keep arrays as bytes; programs copy their first argument to
+// their output. A program of a newer StableHLO version than the cluster's is refused.
 //
-// FakeCluster queues posted tasks; a test runs them by RunAll (one thread), or gives an executor that does.
+// FakeCluster queues posted tasks; a test runs them by RunAll (one thread), or passes an executor that runs them.
 #pragma once
 
 #include <deque>
@@ -76,7 +76,7 @@ class FakeSession final : public controller::Session {
   void GetProgramText(Handle executable, controller::ResultCallback<std::string> done) override;
   absl::Status DestructExecutable(Handle executable) override;
 
-  // The contents of an array and of those made from it.
+  // The contents of an array, shared with the arrays made from it.
   struct Contents {
     Bytes bytes;
     bool there = true;
@@ -94,7 +94,7 @@ class FakeSession final : public controller::Session {
   std::map<Handle, int64_t> announced;  // and admitted
   int64_t staged_limit = 1000 << 20;    // for one buffer
   std::map<Handle, absl::Status> failed;
-  bool full = false;  // nothing is admitted
+  bool full = false;  // no announcement is admitted
   std::map<Handle, controller::StatusCallback> waiting;
   std::map<Handle, std::shared_ptr<const controller::ExecutableInfo>> executables;
   std::map<Handle, absl::Status> runs;
@@ -108,11 +108,11 @@ class FakeSession final : public controller::Session {
   buffers::RemapPlan last_remap;
 
  private:
-  // Runs `then` once the contents of all arrays known by these handles are there, never inside the call.
+  // Runs `then` once the contents of all arrays that these handles name exist, never inside the call.
   void AfterAll(absl::Span<const Handle> handles, absl::AnyInvocable<void() &&> then);
   absl::StatusOr<Array*> Find(Handle handle);
   absl::Status Add(Handle handle, Array array);
-  // `results` as copies of `arrays`, with other specs if given. The error, if any, is bound to all results.
+  // Adds `results` as copies of `arrays`, with `specs` if given. An error is bound to all results.
   absl::Status Derive(absl::Span<const Handle> results, absl::Span<const Handle> arrays,
                       absl::Span<const buffers::ArraySpec> specs);
   absl::StatusOr<std::vector<Array>> DeriveAll(absl::Span<const Handle> results, absl::Span<const Handle> arrays,
@@ -125,7 +125,7 @@ class FakeSession final : public controller::Session {
 
 class FakeCluster final : public controller::Cluster {
  public:
-  // `executor` (one thread, or a strand) may be null: then RunAll runs what has been posted.
+  // `executor` (one thread, or a strand) may be null: then RunAll runs posted tasks.
   explicit FakeCluster(Executor* executor = nullptr, int devices = 4);
 
   void Post(absl::AnyInvocable<void() &&> task) override;
@@ -151,7 +151,7 @@ class FakeCluster final : public controller::Cluster {
   std::map<uint64_t, gang::Share> shares;
   absl::Status open_error;
   resource::SliceRequest last_slice_request;
-  controller::SliceState slice_state;  // what AddSlice and AwaitSlice answer
+  controller::SliceState slice_state;  // the answer of AddSlice and AwaitSlice
   std::vector<SliceId> released_slices;
 
  private:

@@ -1,5 +1,5 @@
-// A front door before a cluster without workers, for trying clients: arrays go in and come back, programs return their first argument.
-// Prints its port; runs until its standard input ends.
+// A front end over a cluster without workers, to try clients: arrays are stored and returned, programs return their first argument. Prints
+// its port; runs until its standard input ends.
 #include <cstdio>
 
 #include "pathways/base/strand.h"

@@ -1,4 +1,4 @@
-// The front door over real gRPC, for tests: a server over a FakeCluster, and clients that speak the protocol by hand.
+// The front end over real gRPC, for tests: a server over a FakeCluster, and clients that speak the protocol directly.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -98,7 +98,7 @@ class ServerTest : public ::testing::Test {
   }
   std::unique_ptr<Stream> Open() { return std::make_unique<Stream>(*stub_, Metadata()); }
 
-  // Runs on the strand and waits.
+  // Runs `f` on the strand and waits for it.
   template <class F>
   auto OnStrand(F f) {
     std::promise<decltype(f())> result;
@@ -108,16 +108,16 @@ class ServerTest : public ::testing::Test {
   size_t Sessions() {
     return OnStrand([this] { return cluster_.sessions.size(); });
   }
-  // On the strand: the only session there is.
+  // The only session. On the strand.
   testing::FakeSession& TheSession() { return *cluster_.sessions.begin()->second; }
-  // On the strand: a store that waits for room has it.
+  // Admits a store that waits for room. On the strand.
   bool Admit(uint64_t handle) {
     auto admitted = TheSession().waiting.extract(handle);
     TheSession().announced[handle] = 0;
     std::move(admitted.mapped())(absl::OkStatus());
     return true;
   }
-  // True once `condition`, asked on the strand, holds; false after some seconds.
+  // Returns true once `condition` holds, evaluated on the strand; false after some seconds.
   template <class F>
   bool Eventually(F condition) {
     for (int i = 0; i < 300000; ++i) {

@@ -1,4 +1,4 @@
-// A client session on a cluster without workers, and the requests that tests send it. Parametrized by protocol version.
+// A client session on a cluster without workers, and the requests that tests send to it. Parametrized by protocol version.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -29,7 +29,7 @@ class ClientSessionTest : public ::testing::TestWithParam<int> {
  protected:
   ClientSessionTest() { Connect({}); }
 
-  // Starts anew as another client.
+  // Starts anew, as another client.
   void Connect(Attributes initialization_data) {
     SessionHello hello;
     hello.protocol_version = GetParam();
@@ -39,7 +39,7 @@ class ClientSessionTest : public ::testing::TestWithParam<int> {
     session_ = std::make_shared<ClientSession>(&cluster_, &table_, &services_, hello, &sink_);
   }
 
-  // The answer to `request`, or one with op_id 0 if none has come. Checks what holds for all answers.
+  // Returns the answer to `request`, or one with op_id 0 if there is none. Checks what holds for all answers.
   IfrtResponse Call(IfrtRequest request) {
     request.mutable_request_metadata()->set_op_id(++op_id_);
     IfrtRequest reparsed;  // as from the wire
@@ -74,7 +74,7 @@ class ClientSessionTest : public ::testing::TestWithParam<int> {
     *spec.mutable_sharding() = OnDevice(device);
     return spec;
   }
-  // f32[4] on device 0 under `handle`.
+  // Makes an f32[4] on device 0 under `handle`.
   IfrtResponse MakeArray(uint64_t handle) {
     IfrtRequest request;
     auto& make = *request.mutable_make_array_from_host_buffer_request();
@@ -126,7 +126,7 @@ class ClientSessionTest : public ::testing::TestWithParam<int> {
   FakeCluster cluster_;
   HandlerTable handlers_;
   SessionTable table_;
-  // Files are handled on the one thread there is.
+  // File operations run on the test's only thread.
   class Inline final : public Executor {
    public:
     explicit Inline(FakeCluster* cluster) : cluster_(cluster) {}

@@ -24,7 +24,7 @@ absl::StatusOr<Bytes> OnlyResult(absl::StatusOr<std::vector<Bytes>> results) {
 }  // namespace
 
 void ClientTranslator::Translate(Bytes program, std::string version, controller::ResultCallback<Bytes> done) {
-  // Of the answer and the end of the time limit, the first counts.
+  // Either the answer or the timeout calls `done`, whichever comes first.
   auto waiting = std::make_shared<controller::ResultCallback<Bytes>>(std::move(done));
   auto answer = [waiting](absl::StatusOr<Bytes> result) {
     if (auto first = std::exchange(*waiting, nullptr)) std::move(first)(std::move(result));

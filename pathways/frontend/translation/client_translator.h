@@ -1,8 +1,8 @@
-// ClientTranslator: has the client's own process translate its program. It is a call of the client's companion channel like those of running
-// computations, of the function with the number that client.proto reserves.
+// ClientTranslator: lets the client's own process translate its program. It calls the function whose number client.proto reserves, over the
+// client's companion channel, as running computations call Python functions.
 //
-// NOT_FOUND: the client's package is too old to have that function. DEADLINE_EXCEEDED: no answer within the limit; one that comes later
-// is dropped.
+// NOT_FOUND: the client's package is too old to have that function. DEADLINE_EXCEEDED: no answer within the limit; a later answer is
+// dropped.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ inline constexpr uint64_t kTranslateCallback = 0;
 
 class ClientTranslator final : public ProgramTranslator {
  public:
-  // `timers` and `strand` outlive every call.
+  // `timers` and `strand` must outlive every call.
   ClientTranslator(std::shared_ptr<controller::HostCallHandler> channel, Timers* timers, Executor* strand, absl::Duration limit)
       : channel_(std::move(channel)), timers_(timers), strand_(strand), limit_(limit) {}
 

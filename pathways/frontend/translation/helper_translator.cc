@@ -21,7 +21,7 @@ uint64_t FromLittleEndian(const uint8_t* bytes) {
   return number;
 }
 
-// Said by a process that is well, or by the system that could not start one (Ask).
+// True for an error that a healthy process answered, or that says that the process could not be started (Ask).
 bool IsAnswer(const absl::Status& error) { return absl::IsInvalidArgument(error) || absl::IsFailedPrecondition(error); }
 
 }  // namespace
@@ -34,7 +34,7 @@ HelperTranslator::HelperTranslator(Options options, Timers* timers, Executor* st
 
 HelperTranslator::~HelperTranslator() {
   stopping_ = true;
-  process_->Kill();  // what it is at; those after it find stopping_
+  process_->Kill();  // ends the current program; later ones see stopping_
 }
 
 void HelperTranslator::Prepare() {
@@ -82,11 +82,11 @@ absl::StatusOr<Bytes> HelperTranslator::TranslateNow(const Bytes& program, const
                                    ". The controller's log may say more"));
 }
 
-// INVALID_ARGUMENT: the helper is well, and says why the program cannot be translated. FAILED_PRECONDITION: there is none.
+// INVALID_ARGUMENT: the healthy helper says why it cannot translate the program. FAILED_PRECONDITION: the helper does not start.
 absl::StatusOr<Bytes> HelperTranslator::Ask(const Bytes& program, const std::string& version, const std::atomic<Turn>& turn) {
   if (const absl::Status status = process_->EnsureRunning(); !status.ok())
     return absl::FailedPreconditionError(absl::StrCat("the translator beside the controller does not start: ", status.message()));
-  // Looked at once the process is there: a kill that comes later reaches it.
+  // Checked after the process has started: a later kill reaches the process.
   if (stopping_ || turn == Turn::kTimedOut) return absl::CancelledError("too late");
   PW_RETURN_IF_ERROR(process_->Write(LittleEndian(program.size())));
   PW_RETURN_IF_ERROR(process_->Write(absl::StrCat(std::string(1, static_cast<char>(version.size())), version)));

@@ -1,10 +1,10 @@
-// HelperTranslator: has a process beside the controller translate programs (python/pathways/_translator.py specifies what it is sent and
-// answers). It starts with the first program that may need it, and stays; programs are translated one after another.
+// HelperTranslator: lets a process beside the front end translate programs (python/pathways/_translator.py specifies its input and output).
+// The process starts with the first program that may need it, and stays; it translates one program after another.
 //
-// Its input is a client's bytes, so it is not trusted: its memory, its answers and the time for each program are limited. One that dies,
-// exceeds a limit or answers nonsense is killed, fails the program that it was at, and is started again for the next.
+// The process reads a client's bytes, so it is not trusted: its memory, its answers and its time for each program are limited. If it dies,
+// exceeds a limit or gives an invalid answer, it is killed, the current program fails, and it is started again for the next one.
 //
-// Threads. Translate and Prepare on the strand; a thread of its own speaks to the process.
+// Threads. Translate and Prepare run on the strand; a thread of its own communicates with the process.
 #pragma once
 
 #include <atomic>
@@ -27,19 +27,19 @@ class HelperTranslator final : public ProgramTranslator {
     std::vector<std::string> command;
     absl::Duration limit = absl::Seconds(60);  // for each program, the start of the process included
     int64_t address_space_bytes = int64_t{8} << 30;
-    size_t max_waiting_bytes = size_t{512} << 20;  // of the programs whose turn has not come
+    size_t max_waiting_bytes = size_t{512} << 20;  // of waiting programs
   };
 
-  // `timers` and `strand` outlive it; the strand also runs what it has posted there.
+  // `timers` and `strand` must outlive this, and the tasks that it has posted to the strand.
   HelperTranslator(Options options, Timers* timers, Executor* strand);
-  // Ends the process. Programs that wait fail.
+  // Ends the process. Waiting programs fail.
   ~HelperTranslator() override;
 
   void Prepare() override;
   void Translate(Bytes program, std::string version, controller::ResultCallback<Bytes> done) override;
 
  private:
-  // One program's time. Ends once: when the process has answered, or when the limit has passed.
+  // State of one program. It ends once: when the process has answered, or when the limit has passed.
   enum class Turn : uint8_t { kRunning, kDone, kTimedOut };
 
   absl::StatusOr<Bytes> TranslateNow(const Bytes& program, const std::string& version);
@@ -48,11 +48,11 @@ class HelperTranslator final : public ProgramTranslator {
   const Options options_;
   Timers* const timers_;
   Executor* const strand_;
-  const std::shared_ptr<ChildProcess> process_;  // the timers' too
+  const std::shared_ptr<ChildProcess> process_;  // shared with timers
   std::atomic<size_t> waiting_bytes_{0};
   std::atomic<bool> stopping_{false};
   bool prepared_ = false;
-  ThreadPool thread_{"pw-translator", 1};  // last: joined before what it uses goes
+  ThreadPool thread_{"pw-translator", 1};  // last: joined before the members that it uses are destroyed
 };
 
 }  // namespace pw::frontend

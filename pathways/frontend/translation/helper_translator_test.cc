@@ -1,4 +1,4 @@
-// The helper process, played by a shell that reads requests of 18 bytes: a program of 3 bytes for version 1.13.0.
+// HelperTranslator with a shell as the process; it reads requests of 18 bytes: a program of 3 bytes for version 1.13.0.
 #include "pathways/frontend/translation/helper_translator.h"
 
 #include <gmock/gmock.h>
@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Answers with how many programs this process has been given; other programs say what it does instead.
+// Answers with the number of programs that this process has got; some programs make it do something else.
 constexpr char kHelper[] = R"sh(
 n=0
 while [ $n -lt 9 ]; do
@@ -27,7 +27,7 @@ while [ $n -lt 9 ]; do
   esac
 done)sh";
 
-// Time passes at once, or not at all.
+// Timers that fire at once, or never.
 class TestTimers final : public Timers {
  public:
   void After(absl::Duration, Executor* executor, Task task) override {
@@ -48,7 +48,7 @@ class HelperTranslatorTest : public ::testing::Test {
     helper_->Translate(Bytes::FromString(program), "1.13.0", [promise](auto result) { promise->set_value(std::move(result)); });
     return promise->get_future();
   }
-  // The translation, or what the error says.
+  // Returns the translation, or the text of the error.
   std::string Translate(const std::string& program) {
     const absl::StatusOr<Bytes> result = Start(program).get();
     return result.ok() ? std::string(result->view()) : result.status().ToString();

@@ -1,7 +1,7 @@
-// ProgramTranslator: writes a program for an older version of StableHLO than its own.
+// ProgramTranslator: rewrites a program for an older version of StableHLO than its own.
 //
-// There are two: the client's own process (client_translator.h), whose jaxlib is never older than what it sent, and a process beside the
-// controller (helper_translator.h) for clients that have none of our package.
+// There are two: the client's own process (client_translator.h), whose jaxlib is never older than the program, and a process beside the
+// front end (helper_translator.h) for clients without our package.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,11 @@ inline constexpr size_t kMaxTranslatable = size_t{128} << 20;
 class ProgramTranslator {
  public:
   virtual ~ProgramTranslator() = default;
-  // A program may come soon: what takes long to start is started. On the strand.
+  // Starts slow processes in advance, because a program may come soon. On the strand.
   virtual void Prepare() {}
-  // Writes a StableHLO portable artifact for readers of `version` ("1.13.0"). On the strand; `done` runs once, on the strand, perhaps inside the
-  // call. An error says who could not translate it, and why. INVALID_ARGUMENT and FAILED_PRECONDITION: another jaxlib could.
+  // Translates a StableHLO portable artifact for readers of `version` ("1.13.0"). On the strand; `done` runs once, on the strand, maybe
+  // inside the call. An error says which translator failed, and why. INVALID_ARGUMENT and FAILED_PRECONDITION: another jaxlib could
+  // translate the program.
   virtual void Translate(Bytes program, std::string version, controller::ResultCallback<Bytes> done) = 0;
 };
 

@@ -24,21 +24,21 @@ std::optional<StablehloVersion> VersionOf(const Bytes& program) {
   return program::StablehloVersionOf(absl::string_view(bytes.data(), bytes.size()));
 }
 
-// The version to translate a program to, if it is newer than that.
+// Returns the version to translate a program to; none if the program is not newer.
 std::optional<StablehloVersion> TargetFor(const Bytes& program, const controller::ClusterInfo& cluster) {
   const auto theirs = VersionOf(program), ours = program::ParseStablehloVersion(cluster.stablehlo_version);
   if (!theirs.has_value() || !ours.has_value() || *theirs <= *ours) return std::nullopt;
   return ours;
 }
 
-// Patches of a version do not change what programs look like, so those programs are hardly ever refused.
+// Patch versions do not change the form of programs, so such programs are hardly ever refused.
 bool IsNewerMinor(const StablehloVersion& a, const StablehloVersion& b) {
   return StablehloVersion{a.major, a.minor, 0} > StablehloVersion{b.major, b.minor, 0};
 }
 
 absl::Status Cancelled() { return absl::CancelledError("the client has gone"); }
 
-// Asks `task` with the session once it is there and not suspended; with null if it has ended.
+// Calls `task` with the session once it is open and not suspended; with null if it has ended.
 void WhenAwake(std::weak_ptr<ClientSession> weak, absl::AnyInvocable<void(ClientSession*) &&> task) {
   const std::shared_ptr<ClientSession> session = weak.lock();
   if (session == nullptr || !session->open()) return std::move(task)(nullptr);
@@ -56,7 +56,7 @@ struct TranslatingCompiler::Refused {
   absl::Status refusal;
   Done done;
 
-  // The hosts' words, then why the program was not translated.
+  // Fails with the hosts' error, followed by the reason why the program was not translated.
   void Fail(const absl::Status& why, absl::string_view remedy = "") && {
     const absl::string_view separator = remedy.empty() ? "" : ". ";
     std::move(done)(absl::Status(refusal.code(), absl::StrCat(refusal.message(), "\nIt was not translated to StableHLO ",
@@ -131,7 +131,7 @@ void TranslatingCompiler::OnTranslated(Refused refused, uint64_t owner, absl::St
   std::weak_ptr<ClientSession> session = refused.session;
   WhenAwake(std::move(session), [self = shared_from_this(), refused = std::move(refused), owner,
                                  translation = *std::move(translation)](ClientSession* session) mutable {
-    // A client that has gone leaves nothing behind that is its own.
+    // The translation of a client that has left is not kept.
     if (session != nullptr || owner == Translations::kEverybody)
       self->translations_.Add(owner, refused.target.ToString(), refused.request.program, translation);
     if (session == nullptr) return std::move(refused.done)(Cancelled());

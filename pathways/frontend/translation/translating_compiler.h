@@ -1,13 +1,13 @@
-// TranslatingCompiler: compiles clients' programs, those that are newer than the devices' runtime too.
+// TranslatingCompiler: compiles clients' programs, also those that are newer than the devices' runtime. The compile handler uses it.
 //
-// A program goes to the hosts as it is. If they did not read it because it is of a newer StableHLO (controller::kNewerThanRuntime), it is
-// translated to the version that all of them read, by the client's own process if that has our package, else by a helper beside
-// the controller, and what comes out is compiled.
+// A program is first sent to the hosts as it is. If they cannot read it because its StableHLO is newer (controller::kNewerThanRuntime), it
+// is translated to the version that all hosts read, and compiled again. The client's own process translates it if that has our package,
+// else a helper beside the front end.
 //
 // Invariants:
 //   TC-1  a program that the hosts read is not translated, and none is hashed before the first translation
-//   TC-2  a program is translated at most once for a compilation, and, while its translation is kept, once for all of them
-//   TC-3  what a client's process answers reaches no other client
+//   TC-2  a program is translated at most once for a compilation, and once for all compilations while its translation is kept
+//   TC-3  a translation by a client's process reaches no other client
 // Strand-confined; `done` runs as Session::Compile says.
 #pragma once
 
@@ -28,12 +28,12 @@ class TranslatingCompiler : public std::enable_shared_from_this<TranslatingCompi
  public:
   using Done = controller::ResultCallback<std::shared_ptr<const controller::ExecutableInfo>>;
   struct Options {
-    absl::Duration client_limit = absl::Seconds(60);  // for a client's process to translate a program
+    absl::Duration client_limit = absl::Seconds(60);  // the time for a client's process to translate
     size_t max_program_bytes = kMaxTranslatable;
     Translations::Limits kept = {};
   };
 
-  // `helper` may be null: then programs of clients without our package are not translated. All outlive the last session.
+  // `helper` may be null: then programs of clients without our package are not translated. All pointers must outlive the last session.
   TranslatingCompiler(const Options& options, ProgramTranslator* helper, Timers* timers, Executor* strand)
       : options_(options), helper_(helper), timers_(timers), strand_(strand), translations_(options.kept) {}
 
@@ -43,7 +43,7 @@ class TranslatingCompiler : public std::enable_shared_from_this<TranslatingCompi
   const Translations& translations() const { return translations_; }
 
  private:
-  // A compilation that the hosts have refused.
+  // A compilation that the hosts refused.
   struct Refused;
 
   void Translate(ClientSession& session, Refused refused);

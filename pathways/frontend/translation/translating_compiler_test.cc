@@ -21,7 +21,7 @@ constexpr char kNewer[] = "StableHLO_v1.16.3 newer";
 constexpr char kTranslated[] = "StableHLO_v1.13.0 translated";
 constexpr char kToken[] = "token";
 
-// The client's process: keeps calls until it is told to answer.
+// The client's process: holds calls until the test lets it answer.
 class FakeChannel final : public controller::HostCallHandler {
  public:
   void OnHostCall(controller::HostCall call, controller::ResultCallback<std::vector<Bytes>> done) override {
@@ -61,7 +61,7 @@ class TranslatingCompilerTest : public ClientSessionTest {
     compiler_ = std::make_shared<TranslatingCompiler>(options, helper, &timers_, &files_);
     services_.compiler = compiler_;
   }
-  // A client of our package.
+  // Connects as a client with our package.
   std::shared_ptr<FakeChannel> ConnectWithChannel(const std::string& token = kToken) {
     auto channel = std::make_shared<FakeChannel>();
     EXPECT_TRUE(table_.AddCompanion(token, channel).ok());

@@ -5,7 +5,7 @@
 namespace pw::frontend {
 
 std::optional<Bytes> Translations::Find(uint64_t client, const std::string& version, const Bytes& program) {
-  if (entries_.empty()) return std::nullopt;  // then nothing need be hashed
+  if (entries_.empty()) return std::nullopt;  // saves hashing
   for (uint64_t owner : {kEverybody, client}) {
     auto it = index_.find(Key{owner, version, program.view()});
     if (it == index_.end()) continue;

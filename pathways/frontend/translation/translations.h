@@ -1,7 +1,7 @@
-// Translations: programs that the devices did not read, and what they were translated to, so that a program is translated once.
+// Translations: a cache of translated programs, so that each program is translated once. TranslatingCompiler uses it.
 //
-// What a client's process made serves that client alone: nobody else need believe it. What the controller's own helper made serves all.
-// When there are too many, or too many bytes of them, those that were used longest ago go. Strand-confined.
+// A translation by a client's process serves that client alone, because no other client has to trust it. A translation by the front end's
+// own helper serves all. Above the limits of number or bytes, the least recently used entries are dropped. Strand-confined.
 #pragma once
 
 #include <cstddef>
@@ -21,18 +21,18 @@ class Translations {
  public:
   struct Limits {
     size_t programs = 1024;
-    size_t bytes = size_t{64} << 20;  // programs and translations
+    size_t bytes = size_t{64} << 20;  // of programs plus translations
   };
-  // Of whom a translation is: a client, by its number as the wire knows it, or everybody.
+  // The owner of a translation: a client, by its wire id, or everybody.
   static constexpr uint64_t kEverybody = 0;
 
   Translations() : Translations(Limits()) {}
   explicit Translations(Limits limits) : limits_(limits) {}
 
-  // For this client. Compares the whole program, not a hash alone.
+  // Finds a translation that serves this client. Compares the whole program, not just a hash.
   std::optional<Bytes> Find(uint64_t client, const std::string& version, const Bytes& program);
   void Add(uint64_t owner, const std::string& version, const Bytes& program, const Bytes& translation);
-  // The client has gone.
+  // Drops a client's translations.
   void Forget(uint64_t owner);
 
   size_t size() const { return entries_.size(); }
@@ -44,10 +44,10 @@ class Translations {
     std::string version;
     Bytes program, translation;
   };
-  using Entries = std::list<Entry>;  // those used last come first
+  using Entries = std::list<Entry>;  // most recently used first
   struct Key {
     uint64_t owner;
-    std::string_view version, program;  // of the entry
+    std::string_view version, program;  // views into the entry
     bool operator==(const Key&) const = default;
     template <class H>
     friend H AbslHashValue(H h, const Key& key) {

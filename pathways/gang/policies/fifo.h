@@ -1,4 +1,4 @@
-// First come, first served: one queue for all clients. Weights and priorities mean nothing here.
+// Fifo: first come, first served, with one queue for all clients. Ignores weights and priorities.
 #pragma once
 
 #include "pathways/gang/policy.h"

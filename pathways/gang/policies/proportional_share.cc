@@ -38,7 +38,7 @@ bool ProportionalShare::OnGrant(ClientId client, int64_t predicted_device_ns) {
   return Charge(account, predicted_device_ns, account.weight);
 }
 
-// A correction counts as what it corrects did.
+// Corrects the charge at the weight at which it was made.
 bool ProportionalShare::OnDone(ClientId client, int64_t predicted_device_ns, int64_t measured_device_ns) {
   Account& account = accounts_[client];
   double weight = account.weight;

@@ -1,15 +1,15 @@
-// Proportional share: device time in proportion to the clients' weights (stride scheduling on measured time).
+// ProportionalShare: divides device time among clients in proportion to their weights (stride scheduling on measured time).
 //
-// Each client has a virtual time: the device time that it got, divided by its weight. The client that is furthest behind goes
-// first. A grant is charged with its prediction, so that a burst of grants is spread before any of it has run, and corrected when
-// the measured time is known.
+// Each client has a virtual time: the device time that it got, divided by its weight. The client with the least virtual time goes
+// first. A grant is charged with its prediction, so that a burst of grants is spread before any of them has run. The charge is
+// corrected when the measured time is known.
 //
-// Work-conserving: ranks only order who is there. No hoarding: a client that comes back after having had nothing here starts at
-// the island's virtual time (where the last grant was charged) if it is behind that, so idling earns nothing. What it owes it
-// keeps. A changed weight applies to what is granted from then on.
+// Work-conserving: ranks only order the clients that have work. No hoarding: a client that returns after a time without work starts
+// at the island's virtual time (the largest at which a gang was granted) if it is behind it, so idling earns nothing. A client that
+// is ahead stays ahead. A new weight applies to later grants.
 //
-// The rank is the virtual time in steps of `grain_us`: within a step the policy is indifferent (policy.h), and a client is at
-// most one step and one window's grants away from its share.
+// The rank is the virtual time in steps of `grain_us`. Within a step the policy is indifferent (policy.h). A client is at most one
+// step and one window of grants away from its share.
 #pragma once
 
 #include "absl/container/flat_hash_map.h"
@@ -35,8 +35,8 @@ class ProportionalShare final : public Policy {
     double weight = 1;
     double virtual_us = 0;
     int outstanding = 0;      // grants that are not done
-    int older = 0;            // of them, those from before the latest change of the weight: the first to be done, nearly
-    double older_weight = 1;  // at which they were charged
+    int older = 0;            // of these, grants before the last change of the weight; they are assumed to be done first
+    double older_weight = 1;  // the weight at which the older ones were charged
   };
   bool Charge(Account& account, int64_t device_ns, double weight);
   int64_t RankOf(const Account& account) const;

@@ -1,8 +1,8 @@
-// Strict priority with aging: higher priorities first; but a gang gains one priority for every `aging` that it has waited, so
-// that even the lowest is granted in the end.
+// StrictPriority: strict priority with aging. Higher priorities go first, but a gang gains one priority for each `aging_ns` that it
+// has waited, so that even the lowest is granted in the end.
 //
-// Because all gangs age alike, their order never changes while they wait: the rank is the time of submission less `aging` for
-// each priority, in steps of a millisecond. Within a step the policy is indifferent.
+// All gangs age at the same rate, so their order never changes while they wait. The rank is the time of submission, less the
+// client's priority times `aging_ns`, in steps of a millisecond. Within a step the policy is indifferent.
 #pragma once
 
 #include "absl/container/flat_hash_map.h"

@@ -1,4 +1,4 @@
-// Times of tests in words.
+// Named times for tests, in nanoseconds.
 #pragma once
 
 #include <cstdint>

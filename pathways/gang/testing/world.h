@@ -1,5 +1,5 @@
-// A world of devices for tests of the scheduler: every device launches what is granted in the order of grants; a gang starts when
-// it heads all its devices and its producers have ended, and runs for as long as the test says. Time is a number.
+// World: simulated devices for tests of the scheduler. Every device launches gangs in the order of grants. A gang starts when it is
+// first on all its devices and its producers have ended, and runs for as long as the test says. Time is a number.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class World {
     uint32_t island;
     std::vector<int> devices;
   };
-  // Devices of different islands have different numbers. Parts in any order.
+  // Devices of different islands must have different numbers. Parts may come in any order.
   GangId Submit(uint64_t client, uint64_t executable, std::vector<Part> parts, int64_t run_ns,
                 std::vector<GangId> producers = {}) {
     std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.island < b.island; });
@@ -58,7 +58,7 @@ class World {
     scheduler->OnDevicesLost(ids);
     Collect();
   }
-  // The next end of a gang. False if none runs.
+  // Moves on to the next end of a gang. Returns false if none runs.
   bool Step() {
     while (!ends_.empty()) {
       const auto [at, id] = ends_.top();

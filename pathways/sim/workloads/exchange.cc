@@ -1,4 +1,4 @@
-// Sparse exchange: every round, arrays go from a few random hosts to others, and are computed with there.
+// Sparse exchange: every round, copies arrays from a few random hosts to others and computes with them there.
 #include <utility>
 
 #include "pathways/sim/workloads.h"

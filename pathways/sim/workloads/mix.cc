@@ -1,4 +1,4 @@
-// Everything that a client can do, at random.
+// All of a client's operations, at random.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMaxArrays = 24;
 constexpr int kBurst = 12;           // operations between two waits
-constexpr float kLargest = 1 << 20;  // above, sums would lose what tells them apart
+constexpr float kLargest = 1 << 20;  // above this, sums would lose their distinguishing digits
 
 class Mix final : public Workload {
  public:
@@ -22,7 +22,7 @@ class Mix final : public Workload {
   void Go() override {
     arrays_.clear();
     executables_.clear();
-    // Two computations on each of a few hosts, of one and of two arguments.
+    // Two computations on each of a few hosts, with one and with two arguments.
     const size_t hosts_used = std::min<size_t>(4, hosts().size());
     compiling_ = static_cast<int>(hosts_used) * 2;
     for (size_t i = 0; i < hosts_used; ++i) {
@@ -42,7 +42,7 @@ class Mix final : public Workload {
     for (int i = 0; i < kBurst && operations_ > 0; ++i, --operations_, --until_reopen_) Step();
     Wait();
   }
-  // For one array, or at the end for all.
+  // Waits for one array, or at the end for all.
   void Wait() {
     const bool last = executables_.empty() || operations_ <= 0;
     const bool reopen = reopen_ > 0 && until_reopen_ <= 0 && !last;

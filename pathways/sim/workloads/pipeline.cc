@@ -1,4 +1,4 @@
-// One program of many nodes over several hosts, called once for each microbatch: without waiting, or each call when the one before has ended.
+// One program of many nodes over several hosts, called once per microbatch: without waiting, or after the previous call has ended.
 #include <algorithm>
 #include <string>
 
@@ -21,7 +21,7 @@ class Pipeline final : public Workload {
  private:
   const std::vector<int32_t>& Stage(int64_t s) { return hosts()[static_cast<size_t>(number() + s) % hosts().size()]; }
 
-  // Arg, then a computation on each stage with a transfer between, then the result.
+  // Arg, a computation on each stage with a transfer between stages, then the result.
   std::string Program() {
     pathways::v1::Program program;
     program.set_name("pipeline");

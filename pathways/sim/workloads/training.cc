@@ -1,4 +1,4 @@
-// One replica on each island: its gradient goes to all the others, and each sums them up.
+// One replica on each island: its gradient goes to all other replicas, and each sums all gradients.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -24,7 +24,7 @@ class Training final : public Workload {
 
   void Go() override {
     const size_t count = std::min(kMaxReplicas, hosts().size());
-    const size_t stride = hosts().size() / count;  // hosts of different islands, if there are as many
+    const size_t stride = hosts().size() / count;  // hosts of different islands, if there are enough
     replicas_.resize(count);
     compiling_ = static_cast<int>(count) * 2;
     const int us = static_cast<int>(Number("us", 50));
@@ -65,7 +65,7 @@ class Training final : public Workload {
     tenant().Drop(used);
     Check();
   }
-  // Reads what every replica has come to; begins again from small numbers before they outgrow a float.
+  // Reads the parameters of every replica; starts over from small numbers before they outgrow a float.
   void Check() {
     reading_ = replicas_.size();
     for (const Replica& replica : replicas_) {

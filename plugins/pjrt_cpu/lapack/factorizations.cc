@@ -1,4 +1,4 @@
-// Cholesky, LU, QR with and without pivoting, its Q made or applied, and the reductions to Hessenberg and tridiagonal form.
+// Cholesky, LU, QR with and without pivoting, making and applying Q, and reductions to Hessenberg and tridiagonal form.
 #include "plugins/pjrt_cpu/lapack/handler.h"
 
 namespace pw::pjrt_cpu {

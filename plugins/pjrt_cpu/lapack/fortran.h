@@ -1,4 +1,4 @@
-// LAPACK and BLAS as C++ sees them: one struct per element type, one function pointer per routine.
+// LAPACK and BLAS for C++: one struct per element type, one function pointer per routine.
 //
 // Fortran passes everything by address and appends the length of every character argument; all integers are 32 bits wide.
 #pragma once
@@ -24,7 +24,7 @@ inline constexpr bool kIsComplex = !std::is_same_v<T, Real<T>>;
 
 }  // namespace pw::pjrt_cpu
 
-// Routines with the same arguments for all four types. `q` is "or" or "un", `y` is "sy" or "he": the two names that differ.
+// Routines with the same arguments for all four types. `q` is "or" or "un" and `y` is "sy" or "he", the parts of the names that differ.
 #define PW_LAPACK_COMMON(p, q, y, T, R)                                                                                      \
   void p##potrf_(const char*, const int* n, T* a, const int* lda, int* info, size_t);                                        \
   void p##getrf_(const int* m, const int* n, T* a, const int* lda, int* pivots, int* info);                                  \

@@ -1,9 +1,9 @@
-// What the handlers of this folder share.
+// Helpers for the handlers of this folder.
 //
-// A handler gets a batch of matrices: the last two dimensions are rows and columns, stored column by column (the caller's layouts
-// say so), all dimensions before them are the batch. Vectors have one trailing dimension. Invariants:
-//  1. A handler writes every output it declares, and `info` per matrix as LAPACK defines it; a failed matrix is no error.
-//  2. Where the caller asked for an input to become an output, the two may or may not be the same memory; Seed() copies if not.
+// A handler gets a batch of matrices. The last two dimensions are rows and columns, stored column by column (as the caller's layouts say);
+// all dimensions before them are the batch. Vectors have one trailing dimension. Invariants:
+//  1. A handler writes every output it declares, and `info` for each matrix as LAPACK defines it; a failed matrix is not an error.
+//  2. If the caller aliased an input to an output, they may or may not be the same memory; Seed() copies if not.
 //  3. Matrices of a batch run one after another on the calling thread: XLA's own threads are the parallelism.
 //  4. No global state; several threads may be in the same routine.
 #pragma once
@@ -26,7 +26,7 @@ namespace pw::pjrt_cpu {
 
 namespace ffi = ::xla::ffi;
 
-// Makes a handler known to XLA under `name`. in_batches: its calls may be split along batch dimensions (batch_partitioner.h).
+// Registers a handler with XLA under `name`. in_batches: its calls may be split along batch dimensions (batch_partitioner.h).
 absl::Status RegisterFfiHandler(absl::string_view name, XLA_FFI_Handler* handler, bool in_batches = true);
 
 template <typename T>
@@ -65,7 +65,7 @@ struct Batch {
 
 inline ffi::Error Refuse(std::string why) { return ffi::Error(ffi::ErrorCode::kInvalidArgument, std::move(why)); }
 
-// Splits dimensions into a batch and the last `kept` of them (1 or 2).
+// Splits dimensions into batch dimensions and the last `kept` of them (1 or 2).
 inline ffi::ErrorOr<Batch> Split(ffi::Span<const int64_t> dims, size_t kept) {
   if (dims.size() < kept) return ffi::Unexpected(Refuse("a linear algebra operand has too few dimensions"));
   Batch batch;
@@ -90,7 +90,7 @@ std::unique_ptr<T[]> Scratch(int64_t count) {
   return std::unique_ptr<T[]>(new T[static_cast<size_t>(std::max<int64_t>(1, count))]);
 }
 
-// The size a workspace query reported. In single precision large sizes come back rounded, possibly down.
+// Converts the size that a workspace query returned. In single precision large sizes come back rounded, possibly down.
 template <typename T>
 int WorkSize(T reported) {
   const double size = std::nextafter(static_cast<Real<T>>(std::real(reported)), std::numeric_limits<Real<T>>::max());
@@ -103,7 +103,7 @@ bool AllFinite(const T* values, int64_t count) {
                      [](const T& v) { return std::isfinite(std::real(v)) && std::isfinite(std::imag(v)); });
 }
 
-// What `info` says of a matrix that was not given to LAPACK, because some routines never return from NaN.
+// The value of `info` for a matrix that was not passed to LAPACK, because some routines never return from NaN.
 inline constexpr int kNotFinite = -4;
 
 #define PW_SPLIT(name, dims, kept)                      \

@@ -1,18 +1,18 @@
-// All handlers, and the two symbols that the static LAPACK expects of its surroundings.
+// Registers all handlers, and defines the symbols that the static LAPACK expects.
 #include "plugins/pjrt_cpu/lapack/handler.h"
 #include "plugins/pjrt_cpu/status.h"
 
 extern "C" {
 
-// OpenBLAS starts threads of its own when it is loaded. XLA's are enough: one per call, and the others are sent home.
+// OpenBLAS starts its own threads when loaded. XLA's threads suffice: one for each call, so the others are stopped.
 void openblas_set_num_threads(int threads);
 int blas_thread_shutdown_();
 
-// LAPACK's complaint about a bad argument. The usual one ends the process; here the routine just returns, with the number of the
-// argument in its info, which every caller looks at.
+// Called by LAPACK for a bad argument. The usual one ends the process; with this one the routine returns, with the argument's number in
+// `info`, which every caller checks.
 void xerbla_(const char*, const int*, size_t) {}
 
-// The one routine of the Fortran run-time library that LAPACK needs: joins two blank-padded strings into a third.
+// The only routine of the Fortran run-time library that LAPACK needs: concatenates two strings into a blank-padded third.
 void _gfortran_concat_string(size_t size, char* out, size_t left_size, const char* left, size_t right_size, const char* right) {
   const size_t from_left = std::min(size, left_size);
   std::memcpy(out, left, from_left);

@@ -1,4 +1,4 @@
-// Triangular and tridiagonal systems.
+// Solvers for triangular and tridiagonal systems.
 #include <vector>
 
 #include "plugins/pjrt_cpu/lapack/handler.h"
@@ -48,7 +48,7 @@ ffi::Error Gtsv(In<T> dl, In<T> d, In<T> du, In<T> b, Out<T> dl_out, Out<T> d_ou
   Seed(b.typed_data(), x->typed_data(), right.count * right.size());
   const int ldb = right.lead();
   for (int64_t i = 0; i < right.count; ++i) {
-    // The lower diagonal starts one entry late: its first has no matrix entry.
+    // The lower diagonal starts at its second entry: the first has no matrix element.
     Lapack<T>::gtsv(&right.rows, &right.columns, dl_out->typed_data() + i * n + 1, d_out->typed_data() + i * n,
                     du_out->typed_data() + i * n, x->typed_data() + i * right.size(), &ldb, info->typed_data() + i);
   }
@@ -69,8 +69,8 @@ auto GtsvBinding() {
       .template Ret<ffi::Buffer<ffi::S32>>();
 }
 
-// One tridiagonal system, solved by elimination with row exchanges. A pivot that vanishes against the size of the matrix is
-// replaced by the smallest that still gives finite results, which is what inverse iteration wants of a shifted, singular matrix.
+// A tridiagonal system, solved by elimination with row exchanges. A pivot negligible against the matrix's size is replaced by the smallest
+// one that still gives finite results, as inverse iteration needs for a shifted, singular matrix.
 template <typename T>
 class PerturbedSystem {
  public:

@@ -1,4 +1,4 @@
-// A sparse matrix in compressed rows times a dense vector or matrix.
+// Multiplies a sparse matrix in compressed rows by a dense vector or matrix.
 #include "plugins/pjrt_cpu/lapack/handler.h"
 
 namespace pw::pjrt_cpu {
@@ -10,7 +10,7 @@ struct Product {
   int64_t columns = 1;
 };
 
-// Row-major throughout. Indices outside the matrix contribute nothing, as in XLA's own gather.
+// All arrays are row-major. Indices outside the matrix contribute nothing, as in XLA's own gather.
 template <typename T, typename Index>
 void Multiply(const Product& p, const T* data, const Index* row_starts, const Index* column_of, const T* dense, T* out) {
   std::fill(out, out + p.rows * p.columns, T(0));

@@ -1,4 +1,4 @@
-// Eigenvalues: symmetric and general, and the Schur form.
+// Eigenvalues of symmetric and general matrices, and the Schur form.
 #include <vector>
 
 #include "plugins/pjrt_cpu/lapack/handler.h"
@@ -12,7 +12,7 @@ using Complex = std::complex<Real<T>>;
 
 // --- Symmetric and Hermitian ---
 
-// The workspace of one call; the sizes come from a query.
+// The workspace of one call, with sizes from a query.
 template <typename T>
 class EvdCall {
  public:
@@ -78,7 +78,7 @@ auto EvdBinding() {
 
 // --- General ---
 
-// LAPACK packs the conjugate eigenvectors of a real matrix into two real columns; this spreads them out.
+// Expands the conjugate eigenvectors of a real matrix, which LAPACK packs into two real columns.
 template <typename T>
 void Unpack(int n, const T* imaginary, const T* packed, std::complex<T>* out) {
   for (int j = 0; j < n; ++j) {

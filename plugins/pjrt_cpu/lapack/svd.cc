@@ -1,4 +1,4 @@
-// Singular values, by divide and conquer and by QR iteration.
+// Singular value decomposition, by divide and conquer and by QR iteration.
 #include "plugins/pjrt_cpu/lapack/handler.h"
 
 namespace pw::pjrt_cpu {

@@ -13,7 +13,7 @@ uint64_t Mix(uint64_t h, uint64_t value) {  // the same in every process, unlike
   return h ^ (h >> 33);
 }
 
-// The places of the processes of each island, if there are several islands.
+// Returns the places of the processes of each island, if there are several islands.
 std::vector<std::vector<int>> FindIslands(const GroupLayout& layout) {
   std::vector<std::string> names;
   std::vector<std::vector<int>> islands;
@@ -80,7 +80,7 @@ void Group::Abort(int64_t run, const absl::Status& why) {
   open_.erase(std::remove_if(open_.begin(), open_.end(), [](const auto& meeting) { return meeting->done; }), open_.end());
 }
 
-// Looked up again when a process that was here is gone: another may have its place by now.
+// Looks addresses up again when a process is lost: a new one may have its number.
 absl::Status Group::FindProcesses() {
   for (const GroupLayout::Process& process : layout_ == nullptr ? std::vector<GroupLayout::Process>() : layout_->processes) {
     if (!wire_->Lost(process.address.uid).ok()) layout_ = nullptr;
@@ -88,7 +88,7 @@ absl::Status Group::FindProcesses() {
   }
   if (layout_ != nullptr) return absl::OkStatus();
   auto layout = std::make_shared<GroupLayout>();
-  std::vector<int> place_of;  // by the host's number of the process
+  std::vector<int> place_of;  // by the host's process number
   layout->ranks = members_.size();
   layout->local_ranks = local_ranks_;
   layout->local_index = local_index_;

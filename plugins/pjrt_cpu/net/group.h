@@ -1,10 +1,10 @@
-// A group: the devices of one collective, of this process and of others.
+// Group: the devices of one collective, in this process and others.
 //
-// The devices of this process gather first; the last to come carries the operation out for all of them (operation.h).
+// The devices of this process gather first; the last one to arrive performs the operation for all of them (operation.h).
 //
 // Invariants:
-//   GR-1  when a launch is aborted, nobody waits in any group for it any more, and whoever comes later is turned away
-//   GR-2  a process that is gone is asked for again: whoever has its number by then takes its place in later operations
+//   GR-1  when a launch is aborted, no device waits for it any more in any group, and devices that arrive later get the error
+//   GR-2  the address of a lost process is looked up again: a new process under its number replaces it in later operations
 // Any thread; a device calls for one operation at a time.
 #pragma once
 
@@ -28,10 +28,10 @@ class Group {
     int process = 0;
     int local = 0;  // the device's number in its process
   };
-  // The address of a process of the computation, as the host gives it.
+  // Returns the address of a process of the computation, as published by the host.
   using Resolve = std::function<absl::StatusOr<ProcessAddress>(int process)>;
 
-  // `members` by rank.
+  // `members` are ordered by rank.
   Group(std::shared_ptr<Wire> wire, int self, std::vector<Member> members, Resolve resolve);
 
   // Blocks until the operation is complete for this device.
@@ -58,7 +58,7 @@ class Group {
   std::vector<int> local_ranks_;  // ascending
   std::vector<int> local_index_;  // of a rank; -1: elsewhere
   absl::Mutex layout_mu_;
-  std::shared_ptr<const GroupLayout> layout_ ABSL_GUARDED_BY(layout_mu_);  // null: to be found
+  std::shared_ptr<const GroupLayout> layout_ ABSL_GUARDED_BY(layout_mu_);  // null: not looked up yet
   absl::Mutex mu_;
   std::vector<std::shared_ptr<Meeting>> open_ ABSL_GUARDED_BY(mu_);
 };

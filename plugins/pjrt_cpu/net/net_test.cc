@@ -1,4 +1,4 @@
-// Groups: processes stand side by side in this one, each with its own wire.
+// Tests groups: several processes simulated in this one, each with its own wire.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -26,8 +26,7 @@ std::shared_ptr<Wire> OpenWire(const std::string& reachable = "", const std::str
   return *wire;
 }
 
-// Processes with these numbers of devices; rank r belongs to process placement[r], and process p to island islands[p] (none: all
-// to one).
+// Processes with several devices: rank r belongs to process placement[r], and process p to island islands[p] (empty: all to one).
 class Computation {
  public:
   explicit Computation(std::vector<int> placement, const std::vector<std::string>& islands = {})
@@ -52,7 +51,7 @@ class Computation {
   Wire& wire(int process) { return *wires_[process]; }
   Group& group(int rank) { return *groups_[placement_[rank]]; }
 
-  // Every rank brings what `bring` says, at the same time; what became of each.
+  // Runs the operation on all ranks at the same time, with the contributions that `bring` returns. Returns the ranks' statuses.
   std::vector<absl::Status> Run(const OperationKey& key, const std::function<Contribution(int rank)>& bring) {
     std::vector<absl::Status> statuses(ranks());
     std::vector<std::thread> threads;
@@ -65,7 +64,7 @@ class Computation {
     for (const auto& wire : wires_) bytes += wire->traffic().bytes;
     return bytes;
   }
-  // Of all processes together, to others of other islands.
+  // Traffic between islands, summed over all processes.
   Wire::Traffic crossed() const {
     Wire::Traffic sum;
     for (const auto& wire : wires_) {
@@ -94,13 +93,13 @@ class Groups : public ::testing::TestWithParam<std::vector<int>> {
  protected:
   void SetUp() override { computation_ = std::make_unique<Computation>(GetParam()); }
 
-  // Each rank's own numbers.
+  // Numbers distinct for each rank.
   static Ints Numbers(int rank, int count) {
     Ints numbers(count);
     for (int i = 0; i < count; ++i) numbers[i] = 1000 * (rank + 1) + i;
     return numbers;
   }
-  // Runs one operation with one input and one output for each rank.
+  // Runs an operation with `in` inputs and `out` outputs for each rank.
   std::vector<Ints> Run(GroupOp what, int in, int out, size_t bytes, std::function<void(int, Contribution&)> more = nullptr) {
     const int n = computation_->ranks();
     std::vector<Ints> inputs, outputs(n, Ints(out, -1));
@@ -235,19 +234,19 @@ TEST(GroupTraffic, ALargeSumSendsTheLeastThereIs) {
   EXPECT_EQ(computation.bytes_sent(), 3 * 2 * (kCount * 4 / 3) * 2) << "2 (P-1)/P of the data for each of 3 processes";
 }
 
-// Islands with different numbers of devices and of processes, in an order that mixes them.
+// Islands with different numbers of devices and processes, in mixed order.
 struct Islands {
   std::vector<int> placement;
   std::vector<std::string> of_process;
   int count;
-  bool even = true;  // equally many processes
+  bool even = true;  // all islands have equally many processes
 };
 
 class IslandTraffic : public ::testing::TestWithParam<Islands> {
  protected:
   IslandTraffic() : computation_(GetParam().placement, GetParam().of_process), ranks_(computation_.ranks()) {}
 
-  // Each rank brings `blocks_in` blocks of kBytes, and gets `blocks_out`. What crossed between islands.
+  // Each rank contributes `blocks_in` blocks of kBytes and gets `blocks_out`. Returns the traffic between islands.
   Wire::Traffic Crossed(GroupOp what, int blocks_in, int blocks_out, size_t bytes) {
     const size_t numbers = kBytes / sizeof(int32_t);
     std::vector<Ints> in(ranks_, Ints(blocks_in * numbers, 1)), out(ranks_, Ints(blocks_out * numbers, -1));
@@ -276,7 +275,7 @@ class IslandTraffic : public ::testing::TestWithParam<Islands> {
   }
   int64_t others() const { return GetParam().count - 1; }
   int64_t processes() const { return computation_.processes(); }
-  // A step of every process with its counterparts: where islands are of one size, so many messages; else no more than one for each two.
+  // Islands of equal size: exactly this many messages, one per process and counterpart in a step. Else at most one for each pair and step.
   void ExpectMessages(int64_t messages, int64_t steps) {
     if (GetParam().even) {
       EXPECT_EQ(messages, steps * others() * processes());
@@ -343,7 +342,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Islands{{0, 1, 1, 2, 3, 4, 4, 4}, {"a", "b", "a", "b", "a"}, 2, false},
                       Islands{{0, 1, 2, 3, 4, 5, 6}, {"a", "b", "a", "c", "a", "b", "a"}, 3, false}));
 
-// Sums that do not divide evenly into parts, in islands of different sizes: every rank its own numbers, so that none is missed or
+// Sums that do not divide evenly into parts, in islands of different sizes. Every rank has distinct numbers, so that none can be missed or
 // counted twice.
 TEST(UnevenIslands, SumsAreRightAtEverySize) {
   const std::vector<std::vector<std::string>> shapes = {
@@ -351,7 +350,7 @@ TEST(UnevenIslands, SumsAreRightAtEverySize) {
   for (const std::vector<std::string>& shape : shapes) {
     std::vector<int> placement(shape.size());
     std::iota(placement.begin(), placement.end(), 0);
-    placement.push_back(0);  // one more device of the first
+    placement.push_back(0);  // one more device in the first process
     Computation computation(placement, shape);
     int64_t run = 0;
     for (int count : {0, 1, 2, 7, 101}) {
@@ -390,7 +389,7 @@ TEST(GroupFaults, AnAbortFreesWhoWaitsHereAndThere) {
     return c;
   };
   const OperationKey key{3, 1, 0, GroupOp::kAllReduce};
-  // Rank 1 never comes: rank 0 waits in its process, rank 2 for the other process.
+  // Rank 1 never arrives: rank 0 waits in its process, rank 2 for the other process.
   auto here = std::async(std::launch::async, [&] { return computation.group(0).Run(0, key, contribution()); });
   auto there = std::async(std::launch::async, [&] { return computation.group(2).Run(2, key, contribution()); });
   ASSERT_TRUE(computation.wire(0).Connect(computation.wire(1).self()).ok());

@@ -71,7 +71,7 @@ void Network::Lose(int process, const std::string& why) {
   {
     absl::MutexLock lock(&mu_);
     auto it = uid_of_.find(process);
-    if (it == uid_of_.end()) return;  // nothing is expected from it
+    if (it == uid_of_.end()) return;  // no messages are expected from it
     uid = it->second;
   }
   wire_->Lose(uid, why);

@@ -1,7 +1,7 @@
-// What a client of several processes has besides the devices: its wire, and the addresses of the other processes.
+// Network: a multi-process client's connections: its wire, and the addresses of the other processes.
 //
-// Addresses come from the host's key-value callbacks, under "pathways-cpu/process/N": each client puts its own under its node_id and asks
-// for another's when a collective first needs it. So clients need not start together, and need not all be there.
+// Addresses travel through the host's key-value callbacks, under "pathways-cpu/process/N". Each client publishes its own under its node_id,
+// and looks up another's when a collective first needs it. So clients need not start together, and need not all be running.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,14 @@ namespace pw::pjrt_cpu {
 
 class Network {
  public:
-  // Publishes this process's address. `args` is used as long as this lives.
+  // Publishes this process's address. Uses the callbacks in `args` for its whole life.
   static absl::StatusOr<std::shared_ptr<Network>> Join(const Options& options, const PJRT_Client_Create_Args& args);
 
   const std::shared_ptr<Wire>& wire() const { return wire_; }
   int node_id() const { return node_id_; }
-  // Blocks as the host's callback does. Any thread.
+  // Blocks while the host's callback does. Any thread.
   absl::StatusOr<ProcessAddress> AddressOf(int process);
-  // The host says that a process is gone.
+  // The host reports that a process is gone.
   void Lose(int process, const std::string& why);
 
  private:
@@ -40,10 +40,10 @@ class Network {
   const PJRT_KeyValueGetCallback get_;
   void* const get_arg_;
   absl::Mutex mu_;
-  absl::flat_hash_map<int, uint64_t> uid_of_ ABSL_GUARDED_BY(mu_);  // as last seen
+  absl::flat_hash_map<int, uint64_t> uid_of_ ABSL_GUARDED_BY(mu_);  // as last looked up
 };
 
-// Launches with this bit in their number run in several processes, which all give them the same number; others are this client's own.
+// Launches with this bit in their number span processes, which all use the same number; other launches belong to this client alone.
 inline constexpr int kSpanningLaunch = 1 << 30;
 
 }  // namespace pw::pjrt_cpu

@@ -12,13 +12,13 @@
 namespace pw::pjrt_cpu {
 namespace {
 
-// All-reduces whose contributions, of all devices together, are no more than this are sent whole.
+// All-reduces with at most this many bytes of contributions, over all devices, are sent whole.
 constexpr size_t kSendWhole = 16 << 10;
 
 using Parts = std::vector<absl::string_view>;
 using Places = std::vector<int>;
 
-// A part of an array that is worked on, in bytes.
+// A range of bytes of an array.
 struct Region {
   char* data = nullptr;
   size_t bytes = 0;
@@ -65,7 +65,7 @@ class Operation {
 
  private:
   bool by_islands() const { return islands_.size() > 1; }
-  // The processes of this island; of all if there is one.
+  // The processes of this island, or all if there is only one.
   const Places& mates() const { return islands_[island_]; }
   bool is_here(int rank) const { return layout_.local_index[rank] >= 0; }
   bool is_at(int place, int rank) const {
@@ -73,7 +73,7 @@ class Operation {
     return std::binary_search(ranks.begin(), ranks.end(), rank);
   }
 
-  // A step: what goes to each of the others, and how much comes from each. Nothing is sent, or awaited, where there is nothing.
+  // One step: sends each place its parts and receives the given number of bytes from each. Empty messages are neither sent nor awaited.
   template <typename PartsTo, typename BytesFrom>
   absl::Status Exchange(const Places& places, PartsTo parts_to, BytesFrom bytes_from, std::vector<Message>* received) {
     const MessageTag tag{key_.run, layout_.name, key_.op,
@@ -105,8 +105,8 @@ class Operation {
     reduction.into(sum, next, bytes / reduction.width);
   }
 
-  // `sum` holds what this process adds; the others' come before and after it in the order of the places, from `offsets` in their messages:
-  // everywhere the same bits.
+  // Adds the messages of other places to this process's own `sum`, in the order of the places, from `offsets` in the messages. The order is
+  // the same in every process, and so are the bits.
   void ReduceInOrder(const Places& places, const std::vector<Message>& others, const std::vector<size_t>& offsets, Region sum) {
     if (sum.bytes == 0) return;
     const std::string own(sum.data, sum.bytes);
@@ -121,22 +121,23 @@ class Operation {
     }
   }
 
-  // From the begin-th to the end-th of so many equal parts.
+  // Returns parts `begin` to `end` of `parts` equal parts.
   Region PartOf(Region whole, size_t begin, size_t end, size_t parts) const {
     const size_t width = seats_[0].reduction.width, count = whole.bytes / width;
     begin = count * begin / parts, end = count * end / parts;
     return {whole.data + begin * width, (end - begin) * width};
   }
 
-  // Of `total` things in a row that are handed out to n: those of the k-th, side by side. The i-th thing is that of number i * n / total.
+  // The share of the k-th of n owners when `total` items are dealt out in order: item i belongs to owner i * n / total, so a share is
+  // contiguous.
   struct Range {
     size_t begin = 0;
     size_t end = 0;
   };
   static Range ShareOf(size_t k, size_t n, size_t total) { return {(k * total + n - 1) / n, ((k + 1) * total + n - 1) / n}; }
 
-  // Lanes: an array that is added up is cut into as many as the largest island has processes, and each island hands them all out to its own.
-  // What is added up of a lane inside an island is exchanged among its owners in all islands.
+  // Lanes: an array to be summed is cut into as many lanes as the largest island has processes. Each island deals all lanes out to its
+  // processes. The owners of a lane exchange their islands' sums of it.
   using Lanes = Range;
   Lanes LanesOf(int place) const { return ShareOf(seats_of_[place].k, islands_[seats_of_[place].island].size(), lanes_); }
   Lanes SharedLanes(int place) const {
@@ -148,11 +149,11 @@ class Operation {
     const Lanes lanes = LanesOf(place);
     return PartOf(whole, lanes.begin, lanes.end, lanes_);
   }
-  // The part of a lane that the owners in this island add up for all others.
+  // Returns the part of a lane that `island`'s owner sums for all islands.
   Region PartOfLane(Region whole, size_t lane, size_t island) const {
     return PartOf(PartOf(whole, lane, lane + 1, lanes_), island, island + 1, islands_.size());
   }
-  // The parts of the lanes that this process has in common with another: those that `island` adds up.
+  // Returns the parts, summed by `island`, of the lanes that this process shares with another.
   Parts SharedParts(Region whole, int place, size_t island) const {
     Parts parts;
     const Lanes shared = SharedLanes(place);
@@ -167,7 +168,7 @@ class Operation {
     for (absl::string_view part : parts) bytes += part.size();
     return bytes;
   }
-  Places Others() const {  // of other islands
+  Places Others() const {  // processes of other islands
     Places others;
     for (int place : all_) {
       if (seats_of_[place].island != island_) others.push_back(place);
@@ -175,7 +176,7 @@ class Operation {
     return others;
   }
 
-  // Afterwards the lanes of each process of this island hold its sum.
+  // Afterwards each process holds its island's sum of its lanes.
   absl::Status ScatterInside(Region whole) {
     const Region mine = RegionOf(whole, layout_.mine);
     std::vector<Message> received;
@@ -190,7 +191,7 @@ class Operation {
     return status;
   }
 
-  // Everybody in this island gets everybody's lanes.
+  // Gives every process of this island the lanes of all.
   absl::Status GatherInside(Region whole) {
     const Region mine = RegionOf(whole, layout_.mine);
     std::vector<Message> received;
@@ -205,7 +206,7 @@ class Operation {
     return absl::OkStatus();
   }
 
-  // Of the lanes here: this island's parts are added up over all islands, then all have all parts.
+  // Sums this island's parts of this process's lanes over all islands, then gives every owner all parts.
   absl::Status ExchangeAcross(Region whole) {
     std::vector<Message> received;
     const Places others = Others();
@@ -275,7 +276,7 @@ class Operation {
     return status;
   }
 
-  // The blocks of these places' ranks, one after another, added up over the devices here.
+  // Returns the blocks of these places' ranks, one after another, summed over this process's devices.
   std::string LocalBlocks(const Places& places) {
     std::string blocks;
     for (int place : places) {
@@ -288,13 +289,13 @@ class Operation {
     return blocks;
   }
 
-  // Who in an island sends to other islands what is for a place, or takes from it what is for all of the island: its like by its place among
-  // its own; in its own island it does so itself.
+  // Returns the place that exchanges data with other islands on behalf of `place`, in the given island: in its own island the place itself,
+  // else the process at the corresponding position.
   int DeputyOf(int place, size_t island) const {
     const auto [home, k] = seats_of_[place];
     return islands_[island][k * islands_[island].size() / islands_[home].size()];
   }
-  // Whose deputy in its island a place is, itself among them.
+  // Returns the places whose deputy in its island `deputy` is, including itself.
   Places Through(int deputy) const {
     Places places;
     const auto [home, k] = seats_of_[deputy];
@@ -304,7 +305,7 @@ class Operation {
     }
     return places;
   }
-  // Whether it is this process's deputy in another island.
+  // Whether `place` is this process's deputy in another island.
   bool is_deputy(int place) const { return place != layout_.mine && DeputyOf(layout_.mine, seats_of_[place].island) == place; }
 
   absl::Status ReduceScatter() {
@@ -323,7 +324,7 @@ class Operation {
       for_place[place] = absl::string_view(mine).substr(next, BytesOf(place));
       next += BytesOf(place);
     }
-    const size_t at = for_place[layout_.mine].data() - mine.data();  // of this process's own blocks
+    const size_t at = for_place[layout_.mine].data() - mine.data();  // offset of this process's own blocks
     status = Exchange(
         Others(), [&](int place) { return Parts{for_place[place]}; },
         [&](int place) { return is_deputy(place) ? BytesOf(layout_.mine) : 0; }, &received);
@@ -335,7 +336,7 @@ class Operation {
     return status;
   }
 
-  // What others bring, by their places: from other islands to a deputy here, and from there to the others of this island.
+  // Collects all contributions by place: from other islands to a deputy here, and from the deputy to the others of this island.
   absl::Status Collect(std::vector<Message>* direct, std::vector<Message>* relayed, std::vector<const char*>* from) {
     const Places mine = Through(layout_.mine);
     absl::Status status = Exchange(
@@ -407,7 +408,7 @@ class Operation {
     return status;
   }
 
-  // In a message: by the sender's rank, then by the receiver's.
+  // In a message, blocks are ordered by the sender's rank, then by the receiver's.
   absl::Status Permute() {
     for (Contribution& seat : seats_) std::sort(seat.targets.begin(), seat.targets.end());
     std::vector<Message> received;
@@ -447,7 +448,7 @@ class Operation {
     return status;
   }
 
-  // The root's process to one of each other island, then these to the others of their islands.
+  // The root's process sends to one process of each other island, and these to the others of their islands.
   absl::Status Broadcast() {
     const int root = seats_[0].source.value_or(0);
     const auto at_root = [&](int place) { return is_at(place, root); };
@@ -483,11 +484,11 @@ class Operation {
   const size_t bytes_;
   struct Seat {
     size_t island = 0;
-    size_t k = 0;  // its place among its own
+    size_t k = 0;  // position in its island
   };
   Places all_;
-  std::vector<Places> islands_;  // one of all, if there are no several
-  std::vector<Seat> seats_of_;   // of each place
+  std::vector<Places> islands_;  // one with all places if there is a single island
+  std::vector<Seat> seats_of_;   // per place
   size_t island_ = 0;            // of this process
   size_t lanes_ = 0;
   int step_ = 0;

@@ -12,7 +12,7 @@ namespace {
 template <typename T>
 constexpr bool kIsComplex = std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>;
 
-// Signed sums and products wrap around. Not a number wins, as in XLA's own arithmetic.
+// Signed sums and products wrap around. NaN wins, as in XLA's own arithmetic.
 template <typename T, xla::ReductionKind kind>
 T Combine(T a, T b) {
   if constexpr (kind == xla::ReductionKind::MIN) return a != a || a < b ? a : b;

@@ -1,4 +1,4 @@
-// The few socket calls that the wire needs. File descriptors are closed by their owner, a Socket.
+// The socket calls that the wire needs. A Socket owns its file descriptor and closes it.
 #pragma once
 
 #include <cstdint>
@@ -24,23 +24,23 @@ class Socket {
 
   int fd() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
-  // Wakes everybody who reads or writes; the descriptor stays.
+  // Wakes all readers and writers; the descriptor stays open.
   void Shutdown();
 
  private:
   int fd_;
 };
 
-// `name` in the abstract namespace of this machine.
+// Listens on `name` in the machine's abstract namespace.
 absl::StatusOr<Socket> ListenUnix(const std::string& name);
 absl::StatusOr<Socket> ListenTcp(int* port);
 absl::StatusOr<Socket> ConnectUnix(const std::string& name);
 absl::StatusOr<Socket> ConnectTcp(const std::string& host, int port);
-// Null, with its errno, if there is nobody (any more), or nothing left to make a socket of.
+// Returns an invalid socket and sets `error` if no connection waits, or no descriptor is free.
 Socket Accept(const Socket& listener, int* error);
 
 void SetNonBlocking(int fd);
-// All of it, or an error. REQUIRES: a blocking socket.
+// Writes everything or returns an error. REQUIRES: a blocking socket.
 absl::Status WriteAll(int fd, absl::Span<const absl::string_view> parts);
 
 }  // namespace pw::pjrt_cpu

@@ -39,7 +39,7 @@ enum class FrameKind : uint32_t { kHello = 1, kData = 2, kAbort = 3 };
 struct FrameHeader {
   uint32_t magic = kMagic;
   FrameKind kind = FrameKind::kData;
-  MessageTag tag;  // of a hello: run is the sender's uid, group the receiver's secret; of an abort: step is the status code
+  MessageTag tag;  // hello: run is the sender's uid, group the receiver's secret; abort: step is the status code
   uint64_t size = 0;
 };
 static_assert(sizeof(FrameHeader) == kHeaderBytes);
@@ -48,7 +48,7 @@ absl::string_view AsBytes(const FrameHeader& header) {
   return absl::string_view(reinterpret_cast<const char*>(&header), sizeof(header));
 }
 
-// Why a run was aborted, as another process says. Never OK, which would leave those who wait without an answer.
+// Returns another process's reason for an abort. Never OK, which would leave waiting receivers without an answer.
 absl::Status ReasonOf(const FrameHeader& abort, absl::string_view text) {
   const bool known = abort.tag.step > 0 && abort.tag.step <= static_cast<int64_t>(absl::StatusCode::kUnauthenticated);
   return absl::Status(known ? static_cast<absl::StatusCode>(abort.tag.step) : absl::StatusCode::kUnknown, text);
@@ -83,19 +83,19 @@ absl::StatusOr<ProcessAddress> ProcessAddress::Parse(absl::string_view text) {
 }
 
 struct Wire::State {
-  // To one process. The descriptor is closed when nobody uses it any more.
+  // A connection to one process. The last user closes its descriptor.
   struct Outgoing {
     uint64_t uid = 0;
     bool same_island = true;
     Socket socket;
-    absl::Mutex write_mu;  // whole messages
+    absl::Mutex write_mu;  // held for whole messages
   };
-  // From one process; the reader's alone.
+  // A connection from one process; used by the reader only.
   struct Incoming {
     Socket socket;
-    uint64_t uid = 0;  // 0: it has not said
+    uint64_t uid = 0;  // 0: no hello yet
     std::unique_ptr<char[]> staging = std::make_unique<char[]>(kStagingBytes);
-    size_t begin = 0, end = 0;  // what is staged
+    size_t begin = 0, end = 0;  // the staged range
     bool in_payload = false;
     FrameHeader header;
     Message payload;
@@ -123,21 +123,21 @@ struct Wire::State {
   void ReadAll();
   void OnEvent(uint64_t name);
   bool Read(Incoming& from);     // false: the connection has ended
-  bool Consume(Incoming& from);  // false: what was staged makes no sense
+  bool Consume(Incoming& from);  // false: malformed
   bool OnFrame(Incoming& from);
   absl::Status Failure(uint64_t from, int64_t run) const ABSL_SHARED_LOCKS_REQUIRED(mu);
   void WakeAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void MarkLost(uint64_t uid, const std::string& why);
-  bool MarkAborted(int64_t run, const absl::Status& why);  // false: it was
+  bool MarkAborted(int64_t run, const absl::Status& why);  // false: already aborted
   absl::StatusOr<std::shared_ptr<Outgoing>> FindWay(uint64_t to);
 
   ProcessAddress self;
   Socket epoll, wake, rest, unix_listener, tcp_listener;
   std::thread reader;
   std::atomic<bool> stopping{false};
-  absl::flat_hash_map<uint64_t, std::unique_ptr<Incoming>> incoming;  // the reader's
-  uint64_t next_name = 16;                                            // the reader's
-  bool short_of_descriptors = false;                                  // the reader's
+  absl::flat_hash_map<uint64_t, std::unique_ptr<Incoming>> incoming;  // reader only
+  uint64_t next_name = 16;                                            // reader only
+  bool short_of_descriptors = false;                                  // reader only
 
   mutable absl::Mutex mu;
   absl::Mutex connect_mu;                                                                 // one connection is made at a time
@@ -151,7 +151,7 @@ struct Wire::State {
 };
 
 namespace {
-// Names of what epoll watches. Outgoing connections have the uid with the top bit.
+// Keys in epoll. Outgoing connections use the uid with the top bit set.
 constexpr uint64_t kWake = 1, kUnix = 2, kTcp = 3, kRest = 4;
 constexpr uint64_t kOutgoing = uint64_t{1} << 63;
 }  // namespace
@@ -210,7 +210,7 @@ void Wire::State::OnEvent(uint64_t name) {
     [[maybe_unused]] const ssize_t n = read(rest.fd(), &times, sizeof(times));
     return WatchListeners(EPOLL_CTL_MOD);
   }
-  if ((name & kOutgoing) != 0) return MarkLost(name & ~kOutgoing, "its connection has ended");  // nothing is ever sent back on it
+  if ((name & kOutgoing) != 0) return MarkLost(name & ~kOutgoing, "its connection has ended");  // the other end never sends on it
   auto it = incoming.find(name);
   if (it == incoming.end() || Read(*it->second)) return;
   const uint64_t uid = it->second->uid;
@@ -258,7 +258,7 @@ bool Wire::State::Read(Incoming& from) {
       from.end += n;
       if (!Consume(from)) return false;
     }
-    if (static_cast<size_t>(n) < room) return true;  // epoll tells when there is more
+    if (static_cast<size_t>(n) < room) return true;  // epoll reports when there is more
   }
 }
 
@@ -273,7 +273,7 @@ bool Wire::State::Consume(Incoming& from) {
       if (from.uid == 0 && (from.header.kind != FrameKind::kHello || from.header.size != 0)) return false;
       from.payload.size = from.header.size;
       from.payload.bytes.reset(new (std::nothrow) char[from.header.size]);
-      if (from.payload.bytes == nullptr) return false;  // whoever announces so much is lost, not this process
+      if (from.payload.bytes == nullptr) return false;  // drops the connection: the sender announced too much
       from.filled = 0;
       from.in_payload = true;
       continue;
@@ -330,7 +330,7 @@ void Wire::State::MarkLost(uint64_t uid, const std::string& why) {
   lost.insert({uid, absl::UnavailableError(absl::StrCat("another process of the computation is gone: ", why))});
   if (auto it = outgoing.find(uid); it != outgoing.end()) {
     epoll_ctl(epoll.fd(), EPOLL_CTL_DEL, it->second->socket.fd(), nullptr);
-    it->second->socket.Shutdown();  // whoever is writing to it stops
+    it->second->socket.Shutdown();  // stops threads that are writing to it
     outgoing.erase(it);
   }
   absl::erase_if(boxes, [uid](const auto& entry) { return entry.first.first == uid && entry.second->waiting == 0; });

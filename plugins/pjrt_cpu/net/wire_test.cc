@@ -1,4 +1,4 @@
-// The wire between processes that stand side by side in this one.
+// Tests the wire between processes simulated in this one.
 #include "plugins/pjrt_cpu/net/wire.h"
 
 #include <fcntl.h>
@@ -131,14 +131,14 @@ TEST(Wire, StrangersAreSentAway) {
   EXPECT_EQ(b->Receive(a->self().uid, {}).status().code(), absl::StatusCode::kUnavailable);
 }
 
-// A process that has the secret of `of` and says what it likes.
+// A process that has the secret of `of` and sends arbitrary frames.
 class Liar {
  public:
   static constexpr uint64_t kUid = 77;
   explicit Liar(const Wire& of) : socket_(*ConnectUnix(of.self().unix_name)) {
     Say(1, {static_cast<int64_t>(kUid), of.self().secret, 0, 0}, 0);
   }
-  // A frame but for its `size` bytes, as wire.cc lays it out.
+  // Sends a frame header that announces `size` bytes, laid out as in wire.cc.
   void Say(uint32_t kind, const MessageTag& tag, uint64_t size) {
     constexpr uint32_t kMagic = 0x70776331;
     std::string frame;
@@ -164,7 +164,7 @@ TEST(Wire, WhoAnnouncesMoreThanThereIsMemoryIsLostAlone) {
   EXPECT_EQ(Text(a->Receive(b->self().uid, {})), "still here");
 }
 
-// While this stands the process can open `more` files.
+// While it exists, the process can open only `more` files.
 class FewFiles {
  public:
   explicit FewFiles(int more) {
@@ -181,7 +181,7 @@ class FewFiles {
   rlimit before_;
 };
 
-// Whether a wire watches for new connections, as the kernel tells of its epoll. Opens what it reads when it is made.
+// Tells whether a wire watches for new connections, from the kernel's information about its epoll. Opens the file in its constructor.
 class ListenerWatch {
  public:
   explicit ListenerWatch(const Wire& wire) {
@@ -209,7 +209,7 @@ class ListenerWatch {
     return std::string_view(name.sun_path + 1, size - offsetof(sockaddr_un, sun_path) - 1) == unix_name;
   }
 
-  // What the epoll behind `info_` watches the listener for; nothing if it does not know it.
+  // Returns the events for which the epoll behind `info_` watches the listener; nullopt if it does not watch it.
   std::optional<uint32_t> Events() const {
     char text[16384];
     const ssize_t size = pread(info_.fd(), text, sizeof(text), 0);
@@ -237,7 +237,7 @@ TEST(Wire, WithoutDescriptorsAConnectionWaitsAndCostsNothing) {
   ASSERT_TRUE(b->Connect(a->self()).ok()) << "that is the last one";
   ASSERT_TRUE(b->Send(a->self().uid, {}, {"late"}).ok());
   auto late = std::async(std::launch::async, [&] { return Text(a->Receive(b->self().uid, {})); });
-  // The reader hears of the connection before it hears of this, and each time that it has looked at the connection it watches no more, for a
+  // The reader gets the event of the waiting connection before this message. After each look at that connection it stops watching for a
   // while.
   int rounds = 0;
   do {

@@ -1,9 +1,9 @@
-// Stands in for the MLIR header of the same name, first on the include path of this folder only.
+// Replaces the MLIR header of the same name; first on the include path of this folder only.
 //
-// The tensorflow wheel ships XLA's headers and MLIR's, but not LLVM's, which the real file needs. The plugin uses few things of
-// MLIR: it makes a context, lets XLA parse a module into it, hands the module to the compiler, and lets it go; it looks up an attribute
-// of the module, and gives attributes to the arguments and results of its function. What is declared here has the layout and the
-// mangled names of the library's own: a module, a function and an attribute are one pointer each, a context is one owning pointer.
+// The tensorflow wheel ships XLA's headers and MLIR's, but not LLVM's, which the real file needs. The plugin uses little of MLIR. It makes
+// a context, lets XLA parse a module into it and passes the module to the compiler. It also reads an attribute of the module, and gives
+// attributes to the arguments and results of its function. The declarations here match the library's layout and mangled names: a module, a
+// function and an attribute are one pointer each, a context is one owning pointer.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// In place of the wheel's header of this name, which g++ does not take (an ambiguous constructor): what the partitioner's header and we
-// need of it. The class has the size of XLA's.
+// Replaces the wheel's header of the same name, which g++ rejects (an ambiguous constructor): declares only what the partitioner's header
+// and we need. The class has the size of XLA's.
 #pragma once
 
 #include <cstdint>
