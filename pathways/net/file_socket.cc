@@ -81,19 +81,21 @@ absl::StatusOr<Received> ReceivePacket(int socket, bool* blocked) {
   } while (size < 0 && errno == EINTR);
   *blocked = size < 0 && WouldBlock(errno);
   if (size < 0) return SocketError(errno, "the socket for open files was lost");
-  Received received;
+  // The alignment of the control data leaves room for more than one descriptor; all of them are ours to close.
+  std::vector<Fd> files;
   for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
-    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS || part->cmsg_len != CMSG_LEN(sizeof(int))) continue;
-    int file = -1;
-    std::memcpy(&file, CMSG_DATA(part), sizeof(int));
-    received.file = Fd(file);
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    for (size_t at = 0; CMSG_LEN(at + sizeof(int)) <= part->cmsg_len; at += sizeof(int)) {
+      int file = -1;
+      std::memcpy(&file, CMSG_DATA(part) + at, sizeof(int));
+      files.emplace_back(file);
+    }
   }
   if (size == 0) return absl::UnavailableError("the socket for open files was closed by the peer");
-  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
+  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || files.size() > 1)
     return absl::InvalidArgumentError("a packet on the socket for open files is too large, or has more than one file");
   header.resize(static_cast<size_t>(size));
-  received.header = std::move(header);
-  return received;
+  return Received{std::move(header), files.empty() ? Fd() : std::move(files.front())};
 }
 
 bool IsSameUser(int socket) {
@@ -118,6 +120,7 @@ class FileStream : public std::enable_shared_from_this<FileStream> {
 
   // Once, before any other thread knows of the stream.
   void Open() {
+    if (loop_->RunsHere()) return OpenHere();  // at once: a Start posted by another thread could overtake a task posted here
     loop_->Post([self = shared_from_this()] { self->OpenHere(); });
   }
   void Start(FileSocket::Handler* handler) {

@@ -58,6 +58,7 @@ class Remembering : public FileSocket::Handler {
   std::vector<std::string> Wait(size_t count) {
     std::unique_lock<std::mutex> lock(mu_);
     EXPECT_TRUE(changed_.wait_for(lock, kPatience, [&] { return packets_.size() >= count || closed_.has_value(); }));
+    EXPECT_GE(packets_.size(), count) << closed_.value_or(absl::OkStatus());
     return packets_;
   }
   absl::Status WaitClosed() {

@@ -7,13 +7,13 @@ namespace {
 
 using ::pathways::v1::Command;
 using ::testing::HasSubstr;
-constexpr auto kReuse = CopySemantics::kReuseInput;
+constexpr auto kMoveReuse = CopySemantics::kReuseInput;
 
 TEST(CopyTest, BetweenHostsTheDataGoesDirectly) {
   TestCluster t(2, 2);
   Session& s = t.Open();
   ASSERT_TRUE(t.Put(1, t.Rows(0, 2, {4}), "abcd").ok());
-  ASSERT_TRUE(s.Copy({2}, {1}, t.Devices(2, 2), std::nullopt, kReuse).ok());
+  ASSERT_TRUE(s.Copy({2}, {1}, t.Devices(2, 2), std::nullopt, kMoveReuse).ok());
   EXPECT_EQ(*t.FetchRows(2), "abcd");
   EXPECT_EQ(t.hub.bytes, 4u);
   EXPECT_EQ(t.workers[0]->Count(Command::kMove), 1);
@@ -25,12 +25,12 @@ TEST(CopyTest, WhereItAlreadyIsCostsNothingUnlessAskedFor) {
   TestCluster t(1, 2);
   Session& s = t.Open();
   ASSERT_TRUE(t.Put(1, t.Single(0, {1}), "a").ok());
-  ASSERT_TRUE(s.Copy({2}, {1}, std::nullopt, "device", kReuse).ok());  // the default memory by its name
+  ASSERT_TRUE(s.Copy({2}, {1}, std::nullopt, "device", kMoveReuse).ok());  // the default memory by its name
   EXPECT_EQ(t.workers[0]->Count(Command::kMove), 0);
   ASSERT_TRUE(s.Delete({{1}}).ok());
   EXPECT_EQ(*t.Fetch(2), "a");
   ASSERT_TRUE(s.Copy({{3}}, {{2}}, std::nullopt, std::nullopt, CopySemantics::kAlwaysCopy).ok());
-  ASSERT_TRUE(s.Copy({{4}}, {{2}}, std::nullopt, "pinned_host", kReuse).ok());
+  ASSERT_TRUE(s.Copy({{4}}, {{2}}, std::nullopt, "pinned_host", kMoveReuse).ok());
   t.Run();
   EXPECT_EQ(t.workers[0]->Count(Command::kMove), 2);
   EXPECT_EQ(t.workers[0]->log.back().move().receives(0).memory_kind(), "pinned_host");
@@ -56,7 +56,7 @@ TEST(CopyTest, SeveralAtOnceFailApart) {
   Session& s = t.Open();
   ASSERT_TRUE(t.Put(1, t.Single(0, {1}), "a").ok());
   ASSERT_TRUE(s.MakeErrorArray(2, t.Single(0, {1}), absl::DataLossError("gone")).ok());
-  ASSERT_TRUE(s.Copy({{3, 4}}, {{1, 2}}, t.Devices(1, 1), std::nullopt, kReuse).ok());
+  ASSERT_TRUE(s.Copy({{3, 4}}, {{1, 2}}, t.Devices(1, 1), std::nullopt, kMoveReuse).ok());
   EXPECT_EQ(*t.Fetch(3), "a");
   EXPECT_EQ(t.Ready({4}), absl::DataLossError("gone"));
   EXPECT_EQ(t.Ready({3, 4}), absl::DataLossError("gone"));
@@ -66,12 +66,12 @@ TEST(CopyTest, RefusesWhatMakesNoSense) {
   TestCluster t(1, 2);
   Session& s = t.Open();
   ASSERT_TRUE(t.Put(1, t.Single(0, {1}), "a").ok());
-  EXPECT_THAT(s.Copy({{10}}, {{1}}, t.Devices(0, 2), std::nullopt, kReuse).ToString(), HasSubstr("one for each shard"));
-  EXPECT_THAT(s.Copy({{11}}, {{1}}, t.Devices(7, 1), std::nullopt, kReuse).ToString(), HasSubstr("device 7 does not exist"));
-  EXPECT_THAT(s.Copy({{12}}, {{1}}, std::nullopt, "attic", kReuse).ToString(), HasSubstr("attic"));
-  EXPECT_FALSE(s.Copy({{13, 14}}, {{1}}, std::nullopt, std::nullopt, kReuse).ok());
-  EXPECT_EQ(s.Copy({{15}}, {{99}}, std::nullopt, std::nullopt, kReuse).code(), absl::StatusCode::kNotFound);
-  EXPECT_FALSE(s.Copy({{16, 16}}, {{1, 1}}, std::nullopt, std::nullopt, kReuse).ok());
+  EXPECT_THAT(s.Copy({{10}}, {{1}}, t.Devices(0, 2), std::nullopt, kMoveReuse).ToString(), HasSubstr("one for each shard"));
+  EXPECT_THAT(s.Copy({{11}}, {{1}}, t.Devices(7, 1), std::nullopt, kMoveReuse).ToString(), HasSubstr("device 7 does not exist"));
+  EXPECT_THAT(s.Copy({{12}}, {{1}}, std::nullopt, "attic", kMoveReuse).ToString(), HasSubstr("attic"));
+  EXPECT_FALSE(s.Copy({{13, 14}}, {{1}}, std::nullopt, std::nullopt, kMoveReuse).ok());
+  EXPECT_EQ(s.Copy({{15}}, {{99}}, std::nullopt, std::nullopt, kMoveReuse).code(), absl::StatusCode::kNotFound);
+  EXPECT_FALSE(s.Copy({{16, 16}}, {{1, 1}}, std::nullopt, std::nullopt, kMoveReuse).ok());
   for (Handle h = 10; h < 17; ++h) EXPECT_FALSE(t.Ready({h}).ok()) << h;
 }
 
@@ -85,7 +85,7 @@ TEST(ReshardTest, AnyToAny) {
                                                    t.Rows(0, 2, {12, 2})};
   Handle h = 2;
   for (const auto& target : targets) {
-    ASSERT_TRUE(s.Reshard({{h}}, {{1}}, {{target}}, kReuse).ok());
+    ASSERT_TRUE(s.Reshard({{h}}, {{1}}, {{target}}, kMoveReuse).ok());
     ASSERT_TRUE(t.Ready({h}).ok()) << t.Ready({h});
     if (target.sharding.fully_replicated()) {
       EXPECT_EQ(*t.Fetch(h), text);
@@ -94,7 +94,7 @@ TEST(ReshardTest, AnyToAny) {
     }
     ++h;
   }
-  ASSERT_TRUE(s.Reshard({{h}}, {{3}}, {{targets[0]}}, kReuse).ok());  // from replicas
+  ASSERT_TRUE(s.Reshard({{h}}, {{3}}, {{targets[0]}}, kMoveReuse).ok());  // from replicas
   EXPECT_EQ(*t.FetchRows(h), text);
 }
 
@@ -102,7 +102,7 @@ TEST(ReshardTest, ToTheSameShardingCostsNothing) {
   TestCluster t(1, 4);
   Session& s = t.Open();
   ASSERT_TRUE(t.Put(1, t.Rows(0, 4, {4}), "abcd").ok());
-  ASSERT_TRUE(s.Reshard({{2}}, {{1}}, {{t.Rows(0, 4, {4})}}, kReuse).ok());
+  ASSERT_TRUE(s.Reshard({{2}}, {{1}}, {{t.Rows(0, 4, {4})}}, kMoveReuse).ok());
   EXPECT_EQ(*t.FetchRows(2), "abcd");
   EXPECT_EQ(t.workers[0]->Count(Command::kMove), 0);
 }
@@ -111,10 +111,10 @@ TEST(ReshardTest, RefusesAnotherShape) {
   TestCluster t(1, 4);
   Session& s = t.Open();
   ASSERT_TRUE(t.Put(1, t.Rows(0, 4, {4}), "abcd").ok());
-  EXPECT_THAT(s.Reshard({{2}}, {{1}}, {{t.Rows(0, 4, {8})}}, kReuse).ToString(), HasSubstr("cannot turn"));
-  EXPECT_FALSE(s.Reshard({{3}}, {{1}}, {{t.Rows(0, 4, {4}, buffers::DType::kS8)}}, kReuse).ok());
-  EXPECT_FALSE(s.Reshard({{4}}, {{1}}, {}, kReuse).ok());
-  EXPECT_FALSE(s.Reshard({{5}}, {{1}}, {{buffers::ArraySpec{buffers::DType::kU8, {4}, {}}}}, kReuse).ok());
+  EXPECT_THAT(s.Reshard({{2}}, {{1}}, {{t.Rows(0, 4, {8})}}, kMoveReuse).ToString(), HasSubstr("cannot turn"));
+  EXPECT_FALSE(s.Reshard({{3}}, {{1}}, {{t.Rows(0, 4, {4}, buffers::DType::kS8)}}, kMoveReuse).ok());
+  EXPECT_FALSE(s.Reshard({{4}}, {{1}}, {}, kMoveReuse).ok());
+  EXPECT_FALSE(s.Reshard({{5}}, {{1}}, {{buffers::ArraySpec{buffers::DType::kU8, {4}, {}}}}, kMoveReuse).ok());
 }
 
 TEST(ReshardTest, ALostSenderFailsTheReceiver) {
@@ -124,7 +124,7 @@ TEST(ReshardTest, ALostSenderFailsTheReceiver) {
   t.Run();
   t.workers[0]->hold_done = true;
   t.workers[1]->hold_done = true;
-  ASSERT_TRUE(s.Copy({{2}}, {{1}}, t.Devices(2, 2), std::nullopt, kReuse).ok());
+  ASSERT_TRUE(s.Copy({{2}}, {{1}}, t.Devices(2, 2), std::nullopt, kMoveReuse).ok());
   t.Run();
   t.workers[0]->Die();
   t.Run();

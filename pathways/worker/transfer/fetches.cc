@@ -12,8 +12,8 @@
 namespace pw::worker {
 namespace {
 namespace v1 = pathways::v1;
-constexpr size_t kInlineBytes = 64 << 10;
-constexpr size_t kChunkBytes = 1 << 20;
+constexpr size_t kFetchInlineBytes = 64 << 10;
+constexpr size_t kFetchChunkBytes = 1 << 20;
 }  // namespace
 
 void Fetches::Fetch(const v1::Fetch& command) {
@@ -22,7 +22,7 @@ void Fetches::Fetch(const v1::Fetch& command) {
   request->shard = core_->store.FindOrFailed(ArrayId(command.array()), command.shard());
   request->session = command.lane_fetch() != 0 ? SessionId(command.session()) : request->shard->session();
   request->lane_fetch = command.lane_fetch();
-  request->lane_above = std::min<uint64_t>(command.lane_above(), kInlineBytes);
+  request->lane_above = std::min<uint64_t>(command.lane_above(), kFetchInlineBytes);
   if (command.has_byte_strides()) request->byte_strides.emplace(command.byte_strides().begin(), command.byte_strides().end());
   request->task = std::make_shared<Hazards::Task>();
   request->task->reads = {request->shard};
@@ -122,7 +122,7 @@ void Fetches::Answer(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
   }
   if (request->lane_fetch != 0 && bytes->size() > request->lane_above) return SendOnLane(request, *std::move(bytes));
   if (core_->shares_memory && net::NameOf(*bytes).has_value()) return Lend(request, *bytes);
-  const bool is_inline = bytes->size() <= kInlineBytes;
+  const bool is_inline = bytes->size() <= kFetchInlineBytes;
   std::vector<Bytes> payload;
   if (is_inline) payload.push_back(*bytes);
   v1::Fetched* fetched = core_->outbox.Add(std::move(payload))->mutable_fetched();
@@ -164,7 +164,7 @@ void Fetches::Pump() {
   int64_t freed = 0;
   while (!sending_.empty() && core_->outbox.CanSendBulk()) {
     Sending& next = sending_.front();
-    const size_t size = std::min(kChunkBytes, next.data.size() - next.sent);
+    const size_t size = std::min(kFetchChunkBytes, next.data.size() - next.sent);
     core_->outbox.SendChunk(next.fetch, next.sent, next.data.size(), next.data.Slice(next.sent, size));
     next.sent += size;
     if (next.sent < next.data.size()) continue;
