@@ -121,6 +121,7 @@ def test_large_arrays_are_handed_from_process_to_process(run_script):
 import pathlib
 import jax, numpy as np
 from pathways import _client, _cluster
+jax.devices()
 worker = _client._endpoint.cluster.processes[1]
 maps = lambda pid: pathlib.Path(f"/proc/{pid}/maps").read_text()
 x = np.arange(16 << 20, dtype=np.uint8).reshape(16, -1)
@@ -128,6 +129,6 @@ y = jax.block_until_ready(jax.device_put(x, jax.devices()[0]))
 print("/lt_" in maps(worker.pid))
 z = np.asarray(jax.jit(lambda v: v + 1)(y))
 assert np.array_equal(x + 1, z)
-print("memfd:pathways" in maps("self"), _cluster.status(_client._endpoint.controller)["array_bytes"])
+print("memfd:pathways" in maps("self"), _cluster.status(_client._endpoint.controller)["array_bytes"] < 1000)
 """, PATHWAYS_LOCAL="2x1x1")
-    assert (done.returncode, done.stdout.split()) == (0, ["True", "True", "0"]), done.stderr
+    assert (done.returncode, done.stdout.split()) == (0, ["True", "True", "True"]), done.stderr  # the few bytes say where arrays lie
