@@ -74,7 +74,8 @@ class Guarded:
         print(f"paper: {error}", file=sys.stderr, flush=True)
         self._opened.close()
         self.side = None
-        return str(error).splitlines()[0]
+        first, *more = [line for line in str(error).splitlines() if line.strip()]
+        return f"{first} {more[-1]}" if more else first  # the last of the last words is the reason
 
     def ask(self, do, **arguments):
         kind = arguments.get("kind") or arguments.get("model")

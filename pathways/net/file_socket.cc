@@ -23,6 +23,12 @@
 #include "pathways/net/handler_gate.h"
 
 namespace pw::net {
+
+struct ReceivedPacket {
+  std::string header;
+  Fd file;
+};
+
 namespace {
 
 constexpr std::chrono::seconds kGreetingTime{10};
@@ -60,13 +66,8 @@ int SendPacket(int socket, const std::string& header, int file) {
   }
 }
 
-struct Received {
-  std::string header;
-  Fd file;
-};
-
 // UNAVAILABLE with the errno's text; INVALID_ARGUMENT: not a packet of ours. `blocked`: there is none yet.
-absl::StatusOr<Received> ReceivePacket(int socket, bool* blocked) {
+absl::StatusOr<ReceivedPacket> ReceivePacket(int socket, bool* blocked) {
   std::string header(FileSocket::kMostHeaderBytes, '\0');
   iovec piece = {header.data(), header.size()};
   Control control = {};
@@ -95,7 +96,7 @@ absl::StatusOr<Received> ReceivePacket(int socket, bool* blocked) {
   if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || files.size() > 1)
     return absl::InvalidArgumentError("a packet on the socket for open files is too large, or has more than one file");
   header.resize(static_cast<size_t>(size));
-  return Received{std::move(header), files.empty() ? Fd() : std::move(files.front())};
+  return ReceivedPacket{std::move(header), files.empty() ? Fd() : std::move(files.front())};
 }
 
 bool IsSameUser(int socket) {
@@ -158,7 +159,7 @@ class FileStream : public std::enable_shared_from_this<FileStream> {
   void Read() {
     while (!closed_) {
       bool blocked = false;
-      absl::StatusOr<Received> packet = ReceivePacket(descriptor_.native_handle(), &blocked);
+      absl::StatusOr<ReceivedPacket> packet = ReceivePacket(descriptor_.native_handle(), &blocked);
       if (blocked) break;
       if (!packet.ok()) return Shut(packet.status());
       gate_.Call([&](FileSocket::Handler* handler) { handler->OnFile(std::move(packet->header), std::move(packet->file)); });
@@ -312,7 +313,7 @@ class FileAcceptor : public std::enable_shared_from_this<FileAcceptor> {
     Fd socket = std::move(node.mapped()->socket);
     node.mapped() = nullptr;
     bool blocked = false;
-    const absl::StatusOr<Received> packet = ReceivePacket(socket.get(), &blocked);
+    const absl::StatusOr<ReceivedPacket> packet = ReceivePacket(socket.get(), &blocked);
     if (!packet.ok() || packet->file.valid()) return;
     FileListener::Connected connected = Take(packet->header);
     if (connected == nullptr) return;

@@ -179,7 +179,7 @@ def test_a_system_that_fails_at_one_kind_is_asked_for_the_others_anew(capsys):
     with contextlib.ExitStack() as stack:
         one, none = _systems.Guarded(stack, start), _systems.Guarded(stack, broken)
         for kind in ("kind", "model"):
-            assert one.ask("rate", **{kind: f"bad {kind}"}) == {"error": "stuck"} == one.ask("rate", **{kind: f"bad {kind}"})
+            assert one.ask("rate", **{kind: f"bad {kind}"}) == {"error": "stuck its last words"} == one.ask("rate", **{kind: f"bad {kind}"})
             assert one.ask("rate", **{kind: "good"}) == {"per_s": 1}
             assert none.ask("rate", **{kind: "good"}) == {"error": "not there"}
     assert len(opened) == 3 and len(asked) == 4, "what has failed is not asked for again"
