@@ -204,12 +204,26 @@ void ToProto(const buffers::RemapPlan& plan, google::protobuf::RepeatedPtrField<
     RangesToProto(mapping.from, step->mutable_from());
     RangesToProto(mapping.to, step->mutable_to());
   }
+  for (const buffers::RemapDevices& by_device : plan.by_device) {
+    auto* step = proto->Add();
+    step->set_in_array(by_device.in_array);
+    step->set_out_array(by_device.out_array);
+    for (DeviceId device : by_device.devices) step->add_devices(device.v);
+  }
 }
 
 buffers::RemapPlan PlanFrom(const google::protobuf::RepeatedPtrField<v1::RemapStep>& proto) {
   buffers::RemapPlan plan;
-  for (const auto& step : proto)
-    plan.mappings.push_back({step.in_array(), step.out_array(), RangesFrom(step.from()), RangesFrom(step.to())});
+  for (const auto& step : proto) {
+    if (step.devices().empty()) {
+      plan.mappings.push_back({step.in_array(), step.out_array(), RangesFrom(step.from()), RangesFrom(step.to())});
+      continue;
+    }
+    buffers::RemapDevices& by_device = plan.by_device.emplace_back();
+    by_device.in_array = step.in_array();
+    by_device.out_array = step.out_array();
+    for (int32_t device : step.devices()) by_device.devices.push_back(DeviceId(device));
+  }
   return plan;
 }
 

@@ -17,7 +17,7 @@ def test_the_devices_of_a_node_are_what_its_gres_say(text, count):
     ({}, "6", "1x6x2"), ({"islands": 2}, "6", "2x3x2"), ({"hosts": 2}, "6", "1x2x2"), ({"devices": 5}, "1", "1x1x5"), ({"gres": "accel:3"}, "1", "1x1x3")])
 def test_the_shape_is_filled_in_from_the_allocation(monkeypatch, asked, nodes, shape):
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", nodes)
-    monkeypatch.setattr(_slurm, "_ask", lambda *_: "JobId=7 NumNodes=6 TresPerNode=gres:accel:2 Power=")
+    monkeypatch.setattr(slurm, "_ask", lambda *_: "JobId=7 NumNodes=6 TresPerNode=gres:accel:2 Power=")
     args = argparse.Namespace(**{"islands": None, "hosts": None, "devices": None, "gres": None, **asked})
     assert str(slurm.shape_for(args, "7")) == shape
 
@@ -95,8 +95,8 @@ def test_where_a_cluster_on_ray_is_now(monkeypatch, tmp_path, answers, asked, al
         return asked
 
     monkeypatch.setenv("PATHWAYS_HOME", str(tmp_path))
-    monkeypatch.setattr(_ray, "_report", lambda where: {} if where in answers else None)
-    monkeypatch.setattr(_ray, "_find_address", find)
+    monkeypatch.setattr(ray, "_report", lambda where: {} if where in answers else None)
+    monkeypatch.setattr(ray, "_find_address", find)
     _state.fresh_folder("default")
     state = _state.State("default", "old:1", "1x1x1", "cpu", [], "ray", {})
     assert ray.alive(state) == alive and state.address == address

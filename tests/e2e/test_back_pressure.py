@@ -1,4 +1,5 @@
-"""If a client uploads faster than workers receive, the rest waits at the client: the controller holds at most its limit."""
+"""If a client uploads faster than workers receive, the rest waits at the client: the controller holds at most its limit. Behind an agent it holds
+nothing (pathways/client/host_buffers_test.cc)."""
 
 import os
 import signal
@@ -33,7 +34,7 @@ def cluster(tmp_path, monkeypatch):
 
 
 def client(cluster, code, **env):
-    return subprocess.Popen([sys.executable, "-c", code], env=clean_environment(PATHWAYS_ADDRESS=cluster.address, **env), stdin=subprocess.PIPE,
+    return subprocess.Popen([sys.executable, "-c", code], env=clean_environment(PATHWAYS_ADDRESS=cluster.address, PATHWAYS_AGENT="off", **env), stdin=subprocess.PIPE,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

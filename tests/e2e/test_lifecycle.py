@@ -49,7 +49,7 @@ class Program:
         line = self.popen.stdout.readline()
         assert line == "ready\n", self.popen.communicate()[1]
         self.processes = processes_of(self.popen.pid)
-        assert len(self.processes) >= 2
+        assert self.processes
         # Take the folder's name from the command line: pids are reused, and a killed process may have left a folder with the same pid.
         words = (pathlib.Path("/proc") / str(self.processes[0]) / "cmdline").read_bytes().decode().split("\0")
         (self.folder,) = {pathlib.Path(found[0]) for w in words if (found := re.search(rf"/[^:]*/run-{self.popen.pid}-[^/]*", w))}

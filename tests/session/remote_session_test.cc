@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "pathways/session/wire.h"
 #include "tests/session/served_cluster.h"
 
 namespace pw::session {
@@ -118,6 +119,22 @@ TEST(RemoteSessionTest, AClientGivesUpOnAControllerThatIsOutOfReachForLong) {
   EXPECT_EQ(t.Execute((*info)->handle, {1}, {2}).status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(t.Execute(99, {1}, {3}).status().code(), absl::StatusCode::kNotFound);
   EXPECT_TRUE(t.session->Destruct({2, 3}).ok());
+}
+
+TEST(WireTest, ARemapPlanComesBackAsItWent) {
+  buffers::RemapPlan plan;
+  plan.mappings.push_back({0, 1, {{0, 2, 1}}, {{1, 5, 2}}});
+  plan.by_device.push_back({1, 0, {DeviceId(3), DeviceId(5)}});
+  google::protobuf::RepeatedPtrField<::pathways::v1::RemapStep> proto;
+  ToProto(plan, &proto);
+  const buffers::RemapPlan back = PlanFrom(proto);
+  ASSERT_EQ(back.mappings.size(), 1);
+  EXPECT_EQ(back.mappings[0].out_array, 1);
+  EXPECT_EQ(back.mappings[0].from[0].end, 2);
+  EXPECT_EQ(back.mappings[0].to[0].step, 2);
+  ASSERT_EQ(back.by_device.size(), 1);
+  EXPECT_EQ(back.by_device[0].in_array, 1);
+  EXPECT_THAT(back.by_device[0].devices, ElementsAre(DeviceId(3), DeviceId(5)));
 }
 
 }  // namespace
