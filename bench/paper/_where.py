@@ -6,7 +6,7 @@ import _targets
 MISSED_HEAD = ["figure", "compared", "on", "reached", "wanted", "where the time goes"]
 # Parts of a call or a step as they are shown; the keys are stored in report.json.
 SHOWN = {
-    "wire (relay)": "relay", "client and wire": "client, relay and connections", "controller: until all is granted": "controller, until the grant",
+    "wire (relay)": "relay", "client and wire": "the rest: client, relay and connections", "controller: until all is granted": "controller, until the grant",
     "wire to the workers": "from the controller to the workers", "workers: until launched": "workers, until the launch",
     "wire back": "back to the controller", "hosts": "workers", "forward and backward": "computing", "idle by the schedule": "idle in the schedule",
     "optimizer and the like": "optimizer and other functions",
@@ -34,8 +34,8 @@ def _calls(label, depth, entries):
     """Yields two tables: the time of each process for a call when many are under way, and the way of a call that is alone."""
     parts = list(dict.fromkeys(part for entry in entries for part in entry["processors_us"]))
     head = ["call", "1 / rate", "the caller makes it", "the caller waits", *(f"processor time: {_shown(part)}" for part in parts),
-            "processor time: idle, or other work", "devices busy"]
-    yield f"calls on {label}, at most {depth} under way, us for each; client has all processes of another side", head, [
+            "processors idle, or busy with other programs", "devices busy"]
+    yield f"calls on {label}, at most {depth} under way, us for each; of other sides, the column client is the sum of all their processes", head, [
         [f"{entry['kind']}, {entry['who']}", _us(entry["wall_us"]), _us(entry["calling_us"]), _us(entry["waiting_us"]),
          *(_us(entry["processors_us"].get(part)) for part in parts), _us(entry.get("idle_us")), _percent(entry.get("devices_busy"))] for entry in entries]
     if ways := [entry for entry in entries if entry.get("alone_us")]:
@@ -98,9 +98,10 @@ def _shares(parts, total):
 def _of_call(entry, theirs):
     """Describes a call of ours: the processor time by process, the rival's call, and the way of a call that is alone."""
     used = entry["processors_us"]
-    words = [f"with many under way, a call every {_us(entry['wall_us'])} us, which takes {_us(sum(used.values()))} us of processor time: "
-             f"{_shares(used, sum(used.values()))} ({_us(entry.get('idle_us'))} us idle or other work; devices busy {_percent(entry.get('devices_busy'))}; "
-             f"the caller makes it in {_us(entry['calling_us'])} us)"]
+    idle = entry.get("idle_us")
+    unused = f"processors idle for {_percent(max(idle, 0) / (idle + sum(used.values())))} of their time; " if idle is not None else ""
+    words = [f"{unused}with many under way, a call every {_us(entry['wall_us'])} us, which takes {_us(sum(used.values()))} us of processor time: "
+             f"{_shares(used, sum(used.values()))} (devices busy {_percent(entry.get('devices_busy'))}; the caller makes it in {_us(entry['calling_us'])} us)"]
     if theirs:
         words.append(f"{theirs['who']}: a call every {_us(theirs['wall_us'])} us, {_us(sum(theirs['processors_us'].values()))} us of processor time")
     if way := entry.get("alone_us"):
@@ -128,7 +129,7 @@ def _missed_steps(target, result):
     for name in target.rows:
         row = result["rows"].get(name, {})
         if row.get("spent_s"):
-            said.append(f"{name}: a step of {row['step_s']:.3f} s, {_shares(row['spent_s'], sum(row['spent_s'].values()))}")
+            said.append(f"{name}: a recorded step of {row.get('traced_step_s', row['step_s']):.3f} s, {_shares(row['spent_s'], sum(row['spent_s'].values()))}")
             if used := row.get("processors_s"):
                 said[-1] += f"; processor time without the relay {sum(used.values()):.3f} s: {_shares(used, sum(used.values()))}"
     return " | ".join(said) or UNKNOWN
@@ -146,7 +147,7 @@ def _missed_clients(target, result):
 
 def _missed_stages(target, result):
     row = result["stages"][target.row]
-    return f"a call that is alone takes {row['parallel']['call_ms']:.2f} ms in parallel, {row['sequential']['call_ms']:.2f} ms in sequence"
+    return f"a call that is alone takes {row['parallel']['call_ms']:.2f} ms in parallel, {row['sequential']['call_ms']:.2f} ms in sequence; the reason is not known"
 
 
 def _missed_weights(target, result):
