@@ -17,7 +17,7 @@ import pytest
 
 import newer_programs
 import pathways as pw
-from conftest import clean_environment
+from conftest import clean_environment, eventually
 from pathways import _client, _cluster
 from pathways._cluster import Cluster
 from pathways._shape import Shape
@@ -100,6 +100,14 @@ def helpers_of(cluster):
     return [pid for pid in pids if b"pathways._translator" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
+def has_ended(pid):
+    """Also true for a process that its parent has not waited for yet: its command line is empty."""
+    try:
+        return not pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return True
+
+
 def test_a_client_without_our_package_is_served_by_the_helper(own_cluster):
     client = proxy_client(own_cluster, "--pause")
     first = client.stdout.readline()
@@ -109,6 +117,7 @@ def test_a_client_without_our_package_is_served_by_the_helper(own_cluster):
     if writes_newer_programs():
         assert len(helpers) == 1
         os.kill(helpers[0], signal.SIGKILL)  # between two compilations: the next one restarts it
+        assert eventually(lambda: has_ended(helpers[0])), "a compilation before its end would be lost with it"
     else:
         assert not helpers
     out, err = client.communicate("go on\n", timeout=240)
