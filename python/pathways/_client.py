@@ -144,6 +144,19 @@ class _Endpoint:
     def _processes(self):
         return ([self.door] if self.door else []) + (self.cluster.processes if self.cluster else [])
 
+    def listens(self):
+        """Whether the door takes connections. One that was killed closes its sockets a moment before it can be waited for."""
+        if self.door is None:
+            return True
+        host, _, port = self.address.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), timeout=_connect.REFUSED_SECONDS).close()
+        except ConnectionRefusedError:
+            return False
+        except OSError:
+            pass  # slow, not gone
+        return True
+
     def stop(self):
         _processes.stop_all(self._processes())
 
@@ -193,7 +206,7 @@ _endpoint = None
 
 def _get_endpoint():
     global _endpoint
-    if _endpoint is not None and (_endpoint.pid != os.getpid() or _endpoint.failure() is not None):
+    if _endpoint is not None and (_endpoint.pid != os.getpid() or _endpoint.failure() is not None or not _endpoint.listens()):
         if _endpoint.pid == os.getpid():
             _endpoint.stop()
         _endpoint = None

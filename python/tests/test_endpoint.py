@@ -1,0 +1,18 @@
+"""The process that jax's client connects to, as it is reused by a later connection."""
+
+import socket
+
+from pathways import _client
+
+
+def endpoint_at(address):
+    endpoint = object.__new__(_client._Endpoint)
+    endpoint.door, endpoint.address = object(), address
+    return endpoint
+
+
+def test_a_door_that_was_killed_listens_no_more():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        assert endpoint_at(address).listens()
+    assert not endpoint_at(address).listens()
