@@ -6,6 +6,11 @@ import _paper
 import _setup
 from _setup import Spread
 
+# The origin of a target.
+PAPER = "the paper's"
+READING = "our reading of the paper"  # which has another rival, model or size there
+OWN_AIM = "our own aim"
+
 
 @dataclasses.dataclass(frozen=True)
 class Target:
@@ -20,7 +25,7 @@ class Target:
     failed: str = ""
     none: str = ""
     at_most: bool = False
-    claim: str = "the paper's"
+    claim: str = PAPER
     row: str = ""
     kind: str = "opbyop"
     rival: str = ""
@@ -52,11 +57,6 @@ class Target:
         if self.none:
             return f"none: {self.none}"
         return "not measured" if self.spread is None else _setup.verdict(self.spread, self.limit, self.at_most)
-
-
-OWN_AIM = "our own aim"
-READING = "our reading of the paper"  # which has another rival, model or size there
-PAPER = "the paper's"
 
 
 def label(row):

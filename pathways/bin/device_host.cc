@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <future>
@@ -101,7 +103,7 @@ worker::LinkOptions LinkOptionsFrom(const DeviceHostOptions& options) {
   return link;
 }
 
-// What compiled code depends on: the kind of the devices and the instructions that the CPU has.
+// Names the properties that compiled code depends on: the kind of the devices and the instructions that the CPU has.
 std::string Machine(const device::DeviceRuntime& runtime) {
   std::string text = runtime.devices().front().kind;
   std::ifstream cpuinfo("/proc/cpuinfo");
@@ -158,6 +160,19 @@ std::string PluginPath(const DeviceHostOptions& options) { return options.plugin
 std::string JoinToken() {
   const char* token = std::getenv("PATHWAYS_TOKEN");
   return token == nullptr ? "" : token;
+}
+
+DeviceHost::Finished StopProcess(absl::Status* outcome) {
+  return [outcome](const absl::Status& status) {
+    *outcome = status;
+    kill(getpid(), SIGTERM);
+  };
+}
+
+void EndProcess(const std::string& program, const absl::Status& outcome) {
+  if (!outcome.ok()) std::fprintf(stderr, "%s: %s\n", program.c_str(), std::string(outcome.message()).c_str());
+  std::fflush(nullptr);
+  std::_Exit(outcome.ok() ? 0 : 1);
 }
 
 DeviceHost::DeviceHost(DeviceHostOptions options, const Environment& environment)

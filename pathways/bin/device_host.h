@@ -101,4 +101,10 @@ class DeviceHost {
   std::unique_ptr<worker::ControllerLink> link_;
 };
 
+// Returns a callback that stores why a host has finished, and wakes main's StopSignal. `outcome` outlives the host.
+DeviceHost::Finished StopProcess(absl::Status* outcome);
+// Ends the process at once, and prints an outcome that is an error. Does not wait for compilations, nor for devices that still compute arrays that
+// nobody has.
+[[noreturn]] void EndProcess(const std::string& program, const absl::Status& outcome);
+
 }  // namespace pw

@@ -1,8 +1,5 @@
 // pathways-local: a cluster of one host in one process, for the jax program that starts it. Front door, controller and host exchange
 // messages in memory, on one thread. Wiring only.
-#include <unistd.h>
-
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -62,10 +59,7 @@ absl::Status Serve(Options options, pw::StopSignal* stop) {
   PW_RETURN_IF_ERROR(cluster->Listen(&at_controller, kWorkersAddress).status());
   PW_ASSIGN_OR_RETURN(host, pw::DeviceHost::Create(options.host, {&executor, &clock, &timers, &at_host, nullptr}));
   absl::Status outcome;
-  PW_RETURN_IF_ERROR(host->Join([&outcome](const absl::Status& status) {
-    outcome = status;
-    kill(getpid(), SIGTERM);  // wakes this thread, below
-  }));
+  PW_RETURN_IF_ERROR(host->Join(pw::StopProcess(&outcome)));
   PW_ASSIGN_OR_RETURN(auto door, pw::FrontDoor::Open(options.door, cluster.get()));
   PW_LOG_INFO << "local cluster: jax programs connect to " << door->address();
 
@@ -73,10 +67,7 @@ absl::Status Serve(Options options, pw::StopSignal* stop) {
   PW_LOG_INFO << "local cluster: stopping: " << reason;
   door = nullptr;
   host->Stop(reason, absl::Seconds(2));
-  if (!outcome.ok()) std::fprintf(stderr, "pathways-local: %s\n", std::string(outcome.message()).c_str());
-  // Devices may still be at work for arrays that are gone. Waiting for them, or for a compilation, helps nobody.
-  std::fflush(nullptr);
-  std::_Exit(outcome.ok() ? 0 : 1);
+  pw::EndProcess("pathways-local", outcome);
 }
 
 }  // namespace

@@ -1,8 +1,5 @@
 // pathways-worker: owns the accelerators of one host. Wiring only; worker/ and device/ have the substance.
-#include <unistd.h>
-
 #include <algorithm>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -71,15 +68,13 @@ pw::device::DeviceSpeed SimulatedSpeed(const Options& options) {
   return speed;
 }
 
-// Waits until the process is to stop, then ends it. Does not wait for compilations, nor for devices that still compute arrays nobody has.
+// Waits until the process is to stop, then ends it.
 template <class Hosts>
 [[noreturn]] void WaitAndStop(const Options& options, pw::StopSignal* stop, Hosts* hosts, const absl::Status* outcome) {
   const std::string reason = stop->Wait(options.exit_with_parent);
   PW_LOG_INFO << "worker: stopping: " << reason;
   hosts->Stop(reason, absl::Seconds(2));
-  if (!outcome->ok()) std::fprintf(stderr, "pathways-worker: %s\n", std::string(outcome->message()).c_str());
-  std::fflush(nullptr);
-  std::_Exit(outcome->ok() ? 0 : 1);
+  pw::EndProcess("pathways-worker", *outcome);
 }
 
 absl::Status RunSimulated(const Options& options, pw::StopSignal* stop) {
@@ -100,10 +95,7 @@ absl::Status RunSimulated(const Options& options, pw::StopSignal* stop) {
   };
   pw::SimulatedHosts hosts(std::move(simulated));
   absl::Status outcome;
-  PW_RETURN_IF_ERROR(hosts.Start([&outcome](const absl::Status& status) {
-    outcome = status;
-    kill(getpid(), SIGTERM);  // wakes main, below
-  }));
+  PW_RETURN_IF_ERROR(hosts.Start(pw::StopProcess(&outcome)));
   WaitAndStop(options, stop, &hosts, &outcome);
 }
 
@@ -118,10 +110,7 @@ absl::Status Run(const Options& options, pw::StopSignal* stop) {
   pw::net::AsioTransport transport;
   PW_ASSIGN_OR_RETURN(const auto host, pw::DeviceHost::Create(options.host, {&executor, &clock, &timers, &transport, &transport}));
   absl::Status outcome;
-  PW_RETURN_IF_ERROR(host->Join([&outcome](const absl::Status& status) {
-    outcome = status;
-    kill(getpid(), SIGTERM);  // wakes main, below
-  }));
+  PW_RETURN_IF_ERROR(host->Join(pw::StopProcess(&outcome)));
   WaitAndStop(options, stop, host.get(), &outcome);
 }
 

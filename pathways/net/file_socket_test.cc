@@ -86,6 +86,16 @@ class FileSocketTest : public ::testing::Test {
     client_->Start(&at_client_);
     server_->Start(&at_server_);
   }
+  // The client's end is a socket that may send anything.
+  Fd ConnectRaw() {
+    const std::string key = listener_->Expect([this](std::unique_ptr<FileSocket> socket) { accepted_.Put(std::move(socket)); });
+    Fd raw;
+    EXPECT_EQ(StartConnect(WithoutLookup(*ParseAddress(listener_->address())), &raw, SOCK_SEQPACKET), 0);
+    EXPECT_EQ(::send(raw.get(), key.data(), key.size(), 0), static_cast<ssize_t>(key.size()));
+    server_ = accepted_.Take();
+    server_->Start(&at_server_);
+    return raw;
+  }
   void Send(FileSocket& socket, const std::string& header, const std::string& text) {
     auto file = std::make_shared<Fd>(Holding(text));
     const int number = file->get();
@@ -163,12 +173,7 @@ TEST_F(FileSocketTest, TheEndOfOneIsToldToTheOther) {
 }
 
 TEST_F(FileSocketTest, APacketWithTwoFilesEndsTheSocket) {
-  const std::string key = listener_->Expect([this](std::unique_ptr<FileSocket> socket) { accepted_.Put(std::move(socket)); });
-  Fd raw;
-  ASSERT_EQ(StartConnect(WithoutLookup(*ParseAddress(listener_->address())), &raw, SOCK_SEQPACKET), 0);
-  ASSERT_EQ(::send(raw.get(), key.data(), key.size(), 0), static_cast<ssize_t>(key.size()));
-  server_ = accepted_.Take();
-  server_->Start(&at_server_);
+  const Fd raw = ConnectRaw();
   const Fd one = Holding("1"), two = Holding("2");
   const int files[] = {one.get(), two.get()};
   char text[] = "two";
@@ -189,12 +194,7 @@ TEST_F(FileSocketTest, APacketWithTwoFilesEndsTheSocket) {
 }
 
 TEST_F(FileSocketTest, AMessageThatIsTooLongEndsTheSocket) {
-  const std::string key = listener_->Expect([this](std::unique_ptr<FileSocket> socket) { accepted_.Put(std::move(socket)); });
-  Fd raw;
-  ASSERT_EQ(StartConnect(WithoutLookup(*ParseAddress(listener_->address())), &raw, SOCK_SEQPACKET), 0);
-  ASSERT_EQ(::send(raw.get(), key.data(), key.size(), 0), static_cast<ssize_t>(key.size()));
-  server_ = accepted_.Take();
-  server_->Start(&at_server_);
+  const Fd raw = ConnectRaw();
   const std::string text(FileSocket::kMostHeaderBytes + 1, 'x');
   ASSERT_GT(::send(raw.get(), text.data(), text.size(), 0), 0);
   EXPECT_TRUE(absl::IsInvalidArgument(at_server_.WaitClosed()));

@@ -52,7 +52,7 @@ class ClientLanes final : private lanes::LaneEnd::Owner {
   void Admit(const pathways::v1::AdmitLane& command);
   // Clients of this machine hand memory over through this listener's sockets, and get it so.
   void ShareMemory(std::unique_ptr<net::FileListener> files) { files_ = std::move(files); }
-  // What is fetched for this session had better lie in shared memory.
+  // Arrays fetched for this session should lie in shared memory: its client takes that, or may.
   bool SharesMemory(SessionId session) const;
   // The bytes of a client's host buffer, which are not none.
   void Expect(SessionId session, uint64_t buffer, int64_t bytes, Arrived arrived);
