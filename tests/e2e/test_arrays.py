@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+from conftest import eventually
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 DTYPES = [np.bool_, np.int8, np.int16, np.int32, np.uint8, np.uint16, np.uint32, np.float16, np.float32, np.complex64, ml_dtypes.bfloat16,
@@ -136,9 +137,10 @@ def test_memory_stats_tell_what_arrays_take(devices):
     taken = devices[2].memory_stats()
     assert taken["bytes_in_use"] - before["bytes_in_use"] == x.nbytes
     assert taken["peak_bytes_in_use"] >= taken["bytes_in_use"]
-    del x
+    del x  # the client's library sends deletions from a thread of its own, so the question may overtake this one
+    assert eventually(lambda: devices[2].memory_stats()["bytes_in_use"] == before["bytes_in_use"])
     after = devices[2].memory_stats()
-    assert after["bytes_in_use"] == before["bytes_in_use"] and after["peak_bytes_in_use"] == taken["peak_bytes_in_use"]
+    assert after["peak_bytes_in_use"] == taken["peak_bytes_in_use"]
     assert after["bytes_limit"] > taken["bytes_in_use"]
 
 
