@@ -30,7 +30,7 @@ def test_jax_lists_the_machines_own_devices_alone(devices, slices):
         assert (device.platform, device.device_kind) == (devices[0].platform, devices[0].device_kind)
         assert device.default_memory().kind == devices[0].default_memory().kind
         assert [m.kind for m in device.addressable_memories()] == [m.kind for m in devices[0].addressable_memories()]
-    x = jax.device_put(np.ones(1 << 20, np.uint8), one.devices[1])
+    x = jax.block_until_ready(jax.device_put(np.ones(1 << 20, np.uint8), one.devices[1]))  # its memory counts once its bytes have arrived
     stats = [device.memory_stats() for device in one.devices]
     assert stats[1]["bytes_in_use"] >= stats[0]["bytes_in_use"] + (1 << 20) and stats[1]["peak_bytes_in_use"] >= x.nbytes
 
