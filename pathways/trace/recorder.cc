@@ -42,9 +42,13 @@ Recording Recorder::Stop() {
 }
 
 void Recorder::Span(Kind kind, std::string_view track, std::string name, absl::Time begin, Links links) {
+  if (on_) Span(kind, track, std::move(name), begin, clock_->Now(), std::move(links));
+}
+
+void Recorder::Span(Kind kind, std::string_view track, std::string name, absl::Time begin, absl::Time end, Links links) {
   if (!on_) return;
   const absl::Time from = std::max(begin, started_);
-  Add({kind, 0, std::move(name), from, clock_->Now() - from, links.flow, links.bytes, links.gang, std::move(links.needs),
+  Add({kind, 0, std::move(name), from, std::max(end, from) - from, links.flow, links.bytes, links.gang, std::move(links.needs),
        std::move(links.makes)},
       track);
 }

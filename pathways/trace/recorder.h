@@ -59,7 +59,7 @@ struct Links {
 struct Recording {
   std::string process;  // "controller", "host h0 of island i0"
   std::vector<std::string> tracks;
-  std::vector<Event> events;                          // in the order in which they ended
+  std::vector<Event> events;                          // in the order in which they were recorded
   uint64_t dropped = 0;                               // number of events beyond the limit
   absl::Duration clock_error = absl::ZeroDuration();  // largest error of its times against other recordings
 
@@ -79,8 +79,10 @@ class Recorder {
   void Start(size_t limit = kDefaultLimit);
   Recording Stop();
 
-  // Record a span that ends now, or an instant. They do nothing while the recorder is off. A span that began before Start is cut at Start.
+  // Record a span that ends now or that ended at `end`, or an instant. They do nothing while the recorder is off. A span that began before
+  // Start is cut at Start; of one that also ended before, an instant at Start is left.
   void Span(Kind kind, std::string_view track, std::string name, absl::Time begin, Links links = {});
+  void Span(Kind kind, std::string_view track, std::string name, absl::Time begin, absl::Time end, Links links = {});
   void Instant(Kind kind, std::string_view track, std::string name, Links links = {});
 
  private:

@@ -60,6 +60,32 @@ TEST(RecorderTest, CutsASpanThatBeganBefore) {
   EXPECT_EQ(recording.events[0].duration, absl::Seconds(2));
 }
 
+TEST(RecorderTest, KeepsTheEndOfASpanThatIsRecordedLater) {
+  ManualClock clock;
+  Recorder recorder(&clock);
+  recorder.Start();
+  const absl::Time begin = clock.now;
+  clock.now += absl::Seconds(1);
+  recorder.Span(Kind::kRun, "device 0", "f", begin, begin + absl::Milliseconds(3), {.gang = 4});
+  const Recording recording = recorder.Stop();
+  EXPECT_EQ(recording.events[0].begin, begin);
+  EXPECT_EQ(recording.events[0].duration, absl::Milliseconds(3));
+  EXPECT_EQ(recording.events[0].gang, 4);
+}
+
+TEST(RecorderTest, LeavesAnInstantOfASpanThatEndedBefore) {
+  ManualClock clock;
+  Recorder recorder(&clock);
+  const absl::Time begin = clock.now;
+  clock.now += absl::Seconds(1);
+  recorder.Start();
+  clock.now += absl::Seconds(2);
+  recorder.Span(Kind::kRun, "device 0", "f", begin, begin + absl::Milliseconds(3));
+  const Recording recording = recorder.Stop();
+  EXPECT_EQ(recording.events[0].begin, begin + absl::Seconds(1));
+  EXPECT_EQ(recording.events[0].duration, absl::ZeroDuration());
+}
+
 TEST(RecorderTest, CountsWhatComesAfterTheLimit) {
   ManualClock clock;
   Recorder recorder(&clock);

@@ -52,6 +52,7 @@ class _Run:
         self.gang = args.get("gang", 0)
         self.name = event["name"]
         self.begin = event["ts"]
+        self.end = event["ts"] + event.get("dur", 0)
         self.needs, self.makes = args.get("needs", []), args.get("makes", [])
         self.process, self.device = process, device
 
@@ -103,7 +104,9 @@ def _check_order(log, report):
         if run.gang in log.grants:
             devices[run.process, run.device].append(run)
     for runs in devices.values():
-        runs.sort(key=lambda run: run.begin)  # stable: runs that began together stay in the order in which they ended
+        # Events are in the order in which they were recorded, which may be long after a run ended. Of runs that began together, the one that ended
+        # first was first; the sort is stable, so runs without length stay in the order of the recording.
+        runs.sort(key=lambda run: (run.begin, run.end))
         for before, after in zip(runs, runs[1:]):
             if log.grants[before.gang][0] > log.grants[after.gang][0]:
                 report.find("order", f"{before} was launched before {after}, which was granted before it")

@@ -105,6 +105,18 @@ def test_a_planted_violation_is_found(plant, rule):
     assert "VIOLATION" in _check.check(trace).text()
 
 
+def test_runs_may_be_recorded_long_after_they_ended():
+    trace = sound()
+    first, second, third = (pick(trace, "run", gang, HOST0)[0] for gang in (1, 2, 3))
+    first["ts"] = second["ts"] = third["ts"] = 30  # all three were begun when the recording was: the end says which was first
+    del first["dur"], second["dur"]
+    trace["traceEvents"].remove(third)
+    trace["traceEvents"].insert(0, third)
+    assert not _check.check(trace).findings
+    third["dur"], second["dur"] = 4, 5
+    assert rules(trace) == {"order"}
+
+
 def test_what_is_not_in_the_recording_is_not_held_against_it():
     trace = sound()
     missed_a_host(trace)

@@ -158,6 +158,19 @@ def test_devices_take_their_time_and_have_their_memory(command):
     assert command.run(up["address"], TOO_MUCH).strip() == "True"
 
 
+def test_a_recorded_run_ends_when_its_devices_do(command, tmp_path):
+    """Not when the worker notices, which is always later and on a busy machine much later."""
+    up = command("up", "--simulated", "1x1", "--simulated-device", "4e10:0:64e6")
+    program = command.program(up["address"], TIMED.partition("before, begin")[0] + "print('ready', flush=True)\nwhile True:\n    a = f(a).block_until_ready()\n")
+    assert program.stdout.readline() == "ready\n"
+    path = tmp_path / "trace.json"
+    command("trace", "--seconds", "2", "--check", "-o", str(path))
+    program.kill()
+    program.communicate()
+    _, *runs = sorted((e["ts"], e["dur"]) for e in json.loads(path.read_text())["traceEvents"] if e.get("cat") == "run" and "dur" in e)  # the first may be cut
+    assert runs and [took for _, took in runs] == pytest.approx([50e3] * len(runs), abs=1)
+
+
 @pytest.mark.parametrize("shape, step_seconds", [("1x2x2", 5e-3), ("2x1x2", 20e-3)])
 def test_a_ring_of_devices_takes_its_steps_and_waits_for_its_slowest_link(command, shape, step_seconds):
     up = command("up", "--simulated", shape, "--simulated-device", "0:0:0:20e-3:0:0:5e-3")

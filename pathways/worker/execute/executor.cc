@@ -281,12 +281,14 @@ double Runner::Charge(Run& run, absl::Duration* took) {
   return core_->order.Charge(devices, run.started, now);
 }
 
+// A run ends when its devices end, if the runtime reports that. A busy worker may notice it much later.
 void Runner::Record(const Run& run) {
+  const absl::Time end = run.busy != nullptr ? run.busy->end : core_->clock->Now();
   trace::Links links{.flow = run.op, .gang = run.gang};
   for (ArrayId id : run.arg_ids) links.needs.push_back(id.v);
   for (ArrayId id : run.result_ids) links.makes.push_back(id.v);
   for (int device : run.program->devices) {
-    core_->recorder.Span(trace::Kind::kRun, DeviceTrack(device), run.info().name, run.started, links);
+    core_->recorder.Span(trace::Kind::kRun, DeviceTrack(device), run.info().name, run.started, end, links);
     links.needs.clear();  // once is enough
     links.makes.clear();
   }
