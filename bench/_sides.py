@@ -211,6 +211,12 @@ def children(pid):
     return found
 
 
+def door(client):
+    """Returns {"agent": process id} of the process through which a client enters its cluster: "relay" for clusters of other machines, "local" where the whole
+    cluster is this process; {} if there is none."""
+    return {name.removeprefix("pathways-"): pid for name, pid in children(client).items() if name.startswith("pathways-")}
+
+
 def pin(pid, processors):
     """Restricts all threads of a process, and threads that they start later, to these processors."""
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():

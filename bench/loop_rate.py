@@ -28,7 +28,7 @@ def processor_us(side, cluster, program, calls):
     pids = {"client": side.process.pid}
     if cluster is not None:
         pids |= {"controller": cluster.processes[0].pid, "worker": cluster.processes[1].pid}
-        pids |= {name: pid for name, pid in _sides.children(side.process.pid).items() if "relay" in name}
+        pids |= _sides.door(side.process.pid)
     before = {name: _sides.processor_seconds(pid) for name, pid in pids.items()}
     side.ask("rate", program=program, calls=calls, depth=_answers.DEPTH)
     return {name: (_sides.processor_seconds(pid) - before[name]) / calls * 1e6 for name, pid in pids.items()}

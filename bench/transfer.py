@@ -30,10 +30,9 @@ def jax_ask(side, mib, watch=None):
 
 
 def processes(side, cluster):
-    """Returns {name: pid} of the processes of a client's cluster of one host, and of its relay, which is the client's child."""
+    """Returns {name: pid} of the processes of a client's cluster of one host, and of the agent or relay that is the client's child."""
     controller, worker = (process.pid for process in cluster.processes[:2])
-    relay = {name: pid for name, pid in _sides.children(side.process.pid).items() if "relay" in name}
-    return {"controller": controller, "worker": worker, **{"relay": pid for pid in relay.values()}}
+    return {"controller": controller, "worker": worker, **_sides.door(side.process.pid)}
 
 
 def turn(ask):
