@@ -121,7 +121,7 @@ bench: wheel
 	@ninja -C $(TREE) -j$(JOBS) benches
 	@$(PY) tools/run_bench.py --tree $(TREE)
 
-#: make paper      section 5 of the paper as far as this machine can, in about an hour: one page, build/paper/report.html (QUICK=1: some minutes, for its form only; RESUME=1: what the last run did not come to; FIGURES="5 table2": these; MINUTES=30: in so many; PUBLISH=1: what is all measured of one commit becomes docs/paper.md)
+#: make paper      section 5 of the paper as far as this machine can, in about 50 minutes: one page, build/paper/report.html (QUICK=1: some minutes, for its form only; RESUME=1: what the last run did not come to; FIGURES="5 table2": these; MINUTES=30: in so many; PUBLISH=1: what is all measured of one commit becomes docs/paper.md)
 paper: wheel build/venv-paper build/venv-ray
 	@ninja -C $(TREE) -j$(JOBS) floor_server
 	@$(PY) bench/paper/run.py --out build/paper $(if $(QUICK),--quick) $(if $(RESUME),--resume) $(if $(FIGURES),--figures $(FIGURES)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(PUBLISH),--publish)

@@ -31,8 +31,8 @@ EQUAL = 0.97  # a throughput of at least this ratio counts as equal
 def processes(cluster, sides):
     controller, *workers = (process.pid for process in cluster.processes)
     clients = [side.process.pid for side in sides]
-    relays = [pid for client in clients for name, pid in _sides.children(client).items() if "relay" in name]
-    return {"clients": clients, "relays": relays, "controller": [controller], "worker": workers}
+    agents = [pid for client in clients for pid in _sides.door(client).values()]
+    return {"clients": clients, "agents": agents, "controller": [controller], "worker": workers}
 
 
 def used(pids):
@@ -95,7 +95,7 @@ def rate_alone(side, program, seconds):
         before = _sides.processor_seconds(side.process.pid)
         flood.until_end()
         took = _sides.processor_seconds(side.process.pid) - before
-    return {"per_s": flood.done[0] / seconds, "clients_processors": took / seconds, "relays_processors": 0.0, "controller_processors": 0.0, "worker_processors": 0.0}
+    return {"per_s": flood.done[0] / seconds, "clients_processors": took / seconds, "agents_processors": 0.0, "controller_processors": 0.0, "worker_processors": 0.0}
 
 
 def show(name, figures):

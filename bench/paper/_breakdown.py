@@ -15,13 +15,14 @@ sys.path.insert(0, str(HERE.parent))
 import _sides  # noqa: E402
 
 TRACE_SECONDS = 0.5
+ONE_PROCESS = "agent, controller and worker in one"
 ENOUGH_SECONDS = 1.0  # of calls; processor time is counted in hundredths of a second
 
 
 def with_processors(cluster, client, work):
-    """Returns (the result of `work`, {process: processor seconds meanwhile}). The client's relay is not counted."""
+    """Returns (the result of `work`, {process: processor seconds meanwhile})."""
     controller, *workers = (process.pid for process in cluster.processes)
-    pids = {"client": [client], "controller": [controller], "hosts": workers}
+    pids = {"client": [client], "agent": list(_sides.door(client).values()), "controller": [controller], "hosts": workers}
     used = lambda: {name: sum(map(_sides.processor_seconds, many)) for name, many in pids.items()}
     before, result = used(), work()
     return result, {name: seconds - before[name] for name, seconds in used().items()}
@@ -31,8 +32,7 @@ def _processes(side, cluster):
     """Returns {part: [process ids]} of all processes in a call of ours. Devices of real hosts are threads of the workers."""
     client = side.process.pid
     controller, *workers = (process.pid for process in cluster.processes)
-    return {"client": [client], "wire (relay)": [pid for name, pid in _sides.children(client).items() if "relay" in name], "controller": [controller],
-            "workers": workers}
+    return {"client": [client], "agent": list(_sides.door(client).values()), "controller": [controller], "workers": workers}
 
 
 def _processor_us(pids, ask, calls, nodes):
@@ -63,10 +63,11 @@ def ours(side, cluster, kind, nodes, rate, depth):
 
 
 def theirs(name, side, kind, nodes, rate, depth):
-    """Measures the processor time of another system's calls. All its processes are those that are asked."""
-    pids = [one.process.pid for one in getattr(side, "sides", [side])]
+    """Measures the processor time of another system's calls, or of ours in one process. All its processes are those that are asked, and that process."""
+    clients = [one.process.pid for one in getattr(side, "sides", [side])]
+    pids = {"client": clients, **({ONE_PROCESS: list(door.values())} if (door := _sides.door(clients[0])) else {})}
     ask = lambda calls: side.ask("rate", kind=kind, calls=calls, depth=depth)
-    return {"who": name, "kind": kind, **_processor_us({"client": pids}, ask, _calls(rate, nodes), nodes)}
+    return {"who": name, "kind": kind, **_processor_us(pids, ask, _calls(rate, nodes), nodes)}
 
 
 def stock_client():
@@ -95,7 +96,7 @@ def recorded(address, seconds, work):
         return json.loads(path.read_text())["traceEvents"]
 
 
-# The stages of a call. The first is all time before the controller has the call and after it knows of the end: client, relay and connections.
+# The stages of a call. The first is all time before the controller has the call and after it knows of the end: client, agent and connections.
 # The names are stored in report.json; _where.py shows others.
 WAY = ("client and wire", "controller: until all is granted", "wire to the workers", "workers: until launched", "devices", "wire back")
 

@@ -165,18 +165,18 @@ class Side:
         return self._paced(count, self._islands_step, lambda: self.made["states"])
 
     def _paced(self, count, step, state):
-        """Calls `count` + 1 steps without waiting, and measures the seconds from the end of each step to the end of the next, as in a long training run."""
+        """Calls `count` steps without waiting, and measures the seconds of a step between the first and the last of them, as in a long training run: the first
+        waits for nothing before it, and nothing is dispatched during the last."""
         jax, begin, losses = self.jax, time.perf_counter(), []
-        for _ in range(count + 1):
+        for _ in range(count):
             losses.append(step())
         asked, ends = time.perf_counter() - begin, []
         for loss in losses:
             jax.block_until_ready(loss)
             ends.append(time.perf_counter())
         jax.block_until_ready(state())
-        step_s = (ends[-1] - ends[0]) / count
-        rounds = [after - before for before, after in zip(ends, ends[1:])]
-        return {"tokens_per_s": self.made["tokens"] / step_s, "step_s": step_s, "step_rounds_s": rounds, "asked_s": asked / (count + 1), "first_s": ends[0] - begin}
+        step_s = (ends[-2] - ends[0]) / (count - 2)
+        return {"tokens_per_s": self.made["tokens"] / step_s, "step_s": step_s, "asked_s": asked / count}
 
     def timeline(self, forward, backward):
         """Returns the seconds of a step's schedule, and its idle share, if the functions of the stages take these times."""

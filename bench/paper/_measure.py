@@ -1,5 +1,6 @@
 """Measures figures 5 to 9 and 11 of the paper on this machine. Each function returns plain JSON."""
 
+import itertools
 import json
 import pathlib
 import subprocess
@@ -40,7 +41,7 @@ def _where5(found, cluster, rates, devices=None):
             if rate is None or side.side is None or name == _setup.RAY:
                 continue
             try:
-                if name == _setup.OURS:
+                if name == _setup.OURS:  # a recording is asked for at the cluster's address, which the other one has for its client alone
                     yield _breakdown.ours(side.side, cluster, kind, nodes, rate, _setup.DEPTH)
                 else:
                     yield _breakdown.theirs(name, side.side, kind, nodes, rate, _setup.DEPTH)
@@ -60,7 +61,7 @@ def _simulated5(hosts, quick):
 # Figure 6. Real: hosts, devices of each. Simulated: the same, behind sockets, with the lengths of the computations in us, the paper's own among them. An
 # operation of these devices takes a microsecond.
 REAL6, SIMULATED6 = ((1, 2), (16, 8)), {(16, 8): (100, 300, 1000, 2300, 10000), (512, 4): (1000, 3000, 10000, 35000, 100000)}
-SIZES6, SIZES6_MANY = (10, 30, 100, 300, 1000, 3000), (1, 10, 100, 1000)
+SIZES6, SIZES6_MANY = (10, 100, 300, 1000, 3000, 20000, 65000), (1, 10, 100, 1000)  # the longest take about 10 and 30 ms of device time
 OPERATION_A_US = "1e6:0:0"
 MANY_HOSTS = 4
 ROUNDS6_MANY = 5  # where rounds take long
@@ -70,7 +71,7 @@ def figure6(quick, rows):
     """Measures the throughput of ours against jax's by the device time of a computation, and the shortest computation at which they are equal."""
     rows.begin(as_list=True)
     for hosts, devices in REAL6[:1] if quick else REAL6:
-        rows.row(f"{hosts} x {devices}", lambda: _against_jax(hosts, devices, quick), needs=200 if hosts > MANY_HOSTS else 20)
+        rows.row(f"{hosts} x {devices}", lambda: _against_jax(hosts, devices, quick), needs=200 if hosts > MANY_HOSTS else 60)
     for (hosts, devices), sizes in list(SIMULATED6.items())[:1 if quick else None]:
         rows.row(f"{hosts} x {devices}, simulated", lambda: _against_devices(hosts, devices, sizes[1:4] if quick else sizes, quick), needs=20)
     return rows.figure()
@@ -100,7 +101,7 @@ def _against_jax(hosts, devices, quick):
     many = hosts > MANY_HOSTS
     rivals = (_setup.MULTI_PLUGIN,) if many else (_setup.PLUGIN, _setup.JAX) if hosts == 1 else (_setup.MULTI_PLUGIN, _setup.MULTI)
     rounds = 1 if quick else ROUNDS6_MANY if many else _setup.ROUNDS
-    points = {rival: [] for rival in rivals}
+    points = {mine: {rival: [] for rival in rivals} for mine in _setup.ours(hosts)}
     failed = {}
     with _systems.systems(hosts, devices, rivals) as (found, cluster):
         for size in (30, 300, 3000) if quick else SIZES6_MANY if many else SIZES6:
@@ -110,14 +111,19 @@ def _against_jax(hosts, devices, quick):
             if "error" in rates[_setup.OURS]:
                 raise RuntimeError(rates[_setup.OURS]["error"])
             device_us = _device_us(cluster, found[_setup.OURS], kind="work", size=size)
-            for rival in rivals:
-                if "error" in rates[rival]:
-                    failed[rival] = rates[rival]["error"]
+            for mine, rival in itertools.product(points, rivals):
+                if error := next((rates[one]["error"] for one in (mine, rival) if "error" in rates[one]), None):
+                    failed.setdefault((mine, rival), f"{error}, at {device_us / 1e3:.3g} ms")
                 else:
-                    points[rival].append(_point(device_us, _setup.ratios(rates[_setup.OURS], rates[rival])))
+                    points[mine][rival].append(_point(device_us, _setup.ratios(rates[mine], rates[rival])))
         where = _where6(found, cluster, quick)
-    against = {rival: {"error": failed[rival]} if rival in failed else {"points": points[rival], "parity_ms": _setup.parity(points[rival])} for rival in rivals}
-    return {"hosts": hosts, "devices": hosts * devices, "where": where, "against": against}
+    against = {mine: {rival: _parity(many, failed.get((mine, rival))) for rival, many in of_rival.items()} for mine, of_rival in points.items()}
+    return {"hosts": hosts, "devices": hosts * devices, "where": where, "against": against.pop(_setup.OURS), **({"against_one": one} if (one := against.get(_setup.OURS_ONE)) else {})}
+
+
+def _parity(points, failed):
+    """Returns the points and the parity that they show, or why there is none, with the points before."""
+    return {"error": failed, "points": points} if failed else {"points": points, "parity_ms": _setup.parity(points)}
 
 
 def _where6(found, cluster, quick):

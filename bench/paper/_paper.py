@@ -1,6 +1,9 @@
 """For each figure: its title, the paper's claim, and the differences of this run: measured values, devices, processes, calls under way, verdicts."""
 
 
+RECORDED = "Recorded runs of simulated devices last as long as these are busy; those of real devices last until their worker notices the end."
+
+
 def _parts(*paragraphs):
     return "\n\n".join(paragraphs)
 
@@ -18,35 +21,35 @@ FIGURES = {
             "one call with a loop of 128 inside. jax alone has no chained, so the verdict on our chained is against its opbyop. A full run has nine "
             "rounds, in which the sides take turns of about 0.2 s.",
             "Devices: CPU devices, which share this machine's processors. So a collective gets slower with more devices; those of TPUs do not.",
-            "Processes: one for each host on every side. Ours has a client, its relay and a controller besides; Ray has a driver and its own "
-            "daemons.",
+            "Processes: one for each host on every side. Ours has a client, its agent and a controller besides; Ray has a driver and its own "
+            "daemons. In rows of one host ours is there twice: in one process means a client and one process for the rest, as the package starts it for a "
+            "program without a cluster. That is fewer processes than our other side has, and one more than jax has.",
             "Under way: at most 16 calls on every side. At 16, the caller waits until the oldest eight are done, then makes eight more. A turn has "
             "at least 16 calls; with jax's own runtime over several processes, fused, at least four. A Ray call ends when its method returns; behind "
             "it, an actor may have up to 16 unfinished computations.",
             "Verdict: on dispatch only, so only against sides with our device plugin and thus our collectives. These are jax in as many processes, "
             "and Ray, whose actors, one for each host, run the same jax functions. jax's own runtime and TensorFlow are shown without a verdict: "
             "that ratio is also one of collectives, and ours are made for small sums on few processors. TensorFlow has one process here, so it is "
-            "only in rows of one host.",
+            "only in rows of one host. Both of our sides are compared with the same rivals.",
             "Cost of a call: with one host, the sum never leaves its process; on one device there is no sum. The rest of a call is a function call "
-            "for jax, and messages between processes for ours. There we lose. With several hosts, ours has these messages besides the sum; the "
-            "ratios say which side is ahead. The table of where the time goes says which process takes the time.",
+            "for jax, and messages between processes for ours, also if its cluster is one process. With several hosts, ours has these messages besides the "
+            "sum. Where a ratio is below 1, ours is slower. The table of where the time goes says which process takes the time.",
             "Simulated rows: no rival. A stock client, sockets and the real controller drive devices whose computations take no time (three rounds "
             "of about 1 s in a full run). A fused call counts as 128 although the device does nothing; divide by 128 for calls. All simulated hosts are one process, so these rates are those of this machine's processors.",
             "Weak points: the limits, 1 for opbyop and 3 for chained, are our own aims; the paper itself says that JAX is far ahead in OpByOp, "
             "and jax has no chained of its own. All sides' processes are up all the time, and the order of turns is the same in every round. A "
             "multi-controller side counts as fast as its slowest process. A turn of a slow side mostly fills and empties its queue, and can take "
             "seconds, since it has at least 16 calls. Each Ray call takes the previous call's reference, as a Ray program would pass data; its "
-            "calls would be in order without it. Ray's processor time was not recorded.",
+            "calls would be in order without it. Ray's processor time is not recorded.",
             "Where the time goes: rates and processor times there come from one run of about a second, or of at least four calls, without a "
             "recording, with processor times in ticks of 10 ms. So 1 / rate there can be twice that of the table of rates. Devices busy, and a "
             "call that is alone, come from two further runs under a recording. Idle is two processors times the time of a call, less what our "
-            "processes use; so it can exceed the time of a call. With several hosts the processors are idle for 59 to 86 % of the time: waiting "
-            "between processes costs most, and this report does not say for what. A device counts as busy while it waits for others in a sum. Of "
+            "processes use; so it can exceed the time of a call. Where much of it is idle, waiting between processes costs most, and this report does not "
+            "say for what. Our cluster in one process has no recordings. A device counts as busy while it waits for others in a sum. Of "
             "a call that is alone, 'the rest' is what remains of the caller's mean time after the medians of the other parts, at least 0; it was "
             "not observed. Devices is from the first device's begin to the last one's end. A kind is missing where no call was recorded as a "
-            "whole.",
-            "Beside the paper: TensorFlow, here without XLA, is ahead of ours on one device in opbyop and chained. The paper is ahead of it "
-            "everywhere.",
+            f"whole. {RECORDED}",
+            "Beside the paper: the paper is ahead of TensorFlow everywhere. Here TensorFlow is without XLA, and the table says where it is ahead of ours.",
             "Not shown: rates on TPUs, or of hosts on separate machines with a network between them.")},
     "6": {
         "title": "The smallest computation at which the throughput equals JAX's",
@@ -57,21 +60,21 @@ FIGURES = {
             "the devices' time, not the rival's time for a call. On real devices it comes from a recording of one computation of ours that is alone; "
             "simulated devices are told it. Equal means a ratio of at least 0.97 in three quarters of the rounds, at this length and at all longer "
             "ones that were measured. A full run has nine rounds; five with 16 real hosts or simulated devices.",
-            "Real devices: ours (client, relay, controller, a worker process for each host) against jax in as many processes on as many CPU devices, "
-            "with our device plugin; with few hosts also with jax's own runtime, without a verdict. The paper has no 1 x 2, so that row has no "
+            "Real devices: ours (client, agent, controller, a worker process for each host) against jax in as many processes on as many CPU devices, "
+            "with our device plugin; with few hosts also with jax's own runtime, without a verdict. On one host, ours in one process is there too: a client "
+            "and one process for the rest, which is fewer processes than our other side has and one more than jax has. Its lengths are those that the other "
+            "side recorded. The paper has no 1 x 2, so that row has no "
             "verdict. All 16 hosts of a side are processes on this one machine; the paper's hosts were machines with TPUs. 128 devices that share a "
             "few processors take longer than the paper's 2.3 ms even for the smallest sum. So the row 16 x 8 cannot meet the paper's value. It can "
             "miss it, or have no verdict if throughputs are equal from the shortest computation on.",
-            "Simulated devices: a stock client, its relay, the controller and a socket for each host; all hosts are one process. There is no JAX for "
+            "Simulated devices: a stock client, its agent, the controller and a socket for each host; all hosts are one process. There is no JAX for "
             "such devices, so the throughput is compared with devices that are never idle, which no system can beat. The whole control path shares "
             "this machine's processors. A cluster of machines has more processors, so it is not slower in that respect; but its network, which is "
             "missing here, makes it slower.",
             "Where the time goes: that table is of figure 5's opbyop calls, not of the lengths above.",
             "Weak points: few lengths are tried, so parity is known only to lie between two of them. Lengths of real devices come from a "
             "recording of ours on processors that all devices share; for 128 devices most of the length is that sharing. 0.97 is our own reading "
-            "of equal. Collectives of simulated devices take no time in this figure. A recorded run ends when its worker notices the end. Where "
-            "the processors are busy, recorded runs are therefore longer than the simulated device time. On 1 x 2, the only real row with "
-            "computations near the paper's 2.3 ms, no length reached parity.",
+            f"of equal. Collectives of simulated devices take no time in this figure. {RECORDED}",
             "Not shown: parity with a running JAX on TPUs.")},
     "7": {
         "title": "Parallel against sequential dispatch, a stage on each host",
@@ -95,11 +98,11 @@ FIGURES = {
                  "long as all fit in the devices' memory. With very small computations they reach more than JAX, whose Python dispatches fewer.",
         "here": _parts(
             "Measured: results a second that 1, 4 and 16 client processes count together; in a full run, the median of five windows of 1 s. Each "
-            "client has a relay, 16 calls under way, and a program whose text is no other's. The rest is a controller and one worker process.",
+            "client has an agent, 16 calls under way, and a program whose text is no other's. The rest is a controller and one worker process.",
             "Simulated: eight devices of one host. They are busy for as long as a computation takes and need no processor for that. There is no JAX "
             "for them; the limit is what the devices can do.",
-            "CPU device: one device. A computation is so many loops of a sine. They were meant to take 0.33 and 1 ms; at the rates of jax's row they take at "
-            "most 0.12 and 0.31 ms. jax has our device plugin, one process, one program and 16 calls under way. Our device shares the processors with all clients, "
+            "CPU device: one device. A computation is so many loops of a sine. They were meant to take 0.33 and 1 ms, but take at most "
+            "1 s / the rate of jax's row, which is less. jax has our device plugin, one process, one program and 16 calls under way. Our device shares the processors with all clients, "
             "and what these take is missing for computing. So more clients may reach less.",
             "Weak points: with the shortest computations one client leaves the simulated devices mostly idle, so that more clients reach more whatever "
             "switching costs; only the longer ones keep the devices busy and could show that cost. jax beside the CPU device is one process with one "
@@ -110,7 +113,7 @@ FIGURES = {
         "title": "Device time by weight",
         "paper": "Four clients share the devices' time 1:1:1:1 and 1:2:4:8: a trace of some of 128 cores.",
         "here": _parts(
-            "Measured: each client's share of the results, against its weight. Four client processes, each with a relay, have 16 calls under way "
+            "Measured: each client's share of the results, against its weight. Four client processes, each with an agent, have 16 calls under way "
             "each, in windows of 6 s, five in a full run. Every computation runs on all 32 simulated devices of four hosts for 2.4 ms, so the share "
             "of results is the share of device time. The clients count the results; the scheduler is not asked. All hosts are one process; the "
             "controller runs the policy that shares by weight.",
@@ -126,9 +129,8 @@ FIGURES = {
         "here": _parts(
             "Measured: figure 8's shortest computations on simulated devices. The picture is what one device ran, from a recording: a line for each "
             "number of clients, a colour for each client. How busy the device was is computed from the results that the clients counted in 2 s.",
-            "Beside the paper: its 100 % is not reached. The recording slows this run, so the devices are less busy than in figure 8. Device time "
-            "is of the last 0.4 s, and results are of 2 s. A recorded run ends when its worker notices the end. Where the processors are busy, "
-            "recorded runs are therefore longer than the simulated device time.",
+            "Beside the paper: it comes to about 100 %; the column says how far it is here. The recording slows this run, so the devices are less busy than "
+            f"in figure 8. Device time is of the last 0.4 s, and results are of 2 s. {RECORDED}",
             "Differs: each client has 16 calls under way; the paper does not say how many its clients have. How busy the device was is not observed on the device. "
             "No verdict.")},
     "table1": {
@@ -140,12 +142,12 @@ FIGURES = {
             "the encoder-decoder has two layers of each kind, the decoder-only model four. A step is one jit with 16 examples: examples are spread "
             "over two groups of devices; heads, hidden units and words over the four devices of a group. A full run has five rounds of seven steps; "
             "the caller makes all of these without waiting, after one step that is not timed.",
-            "Sides: ours is a client, its relay, a controller and a worker process for each host; jax is one process for each host. All share this "
+            "Sides: ours is a client, its agent, a controller and a worker process for each host; jax is one process for each host. All share this "
             "machine's processors. Losses are compared to the last bit, step by step, in one round.",
             "Verdict: only against jax with our device plugin. With jax's own runtime, another version of XLA's compiler takes part.",
             "Weak points: at this size a step takes a fraction of a second, and eight devices share a few processors. Losses are compared in one "
-            "round only. Tokens are those of the decoder's text only. In one row a process of jax with our device plugin aborted, so the fault "
-            "may be in our plugin; jax's own runtime completed this row. The rounds before that are not shown.",
+            "round only. Tokens are those of the decoder's text only. A process of jax "
+            "with our device plugin that aborts may do so by a fault of our plugin.",
             "Not shown: models of the paper's size, or TPUs.")},
     "large": {
         "title": "The paper's own configurations, compiled for their shapes",
@@ -172,9 +174,10 @@ FIGURES = {
                  "times as many microbatches as stages, 133.7k in 4 stages, 132.7k in 8, 131.4k in 16; also 131.4k in 16 stages on four islands of "
                  "32 cores. In 16 stages on 512 cores 507.8k; that row is not here.",
         "here": _parts(
-            "Measured: four steps in a row, all asked for without waiting, on simulated devices: the paper's 62 layers on 128 cores, 4 to a host. A "
-            "stock client, its relay, the controller, each host's worker and their messages are real; all hosts are one process. Nothing is "
-            "computed. Rows are measured one after the other, each alone on the machine.",
+            "Measured: tokens a second on simulated devices: the paper's 62 layers on 128 cores, 4 to a host. A stock client, its agent, the controller, each "
+            "host's worker and their messages are real; all hosts of a cluster are one process. Nothing is computed. Rows take turns, four rounds in a full "
+            "run. A turn is three steps, all asked for without waiting; the middle one is timed, from the end of the first to its own end. Each row has a "
+            "client of its own, and rows with as many islands share a cluster; all of these are up all the time.",
             "Device time: a stage takes XLA's count of its operations and bytes at the speed of a TPU v3's core (61.5 Tflop/s, 450 GB/s), then its "
             "collectives, as rings that overlap with nothing (docs/simulator.md). This time passes in real time. Numbers have 32 bits, at a speed "
             "that a TPU has for 16. Hosts of different islands are 50 us apart, with 100 Gbit/s each. All of this is the same for all rows. So "
@@ -189,14 +192,11 @@ FIGURES = {
             "Verdict: whether a step takes as long as its schedule does with these stages' recorded times. Any excess is the optimizer and the "
             "control path on this machine; the table of where the time goes says how much of each. Also whether four islands reach the throughput of "
             "one.",
-            "Weak points: rows do not take turns, so whatever the machine does meanwhile goes into their ratios; the rounds of a row are four "
-            "steps in a row of one run. A recorded run ends when its worker notices the end. Where the processors are busy, recorded runs are "
-            "therefore longer than the simulated device time. In rows with 16 stages the workers use nearly all processors, and a recorded stage "
-            "takes 32 ms that takes 9 ms in the interleaved row. With 9 and 30 ms the schedule of 16 stages takes about 3.1 s, and schedule / "
-            "step is about 0.33. So the rows of schedule / step have no verdict. Waiting for transfers and the control path is what remains of "
-            "the idle time, and was not observed by itself.",
-            "Beside the paper: there, pipelines are faster than SPMD, and the number of stages hardly matters. Here neither is so: the control "
-            "path of all hosts, on the processors of one machine, takes longer with more stages.",
+            f"Weak points: four rounds are few. The recorded step is one, and not one of the rounds; the recording slows it. {RECORDED} Waiting for transfers and "
+            "the control path is what remains of the idle time, and was not observed by itself. All hosts share this machine's processors: where the table "
+            "of processor time shows nearly all of them in use, they are the limit, not the schedule.",
+            "Beside the paper: there, pipelines are faster than SPMD, and the number of stages hardly matters. More stages are more messages here too, and the "
+            "control path of all hosts runs on the processors of one machine.",
             "Picture: figure 10's, one step on four islands, with lines between them.")},
     "10": {
         "title": "The pipeline on one island and on four, on CPU devices",
@@ -205,7 +205,7 @@ FIGURES = {
             "Measured: ours alone, tokens a second of table 2's small model, one CPU device for each stage. One island is one worker process with "
             "all devices; four islands are four worker processes with a quarter of them each. Both clusters are up and take turns, three rounds in a "
             "full run.",
-            "Beside the paper: four islands are slower than one here; the cause was not measured.",
+            "Beside the paper: the cause of any difference was not measured.",
             "Not shown: that transfers over a network hide. The islands are processes of this machine and exchange data through its memory; there is "
             "no network to hide. No verdict.")},
     "12": {
@@ -222,20 +222,18 @@ FIGURES = {
         "paper": "64B parameters over two islands of 512 cores: 97.2 % of SPMD over as many in one island. 136B over two islands of 1024: about 97 "
                  "%.",
         "here": _parts(
-            "Measured: four steps in a row, all asked for without waiting, of a decoder-only Transformer of 1B parameters on 256 simulated cores of "
-            "a TPU v3: 1/64 of the paper's model on a quarter of its cores. Processes, device time and network are simulated as for table 2 above. "
-            "Rows are measured one after the other, each alone on the machine.",
+            "Measured: tokens a second of a decoder-only Transformer of 1B parameters on 256 simulated cores of a TPU v3: 1/64 of the paper's model on a quarter "
+            "of its cores. Processes, device time, network, turns and rounds are as for table 2 above.",
             "Rows: the base is one SPMD jit over one island. Over two islands, the model is differentiated in four segments. Every device sends its "
             "part of a segment's summed gradients to its like in the other island while the segment before is differentiated. The middle row has the "
             "segments in one island, which shows what these alone change.",
             "Verdict: against the jit, on segments and islands together; against the segments in one island, on the islands alone.",
             "Not shown: what segments gain or lose against the jit on TPUs. The simulator overlaps nothing within a computation, so the jit's "
             "gradient sums are never hidden. A ratio above the paper's 97.2 % against the jit therefore proves little.",
-            "Beside the paper: it compares with SPMD, so only the first verdict is of its claim. The exchange between the islands takes about 9.5 "
-            "ms, by the bytes and the bandwidth, of a step of 2.4 s, so two islands lose little even if nothing is hidden. Most of what is missed "
-            "is what the segments cost in one island; why they cost this is not known.",
-            "Weak points: rows do not take turns, and their rounds are four steps in a row of one run. Bytes between the islands are computed from the "
-            "arrays' shapes, not counted.")},
+            "Beside the paper: it compares with SPMD, so only the first verdict is of its claim. By the bytes and the bandwidth, the exchange between the "
+            "islands is a small part of a step, so two islands lose little even if nothing is hidden. What the segments cost in one island is in the middle row; "
+            "why they cost this is not known.",
+            "Weak points: four rounds are few. Bytes between the islands are computed from the arrays' shapes, not counted.")},
 }
 NAMES = {"islands": "Figure 12, simulated", "pipelines": "Table 2 and figure 10, simulated", "table1": "Table 1", "table2": "Table 2",
          "large": "Tables 1 and 2, compiled"}

@@ -20,9 +20,9 @@ def _plot5(axes, result):
 
 def _plot6(axes, result):
     for row in result["rows"]:
-        for rival, found in row.get("against", {}).items():
+        for mine, rival, found in _targets.against(row):
             points = sorted(found.get("points", ()), key=lambda point: point["ms"])
-            axes.plot([p["ms"] for p in points], [p["ratio"] for p in points], marker="o", label=f"{row['name']}, against {rival}")
+            axes.plot([p["ms"] for p in points], [p["ratio"] for p in points], marker="o", label=f"{row['name']}, {_targets.SHOWN[mine]}, against {rival}")
     axes.axhline(1, color="gray", linewidth=0.7)
     axes.set(xscale="log", xlabel="device time of a computation, ms", ylabel="throughput, ours / theirs")
     axes.legend(fontsize=6)

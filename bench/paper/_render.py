@@ -21,16 +21,20 @@ ABOUT = (
     "processes of all sides run on one machine and share its processors; what else differs is said below each table. Rows such as 2 x 4 are hosts x "
     "devices of each host. Our plugin is the device runtime of our workers: XLA on CPU with our collectives. A median has the middle half of the "
     "rounds beside it, in brackets. A ratio is the median of the ratios of the single rounds. So it is not the ratio of the two medians shown, and may be "
-    "on the other side of 1. The numbers are of the commit in this table; the words around them may be newer. This table says which run measured which "
-    "figures.")
+    "on the other side of 1. This table says which run measured which figures.")
 VERDICTS = (
     "In figures 5, 6 (real devices) and table 1, a verdict compares two systems, and only where both have the same device runtime, a process for each host "
-    "(ours has a client, its relay and a controller besides) and as many calls under way. In figure 8, 16 clients have 256 calls under way and jax has 16. "
+    "(ours has a client, its agent and a controller besides; ours in one process has a client and one process more) and as many calls under way. In figure 8, 16 clients have 256 calls under way and jax has 16. "
     "All other verdicts compare ours with itself, with simulated devices, or with weights. Met: three quarters of the rounds reach the target. Missed: three quarters do not. Otherwise, and "
-    "with fewer than four rounds, there is no verdict. In simulated training, rows are measured one after the other, and a round is one of four "
-    "consecutive steps, of which the first is often slower than the others; ratios of two such rows are of their medians, with the quartiles divided "
-    "crosswise. The paper's targets are 1 where it says ahead, 0.97 where it says equal, or its own number. Our reading of the paper is a "
+    "with fewer than four rounds, there is no verdict. The paper's targets are 1 where it says ahead, 0.97 where it says equal, or its own number. Our reading of the paper is a "
     "target for a row that the paper has in another form. An aim of our own is not the paper's claim.")
+
+
+def preface(report):
+    """Returns what the page is about. "words" in a report is the commit of its words, which may be another one than that of its numbers."""
+    if (words := report.get("words")) in (None, *(run["commit"] for run, _ in _provenance.runs(report))):
+        return ABOUT
+    return f"{ABOUT} The words around the numbers are of commit {words}."
 
 
 def _spread(cell, digits=0):
@@ -41,38 +45,46 @@ def _spread(cell, digits=0):
 
 
 def _compared5(row, name, kind):
-    """Returns (ours / that side, how they differ beyond dispatch or why one failed)."""
-    if name == _setup.OURS or row.get("simulated"):
-        return "", ""
-    spread, failed = _targets.compared(row, kind, name)
-    return "-" if spread is None else str(spread), f"FAILED: {failed}" if failed else _setup.OTHER_RUNTIME.get(name, "")
+    """Returns (ours / that side, ours in one process / that side, how they differ beyond dispatch or why one failed)."""
+    if name in _targets.SHOWN or row.get("simulated"):
+        return "", "", ""
+    (spread, failed), (one, one_failed) = (_targets.compared(row, kind, name, mine=mine) for mine in (_setup.OURS, _setup.OURS_ONE))
+    failed = "; ".join(dict.fromkeys(filter(None, (failed, one_failed))))
+    return *("-" if each is None else str(each) for each in (spread, one)), f"FAILED: {failed}" if failed else _setup.OTHER_RUNTIME.get(name, "")
+
+
+def _before(cell):
+    """Formats a rate, or of a side that failed the rounds before."""
+    return _spread(cell) if "error" not in cell else f"{_setup.FAILED}, before: {_spread(cell)}" if cell.get("rounds") else _setup.FAILED
 
 
 def _table5(result):
     rows = []
     for row in result["rows"]:
         if "error" in row:
-            rows.append([row["name"], "", row["error"], "", "", ""])
+            rows.append([row["name"], "", row["error"], "", "", "", ""])
             continue
         for side, cell in row["rates"].items():
             name, kind = side.rsplit(", ", 1)
-            rows.append([row["name"], kind, name, _setup.FAILED if "error" in cell else _spread(cell), *_compared5(row, name, kind)])
-    return ["hosts x devices", "kind", "side", "computations/s, median (middle half)", "ours / this side, same kind", "differs beyond dispatch, or failed"], rows
+            rows.append([row["name"], kind, name, _before(cell), *_compared5(row, name, kind)])
+    return ["hosts x devices", "kind", "side", "computations/s, median (middle half)", "ours / this side, same kind", "ours in one process / this side",
+            "differs beyond dispatch, or failed"], rows
 
 
 def _table6(result):
     rows = []
     for row in result["rows"]:
         if "error" in row:
-            rows.append([row["name"], "", row["error"], "", ""])
-        for rival, found in row.get("against", {}).items():
+            rows.append([row["name"], "", "", row["error"], "", ""])
+        for mine, rival, found in _targets.against(row):
             points = found.get("points", ())
             equal = _setup.FAILED if "error" in found else "not in this range" if found["parity_ms"] is None else f"{found['parity_ms']:.3f} ms"
-            each = found.get("error") or ", ".join(f"{p['ratio']:.2f} ({p['low']:.2f} to {p['high']:.2f}) at {p['ms']:.3f} ms" for p in points)
-            rows.append([row["name"], rival, equal, each, _setup.OTHER_RUNTIME.get(rival, "")])
-    rows += [[f"the paper: {name}", "jax multi-controller, on TPUs", f"{ms:g} ms", "", ""] for name, ms in _paper.PARITY_MS.items()]
+            each = ", ".join(f"{p['ratio']:.2f} ({p['low']:.2f} to {p['high']:.2f}) at {p['ms']:.3f} ms" for p in points)
+            each = "; before: ".join(filter(None, (found.get("error"), each)))
+            rows.append([row["name"], _targets.SHOWN[mine], rival, equal, each, _setup.OTHER_RUNTIME.get(rival, "")])
+    rows += [[f"the paper: {name}", "Pathways", "jax multi-controller, on TPUs", f"{ms:g} ms", "", ""] for name, ms in _paper.PARITY_MS.items()]
     ratios = "ours / theirs, throughput, median (middle half), by device time of a computation"
-    return ["hosts x devices", "against", "equal from", ratios, "differs beyond dispatch"], rows
+    return ["hosts x devices", "side", "against", "equal from", ratios, "differs beyond dispatch"], rows
 
 
 def _table7(result):
@@ -83,13 +95,13 @@ def _table7(result):
 
 
 def _table8(result):
-    rows, processors = [], ("clients", "relays", "controller", "worker")
+    rows, processors = [], ("clients", "agents", "controller", "worker")
     for name, found in _targets.devices8(result):
         for count, row in found.items():
             of = [str(Spread.of(row[key])) if key in row else "" for key in ("of_one_rounds", "of_device_rounds", "of_jax_rounds")]
             rows.append([name, _setup.PLUGIN if count == "jax" else count, f"{row['per_s']:,.0f}", *of, *(f"{row[f'{whose}_processors']:.2f}" for whose in processors)])
     return ["devices, computation", "clients", "computations/s of all clients", "/ one client", "/ what the devices can do", f"/ {_setup.PLUGIN}",
-            "processors busy: clients", "relays", "controller", "worker"], rows
+            "processors busy: clients", "agents", "controller", "worker"], rows
 
 
 def _percents(parts):
@@ -117,7 +129,7 @@ def _table11(result):
 
 
 def _tokens(cell):
-    return cell.get("error") or f"{cell['tokens_per_s']:,.0f}"
+    return _failed(cell) if "error" in cell else _spread(cell)
 
 
 def _same(cell, base):
@@ -139,7 +151,7 @@ def _spmd_table(result):
         ours = row["sides"][_setup.OURS]
         for name, cell in row["sides"].items():
             both = name != _setup.OURS and "error" not in cell and "error" not in ours
-            rows.append([model, name, f"{_setup.FAILED}: {cell['error']}" if "error" in cell else _spread(cell), str(Spread.of(_setup.ratios(ours, cell))) if both else "-",
+            rows.append([model, name, f"{_setup.FAILED}: {_failed(cell)}" if "error" in cell else _spread(cell), str(Spread.of(_setup.ratios(ours, cell))) if both else "-",
                          _same(ours, cell) if both else "-", _setup.OTHER_RUNTIME.get(name, "")])
     return ["model", "side", "tokens/s, median (middle half)", "ours / this side", "losses equal ours", "differs beyond dispatch"], rows
 
@@ -152,7 +164,7 @@ def _against_first(what):
     def table(result):
         first = next(iter(result["rows"].values()))
         return [what.format(**result), "tokens/s, median (middle half)", "/ the first row", "losses equal the first row's"], [
-            [name, row.get("error") or _spread(row), _of_first(row, first), _same(row, first)] for name, row in result["rows"].items()]
+            [name, _tokens(row), _of_first(row, first), _same(row, first)] for name, row in result["rows"].items()]
     return table
 
 
@@ -174,13 +186,18 @@ def _step(row):
     return str(Spread.of(row["step_rounds_s"]))
 
 
+def _failed(row):
+    """Formats why a row failed, and the rounds before."""
+    return row["error"] + (f"; before: {_spread(row)}" if row.get("rounds") else "")
+
+
 def _pipelines_table(result):
-    head = ["128 cores as", "microbatches", "tokens/s", "step, s, median (middle half of the steps)", "its schedule, s", "schedule / step",
+    head = ["128 cores as", "microbatches", "tokens/s, median (middle half)", "step, s, median (middle half)", "its schedule, s", "schedule / step",
             "idle: closed form", "idle: schedule with the stages' times", "idle: measured", "forward of a stage, mean, ms", "backward of a stage, mean, ms"]
     rows = []
     for name, row in result["rows"].items():
         if "error" in row:
-            rows.append([name, row["error"], *[""] * 9])
+            rows.append([name, "", _failed(row), *[""] * 8])
         elif "planned_s" in row:
             rows.append([name, row["microbatches"], _tokens(row), _step(row), f"{row['planned_s']:.3f}", f"{Spread.of([row['planned_s'] / took for took in row['step_rounds_s']]).median:.3f}",
                          _percent(row["closed_form_idle"]), _percent(row["planned_idle"]), _percent(row.get("idle")), f"{row['forward_s'] * 1e3:.2f}",
@@ -192,8 +209,8 @@ def _pipelines_table(result):
 
 def _islands_table(result):
     first = next(iter(result["rows"].values()))
-    of = lambda row: "-" if "error" in row or "error" in first else str(Spread.quotient(first["step_rounds_s"], row["step_rounds_s"]))
-    return ["devices", "tokens/s", "/ the first row (from both middle halves)", "step, s, median (middle half of the steps)"], [
+    of = lambda row: "-" if "error" in row or "error" in first else str(Spread.of(_setup.ratios(row, first)))
+    return ["devices", "tokens/s, median (middle half)", "/ the first row", "step, s, median (middle half)"], [
         [name, _tokens(row), of(row), "-" if "error" in row else _step(row)] for name, row in result["rows"].items()]
 
 
@@ -290,7 +307,7 @@ def _html_table(head, rows):
 
 def page(report, images):
     parts = [f"<!doctype html><meta charset=utf-8><title>Section 5 of the paper, here</title><style>{STYLE}</style>",
-             "<h1>Section 5 of the paper, on this machine</h1>", f"<p>{html.escape(ABOUT)}</p>", _html_table(*runs_table(report)),
+             "<h1>Section 5 of the paper, on this machine</h1>", f"<p>{html.escape(preface(report))}</p>", _html_table(*runs_table(report)),
              *(f"<p><b>{html.escape(warning)}</b></p>" for warning in warnings(report))]
     if (goals := targets_table(report))[1]:
         parts.append(f"<h2>Verdicts</h2><p>{count(report)}</p><p>{html.escape(VERDICTS)}</p>" + _html_table(*goals))
@@ -331,7 +348,7 @@ def _markdown_table(head, rows):
 def markdown(report):
     """Returns the page for the repository (docs/paper.md): all but the pictures."""
     parts = ["# Section 5 of the paper, on one machine",
-             f"Generated by `make paper`; its `build/paper/report.html` also has the pictures. {ABOUT}",
+             f"Generated by `make paper`; its `build/paper/report.html` also has the pictures. {preface(report)}",
              _markdown_table(*runs_table(report)),
              *(f"**{warning}**" for warning in warnings(report))]
     if (goals := targets_table(report))[1]:

@@ -27,9 +27,10 @@ def by_name(figure):
     return rows if isinstance(rows, dict) else {row["name"]: row for row in rows if "name" in row}
 
 
-def to_keep(figure):
-    """Says whether a later run keeps rows of this figure."""
-    return any("error" not in row for row in by_name(figure).values())
+def kept(known, figure):
+    """Says whether rows of `known`, the figure from an earlier run, are still in the figure."""
+    now = by_name(figure)
+    return any("error" not in row and now.get(name) == row for name, row in by_name(known).items())
 
 
 def missing(figure):
@@ -59,12 +60,26 @@ class Rows:
             say(f"{name}: known from an earlier run")
             row = self._known[name]
         else:
-            row = self._measured(name, measure, needs)
-        self._rows[name] = {"name": name, **row} if self.as_list else row
-        self._write()
+            row = self.attempt(name, measure, needs)
+        self.put(name, row)
         return row
 
-    def _measured(self, name, measure, needs):
+    def put(self, name, row):
+        self._rows[name] = {"name": name, **row} if self.as_list else row
+        self._write()
+
+    def together(self, names):
+        """Says whether rows that take turns are all known, and makes them rows of this figure. If one is not, none of them counts as known: rounds of different
+        runs cannot be compared one by one."""
+        if all(name in self._known for name in names):
+            for name in names:
+                self.put(name, self._known[name])
+            return True
+        self._known = {name: row for name, row in self._known.items() if name not in names}
+        return False
+
+    def attempt(self, name, measure, needs=0):
+        """Returns what `measure` returns, or {"error": why there is nothing}."""
         if self.left() < needs:
             say(f"{name}: {NO_TIME}")
             return {"error": f"{NO_TIME}: it needs {needs:.0f} s"}

@@ -16,6 +16,7 @@ EQUAL = 0.97  # throughputs with at least this ratio count as equal
 FEWEST_ROUNDS = 4  # for a verdict
 
 OURS = "pathways"
+OURS_ONE = "pathways, one process"  # the agent, the controller and the only worker are one process, as in a local cluster of one host
 PLUGIN, MULTI_PLUGIN, RAY = "jax, our plugin", "jax multi-controller, our plugin", "ray, our plugin"
 JAX, MULTI, TENSORFLOW = "jax", "jax multi-controller", "tensorflow"
 # How a side differs beyond dispatch, so that a comparison with it has no verdict.
@@ -33,6 +34,11 @@ def fewest(name, kind, quick):
     return FEW if (name, kind) == (MULTI, "fused") else DEPTH
 
 
+def ours(hosts):
+    """Returns our sides for a number of hosts."""
+    return (OURS, OURS_ONE) if hosts == 1 else (OURS,)
+
+
 def rivals(hosts):
     """Returns the rivals for a number of hosts. Each host is one process; TensorFlow has only one."""
     return (PLUGIN, JAX, TENSORFLOW, RAY) if hosts == 1 else (MULTI_PLUGIN, MULTI, RAY)
@@ -40,7 +46,7 @@ def rivals(hosts):
 
 def knows(name, kind):
     """Says whether a side has this kind of call. jax has no chained: only single calls, or one function of all."""
-    return kind != "chained" or name in (OURS, TENSORFLOW, RAY)
+    return kind != "chained" or name in (OURS, OURS_ONE, TENSORFLOW, RAY)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,12 +64,6 @@ class Spread:
             return cls(values[0], values[0], values[0], 1)
         low, median, high = statistics.quantiles(values, n=4, method="inclusive")
         return cls(low, median, high, len(values))
-
-    @classmethod
-    def quotient(cls, above, below):
-        """Returns the ratio of two series that were not measured in turns: as wide as the middle halves of both allow."""
-        a, b = cls.of(above), cls.of(below)
-        return cls(a.low / b.high, a.median / b.median, a.high / b.low, min(a.rounds, b.rounds))
 
     def __str__(self):
         return f"{self.median:.3f}" + (f" ({self.low:.3f} to {self.high:.3f})" if self.rounds > 1 else "")

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import itertools
 import pathlib
 import statistics
 import sys
@@ -19,6 +20,7 @@ SCRIPT = HERE / "_side.py"
 
 
 def side(name, mode, address, devices):
+    """Opens a process of jax. mode: of _side.py."""
     patience = SIMULATED_SECONDS if mode == "simulated" else _sides.ANSWER_SECONDS
     return _sides.opened(_sides.Side(name, [sys.executable, SCRIPT, mode, address, devices], patience=patience))
 
@@ -92,10 +94,12 @@ class Guarded:
 
 @contextlib.contextmanager
 def systems(hosts, devices, rivals):
-    """Yields ({name: Guarded} of ours and of these rivals, our cluster)."""
+    """Yields ({name: Guarded} of ours and of these rivals, our cluster). With one host, ours is there twice: once with a cluster in one process."""
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(_sides.cluster(f"1x{hosts}x{devices}"))
         opens = {_setup.OURS: lambda: side("pathways", "package", cluster.address, hosts * devices)}
+        if _setup.OURS_ONE in _setup.ours(hosts):
+            opens[_setup.OURS_ONE] = lambda: side("pathways, one process", "own", f"1x1x{devices}", devices)
         opens |= {name: _opening(name, hosts, devices) for name in rivals}
         yield {name: Guarded(stack, open_side) for name, open_side in opens.items()}, cluster
 
@@ -112,17 +116,16 @@ def rates(asks, rounds, seconds):
                 calls, first = enough, ask(enough)
         timed[name] = functools.partial(ask, calls)
         _say(f"{name}: {first.get('error') or format(first['per_s'], ',.0f')}, then {calls} calls")
-    found = {}
-    for name, results in _sides.take_turns(rounds, timed, warm=False).items():
-        errors = [result["error"] for result in results if "error" in result]
-        found[name] = {"error": errors[0]} if errors else summary(results)
-    return found
+    return {name: in_rounds(results, "per_s") for name, results in _sides.take_turns(rounds, timed, warm=False).items()}
 
 
-def summary(results):
-    """Returns the median of the rates, and all of them in order."""
-    each = [result["per_s"] for result in results]
-    return {"per_s": statistics.median(each), "rounds": each}
+def in_rounds(results, key):
+    """Returns a side's answers to several rounds as one: {key: the median, "rounds": each, and what else the first one has}, or {"error", "rounds": those
+    before it}."""
+    each = [result[key] for result in itertools.takewhile(lambda result: "error" not in result, results)]
+    if len(each) < len(results):
+        return {"error": f"{results[len(each)]['error']} (after {len(each)} rounds)", "rounds": each}
+    return {**results[0], key: statistics.median(each), "rounds": each}
 
 
 def asks(one, name, kind, quick):

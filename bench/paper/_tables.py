@@ -3,7 +3,6 @@ returns plain JSON."""
 
 import contextlib
 import pathlib
-import statistics
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -50,17 +49,12 @@ def asked(answer):
 
 
 def _compare(asks, rounds):
-    """Runs the sides in turns; returns {name: {"tokens_per_s": the median, "rounds": each, "losses"} or {"error"}}."""
-    found = {}
-    for name, results in _sides.take_turns(rounds, asks).items():
-        errors = [result["error"] for result in results if "error" in result]
-        each = [result.get("tokens_per_s") for result in results]
-        found[name] = {"error": errors[0]} if errors else {**results[0], "tokens_per_s": statistics.median(each), "rounds": each}
-    return found
+    """Runs the sides in turns; returns {name: {"tokens_per_s": the median, "rounds": each, "losses"}, or {"error", "rounds"}}."""
+    return {name: _systems.in_rounds(results, "tokens_per_s") for name, results in _sides.take_turns(rounds, asks).items()}
 
 
 def _watched(one, ask):
-    """Returns an answer; for our side also the processor time of its processes, without the client's relay."""
+    """Returns an answer; for our side also the processor time of its processes."""
     if not hasattr(one, "cluster"):
         return ask()
     answer, used = _breakdown.with_processors(one.cluster, one.process.pid, ask)
@@ -104,8 +98,10 @@ def _pipelined(one, stages, quick):
 
 
 def _in_turn(asks, quick, rows):
+    if rows.together(asks):
+        return rows.figure()
     for name, row in _compare(asks, 1 if quick else ROUNDS_ALONE).items():
-        rows.row(name, lambda: asked(row))
+        rows.put(name, row)
     return rows.figure()
 
 

@@ -1,6 +1,7 @@
 """Targets: each comparison that may have a verdict, with a limit from the paper's claim or an aim of our own. Pure."""
 
 import dataclasses
+import itertools
 
 import _paper
 import _setup
@@ -15,7 +16,7 @@ OWN_AIM = "our own aim"
 @dataclasses.dataclass(frozen=True)
 class Target:
     """One target of a figure: `spread` must be at least `limit`, or at most `limit` if `at_most`. failed: why a side has no number; that is never "met".
-    none: why the numbers allow no verdict. For a missed target, _where.py finds the cause through a `row` of the figure, our `kind` of call and the
+    none: why the numbers allow no verdict. For a missed target, _where.py finds the cause through a `row` of the figure, our side `mine` with its `kind` of call and the
     `rival`'s, or through `rows` of steps."""
 
     what: str
@@ -27,6 +28,7 @@ class Target:
     at_most: bool = False
     claim: str = PAPER
     row: str = ""
+    mine: str = _setup.OURS
     kind: str = "opbyop"
     rival: str = ""
     rival_kind: str = ""
@@ -59,13 +61,16 @@ class Target:
         return "not measured" if self.spread is None else _setup.verdict(self.spread, self.limit, self.at_most)
 
 
+SHOWN = {_setup.OURS: "ours", _setup.OURS_ONE: "ours in one process"}  # names of our sides
+
+
 def label(row):
     return f"{row['hosts']} x {row['devices'] // row['hosts']}"
 
 
-def compared(row, kind, rival, rival_kind=None):
-    """Returns (the spread of ours / theirs or None, the error of a side that failed) for a row of figure 5."""
-    cells = {who: row["rates"].get(f"{who}, {which}") for who, which in ((_setup.OURS, kind), (rival, rival_kind or kind))}
+def compared(row, kind, rival, rival_kind=None, mine=_setup.OURS):
+    """Returns (the spread of ours / theirs or None, the error of a side that failed) for a row of figure 5. mine: one of our sides."""
+    cells = {who: row["rates"].get(f"{who}, {which}") for who, which in ((mine, kind), (rival, rival_kind or kind))}
     failed = "; ".join(f"{who}: {cell['error']}" for who, cell in cells.items() if cell and "error" in cell)
     if failed or None in cells.values():
         return None, failed
@@ -81,9 +86,10 @@ def _figure5(result):
         wanted = [("opbyop", of_jax, "opbyop", 1.0, OWN_AIM), ("fused", of_jax, "fused", _setup.EQUAL, claim),
                   ("chained", of_jax, "opbyop", 1.0, claim), ("chained", of_jax, "opbyop", 3.0, OWN_AIM),
                   *((kind, _setup.RAY, kind, 1.0, claim) for kind in _setup.KINDS)]
-        for kind, rival, rival_kind, limit, claim in wanted:
-            spread, failed = compared(row, kind, rival, rival_kind)
-            yield Target(f"ours, {kind} / {rival}, {rival_kind}", label(row), limit, spread, failed, claim=claim, row=row["name"], kind=kind, rival=rival, rival_kind=rival_kind)
+        for mine, (kind, rival, rival_kind, limit, claim) in itertools.product(_setup.ours(row["hosts"]), wanted):
+            spread, failed = compared(row, kind, rival, rival_kind, mine)
+            yield Target(f"{SHOWN[mine]}, {kind} / {rival}, {rival_kind}", label(row), limit, spread, failed, claim=claim, row=row["name"], mine=mine, kind=kind, rival=rival,
+                         rival_kind=rival_kind)
 
 
 def _figure6(result):
@@ -94,6 +100,13 @@ def _figure6(result):
                 continue
             yield Target(f"equal from, ms of device time, against {rival}", row["name"], limit, parity_spread(found), found.get("error", ""), all_longer(found, limit), at_most=True,
                          claim=PAPER if _setup.PLUGIN in rival or _setup.MULTI_PLUGIN in rival else READING, row=row["name"], shown=between(found))
+
+
+def against(row):
+    """Yields (our side, the rival, points and parity) for each comparison in a row of figure 6."""
+    for mine, key in ((_setup.OURS, "against"), (_setup.OURS_ONE, "against_one")):
+        for rival, found in row.get(key, {}).items():
+            yield mine, rival, found
 
 
 def all_longer(found, limit):
@@ -161,23 +174,20 @@ def _table1(result):
 
 def _pipelines(result):
     for name, row in result["rows"].items():
-        if row.get("planned_s"):
+        if "planned_s" in row and "error" not in row:
             spread = Spread.of([row["planned_s"] / took for took in row["step_rounds_s"]])
-            yield Target(f"schedule / step, {name}", "simulated devices", 0.95, spread, none=LATE, claim=OWN_AIM, rows=(name,))
+            yield Target(f"schedule / step, {name}", "simulated devices", 0.95, spread, claim=OWN_AIM, rows=(name,))
     rows = result["rows"]
     yield from _steps(rows, "4 stages, gpipe", "SPMD", 1.0)
     yield from _steps(rows, "16 stages, gpipe", "4 stages, gpipe", _setup.EQUAL)
     yield from _steps(rows, "16 stages, gpipe, on four islands", "16 stages, gpipe", _setup.EQUAL, none="the control path is the limit in both rows")
 
 
-LATE = "the schedule is of recorded stage times, which are too long on a busy machine"
-
-
 def _steps(rows, name, base, limit, none="", claim=PAPER):
     both = [rows.get(one, {}) for one in (name, base)]
     failed = "; ".join(f"{one}: {row['error']}" for one, row in zip((name, base), both) if "error" in row)
-    if failed or all("step_rounds_s" in row for row in both):
-        spread = None if failed else Spread.quotient(both[1]["step_rounds_s"], both[0]["step_rounds_s"])
+    if failed or all("rounds" in row for row in both):
+        spread = None if failed else Spread.of(_setup.ratios(*both))
         yield Target(f"tokens/s, {name} / {base}", "simulated devices", limit, spread, failed, none, claim=claim, rows=(name, base))
 
 

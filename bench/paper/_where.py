@@ -6,9 +6,9 @@ import _targets
 MISSED_HEAD = ["figure", "compared", "on", "reached", "wanted", "where the time goes"]
 # Parts of a call or a step as they are shown; the keys are stored in report.json.
 SHOWN = {
-    "wire (relay)": "relay", "client and wire": "the rest: client, relay and connections", "controller: until all is granted": "controller, until the grant",
+    "client and wire": "the rest: client, agent and connections", "controller: until all is granted": "controller, until the grant",
     "wire to the workers": "from the controller to the workers", "workers: until launched": "workers, until the launch",
-    "wire back": "back to the controller", "hosts": "workers", "forward and backward": "computing", "idle by the schedule": "idle in the schedule",
+    "wire back": "the end noticed, and back to the controller", "hosts": "workers", "forward and backward": "computing", "idle by the schedule": "idle in the schedule",
     "optimizer and the like": "optimizer and other functions",
 }
 
@@ -55,7 +55,7 @@ def _processors(rows):
     rows = {name: row for name, row in rows.items() if "processors_s" in row}
     if rows:
         who = list(next(iter(rows.values()))["processors_s"])
-        yield "processor time of this machine for a step, without that of the client's relay, ms", ["row", *map(_shown, who)], [
+        yield "processor time of this machine for a step, ms", ["row", *map(_shown, who)], [
             [name, *(f"{row['processors_s'][one] * 1e3:,.0f}" for one in who)] for name, row in rows.items()]
 
 
@@ -115,7 +115,7 @@ def _missed_calls(target, result):
         if target.row != row.get("name"):
             continue
         entries = {(entry["who"], entry["kind"]): entry for entry in _entries(row)}
-        mine, theirs = entries.get(("pathways", target.kind)), entries.get((target.rival, target.rival_kind))
+        mine, theirs = entries.get((target.mine, target.kind)), entries.get((target.rival, target.rival_kind))
         least = next((entry for (who, _), entry in entries.items() if "discards" in who), None)
         if mine:
             alone = f"; {least['who']}: {_us(least['wall_us'])} us a call, and nothing is computed" if least else ""
@@ -131,7 +131,7 @@ def _missed_steps(target, result):
         if row.get("spent_s"):
             said.append(f"{name}: a recorded step of {row.get('traced_step_s', row['step_s']):.3f} s, {_shares(row['spent_s'], sum(row['spent_s'].values()))}")
             if used := row.get("processors_s"):
-                said[-1] += f"; processor time without the relay {sum(used.values()):.3f} s: {_shares(used, sum(used.values()))}"
+                said[-1] += f"; processor time {sum(used.values()):.3f} s: {_shares(used, sum(used.values()))}"
     return " | ".join(said) or UNKNOWN
 
 
@@ -156,7 +156,7 @@ def _missed_weights(target, result):
 
 def _missed_training(target, result):
     used = result["rows"][target.where]["sides"][_setup.OURS].get("processors_s")
-    return f"a round of ours, setup included, takes {sum(used.values()):.2f} s of processor time without the relay: {_shares(used, sum(used.values()))}" if used else UNKNOWN
+    return f"a round of ours, setup included, takes {sum(used.values()):.2f} s of processor time: {_shares(used, sum(used.values()))}" if used else UNKNOWN
 
 
 MISSED = {"7": _missed_stages, "8": _missed_clients, "9": _missed_weights, "table1": _missed_training}

@@ -37,7 +37,7 @@ NUMBERS = tuple(number for number in _paper.FIGURES if number not in _rows.DERIV
 LIMIT_SECONDS = 2400  # for one figure
 FAREWELL_SECONDS = 20  # for a figure to write its result once its time is over
 # About the seconds of each figure on two cores. The minutes of a run are divided in this proportion.
-SECONDS = {"5": 560, "6": 440, "7": 150, "8": 320, "9": 90, "table1": 300, "large": 80, "table2": 70, "pipelines": 960, "10": 90, "12": 50, "islands": 160}
+SECONDS = {"5": 500, "6": 320, "7": 40, "8": 230, "9": 90, "table1": 300, "large": 40, "table2": 130, "pipelines": 960, "10": 80, "12": 30, "islands": 170}
 
 
 def measure_one(number, quick, rows):
@@ -178,7 +178,7 @@ def measure(args):
         if figure is not None and figure != known:
             report["figures"][number] = figure
             part = {"of": run, "time": now(), "seconds": round(took, 1), "stolen": (_sides.stolen_seconds() - stolen) / took / os.cpu_count()}
-            _provenance.measured(report, number, part, kept=_rows.to_keep(known))
+            _provenance.measured(report, number, part, kept=_rows.kept(known, figure))
         report["failed"].pop(number, None)
         if why is not None:  # the other figures are still useful
             report["failed"][number] = why
@@ -216,6 +216,7 @@ def render(out, report):
     import _plots
     import _render
 
+    report["words"] = commit()
     images = _plots.plots(report)
     for number, image in images.items():
         (out / f"figure{number}.png").write_bytes(image)

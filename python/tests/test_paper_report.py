@@ -72,7 +72,7 @@ def test_the_page_has_tables_plots_the_paper_s_words_and_what_failed(report):
         "Verdicts", "Missed targets, and where the time goes", *map(_paper.name, _paper.FIGURES), "Not measured"]
     assert page.images == ["data:image/png;base64,iVBORw=="] * 2 and min(page.rows) > 1
     text = _render.page(report, {})
-    assert "MISSED" in text and "Where the time goes: one recorded step" in text and "processor time: relay" in text and "from the controller to the workers" in text
+    assert "MISSED" in text and "Where the time goes: one recorded step" in text and "processor time: agent" in text and "from the controller to the workers" in text
     assert "Figure 5: 512 x 4, simulated: no time left for it" in text
     assert all(about["paper"].split("'")[0] in text for about in _paper.FIGURES.values())
     assert "Figure 7: CalledProcessError: for the test" in text and "A quick run" in text
@@ -92,9 +92,14 @@ def test_the_page_of_the_repository_says_when_where_and_how_it_was_measured(repo
             assert len(cells) == 1, table
 
 
+def test_the_page_says_where_its_words_are_of_another_commit(report):
+    of = lambda words: "The words around the numbers are of commit" in _render.markdown({**report, "words": words})
+    assert of("fedcba987654") and not of(report["began"][0]["commit"])
+
+
 def test_a_side_that_fails_is_a_failed_row_and_a_failed_verdict(report):
     table = _render.tables(report)["5"][1]
-    assert ["1 x 4", "chained", "ray, our plugin", "FAILED", "-", "FAILED: ray, our plugin: XlaRuntimeError: for the test"] in table
+    assert ["1 x 4", "chained", "ray, our plugin", "FAILED, before: 10 (10 to 11)", "-", "-", "FAILED: ray, our plugin: XlaRuntimeError: for the test"] in table
     failed = {(row[1], row[2]): row[6] for row in _render.targets_table(report)[1] if row[6].startswith(_setup.FAILED)}
     assert failed["ours, chained / ray, our plugin, chained", "1 x 4"] == "FAILED: ray, our plugin: XlaRuntimeError: for the test"
     assert failed["ours, fused / jax, our plugin, fused", "1 x 4"] == "FAILED: pathways: XlaRuntimeError: for the test"
@@ -102,7 +107,7 @@ def test_a_side_that_fails_is_a_failed_row_and_a_failed_verdict(report):
 
 def test_sides_with_another_device_runtime_are_shown_and_have_no_verdict(report):
     rows = [row for row in _render.tables(report)["5"][1] if row[2] in _setup.OTHER_RUNTIME]
-    assert {row[2] for row in rows} == set(_setup.OTHER_RUNTIME) and all(row[5] for row in rows)
+    assert {row[2] for row in rows} == set(_setup.OTHER_RUNTIME) and all(row[6] for row in rows)
     said = " ".join(word for row in _render.targets_table(report)[1] for word in row[1:3])
     assert "tensorflow" not in said and "our plugin" in said
     assert all(not target.rival or _setup.has_verdict(target.rival) for target in _targets.targets(report))
@@ -141,14 +146,14 @@ def test_losses_are_compared_to_the_last_bit(report):
 
 def test_where_a_step_over_islands_goes(report):
     spent = {"forward": 1.5, "backward": 3.0, "waiting": 0.01}
-    rows = {name: {"tokens_per_s": 100.0, "step_s": 4.51, "step_rounds_s": [4.5, 4.52], "spent_s": spent, "sent_bytes": sent, "processors_s": {"client": 0.1, "hosts": 0.25}}
+    rows = {name: {"tokens_per_s": 100.0, "rounds": [100.2, 99.8], "step_s": 4.51, "step_rounds_s": [4.5, 4.52], "spent_s": spent, "sent_bytes": sent, "processors_s": {"client": 0.1, "hosts": 0.25}}
             for name, sent in (("one island of 256 cores, in segments", 0), ("two islands of 128 cores, in segments", 29.8e6))}
     report["figures"] = {"islands": {"rows": rows}}
     text = _render.text(report)
     assert "1,500.0" in text and "29.8" in text and "processor time of this machine" in text and "250" in text
     assert min(Page(_render.page(report, {})).rows) > 1
-    rows["two islands of 128 cores, in segments"] = {"error": "RuntimeError: no"}
-    assert "RuntimeError: no" in _render.text(report)
+    rows["two islands of 128 cores, in segments"] = {"error": "RuntimeError: no (after 2 rounds)", "rounds": [100.2, 99.8]}
+    assert "RuntimeError: no (after 2 rounds); before: 100 (100 to 100)" in _render.text(report)
 
 
 def test_a_figure_that_was_not_measured_is_left_out(report):
