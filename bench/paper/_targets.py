@@ -125,7 +125,7 @@ def between(found):
 
 def parity_spread(found):
     """Returns a parity as a Spread without width; the spread of the rounds is already part of it."""
-    if not found.get("points"):
+    if "error" in found or not found.get("points"):
         return None
     value = found["parity_ms"] if found["parity_ms"] is not None else float("inf")
     return Spread(value, value, value, min(point["rounds"] for point in found["points"]))

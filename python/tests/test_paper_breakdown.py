@@ -17,6 +17,7 @@ import _breakdown  # noqa: E402
 import _paper  # noqa: E402
 import _pipelines  # noqa: E402
 import _provenance  # noqa: E402
+import _render  # noqa: E402
 import _rows  # noqa: E402
 import _setup  # noqa: E402
 import _systems  # noqa: E402
@@ -188,6 +189,14 @@ def test_parity_is_missed_only_where_a_computation_says_so(ms, parity, verdict):
     report = {"figures": {"6": {"rows": [{"name": "16 x 8", "hosts": 16, "devices": 128, "against": {_setup.MULTI_PLUGIN: found}}]}}}
     (target,) = _targets.targets(report)
     assert target.verdict == verdict
+
+
+def test_a_parity_of_a_side_that_failed_is_a_failure_whatever_was_measured_before():
+    found = {"error": "it aborted, at 30 ms", "points": [{"ms": 1.0, "ratio": 1.0, "low": 1.0, "high": 1.0, "rounds": 5}]}
+    report = {"figures": {"6": {"rows": [{"name": "16 x 8", "hosts": 16, "devices": 128, "against": {_setup.MULTI_PLUGIN: found}}]}}}
+    (target,) = _targets.targets(report)
+    assert target.verdict == "FAILED: it aborted, at 30 ms" and target.reached == "-"
+    assert "it aborted, at 30 ms; before: 1.00 (1.00 to 1.00) at 1.000 ms" in _render.tables(report)["6"][1][0]
 
 
 def test_a_turn_has_as_many_calls_as_are_to_be_under_way():
