@@ -176,8 +176,8 @@ FIGURES = {
         "here": _parts(
             "Measured: tokens a second on simulated devices: the paper's 62 layers on 128 cores, 4 to a host. A stock client, its agent, the controller, each "
             "host's worker and their messages are real; all hosts of a cluster are one process. Nothing is computed. Rows take turns, four rounds in a full "
-            "run. A turn is three steps, all asked for without waiting; the middle one is timed, from the end of the first to its own end. Each row has a "
-            "client of its own, and rows with as many islands share a cluster; all of these are up all the time.",
+            "run: first SPMD, 4 stages and 16 stages on one island and on four, which the verdicts compare, then the other three. A turn is three steps, all asked for without waiting; the middle one is timed, from the end of the first to its own end. Each row has a "
+            "client of its own, and rows with as many islands share a cluster; those that take turns are up all the time.",
             "Device time: a stage takes XLA's count of its operations and bytes at the speed of a TPU v3's core (61.5 Tflop/s, 450 GB/s), then its "
             "collectives, as rings that overlap with nothing (docs/simulator.md). This time passes in real time. Numbers have 32 bits, at a speed "
             "that a TPU has for 16. Hosts of different islands are 50 us apart, with 100 Gbit/s each. All of this is the same for all rows. So "

@@ -393,6 +393,13 @@ def test_rows_of_simulated_training_take_turns_and_keep_the_rounds_before_a_fail
     assert found["absent"]["error"] == "KeyError: 'no such cluster' (after 0 rounds)"
 
 
+def test_rows_that_targets_compare_take_turns():
+    assert sorted(sum(_pipelines.GROUPS, ())) == sorted([_pipelines.SPMD, *_pipelines.ROWS])
+    rows = {name: {"rounds": [1.0] * 4} for name in sum(_pipelines.GROUPS, ())}
+    compared = [set(one.rows) for one in _targets.targets({"figures": {"pipelines": {"rows": rows}}})]
+    assert len(compared) == 3 and all(pair <= set(_pipelines.GROUPS[0]) for pair in compared)
+
+
 def test_rows_that_take_turns_are_measured_anew_together():
     known = {"rows": {"a": {"rounds": [1.0]}, "b": {"rounds": [2.0]}}}
     rows = _rows.Rows(known=known)
