@@ -57,7 +57,7 @@ class BulkLine final : public bulk::Line::Owner, public std::enable_shared_from_
   void StartFetch(uint64_t call, const BulkFrame::Fetch& fetch) {
     auto session = server_->sessions.Find(fetch.session());
     if (!session.ok()) return line_.SendDone(call, session.status());
-    (*session)->session().LookupHostBuffer(fetch.handle(), [self = shared_from_this(), call](absl::StatusOr<Bytes> data) {
+    (*session)->LookupHostBuffer(fetch.handle(), [self = shared_from_this(), call](absl::StatusOr<Bytes> data) {
       if (data.ok()) self->line_.SendParts(call, *data);
       self->line_.SendDone(call, data.status());
     });

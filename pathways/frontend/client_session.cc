@@ -105,6 +105,14 @@ absl::StatusOr<uint64_t> ClientSession::OnOpened(std::shared_ptr<controller::Ses
   return wire_id_;
 }
 
+void ClientSession::LookupHostBuffer(Handle handle, controller::ResultCallback<Bytes> done) {
+  if (!fetches_ahead_.LookupHostBuffer(handle, done)) session_->LookupHostBuffer(handle, std::move(done));
+}
+
+absl::Status ClientSession::DeleteHostBuffer(Handle handle) {
+  return fetches_ahead_.DeleteHostBuffer(handle) ? absl::OkStatus() : session_->DeleteHostBuffer(handle);
+}
+
 std::shared_ptr<controller::HostCallHandler> ClientSession::companion() const {
   return table_->CompanionOf(hello_.initialization_data);
 }

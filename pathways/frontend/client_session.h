@@ -27,6 +27,7 @@
 #include "pathways/base/future.h"
 #include "pathways/controller/session.h"
 #include "pathways/frontend/convert/attributes.h"
+#include "pathways/frontend/fetches_ahead.h"
 #include "pathways/frontend/handler.h"
 #include "pathways/frontend/plugin_programs/plugin_program.h"
 #include "pathways/frontend/plugin_programs/services.h"
@@ -90,6 +91,10 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
   controller::Session& session() { return *session_; }
   const std::shared_ptr<controller::Session>& shared_session() const { return session_; }
   const controller::ClusterInfo& cluster_info() const { return *cluster_info_; }
+  FetchesAhead& fetches_ahead() { return fetches_ahead_; }
+  // As the session's; they know the buffers that fetches_ahead() fills too.
+  void LookupHostBuffer(controller::Handle handle, controller::ResultCallback<Bytes> done);
+  absl::Status DeleteHostBuffer(controller::Handle handle);
   // Returns the handler of calls into the client's Python; null if the client has no companion channel now.
   std::shared_ptr<controller::HostCallHandler> companion() const;
 
@@ -140,6 +145,7 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
   int64_t next_seq_num_ = 0;
   std::vector<uint64_t> released_contexts_;
   std::unique_ptr<TraceRecorder> recorder_;
+  FetchesAhead fetches_ahead_;
   absl::flat_hash_map<controller::Handle, WireFuture> futures_;
   absl::flat_hash_map<controller::Handle, std::shared_ptr<PluginExecutable>> plugin_executables_;
   absl::flat_hash_set<controller::Handle> deleted_executables_;

@@ -149,7 +149,7 @@ class Lookup final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public s
   void Ask(const GrpcHostBufferLookupRequest& request) {
     auto session = server_->sessions.Find(request.session_id());
     if (!session.ok()) return Finish(ToGrpc(session.status()));
-    (*session)->session().LookupHostBuffer(request.handle(), [self = shared_from_this()](absl::StatusOr<Bytes> data) {
+    (*session)->LookupHostBuffer(request.handle(), [self = shared_from_this()](absl::StatusOr<Bytes> data) {
       if (!data.ok()) return self->Finish(ToGrpc(data.status()));
       self->rest_ = *std::move(data);
       self->SendNext();
@@ -239,7 +239,7 @@ grpc::ServerUnaryReactor* DeleteHostBuffer(std::shared_ptr<ServerState> server, 
   grpc::ServerUnaryReactor* call = context->DefaultReactor();
   server->cluster->Post([server, call, id = request->session_id(), handle = request->handle()] {
     auto session = server->sessions.Find(id);
-    call->Finish(ToGrpc(session.ok() ? (*session)->session().DeleteHostBuffer(handle) : session.status()));
+    call->Finish(ToGrpc(session.ok() ? (*session)->DeleteHostBuffer(handle) : session.status()));
   });
   return call;
 }

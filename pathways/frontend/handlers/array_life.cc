@@ -27,12 +27,13 @@ Action DecodeCopyToHostBuffer(const IfrtRequest& message) {
     strides.emplace(request.byte_strides().strides().begin(), request.byte_strides().strides().end());
   return [array = request.array_handle(), buffer = request.host_buffer_handle(), strides = std::move(strides)](
              ClientSession& session, Reply reply) mutable {
-    session.session().CopyToHostBuffer(array, buffer, std::move(strides),
-                                       [reply = std::move(reply)](absl::Status status) mutable {
-                                         IfrtResponse response;
-                                         response.mutable_copy_to_host_buffer_response();
-                                         std::move(reply).Finish(status, std::move(response));
-                                       });
+    controller::StatusCallback done = [reply = std::move(reply)](absl::Status status) mutable {
+      IfrtResponse response;
+      response.mutable_copy_to_host_buffer_response();
+      std::move(reply).Finish(status, std::move(response));
+    };
+    if (session.fetches_ahead().CopyToHostBuffer(session.session(), array, buffer, strides, done)) return;
+    session.session().CopyToHostBuffer(array, buffer, std::move(strides), std::move(done));
   };
 }
 
@@ -66,6 +67,7 @@ Action DecodeIsArrayDeleted(const IfrtRequest& message) {
 
 Action DecodeDeleteArray(const IfrtRequest& message) {
   return [arrays = ToHandles(message.delete_array_request().array_handle())](ClientSession& session, Reply reply) {
+    session.fetches_ahead().OnArraysGone(arrays);
     absl::Status status = session.session().Delete(arrays);
     IfrtResponse response;
     const Handle future = session.session().NewHandle();
@@ -77,6 +79,7 @@ Action DecodeDeleteArray(const IfrtRequest& message) {
 
 Action DecodeDestructArray(const IfrtRequest& message) {
   return [arrays = ToHandles(message.destruct_array_request().array_handle())](ClientSession& session, Reply reply) {
+    session.fetches_ahead().OnArraysGone(arrays);
     IfrtResponse response;
     response.mutable_destruct_array_response();
     std::move(reply).Finish(session.session().Destruct(arrays), std::move(response));

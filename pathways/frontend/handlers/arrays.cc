@@ -74,6 +74,7 @@ Action DecodeFullyReplicatedShard(const IfrtRequest& message) {
     const Handle result = handle != 0 ? handle : session.session().NewHandle();
     IfrtResponse response;
     response.mutable_fully_replicated_shard_response()->set_array_handle(result);
+    session.fetches_ahead().OnReplicatedShard(result, array);
     std::move(reply).Finish(session.session().FullyReplicatedShard(result, array, semantics), std::move(response));
   };
 }

@@ -142,6 +142,7 @@ Action DecodeIsDeleted(const IfrtRequest& message) {
 Action DecodeDestruct(const IfrtRequest& message) {
   return [handle = message.loaded_executable_destruct_request().loaded_executable_handle()](ClientSession& session, Reply reply) {
     session.deleted_executables().erase(handle);
+    session.fetches_ahead().OnExecutableGone(handle);
     IfrtResponse response;
     response.mutable_loaded_executable_destruct_response();
     const bool plugin = session.plugin_executables().erase(handle) > 0;

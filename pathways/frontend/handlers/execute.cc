@@ -78,6 +78,7 @@ void Execute(ClientSession& session, ExecuteRequest request, bool first_call, Re
   IfrtResponse response;
   ExecuteResponse& out = *response.mutable_loaded_executable_execute_response();
   if (run.ok()) {
+    session.fetches_ahead().OnRun(session.shared_session(), request.executable, run->results);
     out.set_status_handle(request.status);
     if (first_call) FillOutputs(run->results, *run->specs, out);
   }

@@ -178,6 +178,7 @@ void FakeSession::WhenReady(HandleSpan inputs, controller::StatusCallback done) 
 
 void FakeSession::CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims>,
                                    controller::StatusCallback done) {
+  ++copies_to_host;
   absl::StatusOr<Array*> found = Find(array);
   const absl::Status status = found.ok() ? (*found)->error : found.status();
   std::shared_ptr<Contents> data = found.ok() ? (*found)->data : nullptr;

@@ -103,6 +103,7 @@ class FakeSession final : public controller::Session {
   controller::CompileRequest last_compile;
   int compilations = 0;
   controller::ExecuteRequest last_execute;
+  int copies_to_host = 0;
   std::optional<std::vector<DeviceId>> last_copy_devices;
   std::optional<std::string> last_copy_memory_kind;
   buffers::RemapPlan last_remap;
