@@ -43,7 +43,7 @@ def _add_worker(worker):
     worker.add_argument("--once", action="store_true", help="end when the controller is lost, instead of waiting for the next one at its address")
 
 
-def _parser():
+def parser():
     parser = argparse.ArgumentParser(
         prog="pathways", description="Clusters of accelerators for stock JAX, driven by one controller.",
         epilog="A program finds the cluster through two variables: JAX_PLATFORMS=pathways and PATHWAYS_ADDRESS=HOST:PORT. Without "
@@ -169,7 +169,7 @@ def _complain(args, text, code):
 
 
 def main(argv=None):
-    args = _parser().parse_args(argv)
+    args = parser().parse_args(argv)
     try:
         _launch.take_token(getattr(args, "token_file", None))
         return args.function(args)

@@ -1,0 +1,15 @@
+"""docs/flags.md is what the programs' --help says."""
+
+import pathlib
+import sys
+
+from pathways import _binaries
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+import flags_docs  # noqa: E402
+
+
+def test_the_page_is_fresh():
+    fresh = flags_docs.page(pathlib.Path(_binaries.find("pathways-controller")).parent)
+    assert (ROOT / "docs/flags.md").read_text() == fresh, "make it anew: build/venv/bin/python tools/flags_docs.py > docs/flags.md"
