@@ -24,30 +24,30 @@ absl::StatusOr<::pathways::v1::HostConfig> HostConfigFrom(const ClusterFlags& op
 }  // namespace
 
 void DeclareCluster(ClusterFlags* options, Flags* flags) {
-  flags->Add("heartbeat-limit", &options->cluster.heartbeat_limit, "DURATION", "a host that is silent for so long is lost");
+  flags->Add("heartbeat-limit", &options->cluster.heartbeat_limit, "DURATION", "a host counts as lost after this silence");
   options->cluster.limits.staged_bytes = 0;
   flags->Add(
       "staged-limit", &options->cluster.limits.staged_bytes, "BYTES",
-      "host buffers of one client that the controller keeps on their way to the devices; 0: half of this machine's memory");
-  flags->Add("handle-limit", &options->cluster.limits.handles, "N", "arrays that one client may have at a time");
+      "how much the controller buffers of one client's arrays on their way to the devices; 0: half of this machine's memory");
+  flags->Add("handle-limit", &options->cluster.limits.handles, "N", "how many arrays a client may have at a time");
   flags->Add("virtual-devices", &options->cluster.virtual_devices, "N",
-             "devices that each client can have in virtual slices at a time; 0: four times those of the cluster, at least 64");
-  flags->Add("checksum", &options->checksum, "have all hosts protect transfers to each other by checksums (CRC-32C)");
+             "how many devices a client's virtual slices may have together; 0: four times the cluster's, at least 64");
+  flags->Add("checksum", &options->checksum, "all hosts protect transfers to each other by checksums (CRC-32C)");
   flags->Add(
       "spill", &options->spill,
-      "have hosts move arrays that nobody uses at present to host memory when their devices' memory (--memory-limit) is full");
+      "when a device's memory (--memory-limit) is full, its host moves arrays that no computation uses to host memory");
   flags->Add("coalesce-delay", &options->coalesce_delay, "DURATION",
-             "how long hosts keep dataflow messages that can wait, to send several as one; 0: 200us");
-  flags->Add("coalesce-bytes", &options->coalesce_bytes, "BYTES", "they leave when there are so many bytes of them; 0: 64 KiB");
-  flags->Add("coalesce-messages", &options->coalesce_messages, "N", "or so many of them; 0: 1024");
+             "how long a host delays dataflow messages so that one frame carries several; 0: 200us");
+  flags->Add("coalesce-bytes", &options->coalesce_bytes, "BYTES", "a host sends delayed messages earlier once they have this size; 0: 64 KiB");
+  flags->Add("coalesce-messages", &options->coalesce_messages, "N", "or once there are this many; 0: 1024");
   flags->Add("dispatch", &options->dispatch, "parallel|sequential",
-             "how programs of many nodes go to the hosts: all at once, or node by node, for comparison");
+             "how hosts get programs of many nodes: all nodes at once, or node by node, for comparison");
   flags->Add("policy", &options->cluster.gang.policy, "fifo|share|priority",
-             "whose computation goes next: first come, device time in proportion to the clients' weights, or their priorities");
+             "which client's computation is next: by arrival, by weight (shares of device time) or by priority");
   flags->Add("gang-window", &options->gang_window, "DURATION",
-             "computations that a device may have been given ahead, by the time that they are predicted to take");
-  flags->Add("gang-window-count", &options->cluster.gang.window_gangs, "N", "so many it may have whatever they take");
-  flags->Add("gang-aging", &options->gang_aging, "DURATION", "with --policy=priority: waiting so long counts as one priority");
+             "how far ahead of its work a device gets computations, in predicted time");
+  flags->Add("gang-window-count", &options->cluster.gang.window_gangs, "N", "how many computations a device gets ahead, however long they take");
+  flags->Add("gang-aging", &options->gang_aging, "DURATION", "with --policy=priority: waiting this long raises the priority by one");
 }
 
 absl::StatusOr<controller::ClusterOptions> ClusterOptionsFrom(const ClusterFlags& options) {

@@ -122,32 +122,32 @@ void DeclareDevices(DeviceHostOptions* options, Flags* flags) {
   flags->Add("plugin", &options->plugin, "PATH",
              "the device plugin, any PJRT .so; default: $PATHWAYS_PLUGIN, else libpjrt_cpu.so beside this program (../lib)");
   flags->Add("plugin-option", &options->plugin_options, "NAME=VALUE", "a create option for the plugin");
-  flags->Add("devices", &options->devices, "N", "how many CPU devices to make (cpu plugin only); 0: what the plugin finds");
+  flags->Add("devices", &options->devices, "N", "number of devices (cpu plugin only); 0: the plugin's own choice");
   flags->Add("compile-cache", &options->compile_cache, "DIR",
-             "a folder where compiled programs are kept between runs; default: none");
+             "a folder that keeps compiled programs between runs; default: none");
   flags->Add("compile-cache-bytes", &options->compile_cache_bytes, "BYTES",
-             "the folder's size limit; the least recently used entries go");
+             "size limit of that folder; the least recently used entries are deleted");
   flags->Add("compile-threads", &options->compile_threads, "N", "how many programs compile at once");
-  flags->Add("memory-limit", &options->memory_limit, "BYTES", "memory for arrays on each device; 0: what the device has");
+  flags->Add("memory-limit", &options->memory_limit, "BYTES", "memory for arrays on each device; 0: all of the device's");
   flags->Add("staging-limit", &options->staging_limit, "BYTES",
              "host memory for transfers under way; 0: half of the machine's memory");
   flags->Add(
       "shared-memory", &options->shared_memory,
-      "hand large arrays to processes of this machine in shared memory; --no-shared-memory: as if they were on another one");
+      "hand large arrays to other processes of this machine in shared memory; --no-shared-memory: send them as to another machine");
 }
 
 void DeclarePlace(DeviceHostOptions* options, Flags* flags) {
   flags->Add("controller", &options->controller, "ADDRESS", "the controller's address for workers: HOST:PORT or unix:PATH");
   flags->Add("island", &options->island, "NAME", "hosts that name the same island share one fast interconnect");
-  flags->Add("host-name", &options->host_name, "NAME", "how people call this host; default: its network name");
+  flags->Add("host-name", &options->host_name, "NAME", "a name for this host; default: its network name");
   flags->Add("most-hosts", &options->most_hosts, "N",
-             "over how many hosts a computation of this one's devices may go (cpu plugin only); 1: this one alone");
-  flags->Add("most-devices", &options->most_devices, "N", "how many devices those hosts have at most; 0: as many as this one");
+             "the largest number of hosts of one computation (cpu plugin only); 1: no computation over several hosts");
+  flags->Add("most-devices", &options->most_devices, "N", "the largest number of devices of one such host; 0: as many as this host has");
   flags->Add("listen", &options->listen, "ADDRESS",
-             "where other workers connect: HOST:PORT (port 0 picks a free one) or unix:PATH; default: chosen after the "
-             "controller's address");
+             "where other workers connect: HOST:PORT (port 0 picks a free one) or unix:PATH; default: of the same kind as "
+             "--controller");
   flags->Add("listen-lanes", &options->listen_lanes, "ADDRESS",
-             "where clients bring large arrays and get them: HOST:PORT or unix:PATH; default: beside --listen, at a free port");
+             "where clients connect to send and fetch large arrays: HOST:PORT or unix:PATH; default: a free port of the host of --listen");
   flags->Add("advertise", &options->advertise, "HOST",
              "the name under which others reach --listen and --listen-lanes; default: this host's network name");
   flags->Add("checksum", &options->checksum, "protect transfers to other workers by checksums (CRC-32C)");

@@ -6,14 +6,14 @@ namespace pw {
 
 void DeclareServer(ServerFlags* options, Flags* flags) {
   flags->Add("shared-directory", &options->server.shared_directory, "DIR",
-             "a folder in memory through which clients on this machine hand over large arrays; default: none");
+             "a folder in memory in which clients of this machine hand over large arrays; default: none");
   flags->Add("persistence-directory", &options->server.persistence_directory, "DIR",
              "clients may have arrays and profiles written below this folder and read from it; default: none");
   flags->Add("object-directory", &options->server.object_directory, "DIR",
-             "where what clients write to gs://BUCKET/OBJECT is kept, as DIR/gs/BUCKET/OBJECT; default: nowhere");
+             "keeps what clients write to gs://BUCKET/OBJECT, as DIR/gs/BUCKET/OBJECT; default: such writes fail");
   flags->Add("translator-python", &options->translator_python, "PATH",
-             "the Python, with this package and jaxlib, that translates programs which are newer than the devices' runtime, for "
-             "clients without this package; default: they are refused");
+             "a Python with this package and jaxlib; it translates programs that are newer than the devices' runtime, for clients "
+             "without this package. Default: such programs are refused");
 }
 
 absl::StatusOr<frontend::ServerOptions> ServerOptionsFrom(const ServerFlags& options, const std::string& flag) {

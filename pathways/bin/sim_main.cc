@@ -63,9 +63,9 @@ int main(int argc, char** argv) {
       "simulated devices, network and clock. The same seed gives the same run; exit status 1 if anything happened that must "
       "not.");
   flags.Add("seed", &options.seed, "N", "the first seed");
-  flags.Add("seeds", &options.seeds, "N", "how many seeds, one after another");
-  flags.Add("hosts", &options.hosts, "N", "instead of what the scenario says; 0: as it says");
-  flags.Add("json", &options.json, "one JSON object a run, on a line of its own");
+  flags.Add("seeds", &options.seeds, "N", "number of seeds, run one after another");
+  flags.Add("hosts", &options.hosts, "N", "number of hosts; 0: the scenario's");
+  flags.Add("json", &options.json, "print one JSON object for each run, on a line of its own");
   if (std::optional<int> exit_code = flags.ParseMain(argc, argv)) return *exit_code;
   if (flags.positional().empty()) {
     std::fprintf(stderr, "pathways-sim: name at least one scenario file; pathways/sim/scenarios has some\n");

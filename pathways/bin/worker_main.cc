@@ -40,20 +40,20 @@ void Declare(Options* options, pw::Flags* flags) {
   pw::DeclareDevices(&options->host, flags);
   flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
   flags->Add("simulated-hosts", &options->simulated_hosts, "N",
-             "be so many hosts, host0 and on, with --devices simulated devices each: programs are compiled for their shapes, "
-             "results are zeros");
+             "simulate this many hosts (host0, host1, ...) with --devices devices each: programs are compiled for their "
+             "shapes, results are zeros");
   flags->Add("hosts-per-island", &options->hosts_per_island, "N",
-             "of --simulated-hosts: island0 has the first N, and so on; 0: all");
+             "of --simulated-hosts: island0 has the first N, island1 the next N; 0: one island has all");
   flags->Add("simulated-flops", &options->simulated_flops, "N",
              "operations a second of a simulated device; 0: they take no time");
   flags->Add("simulated-bandwidth", &options->simulated_bandwidth, "BYTES",
-             "a second, of a simulated device's memory; 0: likewise");
-  flags->Add("simulated-latency", &options->simulated_latency, "DURATION", "from a simulated host to one of another island");
+             "bytes a second of a simulated device's memory; 0: access takes no time");
+  flags->Add("simulated-latency", &options->simulated_latency, "DURATION", "latency between simulated hosts of different islands");
   flags->Add("simulated-uplink", &options->simulated_uplink, "BYTES",
-             "a second, from a simulated host to those of other islands together; 0: they take no time");
+             "bytes a second from a simulated host to all other islands together; 0: they take no time");
   flags->Add("simulated-ring", &options->simulated_ring, "BYTES",
-             "a second, from a simulated device to the next one while collectives go round a ring; 0: they take no time");
-  flags->Add("simulated-ring-latency", &options->simulated_ring_latency, "DURATION", "of each step of such a ring");
+             "bytes a second from a simulated device to its neighbour in the ring of a collective; 0: they take no time");
+  flags->Add("simulated-ring-latency", &options->simulated_ring_latency, "DURATION", "latency of each step of such a ring");
 }
 
 // A ring over several islands is as slow as its slowest link, which is one between islands.
