@@ -9,6 +9,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import forbidden  # noqa: E402
 import layering  # noqa: E402
 import private_jax  # noqa: E402
+import prose  # noqa: E402
 import sizes  # noqa: E402
 import source  # noqa: E402
 
@@ -97,3 +98,24 @@ def test_a_private_name_of_jax(tree, line):
 def test_public_names_of_jax_and_the_door_to_private_ones(tree, path, line):
     tree({path: line + "\n"})
     assert private_jax.check() == []
+
+
+LONG = " ".join(["word"] * (prose.MOST_WORDS + 1)) + "."
+
+
+@pytest.mark.parametrize("path, text, found", [
+    ("x.h", "// What arrives here.\nint x;\n", ["opening"]),
+    ("x.h", f"// {LONG}\n", ["long"]),
+    ("x.h", f"// {LONG[:-30]}. Short.\n", []),
+    ("x.cc", "int f() {\n  g();  // whatever comes\n}\n", ["phrase"]),
+    ("x.cc", 'auto text = "// What is this";\n', []),
+    ("x.py", '"""How it goes."""\n\n\ndef f():\n    """Returns one."""\n    # Who asks.\n', ["opening", "opening"]),
+    ("x.md", "# What it is\n\n```\nWhat is this\n```\n\nWhat is it?\n\n| What | Who |\n", []),
+    ("x.md", "Instead of\nwhatever.\n\nWho reads this.\n", ["phrase", "opening"]),
+    ("docs/flags.md", "What it does.\n", []),
+])
+def test_prose_that_readers_stumble_over(tree, monkeypatch, path, text, found):
+    tree({path: text})
+    monkeypatch.setattr(prose, "files", lambda paths: [p for p in [path] if p not in prose.GENERATED])
+    lines, _ = prose.check()
+    assert [line.split(": ")[1] for line in lines] == found
