@@ -12,17 +12,17 @@ import logging
 
 import numpy as np
 
-from pathways._jax import seams
+from pathways._jax import placement, seams
 
 logger = logging.getLogger("pathways")
 
 
 def install(is_ours):
     """Wraps jax's handler. is_ours(client): whether the client is a Pathways backend. Idempotent."""
-    found = seams.find_all(seams.SHARD_ARG, seams.ARRAY)
+    found = seams.find_all(seams.SHARD_ARG, seams.ARRAY, seams.HLO_SHARDING)
     if found is None:
         return
-    handlers, array_class = found
+    handlers, array_class, _ = found
     ordinary = handlers[array_class]
     if getattr(ordinary, "_pathways", False):
         return
@@ -59,7 +59,7 @@ def _crosses(x, sharding, is_ours):
     _check_is_there(x)
     if not x.is_fully_addressable or not sharding.is_fully_addressable:
         return False
-    source, target = _client_of(x.sharding), _client_of(sharding)
+    source, target = placement.client_of(x.sharding), placement.client_of(sharding)
     return source is not target and (is_ours(source) or is_ours(target))
 
 
@@ -79,7 +79,7 @@ def _for_other_order(ordinary, is_ours):
     @functools.wraps(ordinary)
     def different_device_order_reshard(x, target_sharding, copy):
         _check_is_there(x)
-        if x.is_fully_addressable and is_ours(_client_of(x.sharding)):
+        if x.is_fully_addressable and is_ours(placement.client_of(x.sharding)):
             _check_guard(x, target_sharding)
             return reshard(x, target_sharding, donate=_donates(copy))
         return ordinary(x, target_sharding, copy)
@@ -111,8 +111,8 @@ def _wants_reshard(x, sharding, layout, is_ours):
     source = x.sharding
     if layout is not None or not x.is_fully_addressable or not sharding.is_fully_addressable:
         return False
-    client = _client_of(source)
-    if not is_ours(client) or _client_of(sharding) is not client:
+    client = placement.client_of(source)
+    if not is_ours(client) or placement.client_of(sharding) is not client:
         return False
     try:
         return not _same_parts(source, sharding, len(x.shape))
@@ -126,11 +126,7 @@ def _same_parts(source, target, rank):
         return False
     if source.is_fully_replicated and target.is_fully_replicated:
         return True
-    return source._to_xla_hlo_sharding(rank) == target._to_xla_hlo_sharding(rank)
-
-
-def _client_of(sharding):
-    return next(iter(sharding._internal_device_list)).client
+    return placement.partition(source, rank) == placement.partition(target, rank)
 
 
 def reshard(x, sharding, donate=False):
@@ -148,7 +144,7 @@ def _in_steps(x, sharding):
     import jax
 
     within = lambda value, target: jax.jit(lambda v: v, out_shardings=target)(value)
-    source, target = list(x.sharding._internal_device_list), list(sharding._internal_device_list)
+    source, target = placement.devices_of(x.sharding), placement.devices_of(sharding)
     if source == target:
         return within(x, sharding)
     if not x.sharding.is_fully_replicated:

@@ -134,13 +134,18 @@ class VirtualSlice:
     """A set of devices held until release(), the end of a `with` block, or the end of the process. Arrays on them are deleted then."""
 
     def __init__(self, client, request, shape, timeout):
+        from pathways._jax import placement
+
         self._client = client
         self._released = False
+        all_devices = placement.all_devices(client)
+        if all_devices is None:
+            raise SliceError("this jax does not tell the devices of slices; the log says what it lacks")
         with _our_errors():
             state = self._wait(_ask(client, {"add": request}), timeout)
         self.number = state["slice"]
         self.island = state["island"]
-        known = {device.id: device for device in client._get_all_devices()}
+        known = {device.id: device for device in all_devices}
         self._devices = [known[i] for i in state["devices"]]
         self.shape = shape or (len(self._devices),)
 

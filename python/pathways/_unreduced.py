@@ -7,7 +7,7 @@ insert jax's reshard to an unreduced sharding into the program.
 
 import functools
 
-from pathways._jax import seams
+from pathways._jax import placement, seams
 
 
 def _to_do(aval, sharding):
@@ -39,7 +39,7 @@ def install(is_ours):
     @functools.wraps(ordinary)
     def lower_sharding_computation(closed_jaxpr, api_name, fun_name, in_shardings, out_shardings, *others, **named):
         asked = [s for aval, s in zip(closed_jaxpr.out_avals, out_shardings) if _to_do(aval, s)]
-        if asked and is_ours(asked[0]._internal_device_list[0].client):
+        if asked and is_ours(placement.client_of(asked[0])):
             closed_jaxpr = _with_reshards(closed_jaxpr, out_shardings)
         return ordinary(closed_jaxpr, api_name, fun_name, in_shardings, out_shardings, *others, **named)
 

@@ -88,6 +88,21 @@ def runs_programs():
     return True
 
 
+def runs_programs_over_other_shardings():
+    import pathways as pw
+    from jax.extend.sharding import GSPMDSharding
+
+    x = jax.device_put(np.float32(3), GSPMDSharding.get_replicated(jax.devices()))
+    return float(pw.program(jax.jit(lambda v: v * 2))(x)) == 6
+
+
+def has_virtual_slices():
+    import pathways as pw
+
+    with pw.make_virtual_device_set().add_slice(devices=2) as one:
+        return float(jnp.sum(jax.device_put(jnp.ones(3), one.devices[1]))) == 3
+
+
 def keeps_order_in_programs():
     """Whether a program with effects is one: its function runs while it is traced, and not at each call."""
     import pathways as pw
@@ -147,9 +162,9 @@ def hands_out_memory():
 
 
 # Last what takes the connection away.
-FEATURES = [calls_back, calls_back_from_several, calls_back_with_buffers, tells_shardings, runs_programs, keeps_order_in_programs,
-            knows_own_table_of_tokens, moves_between_sets_of_devices, guards_transfers, analyzes_costs, takes_odd_strides, hands_out_memory,
-            forgets_dropped_connections]
+FEATURES = [calls_back, calls_back_from_several, calls_back_with_buffers, tells_shardings, runs_programs, runs_programs_over_other_shardings,
+            keeps_order_in_programs, has_virtual_slices, knows_own_table_of_tokens, moves_between_sets_of_devices, guards_transfers,
+            analyzes_costs, takes_odd_strides, hands_out_memory, forgets_dropped_connections]
 
 
 def is_hooked(seam):

@@ -84,7 +84,8 @@ def test_words_in_comments_and_strings_are_no_constructs(tree):
 
 @pytest.mark.parametrize("line", ["from jax._src import core", "import jax._src.core as core", "from jaxlib import _jax", "from jaxlib.mlir import ir",
                                   "import jax\nx = jax._src.core", "import jaxlib._pathways", "import sys\nsys.modules['jax._src.xla_bridge']",
-                                  "def f():\n    from jax._src.lib import xla_client"])
+                                  "def f():\n    from jax._src.lib import xla_client", "def f(sharding):\n    return sharding._device_list",
+                                  "def f(array):\n    return getattr(array, '_shards', None)"])
 def test_a_private_name_of_jax(tree, line):
     tree({"python/pathways/_x.py": line + "\n"})
     (problem,) = set(private_jax.check())
@@ -94,6 +95,9 @@ def test_a_private_name_of_jax(tree, line):
 @pytest.mark.parametrize("path, line", [("python/pathways/_x.py", "from jax.extend import core"), ("python/pathways/_x.py", "# jax._src.core"),
                                         ("python/pathways/_x.py", "import jaxlib; print(jaxlib.__version__)"),
                                         ("python/pathways/_x.py", "text = 'see jax._src of old'"),
+                                        ("python/pathways/_x.py", "def f(one):\n    one._ours = 1\n    return one._ours"),
+                                        ("python/pathways/_x.py", "import os\nos._exit(0)"),
+                                        ("python/pathways/_jax/x.py", "def f(sharding):\n    return sharding._device_list"),
                                         ("python/pathways/_jax/seams.py", "from jax._src import core")])
 def test_public_names_of_jax_and_the_door_to_private_ones(tree, path, line):
     tree({path: line + "\n"})

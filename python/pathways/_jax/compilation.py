@@ -67,3 +67,8 @@ def _call(call, module):
         if not any(one.retry(module, error) for one in _passes):
             raise
     return call()
+
+
+def computation_of(lowered):
+    """Returns what a jax.stages.Lowered compiles. REQUIRES: seams.LOWERING is found."""
+    return lowered._lowering

@@ -7,6 +7,8 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Token
 from jax.extend.sharding import GSPMDSharding
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
+from pathways._jax import placement
+
 try:
     from jax.extend.core import get_opaque_trace_state  # since jax 0.9
 except ImportError:
@@ -106,7 +108,7 @@ def physical_sharding(aval, sharding):
     if isinstance(sharding, NamedSharding):
         spec = [*sharding.spec, *[None] * (aval.ndim - len(sharding.spec) + more)]
         return NamedSharding(sharding.mesh, PartitionSpec(*spec), memory_kind=sharding.memory_kind)
-    written = sharding._to_xla_hlo_sharding(aval.ndim).to_proto()
+    written = placement.partition(sharding, aval.ndim).to_proto()
     if ways := list(written.tile_assignment_dimensions):
         written.tile_assignment_dimensions = ways[:aval.ndim] + [1] * more + ways[aval.ndim:]
-    return GSPMDSharding(list(sharding._internal_device_list), written, memory_kind=sharding.memory_kind)
+    return GSPMDSharding(placement.devices_of(sharding), written, memory_kind=sharding.memory_kind)

@@ -1,7 +1,7 @@
 """Lists all private names of jax and jaxlib that Pathways uses.
 
-jax may rename or remove a private name in any release. So every use goes through a `Seam` of this module, which records the name's
-module, the feature that needs it, and the reason why no public name suffices. If the name is absent, `find()` returns None and warns once; the
+jax may rename or remove a private name in any release. So every use goes through a `Seam` of this module, or of a module beside it that
+asks the `Seam` first. A `Seam` records the name's module, the feature that needs it, and the reason why no public name suffices. If the name is absent, `find()` returns None and warns once; the
 feature is off, and everything else works. tools/lint/private_jax.py prevents other modules from importing private names.
 
 This module imports nothing of jax before the first `find()`.
@@ -231,6 +231,18 @@ START_MANY = _seam(
     "Arrays are read over the network",
     since="0.12.0")
 
+HLO_SHARDING = _seam(
+    "HLO_SHARDING", "jax.sharding", "Sharding._to_xla_hlo_sharding",
+    "programs as one message, and resharding on the servers,",
+    "the public methods tell the indices of the parts, and not which parts are to be summed",
+    "Programs run call by call, and arrays are resharded through this process")
+
+DEVICE_LIST = _seam(
+    "DEVICE_LIST", "jax.sharding", "Sharding._internal_device_list",
+    "programs over arrays of other shardings than NamedSharding and SingleDeviceSharding",
+    "Sharding.device_set has no order, and only a NamedSharding has a mesh",
+    "Calls with such arrays raise an error that says so")
+
 SHARD_ARG = _seam(
     "SHARD_ARG", "jax._src.interpreters.pxla", "shard_arg_handlers",
     "resharding on the servers",
@@ -274,6 +286,18 @@ ORDERED_EFFECTS = _seam(
     "programs with effects",
     "jax.make_jaxpr tells the effects of a function, but not which of them have an order",
     "Programs with callbacks or prints run call by call, as functions that are not decorated")
+
+LOWERING = _seam(
+    "LOWERING", "jax.stages", "Lowered._lowering",
+    "programs as one message",
+    "jax.stages.Lowered shows the module, but not its constants, the arguments that it keeps, nor its callbacks",
+    "Programs run call by call")
+
+ALL_DEVICES = _seam(
+    "ALL_DEVICES", "jaxlib._jax", "Client._get_all_devices",
+    "virtual slices",
+    "jax.devices() lists the machines' own devices alone",
+    "A request for a slice raises an error that says so")
 
 RESULT_HANDLER = _seam(
     "RESULT_HANDLER", "jax._src.interpreters.pxla", "global_aval_to_result_handler",

@@ -20,7 +20,7 @@ from jax.extend import source_info_util
 from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from pathways import _callbacks, _cost
-from pathways._jax import public
+from pathways._jax import placement, public
 from pathways._program import lowering, meshes, tokens, wire
 
 # The element types of pathways/buffers/dtype.h.
@@ -133,7 +133,7 @@ class Graph:
         number = self._numbers.get(known)
         if number is None:
             aval, sharding = physical(value.aval, sharding)
-            op_sharding = sharding._to_xla_hlo_sharding(aval.ndim).to_proto().SerializeToString()
+            op_sharding = placement.partition(sharding, aval.ndim).to_proto().SerializeToString()
             devices = meshes.devices_of(sharding)
             key = (id(devices), op_sharding, sharding.memory_kind or "")
             if key not in self._shardings:
@@ -270,10 +270,10 @@ class Graph:
         return outputs
 
     def _lower(self, function, name, inputs, wanted, outs, donated, devices, params):
-        jaxpr, mesh = lowering.as_traced(params, inputs, wanted, outs, donated, devices)
-        if mesh is None:
-            jaxpr, mesh = lowering.traced_anew(function, name, inputs, wanted, outs, donated, devices)
-        args = mesh.compile_args
+        lowered = lowering.as_traced(params, inputs, wanted, outs, donated, devices)
+        if lowered is None:
+            lowered = lowering.traced_anew(function, name, inputs, wanted, outs, donated, devices)
+        args = lowered.computation.compile_args
         if any(callback is not _callbacks.MARK for callback in args["host_callbacks"]):
             raise NotImplementedError(f"{name} calls back to Python in a way of its own: call it outside of the program")
         self._keep.append(args["keepalive"])  # the host functions that it calls
@@ -282,14 +282,14 @@ class Graph:
             if len(devices) == 1:
                 out_shardings = [SingleDeviceSharding(devices[0])] * len(out_shardings)
             else:  # only the compiler knows; the controller's later compilation hits the workers' cache
-                out_shardings = lowering.compiled_shardings(mesh)
+                out_shardings = lowered.compiled_shardings()
         out_shardings = [_concrete(s, devices) for s in out_shardings]
-        constants = list(zip(mesh.const_args, args["in_shardings"]))
+        constants = list(zip(lowered.computation.const_args, args["in_shardings"]))
         kept = [i - len(constants) for i in sorted(args["kept_var_idx"]) if i >= len(constants)]
-        self.executables.append(lowering.executable_bytes(mesh, args, devices, meshes.packed_ids(devices), self._options))
+        self.executables.append(lowering.executable_bytes(lowered, devices, meshes.packed_ids(devices), self._options))
         self.executable_names.append(name)
         self.executable_devices.append(devices)
-        self.executable_flops.append(_cost.flops(jaxpr))
+        self.executable_flops.append(_cost.flops(lowered.jaxpr))
         return len(self.executables) - 1, out_shardings, kept, constants, args["ordered_effects"]
 
     # -- writing

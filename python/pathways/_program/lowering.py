@@ -4,6 +4,9 @@ A jitted function of the user was traced when its call became an equation. If it
 computation is traced once more, as the function that jax would compile with these shardings.
 """
 
+import dataclasses
+from typing import Any
+
 import jax
 from jax.core import ShapedArray
 from jax.extend.backend import get_compile_options
@@ -11,35 +14,51 @@ from jax.extend.mlir import ir
 from jax.interpreters import mlir
 
 from pathways import _portable_programs
-from pathways._jax import public, seams
+from pathways._jax import compilation, public, seams
 from pathways._program import meshes, tokens, wire
-
 
 _LOGGED_OPERATIONS = 10  # jax's default of --jax_compiler_detailed_logging_min_ops
 
 
+def is_possible():
+    """Whether this jax tells what a program needs to know of its computations; if not, programs run call by call."""
+    return seams.find_all(seams.HLO_SHARDING, seams.LOWERING) is not None
+
+
+@dataclasses.dataclass(frozen=True)
+class Lowered:
+    jaxpr: Any
+    computation: Any     # jax's own object: the module and what compiling it takes
+    options: tuple = ()  # the user's compiler options, as pairs
+    stage: Any = None    # its jax.stages.Lowered, if it was traced anew
+
+    def compiled_shardings(self):
+        """Returns the shardings of the results, which the compiler chooses. REQUIRES: it was traced anew."""
+        return jax.tree.leaves(self.stage.compile().output_shardings)
+
+
 def as_traced(params, inputs, wanted, outs, donated, devices):
-    """Returns the jaxpr and jax's lowering of a jit equation with these parameters; (None, None) if it must be traced again."""
+    """Returns a jit equation with these parameters, lowered; None if it must be traced again."""
     if params is None or not inputs or len(devices) > 1 and any(public.is_unspecified(out) for out in outs):
-        return None, None
+        return None
     closed, lower = params["jaxpr"], seams.LOWER.find()
     if lower is None:
-        return None, None
+        return None
     try:
         layouts = (*params["in_layouts"], *params["out_layouts"])
         mesh, options = params["ctx_mesh"], params["compiler_options_kvs"]
     except KeyError:  # another version of jax
-        return None, None
+        return None
     plain = all(_plain(aval) for aval in (*closed.in_avals, *closed.out_avals)) and mesh.empty and not any(layouts)
     if not plain or [v.aval.weak_type for v in inputs] != [aval.weak_type for aval in closed.in_avals]:
-        return None, None
+        return None
     try:
-        return closed.jaxpr, lower(
+        return Lowered(closed.jaxpr, options=options, computation=lower(
             closed, "jit", params["name"], tuple(wanted), tuple(outs), tuple(params["in_layouts"]), tuple(params["out_layouts"]),
             tuple(donated), keep_unused=False, context_mesh=mesh, compiler_options_kvs=options, lowering_platforms=None,
-            lowering_parameters=mlir.LoweringParameters(), pgle_profiler=None)
+            lowering_parameters=mlir.LoweringParameters(), pgle_profiler=None))
     except Exception:  # the second trace raises a better error
-        return None, None
+        return None
 
 
 def _plain(aval):
@@ -48,6 +67,8 @@ def _plain(aval):
 
 
 def traced_anew(function, name, inputs, wanted, outs, donated, devices):
+    """Returns the function, traced with these shardings and lowered."""
+
     def named(*args):
         return function(*args)
 
@@ -62,22 +83,20 @@ def traced_anew(function, name, inputs, wanted, outs, donated, devices):
     shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, sharding=w, weak_type=v.aval.weak_type)
               for v, w in zip(inputs, wanted)]
     traced = jitted.trace(*shapes)
-    return traced.jaxpr.jaxpr, traced.lower()._lowering
+    lowered = traced.lower()
+    return Lowered(traced.jaxpr.jaxpr, compilation.computation_of(lowered), stage=lowered)
 
 
-def compiled_shardings(mesh):
-    return list(mesh.compile()._out_shardings)
-
-
-def executable_bytes(mesh, args, devices, packed, known):
+def executable_bytes(lowered, devices, packed, known):
     """Returns the bytes of an executable. `packed`: the encoded device ids. `known`: a cache of encoded compile options."""
-    module, ordered = mesh.stablehlo(), len(args["ordered_effects"])
+    args = lowered.computation.compile_args
+    module, ordered = lowered.computation.stablehlo(), len(args["ordered_effects"])
     if ordered:
         module = tokens.as_arrays(module, ordered)
     tokens_fixed = (False,) * ordered
     allow_in = tokens_fixed + tuple(map(public.is_unspecified, args["in_shardings"]))
     allow_out = tokens_fixed + tuple(map(public.leaves_open, args["out_shardings"]))
-    what = (len(devices), args["tuple_args"], allow_in, allow_out, mesh._compiler_options_kvs)
+    what = (len(devices), args["tuple_args"], allow_in, allow_out, lowered.options)
     if what not in known:
         known[what] = _options(module, args["backend"], *what)
     version = getattr(devices[0].client, "stablehlo_current_version", None) or "1.13.0"

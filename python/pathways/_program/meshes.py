@@ -7,13 +7,14 @@ import numpy as np
 from jax.extend.backend import get_backend
 from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
+from pathways._jax import placement
 from pathways._program import wire
 
 
 @functools.lru_cache(maxsize=1024)
 def devices_of(sharding):
     """Returns the sharding's devices; equal devices give the same tuple, so compare with `is`."""
-    devices = tuple(sharding._internal_device_list)
+    devices = placement.devices_of(sharding)
     return _device_tuples.setdefault(devices, devices)
 
 

@@ -22,7 +22,7 @@ from jax.extend.ifrt_programs import ifrt_programs
 
 from pathways import _client, _mlir_context
 from pathways._jax import public, seams
-from pathways._program import arguments, choice, meshes, mistakes, tokens, view, wire
+from pathways._program import arguments, choice, lowering, meshes, mistakes, tokens, view, wire
 from pathways._program import graph as graphs
 
 source_info_util.register_exclusion(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # errors name lines of the user's code only
@@ -70,7 +70,7 @@ class Program:
         leaves, tree, static = self._flatten(args, kwargs)
         traced = self._trace(leaves, tree, static)
         if traced is None:
-            raise NotImplementedError(f"program {self._name} has effects, whose order this jax does not tell: there is nothing to be sent")
+            raise NotImplementedError(f"program {self._name} runs call by call, because this jax does not tell enough of it (the log says what): there is nothing to be sent")
         return view.ProgramView(traced[0])
 
     def _flatten(self, args, kwargs):
@@ -108,7 +108,9 @@ class Program:
         return self._function(*args, **named)
 
     def _trace(self, leaves, tree, static):
-        """Returns the graph for such arguments, the structure of its results, and their types; None if this jax cannot tell the order of effects."""
+        """Returns the graph for such arguments, the structure of its results, and their types; None if this jax does not tell enough of them."""
+        if not lowering.is_possible():
+            return None
         out_tree = None
 
         @functools.wraps(self._function)  # jax's errors name the user's function
@@ -154,6 +156,10 @@ def _kind(leaf):
     if isinstance(leaf, jax.Array):
         return (leaf.aval, leaf.sharding if leaf.committed else None)
     return jax.api_util.shaped_abstractify(leaf)
+
+
+def _parts(array):
+    return [shard.data for shard in array.addressable_shards] if len(array.sharding.device_set) > 1 else [array]
 
 
 def _placed(leaf):
@@ -221,9 +227,9 @@ class _Compiled:
         arrays = self._put(leaves, self._shardings)
         sent = arrays
         if self._keys:
-            sent = [array._base_array if i in self._keys else array for i, array in enumerate(arrays)]
+            sent = [jax.random.key_data(array) if i in self._keys else array for i, array in enumerate(arrays)]
         if self._apart:
-            sent = [part for array in sent for part in (array._arrays if len(array.sharding.device_set) > 1 else [array])]
+            sent = [part for array in sent for part in _parts(array)]
         try:
             run = self._executable.execute_sharded(sent)
             results = run.consume_with_handlers(self._handlers) if self._handlers else []

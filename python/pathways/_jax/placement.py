@@ -1,0 +1,31 @@
+"""Reads where data is from private attributes of jax's objects. Imports jax."""
+
+from jax.sharding import NamedSharding, SingleDeviceSharding
+
+from pathways._jax import seams
+
+
+def client_of(sharding):
+    """Returns the client of the sharding's devices."""
+    return next(iter(sharding.device_set)).client
+
+
+def devices_of(sharding):
+    """Returns the sharding's devices in order. Raises ValueError if its mesh is abstract."""
+    if isinstance(sharding, NamedSharding):
+        return tuple(sharding.mesh.devices.flat)
+    if isinstance(sharding, SingleDeviceSharding):
+        return tuple(sharding.device_set)
+    if seams.DEVICE_LIST.find() is None:
+        raise NotImplementedError(f"this jax does not tell the order of the devices of {sharding}; put the array into a NamedSharding")
+    return tuple(sharding._internal_device_list)
+
+
+def partition(sharding, rank):
+    """Returns how the sharding divides an array of this rank, in XLA's form. REQUIRES: seams.HLO_SHARDING is found."""
+    return sharding._to_xla_hlo_sharding(rank)
+
+
+def all_devices(client):
+    """Returns all devices of a client, including those of virtual slices; None if this jax does not tell them."""
+    return client._get_all_devices() if seams.ALL_DEVICES.find() is not None else None
