@@ -28,7 +28,8 @@ PYTHON_TESTS = ["tools/lint", "tools/tests", "tests/plugin", "tests/wire", "test
 LONG_TESTS = ["tests/plugin", "python/tests", "tests/e2e"]  # worth a process for each processor
 MOST_PROCESSES = 8  # each with its cluster takes up to 3 GiB
 # What every supported jax has to pass. tests/wire is not among it: it looks at the jaxlib of each environment by itself.
-CLIENT_TESTS = ["tests/e2e/test_arrays.py", "tests/e2e/test_programs.py", "tests/e2e/test_sharding.py",
+CLIENT_TESTS = ["tests/e2e/test_arrays.py", "tests/e2e/test_programs.py", "tests/e2e/test_sharding.py", "tests/e2e/test_devices.py",
+                "tests/e2e/test_newer_programs.py",
                 "tests/e2e/test_callbacks.py", "tests/e2e/test_callback_order.py", "tests/e2e/test_program_tracer.py",
                 "tests/e2e/test_program_values.py", "tests/e2e/test_program_effects.py", "tests/e2e/test_program_errors.py"]
 
