@@ -31,7 +31,7 @@ bool IsFinal(int error) {
 
 }  // namespace
 
-Connector::Connector(std::shared_ptr<EventLoop> loop, Address address, absl::Duration timeout, const StreamOptions& options,
+Connector::Connector(std::shared_ptr<EventLoop> loop, Address address, absl::Duration timeout, const AsioOptions& options,
                      Transport::ConnectCallback on_done)
     : loop_(std::move(loop)),
       address_(std::move(address)),
@@ -55,7 +55,7 @@ void Connector::OnLoop() {
   });
   if (timeout_ != absl::InfiniteDuration()) {
     deadline_.expires_after(std::chrono::nanoseconds(absl::ToInt64Nanoseconds(timeout_)));
-    deadline_.async_wait([self = shared_from_this()](asio::error_code) { self->Done(self->TimedOut()); });
+    deadline_.async_wait([self = shared_from_this()](asio::error_code) { self->Done(self->Failed(absl::StrCat(" within ", absl::FormatDuration(self->timeout_)))); });
   }
   Resolve();
 }
@@ -133,6 +133,10 @@ void Connector::OnFailure(int error, std::string text) {
     NextCandidate();
     return;
   }
+  if (!options_.retry_connects) {
+    Done(Failed(""));
+    return;
+  }
   retry_.expires_after(backoff_);
   backoff_ = std::min(backoff_ * 2, kMaxBackoff);
   retry_.async_wait([self = shared_from_this()](asio::error_code) {
@@ -142,14 +146,15 @@ void Connector::OnFailure(int error, std::string text) {
 
 void Connector::Connected(Fd fd) {
   ConfigureStream(fd.get());
-  auto stream = std::make_shared<Stream>(loop_, std::move(fd), ToString(address_), options_);
+  LimitSilence(fd.get(), options_.longest_silence);
+  auto stream = std::make_shared<Stream>(loop_, std::move(fd), ToString(address_), StreamOptions{options_.limits, options_.inline_sends});
   stream->Open();
   Done(std::make_unique<AsioConnection>(std::move(stream)));
 }
 
-absl::Status Connector::TimedOut() const {
-  return absl::UnavailableError(absl::StrCat("cannot connect to ", ToString(address_), " within ", absl::FormatDuration(timeout_),
-                                             " (", last_failure_, "); is a process listening there?"));
+absl::Status Connector::Failed(absl::string_view when) const {
+  return absl::UnavailableError(
+      absl::StrCat("cannot connect to ", ToString(address_), when, " (", last_failure_, "); is a process listening there?"));
 }
 
 void Connector::Done(absl::StatusOr<std::unique_ptr<Connection>> result) {

@@ -13,6 +13,7 @@
 #include "pathways/net/address.h"
 #include "pathways/net/asio.h"
 #include "pathways/net/asio_connection.h"
+#include "pathways/net/asio_transport.h"
 #include "pathways/net/event_loop.h"
 #include "pathways/net/socket.h"
 #include "pathways/net/transport.h"
@@ -21,7 +22,7 @@ namespace pw::net {
 
 class Connector : public std::enable_shared_from_this<Connector> {
  public:
-  Connector(std::shared_ptr<EventLoop> loop, Address address, absl::Duration timeout, const StreamOptions& options,
+  Connector(std::shared_ptr<EventLoop> loop, Address address, absl::Duration timeout, const AsioOptions& options,
             Transport::ConnectCallback on_done);
   void Begin();  // any thread, once
 
@@ -34,12 +35,12 @@ class Connector : public std::enable_shared_from_this<Connector> {
   void OnFailure(int error, std::string text);
   void Connected(Fd fd);
   void Done(absl::StatusOr<std::unique_ptr<Connection>> result);
-  absl::Status TimedOut() const;
+  absl::Status Failed(absl::string_view when) const;
 
   const std::shared_ptr<EventLoop> loop_;
   const Address address_;
   const absl::Duration timeout_;
-  const StreamOptions options_;
+  const AsioOptions options_;
   Transport::ConnectCallback on_done_;  // empty once called
 
   // Used on the loop only.

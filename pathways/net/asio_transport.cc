@@ -28,6 +28,7 @@ AsioTransport::~AsioTransport() {
 absl::StatusOr<std::unique_ptr<Listener>> AsioTransport::Listen(const std::string& address, AcceptCallback on_accept) {
   PW_ASSIGN_OR_RETURN(const Address where, ParseAddress(address));
   PW_ASSIGN_OR_RETURN(Fd fd, ListenSocket(where));
+  LimitSilence(fd.get(), options_.longest_silence);  // accepted connections inherit it
   const Address real = where.kind == Address::Kind::kTcp ? FromSocketAddress(LocalAddress(fd.get())) : where;
   auto acceptor = std::make_shared<Acceptor>(loops_, std::move(fd), real, StreamOptions{options_.limits, options_.inline_sends},
                                              std::move(on_accept));
@@ -42,9 +43,7 @@ void AsioTransport::Connect(const std::string& address, absl::Duration timeout, 
     loop->Post([on_done = std::move(on_done), status = where.status()] { on_done(status); });
     return;
   }
-  std::make_shared<Connector>(loop, *std::move(where), timeout, StreamOptions{options_.limits, options_.inline_sends},
-                              std::move(on_done))
-      ->Begin();
+  std::make_shared<Connector>(loop, *std::move(where), timeout, options_, std::move(on_done))->Begin();
 }
 
 absl::StatusOr<std::unique_ptr<FileListener>> AsioTransport::ListenForFiles() { return FileListener::Create(loops_[0]); }

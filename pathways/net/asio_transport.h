@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "pathways/net/transport.h"
 
 namespace pw::net {
@@ -26,6 +27,10 @@ struct AsioOptions {
   Limits limits;
   // Small frames leave from the sending thread if no other thread is writing to the connection. See bench/net_bench.cc.
   bool inline_sends = true;
+  // TCP connections whose peer's machine has acknowledged nothing that was sent for so long are closed; infinite: the kernel's own patience
+  // applies, some 15 minutes.
+  absl::Duration longest_silence = absl::InfiniteDuration();
+  bool retry_connects = true;  // false: Connect fails with the first failure, for who does not wait for a peer that is starting
 };
 
 class AsioTransport : public Transport {

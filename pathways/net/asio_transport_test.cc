@@ -1,6 +1,7 @@
 // Behaviour of real sockets only: peers that are not ours, peers that die, files left behind.
 #include "pathways/net/asio_transport.h"
 
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -8,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <future>
 #include <random>
 
 #include "absl/strings/str_cat.h"
@@ -253,6 +255,26 @@ TEST(AsioTcpTest, AKilledPeerIsNoticedAtOnce) {
   ::kill(pid, SIGKILL);
   EXPECT_EQ(recorder.WaitClosed().code(), absl::StatusCode::kUnavailable);
   ::waitpid(pid, nullptr, 0);
+}
+
+TEST(AsioTcpTest, WhoDoesNotRetryIsToldOfTheFirstFailure) {
+  AsioTransport transport({.retry_connects = false});
+  std::promise<absl::Status> result;
+  transport.Connect("tcp:127.0.0.1:1", absl::InfiniteDuration(), [&](ConnectResult connected) { result.set_value(connected.status()); });
+  const absl::Status status = result.get_future().get();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("is a process listening there?"));
+}
+
+TEST(AsioTcpTest, AcceptedConnectionsBearAsMuchSilenceAsTheirListener) {
+  const Fd listener = *ListenSocket(*ParseAddress("tcp:127.0.0.1:0"));
+  LimitSilence(listener.get(), absl::Seconds(40));
+  RawPeer peer(ToString(FromSocketAddress(LocalAddress(listener.get()))));
+  const Fd accepted(::accept(listener.get(), nullptr, nullptr));
+  int limit = 0;
+  socklen_t size = sizeof(limit);
+  ASSERT_EQ(::getsockopt(accepted.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, &size), 0);
+  EXPECT_EQ(limit, 40'000);
 }
 
 TEST(AsioTcpTest, NamesAreLookedUp) {

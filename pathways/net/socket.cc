@@ -186,6 +186,11 @@ void ConfigureStream(int fd) {
   SetOption(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
+void LimitSilence(int fd, absl::Duration limit) {
+  if (limit == absl::InfiniteDuration()) return;
+  SetOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(absl::ToInt64Milliseconds(limit)));
+}
+
 std::string NameAccepted(int fd, const SocketAddress& remote, const Address& listener) {
   if (remote.family() != AF_UNIX) return ToString(FromSocketAddress(remote));
   ucred credentials = {};

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "pathways/net/address.h"
 
 namespace pw::net {
@@ -61,6 +62,8 @@ int FinishConnect(int fd);
 
 // Sets the options of every stream connection: no delay, keep-alive, few unsent bytes in the kernel.
 void ConfigureStream(int fd);
+// Has a TCP connection closed when what was sent stays unacknowledged for so long. Infinite: changes nothing.
+void LimitSilence(int fd, absl::Duration limit);
 // Returns the name of an accepted socket's peer for messages: "tcp:10.0.0.7:41234", "unix:/run/x.sock (pid 71)".
 std::string NameAccepted(int fd, const SocketAddress& remote, const Address& listener);
 
