@@ -1,6 +1,6 @@
 // Client: a session of a C++ program, with its own threads and network. For programs that have no front door of their own.
 //
-//   auto client = client::Client::Connect({.controller = "unix:/run/pathways/sessions.sock", .description = "an example"});
+//   auto client = client::Client::Connect({.controller = "unix:/run/pathways/clients.sock", .description = "an example"});
 //   auto program = (*client)->Compile(std::move(request));           // Future<Executable>
 //   client::Array x = (*client)->Put(spec, bytes);
 //   std::vector<client::Array> y = (*client)->Execute(*program.value(), {&x});
@@ -51,7 +51,7 @@ using Executable = std::shared_ptr<const session::ExecutableInfo>;
 class Client {
  public:
   struct Options {
-    std::string controller;                       // its address for sessions
+    std::string controller;                       // its address for clients
     std::string description;                      // for people: shown by `pathways status`
     absl::Duration timeout = absl::Seconds(30);   // how long the controller may be out of reach, now and later
   };

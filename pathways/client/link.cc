@@ -51,18 +51,20 @@ void Link::Connect() {
       });
 }
 
+void Link::OnUnreachable(const absl::Status& reason) {
+  const bool retry = session_ != 0 || options_.retry;
+  if (retry && environment_.clock->Now() - unreachable_since_ < patience()) {
+    return environment_.timers->After(kPause, environment_.strand, [weak = weak_from_this()] {
+      if (auto self = weak.lock(); self != nullptr && self->owner_ != nullptr) self->Connect();
+    });
+  }
+  if (session_ != 0) return End(Lost(reason.message()));
+  End(absl::UnavailableError(absl::StrCat("the controller at ", options_.controller, " cannot be reached: ", reason.message())));
+}
+
 void Link::OnConnected(absl::StatusOr<std::unique_ptr<net::Connection>> connection) {
   if (owner_ == nullptr) return;
-  if (!connection.ok()) {
-    if (environment_.clock->Now() - unreachable_since_ < patience()) {
-      return environment_.timers->After(kPause, environment_.strand, [weak = weak_from_this()] {
-        if (auto self = weak.lock(); self != nullptr && self->owner_ != nullptr) self->Connect();
-      });
-    }
-    if (session_ != 0) return End(Lost(connection.status().message()));
-    return End(absl::UnavailableError(absl::StrCat("the controller at ", options_.controller, " cannot be reached: ",
-                                                   connection.status().message())));
-  }
+  if (!connection.ok()) return OnUnreachable(connection.status());
   auto post = [weak = weak_from_this(), strand = environment_.strand](absl::AnyInvocable<void(Connection::Owner&) &&> task) {
     strand->Post([weak, task = std::move(task)]() mutable {
       if (auto self = weak.lock()) std::move(task)(*self);
@@ -125,7 +127,11 @@ void Link::OnLinkClosed(session::LinkId link, const absl::Status& reason) {
   connection_ = nullptr;
   welcomed_ = false;
   if (owner_ == nullptr) return;
-  if (session_ != 0 && options_.absence == absl::ZeroDuration()) return End(Lost(reason.message()));
+  if (session_ == 0) {
+    const std::string why = reason.message().empty() ? "" : absl::StrCat(" (", reason.message(), ")");
+    return OnUnreachable(absl::UnavailableError(absl::StrCat("what listens there has closed the connection", why, "; is it a controller?")));
+  }
+  if (options_.absence == absl::ZeroDuration()) return End(Lost(reason.message()));
   unreachable_since_ = environment_.clock->Now();
   Connect();
 }

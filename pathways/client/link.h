@@ -41,6 +41,7 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
     std::string description;                        // of this client, for people
     absl::Duration patience = absl::Seconds(30);    // how long the controller may be out of reach before the session is open
     absl::Duration absence = absl::Seconds(30);     // and afterwards; zero: a broken connection ends the session
+    bool retry = true;                              // false: `patience` is for one attempt
     std::string remedy;                             // advice for people, at the end of the error of a lost session
     ::pathways::v1::SessionHello hello;             // further settings of a new session
   };
@@ -74,6 +75,8 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
   absl::Status Lost(absl::string_view reason) const;
   // Returns the controller's reason for the end, worded for people.
   absl::Status Explained(const absl::Status& end) const;
+  // An attempt to open the session has failed: tries again, or ends.
+  void OnUnreachable(const absl::Status& reason);
   void OnConnected(absl::StatusOr<std::unique_ptr<net::Connection>> connection);
   void OnFrame(session::LinkId link, ::pathways::v1::ControllerFrame frame, std::vector<Bytes> payloads) override;
   void OnLinkClosed(session::LinkId link, const absl::Status& reason) override;

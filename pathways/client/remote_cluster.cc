@@ -32,7 +32,9 @@ Link::Options RemoteCluster::LinkOptions(std::string description) const {
   Link::Options link;
   link.controller = options_.controller;
   link.description = std::move(description);
+  if (!options_.machine.empty()) absl::StrAppend(&link.description, " on ", options_.machine);
   link.patience = options_.patience;
+  link.retry = options_.retry;
   link.absence = options_.absence;
   link.remedy = options_.remedy;
   return link;

@@ -21,10 +21,12 @@ namespace pw::client {
 class RemoteCluster final : public session::Cluster {
  public:
   struct Options {
-    std::string controller;                       // its address for sessions
+    std::string controller;                       // its address for clients
     absl::Duration patience = absl::Seconds(30);  // how long it may be out of reach while a session is opened
+    bool retry = true;                            // false: `patience` is for one attempt
     absl::Duration absence;                       // and afterwards; then the session ends
     std::string remedy;                           // advice for people about a lost session (link.h)
+    std::string machine;                          // of this process; sessions are described with it, if it is not empty
   };
 
   RemoteCluster(Options options, const Link::Environment& environment);

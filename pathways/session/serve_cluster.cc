@@ -11,6 +11,9 @@
 namespace pw::session {
 namespace {
 
+constexpr double kLongestTraceSeconds = 600;
+constexpr uint64_t kTraceEvents = 200000;  // of each process, if the client has no wish
+
 // Converts to a duration of at most a day; an invalid one becomes zero.
 absl::Duration Seconds(double seconds) {
   constexpr double kDay = 24 * 3600;
@@ -84,7 +87,13 @@ void ServedSession::GetStatus(uint64_t number) {
 }
 
 void ServedSession::RecordTrace(uint64_t number, const ::pathways::v1::RecordTrace& request) {
-  cluster_->RecordTrace(Seconds(request.seconds()), request.max_events(),
+  if (!(request.seconds() > 0 && request.seconds() <= kLongestTraceSeconds)) {
+    return Answer(number,
+                  absl::InvalidArgumentError(absl::StrCat("a trace lasts more than 0 and at most ", kLongestTraceSeconds, " seconds, not ",
+                                                          request.seconds())),
+                  nullptr);
+  }
+  cluster_->RecordTrace(Seconds(request.seconds()), request.max_events() == 0 ? kTraceEvents : request.max_events(),
                         AnswerResult<ClusterTrace>(number, [](ClusterTrace trace, auto& answer, Bytes& payload) {
                           answer.mutable_trace()->set_events(trace.events);
                           answer.mutable_trace()->set_events_not_recorded(trace.events_not_recorded);

@@ -108,15 +108,15 @@ void SessionService::Open(LinkId link, const SessionHello& hello) {
   if (hello.has_weight()) wanted.share.weight = hello.weight();
   if (hello.has_priority()) wanted.share.priority = hello.priority();
   opening_.insert(link);
-  environment_.cluster->OpenSession(std::move(wanted), [weak = weak_from_this(), link](absl::StatusOr<std::shared_ptr<Session>> session) {
+  environment_.cluster->OpenSession(std::move(wanted), [weak = weak_from_this(), link, observer = hello.observer()](absl::StatusOr<std::shared_ptr<Session>> session) {
     auto self = weak.lock();
     if (self == nullptr || self->opening_.erase(link) == 0) return;  // the connection has ended
     if (!session.ok()) return self->Refuse(link, session.status());
-    self->OnOpened(link, *std::move(session));
+    self->OnOpened(link, *std::move(session), observer);
   });
 }
 
-void SessionService::OnOpened(LinkId link, std::shared_ptr<Session> session) {
+void SessionService::OnOpened(LinkId link, std::shared_ptr<Session> session, bool observer) {
   const uint64_t id = session->id().v;
   Entry& entry = sessions_[id];
   entry.key = options_.make_key();
@@ -137,8 +137,10 @@ void SessionService::OnOpened(LinkId link, std::shared_ptr<Session> session) {
   auto& welcome = *frame.mutable_welcome();
   welcome.set_session(id);
   welcome.set_key(entry.key);
-  ToProto(*environment_.cluster->info(), welcome.mutable_cluster());
-  ToProto(*environment_.cluster->Spares(SessionId(id)), welcome.mutable_spares());
+  if (!observer) {  // which computes nothing
+    ToProto(*environment_.cluster->info(), welcome.mutable_cluster());
+    ToProto(*environment_.cluster->Spares(SessionId(id)), welcome.mutable_spares());
+  }
   links_.at(link)->connection().Send(frame.SerializeAsString());
 }
 

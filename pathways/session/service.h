@@ -67,7 +67,7 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
   void OnLinkClosed(LinkId link, const absl::Status& reason) override;
   void OnHello(LinkId link, const ::pathways::v1::SessionHello& hello);
   void Open(LinkId link, const ::pathways::v1::SessionHello& hello);
-  void OnOpened(LinkId link, std::shared_ptr<Session> session);
+  void OnOpened(LinkId link, std::shared_ptr<Session> session, bool observer);
   absl::Status Resume(LinkId link, const ::pathways::v1::SessionHello& hello);
   absl::Status OnBatch(Entry& entry, ::pathways::v1::ClientFrame& frame, std::vector<Bytes> payloads);
   void Refuse(LinkId link, const absl::Status& status);

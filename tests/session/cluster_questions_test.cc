@@ -44,6 +44,14 @@ TEST(ClusterQuestionsTest, ASessionIsOpenedWithItsShareAndWorks) {
   EXPECT_EQ(*t.FetchRows(1), "abcd");
 }
 
+TEST(ClusterQuestionsTest, OperatorsSeeOnWhichMachineAClientIs) {
+  Door t;
+  client::RemoteCluster door({.controller = t.service_address, .machine = "laptop"}, {&t.cut, &t.client_strand, &t.timers, &t.clock});
+  auto opened = t.Await<std::shared_ptr<Session>>([&](auto done) { door.OpenSession({.description = "a program"}, std::move(done)); });
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_THAT(t.Status(), HasSubstr("a program on laptop"));
+}
+
 TEST(ClusterQuestionsTest, AShareThatThereCannotBeOpensNothing) {
   Door t;
   EXPECT_EQ(t.OpenSession({.description = "greedy", .share = {.weight = -1}}).status().code(), absl::StatusCode::kInvalidArgument);
@@ -119,6 +127,34 @@ TEST(ClusterQuestionsTest, AClusterThatHasNotFormedSaysSo) {
   const absl::Status status = t.OpenSession({.description = "late"}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(status.message(), HasSubstr("lost all its hosts"));
+}
+
+TEST(ClusterQuestionsTest, AnOperatorIsAnsweredAllTheSame) {
+  Door t;
+  for (auto& worker : t.workers) worker->Die();
+  t.Run();
+  auto report = t.Await<std::string>([&](auto done) { t.door.GetStatus(std::move(done)); });
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(*report, HasSubstr("\"joined_hosts\":0"));
+}
+
+TEST(ClusterQuestionsTest, WhatListensAndIsNoControllerIsNamed) {
+  ServedCluster t;
+  const auto listener = t.transport.Listen("tcp:other:0", [](std::unique_ptr<net::Connection>) {});  // closes what it accepts
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  client::RemoteCluster door({.controller = (*listener)->address(), .retry = false}, {&t.cut, &t.client_strand, &t.timers, &t.clock});
+  auto report = t.Await<std::string>([&](auto done) { door.GetStatus(std::move(done)); });
+  EXPECT_EQ(report.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(report.status().message()), HasSubstr("tcp:other:"));
+  EXPECT_THAT(std::string(report.status().message()), HasSubstr("is it a controller?"));
+}
+
+TEST(ClusterQuestionsTest, ATraceOfNoTimeOrOfDaysIsRefused) {
+  Door t;
+  for (absl::Duration duration : {absl::ZeroDuration(), absl::Hours(48)}) {
+    auto trace = t.Await<ClusterTrace>([&](auto done) { t.door.RecordTrace(duration, 0, std::move(done)); });
+    EXPECT_EQ(trace.status().code(), absl::StatusCode::kInvalidArgument);
+  }
 }
 
 TEST(ClusterQuestionsTest, AnUnknownSessionIsAnswered) {

@@ -90,8 +90,8 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   void GetStatus(ResultCallback<std::string> done) override;
   void RecordTrace(absl::Duration duration, size_t max_events, ResultCallback<ClusterTrace> done) override;
 
-  // The same operations, with the result returned at once, for callers on this strand.
-  absl::StatusOr<std::shared_ptr<Session>> OpenSession(std::string description);
+  // The same operations, with the result returned at once, for callers on this strand. An observer's session opens even if no client's can.
+  absl::StatusOr<std::shared_ptr<Session>> OpenSession(std::string description, bool observer = false);
   absl::StatusOr<gang::Share> ChangeShare(SessionId session, const gang::ShareChange& change);
   absl::StatusOr<SliceState> AddSlice(SessionId session, const resource::SliceRequest& request) { return slices_->Add(session, request); }
   absl::Status ReleaseSlice(SessionId session, SliceId slice) { return slices_->Release(session, slice); }
@@ -155,6 +155,8 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   void TellReportsSeen();
 
   // -- cluster_sessions.cc
+  // Returns UNAVAILABLE while the cluster has no hosts to serve clients with.
+  absl::Status CanServe() const;
   void OnHostCall(HostId host, const ::pathways::v1::HostCall& call, const Bytes& payload);
   void ReplyToHostCall(HostId host, uint64_t call, absl::StatusOr<std::vector<Bytes>> results);
 

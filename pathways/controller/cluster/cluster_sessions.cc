@@ -16,14 +16,19 @@ constexpr size_t kMaxHostReplyBytes = size_t{512} << 20;
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<Session>> ClusterImpl::OpenSession(std::string description) {
-  if (stopped_) return absl::UnavailableError("the controller is stopping");
+absl::Status ClusterImpl::CanServe() const {
   if (!formed_) {
     return absl::UnavailableError(absl::StrCat("the cluster has not formed yet: ", PendingLinks().size(), " of ",
                                                options_.expect_hosts,
                                                " hosts have joined. Start the missing workers, or try again in a moment."));
   }
   if (hosts_.empty()) return absl::UnavailableError("the cluster has lost all its hosts: start workers that join it");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<Session>> ClusterImpl::OpenSession(std::string description, bool observer) {
+  if (stopped_) return absl::UnavailableError("the controller is stopping");
+  if (!observer) PW_RETURN_IF_ERROR(CanServe());  // operators ask at any time
   const SessionId id(next_session_++);
   auto on_end = [weak = weak_from_this(), id] {
     auto self = weak.lock();
@@ -33,15 +38,14 @@ absl::StatusOr<std::shared_ptr<Session>> ClusterImpl::OpenSession(std::string de
     self->slices_->EndSession(id);
   };
   auto session = std::make_shared<SessionImpl>(id, std::move(description), fabric_.get(), std::move(on_end));
-  sessions_[id] = {session.get(), environment_.clock->Now()};
+  sessions_[id] = {session.get(), environment_.clock->Now(), observer};
   return std::shared_ptr<Session>(std::move(session));
 }
 
 void ClusterImpl::OpenSession(session::NewSession session, ResultCallback<std::shared_ptr<Session>> done) {
   using Opened = absl::StatusOr<std::shared_ptr<Session>>;
   const absl::Status sound = gang::Changed({}, session.share).status();
-  Opened opened = sound.ok() ? OpenSession(std::move(session.description)) : Opened(sound);
-  if (opened.ok()) sessions_.at((*opened)->id()).observer = session.observer;
+  Opened opened = sound.ok() ? OpenSession(std::move(session.description), session.observer) : Opened(sound);
   if (opened.ok() && !session.share.empty()) ChangeShare((*opened)->id(), session.share).status().IgnoreError();  // it was checked above
   Answer(std::move(opened), std::move(done));
 }

@@ -23,6 +23,7 @@ TEST(ClusterTest, FormsWhenAllHostsHaveJoinedAndNumbersThemByName) {
   FakeWorker& a = t.Add({"x", "a", 2});
   EXPECT_FALSE(cluster->formed());
   EXPECT_THAT(std::string(cluster->OpenSession("early").status().message()), HasSubstr("2 of 3 hosts have joined"));
+  EXPECT_TRUE(cluster->OpenSession("an operator", /*observer=*/true).ok()) << "operators ask what is missing";
   FakeWorker& b1 = t.Add({"host2", "b", 2});
   EXPECT_TRUE(cluster->formed());
   EXPECT_THAT(a.welcome.device_ids(), ElementsAre(0, 1));
