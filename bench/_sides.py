@@ -133,13 +133,14 @@ def floor_server(tree, *flags, pinned=None):
 
 
 @contextlib.contextmanager
-def cluster(shape="1x1x8", policy=None, dispatch=None):
-    """Starts a local cluster of the installed package; yields it (address, processes: the controller comes first)."""
+def cluster(shape="1x1x8", policy=None, dispatch=None, listen_proxy=None):
+    """Starts a local cluster of the installed package; yields it (address, processes: the controller comes first, then the workers). listen_proxy: where
+    its own agent listens for clients without the package."""
     from pathways import _cluster
     from pathways._shape import Shape
 
     with tempfile.TemporaryDirectory(prefix="bench-cluster-") as folder:
-        running = _cluster.Cluster(Shape.parse(shape), folder, policy=policy, dispatch=dispatch).start()
+        running = _cluster.Cluster(Shape.parse(shape), folder, policy=policy, dispatch=dispatch, listen_proxy=listen_proxy).start()
         try:
             yield running
         finally:

@@ -1,5 +1,5 @@
 """The ways into a cluster of one host, side by side, for a stock client: its own cluster in one process; a cluster of several processes, entered by an
-agent or by the relay.
+agent.
 Beside them the floor, a server that answers everything at once without a cluster, and jax in process, with its own runtime and with our device plugin.
 
 latency: call and block_until_ready. decode: call and read the result, then the next call. rate: calls a second with so many under way. up, down: a large
@@ -12,7 +12,7 @@ import _answers
 import _report
 import _sides
 
-OURS = ("one_process", "agent", "relay")
+OURS = ("one_process", "agent")
 
 
 def open_sides(stack, args):
@@ -25,8 +25,7 @@ def open_sides(stack, args):
              "one_process": enter(_sides.client("one_process", "own", "1x1x8"))}
     cluster = enter(_sides.cluster("1x1x8"))
     sides["agent"] = enter(_sides.client("agent", "package", cluster.address))
-    sides["relay"] = enter(_sides.client("relay", "package", cluster.address, {"PATHWAYS_AGENT": "off"}))
-    return sides, dict.fromkeys(("agent", "relay"), [process.pid for process in cluster.processes])
+    return sides, {"agent": [process.pid for process in cluster.processes]}
 
 
 def processes(side, others):

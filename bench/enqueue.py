@@ -4,7 +4,7 @@ Programs: scalar on one device; sharded: elementwise over 8 devices; psum: psum 
 queue is full: jax in process allows 32 computations under way and can stop for good in collectives beyond that.
 
 Where servers and clients share few processors, the time of a call is also that of what was woken by it and ran first. --apart gives clients the first
-processor and all servers, the relay too, the others: what is still more than the floor then is the client's own.
+processor and all servers, the agent too, the others: what is still more than the floor then is the client's own.
 """
 
 import contextlib
@@ -28,8 +28,8 @@ def open_sides(stack, args):
     sides["inprocess"] = enter(_sides.client("inprocess", "inprocess"))
     cluster = None
     if not args.floor_only:
-        cluster = enter(_sides.cluster())
-        sides["ours_direct"] = enter(_sides.client("ours_direct", "direct", cluster.address))
+        cluster = enter(_sides.cluster(listen_proxy="127.0.0.1:0"))
+        sides["ours_direct"] = enter(_sides.client("ours_direct", "direct", cluster.proxy_address))
         sides["ours"] = enter(_sides.client("ours", "package", cluster.address))
     if args.apart:
         keep_apart(sides, cluster, {first}, set(others))
@@ -39,7 +39,7 @@ def open_sides(stack, args):
 def keep_apart(sides, cluster, clients, servers):
     """Pins clients and servers to separate processors. jax in process is both, and may use all processors."""
     for name, side in sides.items():
-        for child in _sides.children(side.process.pid).values():  # the relay counts as a server
+        for child in _sides.children(side.process.pid).values():  # the agent counts as a server
             _sides.pin(child, servers)
         if name != "inprocess":
             _sides.pin(side.process.pid, clients)

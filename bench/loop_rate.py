@@ -61,9 +61,9 @@ def main():
             from pathways import _binaries
 
             sides["plugin"] = stack.enter_context(_sides.client("plugin", "plugin", str(_binaries.device_plugin("cpu"))))
-            cluster = stack.enter_context(_sides.cluster())
+            cluster = stack.enter_context(_sides.cluster(listen_proxy="127.0.0.1:0"))
             sides["ours"] = stack.enter_context(_sides.client("ours", "package", cluster.address))
-            sides["ours_direct"] = stack.enter_context(_sides.client("ours_direct", "direct", cluster.address))
+            sides["ours_direct"] = stack.enter_context(_sides.client("ours_direct", "direct", cluster.proxy_address))
         floor = stack.enter_context(_sides.client("floor", "direct", stack.enter_context(_sides.floor_server(args.tree))))
         rate = {program: rates(sides, program, args) for program in PROGRAMS}
         latency = {program: latencies(sides | {"floor": floor}, program, args) for program in PROGRAMS}

@@ -151,9 +151,7 @@ def python_tests(tally, scope, jobs):
         return
     clients = client_environments(tally, suite)
     with concurrent.futures.ThreadPoolExecutor() as pool:  # a client and its cluster wait for each other much of the time
-        # One of them enters its cluster by an agent, the other by the relay, as the whole suite does.
-        steps = [pool.submit(pytest, f"clients on jax {one.jax()}", one.python, CLIENT_TESTS, scope, RESULTS / f"{one.folder.name}.log",
-                             PATHWAYS_AGENT="on" if one == BUILD else "off")
+        steps = [pool.submit(pytest, f"clients on jax {one.jax()}", one.python, CLIENT_TESTS, scope, RESULTS / f"{one.folder.name}.log")
                  for one in clients]
     for step in steps:
         tally.add(*step.result())

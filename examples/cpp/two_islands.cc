@@ -1,8 +1,8 @@
 // A C++ program on a cluster: compiles a StableHLO text for a device of each of two islands, runs the second on the result of the first, and
 // reads what comes out. No Python, no gRPC: pathways/client is all it stands on.
 //
-//   pathways-controller --listen-sessions unix:sessions.sock ...      and workers of two islands
-//   two_islands unix:sessions.sock
+//   pathways-controller --listen-clients unix:clients.sock ...      and workers of two islands
+//   two_islands unix:clients.sock
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -70,7 +70,7 @@ absl::Status Run(const std::string& controller) {
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    std::fprintf(stderr, "usage: two_islands ADDRESS    where a controller listens for sessions: HOST:PORT or unix:PATH\n");
+    std::fprintf(stderr, "usage: two_islands ADDRESS    where a controller listens for clients: HOST:PORT or unix:PATH\n");
     return 2;
   }
   const absl::Status status = Run(argv[1]);

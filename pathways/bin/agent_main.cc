@@ -1,7 +1,10 @@
 // pathways-agent: the front door beside the client. Wiring only; frontend/ serves jax's clients, client/ speaks to the controller.
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <string>
 
 #include "pathways/base/clock.h"
 #include "pathways/base/flags.h"
@@ -13,6 +16,7 @@
 #include "pathways/base/thread_pool.h"
 #include "pathways/base/timer_queue.h"
 #include "pathways/bin/front_door.h"
+#include "pathways/bin/longest_silence.h"
 #include "pathways/client/remote_cluster.h"
 #include "pathways/net/asio_transport.h"
 
@@ -28,25 +32,32 @@ struct Options {
   bool exit_with_parent = false;
 };
 
+std::string NetworkName() {
+  char name[256] = "";
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
 void Declare(Options* options, pw::Flags* flags) {
-  flags->Add("cluster", &options->cluster.controller, "ADDRESS", "where the controller serves sessions: HOST:PORT or unix:PATH");
-  flags->Add("patience", &options->cluster.patience, "DURATION", "how long the controller may be out of reach before a session ends");
+  flags->Add("cluster", &options->cluster.controller, "ADDRESS", "the controller: where its clients connect, HOST:PORT or unix:PATH");
+  flags->Add("patience", &options->cluster.patience, "DURATION", "how long the controller may be out of reach while a session is opened");
   pw::DeclareFrontDoor(&options->door, flags);
   flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
 }
 
 absl::Status Serve(Options options, pw::StopSignal* stop) {
   if (options.cluster.controller.empty()) {
-    return absl::InvalidArgumentError("--cluster must name the address where the controller serves sessions (its --listen-sessions)");
+    return absl::InvalidArgumentError("--cluster must name the address where the controller's clients connect (its --listen-clients)");
   }
   // Destroyed in the reverse order: clients, timers, connections, the executor with what it still runs, then the state.
   pw::SteadyClock clock;
   std::unique_ptr<pw::client::RemoteCluster> cluster;
   pw::ThreadPool executor("pw-agent", 1);
   pw::Strand strand(&executor);
-  pw::net::AsioTransport transport;
+  pw::net::AsioTransport transport({.longest_silence = pw::kLongestSilence});
   pw::TimerQueue timers(&clock);
   options.cluster.remedy = kRemedy;
+  options.cluster.machine = NetworkName();
   cluster = std::make_unique<pw::client::RemoteCluster>(options.cluster, pw::client::Link::Environment{&transport, &strand, &timers, &clock});
   PW_ASSIGN_OR_RETURN(const auto door, pw::FrontDoor::Open(options.door, cluster.get()));
   PW_LOG_INFO << "agent: jax programs connect to " << door->address() << "; the controller is at " << options.cluster.controller;

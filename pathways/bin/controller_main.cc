@@ -1,13 +1,15 @@
-// pathways-controller: the one controller of a cluster. Wiring only; controller/ and frontend/ have the substance.
+// pathways-controller: the one controller of a cluster. Wiring only; controller/ and session/ have the substance.
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <future>
 #include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "pathways/base/clock.h"
 #include "pathways/base/flags.h"
 #include "pathways/base/json_writer.h"
@@ -21,9 +23,8 @@
 #include "pathways/base/timer_queue.h"
 #include "pathways/bin/cluster_flags.h"
 #include "pathways/bin/controller_questions.h"
-#include "pathways/bin/server_flags.h"
+#include "pathways/bin/longest_silence.h"
 #include "pathways/controller/cluster/cluster_impl.h"
-#include "pathways/frontend/server.h"
 #include "pathways/net/asio_transport.h"
 #include "pathways/session/service.h"
 
@@ -31,11 +32,11 @@ namespace {
 
 struct Options {
   pw::ClusterFlags cluster;
-  pw::ServerFlags server;
+  std::string listen_clients = "127.0.0.1:0";
   std::string listen_workers = "127.0.0.1:0";
-  std::string listen_bulk;
-  std::string listen_sessions;
+  std::string port_file;
   std::string status;
+  std::string status_at_workers;
   absl::Duration status_timeout = absl::Seconds(10);
   std::string share;
   int64_t share_client = 0;
@@ -56,40 +57,36 @@ struct Options {
 };
 
 void Declare(Options* options, pw::Flags* flags) {
-  flags->Add("listen-clients", &options->server.listen, "HOST:PORT", "where jax programs connect; port 0 picks a free one");
+  flags->Add("listen-clients", &options->listen_clients, "ADDRESS",
+             "where clients connect: agents (pathways-agent), which serve jax programs, and C++ programs; HOST:PORT or unix:PATH; port 0 picks a "
+             "free one");
   flags->Add("listen-workers", &options->listen_workers, "ADDRESS", "where workers join: HOST:PORT or unix:PATH");
-  flags->Add("listen-bulk", &options->listen_bulk, "HOST:PORT",
-             "where jax programs on other machines bring and fetch large arrays; default: where they connect, at a free port; "
-             "'none': there "
-             "is no such place, and large arrays go the slower way of everything else");
-  flags->Add("listen-sessions", &options->listen_sessions, "ADDRESS",
-             "where agents (pathways-agent) and other clients of the session protocol connect, HOST:PORT or unix:PATH; default: nowhere");
   flags->Add("expect-hosts", &options->cluster.cluster.expect_hosts, "N",
              "wait until so many hosts have joined, then number them by name; further hosts may join later");
   flags->Add(
-      "port-file", &options->server.port_file, "PATH",
+      "port-file", &options->port_file, "PATH",
       "written once all addresses are listened on: the clients' address, the workers' address and the process id, a line each");
   pw::DeclareCluster(&options->cluster, flags);
-  pw::DeclareServer(&options->server, flags);
   flags->Add("own-workers", &options->own_workers, "stop the workers too when this process is stopped");
   flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
   flags->Add("status", &options->status, "ADDRESS",
-             "do not serve: print the report of the controller at ADDRESS as JSON (docs/status.md)");
+             "do not serve: print the report of the controller whose clients connect to ADDRESS as JSON (docs/status.md)");
+  flags->Add("status-at-workers", &options->status_at_workers, "ADDRESS", "the same; ADDRESS is where its workers join");
   flags->Add("status-timeout", &options->status_timeout, "DURATION", "how long --status, and --trace after its duration, waits");
-  flags->Add("share", &options->share, "HOST:PORT",
+  flags->Add("share", &options->share, "ADDRESS",
              "do not serve: change what a client of the controller whose clients connect there is entitled to");
   flags->Add("share-client", &options->share_client, "ID", "of --share: which client, as --status numbers them");
   flags->Add("share-weight", &options->share_weight, "W", "of --share: device time in proportion to it (--policy=share)");
   flags->Add("share-priority", &options->share_priority, "P", "of --share: the highest goes first (--policy=priority)");
-  flags->Add("suspend", &options->suspend, "HOST:PORT",
+  flags->Add("suspend", &options->suspend, "ADDRESS",
              "do not serve: have a client of the controller there step aside, its arrays in host memory");
-  flags->Add("resume", &options->resume, "HOST:PORT", "do not serve: have it come back");
+  flags->Add("resume", &options->resume, "ADDRESS", "do not serve: have it come back");
   flags->Add("suspend-client", &options->suspend_client, "ID", "of --suspend and --resume: which client");
-  flags->Add("drain", &options->drain, "HOST:PORT",
+  flags->Add("drain", &options->drain, "ADDRESS",
              "do not serve: have the controller whose clients connect there move the virtual slices off a host");
   flags->Add("drain-host", &options->drain_host, "NAME", "of --drain: which host");
   flags->Add("drain-undo", &options->drain_undo, "of --drain: the host takes slices again");
-  flags->Add("trace", &options->trace, "HOST:PORT",
+  flags->Add("trace", &options->trace, "ADDRESS",
              "do not serve: have the cluster of the controller whose clients connect there record what it does");
   flags->Add("trace-duration", &options->trace_duration, "DURATION", "how long --trace records");
   flags->Add("trace-output", &options->trace_output, "PATH", "where --trace writes; ui.perfetto.dev opens it");
@@ -98,36 +95,26 @@ void Declare(Options* options, pw::Flags* flags) {
 
 absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   PW_ASSIGN_OR_RETURN(const pw::controller::ClusterOptions cluster_options, pw::ClusterOptionsFrom(options.cluster));
-  PW_ASSIGN_OR_RETURN(pw::frontend::ServerOptions server_options, pw::ServerOptionsFrom(options.server, "--listen-clients"));
-  if (options.listen_bulk != "none")
-    server_options.bulk_address = options.listen_bulk.empty() ? absl::StrCat(server_options.host, ":0") : options.listen_bulk;
-
   // Destroyed in the reverse order: clients, timers, connections, the executor with what it still runs, then the state.
   pw::SteadyClock clock;
   std::shared_ptr<pw::controller::ClusterImpl> cluster;
   pw::ThreadPool executor("pw-controller", 1);
-  pw::net::AsioTransport transport;
+  pw::net::AsioTransport transport, to_clients({.longest_silence = pw::kLongestSilence});
   pw::TimerQueue timers(&clock);
   cluster = pw::controller::ClusterImpl::Create(cluster_options, {&executor, &timers, &clock});
   PW_ASSIGN_OR_RETURN(const std::string workers, cluster->Listen(&transport, options.listen_workers));
-  PW_ASSIGN_OR_RETURN(auto server, pw::frontend::Server::Start(server_options, cluster.get()));
   pw::session::SessionService::Options sessions;
   sessions.make_key = pw::RandomKey;
   const auto service = pw::session::SessionService::Create(std::move(sessions), {cluster.get(), &timers});
-  if (!options.listen_sessions.empty()) {
-    PW_ASSIGN_OR_RETURN(const std::string address, service->Listen(&transport, options.listen_sessions));
-    cluster->ServesSessionsAt(address);
-    PW_LOG_INFO << "controller: agents and other clients of the session protocol connect to " << address;
-  }
-  const std::string clients = absl::StrCat(server_options.host, ":", server->port());
-  if (!options.server.port_file.empty())
-    PW_RETURN_IF_ERROR(pw::WritePortFile(options.server.port_file, absl::StrCat(clients, "\n", workers, "\n", getpid())));
+  PW_ASSIGN_OR_RETURN(const std::string listening, service->Listen(&to_clients, options.listen_clients));
+  const std::string clients(absl::StripPrefix(listening, "tcp:"));  // as people write it
+  if (!options.port_file.empty())
+    PW_RETURN_IF_ERROR(pw::WritePortFile(options.port_file, absl::StrCat(clients, "\n", workers, "\n", getpid())));
   PW_LOG_INFO << "controller: clients connect to " << clients << ", workers to " << workers << "; waiting for "
               << cluster_options.expect_hosts << (cluster_options.expect_hosts == 1 ? " host" : " hosts");
 
   const std::string reason = stop->Wait(options.exit_with_parent);
   PW_LOG_INFO << "controller: stopping: " << reason;
-  server->Shutdown();
   cluster->Post([&, reason] { service->Stop(absl::UnavailableError(absl::StrCat("the controller ends: ", reason))); });
   std::promise<void> stopped;
   cluster->Stop(absl::StrCat("the controller ends: ", reason), options.own_workers, [&] { stopped.set_value(); });
@@ -156,18 +143,17 @@ int PrintAnswer(const absl::StatusOr<std::string>& report) {
   return 1;
 }
 
-int Trace(const Options& options) {
-  const auto summary = pw::SaveTrace(options.trace, options.trace_duration, options.status_timeout, options.trace_output);
-  if (!summary.ok()) {
-    std::fprintf(stderr, "pathways-controller: %s\n", std::string(summary.status().message()).c_str());
-    return 1;
-  }
+absl::StatusOr<std::string> Trace(const Options& options) {
+  std::ofstream file(options.trace_output, std::ios::binary | std::ios::trunc);
+  if (!file) return absl::InvalidArgumentError(absl::StrCat("cannot write to ", options.trace_output));
+  PW_ASSIGN_OR_RETURN(const pw::session::ClusterTrace trace, pw::RecordTrace(options.trace, options.trace_duration, options.status_timeout));
+  file << trace.perfetto_json;
+  if (!file.flush()) return absl::ResourceExhaustedError(absl::StrCat("cannot write all of the trace to ", options.trace_output));
   pw::JsonWriter json;
-  json.BeginObject().Key("path").String(options.trace_output).Key("events").Int(summary->events);
-  json.Key("events_not_recorded").Int(summary->events_not_recorded).Key("silent_hosts").BeginArray();
-  for (const std::string& host : summary->silent_hosts) json.String(host);
-  std::puts(json.EndArray().EndObject().Take().c_str());
-  return 0;
+  json.BeginObject().Key("path").String(options.trace_output).Key("events").Int(trace.events);
+  json.Key("events_not_recorded").Int(trace.events_not_recorded).Key("silent_hosts").BeginArray();
+  for (const std::string& host : trace.silent_hosts) json.String(host);
+  return json.EndArray().EndObject().Take();
 }
 
 }  // namespace
@@ -175,10 +161,9 @@ int Trace(const Options& options) {
 int main(int argc, char** argv) {
   pw::StopSignal stop;
   pw::RaiseOpenFilesLimit();
-  setenv("GRPC_VERBOSITY", "NONE", 0);  // its complaints repeat, less clearly, what our errors say
   Options options;
   pw::Flags flags("pathways-controller",
-                  "Drives the accelerators of a cluster: takes the workers of its hosts, serves jax programs, and sends every "
+                  "Drives the accelerators of a cluster: takes the workers of its hosts, serves the agents of jax programs, and sends every "
                   "host what it has to do.");
   Declare(&options, &flags);
   if (const auto code = flags.ParseMain(argc, argv)) return *code;
@@ -186,13 +171,14 @@ int main(int argc, char** argv) {
     std::puts(options.cluster.cluster.version.c_str());
     return 0;
   }
+  if (!options.status_at_workers.empty()) return PrintAnswer(pw::AskForStatusAsWorker(options.status_at_workers, options.status_timeout));
   if (!options.status.empty()) return PrintAnswer(pw::AskForStatus(options.status, options.status_timeout));
   const auto client = static_cast<uint64_t>(options.suspend_client);
   if (!options.suspend.empty()) return PrintAnswer(pw::Suspend(options.suspend, options.status_timeout, client, false));
   if (!options.resume.empty()) return PrintAnswer(pw::Suspend(options.resume, options.status_timeout, client, true));
   if (!options.drain.empty())
     return PrintAnswer(pw::Drain(options.drain, options.status_timeout, options.drain_host, options.drain_undo));
-  if (!options.trace.empty()) return Trace(options);
+  if (!options.trace.empty()) return PrintAnswer(Trace(options));
   const absl::Status status = options.share.empty() ? Serve(options, &stop) : ChangeShare(options);
   if (status.ok()) return 0;
   std::fprintf(stderr, "pathways-controller: %s\n", std::string(status.message()).c_str());

@@ -1,50 +1,61 @@
 #include "pathways/bin/controller_questions.h"
 
-#include <grpcpp/grpcpp.h>
-
 #include <chrono>
-#include <fstream>
+#include <functional>
 #include <future>
 #include <memory>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "pathways/base/clock.h"
 #include "pathways/base/future.h"
 #include "pathways/base/json_writer.h"
 #include "pathways/base/status_code.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/base/strand.h"
+#include "pathways/base/thread_pool.h"
+#include "pathways/base/timer_queue.h"
+#include "pathways/client/remote_cluster.h"
 #include "pathways/net/asio_transport.h"
 #include "pathways/v1/admin.pb.h"
-#include "pathways/v1/client.grpc.pb.h"
 
 namespace pw {
 namespace {
 namespace v1 = ::pathways::v1;
 
-// One call on the address where clients connect.
-template <class Request, class Response>
-absl::Status Call(const std::string& address, absl::Duration timeout, const Request& request, Response* response,
-                  grpc::Status (v1::ClientCompanion::Stub::*method)(grpc::ClientContext*, const Request&, Response*)) {
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(-1);
-  v1::ClientCompanion::Stub stub(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
-  grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
-  const grpc::Status status = (stub.*method)(&context, request, response);
-  if (status.ok()) return absl::OkStatus();
-  const bool refused = status.error_code() == grpc::FAILED_PRECONDITION || status.error_code() == grpc::INVALID_ARGUMENT ||
-                       status.error_code() == grpc::NOT_FOUND;
-  return absl::Status(
-      static_cast<absl::StatusCode>(status.error_code()),
-      refused ? status.error_message() : absl::StrCat("no answer from a controller at ", address, ": ", status.error_message()));
+template <class T>
+absl::StatusOr<T> Wait(const Future<T>& future, absl::Duration timeout, const std::string& address) {
+  auto done = std::make_shared<std::promise<absl::StatusOr<T>>>();
+  future.OnReady([done](const absl::StatusOr<T>& value) { done->set_value(value); });
+  auto waiting = done->get_future();
+  if (waiting.wait_for(absl::ToChronoMilliseconds(timeout)) == std::future_status::ready) return waiting.get();
+  return absl::DeadlineExceededError(
+      absl::StrCat("no answer from a controller at ", address, " within ", absl::FormatDuration(timeout)));
 }
 
-absl::StatusOr<std::string> AskAsClient(const std::string& address, absl::Duration timeout) {
-  v1::GetStatusResponse response;
-  const absl::Status status = Call(address, timeout, v1::GetStatusRequest(), &response, &v1::ClientCompanion::Stub::GetStatus);
-  if (!status.ok()) return status;
-  return std::move(*response.mutable_json());
+// Asks the controller at this address: `ask(cluster, done)`. UNAVAILABLE at once if nothing listens there.
+template <class T, class F>
+absl::StatusOr<T> Ask(const std::string& address, absl::Duration timeout, F ask) {
+  // Destroyed in the reverse order: timers, connections, the executor with what it still runs, then the state.
+  SteadyClock clock;
+  std::unique_ptr<client::RemoteCluster> cluster;
+  ThreadPool executor("pw-question", 1);
+  Strand strand(&executor);
+  net::AsioTransport transport({.retry_connects = false});
+  TimerQueue timers(&clock);
+  client::RemoteCluster::Options options;
+  options.controller = address;
+  options.patience = timeout;
+  options.retry = false;
+  cluster = std::make_unique<client::RemoteCluster>(options, client::Link::Environment{&transport, &strand, &timers, &clock});
+  Promise<T> promise;
+  const Future<T> future = promise.future();
+  strand.Post([ask = std::move(ask), cluster = cluster.get(), promise = std::move(promise)]() mutable {
+    ask(*cluster, session::ResultCallback<T>([promise = std::move(promise)](absl::StatusOr<T> answer) mutable { promise.Set(std::move(answer)); }));
+  });
+  absl::StatusOr<T> answer = Wait(future, timeout, address);
+  if (!absl::IsUnavailable(answer.status())) return answer;
+  return absl::UnavailableError(absl::StrCat("no answer from a controller at ", address, ": ", answer.status().message()));
 }
 
 // Asks on a connection of its own; the promise is set by the first answer, or by the end of the connection.
@@ -70,17 +81,9 @@ class Question final : public net::Connection::Handler {
   bool answered_ = false;
 };
 
-template <class T>
-absl::StatusOr<T> Wait(const Future<T>& future, absl::Duration timeout, const std::string& address) {
-  auto done = std::make_shared<std::promise<absl::StatusOr<T>>>();
-  future.OnReady([done](const absl::StatusOr<T>& value) { done->set_value(value); });
-  auto waiting = done->get_future();
-  if (waiting.wait_for(absl::ToChronoMilliseconds(timeout)) == std::future_status::ready) return waiting.get();
-  return absl::DeadlineExceededError(
-      absl::StrCat("no answer from a controller at ", address, " within ", absl::FormatDuration(timeout)));
-}
+}  // namespace
 
-absl::StatusOr<std::string> AskAsWorker(const std::string& address, absl::Duration timeout) {
+absl::StatusOr<std::string> AskForStatusAsWorker(const std::string& address, absl::Duration timeout) {
   auto promise = std::make_shared<Promise<std::string>>();
   const Future<std::string> future = promise->future();
   std::unique_ptr<Question> question;
@@ -98,67 +101,46 @@ absl::StatusOr<std::string> AskAsWorker(const std::string& address, absl::Durati
   return Wait(future, timeout, address);
 }
 
-}  // namespace
-
 absl::StatusOr<std::string> AskForStatus(const std::string& address, absl::Duration timeout) {
-  const bool of_workers = absl::StartsWith(address, "unix:") || absl::StartsWith(address, "tcp:");
-  return of_workers ? AskAsWorker(address, timeout) : AskAsClient(address, timeout);
+  return Ask<std::string>(address, timeout, [](session::Cluster& cluster, auto done) { cluster.GetStatus(std::move(done)); });
 }
 
-absl::StatusOr<TraceSummary> SaveTrace(const std::string& address, absl::Duration duration, absl::Duration timeout,
-                                       const std::string& path) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  if (!file) return absl::InvalidArgumentError(absl::StrCat("cannot write to ", path));
-  v1::TraceRequest request;
-  request.set_seconds(absl::ToDoubleSeconds(duration));
-  v1::TraceResponse response;
-  const absl::Status status = Call(address, duration + timeout, request, &response, &v1::ClientCompanion::Stub::Trace);
-  if (!status.ok()) return status;
-  file << response.perfetto_json();
-  if (!file.flush()) return absl::ResourceExhaustedError(absl::StrCat("cannot write all of the trace to ", path));
-  return TraceSummary{
-      response.events(), response.events_not_recorded(), {response.silent_hosts().begin(), response.silent_hosts().end()}};
+absl::StatusOr<session::ClusterTrace> RecordTrace(const std::string& address, absl::Duration duration, absl::Duration timeout) {
+  return Ask<session::ClusterTrace>(address, duration + timeout, [duration](session::Cluster& cluster, auto done) {
+    cluster.RecordTrace(duration, 0, std::move(done));
+  });
 }
 
 absl::StatusOr<std::string> Drain(const std::string& address, absl::Duration timeout, const std::string& host, bool undo) {
-  v1::DrainRequest request;
-  request.set_host(host);
-  request.set_undo(undo);
-  v1::DrainResponse response;
-  const absl::Status status = Call(address, timeout, request, &response, &v1::ClientCompanion::Stub::Drain);
-  if (!status.ok()) return status;
+  PW_ASSIGN_OR_RETURN(const session::DrainReport report,
+                      Ask<session::DrainReport>(address, timeout, [host, undo](session::Cluster& cluster, auto done) {
+                        cluster.DrainHost(host, undo, std::move(done));
+                      }));
   JsonWriter json;
   json.BeginObject().Key("moved").BeginArray();
-  for (uint64_t slice : response.moved()) json.Int(static_cast<int64_t>(slice));
+  for (SliceId slice : report.moved) json.Int(static_cast<int64_t>(slice.v));
   json.EndArray().Key("stuck").BeginArray();
-  for (const auto& stuck : response.stuck()) {
-    json.BeginObject().Key("slice").Int(static_cast<int64_t>(stuck.slice())).Key("why").String(stuck.why()).EndObject();
+  for (const auto& [slice, why] : report.stuck) {
+    json.BeginObject().Key("slice").Int(static_cast<int64_t>(slice.v)).Key("why").String(why).EndObject();
   }
   return json.EndArray().EndObject().Take();
 }
 
 absl::StatusOr<std::string> Suspend(const std::string& address, absl::Duration timeout, uint64_t client, bool resume) {
-  v1::SuspendRequest request;
-  request.set_client(client);
-  request.set_resume(resume);
-  v1::SuspendResponse response;
-  const absl::Status status = Call(address, timeout, request, &response, &v1::ClientCompanion::Stub::Suspend);
-  if (!status.ok()) return status;
+  PW_ASSIGN_OR_RETURN(const session::SuspendReport report,
+                      Ask<session::SuspendReport>(address, timeout, [client, resume](session::Cluster& cluster, auto done) {
+                        cluster.SuspendClient(SessionId(client), resume, std::move(done));
+                      }));
   JsonWriter json;
-  json.BeginObject().Key("client").Int(static_cast<int64_t>(client)).Key("arrays").Int(response.arrays());
-  return json.Key("bytes").Int(response.bytes()).EndObject().Take();
+  json.BeginObject().Key("client").Int(static_cast<int64_t>(client)).Key("arrays").Int(report.arrays);
+  return json.Key("bytes").Int(report.bytes).EndObject().Take();
 }
 
 absl::StatusOr<gang::Share> SetShare(const std::string& address, absl::Duration timeout, uint64_t client,
                                      const gang::ShareChange& change) {
-  v1::SetShareRequest request;
-  request.set_client(client);
-  if (change.weight.has_value()) request.set_weight(*change.weight);
-  if (change.priority.has_value()) request.set_priority(*change.priority);
-  v1::SetShareResponse response;
-  const absl::Status status = Call(address, timeout, request, &response, &v1::ClientCompanion::Stub::SetShare);
-  if (!status.ok()) return status;
-  return gang::Share{.weight = response.weight(), .priority = response.priority()};
+  return Ask<gang::Share>(address, timeout, [client, change](session::Cluster& cluster, auto done) {
+    cluster.ChangeShare(SessionId(client), change, std::move(done));
+  });
 }
 
 }  // namespace pw

@@ -1,30 +1,26 @@
-// The operator's side of `pathways-controller --status ADDRESS`, `--trace ADDRESS`, `--share ADDRESS` and `--drain ADDRESS`.
+// The operator's side of `pathways-controller --status ADDRESS`, `--trace ADDRESS`, `--share ADDRESS`, `--suspend ADDRESS` and `--drain ADDRESS`.
+// ADDRESS is where the controller's clients connect; the question goes over an observer's session (proto/pathways/v1/session.proto).
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "pathways/gang/share.h"
+#include "pathways/session/session.h"
 
 namespace pw {
 
-// The report (docs/status.md) of the controller at ADDRESS: where its clients connect ("HOST:PORT"), or where its workers do
-// ("tcp:HOST:PORT", "unix:PATH").
+// Returns the report (docs/status.md).
 absl::StatusOr<std::string> AskForStatus(const std::string& address, absl::Duration timeout);
+// The same; the address is where the controller's workers join.
+absl::StatusOr<std::string> AskForStatusAsWorker(const std::string& address, absl::Duration timeout);
 
-struct TraceSummary {
-  int64_t events = 0;
-  int64_t events_not_recorded = 0;
-  std::vector<std::string> silent_hosts;
-};
-// Has the cluster of the controller whose clients connect to ADDRESS recorded for so long, and writes the picture to the file.
-absl::StatusOr<TraceSummary> SaveTrace(const std::string& address, absl::Duration duration, absl::Duration timeout,
-                                       const std::string& path);
+// Has the cluster record for so long.
+absl::StatusOr<session::ClusterTrace> RecordTrace(const std::string& address, absl::Duration duration, absl::Duration timeout);
 
-// The answer as JSON: {"moved": [slice, ...], "stuck": [{"slice", "why"}, ...]}.
+// Returns the answer as JSON: {"moved": [slice, ...], "stuck": [{"slice", "why"}, ...]}.
 absl::StatusOr<std::string> Drain(const std::string& address, absl::Duration timeout, const std::string& host, bool undo);
 
 // Likewise: {"client", "arrays", "bytes"}.

@@ -10,6 +10,7 @@
 #include "pathways/base/flags.h"
 #include "pathways/base/log.h"
 #include "pathways/base/open_files.h"
+#include "pathways/base/secret.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/base/stop_signal.h"
 #include "pathways/base/thread_pool.h"
@@ -18,7 +19,9 @@
 #include "pathways/bin/device_host.h"
 #include "pathways/bin/front_door.h"
 #include "pathways/controller/cluster/cluster_impl.h"
+#include "pathways/net/asio_transport.h"
 #include "pathways/net/memory_transport.h"
+#include "pathways/session/service.h"
 
 namespace {
 
@@ -28,16 +31,34 @@ struct Options {
   pw::ClusterFlags cluster;
   pw::DeviceHostOptions host;
   pw::FrontDoorOptions door;
+  std::string listen_clients;
   bool exit_with_parent = false;
 };
 
 void Declare(Options* options, pw::Flags* flags) {
   pw::DeclareFrontDoor(&options->door, flags);
+  flags->Add("listen-clients", &options->listen_clients, "ADDRESS",
+             "where operators (pathways status), and C++ programs, connect: HOST:PORT or unix:PATH; default: nowhere");
   pw::DeclareDevices(&options->host, flags);
   flags->Add("island", &options->host.island, "NAME", "how people call the island of this one host");
   flags->Add("host-name", &options->host.host_name, "NAME", "how people call this host; default: its network name");
   pw::DeclareCluster(&options->cluster, flags);
   flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
+}
+
+// What `pathways status` and the like talk to. Destroyed in the reverse order: the connections before what they call.
+struct Operators {
+  std::shared_ptr<pw::session::SessionService> service;
+  pw::net::AsioTransport transport;
+};
+
+absl::StatusOr<std::unique_ptr<Operators>> ListenForOperators(const std::string& address, pw::controller::ClusterImpl* cluster, pw::Timers* timers) {
+  auto operators = std::make_unique<Operators>();
+  pw::session::SessionService::Options sessions;
+  sessions.make_key = pw::RandomKey;
+  operators->service = pw::session::SessionService::Create(std::move(sessions), {cluster, timers});
+  PW_RETURN_IF_ERROR(operators->service->Listen(&operators->transport, address).status());
+  return operators;
 }
 
 absl::Status Serve(Options options, pw::StopSignal* stop) {
@@ -60,6 +81,10 @@ absl::Status Serve(Options options, pw::StopSignal* stop) {
   PW_ASSIGN_OR_RETURN(host, pw::DeviceHost::Create(options.host, {&executor, &clock, &timers, &at_host, nullptr}));
   absl::Status outcome;
   PW_RETURN_IF_ERROR(host->Join(pw::StopProcess(&outcome)));
+  std::unique_ptr<Operators> operators;
+  if (!options.listen_clients.empty()) {
+    PW_ASSIGN_OR_RETURN(operators, ListenForOperators(options.listen_clients, cluster.get(), &timers));
+  }
   PW_ASSIGN_OR_RETURN(auto door, pw::FrontDoor::Open(options.door, cluster.get()));
   PW_LOG_INFO << "local cluster: jax programs connect to " << door->address();
 

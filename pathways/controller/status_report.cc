@@ -132,8 +132,6 @@ std::string ToJson(const StatusReport& report) {
       .Int(report.joined_hosts)
       .Key("workers_address")
       .String(report.workers_address)
-      .Key("sessions_address")
-      .String(report.sessions_address)
       .Key("platform")
       .String(report.platform_name);
   json.Key("stablehlo_version").String(report.stablehlo_version).Key("policy").String(report.policy);

@@ -68,7 +68,6 @@ struct StatusReport {
   int expected_hosts = 0;
   int joined_hosts = 0;
   std::string workers_address;  // for workers; empty: not listening yet
-  std::string sessions_address;  // for agents and other clients of the session protocol; empty: none
   std::string platform_name;
   std::string stablehlo_version;
   std::string policy;

@@ -49,7 +49,7 @@ class _AfterImport:
 
 def set_environment():
     """Sets defaults; variables that the user has set keep their values."""
-    # The client connects to our relay on this machine over plain TCP; its default credentials exist on one cloud only.
+    # The client connects to a door on this machine over plain TCP; its default credentials exist on one cloud only.
     os.environ.setdefault("IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS", "true")
     # One cancelled upload ends a session, and a pmap call with hundreds of arguments starts thousands of uploads at once.
     os.environ.setdefault("IFRT_PROXY_GRPC_MAX_ONGOING_HOST_BUFFER_STORES", "64")

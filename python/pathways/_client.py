@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 
-from pathways import _binaries, _bootstrap, _callbacks, _cluster, _connect, _host_calls, _host_memory, _launch, _processes, _share, _timer_slack
+from pathways import _bootstrap, _callbacks, _cluster, _connect, _host_calls, _host_memory, _launch, _processes, _share, _timer_slack
 from pathways._jax import seams
 
 logger = logging.getLogger("pathways")
@@ -48,8 +48,8 @@ _NAMES = {"local": "local cluster"}  # of doors, for people
 
 class _Endpoint:
     """The run's folder, the process that jax's client connects to (the door), and the local cluster if we started one. A local cluster of one host is one
-    process, and is the door itself. Otherwise the door is an agent, or, for clusters of other machines, a relay. An endpoint lives until this process
-    ends. A later connection (after jax's clear_backends) reuses it unless it has failed."""
+    process, and is the door itself. Otherwise the door is an agent. An endpoint lives until this process ends. A later connection (after jax's
+    clear_backends) reuses it unless it has failed."""
 
     def __init__(self):
         self.pid = os.getpid()
@@ -58,9 +58,8 @@ class _Endpoint:
         self.door = None
         self.controller = None
         self.address = None
-        self.taker = None  # the address of the process that may take large arrays as files, if it runs on this machine
+        self.files = None  # the folder from which the door takes large arrays
         self.callback_socket = None
-        self.relay_takes_files = False
 
     def start(self):
         try:
@@ -69,13 +68,8 @@ class _Endpoint:
             if shape is not None and shape.islands == shape.hosts == 1:
                 self._start_local(shape)
                 return self
-            self.controller = self.taker = address or self._start_cluster(shape)
-            if (sessions := self._sessions()) is not None:
-                self._start_agent(sessions)
-            elif _binaries.has("pathways-relay"):
-                self._start_relay()
-            else:
-                self.address = self.controller
+            self.controller = address or self._start_cluster(shape)
+            self._start_agent()
         except BaseException:
             self.stop()
             raise
@@ -85,50 +79,27 @@ class _Endpoint:
         logger.info("starting a local cluster of one host with %s devices in one process; its log is in %s", shape.devices, self.folder)
         [(island, host)] = shape.placement()
         port_file = self.folder / "local.port"
-        self._start_server("local", _launch.local(island, host, _launch.default_platform(), shape.devices, port_file), port_file)
-        self.controller = self.address
+        self.controller = self._socket()
+        self._start_door("local", _launch.local(island, host, _launch.default_platform(), shape.devices, port_file, self.controller), port_file)
 
     def _start_cluster(self, shape):
         logger.info("starting a local cluster of %s islands x hosts x devices; logs in %s", shape, self.folder)
-        self.cluster = _cluster.Cluster(shape, self.folder).start()
+        self.cluster = _cluster.Cluster(shape, self.folder, listen=self._socket()).start()
         return self.cluster.address
 
-    def _sessions(self):
-        """Returns the controller's address for agents; None: the relay enters the cluster. Agents enter clusters of this machine only, because hosts of
-        others may be out of this machine's reach."""
-        if os.environ.get("PATHWAYS_AGENT", "on") == "off":
-            return None
-        if self.cluster is not None:
-            return self.cluster.listen_sessions()
-        if not _launch.is_loopback(self.controller.rpartition(":")[0]):
-            return None
-        try:
-            return _cluster.status(self.controller, _connect.timeout_seconds()).get("sessions_address") or None
-        except _cluster.StatusError:
-            return None  # the connection, which comes next, fails likewise and explains it
+    def _socket(self):
+        """Returns the address of our own cluster's controller, which only this user's processes reach."""
+        return f"unix:{self.folder / 'clients.sock'}"
 
-    def _start_agent(self, sessions):
+    def _start_agent(self):
         port_file = self.folder / "agent.port"
-        self._start_server("agent", _launch.agent(sessions, "127.0.0.1:0", port_file), port_file)
-
-    def _start_server(self, name, args, port_file):
-        """A door that takes large arrays as files."""
-        if folder := (directory := _host_memory.named_by_user()) or _host_memory.server_folder():
-            args += ["--shared-directory", folder]
-        self._start_door(name, args, port_file)
-        self.taker = self.address
-        if folder and not directory:
-            _host_memory.announce(folder, self.address, self.door.pid)
-
-    def _start_relay(self):
-        port_file = self.folder / "relay.port"
-        args = [_binaries.find("pathways-relay"), "--target", self.controller, "--listen", "127.0.0.1:0", "--port-file", port_file]
-        if (files := _host_memory.relay_folder()) is not None:
-            args += ["--files", files]
-            self.relay_takes_files = True
-        self._start_door("relay", args, port_file)
+        self._start_door("agent", _launch.agent(self.controller, "127.0.0.1:0", port_file, _connect.timeout_seconds()), port_file)
 
     def _start_door(self, name, args, port_file):
+        directory = _host_memory.named_by_user()
+        self.files = None if directory else _host_memory.folder()
+        if directory or self.files:
+            args += ["--shared-directory", directory or self.files]
         self.callback_socket = self.folder / "callbacks.sock"
         args += ["--callback-socket", self.callback_socket, "--exit-with-parent"]
         self.door = _processes.Process(f"pathways-{name}", args, self.folder / f"{name}.log")
@@ -236,7 +207,7 @@ def make_client():
         options.initialization_data = {"pathways_companion": token.encode(), **_share.initialization_data()}
         if endpoint.callback_socket is not None:
             _host_calls.CallServer(endpoint.callback_socket, token, _callbacks.registry)
-        uploads = _host_memory.uploads_to(endpoint.taker, endpoint.relay_takes_files)
+        uploads = _host_memory.uploads_into(endpoint.files)
         if uploads is not None:
             options.initialization_data = {**options.initialization_data, **uploads.initialization_data()}
             atexit.register(uploads.remove)
@@ -246,7 +217,7 @@ def make_client():
         except Exception as error:
             raise RuntimeError(_explain(endpoint.controller, error, endpoint.failure())) from None
         _clients.append(client)
-        _host_memory.serve(client, endpoint.callback_socket)
+        _host_memory.serve(client)
         return client
 
 

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 
-from pathways import _binaries, _host_memory, _launch, _processes, _simulated, _state
+from pathways import _binaries, _launch, _processes, _simulated, _state
 from pathways._shape import Shape
 
 START_SECONDS = float(os.environ.get("PATHWAYS_START_SECONDS", "60"))
@@ -35,14 +35,16 @@ class Joinable:
 
 
 class Cluster:
-    """A controller and its workers. start() starts them and returns when they are ready. `owned`: they end with this process."""
+    """A controller and its workers. start() starts them and returns when they are ready. `owned`: they end with this process. `listen`: where clients
+    connect. `listen_proxy`: where an agent of the cluster serves jax programs without our package; None: there is no such agent."""
 
     def __init__(self, shape, folder, platform=None, listen="127.0.0.1:0", owned=True, policy=None, joinable=None, checksum=False, heartbeat=None,
-                 simulated=None, memory_limit=None, spill=False, dispatch=None):
+                 simulated=None, memory_limit=None, spill=False, dispatch=None, listen_proxy=None):
         self.shape = shape
         self.folder = pathlib.Path(folder)
         self.platform = platform or _launch.default_platform()
         self.listen = listen
+        self.listen_proxy = listen_proxy
         self.owned = owned
         self.policy = policy
         self.joinable = joinable
@@ -54,14 +56,20 @@ class Cluster:
         self.simulated = simulated  # a _simulated.Device: all hosts are simulated and have such devices
         self.address = None
         self.workers_address = None
+        self.proxy_address = None
         self.processes = []
 
     def start(self):
         try:
             self._start_controller()
-            if self.joinable is None or self.joinable.with_workers:
+            with_workers = self.joinable is None or self.joinable.with_workers
+            if with_workers:
                 self._start_workers()
+            agent = self._start_agent() if self.listen_proxy is not None else None
+            if with_workers:
                 _processes.wait_for(self._formed, self.processes, START_SECONDS, "the hosts did not join the cluster")
+            if agent is not None:
+                self.proxy_address = self._reachable(_processes.wait_for(agent, self.processes, START_SECONDS, "the agent did not start"))
         except BaseException:
             self.stop()
             raise
@@ -87,37 +95,43 @@ class Cluster:
         """Returns a Unix socket if clients are on this machine only, else a TCP address: workers may then be on other machines too."""
         if self.joinable is not None and self.joinable.listen_workers:
             return self.joinable.listen_workers
-        host, _ = _launch.split(self.listen, "--listen")
-        return f"unix:{self.folder / 'workers.sock'}" if _launch.is_loopback(host) else f"{host}:0"
+        if _launch.listens_here(self.listen):
+            return f"unix:{self.folder / 'workers.sock'}"
+        return f"{_launch.split(self.listen, '--listen')[0]}:0"
 
-    def listen_sessions(self):
-        """Returns the address on which the controller accepts agents: a Unix socket if clients are on this machine only."""
-        host, _ = _launch.split(self.listen, "--listen")
-        return f"unix:{self.folder / 'sessions.sock'}" if _launch.is_loopback(host) else f"{host}:0"
+    def _listen_lanes(self):
+        """Returns the address of each worker for clients; None: the worker's own choice. Its choice depends on where it joins, so it does not serve
+        clients of other machines if workers are on this machine only."""
+        if _launch.listens_here(self.listen) or not _launch.listens_here(self.workers_address):
+            return None
+        return f"{_launch.split(self.listen, '--listen')[0]}:0"
 
     def _start_controller(self):
         port_file = self.folder / "controller.port"
         args = _launch.controller(self.listen, self._listen_workers(), len(self.shape.placement()), port_file, self.policy, self.spill,
                                   self.dispatch)
-        args += ["--listen-sessions", self.listen_sessions()]
         if self.joinable is None:
             args.append("--own-workers")  # workers started separately would wait for the next controller
         if self.heartbeat:
             args.append(f"--heartbeat-limit={self.heartbeat}")
         if self.owned:
             args.append("--exit-with-parent")
-        # The folder in which jax's client library leaves large arrays.
-        own = None
-        if directory := _host_memory.named_by_user() or (own := _host_memory.server_folder()):
-            args += ["--shared-directory", directory]
-        controller = _processes.Process("pathways-controller", args, self._log("controller"))
-        self.processes.append(controller)
+        self.processes.append(_processes.Process("pathways-controller", args, self._log("controller")))
         clients, workers = _processes.wait_for(
             lambda: _launch.read_ports(port_file), self.processes, START_SECONDS, "the controller did not start")
-        name = self._advertise() or socket.gethostname()
-        self.address, self.workers_address = _launch.reachable(clients, name), _launch.reachable(workers, name)
-        if own is not None:
-            _host_memory.announce(own, self.address, controller.pid)
+        self.address, self.workers_address = self._reachable(clients), self._reachable(workers)
+
+    def _start_agent(self):
+        """Starts the agent for programs without our package. Returns a function that returns the agent's address once it serves."""
+        port_file = self.folder / "agent.port"
+        args = _launch.agent(self.address, self.listen_proxy, port_file)
+        if self.owned:
+            args.append("--exit-with-parent")
+        self.processes.append(_processes.Process("pathways-agent", args, self._log("agent")))
+        return lambda: _processes.read_port_file(port_file)
+
+    def _reachable(self, address):
+        return _launch.reachable(address, self._advertise() or socket.gethostname())
 
     def _advertise(self):
         return self.joinable.advertise if self.joinable is not None else None
@@ -134,7 +148,7 @@ class Cluster:
         most_hosts = max(hosts + 2, _launch.MOST_HOSTS) if self.joinable is not None else hosts + 2 if hosts > 1 else 1
         for island, host in self.shape.placement():
             args = _launch.worker(self.workers_address, host, island, self.platform, self.shape.devices, most_hosts, self._advertise(),
-                                  self.checksum, self.memory_limit)
+                                  self.checksum, self.memory_limit, self._listen_lanes())
             args.append("--exit-with-controller")
             if self.owned:
                 args.append("--exit-with-parent")
@@ -152,9 +166,9 @@ class StatusError(RuntimeError):
     """The controller did not answer."""
 
 
-def status(address, seconds=10.0):
-    """Returns the status report of the controller at HOST:PORT."""
-    return _ask(address, seconds, "--status", address)
+def status(address, seconds=10.0, at_workers=False):
+    """Returns the status report of the controller whose clients connect to `address`; `at_workers`: whose workers join there."""
+    return _ask(address, seconds, "--status-at-workers" if at_workers else "--status", address, f"--status-timeout={seconds}s")
 
 
 def share(address, client, weight=None, priority=None):
@@ -181,7 +195,7 @@ def trace(address, seconds, path):
 
 def _ask(address, seconds, *question):
     try:
-        done = subprocess.run([str(_binaries.find("pathways-controller")), *question], capture_output=True, text=True, timeout=seconds, check=False)
+        done = subprocess.run([str(_binaries.find("pathways-controller")), *question], capture_output=True, text=True, timeout=seconds + 10, check=False)
     except subprocess.TimeoutExpired:
         raise StatusError(f"no answer from the controller at {address} within {seconds:.0f} s") from None
     if done.returncode != 0:

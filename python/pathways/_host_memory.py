@@ -1,22 +1,20 @@
-"""Transfers large arrays between this process and a cluster on the same machine through shared memory instead of the network.
+"""Transfers large arrays between this process and the door of its cluster through shared memory instead of a socket. The door, an agent or a cluster of
+one process, runs on this machine too.
 
 Uploads: jax's client library can write a large array to a file in a directory and send only the file's number. Two environment variables control
 this. The library reads the size threshold when it connects, and the directory when it sends the first large array; it then keeps the directory
-for the life of the process. All controllers of one user on one machine serve one folder in memory, and each connection has its own folder
-inside. We give the library the path `/proc/self/fd/N`, so that each connection can make the descriptor refer to another folder, and a forked child
-has its own descriptor. If the controller is on another machine, our relay on this machine reads the files and sends their contents
-(relay/file_upload.h), which saves one hop over a socket.
+for the life of the process. All doors of one user on one machine serve one folder in memory, and each connection has its own folder inside. We give
+the library the path `/proc/self/fd/N`, so that each connection can make the descriptor refer to another folder, and a forked child has its own
+descriptor.
 
 Downloads: jax reads an array that one device holds whole through two methods of its arrays. For our large arrays we replace these methods. A
-program that the controller itself runs (plugin_programs/host_memory.h) returns the array's location, and numpy maps those pages. If the controller
-is on another machine, our relay on this machine fetches the array into shared memory (relay/download.h), at a third of the library's own cost.
+program that the door itself runs (plugin_programs/host_memory.h) returns the array's location, and numpy maps those pages.
 
 Other cases (small arrays, no memory left) take jax's own path.
 """
 
 import contextlib
 import fcntl
-import functools
 import json
 import mmap
 import os
@@ -27,7 +25,6 @@ import weakref
 
 import numpy as np
 
-from pathways import _host_calls
 from pathways._jax import seams
 
 OPTIMIZATION = "IFRT_PROXY_GRPC_LARGE_TRANSFER_OPTIMIZATION"
@@ -40,13 +37,8 @@ _MEMORY = pathlib.Path("/dev/shm")
 
 
 def wanted():
-    """Whether to use shared memory. PATHWAYS_SHARED_MEMORY is "on", "off", or "relay": as if the controller were on another machine."""
+    """Whether to use shared memory: PATHWAYS_SHARED_MEMORY is "on" or "off"."""
     return os.environ.get("PATHWAYS_SHARED_MEMORY", "on") != "off"
-
-
-def wanted_with_controller():
-    """Whether to share memory with the controller directly."""
-    return os.environ.get("PATHWAYS_SHARED_MEMORY", "on") not in ("off", "relay")
 
 
 # --------------------------------------------------------------------------------------------------------- to the cluster
@@ -56,13 +48,8 @@ def named_by_user():
     return None if directory is None or directory.startswith(_DESCRIPTORS) else directory
 
 
-def server_folder():
-    """Returns the folder that controllers of this user serve, or None."""
-    return relay_folder() if wanted_with_controller() else None
-
-
-def relay_folder():
-    """Returns the folder for files that this user's processes leave for each other; makes it if it is missing. Returns None if /dev/shm is
+def folder():
+    """Returns the folder for files that this user's processes leave for their doors; makes it if it is missing. Returns None if /dev/shm is
     unusable or small, as in many containers: the client library does not survive a full one."""
     if not wanted():
         return None
@@ -71,37 +58,12 @@ def relay_folder():
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         if size.f_blocks * size.f_frsize < memory // 4:
             return None
-        folder = _MEMORY / f"pathways-{os.getuid()}"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        status = folder.lstat()
-        return folder if status.st_uid == os.getuid() and status.st_mode & 0o77 == 0 and folder.is_dir() and not folder.is_symlink() else None
+        found = _MEMORY / f"pathways-{os.getuid()}"
+        found.mkdir(mode=0o700, exist_ok=True)
+        status = found.lstat()
+        return found if status.st_uid == os.getuid() and status.st_mode & 0o77 == 0 and found.is_dir() and not found.is_symlink() else None
     except OSError:
         return None
-
-
-def announce(folder, address, pid):
-    """Announces to clients on this machine that the controller at `address` serves `folder`. The announcement is valid while process `pid` lives."""
-    for other in folder.glob("port-*"):
-        if _announced(other) is None:
-            other.unlink(missing_ok=True)
-    (folder / f"port-{address.rpartition(':')[2]}").write_text(json.dumps([pid, _start_time(pid)]))
-
-
-def _announced(file):
-    """Returns the pid in an announcement if that process lives, else None."""
-    try:
-        pid, started = json.loads(file.read_text())
-    except (OSError, ValueError):
-        return None
-    return pid if started is not None and _start_time(pid) == started else None
-
-
-def served(folder, address):
-    """Whether the controller at `address` is on this machine and serves `folder`."""
-    host, _, port = address.rpartition(":")
-    if host not in ("127.0.0.1", "localhost", "[::1]"):
-        return False
-    return _announced(folder / f"port-{port}") is not None
 
 
 def _start_time(pid):
@@ -111,12 +73,11 @@ def _start_time(pid):
 
 
 class Uploads:
-    """The folder for one connection's uploads to a controller. Each connection has its own, because the library numbers its files from 1 in each."""
+    """The folder for one connection's uploads. Each connection has its own, because the library numbers its files from 1 in each."""
 
     _number = None  # the descriptor whose path the library has; fixed for the life of the process
 
-    def __init__(self, folder, taker):
-        self.taker = taker  # "shared", the controller, or "relay"
+    def __init__(self, folder):
         self.pid = os.getpid()
         self.path = folder / f"client-{self.pid}-{_start_time(self.pid)}-{secrets.token_hex(8)}"
         self.path.mkdir(mode=0o700)
@@ -129,7 +90,7 @@ class Uploads:
         os.close(fd)
 
     def initialization_data(self):
-        return {f"pathways_{self.taker}_subdirectory": self.path.name.encode()}
+        return {"pathways_shared_subdirectory": self.path.name.encode()}
 
     @contextlib.contextmanager
     def told(self):
@@ -146,23 +107,21 @@ class Uploads:
             shutil.rmtree(self.path, ignore_errors=True)
 
 
-def uploads_to(address, relay_takes_files):
-    """Makes the folder for a connection to the controller at `address`; None if files cannot be used, or the user has set the variables."""
+def uploads_into(folder):
+    """Makes the folder for one connection within `folder`, which its door serves. Returns None if files cannot be used, or the user has set the
+    variables."""
     if THRESHOLD in os.environ or named_by_user():
         return None
-    folder = server_folder()
-    if folder is not None and served(folder, address):
-        return Uploads(folder, "shared")
-    if relay_takes_files and (folder := relay_folder()) is not None:
-        return Uploads(folder, "relay")
+    if folder is not None:
+        return Uploads(folder)
     if Uploads._number is None:
         return None
-    raise RuntimeError(f"this process hands large arrays to a controller on this machine as files, and cannot go on to the one at {address}, "
-                       "which does not take them: use a new process, or set PATHWAYS_SHARED_MEMORY=off from the start")
+    raise RuntimeError(f"this process hands large arrays over as files in {_MEMORY}, and now that folder cannot be used: use a new process, or set "
+                       "PATHWAYS_SHARED_MEMORY=off from the start")
 
 
 def _sweep(folder):
-    """Removes the folders of processes that were killed together with their controllers."""
+    """Removes the folders of processes that were killed together with their doors."""
     for left in folder.glob("client-*"):
         try:
             _, pid, started, _ = left.name.split("-")
@@ -187,7 +146,7 @@ def _open(pid, fd, device, inode):
 
 
 def _machine():
-    """Returns this machine's MachineIdentity as the controller computes it (plugin_programs/host_memory.h); "" if unknown."""
+    """Returns this machine's MachineIdentity as the door computes it (plugin_programs/host_memory.h); "" if unknown."""
     try:
         boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.stat('/proc/self/ns/pid').st_ino}"
@@ -195,32 +154,12 @@ def _machine():
         return ""
 
 
-_HOST_BUFFER = 2**64 - 1  # in place of a pid: the array is in a host buffer at the controller
-
-
-def _download(relay_socket, array, handle, session, size):
-    """Has the relay fetch the array from a controller on another machine into this machine's memory. Returns None on failure."""
-    try:
-        connection = _host_calls.Connection(relay_socket)
-    except OSError:
-        return None
-    try:
-        connection.send({"download": str(handle), "session": str(session), "bytes": str(size)}, [])
-        answer = json.loads(connection.receive_message())
-        return _map(array, *answer["memory"]) if "memory" in answer else None
-    except (OSError, EOFError, ValueError):
-        return None
-    finally:
-        connection.close()  # the relay releases the memory
-
-
 class _Reader:
     """Reads one client's arrays through shared memory."""
 
-    def __init__(self, client, relay_socket):
+    def __init__(self, client):
         self._client = client
-        self._relay_socket = relay_socket  # None: there is no relay
-        self._programs = {}  # by device; None: the controller refuses such programs
+        self._programs = {}  # by device; None: the door refuses such programs
         self._pending = {}  # answers in flight, by id of the array
 
     def start(self, array):
@@ -253,8 +192,6 @@ class _Reader:
         if pid == 0:
             return None
         try:
-            if pid == _HOST_BUFFER:
-                return _download(self._relay_socket, array, fd, file_device, size)
             return _map(array, pid, fd, file_device, inode, offset, size)
         finally:
             self._run(device, answer)  # releases it
@@ -266,16 +203,12 @@ class _Reader:
     def _compile(self, device):
         from jax.extend.ifrt_programs import ifrt_programs
 
-        requests = [{"hostMemoryRequest": {"device_ids": [device.id], "machine": _machine()}}] if wanted_with_controller() else []
-        if self._relay_socket is not None:
-            requests.append({"hostBufferRequest": {"device_ids": [device.id]}})
-        for request in requests:
-            try:
-                return self._client.compile_and_load_ifrt_program(
-                    ifrt_programs.make_plugin_program(json.dumps(request)), ifrt_programs.make_plugin_compile_options())
-            except Exception:  # UNIMPLEMENTED: the controller is on another machine, or does not support the request
-                continue
-        return None
+        request = {"hostMemoryRequest": {"device_ids": [device.id], "machine": _machine()}}
+        try:
+            return self._client.compile_and_load_ifrt_program(
+                ifrt_programs.make_plugin_program(json.dumps(request)), ifrt_programs.make_plugin_compile_options())
+        except Exception:  # UNIMPLEMENTED: the door is in another container, or does not support the request
+            return None
 
 
 def _map(array, pid, fd, device, inode, offset, size):
@@ -308,10 +241,10 @@ def _reader_of(array):
     return _readers.get(id(next(iter(array.sharding.device_set)).client))
 
 
-def serve(client, relay_socket):
+def serve(client):
     """Makes this client's arrays readable through shared memory, if that is wanted."""
     if wanted():
-        _readers[id(client)] = _Reader(client, relay_socket)
+        _readers[id(client)] = _Reader(client)
 
 
 def _pieces(array):

@@ -26,7 +26,7 @@ def compile_cache():
 
 
 def _client_files():
-    """Returns the flags that name the directories in which programs may have the controller write and read files (pathwaysutils' persistence and
+    """Returns the flags that name the directories in which programs may have their front door write and read files (pathwaysutils' persistence and
     profiles). Other directories are refused, because any process of this machine can connect."""
     below = os.environ.get("PATHWAYS_PERSISTENCE_DIRECTORY") or tempfile.gettempdir()
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
@@ -34,20 +34,24 @@ def _client_files():
 
 
 def _front_door():
-    """Returns the flags of the process that jax's clients connect to: the controller or an agent."""
+    """Returns the flags of the process that jax's clients connect to: an agent, or a cluster of one process."""
     return ["--translator-python", sys.executable, *_client_files()]
 
 
-def agent(sessions, listen, port_file=None):
-    """Returns the agent's command line. `sessions`: the controller's address for agents. The first line of the port file is the clients' address."""
-    args = [_binaries.find("pathways-agent"), "--cluster", sessions, "--listen", listen, *_front_door()]
+def agent(cluster, listen, port_file=None, patience=None):
+    """Returns the agent's command line. `cluster`: the controller's address for clients. `patience`: seconds to wait for the controller when a program
+    connects. The first line of the port file is the address that programs connect to."""
+    args = [_binaries.find("pathways-agent"), "--cluster", cluster, "--listen", listen, *_front_door()]
+    if patience is not None:
+        args.append(f"--patience={patience}s")
     return [*args, "--port-file", port_file] if port_file else args
 
 
-def local(island, host, platform, devices, port_file):
-    """Returns the command line of a cluster of one host in one process. The port file has the clients' address in its first line."""
-    return [_binaries.find("pathways-local"), "--island", island, "--host-name", host, "--port-file", port_file, *_devices(platform, devices),
-            *_staged_limit(), *_front_door()]
+def local(island, host, platform, devices, port_file, listen):
+    """Returns the command line of a cluster of one host in one process. Its first line of the port file is the address that programs connect to;
+    `listen`: the address of its controller."""
+    return [_binaries.find("pathways-local"), "--island", island, "--host-name", host, "--port-file", port_file, "--listen-clients", listen,
+            *_devices(platform, devices), *_staged_limit(), *_front_door()]
 
 
 def take_token(path):
@@ -69,10 +73,7 @@ def _staged_limit():
 def controller(listen, listen_workers, hosts, port_file, policy=None, spill=False, dispatch=None):
     """Returns the controller's command line. Once it serves, the port file has two lines: the clients' and the workers' address."""
     args = [_binaries.find("pathways-controller"), "--listen-clients", listen, "--listen-workers", listen_workers,
-            "--expect-hosts", hosts, "--port-file", port_file, *_front_door()]
-    args += _staged_limit()
-    if bulk := os.environ.get("PATHWAYS_LISTEN_BULK"):
-        args.append(f"--listen-bulk={bulk}")
+            "--expect-hosts", hosts, "--port-file", port_file, *_staged_limit()]
     if spill:
         args.append("--spill")
     if dispatch:
@@ -85,9 +86,11 @@ def _devices(platform, devices):
     return [*args, "--devices", devices] if platform == "cpu" else args
 
 
-def worker(controller_address, host, island, platform, devices=None, most_hosts=MOST_HOSTS, advertise=None, checksum=False, memory_limit=None):
+def worker(controller_address, host, island, platform, devices=None, most_hosts=MOST_HOSTS, advertise=None, checksum=False, memory_limit=None,
+           listen_lanes=None):
     """Returns the worker's command line. `devices`: the number of CPU devices to create; on other platforms the plugin finds them. `memory_limit`:
-    bytes for arrays on each device; None: all that the device has."""
+    bytes for arrays on each device; None: all that the device has. `listen_lanes`: where clients bring and fetch arrays; None: on sockets of the kind
+    on which the other workers reach this one."""
     args = [_binaries.find("pathways-worker"), "--controller", controller_address, "--island", island, "--host-name", host, *_devices(platform, devices)]
     if platform == "cpu":
         args += ["--most-hosts", most_hosts]
@@ -95,6 +98,8 @@ def worker(controller_address, host, island, platform, devices=None, most_hosts=
         args.append("--checksum")
     if memory_limit is not None:
         args.append(f"--memory-limit={memory_limit}")
+    if listen_lanes is not None:
+        args += ["--listen-lanes", listen_lanes]
     return [*args, "--advertise", advertise] if advertise else args
 
 
@@ -107,8 +112,24 @@ def split(address, what):
     return host, port
 
 
+def listens_here(address):
+    """Whether an address can be reached from this machine only."""
+    return address.startswith("unix:") or is_loopback(address.removeprefix("tcp:").rpartition(":")[0])
+
+
 def is_loopback(host):
     return host in ("localhost", "[::1]") or host.startswith("127.")
+
+
+def listen_proxy(wanted, listen):
+    """Returns where the agent for programs without our package listens: the address wanted, or a free port where the controller's clients connect.
+    None: it is not wanted."""
+    if wanted == "none":
+        return None
+    if wanted is None:
+        return f"{split(listen, '--listen')[0]}:0"
+    split(wanted, "--listen-proxy")
+    return wanted
 
 
 def is_wildcard(host):

@@ -35,6 +35,8 @@ def _add_worker(worker):
     worker.add_argument("--devices", type=int, metavar="N", help="how many devices to make of the CPU (default 4); other platforms have what is there")
     worker.add_argument("--platform", metavar="NAME", help="cpu, cuda, or the path of a PJRT plugin (default: the cluster's)")
     worker.add_argument("--listen", metavar="ADDRESS", help="where the other workers reach this one (default: a free port, or a Unix socket within a machine)")
+    worker.add_argument("--listen-lanes", metavar="ADDRESS",
+                        help="where programs bring and fetch the bytes of arrays (default: a free port, or a Unix socket within a machine)")
     worker.add_argument("--advertise", metavar="NAME", help="this machine's name or address for other machines (default: its network name)")
     worker.add_argument("--checksum", action="store_true", help="protect what this host sends to others by checksums (CRC-32C)")
     worker.add_argument("--memory-limit", type=int, metavar="BYTES", help="memory for arrays on each device (default: what the device has)")
@@ -74,9 +76,13 @@ def parser():
                     help="with --on slurm: one more for sbatch (in a job: srun), as --option=--time=60; with --on ray: a resource, as --option=TPU=4")
     up.add_argument("--wait", type=float, default=3600, metavar="S", help="with --on: for nodes that others have (default 3600)")
     up.add_argument("--listen", metavar="HOST:PORT",
-                    help="where clients connect (default: a free port of 127.0.0.1); 0.0.0.0:PORT takes those of other machines, and workers too")
+                    help="where clients connect, the address for PATHWAYS_ADDRESS (default: a free port of 127.0.0.1); 0.0.0.0:PORT takes those of other "
+                         "machines, and workers too")
     up.add_argument("--listen-workers", metavar="ADDRESS",
                     help="where workers join, HOST:PORT or unix:PATH (default: a Unix socket, or a free port where --listen is open to others)")
+    up.add_argument("--listen-proxy", metavar="HOST:PORT",
+                    help="where programs without this package connect, as JAX_PLATFORMS=proxy JAX_BACKEND_TARGET=grpc://HOST:PORT; an agent serves them "
+                         "(default: a free port, of the same HOST as --listen; none: no agent)")
     up.add_argument("--advertise", metavar="NAME", help="this machine's name or address for other machines (default: its network name)")
     up.add_argument("--no-workers", action="store_true",
                     help="the controller alone; it serves once as many workers as the shape has hosts have joined ('pathways worker --join')")

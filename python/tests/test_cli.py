@@ -17,7 +17,7 @@ def home(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("command", ["up", "worker", "run", "status", "share", "drain", "trace", "bench", "down", "logs"])
+@pytest.mark.parametrize("command", ["up", "worker", "agent", "run", "status", "share", "drain", "trace", "bench", "down", "logs"])
 def test_every_command_has_help(command, capsys):
     with pytest.raises(SystemExit) as end:
         cli.main([command, "--help"])
@@ -114,11 +114,3 @@ def test_the_paper_is_measured_from_a_checkout(tmp_path, capsys, monkeypatch):
     (tmp_path / "inside").mkdir()
     monkeypatch.chdir(tmp_path / "inside")
     assert cli.main(["bench", "paper", "--quick", "--figures", "5", "7"]) == 4  # the benchmark's own status
-
-
-def test_agents_are_told_where_the_controller_takes_them():
-    assert join.sessions_address("head:8470", {"sessions_address": "tcp:0.0.0.0:41"}) == "tcp:head:41"
-    with pytest.raises(ValueError, match="takes no agents.*--listen-sessions"):
-        join.sessions_address("head:8470", {"sessions_address": ""})
-    with pytest.raises(ValueError, match="takes agents of its own machine only"):
-        join.sessions_address("head:8470", {"sessions_address": "unix:/not/of/this/machine"})

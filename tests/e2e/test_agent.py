@@ -1,14 +1,16 @@
-"""Tests the agent, the IFRT proxy server on the client's machine. A user starts it for programs without our package; the package
-starts one for each program on a cluster of its own machine."""
+"""Tests agents, the IFRT proxy servers of clusters. The package starts one for each program, `pathways up` one beside the controller for programs
+without our package, and a user others of this kind."""
 
-import os
 import signal
+import socket
 import subprocess
 import sys
 
 import pytest
 from cli import CommandLine, alive, end
 from conftest import PATIENCE, clean_environment, eventually
+
+from pathways import _binaries
 
 # Stock jax with its own proxy client.
 STRANGER = """
@@ -54,8 +56,10 @@ def stranger(address):
     return subprocess.Popen([sys.executable, "-c", STRANGER], env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def test_programs_without_our_package_share_an_agent(pathways, agent):
-    programs = [stranger(agent) for _ in range(2)]
+@pytest.mark.parametrize("whose", ["the user's", "the cluster's"])
+def test_programs_without_our_package_share_an_agent(pathways, cluster, agent, whose):
+    address = agent if whose == "the user's" else cluster["proxy_address"]
+    programs = [stranger(address) for _ in range(2)]
     for program in programs:
         line = program.stdout.readline()
         assert line == "4 2016.0 10.0\n", line or program.communicate()[1]
@@ -77,6 +81,42 @@ def test_a_stranger_that_is_killed_leaves_nothing(pathways, agent):
 def test_an_agent_says_which_controller_is_not_there(pathways, tmp_path):
     done = pathways("agent", "--address", "127.0.0.1:9", "--wait", "0", check=False)
     assert done.returncode != 0 and "127.0.0.1:9" in done.stderr
+
+
+def test_a_cluster_s_agent_listens_where_it_is_told_or_not_at_all(tmp_path):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        wanted = f"127.0.0.1:{probe.getsockname()[1]}"
+    for words, address in (("--listen-proxy", wanted), wanted), (("--listen-proxy", "none"), None):
+        command = CommandLine(tmp_path)
+        try:
+            assert command("up", "--devices", "1", *words)["proxy_address"] == address
+        finally:
+            command("down", check=False)
+    done = CommandLine(tmp_path)("up", "--listen-proxy", "nowhere", check=False)
+    assert done.returncode == 2 and "--listen-proxy wants HOST:PORT" in done.stderr
+
+
+def test_a_program_finds_its_cluster_without_asking_in_another_process(run_script, cluster):
+    """The agent is the only process that a program on a cluster starts."""
+    done = run_script("""
+import subprocess
+import jax
+started, popen = [], subprocess.Popen
+subprocess.Popen = lambda args, **kwargs: (started.append(str(args[0]).rpartition("/")[2]), popen(args, **kwargs))[1]
+print(jax.device_count(), started)
+""", PATHWAYS_ADDRESS=cluster["address"])
+    assert (done.returncode, done.stdout) == (0, "4 ['pathways-agent']\n"), done.stderr
+
+
+def test_the_controller_has_no_grpc():
+    assert b"grpc" in _binaries.find("pathways-agent").read_bytes().lower()
+    assert b"grpc" not in _binaries.find("pathways-controller").read_bytes().lower()
+
+
+def test_an_address_of_something_else_is_no_controller(run_script, cluster):
+    done = run_script("import jax\njax.devices()\n", PATHWAYS_ADDRESS=cluster["proxy_address"], PATHWAYS_CONNECT_TIMEOUT="2")
+    assert done.returncode == 1 and cluster["proxy_address"] in done.stderr and "is it a controller?" in done.stderr, done.stderr
 
 
 def test_the_agent_of_a_program_ends_with_it(run_script, tmp_path):

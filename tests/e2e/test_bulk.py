@@ -1,4 +1,4 @@
-"""Large arrays between a client, the controller and the workers of one machine are passed in shared memory, and none of it stays behind
+"""Large arrays between a client, its agent and the workers of one machine are passed in shared memory, and none of it stays behind
 when a process is killed during a transfer."""
 
 import os
@@ -133,7 +133,7 @@ def begin(victim, transfer):
     wait_until_it_says(victim, "begun")
 
 
-@pytest.mark.parametrize("way", ["on", "relay"])  # relay: over the network
+@pytest.mark.parametrize("way", ["on", "off"])  # off: from the client to its agent over a socket
 @pytest.mark.parametrize("transfer", ["up", "across", "down"])
 def test_a_client_killed_in_the_middle_leaves_nothing(cluster, transfer, way):
     before = shared_memories(cluster)

@@ -1,8 +1,10 @@
 """Kills the controller under a program. Every use of the cluster's arrays then raises UNAVAILABLE at once, naming the controller and the remedy, and
-the program continues and ends normally. No timeout is involved: the connection timeout here is a day. (Without our relay, stock jax's client
-aborts the process: jit code that needs a layout cannot handle the error.)"""
+the program continues and ends normally. No timeout is involved: the connection timeout here is a day. (Stock jax's client
+aborts the process if its server, here the agent, goes: jit code that needs a layout cannot handle the error.)"""
 
 import textwrap
+
+import pytest
 
 PRELUDE = """
 import os, signal, sys
@@ -69,7 +71,8 @@ def test_a_deep_queue_under_way_ends_in_the_error(run_script):
     assert (done.returncode, done.stdout) == (0, "the end of the queue\n"), done.stderr
 
 
-def test_a_large_array_on_its_way_over_the_network_ends_in_the_error(run_script):
+@pytest.mark.parametrize("way", ["on", "off"])  # off: over a socket, in parts
+def test_a_large_array_on_its_way_ends_in_the_error(run_script, way):
     done = run(run_script, PRELUDE + textwrap.dedent("""
         import threading
         host = np.ones(64 << 20, np.float32)
@@ -88,7 +91,7 @@ def test_a_large_array_on_its_way_over_the_network_ends_in_the_error(run_script)
 
         threading.Thread(target=kill_under_way).start()
         raises("a way up", lambda: [put() for _ in range(100)])
-        """), PATHWAYS_SHARED_MEMORY="relay")
+        """), PATHWAYS_SHARED_MEMORY=way)
     assert (done.returncode, done.stdout) == (0, "a way up\n"), done.stderr
 
 

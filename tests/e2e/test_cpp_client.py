@@ -14,12 +14,12 @@ SECONDS = 60
 
 
 @pytest.fixture(scope="module")
-def sessions(tmp_path_factory):
-    """Starts a cluster of two islands, each of one host with one device; yields its address for sessions."""
+def address(tmp_path_factory):
+    """Starts a cluster of two islands, each of one host with one device; yields its address for clients."""
     folder = tmp_path_factory.mktemp("cluster")
-    port_file, address = folder / "port", f"unix:{folder}/sessions.sock"
-    args = _launch.controller("127.0.0.1:0", f"unix:{folder}/workers.sock", 2, port_file)
-    processes = [_processes.Process("controller", [*args, "--listen-sessions", address], folder / "controller.log")]
+    port_file, address = folder / "port", f"unix:{folder}/clients.sock"
+    args = _launch.controller(address, f"unix:{folder}/workers.sock", 2, port_file)
+    processes = [_processes.Process("controller", args, folder / "controller.log")]
     try:
         _, workers = _processes.wait_for(lambda: _launch.read_ports(port_file), processes, SECONDS, "the controller did not start")
         for island in ("north", "south"):
@@ -35,14 +35,14 @@ def run(*args):
     return subprocess.run([TREE / "examples/two_islands", *args], capture_output=True, text=True, timeout=SECONDS, check=False)
 
 
-def test_a_computation_on_one_island_uses_the_result_of_one_on_the_other(sessions):
-    done = run(sessions)
+def test_a_computation_on_one_island_uses_the_result_of_one_on_the_other(address):
+    done = run(address)
     assert (done.returncode, done.stdout, done.stderr) == (0, "4 8 12 16\n", "")
 
 
-def test_programs_come_one_after_another(sessions):
+def test_programs_come_one_after_another(address):
     for _ in range(3):
-        assert run(sessions).stdout == "4 8 12 16\n"
+        assert run(address).stdout == "4 8 12 16\n"
 
 
 def test_a_program_is_told_how_to_be_called():

@@ -37,7 +37,7 @@ print(json.dumps({"devices": [shown(device) for device in jax.devices()], "mesh"
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     """Starts a cluster of two islands, each of two hosts with two devices."""
-    made = Cluster(Shape.parse("2x2x2"), tmp_path_factory.mktemp("devices")).start()
+    made = Cluster(Shape.parse("2x2x2"), tmp_path_factory.mktemp("devices"), listen_proxy="127.0.0.1:0").start()
     yield made
     made.stop()
 
@@ -50,7 +50,7 @@ def show(run_script, **env):
 
 def test_devices_are_the_same_on_both_platforms(cluster, run_script):
     ours = show(run_script, JAX_PLATFORMS="pathways", PATHWAYS_ADDRESS=cluster.address)
-    proxy = show(run_script, JAX_PLATFORMS="proxy", ADDRESS=cluster.address)
+    proxy = show(run_script, JAX_PLATFORMS="proxy", ADDRESS=cluster.proxy_address)
     assert proxy == ours
     places = [(d["slice_index"], d["virtual_task_index"], d["colocation_id"], d["process_index"], d["id"]) for d in ours["devices"]]
     assert places == [(i // 4, i // 2 % 2, i, 0, i) for i in range(8)]

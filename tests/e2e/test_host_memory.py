@@ -1,8 +1,7 @@
-"""Large arrays between a process and a cluster on its machine go through shared memory, so that their bytes cross no socket."""
+"""Large arrays between a process and the door of its cluster go through shared memory, so that their bytes cross no socket."""
 
 import os
 import pathlib
-import re
 import signal
 import subprocess
 import sys
@@ -18,11 +17,10 @@ from test_device_put import client_bytes
 from pathways import _cluster, _host_memory
 from pathways._shape import Shape
 
-RELAY = {"PATHWAYS_LOCAL": "2x1x1", "PATHWAYS_AGENT": "off"}  # as before clusters of other machines
 COUNT = 3 << 20  # more than either limit for every type below
 FOLDER = pathlib.Path(f"/dev/shm/pathways-{os.getuid()}")
 
-pytestmark = pytest.mark.skipif(_host_memory.server_folder() is None, reason="/dev/shm is too small here for the default")
+pytestmark = pytest.mark.skipif(_host_memory.folder() is None, reason="/dev/shm is too small here for the default")
 
 
 def crossed(function):
@@ -109,84 +107,15 @@ def test_a_process_leaves_nothing_behind():
     assert not left_by(process.pid)
 
 
-@pytest.mark.parametrize("way", ["on", "relay"])
-def test_nor_does_one_that_is_killed(way):
+@pytest.mark.parametrize("shape", ["1x1x2", "2x1x1"])  # its door is the cluster; an agent
+def test_nor_does_one_that_is_killed(shape):
     victim = subprocess.Popen([sys.executable, "-c", PROGRAM + "print('ready', flush=True)\nwhile True: jax.device_put(host, jax.devices()[0])"],
-                              env=clean_environment(PATHWAYS_SHARED_MEMORY=way, **RELAY), stdout=subprocess.PIPE, text=True)
+                              env=clean_environment(PATHWAYS_LOCAL=shape), stdout=subprocess.PIPE, text=True)
     assert victim.stdout.readline() == "ready\n"
     assert left_by(victim.pid)
     victim.send_signal(signal.SIGKILL)
     victim.wait()
     assert eventually(lambda: not left_by(victim.pid))
-
-
-def test_from_another_machine_arrays_come_through_the_relay():
-    """The library's own transfer is not used: client_bytes() would count it."""
-    process, output = run("""
-import sys
-sys.path.insert(0, %r)
-from test_device_put import client_bytes
-from pathways import _host_memory
-y = jax.block_until_ready(x * 2)
-before = client_bytes()
-y.copy_to_host_async()
-np.testing.assert_array_equal(np.asarray(y), host * 2)
-print(client_bytes() - before < 1 << 16, _host_memory.Uploads._number > 0)
-""" % os.path.dirname(__file__), PATHWAYS_SHARED_MEMORY="relay", **RELAY)
-    assert process.returncode == 0 and output == "True True\n"
-    assert not left_by(process.pid)
-
-
-def test_from_another_machine_large_arrays_go_through_the_relay_as_files():
-    process, output = run("""
-from pathways import _client
-import jax.extend
-assert _client._endpoint.relay_takes_files
-for dtype in (np.float32, np.int8, np.complex64):
-    big = np.arange(5 << 20).astype(dtype)
-    np.testing.assert_array_equal(np.asarray(jax.device_put(big, jax.devices()[1])), big)
-    np.testing.assert_array_equal(np.asarray(jax.device_put(big.reshape(2, -1).T, jax.devices()[1])), big.reshape(2, -1).T)
-jax.clear_caches(); jax.extend.backend.clear_backends()
-np.testing.assert_array_equal(np.asarray(jax.device_put(host, jax.devices()[0]) * 2), host * 2)
-print("same")""", PATHWAYS_SHARED_MEMORY="relay", **RELAY)
-    assert process.returncode == 0 and output == "same\n"
-    assert not left_by(process.pid)
-
-
-def test_from_another_machine_many_large_arrays_are_sent_while_they_are_written():
-    """Sends more arrays than may be sent ahead at one time, and one of 400 MiB."""
-    process, output = run("""
-arrays = [np.full((6 << 20) + i, i, np.int32) + np.arange((6 << 20) + i, dtype=np.int32) for i in range(7)]
-arrays.append(np.arange(100 << 20, dtype=np.uint32).T)
-put = [jax.device_put(array, jax.devices()[1]) for array in arrays]
-for array, there in zip(arrays, put):
-    np.testing.assert_array_equal(np.asarray(there + 1), array + 1)
-print("same")""", PATHWAYS_SHARED_MEMORY="relay", **RELAY)
-    assert process.returncode == 0 and output == "same\n"
-    assert not left_by(process.pid)
-
-
-@pytest.mark.parametrize("bulk", ["127.0.0.1:0", "none"])
-def test_from_another_machine_large_arrays_take_a_line_of_their_own(tmp_path, monkeypatch, bulk):
-    """Large arrays use a separate connection unless it is disabled. When that connection ends, the controller logs the bytes that it carried."""
-    monkeypatch.setenv("PATHWAYS_LISTEN_BULK", bulk)
-    cluster = _cluster.Cluster(Shape(1, 1, 2), tmp_path).start()
-    try:
-        process, output = run("""
-import time
-from pathways import _client
-said = lambda: (_client._endpoint.folder / "relay.log").read_text()
-deadline = time.monotonic() + 60
-while %r and "over a line of their own" not in said() and time.monotonic() < deadline:
-    time.sleep(0.01)
-big = np.arange(5 << 20, dtype=np.float32)
-np.testing.assert_array_equal(np.asarray(jax.device_put(big, jax.devices()[1]) + 1), big + 1)
-print("same")""" % (bulk != "none"), PATHWAYS_SHARED_MEMORY="relay", PATHWAYS_ADDRESS=cluster.address, PATHWAYS_AGENT="off")
-        assert process.returncode == 0 and output == "same\n"
-    finally:
-        cluster.stop()
-    carried = re.findall(r"bulk line of .*: (\d+) bytes in, (\d+) bytes out", (tmp_path / "controller.log").read_text())
-    assert [min(int(n) for n in pair) >= 20 << 20 for pair in carried] == ([True] if bulk != "none" else [])
 
 
 def test_it_can_be_switched_off():
@@ -204,20 +133,17 @@ print("same")""")
     assert process.returncode == 0 and output == "same\n"
 
 
-def test_a_cluster_that_runs_by_itself_is_found_by_its_address(tmp_path):
+def test_so_do_programs_on_a_cluster_that_runs_by_itself(tmp_path):
     cluster = _cluster.Cluster(Shape.parse("1x1x1"), tmp_path).start()
     try:
         process, output = run("from pathways import _host_memory as m; print(len(m._readers), m.Uploads._number > 0)",
                               PATHWAYS_ADDRESS=cluster.address)
         assert process.returncode == 0 and output == "1 True\n"
-        assert _host_memory.served(FOLDER, cluster.address)
-        assert not _host_memory.served(FOLDER, cluster.address.replace("127.0.0.1", "192.0.2.1"))
     finally:
         cluster.stop()
-    assert not _host_memory.served(FOLDER, cluster.address), "the file that tells of it does not count once the controller is gone"
 
 
-def test_from_a_controller_here_to_one_elsewhere_is_refused_in_words(monkeypatch):
+def test_a_folder_that_is_lost_is_explained(monkeypatch):
     monkeypatch.setattr(_host_memory.Uploads, "_number", 100)
-    with pytest.raises(RuntimeError, match="192.0.2.1:5.*PATHWAYS_SHARED_MEMORY=off"):
-        _host_memory.uploads_to("192.0.2.1:5", relay_takes_files=False)
+    with pytest.raises(RuntimeError, match="/dev/shm.*PATHWAYS_SHARED_MEMORY=off"):
+        _host_memory.uploads_into(None)

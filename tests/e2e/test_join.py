@@ -104,7 +104,7 @@ def test_a_controller_alone_serves_when_its_hosts_have_joined(command, tmp_path)
     assert report["workers_address"] == up["workers_address"]
     assert command.run(up["address"], ALL) == "4\n"
     # `down` ends only the processes that `up` started. The workers wait for the next controller, and join it.
-    assert command("down")["stopped"] == ["controller"]
+    assert command("down")["stopped"] == ["controller", "agent"]
     again = command("up", "--no-workers", "--hosts", "2", "--listen", up["address"], "--listen-workers", up["workers_address"])
     wait_for_hosts(command, 2)
     assert command.run(again["address"], ALL) == "4\n"

@@ -65,7 +65,7 @@ def here(words, replaced):
 
 def test_its_commands_make_a_cluster(manifest, tmp_path):
     first, *up = here(container(manifest, "Deployment", "pathways-controller")["args"],
-                      {"8470": "0", "8471": "0", "pathways-controller": "127.0.0.1"})
+                      {"8470": "0", "8471": "0", "8473": "0", "pathways-controller": "127.0.0.1"})
     up[up.index("--hosts") + 1] = str(HOSTS)
     command = CommandLine(tmp_path / "home")
     started = [command.start(*up, log=tmp_path / "up.log")]
@@ -81,7 +81,7 @@ def test_its_commands_make_a_cluster(manifest, tmp_path):
         address = wait_for(lambda: re.search(r"is up at (127\.0\.0\.1:\d+)", (tmp_path / "up.log").read_text())).group(1)
         for i in range(HOSTS):
             worker = here(container(manifest, "StatefulSet", "pathways-island0")["args"],
-                          {"pathways-controller:8470": address, "8472": "0", "cuda": "cpu", "$(POD_NAME)": f"pathways-island0-{i}", "$(POD_IP)": "127.0.0.1"})
+                          {"pathways-controller:8470": address, "8472": "0", "8474": "0", "cuda": "cpu", "$(POD_NAME)": f"pathways-island0-{i}", "$(POD_IP)": "127.0.0.1"})
             assert first == worker.pop(0) == "pathways"
             started.append(command.start(*worker, log=tmp_path / f"{i}.log"))
         report = wait_for(lambda: (found := command("status", "--address", address))["state"] == "formed" and found)

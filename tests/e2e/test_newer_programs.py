@@ -77,7 +77,7 @@ def test_inside_a_program_of_many_nodes(devices):
 # ---- clients without our package ----
 @pytest.fixture
 def own_cluster(tmp_path):
-    cluster = Cluster(Shape.parse("2x1x4"), tmp_path).start()
+    cluster = Cluster(Shape.parse("2x1x4"), tmp_path, listen_proxy="127.0.0.1:0").start()
     yield cluster
     cluster.stop()
 
@@ -85,7 +85,7 @@ def own_cluster(tmp_path):
 def proxy_client(cluster, *options):
     if importlib.util.find_spec("pathwaysutils") is None:
         pytest.skip("pathwaysutils is not installed")
-    env = clean_environment(JAX_PLATFORMS="proxy", JAX_BACKEND_TARGET=f"grpc://{cluster.address}",
+    env = clean_environment(JAX_PLATFORMS="proxy", JAX_BACKEND_TARGET=f"grpc://{cluster.proxy_address}",
                             XLA_FLAGS="--xla_force_host_platform_device_count=8",
                             IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS="true", TF_CPP_MIN_LOG_LEVEL="2")
     return subprocess.Popen([sys.executable, str(PROGRAM), *options], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -93,9 +93,9 @@ def proxy_client(cluster, *options):
 
 
 def helpers_of(cluster):
-    """Returns the processes that translate programs for the controller."""
-    controller = cluster.processes[0].pid
-    children = pathlib.Path(f"/proc/{controller}/task")
+    """Returns the processes that translate programs for the agent."""
+    agent = next(process.pid for process in cluster.processes if process.name == "pathways-agent")
+    children = pathlib.Path(f"/proc/{agent}/task")
     pids = {int(pid) for task in children.iterdir() for pid in (task / "children").read_text().split()}
     return [pid for pid in pids if b"pathways._translator" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
 
@@ -131,7 +131,7 @@ def test_without_a_python_the_error_names_versions_and_remedy(tmp_path, monkeypa
     if not writes_newer_programs():
         pytest.skip(f"jax {jax.__version__} writes no programs that the devices cannot read")
     monkeypatch.setattr(sys, "executable", "/no/such/python")
-    cluster = Cluster(Shape.parse("1x1x8"), tmp_path).start()
+    cluster = Cluster(Shape.parse("1x1x8"), tmp_path, listen_proxy="127.0.0.1:0").start()
     monkeypatch.undo()
     try:
         out, err = proxy_client(cluster).communicate(timeout=240)

@@ -28,9 +28,9 @@ def outcomes(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATHWAYS_PERSISTENCE_DIRECTORY", str(folder))
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-        cluster = Cluster(Shape.parse("2x1x4"), folder).start()
+        cluster = Cluster(Shape.parse("2x1x4"), folder, listen_proxy="127.0.0.1:0").start()
     try:
-        proxy = run(folder, STEPS, JAX_PLATFORMS="proxy", JAX_BACKEND_TARGET=f"grpc://{cluster.address}",
+        proxy = run(folder, STEPS, JAX_PLATFORMS="proxy", JAX_BACKEND_TARGET=f"grpc://{cluster.proxy_address}",
                     IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS="true")
         ours = run(folder / "ours", OF_BOTH, JAX_PLATFORMS="pathways", PATHWAYS_ADDRESS=cluster.address)
     finally:

@@ -68,7 +68,7 @@ def test_a_job_of_its_own(slurm, command):
     report = command("status")
     assert {device["memory"]["limit_bytes"] for device in report["devices"]} == {1000000000}
     assert b"--spill" in pathlib.Path(f"/proc/{report['pid']}/cmdline").read_bytes()
-    assert set(command("logs")) == {"controller", "job", "n0", "n1", "n2", "n3"}
+    assert set(command("logs")) == {"controller", "agent", "job", "n0", "n1", "n2", "n3"}
     assert "already up" in command("up", "--on", "slurm", check=False).stderr
     assert command("down")["stopped"] == [f"job {job}"]
     assert slurm.jobs() == {}

@@ -51,9 +51,9 @@ CASES = {
 
 # The two ways to a cluster: our plugin, and jax's own client of the proxy, which pathwaysutils sets up.
 PLATFORMS = {
-    "pathways": lambda address: {"JAX_PLATFORMS": "pathways", "PATHWAYS_ADDRESS": address},
-    "proxy": lambda address: {"JAX_PLATFORMS": "proxy", "JAX_BACKEND_TARGET": f"grpc://{address}",
-                              "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS": "true"},
+    "pathways": lambda up: {"JAX_PLATFORMS": "pathways", "PATHWAYS_ADDRESS": up["address"]},
+    "proxy": lambda up: {"JAX_PLATFORMS": "proxy", "JAX_BACKEND_TARGET": f"grpc://{up['proxy_address']}",
+                         "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS": "true"},
 }
 
 
@@ -103,8 +103,8 @@ def reference(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def address(tmp_path_factory):
-    """address(islands): of a cluster with so many islands. It starts with the first use and ends after the last test."""
+def cluster(tmp_path_factory):
+    """cluster(islands): what `pathways up` says of a cluster with so many islands. It starts with the first use and ends after the last test."""
     # The CPU plugin stands on TensorFlow's libraries, which build/venv has. They are not linked into MaxText's environment, as they are into
     # others: MaxText would take a folder of that name for TensorFlow itself.
     libraries = next(ROOT.glob("build/venv/lib/python*/site-packages/tensorflow"))
@@ -115,7 +115,7 @@ def address(tmp_path_factory):
         if islands not in started:
             up = run([PYTHON, "-m", "pathways", "up", "--name", f"maxtext{islands}", "--islands", islands, "--devices", DEVICES_PER_ISLAND, "--json"],
                      env, folder)
-            started[islands] = json.loads(up)["address"]
+            started[islands] = json.loads(up)
         return started[islands]
 
     yield of
@@ -124,9 +124,9 @@ def address(tmp_path_factory):
 
 
 @pytest.fixture(params=PLATFORMS)
-def on_cluster(request, address):
+def on_cluster(request, cluster):
     """on_cluster(islands): the environment of a program on a cluster with so many islands."""
-    return lambda islands: PLATFORMS[request.param](address(islands))
+    return lambda islands: PLATFORMS[request.param](cluster(islands))
 
 
 @pytest.mark.parametrize("name", CASES)

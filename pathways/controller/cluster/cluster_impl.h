@@ -56,10 +56,6 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   // Accepts workers and operators. Returns the address with the actual port. Call it once, before anything else, on the thread that created
   // this.
   absl::StatusOr<std::string> Listen(net::Transport* transport, const std::string& address);
-  // Sets the address of the session protocol that the status report shows. Any thread.
-  void ServesSessionsAt(std::string address) {
-    Post([self = shared_from_this(), address = std::move(address)]() mutable { self->sessions_address_ = std::move(address); });
-  }
   // Ends the cluster: tells the workers to stop if `stop_workers`, closes all connections, then runs `stopped` on the strand. Any thread.
   void Stop(std::string reason, bool stop_workers, Task stopped);
 
@@ -175,7 +171,6 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   std::unique_ptr<Housekeeping> housekeeping_;  // after the fabric, whose outbox it uses
   std::unique_ptr<Slices> slices_;
   std::unique_ptr<net::Listener> listener_;
-  std::string sessions_address_;
   LinkId next_link_ = 1;
   std::map<LinkId, Link> links_;
   std::map<HostId, LinkId> hosts_;

@@ -31,7 +31,6 @@ std::string ClusterImpl::StatusJson(const Housekeeping::MetricsByHost& metrics) 
   report.expected_hosts = options_.expect_hosts;
   report.joined_hosts = static_cast<int>(hosts_.size() + PendingLinks().size());
   if (listener_ != nullptr) report.workers_address = listener_->address();
-  report.sessions_address = sessions_address_;
   report.platform_name = info_->platform_name;
   report.stablehlo_version = info_->stablehlo_version;
   report.policy = options_.gang.policy;

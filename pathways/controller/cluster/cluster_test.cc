@@ -222,7 +222,6 @@ TEST(ClusterTest, StatusNamesEverything) {
 
 TEST(ClusterTest, OperatorsAskOnTheWorkersAddress) {
   TestCluster t(1, 1);
-  t.cluster->ServesSessionsAt("unix:sessions");
   struct Operator : net::Connection::Handler {
     void OnFrame(net::Frame frame) override { ASSERT_TRUE(reply.ParseFromString(frame.header)); }
     void OnClosed(const absl::Status&) override { closed = true; }
@@ -240,7 +239,6 @@ TEST(ClusterTest, OperatorsAskOnTheWorkersAddress) {
   t.Run();
   EXPECT_THAT(asker.reply.json(), HasSubstr("\"joined_hosts\":1"));
   EXPECT_THAT(asker.reply.json(), HasSubstr("\"workers_address\":\"tcp:controller:"));
-  EXPECT_THAT(asker.reply.json(), HasSubstr("\"sessions_address\":\"unix:sessions\""));
   EXPECT_TRUE(asker.closed);
   connection = nullptr;
 }

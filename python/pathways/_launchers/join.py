@@ -28,7 +28,7 @@ def _find(address, seconds):
     said = False
     while True:
         try:
-            return _cluster.status(address, seconds=10)
+            return _cluster.status(address, seconds=10, at_workers=address.startswith(("tcp:", "unix:")))
         except _cluster.StatusError as error:
             if time.monotonic() >= deadline:
                 raise _cluster.StatusError(
@@ -41,28 +41,17 @@ def _find(address, seconds):
 
 
 def workers_address(address, report):
-    """Returns the address at which workers join, as this machine reaches it."""
-    return _reached(address, report.get("workers_address", ""), "workers")
-
-
-def sessions_address(address, report):
-    """Returns the address at which agents connect, as this machine reaches it."""
-    where = report.get("sessions_address", "")
-    if not where:
-        raise ValueError(f"the controller at {address} takes no agents: start it with --listen-sessions ADDRESS ('pathways up' does)")
-    return _reached(address, where, "agents")
-
-
-def _reached(address, where, whom):
-    """Replaces a wildcard address by the host name in `address`. Raises ValueError if the address is a Unix socket of another machine."""
-    if where.startswith("unix:"):
-        path = where.removeprefix("unix:")
+    """Returns the address at which workers join, as this machine reaches it: a wildcard becomes the host name in `address`. Raises ValueError if it is a
+    Unix socket of another machine."""
+    workers = report.get("workers_address", "")
+    if workers.startswith("unix:"):
+        path = workers.removeprefix("unix:")
         if not path.startswith("@") and not pathlib.Path(path).exists():
-            raise ValueError(f"the controller at {address} takes {whom} of its own machine only ({where}): start it with "
+            raise ValueError(f"the controller at {address} takes workers of its own machine only ({workers}): start it with "
                              "--listen HOST:PORT of an address that other machines reach")
-        return where
+        return workers
     asked = address.removeprefix("tcp:").rpartition(":")[0] if not address.startswith("unix:") else "127.0.0.1"
-    return _launch.reachable(where, asked)
+    return _launch.reachable(workers, asked)
 
 
 def host_name(wanted, report):
@@ -77,11 +66,6 @@ def host_name(wanted, report):
     return name
 
 
-def _from_outside(workers):
-    """Whether hosts may be on other machines; hosts of one machine meet on a Unix socket or a loopback address."""
-    return not workers.startswith("unix:") and not _launch.is_loopback(workers.removeprefix("tcp:").rpartition(":")[0])
-
-
 def worker(args):
     if args.devices is not None and not 1 <= args.devices <= 1024:
         raise ValueError(f"--devices wants 1 to 1024, not {args.devices}")
@@ -91,8 +75,8 @@ def worker(args):
     platform = args.platform or report.get("platform") or _launch.default_platform()
     host = host_name(args.host, report)
     command = _launch.worker(where, host, args.island, platform, args.devices or _cluster.default_shape().devices, advertise=args.advertise,
-                              checksum=args.checksum, memory_limit=args.memory_limit)
-    if args.listen or _from_outside(report["workers_address"]):
+                              checksum=args.checksum, memory_limit=args.memory_limit, listen_lanes=args.listen_lanes)
+    if args.listen or not _launch.listens_here(report["workers_address"]):  # hosts may be on other machines
         command += ["--listen", args.listen or "0.0.0.0:0"]
     if args.once:
         command.append("--exit-with-controller")
@@ -108,10 +92,9 @@ def worker(args):
 
 def agent(args):
     address = args.address or os.environ.get("PATHWAYS_ADDRESS") or _state.load(args.name).address
-    sessions = sessions_address(address, _find(address, args.wait))
     _launch.split(args.listen, "--listen")
-    command = [str(word) for word in _launch.agent(sessions, args.listen, args.port_file)]
-    fields = {"event": "starting", "controller": address, "sessions_address": sessions, "listen": args.listen, "pid": os.getpid()}
-    print(json.dumps(fields) if args.json else f"The agent of the cluster at {address} (through {sessions}); Ctrl-C ends it, and the sessions of its programs.",
-          flush=True)
+    _find(address, args.wait)
+    command = [str(word) for word in _launch.agent(address, args.listen, args.port_file)]
+    fields = {"event": "starting", "controller": address, "listen": args.listen, "pid": os.getpid()}
+    print(json.dumps(fields) if args.json else f"The agent of the cluster at {address}; Ctrl-C ends it, and the sessions of its programs.", flush=True)
     os.execv(command[0], command)  # the agent takes over this process: its output, signals and exit status

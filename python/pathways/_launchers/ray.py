@@ -16,7 +16,7 @@ from pathways._launchers import ray_actors
 _STOP_SECONDS = 10
 _CONNECT_SECONDS = 10
 _PAUSE_SECONDS = 0.2
-_CONTROLLER = "controller"
+_CONTROLLER, _AGENT = "controller", "agent"
 
 
 def _ray():
@@ -76,7 +76,7 @@ class RayCluster:
         self.bundle = _bundle(args)
         self.id = secrets.token_hex(6)
         self.namespace = f"pathways-{args.name}-{self.id}"
-        self.address = self.workers_address = None
+        self.address = self.workers_address = self.proxy_address = None
         self._args = args
         self._gcs = os.environ.get("RAY_ADDRESS") or "auto"
         self._names = []
@@ -113,7 +113,7 @@ class RayCluster:
         return {"id": self.id, "hosts": len(self.shape.placement()), "platform": self.platform, "devices": self.shape.devices,
                 "policy": self._args.policy, "checksum": self._args.checksum, "memory_limit": self._args.memory_limit, "spill": self._args.spill,
                 "dispatch": self._args.dispatch,
-                "listen": self._args.listen, "listen_workers": self._args.listen_workers,
+                "listen": self._args.listen, "listen_workers": self._args.listen_workers, "listen_proxy": self._args.listen_proxy,
                 "environment": {k: v for k, v in os.environ.items() if k.startswith("PATHWAYS_") and k != "PATHWAYS_ADDRESS"}}
 
     def _start_actors(self, ray, group):
@@ -138,6 +138,9 @@ class RayCluster:
         most_hosts = max(len(order) + 2, _launch.MOST_HOSTS)
         for bundle, (island, host) in zip(order, self.shape.placement()):
             start(ray_actors.Worker, host, bundle, resources, controller, island, host, most_hosts)
+        if self._args.listen_proxy != "none":
+            agent = start(ray_actors.Agent, _AGENT, order[0], {"num_cpus": 0}, controller)
+            self.proxy_address = ray.get(agent.address.remote(), timeout=self._args.wait)
         self._wait_formed(ray)
 
     def _wait_formed(self, ray):

@@ -56,6 +56,9 @@ class _Actor:
         self.child.stop()
         return True
 
+    def _wait(self, read, what):
+        return _processes.wait_for(read, [self.child], START_SECONDS, what)
+
     @staticmethod
     def _here(spec):
         import ray
@@ -74,7 +77,7 @@ class Controller(_Actor):
         args = _launch.controller(listen or f"{address}:0", listen_workers or f"{address}:0", spec["hosts"], port_file, spec["policy"], spec["spill"],
                                   spec["dispatch"])
         self._start("pathways-controller", args, spec, folder / "controller.log")
-        ports = _processes.wait_for(lambda: _launch.read_ports(port_file), [self.child], START_SECONDS, "the controller did not start")
+        ports = self._wait(lambda: _launch.read_ports(port_file), "the controller did not start")
         self._ports = tuple(_launch.reachable(port, address) for port in ports)
 
     def ports(self):
@@ -82,22 +85,37 @@ class Controller(_Actor):
         return self._ports
 
 
+def _ports(controller):
+    """Returns the controller's addresses. Waits while it restarts, because Ray does not restart an actor whose constructor fails."""
+    import ray
+
+    while True:
+        try:
+            return ray.get(controller.ports.remote())
+        except ray.exceptions.RayActorError as error:
+            print(f"waits for the controller: {error}", flush=True)
+            time.sleep(_PAUSE_SECONDS)
+
+
 class Worker(_Actor):
     def __init__(self, spec, controller, island, host, most_hosts):
         address, folder = self._here(spec), _folder(spec)
-        workers = self._workers_address(controller)
+        _, workers = _ports(controller)
         args = _launch.worker(workers, host, island, spec["platform"], spec["devices"], most_hosts, address, spec["checksum"], spec["memory_limit"])
         self._start(f"pathways-worker {host}", [*args, "--exit-with-controller"], spec, folder / f"{host}.log")
 
-    @staticmethod
-    def _workers_address(controller):
-        """Returns the controller's address for workers. Waits while the controller restarts, because Ray does not restart an actor whose constructor
-        fails."""
-        import ray
 
-        while True:
-            try:
-                return ray.get(controller.ports.remote())[1]
-            except ray.exceptions.RayActorError as error:
-                print(f"waits for the controller: {error}", flush=True)
-                time.sleep(_PAUSE_SECONDS)
+class Agent(_Actor):
+    """The agent for programs without our package."""
+
+    def __init__(self, spec, controller):
+        address, folder = self._here(spec), _folder(spec)
+        clients, _ = _ports(controller)
+        port_file = folder / "agent.port"
+        listen = _processes.read_port_file(port_file) or spec["listen_proxy"] or f"{address}:0"  # after a restart on this node, as before
+        port_file.unlink(missing_ok=True)
+        self._start("pathways-agent", _launch.agent(clients, listen, port_file), spec, folder / "agent.log")
+        self._address = _launch.reachable(self._wait(lambda: _processes.read_port_file(port_file), "the agent did not start"), address)
+
+    def address(self):
+        return self._address

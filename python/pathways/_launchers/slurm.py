@@ -73,7 +73,7 @@ class SlurmCluster:
         self.shape = shape_for(args, self.job)
         self.platform = args.platform or _launch.default_platform()
         self.folder = folder
-        self.address = self.workers_address = None
+        self.address = self.workers_address = self.proxy_address = None
         self._args = args
         self._srun = None
         self._step = None
@@ -90,7 +90,7 @@ class SlurmCluster:
         args = self._args
         spec = {"shape": str(self.shape), "platform": self.platform, "policy": args.policy, "checksum": args.checksum,
                 "memory_limit": args.memory_limit, "spill": args.spill, "dispatch": args.dispatch, "listen": args.listen or "0.0.0.0:0",
-                "listen_workers": args.listen_workers or "0.0.0.0:0"}
+                "listen_workers": args.listen_workers or "0.0.0.0:0", "listen_proxy": _launch.listen_proxy(args.listen_proxy, args.listen or "0.0.0.0:0")}
         (self.folder / "spec.json").write_text(json.dumps(spec))
         try:
             if self.submitted:
@@ -133,7 +133,8 @@ class SlurmCluster:
         while True:
             if self.address is None and ready_file.exists():
                 ready = json.loads(ready_file.read_text())
-                self.address, self.workers_address, self._step = ready["address"], ready["workers_address"], ready["step"]
+                self.address, self.workers_address, self.proxy_address = (ready[name] for name in ("address", "workers_address", "proxy_address"))
+                self._step = ready["step"]
             if self.address is not None and self._formed():
                 return
             if (failure := self.failure()) is not None:

@@ -1,9 +1,9 @@
-"""The task that `pathways up --on slurm` runs on every node: supervises the worker, and on the first node the controller too.
+"""The task that `pathways up --on slurm` runs on every node: supervises the worker, and on the first node the controller and an agent too.
 
     python -m pathways._launchers.slurm_node FOLDER
 
 The nodes share FOLDER, as they share home folders under Slurm. spec.json describes the cluster. The first task writes controller.json once the
-controller serves. Every process writes its log there. The task restarts a crashed worker, and ends with the controller.
+controller serves. Every process writes its log there. The task restarts a crashed worker or agent, and ends with the controller.
 """
 
 import json
@@ -35,17 +35,26 @@ def node_address(name):
 
 
 def _start_controller(folder, spec, shape, address):
+    """Returns the controller, and its addresses for clients and workers as other nodes reach them."""
     port_file = folder / "controller.port"
     args = _launch.controller(spec["listen"], spec["listen_workers"], len(shape.placement()), port_file, spec["policy"],
                               spec["spill"], spec["dispatch"])
     process = _processes.Process("pathways-controller", [*args, "--exit-with-parent"], folder / "controller.log")
     ports = _processes.wait_for(lambda: _launch.read_ports(port_file), [process], START_SECONDS, "the controller did not start")
-    clients, workers = (_launch.reachable(port, address) for port in ports)
-    ready = {"address": clients, "workers_address": workers, "job": os.environ["SLURM_JOB_ID"], "step": os.environ["SLURM_STEP_ID"]}
+    return process, *(_launch.reachable(port, address) for port in ports)
+
+
+def _start_agent(folder, spec, controller):
+    """Starts the agent for programs without our package; again at the same address if it ran before."""
+    port_file = folder / "agent.port"
+    args = _launch.agent(controller, _processes.read_port_file(port_file) or spec["listen_proxy"], port_file)
+    return _processes.Process("pathways-agent", [*args, "--exit-with-parent"], folder / "agent.log")
+
+
+def _tell(folder, ready):
     temporary = folder / "controller.new"
-    temporary.write_text(json.dumps(ready))
+    temporary.write_text(json.dumps({**ready, "job": os.environ["SLURM_JOB_ID"], "step": os.environ["SLURM_STEP_ID"]}))
     temporary.rename(folder / "controller.json")
-    return process
 
 
 def _read_ready(folder):
@@ -55,36 +64,50 @@ def _read_ready(folder):
         return None
 
 
-def supervise(start_worker, controller):
-    """Runs until the controller has ended, or until the worker has ended because of it; returns the exit status."""
-    children = [] if controller is None else [controller]
+class _Restarted:
+    """A process that is started again after each failure, unless it fails too often."""
 
-    def start():
-        children[1 if controller else 0:] = [start_worker()]
-        return children[-1]
+    def __init__(self, start):
+        self._start, self._failures = start, []
+        self.process = start()
 
+    def has_ended(self):
+        """Whether the process has ended; says how."""
+        if self.process is None or self.process.alive():
+            return False
+        print(self.process.failure(), file=sys.stderr, flush=True)
+        return True
+
+    def restart(self):
+        """Returns False if it has failed too often; then it is gone."""
+        now = time.monotonic()
+        self._failures = [at for at in self._failures if now - at < WITHIN_SECONDS] + [now]
+        self.process = self._start() if len(self._failures) < MOST_FAILURES else None
+        return self.process is not None
+
+
+def supervise(start_worker, controller, agent=None):
+    """Runs until the controller has ended, or until the worker has ended because of it; returns the exit status. `agent`: a _Restarted."""
+    restarted = [] if agent is None else [agent]
     try:
-        return _supervise(start, controller)
+        restarted.insert(0, _Restarted(start_worker))
+        return _supervise(restarted[0], controller, agent)
     finally:
-        _processes.stop_all(list(reversed(children)))
+        _processes.stop_all([*(one.process for one in restarted if one.process is not None), *([] if controller is None else [controller])])
 
 
-def _supervise(start_worker, controller):
-    failures = []
-    worker = start_worker()
+def _supervise(worker, controller, agent):
     while True:
         if controller is not None and not controller.alive():
             print(controller.failure(), file=sys.stderr)
             return 1
-        if worker is not None and not worker.alive():
-            print(worker.failure(), file=sys.stderr, flush=True)
-            if worker.popen.returncode == 0 and controller is None:
+        if worker.has_ended():
+            if worker.process.popen.returncode == 0 and controller is None:
                 return 0  # the worker left because the controller is gone
-            now = time.monotonic()
-            failures = [at for at in failures if now - at < WITHIN_SECONDS] + [now]
-            worker = start_worker() if len(failures) < MOST_FAILURES else None
-            if worker is None and controller is None:
+            if not worker.restart() and controller is None:
                 return 1
+        if agent is not None and agent.has_ended():
+            agent.restart()
         time.sleep(_PAUSE_SECONDS)
 
 
@@ -96,7 +119,15 @@ def main(argv):
     island, _ = shape.placement()[index]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # supervise() then stops the children
     address = node_address(name)
-    controller = _start_controller(folder, spec, shape, address) if index == 0 else None
+    controller = agent = None
+    if index == 0:
+        controller, clients, workers = _start_controller(folder, spec, shape, address)
+        proxy = None
+        if spec["listen_proxy"] is not None:
+            agent = _Restarted(lambda: _start_agent(folder, spec, clients))
+            proxy = _launch.reachable(_processes.wait_for(lambda: _processes.read_port_file(folder / "agent.port"), [controller, agent.process],
+                                                          START_SECONDS, "the agent did not start"), address)
+        _tell(folder, {"address": clients, "workers_address": workers, "proxy_address": proxy})
     ready = _processes.wait_for(lambda: _read_ready(folder), [], START_SECONDS, f"{name}: the first node's controller did not start")
 
     def start_worker():
@@ -104,7 +135,7 @@ def main(argv):
                               max(len(shape.placement()) + 2, _launch.MOST_HOSTS), address, spec["checksum"], spec["memory_limit"])
         return _processes.Process(f"pathways-worker {name}", [*args, "--exit-with-controller", "--exit-with-parent"], folder / f"{name}.log")
 
-    return supervise(start_worker, controller)
+    return supervise(start_worker, controller, agent)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import signal
 import time
 
-from pathways import _cluster, _commands, _processes, _simulated, _state
+from pathways import _cluster, _commands, _launch, _processes, _simulated, _state
 
 
 def _not_up(name):
@@ -38,9 +38,10 @@ def _start_here(args):
     if args.no_workers and args.memory_limit:
         raise ValueError("--memory-limit is for the workers that 'up' starts: give it to each 'pathways worker --join'")
     joinable = _cluster.Joinable(not args.no_workers, args.listen_workers, args.advertise)
-    return _cluster.Cluster(shape, _state.fresh_folder(args.name), args.platform, args.listen or "127.0.0.1:0", owned=args.foreground,
-                            policy=args.policy, joinable=joinable, checksum=args.checksum, memory_limit=args.memory_limit, spill=args.spill,
-                            dispatch=args.dispatch).start()
+    listen = args.listen or "127.0.0.1:0"
+    return _cluster.Cluster(shape, _state.fresh_folder(args.name), args.platform, listen, owned=args.foreground, policy=args.policy, joinable=joinable,
+                            checksum=args.checksum, memory_limit=args.memory_limit, spill=args.spill, dispatch=args.dispatch,
+                            listen_proxy=_launch.listen_proxy(args.listen_proxy, listen)).start()
 
 
 def _start_simulated(args):
@@ -49,8 +50,9 @@ def _start_simulated(args):
     if args.no_workers or args.checksum or args.spill or args.memory_limit:
         raise ValueError("--no-workers, --checksum, --spill and --memory-limit are for real hosts, not --simulated")
     joinable = _cluster.Joinable(True, args.listen_workers, args.advertise)
-    return _cluster.Cluster(_simulated.parse_shape(args.simulated), _state.fresh_folder(args.name), "simulated", args.listen or "127.0.0.1:0",
-                            owned=args.foreground, policy=args.policy, joinable=joinable, dispatch=args.dispatch,
+    listen = args.listen or "127.0.0.1:0"
+    return _cluster.Cluster(_simulated.parse_shape(args.simulated), _state.fresh_folder(args.name), "simulated", listen, owned=args.foreground,
+                            policy=args.policy, joinable=joinable, dispatch=args.dispatch, listen_proxy=_launch.listen_proxy(args.listen_proxy, listen),
                             simulated=_simulated.parse_device(args.simulated_device or "tpu-v3")).start()
 
 
@@ -64,7 +66,7 @@ def _start_on(args):
 
 def _announce(args, cluster):
     shape, address = cluster.shape, cluster.address
-    fields = {"address": address, "workers_address": cluster.workers_address, "islands": shape.islands, "hosts_per_island": shape.hosts,
+    fields = {"address": address, "workers_address": cluster.workers_address, "proxy_address": cluster.proxy_address, "islands": shape.islands, "hosts_per_island": shape.hosts,
               "devices_per_host": shape.devices, "devices": shape.islands * shape.hosts * shape.devices}
     if args.no_workers:
         fields["devices_per_host"] = fields["devices"] = None  # the workers will say
@@ -75,6 +77,9 @@ def _announce(args, cluster):
                  + (", all simulated." if args.simulated else ".")]
         lines.append("  run a program   pathways run -- python train.py")
         lines.append(f"  or by hand      JAX_PLATFORMS=pathways PATHWAYS_ADDRESS={address} python train.py")
+    if cluster.proxy_address is not None:
+        lines.append(f"  without ours    JAX_PLATFORMS=proxy JAX_BACKEND_TARGET=grpc://{cluster.proxy_address} "
+                     "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS=true python train.py")
     lines += [] if args.simulated else [f"  add a host      pathways worker --join {address}"]
     lines.append("  stop it         pathways down")
     _commands.say(args, {**fields, "name": args.name, "logs": str(cluster.folder)}, "\n".join(lines))
