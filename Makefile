@@ -70,7 +70,7 @@ asan: setup
 #: make tsan       unit tests under ThreadSanitizer (folders that do not link gRPC, whose Debian build is not instrumented)
 tsan: setup
 	@cmake --preset tsan && ninja -C build/tsan -j$(JOBS) && \
-	  TSAN_OPTIONS=halt_on_error=1:allocator_may_return_null=1 ctest --test-dir build/tsan --output-on-failure -j$(JOBS) -E '^(bulk|frontend|relay)$$'
+	  TSAN_OPTIONS=halt_on_error=1:allocator_may_return_null=1 ctest --test-dir build/tsan --output-on-failure -j$(JOBS) -E '^(frontend|relay)$$'
 
 #: make fuzz       the wire decoders under libFuzzer and AddressSanitizer, FUZZ_SECONDS each (default 60)
 fuzz: setup-dev

@@ -2,7 +2,7 @@
 # builds exactly that.
 function(pw_install_wheel)
   add_custom_target(wheel_contents)
-  foreach(binary IN ITEMS pathways-agent pathways-local pathways-controller pathways-worker pathways-relay)
+  foreach(binary IN ITEMS pathways-agent pathways-local pathways-controller pathways-worker)
     if(TARGET ${binary})
       install(TARGETS ${binary} RUNTIME DESTINATION pathways/bin COMPONENT wheel)
       add_dependencies(wheel_contents ${binary})

@@ -59,7 +59,7 @@ def _share_objects_with_make():
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     _share_objects_with_make()
-    print("pathways: compiling controller, worker, relay and CPU plugin: minutes, or seconds with a warm ccache", flush=True)
+    print("pathways: compiling controller, worker, agent and CPU plugin: minutes, or seconds with a warm ccache", flush=True)
     settings = dict(config_settings or {})
     settings.setdefault("cmake.define.PW_TENSORFLOW_DIR", str(_tensorflow()))
     try:

@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/port_file.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/relay/relay.h"
 
 namespace pw {
 
@@ -24,7 +23,7 @@ absl::StatusOr<std::unique_ptr<FrontDoor>> FrontDoor::Open(const FrontDoorOption
   door->address_ = absl::StrCat(server.host, ":", door->server_->port());
   if (!options.callback_socket.empty()) {
     PW_ASSIGN_OR_RETURN(door->callbacks_,
-                        relay::CallbackBridge::Start(options.callback_socket, {relay::ControllerChannel(door->address_), nullptr}));
+                        relay::CallbackBridge::Start(options.callback_socket, door->address_));
   }
   if (!options.server.port_file.empty()) PW_RETURN_IF_ERROR(WritePortFile(options.server.port_file, absl::StrCat(door->address_, "\n", getpid())));
   return door;

@@ -4,7 +4,7 @@
 
 #include "pathways/base/status_macros.h"
 #include "pathways/base/try_allocate.h"
-#include "pathways/bulk/chunks.h"
+#include "pathways/frontend/chunks.h"
 
 namespace pw::frontend {
 
@@ -21,20 +21,15 @@ absl::Status Assembly::Allocate(net::SharedMemoryFactory* factory, int64_t size,
 
 absl::Status Assembly::Take(grpc::ByteBuffer* chunk) {
   if (!shared_.has_value()) {
-    PW_ASSIGN_OR_RETURN(const size_t size, bulk::TakeChunk(chunk, own_.data() + received_, own_.size() - received_));
+    PW_ASSIGN_OR_RETURN(const size_t size, TakeChunk(chunk, own_.data() + received_, own_.size() - received_));
     received_ += size;
     return absl::OkStatus();
   }
   pieces_.clear();
-  PW_ASSIGN_OR_RETURN(const size_t size, bulk::FindChunk(chunk, shared_->size() - received_, &pieces_));
+  PW_ASSIGN_OR_RETURN(const size_t size, FindChunk(chunk, shared_->size() - received_, &pieces_));
   PW_RETURN_IF_ERROR(shared_->Write(received_, pieces_));
   received_ += size;
   return absl::OkStatus();
-}
-
-net::Place Assembly::place() {
-  if (shared_.has_value()) return shared_->place();
-  return {own_.owner(), own_.data()};
 }
 
 Bytes Assembly::Freeze() && { return shared_.has_value() ? std::move(*shared_).Freeze() : std::move(own_).Freeze(); }

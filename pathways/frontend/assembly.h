@@ -21,11 +21,9 @@ class Assembly {
   // RESOURCE_EXHAUSTED if there is no memory. `session`: the owner's wire id.
   absl::Status Allocate(net::SharedMemoryFactory* factory, int64_t size, uint64_t session);
   size_t size() const { return shared_.has_value() ? shared_->size() : own_.size(); }
-  // Appends the data of a chunk (bulk/chunks.h).
+  // Appends the data of a chunk (chunks.h).
   absl::Status Take(grpc::ByteBuffer* chunk);
   size_t received() const { return received_; }
-  // The memory to receive into, if a socket fills it instead of Take.
-  net::Place place();
   Bytes Freeze() &&;
 
  private:

@@ -11,9 +11,6 @@
 namespace pw::frontend {
 namespace {
 
-constexpr double kLongestTraceSeconds = 600;
-constexpr size_t kTraceEvents = 200000;  // of each process, if the client has no wish
-
 using pathways::v1::HostCallAnswer;
 using pathways::v1::HostCallRequest;
 
@@ -132,97 +129,6 @@ class Channel final : public grpc::ServerBidiReactor<HostCallAnswer, HostCallReq
 
 grpc::ServerBidiReactor<HostCallAnswer, HostCallRequest>* CompanionService::HostCalls(grpc::CallbackServerContext*) {
   return Channel::Open(state_);
-}
-
-grpc::ServerUnaryReactor* CompanionService::GetStatus(grpc::CallbackServerContext* context, const pathways::v1::GetStatusRequest*,
-                                                      pathways::v1::GetStatusResponse* response) {
-  grpc::ServerUnaryReactor* call = context->DefaultReactor();
-  state_->cluster->Post([state = state_, call, response] {
-    state->cluster->GetStatus([call, response](absl::StatusOr<std::string> json) {
-      if (json.ok()) response->set_json(*std::move(json));
-      call->Finish(ToGrpc(json.status()));
-    });
-  });
-  return call;
-}
-
-grpc::ServerUnaryReactor* CompanionService::SetShare(grpc::CallbackServerContext* context,
-                                                     const pathways::v1::SetShareRequest* request,
-                                                     pathways::v1::SetShareResponse* response) {
-  grpc::ServerUnaryReactor* call = context->DefaultReactor();
-  gang::ShareChange change;
-  if (request->has_weight()) change.weight = request->weight();
-  if (request->has_priority()) change.priority = request->priority();
-  state_->cluster->Post([state = state_, call, response, client = SessionId(request->client()), change] {
-    state->cluster->ChangeShare(client, change, [call, response](absl::StatusOr<gang::Share> share) {
-      if (share.ok()) {
-        response->set_weight(share->weight);
-        response->set_priority(share->priority);
-      }
-      call->Finish(ToGrpc(share.status()));
-    });
-  });
-  return call;
-}
-
-grpc::ServerUnaryReactor* CompanionService::Drain(grpc::CallbackServerContext* context, const pathways::v1::DrainRequest* request,
-                                                  pathways::v1::DrainResponse* response) {
-  grpc::ServerUnaryReactor* call = context->DefaultReactor();
-  state_->cluster->Post([state = state_, call, response, host = request->host(), undo = request->undo()] {
-    state->cluster->DrainHost(host, undo, [call, response](absl::StatusOr<controller::DrainReport> report) {
-      if (report.ok()) {
-        for (SliceId slice : report->moved) response->add_moved(slice.v);
-        for (auto& [slice, why] : report->stuck) {
-          auto& stuck = *response->add_stuck();
-          stuck.set_slice(slice.v);
-          stuck.set_why(why);
-        }
-      }
-      call->Finish(ToGrpc(report.status()));
-    });
-  });
-  return call;
-}
-
-grpc::ServerUnaryReactor* CompanionService::Suspend(grpc::CallbackServerContext* context,
-                                                    const pathways::v1::SuspendRequest* request,
-                                                    pathways::v1::SuspendResponse* response) {
-  grpc::ServerUnaryReactor* call = context->DefaultReactor();
-  state_->cluster->Post([state = state_, call, response, client = SessionId(request->client()), resume = request->resume()] {
-    state->cluster->SuspendClient(client, resume, [call, response](absl::StatusOr<controller::SuspendReport> report) {
-      if (report.ok()) {
-        response->set_arrays(report->arrays);
-        response->set_bytes(report->bytes);
-      }
-      call->Finish(ToGrpc(report.status()));
-    });
-  });
-  return call;
-}
-
-grpc::ServerUnaryReactor* CompanionService::Trace(grpc::CallbackServerContext* context, const pathways::v1::TraceRequest* request,
-                                                  pathways::v1::TraceResponse* response) {
-  grpc::ServerUnaryReactor* call = context->DefaultReactor();
-  const double seconds = request->seconds();
-  if (!(seconds > 0 && seconds <= kLongestTraceSeconds)) {
-    call->Finish(ToGrpc(absl::InvalidArgumentError(
-        absl::StrCat("a trace lasts more than 0 and at most ", kLongestTraceSeconds, " seconds, not ", seconds))));
-    return call;
-  }
-  const size_t max_events = request->max_events() == 0 ? kTraceEvents : request->max_events();
-  state_->cluster->Post([state = state_, call, response, seconds, max_events] {
-    state->cluster->RecordTrace(absl::Seconds(seconds), max_events,
-                                [call, response](absl::StatusOr<controller::ClusterTrace> trace) {
-                                  if (trace.ok()) {
-                                    response->set_perfetto_json(std::move(trace->perfetto_json));
-                                    response->set_events(trace->events);
-                                    response->set_events_not_recorded(trace->events_not_recorded);
-                                    for (std::string& host : trace->silent_hosts) response->add_silent_hosts(std::move(host));
-                                  }
-                                  call->Finish(ToGrpc(trace.status()));
-                                });
-  });
-  return call;
 }
 
 }  // namespace pw::frontend

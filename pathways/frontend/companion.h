@@ -1,4 +1,4 @@
-// The companion channel (proto/pathways/v1/client.proto): host calls from running computations to the client's Python, and cluster status.
+// The companion channel (proto/pathways/v1/client.proto): host calls from running computations to the client's Python.
 #pragma once
 
 #include <memory>
@@ -14,16 +14,6 @@ class CompanionService final : public pathways::v1::ClientCompanion::CallbackSer
 
   grpc::ServerBidiReactor<pathways::v1::HostCallAnswer, pathways::v1::HostCallRequest>* HostCalls(
       grpc::CallbackServerContext* context) override;
-  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context, const pathways::v1::GetStatusRequest* request,
-                                      pathways::v1::GetStatusResponse* response) override;
-  grpc::ServerUnaryReactor* SetShare(grpc::CallbackServerContext* context, const pathways::v1::SetShareRequest* request,
-                                     pathways::v1::SetShareResponse* response) override;
-  grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context, const pathways::v1::DrainRequest* request,
-                                  pathways::v1::DrainResponse* response) override;
-  grpc::ServerUnaryReactor* Suspend(grpc::CallbackServerContext* context, const pathways::v1::SuspendRequest* request,
-                                    pathways::v1::SuspendResponse* response) override;
-  grpc::ServerUnaryReactor* Trace(grpc::CallbackServerContext* context, const pathways::v1::TraceRequest* request,
-                                  pathways::v1::TraceResponse* response) override;
 
  private:
   const std::shared_ptr<ServerState> state_;

@@ -1,4 +1,4 @@
-// The companion channel over real gRPC: host calls, status, shares.
+// The companion channel over real gRPC; and what clients say of themselves in their initialization_data.
 #include "pathways/frontend/companion.h"
 
 #include <gmock/gmock.h>
@@ -111,50 +111,10 @@ TEST_F(CompanionTest, TokensAreTakenOnce) {
   EXPECT_EQ(first->stream->Finish().error_code(), grpc::INVALID_ARGUMENT);
 }
 
-TEST_F(CompanionTest, StatusIsPassedOn) {
-  grpc::ClientContext context;
-  pathways::v1::GetStatusResponse response;
-  ASSERT_TRUE(companion_->GetStatus(&context, {}, &response).ok());
-  EXPECT_EQ(response.json(), "{\"islands\": []}");
-}
-
-TEST_F(CompanionTest, AClientsShareIsTakenWhenItComesAndChangedLater) {
+TEST_F(CompanionTest, AClientsShareIsTakenWhenItComes) {
   auto stream = std::make_unique<Stream>(*stub_, Metadata(25, {{kWeightKey, "2.5"}, {kPriorityKey, "3"}}));
   stream->Init();
   EXPECT_EQ(OnStrand([this] { return cluster_.shares.at(1); }), (gang::Share{.weight = 2.5, .priority = 3}));
-
-  pathways::v1::SetShareRequest request;
-  pathways::v1::SetShareResponse response;
-  auto ask = [&] {
-    grpc::ClientContext context;
-    return companion_->SetShare(&context, request, &response);
-  };
-  request.set_client(1);
-  request.set_weight(4);
-  ASSERT_TRUE(ask().ok());
-  EXPECT_EQ(response.weight(), 4);
-  EXPECT_EQ(response.priority(), 3);
-  request.set_weight(-1);
-  EXPECT_EQ(ask().error_code(), grpc::INVALID_ARGUMENT);
-  request.set_client(77);
-  EXPECT_EQ(ask().error_code(), grpc::NOT_FOUND);
-}
-
-TEST_F(CompanionTest, HostsAreDrainedAndClientsSuspended) {
-  grpc::ClientContext first, second;
-  pathways::v1::DrainRequest drain;
-  drain.set_host("h");
-  pathways::v1::DrainResponse drained;
-  ASSERT_TRUE(companion_->Drain(&first, drain, &drained).ok());
-  ASSERT_EQ(drained.moved_size(), 1);
-  ASSERT_EQ(drained.stuck_size(), 1);
-  EXPECT_EQ(drained.stuck(0).why(), "full");
-  pathways::v1::SuspendRequest suspend;
-  suspend.set_client(1);
-  pathways::v1::SuspendResponse suspended;
-  ASSERT_TRUE(companion_->Suspend(&second, suspend, &suspended).ok());
-  EXPECT_EQ(suspended.arrays(), 3);
-  EXPECT_EQ(suspended.bytes(), 12);
 }
 
 TEST_F(CompanionTest, AClientThatWantsANonsensicalShareIsToldSo) {

@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/bulk/chunks.h"
-#include "pathways/bulk/headers.h"
-#include "pathways/bulk/shared_directory.h"
+#include "pathways/frontend/chunks.h"
+#include "pathways/frontend/headers.h"
+#include "pathways/frontend/shared_directory.h"
 #include "pathways/frontend/assembly.h"
 #include "pathways/frontend/client_session.h"
 #include "pathways/frontend/grpc_util.h"
@@ -41,10 +41,10 @@ class Store final : public grpc::ServerReadReactor<grpc::ByteBuffer>, public std
   static Store* Open(std::shared_ptr<ServerState> server, grpc::CallbackServerContext* context, grpc::ByteBuffer* response) {
     auto call = std::make_shared<Store>(std::move(server), response);
     call->self_ = call;
-    std::optional<std::string> header = bulk::FindHeader(*context, bulk::kStoreHeader);
+    std::optional<std::string> header = FindHeader(*context, kStoreHeader);
     if (!header || !call->metadata_.ParseFromString(*header)) {
       call->Finish(
-          ToGrpc(absl::InvalidArgumentError(absl::StrCat("a host buffer must be announced by the header ", bulk::kStoreHeader))));
+          ToGrpc(absl::InvalidArgumentError(absl::StrCat("a host buffer must be announced by the header ", kStoreHeader))));
     } else {
       call->server_->cluster->Post([call] { call->Announce(); });
     }
@@ -158,7 +158,7 @@ class Lookup final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public s
 
   void SendNext() {
     const size_t size = std::min(kChunk, rest_.size());
-    chunk_ = bulk::MakeChunk(rest_.Slice(0, size));
+    chunk_ = MakeChunk(rest_.Slice(0, size));
     rest_ = rest_.Slice(size, rest_.size() - size);
     if (rest_.empty()) return StartWriteAndFinish(&chunk_, grpc::WriteOptions(), grpc::Status::OK);
     StartWrite(&chunk_);
@@ -181,7 +181,7 @@ class ReadFile : public std::enable_shared_from_this<ReadFile> {
     auto session = server_->sessions.Find(metadata_.session_id());
     if (!session.ok()) return call_->Finish(ToGrpc(session.status()));
     session_ = *session;
-    folder_ = StringAttribute((*session)->hello().initialization_data, bulk::kSharedSubdirectoryKey);
+    folder_ = StringAttribute((*session)->hello().initialization_data, kSharedSubdirectoryKey);
     (*session)->session().AnnounceHostBuffer(metadata_.handle(), metadata_.buffer_size(),
                                              [self = shared_from_this()](absl::Status admitted) {
                                                if (!admitted.ok()) return self->Refuse(admitted);
@@ -195,14 +195,14 @@ class ReadFile : public std::enable_shared_from_this<ReadFile> {
     if (!IsOfTheCluster(error) || session == nullptr || !session->open()) return call_->Finish(ToGrpc(error));
     session->session().FailHostBuffer(metadata_.handle(), error);
     server_->plugins.files->Post([self = shared_from_this()] {
-      bulk::RemoveSharedFile(self->server_->shared_directory_fd, self->folder_, self->metadata_.handle());
+      RemoveSharedFile(self->server_->shared_directory_fd, self->folder_, self->metadata_.handle());
       self->call_->Finish(grpc::Status::OK);
     });
   }
   void Take() {
     server_->plugins.files->Post([self = shared_from_this()] {
       ServerState& server = *self->server_;
-      absl::StatusOr<Bytes> data = bulk::TakeSharedFile(server.shared_directory_fd, self->folder_, self->metadata_.handle(),
+      absl::StatusOr<Bytes> data = TakeSharedFile(server.shared_directory_fd, self->folder_, self->metadata_.handle(),
                                                         self->metadata_.buffer_size(), &server.shared);
       server.cluster->Post([self, data = std::move(data)]() mutable { self->Store(std::move(data)); });
     });

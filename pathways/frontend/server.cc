@@ -13,8 +13,7 @@
 #include "pathways/base/log.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/base/thread_pool.h"
-#include "pathways/bulk/shared_directory.h"
-#include "pathways/frontend/bulk_lines.h"
+#include "pathways/frontend/shared_directory.h"
 #include "pathways/frontend/companion.h"
 #include "pathways/frontend/grpc_util.h"
 #include "pathways/frontend/host_buffer_calls.h"
@@ -87,7 +86,7 @@ void SetChannelArguments(const ServerOptions& options, grpc::ServerBuilder& buil
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_SENT_PING_INTERVAL_WITHOUT_DATA_MS, interval);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);  // relays ping an idle session too
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);  // clients may ping an idle session too
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
 }
 
@@ -120,7 +119,6 @@ struct Server::Impl {
   std::unique_ptr<grpc::Service> service;
   std::unique_ptr<CompanionService> companion;
   std::unique_ptr<grpc::Server> grpc;
-  std::unique_ptr<BulkLines> bulk;
   int port = 0;
   StrandOf strand;
   TimerQueue timers{&clock};
@@ -148,11 +146,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   auto impl = std::make_unique<Impl>(options, cluster);
   impl->state->shared.SweepEvery(net::SharedMemoryFactory::kSweepPeriod, &impl->timers, &impl->files);
   if (!options.shared_directory.empty()) {
-    PW_ASSIGN_OR_RETURN(impl->state->shared_directory_fd, bulk::OpenSharedDirectory(options.shared_directory));
-  }
-  if (!options.bulk_address.empty()) {
-    PW_ASSIGN_OR_RETURN(impl->bulk, BulkLines::Listen(options.bulk_address, impl->state));
-    impl->state->bulk_line = impl->bulk->announcement();
+    PW_ASSIGN_OR_RETURN(impl->state->shared_directory_fd, OpenSharedDirectory(options.shared_directory));
   }
   impl->service = std::make_unique<Service>(impl->state);
   impl->companion = std::make_unique<CompanionService>(impl->state);
@@ -166,7 +160,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   if (impl->grpc == nullptr || impl->port == 0) {
     return absl::UnavailableError(absl::StrCat("cannot listen at ", address,
                                                " for clients: the port is in use, or the address is not this machine's; "
-                                               "choose another with --listen-clients, or stop what holds it"));
+                                               "choose another with --listen, or stop what holds it"));
   }
   PW_LOG_INFO << "clients connect to " << options.host << ":" << impl->port;
   return std::unique_ptr<Server>(new Server(std::move(impl)));
@@ -175,13 +169,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
 Server::~Server() { Shutdown(); }
 
 int Server::port() const { return impl_->port; }
-std::string Server::bulk_line() const { return impl_->state->bulk_line; }
 
 void Server::Shutdown() {
   if (impl_->grpc == nullptr) return;
   impl_->grpc->Shutdown(gpr_inf_past(GPR_CLOCK_REALTIME));  // no grace period: cancels calls in flight
   impl_->grpc->Wait();
-  impl_->bulk = nullptr;
   impl_->grpc.reset();
   std::promise<void> ended;  // set when all sessions have ended: their streams have posted that before
   impl_->state->cluster->Post([&ended] { ended.set_value(); });

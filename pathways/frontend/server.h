@@ -27,8 +27,6 @@ namespace pw::frontend {
 struct ServerOptions {
   std::string host = "127.0.0.1";
   int port = 0;  // 0: any free one
-  // Where relays connect for large host buffers (bulk_lines.h), HOST:PORT; empty: they use gRPC like everybody.
-  std::string bulk_address;
   // Where clients on this machine leave host buffers as files (shared_directory.h); empty: that way is closed.
   std::string shared_directory;
   // What plugin programs may read and write on this machine (plugin_programs/storage.h): paths below the first, gs://... in the
@@ -59,7 +57,6 @@ class Server {
   ~Server();  // as Shutdown
 
   int port() const;
-  std::string bulk_line() const;  // as sessions are told of it
   // Ends all sessions and stops listening. Not on the cluster's strand. A second call does nothing.
   void Shutdown();
 

@@ -27,7 +27,6 @@ struct ServerState {
   const PluginServices plugins;  // includes the thread that reads files
   SessionTable sessions;         // strand
   int shared_directory_fd = -1;
-  std::string bulk_line;  // tells sessions of bulk lines; empty: there are none
   // Memory for bytes that workers on this machine read; sessions own kept blocks, by wire id.
   net::SharedMemoryFactory shared{net::SharedMemoryFactory::kDefaultLimit, net::KeptOfThisMachine()};
 };

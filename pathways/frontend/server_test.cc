@@ -15,7 +15,7 @@
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
-#include "pathways/bulk/shared_directory.h"
+#include "pathways/frontend/shared_directory.h"
 #include "pathways/frontend/testing/server_test_base.h"
 
 namespace pw::frontend {
@@ -391,9 +391,9 @@ TEST_F(SharedDirectoryTest, AFileIsNotTakenBeforeThereIsRoom) {
 TEST_F(SharedDirectoryTest, AClientMayHaveAFolderOfItsOwn) {
   std::filesystem::create_directory(directory_ / "client-1");
   WriteFile("client-1/lt_7", "contents");
-  Stream own(*stub_, Metadata(25, {{bulk::kSharedSubdirectoryKey, std::string("client-1")}}));
+  Stream own(*stub_, Metadata(25, {{kSharedSubdirectoryKey, std::string("client-1")}}));
   EXPECT_TRUE(ReadFromDisk(own.Init(), 7, 8).ok());
-  Stream outside(*stub_, Metadata(25, {{bulk::kSharedSubdirectoryKey, std::string("../etc")}}));
+  Stream outside(*stub_, Metadata(25, {{kSharedSubdirectoryKey, std::string("../etc")}}));
   EXPECT_EQ(ReadFromDisk(outside.Init(), 7, 8).error_code(), grpc::INVALID_ARGUMENT);
 }
 

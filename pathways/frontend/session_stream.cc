@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "ifrt_proxy/grpc_ifrt_service.pb.h"
 #include "pathways/base/log.h"
-#include "pathways/bulk/headers.h"
-#include "pathways/bulk/shared_directory.h"
+#include "pathways/frontend/headers.h"
+#include "pathways/frontend/shared_directory.h"
 #include "pathways/frontend/convert/attributes.h"
 #include "pathways/frontend/grpc_util.h"
 #include "pathways/frontend/versions.h"
@@ -21,10 +21,10 @@ constexpr size_t kGather = 256;
 constexpr int64_t kGatherMilliseconds = 2;
 
 absl::StatusOr<SessionHello> ReadHello(const grpc::CallbackServerContext& context) {
-  std::optional<std::string> header = bulk::FindHeader(context, bulk::kSessionHeader);
+  std::optional<std::string> header = FindHeader(context, kSessionHeader);
   xla::ifrt::proxy::GrpcIfrtSessionMetadata metadata;
   if (!header || !metadata.ParseFromString(*header)) {
-    return absl::InvalidArgumentError(absl::StrCat("a session must be opened with the header ", bulk::kSessionHeader));
+    return absl::InvalidArgumentError(absl::StrCat("a session must be opened with the header ", kSessionHeader));
   }
   if (absl::Status s = CheckVersion(metadata.version().protocol_version()); !s.ok()) return s;
   SessionHello hello;
@@ -55,7 +55,6 @@ SessionStream* SessionStream::Open(std::shared_ptr<ServerState> server, grpc::Ca
   ServerState& state = *stream->server_;
   stream->session_ =
       std::make_shared<ClientSession>(state.cluster, &state.sessions, &state.plugins, *std::move(hello), stream.get());
-  if (!state.bulk_line.empty()) context->AddInitialMetadata(bulk::kLineHeader, state.bulk_line);
   stream->StartRead(&stream->incoming_);
   return stream.get();
 }
@@ -182,10 +181,10 @@ void SessionStream::Close(grpc::Status status) {
   if (session_ != nullptr) {
     session_->End();
     server_->shared.Forget(session_->wire_id());
-    std::string folder = StringAttribute(session_->hello().initialization_data, bulk::kSharedSubdirectoryKey);
+    std::string folder = StringAttribute(session_->hello().initialization_data, kSharedSubdirectoryKey);
     if (server_->shared_directory_fd >= 0 && !folder.empty()) {
       server_->plugins.files->Post(
-          [server = server_, folder = std::move(folder)] { bulk::RemoveClientFolder(server->shared_directory_fd, folder); });
+          [server = server_, folder = std::move(folder)] { RemoveClientFolder(server->shared_directory_fd, folder); });
     }
   }
   Flush();

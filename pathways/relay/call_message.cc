@@ -3,14 +3,11 @@
 #include <cmath>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "google/protobuf/struct.pb.h"
 #include "google/protobuf/util/json_util.h"
-#include "pathways/base/status_macros.h"
 #include "pathways/buffers/dtype.h"
-#include "pathways/net/shared_memory.h"
 
 namespace pw::relay {
 namespace {
@@ -38,20 +35,6 @@ absl::StatusOr<uint64_t> NumberField(const Struct& header, const std::string& na
 const Value& Field(const Struct& header, const std::string& name) {
   const auto field = header.fields().find(name);
   return field == header.fields().end() ? Value::default_instance() : field->second;
-}
-
-// 64 bits, which a JSON number has not.
-absl::StatusOr<uint64_t> TextNumber(const Struct& header, const std::string& name) {
-  uint64_t number = 0;
-  if (absl::SimpleAtoi(Field(header, name).string_value(), &number)) return number;
-  return absl::InvalidArgumentError(absl::StrCat("'", name, "' must be a number as text"));
-}
-
-absl::StatusOr<DownloadRequest> ParseDownload(const Struct& header) {
-  PW_ASSIGN_OR_RETURN(const uint64_t session, TextNumber(header, "session"));
-  PW_ASSIGN_OR_RETURN(const uint64_t handle, TextNumber(header, "download"));
-  PW_ASSIGN_OR_RETURN(const uint64_t bytes, TextNumber(header, "bytes"));
-  return DownloadRequest{session, handle, bytes};
 }
 
 std::string WithLength(const std::string& json) {
@@ -92,22 +75,6 @@ std::string EncodeCall(const pathways::v1::HostCallRequest& call) {
   return WithLength(json + "]}");
 }
 
-std::string EncodeDownload(const absl::StatusOr<Bytes>& memory) {
-  const auto name = memory.ok() ? net::NameOf(*memory) : std::nullopt;
-  if (name.has_value()) {
-    return WithLength(absl::StrCat(
-        "{\"memory\":[",
-        absl::StrJoin({uint64_t(name->pid), uint64_t(name->fd), name->device, name->inode, name->offset, name->size}, ","),
-        "]}"));
-  }
-  Struct answer;
-  (*answer.mutable_fields())["error"].set_string_value(memory.ok() ? "it is not in shared memory"
-                                                                   : std::string(memory.status().message()));
-  std::string json;
-  if (!google::protobuf::util::MessageToJsonString(answer, &json).ok()) json = "{\"error\":\"\"}";  // text that is not UTF-8
-  return WithLength(json);
-}
-
 absl::StatusOr<PythonMessage> ParseHeader(const std::string& json) {
   Struct header;
   if (!google::protobuf::util::JsonStringToMessage(json, &header).ok()) {
@@ -116,10 +83,6 @@ absl::StatusOr<PythonMessage> ParseHeader(const std::string& json) {
   PythonMessage message;
   message.companion = Field(header, "companion").string_value();
   if (!message.companion.empty()) return message;
-  if (header.fields().contains("download")) {
-    PW_ASSIGN_OR_RETURN(message.download, ParseDownload(header));
-    return message;
-  }
   auto call = NumberField(header, "call");
   if (!call.ok()) return call.status();
   message.answer.set_call(*call);

@@ -1,14 +1,11 @@
-// The messages between the relay and the Python package over the callback socket. Both directions:
+// The messages between the bridge and the Python package over the callback socket. Both directions:
 //
 //   4 bytes   little-endian length of the header
 //   header    JSON
 //   payload   the arrays named in the header one after another: dense, row-major, a byte an element for types narrower than that
 //
-//   relay -> Python   {"call":n,"callback":n,"operands":[{"dtype":"f32","dims":[2,3],"bytes":24},...]}
-//   Python -> relay   {"companion":token}                                    first, once
-//                     {"download":handle,"session":n,"bytes":n}              instead, and nothing else; the numbers as text
-//   relay -> Python   {"memory":[pid,fd,device,inode,offset,bytes]}          stays until the end of the connection
-//                     {"error":text}
+//   bridge -> Python  {"call":n,"callback":n,"operands":[{"dtype":"f32","dims":[2,3],"bytes":24},...]}
+//   Python -> bridge  {"companion":token}                                    first, once
 //                     {"call":n,"ok":true,"results":[24,...]}                the results' bytes follow
 //                     {"call":n,"ok":false,"code":13,"message":text}         an absl::StatusCode
 //
@@ -16,12 +13,10 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pathways/relay/download.h"
 #include "pathways/v1/client.pb.h"
 
 namespace pw::relay {
@@ -34,13 +29,9 @@ std::string EncodeCall(const pathways::v1::HostCallRequest& call);
 // What one header from Python says.
 struct PythonMessage {
   std::string companion;  // set in the first message only
-  std::optional<DownloadRequest> download;
   pathways::v1::HostCallAnswer answer;  // with empty results, one per entry of `result_sizes`
   std::vector<size_t> result_sizes;     // of the payload
 };
-
-// Length and header of the answer to a download.
-std::string EncodeDownload(const absl::StatusOr<Bytes>& memory);
 
 // INVALID_ARGUMENT: not a header of the forms above.
 absl::StatusOr<PythonMessage> ParseHeader(const std::string& json);

@@ -13,6 +13,8 @@
 #include "asio/local/stream_protocol.hpp"
 #include "asio/post.hpp"
 #include "asio/steady_timer.hpp"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
 #include "pathways/base/log.h"
 #include "pathways/base/thread_pool.h"
 #include "pathways/relay/companion.h"
@@ -23,24 +25,31 @@ using asio::local::stream_protocol;
 
 namespace {
 constexpr std::chrono::milliseconds kRetry{100};
+
+std::shared_ptr<grpc::Channel> ChannelTo(const std::string& server) {
+  grpc::ChannelArguments args;
+  args.SetMaxSendMessageSize(-1);
+  args.SetMaxReceiveMessageSize(-1);
+  args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // the user's http_proxy is not meant for it
+  args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), args);
+}
+
 }  // namespace
 
 struct CallbackBridge::State {
   std::string path;
-  ControllerWays controller;
+  std::shared_ptr<grpc::Channel> channel;
   asio::io_context io{1};
   stream_protocol::acceptor acceptor{io};
   std::vector<std::weak_ptr<Companion>> companions;
-  // For what is downloaded. Some is kept for the next: this process serves one client.
-  net::SharedMemoryFactory memory{net::SharedMemoryFactory::kDefaultLimit, net::KeptOfThisMachine()};
-  asio::steady_timer sweep{io}, retry{io};
+  asio::steady_timer retry{io};
   bool said_why = false;               // in the log, once until it works again: connections wait
   ThreadPool thread{"host-calls", 1};  // last: joined before what it uses goes
 
   absl::Status Listen();
   void Accept();
   void AcceptLater(asio::error_code why);
-  void SweepLater();
 };
 
 absl::Status CallbackBridge::State::Listen() {
@@ -60,7 +69,7 @@ void CallbackBridge::State::Accept() {
     if (!acceptor.is_open()) return;
     if (error) return AcceptLater(error);
     said_why = false;
-    auto companion = std::make_shared<Companion>(std::move(socket), controller, &memory);
+    auto companion = std::make_shared<Companion>(std::move(socket), channel);
     std::erase_if(companions, [](const auto& old) { return old.expired(); });
     companions.push_back(companion);
     companion->Start();
@@ -79,26 +88,16 @@ void CallbackBridge::State::AcceptLater(asio::error_code why) {
   });
 }
 
-void CallbackBridge::State::SweepLater() {
-  sweep.expires_after(absl::ToChronoNanoseconds(net::SharedMemoryFactory::kSweepPeriod));
-  sweep.async_wait([this](asio::error_code cancelled) {
-    if (cancelled || !acceptor.is_open()) return;
-    memory.Sweep();
-    SweepLater();
-  });
-}
-
-absl::StatusOr<std::unique_ptr<CallbackBridge>> CallbackBridge::Start(const std::string& path, ControllerWays controller) {
+absl::StatusOr<std::unique_ptr<CallbackBridge>> CallbackBridge::Start(const std::string& path, const std::string& server) {
   auto state = std::make_unique<State>();
   state->path = path;
-  state->controller = std::move(controller);
+  state->channel = ChannelTo(server);
   if (absl::Status status =
           path.size() > 107 ? absl::UnavailableError(absl::StrCat(path, " is too long for a Unix socket")) : state->Listen();
       !status.ok()) {
     return status;
   }
   state->Accept();
-  state->SweepLater();
   state->thread.Post([io = &state->io] { io->run(); });
   return std::unique_ptr<CallbackBridge>(new CallbackBridge(std::move(state)));
 }
@@ -109,7 +108,6 @@ CallbackBridge::~CallbackBridge() {
   asio::post(state_->io, [state = state_.get()] {
     asio::error_code ignored;
     (void)state->acceptor.close(ignored);
-    state->sweep.cancel();
     state->retry.cancel();
     unlink(state->path.c_str());
     for (auto& weak : state->companions) {

@@ -5,13 +5,11 @@
 #include <unistd.h>
 
 #include <condition_variable>
-#include <cstdio>
 #include <deque>
 #include <mutex>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "asio/io_context.hpp"
 #include "asio/local/stream_protocol.hpp"
 #include "asio/read.hpp"
@@ -20,11 +18,8 @@
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
 #include "gtest/gtest.h"
-#include "ifrt_proxy/grpc_ifrt_service.grpc.pb.h"
 #include "pathways/base/testing/few_files.h"
-#include "pathways/net/shared_memory.h"
 #include "pathways/net/socket.h"
-#include "pathways/relay/relay.h"
 #include "pathways/v1/client.grpc.pb.h"
 
 namespace pw::relay {
@@ -33,22 +28,6 @@ namespace {
 using pathways::v1::HostCallAnswer;
 using pathways::v1::HostCallRequest;
 
-// Has one host buffer: session 7, handle 2^63 + 1.
-class FakeBuffers : public xla::ifrt::proxy::GrpcIfrtService::Service {
- public:
-  grpc::Status HostBufferLookup(grpc::ServerContext*, const xla::ifrt::proxy::GrpcHostBufferLookupRequest* request,
-                                grpc::ServerWriter<xla::ifrt::proxy::GrpcHostBufferLookupResponse>* writer) override {
-    if (request->session_id() != 7 || request->handle() != (uint64_t{1} << 63) + 1)
-      return {grpc::StatusCode::NOT_FOUND, "no such \"buffer\""};
-    for (const char* part : {"first ", "second"}) {
-      xla::ifrt::proxy::GrpcHostBufferLookupResponse chunk;
-      chunk.set_data(part);
-      writer->Write(chunk);
-    }
-    return grpc::Status::OK;
-  }
-};
-
 // Sends two calls at once when a companion has named its token, and keeps what it answers.
 class CallingController : public pathways::v1::ClientCompanion::Service {
  public:
@@ -56,7 +35,6 @@ class CallingController : public pathways::v1::ClientCompanion::Service {
     grpc::ServerBuilder builder;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
     builder.RegisterService(this);
-    builder.RegisterService(&buffers_);
     server_ = builder.BuildAndStart();
   }
   ~CallingController() override { Kill(); }
@@ -103,7 +81,6 @@ class CallingController : public pathways::v1::ClientCompanion::Service {
     wake_.notify_all();
   }
 
-  FakeBuffers buffers_;
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
   std::mutex mu_;
@@ -144,7 +121,7 @@ class FakePython {
 class CallbackBridgeTest : public ::testing::Test {
  protected:
   CallbackBridgeTest() : path_(absl::StrCat(::testing::TempDir(), "/pw-bridge-", getpid(), ".sock")) {
-    auto bridge = CallbackBridge::Start(path_, {ControllerChannel(controller_.address())});
+    auto bridge = CallbackBridge::Start(path_, controller_.address());
     EXPECT_TRUE(bridge.ok()) << bridge.status();
     bridge_ = *std::move(bridge);
   }
@@ -223,45 +200,6 @@ TEST_F(CallbackBridgeTest, ResultsOfASizeThatNothingHasEndTheSocketOnly) {
   EXPECT_EQ(controller_.Next().companion(), "token");
 }
 
-constexpr char kDownload[] = R"({"download":"9223372036854775809","session":"7","bytes":"%d"})";
-
-TEST_F(CallbackBridgeTest, FetchesAHostBufferIntoMemoryOfThisMachine) {
-  FakePython python(path_);
-  python.Send(absl::StrFormat(kDownload, 12));
-  const std::optional<std::string> answer = python.ReadHeader();
-  ASSERT_TRUE(answer.has_value());
-  long pid, device, inode, offset, size;
-  int fd;
-  ASSERT_EQ(std::sscanf(answer->c_str(), "{\"memory\":[%ld,%d,%ld,%ld,%ld,%ld]}", &pid, &fd, &device, &inode, &offset, &size), 6)
-      << *answer;
-  const net::SharedName name{pid,
-                             fd,
-                             static_cast<uint64_t>(device),
-                             static_cast<uint64_t>(inode),
-                             static_cast<uint64_t>(offset),
-                             static_cast<uint64_t>(size)};
-  const absl::StatusOr<Bytes> found = net::OpenShared(name, false);
-  ASSERT_TRUE(found.ok()) << found.status();
-  EXPECT_EQ(found->view(), "first second");
-}
-
-TEST_F(CallbackBridgeTest, ABufferOfAnotherSizeOrThatIsNotThereIsAnError) {
-  for (int bytes : {11, 13}) {
-    FakePython python(path_);
-    python.Send(absl::StrFormat(kDownload, bytes));
-    EXPECT_THAT(python.ReadHeader().value_or(""), ::testing::HasSubstr("bytes"));
-  }
-  FakePython python(path_);
-  python.Send(R"({"download":"1","session":"7","bytes":"12"})");
-  EXPECT_EQ(python.ReadHeader(), R"({"error":"no such \"buffer\""})");
-  FakePython large(path_);
-  large.Send(R"({"download":"1","session":"7","bytes":"18446744073709551615"})");
-  EXPECT_THAT(large.ReadHeader().value_or(""), ::testing::HasSubstr("error"));
-  FakePython wrong(path_);
-  wrong.Send(R"({"download":"x","session":"7","bytes":"12"})");
-  EXPECT_EQ(wrong.ReadHeader(), std::nullopt);
-}
-
 // Once it never listened again.
 TEST_F(CallbackBridgeTest, WithoutDescriptorsConnectionsWait) {
   const net::SocketAddress where = net::UnixSocketAddress(path_);
@@ -287,7 +225,7 @@ TEST_F(CallbackBridgeTest, EndsWithConnectionsOpen) {
 
 TEST(CallbackBridgeStartTest, APathThatCannotBeIsAClearError) {
   for (const std::string& path : {std::string("/nowhere/at/all.sock"), std::string(200, 'x')}) {
-    EXPECT_FALSE(CallbackBridge::Start(path, {ControllerChannel("127.0.0.1:1")}).ok());
+    EXPECT_FALSE(CallbackBridge::Start(path, "127.0.0.1:1").ok());
   }
 }
 

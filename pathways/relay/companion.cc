@@ -75,15 +75,13 @@ class Companion::Stream : public grpc::ClientBidiReactor<pathways::v1::HostCallA
   pathways::v1::HostCallRequest call_;
 };
 
-Companion::Companion(Socket socket, ControllerWays controller, net::SharedMemoryFactory* memory)
-    : socket_(std::move(socket)), controller_(std::move(controller)), memory_(memory) {}
+Companion::Companion(Socket socket, std::shared_ptr<grpc::Channel> channel) : socket_(std::move(socket)), channel_(std::move(channel)) {}
 
 void Companion::Close() {
   if (std::exchange(closed_, true)) return;
   asio::error_code ignored;
   (void)socket_.close(ignored);
   if (stream_ != nullptr) std::exchange(stream_, nullptr)->Release();
-  if (download_ != nullptr) std::exchange(download_, nullptr)->TryCancel();
 }
 
 // ---- Python to controller ----
@@ -111,9 +109,7 @@ void Companion::ReadHeader(uint32_t length) {
 
 void Companion::OnHeader() {
   auto message = ParseHeader(header_);
-  if (message.ok() && message->download.has_value() && stream_ == nullptr && !downloads_)
-    return StartDownload(*message->download);
-  if (!message.ok() || downloads_ || message->companion.empty() != (stream_ != nullptr)) {
+  if (!message.ok() || message->companion.empty() != (stream_ != nullptr)) {
     PW_LOG_ERROR << "callback socket: " << (message.ok() ? "the token must come first, and once" : message.status().message())
                  << "; closing the connection";
     return Close();
@@ -155,7 +151,7 @@ void Companion::DropPayload(uint64_t left) {
 }
 
 void Companion::OpenStream(const std::string& token) {
-  stream_ = new Stream(shared_from_this(), controller_.channel);  // deletes itself
+  stream_ = new Stream(shared_from_this(), channel_);  // deletes itself
   pathways::v1::HostCallAnswer hello;
   hello.set_companion(token);
   SendUp(std::move(hello));
@@ -170,26 +166,6 @@ void Companion::SendUp(pathways::v1::HostCallAnswer answer) {
 void Companion::OnSentUp() {
   answers_.pop_front();
   if (!answers_.empty() && stream_ != nullptr) stream_->Send(&answers_.front());
-}
-
-// ---- downloads ----
-
-void Companion::StartDownload(const DownloadRequest& request) {
-  downloads_ = true;
-  auto work = asio::make_work_guard(socket_.get_executor());  // the io_context runs until it has ended
-  download_ =
-      relay::StartDownload(controller_, request, *memory_, [self = shared_from_this(), work](absl::StatusOr<Bytes> memory) {
-        asio::post(work.get_executor(), [self, memory = std::move(memory)]() mutable { self->OnDownloaded(std::move(memory)); });
-      });
-}
-
-void Companion::OnDownloaded(absl::StatusOr<Bytes> memory) {
-  download_ = nullptr;
-  if (closed_) return;
-  call_header_ = EncodeDownload(memory);
-  if (memory.ok()) downloaded_ = *std::move(memory);
-  asio::async_write(socket_, asio::buffer(call_header_),
-                    [self = shared_from_this()](asio::error_code error, size_t) { error ? self->Close() : self->ReadLength(); });
 }
 
 // ---- controller to Python ----

@@ -1,11 +1,10 @@
-// Companion: one connection of a Python process: to the HostCalls stream that it has with the controller, or for downloads.
+// Companion: one connection of a Python process, with its HostCalls stream at the server (proto/pathways/v1/client.proto).
 //
 // Invariants:
 //   CO-1  the stream is opened when the process has named its token, and once only
 //   CO-2  the next call is read from the controller when the one before it has been written to Python: a process that does not
 //         read brakes the controller instead of filling memory
 //   CO-3  answers go up in the order in which Python wrote them
-//   CO-4  a connection for downloads has one; what it brought stays until the connection ends
 // Runs on the bridge's io_context, which has one thread. Keeps itself alive while the socket or the stream has something under
 // way.
 #pragma once
@@ -19,7 +18,6 @@
 #include "asio/local/stream_protocol.hpp"
 #include "grpcpp/channel.h"
 #include "pathways/relay/call_message.h"
-#include "pathways/relay/download.h"
 
 namespace pw::relay {
 
@@ -27,8 +25,7 @@ class Companion : public std::enable_shared_from_this<Companion> {
  public:
   using Socket = asio::local::stream_protocol::socket;
 
-  // `memory` is for downloads, and outlives this.
-  Companion(Socket socket, ControllerWays controller, net::SharedMemoryFactory* memory);
+  Companion(Socket socket, std::shared_ptr<grpc::Channel> channel);
 
   void Start() { ReadLength(); }
   // Ends both sides. The rest of what is under way ends by itself.
@@ -50,17 +47,10 @@ class Companion : public std::enable_shared_from_this<Companion> {
   void OnCall();
   void OnSentUp();
 
-  void StartDownload(const DownloadRequest& request);
-  void OnDownloaded(absl::StatusOr<Bytes> memory);
-
   Socket socket_;
-  const ControllerWays controller_;
+  const std::shared_ptr<grpc::Channel> channel_;
   Stream* stream_ = nullptr;  // while it may be used; deletes itself later
   bool closed_ = false;
-  bool downloads_ = false;  // it is a connection for downloads
-  net::SharedMemoryFactory* const memory_;
-  std::shared_ptr<grpc::ClientContext> download_;  // the one under way
-  Bytes downloaded_;
 
   uint8_t length_[4];
   std::string header_;

@@ -4,7 +4,7 @@ import re
 
 import source
 
-ORDER = ["base", "trace", "net", "lanes", "bulk", "resource", "buffers", "dataflow", "gang", "program", "ir", "dispatch", "session", "device",
+ORDER = ["base", "trace", "net", "lanes", "resource", "buffers", "dataflow", "gang", "program", "ir", "dispatch", "session", "device",
          "worker", "controller", "client", "frontend", "relay", "sim", "bin"]
 # The order of the rooms within a folder; "" is the folder itself. Tests, and doubles for tests, may include every room.
 ROOMS = {
@@ -17,17 +17,17 @@ STRANGERS = {
     "controller": {"worker", "device"},       # they meet in proto/ and net/
     "client": {"worker", "controller", "device"},  # a client and the controller meet in session/
     "frontend": {"worker", "device"},
-    "relay": set(ORDER) - {"base", "trace", "net", "bulk", "buffers", "relay"},
+    "relay": set(ORDER) - {"base", "trace", "net", "buffers", "relay"},
 }
 # (header, who may include it). Headers are matched as they are written in the #include.
 RESERVED = [
     (re.compile(r"(^|/)pjrt_c_api"), ("pathways/device/pjrt/", "plugins/")),
-    (re.compile(r"ifrt"), ("pathways/frontend/", "pathways/relay/", "pathways/sim/")),
+    (re.compile(r"ifrt"), ("pathways/frontend/", "pathways/sim/")),
     (re.compile(r"^mlir/|^llvm/"), ("pathways/ir/", "plugins/")),
     (re.compile(r"^xla/(pjrt/c|ffi/api)/"), ("pathways/device/pjrt/", "plugins/")),  # the C interfaces
     (re.compile(r"^(xla|tsl|tensorflow)/(?!.*\.pb\.h|pjrt/c/|ffi/api/)"), ("plugins/",)),
     (re.compile(r"^asio"), ("pathways/net/", "pathways/relay/")),
-    (re.compile(r"^grpc"), ("pathways/bulk/", "pathways/frontend/", "pathways/relay/", "pathways/bin/")),
+    (re.compile(r"^grpc"), ("pathways/frontend/", "pathways/relay/")),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.MULTILINE)
 

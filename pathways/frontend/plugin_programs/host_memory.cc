@@ -21,9 +21,6 @@ using controller::StatusCallback;
 
 using Numbers = std::array<uint64_t, 6>;
 
-// How a client finds the contents: in memory, or as a host buffer.
-enum class Place { kMemory, kHostBuffer };
-
 Numbers NumbersOf(const net::SharedName& name) {
   return {static_cast<uint64_t>(name.pid), static_cast<uint64_t>(name.fd), name.device, name.inode, name.offset, name.size};
 }
@@ -53,9 +50,8 @@ std::optional<Bytes> InSharedMemory(const Bytes& contents, net::SharedMemoryFact
 // From the copy of the array to the answer. Each step is on the strand.
 class Reading : public std::enable_shared_from_this<Reading> {
  public:
-  Reading(ClientSession& session, Place place, std::shared_ptr<Lent> lent, Handle result, Handle answer, StatusCallback done)
+  Reading(ClientSession& session, std::shared_ptr<Lent> lent, Handle result, Handle answer, StatusCallback done)
       : session_(session.weak_from_this()),
-        place_(place),
         lent_(std::move(lent)),
         result_(result),
         contents_(session.session().NewHandle()),
@@ -76,9 +72,7 @@ class Reading : public std::enable_shared_from_this<Reading> {
     auto session = session_.lock();
     if (session == nullptr || !session->open()) return std::move(done_)(absl::CancelledError("the session has ended"));
     std::optional<Numbers> where;
-    if (data.ok() && place_ == Place::kHostBuffer) {
-      where = Numbers{~uint64_t{0}, contents_, session->wire_id(), 0, 0, data->size()};
-    } else if (data.ok() && net::NameOf(*data).has_value()) {
+    if (data.ok() && net::NameOf(*data).has_value()) {
       where = NumbersOf(*net::NameOf(*data));
     }
     if (where.has_value()) {
@@ -103,7 +97,6 @@ class Reading : public std::enable_shared_from_this<Reading> {
   }
 
   const std::weak_ptr<ClientSession> session_;
-  const Place place_;
   const std::shared_ptr<Lent> lent_;
   const Handle result_;
   const Handle contents_;  // the host buffer
@@ -113,7 +106,7 @@ class Reading : public std::enable_shared_from_this<Reading> {
 
 class HostMemoryProgram final : public PluginExecutable {
  public:
-  HostMemoryProgram(DeviceId device, Place place) : device_(device), place_(place) {}
+  explicit HostMemoryProgram(DeviceId device) : device_(device) {}
 
   std::string name() const override { return "host_memory"; }
   std::vector<DeviceId> devices(const controller::ClusterInfo&) const override { return {device_}; }
@@ -138,13 +131,12 @@ class HostMemoryProgram final : public PluginExecutable {
       std::move(done)(session.session().StoreHostBuffer(answer, Encode({})));
       return absl::OkStatus();
     }
-    std::make_shared<Reading>(session, place_, lent_, results[0], answer, std::move(done))->Start(session, args[0]);
+    std::make_shared<Reading>(session, lent_, results[0], answer, std::move(done))->Start(session, args[0]);
     return absl::OkStatus();
   }
 
  private:
   const DeviceId device_;
-  const Place place_;
   const std::shared_ptr<Lent> lent_ = std::make_shared<Lent>();
 };
 
@@ -169,14 +161,9 @@ absl::StatusOr<std::shared_ptr<PluginExecutable>> MakeHostMemoryProgram(const Js
   PW_ASSIGN_OR_RETURN(const DeviceId device, Device(request));
   PW_ASSIGN_OR_RETURN(const std::string machine, StringField(request, "machine"));
   if (machine.empty() || machine != MachineIdentity()) {
-    return absl::UnimplementedError("the controller shares its memory with processes of its own machine only");
+    return absl::UnimplementedError("this server shares its memory with processes of its own machine only");
   }
-  return std::make_shared<HostMemoryProgram>(device, Place::kMemory);
-}
-
-absl::StatusOr<std::shared_ptr<PluginExecutable>> MakeHostBufferProgram(const JsonObject& request) {
-  PW_ASSIGN_OR_RETURN(const DeviceId device, Device(request));
-  return std::make_shared<HostMemoryProgram>(device, Place::kHostBuffer);
+  return std::make_shared<HostMemoryProgram>(device);
 }
 
 }  // namespace pw::frontend

@@ -1,15 +1,11 @@
 // {"hostMemoryRequest": {"device_ids": [d], "machine": m}}: the argument, an array that device d holds whole, in shared memory of this machine.
 //
-// `machine` is the client's (MachineIdentity): UNIMPLEMENTED unless it is the controller's too. The output says where: an array u8[48] on the
+// `machine` is the client's (MachineIdentity): UNIMPLEMENTED unless it is this server's too. The output says where: an array u8[48] on the
 // same device, six numbers of 64 bits (little endian): process, descriptor, device and inode of the file, offset and bytes in it
 // (net/shared_memory.h). Process 0: it is not to be had so (the array is small, its error is the answer to reading it in the ordinary way), and the
 // client reads the array as any other. What comes from a host of another machine is copied into such memory here.
 //
 // An execution whose argument is such an output releases the memory instead; its own output is all zeros.
-//
-// {"hostBufferRequest": {"device_ids": [d]}}: likewise for a client of another machine: the output names the host buffer in which the array
-// waits here, for HostBufferLookup: all ones, its handle, the session's number for such calls, 0, 0, bytes. Our relay fetches it into memory
-// of the client's machine (relay/download.h).
 //
 // Invariant HM-1: the memory stays, and counts as staged by the client, until it is released or the session ends.
 #pragma once
@@ -28,6 +24,5 @@ namespace pw::frontend {
 std::string MachineIdentity();
 
 absl::StatusOr<std::shared_ptr<PluginExecutable>> MakeHostMemoryProgram(const JsonObject& request);
-absl::StatusOr<std::shared_ptr<PluginExecutable>> MakeHostBufferProgram(const JsonObject& request);
 
 }  // namespace pw::frontend

@@ -93,23 +93,6 @@ TEST_P(HostMemoryTest, SoIsAnError) {
   EXPECT_EQ(Ask().pid, 0);
 }
 
-TEST_P(HostMemoryTest, AClientOfAnotherMachineLearnsTheHostBuffer) {
-  program_ = Compile("xla::ifrt::PluginProgram", R"(__serialized_plugin_program {"hostBufferRequest": {"device_ids": [0]}})")
-                 .compile_response()
-                 .loaded_executable_handle();
-  MakeArray(1);
-  ASSERT_TRUE(fake().StoreHostBuffer(1, Bytes::Copy("0123456789abcdef")).ok());
-  cluster_.RunAll();
-  const size_t buffers = fake().host_buffers.size();
-  const net::SharedName where = Ask();
-  EXPECT_EQ(where.pid, -1);
-  EXPECT_EQ(where.size, 16u);
-  EXPECT_NE(where.device, 0u) << "the session's number";
-  EXPECT_EQ(fake().host_buffers.size(), buffers + 1);
-  EXPECT_EQ(CodeOf(Execute(program_, {2}, {3})), 0);
-  EXPECT_EQ(fake().host_buffers.size(), buffers);
-}
-
 TEST_P(HostMemoryTest, TheProgramIsChecked) {
   EXPECT_NE(CodeOf(Make("[]", MachineIdentity())), 0);
   EXPECT_NE(CodeOf(Make("[4294967296]", MachineIdentity())), 0) << "no device has such a number";

@@ -25,7 +25,6 @@ constexpr ProgramKind kKinds[] = {
     {"bulk_persistence_read_request", MakeReadProgram},
     {"profileRequest", MakeProfileProgram},
     {"hostMemoryRequest", MakeHostMemoryProgram},
-    {"hostBufferRequest", MakeHostBufferProgram},
     {"sliceRequest", MakeSliceProgram},
     {"effectsRequest", MakeEffectsProgram},
     {"statusRequest", MakeStatusProgram},

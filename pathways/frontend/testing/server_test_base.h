@@ -17,6 +17,7 @@
 #include "pathways/base/thread_pool.h"
 #include "pathways/frontend/convert/attributes.h"
 #include "pathways/frontend/convert/sharding.h"
+#include "pathways/frontend/headers.h"
 #include "pathways/frontend/server.h"
 #include "pathways/frontend/testing/fake_cluster.h"
 
@@ -27,9 +28,6 @@ using xla::ifrt::proxy::GrpcIfrtService;
 using xla::ifrt::proxy::GrpcIfrtSessionMetadata;
 using xla::ifrt::proxy::IfrtRequest;
 using xla::ifrt::proxy::IfrtResponse;
-
-inline constexpr char kSessionHeader[] = "ifrt-proxy-grpc-ifrt-session-metadata-bin";
-inline constexpr char kStoreHeader[] = "ifrt-proxy-grpc-host-buffer-store-metadata-bin";
 
 // A session stream of a test client.
 class Stream {

@@ -1,11 +1,11 @@
-#include "pathways/bulk/chunks.h"
+#include "pathways/frontend/chunks.h"
 
 #include <grpcpp/impl/grpc_library.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace pw::bulk {
+namespace pw::frontend {
 namespace {
 
 // Whoever has a channel or a server need not do this.
@@ -67,4 +67,4 @@ TEST(Chunks, DataIsNotCopiedOnItsWay) {
 }
 
 }  // namespace
-}  // namespace pw::bulk
+}  // namespace pw::frontend

@@ -1,4 +1,4 @@
-#include "pathways/bulk/shared_directory.h"
+#include "pathways/frontend/shared_directory.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <fstream>
 #include <string>
 
-namespace pw::bulk {
+namespace pw::frontend {
 namespace {
 
 class SharedDirectory : public ::testing::Test {
@@ -87,4 +87,4 @@ TEST_F(SharedDirectory, AFileOfAnotherSizeStays) {
 }
 
 }  // namespace
-}  // namespace pw::bulk
+}  // namespace pw::frontend

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "pathways/base/bytes.h"
 
-namespace pw::bulk {
+namespace pw::frontend {
 
 // Copies the data of `message` to `out`, at most `room` bytes. The number of bytes copied; INVALID_ARGUMENT if the message does not parse
 // or there is more.
@@ -21,4 +21,4 @@ absl::StatusOr<size_t> FindChunk(grpc::ByteBuffer* message, size_t room, std::ve
 // The message with this data, which is not copied.
 grpc::ByteBuffer MakeChunk(Bytes data);
 
-}  // namespace pw::bulk
+}  // namespace pw::frontend

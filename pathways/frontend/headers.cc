@@ -1,6 +1,6 @@
-#include "pathways/bulk/headers.h"
+#include "pathways/frontend/headers.h"
 
-namespace pw::bulk {
+namespace pw::frontend {
 
 std::optional<std::string> FindHeader(const grpc::ServerContextBase& context, std::string_view name) {
   const auto& headers = context.client_metadata();
@@ -9,4 +9,4 @@ std::optional<std::string> FindHeader(const grpc::ServerContextBase& context, st
   return std::string(it->second.data(), it->second.size());
 }
 
-}  // namespace pw::bulk
+}  // namespace pw::frontend

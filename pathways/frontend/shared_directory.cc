@@ -1,4 +1,4 @@
-#include "pathways/bulk/shared_directory.h"
+#include "pathways/frontend/shared_directory.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -17,23 +17,16 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/base/try_allocate.h"
+#include "pathways/net/socket.h"
 
-namespace pw::bulk {
+namespace pw::frontend {
 namespace {
 
 constexpr char kFilePrefix[] = "lt_";
 
-bool IsPlainName(const std::string& name) {
+bool IsPlainFolderName(const std::string& name) {
   return name.size() <= 128 &&
          std::all_of(name.begin(), name.end(), [](char c) { return absl::ascii_isalnum(c) || c == '-' || c == '_'; });
-}
-
-}  // namespace
-
-absl::StatusOr<int> OpenSharedDirectory(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd >= 0) return fd;
-  return absl::InvalidArgumentError(absl::StrCat("the shared directory ", path, " cannot be opened: ", strerror(errno)));
 }
 
 std::string SharedFileName(uint64_t handle) { return absl::StrCat(kFilePrefix, handle); }
@@ -52,7 +45,7 @@ absl::Status ReadAt(int fd, int64_t offset, uint8_t* out, size_t bytes) {
 }
 
 absl::StatusOr<net::Fd> OpenClientFolder(int directory, const std::string& subdirectory) {
-  if (!IsPlainName(subdirectory)) {
+  if (!IsPlainFolderName(subdirectory)) {
     return absl::InvalidArgumentError(
         "the client's folder in the shared directory has a name with other signs than letters, digits, - and _");
   }
@@ -62,8 +55,6 @@ absl::StatusOr<net::Fd> OpenClientFolder(int directory, const std::string& subdi
   return absl::NotFoundError(absl::StrCat("the client's folder in the shared directory cannot be opened: ", strerror(errno),
                                           "; client and server must see the same directory"));
 }
-
-namespace {
 
 // A file in memory, without a name, that no other descriptor refers to: nobody can write to it or cut it short from now on. The
 // kernel grants a write lease only then; tmpfs, because the pages of other files are written back to a disk. Not where the
@@ -79,6 +70,12 @@ bool IsOursAlone(int fd) {
 }
 
 }  // namespace
+
+absl::StatusOr<int> OpenSharedDirectory(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd >= 0) return fd;
+  return absl::InvalidArgumentError(absl::StrCat("the shared directory ", path, " cannot be opened: ", strerror(errno)));
+}
 
 absl::StatusOr<Bytes> TakeSharedFile(int directory, const std::string& subdirectory, uint64_t handle, int64_t size,
                                      net::SharedMemoryFactory* factory) {
@@ -128,7 +125,7 @@ void RemoveFilesOf(int directory, const std::string& subdirectory) {
 
 // A client that was killed may have been writing: each of its threads can leave one more file, after we have looked.
 void RemoveClientFolder(int directory, const std::string& subdirectory) {
-  if (subdirectory.empty() || !IsPlainName(subdirectory)) return;
+  if (subdirectory.empty() || !IsPlainFolderName(subdirectory)) return;
   constexpr int kPasses = 16;  // where it holds something else it stays
   for (int pass = 0; pass < kPasses; ++pass) {
     RemoveFilesOf(directory, subdirectory);
@@ -136,4 +133,4 @@ void RemoveClientFolder(int directory, const std::string& subdirectory) {
   }
 }
 
-}  // namespace pw::bulk
+}  // namespace pw::frontend

@@ -13,23 +13,16 @@
 #include "absl/status/statusor.h"
 #include "pathways/base/bytes.h"
 #include "pathways/net/shared_memory.h"
-#include "pathways/net/socket.h"
 
-namespace pw::bulk {
+namespace pw::frontend {
 
-// A descriptor of the directory, for ReadSharedFile. INVALID_ARGUMENT if it is not a directory.
+// A descriptor of the directory, for the functions below. INVALID_ARGUMENT if it is not a directory.
 absl::StatusOr<int> OpenSharedDirectory(const std::string& path);
 
 // The key of initialization_data under which a client names its own folder: up to 128 letters, digits, '-' and '_'.
 inline constexpr char kSharedSubdirectoryKey[] = "pathways_shared_subdirectory";
 
-// INVALID_ARGUMENT: a bad name; NOT_FOUND. `subdirectory` may be empty, here as below.
-absl::StatusOr<net::Fd> OpenClientFolder(int directory, const std::string& subdirectory);
-std::string SharedFileName(uint64_t handle);
-// INVALID_ARGUMENT: the file ends before that; UNAVAILABLE: it cannot be read. Blocks.
-absl::Status ReadAt(int fd, int64_t offset, uint8_t* out, size_t bytes);
-
-// Takes the file and removes its name. Blocks. NOT_FOUND, INVALID_ARGUMENT (not a plain file of that
+// Takes the file and removes its name. `subdirectory` may be empty. Blocks. NOT_FOUND, INVALID_ARGUMENT (not a plain file of that
 // size, a bad folder name), RESOURCE_EXHAUSTED (no memory), naming the file.
 //
 // A file in memory (tmpfs) that nobody else has open is taken as it is, without a copy: workers of this machine map it too.
@@ -43,4 +36,4 @@ void RemoveSharedFile(int directory, const std::string& subdirectory, uint64_t h
 // Blocks.
 void RemoveClientFolder(int directory, const std::string& subdirectory);
 
-}  // namespace pw::bulk
+}  // namespace pw::frontend

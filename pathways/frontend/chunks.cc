@@ -1,4 +1,4 @@
-#include "pathways/bulk/chunks.h"
+#include "pathways/frontend/chunks.h"
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/wire_format_lite.h>
@@ -9,7 +9,7 @@
 
 #include "pathways/base/status_macros.h"
 
-namespace pw::bulk {
+namespace pw::frontend {
 namespace {
 
 using google::protobuf::internal::WireFormatLite;
@@ -71,4 +71,4 @@ grpc::ByteBuffer MakeChunk(Bytes data) {
   return grpc::ByteBuffer(slices, size == 0 ? 1 : 2);
 }
 
-}  // namespace pw::bulk
+}  // namespace pw::frontend
