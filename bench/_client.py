@@ -4,7 +4,7 @@ first argument selects the kind of jax:
     inprocess        stock jax with 8 CPU devices in this process
     plugin PATH      stock jax with our device plugin in this process, 8 devices: the worker's XLA without the rest of the system
     direct ADDRESS   stock jax's IFRT proxy client, connected directly to a server
-    package ADDRESS  JAX_PLATFORMS=pathways as for users, agent or relay included
+    package ADDRESS  JAX_PLATFORMS=pathways as for users, agent included
     own SHAPE        the same with a local cluster of its own
     multicontroller COORDINATOR/PROCESS/PROCESSES/DEVICES
                      one of several processes of stock jax with its Gloo collectives; all get the same requests at the same time

@@ -213,8 +213,8 @@ def children(pid):
 
 
 def door(client):
-    """Returns {"agent": process id} of the process through which a client enters its cluster: "relay" for clusters of other machines, "local" where the whole
-    cluster is this process; {} if there is none."""
+    """Returns {"agent": process id} of the process through which a client enters its cluster; "local" where the whole cluster is this process; {} if there is
+    none."""
     return {name.removeprefix("pathways-"): pid for name, pid in children(client).items() if name.startswith("pathways-")}
 
 

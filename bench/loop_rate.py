@@ -28,7 +28,7 @@ def processor_us(side, cluster, program, calls):
     pids = {"client": side.process.pid}
     if cluster is not None:
         pids |= {"controller": cluster.processes[0].pid, "worker": cluster.processes[1].pid}
-        pids |= _sides.door(side.process.pid)
+        pids |= _sides.door(side.process.pid) or {"agent": cluster.processes[-1].pid}  # else it is the cluster's own
     before = {name: _sides.processor_seconds(pid) for name, pid in pids.items()}
     side.ask("rate", program=program, calls=calls, depth=_answers.DEPTH)
     return {name: (_sides.processor_seconds(pid) - before[name]) / calls * 1e6 for name, pid in pids.items()}

@@ -30,9 +30,9 @@ def jax_ask(side, mib, watch=None):
 
 
 def processes(side, cluster):
-    """Returns {name: pid} of the processes of a client's cluster of one host, and of the agent or relay that is the client's child."""
-    controller, worker = (process.pid for process in cluster.processes[:2])
-    return {"controller": controller, "worker": worker, **_sides.door(side.process.pid)}
+    """Returns {name: pid} of the processes of a client's cluster of one host, and of its agent: the client's child, or the cluster's own."""
+    controller, worker, agent = (process.pid for process in cluster.processes)
+    return {"controller": controller, "worker": worker, **(_sides.door(side.process.pid) or {"agent": agent})}
 
 
 def turn(ask):
