@@ -1,16 +1,16 @@
-# Every command of the project. `make demo` and `make test` need nothing prepared: they install what is missing, build, and run.
-# All they make lies under build/; a second run reuses it.
+# All commands of the project. `make demo` and `make test` need no preparation: they install missing packages, build, and run.
+# Their outputs are under build/; a second run reuses them.
 SHELL := /bin/bash
 JOBS  ?= $(shell nproc)
 TREE  := build/release
 VENV  := build/venv
 PY    := $(VENV)/bin/python
 
-# The compiler cache lives here too, and is shared by all build trees below this folder.
+# The compiler cache is under build/ too. All build trees below this folder share it.
 export CCACHE_DIR ?= $(CURDIR)/build/ccache
 export CCACHE_BASEDIR ?= $(CURDIR)
 export CCACHE_NOHASHDIR ?= 1
-# So do the programs that workers have compiled.
+# So is the cache of programs that workers have compiled.
 export PATHWAYS_COMPILE_CACHE ?= $(CURDIR)/build/programs
 
 .PHONY: help setup setup-dev build wheel demo test test-fast lint format sim tsa asan tsan fuzz test-ray test-maxtext test-torchax jax-matrix newest nightly bench paper clean
@@ -47,12 +47,12 @@ setup:
 setup-dev:
 	@tools/setup.sh dev
 
-#: make lint       layering, sizes, forbidden constructs; clang-format and clang-tidy on what differs from the last commit
+#: make lint       layering, sizes, forbidden constructs; clang-format and clang-tidy on files changed since the last commit
 lint: setup-dev build
 	@$(PY) tools/lint/all.py
 	@tools/lint/clang.sh
 
-#: make format     clang-format on what differs from the last commit
+#: make format     clang-format on files changed since the last commit
 format: setup-dev
 	@tools/lint/clang.sh --fix
 
@@ -82,22 +82,22 @@ sim: build
 	@tail -n 1 build/sim.log
 	@for hosts in 128 512; do $(TREE)/bin/pathways-sim --hosts $$hosts --seeds 3 pathways/sim/scenarios/*.txt 2>build/sim.err || { tail build/sim.err; exit 1; }; done
 
-#: make jax-matrix jax's own tests on the two newest versions that are supported, into docs/compatibility.md (MATRIX="--versions 0.8.3": others; MATRIX=--all: every test, hours)
+#: make jax-matrix jax's own tests on the two newest supported versions; results go to docs/compatibility.md (MATRIX="--versions 0.8.3": other versions; MATRIX=--all: every test, takes hours)
 jax-matrix: wheel
 	@$(PY) tools/jax_matrix.py --jobs $(JOBS) $(MATRIX)
 
-#: make newest     the end-to-end tests on the newest jax, flax, optax, orbax and pathwaysutils of the registry, whatever they are; says what broke
+#: make newest     the end-to-end tests on the registry's newest jax, flax, optax, orbax and pathwaysutils; reports what broke
 newest: wheel
 	@$(PY) tools/newest.py --tree $(TREE) --jobs $(JOBS)
 
-#: make test-ray   `pathways up --on ray` against a Ray of several nodes, installed for this into build/venv-ray (300 MB)
+#: make test-ray   `pathways up --on ray` on a Ray cluster of several nodes; installs Ray into build/venv-ray (300 MB)
 test-ray: wheel build/venv-ray
 	@$(PY) -m pytest -q tests/e2e/test_ray.py
 
 build/venv-ray: tools/requirements-ray.txt
 	@tools/setup.sh ray
 
-#: make test-maxtext MaxText 0.2.5 on clusters of ours, compared with jax's own cpu: installed for this into build/venv-maxtext (2.3 GB; docs/maxtext.md)
+#: make test-maxtext MaxText 0.2.5 on our clusters, compared with jax's own cpu; installs it into build/venv-maxtext (2.3 GB; docs/maxtext.md)
 test-maxtext: wheel build/venv-maxtext
 	@tools/wheel.sh $(TREE) build/venv-maxtext
 	@$(PY) -m pytest -v tests/maxtext
@@ -105,7 +105,7 @@ test-maxtext: wheel build/venv-maxtext
 build/venv-maxtext: tools/requirements-maxtext.txt
 	@tools/setup.sh maxtext
 
-#: make test-torchax PyTorch models on two islands by torchax, compared with torch: installed for this into build/venv-torchax (7.5 GB, 3 to download)
+#: make test-torchax PyTorch models on two islands by torchax, compared with torch; installs them into build/venv-torchax (7.5 GB, 3 to download)
 test-torchax: wheel build/venv-torchax
 	@tools/wheel.sh $(TREE) build/venv-torchax
 	@build/venv-torchax/bin/python -m pytest -v tests/torchax
@@ -116,12 +116,12 @@ build/venv-torchax: tools/requirements-torchax.txt
 #: make nightly    test, test-ray, sim, asan, tsan, tsa, fuzz, bench
 nightly: test test-ray sim asan tsan tsa fuzz bench
 
-#: make bench      the benchmarks; JSON in build/bench and a line each for people
+#: make bench      all benchmarks; prints a summary, and writes JSON to build/bench
 bench: wheel
 	@ninja -C $(TREE) -j$(JOBS) benches
 	@$(PY) tools/run_bench.py --tree $(TREE)
 
-#: make paper      section 5 of the paper as far as this machine can, in about 50 minutes: one page, build/paper/report.html (QUICK=1: some minutes, for its form only; RESUME=1: what the last run did not come to; FIGURES="5 table2": these; MINUTES=30: in so many; PUBLISH=1: what is all measured of one commit becomes docs/paper.md)
+#: make paper      measures section 5 of the paper as far as this machine allows, in about 50 minutes, and writes build/paper/report.html (QUICK=1: a few minutes, only to test the page; RESUME=1: continues the last run; FIGURES="5 table2": only these; MINUTES=30: time for all; PUBLISH=1: writes docs/paper.md, if all of it was measured of one commit)
 paper: wheel build/venv-paper build/venv-ray
 	@ninja -C $(TREE) -j$(JOBS) floor_server
 	@$(PY) bench/paper/run.py --out build/paper $(if $(QUICK),--quick) $(if $(RESUME),--resume) $(if $(FIGURES),--figures $(FIGURES)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(PUBLISH),--publish)
@@ -129,6 +129,6 @@ paper: wheel build/venv-paper build/venv-ray
 build/venv-paper: tools/requirements-paper.txt
 	@tools/setup.sh paper
 
-#: make clean      remove the build trees; keeps build/venv
+#: make clean      remove build trees and results; keeps the Python environments
 clean:
 	@rm -rf build/release build/asan build/tsan build/tsa build/debug build/fuzz build/results build/wheel build/pip build/bench build/paper build/programs

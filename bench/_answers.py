@@ -1,4 +1,4 @@
-"""The other end of _sides.Side: serves requests, JSON lines on standard input, with one line each on standard output."""
+"""The process at the other end of a _sides.Side. It reads requests, JSON lines, from standard input and answers each with a line on standard output."""
 
 import collections
 import json
@@ -15,8 +15,8 @@ def channel():
 
 
 def serve_and_exit(side, out, greeting, keep_errors=False, end=lambda: None):
-    """Sends the greeting, then calls a method of `side` for each request line, until standard input ends. keep_errors: an exception of a method
-    becomes its answer, and part of the figure; otherwise it ends the process. end: called before exit."""
+    """Sends the greeting, then calls a method of `side` for each request line, until standard input ends. Then calls `end` and exits. keep_errors:
+    an exception of a method becomes its answer, and part of the figure. Otherwise it ends the process."""
     print(json.dumps(greeting), file=out, flush=True)
     for line in sys.stdin:
         request = json.loads(line)

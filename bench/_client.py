@@ -1,5 +1,5 @@
-"""One side of a comparison: a separate jax process that serves requests, JSON lines on standard input, with JSON lines on standard output. The
-first argument selects the kind of jax:
+"""One side of a comparison: a jax process that reads requests, JSON lines, from standard input and answers on standard output. The first argument
+selects the kind of jax:
 
     inprocess        stock jax with 8 CPU devices in this process
     plugin PATH      stock jax with our device plugin in this process, 8 devices: the worker's XLA without the rest of the system
@@ -181,8 +181,8 @@ class Bench:
         return self._large(lambda y: self.jax.lax.all_gather(y, "i", tiled=True)[: y.size] + 1, 1 << 17)
 
     def enqueue(self, program, calls, bursts):
-        """Measures calls that do not wait. Returns, per call: its time, the processor time of the calling thread and of the whole process (which do
-        not depend on other load), and its share of the wait at the end of a burst. Medians over bursts, after one warm-up burst."""
+        """Measures calls that do not wait. Returns, per call: its time, the processor time of the calling thread, that of the whole process, and its
+        share of the wait at the end of a burst. Each is the median over bursts, after one warm-up burst. Processor times do not depend on other load."""
         f, y = self._program(program)
         samples = []
         for _ in range(bursts + 1):
@@ -251,8 +251,8 @@ class Bench:
         return time_of.result()
 
     def leave_file(self, mib, folder="/dev/shm"):
-        """Measures the part of `up` that the stock client library needs to pass an array as a file (pathways/_host_memory.py): one write(2) into a
-        fresh file in memory."""
+        """Writes an array into a fresh file in memory, and measures that. The stock client library does the same in `up` when it passes the array as
+        a file (pathways/_host_memory.py)."""
         host = self.np.full(mib << 18, 1, self.np.float32)
         path = os.path.join(folder, f"bench-{os.getpid()}")
         with _Watch() as time_of:

@@ -156,8 +156,8 @@ def simulated(hosts, device, islands=1, devices=4):
 
 @contextlib.contextmanager
 def simulated_cluster(hosts, device, islands=1, devices=4, policy=None):
-    """Starts a cluster of simulated hosts with `devices` devices each, divided equally among the islands; yields it (address, processes: the
-    controller, and one for all hosts). device: their performance, as for `pathways up --simulated-device`."""
+    """Starts a cluster of simulated hosts with `devices` devices each, divided equally among the islands. Yields the Cluster; its processes are the
+    controller and one for all hosts. device: the devices' performance, as for `pathways up --simulated-device`."""
     from pathways import _cluster, _simulated
     from pathways._shape import Shape
 

@@ -1,12 +1,13 @@
-"""Several clients on the same devices: what switching between them costs. Computations a second of 1, 2, 4, 8, 16 clients together.
+"""Measures what it costs that several clients share devices: the computations a second of 1, 2, 4, 8 and 16 clients together.
 
-Every client has a program of its own, whose text is no other's, and as many calls under way as a client has that waits for its results
-(_answers.DEPTH). Results are counted by the clients.
+Each client has its own program, with a text that no other client has, and keeps _answers.DEPTH calls in flight. The clients count their results.
 
-On simulated devices, for computations of several lengths: these are busy for as long as a computation takes and need no processor for that, so
-whatever they stand still was lost on the way or between clients; `of_device` is what was reached of what they can do. All else is real: the clients, the
-controller with its scheduler, the worker, and the time. On a CPU device, which shares the processors with all of them, jax in one process
-with our device plugin is beside: one program, as many calls under way.
+On simulated devices, computations have several lengths. A simulated device is busy for the length of a computation, and uses no processor. So the time
+in which it is idle was lost in the control path, or between clients; `of_device` is the fraction of time in which it was busy. All else is real: the
+clients, the controller with its scheduler, the worker, and the time.
+
+A CPU device shares the processors with all these processes. There one process of jax with our device plugin is measured too. It runs one program, with
+as many calls in flight as one client.
 """
 
 import contextlib

@@ -1,6 +1,5 @@
-// What the coordination dataflow costs: tuples through the runtime, and what a run of Arg → A → B → Result costs a host and the
-// network at 8, 128 and 2048 shards (8 on each host). Everything in memory on one thread, so times are processor time of all
-// hosts together where there are several.
+// Measures the coordination dataflow: tuples through the runtime, one host's part in a run, and whole runs, at 8, 128 and 2048
+// shards (8 on each host). Everything runs in memory on one thread, so times are the processor time of all hosts together.
 #include <benchmark/benchmark.h>
 
 #include <memory>
@@ -21,7 +20,7 @@ namespace {
 constexpr uint32_t kShardsPerHost = 8;
 const Bytes* const kHandle = new Bytes(Bytes::FromString(std::string(64, 'x')));
 
-// One tuple to the destination of each output, or to each of them.
+// Sends one tuple along each output: to its own shard of a one-to-one edge, else to every destination shard.
 struct Forward : Operator {
   void OnInputsClosed(Shard& shard) override {
     for (EdgeId out : shard.outputs()) {
@@ -35,7 +34,7 @@ struct Forward : Operator {
   }
 };
 
-// As many tuples as the run's argument says.
+// Sends the number of tuples that the run's argument states.
 struct Pour : Operator {
   void OnStart(Shard& shard) override { left = std::stoul(shard.argument()); }
   void OnInputsClosed(Shard& shard) override { OnWritable(shard); }
@@ -125,7 +124,7 @@ PlacementRef Over(uint32_t first, uint32_t hosts, uint32_t shards_per_host) {
   return std::make_shared<const Placement>(Placement::Uniform(HostId(first), hosts, shards_per_host));
 }
 
-// 10000 tuples of 64 bytes a run, from one shard to another. 0: on the same host; 1: between two hosts, coalesced; 2: critical.
+// Each run sends 10000 tuples of 64 bytes from one shard to another. 0: on one host; 1: between hosts, coalesced; 2: critical.
 void Tuples(benchmark::State& state) {
   World world(2);
   const bool local = state.range(0) == 0;
@@ -152,7 +151,7 @@ class CountingCourier : public Courier {
   uint64_t messages = 0;
 };
 
-// One host's part in a run of Arg → A → B → Result over so many shards.
+// One host's part in a run of Arg → A → B → Result over `shards` shards.
 void OneHostsPartInARun(benchmark::State& state) {
   const uint32_t hosts = static_cast<uint32_t>(state.range(0)) / kShardsPerHost;
   const PlacementRef where = Over(1, hosts, kShardsPerHost);
@@ -175,8 +174,8 @@ void OneHostsPartInARun(benchmark::State& state) {
 }
 BENCHMARK(OneHostsPartInARun)->Arg(8)->Arg(128)->Arg(2048)->ArgName("shards");
 
-// Whole runs of Arg → A → Result on all hosts; Arg lies where A does, or is scattered from one host. Every shard sends one tuple
-// to the end.
+// Whole runs of Arg → A → Result on all hosts. Arg is on the hosts of A, or is scattered from one host. Every shard of A sends
+// one tuple to Result.
 void WholeRun(benchmark::State& state) {
   const uint32_t hosts = static_cast<uint32_t>(state.range(0)) / kShardsPerHost;
   World world(hosts);

@@ -1,7 +1,8 @@
-// The time of the controller's own code for one computation, from the client's request to its completion, for 8, 128 and 2048 shards on one
-// host, and for as many on 16 and 512 hosts. The session, scheduler, planner and outbox are real. There are no sockets and no threads, nothing is
-// parsed, one computation is under way, and its completions are handed over at once. So this is a part of what a computation costs, and no
-// measure of the paper's figure 6: bench/paper measures that with a client and sockets. Sizes take turns in one run.
+// Measures the controller's own code for one computation, from the client's request to its completion. Sizes: 8, 128 and 2048
+// shards on one host, 128 on 16 hosts, 2048 on 512. They take turns in one run. The session, scheduler, planner and outbox are
+// real. There are no sockets and no threads, nothing is parsed, one computation is in flight, and its completions arrive at once.
+// So this is a part of what a computation costs, and no measure of the paper's figure 6: bench/paper measures that with a client
+// and sockets.
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -43,7 +44,7 @@ class CountingConnection final : public net::Connection {
   const std::string peer_ = "a host that costs nothing";
 };
 
-// Hosts with so many devices each, and a client whose loop is y = f(y) over all of them.
+// `hosts` hosts with `devices` devices each, and a client whose loop is y = f(y) over all devices.
 class World {
  public:
   World(int hosts, int devices) : fabric_({}, {}, &clock_, [this](Task task) { tasks_.push_back(std::move(task)); }) {
@@ -100,7 +101,7 @@ class World {
     };
     for (int i = 0; i < parameters; ++i) fill(compiled.add_parameters());
     fill(compiled.add_outputs());
-    // Programs and arrays share their numbers: the compilation has taken the next one.
+    // Executables and arrays are numbered together, so the number that the compilation took is found by trying.
     while (handle == 0) {
       for (HostId host : hosts_) PW_CHECK(fabric_.OnEvent(host, event, Bytes()).ok());
       RunTasks();

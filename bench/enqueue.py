@@ -1,7 +1,7 @@
-"""What a call y = f(y) that does not wait costs the client: against a server that discards (the floor), and jax in process.
+"""Measures what a call y = f(y) that does not wait costs the client, against a server that discards (the floor), and against jax in one process.
 
-Programs: scalar on one device; sharded: elementwise over 8 devices; psum: psum and add over 8 devices. Bursts of a few calls, so that nobody's
-queue is full: jax in process allows 32 computations under way and can stop for good in collectives beyond that.
+Programs: scalar on one device; sharded: elementwise over 8 devices; psum: psum and add over 8 devices. A burst has few calls, so that no queue is
+full. jax in one process allows 32 computations in flight; beyond that its collectives can block forever.
 
 Where servers and clients share few processors, the time of a call is also that of what was woken by it and ran first. --apart gives clients the first
 processor and all servers, the agent too, the others: what is still more than the floor then is the client's own.
@@ -37,7 +37,7 @@ def open_sides(stack, args):
 
 
 def keep_apart(sides, cluster, clients, servers):
-    """Pins clients and servers to separate processors. jax in process is both, and may use all processors."""
+    """Pins clients and servers to separate processors. jax in one process is client and server, and may use all processors."""
     for name, side in sides.items():
         for child in _sides.children(side.process.pid).values():  # the agent counts as a server
             _sides.pin(child, servers)

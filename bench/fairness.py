@@ -1,9 +1,9 @@
-"""Clients that together want more than the devices can do: the device time that each got, against its weight.
+"""Measures the device time that each client gets against its weight, when the clients together want more than the devices can do.
 
-The computations are gangs over all devices of several simulated hosts, as long for each client. So a client's share of the device time is its share of the
-results, and the clients count these themselves: when a result is there for them. The scheduler's own accounts are not asked. What the devices ran
-is recorded in the same window, and says the shares once more. The devices are simulated; the clients, the controller with its scheduler, the workers
-and the time are real.
+Each computation is a gang over all devices of several simulated hosts, of the same length for each client. So a client's share of the results is its
+share of the device time. The clients count the results that they have received; the scheduler's own accounts are not used. A recording of the devices'
+runs in the same window gives the shares a second time. The devices are simulated; the clients, the controller with its scheduler, the workers and
+the time are real.
 """
 
 import contextlib
@@ -43,8 +43,8 @@ def open_clients(stack, address, count):
 
 
 class Flood:
-    """Keeps all of these clients calling within the block, each its own program, with `depth` calls in flight. `done`: the number of results that
-    each client saw within the window of `seconds`."""
+    """Keeps all of these clients calling within the block, each its own program, with `depth` calls in flight. Afterwards `done` has, for each client,
+    the number of results that it saw within the window of `seconds`."""
 
     def __init__(self, programs, seconds, depth=_answers.DEPTH, settle=SETTLE_SECONDS):
         self.programs, self.depth = programs, depth

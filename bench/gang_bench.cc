@@ -1,5 +1,5 @@
-// What the scheduler costs for each computation, from submission over the grant to its end: flat in the number of devices, and
-// nearly so in the number of clients.
+// Measures the scheduler's time for a computation: submission, grant, end. It must not grow with the number of devices, and
+// hardly with the number of clients.
 #include <benchmark/benchmark.h>
 
 #include <memory>
@@ -16,7 +16,7 @@ std::vector<DeviceId> Devices(int first, int count) {
   return devices;
 }
 
-// Granted at once: the loop of a single client.
+// The loop of a single client, whose computations are granted at once.
 void SubmitAndGrant(benchmark::State& state) {
   auto scheduler = *Scheduler::Create({});
   const std::vector<Scheduler::Place> places = {
@@ -31,7 +31,7 @@ void SubmitAndGrant(benchmark::State& state) {
 }
 BENCHMARK(SubmitAndGrant)->Arg(8)->Arg(128)->Arg(2048);
 
-// Clients that all have work waiting; half of them on half of the devices.
+// All clients have work waiting. Half of the clients use half of the devices.
 void SubmitToAFullIsland(benchmark::State& state) {
   auto scheduler = *Scheduler::Create({});
   const int devices = static_cast<int>(state.range(0)), clients = static_cast<int>(state.range(1));

@@ -1,6 +1,6 @@
-// What loading a program costs the controller, compilation of its executables aside: a chain of `nodes` computations on one of
-// two hosts with `devices` devices each, which goes to the other host after every `stay` of them, through the IR and to each host's commands. And
-// what a change of mapping costs: the second half alone. Only what is moved has a cost for each shard.
+// Measures the controller's time to load a program, without compiling its executables: through the IR to each host's commands
+// (BM_Load). The program is a chain of `nodes` computations, which moves between two hosts of `devices` devices after every
+// `stay` computations. BM_Relower measures lowering alone, as after a change of mapping. Only transfers cost time for each shard.
 #include <benchmark/benchmark.h>
 
 #include <string>

@@ -1,6 +1,8 @@
-"""The loop y = psum(y) / 8 + 1 over 8 devices of two hosts, from end to end: ours (one island of two workers, a stock client) against jax
-multi-controller (two processes that run the same script), with our device plugin, and so our collectives, and with jax's own over Gloo; and large
-sums and gathers over the same devices. All have as many calls under way. Only the side with our plugin says what the single controller costs.
+"""Measures the loop y = psum(y) / 8 + 1, and large sums and gathers, over 8 devices of two hosts, against multi-controller jax.
+
+Our side is one island of two workers with a stock client. Multi-controller jax is two processes that run the same script: once with our device plugin,
+whose collectives we use too, and once with jax's own collectives over Gloo. Only the former shows what the single controller costs. All sides
+have the same number of calls in flight.
 """
 
 import contextlib

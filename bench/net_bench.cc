@@ -1,12 +1,11 @@
-// What the transport costs, beside bare sockets in the same run, over TCP and Unix sockets on this machine.
+// Compares the transport with bare sockets, in the same run, over TCP and Unix sockets on this machine.
 //
-//   round trip   64 bytes there and back: from handler to handler (no thread but the event loops), and from a thread that waits
-//   to a
-//                strand that answers, which is how the controller and the workers talk
-//   small        frames of 64 bytes a second, one sending thread
-//   large        GB/s of 1 MiB payloads, and the round trip of an urgent frame meanwhile
-// Every figure is taken with small frames leaving from the sending thread ("inline") and with all leaving from the event loop
-// ("loop").
+// - round trip: 64 bytes there and back. "handlers": between two handlers, on the event loops' threads alone. "strand": from a
+//   thread that waits, to a strand that answers, as between controller and workers.
+// - frames/s: frames of 64 bytes, from one sending thread.
+// - GB/s: payloads of 1 MiB. "urgent": the round trip of an urgent frame meanwhile.
+//
+// Each is measured in two modes: the sending thread writes small frames itself ("inline"), or the event loop writes all ("loop").
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -65,7 +64,7 @@ class Handler : public Connection::Handler {
   void OnBulkWritable() override { writable.release(); }
 };
 
-// Two transports, as two processes would have, and one connection between them.
+// One connection between two transports, which stand for two processes.
 class Pair {
  public:
   Pair(const std::string& address, bool inline_sends)
@@ -139,7 +138,8 @@ Times StrandRoundTrip(Pair& pair, int count) {
   return Percentiles(std::move(times));
 }
 
-// Sends `count` frames of `payload` bulk bytes as a good producer does; seconds until the last has arrived.
+// Sends `count` frames with `payload` on the bulk lane, and waits whenever the lane is full. Returns the seconds until the last
+// arrived.
 double Stream(
     Pair& pair, int count, const pw::Bytes& payload, size_t header, std::atomic<bool>* finished = nullptr,
     const std::function<void()>& meanwhile = [] {}) {
@@ -173,7 +173,7 @@ struct Figures {
   double frames_per_s = 0, gb_per_s = 0;
 };
 
-// The better of two measurements: on a machine that others use too, what disturbs only ever makes things slower.
+// Returns the better of two measurements: other load can only make one slower.
 Times Better(const Times& a, const Times& b) { return b.p50_us == 0 || (a.p50_us != 0 && a.p50_us < b.p50_us) ? a : b; }
 Figures Better(const Figures& a, const Figures& b) {
   return {Better(a.handler, b.handler), Better(a.strand, b.strand), Better(a.urgent_meanwhile, b.urgent_meanwhile),

@@ -1,11 +1,11 @@
-"""How much of the devices' time a pipeline of 4 stages and 16 microbatches leaves idle (pw.pipeline), against what its schedule predicts.
+"""Measures the idle time of the devices of a pw.pipeline of 4 stages and 16 microbatches, against the prediction of its schedule.
 
-Each stage's forward and backward functions are timed alone, many calls behind each other on its device. The schedule, with these times, says how long
-a step takes and what share of it is idle; a step of one microbatch, which nothing overlaps, says what comes on top (the optimizer, the way there
-and back). Devices of a CPU cluster need a core each, and one for the rest: with fewer the figures are printed, but hold nobody to a target.
+Each stage's forward and backward functions are timed alone, in many calls on the stage's device. From these times the schedule predicts the length of
+a step and its idle share. A step of one microbatch, in which nothing overlaps, gives the rest: the optimizer, and the way there and back. A CPU cluster
+needs a core for each device and one for the rest. With fewer cores, the figures are printed without a verdict.
 
-With --simulated the devices are simulated, on four hosts of two islands: each function takes as long as its operations at 2e11 a second, in real time
-and whatever cores there are; the control path is the real one. So two cores tell what dispatch and transfers add to a schedule.
+With --simulated the devices are simulated, on four hosts of two islands. Each function takes the time of its operations at 2e11 a second, in real time,
+on any number of cores. The control path is the real one. So a machine of two cores shows what dispatch and transfers add to a schedule.
 """
 
 import contextlib

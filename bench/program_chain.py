@@ -1,11 +1,11 @@
 """Programs of many nodes (@pw.program).
 
-chain: the time of one node in a chain of 128 trivial computations, each on one device or on eight, pipelined: in one program, one by one
-through our client, one by one through jax in process with our device plugin. Rounds of all three take turns.
+chain: the time of one node in a chain of 128 trivial computations, each on one device or on eight, pipelined. The chain is one program; or calls
+one by one through our client; or calls one by one through jax in one process with our device plugin. Rounds of all three take turns.
 
-pipeline: a chain of k trivial computations over k hosts of one island, each on the devices of the next, with a sum over these (paper, figure 7):
-calls per second with parallel dispatch against sequential dispatch of the same programs, which take turns. As the paper's, it sends a stage when the
-one before it is enqueued.
+pipeline: a chain of k trivial computations, each with a sum over the devices of the next of k hosts of one island (paper, figure 7). Parallel dispatch
+is compared with sequential dispatch of the same programs, in calls per second, in turns. Like the paper's, our sequential dispatch sends a stage once the
+stage before it is enqueued.
 """
 
 import contextlib

@@ -1,8 +1,11 @@
-"""Tracing and lowering of programs of 1,000 nodes (@pw.program), without XLA's compilation: in this process, over virtual devices of jax's own cpu.
+"""Measures tracing and lowering of programs of 1,000 nodes (@pw.program), over virtual devices of jax's own cpu. XLA compiles nothing.
 
-few: 1,000 calls of four functions on four devices in turn. different: as many different functions; each has to be lowered to StableHLO by jax
-(`jax`: what jax's own lower() takes for the same functions). shards: 1,000 calls of a function over 8 devices and over 2,048.
-What is given is this process's processor time: other programs on the machine do not count.
+    few         1,000 calls of four functions, on four devices in turn
+    different   calls of 1,000 different functions, each of which jax has to lower to StableHLO
+    jax         jax's own lower() of 1,000 such functions
+    shards      1,000 calls of a function over 8 devices, and over 2,048
+
+The figures are processor time, so that other programs on the machine do not count.
 """
 
 import json

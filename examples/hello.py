@@ -9,7 +9,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 
 def groups(devices):
-    """One SPMD program runs within one island; plain jax has just one."""
+    """Groups devices by island, for one computation on each. jax's own devices have no islands and form one group."""
     islands = {}
     for device in devices:
         islands.setdefault(getattr(device, "island", 0), []).append(device)

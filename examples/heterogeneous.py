@@ -2,8 +2,8 @@
 
     JAX_PLATFORMS=pathways PATHWAYS_LOCAL=3x1x2 python examples/heterogeneous.py
 
-The slices differ in size; the data goes from the encoder's to the decoders' by itself. The whole function is one program: one message
-from here for each call. `pathways trace` shows the decoders side by side.
+The slices have different sizes, and the runtime moves the data from the encoder's slice to the decoders'. The whole function is one program: a call
+is one message from here. `pathways trace` shows the decoders side by side.
 """
 
 import jax
@@ -28,7 +28,7 @@ def network(weights, x):
 
 
 def on(mesh, function):
-    """`function(weights, x)` on a slice: weights everywhere, the batch spread over its devices."""
+    """Compiles `function(weights, x)` for a slice: each device has the weights and a part of the batch."""
     rows, everywhere = NamedSharding(mesh, P("batch")), NamedSharding(mesh, P())
     return jax.jit(function, in_shardings=(everywhere, rows), out_shardings=rows), everywhere
 

@@ -2,9 +2,9 @@
 
     JAX_PLATFORMS=pathways PATHWAYS_LOCAL=2x1x2 python examples/pipeline.py
 
-The model is Flax's, the optimizer Optax's; pw.pipeline cuts the model into stages. Each step of the pipeline is one program: one message
-from here, though 16 forward and backward passes on each of four devices and the transfers between them are in it. The text is the source of Python's
-own standard library, read byte by byte.
+The model is Flax's, the optimizer Optax's; pw.pipeline cuts the model into stages. A step of the pipeline is one program, and one message from
+here. It has 16 forward and backward passes on each of four devices, and the transfers between them. The text is the source of Python's own standard
+library, read byte by byte.
 """
 
 import argparse
@@ -58,7 +58,7 @@ def batches(size, seed=0):
 
 
 def four_devices():
-    """Two of each of two islands, where there are two."""
+    """Returns two devices of each of two islands, or else the first four devices."""
     islands = collections.defaultdict(list)
     for device in jax.devices():
         islands[getattr(device, "island", 0)].append(device)

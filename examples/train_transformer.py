@@ -1,4 +1,4 @@
-"""Trains a small Transformer on every island of the cluster at once. Plain JAX: nothing here knows what runs it.
+"""Trains a small Transformer on every island of the cluster at once. Plain JAX.
 
     pathways run --islands 2 --hosts 1 --devices 4 -- python examples/train_transformer.py
     python examples/train_transformer.py          # the same on jax's own devices
@@ -68,7 +68,7 @@ def gradients(params, tokens):
 
 @jax.jit
 def adam(state, gradients, rate):
-    """One step with the mean of the islands' gradients."""
+    """Makes a step of Adam with the mean of the islands' gradients."""
     mean = jax.tree.map(lambda *g: sum(g) / len(g), *gradients)
     count = state["count"] + 1
     m = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, state["m"], mean)
@@ -79,7 +79,7 @@ def adam(state, gradients, rate):
 
 
 def islands(devices):
-    """Devices by island. Under plain jax, which knows no islands, by host."""
+    """Returns the devices by island. jax's own devices have no islands, and are returned by host."""
     groups = {}
     for device in devices:
         groups.setdefault(getattr(device, "island", device.process_index), []).append(device)

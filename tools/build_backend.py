@@ -1,7 +1,7 @@
-"""The build backend of our wheel: scikit-build-core, which runs CMake, after making sure of the one thing CMake needs from PyPI.
+"""The build backend of our wheel: provides the tensorflow-cpu wheel, then calls scikit-build-core, which runs CMake.
 
-The CPU plugin is compiled against the headers and libraries of the tensorflow-cpu wheel. Of that wheel nothing else is used, so it is
-installed without its dependencies, into build/tensorflow, unless PW_TENSORFLOW_DIR names one or this interpreter or build/venv has it.
+The CPU plugin is compiled against the headers and libraries of tensorflow-cpu. PW_TENSORFLOW_DIR may name a copy; else this interpreter or
+build/venv may have one. If not, the wheel is installed into build/tensorflow, without its dependencies, which are not used.
 """
 
 import importlib.util
@@ -40,7 +40,7 @@ def _tensorflow():
 
 
 def _missing_packages():
-    """Debian packages of tools/packages.txt that are not installed; none where there is no dpkg to ask."""
+    """Returns the Debian packages of tools/packages.txt that are not installed; none if the machine has no dpkg."""
     if shutil.which("dpkg-query") is None:
         return []
     listed = subprocess.run(["dpkg-query", "-W", "-f=${db:Status-Abbrev}${Package}\\n"], capture_output=True, text=True, check=False).stdout
@@ -50,11 +50,11 @@ def _missing_packages():
 
 
 def _share_objects_with_make():
-    """The compiler cache of the Makefile, unless the user has one named: what it has compiled is not compiled again, nor is a second wheel."""
+    """Uses the Makefile's compiler cache, unless the user names one. So objects of the Makefile, or of an earlier wheel, are not compiled again."""
     for name, value in (("CCACHE_DIR", ROOT / "build" / "ccache"), ("CCACHE_BASEDIR", ROOT), ("CCACHE_NOHASHDIR", "1")):
         os.environ.setdefault(name, str(value))
     if shutil.which("c++"):
-        os.environ.setdefault("CXX", "c++")  # as CMake calls it in make's trees: the cache knows compilers by name
+        os.environ.setdefault("CXX", "c++")  # the name that CMake uses in make's trees: the cache tells compilers apart by name
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):

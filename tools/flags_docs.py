@@ -1,5 +1,5 @@
-"""Prints docs/flags.md: the flags of `pathways` and of the programs that it starts, as their --help tells them. python/tests/test_flags_docs.py
-keeps it fresh. An argument: the folder with the programs (default: build/release/bin)."""
+"""Prints docs/flags.md: the flags of `pathways` and of the programs that it starts, from their --help. A test (python/tests/test_flags_docs.py) fails if the
+page is not up to date. Argument: the folder of the programs (default: build/release/bin)."""
 
 import argparse
 import pathlib
@@ -24,12 +24,12 @@ def cell(text):
 
 
 def table(rows):
-    """rows: [(flag, meaning)]."""
+    """Returns the table of [(flag, meaning)]."""
     return "| flag | meaning |\n|---|---|\n" + "".join(f"| `{cell(flag)}` | {cell(meaning)} |\n" for flag, meaning in rows)
 
 
 def flag_of(action):
-    """An option of argparse as a user types it: `-w`, `--weight W`."""
+    """Returns an option of argparse as users type it: `-w`, `--weight W`."""
     if not action.option_strings:
         return action.metavar or action.dest
     choices = "{" + ",".join(action.choices) + "}" if action.choices else None
@@ -38,7 +38,7 @@ def flag_of(action):
 
 
 def command_tables(parser):
-    """The tables of `pathways COMMAND`, for each command."""
+    """Yields the table of each command of `pathways`."""
     (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     common = {"--help", "--json", "--name"}
     for name, command in commands.choices.items():
@@ -47,7 +47,7 @@ def command_tables(parser):
 
 
 def program_table(path):
-    """The table of one of our own programs."""
+    """Returns the table of one of our C++ programs."""
     text = subprocess.run([path, "--help"], check=True, capture_output=True, text=True).stdout
     summary, _, flags = text.partition("\nFlags:\n")
     rows = [(flag, " ".join(meaning.split())) for flag, meaning in FLAG.findall(flags) if flag != "--help"]

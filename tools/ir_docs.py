@@ -1,4 +1,4 @@
-"""Prints docs/ir.md: what mlir-tblgen makes of the definitions in pathways/ir, under a preface. tests/ir/docs.test keeps it fresh."""
+"""Prints docs/ir.md: a preface, and the output of mlir-tblgen for the definitions in pathways/ir. tests/ir/docs.test fails if it is not up to date."""
 
 import pathlib
 import re

@@ -1,12 +1,12 @@
-"""Runs jax's own tests on this backend, version by version, and writes what they say into docs/compatibility.md.
+"""Runs jax's own tests on this backend, for each version of jax, and writes the results into docs/compatibility.md.
 
-  jax_matrix.py                                        a sample of FILES on the two newest versions that are supported
+  jax_matrix.py                                        a sample of FILES on the two newest supported versions
   jax_matrix.py --versions 0.8.3 --files fft_test nn_test
   jax_matrix.py --all                                  every test of every file: hours
-  jax_matrix.py --source ~/jax --revision 0.12.0.1=main      tests from a checkout of one's own, of a revision where the tag is absent
+  jax_matrix.py --source ~/jax --revision 0.12.0.1=main      tests from your checkout, of a revision if it lacks the tag
 
-jax's packages hold no tests, so they come from its repository, of the tag of each version. tools/jax_known_failures.txt lists what is
-known to fail, with a reason each. The exit status is 1 if a test fails that is not on the list, or one on the list passes.
+The tests come from jax's repository, at the tag of each version, because jax's packages have none. The file tools/jax_known_failures.txt lists
+the tests that are known to fail, each with a reason. The exit status is 1 if a test fails that is not on the list, or if one on the list passes.
 """
 
 import argparse
@@ -34,7 +34,7 @@ FILES = ["api", "aot", "array", "batching", "checkify", "colocated_python", "cor
 
 
 class Stop(Exception):
-    """Why a version cannot be run, for the person who asked."""
+    """A version cannot be run; the text tells the user why."""
 
 
 class KnownFailures:
@@ -44,12 +44,12 @@ class KnownFailures:
         self._lines = [tuple(part.strip() for part in line.split("|", 2)) for line in text.splitlines() if line and not line.startswith("#")]
 
     def of(self, version):
-        """{test: reason}"""
+        """Returns {test: reason} for a version."""
         return {test: reason for versions, test, reason in self._lines if versions == "*" or version in versions.replace(",", " ").split()}
 
 
 class Outcome:
-    """Of one version: the rows of its files, and how they compare with what is known to fail."""
+    """The results of one version: the rows of its files, compared with the list of known failures."""
 
     def __init__(self, rows, known):
         self.rows, self.known = rows, known
@@ -72,7 +72,7 @@ class Outcome:
                 "on jax's own cpu too": sum(row["failed_on_both"] for row in rows)}
 
     def reasons(self):
-        """{reason: tests that failed for it}"""
+        """Returns {reason: the known tests that failed}."""
         found = {}
         for test in sorted(self.ours):
             if reason := self._reason(test):
@@ -83,7 +83,7 @@ class Outcome:
         return [row["file"] for row in self.rows if row["unfinished"]]
 
     def uncollected(self):
-        """{file: why}"""
+        """Returns {file: error} of the files whose tests could not be collected."""
         return {row["file"]: row["collection_error"] for row in self.rows if not row["collected"]}
 
 
@@ -99,7 +99,7 @@ def git(*arguments, **more):
 
 
 def repository_with(source, revision):
-    """(a repository that has the revision, its name there). A folder is used as it is; of an address one commit is fetched."""
+    """Returns (a repository with the revision, the revision's name there). source: a folder, or an address, from which one commit is fetched."""
     if pathlib.Path(source).is_dir():
         return pathlib.Path(source).resolve(), revision
     repository = PLACE / "repository"
@@ -109,7 +109,7 @@ def repository_with(source, revision):
 
 
 def tests_of(version, source, revision):
-    """The folder of jax's tests, and the commit that they are of."""
+    """Returns (the folder of jax's tests, their commit)."""
     folder = PLACE / "tests" / version
     try:
         repository, name = repository_with(source, revision)
@@ -125,7 +125,7 @@ def tests_of(version, source, revision):
 
 
 def packages_for(environment):
-    """A folder with what only jax's tests want: the environment itself stays what the other tests run in."""
+    """Returns a folder with the packages that only jax's tests need. The environment itself does not change, because other tests use it."""
     folder, wanted = PLACE / f"packages-{environment.folder.name}", PACKAGES.read_text()
     ready = folder / ".ready"
     if not ready.exists() or ready.read_text() != wanted:
@@ -176,7 +176,7 @@ def short(text):
 
 
 def section(version, outcome, said):
-    """The lines of a version in the document."""
+    """Returns the section of a version in the document, as lines."""
     lines = [f"### jax {version}", "", said, "", *table(outcome)]
     if outcome.unfinished():
         lines += ["", "Not ended within the time for a file, so the rest of these was not run: " + ", ".join(outcome.unfinished()) + "."]
@@ -193,7 +193,7 @@ def section(version, outcome, said):
 
 
 def put_section(document, version, lines):
-    """The document with the section of the version replaced or added, newest version first; all else stays."""
+    """Returns the document with this version's section replaced or added, newest version first."""
     before, rest = document.split(BEGIN)
     inside, after = rest.split(END)
     sections = {part.split("\n", 1)[0].strip(): "### jax " + part.strip() for part in inside.split("### jax ")[1:]}

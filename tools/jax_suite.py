@@ -1,14 +1,14 @@
-"""Runs jax's own tests against this backend and says which of them only we fail. Needs a checkout of jax's `tests` folder of the version
-that is installed, and hypothesis, flatbuffers and matplotlib beside what build/venv has.
+"""Runs jax's own tests on this backend, and reports the tests that fail only here. Needs a checkout of jax's `tests` folder of the installed
+version, and hypothesis, flatbuffers and matplotlib in addition to the packages of build/venv.
 
   jax_suite.py --tests jax/tests                      150 tests of each file, drawn with a fixed seed
   jax_suite.py --tests jax/tests --sample 0 fft_test  all of one file
 
-`make jax-matrix` (tools/jax_matrix.py) runs it on each jax that is supported.
+`make jax-matrix` (tools/jax_matrix.py) runs it on supported versions of jax.
 
-Of each file a sample runs with JAX_PLATFORMS=pathways on a local cluster of eight devices; what fails there runs again on jax's own cpu, with as
-many devices. Only what passes there counts as ours. A test that ends its process, or outlasts its time, counts as failed, and the rest of the file
-goes on in a new process. Results: a line a file, and JSON lines in --out/results.jsonl.
+A sample of each file runs with JAX_PLATFORMS=pathways on a local cluster of eight devices. Tests that fail there run again on eight of jax's own cpu
+devices. Those that pass there count as our failures. A test that ends its process, or exceeds its time, counts as failed, and the rest of the file
+runs in a new process. The results are one line for each file, and JSON lines in --out/results.jsonl.
 """
 
 import argparse
@@ -67,7 +67,7 @@ def pytest_runtest_logreport(report):
 
 # --- outside ---------------------------------------------------------------------------------------------------------------------------
 class Outcomes:
-    """Of one file on one backend: {test: (outcome, text)}; a later outcome of the same test (its teardown) counts if it is worse."""
+    """The results of one file on one backend: {test: (outcome, text)}. A later outcome of the same test (its teardown) replaces any but a failure."""
 
     def __init__(self):
         self.tests, self.collected, self.chosen, self.unfinished = {}, 0, 0, False
@@ -90,7 +90,7 @@ class Outcomes:
 
 
 def run_file(path, platform, args, only=()):
-    """Runs the tests of a file until all have run, the time for the file is over, or too many have ended the process."""
+    """Runs the tests of a file until all have run, the file's time is over, or too many tests have ended the process."""
     result, deadline = Outcomes(), time.monotonic() + args.file_seconds
     lines = args.out / f"{path.stem}-{platform['JAX_PLATFORMS']}.jsonl"
     for _ in range(_RESTARTS):
@@ -100,7 +100,7 @@ def run_file(path, platform, args, only=()):
         environment = os.environ | platform | {"JAX_SUITE_OUT": str(lines), "JAX_SUITE_PLAN": json.dumps(plan),
                                                "JAX_NUM_GENERATED_CASES": str(args.cases),
                                                "PYTHONPATH": os.pathsep.join([str(ROOT / "tools"), os.environ.get("PYTHONPATH", "")])}
-        # Neither a configuration of pytest that lies above the tests nor its folder may say how they run and what they are called.
+        # A pytest configuration in a folder above must not change how the tests run, or their names.
         command = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir=.", "-p", "jax_suite", "-p", "no:cacheprovider",
                    f"--timeout={args.test_seconds}", "--timeout-method=thread", path.name]
         log = args.out / f"{path.stem}-{platform['JAX_PLATFORMS']}.log"

@@ -1,5 +1,5 @@
-"""Runs the end-to-end tests on the newest jax, flax, optax, orbax and pathwaysutils of the registry, and says what broke with which versions.
-This is what a scheduled job runs: the versions that the other tests use are pinned in tools/requirements-newest.txt.
+"""Runs the end-to-end tests on the newest jax, flax, optax, orbax and pathwaysutils of the registry, and reports failures with the versions. It is for
+a scheduled job: other tests use the versions that tools/requirements-newest.txt pins.
 
   newest.py --tree build/release                    all of tests/e2e
   newest.py --tree build/release tests/e2e/test_arrays.py
@@ -20,7 +20,7 @@ ASK = "import importlib.metadata as m, json, sys; print(json.dumps({name: m.vers
 
 
 def pinned():
-    """{package: version} of the newest versions that are supported."""
+    """Returns {package: version} of the newest supported versions."""
     lines = [line for line in PINS.read_text().splitlines() if line and not line.startswith("#")]
     return dict(line.split("==") for line in lines)
 
@@ -31,7 +31,7 @@ def installed(environment):
 
 
 def compare(supported, found):
-    """A line for each library: which version is supported, which one the registry gives."""
+    """Returns a line for each library: the supported version, and the registry's."""
     lines = []
     for name in LIBRARIES:
         same = "" if supported.get(name) == found[name] else "  NEWER than what is supported"

@@ -1,5 +1,5 @@
-"""Runs every benchmark one after another: the binaries named *_bench of a build tree, and bench/*.py. Each prints a line or a few
-for people and writes JSON to build/bench/NAME.json (it gets `--json PATH`). At the end: every target that they name, met or not."""
+"""Runs all benchmarks one after another: the binaries named *_bench of a build tree, and bench/*.py. Each prints a few lines, and writes
+JSON to build/bench/NAME.json (`--json PATH`). At the end all their targets are listed, with the verdicts."""
 
 import argparse
 import json
@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 def summary(results):
-    """A table of the goals in the results that have any."""
+    """Returns a table of all targets in the results."""
     rows = []
     for path in results:
         for goal in json.loads(path.read_text()).get("targets", []) if path.exists() else []:

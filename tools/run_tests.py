@@ -1,12 +1,11 @@
-"""Runs the tests and counts them: lints, link and header checks, C++ unit tests, Python tests. Every step runs even if one before
-it failed. The last lines say what was not run and why, the very last one how many tests passed, failed and were skipped; the exit
-status is 1 if any failed. With CI=true a test that is skipped and not on tools/expected_skips.txt is a failure too.
+"""Runs and counts the tests: lints, link and header checks, C++ unit tests, Python tests. A step runs even if earlier ones have failed.
+The last lines list the tests that were not run, with the reasons. The very last line has the numbers of passed, failed and skipped tests.
+The exit status is 1 if a test failed. With CI=true, a skipped test that is not on tools/expected_skips.txt is a failure too.
 
   run_tests.py --tree build/release --jobs 2 all     everything
   run_tests.py --tree build/release --jobs 2 fast    leaves out Python tests marked slow
 
-The whole Python suite runs on the newest jax (build/venv-newest), or where that is absent in build/venv; CLIENT_TESTS run in each
-other environment.
+The whole Python suite runs on the newest jax (build/venv-newest), or else in build/venv. CLIENT_TESTS run in each other environment.
 """
 
 import argparse
@@ -36,7 +35,7 @@ CLIENT_TESTS = ["tests/e2e/test_arrays.py", "tests/e2e/test_programs.py", "tests
 
 @dataclasses.dataclass(frozen=True)
 class Environment:
-    """A Python environment that tools/setup.sh makes, with a jax of its own."""
+    """A Python environment made by tools/setup.sh, with one version of jax."""
 
     folder: pathlib.Path
 
@@ -59,7 +58,7 @@ OLDER = [Environment(ROOT / "build" / f"venv-{file.stem.removeprefix('requiremen
 
 
 def run(command, output=None, **kwargs):
-    """(status, seconds). output: a file that gets what it prints, shown when it has ended: for those that run side by side."""
+    """Runs a command; returns (status, seconds). output, for commands that run in parallel: a file for the text, which is printed at the end."""
     title, start = "\n--- " + " ".join(str(c) for c in command), time.monotonic()
     if output is None:
         print(title, flush=True)
@@ -72,13 +71,13 @@ def run(command, output=None, **kwargs):
 
 
 def yes_or_no(tally, step, command):
-    """A step that is one check: a lint, or a target that builds or does not."""
+    """Runs a step that counts as one test, such as a lint or a build target."""
     code, seconds = run(command)
     tally.add(step, Report(passed=int(code == 0), failures=[] if code == 0 else [" ".join(map(str, command))]), seconds)
 
 
 def cpp_tests(tally, tree, jobs):
-    """ctest runs the binary of each folder; the cases inside are counted from what GoogleTest writes."""
+    """Runs the test binaries by ctest, and counts their cases from GoogleTest's reports."""
     gtest, junit = ROOT / tree / "gtest", RESULTS / "ctest.xml"
     shutil.rmtree(gtest, ignore_errors=True)
     code, seconds = run(["ctest", "--test-dir", tree, "-j", str(jobs), "--output-on-failure", "--output-junit", junit])
@@ -105,7 +104,7 @@ def ir_tests(tally, tree, jobs):
 
 
 def pytest(step, python, paths, scope, output=None, jobs=1, **env):
-    """What Tally.add takes. jobs: so many files of tests at a time, each process with a cluster of its own. env: more of the environment."""
+    """Runs pytest; returns the arguments for Tally.add. jobs: test files that run at a time, each process with its own cluster. env: added variables."""
     junit = RESULTS / (step.replace("/", "-").replace(" ", "-") + ".xml")
     command = [python, "-m", "pytest", "-q", "-rf", "--junitxml", junit, *paths]
     if jobs > 1:
@@ -122,7 +121,7 @@ def pytest(step, python, paths, scope, output=None, jobs=1, **env):
 
 
 def suite_environment(tally):
-    """The environment of the whole Python suite."""
+    """Returns the environment for the whole Python suite."""
     if NEWEST.exists():
         return NEWEST
     tally.not_run("every Python test on the newest jax",

@@ -1,4 +1,4 @@
-"""Counts of a run of the tests: what passed, what failed, and what was not run with the reason; compared with the list of what may be skipped."""
+"""Counts passed, failed and skipped tests of a run, and compares the skipped ones with the list of expected skips."""
 
 import collections
 import dataclasses
@@ -8,7 +8,7 @@ import xml.etree.ElementTree as xml
 
 @dataclasses.dataclass
 class Report:
-    """What a JUnit file says. skipped: the reason of each skipped test."""
+    """The results in a JUnit file. skipped: the reason of each skipped test."""
 
     passed: int = 0
     failures: list = dataclasses.field(default_factory=list)
@@ -21,7 +21,7 @@ class Report:
 
 
 def skip_reason(case):
-    """The reason on one line. GoogleTest puts file and line on a line before it, pytest hides that of a whole file in the text."""
+    """Returns why a test was skipped, on one line. GoogleTest puts file and line on a line before. For a whole file, pytest has the reason in the text."""
     skipped = case.find("skipped")
     if skipped is None:
         return f"the runner says '{case.get('status')}'"
@@ -32,7 +32,7 @@ def skip_reason(case):
 
 
 def read_junit(path):
-    """The Report of a JUnit file, or None if the run did not get as far as writing it."""
+    """Returns the Report of a JUnit file, or None if the run did not write it."""
     if not path.exists():
         return None
     report = Report()
@@ -47,8 +47,8 @@ def read_junit(path):
 
 
 class ExpectedSkips:
-    """The checked-in list: a line 'step | most | reason' says that at most so many tests of a step are skipped for that reason. A '*' in a
-    reason stands for any text."""
+    """The list of expected skips. A line 'step | most | reason' allows `most` skipped tests of a step with that reason. A '*' in a reason stands for
+    any text."""
 
     def __init__(self, text):
         self.entries = []
@@ -63,7 +63,7 @@ class ExpectedSkips:
         return entry[0] == step and re.fullmatch(pattern, reason)
 
     def compare(self, counts):
-        """counts: {(step, reason): how many}. Returns (lines for those beyond the list, lines for entries that nothing fits any more)."""
+        """counts: {(step, reason): number}. Returns (lines for skips that the list does not allow, lines for entries that match no skip)."""
         beyond, seen = [], collections.Counter()
         for (step, reason), count in sorted(counts.items()):
             entry = next((e for e in self.entries if self._covers(e, step, reason)), None)
@@ -76,12 +76,12 @@ class ExpectedSkips:
 
 
 class Tally:
-    """Counts of every step, and the lines that the end of the run shows."""
+    """The counts of all steps, and the lines that are printed at the end of the run."""
 
     def __init__(self):
         self.passed = self.failed = 0
         self.lines, self.failures = [], []
-        self.skips = collections.Counter()  # {(step, reason): how many}
+        self.skips = collections.Counter()  # {(step, reason): number}
         self.absent, self.notes = [], []
 
     def add(self, step, report, seconds=0.0):
@@ -93,11 +93,11 @@ class Tally:
         self.failures.extend(f"  {step}: {name}" for name in report.failures)
 
     def not_run(self, what, remedy):
-        """Tests of which no count is known, because the run left them out as a whole."""
+        """Notes tests that the run left out as a whole, so their number is unknown."""
         self.absent.append(f"  {what}: {remedy}")
 
     def compare_skips(self, expected, strict):
-        """Compares what was not run with the list. strict: more than the list allows is a failure."""
+        """Compares skipped tests with the list. strict: skips that the list does not allow are failures."""
         counts = dict(self.skips)
         counts.update({("not run", line.strip()): 1 for line in self.absent})
         beyond, gone = expected.compare(counts)
@@ -108,7 +108,7 @@ class Tally:
         self.notes += [f"  tools/expected_skips.txt has a line that nothing fits: {line}" for line in gone]
 
     def summary(self):
-        """The lines that end the run. The very last one is read by machines."""
+        """Returns the last lines of the run. The very last one is for programs to read."""
         lines = ["=" * 72, *self.lines]
         lines += ["failed:", *self.failures] if self.failures else []
         skips = [f"  {count:>4} of {step}: {reason}" for (step, reason), count in sorted(self.skips.items())]

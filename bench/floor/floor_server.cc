@@ -1,4 +1,4 @@
-// floor_server: a front door with nothing behind it. Wiring only; see session.h.
+// floor_server: a front end without a cluster (session.h). Wiring only.
 #include <cstdio>
 #include <cstdlib>
 #include <string>

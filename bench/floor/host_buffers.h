@@ -1,5 +1,5 @@
-// HostBuffers: what the threads of a floor server share: which uploads have arrived, and how large the buffers are that clients may
-// look up. No contents. Thread-safe; keyed by session and host-buffer handle.
+// HostBuffers: the uploads that have arrived, and the sizes of the buffers that clients may download; no contents. Keyed by
+// session and host-buffer handle. Thread-safe: all threads of a floor server share it.
 #pragma once
 
 #include <cstdint>

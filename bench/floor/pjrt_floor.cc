@@ -1,5 +1,5 @@
-// pjrt_floor: the memory of a process that does nothing but create a device plugin's client: what any worker must at least use.
-// Prints one JSON line, then waits for the end of standard input.
+// pjrt_floor: measures the memory of a process that only creates a device plugin's client. No worker can use less. Prints one
+// JSON line, then waits for the end of standard input.
 #include <dlfcn.h>
 
 #include <chrono>

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kOurProtocolVersion = 25;
 
-// Which host buffer a HostBufferStore fills; a bare stream has no such header.
+// Returns the host buffer that a HostBufferStore fills; a bare stream names none.
 std::optional<HostBuffers::Key> StoreKey(const grpc::CallbackServerContext& context) {
   const auto it = context.client_metadata().find("ifrt-proxy-grpc-host-buffer-store-metadata-bin");
   GrpcHostBufferStoreMetadata metadata;
@@ -32,7 +32,7 @@ grpc::ServerUnaryReactor* Finished(grpc::CallbackServerContext* context) {
   return reactor;
 }
 
-// A session's stream. Owns itself until gRPC is done with it; answers that come later than that are dropped.
+// A session's stream. Owns itself until gRPC is done with it; later answers are dropped.
 class SessionStream final : public grpc::ServerBidiReactor<IfrtRequest, IfrtResponse> {
  public:
   static SessionStream* Start(uint64_t id, int devices, bool answer_all, HostBuffers* buffers) {

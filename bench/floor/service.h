@@ -1,7 +1,7 @@
-// FloorService: the gRPC side of the floor server. Sessions answer what a client must have answered (FloorSession); host buffers are
-// read and discarded, and what is looked up is zeros of the right size, in chunks of 1 MiB.
-// On gRPC's callback interface, as the real front door: a request costs the server no wake-up of a thread of its own, so the floor
-// takes as little of the processors away from the client as a server can.
+// FloorService: the gRPC side of the floor server. A FloorSession answers the requests whose answers a client needs. Uploaded
+// host buffers are discarded; downloads are zeros of the right size, in chunks of 1 MiB. It uses gRPC's callback interface, as
+// the real front end does. A request then wakes no thread of the server's own, so the floor takes as little processor time from
+// the client as a server can.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace pw::bench {
 
-inline constexpr size_t kChunkBytes = 1 << 20;  // what jax's client uses
+inline constexpr size_t kChunkBytes = 1 << 20;  // as jax's client sends
 
 class FloorService final : public xla::ifrt::proxy::GrpcIfrtService::CallbackService {
  public:
@@ -25,7 +25,7 @@ class FloorService final : public xla::ifrt::proxy::GrpcIfrtService::CallbackSer
       grpc::CallbackServerContext* context) override;
   grpc::ServerReadReactor<xla::ifrt::proxy::GrpcHostBufferStoreRequest>* HostBufferStore(
       grpc::CallbackServerContext* context, xla::ifrt::proxy::GrpcHostBufferStoreResponse* response) override;
-  // Of a handle that no session has filled, the handle itself is the size: what a bare stream asks for.
+  // If no session has set the buffer's size, the handle itself is the size: a bare stream asks this way.
   grpc::ServerWriteReactor<xla::ifrt::proxy::GrpcHostBufferLookupResponse>* HostBufferLookup(
       grpc::CallbackServerContext* context, const xla::ifrt::proxy::GrpcHostBufferLookupRequest* request) override;
   grpc::ServerUnaryReactor* HostBufferDelete(grpc::CallbackServerContext* context,

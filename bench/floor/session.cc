@@ -25,7 +25,7 @@ void SetUnimplemented(tensorflow::StatusProto* status, const std::string& what) 
   status->set_message(absl::StrCat("the floor server does not do ", what));
 }
 
-// Bytes of an element; what has less than one takes one.
+// Bytes of an element; elements smaller than a byte take one.
 int64_t ElementSize(DTypeProto::Kind kind) {
   switch (kind) {
     case DTypeProto::KIND_S16:

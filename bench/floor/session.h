@@ -1,9 +1,9 @@
 // FloorSession: the least a server can do so that a stock jax client runs `y = f(y)`.
 //
-// It keeps the spec of every array and computes nothing: an executable's one output has the spec of its first argument, and contents are
-// zeros. What a client does not wait for is not answered (unless `answer_all`), so what remains is the client's own cost of a request: the
-// floor against which the real server is measured. Whether an array is ready it says when its upload has arrived. One thread at a time;
-// a kind it does not know is answered by UNIMPLEMENTED.
+// It keeps the spec of every array and computes nothing: an executable's one output has the spec of its first argument, and
+// contents are zeros. Requests that a client does not wait for get no answer (unless `answer_all`). The time of a request is then
+// the client's own cost: the floor against which the real server is measured. A question whether an array is ready is answered
+// when its upload has arrived. Other kinds of requests are answered with UNIMPLEMENTED. Called by one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ class FloorSession {
   bool Execute(const xla::ifrt::proxy::LoadedExecutableExecuteRequest& request,
                xla::ifrt::proxy::LoadedExecutableExecuteResponse* response);
   void Put(const xla::ifrt::proxy::MakeArrayFromHostBufferRequest& request);
-  // Calls `then` when they are all here.
+  // Calls `then` when all uploads of these arrays have arrived.
   void WhenUploaded(const xla::ifrt::proxy::CheckValueReadyRequest& request, std::function<void()> then);
   void CopyToHost(const xla::ifrt::proxy::CopyToHostBufferRequest& request);
   void PutShards(const xla::ifrt::proxy::MakeArraysFromHostBufferShardsRequest& request);

@@ -1,6 +1,6 @@
-// stream_floor: bytes a second of a bare gRPC stream in C++, in the chunks that jax's client uses, against a floor_server in another
-// process. Nothing is kept at either end. One JSON line a round, so that a caller can take rounds in turn with what it compares:
-// it starts a round by writing a line to standard input, "up" or "down", until end of file.
+// stream_floor: measures a bare gRPC stream in C++ to a floor_server in another process, in chunks of the size of jax's client.
+// Both ends discard the bytes. The caller starts each round by a line on standard input, "up" or "down", and gets a JSON line. So
+// rounds can take turns with those of other sides. Ends at the end of standard input.
 #include <chrono>
 #include <cstdio>
 #include <iostream>
@@ -32,7 +32,7 @@ void Up(GrpcIfrtService::Stub& stub, int64_t bytes) {
 void Down(GrpcIfrtService::Stub& stub, int64_t bytes) {
   grpc::ClientContext context;
   GrpcHostBufferLookupRequest request;
-  request.set_handle(bytes);  // of no session: the size, see FloorService
+  request.set_handle(bytes);  // stands for the size, see FloorService
   const auto reader = stub.HostBufferLookup(&context, request);
   GrpcHostBufferLookupResponse chunk;
   int64_t received = 0;

@@ -1,5 +1,5 @@
-// A C++ program on a cluster: compiles a StableHLO text for a device of each of two islands, runs the second on the result of the first, and
-// reads what comes out. No Python, no gRPC: pathways/client is all it stands on.
+// A C++ program on a cluster, without Python and gRPC: it uses only pathways/client. It compiles a StableHLO text for a device of
+// each of two islands, runs the second on the result of the first, and reads the result.
 //
 //   pathways-controller --listen-clients unix:clients.sock ...      and workers of two islands
 //   two_islands unix:clients.sock

@@ -6,8 +6,8 @@
 //
 // Invariants:
 //   FU-1  a promise is set at most once; dropping an unset promise sets it to CANCELLED, so that no waiter waits for ever
-//   FU-2  a callback runs exactly once, on the executor it was given, or inline if it was given none (then it must not block,
-//         take locks of the setter, or run long)
+//   FU-2  a callback runs exactly once, on the executor passed with it. Without an executor it runs inline, in Set, OnReady or
+//         the promise's destructor: then it must not block, take locks of the setter, or run long
 //   FU-3  callbacks run after the lock is released
 // Any thread.
 #pragma once

@@ -1,11 +1,11 @@
 // Typed identifiers. An id of one kind never converts to another kind or to a number by accident.
 //
-// Ids are plain values: copied, compared, hashed, sent over the wire as their number. Their issuers:
-//   DeviceId, MemoryId      the controller, when a worker joins; dense, seen by clients as IFRT device ids
-//   HostId, IslandId        the controller; a host that rejoins gets a new HostId
-//   SessionId               the controller, one per connected client
-//   ArrayId, ExecutableId   the controller; never reused while the controller lives
-//   OpId                    the controller; names one command sent to hosts, answered by Done
+// Ids are plain values: copied, compared, hashed, sent over the wire as their number. The controller issues all of them.
+//   - DeviceId, MemoryId: when a worker joins; dense. Clients see them as IFRT ids.
+//   - HostId, IslandId: a host that rejoins gets a new HostId.
+//   - SessionId: one for each connected client.
+//   - ArrayId, ExecutableId: never reused while the controller lives.
+//   - OpId: names a command sent to hosts, which they answer with Done.
 #pragma once
 
 #include <compare>

@@ -11,8 +11,8 @@ inline int64_t HalfOfMemory() { return MemoryOfMachine() / 2; }
 // Returns the bytes that can be allocated without evicting anything; 0 if the system does not report it.
 int64_t AvailableMemory();
 
-// Returns the least memory.max of a control group and its ancestors, or `otherwise` if there is no limit. `root` is the mount point of the
-// control groups; `membership` is the contents of /proc/self/cgroup.
+// Returns the least of `otherwise` and the limits (memory.max) of a control group and its ancestors. The control groups are
+// mounted at `root`. `membership` is the contents of /proc/self/cgroup.
 int64_t LimitOfGroup(const std::string& root, const std::string& membership, int64_t otherwise);
 
 }  // namespace pw

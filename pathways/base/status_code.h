@@ -6,7 +6,7 @@
 
 namespace pw {
 
-// A code that absl does not know becomes UNKNOWN; 0 is OK whatever the text.
+// A code that absl does not know becomes UNKNOWN. Code 0 is OK, and its text is ignored.
 inline absl::Status StatusFrom(int code, absl::string_view message) {
   if (code == 0) return absl::OkStatus();
   const bool known = code > 0 && code <= 16;

@@ -2,9 +2,9 @@
 //
 // Stateful objects live on one strand and are used only from it; this replaces locks.
 // Invariants:
-//   ST-1  two tasks of one strand never run at the same time, and each sees all writes of the tasks before it
-//   ST-2  tasks run in the order in which Post was called
-//   ST-3  a task is never run inside Post
+//   SN-1  two tasks of one strand never run at the same time, and each sees all writes of the tasks before it
+//   SN-2  tasks run in the order in which Post was called
+//   SN-3  a task is never run inside Post
 // A strand may be destroyed with tasks still queued: they run, then its state is freed.
 #pragma once
 

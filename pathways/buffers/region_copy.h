@@ -13,8 +13,8 @@
 
 namespace pw::buffers {
 
-// Copies a box of `size` elements. REQUIRES: all three spans have one length, sizes are not negative, every element is inside its
-// buffer, no two elements of the destination overlap, and the two buffers do not overlap.
+// Copies a box of `size` elements. REQUIRES: all three spans have one length, and sizes are not negative. Every element is inside
+// its buffer. No two elements of the destination overlap, nor do the two buffers.
 void CopyBox(int element_bytes, absl::Span<const int64_t> size, const uint8_t* from, absl::Span<const int64_t> from_strides,
              uint8_t* to, absl::Span<const int64_t> to_strides);
 

@@ -9,8 +9,8 @@
 //   RP-1  each element of each destination shard is written by exactly one piece
 //   RP-2  a piece comes from the position in the source array that it has in the destination array
 //   RP-3  a piece is never empty
-//   RP-4  a shard with same_as has no pieces; the shard that it names has a lower index, is on the same host, holds the same
-//         elements and has pieces, at least one of which comes from another host
+//   RP-4  a shard with same_as has no pieces. The shard that it names has a lower index, is on the same host and holds the same
+//         elements. At least one of that shard's pieces comes from another host
 #pragma once
 
 #include <functional>

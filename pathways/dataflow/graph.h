@@ -1,12 +1,13 @@
 // Graph: a dataflow of sharded nodes, which runtimes install and run. It has one node per sharded computation and one edge per
-// sharded dependency, whatever the number of shards (§4.3): A→B over N shards is Arg → A → B → Result.
+// sharded dependency, for any number of shards (§4.3): A→B over N shards is Arg → A → B → Result.
 //
 // Immutable, shared by all its runs, and valid by construction. The kinds of edges, from S source shards to D destination shards:
-//   one-to-one   S = D; source shard i sends to destination shard i only
-//   scatter      S = 1; the source sends to any destination shard
-//   gather       D = 1; every source shard sends to the one destination
-//   all-to-all   every source shard sends to every destination shard
-//   sparse       every source shard sends to the destination shards that it picks at run time
+//   - one-to-one:  S = D; source shard i sends to destination shard i only
+//   - scatter:     S = 1; the source sends to any destination shard
+//   - gather:      D = 1; every source shard sends to the one destination
+//   - all-to-all:  every source shard sends to every destination shard
+//   - sparse:      every source shard sends to the destination shards that it picks at run time
+//
 // On every kind, a source shard may send any number of tuples, or none. When the edge closes for a destination shard, the shard
 // has received all its tuples (progress/edge_progress.h).
 //

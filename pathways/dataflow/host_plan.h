@@ -4,7 +4,7 @@
 // The plan also has the end edge, which is not in the graph. It leads from one shard on each host of the graph to one shard on the
 // coordinator, and closes when all these hosts have finished a run.
 //
-// Invariant HP-1: memory is O(nodes + edges + shards on this host), whatever the number of shards elsewhere.
+// Invariant HP-1: memory is O(nodes + edges + shards on this host). Shards on other hosts take none.
 #pragma once
 
 #include <cstdint>

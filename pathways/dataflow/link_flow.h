@@ -6,8 +6,8 @@
 //
 // Invariants:
 //   LF-1  at most a window and one frame of a lane are in flight
-//   LF-2  a receiver that goes on consuming never leaves a sender waiting: it owes credit (OwesMuch) after a quarter of a window
-//         at the latest, and frames without tuples, which carry credit, never wait
+//   LF-2  a receiver that goes on consuming never leaves a sender waiting. After a quarter of a window at the latest it owes
+//         credit (OwesMuch), and frames without tuples, which carry credit, never wait
 // Pure. Strand-confined.
 #pragma once
 
@@ -59,7 +59,7 @@ class LinkFlow {
   // Returns the credit owed, as (critical, bulk), and resets it.
   std::pair<uint64_t, uint64_t> TakeOwed() { return {std::exchange(lanes_[1].owed, 0), std::exchange(lanes_[0].owed, 0)}; }
 
-  // By lane: whether a shard has been told that there is no room.
+  // By lane: whether a shard has been told that the lane has no room.
   bool someone_waits[2] = {false, false};
 
  private:

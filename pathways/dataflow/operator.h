@@ -16,7 +16,9 @@
 //   OP-1  callbacks of one shard: OnStart; then OnTuple and OnInputClosed in order of arrival; after the last input has closed,
 //         OnInputsClosed or OnPoisoned, once. No callback comes after Finish
 //   OP-2  every tuple of an edge comes before the edge's OnInputClosed
-//   OP-3  a shard that could not send a tuple ends with that error, unless Finish is given another: no tuple is lost silently
+//   OP-3  no tuple is lost silently: a shard that could not send a tuple ends with that error, unless it finishes with another
+//         one
+//
 // Everything runs on the runtime's strand; callbacks must not block.
 #pragma once
 

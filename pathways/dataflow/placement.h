@@ -4,12 +4,12 @@
 // shards. Blocks follow each other, and the sequence of blocks is repeated `repeat` times. Repetition serves the cyclic layouts of
 // meshes in which host boundaries do not follow the order of the shards:
 //
-//   blocks {(host 3, 2 hosts, 4 shards)}, repeat 1    shards 0-3 on host 3, 4-7 on host 4
-//   blocks {(host 0, 2 hosts, 1 shard)}, repeat 3     shards 0, 2, 4 on host 0, 1, 3, 5 on host 1
+//   - blocks {(host 3, 2 hosts, 4 shards)}, repeat 1:  shards 0-3 on host 3, 4-7 on host 4
+//   - blocks {(host 0, 2 hosts, 1 shard)}, repeat 3:   shards 0, 2, 4 on host 0; 1, 3, 5 on host 1
 //
 // Invariants:
 //   PL-1  every shard is on exactly one host
-//   PL-2  memory is O(blocks), whatever the number of hosts and shards
+//   PL-2  memory is O(blocks), for any number of hosts and shards
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How graphs and runs begin and end. The event loop and the frames are in runtime_loop.cc.
+// The beginnings and ends of graphs and runs. The event loop and the frames are in runtime_loop.cc.
 #include "pathways/dataflow/runtime.h"
 
 #include <algorithm>

@@ -9,9 +9,12 @@
 // nothing is sent per shard.
 //
 // Ends. A run is over when all its shards on all hosts have finished and everything sent has arrived. Each host frees the run's
-// memory when its own part is done. A run ends early, on all hosts, in these cases: Cancel; a host that it depends on is lost
-// (UNAVAILABLE naming the host); the link between two hosts that exchange messages in it breaks; a host breaks the rules. Errors
-// of shards do not end a run: they travel along the edges as values.
+// memory when its own part is done. Errors of shards do not end a run: they travel along the edges as values. A run ends early,
+// on all hosts, in these cases:
+//   - Cancel
+//   - A host that it depends on is lost (UNAVAILABLE naming the host).
+//   - The link between two hosts that exchange messages in it breaks.
+//   - A host sends a message that does not fit the run.
 //
 // Invariants:
 //   RT-1  each run that was started gets on_done exactly once, as the last callback of that run, unless the runtime is destroyed
@@ -19,8 +22,8 @@
 //   RT-2  losing a host ends exactly the runs that have a shard there, or that it coordinates
 //   RT-3  memory is bounded by the live runs: queues between hosts by the flow knobs (link_flow.h), messages that come before their
 //         run by max_early_bytes. Runs that are over leave nothing
-//   RT-4  nothing that a peer sends can break a PW_CHECK: a malformed frame loses that peer, and a message that does not fit a run
-//         ends that run
+//   RT-4  nothing that a peer sends can break a PW_CHECK. A malformed frame loses that peer, and a message that does not fit a
+//         run ends that run
 // Lives on one strand; all callbacks come on it.
 #pragma once
 
@@ -147,7 +150,7 @@ class Runtime : private Links::Handler, private Courier {
   void SendControl(HostId to, const Message& message);
   bool IsOwn(RunId run) const { return run.coordinator == environment_.self; }
   void Post(absl::AnyInvocable<void(Runtime&) &&> task);
-  // Drops what is queued for the host, and ends the runs that it coordinates or that `ends` selects.
+  // Drops the messages queued for the host, and ends the runs that it coordinates or that `ends` selects.
   void EndWith(HostId host, const absl::Status& status, absl::FunctionRef<bool(const Run&)> ends);
   absl::Status LostAmong(const HostSet& hosts) const;
 

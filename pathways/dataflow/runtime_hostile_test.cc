@@ -141,7 +141,7 @@ TEST_F(Hostile, MessagesForRunsThatNeverStartAreBounded) {
   EXPECT_EQ(runtime_->live_runs(), 1u);
 }
 
-// A frame that does not parse costs its sender the connection; a frame that parses costs nobody a connection. Other runs go on.
+// A frame that does not parse costs its sender the connection. A frame that parses breaks no connection. Other runs go on.
 TEST_F(Hostile, RandomBytesLoseTheirSenderAndNobodyElse) {
   Random random(1);
   StartRun(1);

@@ -9,9 +9,9 @@
 namespace pw::dataflow {
 namespace {
 
-// After so many events, the strand turns to other tasks.
+// The number of events after which the strand turns to other tasks.
 constexpr int kEventsPerTurn = 4096;
-// After so many events of one run, the next run has its turn.
+// The number of events of one run after which the next run has its turn.
 constexpr int kEventsPerRun = 64;
 
 }  // namespace

@@ -19,7 +19,7 @@ namespace {
 struct Model {
   using Key = std::tuple<RunId, EdgeId, uint32_t>;  // destination shard
   Random random{1};
-  uint32_t errors = 0;  // so many of 32 shards fail
+  uint32_t errors = 0;  // a shard fails with a probability of errors / 32
   std::map<Key, std::multiset<std::string>> sent, received;
   std::set<Key> closed;
   std::map<RunId, std::set<std::pair<uint32_t, uint32_t>>> failed;  // (node, shard)

@@ -1,7 +1,7 @@
 // LowerProgram: lowers the hosts' steps of a program (program/host_programs.h, made by the IR) to each host's commands. The commands are
 // templates: slots stand for the ids of arrays and transfers, and each run fills them in (program/command_template.h). The controller
-// does this once per placement and sends the templates to the hosts. A run then costs one message per host, whatever the number of nodes
-// and shards.
+// does this once per placement and sends the templates to the hosts. A run then costs one message per host, for any number of
+// nodes and shards.
 //
 // A step names whole arrays; here its shards on each host are written out, by the same planners as for single calls (plan_execute,
 // plan_move).
@@ -12,8 +12,8 @@
 // Pure.
 //
 // Invariants:
-//   LP-1  on every host, each value is made before it is used, and released exactly once, unless it is a result, an argument that
-//         the caller keeps, or donated to a Compute
+//   LP-1  on every host, each value is made before it is used, and released exactly once. Not released are results, arguments
+//         that the caller keeps, and values donated to a Compute
 //   LP-2  a host's commands for node n come before those for node n + 1
 #pragma once
 

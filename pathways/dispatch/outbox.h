@@ -5,14 +5,14 @@
 // batch. This is safe, as no later command of the batch can name a released array. A batch that grows large is closed early, so that
 // a busy turn neither delays a host nor exceeds the transport's limits. Frames keep the order of the commands.
 //
-// A run of a program of many nodes is normally sent whole. With sequential dispatch it is sent node by node: commands that name an array
-// of such a run then wait until all of the run has been sent (array_order.h). No other command waits.
+// A run of a program of many nodes is normally sent whole. With sequential dispatch it is sent node by node. Commands that name
+// an array of such a run then wait until all of the run has been sent (array_order.h). No other command waits.
 //
 // Pure data, strand-confined. Commands for unknown hosts are dropped: the loss of a host fails its pending operations elsewhere.
 //
 // Invariants:
-//   OB-1  frames of one host carry its commands in the order added, or, for commands that wait, in the order in which their wait ends;
-//         payloads lie in the same order
+//   OB-1  frames of one host carry its commands, and their payloads, in the order added. Commands that wait are added when their
+//         wait ends
 //   OB-2  a command is counted exactly once, when it is added; a Release command when its batch closes
 //   OB-3  every number given to SetReportsSeen is sent to the host, unless a greater one is, and none twice. It goes with the next frame
 //         for the host, or, if there is none before the second TellReportsSeen, in a frame of its own

@@ -1,4 +1,4 @@
-// Plans the execution of one executable: exactly one Execute command per host, whatever the number of shards.
+// Plans the execution of one executable: exactly one Execute command per host, for any number of shards.
 #pragma once
 
 #include <vector>

@@ -1,8 +1,8 @@
 // Plans copies and reshards: Move commands that tell each host what to send, what to receive, and how to assemble its new shards.
 //
 // A piece whose source is on the destination's host is copied there. Any other piece goes directly from host to host, under a transfer
-// id that both hosts are told; the controller never handles the bytes. If the plan declares a shard equal to another on its host
-// (ReshardShard::same_as), a second command to that host copies it from the other, so that its elements cross the network once.
+// id that both hosts are told; the controller never handles the bytes. The plan may declare a shard equal to another on its host
+// (ReshardShard::same_as). Then a second command to that host copies it from the other, and its elements cross the network once.
 // Sends to one host, and receives, that follow each other in even steps are written as one entry (program/repeated_moves.h). So commands
 // between evenly cut arrays do not grow with the number of shards.
 #pragma once

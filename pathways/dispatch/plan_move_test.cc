@@ -218,7 +218,8 @@ struct Mover {
   std::map<uint64_t, std::vector<int64_t>> transfers;
 };
 
-// Whatever the shardings, the commands move every element to its place: first sends, then receives, then twins.
+// For any pair of shardings, the commands move every element to its place: first sends, then receives, then copies of equal
+// shards.
 TEST(PlanMoveTest, AnyReshardMovesEveryElementToItsPlace) {
   std::mt19937 random(5);
   const auto topology = TestTopology(16, 5);

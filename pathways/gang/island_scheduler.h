@@ -14,15 +14,15 @@
 //     for nothing. Hence granted gangs end, and windows empty.
 //   - A waiting gang waits for room, which granted gangs free when they end, and for gangs of lower rank. The waiting gang of the
 //     lowest rank waits for room alone, so it is granted. By induction all are granted; by PO-2 (policy.h) none is overtaken for ever.
-//   - A gang on several islands that is first here is held: it stays before all others of its devices, takes nothing from the window,
-//     and waits only for islands of higher number. Holds go from lower to higher islands, so the gang held in the highest island is
-//     granted first, and no cycle of waits can form.
+//   - A gang on several islands that is first here is held. It stays before all others of its devices, takes no room in the
+//     window, and waits only for islands of higher number. Holds go from lower to higher islands, so the gang held in the highest
+//     island is granted first, and no cycle of waits can form.
 //
-// Windows. A device has room for a gang if its granted gangs that are not done are fewer than Options::window_gangs, or if their
-// predicted time together with the new gang's stays within Options::window_ns.
+// Windows. A device has room for a gang if fewer than Options::window_gangs of its granted gangs are not done. It also has room
+// if their predicted time together with the new gang's stays within Options::window_ns.
 //
-// Cost. A decision takes a few operations on ordered sets for each atom (partition.h) of the lane: O(atoms * log waiting), whatever
-// the number of devices. comparisons() counts them.
+// Cost. A decision takes a few operations on ordered sets for each atom (partition.h) of the lane: O(atoms * log waiting), for
+// any number of devices. comparisons() counts them.
 //
 // Invariants:
 //   IS-1  of two gangs that share a device, the one that comes first by rank is granted first; held gangs come before all others
@@ -80,9 +80,9 @@ class IslandScheduler {
   void SetInputsComplete(GangId gang);
   // Grants a held gang.
   void Commit(GangId gang);
-  // Ends a granted gang, and corrects what its client was charged.
+  // Ends a granted gang, and corrects its client's charge to the measured time.
   void Finish(GangId gang, int64_t measured_ns);
-  // Removes a gang in any state, and refunds what its client was charged.
+  // Removes a gang in any state, and refunds its client's charge.
   void Remove(GangId gang);
   // Removes all gangs on these devices; lanes with these devices are no longer usable. Returns the gangs removed, ascending.
   std::vector<GangId> LoseDevices(absl::Span<const DeviceId> devices);

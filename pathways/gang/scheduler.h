@@ -5,8 +5,8 @@
 //
 //   waiting ── all producers granted ──► eligible: queued in its first island ──► ... ──► granted ── OnDone ──► gone
 //
-// Eligibility. A gang enters an island's order once all gangs that produce its inputs have been granted, though not necessarily
-// completed: devices queue launches. island_scheduler.h explains why this cannot deadlock if devices launch in the order of grants.
+// Eligibility. A gang enters an island's order once all gangs that produce its inputs have been granted. They need not be done:
+// devices queue launches. island_scheduler.h explains why this cannot deadlock if devices launch in the order of grants.
 //
 // Several islands. A gang that spans islands takes its place in one island after the other, in ascending island id. Each island
 // holds it until it is first in the next one. When it is first in the last island, it is granted in all of them at once.

@@ -18,12 +18,12 @@
 
 namespace pw::ir {
 
-// Returns the portable form. Checks the types of all nodes against the executables (the program's, in its order), and inserts a transfer
-// where an executable wants an input on other devices or with another sharding.
+// Returns the portable form. Checks the types of all nodes against the executables (the program's, in its order). Inserts a
+// transfer where an executable needs an input on other devices or with another sharding.
 absl::StatusOr<std::string> ImportProgram(const program::Program& program, absl::Span<const program::ExecutablePtr> executables);
 
-// Returns the hosts' steps. REQUIRES: `portable` is ImportProgram's result for this program, the topology has all devices of the program,
-// and the executables have the types that ImportProgram saw, though they may have been compiled anew.
+// Returns the hosts' steps. REQUIRES: `portable` is ImportProgram's result for this program. The topology has all devices of the
+// program. The executables may have been compiled anew, but have the types that ImportProgram saw.
 absl::StatusOr<program::HostPrograms> LowerProgram(std::string_view portable, const program::Program& program,
                                                    absl::Span<const program::ExecutablePtr> executables,
                                                    const resource::Topology& topology);

@@ -151,7 +151,8 @@ LogicalResult CheckOneShard(Operation* op, const char* what, ArrayType type, Sym
   return shards == 1 ? success() : op->emitError() << what << " has one shard, not " << shards;
 }
 
-// Checks that the branch stands before the program (so that there is no recursion), and has the types of the select's inputs and outputs.
+// Checks that the branch stands before the program, which rules out recursion, and has the types of the select's inputs and
+// outputs.
 LogicalResult CheckBranch(SelectOp op, ProgramOp branch) {
   const llvm::StringRef name = branch.getSymName();
   if (!branch->isBeforeInBlock(op->getParentOp()))

@@ -5,7 +5,7 @@
 //
 // The event loop reads. StreamWriter writes:
 //   * A frame sent on the loop's thread leaves when the current event has been handled, which batches the answers to many frames.
-//   * A small frame sent on another thread leaves from that thread, unless another frame has just done so: waking the loop costs
+//   * A small frame sent on another thread leaves from that thread, unless another frame has just done so. Waking the loop costs
 //     more than one system call and less than many.
 //
 // Closing takes these steps:
@@ -18,9 +18,9 @@
 // After an error, or when the peer closes first, the socket is closed at once.
 //
 // Invariants, beyond those of transport.h:
-//   CN-1  the descriptor is closed on the loop, by the holder of the writer's token: no thread writes to a descriptor number that
+//   AC-1  the descriptor is closed on the loop, by the holder of the writer's token: no thread writes to a descriptor number that
 //         has been reused for another file
-//   CN-2  no handler method runs inside a call by the user, on any thread
+//   AC-2  no handler method runs inside a call by the user, on any thread
 #pragma once
 
 #include <atomic>

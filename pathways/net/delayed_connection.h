@@ -4,7 +4,7 @@
 // occupies the link for its size over the bandwidth, and arrives one latency later. Only sends are delayed: a close overtakes them.
 //
 // Invariants:
-//   DC-1  frames arrive in the order of Send, whatever their lanes and whenever the timers fire
+//   DC-1  frames arrive in the order of Send, on any lanes and even if timers fire late
 //   DC-2  no frame arrives early; on a busy machine it may arrive late
 // Frames that wait on the link do not count in CanSendBulk: the sender holds their memory anyway.
 // Any thread.

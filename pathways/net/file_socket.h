@@ -10,11 +10,11 @@
 // It then knows that array bytes must travel over the lane itself.
 //
 // Invariants:
-//   FS-1  packets arrive in the order of Send, each whole and with its file, or the socket closes
-//   FS-2  a handler's methods run one at a time on a thread of the transport. OnFilesClosed is the last call and comes once, unless the
+//   FD-1  packets arrive in the order of Send, each whole and with its file, or the socket closes
+//   FD-2  a handler's methods run one at a time on a thread of the transport. OnFilesClosed is the last call and comes once, unless the
 //         socket is destroyed first
-//   FS-3  an accepted socket that does not send a known key within 10 seconds is closed, without effect on anything else
-//   FS-4  each key admits one socket
+//   FD-3  an accepted socket that does not send a known key within 10 seconds is closed, without effect on anything else
+//   FD-4  each key admits one socket
 // Any thread.
 #pragma once
 

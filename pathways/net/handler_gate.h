@@ -28,8 +28,8 @@ class HandlerGate {
     return true;
   }
 
-  // `on_delivering_thread`: the caller runs on the thread that makes the calls. That thread may already hold the lock, so Detach does
-  // not take it. No other thread makes calls, so Detach need not take it.
+  // `on_delivering_thread`: the caller runs on the thread that makes the calls. That thread may already hold the lock,
+  // and no other thread makes calls. So Detach does not take the lock.
   void Detach(bool on_delivering_thread) {
     std::unique_lock<std::mutex> lock(mu_, std::defer_lock);
     if (!on_delivering_thread) lock.lock();

@@ -8,8 +8,8 @@
 // neither cleared pages nor a mapping.
 //
 // Invariants:
-//   LA-1  a transfer's bytes are handed out in order, each once: received bytes are never overwritten, whatever a peer sends
-//   LA-2  destination memory lives until the part being written to it is complete, even if the transfer is withdrawn meanwhile
+//   LD-1  a transfer's bytes are handed out in order, each once: nothing that a peer sends can overwrite received bytes
+//   LD-2  destination memory lives until the part being written to it is complete, even if the transfer is withdrawn meanwhile
 // Any thread.
 #pragma once
 

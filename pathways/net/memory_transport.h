@@ -5,10 +5,10 @@
 // that runs tasks in a fixed order, all events here happen in a fixed order.
 //
 // Invariants, beyond those of transport.h:
-//   MT-1  kLikeSockets: a payload of one small aligned piece is shared with the receiver; any other payload is copied once.
-//         kHandedOver: a payload of one aligned piece is shared whatever its size, and PlaceFor is not called
-//   MT-2  a frame counts as waiting on its lane until the receiver's handler is called with it; Close drops what waits on the
-//         bulk lane
+//   MT-1  with kLikeSockets, a payload of one small aligned piece is shared with the receiver; any other payload is copied once.
+//         With kHandedOver, a payload of one aligned piece of any size is shared, and PlaceFor is not called
+//   MT-2  a frame counts as waiting on its lane until the receiver's handler is called with it; Close drops the frames that wait
+//         on the bulk lane
 //   MT-3  destroying a transport closes its connections with CANCELLED; handlers are notified on the executor afterwards
 // The network and the executor outlive the transport and all objects that it made.
 #pragma once

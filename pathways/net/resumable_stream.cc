@@ -58,7 +58,7 @@ absl::Status ResumableStream::Resume(uint64_t number) {
     return absl::InvalidArgumentError(absl::StrCat("the other end says that it has received message ", number, "; messages ",
                                                    acknowledged_ + 1, " to ", last_appended(), " are kept here"));
   }
-  sent_ = last_appended();  // whatever was sent on the old connection may be acknowledged
+  sent_ = last_appended();  // the other end may acknowledge any message that was sent on the old connection
   PW_RETURN_IF_ERROR(Acknowledge(number));
   sent_ = number;
   return absl::OkStatus();

@@ -9,7 +9,7 @@
 // The two ends of a session are its users: client::Link and session::ServedSession. They send the batches and the acknowledgements.
 //
 // Invariants:
-//   RS-1  the other end accepts the messages in the order of Append, each exactly once, whatever the connections lose
+//   RS-1  the other end accepts the messages in the order of Append, each exactly once, even if connections lose messages
 //   RS-2  kept_bytes() is the size of the messages appended and not acknowledged; the stream sets no limit to it
 //   RS-3  an impossible acknowledgement (of an unsent message) or batch (after a gap) is an error and changes nothing
 #pragma once

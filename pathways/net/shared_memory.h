@@ -10,8 +10,9 @@
 //   SM-1  Open maps the file that the SharedName was made for, or fails: the inode reveals a reused descriptor number
 //   SM-2  memory that Open maps cannot shrink under the reader: a file that could shrink is refused
 //   SM-3  a factory never has more live memories than its limit: descriptors are scarce
-//   SM-4  leased memory is refilled (shared_pool.h) only when every process that was told its name has reported that it opened it, and no
-//         process maps it any more
+//   SM-4  leased memory is refilled (shared_pool.h) only when no process maps it or may still open it. Every process that was
+//         told its name has then reported that it opened the memory
+//
 // Any thread.
 #pragma once
 

@@ -1,17 +1,18 @@
 // SharedPool: keeps released shared memory and refills it once no process maps it. Its pages exist already; creating fresh pages costs
 // more than the copy into them.
 //
-// A process that opens leased memory (SharedName::leased) holds a shared lock on its file while it is mapped. The system releases the lock
-// however that process ends. Memory that the pool can lock exclusively is mapped by no other process. The lock does not cover processes that
-// know the name and have not opened the memory yet: the pool must be given only memory that no process may still open (SM-4).
+// A process that opens leased memory (SharedName::leased) holds a shared lock on its file while it is mapped. The system releases
+// the lock however that process ends. Memory that the pool can lock exclusively is mapped by no other process. A process that
+// knows the name but has not opened the memory yet holds no lock. So the pool must be given only memory that no process may still
+// open (SM-4).
 //
 // Invariants:
-//   SP-1  memory that Take returns is mapped by no other process and has exactly the requested size: a caller that overwrites all of it
-//         leaves none of the old contents readable
+//   SP-1  memory that Take returns is mapped by no other process and has exactly the requested size. A caller that overwrites all
+//         of it leaves none of the old contents readable
 //   SP-2  memory of one owner goes to no other owner, and nothing is kept for an owner that is gone
 //   SP-3  the pool never exceeds its limits; it frees the oldest memory first, which unmaps it in no other process
-//   SP-4  unused memory that Take does not return is freed after kPatientSweeps sweeps, or after two sweeps when the machine has less than the
-//         reserve available: an idle process keeps nothing
+//   SP-4  an idle process keeps nothing: unused memory is freed after kPatientSweeps sweeps, or after two sweeps when the machine
+//         has less than the reserve available
 // Any thread.
 #pragma once
 

@@ -1,4 +1,5 @@
-// Command templates: commands to a host with slots in place of the ids of arrays and transfers. The controller makes templates when
+// Command templates: commands to a host with slots instead of the ids of arrays and transfers. The controller makes templates
+// when
 // it lowers a program; hosts bind them for each run.
 //
 // A slot is a number with a kind in its top byte, so a template is an ordinary Command and needs no message type of its own. The

@@ -13,7 +13,7 @@
 //   CU-1  the steps stand in an order in which they could run one after another
 //   CU-2  every Compute, Transfer and Result of the program is in exactly one part; all results of the program are results of
 //         parts
-//   CU-3  a part donates an argument only if no other step takes the value, and in a branch it donates none: a donating part waits
+//   CU-3  a part donates an argument only if no other step takes the value. In a branch it donates none: a donating part waits
 //         for earlier users of the same devices (controller/scheduling/gangs.h), and these may wait for the branch
 //   CU-4  cutting takes time linear in the program's nodes and inputs, and the parts fit into CutRoom
 #pragma once

@@ -30,7 +30,7 @@ absl::StatusOr<buffers::ArraySpec> WholeArray(const Executable& executable, cons
   spec.dtype = value.dtype;
   spec.dims = value.shard_dims;
   spec.layout = value.layout;
-  if (value.dtype == buffers::DType::kToken) {  // a token has no contents: all devices have it, whatever XLA's sharding says
+  if (value.dtype == buffers::DType::kToken) {  // a token has no contents: all devices have it, and XLA's sharding is ignored
     spec.sharding = buffers::Sharding::Replicated(executable.devices, value.memory_kind);
     return spec;
   }

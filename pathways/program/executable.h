@@ -4,8 +4,8 @@
 // CompleteExecutable computes the specs of the whole result arrays once; all arrays that Execute makes share them.
 //
 // Invariants:
-//   EX-1  output_specs->at(i) is the spec of the i-th result of every execution; it never changes (clients cache it)
-//   EX-2  every donated input is the index of a parameter
+//   EB-1  output_specs->at(i) is the spec of the i-th result of every execution; it never changes (clients cache it)
+//   EB-2  every donated input is the index of a parameter
 #pragma once
 
 #include <cstdint>

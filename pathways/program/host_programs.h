@@ -2,8 +2,8 @@
 // dispatch/lower_program.h makes each host's commands from it.
 //
 // Steps name whole arrays, not shards: each host carries out a step for its own shards. Hosts with the same steps share one list.
-// Steps name arrays by slots (command_template.h), whose values each run fills in: the program's k-th argument array, its k-th result,
-// or the k-th other name of the run (intermediate arrays, launches).
+// Steps name arrays by slots (command_template.h), whose values each run fills in. A slot stands for the program's k-th argument
+// array, its k-th result, or the k-th other name of the run (intermediate arrays, launches).
 //
 // `apart` marks an argument that the caller passes as one array per shard. These arrays have consecutive slots.
 //

@@ -5,7 +5,7 @@
 // value. Shardings of type manual, unknown and unreduced have full-size shards. They become replicated shardings, which describe
 // the shards' shape correctly, if not their contents.
 //
-// Pure. Input is untrusted: INVALID_ARGUMENT if it is not a sharding of a value of this rank on so many devices.
+// Pure. Input is untrusted: INVALID_ARGUMENT if it is not a sharding of a value of this rank on this number of devices.
 #pragma once
 
 #include <string>

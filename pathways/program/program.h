@@ -73,8 +73,9 @@ inline constexpr int kMaxInputs = 1 << 24;      // of all nodes together
 inline constexpr int kMaxBranches = 1 << 11;    // each may use those before it
 inline constexpr int kMaxWaiting = 1 << 10;     // waiting nodes, in the program or in a branch
 inline constexpr int64_t kMaxShards = 1 << 24;  // of all shardings together, counted once per rank that they are used with
-// Parses a program. INVALID_ARGUMENT, naming the node, for anything that is not a program: bytes that do not parse, values used
-// before they are made, indices out of range, unknown types, arrays whose size overflows, or more of anything than the limits.
+// Parses a program. Returns INVALID_ARGUMENT, which names the node, for bytes that do not parse, values used before they are
+// made, indices out of range or unknown types. The same for arrays whose size overflows, and for programs beyond the limits
+// above.
 absl::StatusOr<Program> ParseProgram(absl::string_view bytes);
 
 // Shardings: a cache of a program's shardings, by index in proto->shardings() and rank, so that nodes with the same sharding share it.

@@ -7,8 +7,8 @@
 // of its own, so the joined list is never longer than the plain one.
 //
 // Invariants (property-tested):
-//   RM-1  expanding the joined list gives the entries that were added, in their order
-//   RM-2  no entry stands for more than kMaxRepeated
+//   MR-1  expanding the joined list gives the entries that were added, in their order
+//   MR-2  no entry stands for more than kMaxRepeated
 // Pure.
 #pragma once
 

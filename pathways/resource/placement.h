@@ -4,12 +4,12 @@
 // the number of virtual devices of all clients on it. Among equally loaded devices, the fewest hosts are used.
 //
 // Invariants:
-//   PL-1  a placement has distinct devices, as many as requested, all of one group, that satisfy every constraint
-//   PL-2  unless hosts, shape or exclusiveness say otherwise, no chosen device had a higher load than a device that could have been
+//   PC-1  a placement has distinct devices, as many as requested, all of one group, that satisfy every constraint
+//   PC-2  unless hosts, shape or exclusiveness say otherwise, no chosen device had a higher load than a device that could have been
 //         chosen instead
-//   PL-3  a mesh shape is an axis-aligned box of the physical mesh if the group's devices have coordinates, with devices in
+//   PC-3  a mesh shape is an axis-aligned box of the physical mesh if the group's devices have coordinates, with devices in
 //         row-major order; otherwise it is a count
-//   PL-4  the same question has the same answer
+//   PC-4  the same question has the same answer
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,7 @@
 //   ST-1  a device's load is the number of virtual devices that live slices have on it; its reserved memory is the sum of theirs
 //   ST-2  a device of an exclusive slice carries no other slice
 //   ST-3  no request waits that could be placed without overtaking an older request that waits for the same island
-//   ST-4  a request is Infeasible exactly when this cluster could never satisfy it, and is told so as soon as that is known
+//   ST-4  a request is Infeasible exactly when this cluster could never satisfy it; it is answered as soon as that is known
 //   ST-5  after the last slice is released all loads are zero
 #pragma once
 
@@ -75,10 +75,10 @@ class SliceTable {
   Outcomes SetDrained(HostId host, bool drained);
   bool drained(HostId host) const { return drained_.contains(host); }
 
-  // Move a slice to other devices that satisfy its original request (without `beside`). From Begin on the new devices are occupied; the old
-  // ones are freed at End. BeginMove returns Infeasible or RetryLater (nothing is queued) if there are no such devices; the slice then stays
-  // where it is. `next` becomes empty if a host of the new devices is lost meanwhile. EndMove REQUIRES: `next` is not empty and the slice is
-  // not broken.
+  // Move a slice to other devices that satisfy its original request (without `beside`). BeginMove occupies the new devices, and
+  // EndMove frees the old ones. If no such devices exist, BeginMove returns Infeasible or RetryLater, queues nothing, and leaves
+  // the slice where it is. The slice's `next` becomes empty if a host of the new devices is lost meanwhile. EndMove REQUIRES:
+  // `next` is not empty and the slice is not broken.
   Answer BeginMove(SliceId slice);
   Outcomes EndMove(SliceId slice);
   Outcomes AbortMove(SliceId slice);

@@ -163,12 +163,13 @@ class Topology {
   uint64_t epoch_ = 0;
 };
 
-// Returns the attributes of a device that clients see: the runtime's own (coords and the like), and these, which describe its place in the
-// cluster and which only the cluster knows:
-//   island, host         names
-//   slice_index          the island's number, by which jax, pathwaysutils and Orbax distinguish slices
-//   virtual_task_index   the host's number within its island: Orbax identifies a host by (slice_index, virtual_task_index)
-//   colocation_id        for CPU devices, the device's id: each is its own CPU partner for jax's colocated Python
+// Returns the attributes of a device that clients see. Some are the runtime's own, such as `coords`. The others describe the
+// device's place in the cluster:
+//   - island, host: names
+//   - slice_index: the island's number, by which jax, pathwaysutils and Orbax distinguish slices
+//   - virtual_task_index: the host's number within its island; Orbax identifies a host by (slice_index, virtual_task_index)
+//   - colocation_id: for CPU devices, the device's id; each is its own CPU partner for jax's colocated Python
+//
 // REQUIRES: the device is in the topology.
 Attributes ClientAttributes(const Topology& topology, const Device& device);
 

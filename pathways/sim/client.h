@@ -5,8 +5,8 @@
 // for host buffers.
 //
 // Invariants:
-//   CL-1  every request is answered once: by the server, or with UNAVAILABLE when the controller is gone; both count as answers
-//   CL-2  a killed client gets no more answers, and its session ends one travel time later
+//   CT-1  every request is answered once: by the server, or with UNAVAILABLE when the controller is gone; both count as answers
+//   CT-2  a killed client gets no more answers, and its session ends one travel time later
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// The cost of calls in messages: frames and bytes between the controller and its hosts, and between hosts, of a call that runs alone and so
-// shares no frame with another. The real controller and workers run over a simulated network: the numbers are the same on every machine and
-// in every run. They are bounds on any change of how programs reach the hosts: a change that increases one must say why, a change that
-// lowers one lowers it here.
+// The cost of calls in messages: frames and bytes between the controller and its hosts, and between hosts. Each call runs alone
+// and so shares no frame with another. The real controller and workers run over a simulated network: the numbers are the same on
+// every machine and in every run. They limit every change of how programs reach the hosts: a change that increases one must say
+// why, a change that lowers one lowers it here.
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -1,8 +1,8 @@
 // Network: the links between simulated processes, as a net::Transport for each.
 //
-// A frame leaves when the sender's bulk link is free (urgent frames do not wait for it), takes its size over the bandwidth, and arrives
-// after the latency and some jitter. Frames of one lane never overtake each other. Processes of the same island use the fast link, all
-// others the data-centre link.
+// A frame leaves when the sender's bulk link is free; urgent frames do not wait for it. It occupies the link for its size over
+// the bandwidth, and arrives after the latency and some jitter. Frames of one lane never overtake each other. Processes of the
+// same island use the fast link, all others the data-centre link.
 //
 // Faults. The connections of a killed process close at their other ends one latency later; those of a machine that lost power stay open and
 // silent. A partition holds back all frames until it heals, as TCP does. A disturbance delays frames. If the delay is random it also
@@ -36,9 +36,9 @@ struct NetworkOptions {
   LinkSpeed between{absl::Microseconds(50), absl::Microseconds(20), 1e9};
 };
 
-// A bug to plant. A transport bug hits one frame in `one_in`, or one dying process in that many: its connections are not reported as closed
-// (kHushEnd). A controller bug: it tolerates silence for twice the limit (kPatience). Wrong messages of a controller or worker: one in that
-// many messages that can be wrong in this way (mistakes.h).
+// A bug to plant, at a rate of one in n. Bugs of the transport hit one frame in n. With kHushEnd the connections of one dying
+// process in n are not reported as closed. With kPatience the controller always tolerates silence for twice the limit. The other
+// bugs change one in n of the messages that can be wrong in this way (mistakes.h).
 enum class Bug {
   kNone,
   kLoseFrame,

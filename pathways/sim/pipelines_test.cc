@@ -1,5 +1,6 @@
-// The paper's figure 7 in simulated time, where computing on the controller and hosts costs nothing: a chain of k tiny computations over k
-// hosts, each on the next host, for k up to 128. Calls run one after another, with parallel dispatch or with sequential dispatch.
+// The paper's figure 7 in simulated time, where computing on the controller and hosts costs nothing. A call is a chain of k tiny
+// computations over k hosts, each on the next host, for k up to 128. Calls run one after another, with parallel dispatch or with
+// sequential dispatch.
 // Sequential dispatch waits until a stage is enqueued before it sends the next, so each stage takes at least a message to its host and one
 // back.
 #include <gtest/gtest.h>

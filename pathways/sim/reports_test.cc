@@ -1,5 +1,5 @@
-// Completions in large clusters: programs over many hosts send the controller far fewer frames than there are completions, and a host that
-// reports for others may hang or die without affecting any other host. The tests count frames; times are simulated.
+// Completions in large clusters. The controller receives far fewer frames than completions from programs over many hosts. A host
+// that reports for others may hang or die without affecting any other host. The tests count frames; times are simulated.
 #include <gtest/gtest.h>
 
 #include <map>

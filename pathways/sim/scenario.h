@@ -1,27 +1,38 @@
 // Scenario: the description of a simulated run, parsed from text. One statement a line; `#` begins a comment.
 //
-//   hosts 16                      worker processes; the cluster forms when all have joined
-//   hosts_per_island 4
-//   devices 4                     on each host
-//   device_memory 64KiB           limit on each device; 0: none
-//   policy share                  fifo, share or priority
-//   dispatch sequential           parallel or sequential
-//   heartbeat 2s                  a host that is silent for this long is lost
-//   latency 10us 50us             inside an island, and between islands
-//   bandwidth 10e9 1e9            bytes per second, likewise
-//   task_time 1us                 cost of each task of a process
-//   limit 120s                    of simulated time
-//   clients 4 mix operations=200  workloads (workload.h): chain, pipeline, mix, training, exchange
-//   fault 5ms crash host=3        time, kind, target. The time may be a range, "2ms..9ms"; host=any picks one at random
-//   plant swap 200                a bug and its rate. Of the transport, once in this many frames: lose, repeat, swap or damage;
-//                                 once in this many deaths: hush. Of the controller, always: patience. Once in this many
-//                                 messages that can be wrong in this way: order, free, leak or plan (controller),
-//                                 donation or progress (workers). See mistakes.h
+//   - hosts 16                      worker processes; the cluster forms when all have joined
+//   - hosts_per_island 4
+//   - devices 4                     on each host
+//   - device_memory 64KiB           limit on each device; 0: none
+//   - policy share                  fifo, share or priority
+//   - dispatch sequential           parallel or sequential
+//   - heartbeat 2s                  a host that is silent for this long is lost
+//   - latency 10us 50us             inside an island, and between islands
+//   - bandwidth 10e9 1e9            bytes per second, inside an island, and between islands
+//   - task_time 1us                 cost of each task of a process
+//   - limit 120s                    of simulated time
+//   - clients 4 mix operations=200  workloads (workload.h): chain, pipeline, mix, training, exchange
+//   - fault 5ms crash host=3        time, kind, target. The time may be a range, "2ms..9ms"; host=any picks one at random
+//   - plant swap 200                a bug and its rate (mistakes.h)
 //
-// Faults: crash (the process dies), power (its machine dies, silently), stop for=, slow factor= for=, part for= (a partition), delay by=
-// for= (each frame to and from the host takes this much longer), reorder by= for= (up to this much longer, at random, so that frames may
-// overtake each other), start (a dead host comes back), join (a new host), controller for= (it dies, and a new one comes), client (one is
-// killed). Memory is short if `device_memory` is less than the clients need at the same time.
+// Faults. Memory is short if `device_memory` is less than the clients need at the same time.
+//   - crash: the process dies
+//   - power: its machine dies, silently
+//   - stop for=, slow factor= for=
+//   - part for=: a partition
+//   - delay by= for=: each frame to and from the host takes this much longer
+//   - reorder by= for=: up to this much longer, at random, so that frames may overtake each other
+//   - start: a dead host comes back
+//   - join: a new host
+//   - controller for=: it dies, and a new one comes
+//   - client: one is killed
+//
+// Bugs, and the meaning of their rate n:
+//   - lose, repeat, swap, damage: the transport, for one frame in n
+//   - hush: the transport, for one dying process in n
+//   - patience: the controller, always
+//   - order, free, leak, plan: the controller, for one in n of the messages that can be wrong in this way
+//   - donation, progress: the workers, for one in n of such messages
 #pragma once
 
 #include <cstdint>

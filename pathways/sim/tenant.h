@@ -4,8 +4,11 @@
 // Arrays are f32[4], with the same contents on all their devices. Computations are those of the simulated device: a result is 1 plus the
 // sum of (i + 1) times argument i.
 //
-// Violations (Referee): a wrong value; an error in data that no lost host ever held; an error caused by a lost host that does not name it;
-// a missing answer (found at the end by counting requests and answers).
+// Violations (Referee):
+//   - a wrong value
+//   - an error in data that no lost host ever held
+//   - an error caused by a lost host that does not name it
+//   - a missing answer (found at the end by counting requests and answers)
 #pragma once
 
 #include <array>

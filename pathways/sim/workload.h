@@ -1,13 +1,14 @@
 // Workloads: the behaviour of a scenario's clients. Each is a state machine over one Tenant. It is finished when it has sent all its
 // requests and every answer has come. The numbers come from the scenario's line.
 //
-//   chain     length=32 repeat=4 us=20 hosts=1   y = f(y), `length` times without waiting, on all devices of `hosts` hosts; then a read
-//   pipeline  stages=4 batches=8 us=20     one program: a computation on each of several hosts, the result passed on;
-//                                          in_turn=1: each call waits until the previous one has ended
-//   mix       operations=100 us=20 reopen=0   makes, computes with, copies, reads and drops arrays at random, on any hosts;
-//                                          reopen=N: a new session after every N operations, which sees hosts that have joined
-//   training  steps=8 us=50                one replica on each island: gradients, copied to all the others, summed
-//   exchange  rounds=8 pairs=8 us=20       every round, copies arrays from random hosts to random hosts and computes with them there
+//   - chain length=32 repeat=4 us=20 hosts=1: y = f(y), `length` times without waiting, on all devices of `hosts` hosts; then a
+//     read
+//   - pipeline stages=4 batches=8 us=20: one program, with a computation on each of several hosts, the result passed on.
+//     With in_turn=1, each call waits until the previous one has ended.
+//   - mix operations=100 us=20 reopen=0: makes, computes with, copies, reads and drops arrays at random, on any hosts.
+//     With reopen=N, it opens a new session after every N operations, which sees hosts that have joined.
+//   - training steps=8 us=50: up to four replicas, on different islands if possible. Each sums the gradients of all.
+//   - exchange rounds=8 pairs=8 us=20: every round, copies arrays from random hosts to random hosts and computes with them there
 #pragma once
 
 #include <functional>

@@ -1,8 +1,8 @@
 // World: simulated time. Everything in a simulated cluster is an event of one World, on one thread and in one order.
 //
-// Events at the same time run in the order in which they were created. All random numbers come from one generator with one seed. The parts
-// mix each notable event (a task that ran, a frame that arrived) into one hash: two runs with the same hash did the same things at the same
-// times.
+// Events at the same time run in the order in which they were created. All random numbers come from one generator with one seed.
+// The parts mix each notable event (a task that ran, a frame that arrived) into one hash. Two runs with the same hash did the
+// same things at the same times.
 //
 // Invariants:
 //   WO-1  time never goes back, and an event never runs before its time

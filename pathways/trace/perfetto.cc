@@ -11,8 +11,9 @@
 namespace pw::trace {
 namespace {
 
-// The process and thread under which an event is drawn. Perfetto shows overlapping spans of one thread as nested, so overlapping spans of
-// a track get threads of their own: lane 0 is the track's first, and each span takes the first lane that is free when it begins.
+// The process and thread under which an event is drawn. Perfetto shows overlapping spans of one thread as nested. So overlapping
+// spans of a track get threads ("lanes") of their own: each span takes the first lane of its track that is free when the span
+// begins.
 struct Place {
   int64_t process = 0;
   int64_t thread = 0;

@@ -1,4 +1,4 @@
-// Recorder: records what one process does and when, for users who look for the time spent.
+// Recorder: records the activity of one process with its times, for users who ask how time was spent.
 //
 // While it is off, a call costs one branch: callers check on() before they build a name. While it is on, an event is a few words in a
 // vector, up to a limit. Later events are counted, not kept, so that a forgotten trace cannot exhaust memory.
@@ -6,7 +6,7 @@
 // Times are the process's steady clock. The collector of several recordings moves them to one clock (Recording::Shift).
 //
 // Terms: a track is a line of the picture ("device 3"). A span has a beginning and an end on a track; spans of one track may overlap.
-// Events with the same flow belong to one operation, in whatever process they happened; the picture joins them with arrows.
+// Events with the same flow belong to one operation, even in different processes; the picture joins them with arrows.
 //
 // Strand-confined: used only on the strand whose state it records.
 #pragma once

@@ -8,9 +8,9 @@
 // intervals of silence the controller counts as lost.
 //
 // Invariants:
-//   CL-1  the strand's idle hook sends the events that the commands of a turn have produced
-//   CL-2  a malformed frame ends the connection with a reason, never the process
-//   CL-3  nothing is started after `finished` has been called
+//   CK-1  the strand's idle hook sends the events that the commands of a turn have produced
+//   CK-2  a malformed frame ends the connection with a reason, never the process
+//   CK-3  nothing is started after `finished` has been called
 // Lives on the worker's strand. The connection's thread only posts to the strand and answers pings.
 #pragma once
 

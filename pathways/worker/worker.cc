@@ -114,7 +114,7 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
     case v1::Command::kPut:
       return puts_.Put(command.put(), payload);
     case v1::Command::kChunk:
-      // Also drops shared memory: the controller has released what an ended session lent.
+      // Also drops shared memory: the controller has released the memory that an ended session lent.
       if (core_.ended.contains(SessionId(command.chunk().session()))) return;
       return puts_.AddChunk(command.chunk(), payload);
     case v1::Command::kAbortTransfer:

@@ -34,7 +34,7 @@ HloSharding FirstSharding(const xla::HloInstruction& call) {
   return call.shape().IsTuple() ? call.sharding().GetSubSharding(call.shape(), {0}) : call.sharding();
 }
 
-// How the batch is split, for values of any rank.
+// The sharding of the batch dimensions, for values of any rank.
 class BatchSharding {
  public:
   BatchSharding(const HloSharding& sharding, int64_t batch_dims) : batch_dims_(batch_dims), batch_(HloSharding::Replicate()) {

@@ -79,7 +79,8 @@ absl::StatusOr<xla::Shape> HostShape(PJRT_Buffer_ToHostBuffer_Args* args) {
   return host;
 }
 
-// XLA's own read on CPU copies the bytes in place order, whatever the literal's layout; this reorders them for other layouts.
+// XLA's own read on CPU ignores the literal's layout and copies the bytes in the buffer's order. This reorders them for other
+// layouts.
 xla::Future<> Read(xla::PjRtBuffer& buffer, const std::shared_ptr<xla::MutableBorrowingLiteral>& into) {
   const xla::Shape& wanted = into->shape();
   const auto order = buffer.on_device_shape().layout().minor_to_major();

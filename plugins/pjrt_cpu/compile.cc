@@ -286,7 +286,7 @@ int64_t TripCount(const xla::HloInstruction& loop) {
   return at == std::string::npos ? 0 : std::strtoll(config.c_str() + at + kCount.size(), nullptr, 10);
 }
 
-// Instructions that XLA executes on the thread that reaches them, whatever their size: without Eigen's threads or libraries.
+// Returns whether XLA executes the instruction, of any size, on the thread that reaches it: without Eigen's threads or libraries.
 bool StaysOnThread(const xla::HloInstruction& instruction) {
   switch (instruction.opcode()) {
     case xla::HloOpcode::kAllReduce:

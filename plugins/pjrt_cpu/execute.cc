@@ -1,9 +1,9 @@
 // Execution.
 //
-// Three measures keep concurrent collectives from deadlocking XLA:CPU (README.md, traps). The client admits 65,536 computations in flight.
-// Every launch of a whole program gets its own id here, whatever the host passes. All devices see the launches in one order (launch_mu).
-// XLA runs the launches of a device one after another and has a thread for each device, so the earliest launch always makes progress on all
-// its devices.
+// Three measures keep concurrent collectives from deadlocking XLA:CPU (README.md, traps). The client admits 65,536 computations
+// in flight. Every launch on all devices of this process gets its own id here, and the host's is ignored. Only a program over
+// several processes uses the host's. All devices see the launches in one order (launch_mu). XLA runs the launches of a device one
+// after another and has a thread for each device, so the earliest launch always makes progress on all its devices.
 //
 // A launch is handed to its devices one by one. XLA's own Execute for several devices hands each device to its own thread, waits for all of
 // them and never overlaps two launches, with or without collectives. That costs eight times as much for a small program, and half as much

@@ -53,7 +53,8 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   UsageCounter usage_;
 };
 
-// Returns the memory of the machine, or of this process's control group.
+// Returns the memory of the machine, or the limit at the root of its control groups (in a container: the container's) if that is
+// less.
 int64_t MachineMemoryBytes();
 
 }  // namespace pw::pjrt_cpu

@@ -1,8 +1,8 @@
 // Handles programs that specify the memory of a value.
 //
-// jax marks a result for host memory twice: with an attribute of the function's result, which XLA:CPU obeys, and with a custom call, which
-// this version of XLA:CPU neither implements nor lets the partitioner split. On CPU the attribute suffices, so the call is replaced by the
-// identity.
+// jax marks a result for host memory twice: with an attribute of the function's result and with a custom call. XLA:CPU obeys the
+// attribute. This version of it neither implements the call nor lets the partitioner split it. On CPU the attribute suffices, so
+// the call is replaced by the identity.
 #pragma once
 
 #include <string>

@@ -1,8 +1,9 @@
 // Computes how much data the collectives of a compiled program send, for hosts that ask for a program's cost on other kinds of devices.
 //
-// Counted as rings: each of n devices sends to the next, in successive steps. An all-reduce of B bytes takes 2 (n-1) steps of B/n bytes; a
-// reduce-scatter, an all-gather and an all-to-all take n-1 of them; a permutation takes one step of B bytes. A loop counts as often as it
-// runs if the compiler knows, else once, as in XLA's own operation count. Of the branches of a conditional the largest counts.
+// Collectives count as rings: each of n devices sends to the next, in successive steps. An all-reduce of B bytes takes 2 (n-1)
+// steps of B/n bytes. A reduce-scatter, an all-gather, an all-to-all and a broadcast take n-1 of them. A permutation takes one
+// step of B bytes. A loop counts as often as it runs if the compiler knows, else once, as in XLA's own operation count. A
+// conditional counts the most bytes and the most steps of its branches.
 #pragma once
 
 #include <cstdint>

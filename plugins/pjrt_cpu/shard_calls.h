@@ -1,12 +1,12 @@
 // Custom calls that depend on how their operands are sharded, which is known only when XLA partitions a program.
 //
-//   pathways_host_callback_on_shards   a host callback without results that every device makes with its own shards of the operands. The
-//                                      host registers the handler, through the FFI extension; here XLA learns how to partition it.
-//   pathways_sharding_report           takes one value; reports the value's sharding in the program's text, and does nothing at run time.
-//                                      In the optimized program the call has the frontend attributes `pathways_sharding`, a
-//                                      serialized xla.OpSharding in base 64, and those that it had before.
-//   control_dep                        jax's hint to compute its first operand before its second. Does nothing: here an instruction runs as
-//                                      soon as its operands exist, and a collective that has started is waited for at once.
+//   - pathways_host_callback_on_shards: a host callback without results that every device makes with its own shards of the
+//     operands. The host registers the handler, through the FFI extension; here XLA learns how to partition it.
+//   - pathways_sharding_report: takes one value. It reports the value's sharding in the program's text, and does nothing at run
+//     time. In the optimized program the call has one more frontend attribute, `pathways_sharding`: a serialized xla.OpSharding
+//     in base 64.
+//   - control_dep: jax's hint to compute its first operand before its second. It does nothing: here an instruction runs as soon
+//     as its operands exist, and a collective that has started is waited for at once.
 #pragma once
 
 #include "absl/status/status.h"

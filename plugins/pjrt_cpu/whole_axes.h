@@ -1,9 +1,9 @@
 // Finds shardings that split an axis of a mesh: parses meshes from programs and compares them with the compiler's shardings.
 //
-// Shardy may give one part of an axis to one dimension and another part, or nothing, to another: 16 elements over the 8 devices of "x",
-// reshaped to 2 x 8, end up as 2 x 4 tiles. Inside a program that is a sharding like any other. But jax describes the shardings of
-// arguments and results by whole axes, and rejects others. Newer versions of Shardy therefore remove such parts from arguments and results;
-// each dimension keeps the axes before the first part. This version does not.
+// Shardy may split an axis into parts, and give them to different dimensions or to none. For example, 16 elements over the 8
+// devices of "x", reshaped to 2 x 8, end up as 2 x 4 tiles. Inside a program that is a sharding like any other. But jax describes
+// the shardings of arguments and results by whole axes, and rejects others. Newer versions of Shardy therefore remove such parts
+// from arguments and results; each dimension keeps the axes before the first part. This version does not.
 //
 // Invariants:
 //  1. The result depends on the arguments alone: all processes of a computation compute the same.

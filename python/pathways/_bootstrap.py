@@ -1,7 +1,7 @@
 """Runs when the interpreter starts, before the script, if the environment selects Pathways (`pathways.pth` calls it).
 
-It does only the work that must happen before jax loads the plugin: it sets environment variables that jax and jaxlib read when they are
-imported, and patches functions that a script may call before it first uses a device.
+It does only the work that must happen before jax loads the plugin. It sets environment variables that jax and jaxlib read when they are
+imported. It patches functions that a script may call before it first uses a device.
 """
 
 import os

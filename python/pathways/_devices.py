@@ -66,9 +66,9 @@ def _install_cost_analysis(is_ours):
 def let_meshes_span_islands():
     """Makes jax.make_mesh() accept devices of several islands, as it accepts devices of several hosts. Idempotent.
 
-    Devices of different islands have different `slice_index` values, by which create_hybrid_device_mesh() finds the islands. make_mesh() (since
-    jax 0.10; before, on TPUs only) checks hasattr(device, "slice_index") and refuses devices with different values, although it does not use
-    them. jax has no option to change this, and a script may have imported make_mesh earlier. So we shadow `hasattr` in jax's module of meshes;
+    Devices of different islands have different `slice_index` values, by which create_hybrid_device_mesh() finds the islands. Since jax 0.10,
+    and earlier on TPUs, `make_mesh` checks hasattr(device, "slice_index"). It refuses devices with different values, although it does not use
+    them. No option of jax changes this, and a script may have imported make_mesh earlier. So we shadow `hasattr` in jax's module of meshes;
     it returns False for `slice_index` of our devices. If a newer jax checks in another way, make_mesh() refuses again, with its own message.
     """
     import builtins

@@ -1,6 +1,6 @@
 """Starts child processes that end with this one, and reports why a child ended early.
 
-One thread that lives as long as this process starts all children: Linux ties "end with the parent" to the thread that forked, and
+One thread, which lives as long as this process, starts all children. Linux ties "end with the parent" to the thread that forked, and
 the first jax call of a program may come from a short-lived thread. Children get their own process session, so that Ctrl-C reaches
 only the user's program.
 """

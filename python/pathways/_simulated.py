@@ -30,8 +30,8 @@ class Device:
     ring_latency_seconds: float = 0
 
 
-# tpu-v3: one core, half of a chip with 123 Tflop/s, 900 GB/s and 32 GiB; 100 Gbit/s from each host to other islands; links of 656 Gbit/s
-# to neighbours.
+# tpu-v3 is one core: half of a chip with 123 Tflop/s, 900 GB/s and 32 GiB. A host sends 100 Gbit/s to other islands. Links to neighbours
+# have 656 Gbit/s.
 DEVICES = {"tpu-v3": Device(61.5e12, 450e9, 16 << 30, 50e-6, 12.5e9, 82e9, 1e-6), "instant": Device()}
 
 

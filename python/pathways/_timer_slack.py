@@ -1,6 +1,6 @@
 """Raises the kernel's timer slack of the client library's threads: the time by which the kernel may delay a timed wake-up.
 
-jaxlib's client has a thread that sends deletions in batches. It looks for them every 100 us for as long as the process lives, so an idle process
+jaxlib's client has a thread that sends deletions in batches. It looks for them every 100 us for as long as the process lives. So an idle process
 wakes at least 4,000 times a second, and sixteen such processes take half of two processors. A thread inherits its timer slack from its parent
 thread. So the client's threads are started by a thread with a slack of 1 ms. Arrays are then deleted up to a millisecond later; the client's other
 timers are gRPC's deadlines of seconds.

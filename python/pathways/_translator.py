@@ -1,11 +1,11 @@
-"""Translates programs for a controller, as its child process: python -m pathways._translator
+"""Translates programs for a front end, as its child process: python -m pathways._translator
 
-It serves clients without our Python package. Standard input and output connect it to the controller:
+It serves clients without our Python package. Standard input and output connect it to the front end:
 
     request   8 bytes little-endian, the length of the program; 1 byte, the length of the version; the version ("1.13.0"); the program
     answer    1 byte, 1 on success, else 0; 8 bytes little-endian, a length; the translated program, or the error text (UTF-8)
 
-The process ends when the controller closes the connection. The controller limits its memory and time, and restarts it if it ends.
+The process ends when the front end closes the connection. The front end limits its memory and time, and restarts it if it ends.
 """
 
 import os

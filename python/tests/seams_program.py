@@ -1,7 +1,7 @@
-"""Uses what needs private names of jax, once for each seam that is absent, and once with all there: argument 1 is a file for the results.
+"""Uses every feature that needs private names of jax: once with all seams, and once without each seam. Argument 1 is a file for the results.
 
-jax is imported once; a child is forked for each, connects to the cluster at PATHWAYS_ADDRESS and writes a line of JSON: the warnings, which features
-were on, and the error that ended it, if one did.
+jax is imported once. For each of these runs a child is forked. It connects to the cluster at PATHWAYS_ADDRESS and writes a line of JSON: the
+warnings, the features that were on, and the error that ended the run, if any.
 """
 
 import json
@@ -30,7 +30,7 @@ class Warnings(logging.Handler):
 
 
 def basics():
-    """What works without any of the seams but the connection."""
+    """Asserts that jax's basic features work. They need no seam except those of the connection."""
     import pathways
 
     assert pathways.__version__
@@ -104,7 +104,7 @@ def has_virtual_slices():
 
 
 def keeps_order_in_programs():
-    """Whether a program with effects is one: its function runs while it is traced, and not at each call."""
+    """Whether a function with ordered effects runs as one program: Python calls it only when it is traced, not at each call."""
     import pathways as pw
 
     said, runs = [], []
@@ -168,15 +168,15 @@ FEATURES = [calls_back, calls_back_from_several, calls_back_with_buffers, tells_
 
 
 def is_hooked(seam):
-    """Whether our function stands in the place of jax's."""
+    """Whether our function has replaced jax's."""
     found = seam.find()
-    if seam.key == "MESHES":  # a module, of which one global is ours
+    if seam.key == "MESHES":  # the seam is a module; we add one global to it
         return "hasattr" in vars(found)
     return getattr(getattr(found, "fget", found), "_pathways", False)
 
 
 def without(key):
-    """The results with this seam absent; "": with all."""
+    """Returns the results without this seam; "": with all seams."""
     from pathways._jax import seams
 
     warnings = Warnings()

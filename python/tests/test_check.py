@@ -1,4 +1,4 @@
-"""The self-check of recordings: what is in order passes, and every kind of violation that is planted is found, under its name."""
+"""Tests `pathways check`: a sound recording passes, and each planted violation is found under the name of its rule."""
 
 import copy
 
@@ -24,7 +24,8 @@ def name(process, thread, what, text):
 
 
 def sound():
-    """Two hosts; computations 1 and 3 run on both, 2 on the first and reads what 1 made there. 3 was under way at the end."""
+    """Returns a recording of two hosts without violations. Computations 1 and 3 run on both hosts. Computation 2 runs on the first, and reads the result
+    of 1 there. Computation 3 still runs when the recording ends."""
     events = [name(CONTROLLER, 0, "process_name", "controller"), name(HOST0, 0, "process_name", "host h0"),
               name(HOST1, 0, "process_name", "host h1"), name(CONTROLLER, SCHEDULER, "thread_name", "scheduler"),
               name(CONTROLLER, CLIENT, "thread_name", "client 1"), name(HOST0, DEVICE, "thread_name", "device 0"),
@@ -108,7 +109,7 @@ def test_a_planted_violation_is_found(plant, rule):
 def test_runs_may_be_recorded_long_after_they_ended():
     trace = sound()
     first, second, third = (pick(trace, "run", gang, HOST0)[0] for gang in (1, 2, 3))
-    first["ts"] = second["ts"] = third["ts"] = 30  # all three were begun when the recording was: the end says which was first
+    first["ts"] = second["ts"] = third["ts"] = 30  # equal begins: only the ends show the order
     del first["dur"], second["dur"]
     trace["traceEvents"].remove(third)
     trace["traceEvents"].insert(0, third)

@@ -1,4 +1,4 @@
-"""The command line where no cluster is needed."""
+"""Tests the parts of the command line that need no cluster."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def test_a_missing_binary_is_named_with_the_remedy(monkeypatch, tmp_path, capsys
 
 
 def test_run_passes_the_address_and_the_status(capfd):
-    # Where our package is installed, the program's own start adds jax's cpu backend behind ours.
+    # If our package is installed, its start-up code in the program appends jax's cpu backend to ours.
     code = "import os; print(os.environ['PATHWAYS_ADDRESS'], os.environ['JAX_PLATFORMS'].removesuffix(',cpu')); raise SystemExit(7)"
     assert cli.main(["run", "--address", "host:1", "--", sys.executable, "-c", code]) == 7
     assert capfd.readouterr().out == "host:1 pathways\n"

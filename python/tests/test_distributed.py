@@ -1,4 +1,4 @@
-"""Scripts for multi-controller jax, and what runs before them. Each in an interpreter of its own."""
+"""Runs scripts written for multi-controller jax, and the code that runs before them, each in its own interpreter."""
 
 import os
 import subprocess

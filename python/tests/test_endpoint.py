@@ -1,4 +1,4 @@
-"""The process that jax's client connects to, as it is reused by a later connection."""
+"""Tests the process that jax's client connects to, when a later connection may reuse it."""
 
 import socket
 

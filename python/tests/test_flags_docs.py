@@ -1,4 +1,4 @@
-"""docs/flags.md is what the programs' --help says."""
+"""docs/flags.md agrees with the --help of the programs."""
 
 import pathlib
 import sys

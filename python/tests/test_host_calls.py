@@ -1,4 +1,4 @@
-"""The answering side of host callbacks, against a relay played by the test."""
+"""Tests the client's half of host callbacks. The test plays the relay."""
 
 import json
 import socket
@@ -126,7 +126,7 @@ def test_a_retired_function_stays_for_the_runs_under_way_and_goes_in_the_end(reg
 
 
 def test_functions_retire_at_any_point_of_those_who_use_the_registry(registry):
-    """Python collects programs, and with them what retires their functions, where it allocates: also within these calls."""
+    """Python may collect a program at any allocation, so also within these calls. A collected program retires its functions."""
     class Thing:
         pass
 

@@ -1,4 +1,4 @@
-"""What the launchers decide without asking anyone."""
+"""Tests the decisions of the launchers that need no scheduler, Ray or cluster."""
 
 import argparse
 
@@ -29,7 +29,7 @@ def test_more_hosts_than_nodes_are_refused(monkeypatch):
 
 
 class _Child:
-    """A process that has ended, or lives."""
+    """Stands for a process. code: its exit status; None: it lives."""
 
     def __init__(self, code):
         self.popen = argparse.Namespace(returncode=code, poll=lambda: code, terminate=lambda: None, wait=lambda _=None: code)
@@ -83,10 +83,10 @@ def test_a_resource_that_is_none_is_named(option):
 
 
 @pytest.mark.parametrize("answers, asked, alive, address", [
-    ({"old:1"}, None, True, "old:1"),                       # it is where it was; nobody asks Ray
-    (set(), "new:2", True, "new:2"),                        # started again elsewhere
-    (set(), None, False, "old:1"),                          # the actors are gone
-    (set(), _processes.StartError("gone"), False, "old:1")])  # all of Ray is
+    ({"old:1"}, None, True, "old:1"),                       # the old address answers: Ray is not asked
+    (set(), "new:2", True, "new:2"),                        # Ray restarted it elsewhere
+    (set(), None, False, "old:1"),                          # the actors have ended
+    (set(), _processes.StartError("gone"), False, "old:1")])  # all of Ray has ended
 def test_where_a_cluster_on_ray_is_now(monkeypatch, tmp_path, answers, asked, alive, address):
     def find(_):
         assert not answers

@@ -1,4 +1,4 @@
-"""Which custom call a host callback becomes. The local cpu backend plays the part of ours: nothing is run here."""
+"""Tests which custom call a host callback is lowered to. The local cpu backend stands for ours, and nothing runs."""
 
 import gc
 
@@ -17,7 +17,7 @@ RESULT = jax.ShapeDtypeStruct((2,), np.float32)
 
 @pytest.fixture
 def as_ours(monkeypatch):
-    """Every backend counts as ours."""
+    """Makes every backend count as ours."""
     monkeypatch.setattr(jax_callback, "emit_python_callback", getattr(
         jax_callback.emit_python_callback, "__wrapped__", jax_callback.emit_python_callback))
     _callbacks.install(lambda client: True)

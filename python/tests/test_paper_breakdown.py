@@ -1,4 +1,5 @@
-"""Where the time goes, from recordings; what was to be reached, from reports; and that one figure costs no other. Nothing is measured."""
+"""Tests parts of `make paper` on made-up recordings and reports: where the time goes, which targets were reached, and that a failure of one figure
+spares the others. Nothing is measured."""
 
 import contextlib
 import json
@@ -34,7 +35,7 @@ NAMES = named({(1, None): "controller", (1, 5): "scheduler", (2, None): "host0",
 
 
 def call(op, gangs, at):
-    """The events of a call of these computations in a row, each 100 us on both hosts."""
+    """Returns the events of a call that runs these computations one after another, each about 100 us on both hosts."""
     events = [{"cat": "prepare", "pid": 2, "tid": 1, "ts": at + 30, "args": {"op": op}}, {"cat": "prepare", "pid": 3, "tid": 1, "ts": at + 35, "args": {"op": op}}]
     for place, gang in enumerate(gangs):
         then = at + 200 * place
@@ -59,12 +60,12 @@ def test_the_way_of_a_call_of_several_computations():
 
 def test_how_busy_devices_are():
     assert _breakdown.devices_busy(NAMES) is None
-    # Two devices over 305 us: twice 100 on one, twice 103 on the other.
+    # Within 305 us one device is busy for 2 x 100 us, the other for 2 x 103 us.
     assert _breakdown.devices_busy(NAMES + call(10, [1, 2], 0)) == pytest.approx(406 / (2 * 305))
 
 
 def pipeline_events():
-    """Two places; two steps of two microbatches (and the beginning of a third), gpipe: forward 10, backward 20, an update of 5."""
+    """Returns a recording of three steps of two microbatches on two places, gpipe, in us: forward 10, backward 20, update 5."""
     names = {(1, None): "controller", (2, None): "host0", (2, 1): "device 0", (2, 2): "device 1", (2, 3): "device 0 (2)", (3, None): "host1", (3, 1): "device 0"}
     events = named(names)
 
@@ -74,8 +75,8 @@ def pipeline_events():
     for step in range(3):
         at = step * 200
         for m in range(2):
-            for tid in (1, 2):  # two devices do the same
-                run(2, tid if m == 0 else tid + 2 if tid == 1 else tid, at + 10 * m, 11, "jit_stage0_forward")  # noticed 1 late
+            for tid in (1, 2):  # both devices of the place run the same
+                run(2, tid if m == 0 else tid + 2 if tid == 1 else tid, at + 10 * m, 11, "jit_stage0_forward")  # the end is noticed 1 us late
             run(3, 1, at + 10 + 10 * m, 10, "jit_stage1_forward")
             run(3, 1, at + 30 + 20 * m, 20, "jit_stage1_backward")
             run(2, 1, at + 50 + 20 * m, 20, "jit_stage0_backward")
@@ -233,7 +234,7 @@ ENTRY = {"wall_us": 400.0, "calling_us": 90.0, "waiting_us": 310.0, "idle_us": 4
 
 
 def test_every_target_that_is_missed_says_where_the_time_goes():
-    """None may be missed without: also one that nobody thought of when this was written."""
+    """Applies to all targets, including those added later."""
     same = lambda rate: {"per_s": rate, "rounds": [rate] * 5}
     kinds = tuple(_setup.KINDS)
     rates = {f"{mine}, {kind}": same(1.0) for mine in _setup.ours(1) for kind in kinds} | {f"{rival}, {kind}": same(1e6) for hosts in (1, 2) for rival in _setup.rivals(hosts) for kind in kinds}
@@ -508,8 +509,8 @@ def test_what_a_figure_s_process_says_when_it_fails_or_is_not_done(tmp_path, mon
     script.write_text(f"import subprocess, sys\nchild = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE)\n"
                       f"open({str(tmp_path / 'child')!r}, 'w').write(str(child.pid))\nchild.wait()")
     assert "not done within" in run(limit=5)[1]
-    if (tmp_path / "child").exists():  # it had come so far
+    if (tmp_path / "child").exists():  # the script got that far
         child, deadline = (tmp_path / "child").read_text(), time.monotonic() + 240
-        while child and alive(child):  # it has been killed, and ends when the machine comes to it
+        while child and alive(child):  # it has been killed; on a busy machine it ends later
             assert time.monotonic() < deadline, "nothing of it is left"
             time.sleep(0.02)

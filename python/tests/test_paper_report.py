@@ -1,4 +1,4 @@
-"""The report of `make paper`, from results that a quick run left: its tables and its page. Nothing is measured."""
+"""The report of `make paper`, from the results of a quick run: its tables and its page. Nothing is measured."""
 
 import html.parser
 import json
@@ -27,7 +27,7 @@ def report():
 
 
 class Page(html.parser.HTMLParser):
-    """Headings, the number of cells of each row, images; fails where tags do not pair."""
+    """Collects headings, the number of cells of each row, and images. Fails if tags do not pair."""
 
     def __init__(self, text):
         super().__init__()
@@ -59,9 +59,9 @@ def test_every_figure_has_a_table_with_full_rows(report):
     for head, rows in tables.values():
         assert rows and all(len(row) == len(head) for row in rows)
     text = _render.text(report)
-    assert "2.3 ms" in text and "35 ms" in text  # the paper's
+    assert "2.3 ms" in text and "35 ms" in text  # the paper's values
     assert "0.429 ms" in text and "simulated" in text
-    assert "for the test" in text and "not measured" in text  # a cell that failed, and a row that nobody tried
+    assert "for the test" in text and "not measured" in text  # a failed cell, and a row that was not measured
     assert "Figure 11" in text, "which figure 8 has measured"
     assert [row[2] for row in tables["11"][1]] == ["33.0 %", "33.2 %"], "what the clients saw, of two seconds"
 
@@ -184,7 +184,7 @@ def test_what_the_device_ran_is_found_in_a_trace_by_who_asked_for_it():
     asked = [event("request", 1, 0, 50, 1), event("request", 1, 1, 51, 2), event("request", 1, 2, 52, 3), event("request", 1, 0, 53, 4)]
     end = 10 + fairness.SHOWN_US
     ran = [event("run", 2, 0, 50, 5, 4), event("run", 2, 1, 51, 10, 6), event("run", 2, 2, 51, 10, 5), event("run", 2, 0, 52, 20, 1), event("run", 2, 0, 99, 30, 1), event("run", 2, 0, 53, end, 8)]
-    # Client 9 is not of the comparison, 99 was asked for before the recording, 50 ran too long ago to be shown.
+    # Client 9 is not compared, 99 was requested before the recording, and 50 ran too early to be shown.
     assert fairness.runs_of(names + ran + asked, [3, 7]) == [[0, 0, 6], [1, fairness.SHOWN_US, 8]]
     assert fairness.runs_of(names + asked, [3, 7]) == []
     late = [event("run", 2, 0, 51, 10, 9), event("run", 2, 1, 53, 15, 4)]
@@ -193,7 +193,7 @@ def test_what_the_device_ran_is_found_in_a_trace_by_who_asked_for_it():
 
 @pytest.mark.parametrize("ratios, smallest", [
     ([0.5, 0.96, 0.98, 1.1], 3.0),
-    ([0.98, 0.5, 1.0, 1.0], 3.0),  # equal once by chance is not yet equal
+    ([0.98, 0.5, 1.0, 1.0], 3.0),  # a larger one is not equal, so the first was equal by chance
     ([1.0, 1.0, 1.0, 1.0], 1.0),
     ([1.0, 1.0, 1.0, 0.5], None),
     ([], None)])

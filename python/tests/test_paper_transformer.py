@@ -1,4 +1,4 @@
-"""The Transformers of bench/paper: the function that scans over layers is the list of layers, and the paper's sizes are the paper's."""
+"""The Transformers of bench/paper: a scan over layers computes the same as the list of layers, and their sizes are those of the paper."""
 
 import dataclasses
 import pathlib

@@ -1,4 +1,4 @@
-"""pw.pipeline over the devices of jax's own cpu backend: the same functions, called one by one. tests/e2e/test_pipeline.py has the cluster."""
+"""Tests pw.pipeline on jax's own cpu devices, where its functions are called one by one. tests/e2e/test_pipeline.py uses a cluster."""
 
 import jax
 import jax.numpy as jnp
@@ -84,7 +84,7 @@ def nnx_model():
 
 
 def plain():
-    """A function with everything that makes cutting hard: tied parameters, a cast of all of them, a mask, a skip over stages."""
+    """A function that is hard to cut: tied parameters, a cast of all parameters, a mask, and a skip over stages."""
     rng = np.random.default_rng(2)
     params = {"tied": rng.normal(size=(WIDTH, WIDTH)).astype(np.float32), "layers": rng.normal(size=(4, WIDTH, WIDTH)).astype(np.float32) / 3,
               "unused": np.ones(3, np.float32)}

@@ -1,4 +1,4 @@
-"""Schedules and cuts of pipelines: pure."""
+"""Tests the schedules and cuts of pipelines, without jax."""
 
 import itertools
 import random
@@ -20,7 +20,7 @@ def test_every_action_stands_once_and_after_what_it_needs(name, stages, microbat
     place = {action: i for i, action in enumerate(order)}
     for action in order:
         assert all(place[needed] < place[action] for needed in s.needs(action, stages))
-    for one in schedule:  # the order of all agrees with that of each stage
+    for one in schedule:  # the common order agrees with the order of each stage
         assert [action for action in order if action.stage == one[0].stage] == one
 
 

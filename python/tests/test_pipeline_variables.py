@@ -1,4 +1,4 @@
-"""Pipelines of models with batch statistics and random numbers: against the same model without a pipeline, microbatch after microbatch."""
+"""Compares pipelines of models with batch statistics and random numbers with the same model without a pipeline, one microbatch after another."""
 
 import jax
 import jax.numpy as jnp
@@ -66,7 +66,7 @@ def nnx_model():
     keys = [path for path, leaf in jax.tree_util.tree_leaves_with_path(random) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)]
 
     def reseeded(key):
-        """Every stream begins anew: the i-th key of the model from fold_in(key, i)."""
+        """Restarts every stream: the i-th key of the model becomes fold_in(key, i), and counts become 0."""
         return jax.tree_util.tree_map_with_path(
             lambda path, leaf: jax.random.fold_in(key, keys.index(path)) if path in keys else jnp.zeros_like(leaf), random)
 
@@ -82,7 +82,7 @@ MODELS = {"linen": linen_model, "nnx": nnx_model}
 
 
 def unpipelined(apply, optimizer, params, statistics, opt_state, x, y, key):
-    """One step: microbatches one after another, each finds the statistics that the one before it left and draws with its own key."""
+    """Runs one step. Each microbatch reads the statistics that the one before it left, and draws with its own key."""
     losses, gradients = [], []
     for m, (x, y) in enumerate(zip(np.split(x, MICROBATCHES), np.split(y, MICROBATCHES))):
         def loss(params):

@@ -1,4 +1,4 @@
-"""Programs written for an older StableHLO than their own, in this process and by the controller's helper."""
+"""Tests the translation of programs to an older StableHLO, in this process and in the helper process of a front end."""
 
 import io
 import re
@@ -37,7 +37,7 @@ def version_of(program):
 
 
 def text_of(program):
-    """What the program says, read by this jaxlib."""
+    """Returns the program as text, as this jaxlib reads it."""
     ir, dialects = portable_programs._dialects()
     with ir.Context() as context:
         for dialect in dialects:
@@ -76,7 +76,7 @@ def test_what_cannot_be_read_is_an_error_with_both_versions(program, capfd):
     with pytest.raises(portable_programs.Unreadable) as error:
         portable_programs.translate(program, OLDER)
     assert portable_programs.newest_version() in str(error.value) and OLDER in str(error.value)
-    assert capfd.readouterr().err == ""  # MLIR's own complaints are in the error
+    assert capfd.readouterr().err == ""  # the error has MLIR's own message
 
 
 def test_the_client_answers_the_controllers_calls(gelu):
@@ -113,7 +113,7 @@ def helper(data):
 
 
 def test_the_process_answers_and_ends_with_its_input(gelu):
-    done = helper(request(gelu) + request(gelu)[:40])  # the last is cut off
+    done = helper(request(gelu) + request(gelu)[:40])  # the last request is cut short
     assert done.returncode == 0, done.stderr
     answers = io.BytesIO(done.stdout)
     translated, program = answer_of(answers)

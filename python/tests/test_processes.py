@@ -34,8 +34,8 @@ def test_what_ignores_the_request_to_end_is_killed(tmp_path):
 
 
 def test_children_started_from_a_thread_that_ends_live_on(tmp_path):
-    """Linux sends the parent-death signal when the thread that forked ends. By the time that the thread is no longer listed it has been sent, and the
-    child hears of it before it hears of the signal that follows."""
+    """Linux sends the parent-death signal when the thread that forked ends, before the thread disappears from /proc. So the child gets it before the
+    signal that the test sends then."""
     code = """
 import signal
 both = {signal.SIGUSR1, signal.SIGUSR2}

@@ -1,4 +1,4 @@
-"""Lowering of a program's computations: from the jaxpr that there is, where nothing has to be traced anew. Nothing is run here."""
+"""Tests how a program's computations are lowered: from the existing jaxpr if nothing must be traced again. Nothing runs."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ TABLE = np.arange(4, dtype=np.float32)
 
 
 def computations():
-    """name -> (function, arguments, whether its jaxpr is lowered as it is)"""
+    """Returns {name: (function, arguments, whether its existing jaxpr is lowered)}."""
     first = SingleDeviceSharding(jax.devices()[0])
     rows = NamedSharding(Mesh(np.array(jax.devices()[:4]), ("x",)), P("x"))
     x, n = np.ones(4, np.float32), np.int32(3)
@@ -56,7 +56,7 @@ def test_jax_says_what_is_wrong():
 
 
 def test_the_devices_of_a_mesh_are_looked_at_once(monkeypatch):
-    """However many computations and arrays there are on it: a mesh, and the machine, may have thousands."""
+    """The number of computations and arrays on a mesh does not matter. A mesh, or the machine, may have thousands of devices."""
     rows = NamedSharding(Mesh(np.array(jax.devices()[2:6]), ("x",)), P("x"))
     packed, listed = [], []
     pack, devices = meshes.wire.packed, jax.devices

@@ -1,4 +1,4 @@
-"""Programs as text, as pictures and in numbers. Nothing is run: the devices are those of jax's own cpu backend."""
+"""Tests programs as text, pictures and numbers, on jax's own cpu devices. Nothing runs."""
 
 import re
 import xml.etree.ElementTree as xml
@@ -18,7 +18,7 @@ BYTES = SIDE * SIDE * 4
 
 @pytest.fixture(scope="module")
 def view():
-    """A product on device 0; its result on device 1 in two computations, one of them <named>; a sum of both."""
+    """Returns the view of a program: a product on device 0 moves to device 1, which doubles it, and sums both arrays. Names have angle brackets."""
     first, second = map(SingleDeviceSharding, jax.devices()[:2])
     product = jax.jit(lambda x, w: x @ w, in_shardings=first, out_shardings=first)
     double = jax.jit(lambda x: x * 2, in_shardings=second)
@@ -59,7 +59,7 @@ def test_each_device_s_share(view):
         2 * SIDE**3, 1, 0, 2 * BYTES, 3 * BYTES)
     assert (second.computations, second.received_bytes, second.argument_bytes) == (2, BYTES, 0)
     assert second.flops == SIDE**2 * 3  # double, add, sum
-    assert second.peak_bytes == 2 * BYTES + 4  # both, and their sum
+    assert second.peak_bytes == 2 * BYTES + 4  # both arrays, and their sum
 
 
 def test_the_picture_has_a_node_for_each_part_and_bytes_on_the_edges(view):
@@ -94,7 +94,7 @@ def test_a_transfer_moves_what_is_not_there_yet():
     half = NamedSharding(Mesh(devices[:2], ("x",)), P("x"))
     x = jax.device_put(np.zeros((8, 4), np.float32), rows)
     moved = lambda target: [use.received_bytes for use in pw.program(lambda x: jax.device_put(x, target)).lower(x).per_device().values()]
-    assert moved(everywhere) == [128] * 4  # a whole array each: its own quarter is part of it
+    assert moved(everywhere) == [128] * 4  # the size of the whole array, although each device has a quarter of it
     assert moved(half) == [64, 64, 0, 0]
     assert moved(NamedSharding(Mesh(devices[::-1], ("x",)), P("x"))) == [32] * 4
 
@@ -106,7 +106,7 @@ def test_a_sharded_computation_s_work_is_shared():
     view = pw.program(lambda x: f(x)).lower(jax.device_put(np.zeros((16, 8), np.float32), rows))
     uses = view.per_device()
     assert [(use.computations, use.argument_bytes) for use in uses.values()] == [(1, 16 * 8)] * 4
-    assert sum(use.flops for use in uses.values()) == 2 * 16 * 16 * 8 + 16 * 8  # the product, and one for each element of the transposed
+    assert sum(use.flops for use in uses.values()) == 2 * 16 * 16 * 8 + 16 * 8  # the product, and an operation for each transposed element
     assert "@0-3" in view.as_text()
     [lane] = {node.get("data-devices") for node in picture(view)[0].values()}
     assert lane == "0,1,2,3"
@@ -125,5 +125,5 @@ def test_1f1b_holds_less_than_gpipe():
     assert all(less < more for less, more in zip(peaks["1f1b"], peaks["gpipe"])), peaks
     activation = 16 * SIDE * 4
     for stage, (less, more) in enumerate(zip(peaks["1f1b"], peaks["gpipe"])):
-        # 16 against at most 4 - stage microbatches, of at least one activation each; and a gradient, which 1f1b has at its peak and gpipe only later.
+        # gpipe holds 16 microbatches, 1f1b at most 4 - stage, each of at least one activation. At its peak 1f1b also holds a gradient.
         assert more - less >= (16 - (4 - stage) - 1) * activation

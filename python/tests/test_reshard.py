@@ -1,4 +1,4 @@
-"""Resharding in steps of whole-array copies and programs, as older clients need it, on eight cpu devices of jax."""
+"""Tests resharding by copies of whole arrays and by programs, as older clients need it, on eight of jax's cpu devices."""
 
 import itertools
 

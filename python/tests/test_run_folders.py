@@ -1,4 +1,4 @@
-"""Where the processes of one run have their sockets and logs: what is left of those that were killed."""
+"""Tests run folders, which hold the sockets and logs of a run's processes: folders of killed processes are removed later."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ MAKE = "from pathways import _cluster; import sys; print(_cluster.new_run_folder
 
 @pytest.fixture
 def make(tmp_path, monkeypatch):
-    """Starts a process that has a run folder; (the process, the folder)."""
+    """Returns a function that starts a process with a run folder; it returns (the process, the folder)."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     started = []
 

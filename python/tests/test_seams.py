@@ -1,6 +1,6 @@
-"""Each private name of jax taken away in turn: what needs it is off, says so once, and everything else works.
+"""Hides each private name of jax in turn: the features that need it are off, a warning says so once, and everything else works.
 
-One cluster serves all. seams_program.py uses it once for each name, in a process of its own.
+One cluster serves all names. seams_program.py uses it in a new process for each name.
 """
 
 import json
@@ -16,10 +16,10 @@ from pathways._jax import seams
 from pathways._shape import Shape
 
 HERE = pathlib.Path(__file__).resolve().parent
-SECONDS = 900  # for all; about two for each seam where nothing else runs
+SECONDS = 900  # for all seams; each takes about two on an idle machine
 pytestmark = pytest.mark.timeout(SECONDS)
 
-# What of the program's features is off without a seam, beside the seam's own hook.
+# For each seam, the features of seams_program.py that are off without it. The seam's own hook is off too.
 OFF = {
     "BACKENDS": {"forgets_dropped_connections"},
     "COMPILE": {"calls_back", "calls_back_from_several", "calls_back_with_buffers", "tells_shardings", "keeps_order_in_programs"},
@@ -43,13 +43,13 @@ OFF = {
 }
 HOOKS = {"COMPILE", "INSPECT_SHARDING", "LOWER", "IR_CONTEXT", "COST_ANALYSIS", "EMIT_CALLBACK", "BUFFER_CALLBACK_LOWERING", "OTHER_ORDER", "READ_ARRAY",
          "START_READ", "READ_WHOLE", "START_MANY", "ARRAY_VALUE", "WAIT_FOR_MANY", "PUT_MANY", "MESHES", "HANDLE_TOKENS"}
-# Without these there is another way to the same result.
+# Without one of these, our code gets the same result in another way.
 QUIET = {"TRANSFER_TO_SHARDINGS", "RESULT_HANDLER", "SET_SHARDING"}
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """{key of the seam that was absent, or "": what seams_program.py wrote}"""
+    """Returns {key of the hidden seam, or "": the line of seams_program.py}."""
     folder = tmp_path_factory.mktemp("seams")
     cluster = _cluster.Cluster(Shape.parse("1x1x2"), folder).start()
     try:
@@ -63,7 +63,7 @@ def results(tmp_path_factory):
 
 
 def is_expected(seam):
-    """Whether the jax of this environment is new enough for the name."""
+    """Whether this environment's jax is new enough to have the name."""
     return not seam._is_to_come()
 
 

@@ -1,4 +1,4 @@
-"""How late threads may be woken that are started in a hurry, and not."""
+"""Tests the timer slack of threads that are started inside and outside of unhurried()."""
 
 import pathlib
 import sys

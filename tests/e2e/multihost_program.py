@@ -180,7 +180,7 @@ def errors():
 
 
 def messages():
-    """Each call sends one command to each host, whatever the number of devices."""
+    """Each call sends one command to each host, for any number of devices."""
     from pathways import _client, _cluster
 
     def executes():

@@ -25,7 +25,7 @@ while not stop.is_set():
 print(float(x[3]) == count, len(jax.devices()))
 """
 
-# Runs one computation over all devices, whatever their number on each host.
+# Runs one computation over all devices; hosts may have different numbers of devices.
 ALL = """
 import jax, numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P

@@ -1,4 +1,4 @@
-"""The IR's tests: `build/venv/bin/lit -v tests/ir`. Each file says in RUN lines what is run on it, and what is expected."""
+"""The IR's tests: `build/venv/bin/lit -v tests/ir`. The RUN lines of each file have the command and the expected output."""
 
 import os
 import pathlib

@@ -1,7 +1,6 @@
-"""MaxText, unchanged, trains on clusters of ours and reports the losses that it reports on jax's own cpu devices.
+"""Trains unchanged MaxText on our clusters: it reports the same losses as on jax's own cpu devices.
 
-`make test-maxtext` installs MaxText and runs this. Every run of MaxText is a process of its own, as a user starts it; docs/maxtext.md
-shows the same by hand.
+`make test-maxtext` installs MaxText and runs this. Each run of MaxText is a separate process, as a user starts it (docs/maxtext.md).
 """
 
 import json
@@ -14,7 +13,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PYTHON = ROOT / "build" / "venv-maxtext" / "bin" / "python"
-PATIENCE = 1800  # seconds for one run; it takes half a minute on a machine with nothing else to do
+PATIENCE = 1800  # seconds for one run, which takes half a minute on an idle machine
 pytestmark = pytest.mark.timeout(4 * PATIENCE)
 
 STEPS = 4
@@ -32,7 +31,7 @@ TOLERANCES = {"learning/loss": 1e-5, "learning/raw_grad_norm": 1e-4}
 
 
 class Case:
-    """islands: of the cluster. options: of MaxText. reference: options that differ on jax's cpu devices, which have no slices."""
+    """A model to train. islands: of the cluster. options: of MaxText. reference: options that differ on jax's cpu devices, which have no slices."""
 
     def __init__(self, islands, options, reference=None):
         self.islands, self.options, self.reference = islands, options, options | (reference or {})
@@ -49,7 +48,7 @@ CASES = {
                        {"dcn_data_parallelism": 1, "ici_data_parallelism": 2}),
 }
 
-# The two ways to a cluster: our plugin, and jax's own client of the proxy, which pathwaysutils sets up.
+# A program reaches a cluster by our plugin, or by jax's own proxy client, which pathwaysutils sets up.
 PLATFORMS = {
     "pathways": lambda up: {"JAX_PLATFORMS": "pathways", "PATHWAYS_ADDRESS": up["address"]},
     "proxy": lambda up: {"JAX_PLATFORMS": "proxy", "JAX_BACKEND_TARGET": f"grpc://{up['proxy_address']}",
@@ -58,7 +57,7 @@ PLATFORMS = {
 
 
 def environment(**env):
-    """This process's environment without the settings of jax and ours."""
+    """Returns this process's environment without the settings of jax and Pathways."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_", "PATHWAYS_", "IFRT_PROXY_"))}
     return {**kept, "TF_CPP_MIN_LOG_LEVEL": "2", **env}
 
@@ -87,7 +86,7 @@ def assert_same(reported, reference, steps):
 
 @pytest.fixture(scope="session")
 def reference(tmp_path_factory):
-    """reference(name): the metrics of a case on as many of jax's own cpu devices."""
+    """Returns reference(name): the metrics of a case on the same number of jax's own cpu devices."""
     known = {}
 
     def of(name):

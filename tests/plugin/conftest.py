@@ -1,7 +1,7 @@
-"""The CPU plugin in stock jax, loaded as any jax_plugins package would load it.
+"""Runs stock jax with the CPU plugin, loaded as any jax_plugins package would load it.
 
-Every test runs on eight devices of libpjrt_cpu.so, which is jax's default backend here; jax's own cpu backend sits beside it as
-the reference. `both(f, *args)` runs f on each and compares.
+Every test runs on eight devices of libpjrt_cpu.so, which is jax's default backend here. jax's own cpu backend is the reference:
+`both(f, *args)` runs f on each and compares.
 """
 import os
 import pathlib
@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def plugin_path():
-    """PW_PJRT_CPU_PLUGIN, or the installed one, or the newest one built in this tree."""
+    """Returns PW_PJRT_CPU_PLUGIN, or the installed plugin, or the newest one built in this tree."""
     if path := os.environ.get("PW_PJRT_CPU_PLUGIN"):
         return path
     installed = [pathlib.Path(p) / "pathways/lib/libpjrt_cpu.so" for p in sys.path]
@@ -72,7 +72,7 @@ def both():
                 np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
             elif a.dtype.kind in "biu":
                 np.testing.assert_array_equal(a, b)
-            else:  # ml_dtypes: compare as what they widen to
+            else:  # ml_dtypes: compare in a wider type
                 np.testing.assert_allclose(a.astype(np.float32), b.astype(np.float32), rtol=rtol, atol=atol)
         return ours
 

@@ -1,4 +1,4 @@
-"""One process of several, each stock jax with libpjrt_cpu.so, started by test_processes.py: COORDINATOR PROCESS PROCESSES PLUGIN."""
+"""One of several processes of stock jax with libpjrt_cpu.so. test_processes.py starts it with COORDINATOR PROCESS PROCESSES PLUGIN."""
 
 import os
 import sys

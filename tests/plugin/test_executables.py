@@ -1,4 +1,4 @@
-"""Compiled programs as objects: text, costs, serialization, compilation ahead of time, errors."""
+"""Tests compiled programs as objects: text, costs, serialization, compilation ahead of time, errors."""
 import os
 import subprocess
 import sys
@@ -81,7 +81,7 @@ def test_serialize(devices, count):
 
 @pytest.mark.timeout(180)
 def test_compilation_cache_on_disk(plugin, tmp_path):
-    """A second process compiles nothing: it reads what the first one serialized, linear algebra included."""
+    """A second process compiles nothing: it reads the programs that the first one serialized, linear algebra included."""
     program = f"""
         import os
         os.environ.update(JAX_PLATFORMS="pwcpu", PJRT_NAMES_AND_LIBRARY_PATHS="pwcpu:{plugin}", PJRT_CPU_DEVICES="4")

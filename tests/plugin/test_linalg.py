@@ -1,7 +1,7 @@
-"""Everything that jax.numpy.linalg and jax.scipy.linalg lower to on CPU, in four element types, batched.
+"""Tests all operations that jax.numpy.linalg and jax.scipy.linalg lower to on CPU, in four element types, batched.
 
-Results are compared with jax's own backend. Where a decomposition is only determined up to a phase, what it promises is checked
-instead: the product of its factors.
+Results are compared with jax's own backend. If a decomposition is only determined up to a phase, the product of its factors is compared
+instead.
 """
 import jax
 import jax.numpy as jnp
@@ -155,7 +155,7 @@ def test_not_finite_is_nan_and_returns(both, dtype):
 
 def test_schur(same, dtype):
     a = random((5, 5), dtype)
-    same(lambda x: jax.tree.map(jnp.abs, jsl.schur(x)), a)  # the phases of the vectors are free
+    same(lambda x: jax.tree.map(jnp.abs, jsl.schur(x)), a)  # the vectors are determined up to a phase
     for output in ("real", "complex"):
         with jax.default_device(jax.devices("pwcpu")[0]):
             t, z = map(np.asarray, jsl.schur(a, output=output))
@@ -271,7 +271,7 @@ def test_sparse_times_dense(devices, data, index):
 
 @pytest.mark.parametrize("dtype", [np.float64])
 def test_large(same, dtype):
-    """Past the block sizes of LAPACK, where workspace sizes matter."""
+    """Matrices are larger than LAPACK's blocks, so workspace sizes matter."""
     a = random((200, 150), dtype)
     same(lambda x: jnp.linalg.svd(x, compute_uv=False), a)
     q, r = same(jnp.linalg.qr, a)

@@ -1,4 +1,4 @@
-"""Memory kinds, donation, deletion, statistics, and running out."""
+"""Tests memory kinds, donation, deletion, statistics, and running out of memory."""
 import subprocess
 import sys
 import textwrap
@@ -53,7 +53,7 @@ def test_offload_inside_a_program(devices):
 
 def test_donation_reuses_the_memory(devices):
     f = jax.jit(lambda x: x + 1, donate_argnums=0)
-    x = jax.jit(lambda: jnp.arange(1000.0))()  # not from numpy: memory that numpy lent is never overwritten
+    x = jax.jit(lambda: jnp.arange(1000.0))()  # not from numpy: numpy's memory is never overwritten
     pointer = x.unsafe_buffer_pointer()
     y = f(x)
     assert x.is_deleted() and y.unsafe_buffer_pointer() == pointer
@@ -71,7 +71,7 @@ def test_donation_of_a_sharded_array(mesh):
 
 
 def test_donated_host_view_is_not_overwritten(devices):
-    """An array that numpy looks at is copied, not overwritten, when it is donated."""
+    """A donated array is copied, not overwritten, while numpy has a view of it."""
     x = jax.device_put(np.arange(1000.0), devices[0])
     view = np.asarray(x)
     y = jax.jit(lambda v: v + 1, donate_argnums=0)(x)
@@ -132,7 +132,7 @@ def test_host_arrays_of_any_strides(devices, value):
 
 @pytest.mark.timeout(120)
 def test_memory_limit(plugin):
-    """What does not fit fails, alone; what was freed can be used again."""
+    """An array that does not fit fails, and nothing else does; freed memory can be used again."""
     program = f"""
         import os
         os.environ.update(JAX_PLATFORMS="pwcpu", PJRT_NAMES_AND_LIBRARY_PATHS="pwcpu:{plugin}",
@@ -157,7 +157,7 @@ def test_memory_limit(plugin):
 
 
 def test_layouts_of_their_own_keep_their_values(devices):
-    """On the way in, and between devices and memories: XLA's own copies for the CPU move the bytes and forget their order."""
+    """XLA's own CPU copies move the bytes and lose their order: in uploads, and between devices and memories."""
     from jax.experimental.layout import Format, Layout
 
     x = np.arange(24.0).reshape(2, 3, 4)

@@ -1,4 +1,4 @@
-"""Several processes of stock jax, each with the plugin: one computation over the devices of all of them."""
+"""Runs computations over the devices of several processes, each stock jax with the plugin."""
 import pathlib
 import socket
 import subprocess

@@ -1,4 +1,4 @@
-"""Ordinary programs: results equal to those of jax's own backend."""
+"""Runs ordinary programs: their results equal those of jax's own backend."""
 import jax
 import jax.numpy as jnp
 import ml_dtypes
@@ -27,7 +27,7 @@ def values(dtype, shape=(7,)):
 
 def test_the_backend_is_the_plugin(devices):
     assert jax.default_backend() == "cpu" and len(devices) == 8
-    assert "programs of revision" in devices[0].client.platform_version  # which jax's own cpu backend has none of
+    assert "programs of revision" in devices[0].client.platform_version  # jax's own cpu backend has none of these
     assert "programs of revision" not in jax.devices("cpu")[0].client.platform_version
     assert [d.id for d in devices] == list(range(8))
     assert {m.kind for m in devices[0].addressable_memories()} == {"device", "pinned_host", "unpinned_host"}
@@ -195,7 +195,7 @@ def test_custom_derivatives_and_vmap(both):
 
 
 def test_programs_queue_behind_the_long_ones_that_they_read_from(devices):
-    """That a call returns before its program has run: plugins/pjrt_cpu/c_api_test.cc."""
+    """plugins/pjrt_cpu/c_api_test.cc tests that a call returns before its program has run."""
 
     @jax.jit
     def slow(x):

@@ -1,4 +1,4 @@
-"""Eight devices: partitioned programs, collectives, and the loop that stock jax does not survive."""
+"""Tests partitioned programs and collectives over eight devices, and loops that jax's own cpu backend does not survive."""
 import concurrent.futures
 import subprocess
 import sys
@@ -83,7 +83,7 @@ def test_all_reduce_of_types(mesh, dtype):
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "int64", "float16", "bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("width", [1, 100, 3000, 40_000])
 def test_all_reduces_have_the_bits_of_jax(mesh, dtype, width):
-    """Small ones run with all devices on one thread, middling ones meet here, large ones are XLA's own."""
+    """Small ones run with all devices on one thread, medium ones still in the plugin's own code, large ones in XLA's."""
     x = np.random.default_rng(width).normal(size=(8, width)) * 50
     want, got = (
         [np.asarray(r) for r in over(m, lambda v: (lax.psum(v, "x"), lax.pmax(v, "x")), P())(
@@ -93,7 +93,7 @@ def test_all_reduces_have_the_bits_of_jax(mesh, dtype, width):
         assert w.tobytes() == g.tobytes()
 
 
-# Bytecode of programs with shardings has these as types of MLIR's own dialect.
+# In the bytecode of programs with shardings, these are types of MLIR's own dialect.
 SMALL_FLOATS = ["float8_e4m3fn", "float8_e5m2", "float8_e4m3", "float8_e3m4", "float8_e4m3b11fnuz", "float8_e4m3fnuz", "float8_e5m2fnuz",
                 "float8_e8m0fnu", "float4_e2m1fn"]
 
@@ -152,7 +152,7 @@ def test_a_donated_argument_beside_a_result_that_is_left_open(mesh):
 
 
 def test_all_reduces_in_loops_and_branches(grid):
-    """Groups of devices that meet in turns: in two directions, inside loops, inside a branch that half of them take."""
+    """Groups of devices meet in turn: in two directions, inside loops, and inside a branch that half of the devices take."""
     def body(v):
         inner = lambda i, c: lax.psum(c, "a") / 4 + lax.psum(c, "b") / 2 - c * 0.5
         looped = lax.fori_loop(0, 40, lambda i, c: lax.fori_loop(0, 3, inner, c) * 0.9, v)
@@ -166,7 +166,7 @@ def test_all_reduces_in_loops_and_branches(grid):
 
 
 def test_collectives_whose_arguments_are_late(mesh):
-    """Some come from work still under way, some are donated: those launches have a thread each, the others one for all."""
+    """Some arguments come from running work, some are donated. Such a launch uses a thread for each device, other launches one thread."""
     slow = over(mesh, lambda v: v + 0 * lax.fori_loop(0, 300, lambda i, c: c @ c * 0.01, jnp.ones((64, 64), jnp.float32))[0, 0])
     step = over(mesh, lambda v: lax.psum(v, "x") * 0.125)
     given = jax.jit(step, donate_argnums=0)
@@ -246,7 +246,7 @@ def test_pmap(devices):
 
 
 def test_hints_of_order_cost_nothing(grid, mesh):
-    """jax.experimental.control_deps: operands need not be gathered for it."""
+    """Operands are not gathered for jax.experimental.control_deps."""
     def ordered(x):
         a, b = jnp.sin(x), jnp.cos(x)
         jax.ffi.ffi_call("control_dep", (), has_side_effect=True)(b, a)
@@ -260,7 +260,7 @@ def test_hints_of_order_cost_nothing(grid, mesh):
 
 
 def run_apart(plugin, program, seconds):
-    """A fresh process: what these tests guard against ends the process or never returns."""
+    """Runs a program in a new process, because a failure ends the process or never returns."""
     prelude = f"""
         import os
         os.environ.update(JAX_PLATFORMS="pwcpu", PJRT_NAMES_AND_LIBRARY_PATHS="pwcpu:{plugin}", PJRT_CPU_DEVICES="8")
@@ -287,7 +287,7 @@ def test_twenty_thousand_collectives(plugin):
 
 @pytest.mark.timeout(240)
 def test_deep_queue_of_unequal_work(plugin):
-    """Collectives queued behind slow work on one device, and two chains interleaved."""
+    """Collectives are queued behind slow work on one device, in two interleaved chains."""
     run_apart(plugin, """
         step = over(lambda v: lax.psum(v, "x") * 0.125)
         skew = over(lambda v: v + 0 * lax.cond(lax.axis_index("x") == 0, lambda: lax.fori_loop(0, 200, lambda i, c: c @ c * 0.01,

@@ -1,5 +1,5 @@
-// A controller and real workers in one thread, with simulated devices and a network in memory: for tests of whole programs. Nothing
-// happens but in Run and the helpers that call it.
+// ProgramCluster: a controller and real workers in one thread, with simulated devices and a network in memory, for tests of whole
+// programs. Nothing happens outside Run and its callers.
 #pragma once
 
 #include <cstring>
@@ -23,7 +23,7 @@ using controller::Handle;
 using device::kAdd;
 using device::kDonate;
 
-// A worker, from its link to its devices.
+// A worker with its link to the controller and its devices.
 class RealWorker {
  public:
   RealWorker(int number, int devices, const std::string& controller, Executor* executor, Timers* timers, Clock* clock,
@@ -66,13 +66,13 @@ class RealWorker {
   std::unique_ptr<worker::ControllerLink> link_;
 };
 
-// Host h has devices 2h and 2h + 1.
+// The cluster. Host h has devices 2h and 2h + 1.
 class ProgramCluster : public controller::TestCluster {
  public:
   static constexpr int kDevices = 2;
 
   ProgramCluster(int hosts, bool sequential) : ProgramCluster(hosts, Options(sequential)) {}
-  // `timed`: the devices take as long as their programs say.
+  // `timed`: computations take the time that their programs state.
   ProgramCluster(int hosts, controller::ClusterOptions options, bool timed = false) : TestCluster(0, 0, std::move(options)) {
     for (int h = 0; h < hosts; ++h) {
       real.push_back(std::make_unique<RealWorker>(h, kDevices, address, &executor, &timers, &clock, &network, timed));
@@ -108,7 +108,7 @@ class ProgramCluster : public controller::TestCluster {
     std::memcpy(values.data(), bytes->data(), values.size() * sizeof(float));
     return values;
   }
-  // How many arrays the host holds.
+  // Returns the number of arrays that the host holds.
   int64_t Arrays(int host) {
     Run();
     return real[host]->arrays();
@@ -155,7 +155,7 @@ class Builder {
     for (int d : devices) executable->add_devices(d);
     return static_cast<uint32_t>(proto.executables_size() - 1);
   }
-  // Each returns the first value that the node makes.
+  // Each adds a node, and returns the node's first value.
   uint32_t Arg(uint32_t sharding, bool donated = false, bool apart = false) {
     auto* arg = Node()->mutable_arg();
     arg->set_dtype(kF32);

@@ -1,4 +1,4 @@
-// Whole programs: a controller, real workers, simulated devices.
+// Tests whole programs with a controller, real workers and simulated devices.
 #include <memory>
 #include <string>
 #include <vector>
@@ -65,7 +65,7 @@ TEST(ParallelDispatch, ARunIsOneMessageToEachHostAndOneRecordForEachResult) {
   ASSERT_TRUE(program.ok()) << program.status();
   ASSERT_TRUE(world.PutFloats(1, On({0, 1}), {1, 2, 3, 4}).ok());
   world.Run();
-  ASSERT_TRUE(world.Execute((*program)->handle, {1}, {3}).ok());  // nothing is known of its nodes yet: it is cut into stages
+  ASSERT_TRUE(world.Execute((*program)->handle, {1}, {3}).ok());  // its nodes' times are unknown yet, so it is cut into stages
   EXPECT_THAT(*world.Floats(3), ElementsAre(129, 130, 131, 132));
   ASSERT_TRUE(world.session->Destruct({3}).ok());
   world.Run();
@@ -162,12 +162,12 @@ TEST_P(Programs, DonatedArgumentsAreTakenOverAndInputsThatAreStillNeededAreNot) 
   const uint32_t here = b.Sharding({0});
   const uint32_t donate = b.Executable(kDonate, {0});
   const uint32_t x = b.Arg(here, /*donated=*/true), y = b.Arg(here);
-  const uint32_t once = b.Compute(donate, {x});   // x is used again: kept
-  const uint32_t twice = b.Compute(donate, {x});  // taken
-  const uint32_t kept = b.Compute(donate, {y});   // the caller's: kept
+  const uint32_t once = b.Compute(donate, {x});   // x is used again, so it is not overwritten
+  const uint32_t twice = b.Compute(donate, {x});  // overwrites x
+  const uint32_t kept = b.Compute(donate, {y});   // the caller keeps y
   b.Result(b.Compute(donate, {once}));
   b.Result(twice);
-  b.Result(b.Compute(donate, {twice}));  // a result: kept
+  b.Result(b.Compute(donate, {twice}));  // a result is not overwritten
   b.Result(kept);
   auto program = world.Load(b.proto);
   ASSERT_TRUE(program.ok()) << program.status();

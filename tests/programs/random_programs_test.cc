@@ -1,6 +1,7 @@
-// Random programs, dispatched in both ways, against a model that computes every value on the spot: same values, same errors, nothing
-// left behind. Some have nodes that wait for values; of those several clients have some each at once, whose functions and indices come
-// when they will, and some clients leave in the middle.
+// Runs random programs, dispatched in both ways, and compares them with a model that computes every value at once: values and
+// errors agree, and no array is left behind. Some programs have nodes that wait for values. Then several clients have several
+// runs each at the same time, their functions answer and their indices arrive in random order, and some clients leave in the
+// middle.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -21,8 +22,7 @@ namespace {
 
 using Floats = std::vector<float>;
 
-// What a value is, or why it is not: the texts of the errors that can be the reason. Which of several inputs is seen to have failed is
-// a matter of time.
+// The expected value, or the texts of the possible errors. If several inputs fail, timing decides which error is seen.
 struct Expected {
   Floats values;
   std::set<std::string> errors;
@@ -43,7 +43,7 @@ struct Argument {
   std::optional<int32_t> index{};
 };
 
-// A program with what it must give. Places are lists of devices of one host: one device, or both.
+// A program and its expected results. A place is a list of devices of one host: one device, or both.
 class RandomProgram {
  public:
   RandomProgram(uint32_t seed, int hosts, bool waits) : random_(seed), builder("random"), waits_(waits) {
@@ -92,7 +92,7 @@ class RandomProgram {
     int32_t index;
     std::set<std::string> errors;
   };
-  // The program, or a branch of it, which is generated where it is chosen: so its inputs are known.
+  // The program, or a branch of it. A branch is generated together with its choice, so its inputs are known.
   struct Scope {
     Waiting* builder;
     std::vector<Value> values;
@@ -108,7 +108,7 @@ class RandomProgram {
   static void Add(Floats* sum, size_t k, const Floats& values) {
     for (size_t i = 0; i < 4; ++i) (*sum)[i] += static_cast<float>(k + 1) * values[i];
   }
-  // An error says where it began, or else where it was found.
+  // An error names the node where it began, or else the node that found it.
   static std::string Marked(const std::string& error, const std::string& node) {
     return absl::StrContains(error, "[at ") ? error : error + node;
   }
@@ -155,7 +155,7 @@ class RandomProgram {
     std::vector<uint32_t> inputs;
     Expected expected{Floats(4, 0), {}};
     for (int k = 0; k < e.inputs; ++k) {
-      // Often the program says how an input gets there; else it is left to the controller.
+      // The program itself moves two of three inputs to the place, if they are elsewhere. The controller moves the others.
       const size_t v = Below(static_cast<int>(in.values.size()));
       const Value& input = in.values[Below(3) == 0 ? v : At(in, v, e.place)];
       inputs.push_back(input.id);
@@ -172,7 +172,7 @@ class RandomProgram {
     return expected;
   }
 
-  // A function of the client, of one or two arrays.
+  // Adds a call of a function of the client, of one or two arrays.
   void AddCall(Scope& in) {
     std::vector<uint32_t> inputs;
     std::set<std::string> errors;
@@ -195,7 +195,7 @@ class RandomProgram {
     for (int k = 0; k < outputs; ++k) in.values.push_back({first + k, there[k], false, Shift(expected, k + 1)});
   }
 
-  // A choice among branches of some arrays, and of the indices: so they may choose again.
+  // Adds a choice among branches. The branches take some arrays and all indices, so they may choose too.
   void AddChoice(Scope& in) {
     if (in.indices.empty() || in.depth > 2) return;
     const Index index = in.indices[Below(static_cast<int>(in.indices.size()))];
@@ -250,7 +250,7 @@ class RandomProgram {
     return shardings;
   }
 
-  // A value equal to v in a place, whole on each of its devices. Moved there if it is elsewhere, and sometimes if it is not.
+  // Returns a value equal to v, whole on each device of the place. Adds a transfer if v is elsewhere, and sometimes if it is not.
   size_t At(Scope& in, size_t v, int place) {
     if (in.values[v].place == place && !in.values[v].rows && Below(8) != 0) return v;
     return Move(in, v, place, false);
@@ -275,7 +275,7 @@ class RandomProgram {
   std::vector<std::pair<bool, int>> functions_;  // whether it fails, how many arrays it returns
 };
 
-// A client with a program of its own.
+// A client with its own program.
 class RandomClient {
  public:
   RandomClient(ProgramCluster* world, uint32_t seed, int hosts, bool waits)
@@ -289,7 +289,7 @@ class RandomClient {
     program_ = program.ok() ? (*program)->handle : 0;
   }
 
-  // Arrays go as soon as they have been passed on.
+  // Begins a run, and drops the arguments at once.
   void Begin() {
     Enter();
     std::vector<Handle> args;
@@ -306,7 +306,7 @@ class RandomClient {
     ASSERT_TRUE(session_->Destruct(args).ok());
     all_.insert(all_.end(), mine.begin(), mine.end());
   }
-  // One thing that a run waits for comes. False: there was none.
+  // Delivers one value that a run waits for. Returns false if no run waits.
   bool GoOn() {
     const int calls = static_cast<int>(functions_->calls.size()), all = calls + static_cast<int>(late_.size());
     if (all == 0) return false;
@@ -381,7 +381,7 @@ void Check(uint32_t seed, int hosts, bool sequential) {
   SCOPED_TRACE(absl::StrCat("seed ", seed, ", ", hosts, " hosts, ", sequential ? "sequential" : "parallel"));
   ProgramCluster world(hosts, sequential);
   RandomClient client(&world, seed, hosts, false);
-  for (int run = 0; run < 3; ++run) {  // several at once
+  for (int run = 0; run < 3; ++run) {  // at the same time
     ASSERT_NO_FATAL_FAILURE(client.Begin());
     if (client.Below(2) == 0) world.Run();
   }
@@ -399,11 +399,11 @@ TEST(RandomPrograms, GiveTheSameInParallelInSequenceAndInTheModel) {
   }
 }
 
-// Several clients; one of them leaves in the middle.
+// Runs several clients, one of which leaves in the middle.
 void CheckWaiting(uint32_t seed, int hosts, bool sequential) {
   SCOPED_TRACE(absl::StrCat("seed ", seed, ", ", hosts, " hosts, ", sequential ? "sequential" : "parallel"));
   controller::ClusterOptions options = ProgramCluster::Options(sequential);
-  if (seed % 2 == 0) {  // little room in the devices' queues
+  if (seed % 2 == 0) {  // short queues of the devices
     options.gang.window_gangs = 1;
     options.gang.window_ns = 0;
   }

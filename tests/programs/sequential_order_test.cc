@@ -1,5 +1,5 @@
-// Programs that are dispatched node by node: when a node is sent, who waits for whom, and that the island's scheduler grants them like
-// all else. What is counted is commands and results; no clock decides.
+// Tests programs that are dispatched node by node: when a node is sent, which work waits for it, and that the island's scheduler
+// grants nodes like other computations. The tests count commands and results, and use no real clock.
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/programs/program_cluster.h"
@@ -18,7 +18,7 @@ ClusterOptions OneAtATime(const std::string& policy) {
   return options;
 }
 
-// x -> x + 1, `nodes` times, on the device.
+// A chain of `nodes` computations by `recipe` on the device.
 ::pathways::v1::Program Chain(int nodes, const std::string& recipe, int device = 0) {
   Builder builder("chain");
   const uint32_t executable = builder.Executable(recipe, {device});
@@ -28,7 +28,7 @@ ClusterOptions OneAtATime(const std::string& policy) {
   return builder.proto;
 }
 
-// A client with a program and its argument, array 1.
+// A client with a program. Array 1 is its argument.
 struct Client {
   Client(ProgramCluster* world, const ::pathways::v1::Program& program) {
     world->Open();
@@ -88,7 +88,7 @@ TEST(SequentialOrder, ANodeThatMattersMoreGoesBeforeTheRestOfAProgram) {
   EXPECT_EQ(*world.Floats(2), std::vector<float>({21, 22, 23, 24}));
 }
 
-// What waits behind a run takes no place in the window, which the run needs.
+// Work of the client that waits for a run takes no place in the window, because the run needs it.
 TEST(SequentialOrder, AClientsOwnLaterWorkDoesNotStandInItsWay) {
   ProgramCluster world(1, OneAtATime("fifo"), true);
   Client client(&world, Chain(5, "args=1 outputs=1 dims=4 us=1000"));
@@ -110,7 +110,7 @@ TEST(SequentialOrder, AClientsOwnLaterWorkDoesNotStandInItsWay) {
   EXPECT_EQ(*world.Floats(20), std::vector<float>({7, 8, 9, 10}));
 }
 
-// Nor do others wait for a whole run.
+// Other clients wait for a node, not for the whole run.
 TEST(SequentialOrder, OtherClientsGoOnWhileANodeRuns) {
   ProgramCluster world(1, true);
   Client held(&world, Chain(3, "args=1 outputs=1 dims=4 hold=1"));
@@ -131,7 +131,7 @@ using ::pathways::v1::Command;
 
 constexpr char kHold[] = "args=1 outputs=1 dims=4 hold=1";
 
-// x + 1 on host 0, on host 1, and on host 0 again, where x is read once more: the sum of that and twice x, plus one.
+// Computes x + 1 on host 0, y = (x + 1) + 1 on host 1, and y + 2 x + 1 on host 0.
 ::pathways::v1::Program ThereAndBack(const std::string& recipe) {
   Builder b("there_and_back");
   const uint32_t here = b.Sharding({0}), there = b.Sharding({2});
@@ -159,7 +159,7 @@ TEST(SequentialDispatch, ANodeIsSentWhenTheOneBeforeIsEnqueuedThoughNoneHasEnded
   EXPECT_EQ(*world.Floats(2), std::vector<float>({3 + 2 * 1 + 1, 4 + 2 * 2 + 1, 5 + 2 * 3 + 1, 6 + 2 * 4 + 1}));
 }
 
-// Host 1's device is kept by another client, so that the second node of ThereAndBack does not get its turn.
+// Another client holds host 1's device, so the second node of ThereAndBack does not get its turn.
 struct Blocked {
   Blocked() : world(2, OneAtATime("fifo")), other(&world, Holding()) {
     world.session = other.session;
@@ -225,12 +225,12 @@ TEST(SequentialDispatch, WorkThatNamesWhatARunMakesOrTakesOverWhatItNeedsWaitsUn
     return b.proto;
   }());
   ASSERT_TRUE(world.Execute(client.handle, {1}, {2}).ok());
-  ASSERT_TRUE(world.Execute(here, {2}, {3}).ok());      // of its result
-  ASSERT_TRUE(world.Execute(donating, {1}, {4}).ok());  // over its argument
-  ASSERT_TRUE(world.Execute(here, {4}, {5}).ok());      // of what waits
+  ASSERT_TRUE(world.Execute(here, {2}, {3}).ok());      // reads the run's result
+  ASSERT_TRUE(world.Execute(donating, {1}, {4}).ok());  // overwrites the run's argument
+  ASSERT_TRUE(world.Execute(here, {4}, {5}).ok());      // reads the result of waiting work
   world.Run();
   EXPECT_EQ(blocked.Executes(0), 1u);
-  const uint64_t released = world.Sent(0, Command::kRelease);  // by the run
+  const uint64_t released = world.Sent(0, Command::kRelease);  // the run's own releases
   ASSERT_TRUE(world.session->Destruct({2}).ok());
   world.Run();
   EXPECT_EQ(world.Sent(0, Command::kRelease), released);
@@ -242,7 +242,7 @@ TEST(SequentialDispatch, WorkThatNamesWhatARunMakesOrTakesOverWhatItNeedsWaitsUn
   EXPECT_EQ(world.Arrays(0), 1) << "the other client's";
 }
 
-// A jit call is granted in its place if it needs nothing of the run, else when its command has left.
+// A jit call that needs no array of the run is granted at once. Others wait until the run has been sent.
 TEST(SequentialDispatch, JitCallsWaitOnlyForRunsWhoseArraysTheyName) {
   Blocked blocked;
   ProgramCluster& world = blocked.world;
@@ -265,7 +265,7 @@ TEST(SequentialDispatch, JitCallsWaitOnlyForRunsWhoseArraysTheyName) {
   EXPECT_EQ(*world.Floats(3), std::vector<float>({7, 10, 13, 16}));
 }
 
-// Nothing is left of runs, those that have not begun included.
+// Runs leave nothing behind, not even those that have not begun.
 TEST(SequentialDispatch, ASessionThatEndsInTheMiddleOfItsRunsLeavesNothingBehind) {
   Blocked blocked;
   ProgramCluster& world = blocked.world;

@@ -1,5 +1,5 @@
-// What tests of programs with nodes that wait for values need: such nodes, a client's functions in C++, a cluster with a program that is
-// loaded.
+// World: a cluster for tests of programs with nodes that wait for values. Waiting builds such programs; Functions are a client's
+// functions, in C++.
 #pragma once
 
 #include <cstring>
@@ -14,7 +14,7 @@
 
 namespace pw::programs {
 
-// Answers calls when the test says so, in the order in which they came.
+// A client's functions. Keeps their calls until the test answers them.
 struct Functions : controller::HostCallHandler {
   using Results = absl::StatusOr<std::vector<Bytes>>;
   struct Call {
@@ -37,7 +37,7 @@ struct Functions : controller::HostCallHandler {
   static Bytes FromFloats(const std::vector<float>& values) {
     return Bytes::Copy(std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)));
   }
-  // What each of them returns: its first operand times ten.
+  // Computes the answer to a call; by default the first operand times ten.
   std::function<Results(const controller::HostCall&)> compute = [](const controller::HostCall& call) -> Results {
     std::vector<float> values = Floats(call.data[0]);
     for (float& value : values) value *= 10;
@@ -46,7 +46,7 @@ struct Functions : controller::HostCallHandler {
   std::vector<Call> calls;
 };
 
-// Nodes that Builder does not know.
+// A Builder with nodes that wait for values, and branches.
 class Waiting : public Builder {
  public:
   using Builder::Builder;
@@ -57,7 +57,7 @@ class Waiting : public Builder {
     arg->clear_dims();
     return value;
   }
-  // Each returns the first of its outputs, which are as many as there are shardings.
+  // Each adds a node with one output for each sharding, and returns the first output.
   uint32_t HostCall(const std::vector<uint32_t>& inputs, const std::vector<uint32_t>& shardings, uint64_t callback = 7) {
     auto* call = Node()->mutable_host_call();
     call->set_callback(callback);
@@ -72,21 +72,21 @@ class Waiting : public Builder {
     for (uint32_t b : branches) select->add_branches(b);
     return Typed(select->mutable_outputs(), shardings);
   }
-  // What `branch` holds becomes a branch of this program, under its name. Its number.
+  // Adds the nodes of `branch` as a branch of this program, under the same name. Returns the branch's number.
   uint32_t AddBranch(const Waiting& branch) {
     auto* added = proto.add_branches();
     added->set_name(branch.proto.name());
     *added->mutable_nodes() = branch.proto.nodes();
     return static_cast<uint32_t>(proto.branches_size() - 1);
   }
-  // A branch of an index and an array that chooses among branch 0 alone.
+  // Adds a branch that takes an index and an array, and has a choice with branch 0 only.
   void ChoosingBranch(uint32_t sharding) {
     Waiting inner("choosing");
     const uint32_t index = inner.Index(sharding), x = inner.Arg(sharding);
     inner.Result(inner.Select(index, {x}, {sharding}, {0}));
     AddBranch(inner);
   }
-  // A branch of one argument through so many executables.
+  // Adds a branch that passes its argument through these executables. `move`: on the sharding `to`.
   void Branch(uint32_t from, const std::vector<uint32_t>& executables, uint32_t to, uint32_t sharding, bool move) {
     Waiting branch(absl::StrCat("branch", proto.branches_size() + 1));
     uint32_t value = branch.Arg(from);
@@ -111,7 +111,7 @@ class Waiting : public Builder {
   }
 };
 
-// A cluster with the program, and array 1 = {1, 2, 3, 4} on the device.
+// A cluster with a loaded program, and array 1 = {1, 2, 3, 4} on the device.
 struct World : ProgramCluster {
   World(int hosts, bool sequential) : World(hosts, Options(sequential)) {}
   World(int hosts, const controller::ClusterOptions& options)
@@ -135,7 +135,7 @@ struct World : ProgramCluster {
   }
   static std::string BytesOf(int32_t index) { return {reinterpret_cast<const char*>(&index), sizeof index}; }
   void PutIndex(Handle handle, int32_t index, int device) { EXPECT_TRUE(Put(handle, Scalar(device), BytesOf(index)).ok()); }
-  // An array whose bytes come when SendIndex says so.
+  // Makes an array whose bytes arrive with SendIndex.
   void PutIndexLater(Handle handle, int device) {
     const controller::HostShard source{kLater + handle, {buffers::DType::kS32, {}, std::nullopt}, {0}};
     EXPECT_TRUE(session->MakeArray(handle, Scalar(device), {source}).ok());

@@ -1,4 +1,4 @@
-// Programs with nodes that wait for values, dispatched in both ways.
+// Tests programs with nodes that wait for values, dispatched in both ways.
 #include <functional>
 #include <optional>
 #include <string>
@@ -23,7 +23,7 @@ class WaitingPrograms : public ::testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(Dispatch, WaitingPrograms, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "Sequential" : "Parallel"; });
 
-// x + 1 on host 0, ten times that by a function, + 1 on host 1; and beside it x + 1 alone.
+// Result 0: x + 1 on host 0, ten times that by a function, + 1 on host 1. Result 1: x + 1 on host 0.
 Waiting Between(bool donated = false) {
   Waiting b("between");
   const uint32_t here = b.Sharding({0}), there = b.Sharding({2});
@@ -53,7 +53,7 @@ TEST_P(WaitingPrograms, AFunctionRunsBetweenComputationsAndTheRestDoesNotWait) {
   EXPECT_EQ(world.impl().num_executables(), 0u);
 }
 
-// What `jax.effects_barrier` asks.
+// AwaitEffects serves `jax.effects_barrier`.
 TEST_P(WaitingPrograms, WhoAwaitsEffectsIsAnsweredAfterAllRunsBeforeAndToldFailuresOnce) {
   Waiting between = Between();
   between.proto.set_effects(true);
@@ -178,7 +178,7 @@ TEST_P(WaitingPrograms, AFailingFunctionFailsWhatDependsOnIt) {
   EXPECT_EQ(world.AllArrays(), 0);
 }
 
-// The first branch runs one computation on host 0, the second two on host 1; both give it back on host 0.
+// The first branch runs one computation on host 0, the second two on host 1. Both return their result on host 0.
 Waiting Choosing(bool donated = false) {
   Waiting b("choosing");
   const uint32_t here = b.Sharding({0}), there = b.Sharding({2});
@@ -210,7 +210,7 @@ TEST_P(WaitingPrograms, OnlyTheBranchThatTheIndexNamesIsSent) {
   }
 }
 
-// A choice on device 0, among a branch there and one through `executable` on a device.
+// A choice between a branch on device 0, and one that runs `executable` on `device`.
 Waiting Among(const char* executable, int device) {
   Waiting b("among");
   const uint32_t here = b.Sharding({0}), there = b.Sharding({device});
@@ -240,7 +240,7 @@ TEST_P(WaitingPrograms, ErrorsOfABranchNameItsNode) {
   EXPECT_THAT(text, HasSubstr("[at node 1 of branch2: test.py:2]"));
 }
 
-// One computation that overwrites its argument.
+// A program whose computation overwrites its argument.
 Waiting Overwriting(int device = 0) {
   Waiting b("overwriting");
   const uint32_t x = b.Arg(b.Sharding({device}), true);
@@ -248,7 +248,7 @@ Waiting Overwriting(int device = 0) {
   return b;
 }
 
-// The index comes late: the client has sent on, and given its argument to a computation that overwrites it.
+// The index arrives after the client has given the argument to a computation that overwrites it.
 TEST_P(WaitingPrograms, WhatTheClientGivesAwayMeanwhileIsStillThereForTheBranch) {
   World world(2, sequential(), Choosing());
   auto overwrite = world.Load(Overwriting().proto);
@@ -266,7 +266,7 @@ TEST_P(WaitingPrograms, WhatTheClientGivesAwayMeanwhileIsStillThereForTheBranch)
   EXPECT_EQ(world.AllArrays(), 0);
 }
 
-// The run takes what it is given much later than it is given.
+// A donated argument belongs to the run from the call on, though the run uses it much later.
 TEST_P(WaitingPrograms, WhatIsDonatedCannotBeTakenFromTheRunByAnotherHandle) {
   World world(2, sequential(), Choosing(true));
   auto overwriting = world.Load(Overwriting().proto);
@@ -286,7 +286,7 @@ TEST_P(WaitingPrograms, WhatIsDonatedCannotBeTakenFromTheRunByAnotherHandle) {
   EXPECT_EQ(world.AllArrays(), 0);
 }
 
-// A choice within a choice, by indices 2 and 3, of array 1.
+// A choice within a choice: takes two indices and an array.
 Waiting Nested(int device) {
   Waiting b("nested");
   const uint32_t here = b.Sharding({device});
@@ -297,8 +297,7 @@ Waiting Nested(int device) {
   return b;
 }
 
-// A run on a slice of one device that waits for two indices, one for a choice within the other's branch; meanwhile the slice goes to the
-// other host.
+// A run of Nested on a slice of one device. While it waits for both indices, the slice moves to the other host.
 struct Moving {
   explicit Moving(World* world) {
     world->cluster->Spares(world->session->id());
@@ -317,8 +316,8 @@ struct Moving {
     moved_to = world->cluster->fabric().topology().FindDevice(DeviceId(device))->physical.v;
     EXPECT_NE(moved_to / 2, host);
   }
-  int host = 0;      // where it began
-  int moved_to = 0;  // device
+  int host = 0;      // the host of the run
+  int moved_to = 0;  // the device of the slice after the move
   std::optional<absl::StatusOr<controller::DrainReport>> report;
 };
 
@@ -338,7 +337,7 @@ TEST_P(WaitingPrograms, ARunEndsWhereItBeganThoughItsSliceIsMovedMeanwhile) {
   EXPECT_EQ(world.AllArrays(), 0);
 }
 
-// Handles are numbers: a client may drop an executable that it was never given. Once that ended the controller.
+// Handles are numbers, so a client may drop executables whose handles it was never given. The controller used to crash.
 TEST_P(WaitingPrograms, AProgramWhoseExecutablesWereDroppedDoesNotMove) {
   World world(2, sequential());
   const Moving moving(&world);
@@ -351,7 +350,7 @@ TEST_P(WaitingPrograms, AProgramWhoseExecutablesWereDroppedDoesNotMove) {
   EXPECT_THAT(*world.Floats(1), ElementsAre(1, 2, 3, 4));
 }
 
-// What of a run begins after the move takes its turn on the devices that it runs on.
+// A branch that is chosen after the move still runs on the old device, and takes its turn there.
 TEST_P(WaitingPrograms, ABranchThatIsChosenAfterAMoveDoesNotWaitForDevicesThatItDoesNotUse) {
   controller::ClusterOptions options = ProgramCluster::Options(sequential());
   options.gang.window_gangs = 1;
@@ -416,7 +415,7 @@ TEST_P(WaitingPrograms, TypesThatDoNotFitAreRefused) {
   EXPECT_THAT(std::string(world.Load(b.proto).status().message()), HasSubstr("an index is one s32, not f32[4]"));
 }
 
-// What stands first among what the client sends waits for a run that needs to send more itself.
+// The client's next requests wait for a run, and the run still has to send nodes. They must not block it.
 TEST(SequentialSteps, WorkOfTheClientThatWaitsForARunDoesNotStandInItsWay) {
   World world(2, true, Between());
   auto plain = world.Load([] {

@@ -1,4 +1,4 @@
-// Lanes break again and again, at random moments, and other connections of the client too: arrays come back unchanged.
+// Breaks lanes and other connections of a client at random moments, again and again: arrays arrive unchanged.
 #include <map>
 #include <optional>
 #include <random>

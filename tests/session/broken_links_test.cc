@@ -1,4 +1,5 @@
-// A session over a network that is cut again and again, at random moments: each request takes effect once, and results match a model.
+// A session over a network that is cut again and again, at random moments: each request takes effect once, and results match a
+// model.
 #include <cstring>
 #include <map>
 #include <optional>
@@ -44,7 +45,7 @@ class Script {
   int Run(int steps) {
     for (int i = 0; i < steps; ++i) {
       Step();
-      // Some events happen, and perhaps the connection breaks among them.
+      // Runs some events, perhaps with a cut among them.
       for (int events = Random(12); events > 0; --events) {
         if (Random(25) == 0) t_.cut.Cut();
         if (!t_.executor.RunOne()) break;

@@ -1,4 +1,5 @@
-// A front door with the controller in another process (client::RemoteCluster): its sessions, and its requests about the cluster.
+// Tests client::RemoteCluster, by which a front end uses a controller in another process: its sessions, and its requests about
+// the cluster.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Lanes over real sockets and threads: a controller, a worker, and a program that uses client::Client, wired as in bin/.
+// Tests lanes over real sockets and threads: a controller, a worker, and a program that uses client::Client, wired as in bin/.
 #include <unistd.h>
 
 #include <chrono>

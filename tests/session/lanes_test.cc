@@ -1,4 +1,4 @@
-// Bytes between a client and workers travel on lanes, not through the controller.
+// Tests that bytes between a client and workers travel on lanes, not through the controller.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// A session of a client in another process: the client library against the real controller.
+// Tests remote sessions: the client library with a real controller.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-"""PyTorch models on a cluster of two islands, by torchax: the values and the training of torch's own CPU. `make test-torchax` runs this
-in build/venv-torchax, whose pytest process is the client of a local cluster.
+"""Runs and trains PyTorch models by torchax on a cluster of two islands: the results are those of torch's own CPU. `make test-torchax` runs this in
+build/venv-torchax. The pytest process is the client of a local cluster.
 """
 
 import os
@@ -8,7 +8,7 @@ import pathlib
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 os.environ.update(JAX_PLATFORMS="pathways", PATHWAYS_LOCAL="2x1x4")
 os.environ.pop("PATHWAYS_ADDRESS", None)
-# The workers' CPU plugin is over the XLA of a package that is in build/venv alone.
+# The workers' CPU plugin needs the XLA of a package that only build/venv has.
 os.environ["LD_LIBRARY_PATH"] = str(next(ROOT.glob("build/venv/lib/python*/site-packages/tensorflow")))
 
 import jax  # noqa: E402
@@ -21,7 +21,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P  # noqa: E402
 ISLANDS, PER_ISLAND = 2, 4
 STEPS, RATE = 4, 0.1
 INPUT, HIDDEN, BATCH = 12, 16, 8
-# The parameters of `network`: the hidden layer is split within an island, and the islands share the batch.
+# The parameters of `network`: the hidden layer is split over the devices of an island, and the batch over the islands.
 PLACES = {"0.weight": P("model"), "0.bias": P("model"), "2.weight": P(None, "model"), "2.bias": P()}
 
 

@@ -1,7 +1,7 @@
-"""The wheel in an environment of its own, away from the checkout: programs and the command line work there with no path set.
+"""Installs the wheel into a new environment, away from the checkout: programs and the command line work there without any path set.
 
-What the wheel depends on is lent to the environment from those that have it, nothing of ours is: the packages of the one that runs the tests,
-and the CPU device's runtime (the wheel's extra `cpu`), which only build/venv holds.
+The environment gets links to the packages that the wheel depends on, and to nothing of Pathways. The packages are those of the environment
+that runs the tests. The CPU device's runtime (the wheel's extra `cpu`) is in build/venv.
 """
 
 import json
@@ -45,7 +45,7 @@ class Environment:
             (self.packages / entry.name).symlink_to(entry)
 
     def run(self, command, *arguments, **more):
-        """In a folder that has nothing, with an environment that says nothing; the output."""
+        """Runs a command in an empty folder with a minimal environment; returns its output."""
         env = {"HOME": str(self.home), "PATH": "/usr/bin:/bin", **more}
         done = subprocess.run([self.bin / command, *arguments], cwd=self.work, env=env, capture_output=True, text=True, timeout=200)
         assert done.returncode == 0, (done.stdout, done.stderr)
@@ -69,7 +69,7 @@ def test_the_command_line_finds_everything(environment):
     try:
         status = pathways("status")
         assert (status["state"], len(status["devices"])) == ("formed", 4)
-        # `pathways run` says where the cluster is, and for which platform to look.
+        # `pathways run` sets the cluster's address and the platform.
         said = environment.run("pathways", "run", "--", environment.bin / "python", "-c", SCRIPT)
         assert said.split()[1:] == ["4", "140.0"], up
     finally:

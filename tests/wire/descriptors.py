@@ -1,6 +1,6 @@
-"""Reads protobuf descriptors without a protobuf library: those embedded in a jaxlib wheel, and those of our own .proto files.
+"""Reads the descriptors that a jaxlib wheel embeds, and those of our own .proto files, without a protobuf library.
 
-A FileDescriptorProto starts with its own name (field 1), so embedded ones are found by their names: 0x0a, a length, a path ending in .proto.
+A FileDescriptorProto starts with its own name (field 1). So embedded ones are found by 0x0a, a length, and a path that ends in .proto.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ def varint(data, at):
 
 
 def fields(data):
-    """(number, value) of a message: ints for varints and fixed widths, bytes for the rest. ValueError where it is none."""
+    """Yields the (number, value) of each field of a message: ints for varints and fixed widths, else bytes. Raises ValueError if it is no message."""
     at = 0
     while at < len(data):
         tag, at = varint(data, at)
@@ -145,14 +145,14 @@ def parse_file(data):
 
 
 def file_length(data):
-    """How many bytes at the start of `data` form a FileDescriptorProto."""
+    """Returns the length of the FileDescriptorProto at the start of `data`."""
     at, seen_name = 0, False
     while at < len(data):
         start = at
         try:
             tag, at = varint(data, at)
             number, kind = tag >> 3, tag & 7
-            # What a FileDescriptorProto may have: 1 to 14, one name only.
+            # A FileDescriptorProto has fields 1 to 14, and one name.
             if kind not in (0, 2) or not 1 <= number <= 14 or (number == 1 and seen_name):
                 return start
             seen_name = seen_name or number == 1
@@ -169,7 +169,7 @@ def file_length(data):
 
 
 def embedded(library):
-    """The descriptors of XLA's own files that a library embeds, by file name."""
+    """Returns {file name: descriptor} of the files of XLA that a library embeds."""
     data = pathlib.Path(library).read_bytes()
     found = {}
     for match in re.finditer(rb"\x0a([\x05-\x7f])((?:xla|tsl|tensorflow)/[\w/.]{0,120}?\.proto)", data):
@@ -186,7 +186,7 @@ def embedded(library):
 
 
 def ours(paths):
-    """The descriptors of our own .proto files, by protoc."""
+    """Returns the descriptors of our own .proto files, made by protoc."""
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "set"
         subprocess.run(["protoc", f"-I{ROOT}/proto", f"--descriptor_set_out={out}", *map(str, paths)], check=True)

@@ -1,4 +1,4 @@
-"""Our .proto files against the descriptors that installed jaxlib wheels embed. What drifts is named, field by field.
+"""Compares our .proto files with the descriptors that installed jaxlib wheels embed. A failure names each field that differs.
 
 Every jaxlib found in build/venv* is checked; PATHWAYS_JAXLIB may name more libjax_common.so files, separated by colons.
 """
@@ -12,7 +12,7 @@ import pytest
 ROOT = descriptors.ROOT
 PROTOS = [*sorted((ROOT / "proto" / "ifrt_proxy").glob("*.proto")), *(ROOT / "proto" / "xla" / f for f in
           ("xla_data.proto", "compile_options.proto", "executable_metadata.proto"))]
-# What only clients newer than the pinned one have.
+# Names that only clients newer than the pinned one have.
 NEWER = {
     ".xla.ifrt.DTypeProto.Kind.KIND_F6E2M3FN",
     ".xla.ifrt.DTypeProto.Kind.KIND_F6E3M2FN",
@@ -22,7 +22,7 @@ NEWER = {
 PASSED_ON = "an unknown field to us, which goes to the device runtime as the client wrote it"
 NO_MEANING = "where a sharding was written, for people: it is the same sharding without"
 DEPRECATED = "no client that we serve sends it"
-# Fields of jaxlib's messages that ours do not declare, and why nothing is lost.
+# Fields of jaxlib's messages that ours do not declare, each with the reason why nothing is lost.
 UNDECLARED = {
     ".xla.CompileOptionsProto": (PASSED_ON, ["argument_layouts", "serialized_multi_slice_config", "target_config",
                                              "allow_in_place_mlir_modification", "matrix_unit_operand_precision", "compiler_variant",
@@ -34,23 +34,23 @@ UNDECLARED = {
                                                      "auto_spmd_partitioning_mesh_ids", "process_index", "process_count", "slice_size",
                                                      "gpu_topology"]),
     ".xla.OpSharding": (NO_MEANING, ["metadata"]),
-    # reduction_op: how partial values would be reduced, which programs do and the server never does. It comes back to the client in the
-    # sharding as the client wrote it (buffers::Sharding::WithWireForm).
+    # reduction_op: how to reduce partial values. Programs do that, the server does not. It returns the field to the client as the client
+    # wrote it (buffers::Sharding::WithWireForm).
     ".xla.NamedShardingProto": (NO_MEANING, ["metadata", "reduction_op"]),
     ".xla.ifrt.proxy.InitResponse.Device": (DEPRECATED, ["deprecated_attributes"]),
     ".xla.ifrt.proxy.DestructArrayRequest": (DEPRECATED, ["array_handle_deprecated"]),
     ".xla.ifrt.proxy.DeleteArrayRequest": (DEPRECATED, ["array_handle_deprecated"]),
 }
-WHOLLY_PASSED_ON = {".xla.DebugOptions"}  # hundreds of flags, other ones in each release
+WHOLLY_PASSED_ON = {".xla.DebugOptions"}  # hundreds of flags, which differ between releases
 # Messages that clients sent before jaxlib 0.12.
 OLDER = {".xla.ifrt.ShardingParamProto", ".xla.ifrt.ShardingParamShardingProto"}
-# The newest client we test with: what it lacks is drift, in older ones it is their age.
+# The newest client that we test with. A name that it lacks is an error of ours; older clients may lack names.
 PINNED = "build/venv-newest/" if (ROOT / "build" / "venv-newest").exists() else "build/venv/"
 
 
 def libraries():
     found = sorted(ROOT.glob("build/venv*/lib/python3*/site-packages/jaxlib/libjax_common.so"))
-    found = [path for path in found if "venv-unpinned" not in str(path)]  # whose versions are anything; `make newest` judges it
+    found = [path for path in found if "venv-unpinned" not in str(path)]  # its versions are not pinned; `make newest` tests it
     return found + [pathlib.Path(p) for p in os.environ.get("PATHWAYS_JAXLIB", "").split(":") if p]
 
 
@@ -80,7 +80,7 @@ def own():
 
 
 def compare_field(name, mine, theirs, pinned):
-    # Whether a client knows "absent" from 0 is not on the wire, and older ones did not for some fields.
+    # Whether a client distinguishes an absent field from 0 does not show on the wire. Older clients did not for some fields.
     for what in ("number", "label", "type", "type_name", "oneof") + (("optional",) if pinned else ()):
         a, b = getattr(mine, what), getattr(theirs, what)
         if a != b:
@@ -116,7 +116,7 @@ def test_messages_agree(wheel, own):
 
 
 def test_every_field_of_the_client_is_declared_or_left_out_on_purpose(wheel, own):
-    """What a newer client adds to a message would be ignored without a word otherwise."""
+    """Otherwise a field that a newer client adds would be ignored silently."""
     messages, _, _, _ = wheel
     unknown = []
     for name, mine in ((name, mine) for file in own for name, mine in file.messages.items()):
@@ -145,7 +145,7 @@ def test_enums_agree(wheel, own):
 
 
 def test_every_element_type_of_the_client_is_known(wheel, own):
-    """A type that a newer client has and we lack would fail at run time only."""
+    """Otherwise a type that only a newer client has would fail at run time."""
     _, enums, _, _ = wheel
     mine = {value for file in own for value in file.enums.get(".xla.ifrt.DTypeProto.Kind", {})}
     assert set(enums[".xla.ifrt.DTypeProto.Kind"]) <= mine

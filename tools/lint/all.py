@@ -1,4 +1,4 @@
-"""Runs the lints that need no compiler. Prints what is wrong, one finding a line, and ends with 1 if there is any."""
+"""Runs the lints that need no compiler. Prints one finding a line; the exit status is 1 if there is one."""
 
 import pathlib
 import sys

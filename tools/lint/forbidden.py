@@ -1,4 +1,4 @@
-"""Constructs that only some folders may use: time, randomness, threads and locks come through interfaces (DESIGN, section 6)."""
+"""Finds constructs that only some folders may use: time, randomness, threads and locks come through interfaces (ARCHITECTURE.md)."""
 
 import re
 
@@ -7,7 +7,7 @@ import source
 _EDGES = ("pathways/base/", "pathways/net/", "pathways/bin/", "pathways/device/")
 _TESTS = re.compile(r"_test\.cc$|/testing/|^tests/|^bench/|_bench\.cc$")
 
-# (what, pattern, folders that may, tests may, what to use instead)
+# (construct, pattern, folders that may use it, whether tests may, the remedy)
 RULES = [
     ("a thread", re.compile(r"\bstd::(thread|jthread|async)\b|\bpthread_create\b"), _EDGES, True, "pw::ThreadPool or an Executor"),
     ("sleep", re.compile(r"\bsleep_(for|until)\b|\b(u|nano)?sleep\s*\(|\bSleepFor\b"), (), False, "a future, or Timers::After"),

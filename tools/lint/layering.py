@@ -1,4 +1,4 @@
-"""A folder includes only folders above it. The order is the one of pathways/CMakeLists.txt."""
+"""Checks that a folder includes only folders above it, in the order of pathways/CMakeLists.txt."""
 
 import re
 
@@ -12,14 +12,14 @@ ROOMS = {
     "controller": ["", "scheduling", "hosts", "housekeeping", "arrays", "programs", "session", "slices", "cluster"],
 }
 FOR_TESTS = re.compile(r"_test\.cc$|/testing")
-# Beyond the order: folders that must not know each other, although one stands above the other.
+# Folders that must not include each other, although one stands above the other.
 STRANGERS = {
     "controller": {"worker", "device"},       # they meet in proto/ and net/
     "client": {"worker", "controller", "device"},  # a client and the controller meet in session/
     "frontend": {"worker", "device"},
     "relay": set(ORDER) - {"base", "trace", "net", "buffers", "relay"},
 }
-# (header, who may include it). Headers are matched as they are written in the #include.
+# (header, the folders that may include it). Headers are matched as they are written in the #include.
 RESERVED = [
     (re.compile(r"(^|/)pjrt_c_api"), ("pathways/device/pjrt/", "plugins/")),
     (re.compile(r"ifrt"), ("pathways/frontend/", "pathways/sim/")),
@@ -82,7 +82,7 @@ def check_reserved(path, header):
 
 
 def check_own_header_first(path, headers):
-    """thing.cc includes thing.h first: that proves that thing.h compiles alone."""
+    """Checks that thing.cc includes thing.h first, which proves that thing.h compiles alone."""
     own = path[:-3] + ".h"
     if path.startswith("pathways/") and path.endswith(".cc") and (source.ROOT / own).exists() and headers[:1] != [own]:
         return f'the first #include must be "{own}", which proves that it compiles alone'

@@ -1,4 +1,4 @@
-"""Private names of jax and jaxlib are for one folder (python/pathways/_jax), where each is listed with what happens without it.
+"""Checks that only python/pathways/_jax uses private names of jax and jaxlib. That folder lists each, with the behaviour without it.
 
 Every other module may import jax, its public modules, and jaxlib's version. Names are found in the syntax tree, not in comments and texts.
 Private attributes of objects (sharding._x) count as well: a private name that nothing in our package defines is someone else's.
@@ -54,7 +54,7 @@ def private_attributes(text):
 
 
 def private_names(text):
-    """[(line, module)] of what is imported, by a statement or by name."""
+    """Returns [(line, name)] of the private names that a module imports, by statements or as strings."""
     found = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and node.level == 0:
@@ -63,15 +63,15 @@ def private_names(text):
             found += [(node.lineno, one.name) for one in node.names]
         elif isinstance(node, ast.Attribute) and (dotted := _dotted(node)):
             found.append((node.lineno, dotted))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and " " not in node.value:  # sys.modules, importlib
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and " " not in node.value:  # for sys.modules or importlib
             found.append((node.lineno, node.value))
     private = {one for one in found if _is_private(one[1])}
-    inner = {(line, name.rpartition(".")[0]) for line, name in private}  # jax._src, where jax._src.core is found too
+    inner = {(line, name.rpartition(".")[0]) for line, name in private}  # such as jax._src, if jax._src.core is found too
     return sorted(private - inner)
 
 
 def _dotted(node):
-    """The text of jax.a.b, or None of anything else than names and dots."""
+    """Returns the text of an expression such as jax.a.b; None for others."""
     parts = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

@@ -1,9 +1,8 @@
-"""Finds prose that readers stumble over, in comments, docs and help texts. A helper for authors; nothing fails by it.
+"""Finds prose that is hard to read, in comments, docstrings and docs. It helps authors, and fails no check.
 
-    build/venv/bin/python tools/lint/prose.py                    # the whole tree: one line a finding, then the counts
-    build/venv/bin/python tools/lint/prose.py pathways/gang docs/slices.md
+    build/venv/bin/python tools/lint/prose.py [PATH ...]         # default: the whole tree; one line a finding, then the counts
 
-It finds: openings with Who, What, Whose, Where or How; sentences of more than MOST_WORDS words; and the phrases of PHRASES, each with a better one.
+It finds openings with Who, What, Whose, Where or How, sentences of more than MOST_WORDS words, and the phrases of PHRASES with better ones.
 """
 
 import ast
@@ -38,7 +37,7 @@ _NO_PROSE = re.compile(r"^\s*([|#>`]|```|[-=/*]{3,}|\$|\w+\(.*\);?$)")
 
 
 def paragraphs_of_cpp(text):
-    """(line, text) of each block of // comments on lines of their own, and of each comment behind code. Also serves .proto and .td."""
+    """Yields (line, text) of each block of // comments, and of each comment behind code. Also reads .proto and .td."""
     block, start = [], 0
     for number, line in enumerate(text.split("\n"), 1):
         stripped = line.strip()
@@ -56,7 +55,7 @@ def paragraphs_of_cpp(text):
 
 
 def _split(lines, start):
-    """(line, text) of the paragraphs of a comment; blank lines and list items part them."""
+    """Yields (line, text) of the paragraphs of a comment. Blank lines and list items separate them."""
     part, begin = [], start
     for number, line in enumerate([*lines, ""], start):
         if (not line or re.match(r"([-*]|[A-Z]{2}-\d+)\s", line)) and part:
@@ -68,7 +67,7 @@ def _split(lines, start):
 
 
 def paragraphs_of_python(text):
-    """(line, text) of docstrings and comments."""
+    """Yields (line, text) of the paragraphs of docstrings and comments."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and ast.get_docstring(node):
@@ -86,7 +85,7 @@ def paragraphs_of_python(text):
 
 
 def paragraphs_of_markdown(text):
-    """(line, text) of the paragraphs outside code, tables and headings."""
+    """Yields (line, text) of the paragraphs outside code, tables and headings."""
     lines, code = [], False
     for line in text.split("\n"):
         code ^= line.startswith("```")
@@ -100,7 +99,7 @@ READERS = {".h": paragraphs_of_cpp, ".cc": paragraphs_of_cpp, ".proto": paragrap
 
 
 def findings(paragraph):
-    """(kind, text) of what is found in a paragraph."""
+    """Yields (kind, text) of each finding in a paragraph."""
     text = re.sub(r"`[^`]*`", "x", paragraph)
     if OPENING.match(text):
         yield "opening", " ".join(text.split()[:6])
@@ -119,7 +118,7 @@ def files(paths):
 
 
 def check(paths=()):
-    """One line for each finding, and {kind: count}."""
+    """Returns (a line for each finding, {kind: count})."""
     lines, counts = [], collections.Counter()
     for path in files(list(paths)):
         for line, paragraph in READERS["." + path.rsplit(".", 1)[-1]](source.read(path)):

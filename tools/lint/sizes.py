@@ -1,4 +1,4 @@
-"""Headers have at most 300 lines, sources 600, functions 70 (aim: 250 and 30)."""
+"""Checks sizes: headers have at most 300 lines, sources 600, functions 70 (aim: 250 and 30)."""
 
 import re
 
@@ -11,7 +11,7 @@ _NAME = re.compile(r"([~\w:]+|operator\s*\S+?)\s*\(")
 
 
 def functions(text):
-    """(name, first line, lines) of each function body that is not inside another one."""
+    """Yields (name, first line, number of lines) of each function that is not inside another one."""
     line, start, head, stack, found = 1, 0, "", [], []
     for char in source.blank(text):
         if char == "\n":

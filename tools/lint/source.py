@@ -1,4 +1,4 @@
-"""What the lints share: the C++ files of the tree, and a view of a file without comments and literals."""
+"""Shared by the lints: lists the C++ files of the tree, and blanks comments and literals of a file."""
 
 import pathlib
 import re
@@ -12,7 +12,7 @@ _TOKEN = re.compile(
 
 
 def cpp_files():
-    """Paths, relative to the root, of our C++ files: what git tracks or would track."""
+    """Returns the paths, relative to the root, of the C++ files that git tracks or would track."""
     out = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", "*.h", "*.cc"],
         cwd=ROOT, check=True, capture_output=True, text=True).stdout
@@ -24,7 +24,7 @@ def read(path):
 
 
 def blank(text):
-    """`text` with comments and the insides of literals blanked; every line keeps its number."""
+    """Returns `text` with comments and the insides of literals blanked; every line keeps its number."""
     def replace(match):
         token = match.group(0)
         gap = "\n" * token.count("\n")
@@ -33,7 +33,7 @@ def blank(text):
 
 
 def waivers(kind):
-    """{key: reason} of the lines `kind key reason` in waivers.txt."""
+    """Returns {key: reason} of the lines `kind key reason` in waivers.txt."""
     result = {}
     for line in (ROOT / "tools/lint/waivers.txt").read_text().splitlines():
         parts = line.split(maxsplit=2)

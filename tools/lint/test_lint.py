@@ -1,4 +1,4 @@
-"""The lints find what they are for: one planted breach of each rule."""
+"""Tests that each lint finds a planted breach of its rule."""
 
 import pathlib
 import sys
@@ -16,7 +16,7 @@ import source  # noqa: E402
 
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
-    """tree(path=text, ...) makes that the whole tree."""
+    """Returns tree({path: text, ...}), which makes these files the whole tree."""
 
     def make(files):
         for path, text in files.items():

@@ -1,4 +1,4 @@
-"""What `make jax-matrix` makes of the results of jax's tests: the verdict, and the sections of docs/compatibility.md."""
+"""Tests how `make jax-matrix` judges the results of jax's tests, and the sections that it writes into docs/compatibility.md."""
 
 import pathlib
 import subprocess

@@ -1,4 +1,4 @@
-"""What `make newest` says of versions."""
+"""Tests the versions that `make newest` reports."""
 
 import pathlib
 import sys

@@ -1,4 +1,4 @@
-"""The counts that end `make test`: reasons of what was not run, and the list that CI holds them against."""
+"""Tests the counts at the end of `make test`: reasons of skipped tests, and the list of expected skips."""
 
 import pathlib
 import sys
@@ -11,7 +11,7 @@ from tally import ExpectedSkips, Report, Tally, read_junit  # noqa: E402
 
 @pytest.fixture
 def junit(tmp_path):
-    """junit(cases): the Report of a file with these test cases."""
+    """Returns junit(cases): the Report of a file with these test cases."""
 
     def read(cases):
         path = tmp_path / "report.xml"

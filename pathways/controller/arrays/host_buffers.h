@@ -1,4 +1,5 @@
-// What a session keeps of each host buffer: it waits for its request, its request waits for it, or a fetch fills it. Plain data.
+// Host buffers of a session in their three states: the buffer waits for its request, its request waits for it, or a fetch fills
+// it. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +15,25 @@
 
 namespace pw::controller {
 
-// Come before the request that names it, or fetched for the client to pick up.
+// Received before the request that names it, or fetched for the client to pick up.
 struct StagedBuffer {
   Bytes data;
   bool fetched = false;
-  absl::Status error = {};  // why there is no data
+  absl::Status error = {};  // the client could not send the bytes: then `data` is empty
 };
 
-// Promised to an array before it came.
+// Promised to an array before its bytes have been received.
 struct AwaitedBuffer {
   std::weak_ptr<buffers::LogicalArray> array;
   std::shared_ptr<StringCell> cell;  // of string arrays
-  std::vector<HostId> hosts;         // empty: nobody wants it any more
+  std::vector<HostId> hosts;         // empty: no host needs it any more
   uint64_t transfer = 0;
   int64_t bytes = 0;
 };
 
 // A fetch under way will fill it.
 struct FillingBuffer {
-  bool dropped = false;  // deleted before it came
+  bool dropped = false;  // deleted before the fetch ended
   std::vector<ResultCallback<Bytes>> lookups;
   StatusCallback done;
 };

@@ -108,8 +108,8 @@ TEST(StoreRoomTest, WhatWaitsCanBeGivenUp) {
   EXPECT_EQ(t.room.waiting(), 0u);
 }
 
-// A client that sends requests and stores in any order, hosts that take what is queued: nothing is lost, nothing waits for ever,
-// and no more is held than the limit and one buffer.
+// A client that sends requests and stores in any order, and hosts that take the queued bytes. No buffer is lost or waits for
+// ever, and at most the limit and one buffer are held.
 struct World {
   explicit World(int64_t limit) : t(limit) {}
 

@@ -7,9 +7,13 @@
 // for longer than heartbeat_limit. Arrays with a shard on the host become errors that name it, operations that wait for the host fail, and
 // the other hosts are told. Sessions go on. A worker that returns is a new host.
 //
-// Files: cluster_impl.cc (lifetime, links), cluster_membership.cc (joining, losing, heartbeats), cluster_sessions.cc (sessions, host
-// calls), cluster_reports.cc (completions that one host reports for others), cluster_status.cc (status, requests of operators),
-// cluster_trace.cc (recording a trace of the whole cluster).
+// Files:
+//   - cluster_impl.cc: lifetime, links
+//   - cluster_membership.cc: joining, losing, heartbeats
+//   - cluster_sessions.cc: sessions, host calls
+//   - cluster_reports.cc: completions that one host reports for others
+//   - cluster_status.cc: status, requests of operators
+//   - cluster_trace.cc: recording a trace of the whole cluster
 //
 // Invariants:
 //   CI-1  every method runs on the strand unless it says any thread
@@ -166,7 +170,7 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   const ClusterOptions options_;
   const Environment environment_;
   Strand strand_;
-  const net::Probe probe_;  // with which hosts find out whether they share a machine with the controller
+  const net::Probe probe_;  // hosts find out with it whether they share a machine with the controller
   std::unique_ptr<Fabric> fabric_;
   std::unique_ptr<Housekeeping> housekeeping_;  // after the fabric, whose outbox it uses
   std::unique_ptr<Slices> slices_;

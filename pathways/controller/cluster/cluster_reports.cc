@@ -9,9 +9,9 @@ constexpr absl::Duration kTellSeen = absl::Milliseconds(50);
 
 }  // namespace
 
-// A host's report of itself counts always, whether or not it still speaks for others: it keeps no copy of such reports. A report for
-// another host is ignored, and not acknowledged, if its sender does not speak for that host any more: the host has been told so, and itself
-// sends every report that was not acknowledged.
+// A host's report of its own completions always counts, because the host keeps no copy of it. A report for another host is
+// ignored, and not acknowledged, if the sender does not speak for that host any more. The other host has been told so, and sends
+// every report that was not acknowledged itself.
 void ClusterImpl::OnJoined(HostId from, const ::pathways::v1::Joined& joined) {
   for (const auto& report : joined.reports()) {
     const HostId host(report.host());
@@ -22,7 +22,8 @@ void ClusterImpl::OnJoined(HostId from, const ::pathways::v1::Joined& joined) {
   if (!telling_) TellReportsSeen();
 }
 
-// Hosts learn it with their next commands. After kTellSeen, hosts without new commands are told separately.
+// Hosts learn with their next commands which of their reports were seen. After kTellSeen, hosts without new commands are told
+// separately.
 void ClusterImpl::TellReportsSeen() {
   telling_ = fabric_->outbox().TellReportsSeen();
   if (!telling_) return;

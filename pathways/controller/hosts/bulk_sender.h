@@ -1,7 +1,7 @@
 // BulkSender: large host buffers on their way to one host, in chunks on the bulk lane.
 //
-// Sends while the lane has room and goes on when it has again, so that no more than the lane's high-water mark is ever queued
-// below. Sessions take turns, chunk by chunk; the transfers of one session go one after another. Strand-confined.
+// Sends while the lane has room, so that the connection queues at most the lane's high-water mark and one chunk. Sessions take
+// turns, chunk by chunk; the transfers of one session go one after another. Strand-confined.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@ inline constexpr size_t kChunkBytes = 1 << 20;
 
 class BulkSender {
  public:
-  // `connection` outlives this object. `sent` hears of each transfer that has been handed to it in full.
+  // `connection` outlives this object. Calls `sent` when all bytes of a transfer have been handed to the connection.
   BulkSender(net::Connection* connection, std::function<void(uint64_t transfer)> sent)
       : connection_(connection), sent_(std::move(sent)) {}
 
   void Enqueue(SessionId session, uint64_t transfer, Bytes data);
   void DropSession(SessionId session);
-  // Sends what there is room for. Called by Enqueue, and by the owner when the lane has drained.
+  // Sends chunks while the lane has room. Called by Enqueue, and by the owner when the lane has drained.
   void Pump();
   size_t queued_bytes() const { return queued_bytes_; }
 
@@ -41,7 +41,7 @@ class BulkSender {
   net::Connection* const connection_;
   const std::function<void(uint64_t)> sent_;
   std::map<SessionId, std::deque<Transfer>> queues_;  // none is empty
-  SessionId last_;                                    // whose turn it was
+  SessionId last_;                                    // the session that sent the last chunk
   size_t queued_bytes_ = 0;
 };
 

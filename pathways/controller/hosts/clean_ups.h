@@ -1,9 +1,9 @@
 // CleanUps: collects, over one turn of the strand, the executables, programs and sessions that hosts may free, and sends one message for
 // each set of hosts. Fabric owns it and flushes it at the end of the turn.
 //
-// The message follows the turn's commands, none of which refers to the freed objects. In sequential dispatch older commands of the session
-// may still wait in the outbox, and may refer to them: then the clean-up waits for all commands of its session that wait or are being sent
-// (dispatch/array_order.h).
+// The message follows the turn's commands, none of which refers to the freed objects. In sequential dispatch, older commands of
+// the session that refer to them may still wait in the outbox. The clean-up then waits for all commands of its session that wait
+// or are being sent (dispatch/array_order.h).
 // Strand-confined.
 #pragma once
 

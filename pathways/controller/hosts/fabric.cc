@@ -239,8 +239,8 @@ void Fabric::EndSession(SessionId session) {
     peers_.at(host)->bulk.DropSession(session);
     peers_.at(host)->loans.DropSession(session);
   }
-  // A run that is sent node by node sends nothing more, and may wait for a grant that never comes: it ends only when the hosts free what
-  // the session owns.
+  // A run that is sent node by node sends nothing more, and may wait for a grant that never comes. It ends only when the hosts
+  // free the session's objects.
   outbox_.order().EndSession(session);
   ::pathways::v1::CleanUp what;
   what.add_sessions(session.v);

@@ -4,7 +4,7 @@
 // It knows hosts by their connections, devices by the topology, and sessions by number only. The cluster adds and removes hosts and passes
 // in their events. Sessions add commands to the outbox and wait here for the answers.
 //
-// Invariant FA-1: when a host is lost, every request that waits for it fails with the error that names it; nothing waits for an absent
+// Invariant FB-1: when a host is lost, every request that waits for it fails with the error that names it; nothing waits for an absent
 // host.
 #pragma once
 
@@ -101,8 +101,9 @@ class Fabric {
   // present.
   absl::StatusOr<std::string> MemoryKind(DeviceId device, const std::string& kind) const;
 
-  // Sends the bytes of a transfer that a Put has announced to the host: small ones with the commands, large ones on the bulk lane, shared
-  // memory by its name if the host can open it. `exclusive`: the caller keeps no reference and sends them to no other host.
+  // Sends the bytes of a transfer that a Put has announced to the host. A few bytes go with the commands, many on the bulk lane.
+  // Shared memory goes by its name if the host can open it. `exclusive`: the caller keeps no reference and sends the bytes to no
+  // other host.
   void SendBytes(HostId host, SessionId session, uint64_t transfer, const Bytes& data, bool exclusive = false);
   // The bytes passed to SendBytes that have not left for their hosts yet.
   Outgoing& outgoing() { return outgoing_; }
@@ -111,7 +112,7 @@ class Fabric {
   // Sends the clean-ups to hosts, at the end of a turn.
   using SendCleanUp = std::function<void(const std::vector<HostId>& hosts, const ::pathways::v1::CleanUp& what)>;
   void SetCleanUp(SendCleanUp send) { send_clean_up_ = std::move(send); }
-  // Ends the session: cancels its requests and transfers, and makes the hosts free what it owns.
+  // Ends the session: cancels its requests and transfers, and makes the hosts free its objects.
   void EndSession(SessionId session);
 
   size_t queued_bulk_bytes(HostId host) const;

@@ -1,6 +1,7 @@
-// Fetches: data on its way from hosts to the controller, put together in aligned memory. Strand-confined.
+// Fetches: receives the bytes of shards from hosts, and puts their chunks together in aligned memory. Strand-confined.
 //
-// The controller knows how many bytes it asked for, and takes no other number: a host cannot make it allocate.
+// The controller knows the number of bytes that it asked for, and refuses any other: a host cannot make it allocate more.
+//
 // Invariant FE-1: each callback runs exactly once: with the bytes, the host's error, or the error when its host is lost or its
 // session ends.
 #pragma once
@@ -20,7 +21,7 @@ class Fetches {
  public:
   using Callback = PendingReplies<Bytes>::Callback;
 
-  // `by_lane`: the host may have sent the bytes, if there are any, to the client itself; then the result is empty.
+  // `by_lane`: the host may send the bytes to the client itself, on its lane; then the result is empty.
   void Add(uint64_t id, HostId host, SessionId session, uint64_t expected_bytes, Callback done, bool by_lane = false);
   void OnFetched(HostId host, const ::pathways::v1::Fetched& fetched, Bytes payload);
   void OnChunk(HostId host, const ::pathways::v1::Chunk& chunk, const Bytes& payload);
@@ -35,7 +36,7 @@ class Fetches {
     uint64_t expected = 0;
     uint64_t received = 0;
     bool by_lane = false;
-    bool announced = false;  // Fetched has come
+    bool announced = false;  // Fetched has been received
     std::unique_ptr<AlignedBytes> memory;
     Callback done;
   };

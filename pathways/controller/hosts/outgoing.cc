@@ -45,7 +45,7 @@ int64_t Outgoing::bytes(SessionId session) const {
 }
 
 void Outgoing::Drained(const std::vector<Transfer>& gone) {
-  std::map<SessionId, std::function<void()>> drained;  // in a fixed order; copies: a session may go meanwhile
+  std::map<SessionId, std::function<void()>> drained;  // in a fixed order; copies, because a callback may end a session
   for (const Transfer& transfer : gone) {
     auto it = sessions_.find(transfer.session);
     if (it == sessions_.end()) continue;

@@ -1,5 +1,5 @@
-// Outgoing: what of each session's data waits in the controller for hosts that shall have it. Data that goes to several hosts
-// counts once, until the last of them has it. Strand-confined.
+// Outgoing: counts the bytes of each session that wait in the controller for their hosts. Bytes for several hosts count once,
+// until the last of these hosts has them. Strand-confined.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ namespace pw::controller {
 
 class Outgoing {
  public:
-  // `drained` is called whenever the session's bytes have become fewer, inside Done and RemoveHost.
+  // Calls `drained` each time the session's bytes have become fewer, inside Done and RemoveHost.
   void Watch(SessionId session, std::function<void()> drained) { sessions_[session].drained = std::move(drained); }
 
   // REQUIRES: a transfer has one session and one size.
   void Add(SessionId session, HostId host, uint64_t transfer, int64_t bytes);
-  // The host has it. Others than what was added: nothing.
+  // The host has received the transfer. Does nothing if it was not added for this host.
   void Done(HostId host, uint64_t transfer);
   void RemoveHost(HostId host);
   void RemoveSession(SessionId session);

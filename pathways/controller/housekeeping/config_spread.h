@@ -1,17 +1,18 @@
 // ConfigSpread: sends hosts their configuration (v1.HostConfig) and collects their confirmations, each with a reading of the host's clock.
 // Housekeeping uses it.
 //
-// The controller itself tells up to HostQuestions::kFanIn hosts, and hosts that join, by a message among their commands. Larger sets are
-// told in groups: the first host of a group tells the others over its own connections and sends one answer for all of them
-// (worker/housekeeping/pass_on.h). A round therefore costs the controller a start and two frames for each group, however large the groups are. The
-// controller tells a host itself if the host has not confirmed when its group's run ends (a host of the group was lost) or when kPatience
-// is over (a host of the group hangs).
+// The controller itself tells up to HostQuestions::kFanIn hosts, and hosts that join, by a message among their commands. A larger
+// set is told in groups. The first host of a group tells the others over its own connections, and sends one answer for all of
+// them (worker/housekeeping/pass_on.h). A round therefore costs the controller a start and two frames for each group, however
+// large the groups are. If a host of a group is lost, the group's run ends; if a host hangs, kPatience passes. Then the
+// controller itself tells the hosts that have not confirmed.
 //
 // Invariants:
-//   CS-1  every present host is told, even if other hosts are lost
-//   CS-2  `told` runs once: commands that are sent to any of the hosts from then on find the configuration in force
-//   CS-3  `heard` runs at most once for each host in a round
-// A host may be told twice, or hear of a new configuration before an old one: the version decides.
+//   CB-1  every present host is told, even if other hosts are lost
+//   CB-2  `told` runs once: commands that are sent to any of the hosts from then on find the configuration in force
+//   CB-3  `heard` runs at most once for each host in a round
+//
+// A host may be told twice, or get a new configuration before an old one: it keeps the one with the greater version.
 // Strand-confined.
 #pragma once
 

@@ -1,9 +1,9 @@
 // HostGraphs: graphs of the coordination dataflow with one shard on each host of a set, created on first use. Housekeeping, HostQuestions
 // and ConfigSpread run their operators through it.
 //
-//   order     `op` on each host
-//   answers   `op` on each host ──one-to-one──► one result for each of them, at the controller
-//   gathered  `op` on each host ──gather──► `combine` on the first of them ──one-to-one──► one result, at the controller
+//   - order:     `op` on each host
+//   - answers:   `op` on each host ──one-to-one──► one result for each of them, at the controller
+//   - gathered:  `op` on each host ──gather──► `combine` on the first of them ──one-to-one──► one result, at the controller
 //
 // For gathered graphs the traffic to the controller does not grow with the hosts: neither the answers nor the reports of the run, which go
 // up the same tree. For orders over more than 64 hosts the reports go up a tree too (progress/edge_plan.h).

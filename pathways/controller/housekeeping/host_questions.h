@@ -1,12 +1,12 @@
 // HostQuestions: asks all hosts the same question and collects the answers (health, metrics). Housekeeping uses it.
 //
-// Up to kFanIn hosts answer the controller directly. More are asked in groups of kFanIn (in larger ones if there are more than kFanIn²
-// hosts): the first host of a group collects the answers of the others and sends one answer for all (host_graphs.h). So a round costs the
-// controller one start to each host, and two frames back from each group.
+// Up to kFanIn hosts answer the controller directly. More hosts are asked in groups of kFanIn, or larger ones if there are more
+// than kFanIn² hosts. The first host of a group collects the answers of the others and sends one answer for all (host_graphs.h).
+// So a round costs the controller one start to each host, and two frames back from each group.
 //
-// Each group is a run of its own: a host of one group does not delay another group. If a group's run fails (its first host is lost, or a
-// connection between two of its hosts), its hosts are asked again, one by one; Hurry does the same for groups that have not answered. So
-// only the answers of lost or hanging hosts are missing in a round.
+// Each group is a run of its own: a host of one group does not delay another group. A group's run fails if a host of it or a
+// connection between two of its hosts is lost. Then its hosts are asked again, one by one; Hurry does the same for groups that
+// have not answered. So only the answers of lost or hanging hosts are missing in a round.
 //
 // Invariants:
 //   HQ-1  each host is heard at most once in a round

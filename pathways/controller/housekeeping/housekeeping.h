@@ -1,32 +1,38 @@
-// Housekeeping: the controller's orders and questions to all hosts, as graphs of the coordination dataflow, and the coordinator's runtime
-// for them. ClusterImpl owns it. Each graph has one shard on each host concerned (host_graphs.h); worker/housekeeping/housekeeping.h has the operators:
+// Housekeeping: the controller's orders and questions to all hosts, as graphs of the coordination dataflow, and the coordinator's
+// runtime for them. ClusterImpl owns it. Each graph has one shard on each host concerned (host_graphs.h);
+// worker/housekeeping/housekeeping.h has the operators:
 //
-//   configure      adopts the v1.HostConfig in the run's argument. Goes to all hosts; to a joining host before anything else
-//   health         answers with a v1.HealthReport, once a tick
-//   metrics        answers with a v1.MetricsReport, on request
-//   clean-up       frees what the v1.CleanUp in the argument names; goes to the hosts that have it
-//   abort-launch   ends a launch that has failed on another host, as the v1.AbortLaunch in the argument says
-//   pass-on        tells other hosts and answers with the v1.PassedOn, which holds their answers (worker/housekeeping/pass_on.h)
-//   trace          ends the host's recording and answers with the v1.TraceReport
+//   - configure:      adopts the v1.HostConfig in the run's argument. Goes to all hosts; to a joining host before anything else
+//   - health:         answers with a v1.HealthReport, once a tick
+//   - metrics:        answers with a v1.MetricsReport, on request
+//   - clean-up:       frees the objects that the v1.CleanUp in the argument names; goes to the hosts that have them
+//   - abort-launch:   ends a launch that has failed on another host, as the v1.AbortLaunch in the argument says
+//   - pass-on:        tells other hosts and answers with the v1.PassedOn, which holds their answers
+//     (worker/housekeeping/pass_on.h)
+//   - trace:          ends the host's recording and answers with the v1.TraceReport
+//
 // One graph goes in the other direction; its coordinator is the host:
-//   launch-failed  one shard, at the controller: gets the host's v1.LaunchFailed. The hosts that wait for the launch hear of it by
-//                  abort-launch
+//   - launch-failed:  one shard, at the controller: gets the host's v1.LaunchFailed. The controller then aborts the launch on the
+//     hosts
+//                     that wait for it (abort-launch)
 //
-// Faults. A run ends early when a host of its graph is lost, and tuples on their way are lost with it. So messages that must not be lost
-// travel in the start of a run (configure, clean-up, abort-launch, launch-failed): a start goes to all hosts at once and reaches each
-// present one, in its place among the commands. Collected answers are asked for again (metrics, health), or come from each host by a run of
-// its own (trace).
+// Faults. A run ends early when a host of its graph is lost, and tuples on their way are lost with it. So messages that must not
+// be lost travel in the start of a run (configure, clean-up, abort-launch, launch-failed). A start goes to all hosts at once and
+// reaches each present one, in its place among the commands. Collected answers are asked for again (metrics, health), or come
+// from each host by a run of its own (trace).
 //
 // Not graphs. Pings, which tell whether a connection or process is alive, are answered by the connection's own thread (Cluster's Tick). A
 // host whose strand is busy, or whose dataflow is stuck, is not dead; and a dead host would end the graph that should report it.
 // Completions with their errors are no graph either: they are results of dispatched commands, and one message already carries a batch of
 // them. Those of many hosts are joined on their way (speakers.h), but need no run, and none that ends when one of its hosts is lost.
 //
-// Messages. A run costs a start to each host and an answer from each; hosts that do not know its graph yet get it with the start. In a
-// cluster of more than 64 hosts, one host of each 64 sends the collected answers (host_questions.h), the ends of orders (clean-up,
-// abort-launch) come up a tree of hosts, and a configuration goes down one (config_spread.h). Traces are asked for and answered host by
-// host: a report has up to 2^18 events, tens of megabytes, and all of them must reach the controller. Collecting 64 of them on one host
-// would save the controller nothing but headers. The order to end a recording travels among the recorded commands.
+// Messages. A run costs a start to each host and an answer from each; hosts that do not know its graph yet get it with the start.
+// A cluster of more than 64 hosts saves messages. One host of each 64 sends the collected answers (host_questions.h) and passes
+// on the configuration (config_spread.h). The ends of orders (clean-up, abort-launch) come up a tree of hosts. Traces are asked
+// for and answered host by host: a report has up to 2^18 events, tens of megabytes, and all of them must reach the controller.
+// Collecting 64 of them on one host would save the controller nothing but headers. The order to end a recording travels among the
+// recorded commands.
+//
 // Invariant HK-1: nothing here waits for a lost host. Strand-confined.
 #pragma once
 
@@ -73,8 +79,9 @@ class Housekeeping {
     links_.Deliver(from, frame, std::move(payload));
   }
 
-  // Sets the configuration of all present and future hosts. `configured` runs for each host that answers, until the next Configure. `told`
-  // runs once, maybe inside this call: commands that are sent to any host from then on find the configuration in force.
+  // Sets the configuration of all present and future hosts. `configured` runs for each host that answers, until the next
+  // Configure. `told` runs once, maybe inside this call. Commands that are sent to any host from then on find the configuration
+  // in force.
   void Configure(::pathways::v1::HostConfig config, OnConfigured configured, absl::AnyInvocable<void() &&> told = [] {});
   const ::pathways::v1::HostConfig& config() const { return config_; }
 
@@ -90,7 +97,7 @@ class Housekeeping {
   void GatherMetrics(absl::Duration timeout, absl::AnyInvocable<void(MetricsByHost) &&> done);
   // Ends the recordings of these hosts. `done` runs when all have answered or are lost.
   void GatherTraces(const std::vector<HostId>& hosts, OnTrace on_trace, absl::AnyInvocable<void() &&> done);
-  // Tells those of `hosts` that are present what to free.
+  // Makes the hosts free the objects in `what`. Skips hosts that are not present.
   void CleanUp(const std::vector<HostId>& hosts, const ::pathways::v1::CleanUp& what);
 
  private:

@@ -90,7 +90,7 @@ Gangs::GangList Gangs::Needs(const Launch& launch, const Placement* placement) {
     if (auto it = clients_.find(launch.session); it != clients_.end()) {
       if (launch.donates) AddDonorNeeds(it->second, placement, &needs);
       const GangList& barriers = it->second.barriers;
-      // This waits for all earlier runs, also for those that share no array with it.
+      // The gang then waits for all earlier runs, even those that share no array with it.
       if (!barriers.empty() && outbox_->order().MustWait(launch.args)) needs.insert(needs.end(), barriers.begin(), barriers.end());
     }
   }

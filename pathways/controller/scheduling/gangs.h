@@ -4,12 +4,12 @@
 //
 // This class tracks, array by array, which gangs must be granted before another one (gang/scheduler.h). It does so only while some gang
 // waits; if all are granted at once, the cost is a look at an empty table.
-//   - An array is *due* from the gangs that make it and are not granted yet. An array that is made from others without a gang (a copy, an
-//     alias) is due from whatever they are due from.
-//   - An array whose bytes the client has not sent, or that travels in pieces, is due from outside until all bytes have arrived: a device
-//     must not stand idle for one client's upload.
-//   - A gang that takes over arguments (donation) waits on the host for earlier readers of them. So all gangs of its client that share a
-//     device with it, and whatever its client's copies wait for, are granted before it.
+//   - An array is *due* from the gangs that make it and are not granted yet. An array that is made from others without a gang (a
+//     copy, an alias) is due from the same gangs as those arrays.
+//   - An array whose bytes the client has not sent, or sends in pieces, is due from outside until all bytes have arrived. A
+//     device must not stand idle for one client's upload.
+//   - A gang that takes over arguments (donation) waits on the host for earlier readers of them. So it is granted only after all
+//     gangs of its client that share a device with it, and after all gangs that its client's copies wait for.
 //
 // Invariants:
 //   GG-1  the Grants and Executes in a host's stream name its gangs in the scheduler's order
@@ -48,9 +48,9 @@ class Gangs {
   Gangs(const gang::Options& options, Clock* clock, const resource::Topology* topology, dispatch::Outbox* outbox,
         trace::Recorder* recorder);
 
-  // The place of a run that is dispatched node by node (controller/session/sequential_run.h) in the order of its session's work. A gang that is
-  // submitted behind it, and names an array for which its command waits in the outbox (dispatch/array_order.h), is not granted before the
-  // run has been sent: no device may wait for a command that has not left.
+  // The place of a run that is dispatched node by node (controller/session/sequential_run.h) in the order of its session's work.
+  // A later gang whose command waits in the outbox (dispatch/array_order.h) is not granted before the run has been sent. A
+  // device must not wait for a command that has not left.
   struct Barrier {
     SessionId session;
     gang::GangId gang;                 // none: it blocks no other gang

@@ -1,9 +1,9 @@
 // ProgramStages: cuts a run of a program of many nodes into gangs. SessionImpl submits each stage as a gang of its own.
 //
-// The scheduler decides between gangs. A run that is one gang would hold its devices for its whole duration, whatever other clients are
-// entitled to. So a run is a chain of stages: each is a gang that follows the previous one, and has as many Compute nodes, in program
-// order, as are expected to take no longer than a limit. A program that is expected to be short is one stage, and costs as much as a single
-// computation.
+// The scheduler decides between gangs. A run that is one gang would hold its devices for its whole duration, regardless of the
+// shares of other clients. So a run is a chain of stages. Each stage is a gang that follows the previous one. It has as many
+// Compute nodes, in program order, as are expected to take no longer than a limit. A program that is expected to be short is one
+// stage, and costs as much as a single computation.
 //
 // Node durations are learned from the stages' measured times, spread evenly over the nodes of a stage. The plan is made anew when a stage
 // of several nodes takes more than twice the limit, or when half as many stages would do; so it converges.
@@ -32,7 +32,7 @@ struct ProgramStage {
   std::vector<DeviceId> devices;   // the physical devices of its nodes, ascending
   std::vector<HostId> hosts;       // the hosts of these devices, ascending
   std::vector<uint32_t> commands;  // for each host of the lowered program: the number of its commands in this stage
-  std::vector<uint32_t> executes;  // likewise: the number of Executes among them
+  std::vector<uint32_t> executes;  // for each of these hosts: the number of Executes among these commands
 };
 
 class ProgramStages {

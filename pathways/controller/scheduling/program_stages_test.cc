@@ -15,8 +15,8 @@ using ::testing::ElementsAre;
 
 constexpr int64_t kMs = 1'000'000;
 
-// A chain of `computes` Compute nodes over hosts 0, 1, ... in turn (one device each), with an argument before it, and a Move in front of
-// each node but the first.
+// An argument and a chain of `computes` Compute nodes over hosts 0, 1, ... in turn, with one device each. A Move is in front of
+// each Compute node but the first.
 class ProgramStagesTest : public ::testing::Test {
  protected:
   void Make(int computes, int hosts) {

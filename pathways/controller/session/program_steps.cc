@@ -64,7 +64,7 @@ void ProgramSteps::TakeArgs(StepsRun& steps, const std::vector<Record>& args, bo
 
 void ProgramSteps::StartPart(const StepsRef& steps, const Step& step) {
   StepsRun& run = *steps;
-  const std::shared_ptr<const ProgramEntry> part(run.entry, run.entry->steps->parts[step.part].get());  // PS-4
+  const std::shared_ptr<const ProgramEntry> part(run.entry, run.entry->steps->parts[step.part].get());  // WN-4
   std::vector<Record> args, results;
   for (int value : step.inputs) args.push_back(run.values[value]);
   for (int value : step.outputs) {
@@ -160,8 +160,8 @@ void ProgramSteps::StartSelect(const StepsRef& run, const Step& step) {
   select->node = step.node;
   for (size_t i = 1; i < step.inputs.size(); ++i) {
     const int value = step.inputs[i];
-    // An argument that the client has a handle for may be overwritten by another computation before the branch is sent: so the branch reads
-    // it under a name of our own.
+    // An argument that the client has a handle for may be overwritten by another computation before the branch is sent. So the
+    // branch reads it under a name of our own.
     const bool named = run->turns == nullptr && program.nodes[program.producer_of[value]].kind == NodeKind::kArg;
     select->inputs.push_back(named ? AliasOf(entry, value, {run->values[value]}) : run->values[value]);
   }
@@ -204,7 +204,7 @@ void ProgramSteps::EndSelect(const std::shared_ptr<SelectRun>& run, const absl::
   EndWaiting(select.steps, status);
 }
 
-// Ends a waiting node: its value has come, or has failed.
+// Ends a waiting node: its value has arrived, or has failed.
 void ProgramSteps::EndWaiting(const StepsRef& steps, const absl::Status& status) {
   if (steps->run != nullptr) steps->run->EndEffect();
   EndRun(steps->run, status);

@@ -1,25 +1,27 @@
-// ProgramSteps: runs a session's programs that have nodes which wait for values: calls of functions in the client's process, and choices
-// between branches (program/cut.h). SessionImpl owns it.
+// ProgramSteps: runs the programs of a session that have waiting nodes: calls of functions in the client's process, and choices
+// between branches (program/cut.h). Such a node needs the values of its inputs. SessionImpl owns it.
 //
-// A run begins all its steps at once. Its parts are sent to their hosts like any program. The outputs of a waiting node are *expected*
-// arrays on their hosts (worker/execute/expectations.h): so the nodes that read them can be sent too, and the scheduler grants none of these before
-// the arrays exist. The values come up from the hosts when they exist; then the function is called, or the branch is sent, and its results
-// fulfil the expected arrays. So the controller dispatches one after another only the steps that must be.
+// A run begins all its steps at once. Its parts are sent to their hosts like any program. The outputs of a waiting node are
+// *expected* arrays on their hosts (worker/execute/expectations.h). So the nodes that read them can be sent too; the scheduler
+// grants none of these nodes before the arrays exist. The hosts send up the values that a waiting node needs. Then the function
+// is called or the branch is sent, and its results fulfil the expected arrays. So only the steps that depend on such values are
+// dispatched one after another.
 //
-// With sequential dispatch, steps are taken one after another (program_steps_in_turn.cc), and the nodes of a part like those of any program
-// (sequential_run.h). Then all results of the run are expected arrays, not just the outputs of waiting nodes: requests that the client
-// sends behind the run go on, and may donate the run's arguments, because these get names of their own as soon as the hosts know them. From
-// then on no command of a run may wait in the outbox for others, since the first command there may wait for the run.
+// With sequential dispatch, steps are taken one after another (program_steps_in_turn.cc), and the nodes of a part like those of
+// any program (sequential_run.h). Then all results of the run are expected arrays, not just the outputs of waiting nodes.
+// Requests that the client sends after the run go on. They may donate the run's arguments, because these get names of their own
+// as soon as the hosts know them. From then on no command of a run may wait in the outbox for others, since the first command
+// there may wait for the run.
 //
 // Invariants:
-//   PS-1  each expected array is fulfilled exactly once, whatever fails: by the array made for it, or with the error
-//   PS-2  a run ends in the places of its entry, where it began, even if its slices have been moved meanwhile
-//   PS-3  of the gangs that were submitted before a branch was chosen, the branch's gangs wait only for those that make its arguments: the
-//         others may wait for the branch (CU-3)
-//   PS-4  a part or branch in flight keeps the whole program alive, and its executables as they were when it began
-//   PS-5  in sequential dispatch a run waits for nothing of its session that began after it
-//   PS-6  a donated argument belongs to the run alone from the call on, though it may be taken over much later: its other handles are
-//         deleted, as after any donation
+//   WN-1  each expected array is fulfilled exactly once, by the array made for it or with an error
+//   WN-2  a run ends in the places of its entry, where it began, even if its slices have been moved meanwhile
+//   WN-3  among the gangs that were submitted before a branch was chosen, the branch's gangs wait only for those that make its
+//         arguments. The others may wait for the branch (CU-3)
+//   WN-4  a part or branch in flight keeps the whole program alive, and its executables as they were when it began
+//   WN-5  in sequential dispatch a run waits for nothing of its session that began after it
+//   WN-6  a donated argument belongs to the run alone from the call on, though a computation may take it over much later. Its
+//         other handles are deleted, as after any donation
 // Lives on its session's strand. Callbacks in flight hold it weakly, by the session's `alive_`.
 #pragma once
 
@@ -46,7 +48,7 @@ class ProgramSteps {
   // Returns the program's entry. Loads its parts on their hosts. `branches`: all that its nodes may choose.
   absl::StatusOr<EntryRef> Make(program::Program program, const Executables& executables, std::vector<EntryRef> branches,
                                 bool is_branch, program::CutRoom& room);
-  // Replaces the donated arguments of a call by arrays that belong to the run (PS-6).
+  // Replaces the donated arguments of a call by arrays that belong to the run (WN-6).
   void TakeOver(const ProgramEntry& entry, std::vector<Record>& args) const;
   void Start(const std::shared_ptr<const ProgramEntry>& entry, const std::vector<Record>& args,
              const std::vector<Record>& results, const std::shared_ptr<ExecuteRun>& run);
@@ -101,7 +103,7 @@ class ProgramSteps {
   Record PutBytes(const Expected& expected, const Bytes& data);
   void FetchValue(const ProgramEntry& entry, int value, const Record& array, ResultCallback<Bytes> done);
 
-  // Sends without waiting for other commands: the arrays have names of their own, or the run's turn has come (PS-5).
+  // Sends without waiting for other commands: the arrays have names of their own, or the run's turn has come (WN-5).
   void Send(HostId host, ::pathways::v1::Command command, std::vector<Bytes> payload = {}) const {
     fabric().outbox().AddNow(host, std::move(command), std::move(payload));
   }

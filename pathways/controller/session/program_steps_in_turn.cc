@@ -9,8 +9,8 @@ namespace pw::controller {
 
 using program::Step;
 
-// The run takes its place in the session's order at the call, even if its first step can only be taken later (PS-5): gangs that are
-// submitted in between may wait for its results.
+// The run takes its place in the session's order at the call, even if its first step can only be taken later (WN-5). Gangs that
+// are submitted in between may wait for its results.
 void ProgramSteps::StartInTurn(StepsRef steps, std::vector<Record> args) {
   const ProgramEntry& entry = *steps->entry;
   steps->turns = std::make_unique<Turns>();

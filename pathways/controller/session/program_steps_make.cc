@@ -77,7 +77,7 @@ absl::Status ProgramSteps::MakeParts(ProgramEntry::Steps& steps, const Executabl
   return absl::OkStatus();
 }
 
-// Finds the places of all values (PS-2). `devices`: gets all devices of the program, ascending.
+// Finds the places of all values (WN-2). `devices`: gets all devices of the program, ascending.
 absl::Status ProgramSteps::FindPlaces(const program::Program& program, ProgramEntry::Steps& steps,
                                       std::vector<DeviceId>* devices) const {
   const auto add = [devices](const std::vector<DeviceId>& more) { devices->insert(devices->end(), more.begin(), more.end()); };

@@ -1,17 +1,18 @@
 // SequentialRun: one run of a program, dispatched node by node (paper 4.5, figure 4a). SessionImpl and ProgramSteps start one for each run
 // in sequential dispatch.
 //
-// The commands of a computation are sent when the computation before it is *enqueued*: when its hosts have reported that they have prepared
-// it and that its turn on their devices has come (v1.Execute.enqueued). Its end is not waited for. The copies that a computation reads are
-// sent with its own commands, to senders and receivers alike: in the paper they are no nodes of their own.
+// The commands of a computation are sent when the computation before it is *enqueued*. That is when its hosts have reported that
+// they have prepared it and that its turn on their devices has come (v1.Execute.enqueued). The run does not wait for its end. The
+// copies that a computation reads are sent with its own commands, to senders and receivers alike: in the paper they are no nodes
+// of their own.
 //
 // In parallel dispatch the hosts generate the same commands for themselves (dispatch/lower_program.h). So this is the baseline of every
 // comparison, of results and of time (figure 7). Each computation is a gang of its own: the islands' schedulers grant it like any other, by
 // the client's share.
 //
 // Later commands of the session that name the run's results, or the arrays that it takes, wait in the outbox until the run has been sent
-// (dispatch/array_order.h); their gangs wait behind the run's barrier (gangs.h). Other commands and other runs go on. A part of a program
-// with nodes that wait for values blocks nothing: the client does not know the names of its arguments and results (program_steps.h).
+// (dispatch/array_order.h). Their gangs wait behind the run's barrier (gangs.h). Other commands and other runs go on. A part of a
+// program with waiting nodes blocks nothing: the client does not know the names of its arguments and results (program_steps.h).
 //
 // Owned by the completions that it waits for. Sends nothing more once its session has ended. Strand-confined.
 #pragma once

@@ -1,4 +1,4 @@
-// New arrays from existing shards. No data is copied, whatever the copy semantics; a donated input's handle is deleted.
+// New arrays from existing shards. No data is copied, even if the client asks for a copy. A donated input's handle is deleted.
 #include <algorithm>
 #include <map>
 #include <utility>

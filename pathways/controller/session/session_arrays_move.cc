@@ -13,7 +13,7 @@ namespace pw::controller {
 absl::StatusOr<SessionImpl::SpecPtr> SessionImpl::CopySpec(const ArrayEntry& source,
                                                            const std::optional<std::vector<DeviceId>>& devices,
                                                            const std::optional<std::string>& memory_kind) const {
-  if (source.spec == nullptr) return SpecPtr();  // an error of unknown shape stays one
+  if (source.spec == nullptr) return SpecPtr();  // an error without a known shape stays one
   auto spec = std::make_shared<ArraySpec>(*source.spec);
   if (devices.has_value()) {
     if (static_cast<int>(devices->size()) != spec->sharding.num_shards()) {

@@ -1,4 +1,4 @@
-// Staged bytes: what clients send ahead of, or behind, the requests that name it; and what fetches leave for them to pick up.
+// Staged bytes: bytes that clients send before or after the requests that name them, and fetched bytes for clients to pick up.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,7 +10,8 @@ namespace pw::controller {
 
 namespace {
 
-// A client that sends no request for what it has sent, while the rest waits for room, is told so after this time.
+// A client's stores may wait for room while no request names the bytes that it has sent. Its first waiting store fails after this
+// time.
 constexpr absl::Duration kPatience = absl::Minutes(1);
 
 }  // namespace
@@ -108,12 +109,12 @@ void SessionImpl::DeliverAwaited(AwaitedBuffer awaited, const absl::StatusOr<Byt
                                                                          " bytes came for an array that needs ", awaited.bytes)));
   }
   const auto array = awaited.array.lock();
-  if (array != nullptr && data->size() <= kChunkBytes) fabric_->gangs().Arrived(array->id());  // the bytes go before what follows
+  if (array != nullptr && data->size() <= kChunkBytes) fabric_->gangs().Arrived(array->id());  // the bytes go before later commands
   if (data->empty()) return;
   for (HostId host : awaited.hosts) fabric_->SendBytes(host, id_, awaited.transfer, *data, awaited.hosts.size() == 1);
 }
 
-// Also for an array that is gone: what was computed from it may live, and waits for the data.
+// Also called for an array that has been deleted: results computed from it may live, and wait for the data.
 void SessionImpl::AbortAwaited(const AwaitedBuffer& awaited, const absl::Status& error) {
   if (const auto array = awaited.array.lock()) {
     array->Poison(error);

@@ -1,4 +1,4 @@
-// The brake on what one client may have in the controller, at the session: who waits for room, and what makes it.
+// The limit on the bytes that one client may have in the controller, tested at the session.
 #include <string>
 #include <vector>
 
@@ -153,7 +153,7 @@ TEST_F(StoreTest, AClientThatSendsNoRequestIsToldSo) {
   EXPECT_THAT(refusals[0].message(), HasSubstr("--staged-limit"));
 }
 
-// What the bulk lane has no room for counts too.
+// Bytes that wait for room on a host's bulk lane count as held.
 struct SlowHostTest : public StoreTest {
   SlowHostTest() : StoreTest(60 * kMiB) {}
   void Put(Handle handle, int64_t bytes, int device = 0) {
@@ -163,7 +163,7 @@ struct SlowHostTest : public StoreTest {
 };
 
 TEST_F(SlowHostTest, WhatIsQueuedForAHostHoldsBackWhatFollows) {
-  // Nothing runs between these two but what they call: the host takes nothing.
+  // Tasks run inside Admitted only: between its calls the host takes no bytes.
   Put(1, 60 * kMiB);
   Put(2, 60 * kMiB);
   Put(3, 1);

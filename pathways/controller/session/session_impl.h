@@ -1,11 +1,11 @@
-// SessionImpl: the controller's session: one client's arrays, executables and programs, over a Fabric. One file for each family of methods:
-//   session_impl.cc           beginning and end, helpers of all families
-//   session_host_buffers.cc   staged bytes; session_arrays_make.cc: arrays from host memory, errors
-//   session_arrays_alias.cc   assemble, disassemble, one shard, remap, bitcast: no data moves
-//   session_arrays_move.cc    copy, reshard; session_arrays_read.cc: readiness, fetching, deleting
-//   session_executables.cc    compile, describe; session_execute.cc: execute and results of runs; session_programs.cc: programs of many
-//                             nodes; program_steps.cc: those with nodes that wait for values, in a class of its own
-//   session_slices.cc         devices of virtual slices; session_remap.cc moves them
+// SessionImpl: the controller's session: one client's arrays, executables and programs, over a Fabric. Its methods by file:
+//   - session_impl.cc: beginning and end, helpers of all families
+//   - session_host_buffers.cc: bytes that the client sends before or after the requests that name them
+//   - session_arrays_make.cc: arrays from host memory, errors; session_arrays_alias.cc: new arrays from existing shards
+//   - session_arrays_move.cc: copy, reshard; session_arrays_read.cc: readiness, fetching, deleting
+//   - session_executables.cc: compile, describe; session_execute.cc: execute and results of runs
+//   - session_programs.cc: programs of many nodes; program_steps.h: those with waiting nodes
+//   - slices/session_slices.cc: devices of virtual slices; slices/session_remap.cc moves them
 //
 // The client's callbacks always run in a task of their own (Session promises: never inside the call). Work in flight copies the state that
 // it needs and holds no pointer to the session, or is answered with CANCELLED in the destructor.

@@ -1,9 +1,9 @@
 // Moves a client's virtual devices to other physical ones while the client works (paper 4.1: "suspend, resume, migrate").
 //
-// First the executables on these devices are compiled for their new places, in the background, under *scratch* ids, which stand for the
-// same virtual devices in the new mapping. Then, in one turn of the strand, the devices are bound anew, the new executables and programs
-// replace the old ones under the old handles, and every array is copied to its new place for later requests. Earlier requests have gone to
-// the old places, in order, and end there.
+// First the executables on these devices are compiled for their new places, in the background, under *scratch* ids, which stand
+// for the same virtual devices in the new mapping. Then, in one turn of the strand, the devices are bound anew. The new
+// executables and programs replace the old ones under the old handles, and every array is copied to its new place for later
+// requests. Earlier requests have gone to the old places, in order, and end there.
 //
 // Suspending copies all arrays to host memory, named by physical devices; resuming is a move from there.
 #include <algorithm>

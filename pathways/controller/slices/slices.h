@@ -5,12 +5,12 @@
 // of them to physical devices in the topology. From then on, code that plans commands treats them like any other device, and errors and
 // reports name them by the client's ids. A pool's ids belong to one session (SessionImpl refuses those of others).
 //
-// A slice gets ids that were never used before, as long as there are some: so a program that uses devices of a released slice by mistake
-// gets an error for as long as possible.
+// A slice gets ids that were never used before, as long as the pool has some. A program that uses devices of a released slice by
+// mistake then gets an error.
 //
 // Invariants:
-//   SL-1  a virtual device is bound exactly while a slice has it, to the physical device that the table names; for the slices of a
-//         suspended client the table names none, and the device stays bound to the last one
+//   SL-1  a virtual device is bound exactly while a slice has it, to the physical device that the table names. The table names no
+//         devices for the slices of a suspended client: a virtual device then stays bound to the last one
 //   SL-2  the end of a session releases its slices and pending requests, and frees its ids
 //   SL-3  an Await is answered exactly once
 //   SL-4  a slice that cannot be moved stays where it is, whole
@@ -47,8 +47,8 @@ class Slices {
   void Await(SessionId session, SliceId slice, absl::Duration limit, ResultCallback<SliceState> done);
   absl::Status Release(SessionId session, SliceId slice);
 
-  // Places nothing new on the host with that name, and moves its slices elsewhere; `done` runs when their arrays have arrived. With `undo`
-  // the host takes slices again.
+  // Places no new slices on the host with that name, and moves its slices elsewhere; `done` runs when their arrays have arrived.
+  // With `undo` the host takes slices again.
   void Drain(const std::string& host, bool undo, ResultCallback<DrainReport> done);
 
   void Suspend(SessionId session, ResultCallback<SuspendReport> done);

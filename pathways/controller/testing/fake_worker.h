@@ -1,12 +1,15 @@
-// FakeWorker: a worker that keeps shards in host memory, for tests of the controller. It speaks the worker protocol over any transport, and
-// keeps the protocol's promises: commands take effect in order, a command that waits for data does not delay others, a failed command
-// poisons its results.
+// FakeWorker: a worker that keeps shards in host memory, for tests of the controller. It speaks the worker protocol over any
+// transport, and keeps the protocol's promises. Commands take effect in order. A command that waits for data does not delay
+// others. A failed command poisons its results.
 //
-// Programs are toys: the bytes to compile are a serialized v1.Compiled, which is returned as the answer. Its name selects the computation:
-//   "copy"   result i is argument i            "add"    result 0 is argument 0 + argument 1 (f32)
-//   "fail"   every run fails with RESOURCE_EXHAUSTED "toy failure"
-//   "refuse" compilation fails with INVALID_ARGUMENT "toy refusal"
+// Programs are toys: the bytes to compile are a serialized v1.Compiled, which is returned as the answer. Its name selects the
+// computation:
+//   - "copy":   result i is argument i
+//   - "add":    result 0 is argument 0 + argument 1 (f32)
+//   - "fail":   every run fails with RESOURCE_EXHAUSTED "toy failure"
+//   - "refuse": compilation fails with INVALID_ARGUMENT "toy refusal"
 // A toy with newer_than_runtime is refused for that reason, unless the worker reads_newer.
+//
 // Direct transfers between fake workers go through a Hub that the test shares between them.
 #pragma once
 

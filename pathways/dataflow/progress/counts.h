@@ -1,5 +1,5 @@
-// Counts: the number of messages sent to each destination shard, stored as stretches of equal numbers. Zeros take no memory, and an
-// edge that sends equally many messages to all shards takes one stretch, whatever their number. A value, pure.
+// Counts: the number of messages sent to each destination shard, stored as stretches of equal numbers. Zeros take no memory. An
+// edge that sends equally many messages to all shards takes one stretch, for any number of shards. A value, pure.
 #pragma once
 
 #include <cstdint>

@@ -2,14 +2,14 @@
 //
 // When all shards of the source node on a host are done, the host reports how many messages they sent to each destination shard.
 // Reports take one of two routes. The kind and size of the edge alone decide which, so all hosts choose the same:
-//   direct   each source host reports to each destination host concerned: for one-to-one edges, and for edges with at most
-//            `direct_pairs` pairs of hosts
-//   tree     source hosts add up their reports along a tree; its root sends the sum to the first destination host, from which
-//            every destination host gets its part along a second tree. With S source and D destination hosts, at most S + D - 1
-//            reports are sent; a host receives at most `fan_in` per level, and the hops grow with the logarithm of the hosts
+//   - direct: each source host reports to each destination host concerned. For one-to-one edges, and for edges with at most
+//     `direct_pairs` pairs of hosts.
+//   - tree: source hosts add up their reports along a tree. Its root sends the sum to the first destination host, from which
+//     every destination host gets its part along a second tree. With S source and D destination hosts, at most S + D - 1 reports
+//     are sent. A host receives at most `fan_in` per level, and the hops grow with the logarithm of the hosts.
 //
 // Invariants:
-//   EP-1  the reports of an edge are O(hosts), whatever the number of shards
+//   EP-1  the reports of an edge are O(hosts), for any number of shards
 //   EP-2  memory is O(shards of the edge on this host + direct_pairs + fan_in x levels)
 // Immutable, pure; made once per graph and host, shared by all runs.
 #pragma once
@@ -25,7 +25,7 @@ namespace pw::dataflow {
 
 struct ProgressKnobs {
   uint32_t fan_in = 64;        // of the trees; at least 2
-  uint32_t direct_pairs = 64;  // edges with at most so many pairs of hosts use direct reports
+  uint32_t direct_pairs = 64;  // edges with at most this number of pairs of hosts use direct reports
 };
 
 // Knobs for hosts that can reach only the coordinator: all reports are direct.

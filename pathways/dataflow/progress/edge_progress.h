@@ -6,10 +6,11 @@
 // reports its counts, without the zeros. A destination shard closes once every report that concerns it has come, and it has
 // received as many messages as they announce. Reports go from host to host directly or along a tree (edge_plan.h).
 //
-//   a source shard sends     Sent() ──► a sequence number, which travels with the message
-//   a source shard is done   SourceDone() ──► if it was the last on this host: reports to send
-//   a message comes          Received() ──► false: a duplicate, drop it
-//   a report comes           OnReport() ──► reports to pass on
+//   - a source shard sends:    Sent() ──► a sequence number, which travels with the message
+//   - a source shard is done:  SourceDone() ──► if it was the last on this host: reports to send
+//   - a message comes:         Received() ──► false: a duplicate, drop it
+//   - a report comes:          OnReport() ──► reports to pass on
+//
 // SourceDone, Received and OnReport may close destination shards.
 //
 // A source shard that ends with an error poisons the destination shards that it might have sent to: its own on a one-to-one edge,
@@ -20,7 +21,7 @@
 //   EG-1  a destination shard closes once, after the last of its messages has been received, and never before all source shards
 //         are done
 //   EG-2  once all messages and reports have arrived, all destination shards have closed
-//   EG-3  EG-1 and EG-2 hold in whatever order messages and reports arrive, and however often each of them arrives
+//   EG-3  EG-1 and EG-2 hold if messages and reports arrive in any order, and if some arrive several times
 //   EG-4  nothing that a peer sends can break an invariant: a message or report that does not fit the plan is refused with an error
 //   EG-5  memory is O(shards of the edge on this host + hosts it receives from + destination shards it sends to)
 // Pure: no I/O, no clock. Not thread-safe.

@@ -25,8 +25,8 @@ struct Scenario {
   uint32_t hosts = 1;
   uint32_t nodes = 2;
   uint32_t shards = 1;
-  uint32_t duplicates = 0;  // so many of 8 deliveries are repeated
-  uint32_t errors = 0;      // so many of 16 shards end with an error
+  uint32_t duplicates = 0;  // a delivery is repeated with a probability of duplicates / 8
+  uint32_t errors = 0;      // a shard ends with an error with a probability of errors / 16
   ProgressKnobs knobs;
 };
 

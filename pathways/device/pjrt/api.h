@@ -1,7 +1,9 @@
 // Api: the PJRT C API of one plugin, loaded by path. Thin wrappers turn its errors into absl::Status.
 //
-// Only this folder includes the C API's headers. The API is a table of functions ("entries"). An entry takes one struct of arguments that
-// begins with its own size; PW_PJRT_ARGS declares one, `Api::Call` calls an entry and converts its error to a status:
+// Only this folder includes the C API's headers. The API is a table of functions ("entries"). An entry takes one struct of
+// arguments that begins with its own size. PW_PJRT_ARGS declares one. `Api::Call` calls an entry and converts its error to a
+// status.
+//
 //   PW_PJRT_ARGS(args, PJRT_Buffer_ReadyEvent_Args);
 //   args.buffer = buffer;
 //   absl::Status status = api.Call(&PJRT_Api::PJRT_Buffer_ReadyEvent, &args);

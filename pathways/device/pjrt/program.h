@@ -19,8 +19,8 @@ namespace pw::device::pjrt {
 
 class Program : public LoadedProgram, public std::enable_shared_from_this<Program> {
  public:
-  // Takes ownership of `loaded`. INTERNAL: its devices are not `devices` in that order. `callbacks` is null for programs without host
-  // callbacks. `launcher` runs launches one after another, on a thread of its own, and outlives the program.
+  // Takes ownership of `loaded`. Returns INTERNAL if its devices are not `devices` in that order. Programs without host callbacks
+  // have null `callbacks`. The `launcher` runs launches one after another, on a thread of its own, and outlives the program.
   static absl::StatusOr<std::shared_ptr<LoadedProgram>> Wrap(std::shared_ptr<const Client> client, Executor* launcher,
                                                              PJRT_LoadedExecutable* loaded, const std::vector<int>& devices,
                                                              std::shared_ptr<HostCallbacks> callbacks);

@@ -72,9 +72,10 @@ class Compiler {
 
   // Returns the real runtime's description of itself and of a device, which simulated hosts report as theirs.
   absl::StatusOr<std::pair<RuntimeInfo, DeviceInfo>> Describe();
-  // Compiles the program for its number of devices, whatever devices the request names. Returns the earlier result if one is still in use.
+  // Compiles the program for as many devices as it has replicas times partitions. Ignores the devices that the request names.
+  // Returns the earlier result if one is still in use.
   absl::StatusOr<std::shared_ptr<CompiledProgram>> Compile(const CompileRequest& request);
-  // Number of programs compiled, each counted once however many hosts asked.
+  // Number of compilations. A request that gets an earlier result adds none.
   int compilations() const;
 
  private:

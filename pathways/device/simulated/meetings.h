@@ -1,9 +1,9 @@
 // Meetings: makes the hosts of a simulated launch over several hosts wait for each other, as real collectives do.
 //
 // Invariants:
-//   MG-1  the parties of a launch begin together: none before all have arrived
-//   MG-2  an error of one party, or an abort, reaches those that have arrived at once, and the others when they arrive
-//   MG-3  all parties get the same start time: the latest of their arrival times
+//   ME-1  the parties of a launch begin together: none before all have arrived
+//   ME-2  an error of one party, or an abort, reaches those that have arrived at once, and the others when they arrive
+//   ME-3  all parties get the same start time: the latest of their arrival times
 // Any thread. Calls back outside its lock, on the thread of the last arrival.
 #pragma once
 

@@ -2,16 +2,18 @@
 // tests and the simulator.
 //
 // Its programs are text of format "sim": words `key=value` separated by spaces.
-//   args=N outputs=M   all of type f32 and shape `dims`: result k is k + 1 + sum over i of (i + 1) * argument i, for each element
-//   dims=4x2           the shape of each; empty for a scalar
-//   donate=0,2         arguments that the program takes over
-//   fail=TEXT          every execution fails with INTERNAL and this text ('_' stands for a space)
-//   hold=1             executions do not end before ReleaseHeld()
-//   us=50              how long the devices are busy; ignored without timers
-//   ring=800:6         bytes and steps that its collectives send: reported as costs, without effect here
-//   callback=7         result 0 is the reply of host callback 7 to the arguments
-//   invalid=TEXT       does not compile
-//   StableHLO_v1.13.0  the StableHLO version of the program; compiles only if it is the runtime's
+//   - args=N outputs=M    all of type f32 and shape `dims`: result k is k + 1 + sum over i of (i + 1) * argument i, for each
+//     element
+//   - dims=4x2            the shape of each; empty for a scalar
+//   - donate=0,2          arguments that the program takes over
+//   - fail=TEXT           every execution fails with INTERNAL and this text ('_' stands for a space)
+//   - hold=1              executions do not end before ReleaseHeld()
+//   - us=50               the time that the devices are busy; ignored without timers
+//   - ring=800:6          bytes and steps that its collectives send: reported as costs, without effect here
+//   - callback=7          result 0 is the reply of host callback 7 to the arguments
+//   - invalid=TEXT        does not compile
+//   - StableHLO_v1.13.0   the StableHLO version of the program; compiles only if it is the runtime's
+//
 // Reading a donated buffer fails, so that tests notice a hazard.
 //
 // With timers a device executes one program after another, in the order of the Execute calls, and all devices of an execution begin it

@@ -4,8 +4,8 @@
 // first. A grant is charged with its prediction, so that a burst of grants is spread before any of them has run. The charge is
 // corrected when the measured time is known.
 //
-// Work-conserving: ranks only order the clients that have work. No hoarding: a client that returns after a time without work starts
-// at the island's virtual time (the largest at which a gang was granted) if it is behind it, so idling earns nothing. A client that
+// Work-conserving: ranks only order the clients that have work. No hoarding: idling earns nothing. The island's virtual time is
+// the largest at which a gang was granted. A client that returns after a time without work starts there if it is behind; one that
 // is ahead stays ahead. A new weight applies to later grants.
 //
 // The rank is the virtual time in steps of `grain_us`. Within a step the policy is indifferent (policy.h). A client is at most one

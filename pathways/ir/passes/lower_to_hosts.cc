@@ -62,8 +62,9 @@ class HostSets {
   std::vector<Places::Hosts> sets_;
 };
 
-// Lowers one program. An executable may take over an argument that it donates, if this is the value's last use, and the value is the
-// program's own or an argument that the caller donated. A computed value that is a result has the result's slot from the start.
+// Lowers one program. An executable may take over an argument that it donates if this is the value's last use. The value must be
+// computed by the program, or be an argument that the caller donated. A computed value that is a result has the result's slot
+// from the start.
 class Lowering {
  public:
   Lowering(mlir::ModuleOp module, ProgramOp program) : module_(module), program_(program), symbols_(module), places_(module) {}

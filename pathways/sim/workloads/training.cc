@@ -1,4 +1,5 @@
-// One replica on each island: its gradient goes to all other replicas, and each sums all gradients.
+// Up to four replicas, each on one host, on different islands if possible. The gradient of each is copied to all others, and each
+// sums all gradients.
 #include <algorithm>
 #include <map>
 #include <utility>

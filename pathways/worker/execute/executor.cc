@@ -27,7 +27,7 @@ struct Runner::Run {
   std::vector<int32_t> forbidden;  // donations that the command excludes
   std::vector<int32_t> given;      // arguments that this execution takes over
   std::vector<ShardRef> args;      // argument k of position p at [p * arguments + k]
-  std::vector<ShardRef> results;   // likewise
+  std::vector<ShardRef> results;   // result k of position p at [p * results + k]
   Hazards::TaskRef task;
   LaunchOrder::Turn turn;
   absl::Time started = absl::InfinitePast();

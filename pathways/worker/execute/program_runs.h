@@ -5,9 +5,9 @@
 // usual. Their completions come back here (Outbox::Done) instead of going to the controller, which gets one answer for the run.
 //
 // Invariants:
-//   RU-1  every RunProgram is answered exactly once, after all its commands have completed
-//   RU-2  every stage's op is answered exactly once, before the run's op
-//   RU-3  the answer names the results of the run that are poisoned on this host, and no others
+//   WR-1  every RunProgram is answered exactly once, after all its commands have completed
+//   WR-2  every stage's op is answered exactly once, before the run's op
+//   WR-3  the answer names the results of the run that are poisoned on this host, and no others
 // Lives on the worker's strand.
 #pragma once
 

@@ -2,7 +2,7 @@
 // over the connections that carry arrays (Peers), which are opened on first use.
 //
 // Only the controller decides membership: a host is lost when the controller says that it has left. A broken connection is a broken path
-// and nothing more (links.h, LK-3).
+// and nothing more (links.h, DL-3).
 // Lives on the worker's strand.
 #pragma once
 

@@ -60,7 +60,7 @@ TEST(JoinedReports, AGroupThatHasBecomeSmallerIsComplete) {
   EXPECT_TRUE(joined.complete());
 }
 
-// A report is attributed to the host of its connection, whatever it contains.
+// A report is attributed to the host of its connection, even if it names another host.
 TEST(JoinedReports, BearTheHostThatTheyCameFrom) {
   JoinedReports joined;
   pathways::v1::Report report = Numbered(1);

@@ -1,5 +1,5 @@
-// PassOn: forwards an order of the controller to other hosts and gathers their answers (v1.PassOn), so that an order for a large cluster
-// costs the controller one message per group of hosts. This host coordinates a run over the group.
+// PassOn: forwards an order of the controller to other hosts and gathers their answers (v1.PassOn). An order for a large cluster
+// then costs the controller one message per group of hosts. This host coordinates a run over the group.
 //
 // The loss of a host ends the run: only the answers received by then are reported, and the controller tells the other hosts itself. The
 // graph is kept for the next order to the same hosts.

@@ -1,25 +1,29 @@
 // ReportPath: sends this host's completions (v1.Done) to the controller through another host of its group, and forwards those of other
 // hosts. The controller then receives one frame for each group, instead of one for each host.
 //
-// Roles. In a large cluster the controller divides the hosts into groups, and names in each group a speaker: the host through which all
-// members of the group report (v1.Peers, controller/hosts/speakers.h). worker.proto (Report) says which completions take this path. A host
-// without a speaker, as in a small cluster, reports directly.
+// Roles. In a large cluster the controller divides the hosts into groups and names a speaker in each. All members of a group
+// report through its speaker (v1.Peers, controller/hosts/speakers.h). The completions that take this path are specified in
+// worker.proto (Report). A host without a speaker, as in a small cluster, reports directly.
 //
-// At the end of a turn of the strand, a member sends the completions that the outbox offers, as one report, to its speaker over the
-// connection that carries arrays, and keeps a copy (unseen_reports.h). The speaker is a member too. It sends the joined reports at once when
-// the whole group has reported, as after a program over all of it. Otherwise it sends when no report has come for kHold, so that a program
-// over some of the hosts does not wait for the others. It waits at most kLongestHold for hosts that report one after another, as they do if
-// they share processors.
+// At the end of a turn of the strand, a member sends the completions that the outbox offers to its speaker, as one report. It
+// uses the connection that carries arrays, and keeps a copy (unseen_reports.h). The speaker is a member too. It sends the joined
+// reports at once when the whole group has reported, as after a program over all of it. Otherwise it sends when no report has
+// come for kHold, so that a program over some of the hosts does not wait for the others. It waits at most kLongestHold for hosts
+// that report one after another, as they do if they share processors.
 //
-// Faults. The controller receives each completion at least once, perhaps twice. A member sends all reports that it keeps directly to the
-// controller when the connection to its speaker breaks, when another speaker is named, or when the controller has not acknowledged a report
-// for kPatience (the speaker hangs, is cut off, or does not know yet that it is lost). It goes on reporting directly until the controller
-// acknowledges those reports or names another speaker. A speaker has no obligation: it may disappear at any moment with all reports it holds.
+// Faults. The controller receives each completion at least once, perhaps twice. In three cases a member sends all reports that it
+// keeps directly to the controller:
+//   - The connection to its speaker breaks.
+//   - The controller names another speaker.
+//   - The controller has not acknowledged a report for kPatience: the speaker hangs, is cut off, or does not know yet that it is
+//     lost.
+// The member goes on reporting directly until the controller acknowledges those reports or names another speaker. A speaker has
+// no obligation: it may disappear at any moment with all reports it holds.
 //
 // Invariants:
-//   RP-1  every completion that the outbox offered reaches the controller, if this host's own connection to it lasts
-//   RP-2  forwarded reports leave within kLongestHold if the strand is not busy
-//   RP-3  this path delays a completion by at most kPatience and one turn of the strand
+//   RE-1  every completion that the outbox offered reaches the controller, if this host's own connection to it lasts
+//   RE-2  forwarded reports leave within kLongestHold if the strand is not busy
+//   RE-3  this path delays a completion by at most kPatience and one turn of the strand
 // Without timers this host reports directly, and forwards reports at once.
 // Lives on the worker's strand.
 #pragma once

@@ -11,7 +11,7 @@
 //
 // Invariants:
 //   UR-1  a report is kept until it has been seen or taken out
-//   UR-2  whatever number the controller says, no future report counts as seen
+//   UR-2  no future report counts as seen, even if the controller acknowledges a number that was never assigned
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// MemoryGate: decides whether the devices have room for what a command is about to create.
+// MemoryGate: decides whether the devices have room for the arrays that a command is about to create.
 //
 // A command that finds no room waits while any activity may free some: work on devices, transfers, reads that wait for host memory,
 // commands that are about to run. When there is none, idle arrays may make room (spill.h). Else the oldest waiting command fails with
@@ -64,7 +64,7 @@ class MemoryGate {
   Spare* spare_ = nullptr;
   int64_t activity_ = 0;
   size_t waking_ = 0;         // woken commands that have not yet checked again
-  bool last_chance_ = false;  // nothing is under way: the next command that does not fit fails
+  bool last_chance_ = false;  // no activity can free memory: the next command that does not fit fails
   uint64_t seen_refunds_ = 0;
   std::deque<Hazards::TaskRef> waiting_;
 };

@@ -10,8 +10,8 @@
 // The memory gate calls MakeRoom when no activity can free memory any more (memory_gate.h); memory that is due to be freed is waited for.
 //
 // Invariants:
-//   SP-1  no failure loses an array: it stays in place
-//   SP-2  a shard that a command starts to use during the copy stays on the device
+//   SI-1  no failure loses an array: it stays in place
+//   SI-2  a shard that a command starts to use during the copy stays on the device
 // Lives on the worker's strand.
 #pragma once
 

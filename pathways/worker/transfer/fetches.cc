@@ -60,7 +60,7 @@ Hazards::Outcome Fetches::Start(const RequestRef& request, const absl::Status& i
   request->dims = buffer->dims();
   in_memory_ += request->bytes;
   if (StartCopy(request)) return Hazards::Outcome::kWait;
-  // The shard stays until then: its error, if it has one, is the reason to give.
+  // The request keeps the shard until the copy has ended: if the copy fails, the shard's own error is the reason to give.
   Future<Bytes> copy = SharesMemory(*request)
                            ? ToSharedHost(core_, request->session, buffer, static_cast<size_t>(*bytes))
                            : buffer->ToHost();
@@ -68,14 +68,14 @@ Hazards::Outcome Fetches::Start(const RequestRef& request, const absl::Status& i
   return Hazards::Outcome::kDone;
 }
 
-// The receiver, a client or the controller, can have the copy as shared memory.
+// Returns whether the receiver, a client or the controller, can open the copy as shared memory.
 bool Fetches::SharesMemory(const Request& request) const {
   if (request.byte_strides.has_value()) return false;
   return request.lane_fetch != 0 ? lanes_->SharesMemory(request.session) : core_->shares_memory;
 }
 
-// Where the device's memory is the host's, one copy of our own makes shared memory of it: without the page faults that writing to fresh
-// memory costs. The request stays a reader of the shard meanwhile, so nobody takes the buffer over.
+// Copies the shard straight from the device's memory to shared memory, if the host can read that memory. This saves the page
+// faults of writing to fresh memory. The request stays a reader of the shard meanwhile, so no launch takes the buffer over.
 bool Fetches::StartCopy(const RequestRef& request) {
   if (core_->copy_pool == nullptr || request->view_tried || !SharesMemory(*request) ||
       static_cast<size_t>(request->bytes) < net::SharedMemoryFactory::kWorthwhileBytes) {
@@ -94,7 +94,7 @@ void Fetches::CopyView(const RequestRef& request, Bytes view) {
   net::SharedCopyOn(
       core_->copy_pool, *std::move(memory), std::move(view),
       [this, request, strand = core_->strand, alive = core_->alive()](absl::StatusOr<Bytes> bytes) mutable {
-        // `request` dies on the strand, also where the worker has gone.
+        // Destroys `request` on the strand, even if the worker is gone.
         strand->Post([this, request = std::move(request), bytes = std::move(bytes), alive = std::move(alive)]() mutable {
           if (!alive.expired()) Copied(request, std::move(bytes));
         });
@@ -102,7 +102,7 @@ void Fetches::CopyView(const RequestRef& request, Bytes view) {
 }
 
 void Fetches::Copied(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
-  request->answered = true;  // before the end of the reading runs the task again
+  request->answered = true;  // set first: the end of the reading runs the task again
   Answer(request, std::move(bytes));
 }
 
@@ -110,7 +110,7 @@ void Fetches::Answer(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
   request->task = nullptr;
   if (!bytes.ok()) {
     Freed(request->bytes);
-    // Where the shard is failing its own error is the reason, which may be known only a little later.
+    // If the shard is failing, its own error is the reason to give. It may be known only a little later.
     request->shard->OnSettled([this, fetch = request->fetch, shard = request->shard.get(), error = bytes.status()] {
       Fail(fetch, shard->failed() ? shard->error() : error);
     });

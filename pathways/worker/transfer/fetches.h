@@ -1,7 +1,7 @@
 // Fetches: shards to host memory, and from there to the controller.
 //
-// Small results travel inside Fetched. Large ones go on the lane of the client, if the command says so; else they are named there if the
-// controller can open our memory, or go as chunks on the bulk lane, as fast as the connection takes them.
+// Small results travel inside Fetched. Large ones go on the client's lane if the command says so. Otherwise Fetched names them as
+// shared memory, if the controller can open it, or they follow as chunks on the bulk lane, as fast as the connection takes them.
 //
 // Invariants:
 //   FT-1  copies to host memory that are not sent yet never exceed the limit by more than one; further fetches wait, and are
@@ -26,7 +26,7 @@ class Fetches {
   Fetches(Core* core, ClientLanes* lanes, int64_t limit_bytes) : core_(core), lanes_(lanes), limit_bytes_(limit_bytes) {}
 
   void Fetch(const pathways::v1::Fetch& command);
-  // The controller has opened what Fetched named.
+  // The controller has opened the shared memory that Fetched named.
   void Taken(const pathways::v1::SharedTaken& command);
   // The connection takes bulk data again.
   void Pump();
@@ -35,12 +35,12 @@ class Fetches {
  private:
   struct Request {
     uint64_t fetch;
-    uint64_t lane_fetch = 0;  // how the client calls it, if it is to go on a lane
+    uint64_t lane_fetch = 0;  // the client's number for it if it may go on a lane; 0: it may not
     uint64_t lane_above = 0;
     ShardRef shard;
     SessionId session;
     std::optional<device::Dims> byte_strides;
-    int64_t bytes = 0;  // what it adds to in_memory_
+    int64_t bytes = 0;  // its part of in_memory_
     buffers::DType dtype = buffers::DType::kInvalid;
     device::Dims dims;
     Hazards::TaskRef task;

@@ -302,10 +302,10 @@ void Peers::FailQueue(Outgoing* out, const absl::Status& status) {
   PathBroken(out->host, status);
   std::deque<Item> queue;
   queue.swap(out->queue);
-  // Data lent may have arrived; the receiver is told of the break separately (on_the_way). Here the send is over either way.
+  // The receiver may have opened the lent memory. It learns separately of the broken connection (on_the_way). Here the send has ended.
   for (auto& [transfer, returned] : out->loans.DropAll()) std::move(returned)();
   for (Item& item : queue) {
-    // The other side may wait for it; it is told once there is a connection again.
+    // The other side may wait for the transfer. It is told when the connection has been made again.
     out->on_the_way.push_back(item.transfer);
     std::move(item.sent)(status);
   }

@@ -2,18 +2,18 @@
 //
 // Data flows from the connecting side (peer.proto). Transfers to one peer leave in order, in chunks, as fast as the connection accepts
 // them. When a connection breaks, queued transfers fail with UNAVAILABLE naming the host, and so do those that the other side awaits. The
-// next transfer connects again, and first reports as failed what the broken connection may have lost.
+// next transfer connects again, and first reports as failed the transfers that the broken connection may have lost.
 //
 // The same connections carry frames of the coordination dataflow (DataflowLinks) and reports for the controller (ReportPath). These go
 // ahead of waiting transfers. They are not sent again after a connection breaks; both sides are told that it broke.
 //
 // Invariants:
 //   PE-1  a connection without a hello, or from another controller's lifetime, is refused
-//   PE-2  every Send is reported once: OK when the last chunk has been handed to the connection; if shared memory was named instead, OK
-//         when the peer has opened it or the connection has broken; else the error
+//   PE-2  every Send is reported once, with OK or the error. OK means that the last chunk has been handed to the connection. If
+//         shared memory was named instead, it means that the peer has opened the memory or the connection has broken
 //   PE-3  a payload that does not match its checksum fails its transfer with DATA_LOSS, and nothing else
-//   PE-4  frames and reports to one host arrive in order, each at most once; if any are lost, OnPathBroken reports that their connection
-//         broke, before anything arrives on a later one
+//   PE-4  frames and reports to one host arrive in order, each at most once. If any are lost, OnPathBroken reports that their
+//         connection broke, before any message arrives on a later one
 // Lives on the worker's strand; the connections' threads only post to it.
 #pragma once
 

@@ -3,8 +3,9 @@
 // The devices of this process gather first; the last one to arrive performs the operation for all of them (operation.h).
 //
 // Invariants:
-//   GR-1  when a launch is aborted, no device waits for it any more in any group, and devices that arrive later get the error
-//   GR-2  the address of a lost process is looked up again: a new process under its number replaces it in later operations
+//   GP-1  when a launch is aborted, no device waits for it any more in any group, and devices that arrive later get the error
+//   GP-2  the address of a lost process is looked up again: a new process under its number replaces it in later operations
+//
 // Any thread; a device calls for one operation at a time.
 #pragma once
 

@@ -289,13 +289,13 @@ class Operation {
     return blocks;
   }
 
-  // Returns the place that exchanges data with other islands on behalf of `place`, in the given island: in its own island the place itself,
-  // else the process at the corresponding position.
+  // Returns the process of `island` that exchanges data with other islands for `place`. In the island of `place` that is `place`
+  // itself. In another island it is the process at the corresponding position.
   int DeputyOf(int place, size_t island) const {
     const auto [home, k] = seats_of_[place];
     return islands_[island][k * islands_[island].size() / islands_[home].size()];
   }
-  // Returns the places whose deputy in its island `deputy` is, including itself.
+  // Returns the places for which `deputy` exchanges data in its island, including itself.
   Places Through(int deputy) const {
     Places places;
     const auto [home, k] = seats_of_[deputy];

@@ -13,16 +13,16 @@
 // island. Gathered or broadcast data crosses to one process of each island, which passes it on. Islands may differ in their numbers of
 // processes: processes of a smaller island have several parts each. In other operations every block has one receiver, so there is nothing
 // to save. The traffic between I islands, summed over all processes:
-//   all-reduce of D bytes             2 (I-1) D
-//   reduce-scatter to D bytes in all  (I-1) D     (D / ranks for each rank)
-//   all-gather to D bytes             (I-1) D
-//   broadcast of D bytes              (I-1) D
-//   all-to-all, permute               every block between ranks of two islands, once
-// and kHeaderBytes (wire.h) for each message: at most one for each pair of processes and step.
+//   - all-reduce of D bytes:             2 (I-1) D
+//   - reduce-scatter to D bytes in all:  (I-1) D     (D / ranks for each rank)
+//   - all-gather to D bytes:             (I-1) D
+//   - broadcast of D bytes:              (I-1) D
+//   - all-to-all, permute:               every block between ranks of two islands, once
+// Each message adds kHeaderBytes (wire.h); each pair of processes exchanges at most one in a step.
 //
 // Invariants:
-//   OP-1  all processes derive the same messages from layout, key and sizes alone
-//   OP-2  no sum is written before all its inputs in this process have been read: the output of an all-reduce may be its input
+//   OE-1  all processes derive the same messages from layout, key and sizes alone
+//   OE-2  no sum is written before all its inputs in this process have been read: the output of an all-reduce may be its input
 #pragma once
 
 #include <cstdint>

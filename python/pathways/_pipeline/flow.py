@@ -1,7 +1,7 @@
 """Traces a function into a sequence of equations that can be cut anywhere.
 
-Equations that depend on the batch keep the order of the function. Equations that depend on parameters only (such as a cast of all parameters
-at the top) move right before their first use, so that each parameter belongs to the stage that uses it. Equations without inputs (masks,
+Equations that depend on the batch keep the order of the function. Equations that depend on parameters only move right before their first use:
+a cast of all parameters at the top, for example. So each parameter belongs to the stage that uses it. Equations without inputs (masks,
 positions) belong to no stage: each stage that needs one computes its own copy.
 """
 

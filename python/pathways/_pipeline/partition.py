@@ -45,8 +45,8 @@ def _fits(sums, stages, limit):
 
 
 def _cheapest(sums, stages, crossing, limit):
-    """Returns the cuts that send the fewest bytes with no stage above the limit. best[j]: the fewest bytes for the first j units; computed stage by
-    stage with a sliding window."""
+    """Returns the cuts that send the fewest bytes with no stage above the limit. It goes from stage to stage with a sliding window. After a stage,
+    `best[j]` is the fewest bytes for the first j units."""
     units = len(sums) - 1
     best = [0.0] + [math.inf] * units
     came = []

@@ -1,4 +1,4 @@
-"""`@pw.program`: many compiled functions, on devices wherever they are, as one program and one message to the cluster. See docs/programs.md.
+"""`@pw.program`: many compiled functions, on any devices, as one program, with one message to the cluster. See docs/programs.md.
 
 tracer.py has the decorator. It records calls into a graph (graph.py), which goes to the cluster in the form of wire.py.
 """

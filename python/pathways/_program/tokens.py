@@ -89,7 +89,7 @@ def set_current(effect, array):
 
 
 def _watch_jit(kind):
-    """Makes jit calls get an XLA token in place of a program's array. Idempotent. kind: the class of the table."""
+    """Makes jit calls get an XLA token instead of a program's array. Idempotent. kind: the class of the table."""
     ordinary = getattr(kind, "get_token_input", None)
     if ordinary is None or getattr(ordinary, "_pathways_programs", False):
         return
