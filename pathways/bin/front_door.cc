@@ -22,8 +22,13 @@ absl::StatusOr<std::unique_ptr<FrontDoor>> FrontDoor::Open(const FrontDoorOption
   PW_ASSIGN_OR_RETURN(door->server_, frontend::Server::Start(server, cluster));
   door->address_ = absl::StrCat(server.host, ":", door->server_->port());
   if (!options.callback_socket.empty()) {
-    PW_ASSIGN_OR_RETURN(door->callbacks_,
-                        relay::CallbackBridge::Start(options.callback_socket, door->address_));
+    callbacks::CallSocket::Door to_server;
+    to_server.post = [cluster](absl::AnyInvocable<void() &&> task) { cluster->Post(std::move(task)); };
+    to_server.add = [server = door->server_.get()](const std::string& token, std::shared_ptr<session::HostCallHandler> handler) {
+      return server->AddCompanion(token, std::move(handler));
+    };
+    to_server.remove = [server = door->server_.get()](const std::string& token) { server->RemoveCompanion(token); };
+    PW_ASSIGN_OR_RETURN(door->callbacks_, callbacks::CallSocket::Start(options.callback_socket, std::move(to_server)));
   }
   if (!options.server.port_file.empty()) PW_RETURN_IF_ERROR(WritePortFile(options.server.port_file, absl::StrCat(door->address_, "\n", getpid())));
   return door;

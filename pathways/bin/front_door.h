@@ -1,5 +1,5 @@
 // FrontDoor: serves jax programs on their own machine. It consists of a server (frontend::Server), to which JAX's proxy client sends its requests,
-// and of a Unix socket through which computations call Python functions in those programs' processes (relay::CallbackBridge).
+// and of a Unix socket through which computations call Python functions in those programs' processes (callbacks::CallSocket).
 //
 // The program pathways-agent opens one for a cluster elsewhere, pathways-local for the cluster in its own process.
 #pragma once
@@ -10,8 +10,8 @@
 #include "absl/status/statusor.h"
 #include "pathways/base/flags.h"
 #include "pathways/bin/server_flags.h"
+#include "pathways/callbacks/call_socket.h"
 #include "pathways/frontend/server.h"
-#include "pathways/relay/callback_bridge.h"
 
 namespace pw {
 
@@ -38,7 +38,7 @@ class FrontDoor {
 
   std::string address_;
   std::unique_ptr<frontend::Server> server_;
-  std::unique_ptr<relay::CallbackBridge> callbacks_;  // null: the options name no callback socket
+  std::unique_ptr<callbacks::CallSocket> callbacks_;  // null: the options name no callback socket
 };
 
 }  // namespace pw

@@ -92,6 +92,13 @@ void HostBuffers::Store(Handle handle, absl::StatusOr<Bytes> data) {
   Admit();
 }
 
+void HostBuffers::Offer(Handle handle, Bytes data) {
+  Buffer& buffer = buffers_[handle];
+  buffer.way = Way::kByLane;
+  buffer.bytes = static_cast<int64_t>(data.size());
+  Keep(buffer, std::move(data));
+}
+
 bool HostBuffers::Make(Handle handle, const session::HostLayout& layout) {
   const absl::StatusOr<int64_t> bytes = BytesOf(layout);
   Buffer& buffer = buffers_[handle];

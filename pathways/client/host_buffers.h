@@ -3,7 +3,7 @@
 //
 // Room. A client that announces a large buffer gets leave to store it when it fits into the limit together with the buffers held here. Room
 // becomes free as hosts take buffers. If no buffer here is on its way to a host, waiting would not help, and leave is given beyond the
-// limit.
+// limit. What a function of this process returns to a program is kept whether there is room or not: the program waits for it.
 //
 // Pure: sends through Ways, and knows no connection. Strand-confined.
 //
@@ -54,6 +54,9 @@ class HostBuffers {
   void Store(Handle buffer, absl::StatusOr<Bytes> data);
   // An array is to be made of the buffer. Returns true if hosts will ask for it.
   bool Make(Handle buffer, const session::HostLayout& layout);
+
+  // Stores bytes for which hosts will ask, however few they are. REQUIRES: they are not none; the buffer is new.
+  void Offer(Handle buffer, Bytes data);
 
   void OnWant(HostId host, Handle buffer, uint64_t offset, uint64_t total_bytes);
   // Forgets the requests of the host, which will ask again.

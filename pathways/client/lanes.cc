@@ -62,6 +62,7 @@ void Lanes::OnLane(uint64_t session, const ::pathways::v1::SessionLane& offer) {
 void Lanes::OnLaneClosed(const ::pathways::v1::LaneClosed& closed) {
   const HostId host(closed.host());
   const absl::Status status = session::StatusFrom(closed.status());
+  if (auto it = hosts_.find(host); it != hosts_.end()) it->second.calls->LaneGone();
   closed_[host] = status.ok() ? absl::UnavailableError(absl::StrCat(ToString(host), " is lost")) : status;
   hosts_.erase(host);
   buffers_.OnLaneBroken(host);
@@ -154,6 +155,7 @@ void Lanes::OnLaneClosed(LaneId lane, const absl::Status& reason) {
   Host* host = HostOf(lane);
   if (host == nullptr) return;
   host->in_parts |= host->end->shares_memory();
+  host->calls->LaneGone();
   host->end = nullptr;
   host->last_error = reason;
   host->sender.Clear();
@@ -167,7 +169,9 @@ void Lanes::OnLaneClosed(LaneId lane, const absl::Status& reason) {
 
 void Lanes::OnLaneWritable(LaneId lane) {
   Host* host = HostOf(lane);
-  if (host != nullptr) host->sender.Pump(*host->end);
+  if (host == nullptr || !host->welcomed) return;
+  host->calls->Pump();
+  host->sender.Pump(*host->end);
 }
 
 void Lanes::OnLaneMessage(LaneId lane, LaneMessage message, Bytes payload) {
@@ -184,14 +188,19 @@ absl::Status Lanes::Handle(Host& host, const LaneMessage& message, Bytes payload
   if (!host.welcomed && !message.has_welcome()) return absl::InvalidArgumentError("a worker must say welcome first");
   switch (message.kind_case()) {
     case LaneMessage::kWelcome:
-      if (std::exchange(host.welcomed, true)) return absl::InvalidArgumentError("a worker says welcome once");
-      ConnectMemory(host, message.welcome());
-      return absl::OkStatus();
+      return OnWelcome(host, message.welcome());
     case LaneMessage::kWant:
       buffers_.OnWant(host.id, message.want().buffer(), message.want().offset(), message.want().total_bytes());
       return absl::OkStatus();
     case LaneMessage::kBytes:
+      // A call may end its session, and with it the host's entry.
+      if (message.bytes().has_call()) return std::shared_ptr(host.calls)->OnBytes(message.bytes(), std::move(payload), host_calls_);
       return AddPart(host, message.bytes(), std::move(payload));
+    case LaneMessage::kCall:
+      return std::shared_ptr(host.calls)->OnCall(message.call(), payload, host_calls_, blocks_);
+    case LaneMessage::kTaken:
+      for (uint64_t call : message.taken().calls()) host.calls->OnTaken(call);
+      return absl::OkStatus();
     case LaneMessage::kFailed: {
       const absl::Status status = session::StatusFrom(message.failed().status());
       Complete(message.failed().fetch(), status.ok() ? absl::UnavailableError("the host does not have it any more") : status);
@@ -200,6 +209,13 @@ absl::Status Lanes::Handle(Host& host, const LaneMessage& message, Bytes payload
     default:
       return absl::InvalidArgumentError("a message of a lane is of a kind that workers do not send");
   }
+}
+
+absl::Status Lanes::OnWelcome(Host& host, const ::pathways::v1::LaneWelcome& welcome) {
+  if (std::exchange(host.welcomed, true)) return absl::InvalidArgumentError("a worker says welcome once");
+  ConnectMemory(host, welcome);
+  host.calls->LaneOpened(host.end.get());
+  return absl::OkStatus();
 }
 
 absl::Status Lanes::AddPart(Host& host, const ::pathways::v1::LaneBytes& bytes, Bytes payload) {
@@ -287,13 +303,21 @@ void Lanes::FailFetchesFrom(HostId host, const absl::Status& status) {
 void Lanes::End(const absl::Status& status) {
   if (!ended_.ok()) return;
   ended_ = status.ok() ? absl::CancelledError("the session has ended") : status;
+  for (auto& [id, host] : hosts_) host.calls->LaneGone();
   hosts_.clear();
+  host_calls_ = nullptr;
   auto fetches = std::exchange(fetches_, {});
   for (auto& [name, fetch] : fetches) {
     receiver_.Drop(name);
     if (fetch.done != nullptr) std::move(fetch.done)(ended_);
   }
   buffers_.End(ended_);
+}
+
+size_t Lanes::num_calls() const {
+  size_t calls = 0;
+  for (const auto& [id, host] : hosts_) calls += host.calls->size();
+  return calls;
 }
 
 bool Lanes::Break(HostId host) {

@@ -1,4 +1,5 @@
-// Lanes: a client's connections to the hosts that have its arrays (proto/pathways/v1/lane.proto): host buffers leave, what is fetched arrives.
+// Lanes: a client's connections to the hosts that have its arrays (proto/pathways/v1/lane.proto): host buffers leave, what is fetched arrives,
+// and programs call functions of this process (host_calls.h).
 //
 // The controller offers a lane when there is first something for it. It is connected then, and again whenever it breaks. Where that does not
 // succeed for `patience`, what waits for the host fails, the controller is told, and attempts go on.
@@ -6,7 +7,7 @@
 // Invariants:
 //   CN-1  each fetch that was expected ends once: by Drop, or by the callback of Finish, when both its bytes and the controller's answer
 //         are there, or cannot come any more
-//   CN-2  memory is taken for bytes that were expected, and for no others
+//   CN-2  memory is taken for bytes that were expected and for operands of calls, and for no others
 // Strand-confined; the transport calls on its own threads. The environment outlives it.
 #pragma once
 
@@ -21,6 +22,7 @@
 #include "absl/time/time.h"
 #include "pathways/base/block_cache.h"
 #include "pathways/client/host_buffers.h"
+#include "pathways/client/host_calls.h"
 #include "pathways/client/link.h"
 #include "pathways/lanes/lane_end.h"
 #include "pathways/lanes/receiver.h"
@@ -48,6 +50,9 @@ class Lanes final : private lanes::LaneEnd::Owner, public std::enable_shared_fro
   void OnLane(uint64_t session, const ::pathways::v1::SessionLane& offer);
   void OnLaneClosed(const ::pathways::v1::LaneClosed& closed);
 
+  // What answers the calls of programs; null: they fail.
+  void SetHostCalls(HostCalls::Handler handler) { host_calls_ = std::move(handler); }
+
   // The answer to this request may come by lane; `bytes`: how many they are then, if that is known.
   void Expect(uint64_t fetch, std::optional<int64_t> bytes);
   // It did not.
@@ -60,6 +65,7 @@ class Lanes final : private lanes::LaneEnd::Owner, public std::enable_shared_fro
   // For tests: a connection breaks, as if the network had failed. False if there is none.
   bool Break(HostId host);
   size_t num_fetches() const { return fetches_.size(); }
+  size_t num_calls() const;  // that hosts have made, and whose answers they do not have
 
  private:
   using LaneId = lanes::LaneId;
@@ -73,6 +79,7 @@ class Lanes final : private lanes::LaneEnd::Owner, public std::enable_shared_fro
     absl::Time unreachable_since;
     absl::Status last_error = {};
     lanes::Sender sender{lanes::Sender::Names::kBuffers};
+    std::shared_ptr<HostCalls> calls = std::make_shared<HostCalls>();
   };
   struct Fetch {
     std::optional<int64_t> bytes;
@@ -96,6 +103,7 @@ class Lanes final : private lanes::LaneEnd::Owner, public std::enable_shared_fro
   void SayHello(Host& host);
   void ConnectMemory(Host& host, const ::pathways::v1::LaneWelcome& welcome);
   absl::Status Handle(Host& host, const ::pathways::v1::LaneMessage& message, Bytes payload);
+  absl::Status OnWelcome(Host& host, const ::pathways::v1::LaneWelcome& welcome);
   absl::Status AddPart(Host& host, const ::pathways::v1::LaneBytes& bytes, Bytes payload);
   absl::Status Begin(Fetch& fetch, uint64_t name, int64_t bytes);
   void SayTaken(Host& host, uint64_t fetch);
@@ -114,6 +122,7 @@ class Lanes final : private lanes::LaneEnd::Owner, public std::enable_shared_fro
   lanes::Receiver receiver_;
   std::map<uint64_t, Fetch> fetches_;
   HostBuffers buffers_;
+  HostCalls::Handler host_calls_;
 };
 
 }  // namespace pw::client

@@ -76,7 +76,7 @@ void RemoteSession::OnWelcome(const ::pathways::v1::SessionWelcome& welcome) {
 }
 
 void RemoteSession::OnEvent(SessionEvent event, Bytes payload) {
-  if (event.has_host_call()) return OnHostCall(event.host_call(), payload);
+  if (event.has_host_call()) return OnNodeCall(event.host_call());
   if (event.has_lane()) return lanes_->OnLane(welcome_.id.v, event.lane());
   if (event.has_lane_closed()) return lanes_->OnLaneClosed(event.lane_closed());
   if (event.has_buffers_done()) {
@@ -122,41 +122,6 @@ void RemoteSession::AskStatus(SessionRequest request, StatusCallback done) {
   Ask(std::move(request), ReadingStatus(std::move(done)));
 }
 
-void RemoteSession::OnHostCall(const ::pathways::v1::SessionHostCall& proto, const Bytes& payload) {
-  ResultCallback<std::vector<Bytes>> done = [this, alive = std::weak_ptr<bool>(alive_),
-                                             id = proto.call()](absl::StatusOr<std::vector<Bytes>> results) {
-    if (alive.expired()) return;
-    SessionRequest request;
-    auto& reply = *request.mutable_host_call_reply();
-    reply.set_call(id);
-    if (!results.ok()) {
-      session::ToProto(results.status(), reply.mutable_status());
-      results = std::vector<Bytes>();
-    }
-    for (const Bytes& result : *results) reply.add_result_bytes(result.size());
-    link_->Send(std::move(request), *std::move(results));
-  };
-  session::HostCall call;
-  call.callback = proto.callback();
-  size_t offset = 0;
-  for (const auto& operand : proto.operands()) {
-    auto dtype = buffers::DTypeFromNumber(operand.dtype());
-    if (!dtype.ok()) return std::move(done)(dtype.status());
-    if (operand.bytes() > payload.size() - offset)
-      return std::move(done)(absl::InternalError("a host call announces more operands than its payload holds"));
-    call.operands.push_back({*dtype, buffers::Dims(operand.dims().begin(), operand.dims().end()), std::nullopt});
-    call.data.push_back(operand.bytes() == 0 ? Bytes() : payload.Slice(offset, operand.bytes()));
-    offset += operand.bytes();
-  }
-  if (host_calls_ == nullptr) {
-    return std::move(done)(
-        absl::FailedPreconditionError("a computation calls a Python function, but its client runs none: host callbacks need the "
-                                      "pathways package in the client's process"));
-  }
-  const auto keep = host_calls_;  // it may end this session
-  keep->OnHostCall(std::move(call), std::move(done));
-}
-
 void RemoteSession::AnnounceHostBuffer(Handle handle, int64_t bytes, StatusCallback admitted) {
   lanes_->buffers().Announce(handle, bytes,
                              [strand = environment_.strand, admitted = std::move(admitted)](absl::Status status) mutable {
@@ -188,27 +153,30 @@ void RemoteSession::CopyToHostBuffer(Handle array, Handle host_buffer, std::opti
     const auto status = absl::AlreadyExistsError(absl::StrCat("host buffer ", host_buffer, " exists already, or names nothing"));
     return Post([done = std::move(done), status]() mutable { std::move(done)(status); });
   }
+  const std::optional<int64_t> bytes = BytesToFetch(array, byte_strides);
+  FetchBytes(array, byte_strides, in_frame_bytes_, bytes,
+             [this, alive = std::weak_ptr<bool>(alive_), host_buffer, done = std::move(done)](absl::StatusOr<Bytes> data) mutable {
+               if (alive.expired()) return std::move(done)(data.status());
+               Fill(host_buffer, std::move(data), std::move(done));
+             });
+}
+
+void RemoteSession::FetchBytes(Handle array, const std::optional<buffers::Dims>& byte_strides, int64_t in_frame,
+                               std::optional<int64_t> bytes, ResultCallback<Bytes> done) {
   SessionRequest request;
   auto& fetch = *request.mutable_fetch();
   fetch.set_array(array);
   fetch.set_strided(byte_strides.has_value());
   if (byte_strides.has_value()) fetch.mutable_byte_strides()->Add(byte_strides->begin(), byte_strides->end());
-  fetch.set_by_lane_above(static_cast<uint64_t>(in_frame_bytes_));
+  fetch.set_by_lane_above(static_cast<uint64_t>(in_frame));
   auto number = std::make_shared<uint64_t>(0);
-  *number = Ask(std::move(request), [this, alive = std::weak_ptr<bool>(alive_), number, host_buffer, done = std::move(done)](
-                                        absl::StatusOr<Answer> answer, Bytes payload) mutable {
-    if (alive.expired()) return std::move(done)(answer.status());
-    if (answer.ok() && answer->has_on_lane_of()) {
-      return lanes_->Finish(*number, HostId(answer->on_lane_of()),
-                            [this, alive, host_buffer, done = std::move(done)](absl::StatusOr<Bytes> data) mutable {
-                              if (alive.expired()) return std::move(done)(data.status());
-                              Fill(host_buffer, std::move(data), std::move(done));
-                            });
-    }
-    lanes_->Drop(*number);
-    Fill(host_buffer, answer.ok() ? absl::StatusOr<Bytes>(std::move(payload)) : answer.status(), std::move(done));
-  });
-  if (*number != 0) lanes_->Expect(*number, BytesToFetch(array, byte_strides));
+  auto on_answer = [lanes = lanes_, number, done = std::move(done)](absl::StatusOr<Answer> answer, Bytes payload) mutable {
+    if (answer.ok() && answer->has_on_lane_of()) return lanes->Finish(*number, HostId(answer->on_lane_of()), std::move(done));
+    lanes->Drop(*number);
+    std::move(done)(answer.ok() ? absl::StatusOr<Bytes>(std::move(payload)) : answer.status());
+  };
+  *number = Ask(std::move(request), std::move(on_answer));
+  if (*number != 0) lanes_->Expect(*number, bytes);
 }
 
 void RemoteSession::Fill(Handle host_buffer, absl::StatusOr<Bytes> data, StatusCallback done) {

@@ -4,7 +4,7 @@
 // refuses it, its results hold the error, as after any failure (session.h). Host buffers stay here until their hosts have them
 // (host_buffers.h); fetched bytes stay until they are deleted.
 //
-// Files: remote_session.cc (lifetime, events, host buffers), remote_arrays.cc, remote_programs.cc.
+// Files: remote_session.cc (lifetime, events, host buffers), remote_arrays.cc, remote_calls.cc, remote_programs.cc.
 // Strand-confined, except where Session says otherwise.
 #pragma once
 
@@ -49,7 +49,10 @@ class RemoteSession final : public session::Session, private Link::Owner {
   Link& link() { return *link_; }
   Lanes& lanes() { return *lanes_; }
   // Sets the handler of calls from programs into this process; null: such calls fail.
-  void SetHostCalls(std::shared_ptr<session::HostCallHandler> handler) { host_calls_ = std::move(handler); }
+  void SetHostCalls(std::shared_ptr<session::HostCallHandler> handler) {
+    lanes_->SetHostCalls(handler);
+    host_calls_ = std::move(handler);
+  }
   // Sends a request with its payload to the controller; `done` gets the answer. Returns the request's number; 0 if the session is over.
   uint64_t Ask(::pathways::v1::SessionRequest request, AnswerCallback done, std::vector<Bytes> payload = {});
 
@@ -108,8 +111,10 @@ class RemoteSession final : public session::Session, private Link::Owner {
   void OnEvent(::pathways::v1::SessionEvent event, Bytes payload) override;
   void OnEnded(const absl::Status& status) override;
 
-  void OnHostCall(const ::pathways::v1::SessionHostCall& call, const Bytes& payload);
   Lanes::Owner OwnerOfLanes();
+  // Fetches an array, by lane if it has more than `in_frame` bytes. `bytes`: how many it has, if that is known.
+  void FetchBytes(Handle array, const std::optional<buffers::Dims>& byte_strides, int64_t in_frame, std::optional<int64_t> bytes,
+                  session::ResultCallback<Bytes> done);
   std::optional<int64_t> BytesToFetch(Handle array, const std::optional<buffers::Dims>& byte_strides) const;
   void Fill(Handle host_buffer, absl::StatusOr<Bytes> data, session::StatusCallback done);
   void AskStatus(::pathways::v1::SessionRequest request, session::StatusCallback done);
@@ -121,6 +126,11 @@ class RemoteSession final : public session::Session, private Link::Owner {
   // The same for a request whose results have these specs.
   absl::Status RearrangeAs(::pathways::v1::SessionRequest request, ::pathways::v1::Rearrange* body, Handles results, Handles arrays, Specs specs,
                            CopySemantics semantics);
+  // -- remote_calls.cc
+  struct NodeCall;
+  void OnNodeCall(const ::pathways::v1::SessionHostCall& proto);
+  void RunNodeCall(NodeCall& call);
+  void ReplyToNodeCall(uint64_t number, absl::StatusOr<std::vector<Bytes>> results);
   // -- remote_programs.cc
   void Compile(::pathways::v1::SessionRequest request, Bytes program, session::ResultCallback<ExecutableRef> done);
 

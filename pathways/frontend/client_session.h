@@ -95,7 +95,7 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
   // As the session's; they know the buffers that fetches_ahead() fills too.
   void LookupHostBuffer(controller::Handle handle, controller::ResultCallback<Bytes> done);
   absl::Status DeleteHostBuffer(controller::Handle handle);
-  // Returns the handler of calls into the client's Python; null if the client has no companion channel now.
+  // Returns the handler of calls into the client's Python; null if that answers no calls now.
   std::shared_ptr<controller::HostCallHandler> companion() const;
 
   // --- for the handlers ---

@@ -14,7 +14,6 @@
 #include "pathways/base/status_macros.h"
 #include "pathways/base/thread_pool.h"
 #include "pathways/frontend/shared_directory.h"
-#include "pathways/frontend/companion.h"
 #include "pathways/frontend/grpc_util.h"
 #include "pathways/frontend/host_buffer_calls.h"
 #include "pathways/frontend/server_state.h"
@@ -117,7 +116,6 @@ struct Server::Impl {
   ThreadPool files{"pw-files", 1};
   std::shared_ptr<ServerState> state;
   std::unique_ptr<grpc::Service> service;
-  std::unique_ptr<CompanionService> companion;
   std::unique_ptr<grpc::Server> grpc;
   int port = 0;
   StrandOf strand;
@@ -149,13 +147,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
     PW_ASSIGN_OR_RETURN(impl->state->shared_directory_fd, OpenSharedDirectory(options.shared_directory));
   }
   impl->service = std::make_unique<Service>(impl->state);
-  impl->companion = std::make_unique<CompanionService>(impl->state);
   grpc::ServerBuilder builder;
   SetChannelArguments(options, builder);
   const std::string address = absl::StrCat(options.host, ":", options.port);
   builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &impl->port);
   builder.RegisterService(impl->service.get());
-  builder.RegisterService(impl->companion.get());
   impl->grpc = builder.BuildAndStart();
   if (impl->grpc == nullptr || impl->port == 0) {
     return absl::UnavailableError(absl::StrCat("cannot listen at ", address,
@@ -169,6 +165,12 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
 Server::~Server() { Shutdown(); }
 
 int Server::port() const { return impl_->port; }
+
+absl::Status Server::AddCompanion(const std::string& token, std::shared_ptr<controller::HostCallHandler> handler) {
+  return impl_->state->sessions.AddCompanion(token, std::move(handler));
+}
+
+void Server::RemoveCompanion(const std::string& token) { impl_->state->sessions.RemoveCompanion(token); }
 
 void Server::Shutdown() {
   if (impl_->grpc == nullptr) return;

@@ -1,5 +1,4 @@
-// Server: the front door. Listens for stock jaxlib clients (the IFRT proxy protocol over gRPC) and for our own package's
-// companion channel, and turns what they ask into calls on the controller.
+// Server: the front door. Listens for stock jaxlib clients (the IFRT proxy protocol over gRPC) and turns their requests into calls on the cluster.
 //
 // Threads. gRPC's threads read, parse and decode; everything that touches sessions runs on the cluster's strand (Cluster::Post),
 // which never waits for the network. File reads have a small pool of their own.
@@ -57,6 +56,9 @@ class Server {
   ~Server();  // as Shutdown
 
   int port() const;
+  // The process whose sessions carry this token answers host calls through `handler` (session_table.h). On the cluster's strand.
+  absl::Status AddCompanion(const std::string& token, std::shared_ptr<controller::HostCallHandler> handler);
+  void RemoveCompanion(const std::string& token);
   // Ends all sessions and stops listening. Not on the cluster's strand. A second call does nothing.
   void Shutdown();
 

@@ -47,9 +47,9 @@ absl::StatusOr<std::shared_ptr<ClientSession>> SessionTable::Find(uint64_t wire_
 }
 
 absl::Status SessionTable::AddCompanion(const std::string& token, std::shared_ptr<controller::HostCallHandler> channel) {
-  if (token.empty()) return absl::InvalidArgumentError("the first message of a companion channel must carry its token");
+  if (token.empty()) return absl::InvalidArgumentError("the first message on the callback socket must carry a token");
   if (!companions_.emplace(token, channel).second) {
-    return absl::AlreadyExistsError("another companion channel with this token is open");
+    return absl::AlreadyExistsError("another process answers the calls of this token");
   }
   if (auto it = session_by_token_.find(token); it != session_by_token_.end()) {
     if (auto session = Find(it->second); session.ok()) Join(**session, std::move(channel));

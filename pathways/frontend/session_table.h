@@ -1,7 +1,7 @@
-// SessionTable: finds the live session of a host-buffer call or a companion channel.
+// SessionTable: finds the live session of a host-buffer call, and the process that answers a session's host calls (its companion).
 //
 // Host-buffer calls name a session by a random number, so that a call with an old or guessed number does not reach another client's
-// session. A companion channel names its session by a token that both carry; either may come first.
+// session. A companion names its sessions by a token that both carry; either may come first.
 //
 // Strand-confined; must outlive all sessions.
 #pragma once
@@ -32,7 +32,7 @@ class SessionTable {
   static Draw FromTheSystem();
   explicit SessionTable(Draw draw = FromTheSystem()) : draw_(std::move(draw)) {}
 
-  // Returns the session's number. Connects it to its companion channel, if that is already there.
+  // Returns the session's number. Connects it to its companion, if that is already there.
   uint64_t Add(const std::shared_ptr<ClientSession>& session);
   void Remove(uint64_t wire_id, const Attributes& initialization_data);
   // NOT_FOUND if the session has ended or never existed.

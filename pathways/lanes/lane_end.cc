@@ -39,7 +39,7 @@ bool LaneEnd::HandOver(LaneMessage message, const Bytes& data) {
 
 void LaneEnd::OnFile(std::string header, net::Fd file) {
   LaneMessage message;
-  if (!message.ParseFromString(header) || !message.has_bytes() || message.bytes().offset() != 0)
+  if (!message.ParseFromString(header) || !message.has_bytes() || message.bytes().has_call() || message.bytes().offset() != 0)
     return connection_->Close(absl::InvalidArgumentError("a packet of a lane's memory socket does not name all bytes of an array"));
   const auto& bytes = message.bytes();
   absl::StatusOr<Bytes> memory = net::OpenPassed(std::move(file), {bytes.file_offset(), bytes.total_bytes(), bytes.leased()}, files_->same_user());
@@ -63,6 +63,7 @@ absl::Status LaneEnd::Admit(size_t header_bytes, size_t payload_bytes) {
 net::Place LaneEnd::PlaceFor(const std::string& header, size_t payload_bytes) {
   LaneMessage message;
   if (!open_.load(std::memory_order_acquire) || !message.ParseFromString(header) || !message.has_bytes()) return {};
+  if (message.bytes().has_call()) return {};  // few calls carry much: their parts are copied to their place (receiver.h)
   return landings_->Take(NameOf(message.bytes()), message.bytes().offset(), payload_bytes);
 }
 
@@ -70,7 +71,7 @@ void LaneEnd::OnFrame(net::Frame frame) {
   LaneMessage message;
   if (!message.ParseFromString(frame.header))
     return connection_->Close(absl::InvalidArgumentError("a message of a lane does not parse"));
-  if (!frame.payload.empty() && !message.has_bytes())
+  if (!frame.payload.empty() && !message.has_bytes() && !message.has_call() && !message.has_answer())
     return connection_->Close(absl::InvalidArgumentError("a message of a lane has a payload, and says nothing of it"));
   post_([id = id_, message = std::move(message), payload = std::move(frame.payload)](Owner& owner) mutable {
     owner.OnLaneMessage(id, std::move(message), std::move(payload));

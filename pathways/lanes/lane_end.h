@@ -10,7 +10,7 @@
 //   LN-1  OnLaneClosed is called once, after all messages of the connection, unless the LaneEnd is destroyed first
 //   LN-2  a frame that is too large closes the lane: before Open, one with a payload or with a header above kStrangerHeaderBytes; after it, one
 //         with a header above kHeaderBytes or a payload above kPartBytes
-//   LN-3  a message that does not parse, or whose payload is not announced by LaneBytes, closes the lane; the reason names the fault
+//   LN-3  a message that does not parse, or that is of a kind without payload and has one, closes the lane; the reason names the fault
 //   LN-4  if the file socket closes, the lane closes; if the lane closes, the owner destroys the LaneEnd and with it the file socket
 //   LN-5  calls that were posted before the lane closed or the LaneEnd was destroyed still arrive: the owner ignores those of a LaneId that it
 //         no longer has
@@ -38,6 +38,7 @@ inline constexpr uint32_t kVersion = 1;  // of the protocol
 inline constexpr size_t kStrangerHeaderBytes = 4 << 10;
 inline constexpr size_t kHeaderBytes = 1 << 20;
 inline constexpr size_t kPartBytes = 1 << 20;  // largest payload of one message: longer bytes are sent in parts
+inline constexpr size_t kCallBytes = size_t{2} << 30;  // most operands of a host call, and most results
 
 class LaneEnd final : public net::Connection::Handler, private net::FileSocket::Handler {
  public:
@@ -45,7 +46,8 @@ class LaneEnd final : public net::Connection::Handler, private net::FileSocket::
   class Owner {
    public:
     virtual ~Owner() = default;
-    // `payload` of LaneBytes: a part of the named bytes, or all of them in the memory that the other end handed over. Otherwise empty.
+    // `payload` of LaneBytes: a part of the named bytes, or all of them in the memory that the other end handed over. Of a call or an answer:
+    // its bytes, if they are few. Otherwise empty.
     virtual void OnLaneMessage(LaneId lane, ::pathways::v1::LaneMessage message, Bytes payload) = 0;
     // Called after CanSend has returned false, once it would return true.
     virtual void OnLaneWritable(LaneId lane) = 0;
@@ -63,7 +65,7 @@ class LaneEnd final : public net::Connection::Handler, private net::FileSocket::
   // Permits payloads, and large headers. Payloads of names that `landings` expects are written to its memory. Called once: by a worker when the
   // client has shown its key, by a client at once.
   void Open(std::shared_ptr<net::Landings> landings);
-  // Queues a message; never blocks. `payload`: at most kPartBytes, and only with LaneBytes.
+  // Queues a message; never blocks. `payload`: at most kPartBytes, and only with LaneBytes, LaneCall and LaneAnswer.
   void Send(const ::pathways::v1::LaneMessage& message, Bytes payload = Bytes());
   // Returns false while too many bytes wait to be sent. A sender should then wait for OnLaneWritable.
   bool CanSend() const { return connection_->CanSendBulk(); }
@@ -95,7 +97,7 @@ class LaneEnd final : public net::Connection::Handler, private net::FileSocket::
   std::unique_ptr<net::FileSocket> files_;
 };
 
-// Returns the name of the bytes: a client's host buffer, or a fetch. 0 names nothing.
+// Returns the name of the bytes: a client's host buffer, or a fetch. 0 names nothing. Those of host calls have names of their own.
 inline uint64_t NameOf(const ::pathways::v1::LaneBytes& bytes) { return bytes.has_buffer() ? bytes.buffer() : bytes.fetch(); }
 
 }  // namespace pw::lanes

@@ -1,6 +1,7 @@
 // Sender: the queue of bytes that one end of a lane sends, one name after another (receiver.h). It passes them as shared memory where both
 // ends can (LaneEnd::HandOver), and otherwise sends them in parts, as fast as the lane takes them. client::Lanes sends host buffers with it,
-// worker::ClientLanes fetched arrays.
+// worker::ClientLanes fetched arrays, and both what is too large for the message of a host call or of its answer: that always goes in parts,
+// because it must not come before the message.
 //
 // It holds the bytes until it has passed them to the lane. If the lane breaks they may not have arrived: the owner keeps them until the other
 // end has them, and adds them again. Strand-confined.
@@ -16,7 +17,7 @@ namespace pw::lanes {
 
 class Sender {
  public:
-  enum class Names { kBuffers, kFetches };  // the field of LaneBytes that names the bytes
+  enum class Names { kBuffers, kFetches, kCalls };  // the field of LaneBytes that names the bytes
   explicit Sender(Names names) : names_(names) {}
 
   // Queues the bytes from `offset` on. `data` holds all bytes of the name. REQUIRES: offset < data.size().
@@ -34,6 +35,8 @@ class Sender {
     Bytes data;
     size_t offset;
   };
+  void SetName(uint64_t name, ::pathways::v1::LaneBytes* bytes) const;
+
   const Names names_;
   std::deque<Sending> queue_;
 };

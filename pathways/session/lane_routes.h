@@ -1,5 +1,5 @@
 // LaneRoutes: the part of a session that manages lanes. A lane (proto/pathways/v1/lane.proto) is a connection between a client and a host
-// that carries array bytes, so that they do not pass through the controller. LaneRoutes tells the client, through a LaneListener, to which
+// that carries bytes of arrays and of host calls, so that they do not pass through the controller. LaneRoutes tells the client, through a LaneListener, to which
 // hosts it may connect, and which bytes travel by lane. ServedSession is that listener, and sends the client these calls as events.
 //
 // Runs on the controller's strand, as all of a session does. Errors and callbacks are as in session.h.
@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
@@ -26,6 +27,23 @@ struct LaneOffer {
   std::string name;  // of the host, for display
 };
 
+// A node of a program that calls a function of the client.
+struct NodeCall {
+  struct Operand {
+    uint64_t array = 0;  // a handle, until the call has ended
+    buffers::DType dtype = buffers::DType::kInvalid;
+    buffers::Dims dims;
+  };
+  uint64_t callback = 0;
+  std::vector<Operand> operands;
+};
+
+// A result of such a function: a host buffer of the client, for which hosts may ask by lane.
+struct LaneResult {
+  uint64_t buffer = 0;  // 0: there are no bytes
+  uint64_t bytes = 0;
+};
+
 // Receives what the controller tells the client about lanes.
 class LaneListener {
  public:
@@ -36,6 +54,8 @@ class LaneListener {
   virtual void OnLaneClosed(HostId host, const absl::Status& status) = 0;
   // A host buffer sent by lane (HostShard::by_lane) has reached all its devices, or no host waits for it any more. The client may free it.
   virtual void OnBufferDone(uint64_t buffer) = 0;
+  // The client fetches the operands, calls its function, and answers. `done` is called later.
+  virtual void OnNodeCall(NodeCall call, absl::AnyInvocable<void(absl::StatusOr<std::vector<LaneResult>>) &&> done) = 0;
 };
 
 struct LaneFetch {

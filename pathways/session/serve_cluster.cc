@@ -39,7 +39,7 @@ absl::Status ServedSession::CarryOutOnCluster(Request& request) {
       ChangeShare(number, message.change_share());
       break;
     case SessionRequest::kHostCallReply:
-      return TakeHostCallReply(message.host_call_reply(), request.payload);
+      return TakeHostCallReply(message.host_call_reply());
     case SessionRequest::kStatus:
       GetStatus(number);
       break;
@@ -116,38 +116,36 @@ void ServedSession::Suspend(uint64_t number, const ::pathways::v1::SuspendSessio
                           }));
 }
 
-void ServedSession::OnHostCall(HostCall call, ResultCallback<std::vector<Bytes>> done) {
+void ServedSession::OnNodeCall(NodeCall call, ResultCallback<std::vector<LaneResult>> done) {
   ::pathways::v1::SessionEvent event;
   auto& message = *event.mutable_host_call();
   message.set_call(next_call_);
   message.set_callback(call.callback);
-  for (size_t i = 0; i < call.operands.size(); ++i) {
-    auto* operand = message.add_operands();
-    operand->set_dtype(static_cast<int>(call.operands[i].dtype));
-    operand->mutable_dims()->Add(call.operands[i].dims.begin(), call.operands[i].dims.end());
-    operand->set_bytes(call.data[i].size());
+  for (const NodeCall::Operand& operand : call.operands) {
+    auto& described = *message.add_operands();
+    described.set_array(operand.array);
+    described.set_dtype(static_cast<int>(operand.dtype));
+    described.mutable_dims()->Add(operand.dims.begin(), operand.dims.end());
   }
   calls_.emplace(next_call_++, std::move(done));
-  Tell(std::move(event), std::move(call.data));
+  Tell(std::move(event));
 }
 
-absl::Status ServedSession::TakeHostCallReply(const ::pathways::v1::HostCallReply& reply, const Bytes& payload) {
-  auto call = calls_.find(reply.call());
-  if (call == calls_.end()) return absl::InvalidArgumentError(absl::StrCat("it replies to host call ", reply.call(), ", which was not made"));
-  std::vector<Bytes> results;
-  uint64_t offset = 0;
-  for (uint64_t size : reply.result_bytes()) {
-    if (size > payload.size() - offset) return absl::InvalidArgumentError("it announces more results than its payload holds");
-    results.push_back(size == 0 ? Bytes() : payload.Slice(offset, size));
-    offset += size;
+absl::Status ServedSession::TakeHostCallReply(const ::pathways::v1::HostCallReply& reply) {
+  for (const auto& result : reply.results()) {
+    if ((result.buffer() == 0) != (result.bytes() == 0))
+      return absl::InvalidArgumentError("a result of a host call has a buffer or bytes alone");
   }
-  ResultCallback<std::vector<Bytes>> done = std::move(call->second);
-  calls_.erase(call);
+  auto call = calls_.extract(reply.call());
+  if (call.empty())
+    return absl::InvalidArgumentError(absl::StrCat("it replies to host call ", reply.call(), ", which was not made"));
   const absl::Status status = StatusFrom(reply.status());
+  std::vector<LaneResult> results;
+  for (const auto& result : reply.results()) results.push_back({result.buffer(), result.bytes()});
   if (status.ok())
-    std::move(done)(std::move(results));
+    std::move(call.mapped())(std::move(results));
   else
-    std::move(done)(status);
+    std::move(call.mapped())(status);
   return absl::OkStatus();
 }
 

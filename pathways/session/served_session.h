@@ -28,7 +28,7 @@
 
 namespace pw::session {
 
-class ServedSession final : public HostCallHandler, public LaneListener, public std::enable_shared_from_this<ServedSession> {
+class ServedSession final : public LaneListener, public std::enable_shared_from_this<ServedSession> {
  public:
   struct Owner {
     // The stream has had no unsent messages, and has some now: the owner sends them.
@@ -48,13 +48,11 @@ class ServedSession final : public HostCallHandler, public LaneListener, public 
   absl::Status Take(uint64_t first, google::protobuf::RepeatedPtrField<::pathways::v1::SessionRequest> requests,
                     std::vector<Bytes> payloads);
 
-  // HostCallHandler
-  void OnHostCall(HostCall call, ResultCallback<std::vector<Bytes>> done) override;
-
   // LaneListener
   void OnLane(const LaneOffer& lane) override;
   void OnLaneClosed(HostId host, const absl::Status& status) override;
   void OnBufferDone(uint64_t buffer) override;
+  void OnNodeCall(NodeCall call, ResultCallback<std::vector<LaneResult>> done) override;
 
  private:
   struct Request {
@@ -113,7 +111,7 @@ class ServedSession final : public HostCallHandler, public LaneListener, public 
   void RecordTrace(uint64_t number, const ::pathways::v1::RecordTrace& request);
   void DrainHost(uint64_t number, const ::pathways::v1::DrainHost& request);
   void Suspend(uint64_t number, const ::pathways::v1::SuspendSession& request);
-  absl::Status TakeHostCallReply(const ::pathways::v1::HostCallReply& request, const Bytes& payload);
+  absl::Status TakeHostCallReply(const ::pathways::v1::HostCallReply& reply);
 
   Cluster* const cluster_;
   Owner owner_;
@@ -123,7 +121,7 @@ class ServedSession final : public HostCallHandler, public LaneListener, public 
   absl::flat_hash_map<Handle, Handle> executables_;  // from the client's handle to the session's
   Handle next_fetch_ = kFirstServerHandle;           // for host buffers of fetches
   uint64_t next_call_ = 1;
-  std::map<uint64_t, ResultCallback<std::vector<Bytes>>> calls_;  // host calls that await the client's reply
+  std::map<uint64_t, ResultCallback<std::vector<LaneResult>>> calls_;  // calls of nodes that await the client's reply
   const std::shared_ptr<Session> session_;                        // last: ends before the objects its callbacks use
 };
 

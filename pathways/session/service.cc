@@ -131,7 +131,6 @@ void SessionService::OnOpened(LinkId link, std::shared_ptr<Session> session, boo
     if (auto self = weak.lock()) self->End(id, status);
   };
   entry.served = std::make_shared<ServedSession>(environment_.cluster, std::move(session), std::move(owner));
-  environment_.cluster->SetHostCallHandler(SessionId(id), entry.served);
   if (LaneRoutes* lanes = entry.served->lane_routes()) lanes->SetListener(entry.served);
   ControllerFrame frame;
   auto& welcome = *frame.mutable_welcome();
@@ -203,7 +202,6 @@ void SessionService::End(uint64_t session, const absl::Status& status) {
   if (it == sessions_.end()) return;
   Entry entry = std::move(it->second);
   sessions_.erase(it);
-  environment_.cluster->SetHostCallHandler(SessionId(session), nullptr);  // the handler owns entry.served
   if (entry.link == 0) return;
   session_of_.erase(entry.link);
   net::Connection& connection = links_.at(entry.link)->connection();

@@ -205,7 +205,7 @@ struct HostCall {
   std::vector<Bytes> data;
 };
 
-// Answers host calls. Implemented by ServedSession and by front ends, for example with a companion channel; strand-confined.
+// Answers host calls; implemented by callbacks/ for the Python functions of a process. Strand-confined.
 class HostCallHandler {
  public:
   virtual ~HostCallHandler() = default;

@@ -59,7 +59,7 @@ Worker::Worker(const Environment& environment, net::Connection* connection, cons
       fetches_(&core_, &lanes_, environment.limits.fetch_bytes),
       aliases_(&core_),
       expectations_(&core_),
-      host_calls_(&core_),
+      host_calls_(&core_, &lanes_),
       peers_(&core_, environment.transport, HostId(welcome.host()), welcome.incarnation()),
       reports_(&core_, &peers_, environment.timers),
       moves_(&core_, &peers_, environment.limits.staging_bytes),

@@ -457,7 +457,7 @@ TEST(Worker, AReadOfWhatACommandWillMakeDoesNotKeepItWaitingForMemory) {
 
 TEST(Worker, HostCallsGoToTheClientAndBack) {
   WorkerHarness w;
-  w.Compile(1, "args=1 outputs=1 dims=4 callback=77");
+  w.Compile(1, "args=1 outputs=1 dims=4 pathways_host_callback=77");
   w.Put(10, 100, {1, 2, 3, 4});
   w.Settle();
   w.Execute(11, 1, {100}, {101}, 5);
@@ -563,7 +563,7 @@ TEST(Worker, AMalformedBatchIsRefusedBeforeAnyOfItTakesEffect) {
 
 TEST(Worker, DroppingAWorkerWithParkedCommandsFreesThem) {
   WorkerHarness w;
-  w.Compile(1, "args=1 outputs=1 dims=4 callback=3");
+  w.Compile(1, "args=1 outputs=1 dims=4 pathways_host_callback=3");
   w.Put(10, 100, {1, 2, 3, 4});
   w.Settle();
   w.Execute(11, 1, {100}, {101});

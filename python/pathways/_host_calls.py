@@ -1,15 +1,16 @@
 """Answers the calls that running computations make into this process (jax.pure_callback, io_callback, debug.callback, debug.print).
 
-The relay on this machine listens on a Unix socket and passes the calls on. The protocol, in both directions:
+The process that jax's client connects to (an agent or a local cluster of one host) listens on a Unix socket and passes the calls on. The
+protocol, in both directions, between it (the door) and us:
 
     4 bytes     little-endian length of the header
     header      JSON
     payload     raw bytes: arrays one after another, dense, row-major, a byte an element for types narrower than a byte
 
-    relay -> us    {"call": n, "callback": n, "operands": [{"dtype": "f32", "dims": [..], "bytes": n}, ..]}   payload: the operands
-    us -> relay    {"call": n, "ok": true, "results": [bytes, ..]}                                            payload: the results
-    us -> relay    {"call": n, "ok": false, "code": absl status code, "message": text}
-    us -> relay    {"companion": token}      the first message; the token also stands in the session's initialization_data
+    door -> us    {"call": n, "callback": n, "operands": [{"dtype": "f32", "dims": [..], "bytes": n}, ..]}   payload: the operands
+    us -> door    {"call": n, "ok": true, "results": [bytes, ..]}                                            payload: the results
+    us -> door    {"call": n, "ok": false, "code": absl status code, "message": text}
+    us -> door    {"companion": token}      the first message; the token also stands in the session's initialization_data
 
 Threads: one thread reads calls. Each call runs on its own thread, from a pool that grows with the number of calls in flight, because a
 callback may wait for another computation that itself calls back. This module does not order calls: a computation waits for the
@@ -32,7 +33,7 @@ _LENGTH = struct.Struct("<I")
 _MAX_HEADER = 16 << 20
 INTERNAL = 13
 NOT_FOUND = 5
-TRANSLATE = 0  # the number of a callback that belongs to no program: client.proto
+TRANSLATE = 0  # the number of a callback that belongs to no program: pathways/callbacks/call_message.h
 
 
 def _translate(program, version):
@@ -104,7 +105,7 @@ def describe(error):
 
 
 class Connection:
-    """A connection to the relay. Messages are a JSON header and a payload (relay/call_message.h)."""
+    """A connection to the door. Messages are a JSON header and a payload (callbacks/call_message.h)."""
 
     def __init__(self, path):
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -146,7 +147,7 @@ class Connection:
 
 
 class CallServer:
-    """The answering side of one connection to the relay."""
+    """The answering side of one connection to the door."""
 
     def __init__(self, path, token, registry):
         self._registry = registry
@@ -168,7 +169,7 @@ class CallServer:
                 data = [self._connection.receive(operand["bytes"]) for operand in header["operands"]]
                 self._start(header, data)
         except (EOFError, OSError, ValueError, KeyError):
-            self._connection.close()  # waiting computations get UNAVAILABLE from the controller
+            self._connection.close()  # waiting computations get UNAVAILABLE from the door
         with self._idle_lock:
             self._closed = True
             for _ in range(self._idle):

@@ -1,4 +1,4 @@
-"""Tests the client's half of host callbacks. The test plays the relay."""
+"""Tests the client's half of host callbacks. The test plays the front door."""
 
 import json
 import socket
@@ -13,8 +13,8 @@ import pytest
 from pathways import _host_calls
 
 
-class Relay:
-    """Speaks the relay's half of the protocol over one connection."""
+class Door:
+    """Speaks the front door's half of the protocol over one connection."""
 
     def __init__(self, listener):
         self.socket, _ = listener.accept()
@@ -48,23 +48,23 @@ def registry():
 
 
 @pytest.fixture
-def relay(tmp_path, registry):
+def door(tmp_path, registry):
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(tmp_path / "calls.sock"))
         listener.listen()
         server = _host_calls.CallServer(tmp_path / "calls.sock", "a token", registry)
-        relay = Relay(listener)
-        assert relay.receive()[0] == {"companion": "a token"}
-        yield relay
+        door = Door(listener)
+        assert door.receive()[0] == {"companion": "a token"}
+        yield door
         server.close()
-        relay.socket.close()
+        door.socket.close()
 
 
-def test_results_come_back_in_order_with_their_bytes(relay, registry):
+def test_results_come_back_in_order_with_their_bytes(door, registry):
     number = registry.add(lambda x, y: (x + y, (x * y).sum()), [np.float32, np.float32])
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
-    relay.call(7, number, x, x)
-    header, (added, product) = relay.receive()
+    door.call(7, number, x, x)
+    header, (added, product) = door.receive()
     assert header == {"call": 7, "ok": True, "results": [24, 4]}
     assert np.frombuffer(added, np.float32).tolist() == (x + x).ravel().tolist()
     assert np.frombuffer(product, np.float32) == 55
@@ -72,48 +72,48 @@ def test_results_come_back_in_order_with_their_bytes(relay, registry):
 
 @pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.complex64, ml_dtypes.bfloat16, ml_dtypes.int4, ml_dtypes.float8_e4m3fn])
 @pytest.mark.parametrize("shape", [(), (3,), (0, 2), (2, 1)])
-def test_every_kind_of_element_and_shape_arrives(relay, registry, dtype, shape):
+def test_every_kind_of_element_and_shape_arrives(door, registry, dtype, shape):
     seen = []
     number = registry.add(lambda x: [seen.append((x.dtype, x.shape)) or x], [dtype])
     sent = np.ones(shape, dtype)
-    relay.call(1, number, sent)
-    header, (returned,) = relay.receive()
+    door.call(1, number, sent)
+    header, (returned,) = door.receive()
     assert header["ok"] and returned == sent.tobytes()
     assert seen == [(np.dtype(dtype), shape)]
 
 
-def test_a_result_that_is_not_contiguous_is_sent_row_major(relay, registry):
+def test_a_result_that_is_not_contiguous_is_sent_row_major(door, registry):
     number = registry.add(lambda x: [x.T], [np.int32])
     x = np.arange(6, dtype=np.int32).reshape(2, 3)
-    relay.call(1, number, x)
-    assert relay.receive()[1] == [x.T.tobytes()]
+    door.call(1, number, x)
+    assert door.receive()[1] == [x.T.tobytes()]
 
 
-def test_an_exception_becomes_the_answer_with_type_text_and_line(relay, registry):
+def test_an_exception_becomes_the_answer_with_type_text_and_line(door, registry):
     def fails():
         raise ZeroDivisionError("the user's text")
 
-    relay.call(3, registry.add(fails, []))
-    header, _ = relay.receive()
+    door.call(3, registry.add(fails, []))
+    header, _ = door.receive()
     assert (header["call"], header["ok"], header["code"]) == (3, False, _host_calls.INTERNAL)
     assert header["message"].startswith("ZeroDivisionError: the user's text")
     assert "in fails" in header["message"]
 
 
-def test_an_unknown_function_is_not_found(relay):
-    relay.call(3, 99)
-    header, _ = relay.receive()
+def test_an_unknown_function_is_not_found(door):
+    door.call(3, 99)
+    header, _ = door.receive()
     assert (header["ok"], header["code"]) == (False, _host_calls.NOT_FOUND)
     assert "99" in header["message"]
 
 
-def test_a_callback_that_waits_does_not_hold_up_others(relay, registry):
+def test_a_callback_that_waits_does_not_hold_up_others(door, registry):
     go = threading.Event()
     waits = registry.add(lambda: go.wait(20) and [] or [], [])
     signals = registry.add(lambda: go.set() or [], [])
-    relay.call(1, waits)
-    relay.call(2, signals)
-    assert {relay.receive()[0]["call"], relay.receive()[0]["call"]} == {1, 2}
+    door.call(1, waits)
+    door.call(2, signals)
+    assert {door.receive()[0]["call"], door.receive()[0]["call"]} == {1, 2}
 
 
 def test_a_retired_function_stays_for_the_runs_under_way_and_goes_in_the_end(registry):

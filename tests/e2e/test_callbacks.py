@@ -1,5 +1,6 @@
 """Tests callbacks: Python functions that programs on the cluster call."""
 
+import os
 import threading
 
 import jax
@@ -423,3 +424,93 @@ def test_threads_call_back_at_the_same_time():
     for thread in threads:
         thread.join()
     assert not failures, failures[0]
+
+
+# ------------------------------------------------------------------------------------------------ the way
+BY_LANE = """
+import numpy as np
+import jax
+import jax.numpy as jnp
+import pathways as pw
+from jax.experimental import io_callback
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+from pathways import _client, _cluster
+
+def passed():
+    return _cluster.status(_client._endpoint.controller)["array_bytes"]
+
+def like(x):
+    return jax.ShapeDtypeStruct(x.shape, x.dtype)
+
+first, last = jax.devices()[0], jax.devices()[-1]
+seen = []
+
+@jax.jit
+def make():
+    return jnp.arange(1 << 20, dtype=jnp.float32)
+
+@jax.jit
+def call(x):
+    y = jax.pure_callback(lambda v: np.asarray(v) + 1, like(x), x)
+    small = jax.pure_callback(lambda v: np.asarray(v) * 2, like(x[:4]), x[:4])
+    io_callback(lambda v: seen.append(("ordered", v.nbytes)), None, y, ordered=True)
+    jax.debug.callback(lambda v: seen.append(("unordered", v.nbytes)), x)
+    return y.sum() + small.sum()
+
+half = jax.jit(lambda v: v / 2)
+
+@pw.program
+def between(x):
+    y = jax.pure_callback(lambda v: np.asarray(v) * 2, like(x), half(x))
+    return half(jax.device_put(y, last)).sum()
+
+arrays = [jax.device_put(make(), device) for device in (first, last)]
+whole = jax.jit(make, out_shardings=NamedSharding(Mesh(np.array(jax.devices()[4:]), ("x",)), P("x")))()
+jax.block_until_ready([arrays, whole])
+before = passed()
+results = [call(x) for x in [*arrays, whole]]
+results.append(between(arrays[0]))
+jax.block_until_ready(results)
+jax.effects_barrier()
+print(passed() - before)
+print(sorted(set(seen)), len(seen))
+print(*(float(r) for r in results))
+"""
+
+
+def test_the_controller_sees_no_byte_of_a_callback(run_script):
+    done = run_script(BY_LANE, PATHWAYS_LOCAL="2x1x4")
+    assert done.returncode == 0, done.stderr
+    passed, seen, results = done.stdout.splitlines()
+    x = np.arange(1 << 20, dtype=np.float32)
+    assert int(passed) == 0
+    assert seen == f"[('ordered', {x.nbytes}), ('unordered', {x.nbytes})] 6"
+    np.testing.assert_allclose([float(r) for r in results.split()], [(x + 1).sum() + 12] * 3 + [x.sum() / 2], rtol=1e-5)
+
+
+KILLED = """
+import os, signal
+import numpy as np
+import jax
+jax.pure_callback(lambda v: os.kill(os.getpid(), signal.SIGKILL), jax.ShapeDtypeStruct((), np.float32), np.float32(1)).block_until_ready()
+"""
+
+
+def test_a_program_killed_during_a_call_leaves_the_cluster_usable(run_script, tmp_path):
+    """The killed program has a device wait for an answer that nobody will give."""
+    killed = tmp_path / "killed.py"
+    killed.write_text(KILLED)
+    done = run_script(f"""
+import os, signal, subprocess, sys
+import numpy as np
+import jax
+from conftest import eventually
+from pathways import _client, _cluster
+
+f = jax.jit(lambda v: v + 1)
+f(np.float32(1)).block_until_ready()
+controller = _client._endpoint.controller
+done = subprocess.run([sys.executable, {str(killed)!r}], env=dict(os.environ, PATHWAYS_ADDRESS=controller))
+print(done.returncode == -signal.SIGKILL, eventually(lambda: len(_cluster.status(controller)["clients"]) == 1), float(f(np.float32(2))))
+""", PATHWAYS_LOCAL="2x1x1", PYTHONPATH=os.pathsep.join([os.path.dirname(__file__), os.environ.get("PYTHONPATH", "")]))
+    assert done.stdout.split() == ["True", "True", "3.0"], done.stderr

@@ -4,8 +4,8 @@ import re
 
 import source
 
-ORDER = ["base", "trace", "net", "lanes", "resource", "buffers", "dataflow", "gang", "program", "ir", "dispatch", "session", "device",
-         "worker", "controller", "client", "frontend", "relay", "sim", "bin"]
+ORDER = ["base", "trace", "net", "lanes", "resource", "buffers", "dataflow", "gang", "program", "ir", "dispatch", "session", "callbacks", "device",
+         "worker", "controller", "client", "frontend", "sim", "bin"]
 # The order of the rooms within a folder; "" is the folder itself. Tests, and doubles for tests, may include every room.
 ROOMS = {
     "worker": ["store", "lanes", "transfer", "execute", "housekeeping", ""],
@@ -17,7 +17,6 @@ STRANGERS = {
     "controller": {"worker", "device"},       # they meet in proto/ and net/
     "client": {"worker", "controller", "device"},  # a client and the controller meet in session/
     "frontend": {"worker", "device"},
-    "relay": set(ORDER) - {"base", "trace", "net", "buffers", "relay"},
 }
 # (header, the folders that may include it). Headers are matched as they are written in the #include.
 RESERVED = [
@@ -26,8 +25,8 @@ RESERVED = [
     (re.compile(r"^mlir/|^llvm/"), ("pathways/ir/", "plugins/")),
     (re.compile(r"^xla/(pjrt/c|ffi/api)/"), ("pathways/device/pjrt/", "plugins/")),  # the C interfaces
     (re.compile(r"^(xla|tsl|tensorflow)/(?!.*\.pb\.h|pjrt/c/|ffi/api/)"), ("plugins/",)),
-    (re.compile(r"^asio"), ("pathways/net/", "pathways/relay/")),
-    (re.compile(r"^grpc"), ("pathways/frontend/", "pathways/relay/")),
+    (re.compile(r"^asio"), ("pathways/net/", "pathways/callbacks/")),
+    (re.compile(r"^grpc"), ("pathways/frontend/",)),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.MULTILINE)
 

@@ -75,6 +75,7 @@ absl::StatusOr<gang::Share> ClusterImpl::ChangeShare(SessionId session, const ga
 }
 
 void ClusterImpl::OnHostCall(HostId host, const ::pathways::v1::HostCall& proto, const Bytes& payload) {
+  fabric_->CountArrayBytes(payload.size());
   auto handler = handlers_.find(SessionId(proto.session()));
   if (handler == handlers_.end()) {
     return ReplyToHostCall(host, proto.call(),
@@ -114,6 +115,7 @@ void ClusterImpl::ReplyToHostCall(HostId host, uint64_t call, absl::StatusOr<std
         absl::ResourceExhaustedError(
             absl::StrCat("a Python function returned ", total, " bytes to a computation, the limit is ", kMaxHostReplyBytes)));
   }
+  fabric_->CountArrayBytes(total);
   for (const Bytes& result : payload) reply.add_result_bytes(result.size());
   fabric_->outbox().Add(host, std::move(command), std::move(payload));
 }

@@ -97,6 +97,7 @@ void ProgramSteps::StartHostCall(const StepsRef& run, const Step& step) {
     run->values[value] = call->outputs.back().record;
   }
   if (run->run != nullptr) run->run->BeginNode();
+  if (const auto client = session_->lanes_.client()) return CallByLane(*client, call, step);
   call->left = step.inputs.size() + 1;  // plus one for this function
   for (size_t i = 0; i < step.inputs.size(); ++i) {
     const Record& operand = run->values[step.inputs[i]];
@@ -113,6 +114,47 @@ void ProgramSteps::StartHostCall(const StepsRef& run, const Step& step) {
   });
 }
 
+// The client fetches the operands itself, and hosts take the results from it: no byte of them comes here. Until then another computation may
+// overwrite an operand, so the client reads it under a name of our own.
+void ProgramSteps::CallByLane(session::LaneListener& client, const std::shared_ptr<HostCallRun>& call, const Step& step) {
+  const StepsRun& run = *call->steps;
+  session::NodeCall message;
+  message.callback = call->call.callback;
+  std::vector<Record> operands;
+  for (int value : step.inputs) {
+    const Record operand = run.turns == nullptr ? AliasOf(*run.entry, value, {run.values[value]}) : run.values[value];
+    operands.push_back(operand);
+    call->operands.push_back(session_->NewHandle());
+    session_->arrays_.Insert(call->operands.back(), {operand, operand->shared_spec(), nullptr});
+    message.operands.push_back({call->operands.back(), operand->spec().dtype, operand->spec().dims});
+  }
+  session_->HoldUntilSettled(std::move(operands), [this, alive = alive(), call](const absl::Status& status) {
+    if (alive.expired() || !status.ok()) return;
+    for (const Expected& expected : call->outputs) Announce(expected);
+  });
+  client.OnNodeCall(std::move(message), [this, alive = alive(), call](absl::StatusOr<std::vector<session::LaneResult>> results) {
+    if (!alive.expired()) EndCallByLane(*call, results);
+  });
+}
+
+void ProgramSteps::EndCallByLane(const HostCallRun& call, const absl::StatusOr<std::vector<session::LaneResult>>& results) {
+  session_->arrays_.Erase(call.operands).IgnoreError();
+  absl::StatusOr<std::vector<uint64_t>> bytes = std::vector<uint64_t>();
+  if (!results.ok()) bytes = results.status();
+  for (size_t i = 0; results.ok() && i < results->size(); ++i) bytes->push_back((*results)[i].bytes);
+  const absl::Status status = CheckResults(call, bytes);
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
+    if (status.ok())
+      Fulfil(call.outputs[i], PutFromLane(call.outputs[i], (*results)[i]));
+    else
+      Fulfil(call.outputs[i], status);
+  }
+  for (size_t i = 0; !status.ok() && results.ok() && i < results->size(); ++i) {
+    LaneBuffer((*results)[i].buffer);  // the client may drop what nobody will ask for
+  }
+  EndWaiting(call.steps, status);
+}
+
 void ProgramSteps::CallHost(const std::shared_ptr<HostCallRun>& call) {
   if (!call->error.ok()) return EndHostCall(*call, call->error);
   if (host_calls_ == nullptr) {
@@ -127,22 +169,30 @@ void ProgramSteps::CallHost(const std::shared_ptr<HostCallRun>& call) {
   });
 }
 
-void ProgramSteps::EndHostCall(const HostCallRun& call, absl::StatusOr<std::vector<Bytes>> results) {
+// Checks that a function's results have the sizes of the call's outputs.
+absl::Status ProgramSteps::CheckResults(const HostCallRun& call, const absl::StatusOr<std::vector<uint64_t>>& bytes) const {
   const auto check = [&]() -> absl::Status {
-    PW_RETURN_IF_ERROR(results.status());
-    if (results->size() != call.outputs.size())
+    PW_RETURN_IF_ERROR(bytes.status());
+    if (bytes->size() != call.outputs.size())
       return absl::InvalidArgumentError(
-          absl::StrCat("the function returned ", results->size(), " arrays, not ", call.outputs.size()));
-    for (size_t i = 0; i < results->size(); ++i) {
+          absl::StrCat("the function returned ", bytes->size(), " arrays, not ", call.outputs.size()));
+    for (size_t i = 0; i < bytes->size(); ++i) {
       const buffers::ArraySpec& spec = call.outputs[i].record->spec();
-      PW_ASSIGN_OR_RETURN(const int64_t bytes, buffers::DenseBytes(spec.dtype, spec.dims));
-      if (static_cast<int64_t>((*results)[i].size()) == bytes) continue;
-      return absl::InvalidArgumentError(absl::StrCat("the function returned ", (*results)[i].size(), " bytes for ",
-                                                     buffers::ToString(spec), ", which has ", bytes));
+      PW_ASSIGN_OR_RETURN(const int64_t wanted, buffers::DenseBytes(spec.dtype, spec.dims));
+      if (static_cast<int64_t>((*bytes)[i]) == wanted) continue;
+      return absl::InvalidArgumentError(absl::StrCat("the function returned ", (*bytes)[i], " bytes for ",
+                                                     buffers::ToString(spec), ", which has ", wanted));
     }
     return absl::OkStatus();
   };
-  const absl::Status status = call.steps->entry->program().At(call.node, check());
+  return call.steps->entry->program().At(call.node, check());
+}
+
+void ProgramSteps::EndHostCall(const HostCallRun& call, absl::StatusOr<std::vector<Bytes>> results) {
+  absl::StatusOr<std::vector<uint64_t>> bytes = std::vector<uint64_t>();
+  if (!results.ok()) bytes = results.status();
+  for (size_t i = 0; results.ok() && i < results->size(); ++i) bytes->push_back((*results)[i].size());
+  const absl::Status status = CheckResults(call, bytes);
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     if (status.ok())
       Fulfil(call.outputs[i], PutBytes(call.outputs[i], (*results)[i]));
@@ -345,28 +395,63 @@ void ProgramSteps::FulfilWith(const Expected& expected, const Record& source) {
     Fulfil(expected, source->status());
 }
 
+ProgramSteps::Record ProgramSteps::NewResult(const Expected& expected) {
+  return std::make_shared<buffers::LogicalArray>(ArrayId(fabric().NextId()), session_->id(), expected.record->shared_spec(), 1,
+                                                 nullptr);
+}
+
+// Returns the command that puts so many bytes, as `record`, at the places of the expected array on one host.
+Command ProgramSteps::PutCommand(OpId op, const Record& record, const Command& expect, uint64_t bytes) const {
+  Command command;
+  auto& put = *command.mutable_put();
+  put.set_op(op.v);
+  put.set_session(session_->id().v);
+  put.set_array(record->id().v);
+  put.set_dtype(static_cast<int32_t>(record->spec().dtype));
+  put.mutable_dims()->Add(record->spec().dims.begin(), record->spec().dims.end());
+  *put.mutable_placements() = expect.expect().placements();
+  put.set_total_bytes(bytes);
+  return command;
+}
+
 // Returns an array with these bytes at the places of the expected one.
 ProgramSteps::Record ProgramSteps::PutBytes(const Expected& expected, const Bytes& data) {
-  const buffers::ArraySpec& spec = expected.record->spec();
-  auto record = std::make_shared<buffers::LogicalArray>(ArrayId(fabric().NextId()), session_->id(),
-                                                        expected.record->shared_spec(), 1, nullptr);
+  const Record record = NewResult(expected);
   const uint64_t transfer = fabric().NextId();
   const bool chunks = data.size() > kChunkBytes;
+  fabric().CountArrayBytes(data.size());
   for (const auto& [host, expect] : expected.commands) {
     if (!fabric().outbox().HasHost(host)) continue;
-    Command command;
-    auto& put = *command.mutable_put();
-    put.set_op(session_->NameOp(host, {record}).v);
-    put.set_session(session_->id().v);
-    put.set_array(record->id().v);
-    put.set_dtype(static_cast<int32_t>(spec.dtype));
-    put.mutable_dims()->Add(spec.dims.begin(), spec.dims.end());
-    *put.mutable_placements() = expect.expect().placements();
-    put.set_transfer(transfer);
-    put.set_total_bytes(data.size());
-    put.set_payload_bytes(chunks ? 0 : data.size());
+    Command command = PutCommand(session_->NameOp(host, {record}), record, expect, data.size());
+    command.mutable_put()->set_transfer(transfer);
+    command.mutable_put()->set_payload_bytes(chunks ? 0 : data.size());
     Send(host, std::move(command), chunks ? std::vector<Bytes>() : std::vector<Bytes>{data});
     if (chunks) fabric().SendBytes(host, session_->id(), transfer, data);
+  }
+  record->OnDone(absl::OkStatus());
+  return record;
+}
+
+// Returns what says, in the end, that no host needs the client's buffer any more.
+std::shared_ptr<void> ProgramSteps::LaneBuffer(uint64_t buffer) {
+  if (buffer == 0) return nullptr;
+  session_->lanes_.Enter(buffer);
+  return {nullptr, [this, alive = alive(), buffer](void*) {
+            if (!alive.expired()) session_->lanes_.Leave(buffer);
+          }};
+}
+
+// The same with bytes that the hosts take from the client.
+ProgramSteps::Record ProgramSteps::PutFromLane(const Expected& expected, const session::LaneResult& result) {
+  const Record record = NewResult(expected);
+  const std::shared_ptr<void> buffer = LaneBuffer(result.buffer);
+  for (const auto& [host, expect] : expected.commands) {
+    if (!fabric().outbox().HasHost(host)) continue;
+    session_->lanes_.Open(host);
+    const OpId op = session_->NameOp(host, {record}, [buffer](const absl::Status&, auto) {});
+    Command command = PutCommand(op, record, expect, result.bytes);
+    command.mutable_put()->set_lane_buffer(result.buffer);
+    Send(host, std::move(command));
   }
   record->OnDone(absl::OkStatus());
   return record;

@@ -64,6 +64,7 @@ class ProgramSteps {
   // -- program_steps_make.cc
   absl::Status MakeParts(ProgramEntry::Steps& steps, const Executables& executables);
   absl::Status FindPlaces(const program::Program& program, ProgramEntry::Steps& steps, std::vector<DeviceId>* devices) const;
+  void OpenLanes(const program::Program& program, const ProgramEntry::Steps& steps) const;
   absl::Status CheckWaiting(const program::Node& node, const ProgramEntry::Steps& steps) const;
   absl::Status CheckBranch(const program::Node& node, const ProgramEntry& branch, const ProgramEntry::Steps& steps) const;
 
@@ -71,8 +72,11 @@ class ProgramSteps {
   void StartStep(const StepsRef& steps, const program::Step& step);
   void StartPart(const StepsRef& steps, const program::Step& step);
   void StartHostCall(const StepsRef& steps, const program::Step& step);
+  void CallByLane(session::LaneListener& client, const std::shared_ptr<HostCallRun>& call, const program::Step& step);
+  void EndCallByLane(const HostCallRun& call, const absl::StatusOr<std::vector<session::LaneResult>>& results);
   void CallHost(const std::shared_ptr<HostCallRun>& call);
   void EndHostCall(const HostCallRun& call, absl::StatusOr<std::vector<Bytes>> results);
+  absl::Status CheckResults(const HostCallRun& call, const absl::StatusOr<std::vector<uint64_t>>& bytes) const;
   void StartSelect(const StepsRef& steps, const program::Step& step);
   void EndSelect(const std::shared_ptr<SelectRun>& select, const absl::StatusOr<Bytes>& index);
   void EndWaiting(const StepsRef& steps, const absl::Status& status);
@@ -100,7 +104,11 @@ class ProgramSteps {
   void Fulfil(const Expected& expected, const absl::StatusOr<Record>& source);
   // REQUIRES: `source` has settled.
   void FulfilWith(const Expected& expected, const Record& source);
+  Record NewResult(const Expected& expected);
+  ::pathways::v1::Command PutCommand(OpId op, const Record& record, const ::pathways::v1::Command& expect, uint64_t bytes) const;
   Record PutBytes(const Expected& expected, const Bytes& data);
+  std::shared_ptr<void> LaneBuffer(uint64_t buffer);
+  Record PutFromLane(const Expected& expected, const session::LaneResult& result);
   void FetchValue(const ProgramEntry& entry, int value, const Record& array, ResultCallback<Bytes> done);
 
   // Sends without waiting for other commands: the arrays have names of their own, or the run's turn has come (WN-5).

@@ -54,6 +54,7 @@ absl::StatusOr<ProgramSteps::EntryRef> ProgramSteps::Make(program::Program progr
   for (size_t n = 0; n < program.nodes.size(); ++n) {
     PW_RETURN_IF_ERROR(program.At(static_cast<int>(n), CheckWaiting(program.nodes[n], *steps)));
   }
+  OpenLanes(program, *steps);
   auto specs = FindResults(*steps, program.results.size(), entry->lowered);
   entry->id = fabric().NextId();
   entry->arguments = MakeArguments(program);
@@ -106,6 +107,20 @@ absl::Status ProgramSteps::FindPlaces(const program::Program& program, ProgramEn
   SortAndMerge(*devices);
   SortAndMerge(steps.hosts);
   return absl::OkStatus();
+}
+
+// For operands and results of the functions that the program calls.
+void ProgramSteps::OpenLanes(const program::Program& program, const ProgramEntry::Steps& steps) const {
+  std::vector<HostId> hosts;
+  for (const Step& step : steps.cut.steps) {
+    if (step.part >= 0 || program.nodes[step.node].kind != NodeKind::kHostCall) continue;
+    for (const auto& values : {step.inputs, step.outputs}) {
+      for (int value : values)
+        for (const ProgramEntry::Place& place : *steps.places[value]) hosts.push_back(place.host);
+    }
+  }
+  SortAndMerge(hosts);
+  session_->lanes_.OpenForCalls(hosts);
 }
 
 absl::Status ProgramSteps::CheckWaiting(const Node& node, const ProgramEntry::Steps& steps) const {

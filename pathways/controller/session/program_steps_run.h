@@ -41,6 +41,7 @@ struct ProgramSteps::HostCallRun {
   HostCall call;
   size_t left = 0;  // operands that have not arrived
   absl::Status error;
+  std::vector<Handle> operands;  // that the client fetches
   std::vector<Expected> outputs;
 };
 

@@ -129,6 +129,7 @@ void SessionImpl::Compile(CompileRequest request, ResultCallback<std::shared_ptr
   }
   const bool calls_back = request.program.view().find(kHostCallbackTarget) != std::string_view::npos;
   compile.set_host_callbacks(calls_back);
+  if (calls_back) lanes_.OpenForCalls(record->hosts);
   if (record->hosts.size() > 1) NameHosts(*record, compile);
   const uint64_t id = record->id.v;
   auto pending = std::make_shared<PendingCompile>();

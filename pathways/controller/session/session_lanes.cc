@@ -38,6 +38,12 @@ void SessionLanes::Open(HostId host) {
     listener->OnLane({host, fabric_->lane_address(host), key, fabric_->topology().Describe(*fabric_->topology().FindHost(host))});
 }
 
+void SessionLanes::OpenForCalls(const std::vector<HostId>& hosts) {
+  for (HostId host : hosts) {
+    if (Check(host).ok()) Open(host);
+  }
+}
+
 void SessionLanes::OnHostLost(HostId host, const absl::Status& error) {
   if (open_.erase(host) == 0) return;
   if (auto listener = listener_.lock()) listener->OnLaneClosed(host, error);

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
@@ -35,12 +36,16 @@ class SessionLanes final : public session::LaneRoutes {
   }
   void OnLaneLost(HostId host, const absl::Status& status) override;
 
+  // The client's end; null: it has no lanes.
+  std::shared_ptr<session::LaneListener> client() const { return listener_.lock(); }
   // FAILED_PRECONDITION if the host or the client does not use lanes.
   absl::Status Check(HostId host) const;
   // Checks all hosts that are to get a buffer; INVALID_ARGUMENT if it cannot travel by lane. REQUIRES: the shards' devices are present.
   absl::Status CheckSource(const buffers::ArraySpec& spec, const session::HostShard& source) const;
   // REQUIRES: Check.
   void Open(HostId host);
+  // Opens the lanes on which a program of these hosts calls the client's functions. A client without lanes is called through the controller.
+  void OpenForCalls(const std::vector<HostId>& hosts);
   void OnHostLost(HostId host, const absl::Status& error);
 
   // A buffer is done when Leave has been called as often as Enter.

@@ -142,7 +142,7 @@ absl::StatusOr<Recipe> Parse(const std::string& text, const std::string& version
       good = absl::SimpleAtoi(kv.second, &recipe.outputs);
     else if (kv.first == "hold")
       recipe.hold = kv.second == "1";
-    else if (kv.first == "callback")
+    else if (kv.first == "pathways_host_callback")  // by which the controller, too, knows that a program calls back
       good = absl::SimpleAtoi(kv.second, &recipe.callback);
     else if (kv.first == "us")
       good = absl::SimpleAtoi(kv.second, &recipe.microseconds) && recipe.microseconds >= 0;

@@ -10,7 +10,7 @@
 //   - hold=1              executions do not end before ReleaseHeld()
 //   - us=50               the time that the devices are busy; ignored without timers
 //   - ring=800:6          bytes and steps that its collectives send: reported as costs, without effect here
-//   - callback=7          result 0 is the reply of host callback 7 to the arguments
+//   - pathways_host_callback=7  result 0 is the reply of host callback 7 to the arguments
 //   - invalid=TEXT        does not compile
 //   - StableHLO_v1.13.0   the StableHLO version of the program; compiles only if it is the runtime's
 //

@@ -1,5 +1,5 @@
 // ClientTranslator: lets the client's own process translate its program. It calls the function whose number client.proto reserves, over the
-// client's companion channel, as running computations call Python functions.
+// client's process, as running computations call Python functions (callbacks/call_message.h).
 //
 // NOT_FOUND: the client's package is too old to have that function. DEADLINE_EXCEEDED: no answer within the limit; a later answer is
 // dropped.

@@ -10,7 +10,7 @@
 namespace pw::worker {
 namespace v1 = pathways::v1;
 
-HostCalls::HostCalls(Core* core) : core_(core) {
+HostCalls::HostCalls(Core* core, ClientLanes* lanes) : core_(core), lanes_(lanes) {
   core->runtime->SetHostCallHandler(
       [this, strand = core->strand, alive = core->alive()](device::HostCallRequest request, DoneFn done) {
         auto shared = std::make_shared<device::HostCallRequest>(std::move(request));
@@ -33,6 +33,7 @@ HostCalls::~HostCalls() {
 void HostCalls::Start(const device::HostCallRequest& request, DoneFn done) {
   if (core_->ended.contains(request.session))
     return done(absl::CancelledError("the client has gone; nobody can answer its program's callback"));
+  if (lanes_->Serves(request.session)) return lanes_->Call(request, std::move(done));
   const uint64_t call = next_call_++;
   pending_[call] = {request.session, std::move(done)};
   std::vector<Bytes> payload;

@@ -1,7 +1,8 @@
 // HostCalls: calls from running programs to Python functions of their client.
 //
-// The device runtime hands over a call on one of its threads. The call travels to the controller with its operands; the computation
-// continues when the reply arrives. Calls fail when their session ends or the controller is lost, so that no device waits forever.
+// The device runtime hands over a call on one of its threads. The call travels on the client's lane (worker/lanes/lane_calls.h); the
+// computation continues when the answer arrives. Calls of a client without lanes, whose session the controller's own front end serves, travel
+// to the controller. Calls fail when their session ends or the controller is lost, so that no device waits forever.
 //
 // Invariants:
 //   HT-1  every call is completed exactly once
@@ -12,6 +13,7 @@
 #include <functional>
 
 #include "absl/container/flat_hash_map.h"
+#include "pathways/worker/lanes/client_lanes.h"
 #include "pathways/worker/store/core.h"
 
 namespace pw::worker {
@@ -19,7 +21,7 @@ namespace pw::worker {
 class HostCalls {
  public:
   // Takes over the runtime's host callbacks until it is destroyed.
-  explicit HostCalls(Core* core);
+  HostCalls(Core* core, ClientLanes* lanes);
   ~HostCalls();
 
   void Reply(const pathways::v1::HostReply& reply, const Bytes& payload);
@@ -34,6 +36,7 @@ class HostCalls {
   void Start(const device::HostCallRequest& request, DoneFn done);
 
   Core* const core_;
+  ClientLanes* const lanes_;
   uint64_t next_call_ = 1;
   absl::flat_hash_map<uint64_t, Pending> pending_;
 };

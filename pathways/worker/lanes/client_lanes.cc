@@ -16,7 +16,10 @@ using lanes::LaneEnd;
 
 ClientLanes::ClientLanes(Core* core, Timers* timers, int64_t limit_bytes)
     : core_(core), timers_(timers), limit_bytes_(limit_bytes) {}
-ClientLanes::~ClientLanes() = default;
+ClientLanes::~ClientLanes() {
+  for (auto& [session, client] : clients_)
+    client.calls.Fail(absl::UnavailableError("the worker has lost its controller while the program was calling back"));
+}
 
 void ClientLanes::Accept(std::unique_ptr<net::Connection> connection) {
   const LaneId id = next_lane_++;
@@ -105,6 +108,7 @@ void ClientLanes::OpenNext(Client& client) {
   for (const auto& [name, buffer] : client.buffers) {
     if (buffer.asked) SendWant(client, name);
   }
+  client.calls.Resume(lane);
   if (client.memory_key.empty()) ResumeFetches(client);
   AskForMore();
 }
@@ -150,14 +154,13 @@ bool ClientLanes::SharesMemory(SessionId session) const {
 absl::Status ClientLanes::Handle(Client& client, const v1::LaneMessage& message, Bytes payload) {
   switch (message.kind_case()) {
     case v1::LaneMessage::kBytes:
+      if (message.bytes().has_call()) return client.calls.OnBytes(message.bytes(), std::move(payload), *EndOf(client));
       return AddPart(client, message.bytes(), std::move(payload));
     case v1::LaneMessage::kTaken:
-      for (uint64_t fetch : message.taken().fetches()) {
-        client.sender.Drop(fetch);
-        auto node = client.fetched.extract(fetch);
-        if (!node.empty()) std::move(node.mapped().gone)();
-      }
+      OnTaken(client, message.taken());
       return absl::OkStatus();
+    case v1::LaneMessage::kAnswer:
+      return client.calls.OnAnswer(message.answer(), payload, core_->blocks, *EndOf(client));
     case v1::LaneMessage::kFailed: {
       auto buffer = client.buffers.find(message.failed().buffer());
       if (buffer == client.buffers.end() || !buffer->second.asked) return absl::OkStatus();
@@ -175,6 +178,15 @@ absl::Status ClientLanes::Handle(Client& client, const v1::LaneMessage& message,
   }
 }
 
+void ClientLanes::OnTaken(Client& client, const v1::LaneTaken& taken) {
+  for (uint64_t fetch : taken.fetches()) {
+    client.sender.Drop(fetch);
+    auto node = client.fetched.extract(fetch);
+    if (!node.empty()) std::move(node.mapped().gone)();
+  }
+  for (uint64_t call : taken.calls()) client.calls.OnTaken(call);
+}
+
 absl::Status ClientLanes::AddPart(Client& client, const v1::LaneBytes& bytes, Bytes payload) {
   auto buffer = client.buffers.find(bytes.buffer());
   if (buffer == client.buffers.end()) return absl::OkStatus();  // the rest of one that nobody waits for any more
@@ -189,7 +201,9 @@ void ClientLanes::OnLaneWritable(LaneId lane) {
   auto end = ends_.find(lane);
   if (end == ends_.end()) return;
   auto client = clients_.find(end->second.session);
-  if (client != clients_.end() && client->second.lane == lane) client->second.sender.Pump(*end->second.lane);
+  if (client == clients_.end() || client->second.lane != lane) return;
+  client->second.calls.Pump(*end->second.lane);
+  client->second.sender.Pump(*end->second.lane);
 }
 
 void ClientLanes::OnLaneClosed(LaneId lane, const absl::Status& reason) {
@@ -206,9 +220,14 @@ void ClientLanes::OnLaneClosed(LaneId lane, const absl::Status& reason) {
 void ClientLanes::LaneGone(SessionId session, Client& client) {
   client.lane = 0;
   client.sender.Clear();
+  client.calls.LaneGone();
   if (!client.memory_key.empty()) files_->Forget(std::exchange(client.memory_key, ""));
   for (const auto& [name, buffer] : client.buffers) client.receiver.Restart(name);
   if (client.next != 0) return OpenNext(client);
+  AwaitClient(session, client);
+}
+
+void ClientLanes::AwaitClient(SessionId session, const Client& client) {
   if (timers_ == nullptr) return;
   timers_->After(kKeptWithoutLane, core_->strand, [this, session, absence = client.absence, alive = core_->alive()] {
     if (!alive.expired()) GiveUp(session, absence);
@@ -223,6 +242,8 @@ void ClientLanes::GiveUp(SessionId session, uint64_t absence) {
   auto fetched = std::exchange(client.fetched, {});
   for (const auto& [name, data] : fetched) client.given_up.push_back(name);
   for (auto& [name, data] : fetched) std::move(data.gone)();
+  client.calls.Fail(absl::UnavailableError(absl::StrCat("a program called a Python function, and its client was away for more than ",
+                                                        absl::FormatDuration(kKeptWithoutLane))));
   AskForMore();
 }
 
@@ -326,6 +347,18 @@ void ClientLanes::Send(SessionId session, uint64_t fetch, Bytes data, Gone gone)
   client.sender.Pump(*EndOf(client));
 }
 
+bool ClientLanes::Serves(SessionId session) const {
+  auto client = clients_.find(session);
+  return client != clients_.end() && !client->second.key.empty();
+}
+
+void ClientLanes::Call(const device::HostCallRequest& request, LaneCalls::Done done) {
+  Client& client = clients_.at(request.session);
+  client.calls.Start(next_call_++, request, std::move(done), EndOf(client));
+  // A client that has never come, or did not when it was last waited for.
+  if (client.lane == 0 && client.calls.size() == 1) AwaitClient(request.session, client);
+}
+
 void ClientLanes::FailAll(Client& client, const absl::Status& status) {
   TakeBack(client);
   client.waiting.clear();
@@ -334,6 +367,7 @@ void ClientLanes::FailAll(Client& client, const absl::Status& status) {
   client.sender.Clear();
   for (auto& [name, buffer] : buffers) std::move(buffer.arrived)(status);
   for (auto& [name, data] : fetched) std::move(data.gone)();
+  client.calls.Fail(status);
 }
 
 void ClientLanes::Fail(const v1::FailLane& command) {
@@ -351,6 +385,7 @@ void ClientLanes::ReleaseOwner(SessionId session) {
   for (LaneId lane : {node.mapped().lane, node.mapped().next}) {
     if (lane != 0) ends_.at(lane).lane->Close(absl::CancelledError("the session has ended"));
   }
+  node.mapped().calls.Fail(absl::CancelledError("the client has gone; nobody can answer its program's callback"));
   FailAll(node.mapped(), absl::CancelledError("the client has gone, and with it the rest of this host buffer"));
   AskForMore();
 }

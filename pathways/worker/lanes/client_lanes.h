@@ -1,13 +1,13 @@
-// ClientLanes: the lanes to the clients whose arrays are here: host buffers come in, what was fetched goes out
-// (proto/pathways/v1/lane.proto).
+// ClientLanes: the lanes to the clients whose arrays are here: host buffers come in, what was fetched goes out, and programs call functions of
+// their client's process (proto/pathways/v1/lane.proto; lane_calls.h).
 //
 // A buffer is asked for when there is room: as long as all that was asked for fits into the limit, and what one session asked for into half
 // of it; one buffer alone may take it all. Until then it waits at its client. While a client has no lane nothing is asked of it, and what has
 // arrived of its buffers is kept for a while, then asked for again from the beginning: it keeps them. What was fetched for it is kept too,
-// as long; then it is given up, and reading it says so.
+// as long; then it is given up, and reading it says so. Calls wait as long for a client; then they fail.
 //
 // Invariants:
-//   CL-1  each Expect and each Send is answered exactly once, unless the worker goes first
+//   CL-1  each Expect and each Send is answered exactly once, unless the worker goes first; each Call is, in any case
 //   CL-2  who has not shown the key of a session learns and changes nothing; of such connections there are few, for a short time
 //   CL-3  memory for what was asked for never exceeds the limit; a buffer larger than that fails with RESOURCE_EXHAUSTED
 //   CL-4  a session's connection is served once the one before it has closed: nobody writes to memory that is handed out again
@@ -30,6 +30,7 @@
 #include "pathways/lanes/sender.h"
 #include "pathways/net/file_socket.h"
 #include "pathways/v1/worker.pb.h"
+#include "pathways/worker/lanes/lane_calls.h"
 #include "pathways/worker/store/core.h"
 
 namespace pw::worker {
@@ -58,6 +59,10 @@ class ClientLanes final : private lanes::LaneEnd::Owner {
   void Expect(SessionId session, uint64_t buffer, int64_t bytes, Arrived arrived);
   // `gone`: the client has it, or it was given up.
   void Send(SessionId session, uint64_t fetch, Bytes data, Gone gone);
+  // The client of this session uses lanes: its programs' calls go there.
+  bool Serves(SessionId session) const;
+  // A program calls a function of this session's client. REQUIRES: Serves.
+  void Call(const device::HostCallRequest& request, LaneCalls::Done done);
   void Fail(const pathways::v1::FailLane& command);
   void ReleaseOwner(SessionId session);
 
@@ -92,6 +97,7 @@ class ClientLanes final : private lanes::LaneEnd::Owner {
     lanes::Sender sender{lanes::Sender::Names::kFetches};
     std::map<uint64_t, Fetched> fetched = {};
     std::vector<uint64_t> given_up = {};  // fetches; the client is told when it has a lane again
+    LaneCalls calls = {};
   };
   struct End {
     std::unique_ptr<lanes::LaneEnd> lane;
@@ -106,6 +112,8 @@ class ClientLanes final : private lanes::LaneEnd::Owner {
   absl::Status CheckHello(const pathways::v1::LaneHello& hello) const;
   absl::Status Handle(Client& client, const pathways::v1::LaneMessage& message, Bytes payload);
   absl::Status AddPart(Client& client, const pathways::v1::LaneBytes& bytes, Bytes payload);
+  void OnTaken(Client& client, const pathways::v1::LaneTaken& taken);
+  void AwaitClient(SessionId session, const Client& client);
   void OpenNext(Client& client);
   void OfferMemory(Client& client, pathways::v1::LaneWelcome* welcome);
   void OnMemorySocket(LaneId lane, std::unique_ptr<net::FileSocket> files);
@@ -129,6 +137,7 @@ class ClientLanes final : private lanes::LaneEnd::Owner {
   int64_t asked_bytes_ = 0;
   SessionId last_asked_;  // whose turn it was
   LaneId next_lane_ = 1;
+  uint64_t next_call_ = 1;
   std::deque<LaneId> strangers_;  // the oldest first
   std::map<SessionId, Client> clients_;
   std::map<LaneId, End> ends_;

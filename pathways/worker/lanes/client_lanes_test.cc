@@ -141,6 +141,17 @@ class TestClient final : public net::Connection::Handler {
     message.mutable_taken()->add_fetches(fetch);
     Say(message);
   }
+  void SayCallTaken(uint64_t call) {
+    v1::LaneMessage message;
+    message.mutable_taken()->add_calls(call);
+    Say(message);
+  }
+  void Answer(uint64_t call, const std::vector<float>& result) {
+    v1::LaneMessage message;
+    message.mutable_answer()->set_call(call);
+    message.mutable_answer()->add_result_bytes(result.size() * sizeof(float));
+    Say(message, FloatBytes(result));
+  }
   void Break() {
     connection_ = nullptr;
     w_.Settle();
@@ -158,6 +169,8 @@ class TestClient final : public net::Connection::Handler {
     if (m.has_bytes())
       said_.push_back(absl::StrCat("bytes ", m.bytes().fetch(), " at ", m.bytes().offset(), " ", frame.payload.size()));
     if (m.has_failed()) said_.push_back(absl::StrCat("failed ", m.failed().fetch()));
+    if (m.has_call()) said_.push_back(absl::StrCat("call ", m.call().call(), " of ", m.call().callback(), ": ", frame.payload.size()));
+    for (uint64_t call : m.taken().calls()) said_.push_back(absl::StrCat("taken ", call));
   }
   void OnClosed(const absl::Status&) override { closed = true; }
 
@@ -371,6 +384,112 @@ TEST(ClientLanesTest, StrangersAreFewAndSoonGone) {
   EXPECT_THAT(client.Said(), ElementsAre("welcome"));
   w.Advance(absl::Seconds(11));
   EXPECT_EQ(w.lanes().connections(), 1);
+}
+
+// ---- calls of programs: executable 1 returns what function 77 makes of array 100, on device 0
+
+void BeginCall(LanesOfAWorker& w, uint64_t op, uint64_t result) {
+  if (op == 1) {
+    w.host->Compile(1, "args=1 outputs=1 dims=4 pathways_host_callback=77", {0});
+    w.host->Put(90, 100, {1, 2, 3, 4}, {0});
+    w.Settle();
+  }
+  w.host->Execute(op, 1, {100}, {result});
+  w.Settle();
+}
+
+TEST(ClientLanesTest, ACallGoesToTheClientAndItsAnswerBack) {
+  LanesOfAWorker w;
+  w.Admit(1);
+  TestClient client(&w);
+  BeginCall(w, 1, 101);
+  EXPECT_THAT(client.Said(), ElementsAre("welcome", "call 1 of 77: 16"));
+  client.SayCallTaken(1);
+  client.Answer(1, {9, 8, 7, 6});
+  EXPECT_THAT(client.Said(), ElementsAre("taken 1"));
+  EXPECT_THAT(w.host->Read(101, 0), ElementsAre(9, 8, 7, 6));
+  EXPECT_TRUE(w.host->connection.host_calls.empty()) << "the controller hears nothing of it";
+}
+
+TEST(ClientLanesTest, ACallOfAClientWithoutLanesGoesToTheController) {
+  LanesOfAWorker w;
+  BeginCall(w, 1, 101);
+  EXPECT_EQ(w.host->connection.host_calls.size(), 1u);
+}
+
+TEST(ClientLanesTest, ACallIsSentAgainUntilTheClientHasIt) {
+  LanesOfAWorker w;
+  w.Admit(1);
+  BeginCall(w, 1, 101);
+  TestClient first(&w);
+  EXPECT_THAT(first.Said(), ElementsAre("welcome", "call 1 of 77: 16"));
+  first.Break();
+  TestClient second(&w);
+  EXPECT_THAT(second.Said(), ElementsAre("welcome", "call 1 of 77: 16"));
+  second.SayCallTaken(1);
+  second.Break();
+  TestClient third(&w);
+  EXPECT_THAT(third.Said(), ElementsAre("welcome"));
+  third.Answer(1, {9, 8, 7, 6});
+  third.Answer(1, {0, 0, 0, 0});
+  EXPECT_THAT(third.Said(), ElementsAre("taken 1", "taken 1")) << "an answer that comes again is ignored";
+  EXPECT_THAT(w.host->Read(101, 0), ElementsAre(9, 8, 7, 6));
+}
+
+TEST(ClientLanesTest, CallsOfAClientThatStaysAwayFail) {
+  LanesOfAWorker w;
+  w.Admit(1);
+  BeginCall(w, 1, 101);
+  w.Advance(ClientLanes::kKeptWithoutLane - absl::Seconds(1));
+  EXPECT_FALSE(w.done().contains(1));
+  w.Advance(absl::Seconds(1));
+  EXPECT_EQ(w.done().at(1).code(), absl::StatusCode::kUnavailable);
+  TestClient client(&w);
+  EXPECT_THAT(client.Said(), ElementsAre("welcome")) << "it runs no call that has failed";
+  BeginCall(w, 2, 102);
+  EXPECT_THAT(client.Said(), ElementsAre("call 2 of 77: 16"));
+  client.Answer(1, {9, 8, 7, 6});
+  EXPECT_THAT(client.Said(), ElementsAre("taken 1")) << "it may forget an answer that came too late";
+  EXPECT_FALSE(w.done().contains(2));
+  client.Break();
+  w.Advance(ClientLanes::kKeptWithoutLane);
+  EXPECT_EQ(w.done().at(2).code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(ClientLanesTest, CallsEndWithTheirSessionAndWithTheWorker) {
+  LanesOfAWorker w;
+  w.Admit(1);
+  TestClient client(&w);
+  BeginCall(w, 1, 101);
+  w.host->ReleaseOwner(1);
+  w.Settle();
+  EXPECT_EQ(w.done().at(1).code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(client.closed);
+
+  LanesOfAWorker other;
+  other.Admit(1);
+  BeginCall(other, 1, 101);
+  other.host->worker = nullptr;
+  other.executor.RunAll();
+  other.host->device_executor.RunAll();
+  EXPECT_EQ(other.host->runtime.live_buffers(), 0) << "the program has ended";
+}
+
+TEST(ClientLanesTest, AnAnswerThatDoesNotFitIsAnErrorOrEndsTheLane) {
+  LanesOfAWorker w;
+  w.Admit(1);
+  TestClient client(&w);
+  BeginCall(w, 1, 101);
+  client.Answer(1, {9});
+  EXPECT_THAT(std::string(w.done().at(1).message()), HasSubstr("4 bytes instead of 16"));
+  EXPECT_FALSE(client.closed);
+  BeginCall(w, 2, 102);
+  v1::LaneMessage lying;
+  lying.mutable_answer()->set_call(2);
+  lying.mutable_answer()->add_result_bytes(16);
+  client.Say(lying, "less");
+  EXPECT_TRUE(client.closed);
+  EXPECT_FALSE(w.done().contains(2)) << "the client may answer on its next lane";
 }
 
 }  // namespace

@@ -1,0 +1,43 @@
+// CallSocket: where computations reach Python functions of this machine's processes. It listens on a Unix socket. Each process that connects
+// names its token, which its sessions carry too, and from then on answers the host calls of these sessions (call_message.h). It knows nothing of
+// what the calls mean.
+//
+// When a process closes its connection, the calls under way fail. When the front door goes, Python sees the end of the socket.
+//
+// Owns one thread, which runs the socket's events.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
+#include "pathways/session/session.h"
+
+namespace pw::callbacks {
+
+class CallSocket {
+ public:
+  // The front door. `add` and `remove` are called on its strand, on which `post` runs tasks.
+  struct Door {
+    std::function<void(absl::AnyInvocable<void() &&> task)> post;
+    // The process with this token answers calls. An error ends the connection.
+    std::function<absl::Status(const std::string& token, std::shared_ptr<session::HostCallHandler> handler)> add;
+    std::function<void(const std::string& token)> remove;
+  };
+
+  // Makes the socket, accessible to this user only. An old socket file at `path` is replaced. UNAVAILABLE: it cannot be made. The door must
+  // run tasks until those have run that the destructor posts.
+  static absl::StatusOr<std::unique_ptr<CallSocket>> Start(const std::string& path, Door door);
+  // Ends all connections; removes the socket.
+  ~CallSocket();
+
+ private:
+  struct State;
+  explicit CallSocket(std::unique_ptr<State> state);
+
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace pw::callbacks

@@ -1,0 +1,69 @@
+// CallBytes: what the two ends of a host call send each other (proto/pathways/v1/lane.proto): the operands one way, the results the other.
+// client::HostCalls has one at each lane, worker::LaneCalls one for each client.
+//
+// Send passes a message and the bytes that belong to it to the lane, and keeps both until Forget: the owner calls it when the other end has
+// said Taken. After a lane has broken, Resume sends everything that is kept on the next one. On the way in, Expect sets memory aside for the
+// bytes of a message that has none in its payload, and Add returns them when they are complete.
+//
+// Strand-confined.
+//
+// Invariants:
+//   CB-1  what is sent leaves in order of the calls' numbers on each lane, bytes behind their message
+//   CB-2  bytes for which the owner has not called Expect are ignored: they belong to a call that has ended, or that came before
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "pathways/base/block_cache.h"
+#include "pathways/base/bytes.h"
+#include "pathways/lanes/lane_end.h"
+#include "pathways/lanes/receiver.h"
+#include "pathways/lanes/sender.h"
+
+namespace pw::lanes {
+
+class CallBytes {
+ public:
+  static constexpr size_t kInMessage = 64 << 10;  // so many bytes go as the payload of the message
+
+  // `lane`: null while there is none. REQUIRES: nothing is kept for this call.
+  void Send(uint64_t call, ::pathways::v1::LaneMessage message, Bytes data, LaneEnd* lane);
+  bool keeps(uint64_t call) const { return kept_.contains(call); }
+  void Forget(uint64_t call);
+  void Pump(LaneEnd& lane) { sender_.Pump(lane); }
+  void Resume(LaneEnd& lane);
+  // What has arrived of bytes that are not complete is dropped: the other end sends them again.
+  void LaneGone();
+  void Clear();
+
+  // RESOURCE_EXHAUSTED: there is no memory. REQUIRES: not expected yet, and bytes > 0.
+  absl::Status Expect(uint64_t call, size_t bytes, BlockCache& blocks);
+  void Drop(uint64_t call) { receiver_->Drop(call); }
+  // Returns all bytes of the call after their last part. INVALID_ARGUMENT: the part is not the next one.
+  absl::StatusOr<std::optional<Bytes>> Add(const ::pathways::v1::LaneBytes& bytes, Bytes part);
+
+ private:
+  struct Kept {
+    ::pathways::v1::LaneMessage message;
+    Bytes data;
+  };
+  void Pass(uint64_t call, const Kept& kept, LaneEnd& lane);
+
+  std::map<uint64_t, Kept> kept_;
+  Sender sender_{Sender::Names::kCalls};
+  std::optional<Receiver> receiver_{std::in_place};  // always there: a Receiver cannot be assigned
+};
+
+// Joins the operands of a call, or its results. RESOURCE_EXHAUSTED: they are more than kCallBytes, or there is no memory.
+absl::StatusOr<Bytes> Join(const std::vector<Bytes>& parts);
+// Cuts bytes into consecutive pieces of these sizes. INVALID_ARGUMENT: the sizes do not add up to all of it.
+absl::StatusOr<std::vector<Bytes>> Cut(const Bytes& bytes, const std::vector<uint64_t>& sizes);
+// Returns the sum, or nullopt if it is more than kCallBytes.
+std::optional<size_t> SumOfCall(const std::vector<uint64_t>& sizes);
+
+}  // namespace pw::lanes
