@@ -79,9 +79,9 @@ PJRT_Extension_Base* Extensions() {
 
 PJRT_Api MakeApi() {
   PJRT_Api api{};
-  api.struct_size = PJRT_Api_STRUCT_SIZE;
+  api.struct_size = kApiSize;
   api.extension_start = Extensions();
-  api.pjrt_api_version = {PJRT_Api_Version_STRUCT_SIZE, nullptr, PJRT_API_MAJOR, PJRT_API_MINOR};
+  api.pjrt_api_version = kApiVersion;
   api.PJRT_Plugin_Initialize = Initialize;
   api.PJRT_Plugin_Attributes = Attributes;
   FillDefaults(&api);

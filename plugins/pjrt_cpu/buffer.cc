@@ -161,8 +161,8 @@ PJRT_Error* CopyToDevice(PJRT_Buffer_CopyToDevice_Args* args) {
 
 PJRT_Error* CopyToMemory(PJRT_Buffer_CopyToMemory_Args* args) {
   if (args->buffer->buffer->IsDeleted()) return MakeError(Deleted("CopyToMemory()"));
-  PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtBuffer> copy, CopyTo(*args->buffer->buffer, args->dst_memory->memory));
-  args->dst_buffer = WrapBuffer(args->dst_memory->client, std::move(copy));
+  PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtBuffer> copy, CopyTo(*args->buffer->buffer, Own(args->dst_memory)->memory));
+  args->dst_buffer = WrapBuffer(Own(args->dst_memory)->client, std::move(copy));
   return nullptr;
 }
 

@@ -45,9 +45,7 @@ PJRT_Error* CreateClient(PJRT_Client_Create_Args* args) {
 
 void WrapMemories(PJRT_Client* client) {
   for (xla::PjRtMemorySpace* space : client->client->memory_spaces()) {
-    PJRT_Memory& memory = client->owned_memories.emplace_back();
-    memory.memory = space;
-    memory.client = client;
+    Memory& memory = client->owned_memories.emplace_back(client, space);
     client->memories.push_back(&memory);
     client->memory_of[space] = &memory;
   }
@@ -61,7 +59,7 @@ void WrapDevice(PJRT_Client* client, xla::PjRtDevice* xla_device) {
   client->device_of[xla_device] = &device;
   if (!xla_device->IsAddressable()) return;
   for (xla::PjRtMemorySpace* space : xla_device->memory_spaces()) {
-    PJRT_Memory* memory = client->memory_of.at(space);
+    Memory* memory = client->memory_of.at(space);
     device.memories.push_back(memory);
     memory->devices.push_back(&device);
   }
@@ -70,15 +68,21 @@ void WrapDevice(PJRT_Client* client, xla::PjRtDevice* xla_device) {
   }
 }
 
+template <typename Id>  // the types of ids differ between versions of XLA
+absl::StatusOr<xla::PjRtDevice*> LookUp(const PJRT_Client& client,
+                                        absl::StatusOr<xla::PjRtDevice*> (xla::PjRtClient::*lookup)(Id) const, int id) {
+  return (client.client.get()->*lookup)(Id(id));
+}
+
 PJRT_Error* LookupDevice(PJRT_Client_LookupDevice_Args* args) {
-  PW_ASSIGN_OR_RETURN(xla::PjRtDevice * device, args->client->client->LookupDevice(xla::PjRtGlobalDeviceId(args->id)));
+  PW_ASSIGN_OR_RETURN(xla::PjRtDevice * device, LookUp(*args->client, &xla::PjRtClient::LookupDevice, args->id));
   args->device = args->client->device_of.at(device);
   return nullptr;
 }
 
 PJRT_Error* LookupAddressableDevice(PJRT_Client_LookupAddressableDevice_Args* args) {
   PW_ASSIGN_OR_RETURN(xla::PjRtDevice * device,
-                      args->client->client->LookupAddressableDevice(xla::PjRtLocalDeviceId(args->local_hardware_id)));
+                      LookUp(*args->client, &xla::PjRtClient::LookupAddressableDevice, args->local_hardware_id));
   args->addressable_device = args->client->device_of.at(device);
   return nullptr;
 }

@@ -13,6 +13,7 @@
 #include "plugins/pjrt_cpu/placement.h"
 #include "plugins/pjrt_cpu/shard_calls.h"
 #include "plugins/pjrt_cpu/small_floats.h"
+#include "plugins/pjrt_cpu/versions/xla.h"
 #include "xla/hlo/builder/xla_computation.h"
 #include "xla/hlo/ir/hlo_computation.h"
 #include "xla/hlo/ir/hlo_instruction.h"
@@ -118,7 +119,7 @@ PJRT_Error* CompileForClient(PJRT_Client_Compile_Args* args) {
   PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtLoadedExecutable> executable, Contained([&] {
                         return WithProgram(*args->program, std::move(options),
                                            [client](const auto& program, xla::CompileOptions o) {
-                                             return client->CompileAndLoad(program, std::move(o));
+                                             return client->CompileAndLoad(versions::Borrow(program), std::move(o));
                                            });
                       }));
   PW_ASSIGN_OR_RETURN(args->executable, WrapLoaded(args->client, std::move(executable)));
@@ -186,7 +187,7 @@ PJRT_Error* CompileAheadOfTime(PJRT_Compile_Args* args) {
   PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtExecutable> executable, Contained([&] {
                         return WithProgram(*args->program, std::move(options),
                                            [client](const auto& program, xla::CompileOptions o) {
-                                             return client->Compile(program, std::move(o));
+                                             return client->Compile(versions::Borrow(program), std::move(o));
                                            });
                       }));
   auto result = std::make_unique<PJRT_Executable>();

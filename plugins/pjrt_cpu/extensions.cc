@@ -5,8 +5,7 @@
 
 #include "plugins/pjrt_cpu/batch_partitioner.h"
 #include "plugins/pjrt_cpu/handles.h"
-#include "xla/ffi/api/c_api.h"
-#include "xla/ffi/type_registry.h"
+#include "plugins/pjrt_cpu/versions/ffi.h"
 #include "xla/pjrt/c/pjrt_c_api_ffi_extension.h"
 
 namespace xla::ffi {
@@ -57,21 +56,21 @@ PJRT_Error* OutputLayouts(PJRT_Layouts_PJRT_Executable_GetOutputLayouts_Args* ar
 }
 
 PJRT_Error* RegisterType(PJRT_FFI_Type_Register_Args* args) {
-  using Registry = xla::ffi::TypeRegistry;
+  using Registry = versions::FfiTypes;
   const absl::string_view name(args->type_name, args->type_name_size);
   Registry::TypeInfo info;
   if (args->type_info != nullptr) info.deleter = args->type_info->deleter;
   if (args->type_id != Registry::kUnknownTypeId.value()) {
-    return MakeError(Registry::RegisterExternalTypeId(name, Registry::TypeId(args->type_id), info));
+    return MakeError(versions::RegisterType(name, Registry::TypeId(args->type_id), info));
   }
-  PW_ASSIGN_OR_RETURN(const Registry::TypeId id, Registry::AssignExternalTypeId(name, info));
+  PW_ASSIGN_OR_RETURN(const Registry::TypeId id, versions::AssignType(name, info));
   args->type_id = id.value();
   return nullptr;
 }
 
 PJRT_Error* AddUserData(PJRT_FFI_UserData_Add_Args* args) {
   if (args->context == nullptr) return MakeError(absl::InvalidArgumentError("the execute context is null"));
-  return MakeError(args->context->context->ffi_context().Insert(xla::ffi::TypeRegistry::TypeId(args->user_data.type_id),
+  return MakeError(args->context->context->ffi_context().Insert(versions::FfiTypes::TypeId(args->user_data.type_id),
                                                                 args->user_data.data));
 }
 
@@ -79,11 +78,7 @@ PJRT_Error* AddUserData(PJRT_FFI_UserData_Add_Args* args) {
 absl::Status TakeError(XLA_FFI_Error* error) {
   if (error == nullptr) return absl::OkStatus();
   const XLA_FFI_Api* api = xla::ffi::GetXlaFfiApi();
-  XLA_FFI_Error_GetMessage_Args message{};
-  message.struct_size = XLA_FFI_Error_GetMessage_Args_STRUCT_SIZE;
-  message.error = error;
-  api->XLA_FFI_Error_GetMessage(&message);
-  absl::Status status = absl::InvalidArgumentError(message.message);
+  absl::Status status = absl::InvalidArgumentError(versions::MessageOf(api, error));
   XLA_FFI_Error_Destroy_Args destroy{};
   destroy.struct_size = XLA_FFI_Error_Destroy_Args_STRUCT_SIZE;
   destroy.error = error;

@@ -31,7 +31,6 @@
 #include "plugins/pjrt_cpu/status.h"
 #include "xla/future.h"
 #include "xla/layout.h"
-#include "xla/pjrt/c/pjrt_c_api.h"
 #include "xla/pjrt/c/pjrt_c_api_layouts_extension.h"
 #include "xla/pjrt/c/pjrt_c_api_memory_descriptions_extension.h"
 #include "xla/pjrt/pjrt_client.h"
@@ -99,6 +98,14 @@ std::unique_ptr<PJRT_Client> WrapClient(std::unique_ptr<xla::PjRtClient> client,
 // Takes ownership, and computes once everything that the host may ask about the executable.
 absl::StatusOr<PJRT_LoadedExecutable*> WrapLoaded(PJRT_Client* client, std::unique_ptr<xla::PjRtLoadedExecutable> executable);
 
+struct Memory final : PJRT_Memory {
+  Memory(PJRT_Client* of, xla::PjRtMemorySpace* xla) : PJRT_Memory{}, memory(xla), client(of) {}
+  xla::PjRtMemorySpace* const memory;
+  PJRT_Client* const client;
+  std::vector<PJRT_Device*> devices;
+};
+inline Memory* Own(PJRT_Memory* memory) { return static_cast<Memory*>(memory); }
+
 }  // namespace pw::pjrt_cpu
 
 struct PJRT_MemoryDescription {
@@ -112,12 +119,6 @@ struct PJRT_DeviceDescription {
   std::vector<PJRT_MemoryDescription> memories;
   std::vector<const PJRT_MemoryDescription*> memory_pointers;
   size_t default_memory = 0;
-};
-
-struct PJRT_Memory {
-  xla::PjRtMemorySpace* memory = nullptr;
-  PJRT_Client* client = nullptr;
-  std::vector<PJRT_Device*> devices;
 };
 
 struct PJRT_Device {
@@ -143,12 +144,12 @@ struct PJRT_Client {
   std::shared_ptr<pw::pjrt_cpu::Network> network;      // null: all devices belong to this process
   std::unique_ptr<xla::PjRtClient> client;
   std::deque<PJRT_Device> owned_devices;
-  std::deque<PJRT_Memory> owned_memories;
+  std::deque<pw::pjrt_cpu::Memory> owned_memories;
   std::vector<PJRT_Device*> devices;
   std::vector<PJRT_Device*> addressable_devices;
   std::vector<PJRT_Memory*> memories;
   absl::flat_hash_map<const xla::PjRtDevice*, PJRT_Device*> device_of;
-  absl::flat_hash_map<const xla::PjRtMemorySpace*, PJRT_Memory*> memory_of;
+  absl::flat_hash_map<const xla::PjRtMemorySpace*, pw::pjrt_cpu::Memory*> memory_of;
   std::unique_ptr<PJRT_TopologyDescription> topology;
   std::string platform_version;
   absl::Mutex launch_mu;  // held while a launch is handed to its devices, one after another

@@ -8,7 +8,6 @@
 #include "xla/hlo/ir/hlo_instructions.h"
 #include "xla/hlo/ir/hlo_module.h"
 #include "xla/hlo/ir/hlo_opcode.h"
-#include "xla/service/collective_ops_utils.h"
 #include "xla/shape_util.h"
 #include "xla/xla_data.pb.h"
 
@@ -78,7 +77,7 @@ class RingCounter {
 
   int64_t GroupSize(const xla::HloInstruction& instruction) const {
     size_t size = 0;
-    for (const xla::ReplicaGroup& group : xla::GetCollectiveReplicaGroups(&instruction))
+    for (const xla::ReplicaGroup& group : instruction.replica_groups())
       size = std::max(size, static_cast<size_t>(group.replica_ids_size()));
     return size == 0 ? devices_ : static_cast<int64_t>(size);  // no groups: all devices
   }

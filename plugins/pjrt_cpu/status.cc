@@ -41,7 +41,7 @@ PJRT_Error* MakeError(absl::Status status) {
     }
     status = absl::Status(static_cast<absl::StatusCode>(code), text);
   }
-  return new PJRT_Error{std::move(status)};
+  return new Error(std::move(status));
 }
 
 absl::Status MakeStatus(PJRT_Error_Code code, const char* message, size_t message_size) {
@@ -51,14 +51,14 @@ absl::Status MakeStatus(PJRT_Error_Code code, const char* message, size_t messag
 }
 
 void FillErrorEntries(PJRT_Api* api) {
-  api->PJRT_Error_Destroy = [](PJRT_Error_Destroy_Args* args) { delete args->error; };
+  api->PJRT_Error_Destroy = [](PJRT_Error_Destroy_Args* args) { delete Own(args->error); };
   api->PJRT_Error_Message = [](PJRT_Error_Message_Args* args) {
-    const absl::string_view message = args->error->status.message();
+    const absl::string_view message = Own(args->error)->status.message();
     args->message = message.data();
     args->message_size = message.size();
   };
   api->PJRT_Error_GetCode = [](PJRT_Error_GetCode_Args* args) -> PJRT_Error* {
-    args->code = static_cast<PJRT_Error_Code>(args->error->status.code());
+    args->code = static_cast<PJRT_Error_Code>(Own(args->error)->status.code());
     return nullptr;
   };
 }

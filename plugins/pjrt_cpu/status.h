@@ -10,13 +10,18 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "xla/pjrt/c/pjrt_c_api.h"
+#include "plugins/pjrt_cpu/versions/c_api.h"
 
-struct PJRT_Error {
+namespace pw::pjrt_cpu {
+
+struct Error final : PJRT_Error {
+  explicit Error(absl::Status why) : PJRT_Error{}, status(std::move(why)) {}
   absl::Status status;
 };
 
-namespace pw::pjrt_cpu {
+// What the host holds, as ours.
+inline Error* Own(PJRT_Error* error) { return static_cast<Error*>(error); }
+inline const Error* Own(const PJRT_Error* error) { return static_cast<const Error*>(error); }
 
 // XLA gives everything that depends on a failed buffer the code INTERNAL and a text with a preamble. Lasting() stores an error's code in
 // its text, and MakeError() restores it from there: the host gets the code of the first cause.

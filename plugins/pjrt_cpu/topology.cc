@@ -6,6 +6,7 @@
 
 #include "plugins/pjrt_cpu/handles.h"
 #include "plugins/pjrt_cpu/options.h"
+#include "plugins/pjrt_cpu/versions/xla.h"
 #include "xla/pjrt/host_memory_spaces.h"
 #include "xla/pjrt/plugin/xla_cpu/cpu_topology_description.h"
 #include "xla/pjrt/proto/topology_description.pb.h"
@@ -176,28 +177,28 @@ void FillDeviceEntries(PJRT_Api* api) {
 
 void FillMemoryEntries(PJRT_Api* api) {
   api->PJRT_Memory_Id = [](PJRT_Memory_Id_Args* args) -> PJRT_Error* {
-    args->id = args->memory->memory->id();
+    args->id = Own(args->memory)->memory->id();
     return nullptr;
   };
   api->PJRT_Memory_Kind = [](PJRT_Memory_Kind_Args* args) -> PJRT_Error* {
-    SetText(args->memory->memory->kind(), &args->kind, &args->kind_size);
+    SetText(Own(args->memory)->memory->kind(), &args->kind, &args->kind_size);
     return nullptr;
   };
   api->PJRT_Memory_Kind_Id = [](PJRT_Memory_Kind_Id_Args* args) -> PJRT_Error* {
-    args->kind_id = args->memory->memory->kind_id();
+    args->kind_id = Own(args->memory)->memory->kind_id();
     return nullptr;
   };
   api->PJRT_Memory_DebugString = [](PJRT_Memory_DebugString_Args* args) -> PJRT_Error* {
-    SetText(args->memory->memory->DebugString(), &args->debug_string, &args->debug_string_size);
+    SetText(Own(args->memory)->memory->DebugString(), &args->debug_string, &args->debug_string_size);
     return nullptr;
   };
   api->PJRT_Memory_ToString = [](PJRT_Memory_ToString_Args* args) -> PJRT_Error* {
-    SetText(args->memory->memory->ToString(), &args->to_string, &args->to_string_size);
+    SetText(Own(args->memory)->memory->ToString(), &args->to_string, &args->to_string_size);
     return nullptr;
   };
   api->PJRT_Memory_AddressableByDevices = [](PJRT_Memory_AddressableByDevices_Args* args) -> PJRT_Error* {
-    args->devices = args->memory->devices.data();
-    args->num_devices = args->memory->devices.size();
+    args->devices = Own(args->memory)->devices.data();
+    args->num_devices = Own(args->memory)->devices.size();
     return nullptr;
   };
 }
@@ -211,8 +212,7 @@ std::unique_ptr<xla::CpuTopologyDescription> TopologyOf(const Options& options) 
     const int count = node == options.node_id ? own : options.peer_device_count.value_or(own);
     for (int i = 0; i < count; ++i) devices.push_back({node, i});
   }
-  return std::make_unique<xla::CpuTopologyDescription>(xla::CpuId(), xla::CpuName(), "cpu", std::move(devices),
-                                                       absl::Span<const std::string>());
+  return versions::MakeTopology<xla::CpuTopologyDescription>(std::move(devices));
 }
 
 void DescribeDevices(PJRT_Client* client) {

@@ -40,7 +40,7 @@ absl::StatusOr<Semantics> ToSemantics(PJRT_HostBufferSemantics semantics) {
 
 // Returns the memory for a new buffer: the named one, else the device's default.
 absl::StatusOr<xla::PjRtMemorySpace*> Space(PJRT_Memory* memory, PJRT_Device* device) {
-  if (memory != nullptr) return memory->memory;
+  if (memory != nullptr) return Own(memory)->memory;
   if (device != nullptr) return device->device->default_memory_space();
   return absl::InvalidArgumentError("neither a memory nor a device was named for the new buffer");
 }
@@ -164,7 +164,7 @@ PJRT_Error* CreateForTransfer(PJRT_Client_CreateBuffersForAsyncHostToDevice_Args
   }
   std::optional<absl::Span<const std::optional<xla::Layout>>> view;
   if (layouts.has_value()) view.emplace(*layouts);
-  PW_ASSIGN_OR_RETURN(auto manager, args->client->client->CreateBuffersForAsyncHostToDevice(specs, view, args->memory->memory));
+  PW_ASSIGN_OR_RETURN(auto manager, args->client->client->CreateBuffersForAsyncHostToDevice(specs, view, Own(args->memory)->memory));
   args->transfer_manager = new PJRT_AsyncHostToDeviceTransferManager{args->client, std::move(manager)};
   return nullptr;
 }

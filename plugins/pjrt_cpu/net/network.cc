@@ -19,7 +19,7 @@ PJRT_Error* MakeCallbackError(PJRT_Error_Code code, const char* message, size_t 
 
 absl::Status Take(PJRT_Error* error) {
   if (error == nullptr) return absl::OkStatus();
-  std::unique_ptr<PJRT_Error> owned(error);
+  std::unique_ptr<Error> owned(Own(error));
   return owned->status;
 }
 

@@ -1,0 +1,46 @@
+// What the XLA of newer wheels calls otherwise than that of tensorflow-cpu 2.21. The rest of this library is written for both.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "xla/backends/cpu/target_machine_options.h"
+#include "xla/debug_options_flags.h"
+#include "xla/hlo/builder/xla_computation.h"
+#include "xla/pjrt/pjrt_compiler.h"
+#include "xla/pjrt/plugin/xla_cpu/cpu_topology.h"
+#include "xla/pjrt/plugin/xla_cpu/cpu_topology_description.h"
+
+#if __has_include("xla/pjrt/maybe_owning_mlir_module.h")
+#include "xla/pjrt/maybe_owning_mlir_module.h"
+#endif
+
+namespace pw::pjrt_cpu::versions {
+
+// A program as the compiler takes it. It changes a module in place; the caller keeps it.
+inline const xla::XlaComputation& Borrow(const xla::XlaComputation& program) { return program; }
+#if __has_include("xla/pjrt/maybe_owning_mlir_module.h")
+inline xla::MaybeOwningMlirModule Borrow(mlir::ModuleOp program) { return xla::MaybeOwningMlirModule(program); }
+#else
+inline mlir::ModuleOp Borrow(mlir::ModuleOp program) { return program; }
+#endif
+
+// Newer topologies name the machine that their devices belong to, for which the compiler compiles: this one, as XLA's own clients do.
+template <typename Topology, typename Devices = xla::CpuTopology>
+std::unique_ptr<Topology> MakeTopology(std::vector<xla::CpuTopology::CpuDevice> devices) {
+  if constexpr (std::is_constructible_v<Topology, xla::PjRtPlatformId, absl::string_view, absl::string_view, const Devices&>) {
+    return std::make_unique<Topology>(
+        xla::CpuId(), xla::CpuName(), "cpu",
+        Devices(std::move(devices), xla::cpu::TargetMachineOptions(xla::GetDebugOptionsFromFlags())));
+  } else {
+    return std::make_unique<Topology>(xla::CpuId(), xla::CpuName(), "cpu", std::move(devices), absl::Span<const std::string>());
+  }
+}
+
+}  // namespace pw::pjrt_cpu::versions
