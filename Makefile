@@ -13,7 +13,7 @@ export CCACHE_NOHASHDIR ?= 1
 # So is the cache of programs that workers have compiled.
 export PATHWAYS_COMPILE_CACHE ?= $(CURDIR)/build/programs
 
-.PHONY: help setup setup-dev build wheel demo test test-fast lint format sim tsa asan tsan fuzz test-ray test-maxtext test-torchax jax-matrix newest nightly bench paper clean
+.PHONY: help setup setup-dev build wheel demo test test-fast lint format sim tsa asan tsan fuzz test-ray test-maxtext test-torchax jax-matrix newest nightly plugin-nightly bench paper clean
 .DEFAULT_GOAL := help
 
 help:
@@ -90,6 +90,10 @@ jax-matrix: wheel
 newest: wheel
 	@$(PY) tools/newest.py --tree $(TREE) --jobs $(JOBS)
 
+#: make plugin-nightly  the CPU plugin alone, built with the newest tf-nightly-cpu of the registry (300 MB), and its tests; part of nothing else
+plugin-nightly: setup
+	@JOBS=$(JOBS) tools/plugin_nightly.sh $(FOLDER)
+
 #: make test-ray   `pathways up --on ray` on a Ray cluster of several nodes; installs Ray into build/venv-ray (300 MB)
 test-ray: wheel build/venv-ray
 	@$(PY) -m pytest -q tests/e2e/test_ray.py
@@ -131,4 +135,4 @@ build/venv-paper: tools/requirements-paper.txt
 
 #: make clean      remove build trees and results; keeps the Python environments
 clean:
-	@rm -rf build/release build/asan build/tsan build/tsa build/debug build/fuzz build/results build/wheel build/pip build/bench build/paper build/programs
+	@rm -rf build/release build/asan build/tsan build/tsa build/debug build/fuzz build/results build/wheel build/pip build/bench build/paper build/programs build/plugin-nightly/tree
