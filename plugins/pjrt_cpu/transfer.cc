@@ -164,7 +164,8 @@ PJRT_Error* CreateForTransfer(PJRT_Client_CreateBuffersForAsyncHostToDevice_Args
   }
   std::optional<absl::Span<const std::optional<xla::Layout>>> view;
   if (layouts.has_value()) view.emplace(*layouts);
-  PW_ASSIGN_OR_RETURN(auto manager, args->client->client->CreateBuffersForAsyncHostToDevice(specs, view, Own(args->memory)->memory));
+  PW_ASSIGN_OR_RETURN(auto manager,
+                      args->client->client->CreateBuffersForAsyncHostToDevice(specs, view, Own(args->memory)->memory));
   args->transfer_manager = new PJRT_AsyncHostToDeviceTransferManager{args->client, std::move(manager)};
   return nullptr;
 }
