@@ -1,6 +1,7 @@
 // Behaviour of real sockets only: peers that are not ours, peers that die, files left behind.
 #include "pathways/net/asio_transport.h"
 
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
