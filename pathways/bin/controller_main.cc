@@ -74,13 +74,13 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add("status-at-workers", &options->status_at_workers, "ADDRESS", "the same; ADDRESS is where its workers join");
   flags->Add("status-timeout", &options->status_timeout, "DURATION", "how long --status, and --trace after its duration, waits");
   flags->Add("share", &options->share, "ADDRESS",
-             "do not serve: change what a client of the controller whose clients connect there is entitled to");
+             "do not serve: change the share of a client of the controller whose clients connect to ADDRESS");
   flags->Add("share-client", &options->share_client, "ID", "of --share: which client, as --status numbers them");
   flags->Add("share-weight", &options->share_weight, "W", "of --share: device time in proportion to it (--policy=share)");
   flags->Add("share-priority", &options->share_priority, "P", "of --share: the highest goes first (--policy=priority)");
   flags->Add("suspend", &options->suspend, "ADDRESS",
-             "do not serve: have a client of the controller there step aside, its arrays in host memory");
-  flags->Add("resume", &options->resume, "ADDRESS", "do not serve: have it come back");
+             "do not serve: suspend a client of the controller whose clients connect to ADDRESS; its arrays go to host memory");
+  flags->Add("resume", &options->resume, "ADDRESS", "do not serve: resume that client");
   flags->Add("suspend-client", &options->suspend_client, "ID", "of --suspend and --resume: which client");
   flags->Add("drain", &options->drain, "ADDRESS",
              "do not serve: have the controller whose clients connect there move the virtual slices off a host");

@@ -40,8 +40,8 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add("listen-clients", &options->listen_clients, "ADDRESS",
              "where operators (pathways status), and C++ programs, connect: HOST:PORT or unix:PATH; default: nowhere");
   pw::DeclareDevices(&options->host, flags);
-  flags->Add("island", &options->host.island, "NAME", "how people call the island of this one host");
-  flags->Add("host-name", &options->host.host_name, "NAME", "how people call this host; default: its network name");
+  flags->Add("island", &options->host.island, "NAME", "a name for the island of this one host");
+  flags->Add("host-name", &options->host.host_name, "NAME", "a name for this host; default: its network name");
   pw::DeclareCluster(&options->cluster, flags);
   flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
 }

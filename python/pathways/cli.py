@@ -23,7 +23,7 @@ def _add_shape(parser, needed_for):
 
 def _add_token(command):
     command.add_argument("--token-file", metavar="PATH",
-                         help="a file with the secret that workers show when they join; without one all may (default: that of PATHWAYS_TOKEN)")
+                         help="a file with the secret that workers must show to join; without a secret, any worker may join (default: the secret in PATHWAYS_TOKEN)")
 
 
 def _add_worker(worker):
@@ -31,18 +31,18 @@ def _add_worker(worker):
                         help="the controller: where its clients connect, HOST:PORT, or where its workers do, tcp:HOST:PORT or unix:PATH (default: "
                              "PATHWAYS_ADDRESS, or the cluster that is up on this machine)")
     worker.add_argument("--island", default="island0", metavar="NAME", help="hosts that name the same island share a fast interconnect (default island0)")
-    worker.add_argument("--host", metavar="NAME", help="how people call this host (default: its network name, numbered if it is taken)")
-    worker.add_argument("--devices", type=int, metavar="N", help="how many devices to make of the CPU (default 4); other platforms have what is there")
+    worker.add_argument("--host", metavar="NAME", help="a name for this host (default: its network name, with a number if another host has that name)")
+    worker.add_argument("--devices", type=int, metavar="N", help="number of CPU devices (default 4); other platforms use the devices that the host has")
     worker.add_argument("--platform", metavar="NAME", help="cpu, cuda, or the path of a PJRT plugin (default: the cluster's)")
-    worker.add_argument("--listen", metavar="ADDRESS", help="where the other workers reach this one (default: a free port, or a Unix socket within a machine)")
+    worker.add_argument("--listen", metavar="ADDRESS", help="where other workers connect (default: a free port, or a Unix socket within a machine)")
     worker.add_argument("--listen-lanes", metavar="ADDRESS",
                         help="where programs bring and fetch the bytes of arrays (default: a free port, or a Unix socket within a machine)")
     worker.add_argument("--advertise", metavar="NAME", help="this machine's name or address for other machines (default: its network name)")
     worker.add_argument("--checksum", action="store_true", help="protect what this host sends to others by checksums (CRC-32C)")
-    worker.add_argument("--memory-limit", type=int, metavar="BYTES", help="memory for arrays on each device (default: what the device has)")
-    worker.add_argument("--wait", type=float, default=30, metavar="S", help="for a controller that is not there yet (default 30)")
+    worker.add_argument("--memory-limit", type=int, metavar="BYTES", help="memory for arrays on each device (default: all of the device's)")
+    worker.add_argument("--wait", type=float, default=30, metavar="S", help="how long to wait for the controller to listen (default 30)")
     _add_token(worker)
-    worker.add_argument("--once", action="store_true", help="end when the controller is lost, instead of waiting for the next one at its address")
+    worker.add_argument("--once", action="store_true", help="end when the controller is lost, instead of waiting for another one at the same address")
 
 
 def parser():
@@ -55,8 +55,8 @@ def parser():
 
     def add(name, function, help, **kwargs):
         command = commands.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".", **kwargs)
-        command.add_argument("--json", action="store_true", help="answer as JSON")
-        command.add_argument("--name", default="default", metavar="NAME", help="which cluster, if there are several (default: default)")
+        command.add_argument("--json", action="store_true", help="print the answer as JSON")
+        command.add_argument("--name", default="default", metavar="NAME", help="name of the cluster, if this machine has several (default: default)")
         command.set_defaults(function=function)
         return command
 
@@ -73,8 +73,8 @@ def parser():
                          "OPERATIONS/S:BYTES/S:BYTES such as 275e12:1.2e12:32e9, and :SECONDS:BYTES/S of the network between islands")
     up.add_argument("--gres", metavar="NAME:N", help="with --on slurm: the devices of each node, such as gpu:8")
     up.add_argument("--option", action="append", metavar="OPTION",
-                    help="with --on slurm: one more for sbatch (in a job: srun), as --option=--time=60; with --on ray: a resource, as --option=TPU=4")
-    up.add_argument("--wait", type=float, default=3600, metavar="S", help="with --on: for nodes that others have (default 3600)")
+                    help="with --on slurm: an option for sbatch (in a job: for srun), as in --option=--time=60; with --on ray: a resource, as in --option=TPU=4")
+    up.add_argument("--wait", type=float, default=3600, metavar="S", help="with --on: how long to wait for nodes that are in use (default 3600)")
     up.add_argument("--listen", metavar="HOST:PORT",
                     help="where clients connect, the address for PATHWAYS_ADDRESS (default: a free port of 127.0.0.1); 0.0.0.0:PORT takes those of other "
                          "machines, and workers too")
@@ -85,14 +85,14 @@ def parser():
                          "(default: a free port, of the same HOST as --listen; none: no agent)")
     up.add_argument("--advertise", metavar="NAME", help="this machine's name or address for other machines (default: its network name)")
     up.add_argument("--no-workers", action="store_true",
-                    help="the controller alone; it serves once as many workers as the shape has hosts have joined ('pathways worker --join')")
+                    help="start only the controller; it serves programs once all hosts of the shape have joined by 'pathways worker --join'")
     up.add_argument("--policy", choices=("fifo", "share", "priority"),
                     help="whose computation goes next: first come; device time in proportion to the clients' weights, all equal unless they say "
                          "otherwise (the default); or their priorities")
     up.add_argument("--checksum", action="store_true", help="protect transfers between hosts by checksums (CRC-32C)")
-    up.add_argument("--memory-limit", type=int, metavar="BYTES", help="memory for arrays on each device (default: what the device has)")
+    up.add_argument("--memory-limit", type=int, metavar="BYTES", help="memory for arrays on each device (default: all of the device's)")
     up.add_argument("--spill", action="store_true",
-                    help="when that is full, move arrays that nobody uses at present to host memory, and back when a computation takes them")
+                    help="when a device's memory is full, move arrays that no computation uses to host memory, and back for the computation that reads them")
     up.add_argument("--dispatch", choices=("parallel", "sequential"),
                     help="programs of many nodes: all of them to the hosts at once (the default), or node by node, each when the one before it is enqueued, "
                          "to compare")
@@ -107,8 +107,8 @@ def parser():
                        help="the cluster whose controller listens there (default: PATHWAYS_ADDRESS, or the cluster that is up on this machine)")
     agent.add_argument("--listen", default="127.0.0.1:0", metavar="HOST:PORT",
                        help="where programs connect, as JAX_BACKEND_TARGET=grpc://HOST:PORT (default: a free port of 127.0.0.1, which its log tells)")
-    agent.add_argument("--port-file", metavar="PATH", help="where to write the address that it listens on")
-    agent.add_argument("--wait", type=float, default=30, metavar="S", help="for a controller that is not there yet (default 30)")
+    agent.add_argument("--port-file", metavar="PATH", help="file for the address on which it listens")
+    agent.add_argument("--wait", type=float, default=30, metavar="S", help="how long to wait for the controller to listen (default 30)")
 
     run = add("run", _commands.run, "run a program on a cluster: the one that is up, or one just for this program",
               usage="pathways run [options] -- COMMAND [ARGUMENT ...]")
@@ -119,20 +119,20 @@ def parser():
     status = add("status", _commands.status, "show islands, hosts, devices, clients and memory")
     status.add_argument("--address", metavar="HOST:PORT", help="ask the controller that listens there")
 
-    share = add("share", _commands.share, "change what a client is entitled to of the devices' time, while it runs")
+    share = add("share", _commands.share, "change a running client's share of the devices' time")
     share.add_argument("client", type=int, metavar="CLIENT", help="its number, as 'pathways status' shows it")
     share.add_argument("-s", "--address", metavar="HOST:PORT", help="the cluster whose controller listens there")
-    share.add_argument("-w", "--weight", metavar="W", help="device time is shared out in proportion to it (--policy share)")
-    share.add_argument("-p", "--priority", metavar="P", help="the client with the highest goes first (--policy priority)")
+    share.add_argument("-w", "--weight", metavar="W", help="clients get device time in proportion to their weights (--policy share)")
+    share.add_argument("-p", "--priority", metavar="P", help="the client with the highest priority goes first (--policy priority)")
 
     drain = add("drain", _commands.drain, "move the virtual slices off a host, while their programs run")
     drain.add_argument("host", metavar="HOST", help="its name, as 'pathways status' shows it")
-    drain.add_argument("--undo", action="store_true", help="let it take slices again")
+    drain.add_argument("--undo", action="store_true", help="let the host take slices again")
     drain.add_argument("--address", metavar="HOST:PORT", help="the cluster whose controller listens there")
     drain.add_argument("--timeout", type=float, default=600, metavar="S", help="give up waiting after so long (default 600)")
 
-    for name, function, help in (("suspend", _commands.suspend, "have a client step aside: its arrays in host memory, its slices' devices for others"),
-                                 ("resume", _commands.resume, "have a suspended client go on, perhaps on other devices")):
+    for name, function, help in (("suspend", _commands.suspend, "suspend a client: move its arrays to host memory and give its slices' devices to others"),
+                                 ("resume", _commands.resume, "resume a suspended client, perhaps on other devices")):
         step = add(name, function, help)
         step.add_argument("client", type=int, metavar="CLIENT", help="its number, as 'pathways status' shows it")
         step.add_argument("--address", metavar="HOST:PORT", help="the cluster whose controller listens there")
@@ -140,10 +140,10 @@ def parser():
 
     trace = add("trace", _commands.trace, "record what the cluster does for a while, as a file that ui.perfetto.dev opens")
     trace.add_argument("--address", metavar="HOST:PORT", help="the cluster whose controller listens there")
-    trace.add_argument("-s", "--seconds", type=float, default=5.0, metavar="S", help="how long (default 5, at most 600)")
-    trace.add_argument("-o", "--output", default="pathways-trace.json", metavar="PATH", help="where to (default pathways-trace.json)")
+    trace.add_argument("-s", "--seconds", type=float, default=5.0, metavar="S", help="how long to record (default 5, at most 600)")
+    trace.add_argument("-o", "--output", default="pathways-trace.json", metavar="PATH", help="the file to write (default pathways-trace.json)")
 
-    trace.add_argument("--check", action="store_true", help="verify what was recorded, as 'pathways check' does")
+    trace.add_argument("--check", action="store_true", help="verify the recording, as 'pathways check' does")
 
     check = add("check", _commands.check, "replay a recording of 'trace' and verify order, grants, completion and dependencies; status 1 if they "
                                           "do not hold")
@@ -152,18 +152,18 @@ def parser():
     add("down", launchers.down, "stop the cluster that 'up' started")
 
     bench = add("bench", _bench.bench, "measure on this machine what section 5 of the paper measures; from a checkout of the sources")
-    bench.add_argument("what", choices=("paper",), help="paper: its figures and tables, with its numbers beside ours, as one HTML page")
-    bench.add_argument("-o", "--out", metavar="DIR", help="where the report goes (default build/paper of the checkout)")
-    bench.add_argument("--quick", action="store_true", help="one round of little: good for the form only")
-    bench.add_argument("--figures", nargs="+", metavar="N", help="some only, such as 5 7 table1; the report keeps what it has of the others")
-    bench.add_argument("--resume", action="store_true", help="what the last run did not come to, or failed at")
-    bench.add_argument("--minutes", type=float, metavar="M", help="for everything: each figure has its share (default: as long as they take)")
+    bench.add_argument("what", choices=("paper",), help="paper: the figures and tables of the paper, with its numbers beside ours, as one HTML page")
+    bench.add_argument("-o", "--out", metavar="DIR", help="folder for the report (default: build/paper of the checkout)")
+    bench.add_argument("--quick", action="store_true", help="one short round: shows the form of the report, not the numbers")
+    bench.add_argument("--figures", nargs="+", metavar="N", help="measure only these, such as 5 7 table1; the report keeps its other figures")
+    bench.add_argument("--resume", action="store_true", help="measure what the last run left out or failed at")
+    bench.add_argument("--minutes", type=float, metavar="M", help="limit for the whole run; each figure gets its share (default: no limit)")
     bench.add_argument("--checkout", metavar="DIR", help="the sources (default: those that the current folder lies in)")
 
     logs = add("logs", _commands.logs, "show the logs of the cluster")
     logs.add_argument("process", nargs="*", help="controller or a host's name (default: all)")
     logs.add_argument("-n", "--lines", type=int, default=50, metavar="N", help="the last N lines of each (default 50)")
-    logs.add_argument("-f", "--follow", action="store_true", help="go on showing what is written, until Ctrl-C")
+    logs.add_argument("-f", "--follow", action="store_true", help="keep showing new lines, until Ctrl-C")
     return parser
 
 
