@@ -24,20 +24,32 @@ def timeout_seconds():
     return seconds
 
 
-def check_listening(address):
-    """Returns once a process listens at HOST:PORT, or if the machine does not answer. Raises OSError if it refuses, ValueError for a bad address."""
+def _connector(address):
+    """Returns a function that connects to the address once. Raises ValueError for a bad address."""
+    if address.startswith("unix:"):
+        return lambda: _connect_unix(address.removeprefix("unix:"))
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
-        raise ValueError("an address has the form HOST:PORT")
+        raise ValueError("an address has the form HOST:PORT or unix:PATH")
     host = host.removeprefix("[").removesuffix("]")
+    return lambda: socket.create_connection((host, int(port)), timeout=REFUSED_SECONDS).close()
+
+
+def _connect_unix(path):
+    with socket.socket(socket.AF_UNIX) as unix:
+        unix.connect(path)
+
+
+def check_listening(address):
+    """Returns once a process listens at the address, or if the machine does not answer. Raises OSError if it refuses, ValueError for a bad address."""
+    connect = _connector(address)
     deadline = time.monotonic() + min(REFUSED_SECONDS, timeout_seconds())
     while True:
         try:
-            socket.create_connection((host, int(port)), timeout=REFUSED_SECONDS).close()
-            return
+            return connect()
         except TimeoutError:
-            return  # no answer is not a refusal: the client library keeps trying
-        except ConnectionRefusedError:
+            return None  # no answer is not a refusal: the client library keeps trying
+        except (ConnectionRefusedError, FileNotFoundError):
             if time.monotonic() >= deadline:
                 raise
             time.sleep(_PAUSE_SECONDS)
