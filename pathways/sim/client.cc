@@ -110,8 +110,8 @@ void Client::TakeHostBuffer(uint64_t host_buffer, Contents contents) {
   if (link_ == nullptr) return std::move(contents)(absl::UnavailableError("the controller is gone"));
   contents_.emplace(host_buffer, std::move(contents));
   Up(0, [link = link_, host_buffer](frontend::ClientSession& session) {
-    session.session().LookupHostBuffer(host_buffer, [link, host_buffer](absl::StatusOr<Bytes> bytes) {
-      if (link->session->open()) link->session->session().DeleteHostBuffer(host_buffer).IgnoreError();
+    session.LookupHostBuffer(host_buffer, [link, host_buffer](absl::StatusOr<Bytes> bytes) {
+      if (link->session->open()) link->session->DeleteHostBuffer(host_buffer).IgnoreError();
       const size_t size = bytes.ok() ? bytes->size() : 0;
       link->Down(size, [link, host_buffer, bytes = std::move(bytes)] {
         if (link->client != nullptr) link->client->OnContents(host_buffer, bytes);
