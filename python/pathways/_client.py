@@ -200,25 +200,37 @@ def make_client():
                 _connect.check_listening(address)
             except (OSError, ValueError) as error:
                 raise RuntimeError(_explain(address, error, None)) from None
-        endpoint = _get_endpoint()
-        token = secrets.token_hex(16)
-        options = ifrt_proxy.ClientConnectionOptions()
-        options.connection_timeout_in_seconds = max(1, round(_connect.timeout_seconds()))
-        options.initialization_data = {"pathways_companion": token.encode(), **_share.initialization_data()}
+        try:
+            client = _connect_through(_get_endpoint(), ifrt_proxy)
+        except _Died:  # a process that is about to end may still listen: the second endpoint is a new one
+            client = _connect_through(_get_endpoint(), ifrt_proxy)
+        _clients.append(client)
+        _host_memory.serve(client)
+        return client
+
+
+class _Died(RuntimeError):
+    """The endpoint's process ended before the connection was made."""
+
+
+def _connect_through(endpoint, ifrt_proxy):
+    """Returns jax's client of this endpoint. Raises _Died, or RuntimeError with the reason and what to do."""
+    token = secrets.token_hex(16)
+    options = ifrt_proxy.ClientConnectionOptions()
+    options.connection_timeout_in_seconds = max(1, round(_connect.timeout_seconds()))
+    options.initialization_data = {"pathways_companion": token.encode(), **_share.initialization_data()}
+    try:
         if endpoint.callback_socket is not None:
             _host_calls.CallServer(endpoint.callback_socket, token, _callbacks.registry)
         uploads = _host_memory.uploads_into(endpoint.files)
         if uploads is not None:
             options.initialization_data = {**options.initialization_data, **uploads.initialization_data()}
             atexit.register(uploads.remove)
-        try:
-            with uploads.told() if uploads is not None else contextlib.nullcontext(), _timer_slack.unhurried():
-                client = ifrt_proxy.get_client(f"grpc://{endpoint.address}", options)
-        except Exception as error:
-            raise RuntimeError(_explain(endpoint.controller, error, endpoint.failure())) from None
-        _clients.append(client)
-        _host_memory.serve(client)
-        return client
+        with uploads.told() if uploads is not None else contextlib.nullcontext(), _timer_slack.unhurried():
+            return ifrt_proxy.get_client(f"grpc://{endpoint.address}", options)
+    except Exception as error:
+        failure = endpoint.failure()
+        raise (_Died if failure is not None else RuntimeError)(_explain(endpoint.controller, error, failure)) from None
 
 
 def _explain(where, error, failure):

@@ -26,7 +26,7 @@ def cluster(tmp_path_factory):
     assert report["devices"] == 4
     yield env, report["address"]
     down = pathways("down", "--json", env=env)
-    assert down.returncode == 0 and len(json.loads(down.stdout)["stopped"]) == 3
+    assert down.returncode == 0 and json.loads(down.stdout)["stopped"] == ["controller", "host0", "host1", "agent"]
 
 
 def test_status_counts_islands_hosts_devices(cluster):
@@ -44,7 +44,7 @@ def test_a_second_up_is_refused_with_the_way_out(cluster):
 
 def test_logs_show_every_process(cluster):
     logs = json.loads(pathways("logs", "--json", env=cluster[0]).stdout)
-    assert set(logs) == {"controller", "host0", "host1"}
+    assert set(logs) == {"controller", "host0", "host1", "agent"}
 
 
 def test_run_uses_the_cluster_that_is_up(cluster):

@@ -69,7 +69,7 @@ def test_a_stock_client_on_simulated_hosts(command):
     assert command.run(up["address"], ALL).split() == ["12", "6", "2"]
     status = command("status")
     assert len(status["hosts"]) == 6 and {d["kind"] for d in status["devices"]} == {"simulated"}
-    assert command("down")["stopped"] == ["controller", "hosts"]
+    assert command("down")["stopped"] == ["controller", "hosts", "agent"]
 
 
 def threads_allowed():

@@ -186,7 +186,8 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   absl::Time started_;
   absl::Time last_tick_;
   uint64_t next_ping_ = 1;
-  uint64_t next_session_ = 1;
+  uint64_t next_session_ = 1;                    // clients are numbered as they come,
+  uint64_t next_observer_ = uint64_t{1} << 32;  // and not by how often operators ask
   std::map<SessionId, OpenedSession> sessions_;
   std::map<SessionId, std::shared_ptr<HostCallHandler>> handlers_;
   std::shared_ptr<Tracing> tracing_;  // null unless a trace is being recorded

@@ -29,7 +29,7 @@ absl::Status ClusterImpl::CanServe() const {
 absl::StatusOr<std::shared_ptr<Session>> ClusterImpl::OpenSession(std::string description, bool observer) {
   if (stopped_) return absl::UnavailableError("the controller is stopping");
   if (!observer) PW_RETURN_IF_ERROR(CanServe());  // operators ask at any time
-  const SessionId id(next_session_++);
+  const SessionId id(observer ? next_observer_++ : next_session_++);
   auto on_end = [weak = weak_from_this(), id] {
     auto self = weak.lock();
     if (self == nullptr) return;
