@@ -129,7 +129,7 @@ def figure12(quick, rows):
 
 
 def large(quick, rows):
-    """Compiles the paper's own configurations for their shapes on simulated hosts, with as many devices as the paper had cores. No throughput."""
+    """Compiles models of the paper's sizes for their shapes, with our mesh and batch, on simulated hosts, with as many devices as the paper had cores. No throughput."""
     rows.begin()
     for model, cores, mesh, batch in LARGE[:1] if quick else LARGE:
         def measure():

@@ -10,6 +10,8 @@ SHOWN = {
     "wire to the workers": "from the controller to the workers", "workers: until launched": "workers, until the launch",
     "wire back": "the end noticed, and back to the controller", "hosts": "workers", "forward and backward": "computing", "idle by the schedule": "idle in the schedule",
     "optimizer and the like": "optimizer and other functions",
+    "waiting before updates (for the other island's gradients)": "waiting before updates",  # one island has no other
+    "jax's client for Pathways, against a server that discards": "64 of y + 1 that wait for none, over the stock gRPC proxy client, against a server that discards",
 }
 
 
@@ -35,8 +37,9 @@ def _calls(label, depth, entries):
     parts = list(dict.fromkeys(part for entry in entries for part in entry["processors_us"]))
     head = ["call", "1 / rate", "the caller makes it", "the caller waits", *(f"processor time: {_shown(part)}" for part in parts),
             "processors idle, or busy with other programs", "devices busy"]
-    yield f"calls on {label}, at most {depth} under way, us for each; of other sides, the column client is the sum of all their processes", head, [
-        [f"{entry['kind']}, {entry['who']}", _us(entry["wall_us"]), _us(entry["calling_us"]), _us(entry["waiting_us"]),
+    yield (f"calls on {label}, at most {depth} under way, us for each, in a run of their own: 1 / rate differs from the rates above; of other sides, the column client is the "
+           "sum of all their processes"), head, [
+        [f"{entry['kind']}, {_shown(entry['who'])}", _us(entry["wall_us"]), _us(entry["calling_us"]), _us(entry["waiting_us"]),
          *(_us(entry["processors_us"].get(part)) for part in parts), _us(entry.get("idle_us")), _percent(entry.get("devices_busy"))] for entry in entries]
     if ways := [entry for entry in entries if entry.get("alone_us")]:
         steps = list(ways[0]["alone_us"])
@@ -118,7 +121,7 @@ def _missed_calls(target, result):
         mine, theirs = entries.get((target.mine, target.kind)), entries.get((target.rival, target.rival_kind))
         least = next((entry for (who, _), entry in entries.items() if "discards" in who), None)
         if mine:
-            alone = f"; {least['who']}: {_us(least['wall_us'])} us a call, and nothing is computed" if least else ""
+            alone = f"; a call, {_shown(least['who'])}: {_us(least['wall_us'])} us a call, and nothing is computed" if least else ""
             return _of_call(mine, theirs) + alone
     return UNKNOWN
 

@@ -135,12 +135,24 @@ def test_clients_that_reach_less_together_are_explained_by_the_processors(report
     assert "4 clients: 1,400/s, processors busy 0.78: worker 36 %, clients 32 %" in found[0][5] and "jax, our plugin: 2,000/s" in found[0][5]
 
 
+def test_a_row_without_a_verdict_says_whether_it_is_below_the_papers_ratio(report):
+    of = lambda *rounds: {"tokens_per_s": rounds[0], "rounds": list(rounds), "losses": ["0x1p+0"]}
+    said = {}
+    for rate in (77.7, 100.0):
+        report["figures"]["10"] = {"stages": 16, "rows": {"one island": of(100.0, 100.0, 100.0), "four islands": of(rate, rate, rate)}}
+        said[rate] = [row[-1] for row in _render.tables(report)["10"][1]]
+    assert said[77.7] == ["", "three rounds, so no verdict; below the paper's ratio (1)"]
+    assert said[100.0] == ["", "three rounds, so no verdict; not below the paper's ratio (1)"]
+    report["figures"]["10"]["rows"]["four islands"] = {"error": "RuntimeError: no"}
+    assert _render.tables(report)["10"][1][1][-1] == ""
+
+
 def test_losses_are_compared_to_the_last_bit(report):
     of = lambda rate, *losses: {"tokens_per_s": rate, "rounds": [rate], "losses": [loss.hex() for loss in losses]}
     report["figures"]["10"] = {"stages": 4, "rows": {"one": of(200.0, 2.0, 1.5), "same": of(100.0, 2.0, 1.5), "other": of(50.0, 2.0, 1.5 * (1 + 2.0 ** -20)),
                                                      "broken": {"error": "RuntimeError: no"}}}
     head, rows = _render.tables(report)["10"]
-    assert [row[2:] for row in rows] == [["1.000", "to the last bit"], ["0.500", "to the last bit"], ["0.250", "to 9.5e-07"], ["-", "-"]]
+    assert [row[2:4] for row in rows] == [["1.000", "to the last bit"], ["0.500", "to the last bit"], ["0.250", "to 9.5e-07"], ["-", "-"]]
     assert rows[3][1] == "RuntimeError: no"
 
 
