@@ -48,8 +48,8 @@ FIGURES = {
             "seconds, since it has at least 16 calls. Each Ray call takes the previous call's reference, as a Ray program would pass data; its "
             "calls would be in order without it. Ray's processor time is not recorded.",
             "Where the time goes: rates and processor times there come from one run of about a second, or of at least four calls, without a "
-            "recording, with processor times in ticks of 10 ms. So 1 / rate there is not that of the table of rates. In the run of 2026-11-24 it differed by up to three times, either way: chained "
-            "on 4 x 4 has 268,900 us by the table of rates and 86,989 us there, fused on 2 x 4 21,760 us and 10,267 us, opbyop on 4 x 4 7,940 us and 15,722 us. Kinds "
+            "recording, with processor times in ticks of 10 ms. So 1 / rate there is not that of the table of rates. In the run of 2026-11-24 it was between a third and twice of it: chained "
+            "on 4 x 4 has 269,000 us by the table of rates and 86,989 us there, fused on 2 x 4 21,760 us and 10,267 us, opbyop on 4 x 4 7,960 us and 15,722 us. Kinds "
             "with few calls a second have as few as four calls there. The table of missed targets quotes the same run. Devices busy, and a "
             "call that is alone, come from two further runs under a recording. Idle is two processors times the time of a call, less what our "
             "processes use; so it can exceed the time of a call. Where much of it is idle, waiting between processes costs most, and this report does not "
@@ -156,7 +156,7 @@ FIGURES = {
             "machine's processors. Losses are compared to the last bit, step by step, in one round.",
             "Verdict: only against jax with our device plugin. With jax's own runtime, another version of XLA's compiler takes part.",
             "Decoder-only: why ours is faster than jax with the same plugin was not measured. The allocators differ: ours is jemalloc, jax's is the C library's. "
-            "Against jax's own runtime on one host it is equal: 1.003 (0.884 to 1.011) in the run of 2026-11-24.",
+            "Against jax's own runtime on one host the median says equal: 1.003 (0.884 to 1.011) in the run of 2026-11-24.",
             "Weak points: at this size a step takes a fraction of a second, and eight devices share a few processors. Losses are compared in one "
             "round only. Tokens are those of the decoder's text only. A process of jax "
             "with our device plugin aborted once, in the run of 2026-11-23 (decoder-only on two hosts: 'malloc(): unaligned tcache chunk detected'), and not in the run of 2026-11-24. "

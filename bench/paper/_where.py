@@ -11,7 +11,7 @@ SHOWN = {
     "wire back": "the end noticed, and back to the controller", "hosts": "workers", "forward and backward": "computing", "idle by the schedule": "idle in the schedule",
     "optimizer and the like": "optimizer and other functions",
     "waiting before updates (for the other island's gradients)": "waiting before updates",  # one island has no other
-    "jax's client for Pathways, against a server that discards": "64 of y + 1 that wait for none, over the stock gRPC proxy client, against a server that discards",
+    "jax's client for Pathways, against a server that discards": "one of 64 of y + 1 that are not waited for, over the stock gRPC proxy client, to a server that discards",
 }
 
 
@@ -37,7 +37,7 @@ def _calls(label, depth, entries):
     parts = list(dict.fromkeys(part for entry in entries for part in entry["processors_us"]))
     head = ["call", "1 / rate", "the caller makes it", "the caller waits", *(f"processor time: {_shown(part)}" for part in parts),
             "processors idle, or busy with other programs", "devices busy"]
-    yield (f"calls on {label}, at most {depth} under way, us for each, in a run of their own: 1 / rate differs from the rates above; of other sides, the column client is the "
+    yield (f"calls on {label}, at most {depth} under way, us for each, in a run of their own, so 1 / rate differs from what other tables have; of other sides, the column client is the "
            "sum of all their processes"), head, [
         [f"{entry['kind']}, {_shown(entry['who'])}", _us(entry["wall_us"]), _us(entry["calling_us"]), _us(entry["waiting_us"]),
          *(_us(entry["processors_us"].get(part)) for part in parts), _us(entry.get("idle_us")), _percent(entry.get("devices_busy"))] for entry in entries]
