@@ -9,7 +9,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
-PROGRAMS = ("controller", "worker", "local", "agent", "sim")
+PROGRAMS = ("controller", "worker", "local", "agent")
 FLAG = re.compile(r"^  (--\S+)\n((?:      .*\n?)+)", re.MULTILINE)
 PREFACE = """# Flags
 
