@@ -39,7 +39,11 @@ FIGURES = {
             "jax takes 8.9 ms, and 0.658 on 4 x 4, where it takes 29 ms (36 ms in the tables of where the time goes). Ray with our plugin is ahead of ours in "
             "all six comparisons over several hosts (0.45 to 0.77), and it dispatches more slowly on one host. In the tables of where the time goes, processors "
             "are idle for 61 to 94 % of their time under five of our six kinds of call, and for 22 % under the sixth (chained on 4 x 4); under jax's with our plugin for 33 "
-            "to 50 %. Dispatch does not explain this. The cause is not known.",
+            "to 50 %. Dispatch does not explain this.",
+            "A fault of this measurement: idle there means not used by the processes of the call. A look at all processes after the run found that Ray's actors "
+            "go on using one to two of the two processors while other sides have their turns. That slows all sides, ours most, because a call wakes the most processes. "
+            "With nothing else running, opbyop of ours on 2 x 4 made 2,800 calls a second on the same machine, ten times this row's rate. The rows should be measured again "
+            "with the other sides stopped.",
             "Simulated rows: no rival. A stock client, sockets and the real controller drive devices whose computations take no time (three rounds "
             "of about 1 s in a full run). A fused call counts as 128 although the device does nothing; divide by 128 for calls. All simulated hosts are one process, so these rates are those of this machine's processors.",
             "Weak points: the limits, 1 for opbyop and 3 for chained, are our own aims; the paper itself says that JAX is far ahead in OpByOp, "
