@@ -78,11 +78,7 @@ void HostCalls::Run(uint64_t number, const Bytes& operands, const Handler& handl
   lane_->Send(taken);
   absl::StatusOr<session::HostCall> read = Read(call.message, operands);
   call.message.Clear();
-  if (read.ok() && handler == nullptr) {
-    read = absl::FailedPreconditionError(
-        "a program calls a Python function, but its client has no channel for that any more, or never had: it needs the pathways "
-        "package in the client's process");
-  }
+  if (read.ok() && handler == nullptr) read = session::NoHostCallHandler();
   if (!read.ok()) return Answer(number, read.status());
   handler->OnHostCall(*std::move(read), [weak = weak_from_this(), number](absl::StatusOr<std::vector<Bytes>> results) {
     if (auto self = weak.lock()) self->Answer(number, results);

@@ -44,11 +44,7 @@ void RemoteSession::OnNodeCall(const SessionHostCall& proto) {
 }
 
 void RemoteSession::RunNodeCall(NodeCall& call) {
-  if (call.error.ok() && host_calls_ == nullptr) {
-    call.error = absl::FailedPreconditionError(
-        "a program calls a Python function, but its client has no channel for that any more, or never had: it needs the pathways "
-        "package in the client's process");
-  }
+  if (call.error.ok() && host_calls_ == nullptr) call.error = session::NoHostCallHandler();
   if (!call.error.ok()) return ReplyToNodeCall(call.number, call.error);
   const auto keep = host_calls_;  // it may end this session
   keep->OnHostCall(std::move(call.call),

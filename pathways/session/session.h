@@ -211,6 +211,11 @@ class HostCallHandler {
   virtual ~HostCallHandler() = default;
   virtual void OnHostCall(HostCall call, ResultCallback<std::vector<Bytes>> done) = 0;
 };
+// The error of a call for which there is no handler.
+inline absl::Status NoHostCallHandler() {
+  return absl::FailedPreconditionError("a program calls a Python function, but its client has no channel for that any more, or never had: "
+                                       "it needs the pathways package in the client's process");
+}
 
 // A device, as clients see it.
 struct DeviceInfo {

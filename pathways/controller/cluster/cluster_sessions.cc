@@ -77,12 +77,7 @@ absl::StatusOr<gang::Share> ClusterImpl::ChangeShare(SessionId session, const ga
 void ClusterImpl::OnHostCall(HostId host, const ::pathways::v1::HostCall& proto, const Bytes& payload) {
   fabric_->CountArrayBytes(payload.size());
   auto handler = handlers_.find(SessionId(proto.session()));
-  if (handler == handlers_.end()) {
-    return ReplyToHostCall(host, proto.call(),
-                           absl::FailedPreconditionError("a computation calls a Python function, but its client has no channel "
-                                                         "for that any more, or never had: host callbacks need the pathways "
-                                                         "package in the client's process"));
-  }
+  if (handler == handlers_.end()) return ReplyToHostCall(host, proto.call(), session::NoHostCallHandler());
   HostCall call;
   call.callback = proto.callback();
   size_t offset = 0;

@@ -139,16 +139,9 @@ void ProgramSteps::CallByLane(session::LaneListener& client, const std::shared_p
 
 void ProgramSteps::EndCallByLane(const HostCallRun& call, const absl::StatusOr<std::vector<session::LaneResult>>& results) {
   session_->arrays_.Erase(call.operands).IgnoreError();
-  absl::StatusOr<std::vector<uint64_t>> bytes = std::vector<uint64_t>();
-  if (!results.ok()) bytes = results.status();
-  for (size_t i = 0; results.ok() && i < results->size(); ++i) bytes->push_back((*results)[i].bytes);
-  const absl::Status status = CheckResults(call, bytes);
-  for (size_t i = 0; i < call.outputs.size(); ++i) {
-    if (status.ok())
-      Fulfil(call.outputs[i], PutFromLane(call.outputs[i], (*results)[i]));
-    else
-      Fulfil(call.outputs[i], status);
-  }
+  const absl::Status status = FulfilResults(
+      call, results, [](const session::LaneResult& result) { return result.bytes; },
+      [this](const Expected& expected, const session::LaneResult& result) { return PutFromLane(expected, result); });
   for (size_t i = 0; !status.ok() && results.ok() && i < results->size(); ++i) {
     LaneBuffer((*results)[i].buffer);  // the client may drop what nobody will ask for
   }
@@ -157,48 +150,50 @@ void ProgramSteps::EndCallByLane(const HostCallRun& call, const absl::StatusOr<s
 
 void ProgramSteps::CallHost(const std::shared_ptr<HostCallRun>& call) {
   if (!call->error.ok()) return EndHostCall(*call, call->error);
-  if (host_calls_ == nullptr) {
-    return EndHostCall(
-        *call, absl::FailedPreconditionError("a program calls a Python function, but its client has no channel for that any "
-                                             "more, or never had: it needs the pathways package in the client's process"));
-  }
+  if (host_calls_ == nullptr) return EndHostCall(*call, session::NoHostCallHandler());
   for (const Expected& expected : call->outputs) Announce(expected);
   const std::shared_ptr<HostCallHandler> keep = host_calls_;
   keep->OnHostCall(std::move(call->call), [this, alive = alive(), call](absl::StatusOr<std::vector<Bytes>> results) {
-    if (!alive.expired()) EndHostCall(*call, std::move(results));
+    if (!alive.expired()) EndHostCall(*call, results);
   });
 }
 
-// Checks that a function's results have the sizes of the call's outputs.
-absl::Status ProgramSteps::CheckResults(const HostCallRun& call, const absl::StatusOr<std::vector<uint64_t>>& bytes) const {
-  const auto check = [&]() -> absl::Status {
-    PW_RETURN_IF_ERROR(bytes.status());
-    if (bytes->size() != call.outputs.size())
-      return absl::InvalidArgumentError(
-          absl::StrCat("the function returned ", bytes->size(), " arrays, not ", call.outputs.size()));
-    for (size_t i = 0; i < bytes->size(); ++i) {
-      const buffers::ArraySpec& spec = call.outputs[i].record->spec();
-      PW_ASSIGN_OR_RETURN(const int64_t wanted, buffers::DenseBytes(spec.dtype, spec.dims));
-      if (static_cast<int64_t>((*bytes)[i]) == wanted) continue;
-      return absl::InvalidArgumentError(absl::StrCat("the function returned ", (*bytes)[i], " bytes for ",
-                                                     buffers::ToString(spec), ", which has ", wanted));
-    }
-    return absl::OkStatus();
-  };
-  return call.steps->entry->program().At(call.node, check());
-}
-
-void ProgramSteps::EndHostCall(const HostCallRun& call, absl::StatusOr<std::vector<Bytes>> results) {
-  absl::StatusOr<std::vector<uint64_t>> bytes = std::vector<uint64_t>();
-  if (!results.ok()) bytes = results.status();
-  for (size_t i = 0; results.ok() && i < results->size(); ++i) bytes->push_back((*results)[i].size());
-  const absl::Status status = CheckResults(call, bytes);
+template <class Result, class Size, class Put>
+absl::Status ProgramSteps::FulfilResults(const HostCallRun& call, const absl::StatusOr<std::vector<Result>>& results, Size size, Put put) {
+  absl::Status status = results.status();
+  if (status.ok()) {
+    std::vector<uint64_t> bytes;
+    for (const Result& result : *results) bytes.push_back(size(result));
+    status = CheckResults(call, bytes);
+  }
+  status = call.steps->entry->program().At(call.node, status);
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     if (status.ok())
-      Fulfil(call.outputs[i], PutBytes(call.outputs[i], (*results)[i]));
+      Fulfil(call.outputs[i], put(call.outputs[i], (*results)[i]));
     else
       Fulfil(call.outputs[i], status);
   }
+  return status;
+}
+
+// Checks that a function's results have the sizes of the call's outputs.
+absl::Status ProgramSteps::CheckResults(const HostCallRun& call, absl::Span<const uint64_t> bytes) {
+  if (bytes.size() != call.outputs.size())
+    return absl::InvalidArgumentError(absl::StrCat("the function returned ", bytes.size(), " arrays, not ", call.outputs.size()));
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const buffers::ArraySpec& spec = call.outputs[i].record->spec();
+    PW_ASSIGN_OR_RETURN(const int64_t wanted, buffers::DenseBytes(spec.dtype, spec.dims));
+    if (static_cast<int64_t>(bytes[i]) == wanted) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the function returned ", bytes[i], " bytes for ", buffers::ToString(spec), ", which has ", wanted));
+  }
+  return absl::OkStatus();
+}
+
+void ProgramSteps::EndHostCall(const HostCallRun& call, const absl::StatusOr<std::vector<Bytes>>& results) {
+  const absl::Status status = FulfilResults(
+      call, results, [](const Bytes& result) { return result.size(); },
+      [this](const Expected& expected, const Bytes& result) { return PutBytes(expected, result); });
   EndWaiting(call.steps, status);
 }
 

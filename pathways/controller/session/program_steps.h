@@ -75,8 +75,11 @@ class ProgramSteps {
   void CallByLane(session::LaneListener& client, const std::shared_ptr<HostCallRun>& call, const program::Step& step);
   void EndCallByLane(const HostCallRun& call, const absl::StatusOr<std::vector<session::LaneResult>>& results);
   void CallHost(const std::shared_ptr<HostCallRun>& call);
-  void EndHostCall(const HostCallRun& call, absl::StatusOr<std::vector<Bytes>> results);
-  absl::Status CheckResults(const HostCallRun& call, const absl::StatusOr<std::vector<uint64_t>>& bytes) const;
+  void EndHostCall(const HostCallRun& call, const absl::StatusOr<std::vector<Bytes>>& results);
+  // Gives the call's outputs what `put` makes of its results, or all of them the error that it returns. `size`: the bytes of a result.
+  template <class Result, class Size, class Put>
+  absl::Status FulfilResults(const HostCallRun& call, const absl::StatusOr<std::vector<Result>>& results, Size size, Put put);
+  static absl::Status CheckResults(const HostCallRun& call, absl::Span<const uint64_t> bytes);
   void StartSelect(const StepsRef& steps, const program::Step& step);
   void EndSelect(const std::shared_ptr<SelectRun>& select, const absl::StatusOr<Bytes>& index);
   void EndWaiting(const StepsRef& steps, const absl::Status& status);
