@@ -119,9 +119,8 @@ class _Endpoint:
         """Whether the door takes connections. One that was killed closes its sockets a moment before it can be waited for."""
         if self.door is None:
             return True
-        host, _, port = self.address.rpartition(":")
         try:
-            socket.create_connection((host, int(port)), timeout=_connect.REFUSED_SECONDS).close()
+            _connect.connector(self.address)()
         except ConnectionRefusedError:
             return False
         except OSError:

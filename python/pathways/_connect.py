@@ -24,7 +24,7 @@ def timeout_seconds():
     return seconds
 
 
-def _connector(address):
+def connector(address):
     """Returns a function that connects to the address once. Raises ValueError for a bad address."""
     if address.startswith("unix:"):
         return lambda: _connect_unix(address.removeprefix("unix:"))
@@ -42,7 +42,7 @@ def _connect_unix(path):
 
 def check_listening(address):
     """Returns once a process listens at the address, or if the machine does not answer. Raises OSError if it refuses, ValueError for a bad address."""
-    connect = _connector(address)
+    connect = connector(address)
     deadline = time.monotonic() + min(REFUSED_SECONDS, timeout_seconds())
     while True:
         try:
