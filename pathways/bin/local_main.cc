@@ -46,7 +46,7 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
 }
 
-// What `pathways status` and the like talk to. Destroyed in the reverse order: the connections before what they call.
+// Serves operators, such as `pathways status`. Members are destroyed in the reverse order: connections before the objects that they call.
 struct Operators {
   std::shared_ptr<pw::session::SessionService> service;
   pw::net::AsioTransport transport;

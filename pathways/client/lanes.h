@@ -50,7 +50,7 @@ class Lanes final : private lanes::LaneEnd::Owner, public std::enable_shared_fro
   void OnLane(uint64_t session, const ::pathways::v1::SessionLane& offer);
   void OnLaneClosed(const ::pathways::v1::LaneClosed& closed);
 
-  // What answers the calls of programs; null: they fail.
+  // Sets the handler that answers the calls of programs; null: the calls fail.
   void SetHostCalls(HostCalls::Handler handler) { host_calls_ = std::move(handler); }
 
   // The answer to this request may come by lane; `bytes`: how many they are then, if that is known.

@@ -37,7 +37,7 @@ class CallBytes {
   void Forget(uint64_t call);
   void Pump(LaneEnd& lane) { sender_.Pump(lane); }
   void Resume(LaneEnd& lane);
-  // What has arrived of bytes that are not complete is dropped: the other end sends them again.
+  // The lane is gone: drops the parts of incomplete bytes, which the other end sends again.
   void LaneGone();
   void Clear();
 

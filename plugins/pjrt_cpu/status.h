@@ -19,7 +19,7 @@ struct Error final : PJRT_Error {
   absl::Status status;
 };
 
-// What the host holds, as ours.
+// Returns the library's own object behind the pointer that the host holds.
 inline Error* Own(PJRT_Error* error) { return static_cast<Error*>(error); }
 inline const Error* Own(const PJRT_Error* error) { return static_cast<const Error*>(error); }
 

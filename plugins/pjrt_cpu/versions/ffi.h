@@ -1,4 +1,4 @@
-// What the foreign function interface of newer wheels calls otherwise than that of tensorflow-cpu 2.21 (version 0.2).
+// Names of the foreign function interface that differ between tensorflow-cpu 2.21 (version 0.2) and newer wheels.
 #pragma once
 
 #include "absl/status/statusor.h"

@@ -1,4 +1,4 @@
-// What the XLA of newer wheels calls otherwise than that of tensorflow-cpu 2.21. The rest of this library is written for both.
+// Names of XLA that differ between tensorflow-cpu 2.21 and newer wheels. The rest of this library compiles with both.
 #pragma once
 
 #include <memory>
