@@ -84,27 +84,26 @@ void Link::OnConnected(absl::StatusOr<std::unique_ptr<net::Connection>> connecti
   connection_->connection().Send(frame.SerializeAsString());
 }
 
-void Link::OnFrame(session::LinkId link, ControllerFrame frame, std::vector<Bytes> payloads) {
+void Link::OnFrame(session::LinkId link, ControllerFrame frame, std::vector<Bytes> payloads, size_t bytes) {
   if (owner_ == nullptr || connection_ == nullptr || connection_->id() != link) return;
   if (frame.has_ended()) return End(Explained(session::StatusFrom(frame.ended())));
-  if (absl::Status status = Take(frame, std::move(payloads)); !status.ok()) {
+  if (absl::Status status = Take(frame, std::move(payloads), bytes); !status.ok()) {
     End(absl::InternalError(absl::StrCat("the controller at ", options_.controller, " breaks the session protocol: ", status.message())));
   }
 }
 
-absl::Status Link::Take(ControllerFrame& frame, std::vector<Bytes> payloads) {
+absl::Status Link::Take(ControllerFrame& frame, std::vector<Bytes> payloads, size_t bytes) {
   if (frame.has_welcome()) return TakeWelcome(frame.welcome());
   if (!welcomed_) return absl::InvalidArgumentError("events come before a welcome");
   PW_RETURN_IF_ERROR(stream_.Acknowledge(frame.ack()));
+  if (stream_.has_unsent()) PostFlush();  // the window may have been full
   if (frame.events().empty()) return absl::OkStatus();
   PW_ASSIGN_OR_RETURN(const size_t known, stream_.Receive(frame.first(), frame.events_size()));
   const auto self = shared_from_this();
-  size_t bytes = 0;
-  for (size_t i = known; i < payloads.size() && owner_ != nullptr; ++i) {
-    bytes += payloads[i].size();
+  for (size_t i = known; i < payloads.size() && owner_ != nullptr; ++i)
     owner_->OnEvent(std::move(*frame.mutable_events(static_cast<int>(i))), std::move(payloads[i]));
-  }
-  if (stream_.received() - told_ >= kUntold || bytes >= kUntoldBytes) PostFlush();
+  untold_bytes_ += bytes;
+  if (stream_.received() - told_ >= kUntold || untold_bytes_ >= kUntoldBytes) PostFlush();
   return absl::OkStatus();
 }
 
@@ -123,7 +122,9 @@ absl::Status Link::TakeWelcome(const SessionWelcome& welcome) {
 
 void Link::OnLinkClosed(session::LinkId link, const absl::Status& reason) {
   if (connection_ == nullptr || connection_->id() != link) return;
-  frames_sent_ += connection_->connection().counters().frames_sent;
+  const net::Counters counters = connection_->connection().counters();
+  earlier_.frames_sent += counters.frames_sent;
+  earlier_.bytes_sent += counters.bytes_sent;
   connection_ = nullptr;
   welcomed_ = false;
   if (owner_ == nullptr) return;
@@ -154,8 +155,8 @@ uint64_t Link::Send(::pathways::v1::SessionRequest request, std::vector<Bytes> p
   return number;
 }
 
-uint64_t Link::frames_sent() const {
-  return frames_sent_ + (connection_ == nullptr ? 0 : connection_->connection().counters().frames_sent);
+uint64_t Link::sent(uint64_t net::Counters::* count) const {
+  return earlier_.*count + (connection_ == nullptr ? 0 : connection_->connection().counters().*count);
 }
 
 void Link::PostFlush() {
@@ -167,8 +168,9 @@ void Link::Flush() {
   flush_posted_ = false;
   if (connection_ == nullptr || !welcomed_) return;
   const uint64_t received = stream_.received();
-  session::SendBatches(stream_, received != told_, connection_->connection());
+  session::SendBatches(stream_, {received, received != told_, session::kRequestWindowBytes}, connection_->connection());
   told_ = received;
+  untold_bytes_ = 0;
 }
 
 void Link::Close() {

@@ -1,7 +1,8 @@
 // Link: a client's end of the session protocol. It connects to the controller, reconnects when the connection breaks, sends requests in
 // batches, and delivers each event once, in order. RemoteSession owns it.
 //
-// Requests of one turn of the strand leave together. While there is no connection they wait here; the owner limits them (kept_bytes).
+// Requests of one turn of the strand leave together. They wait here while there is no connection, and while the controller has not carried
+// out those before them (kRequestWindowBytes).
 //
 // Invariants:
 //   LK-1  the owner hears OnWelcome once, before any event, or it hears OnEnded
@@ -60,8 +61,9 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
   void Close();
 
   uint64_t session() const { return session_; }
-  size_t kept_bytes() const { return stream_.kept_bytes(); }
-  uint64_t frames_sent() const;
+  size_t kept_bytes() const { return stream_.kept_bytes(); }  // of requests that are not acknowledged
+  uint64_t frames_sent() const { return sent(&net::Counters::frames_sent); }  // on all connections so far
+  uint64_t bytes_sent() const { return sent(&net::Counters::bytes_sent); }
   // Breaks the connection, as if the network had failed: for tests.
   void Break();
 
@@ -78,13 +80,14 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
   // An attempt to open the session has failed: tries again, or ends.
   void OnUnreachable(const absl::Status& reason);
   void OnConnected(absl::StatusOr<std::unique_ptr<net::Connection>> connection);
-  void OnFrame(session::LinkId link, ::pathways::v1::ControllerFrame frame, std::vector<Bytes> payloads) override;
+  void OnFrame(session::LinkId link, ::pathways::v1::ControllerFrame frame, std::vector<Bytes> payloads, size_t bytes) override;
   void OnLinkClosed(session::LinkId link, const absl::Status& reason) override;
-  absl::Status Take(::pathways::v1::ControllerFrame& frame, std::vector<Bytes> payloads);
+  absl::Status Take(::pathways::v1::ControllerFrame& frame, std::vector<Bytes> payloads, size_t bytes);
   absl::Status TakeWelcome(const ::pathways::v1::SessionWelcome& welcome);
   void PostFlush();
   void Flush();
   void End(const absl::Status& status);
+  uint64_t sent(uint64_t net::Counters::* count) const;
   template <class F>
   void Post(F task);  // runs with this link, if it still exists
 
@@ -99,7 +102,8 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
   bool welcomed_ = false;       // on this connection: requests may be sent
   bool flush_posted_ = false;
   uint64_t told_ = 0;           // the last event that was acknowledged
-  uint64_t frames_sent_ = 0;    // on earlier connections
+  size_t untold_bytes_ = 0;     // of frames that came since
+  net::Counters earlier_;       // sums over earlier connections
   absl::Time unreachable_since_;
 };
 

@@ -2,8 +2,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "pathways/base/sha256.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/client/remote_session.h"
+#include "pathways/session/program_store.h"
 #include "pathways/session/wire.h"
 
 namespace pw::client {
@@ -15,19 +17,36 @@ using session::ResultCallback;
 
 }  // namespace
 
-void RemoteSession::Compile(SessionRequest request, Bytes program, ResultCallback<ExecutableRef> done) {
+void RemoteSession::OnCompiled(Handle handle, const Answer& answer, ResultCallback<ExecutableRef> done) {
+  absl::StatusOr<session::ExecutableInfo> info = session::ExecutableFrom(answer.compiled());
+  if (!info.ok()) return std::move(done)(info.status());
+  info->handle = handle;
+  const auto shared = std::make_shared<const session::ExecutableInfo>(*std::move(info));
+  executables_[handle] = shared;
+  std::move(done)(shared);
+}
+
+void RemoteSession::CompileByHash(SessionRequest request, Bytes program, ResultCallback<ExecutableRef> done) {
   const Handle handle = NewHandle();
   request.mutable_compile()->set_executable(handle);
+  if (!session::IsStored(program.size())) return Compile(std::move(request), std::move(program), std::move(done));
+  SessionRequest named = request;
+  named.mutable_compile()->set_program_sha256(Sha256(program.view()));
+  Ask(std::move(named), [this, alive = std::weak_ptr<bool>(alive_), request = std::move(request), program = std::move(program),
+                         done = std::move(done)](absl::StatusOr<Answer> answer, Bytes) mutable {
+    if (!answer.ok() || alive.expired()) return std::move(done)(answer.ok() ? absl::CancelledError("the session has ended") : answer.status());
+    if (answer->program_wanted()) return Compile(std::move(request), std::move(program), std::move(done));
+    OnCompiled(request.compile().executable(), *answer, std::move(done));
+  });
+}
+
+void RemoteSession::Compile(SessionRequest request, Bytes program, ResultCallback<ExecutableRef> done) {
+  const Handle handle = request.compile().executable();
   Ask(
       std::move(request),
       [this, alive = std::weak_ptr<bool>(alive_), handle, done = std::move(done)](absl::StatusOr<Answer> answer, Bytes) mutable {
         if (!answer.ok() || alive.expired()) return std::move(done)(answer.ok() ? absl::CancelledError("the session has ended") : answer.status());
-        absl::StatusOr<session::ExecutableInfo> info = session::ExecutableFrom(answer->compiled());
-        if (!info.ok()) return std::move(done)(info.status());
-        info->handle = handle;
-        const auto shared = std::make_shared<const session::ExecutableInfo>(*std::move(info));
-        executables_[handle] = shared;
-        std::move(done)(shared);
+        OnCompiled(handle, *answer, std::move(done));
       },
       {std::move(program)});
 }
@@ -41,13 +60,13 @@ void RemoteSession::Compile(session::CompileRequest compile, ResultCallback<Exec
   proto.set_num_partitions(compile.num_partitions);
   proto.set_translated(compile.translated);
   session::ToProto(compile.devices, proto.mutable_devices());
-  Compile(std::move(request), std::move(compile.program), std::move(done));
+  CompileByHash(std::move(request), std::move(compile.program), std::move(done));
 }
 
 void RemoteSession::CompileProgram(Bytes program, ResultCallback<ExecutableRef> done) {
   SessionRequest request;
   request.mutable_compile()->set_format("pathways.v1.Program");
-  Compile(std::move(request), std::move(program), std::move(done));
+  CompileByHash(std::move(request), std::move(program), std::move(done));
 }
 
 absl::StatusOr<RemoteSession::ExecutableRef> RemoteSession::Info(Handle executable) {

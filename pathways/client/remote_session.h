@@ -132,7 +132,10 @@ class RemoteSession final : public session::Session, private Link::Owner {
   void RunNodeCall(NodeCall& call);
   void ReplyToNodeCall(uint64_t number, absl::StatusOr<std::vector<Bytes>> results);
   // -- remote_programs.cc
+  // Names the program by its hash, or sends it if it is small or the controller does not have it.
+  void CompileByHash(::pathways::v1::SessionRequest request, Bytes program, session::ResultCallback<ExecutableRef> done);
   void Compile(::pathways::v1::SessionRequest request, Bytes program, session::ResultCallback<ExecutableRef> done);
+  void OnCompiled(Handle handle, const ::pathways::v1::Answer& answer, session::ResultCallback<ExecutableRef> done);
 
   const Link::Environment environment_;
   session::StatusCallback opened_;

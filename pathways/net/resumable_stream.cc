@@ -25,7 +25,9 @@ ResumableStream::Batch ResumableStream::Take(size_t max_bytes) {
   batch.first = sent_ + 1;
   for (size_t bytes = 0; has_unsent() && (bytes == 0 || bytes < max_bytes); ++sent_) {
     const Message& message = kept_[sent_ - acknowledged_];
-    bytes += std::max<size_t>(message.size(), 1);
+    const size_t size = message.size();
+    bytes += std::max<size_t>(size, 1);
+    in_flight_bytes_ += size;
     batch.messages.push_back(&message);
   }
   return batch;
@@ -37,7 +39,9 @@ absl::Status ResumableStream::Acknowledge(uint64_t number) {
         absl::StrCat("message ", number, " is acknowledged, but the last one that was sent is ", sent_));
   }
   for (; acknowledged_ < number; ++acknowledged_) {
-    kept_bytes_ -= kept_.front().size();
+    const size_t size = kept_.front().size();
+    kept_bytes_ -= size;
+    in_flight_bytes_ -= size;
     kept_.pop_front();
   }
   return absl::OkStatus();
@@ -59,8 +63,10 @@ absl::Status ResumableStream::Resume(uint64_t number) {
                                                    acknowledged_ + 1, " to ", last_appended(), " are kept here"));
   }
   sent_ = last_appended();  // the other end may acknowledge any message that was sent on the old connection
+  in_flight_bytes_ = kept_bytes_;
   PW_RETURN_IF_ERROR(Acknowledge(number));
   sent_ = number;
+  in_flight_bytes_ = 0;
   return absl::OkStatus();
 }
 

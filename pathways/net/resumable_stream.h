@@ -50,6 +50,8 @@ class ResumableStream {
   uint64_t last_appended() const { return acknowledged_ + kept_.size(); }
   size_t kept_bytes() const { return kept_bytes_; }
   size_t kept_messages() const { return kept_.size(); }
+  // Returns the size of the kept messages that count as sent on this connection.
+  size_t in_flight_bytes() const { return in_flight_bytes_; }
 
   // --- incoming acknowledgements and messages ---
   // Records that the other end has received all messages up to `number`.
@@ -68,6 +70,7 @@ class ResumableStream {
   uint64_t sent_ = 0;  // on this connection, or received on an earlier one; >= acknowledged_
   uint64_t received_ = 0;
   size_t kept_bytes_ = 0;
+  size_t in_flight_bytes_ = 0;  // of the sent ones among them
 };
 
 }  // namespace pw::net

@@ -38,9 +38,12 @@ TEST(ResumableStreamTest, AMessageIsKeptUntilItIsAcknowledged) {
   stream.Append({"ab", {Bytes::FromString("xyz")}});
   stream.Append(Text("c"));
   EXPECT_EQ(stream.kept_bytes(), 6);
+  EXPECT_EQ(stream.in_flight_bytes(), 0);
   stream.Take(100);
+  EXPECT_EQ(stream.in_flight_bytes(), 6);
   ASSERT_TRUE(stream.Acknowledge(1).ok());
   EXPECT_EQ(stream.kept_bytes(), 1);
+  EXPECT_EQ(stream.in_flight_bytes(), 1);
   ASSERT_TRUE(stream.Acknowledge(1).ok()) << "an acknowledgement may be repeated";
   ASSERT_TRUE(stream.Acknowledge(2).ok());
   EXPECT_EQ(stream.kept_messages(), 0);
@@ -52,8 +55,10 @@ TEST(ResumableStreamTest, ANewConnectionSendsAgainWhatDidNotArrive) {
   stream.Take(100);
   ASSERT_TRUE(stream.Resume(1).ok());
   EXPECT_EQ(stream.kept_messages(), 2);
+  EXPECT_EQ(stream.in_flight_bytes(), 0);
   auto batch = stream.Take(100);
   EXPECT_EQ(batch.first, 2);
+  EXPECT_EQ(stream.in_flight_bytes(), 2);
   EXPECT_EQ(Texts(batch), (std::vector<std::string>{"b", "c"}));
 }
 

@@ -29,8 +29,8 @@ class FrameLink final : public net::Connection::Handler {
   class Owner {
    public:
     virtual ~Owner() = default;
-    // `payloads`: one for each message of the frame.
-    virtual void OnFrame(LinkId link, Frame frame, std::vector<Bytes> payloads) = 0;
+    // `payloads`: one for each message of the frame. `bytes`: the size of the frame.
+    virtual void OnFrame(LinkId link, Frame frame, std::vector<Bytes> payloads, size_t bytes) = 0;
     virtual void OnLinkClosed(LinkId link, const absl::Status& reason) = 0;
   };
   // Runs a function with the owner on the owner's strand, or drops it if the owner is gone. Called on any thread.
@@ -53,8 +53,9 @@ class FrameLink final : public net::Connection::Handler {
       return connection_->Close(absl::InvalidArgumentError(absl::StrCat("frame ", frames_, " does not parse")));
     absl::StatusOr<std::vector<Bytes>> payloads = SplitPayload(frame, raw.payload);
     if (!payloads.ok()) return connection_->Close(payloads.status());
-    post_([id = id_, frame = std::move(frame), payloads = *std::move(payloads)](Owner& owner) mutable {
-      owner.OnFrame(id, std::move(frame), std::move(payloads));
+    const size_t bytes = raw.header.size() + raw.payload.size();
+    post_([id = id_, frame = std::move(frame), payloads = *std::move(payloads), bytes](Owner& owner) mutable {
+      owner.OnFrame(id, std::move(frame), std::move(payloads), bytes);
     });
   }
   void OnClosed(const absl::Status& reason) override {

@@ -38,17 +38,17 @@ std::string Header(const net::ResumableStream::Batch& batch, uint64_t ack) {
 
 }  // namespace
 
-void SendBatches(net::ResumableStream& stream, bool acknowledge, net::Connection& connection) {
-  while (stream.has_unsent()) {
+void SendBatches(net::ResumableStream& stream, Sending sending, net::Connection& connection) {
+  while (stream.has_unsent() && stream.in_flight_bytes() < sending.window) {
     const net::ResumableStream::Batch batch = stream.Take(kFrameBytes);
     std::vector<Bytes> payload;
     for (const auto* message : batch.messages)
       std::copy_if(message->payload.begin(), message->payload.end(), std::back_inserter(payload),
                    [](const Bytes& piece) { return !piece.empty(); });
-    connection.Send(Header(batch, stream.received()), std::move(payload), net::Lane::kUrgent);
-    acknowledge = false;
+    connection.Send(Header(batch, sending.acknowledged), std::move(payload), net::Lane::kUrgent);
+    sending.news = false;
   }
-  if (acknowledge) connection.Send(Header({}, stream.received()));
+  if (sending.news) connection.Send(Header({}, sending.acknowledged));
 }
 
 }  // namespace pw::session

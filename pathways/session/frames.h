@@ -16,6 +16,9 @@ namespace pw::session {
 
 // Largest size of a frame; a single larger message still gets a frame of its own.
 inline constexpr size_t kFrameBytes = size_t{1} << 20;
+// A client sends no further request while requests of more bytes have been sent and not acknowledged. The controller acknowledges a request once
+// it has carried it out. So a session that is suspended holds a bounded number of them.
+inline constexpr size_t kRequestWindowBytes = size_t{16} << 20;
 
 inline const auto& MessagesOf(const ::pathways::v1::ClientFrame& frame) { return frame.requests(); }
 inline const auto& MessagesOf(const ::pathways::v1::ControllerFrame& frame) { return frame.events(); }
@@ -29,8 +32,13 @@ net::ResumableStream::Message Pack(Message message, std::vector<Bytes> payload) 
   return {message.SerializeAsString(), std::move(payload)};
 }
 
-// Sends all unsent messages in as few frames as possible. If there are none, sends a bare acknowledgement when `acknowledge` is set.
-void SendBatches(net::ResumableStream& stream, bool acknowledge, net::Connection& connection);
+struct Sending {
+  uint64_t acknowledged = 0;     // the number of the last message of the other end that is acknowledged
+  bool news = false;             // the other end does not know this number: it is sent even if there are no messages
+  size_t window = SIZE_MAX;      // no message is sent while so many bytes are in flight
+};
+// Sends the unsent messages in as few frames as possible, and the acknowledgement with them.
+void SendBatches(net::ResumableStream& stream, Sending sending, net::Connection& connection);
 
 // Splits a frame's payload into one piece for each message. INVALID_ARGUMENT if the sizes do not add up.
 template <class Frame>

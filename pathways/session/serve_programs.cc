@@ -66,6 +66,12 @@ void ServedSession::Compile(uint64_t number, const ::pathways::v1::CompileProgra
   const Handle handle = request.executable();
   if (handle == 0 || executables_.contains(handle))
     return Answer(number, absl::AlreadyExistsError(absl::StrCat("executable handle ", handle, " is in use, or names nothing")), nullptr);
+  if (!request.program_sha256().empty()) {
+    program = programs_->Find(request.program_sha256());
+    if (program.empty()) return Answer(number, absl::OkStatus(), [](auto& answer, Bytes&) { answer.set_program_wanted(true); });
+  } else {
+    programs_->Add(program);
+  }
   executables_[handle] = 0;  // reserved until compiled
   ResultCallback<Info> done = [weak = weak_from_this(), number, handle](absl::StatusOr<Info> info) {
     auto self = weak.lock();

@@ -15,8 +15,8 @@ using ::pathways::v1::SessionRequest;
 
 }  // namespace
 
-ServedSession::ServedSession(Cluster* cluster, std::shared_ptr<Session> session, Owner owner)
-    : cluster_(cluster), owner_(std::move(owner)), session_(std::move(session)) {}
+ServedSession::ServedSession(Cluster* cluster, ProgramStore* programs, std::shared_ptr<Session> session, Owner owner)
+    : cluster_(cluster), programs_(programs), owner_(std::move(owner)), session_(std::move(session)) {}
 
 ServedSession::~ServedSession() {
   for (auto& [call, done] : std::exchange(calls_, {}))
@@ -37,9 +37,11 @@ void ServedSession::Run(Request request) {
   if (held_.empty() && !session_->suspended()) {
     const absl::Status status = CarryOut(request);
     if (status.ok()) return;
-    broken_ = true;
-    return owner_.on_broken(absl::Status(status.code(), absl::StrCat("request ", request.number, ": ", status.message())));
+    return Break(request, status);
   }
+  if (held_bytes_ > 2 * kRequestWindowBytes)  // a client's last frame may pass the window, and may hold a large request
+    return Break(request, absl::ResourceExhaustedError("the client has sent too much without an acknowledgement"));
+  held_bytes_ += request.size();
   held_.push_back(std::move(request));
   if (held_.size() > 1) return;
   session_->WhenResumed([weak = weak_from_this()] {
@@ -48,7 +50,14 @@ void ServedSession::Run(Request request) {
 }
 
 void ServedSession::RunHeld() {
+  held_bytes_ = 0;
   for (Request& request : std::exchange(held_, {})) Run(std::move(request));
+  owner_.on_resumed();
+}
+
+void ServedSession::Break(const Request& request, const absl::Status& status) {
+  broken_ = true;
+  owner_.on_broken(absl::Status(status.code(), absl::StrCat("request ", request.number, ": ", status.message())));
 }
 
 absl::Status ServedSession::CarryOut(Request& request) {

@@ -8,7 +8,8 @@
 //   SV-1  each request is carried out once, in order of its number
 //   SV-2  a request that expects an answer gets exactly one, unless the session ends
 //   SV-3  a malformed request has no effect; it calls `on_broken`, whose owner ends the session, and no later request is carried out
-//   SV-4  while the session is suspended, its requests wait
+//   SV-4  while the session is suspended, its requests wait. They are not acknowledged, so a client stops sending at kRequestWindowBytes; one
+//         that goes on sending violates the protocol
 #pragma once
 
 #include <cstdint>
@@ -23,6 +24,7 @@
 #include "absl/status/status.h"
 #include "pathways/base/bytes.h"
 #include "pathways/net/resumable_stream.h"
+#include "pathways/session/program_store.h"
 #include "pathways/session/session.h"
 #include "pathways/v1/session.pb.h"
 
@@ -33,16 +35,21 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
   struct Owner {
     // The stream has had no unsent messages, and has some now: the owner sends them.
     absl::AnyInvocable<void()> on_unsent;
+    // Requests that were held have been carried out: the owner acknowledges them.
+    absl::AnyInvocable<void()> on_resumed;
     // The client has violated the protocol. May be called inside Take.
     absl::AnyInvocable<void(absl::Status)> on_broken;
   };
 
-  ServedSession(Cluster* cluster, std::shared_ptr<Session> session, Owner owner);
+  // `programs` must outlive it.
+  ServedSession(Cluster* cluster, ProgramStore* programs, std::shared_ptr<Session> session, Owner owner);
   ~ServedSession() override;
 
   SessionId id() const { return session_->id(); }
   LaneRoutes* lane_routes() { return session_->lane_routes(); }
   net::ResumableStream& stream() { return stream_; }
+  // Returns the number of the last request that has been carried out, which is the number to acknowledge.
+  uint64_t carried_out() const { return stream_.received() - held_.size(); }
   // Takes a batch of requests whose first number is `first`, with their payloads. Drops requests that it has taken before. INVALID_ARGUMENT:
   // requests before the batch are missing.
   absl::Status Take(uint64_t first, google::protobuf::RepeatedPtrField<::pathways::v1::SessionRequest> requests,
@@ -59,12 +66,15 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
     uint64_t number = 0;
     ::pathways::v1::SessionRequest message;
     Bytes payload;
+
+    size_t size() const { return message.ByteSizeLong() + payload.size(); }
   };
   using Fill = absl::AnyInvocable<void(::pathways::v1::Answer&, Bytes& payload) &&>;
 
   // Carries out a request, or holds it while the session is suspended.
   void Run(Request request);
   void RunHeld();
+  void Break(const Request& request, const absl::Status& status);
   // Returns an error if the request is malformed.
   absl::Status CarryOut(Request& request);
   // Appends an event to the stream.
@@ -114,10 +124,12 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
   absl::Status TakeHostCallReply(const ::pathways::v1::HostCallReply& reply);
 
   Cluster* const cluster_;
+  ProgramStore* const programs_;
   Owner owner_;
   net::ResumableStream stream_;
   bool broken_ = false;
   std::deque<Request> held_;                         // requests that wait until the session resumes
+  size_t held_bytes_ = 0;                            // the sizes of their payloads and messages
   absl::flat_hash_map<Handle, Handle> executables_;  // from the client's handle to the session's
   Handle next_fetch_ = kFirstServerHandle;           // for host buffers of fetches
   uint64_t next_call_ = 1;

@@ -63,7 +63,7 @@ void SessionService::Stop(const absl::Status& status) {
   links_.clear();
 }
 
-void SessionService::OnFrame(LinkId link, ClientFrame frame, std::vector<Bytes> payloads) {
+void SessionService::OnFrame(LinkId link, ClientFrame frame, std::vector<Bytes> payloads, size_t bytes) {
   if (!links_.contains(link)) return;
   auto known = session_of_.find(link);
   if (known == session_of_.end()) {
@@ -73,14 +73,13 @@ void SessionService::OnFrame(LinkId link, ClientFrame frame, std::vector<Bytes> 
   const uint64_t session = known->second;
   Entry& entry = sessions_.at(session);
   if (entry.link != link) return;  // another connection has replaced it
-  size_t bytes = 0;
-  for (const Bytes& payload : payloads) bytes += payload.size();
   if (const absl::Status status = OnBatch(entry, frame, std::move(payloads)); !status.ok()) return End(session, status);
   if (frame.goodbye()) return End(session, absl::OkStatus());
   // A request may have ended the session.
   auto it = sessions_.find(session);
   if (it == sessions_.end()) return;
-  if (it->second.served->stream().received() - it->second.told >= kUntold || bytes >= kUntoldBytes) PostFlush(session);
+  it->second.untold_bytes += bytes;
+  if (it->second.served->carried_out() - it->second.told >= kUntold || it->second.untold_bytes >= kUntoldBytes) PostFlush(session);
 }
 
 absl::Status SessionService::OnBatch(Entry& entry, ClientFrame& frame, std::vector<Bytes> payloads) {
@@ -124,13 +123,15 @@ void SessionService::OnOpened(LinkId link, std::shared_ptr<Session> session, boo
   session_of_[link] = id;
   const auto weak = weak_from_this();
   ServedSession::Owner owner;
-  owner.on_unsent = [weak, id] {
+  const auto flush = [weak, id] {
     if (auto self = weak.lock()) self->PostFlush(id);
   };
+  owner.on_unsent = flush;
+  owner.on_resumed = flush;
   owner.on_broken = [weak, id](absl::Status status) {
     if (auto self = weak.lock()) self->End(id, status);
   };
-  entry.served = std::make_shared<ServedSession>(environment_.cluster, std::move(session), std::move(owner));
+  entry.served = std::make_shared<ServedSession>(environment_.cluster, &programs_, std::move(session), std::move(owner));
   if (LaneRoutes* lanes = entry.served->lane_routes()) lanes->SetListener(entry.served);
   ControllerFrame frame;
   auto& welcome = *frame.mutable_welcome();
@@ -158,7 +159,7 @@ absl::Status SessionService::Resume(LinkId link, const SessionHello& hello) {
   ControllerFrame frame;
   auto& welcome = *frame.mutable_welcome();
   welcome.set_session(it->first);
-  welcome.set_received(entry.served->stream().received());
+  welcome.set_received(entry.served->carried_out());
   links_.at(link)->connection().Send(frame.SerializeAsString());
   PostFlush(it->first);
   return absl::OkStatus();
@@ -228,9 +229,10 @@ void SessionService::Flush(uint64_t session) {
   Entry& entry = it->second;
   entry.flush_posted = false;
   if (entry.link == 0) return;
-  const uint64_t received = entry.served->stream().received();
-  SendBatches(entry.served->stream(), received != entry.told, links_.at(entry.link)->connection());
-  entry.told = received;
+  const uint64_t carried_out = entry.served->carried_out();
+  SendBatches(entry.served->stream(), {carried_out, carried_out != entry.told}, links_.at(entry.link)->connection());
+  entry.told = carried_out;
+  entry.untold_bytes = 0;
 }
 
 }  // namespace pw::session

@@ -22,6 +22,7 @@
 #include "pathways/base/timer_queue.h"
 #include "pathways/net/transport.h"
 #include "pathways/session/frame_link.h"
+#include "pathways/session/program_store.h"
 #include "pathways/session/served_session.h"
 #include "pathways/session/session.h"
 
@@ -57,13 +58,14 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
     std::string key;
     LinkId link = 0;            // 0: no connection
     uint64_t told = 0;          // the last request acknowledged to the client
+    size_t untold_bytes = 0;    // of frames that came since
     bool flush_posted = false;
     uint64_t absence = 0;       // how often its connection has broken
   };
 
   SessionService(Options options, const Environment& environment);
   void AddConnection(std::unique_ptr<net::Connection> connection);
-  void OnFrame(LinkId link, ::pathways::v1::ClientFrame frame, std::vector<Bytes> payloads) override;
+  void OnFrame(LinkId link, ::pathways::v1::ClientFrame frame, std::vector<Bytes> payloads, size_t bytes) override;
   void OnLinkClosed(LinkId link, const absl::Status& reason) override;
   void OnHello(LinkId link, const ::pathways::v1::SessionHello& hello);
   void Open(LinkId link, const ::pathways::v1::SessionHello& hello);
@@ -79,6 +81,7 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
 
   Options options_;
   const Environment environment_;
+  ProgramStore programs_;  // of all sessions
   LinkId next_link_ = 1;
   std::map<LinkId, std::unique_ptr<Link>> links_;
   std::map<LinkId, uint64_t> session_of_;  // links that have been welcomed

@@ -113,6 +113,28 @@ TEST(ClusterQuestionsTest, AClientIsSuspendedAndResumedBySomebodyElse) {
   EXPECT_EQ(*t.FetchRows(1), "abcd");
 }
 
+TEST(ClusterQuestionsTest, ASuspendedSessionSendsAWindowOfRequestsAndTheOthersLater) {
+  Door t;
+  t.session = *t.OpenSession({.description = "a program"});
+  client::Link& link = std::static_pointer_cast<client::RemoteSession>(t.session)->link();
+  const SliceState slice = *t.AddSlice(1);
+  auto suspend = [&](bool resume) {
+    return t.Await<SuspendReport>([&](auto done) { t.door.SuspendClient(t.session->id(), resume, std::move(done)); });
+  };
+  ASSERT_TRUE(suspend(false).ok());
+  constexpr size_t kBytes = 64 << 10;
+  constexpr Handle kArrays = 3 * kRequestWindowBytes / kBytes;
+  const uint64_t before = link.bytes_sent();
+  for (Handle array = 1; array <= kArrays; ++array)
+    ASSERT_TRUE(t.Put(array, TestCluster::Single(slice.devices[0].v, {kBytes}), std::string(kBytes, static_cast<char>('a' + array % 26))).ok());
+  t.Run();
+  EXPECT_GT(link.bytes_sent() - before, kRequestWindowBytes);
+  EXPECT_LT(link.bytes_sent() - before, kRequestWindowBytes + 2 * kFrameBytes);
+  ASSERT_TRUE(suspend(true).ok());
+  for (Handle array = 1; array <= kArrays; ++array) EXPECT_EQ((*t.FetchRows(array))[7], 'a' + array % 26) << array;
+  EXPECT_LT(link.kept_bytes(), kFrameBytes) << "the controller has acknowledged them";
+}
+
 TEST(ClusterQuestionsTest, AHostThatThereIsNotCannotBeDrained) {
   Door t;
   auto drained = t.Await<DrainReport>([&](auto done) { t.door.DrainHost("nobody", false, std::move(done)); });

@@ -38,6 +38,30 @@ TEST(RemoteSessionTest, AProgramRunsAndItsResultsAreNamedByTheClient) {
   EXPECT_EQ(t.workers[0]->num_executables(), 0);
 }
 
+TEST(RemoteSessionTest, AProgramIsSentOnceForAllClients) {
+  ServedCluster t;
+  ::pathways::v1::Compiled toy = TestCluster::Toy("copy", 1, 1, 1);
+  toy.set_fingerprint(std::string(kLeastStoredProgramBytes, 'f'));
+  const auto sent = [&t](const ::pathways::v1::Compiled& program) {
+    const uint64_t before = t.remote->link().bytes_sent();
+    const auto info = t.Compile(program, TestCluster::Devices(0, 1));
+    EXPECT_TRUE(info.ok()) << info.status();
+    EXPECT_EQ((*info)->fingerprint, program.fingerprint());
+    EXPECT_TRUE(t.Put(1, TestCluster::Rows(0, 1, {1, 4}), "abcd").ok());
+    EXPECT_TRUE(t.Execute((*info)->handle, {1}, {2}).ok());
+    EXPECT_EQ(*t.FetchRows(2), "abcd");
+    EXPECT_TRUE(t.session->Destruct({1, 2}).ok());
+    return t.remote->link().bytes_sent() - before;
+  };
+  ASSERT_TRUE(t.Connect().ok());
+  EXPECT_GT(sent(toy), kLeastStoredProgramBytes);
+  EXPECT_LT(sent(toy), 1000);
+  ASSERT_TRUE(t.Connect().ok());
+  EXPECT_LT(sent(toy), 1000) << "another client";
+  toy.set_fingerprint(std::string(kLeastStoredProgramBytes, 'g'));
+  EXPECT_GT(sent(toy), kLeastStoredProgramBytes) << "another program";
+}
+
 TEST(RemoteSessionTest, AnErrorIsAValue) {
   ServedCluster t;
   ASSERT_TRUE(t.Connect().ok());

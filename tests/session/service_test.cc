@@ -105,6 +105,32 @@ TEST(SessionServiceTest, ARequestThatCannotBeReadEndsItsSessionAlone) {
   EXPECT_EQ(*t.Fetch(1), "abcd");
 }
 
+TEST(SessionServiceTest, WhoeverSendsBeyondTheWindowWhileItIsSuspendedIsSentAway) {
+  ServedCluster t;
+  Stranger stranger(&t);
+  stranger.Hello();
+  const SessionId session(stranger.heard.back().welcome().session());
+  ClientFrame frame;
+  frame.set_first(1);
+  frame.add_requests()->mutable_add_slice()->set_count(1);
+  stranger.Say(frame);
+  t.cluster->SuspendClient(session, /*resume=*/false, [](auto report) { ASSERT_TRUE(report.ok()) << report.status(); });
+  t.Run();
+  const std::string payload(1 << 20, 'x');
+  frame.mutable_requests(0)->mutable_host_buffer();
+  frame.mutable_requests(0)->set_payload_bytes(payload.size());
+  uint64_t sent = 0;
+  for (uint64_t number = 2; !stranger.closed && sent < 10 * kRequestWindowBytes; ++number, sent += payload.size()) {
+    frame.set_first(number);
+    stranger.Say(frame, payload);
+  }
+  EXPECT_EQ(stranger.ended().code(), absl::StatusCode::kResourceExhausted) << stranger.ended();
+  EXPECT_THAT(stranger.ended().message(), HasSubstr("sent too much"));
+  EXPECT_GT(sent, kRequestWindowBytes);
+  EXPECT_LT(sent, 3 * kRequestWindowBytes);
+  EXPECT_EQ(t.service->num_sessions(), 0);
+}
+
 TEST(SessionServiceTest, RequestsWithoutANumberThatFollowsAreRefused) {
   ServedCluster t;
   Stranger gap(&t), early(&t);
