@@ -252,7 +252,7 @@ class Bench:
 
     def leave_file(self, mib, folder="/dev/shm"):
         """Writes an array into a fresh file in memory, and measures that. The stock client library does the same in `up` when it passes the array as
-        a file (pathways/_host_memory.py)."""
+        a file (pathways/_client/host_memory.py)."""
         host = self.np.full(mib << 18, 1, self.np.float32)
         path = os.path.join(folder, f"bench-{os.getpid()}")
         with _Watch() as time_of:

@@ -94,9 +94,9 @@ def opened(*sides):
 
 def multicontroller(mode, script, hosts, devices, words=(), patience=ANSWER_SECONDS):
     """Opens jax processes, one for each host. mode: "multicontroller" or "multicontroller-plugin" (_client.py). words: further script arguments."""
-    from pathways import _binaries
+    from pathways._cluster import binaries
 
-    port, env = free_port(), {"PATHWAYS_BENCH_PLUGIN": str(_binaries.device_plugin("cpu"))}
+    port, env = free_port(), {"PATHWAYS_BENCH_PLUGIN": str(binaries.device_plugin("cpu"))}
     return opened(*(Side(f"process{i}", [sys.executable, script, mode, f"127.0.0.1:{port}/{i}/{hosts}/{devices}", *words], env, patience=patience)
                     for i in range(hosts)))
 
@@ -136,11 +136,11 @@ def floor_server(tree, *flags, pinned=None):
 def cluster(shape="1x1x8", policy=None, dispatch=None, listen_proxy=None):
     """Starts a local cluster of the installed package; yields it (address, processes: the controller comes first, then the workers). listen_proxy: where
     its own agent listens for clients without the package."""
-    from pathways import _cluster
-    from pathways._shape import Shape
+    from pathways._cluster import local
+    from pathways._cluster.shape import Shape
 
     with tempfile.TemporaryDirectory(prefix="bench-cluster-") as folder:
-        running = _cluster.Cluster(Shape.parse(shape), folder, policy=policy, dispatch=dispatch, listen_proxy=listen_proxy).start()
+        running = local.Cluster(Shape.parse(shape), folder, policy=policy, dispatch=dispatch, listen_proxy=listen_proxy).start()
         try:
             yield running
         finally:
@@ -158,11 +158,11 @@ def simulated(hosts, device, islands=1, devices=4):
 def simulated_cluster(hosts, device, islands=1, devices=4, policy=None):
     """Starts a cluster of simulated hosts with `devices` devices each, divided equally among the islands. Yields the Cluster; its processes are the
     controller and one for all hosts. device: the devices' performance, as for `pathways up --simulated-device`."""
-    from pathways import _cluster, _simulated
-    from pathways._shape import Shape
+    from pathways._cluster import local, simulated
+    from pathways._cluster.shape import Shape
 
     with tempfile.TemporaryDirectory(prefix="bench-cluster-") as folder:
-        running = _cluster.Cluster(Shape(islands, hosts // islands, devices), folder, "simulated", policy=policy, simulated=_simulated.parse_device(device)).start()
+        running = local.Cluster(Shape(islands, hosts // islands, devices), folder, "simulated", policy=policy, simulated=simulated.parse_device(device)).start()
         try:
             yield running
         finally:

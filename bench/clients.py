@@ -131,12 +131,12 @@ def shown(cluster, numbers, programs):
 
 def on_cpu(args):
     """Returns {loops: compare}, with jax in one process with our plugin as the rival."""
-    from pathways import _binaries
+    from pathways._cluster import binaries
 
     figures = {}
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(_sides.cluster("1x1x1"))
-        rival = stack.enter_context(_sides.client("jax", "plugin", str(_binaries.device_plugin("cpu"))))
+        rival = stack.enter_context(_sides.client("jax", "plugin", str(binaries.device_plugin("cpu"))))
         sides = list(open_clients(stack, cluster.address, max(args.counts)).values())
         for loops in args.loops:
             figures[str(loops)] = compare(cluster, sides, lambda i: f"work {loops} {i}", args, rival=rival)

@@ -16,12 +16,12 @@ OURS = ("one_process", "agent")
 
 
 def open_sides(stack, args):
-    from pathways import _binaries
+    from pathways._cluster import binaries
 
     enter = stack.enter_context
     sides = {"floor": enter(_sides.client("floor", "direct", enter(_sides.floor_server(args.tree, "--answer-all")))),
              "inprocess": enter(_sides.client("inprocess", "inprocess")),
-             "plugin": enter(_sides.client("plugin", "plugin", str(_binaries.device_plugin("cpu")))),
+             "plugin": enter(_sides.client("plugin", "plugin", str(binaries.device_plugin("cpu")))),
              "one_process": enter(_sides.client("one_process", "own", "1x1x8"))}
     cluster = enter(_sides.cluster("1x1x8"))
     sides["agent"] = enter(_sides.client("agent", "package", cluster.address))

@@ -27,9 +27,9 @@ LIMIT = 0.02
 
 def numbers(address):
     """Returns the controller's numbers of its clients."""
-    from pathways import _cluster
+    from pathways._cluster import admin
 
-    return {client["id"] for client in _cluster.status(address)["clients"]}
+    return {client["id"] for client in admin.status(address)["clients"]}
 
 
 def open_clients(stack, address, count):
@@ -90,11 +90,11 @@ def runs_of(events, clients):
 
 def recorded(address, clients, seconds=RECORDED_SECONDS):
     """Records a trace now; returns its runs_of."""
-    from pathways import _cluster
+    from pathways._cluster import admin
 
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "trace.json"
-        _cluster.trace(address, seconds, path)
+        admin.trace(address, seconds, path)
         return runs_of(json.loads(path.read_text())["traceEvents"], clients)
 
 
@@ -114,10 +114,10 @@ def window(address, sides, seconds):
 
 
 def measure(address, sides, weights, seconds, rounds):
-    from pathways import _cluster
+    from pathways._cluster import admin
 
     for number, weight in zip(sides, weights):
-        _cluster.share(address, number, weight=weight)
+        admin.share(address, number, weight=weight)
     windows = [window(address, sides, seconds) for _ in range(rounds)]
     worst, runs = [off(done, weights) for done, _ in windows], windows[-1][1]
     by_trace = [sum(took for place, _, took in runs if place == i) for i in range(len(weights))]

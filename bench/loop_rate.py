@@ -38,10 +38,10 @@ def processor_us(side, cluster, program, calls):
 def messages(side, cluster, program, calls):
     """Returns the traffic of a step between controller and worker: commands by kind, frames (a frame may have several commands), and bytes in
     both directions."""
-    from pathways import _cluster
+    from pathways._cluster import admin
 
     def count():
-        host, = _cluster.status(cluster.address)["hosts"]
+        host, = admin.status(cluster.address)["hosts"]
         return {f"command {kind}": n for kind, n in host["commands"].items()} | {
             key: host[key] for key in ("frames_sent", "bytes_sent", "bytes_received")}
 
@@ -59,9 +59,9 @@ def main():
     with contextlib.ExitStack() as stack:
         sides = {"inprocess": stack.enter_context(_sides.client("inprocess", "inprocess"))}
         if not args.floor_only:
-            from pathways import _binaries
+            from pathways._cluster import binaries
 
-            sides["plugin"] = stack.enter_context(_sides.client("plugin", "plugin", str(_binaries.device_plugin("cpu"))))
+            sides["plugin"] = stack.enter_context(_sides.client("plugin", "plugin", str(binaries.device_plugin("cpu"))))
             cluster = stack.enter_context(_sides.cluster(listen_proxy="127.0.0.1:0"))
             sides["ours"] = stack.enter_context(_sides.client("ours", "package", cluster.address))
             sides["ours_direct"] = stack.enter_context(_sides.client("ours_direct", "direct", cluster.proxy_address))

@@ -19,13 +19,13 @@ MIB = 64
 @contextlib.contextmanager
 def two_workers(shared):
     """Starts a cluster of two hosts; yields its address. shared: the hosts share memory."""
-    from pathways import _binaries, _cluster
+    from pathways._cluster import admin, binaries
 
     with tempfile.TemporaryDirectory(prefix="bench-moves-") as folder, contextlib.ExitStack() as stack:
         folder = pathlib.Path(folder)
 
         def start(binary, *arguments):
-            process = subprocess.Popen([str(_binaries.find(binary)), *map(str, arguments), "--exit-with-parent"], stderr=subprocess.DEVNULL)
+            process = subprocess.Popen([str(binaries.find(binary)), *map(str, arguments), "--exit-with-parent"], stderr=subprocess.DEVNULL)
             stack.callback(lambda: (process.terminate(), process.wait(30)))
 
         port = folder / "port"
@@ -34,10 +34,10 @@ def two_workers(shared):
             time.sleep(0.02)
         clients, workers = port.read_text().split()[:2]
         for host in range(2):
-            start("pathways-worker", "--controller", workers.removeprefix("tcp:"), "--plugin", _binaries.device_plugin("cpu"), "--island", f"i{host}",
+            start("pathways-worker", "--controller", workers.removeprefix("tcp:"), "--plugin", binaries.device_plugin("cpu"), "--island", f"i{host}",
                   "--host-name", f"h{host}", "--exit-with-controller", "--devices", 1, "--listen", "127.0.0.1:0", "--advertise", "127.0.0.1",
                   *([] if shared else ["--no-shared-memory"]))
-        while len(_cluster.status(clients)["hosts"]) < 2:
+        while len(admin.status(clients)["hosts"]) < 2:
             time.sleep(0.05)
         yield clients
 

@@ -106,10 +106,10 @@ def median(values):
 
 
 def chain(args, devices):
-    from pathways import _binaries
+    from pathways._cluster import binaries
 
     ours = {"JAX_PLATFORMS": "pathways", "PATHWAYS_LOCAL": f"1x1x{devices}"}
-    in_process = {"JAX_PLATFORMS": "plugin", "PJRT_NAMES_AND_LIBRARY_PATHS": f"plugin:{_binaries.device_plugin('cpu')}", "PJRT_CPU_DEVICES": str(devices)}
+    in_process = {"JAX_PLATFORMS": "plugin", "PJRT_NAMES_AND_LIBRARY_PATHS": f"plugin:{binaries.device_plugin('cpu')}", "PJRT_CPU_DEVICES": str(devices)}
     kinds = {"program": ours, "one_by_one": ours, "in_process": in_process}
     with contextlib.ExitStack() as stack:
         sides = {kind: stack.enter_context(side(["chain", kind, devices, args.calls], env)) for kind, env in kinds.items()}

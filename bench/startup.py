@@ -13,9 +13,9 @@ MB = 1e6
 
 def pjrt_floor(tree, devices):
     """Returns the resident bytes and starting time of a bare PJRT host."""
-    from pathways import _binaries
+    from pathways._cluster import binaries
 
-    command = [tree / "bin" / "pjrt_floor", "--plugin", _binaries.device_plugin("cpu"), "--devices", str(devices)]
+    command = [tree / "bin" / "pjrt_floor", "--plugin", binaries.device_plugin("cpu"), "--devices", str(devices)]
     done = subprocess.run([str(c) for c in command], input=b"", capture_output=True, check=True)
     return json.loads(done.stdout)
 

@@ -83,14 +83,14 @@ def stock_client():
 
 def recorded(address, seconds, work):
     """Records while `work` runs; returns the events."""
-    from pathways import _cluster
+    from pathways._cluster import admin
 
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "trace.json"
         thread = threading.Thread(target=work)
         thread.start()
         try:
-            _cluster.trace(address, seconds, path)
+            admin.trace(address, seconds, path)
         finally:
             thread.join()
         return json.loads(path.read_text())["traceEvents"]

@@ -27,11 +27,11 @@ def side(name, mode, address, devices):
 
 def _installed(name):
     """Returns (interpreter, environment variables) of a system in an environment of its own, which 'make paper' installs."""
-    from pathways import _binaries
+    from pathways._cluster import binaries
 
     build, packages = HERE.parents[1] / "build", sysconfig.get_path("purelib")
     found = {_setup.TENSORFLOW: ("venv-paper", {"PYTHONPATH": packages}),  # has the tensorflow-cpu wheel
-             _setup.RAY: ("venv-ray", {"PATHWAYS_BENCH_PACKAGES": packages, "PATHWAYS_BENCH_PLUGIN": str(_binaries.device_plugin("cpu"))})}
+             _setup.RAY: ("venv-ray", {"PATHWAYS_BENCH_PACKAGES": packages, "PATHWAYS_BENCH_PLUGIN": str(binaries.device_plugin("cpu"))})}
     venv, environment = found[name]
     python = build / venv / "bin" / "python"
     if not python.exists():
@@ -47,10 +47,10 @@ def _elsewhere(name, hosts, devices):
 
 def _opening(name, hosts, devices):
     """Returns the function that opens this rival, with `hosts` processes of `devices` devices each."""
-    from pathways import _binaries
+    from pathways._cluster import binaries
 
     count = hosts * devices
-    return {_setup.PLUGIN: lambda: side("plugin", "plugin", _binaries.device_plugin("cpu"), count),
+    return {_setup.PLUGIN: lambda: side("plugin", "plugin", binaries.device_plugin("cpu"), count),
             _setup.JAX: lambda: side("jax", "inprocess", "-", count),
             _setup.MULTI_PLUGIN: lambda: _sides.multicontroller("multicontroller-plugin", SCRIPT, hosts, devices, [count]),
             _setup.MULTI: lambda: _sides.multicontroller("multicontroller", SCRIPT, hosts, devices, [count])}.get(

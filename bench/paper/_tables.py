@@ -66,9 +66,9 @@ SPMD = {"one host": (1, 8, (_setup.PLUGIN, _setup.JAX)), "two hosts": (2, 4, (_s
 
 
 def _rival(name, hosts, devices):
-    from pathways import _binaries
+    from pathways._cluster import binaries
 
-    modes = {_setup.PLUGIN: ("plugin", _binaries.device_plugin("cpu")), _setup.JAX: ("inprocess", "-")}
+    modes = {_setup.PLUGIN: ("plugin", binaries.device_plugin("cpu")), _setup.JAX: ("inprocess", "-")}
     if name in modes:
         return side(*modes[name], hosts * devices)
     mode = "multicontroller-plugin" if name == _setup.MULTI_PLUGIN else "multicontroller"

@@ -2,6 +2,20 @@
 
 A user's program need not import this package: with JAX_PLATFORMS=pathways in the environment, jax finds the backend itself
 (`_plugin.py`). With PATHWAYS_ADDRESS=HOST:PORT it connects to that cluster; otherwise it starts a local cluster for the process.
+
+The modules beside this one are those that something outside of the package names: users (`cli.py`, `__main__.py`), jax (`_plugin.py`), the interpreter's
+start (`_bootstrap.py`, by `pathways.pth`) and front ends (`_translator.py`). Everything else is in rooms, in this order. Each may import those that its
+first lines name.
+
+    _jax        jax's private names
+    _cluster    the processes of a cluster, on this machine
+    _callbacks  Python functions that programs call
+    _client     this process's connection to a cluster
+    _patches    changes to jax for scripts written for stock jax
+    _program    `pw.program`
+    _pipeline   `pw.pipeline`
+    _commands   the command line
+    _launchers  where clusters run: here, Slurm, Ray
 """
 
 __version__ = "0.1.0"
@@ -20,7 +34,7 @@ def __getattr__(name):  # importing pathways does not import jax; these attribut
 
         return getattr(choice, name)
     if name == "set_share":
-        from pathways._share import set_share
+        from pathways._client.set_share import set_share
 
         return set_share
     if name in _PIPELINES:
@@ -28,7 +42,7 @@ def __getattr__(name):  # importing pathways does not import jax; these attribut
 
         return getattr(_pipeline, name)
     if name in _SLICES:
-        from pathways import _slices
+        from pathways._client import slices
 
-        return getattr(_slices, name)
+        return getattr(slices, name)
     raise AttributeError(f"module 'pathways' has no attribute '{name}'")

@@ -1,8 +1,9 @@
 """Registers the backend "pathways" with jax. jax finds this module by its `jax_plugins` entry point and calls initialize() when a
 device is first needed. The factory runs, and processes start, only if the backend is selected."""
 
-from pathways import (_async_collectives, _bootstrap, _buffer_callbacks, _callbacks, _client, _devices, _dlpack, _effects, _host_arrays, _host_memory,
-                      _inspect, _reshard, _transformations, _unreduced)
+from pathways._callbacks import buffer_callbacks, callbacks, effect_errors
+from pathways._client import connection, environment, host_memory
+from pathways._patches import async_collectives, devices, dlpack, host_arrays, inspect_sharding, reshard, transformations, unreduced
 
 PLATFORM = "pathways"
 _PRIORITY = 500  # above every accelerator plugin: PATHWAYS_ADDRESS without JAX_PLATFORMS means this backend
@@ -28,24 +29,24 @@ def initialize():
 
     names = _selected()
     if names is not None or "proxy" in (jax.config.jax_platforms or ""):  # "proxy": Google's pathwaysutils on our cluster
-        _devices.let_meshes_span_islands()
+        devices.let_meshes_span_islands()
     if names is None:
         return
-    _bootstrap.set_environment()
+    environment.set_environment()
     if names and "cpu" not in names:  # host callbacks and mixed programs need the local cpu backend
         jax.config.update("jax_platforms", ",".join([*names, "cpu"]))
     if not _registered:
         _registered.append(PLATFORM)
-        register_backend_factory(PLATFORM, _client.make_client, priority=_PRIORITY, fail_quietly=False)
-    _callbacks.install(_client.is_ours)
-    _buffer_callbacks.install(_client.is_ours)
-    _effects.install(_callbacks.registry)
-    _inspect.install(_client.is_ours)
-    _async_collectives.install(_client.is_ours)
-    _transformations.install(_client.is_ours)
-    _host_arrays.install()
-    _reshard.install(_client.is_ours)
-    _devices.install(_client.is_ours)
-    _dlpack.install(_client.is_ours)
-    _host_memory.install()
-    _unreduced.install(_client.is_ours)
+        register_backend_factory(PLATFORM, connection.make_client, priority=_PRIORITY, fail_quietly=False)
+    callbacks.install(connection.is_ours)
+    buffer_callbacks.install(connection.is_ours)
+    effect_errors.install(callbacks.registry)
+    inspect_sharding.install(connection.is_ours)
+    async_collectives.install(connection.is_ours)
+    transformations.install(connection.is_ours)
+    host_arrays.install()
+    reshard.install(connection.is_ours)
+    devices.install(connection.is_ours)
+    dlpack.install(connection.is_ours)
+    host_memory.install()
+    unreduced.install(connection.is_ours)

@@ -12,7 +12,7 @@ import os
 import struct
 import sys
 
-from pathways import _portable_programs
+from pathways._jax import portable_programs
 
 _REQUEST = struct.Struct("<QB")
 _ANSWER = struct.Struct("<BQ")
@@ -31,9 +31,9 @@ def answer_one(requests, answers):
     version = _read(requests, version_bytes).decode()
     program = _read(requests, program_bytes)
     try:
-        translated, result = 1, _portable_programs.translate(program, version)
+        translated, result = 1, portable_programs.translate(program, version)
     except Exception as error:
-        text = str(error) if isinstance(error, _portable_programs.Unreadable) else f"{type(error).__name__}: {error}"
+        text = str(error) if isinstance(error, portable_programs.Unreadable) else f"{type(error).__name__}: {error}"
         translated, result = 0, text.encode(errors="replace")
     answers.write(_ANSWER.pack(translated, len(result)))
     answers.write(result)
@@ -45,7 +45,7 @@ def main():
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     try:
-        _portable_programs.newest_version()  # imports jax while no request waits for it
+        portable_programs.newest_version()  # imports jax while no request waits for it
     except ImportError as error:
         print(f"programs cannot be translated: {error}; install jax for {sys.executable}", file=sys.stderr, flush=True)
     try:

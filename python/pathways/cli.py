@@ -5,8 +5,10 @@ import json
 import os
 import sys
 
-from pathways import __version__, _bench, _binaries, _commands, _launch, _processes, _state
-from pathways._cluster import StatusError
+from pathways import __version__
+from pathways._cluster import binaries, command_lines, processes, records
+from pathways._cluster.admin import StatusError
+from pathways._commands import bench_paper, cluster_commands
 from pathways._launchers import join
 from pathways._launchers import up as launchers
 
@@ -110,48 +112,48 @@ def parser():
     agent.add_argument("--port-file", metavar="PATH", help="file for the address on which it listens")
     agent.add_argument("--wait", type=float, default=30, metavar="S", help="how long to wait for the controller to listen (default 30)")
 
-    run = add("run", _commands.run, "run a program on a cluster: the one that is up, or one just for this program",
+    run = add("run", cluster_commands.run, "run a program on a cluster: the one that is up, or one just for this program",
               usage="pathways run [options] -- COMMAND [ARGUMENT ...]")
     _add_shape(run, " (a cluster just for this program)")
     run.add_argument("--address", metavar="HOST:PORT", help="run on the cluster whose controller listens there")
     run.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the program and its arguments")
 
-    status = add("status", _commands.status, "show islands, hosts, devices, clients and memory")
+    status = add("status", cluster_commands.status, "show islands, hosts, devices, clients and memory")
     status.add_argument("--address", metavar="HOST:PORT", help="ask the controller that listens there")
 
-    share = add("share", _commands.share, "change a running client's share of the devices' time")
+    share = add("share", cluster_commands.share, "change a running client's share of the devices' time")
     share.add_argument("client", type=int, metavar="CLIENT", help="its number, as 'pathways status' shows it")
     share.add_argument("-s", "--address", metavar="HOST:PORT", help="the cluster whose controller listens there")
     share.add_argument("-w", "--weight", metavar="W", help="clients get device time in proportion to their weights (--policy share)")
     share.add_argument("-p", "--priority", metavar="P", help="the client with the highest priority goes first (--policy priority)")
 
-    drain = add("drain", _commands.drain, "move the virtual slices off a host, while their programs run")
+    drain = add("drain", cluster_commands.drain, "move the virtual slices off a host, while their programs run")
     drain.add_argument("host", metavar="HOST", help="its name, as 'pathways status' shows it")
     drain.add_argument("--undo", action="store_true", help="let the host take slices again")
     drain.add_argument("--address", metavar="HOST:PORT", help="the cluster whose controller listens there")
     drain.add_argument("--timeout", type=float, default=600, metavar="S", help="give up waiting after so long (default 600)")
 
-    for name, function, help in (("suspend", _commands.suspend, "suspend a client: move its arrays to host memory and give its slices' devices to others"),
-                                 ("resume", _commands.resume, "resume a suspended client, perhaps on other devices")):
+    for name, function, help in (("suspend", cluster_commands.suspend, "suspend a client: move its arrays to host memory and give its slices' devices to others"),
+                                 ("resume", cluster_commands.resume, "resume a suspended client, perhaps on other devices")):
         step = add(name, function, help)
         step.add_argument("client", type=int, metavar="CLIENT", help="its number, as 'pathways status' shows it")
         step.add_argument("--address", metavar="HOST:PORT", help="the cluster whose controller listens there")
         step.add_argument("--timeout", type=float, default=600, metavar="S", help="give up waiting after so long (default 600)")
 
-    trace = add("trace", _commands.trace, "record what the cluster does for a while, as a file that ui.perfetto.dev opens")
+    trace = add("trace", cluster_commands.trace, "record what the cluster does for a while, as a file that ui.perfetto.dev opens")
     trace.add_argument("--address", metavar="HOST:PORT", help="the cluster whose controller listens there")
     trace.add_argument("-s", "--seconds", type=float, default=5.0, metavar="S", help="how long to record (default 5, at most 600)")
     trace.add_argument("-o", "--output", default="pathways-trace.json", metavar="PATH", help="the file to write (default pathways-trace.json)")
 
     trace.add_argument("--check", action="store_true", help="verify the recording, as 'pathways check' does")
 
-    check = add("check", _commands.check, "replay a recording of 'trace' and verify order, grants, completion and dependencies; status 1 if they "
-                                          "do not hold")
+    check = add("check", cluster_commands.check,
+                "replay a recording of 'trace' and verify order, grants, completion and dependencies; status 1 if they do not hold")
     check.add_argument("trace", metavar="TRACE", help="the file that 'pathways trace' wrote")
 
     add("down", launchers.down, "stop the cluster that 'up' started")
 
-    bench = add("bench", _bench.bench, "measure on this machine what section 5 of the paper measures; from a checkout of the sources")
+    bench = add("bench", bench_paper.bench, "measure on this machine what section 5 of the paper measures; from a checkout of the sources")
     bench.add_argument("what", choices=("paper",), help="paper: the figures and tables of the paper, with its numbers beside ours, as one HTML page")
     bench.add_argument("-o", "--out", metavar="DIR", help="folder for the report (default: build/paper of the checkout)")
     bench.add_argument("--quick", action="store_true", help="one short round: shows the form of the report, not the numbers")
@@ -160,7 +162,7 @@ def parser():
     bench.add_argument("--minutes", type=float, metavar="M", help="limit for the whole run; each figure gets its share (default: no limit)")
     bench.add_argument("--checkout", metavar="DIR", help="the sources (default: those that the current folder lies in)")
 
-    logs = add("logs", _commands.logs, "show the logs of the cluster")
+    logs = add("logs", cluster_commands.logs, "show the logs of the cluster")
     logs.add_argument("process", nargs="*", help="controller or a host's name (default: all)")
     logs.add_argument("-n", "--lines", type=int, default=50, metavar="N", help="the last N lines of each (default 50)")
     logs.add_argument("-f", "--follow", action="store_true", help="keep showing new lines, until Ctrl-C")
@@ -177,13 +179,13 @@ def _complain(args, text, code):
 def main(argv=None):
     args = parser().parse_args(argv)
     try:
-        _launch.take_token(getattr(args, "token_file", None))
+        command_lines.take_token(getattr(args, "token_file", None))
         return args.function(args)
-    except _state.NotRunning as error:
+    except records.NotRunning as error:
         return _complain(args, str(error), EXIT_NOT_RUNNING)
     except ValueError as error:
         return _complain(args, str(error), EXIT_USAGE)
-    except (StatusError, _processes.StartError, _binaries.MissingError, OSError) as error:
+    except (StatusError, processes.StartError, binaries.MissingError, OSError) as error:
         return _complain(args, str(error), EXIT_FAILED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -48,11 +48,11 @@ def basics():
 
 
 def forgets_dropped_connections():
-    from pathways import _client
+    from pathways._client import connection
 
-    assert len(_client.connected()) == 1
+    assert len(connection.connected()) == 1
     jax.extend.backend.clear_backends()
-    return _client.connected() == []
+    return connection.connected() == []
 
 
 def calls_back():

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from pathways import _check
+from pathways._commands import check_trace
 
 CONTROLLER, HOST0, HOST1 = 1, 2, 3
 SCHEDULER, CLIENT, DEVICE = 1, 2, 1
@@ -41,7 +41,7 @@ def sound():
 
 
 def rules(trace):
-    return {rule for rule, _ in _check.check(trace).findings}
+    return {rule for rule, _ in check_trace.check(trace).findings}
 
 
 def pick(trace, kind, gang, process=None):
@@ -49,7 +49,7 @@ def pick(trace, kind, gang, process=None):
 
 
 def test_a_sound_recording_passes():
-    report = _check.check(sound())
+    report = check_trace.check(sound())
     assert not report.findings
     assert report.counts == {"devices": 2, "launches": 5, "grants": 3, "dependencies": 2}
     assert "all in order" in report.text()
@@ -103,7 +103,7 @@ def test_a_planted_violation_is_found(plant, rule):
     trace = sound()
     plant(trace)
     assert rules(trace) == {rule}
-    assert "VIOLATION" in _check.check(trace).text()
+    assert "VIOLATION" in check_trace.check(trace).text()
 
 
 def test_runs_may_be_recorded_long_after_they_ended():
@@ -113,7 +113,7 @@ def test_runs_may_be_recorded_long_after_they_ended():
     del first["dur"], second["dur"]
     trace["traceEvents"].remove(third)
     trace["traceEvents"].insert(0, third)
-    assert not _check.check(trace).findings
+    assert not check_trace.check(trace).findings
     third["dur"], second["dur"] = 4, 5
     assert rules(trace) == {"order"}
 
@@ -126,7 +126,7 @@ def test_what_is_not_in_the_recording_is_not_held_against_it():
     trace = sound()
     never_ended(trace)
     trace["otherData"]["events_not_recorded"] = 3
-    report = _check.check(trace)
+    report = check_trace.check(trace)
     assert not report.findings and "completion cannot be judged" in report.text()
     trace = sound()
     launch_before_grant(trace)
@@ -138,5 +138,5 @@ def test_a_file_that_is_no_recording_is_refused(tmp_path):
     (tmp_path / "a").write_text("{")
     (tmp_path / "b").write_text('{"traceEvents": [{"ph": "i"}]}')
     for name in "ab":
-        with pytest.raises(_check.NotATrace):
-            _check.check_file(tmp_path / name)
+        with pytest.raises(check_trace.NotATrace):
+            check_trace.check_file(tmp_path / name)

@@ -6,7 +6,9 @@ import sys
 
 import pytest
 
-from pathways import _state, _status, cli
+from pathways import cli
+from pathways._cluster import records
+from pathways._commands import status_text
 from pathways._launchers import join
 
 
@@ -40,7 +42,7 @@ def test_bad_arguments_are_named(arguments, capsys):
 
 
 def test_a_missing_binary_is_named_with_the_remedy(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr("pathways._binaries.PACKAGE", tmp_path)
+    monkeypatch.setattr("pathways._cluster.binaries.PACKAGE", tmp_path)
     monkeypatch.delenv("PATHWAYS_BIN_DIR", raising=False)
     assert cli.main(["up"]) == cli.EXIT_FAILED
     assert "pathways-controller is missing" in capsys.readouterr().err
@@ -60,15 +62,15 @@ def test_run_of_a_program_that_does_not_exist(capsys):
 
 def test_a_process_is_known_by_pid_and_start_time():
     pid = os.getpid()
-    assert _state.Member("me", pid, _state.start_time(pid), "log").alive()
-    assert not _state.Member("another", pid, _state.start_time(pid) - 1, "log").alive()
+    assert records.Member("me", pid, records.start_time(pid), "log").alive()
+    assert not records.Member("another", pid, records.start_time(pid) - 1, "log").alive()
 
 
 def test_a_stale_state_is_not_running(home):
-    folder = _state.fresh_folder("default")
-    _state.State("default", "127.0.0.1:1", "1x1x1", "cpu", [_state.Member("controller", os.getpid(), 1, "log")]).save()
-    with pytest.raises(_state.NotRunning, match=str(folder)):
-        _state.load("default")
+    folder = records.fresh_folder("default")
+    records.State("default", "127.0.0.1:1", "1x1x1", "cpu", [records.Member("controller", os.getpid(), 1, "log")]).save()
+    with pytest.raises(records.NotRunning, match=str(folder)):
+        records.load("default")
 
 
 def test_status_for_people_names_islands_hosts_and_clients():
@@ -78,7 +80,7 @@ def test_status_for_people_names_islands_hosts_and_clients():
                           {"id": 1, "host": 0, "kind": "cpu"}],
               "clients": [{"id": 3, "description": "jax at 127.0.0.1", "arrays": 2, "array_bytes": 100, "executables": 1, "seconds_connected": 9,
                    "weight": 2.5, "priority": -1, "device_seconds": 1.5, "completed": 70, "running": 2, "waiting": 40}]}
-    text = _status.render(report, "127.0.0.1:5")
+    text = status_text.render(report, "127.0.0.1:5")
     for part in ["1 island(s), 1 host(s), 2 device(s), 1 client(s)", "island0", "host0", "2 x cpu", "2.0 KiB of 1.0 GiB", "memory unknown",
                  "jax at 127.0.0.1", "2 arrays", "weight 2.5, priority -1; device time 1.50 s, 70 computations done, 2 running, 40 waiting"]:
         assert part in text

@@ -59,6 +59,6 @@ def test_what_the_user_has_set_stays():
 
 
 def test_unselected_nothing_of_ours_is_loaded_and_jax_is_itself():
-    done = run("import jax, sys\nprint(jax.devices()[0].platform, 'pathways._client' in sys.modules, "
+    done = run("import jax, sys\nprint(jax.devices()[0].platform, 'pathways._client.connection' in sys.modules, "
                "'pathways' in jax._src.xla_bridge._backend_factories)", JAX_PLATFORMS="cpu")
     assert done.stdout.split()[0] == "cpu" and done.stdout.split()[2] == "False", done.stderr

@@ -2,11 +2,11 @@
 
 import socket
 
-from pathways import _client
+from pathways._client import connection
 
 
 def endpoint_at(address):
-    endpoint = object.__new__(_client._Endpoint)
+    endpoint = object.__new__(connection._Endpoint)
     endpoint.door, endpoint.address = object(), address
     return endpoint
 

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from pathways import _host_calls
+from pathways._callbacks import host_calls
 
 
 class Door:
@@ -44,7 +44,7 @@ class Door:
 
 @pytest.fixture
 def registry():
-    return _host_calls.Registry()
+    return host_calls.Registry()
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def door(tmp_path, registry):
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(tmp_path / "calls.sock"))
         listener.listen()
-        server = _host_calls.CallServer(tmp_path / "calls.sock", "a token", registry)
+        server = host_calls.CallServer(tmp_path / "calls.sock", "a token", registry)
         door = Door(listener)
         assert door.receive()[0] == {"companion": "a token"}
         yield door
@@ -95,7 +95,7 @@ def test_an_exception_becomes_the_answer_with_type_text_and_line(door, registry)
 
     door.call(3, registry.add(fails, []))
     header, _ = door.receive()
-    assert (header["call"], header["ok"], header["code"]) == (3, False, _host_calls.INTERNAL)
+    assert (header["call"], header["ok"], header["code"]) == (3, False, host_calls.INTERNAL)
     assert header["message"].startswith("ZeroDivisionError: the user's text")
     assert "in fails" in header["message"]
 
@@ -103,7 +103,7 @@ def test_an_exception_becomes_the_answer_with_type_text_and_line(door, registry)
 def test_an_unknown_function_is_not_found(door):
     door.call(3, 99)
     header, _ = door.receive()
-    assert (header["ok"], header["code"]) == (False, _host_calls.NOT_FOUND)
+    assert (header["ok"], header["code"]) == (False, host_calls.NOT_FOUND)
     assert "99" in header["message"]
 
 
@@ -120,7 +120,7 @@ def test_a_retired_function_stays_for_the_runs_under_way_and_goes_in_the_end(reg
     first = registry.add(lambda: [], [])
     registry.retire(first)
     assert registry.get(first) is not None
-    for _ in range(_host_calls.Registry._RETIRED_KEPT):
+    for _ in range(host_calls.Registry._RETIRED_KEPT):
         registry.retire(registry.add(lambda: [], []))
     assert registry.get(first) is None
 
@@ -135,7 +135,7 @@ def test_functions_retire_at_any_point_of_those_who_use_the_registry(registry):
     outer = registry.add(lambda keep=thing: [], (registry.retire(0) or kind for kind in [np.float32]))
     del thing
     registry.retire(outer)
-    for _ in range(_host_calls.Registry._RETIRED_KEPT):
+    for _ in range(host_calls.Registry._RETIRED_KEPT):
         registry.retire(registry.add(lambda: [], []))
     assert registry.get(outer) is None
     assert registry._retired[-1] == inner and registry.get(inner) is not None

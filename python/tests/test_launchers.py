@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from pathways import _launch, _processes, _state
+from pathways._cluster import addresses, processes, records
 from pathways._launchers import ray, slurm, slurm_node
 
 
@@ -62,7 +62,7 @@ def test_the_first_node_ends_with_the_controller(monkeypatch):
 @pytest.mark.parametrize("address, seen", [
     ("0.0.0.0:5", "me:5"), ("tcp:0.0.0.0:5", "tcp:me:5"), ("10.0.0.1:5", "10.0.0.1:5"), ("[::]:5", "me:5"), ("unix:/a:b", "unix:/a:b")])
 def test_an_address_as_others_see_it(address, seen):
-    assert _launch.reachable(address, "me") == seen
+    assert addresses.reachable(address, "me") == seen
 
 
 def test_islands_are_packed_onto_neighbouring_nodes():
@@ -86,7 +86,7 @@ def test_a_resource_that_is_none_is_named(option):
     ({"old:1"}, None, True, "old:1"),                       # the old address answers: Ray is not asked
     (set(), "new:2", True, "new:2"),                        # Ray restarted it elsewhere
     (set(), None, False, "old:1"),                          # the actors have ended
-    (set(), _processes.StartError("gone"), False, "old:1")])  # all of Ray has ended
+    (set(), processes.StartError("gone"), False, "old:1")])  # all of Ray has ended
 def test_where_a_cluster_on_ray_is_now(monkeypatch, tmp_path, answers, asked, alive, address):
     def find(_):
         assert not answers
@@ -97,6 +97,6 @@ def test_where_a_cluster_on_ray_is_now(monkeypatch, tmp_path, answers, asked, al
     monkeypatch.setenv("PATHWAYS_HOME", str(tmp_path))
     monkeypatch.setattr(ray, "_report", lambda where: {} if where in answers else None)
     monkeypatch.setattr(ray, "_find_address", find)
-    _state.fresh_folder("default")
-    state = _state.State("default", "old:1", "1x1x1", "cpu", [], "ray", {})
+    records.fresh_folder("default")
+    state = records.State("default", "old:1", "1x1x1", "cpu", [], "ray", {})
     assert ray.alive(state) == alive and state.address == address

@@ -9,7 +9,7 @@ import pytest
 from jax._src import callback as jax_callback
 from jax.experimental import io_callback
 
-from pathways import _callbacks
+from pathways._callbacks import callbacks, host_calls
 
 X = np.ones((2,), np.float32)
 RESULT = jax.ShapeDtypeStruct((2,), np.float32)
@@ -20,7 +20,7 @@ def as_ours(monkeypatch):
     """Makes every backend count as ours."""
     monkeypatch.setattr(jax_callback, "emit_python_callback", getattr(
         jax_callback.emit_python_callback, "__wrapped__", jax_callback.emit_python_callback))
-    _callbacks.install(lambda client: True)
+    callbacks.install(lambda client: True)
 
 
 def text_of(function, *args):
@@ -48,31 +48,31 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_our_lowering_emits_our_call_alone(as_ours, name):
     text = text_of(PROGRAMS[name], X)
-    assert f"@{_callbacks.TARGET}" in text
+    assert f"@{callbacks.TARGET}" in text
     assert "python_cpu_callback" not in text
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_other_backends_keep_theirs(monkeypatch, as_ours, name):
     monkeypatch.setattr(jax_callback, "emit_python_callback", jax_callback.emit_python_callback.__wrapped__)
-    _callbacks.install(lambda client: False)
+    callbacks.install(lambda client: False)
     text = text_of(PROGRAMS[name], X)
-    assert _callbacks.TARGET not in text
+    assert callbacks.TARGET not in text
     assert "python_cpu_callback" in text
 
 
 def test_an_ordered_call_takes_and_gives_the_token(as_ours):
     text = text_of(PROGRAMS["io_callback ordered"], X)
-    line = next(line for line in text.splitlines() if _callbacks.TARGET in line)
+    line = next(line for line in text.splitlines() if callbacks.TARGET in line)
     assert line.count("!stablehlo.token") == 2
 
 
 def test_the_function_stays_registered_as_long_as_the_program(as_ours, monkeypatch):
-    registry = _callbacks._host_calls.Registry()
-    monkeypatch.setattr(_callbacks, "registry", registry)
+    registry = host_calls.Registry()
+    monkeypatch.setattr(callbacks, "registry", registry)
     jax.clear_caches()
     lowered = jax.jit(PROGRAMS["pure_callback"]).lower(X)
-    (number,) = set(registry._functions) - {_callbacks._host_calls.TRANSLATE}
+    (number,) = set(registry._functions) - {host_calls.TRANSLATE}
     assert not registry._retired
     (result,) = registry.get(number)[0](X)
     np.testing.assert_array_equal(result, np.sin(X))
@@ -90,10 +90,10 @@ def test_the_function_stays_registered_as_long_as_the_program(as_ours, monkeypat
 def test_results_of_another_type_are_refused_with_jax_s_texts(returned, text):
     aval = jax.core.ShapedArray((2,), jnp.float32)
     with pytest.raises(RuntimeError, match=text):
-        _callbacks.checked(lambda: returned, [aval])()
+        callbacks.checked(lambda: returned, [aval])()
 
 
 def test_python_numbers_take_jax_s_default_types():
     aval = jax.core.ShapedArray((), jnp.float32)
-    (result,) = _callbacks.checked(lambda: (1.5,), [aval])()
+    (result,) = callbacks.checked(lambda: (1.5,), [aval])()
     assert result.dtype == np.float32

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
-from pathways import _host_calls, _translator
-from pathways import _portable_programs as portable_programs
+from pathways import _translator
+from pathways._callbacks import host_calls
+from pathways._jax import portable_programs
 
 OLDER = "1.13.0"
 DEVICES = jax.devices("cpu")
@@ -80,7 +81,7 @@ def test_what_cannot_be_read_is_an_error_with_both_versions(program, capfd):
 
 
 def test_the_client_answers_the_controllers_calls(gelu):
-    function, dtypes, _ = _host_calls.Registry().get(_host_calls.TRANSLATE)
+    function, dtypes, _ = host_calls.Registry().get(host_calls.TRANSLATE)
     assert dtypes == (np.uint8, np.uint8)
     (result,) = function(np.frombuffer(gelu, np.uint8), np.frombuffer(OLDER.encode(), np.uint8))
     assert version_of(result.tobytes()) == OLDER

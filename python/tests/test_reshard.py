@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
 
-from pathways import _reshard
+from pathways._patches import reshard
 
 
 def shardings():
@@ -27,6 +27,6 @@ NAMES = ["8 split", "8 whole", "8 reversed", "4a 2x2", "4a part", "4b split", "4
 def test_every_pair_keeps_the_values(pair):
     source, target = (shardings()[name] for name in pair)
     value = np.arange(64, dtype=np.float32).reshape(8, 8)
-    result = _reshard._in_steps(jax.device_put(value, source), target)
+    result = reshard._in_steps(jax.device_put(value, source), target)
     assert result.sharding.is_equivalent_to(target, 2)
     np.testing.assert_array_equal(np.asarray(result), value)

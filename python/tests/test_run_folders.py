@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from pathways import _cluster
+from pathways._cluster import run_folders
 
-MAKE = "from pathways import _cluster; import sys; print(_cluster.new_run_folder(), flush=True); sys.stdin.read()"
+MAKE = "from pathways._cluster import run_folders; import sys; print(run_folders.new_run_folder(), flush=True); sys.stdin.read()"
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def make(tmp_path, monkeypatch):
     def make():
         process = subprocess.Popen([sys.executable, "-c", MAKE], env={**os.environ, "TMPDIR": str(tmp_path)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         started.append(process)
-        return process, _cluster.pathlib.Path(process.stdout.readline().strip())
+        return process, run_folders.pathlib.Path(process.stdout.readline().strip())
 
     yield make
     for process in started:
@@ -30,7 +30,7 @@ def make(tmp_path, monkeypatch):
 
 
 def age(folder):
-    long_ago = time.time() - 2 * _cluster.KEPT_SECONDS
+    long_ago = time.time() - 2 * run_folders.KEPT_SECONDS
     for path in (*folder.iterdir(), folder):
         os.utime(path, (long_ago, long_ago))
 
@@ -45,7 +45,7 @@ def test_folders_of_processes_that_were_killed_go_at_the_next_start_and_no_other
     (kept / "controller.log").write_text("why it failed")
     for folder in (lost, used):
         age(folder)
-    mine = _cluster.new_run_folder()
+    mine = run_folders.new_run_folder()
     assert not lost.exists(), "nobody has it any more"
     assert used.exists(), "its process lives"
     assert (kept / "controller.log").exists(), "somebody may want to read it"

@@ -11,9 +11,9 @@ import sys
 
 import pytest
 
-from pathways import _cluster
+from pathways._cluster import local
+from pathways._cluster.shape import Shape
 from pathways._jax import seams
-from pathways._shape import Shape
 
 HERE = pathlib.Path(__file__).resolve().parent
 SECONDS = 900  # for all seams; each takes about two on an idle machine
@@ -51,7 +51,7 @@ QUIET = {"TRANSFER_TO_SHARDINGS", "RESULT_HANDLER", "SET_SHARDING"}
 def results(tmp_path_factory):
     """Returns {key of the hidden seam, or "": the line of seams_program.py}."""
     folder = tmp_path_factory.mktemp("seams")
-    cluster = _cluster.Cluster(Shape.parse("1x1x2"), folder).start()
+    cluster = local.Cluster(Shape.parse("1x1x2"), folder).start()
     try:
         clean = {k: v for k, v in os.environ.items() if k not in ("PATHWAYS_LOCAL", "XLA_FLAGS") and not k.startswith("IFRT_PROXY")}
         done = subprocess.run([sys.executable, HERE / "seams_program.py", folder / "results"], timeout=SECONDS, capture_output=True, text=True, check=False,

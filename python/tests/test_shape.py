@@ -1,6 +1,6 @@
 import pytest
 
-from pathways._shape import Shape
+from pathways._cluster.shape import Shape
 
 
 def test_a_shape_reads_and_prints_the_same():

@@ -5,7 +5,7 @@ import sys
 import threading
 
 import pytest
-from pathways import _timer_slack
+from pathways._client import timer_slack
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux has timer slack")
 
@@ -24,14 +24,14 @@ def slack_of_a_new_thread():
 
 def test_threads_started_meanwhile_are_in_no_hurry_and_nobody_else():
     before = slack()
-    assert slack_of_a_new_thread() == before < _timer_slack.NANOSECONDS
-    with _timer_slack.unhurried():
-        assert slack_of_a_new_thread() == _timer_slack.NANOSECONDS
+    assert slack_of_a_new_thread() == before < timer_slack.NANOSECONDS
+    with timer_slack.unhurried():
+        assert slack_of_a_new_thread() == timer_slack.NANOSECONDS
     assert slack() == slack_of_a_new_thread() == before
 
 
 def test_an_error_meanwhile_changes_nothing():
     before = slack()
-    with pytest.raises(RuntimeError), _timer_slack.unhurried():
+    with pytest.raises(RuntimeError), timer_slack.unhurried():
         raise RuntimeError
     assert slack() == before

@@ -181,10 +181,11 @@ def errors():
 
 def messages():
     """Each call sends one command to each host, for any number of devices."""
-    from pathways import _client, _cluster
+    from pathways._client import connection
+    from pathways._cluster import admin
 
     def executes():
-        return [host["commands"].get("execute", 0) for host in _cluster.status(_client._get_endpoint().controller)["hosts"]]
+        return [host["commands"].get("execute", 0) for host in admin.status(connection._get_endpoint().controller)["hosts"]]
 
     mesh = mesh_of(DEVICES, (len(DEVICES),), ("x",))
     y = jax.device_put(np.arange(float(len(DEVICES))), NamedSharding(mesh, P("x")))

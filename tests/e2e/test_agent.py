@@ -10,7 +10,7 @@ import pytest
 from cli import CommandLine, alive, end
 from conftest import PATIENCE, clean_environment, eventually
 
-from pathways import _binaries
+from pathways._cluster import binaries
 
 # Stock jax with its own proxy client.
 STRANGER = """
@@ -110,8 +110,8 @@ print(jax.device_count(), started)
 
 
 def test_the_controller_has_no_grpc():
-    assert b"grpc" in _binaries.find("pathways-agent").read_bytes().lower()
-    assert b"grpc" not in _binaries.find("pathways-controller").read_bytes().lower()
+    assert b"grpc" in binaries.find("pathways-agent").read_bytes().lower()
+    assert b"grpc" not in binaries.find("pathways-controller").read_bytes().lower()
 
 
 def test_an_address_of_something_else_is_no_controller(run_script, cluster):
@@ -124,9 +124,9 @@ def test_the_agent_of_a_program_ends_with_it(run_script, tmp_path):
 import os, signal
 import jax
 jax.devices()
-from pathways import _client
-assert "agent" in _client._endpoint.door.name
-print(_client._endpoint.door.pid, flush=True)
+from pathways._client import connection
+assert "agent" in connection._endpoint.door.name
+print(connection._endpoint.door.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """, PATHWAYS_LOCAL="2x1x1")
     assert done.returncode == -signal.SIGKILL, done.stderr
@@ -140,8 +140,8 @@ import jax, jax.extend, numpy as np
 f = jax.jit(lambda v: v + 1)
 x = f(np.arange(4.0, dtype=np.float32))
 jax.block_until_ready(x)
-from pathways import _client
-os.kill(_client._endpoint.door.pid, signal.SIGKILL)
+from pathways._client import connection
+os.kill(connection._endpoint.door.pid, signal.SIGKILL)
 for use in (lambda: jax.block_until_ready(f(x)), lambda: np.asarray(x), lambda: jax.jit(lambda v: v * 2)(x)):
     try:
         use()
@@ -160,15 +160,16 @@ def test_large_arrays_are_handed_from_process_to_process(run_script):
     done = run_script("""
 import pathlib
 import jax, numpy as np
-from pathways import _client, _cluster
+from pathways._client import connection
+from pathways._cluster import admin
 jax.devices()
-worker = _client._endpoint.cluster.processes[1]
+worker = connection._endpoint.cluster.processes[1]
 maps = lambda pid: pathlib.Path(f"/proc/{pid}/maps").read_text()
 x = np.arange(16 << 20, dtype=np.uint8).reshape(16, -1)
 y = jax.block_until_ready(jax.device_put(x, jax.devices()[0]))
 print("/lt_" in maps(worker.pid))
 z = np.asarray(jax.jit(lambda v: v + 1)(y))
 assert np.array_equal(x + 1, z)
-print("memfd:pathways" in maps("self"), _cluster.status(_client._endpoint.controller)["array_bytes"] < 1000)
+print("memfd:pathways" in maps("self"), admin.status(connection._endpoint.controller)["array_bytes"] < 1000)
 """, PATHWAYS_LOCAL="2x1x1")
     assert (done.returncode, done.stdout.split()) == (0, ["True", "True", "True"]), done.stderr  # the few bytes say where arrays lie

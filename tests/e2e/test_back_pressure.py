@@ -10,8 +10,8 @@ import pytest
 from conftest import clean_environment
 from test_bulk import OPTIMIZATION
 
-from pathways import _cluster
-from pathways._shape import Shape
+from pathways._cluster import admin, local
+from pathways._cluster.shape import Shape
 
 LIMIT = 4_000_000
 BUFFER = 1_200_000
@@ -38,7 +38,7 @@ def test_uploads_wait_at_the_client_and_arrive(tmp_path, monkeypatch, files):
     (tmp_path / "files").mkdir()
     extra = {f"{OPTIMIZATION}_DIRECTORY": str(tmp_path / "files"), f"{OPTIMIZATION}_THRESHOLD_BYTES": "65536"} if files else {"PATHWAYS_SHARED_MEMORY": "off"}
     monkeypatch.setenv("PATHWAYS_STAGED_LIMIT", str(LIMIT))
-    cluster = _cluster.Cluster(Shape.parse("1x1x2"), tmp_path, heartbeat="10m").start()
+    cluster = local.Cluster(Shape.parse("1x1x2"), tmp_path, heartbeat="10m").start()
     try:
         program = subprocess.Popen([sys.executable, "-c", UPLOAD], env=clean_environment(PATHWAYS_ADDRESS=cluster.address, **extra), stdin=subprocess.PIPE,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -52,7 +52,7 @@ def test_uploads_wait_at_the_client_and_arrive(tmp_path, monkeypatch, files):
         finally:
             os.kill(worker, signal.SIGCONT)
         assert program.stdout.readline() == "same\n", program.stderr.read()
-        (report,) = _cluster.status(cluster.address, 60)["clients"]
+        (report,) = admin.status(cluster.address, 60)["clients"]
         program.communicate("\n", timeout=60)
         assert program.returncode == 0
         assert report["staged_peak_bytes"] < BUFFER and report["stores_held_back"] == 0, report

@@ -11,8 +11,8 @@ import sys
 import pytest
 from conftest import PATIENCE, clean_environment, eventually
 
-from pathways import _cluster
-from pathways._shape import Shape
+from pathways._cluster import local
+from pathways._cluster.shape import Shape
 
 OPTIMIZATION = "IFRT_PROXY_GRPC_LARGE_TRANSFER_OPTIMIZATION"
 
@@ -23,7 +23,7 @@ def cluster(tmp_path, monkeypatch):
     files = pathlib.Path(f"/dev/shm/pathways-test-{os.getpid()}")
     files.mkdir()
     monkeypatch.setenv(f"{OPTIMIZATION}_DIRECTORY", str(files))
-    running = _cluster.Cluster(Shape.parse("2x1x1"), tmp_path, heartbeat="10m").start()
+    running = local.Cluster(Shape.parse("2x1x1"), tmp_path, heartbeat="10m").start()
     try:
         running.files = files
         yield running

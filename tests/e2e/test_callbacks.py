@@ -434,10 +434,11 @@ import jax.numpy as jnp
 import pathways as pw
 from jax.experimental import io_callback
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-from pathways import _client, _cluster
+from pathways._client import connection
+from pathways._cluster import admin
 
 def passed():
-    return _cluster.status(_client._endpoint.controller)["array_bytes"]
+    return admin.status(connection._endpoint.controller)["array_bytes"]
 
 def like(x):
     return jax.ShapeDtypeStruct(x.shape, x.dtype)
@@ -505,12 +506,13 @@ import os, signal, subprocess, sys
 import numpy as np
 import jax
 from conftest import eventually
-from pathways import _client, _cluster
+from pathways._client import connection
+from pathways._cluster import admin
 
 f = jax.jit(lambda v: v + 1)
 f(np.float32(1)).block_until_ready()
-controller = _client._endpoint.controller
+controller = connection._endpoint.controller
 done = subprocess.run([sys.executable, {str(killed)!r}], env=dict(os.environ, PATHWAYS_ADDRESS=controller))
-print(done.returncode == -signal.SIGKILL, eventually(lambda: len(_cluster.status(controller)["clients"]) == 1), float(f(np.float32(2))))
+print(done.returncode == -signal.SIGKILL, eventually(lambda: len(admin.status(controller)["clients"]) == 1), float(f(np.float32(2))))
 """, PATHWAYS_LOCAL="2x1x1", PYTHONPATH=os.pathsep.join([os.path.dirname(__file__), os.environ.get("PYTHONPATH", "")]))
     assert done.stdout.split() == ["True", "True", "3.0"], done.stderr

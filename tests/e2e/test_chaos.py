@@ -17,7 +17,8 @@ import time
 import pytest
 
 from conftest import clean_environment
-from pathways import _binaries, _check, _cluster
+from pathways._cluster import admin, binaries
+from pathways._commands import check_trace
 
 pytestmark = pytest.mark.slow
 
@@ -109,7 +110,7 @@ class World:
 
     def _start(self, binary, *arguments, name):
         log = open(self.folder / f"{name}.log", "w")
-        return subprocess.Popen([str(_binaries.find(binary)), *map(str, arguments), "--exit-with-parent"], stdout=log, stderr=log)
+        return subprocess.Popen([str(binaries.find(binary)), *map(str, arguments), "--exit-with-parent"], stdout=log, stderr=log)
 
     def wait(self, what, condition):
         deadline = time.monotonic() + SETTLE_SECONDS
@@ -118,12 +119,12 @@ class World:
             time.sleep(0.05)
 
     def status(self):
-        return _cluster.status(self.address, 30)
+        return admin.status(self.address, 30)
 
     def add_worker(self, name=None):
         name = name or f"victim{self.serial}"
         self.serial += 1
-        self.workers[name] = self._start("pathways-worker", "--controller", f"unix:{self.folder}/w", "--plugin", _binaries.device_plugin("cpu"),
+        self.workers[name] = self._start("pathways-worker", "--controller", f"unix:{self.folder}/w", "--plugin", binaries.device_plugin("cpu"),
                                          "--island", f"island-{name}", "--host-name", name, "--exit-with-controller", "--devices", 2, name=name)
 
     def add_client(self, kind):
@@ -224,7 +225,7 @@ def check_travellers(world):
 def test_what_is_killed_and_stopped_takes_nothing_else_with_it(world):
     steady = [c for c in world.clients if c.kind == "steady"]
     world.wait("the clients to work", lambda: all(c.good() > 0 for c in world.clients))
-    trace = subprocess.Popen([str(_binaries.find("pathways-controller")), "--trace", world.address, f"--trace-duration={SECONDS}s",
+    trace = subprocess.Popen([str(binaries.find("pathways-controller")), "--trace", world.address, f"--trace-duration={SECONDS}s",
                               f"--trace-output={world.folder}/trace.json", "--status-timeout", "60s"], stdout=subprocess.PIPE)
     end = time.monotonic() + SECONDS
     while time.monotonic() < end or len(world.story) < SECONDS / 4:
@@ -250,7 +251,7 @@ def test_what_is_killed_and_stopped_takes_nothing_else_with_it(world):
 
     # The recorded trace violates no promise of order.
     assert json.loads(trace.communicate(timeout=90)[0])["events"] > 0
-    report = _check.check_file(world.folder / "trace.json")
+    report = check_trace.check_file(world.folder / "trace.json")
     assert not report.findings, (report.text(), world.story)
 
     # Clients that have ended leave nothing behind.

@@ -7,8 +7,8 @@ import sys
 import pytest
 from conftest import clean_environment
 
-from pathways import _cluster
-from pathways._shape import Shape
+from pathways._cluster import admin, local
+from pathways._cluster.shape import Shape
 
 MIB = 1 << 20
 PROGRAM = """
@@ -38,13 +38,13 @@ assert np.array_equal(np.asarray(again), host)
 @pytest.mark.skipif(importlib.util.find_spec("pathwaysutils") is None, reason="pathwaysutils is not installed")
 def test_a_gigabyte_passes_the_controller_by(tmp_path, monkeypatch):
     monkeypatch.setenv("PATHWAYS_PERSISTENCE_DIRECTORY", str(tmp_path))
-    cluster = _cluster.Cluster(Shape.parse("2x1x1"), tmp_path).start()
+    cluster = local.Cluster(Shape.parse("2x1x1"), tmp_path).start()
     try:
         done = subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path / "checkpoint")], capture_output=True, text=True, timeout=300,
                               env=clean_environment(PATHWAYS_ADDRESS=cluster.address, JAX_PLATFORMS="pathways"))
         assert done.returncode == 0, done.stderr
         saved = sum(file.stat().st_size for file in (tmp_path / "checkpoint").rglob("*") if file.is_file())
         assert saved >= 192 * MIB  # by the hosts
-        assert _cluster.status(cluster.address)["array_bytes"] < 10_000  # the few bytes say where arrays lie
+        assert admin.status(cluster.address)["array_bytes"] < 10_000  # the few bytes say where arrays lie
     finally:
         cluster.stop()

@@ -18,8 +18,8 @@ sharded = jax.device_put(np.arange(8.0), NamedSharding(mesh, P("x")))
 assert float(x.sum()) == 14.0
 
 def kill_controller():
-    from pathways import _client
-    pid = next(p.pid for p in _client._endpoint.cluster.processes if "controller" in p.name)
+    from pathways._client import connection
+    pid = next(p.pid for p in connection._endpoint.cluster.processes if "controller" in p.name)
     os.kill(pid, signal.SIGKILL)
 
 def raises(name, use):

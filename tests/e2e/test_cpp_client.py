@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from pathways import _launch, _processes
+from pathways._cluster import addresses, command_lines, processes
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TREE = ROOT / os.environ.get("PATHWAYS_TREE", "build/release")
@@ -18,17 +18,17 @@ def address(tmp_path_factory):
     """Starts a cluster of two islands, each of one host with one device; yields its address for clients."""
     folder = tmp_path_factory.mktemp("cluster")
     port_file, address = folder / "port", f"unix:{folder}/clients.sock"
-    args = _launch.controller(address, f"unix:{folder}/workers.sock", 2, port_file)
-    processes = [_processes.Process("controller", args, folder / "controller.log")]
+    args = command_lines.controller(address, f"unix:{folder}/workers.sock", 2, port_file)
+    running = [processes.Process("controller", args, folder / "controller.log")]
     try:
-        _, workers = _processes.wait_for(lambda: _launch.read_ports(port_file), processes, SECONDS, "the controller did not start")
+        _, workers = processes.wait_for(lambda: addresses.read_ports(port_file), running, SECONDS, "the controller did not start")
         for island in ("north", "south"):
-            command = _launch.worker(workers, f"host-{island}", island, "cpu", devices=1)
-            processes.append(_processes.Process(island, command, folder / f"{island}.log"))
-        _processes.wait_for(lambda: "has formed" in (folder / "controller.log").read_text() or None, processes, SECONDS, "the cluster did not form")
+            command = command_lines.worker(workers, f"host-{island}", island, "cpu", devices=1)
+            running.append(processes.Process(island, command, folder / f"{island}.log"))
+        processes.wait_for(lambda: "has formed" in (folder / "controller.log").read_text() or None, running, SECONDS, "the cluster did not form")
         yield address
     finally:
-        _processes.stop_all(processes[::-1])
+        processes.stop_all(running[::-1])
 
 
 def run(*args):

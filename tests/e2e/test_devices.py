@@ -8,8 +8,8 @@ import pytest
 from jax.experimental import mesh_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
-from pathways._cluster import Cluster
-from pathways._shape import Shape
+from pathways._cluster.local import Cluster
+from pathways._cluster.shape import Shape
 
 # Prints all that a program can see of a device. Attributes from the server are attributes of the Python object, which cannot list them.
 SHOW = """

@@ -14,13 +14,14 @@ from conftest import clean_environment, eventually
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 from test_device_put import client_bytes
 
-from pathways import _cluster, _host_memory
-from pathways._shape import Shape
+from pathways._client import host_memory
+from pathways._cluster import local
+from pathways._cluster.shape import Shape
 
 COUNT = 3 << 20  # more than either limit for every type below
 FOLDER = pathlib.Path(f"/dev/shm/pathways-{os.getuid()}")
 
-pytestmark = pytest.mark.skipif(_host_memory.folder() is None, reason="/dev/shm is too small here for the default")
+pytestmark = pytest.mark.skipif(host_memory.folder() is None, reason="/dev/shm is too small here for the default")
 
 
 def crossed(function):
@@ -119,7 +120,7 @@ def test_nor_does_one_that_is_killed(shape):
 
 
 def test_it_can_be_switched_off():
-    process, output = run("from pathways import _host_memory as m; print(m._readers, m.Uploads._number)", PATHWAYS_SHARED_MEMORY="off")
+    process, output = run("from pathways._client import host_memory as m; print(m._readers, m.Uploads._number)", PATHWAYS_SHARED_MEMORY="off")
     assert process.returncode == 0 and output == "{} None\n"
 
 
@@ -134,9 +135,9 @@ print("same")""")
 
 
 def test_so_do_programs_on_a_cluster_that_runs_by_itself(tmp_path):
-    cluster = _cluster.Cluster(Shape.parse("1x1x1"), tmp_path).start()
+    cluster = local.Cluster(Shape.parse("1x1x1"), tmp_path).start()
     try:
-        process, output = run("from pathways import _host_memory as m; print(len(m._readers), m.Uploads._number > 0)",
+        process, output = run("from pathways._client import host_memory as m; print(len(m._readers), m.Uploads._number > 0)",
                               PATHWAYS_ADDRESS=cluster.address)
         assert process.returncode == 0 and output == "1 True\n"
     finally:
@@ -144,6 +145,6 @@ def test_so_do_programs_on_a_cluster_that_runs_by_itself(tmp_path):
 
 
 def test_a_folder_that_is_lost_is_explained(monkeypatch):
-    monkeypatch.setattr(_host_memory.Uploads, "_number", 100)
+    monkeypatch.setattr(host_memory.Uploads, "_number", 100)
     with pytest.raises(RuntimeError, match="/dev/shm.*PATHWAYS_SHARED_MEMORY=off"):
-        _host_memory.uploads_into(None)
+        host_memory.uploads_into(None)

@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 
 from conftest import clean_environment, eventually
-from pathways import _connect, _timer_slack
+from pathways._client import connect, timer_slack
 
 
 def processes_of(root):
@@ -67,13 +67,13 @@ def assert_quiet(text):
 
 
 def test_only_threads_of_the_client_library_are_in_no_hurry(devices):
-    """Tests _timer_slack.py: only the client library's threads, which poll for deletions, have a large timer slack."""
+    """Tests timer_slack.py: only the client library's threads, which poll for deletions, have a large timer slack."""
     slack = {}
     for task in pathlib.Path("/proc/self/task").iterdir():
         with contextlib.suppress(OSError):  # it has ended
             slack[int(task.name)] = int(pathlib.Path(f"/proc/{task.name}/timerslack_ns").read_text())
-    assert _timer_slack.NANOSECONDS in slack.values()
-    assert slack[threading.get_native_id()] < _timer_slack.NANOSECONDS
+    assert timer_slack.NANOSECONDS in slack.values()
+    assert slack[threading.get_native_id()] < timer_slack.NANOSECONDS
 
 
 def test_the_normal_end_is_clean(tmp_path):
@@ -227,8 +227,8 @@ def test_a_controller_that_is_just_starting_is_waited_for():
     thread = threading.Thread(target=listen)
     thread.start()
     try:
-        with mock.patch.object(_connect.time, "sleep", lambda _: refused.set()):  # called only between two attempts
-            _connect.check_listening(f"127.0.0.1:{port}")
+        with mock.patch.object(connect.time, "sleep", lambda _: refused.set()):  # called only between two attempts
+            connect.check_listening(f"127.0.0.1:{port}")
         assert refused.is_set()
     finally:
         refused.set()

@@ -6,7 +6,7 @@ from cli import alive
 from conftest import eventually
 from test_lifecycle import processes_of
 
-_PID = "from pathways import _client\npid = _client._endpoint.door.pid\n"
+_PID = "from pathways._client import connection\npid = connection._endpoint.door.pid\n"
 
 
 def test_it_is_one_process_that_ends_with_the_program(run_script):
@@ -55,9 +55,10 @@ def test_operators_see_it(run_script):
     done = run_script("""
 import jax.numpy as jnp
 x = jnp.ones(1000).block_until_ready()
-from pathways import _client, _cluster
-[(address, number)] = _client.connected()
-report = _cluster.status(address)
+from pathways._client import connection
+from pathways._cluster import admin
+[(address, number)] = connection.connected()
+report = admin.status(address)
 print(report["joined_hosts"], [host["name"] for host in report["hosts"]], [client["id"] for client in report["clients"]] == [number])
 """)
     assert (done.returncode, done.stdout) == (0, "1 ['host0'] True\n"), done.stderr

@@ -5,11 +5,12 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
-from pathways import _client, _cluster
+from pathways._client import connection
+from pathways._cluster import admin
 
 
 def counts():
-    return [host["commands"] for host in _cluster.status(_client._get_endpoint().controller)["hosts"]]
+    return [host["commands"] for host in admin.status(connection._get_endpoint().controller)["hosts"]]
 
 
 def test_a_computation_is_one_command_however_many_devices(islands):

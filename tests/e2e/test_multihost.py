@@ -10,8 +10,8 @@ from cli import PATIENCE, CommandLine, end
 from conftest import clean_environment
 from test_join import wait_for_hosts
 
-from pathways import _cluster
-from pathways._shape import Shape
+from pathways._cluster import local
+from pathways._cluster.shape import Shape
 
 PROGRAM = pathlib.Path(__file__).with_name("multihost_program.py")
 SHAPES = {"two hosts of an island": "1x2x4", "two islands of two hosts": "2x2x2"}
@@ -56,7 +56,7 @@ def test_islands_of_different_sizes(tmp_path):
 def test_a_host_that_dies_in_the_middle_of_a_loop(tmp_path):
     """The heartbeat limit is an hour, so only the closed connection can end the computations that need the host. pathways/sim tests the
     delay (RF-2)."""
-    cluster = _cluster.Cluster(Shape.parse("1x3x2"), tmp_path, heartbeat="1h").start()
+    cluster = local.Cluster(Shape.parse("1x3x2"), tmp_path, heartbeat="1h").start()
     try:
         (victim,) = [process.pid for process in cluster.processes if process.name.endswith("host2")]
         check("1x3x2", "host_lost", PATHWAYS_ADDRESS=cluster.address, HOST2=str(victim))

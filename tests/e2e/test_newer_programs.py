@@ -18,9 +18,10 @@ import pytest
 import newer_programs
 import pathways as pw
 from conftest import clean_environment, eventually
-from pathways import _client, _cluster
-from pathways._cluster import Cluster
-from pathways._shape import Shape
+from pathways._client import connection
+from pathways._cluster import admin
+from pathways._cluster.local import Cluster
+from pathways._cluster.shape import Shape
 
 PROGRAM = pathlib.Path(newer_programs.__file__)
 
@@ -31,12 +32,12 @@ def writes_newer_programs():
 
 
 def translated(address):
-    return _cluster.status(address)["translated_programs"]
+    return admin.status(address)["translated_programs"]
 
 
 @pytest.fixture
 def address(devices):
-    return _client.connected()[0][0]
+    return connection.connected()[0][0]
 
 
 @pytest.mark.parametrize("name", newer_programs.CASES)

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from conftest import clean_environment
-from pathways._cluster import Cluster
-from pathways._shape import Shape
+from pathways._cluster.local import Cluster
+from pathways._cluster.shape import Shape
 
 PROGRAM = pathlib.Path(__file__).with_name("pathwaysutils_program.py")
 STEPS = ["initialize", "reshard", "experimental_reshard", "intermediate_sharding", "split_and_concatenate_by_mesh_axis",

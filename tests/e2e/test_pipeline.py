@@ -15,7 +15,8 @@ import pytest
 
 import pathways as pw
 from conftest import ROOT, assert_same, clean_environment, eventually
-from pathways import _client, _cluster
+from pathways._client import connection
+from pathways._cluster import admin
 
 optax = pytest.importorskip("optax")
 BATCH, WIDTH = 16, 8
@@ -121,7 +122,7 @@ def test_a_step_is_one_message_of_the_client_and_one_to_each_host(alternating, t
     loss.block_until_ready()
 
     def commands():
-        hosts = _cluster.status(_client._get_endpoint().controller)["hosts"]
+        hosts = admin.status(connection._get_endpoint().controller)["hosts"]
         return [collections.Counter(host["commands"]) for host in hosts]
 
     gc.collect()  # so that no garbage of other tests is freed meanwhile
@@ -143,7 +144,7 @@ def test_a_step_is_one_message_of_the_client_and_one_to_each_host(alternating, t
 
 
 def test_no_arrays_are_left_behind(alternating):
-    arrays = lambda: sum(client["arrays"] for client in _cluster.status(_client._get_endpoint().controller)["clients"])
+    arrays = lambda: sum(client["arrays"] for client in admin.status(connection._get_endpoint().controller)["clients"])
     pipeline = pw.pipeline([dense] * 4, loss=mean_square, stages=alternating[:4], microbatches=4, optimizer=optax.adam(1e-3))
     x, y = batch()
     x, y = jax.device_put(x, alternating[0]), jax.device_put(y, alternating[3])

@@ -10,7 +10,8 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
 
 import pathways as pw
-from pathways import _client, _cluster
+from pathways._client import connection
+from pathways._cluster import admin
 
 X = np.ones(4, np.float32)
 
@@ -27,7 +28,7 @@ def held():
     """Returns the number of arrays in this process, and of those that the controller holds for this client."""
     gc.collect()
     probe = jax.device_put(X, jax.devices()[0]).block_until_ready()  # what was dropped before has arrived then
-    report = _cluster.status(_client._get_endpoint().controller)
+    report = admin.status(connection._get_endpoint().controller)
     del probe
     return len(jax.live_arrays()), max(client["arrays"] for client in report["clients"])
 

@@ -8,7 +8,8 @@ from conftest import eventually
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
 
 import pathways as pw
-from pathways import _client, _cluster
+from pathways._client import connection
+from pathways._cluster import admin
 
 
 def on(device):
@@ -177,7 +178,7 @@ def test_the_text_has_a_line_for_every_node(devices):
 
 def test_a_call_is_one_message_to_each_host_and_leaves_nothing_behind(devices, islands):
     def hosts():
-        report = _cluster.status(_client._get_endpoint().controller)
+        report = admin.status(connection._get_endpoint().controller)
         kinds = ("run_program", "execute", "move")
         return [[host["commands"].get(kind, 0) for kind in kinds] for host in report["hosts"]], [c["arrays"] for c in report["clients"]]
 

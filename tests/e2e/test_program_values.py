@@ -10,7 +10,8 @@ from jax.experimental import io_callback
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
 
 import pathways as pw
-from pathways import _client, _cluster
+from pathways._client import connection
+from pathways._cluster import admin
 from test_program_tracer import check, on  # noqa: E402
 
 X = np.arange(4, dtype=np.float32)
@@ -259,7 +260,7 @@ def test_only_the_chosen_branch_is_sent(steps):
         return pw.cond(total(x) > 0, lambda v: add(v), lambda v: add(triple(triple(v))), x)
 
     def executed():
-        return [host["commands"].get("run_program", 0) for host in _cluster.status(_client._get_endpoint().controller)["hosts"]]
+        return [host["commands"].get("run_program", 0) for host in admin.status(connection._get_endpoint().controller)["hosts"]]
 
     x, y = (jax.device_put(v, jax.devices()[0]) for v in (X, -X))
     for warm in (x, y):
@@ -283,7 +284,7 @@ def test_a_branch_that_returns_its_argument_copies_nothing(steps, devices):
         return pw.switch(which, [lambda v: v, lambda v: v * 2], x)
 
     def used():
-        report = _cluster.status(_client._get_endpoint().controller)
+        report = admin.status(connection._get_endpoint().controller)
         return next(device["memory"]["used_bytes"] for device in report["devices"] if device["id"] == devices[0].id)
 
     large = np.arange(1 << 20, dtype=np.float32)

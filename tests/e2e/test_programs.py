@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from conftest import eventually
-from pathways import _client, _cluster
+from pathways._client import connection
+from pathways._cluster import admin
 
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
 Y = np.linspace(1, 2, 12, dtype=np.float32).reshape(4, 3)
@@ -135,7 +136,7 @@ def test_constants_inside_programs(same):
 
 
 def test_programs_are_freed(devices):
-    executables = lambda: sum(client["executables"] for client in _cluster.status(_client._get_endpoint().controller)["clients"])
+    executables = lambda: sum(client["executables"] for client in admin.status(connection._get_endpoint().controller)["clients"])
     programs = [jax.jit(lambda x, i=i: x + i) for i in range(20)]
     results = [program(np.float32(1)) for program in programs]
     assert [float(result) for result in results] == [1.0 + i for i in range(20)]

@@ -111,9 +111,9 @@ def test_a_computation_is_one_message_to_each_host(command):
 
 TIMED = """
 import jax, jax.numpy as jnp, json, os, time
-from pathways import _cluster
+from pathways._cluster import admin
 def device_seconds():  # of this client, as its devices report them
-    return _cluster.status(os.environ["PATHWAYS_ADDRESS"], 60)["clients"][0]["device_seconds"]
+    return admin.status(os.environ["PATHWAYS_ADDRESS"], 60)["clients"][0]["device_seconds"]
 device = jax.devices()[0]
 a = jax.jit(lambda: jnp.zeros((1000, 1000), jnp.float32), out_shardings=jax.sharding.SingleDeviceSharding(device))()
 f = jax.jit(lambda a: a @ a)
@@ -127,9 +127,9 @@ print(json.dumps([time.monotonic() - begin, device_seconds() - before]))
 
 RING = """
 import jax, json, numpy as np, os, time
-from pathways import _cluster
+from pathways._cluster import admin
 def device_seconds():
-    return _cluster.status(os.environ["PATHWAYS_ADDRESS"], 60)["clients"][0]["device_seconds"]
+    return admin.status(os.environ["PATHWAYS_ADDRESS"], 60)["clients"][0]["device_seconds"]
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 mesh = Mesh(np.array(jax.devices()), ("x",))
 total = jax.jit(jax.shard_map(lambda v: jax.lax.psum(v, "x"), mesh=mesh, in_specs=P("x"), out_specs=P("x")))

@@ -6,8 +6,8 @@ import sys
 import pytest
 from conftest import clean_environment
 
-from pathways import _cluster
-from pathways._shape import Shape
+from pathways._cluster import admin, local
+from pathways._cluster.shape import Shape
 
 LIMIT = 8_000_000
 PROGRAM = """
@@ -36,7 +36,7 @@ def start(tmp_path):
     clusters = []
 
     def up(spill):
-        clusters.append(_cluster.Cluster(Shape.parse("1x1x2"), tmp_path, heartbeat="10m", memory_limit=LIMIT, spill=spill).start())
+        clusters.append(local.Cluster(Shape.parse("1x1x2"), tmp_path, heartbeat="10m", memory_limit=LIMIT, spill=spill).start())
         return clusters[-1]
 
     yield up
@@ -55,7 +55,7 @@ def test_arrays_that_do_not_fit_wait_in_host_memory(start):
     line = client.stdout.readline()
     if line != "same\n":
         pytest.fail(client.communicate()[1])
-    report = _cluster.status(cluster.address, 60)
+    report = admin.status(cluster.address, 60)
     (host,) = report["hosts"]
     assert host["metrics"]["moved_out"] > 0 and host["metrics"]["moved_back"] > 0
     assert host["metrics"]["spilled_bytes"] > 0

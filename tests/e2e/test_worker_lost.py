@@ -5,8 +5,8 @@ connection can reveal the loss."""
 
 import pytest
 
-from pathways import _cluster
-from pathways._shape import Shape
+from pathways._cluster import local
+from pathways._cluster.shape import Shape
 
 PROGRAM = """
 import os, signal, sys, time
@@ -48,7 +48,7 @@ CASES = {
 
 @pytest.fixture
 def cluster(tmp_path):
-    running = _cluster.Cluster(Shape.parse("2x1x2"), tmp_path, heartbeat="1h").start()
+    running = local.Cluster(Shape.parse("2x1x2"), tmp_path, heartbeat="1h").start()
     yield running
     running.stop()
 

@@ -1,4 +1,4 @@
-// The plugin program by which the pathways package asks for virtual slices (python/pathways/_slices.py).
+// The plugin program by which the pathways package asks for virtual slices (python/pathways/_client/slices.py).
 //
 // {"sliceRequest": {"add": {"count": n, ...}}} or {"await": {"slice": n, "seconds": s}} or {"release": {"slice": n}}. Compiling it carries
 // out the request; "await" is answered when the slice no longer waits, or after so many seconds. Its one result is the slice's state as

@@ -1,5 +1,5 @@
 // The plugin program with which the pathways package asks for the cluster's state on its own connection, for memory_stats()
-// (python/pathways/_devices.py): {"statusRequest": {}}. Its result is the JSON text of `pathways status` (docs/status.md).
+// (python/pathways/_patches/devices.py): {"statusRequest": {}}. Its result is the JSON text of `pathways status` (docs/status.md).
 #pragma once
 
 #include <memory>

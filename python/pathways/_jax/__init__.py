@@ -1,6 +1,11 @@
 """The only folder that may use jax's private names.
 
-    seams.py        lists every private name that Pathways uses, and the behaviour if jax lacks it
-    public.py       reimplements private functions of jax with its public ones
-    compilation.py  hooks compilation, for the modules that rewrite programs or inspect executables
+May import no other room.
+
+    seams.py              lists every private name that Pathways uses, and the behaviour if jax lacks it
+    public.py             reimplements private functions of jax with its public ones
+    compilation.py        hooks compilation, for the modules that rewrite programs or inspect executables
+    placement.py          reads where arrays are
+    mlir_context.py       shares one MLIR context among the computations of a program
+    portable_programs.py  writes programs for older versions of StableHLO
 """

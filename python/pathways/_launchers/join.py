@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 
-from pathways import _cluster, _launch, _state
+from pathways._cluster import addresses, admin, command_lines, local, records
 
 _PAUSE_SECONDS = 0.2
 
@@ -16,9 +16,9 @@ def _controller(args):
     """Returns the address given, or that of the cluster on this machine."""
     address = args.join or os.environ.get("PATHWAYS_ADDRESS")
     if address is None:
-        return _state.load(args.name).address
+        return records.load(args.name).address
     if not address.startswith(("tcp:", "unix:")):
-        _launch.split(address, "--join")
+        addresses.split(address, "--join")
     return address
 
 
@@ -28,10 +28,10 @@ def _find(address, seconds):
     said = False
     while True:
         try:
-            return _cluster.status(address, seconds=10, at_workers=address.startswith(("tcp:", "unix:")))
-        except _cluster.StatusError as error:
+            return admin.status(address, seconds=10, at_workers=address.startswith(("tcp:", "unix:")))
+        except admin.StatusError as error:
             if time.monotonic() >= deadline:
-                raise _cluster.StatusError(
+                raise admin.StatusError(
                     f"no controller to join at {address}: {error}\n  There, 'pathways up --no-workers --listen HOST:PORT' starts one; --join wants the "
                     "address that it prints. --wait S goes on trying for S seconds.") from None
         if not said:
@@ -51,7 +51,7 @@ def workers_address(address, report):
                              "--listen HOST:PORT of an address that other machines reach")
         return workers
     asked = address.removeprefix("tcp:").rpartition(":")[0] if not address.startswith("unix:") else "127.0.0.1"
-    return _launch.reachable(workers, asked)
+    return addresses.reachable(workers, asked)
 
 
 def host_name(wanted, report):
@@ -72,11 +72,11 @@ def worker(args):
     address = _controller(args)
     report = _find(address, args.wait)
     where = workers_address(address, report)
-    platform = args.platform or report.get("platform") or _launch.default_platform()
+    platform = args.platform or report.get("platform") or command_lines.default_platform()
     host = host_name(args.host, report)
-    command = _launch.worker(where, host, args.island, platform, args.devices or _cluster.default_shape().devices, advertise=args.advertise,
-                              checksum=args.checksum, memory_limit=args.memory_limit, listen_lanes=args.listen_lanes)
-    if args.listen or not _launch.listens_here(report["workers_address"]):  # hosts may be on other machines
+    command = command_lines.worker(where, host, args.island, platform, args.devices or local.default_shape().devices, advertise=args.advertise,
+                                   checksum=args.checksum, memory_limit=args.memory_limit, listen_lanes=args.listen_lanes)
+    if args.listen or not addresses.listens_here(report["workers_address"]):  # hosts may be on other machines
         command += ["--listen", args.listen or "0.0.0.0:0"]
     if args.once:
         command.append("--exit-with-controller")
@@ -91,10 +91,10 @@ def worker(args):
 
 
 def agent(args):
-    address = args.address or os.environ.get("PATHWAYS_ADDRESS") or _state.load(args.name).address
-    _launch.split(args.listen, "--listen")
+    address = args.address or os.environ.get("PATHWAYS_ADDRESS") or records.load(args.name).address
+    addresses.split(args.listen, "--listen")
     _find(address, args.wait)
-    command = [str(word) for word in _launch.agent(address, args.listen, args.port_file)]
+    command = [str(word) for word in command_lines.agent(address, args.listen, args.port_file)]
     fields = {"event": "starting", "controller": address, "listen": args.listen, "pid": os.getpid()}
     print(json.dumps(fields) if args.json else f"The agent of the cluster at {address}; Ctrl-C ends it, and the sessions of its programs.", flush=True)
     os.execv(command[0], command)  # the agent takes over this process: its output, signals and exit status

@@ -10,7 +10,8 @@ import socket
 import sys
 import time
 
-from pathways import _cluster, _commands, _launch, _processes, _state
+from pathways._cluster import addresses, admin, command_lines, local, processes
+from pathways._commands import cluster_commands
 from pathways._launchers import ray_actors
 
 _STOP_SECONDS = 10
@@ -34,13 +35,13 @@ def _connect(address, namespace):
         ray.shutdown()
     try:
         if address.count(":") == 1:  # fail early: Ray retries a refused connection for minutes
-            host, port = _launch.split(address, "RAY_ADDRESS")
+            host, port = addresses.split(address, "RAY_ADDRESS")
             socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
         ray.init(address=address, namespace=namespace, log_to_driver=False, logging_level="error")
     except ValueError:
         raise
     except Exception as error:  # Ray raises many types
-        raise _processes.StartError(f"no Ray cluster at '{address}': {error}\n  'ray start --head' starts one, RAY_ADDRESS=HOST:PORT names one") from None
+        raise processes.StartError(f"no Ray cluster at '{address}': {error}\n  'ray start --head' starts one, RAY_ADDRESS=HOST:PORT names one") from None
     return ray
 
 
@@ -71,8 +72,8 @@ class RayCluster:
 
     def __init__(self, args, folder):
         self.folder = folder
-        self.platform = args.platform or _launch.default_platform()
-        self.shape = _commands.shape_of(args)
+        self.platform = args.platform or command_lines.default_platform()
+        self.shape = cluster_commands.shape_of(args)
         self.bundle = _bundle(args)
         self.id = secrets.token_hex(6)
         self.namespace = f"pathways-{args.name}-{self.id}"
@@ -104,8 +105,8 @@ class RayCluster:
         ready = group.ready()
         while not ray.wait([ready], timeout=5)[0]:
             if time.monotonic() > deadline:
-                raise _processes.StartError(f"Ray had no room for {len(placement)} x {self.bundle} within {self._args.wait:g} s; free are "
-                                            f"{ray.available_resources()}. 'ray status' shows who has them; --wait S waits longer")
+                raise processes.StartError(f"Ray had no room for {len(placement)} x {self.bundle} within {self._args.wait:g} s; free are "
+                                           f"{ray.available_resources()}. 'ray status' shows who has them; --wait S waits longer")
             self._say("waits for room: 'ray status' shows who has it")
         return group
 
@@ -121,8 +122,8 @@ class RayCluster:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         nodes = placement_group_table(group)["bundles_to_node_id"]
-        addresses = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
-        order = order_bundles([(addresses.get(nodes[i], ""), nodes[i]) for i in range(len(nodes))])
+        address_of = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
+        order = order_bundles([(address_of.get(nodes[i], ""), nodes[i]) for i in range(len(nodes))])
         spec = self._spec()
 
         def start(actor_class, name, bundle, resources, *args):
@@ -135,7 +136,7 @@ class RayCluster:
         self.address, self.workers_address = ray.get(controller.ports.remote(), timeout=self._args.wait)
         resources = {"num_cpus": self.bundle["CPU"], "num_gpus": self.bundle.get("GPU", 0),
                      "resources": {name: amount for name, amount in self.bundle.items() if name not in ("CPU", "GPU")}}
-        most_hosts = max(len(order) + 2, _launch.MOST_HOSTS)
+        most_hosts = max(len(order) + 2, command_lines.MOST_HOSTS)
         for bundle, (island, host) in zip(order, self.shape.placement()):
             start(ray_actors.Worker, host, bundle, resources, controller, island, host, most_hosts)
         if self._args.listen_proxy != "none":
@@ -144,11 +145,11 @@ class RayCluster:
         self._wait_formed(ray)
 
     def _wait_formed(self, ray):
-        deadline = time.monotonic() + _cluster.START_SECONDS
+        deadline = time.monotonic() + local.START_SECONDS
         while (report := _report(self.address)) is None or report["state"] != "formed":
             if time.monotonic() > deadline:
                 logs = _logs(ray, self._names, 15)
-                raise _processes.StartError(f"the hosts did not join within {_cluster.START_SECONDS:.0f} s\n" + "\n".join(
+                raise processes.StartError(f"the hosts did not join within {local.START_SECONDS:.0f} s\n" + "\n".join(
                     f"{name}:\n" + "\n".join(f"  | {line}" for line in lines) for name, lines in logs.items()))
             time.sleep(_PAUSE_SECONDS)
 
@@ -168,8 +169,8 @@ class RayCluster:
 
 def _report(address):
     try:
-        return _cluster.status(address, seconds=5)
-    except _cluster.StatusError:
+        return admin.status(address, seconds=5)
+    except admin.StatusError:
         return None
 
 
@@ -177,7 +178,7 @@ def _find_address(handle):
     """Returns the clients' current address; None if the controller's actor is gone."""
     ray = _connect(handle["ray"], handle["namespace"])
     try:
-        return ray.get(ray.get_actor(_CONTROLLER).ports.remote(), timeout=_cluster.START_SECONDS)[0]
+        return ray.get(ray.get_actor(_CONTROLLER).ports.remote(), timeout=local.START_SECONDS)[0]
     except (ValueError, ray.exceptions.RayError):
         return None
     finally:
@@ -229,7 +230,7 @@ def alive(state):
         return True
     try:
         address = _find_address(state.handle)
-    except _processes.StartError:
+    except processes.StartError:
         return False  # the Ray cluster has ended, and our actors with it
     if address is not None and address != state.address:
         state.address = address

@@ -11,8 +11,8 @@ import tempfile
 import threading
 import time
 
-from pathways import _launch, _processes
-from pathways._cluster import START_SECONDS
+from pathways._cluster import addresses, command_lines, processes
+from pathways._cluster.local import START_SECONDS
 
 _PAUSE_SECONDS = 0.5
 
@@ -33,7 +33,7 @@ class _Actor:
 
     def _start(self, name, args, spec, log):
         self._stopping = False
-        self.child = _processes.Process(name, [*args, "--exit-with-parent"], log)
+        self.child = processes.Process(name, [*args, "--exit-with-parent"], log)
         threading.Thread(target=self._watch, name="pathways-watch", daemon=True).start()
 
     def _watch(self):
@@ -57,7 +57,7 @@ class _Actor:
         return True
 
     def _wait(self, read, what):
-        return _processes.wait_for(read, [self.child], START_SECONDS, what)
+        return processes.wait_for(read, [self.child], START_SECONDS, what)
 
     @staticmethod
     def _here(spec):
@@ -72,13 +72,13 @@ class Controller(_Actor):
         address, folder = self._here(spec), _folder(spec)
         port_file = folder / "controller.port"
         # After a restart on this node, listen on the same addresses as before, so that clients find the controller.
-        listen, listen_workers = _launch.read_ports(port_file) or (spec["listen"], spec["listen_workers"])
+        listen, listen_workers = addresses.read_ports(port_file) or (spec["listen"], spec["listen_workers"])
         port_file.unlink(missing_ok=True)
-        args = _launch.controller(listen or f"{address}:0", listen_workers or f"{address}:0", spec["hosts"], port_file, spec["policy"], spec["spill"],
-                                  spec["dispatch"])
+        args = command_lines.controller(listen or f"{address}:0", listen_workers or f"{address}:0", spec["hosts"], port_file, spec["policy"], spec["spill"],
+                                        spec["dispatch"])
         self._start("pathways-controller", args, spec, folder / "controller.log")
-        ports = self._wait(lambda: _launch.read_ports(port_file), "the controller did not start")
-        self._ports = tuple(_launch.reachable(port, address) for port in ports)
+        ports = self._wait(lambda: addresses.read_ports(port_file), "the controller did not start")
+        self._ports = tuple(addresses.reachable(port, address) for port in ports)
 
     def ports(self):
         """Returns (the clients' address, the workers' address)."""
@@ -101,7 +101,7 @@ class Worker(_Actor):
     def __init__(self, spec, controller, island, host, most_hosts):
         address, folder = self._here(spec), _folder(spec)
         _, workers = _ports(controller)
-        args = _launch.worker(workers, host, island, spec["platform"], spec["devices"], most_hosts, address, spec["checksum"], spec["memory_limit"])
+        args = command_lines.worker(workers, host, island, spec["platform"], spec["devices"], most_hosts, address, spec["checksum"], spec["memory_limit"])
         self._start(f"pathways-worker {host}", [*args, "--exit-with-controller"], spec, folder / f"{host}.log")
 
 
@@ -112,10 +112,10 @@ class Agent(_Actor):
         address, folder = self._here(spec), _folder(spec)
         clients, _ = _ports(controller)
         port_file = folder / "agent.port"
-        listen = _processes.read_port_file(port_file) or spec["listen_proxy"] or f"{address}:0"  # after a restart on this node, as before
+        listen = processes.read_port_file(port_file) or spec["listen_proxy"] or f"{address}:0"  # after a restart on this node, as before
         port_file.unlink(missing_ok=True)
-        self._start("pathways-agent", _launch.agent(clients, listen, port_file), spec, folder / "agent.log")
-        self._address = _launch.reachable(self._wait(lambda: _processes.read_port_file(port_file), "the agent did not start"), address)
+        self._start("pathways-agent", command_lines.agent(clients, listen, port_file), spec, folder / "agent.log")
+        self._address = addresses.reachable(self._wait(lambda: processes.read_port_file(port_file), "the agent did not start"), address)
 
     def address(self):
         return self._address

@@ -13,8 +13,8 @@ import subprocess
 import sys
 import time
 
-from pathways import _cluster, _launch, _processes, _state
-from pathways._shape import Shape
+from pathways._cluster import addresses, admin, command_lines, local, processes, records
+from pathways._cluster.shape import Shape
 
 _PAUSE_SECONDS = 0.3
 _STOP_SECONDS = 60
@@ -28,9 +28,9 @@ def _ask(*words):
     except FileNotFoundError:
         raise ValueError(f"'{words[0]}' is not here: --on slurm wants a machine from which jobs are submitted") from None
     except subprocess.TimeoutExpired:
-        raise _processes.StartError(f"'{shlex.join(words)}' did not answer within 60 s") from None
+        raise processes.StartError(f"'{shlex.join(words)}' did not answer within 60 s") from None
     if done.returncode != 0:
-        raise _processes.StartError(f"'{shlex.join(words)}' failed: {done.stderr.strip()}")
+        raise processes.StartError(f"'{shlex.join(words)}' failed: {done.stderr.strip()}")
     return done.stdout.strip()
 
 
@@ -38,7 +38,7 @@ def _state_of(job):
     """Returns the job's state, such as ("RUNNING", "n[0-3]") or ("PENDING", "(Resources)"); None once Slurm no longer lists it."""
     try:
         state, _, where = _ask("squeue", "-h", "-j", job, "-o", "%T|%R").partition("|")
-    except _processes.StartError as error:
+    except processes.StartError as error:
         if "Invalid job id" in str(error):
             return None
         raise
@@ -53,7 +53,7 @@ def _gres_count(text):
 
 def shape_for(args, job):
     """Returns the requested shape, completed from the current allocation and from --gres."""
-    base = _cluster.default_shape()
+    base = local.default_shape()
     islands, hosts, devices = args.islands or 1, args.hosts, args.devices or _gres_count(args.gres)
     if job is not None:
         nodes = int(os.environ.get("SLURM_JOB_NUM_NODES") or os.environ.get("SLURM_NNODES") or 1)
@@ -71,7 +71,7 @@ class SlurmCluster:
         self.job = os.environ.get("SLURM_JOB_ID")
         self.submitted = self.job is None
         self.shape = shape_for(args, self.job)
-        self.platform = args.platform or _launch.default_platform()
+        self.platform = args.platform or command_lines.default_platform()
         self.folder = folder
         self.address = self.workers_address = self.proxy_address = None
         self._args = args
@@ -84,13 +84,13 @@ class SlurmCluster:
 
     @property
     def members(self):
-        return [] if self._srun is None else [_state.Member("srun", self._srun.pid, _state.start_time(self._srun.pid), str(self._srun.log))]
+        return [] if self._srun is None else [records.Member("srun", self._srun.pid, records.start_time(self._srun.pid), str(self._srun.log))]
 
     def start(self):
         args = self._args
         spec = {"shape": str(self.shape), "platform": self.platform, "policy": args.policy, "checksum": args.checksum,
                 "memory_limit": args.memory_limit, "spill": args.spill, "dispatch": args.dispatch, "listen": args.listen or "0.0.0.0:0",
-                "listen_workers": args.listen_workers or "0.0.0.0:0", "listen_proxy": _launch.listen_proxy(args.listen_proxy, args.listen or "0.0.0.0:0")}
+                "listen_workers": args.listen_workers or "0.0.0.0:0", "listen_proxy": addresses.listen_proxy(args.listen_proxy, args.listen or "0.0.0.0:0")}
         (self.folder / "spec.json").write_text(json.dumps(spec))
         try:
             if self.submitted:
@@ -125,7 +125,7 @@ class SlurmCluster:
 
     def _step_of_job(self):
         command = [*self._srun_command(), "--overlap", f"--jobid={self.job}", *(self._args.option or []), *self._node_command()]
-        self._srun = _processes.Process("srun", command, self.folder / "job.log")
+        self._srun = processes.Process("srun", command, self.folder / "job.log")
 
     def _wait(self):
         self._say(f"job {self.job} " + ("is submitted" if self.submitted else f"gets a step on {len(self.shape.placement())} node(s)"))
@@ -138,24 +138,24 @@ class SlurmCluster:
             if self.address is not None and self._formed():
                 return
             if (failure := self.failure()) is not None:
-                raise _processes.StartError(failure)
+                raise processes.StartError(failure)
             state = _state_of(self.job)
             if state != said and state is not None:
                 self._say(f"job {self.job} is {state[0]}, {state[1]}")
                 said = state
             if deadline is None and state is not None and state[0] == "RUNNING":
-                deadline = time.monotonic() + _cluster.START_SECONDS
+                deadline = time.monotonic() + local.START_SECONDS
             if deadline is None and time.monotonic() > give_up:
-                raise _processes.StartError(f"job {self.job} has not started within {self._args.wait:g} s ({state}): --wait S waits longer")
+                raise processes.StartError(f"job {self.job} has not started within {self._args.wait:g} s ({state}): --wait S waits longer")
             if deadline is not None and time.monotonic() > deadline:
-                raise _processes.StartError(f"the hosts of job {self.job} did not join within {_cluster.START_SECONDS:.0f} s; logs in {self.folder}\n"
-                                            + _processes.tail(self.folder / "job.log"))
+                raise processes.StartError(f"the hosts of job {self.job} did not join within {local.START_SECONDS:.0f} s; logs in {self.folder}\n"
+                                           + processes.tail(self.folder / "job.log"))
             time.sleep(_PAUSE_SECONDS)
 
     def _formed(self):
         try:
-            return _cluster.status(self.address, seconds=5).get("state") == "formed"
-        except _cluster.StatusError:
+            return admin.status(self.address, seconds=5).get("state") == "formed"
+        except admin.StatusError:
             return False
 
     @staticmethod
@@ -169,7 +169,7 @@ class SlurmCluster:
         state = _state_of(self.job)
         if state is not None and state[0] in _LIVE:
             return None
-        return f"job {self.job} has ended; logs in {self.folder}\n{_processes.tail(self.folder / 'job.log')}"
+        return f"job {self.job} has ended; logs in {self.folder}\n{processes.tail(self.folder / 'job.log')}"
 
     def stop(self):
         if self.job is not None:
@@ -216,5 +216,5 @@ def _until(condition, what):
     deadline = time.monotonic() + _STOP_SECONDS
     while not condition():
         if time.monotonic() > deadline:
-            raise _processes.StartError(f"{what} was told to end and has not within {_STOP_SECONDS} s: 'squeue' shows what Slurm waits for")
+            raise processes.StartError(f"{what} was told to end and has not within {_STOP_SECONDS} s: 'squeue' shows what Slurm waits for")
         time.sleep(0.1)

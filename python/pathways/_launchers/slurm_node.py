@@ -15,9 +15,9 @@ import subprocess
 import sys
 import time
 
-from pathways import _launch, _processes
-from pathways._cluster import START_SECONDS
-from pathways._shape import Shape
+from pathways._cluster import addresses, command_lines, processes
+from pathways._cluster.local import START_SECONDS
+from pathways._cluster.shape import Shape
 
 # A worker that fails MOST_FAILURES times within WITHIN_SECONDS is not restarted.
 MOST_FAILURES, WITHIN_SECONDS = 5, 60
@@ -37,18 +37,18 @@ def node_address(name):
 def _start_controller(folder, spec, shape, address):
     """Returns the controller, and its addresses for clients and workers as other nodes reach them."""
     port_file = folder / "controller.port"
-    args = _launch.controller(spec["listen"], spec["listen_workers"], len(shape.placement()), port_file, spec["policy"],
-                              spec["spill"], spec["dispatch"])
-    process = _processes.Process("pathways-controller", [*args, "--exit-with-parent"], folder / "controller.log")
-    ports = _processes.wait_for(lambda: _launch.read_ports(port_file), [process], START_SECONDS, "the controller did not start")
-    return process, *(_launch.reachable(port, address) for port in ports)
+    args = command_lines.controller(spec["listen"], spec["listen_workers"], len(shape.placement()), port_file, spec["policy"],
+                                    spec["spill"], spec["dispatch"])
+    process = processes.Process("pathways-controller", [*args, "--exit-with-parent"], folder / "controller.log")
+    ports = processes.wait_for(lambda: addresses.read_ports(port_file), [process], START_SECONDS, "the controller did not start")
+    return process, *(addresses.reachable(port, address) for port in ports)
 
 
 def _start_agent(folder, spec, controller):
     """Starts the agent for programs without our package; again at the same address if it ran before."""
     port_file = folder / "agent.port"
-    args = _launch.agent(controller, _processes.read_port_file(port_file) or spec["listen_proxy"], port_file)
-    return _processes.Process("pathways-agent", [*args, "--exit-with-parent"], folder / "agent.log")
+    args = command_lines.agent(controller, processes.read_port_file(port_file) or spec["listen_proxy"], port_file)
+    return processes.Process("pathways-agent", [*args, "--exit-with-parent"], folder / "agent.log")
 
 
 def _tell(folder, ready):
@@ -93,7 +93,7 @@ def supervise(start_worker, controller, agent=None):
         restarted.insert(0, _Restarted(start_worker))
         return _supervise(restarted[0], controller, agent)
     finally:
-        _processes.stop_all([*(one.process for one in restarted if one.process is not None), *([] if controller is None else [controller])])
+        processes.stop_all([*(one.process for one in restarted if one.process is not None), *([] if controller is None else [controller])])
 
 
 def _supervise(worker, controller, agent):
@@ -125,15 +125,15 @@ def main(argv):
         proxy = None
         if spec["listen_proxy"] is not None:
             agent = _Restarted(lambda: _start_agent(folder, spec, clients))
-            proxy = _launch.reachable(_processes.wait_for(lambda: _processes.read_port_file(folder / "agent.port"), [controller, agent.process],
-                                                          START_SECONDS, "the agent did not start"), address)
+            proxy = addresses.reachable(processes.wait_for(lambda: processes.read_port_file(folder / "agent.port"), [controller, agent.process],
+                                                           START_SECONDS, "the agent did not start"), address)
         _tell(folder, {"address": clients, "workers_address": workers, "proxy_address": proxy})
-    ready = _processes.wait_for(lambda: _read_ready(folder), [], START_SECONDS, f"{name}: the first node's controller did not start")
+    ready = processes.wait_for(lambda: _read_ready(folder), [], START_SECONDS, f"{name}: the first node's controller did not start")
 
     def start_worker():
-        args = _launch.worker(ready["workers_address"], name, island, spec["platform"], shape.devices,
-                              max(len(shape.placement()) + 2, _launch.MOST_HOSTS), address, spec["checksum"], spec["memory_limit"])
-        return _processes.Process(f"pathways-worker {name}", [*args, "--exit-with-controller", "--exit-with-parent"], folder / f"{name}.log")
+        args = command_lines.worker(ready["workers_address"], name, island, spec["platform"], shape.devices,
+                                    max(len(shape.placement()) + 2, command_lines.MOST_HOSTS), address, spec["checksum"], spec["memory_limit"])
+        return processes.Process(f"pathways-worker {name}", [*args, "--exit-with-controller", "--exit-with-parent"], folder / f"{name}.log")
 
     return supervise(start_worker, controller, agent)
 

@@ -3,13 +3,14 @@
 import signal
 import time
 
-from pathways import _cluster, _commands, _launch, _processes, _simulated, _state
+from pathways._cluster import addresses, local, processes, records, simulated
+from pathways._commands import cluster_commands
 
 
 def _not_up(name):
     try:
-        running = _state.load(name)
-    except _state.NotRunning:
+        running = records.load(name)
+    except records.NotRunning:
         return
     raise ValueError(f"cluster '{name}' is already up at {running.address} ({running.shape}): 'pathways down' stops it, "
                      "--name NAME starts another one beside it")
@@ -22,7 +23,7 @@ def up(args):
     if args.foreground:
         signal.signal(signal.SIGTERM, _interrupt)  # before a user can see the cluster and stop it
     cluster = _start_here(args) if args.on == "local" else _start_on(args)
-    state = _state.State(args.name, cluster.address, str(cluster.shape), cluster.platform, cluster.members, args.on, cluster.handle)
+    state = records.State(args.name, cluster.address, str(cluster.shape), cluster.platform, cluster.members, args.on, cluster.handle)
     state.save()
     return _stay(args, cluster, state) if args.foreground else _announce(args, cluster)
 
@@ -34,14 +35,14 @@ def _start_here(args):
         return _start_simulated(args)
     if args.simulated_device:
         raise ValueError("--simulated-device is for --simulated")
-    shape = _commands.shape_of(args)
+    shape = cluster_commands.shape_of(args)
     if args.no_workers and args.memory_limit:
         raise ValueError("--memory-limit is for the workers that 'up' starts: give it to each 'pathways worker --join'")
-    joinable = _cluster.Joinable(not args.no_workers, args.listen_workers, args.advertise)
+    joinable = local.Joinable(not args.no_workers, args.listen_workers, args.advertise)
     listen = args.listen or "127.0.0.1:0"
-    return _cluster.Cluster(shape, _state.fresh_folder(args.name), args.platform, listen, owned=args.foreground, policy=args.policy, joinable=joinable,
-                            checksum=args.checksum, memory_limit=args.memory_limit, spill=args.spill, dispatch=args.dispatch,
-                            listen_proxy=_launch.listen_proxy(args.listen_proxy, listen)).start()
+    return local.Cluster(shape, records.fresh_folder(args.name), args.platform, listen, owned=args.foreground, policy=args.policy, joinable=joinable,
+                         checksum=args.checksum, memory_limit=args.memory_limit, spill=args.spill, dispatch=args.dispatch,
+                         listen_proxy=addresses.listen_proxy(args.listen_proxy, listen)).start()
 
 
 def _start_simulated(args):
@@ -49,11 +50,11 @@ def _start_simulated(args):
         raise ValueError("--simulated says the shape itself, and its devices are simulated: leave out --islands, --hosts, --devices and --platform")
     if args.no_workers or args.checksum or args.spill or args.memory_limit:
         raise ValueError("--no-workers, --checksum, --spill and --memory-limit are for real hosts, not --simulated")
-    joinable = _cluster.Joinable(True, args.listen_workers, args.advertise)
+    joinable = local.Joinable(True, args.listen_workers, args.advertise)
     listen = args.listen or "127.0.0.1:0"
-    return _cluster.Cluster(_simulated.parse_shape(args.simulated), _state.fresh_folder(args.name), "simulated", listen, owned=args.foreground,
-                            policy=args.policy, joinable=joinable, dispatch=args.dispatch, listen_proxy=_launch.listen_proxy(args.listen_proxy, listen),
-                            simulated=_simulated.parse_device(args.simulated_device or "tpu-v3")).start()
+    return local.Cluster(simulated.parse_shape(args.simulated), records.fresh_folder(args.name), "simulated", listen, owned=args.foreground,
+                         policy=args.policy, joinable=joinable, dispatch=args.dispatch, listen_proxy=addresses.listen_proxy(args.listen_proxy, listen),
+                         simulated=simulated.parse_device(args.simulated_device or "tpu-v3")).start()
 
 
 def _start_on(args):
@@ -61,7 +62,7 @@ def _start_on(args):
         raise ValueError(f"--simulated needs no hosts: leave out --on {args.on}")
     if args.no_workers or args.advertise:
         raise ValueError(f"--no-workers and --advertise are for clusters of this machine, not --on {args.on}")
-    return _state.engine(args.on).launch(args, _state.fresh_folder(args.name))
+    return records.engine(args.on).launch(args, records.fresh_folder(args.name))
 
 
 def _announce(args, cluster):
@@ -82,7 +83,7 @@ def _announce(args, cluster):
                      "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS=true python train.py")
     lines += [] if args.simulated else [f"  add a host      pathways worker --join {address}"]
     lines.append("  stop it         pathways down")
-    _commands.say(args, {**fields, "name": args.name, "logs": str(cluster.folder)}, "\n".join(lines))
+    cluster_commands.say(args, {**fields, "name": args.name, "logs": str(cluster.folder)}, "\n".join(lines))
     return 0
 
 
@@ -96,7 +97,7 @@ def _stay(args, cluster, state):
         _announce(args, cluster)
         while (failure := cluster.failure()) is None:
             time.sleep(0.2)
-        raise _processes.StartError(failure)
+        raise processes.StartError(failure)
     except KeyboardInterrupt:
         return 0
     finally:
@@ -105,8 +106,8 @@ def _stay(args, cluster, state):
 
 
 def down(args):
-    state = _state.load(args.name)
+    state = records.load(args.name)
     names, killed = state.stop()
-    _commands.say(args, {"stopped": names, "killed": killed}, f"Cluster '{state.name}' is down: {', '.join(names)} ended."
-                  + (f" Had to be killed: {', '.join(killed)}." if killed else ""))
+    cluster_commands.say(args, {"stopped": names, "killed": killed}, f"Cluster '{state.name}' is down: {', '.join(names)} ended."
+                         + (f" Had to be killed: {', '.join(killed)}." if killed else ""))
     return 0

@@ -1,5 +1,7 @@
 """Pipelined training: `pw.pipeline`. docs/pipelines.md is the user's guide.
 
+May import _jax and _program.
+
     models.py     adapts Flax models and lists of layers to functions (parameters, x) -> outputs
     flow.py       traces such a function with its loss into a sequence of equations that can be cut anywhere
     partition.py  chooses the cuts (pure)

@@ -14,8 +14,8 @@ from jax.extend import core
 from jax.extend import source_info_util
 from jax.interpreters import partial_eval
 
-from pathways import _cost as cost
 from pathways._jax import public
+from pathways._program import cost
 
 LAYER = "pipeline_layer_"  # the name prefix of jitted functions that must not be cut
 

@@ -19,9 +19,9 @@ from jax.extend import core
 from jax.extend import source_info_util
 from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
-from pathways import _callbacks, _cost
+from pathways._callbacks import callbacks
 from pathways._jax import placement, public
-from pathways._program import lowering, meshes, tokens, wire
+from pathways._program import cost, lowering, meshes, tokens, wire
 
 # The element types of pathways/buffers/dtype.h.
 _DTYPES = {name: number for number, names in {
@@ -274,7 +274,7 @@ class Graph:
         if lowered is None:
             lowered = lowering.traced_anew(function, name, inputs, wanted, outs, donated, devices)
         args = lowered.computation.compile_args
-        if any(callback is not _callbacks.MARK for callback in args["host_callbacks"]):
+        if any(callback is not callbacks.MARK for callback in args["host_callbacks"]):
             raise NotImplementedError(f"{name} calls back to Python in a way of its own: call it outside of the program")
         self._keep.append(args["keepalive"])  # the host functions that it calls
         out_shardings = list(args["out_shardings"])
@@ -289,7 +289,7 @@ class Graph:
         self.executables.append(lowering.executable_bytes(lowered, devices, meshes.packed_ids(devices), self._options))
         self.executable_names.append(name)
         self.executable_devices.append(devices)
-        self.executable_flops.append(_cost.flops(lowered.jaxpr))
+        self.executable_flops.append(cost.flops(lowered.jaxpr))
         return len(self.executables) - 1, out_shardings, kept, constants, args["ordered_effects"]
 
     # -- writing

@@ -13,7 +13,7 @@ from jax.extend.backend import get_compile_options
 from jax.extend.mlir import ir
 from jax.interpreters import mlir
 
-from pathways import _portable_programs
+from pathways._jax import portable_programs
 from pathways._jax import compilation, public, seams
 from pathways._program import meshes, tokens, wire
 
@@ -102,7 +102,7 @@ def executable_bytes(lowered, devices, packed, known):
     version = getattr(devices[0].client, "stablehlo_current_version", None) or "1.13.0"
     if not isinstance(version, str):
         version = ".".join(map(str, version))
-    return wire.executable(_portable_programs.write(module, version), known[what], packed, len(devices))
+    return wire.executable(portable_programs.write(module, version), known[what], packed, len(devices))
 
 
 def _is_worth_logging(module):

@@ -18,7 +18,7 @@ from jax.core import ShapedArray
 from jax.extend.core import Primitive, Token
 from jax.interpreters import mlir
 
-from pathways import _effects
+from pathways._callbacks import effect_errors
 from pathways._jax import seams
 
 AVAL = ShapedArray((), np.dtype(bool))
@@ -73,7 +73,7 @@ def _table():
 
 def current(effect):
     """Returns, as an array, the token that this thread's next such effect must wait for."""
-    _effects.forget_told(_table(), effect)
+    effect_errors.forget_told(_table(), effect)
     token = _table().current_tokens.get(effect)
     if token is None:
         return _NOTHING
@@ -96,7 +96,7 @@ def _watch_jit(kind):
 
     @functools.wraps(ordinary)
     def get_token_input(self, effect, devices):
-        _effects.forget_told(self, effect)
+        effect_errors.forget_told(self, effect)
         token = self.current_tokens.get(effect)
         array = getattr(token, "_of_a_program", None)
         if array is not None:

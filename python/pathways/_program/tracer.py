@@ -20,7 +20,8 @@ from jax.core import Tracer
 from jax.extend import source_info_util
 from jax.extend.ifrt_programs import ifrt_programs
 
-from pathways import _client, _mlir_context
+from pathways._client import connection
+from pathways._jax import mlir_context
 from pathways._jax import public, seams
 from pathways._program import arguments, choice, lowering, meshes, mistakes, tokens, view, wire
 from pathways._program import graph as graphs
@@ -59,7 +60,7 @@ class Program:
         if public.is_tracing() or any(isinstance(leaf, Tracer) for leaf in leaves):
             return self._function(*args, **kwargs)
         client = meshes.client()
-        if not _client.is_ours(client):
+        if not connection.is_ours(client):
             return self._function(*args, **kwargs)
         if client is not self._client:  # the first client, or a new one after jax's clear_backends
             self._compiled, self._client = {}, client
@@ -135,7 +136,7 @@ class Program:
         graph = graphs.Graph(self._name, graphs.location(source_info_util.current()))
         donated = self._donated(tree)
         inputs = [graph.argument(aval, _placed(leaf), donated=i in donated) for i, (aval, leaf) in enumerate(zip(closed.in_avals, leaves))]
-        with _mlir_context.shared():
+        with mlir_context.shared():
             results = graph.run(closed.jaxpr, closed.consts, inputs)
             graph.finish(results + list(graph.tokens.values()))
         graph.has_effects = bool(closed.effects)

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 
-from pathways import _cost
+from pathways._program import cost
 from pathways._program import meshes, svg, waiting
 from pathways._program import graph as graphs
 
@@ -120,7 +120,7 @@ class ProgramView:
 def shard_bytes(value):
     """Returns the value's bytes on each of its devices."""
     aval, sharding = graphs.physical(value.aval, value.sharding)
-    return math.prod(sharding.shard_shape(aval.shape)) * _cost.bytes_of(aval) // max(math.prod(aval.shape), 1)
+    return math.prod(sharding.shard_shape(aval.shape)) * cost.bytes_of(aval) // max(math.prod(aval.shape), 1)
 
 
 def arrivals(node):

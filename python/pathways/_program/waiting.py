@@ -1,7 +1,7 @@
 """Builds the nodes of a program that wait for values: callbacks between its compiled functions, and choices (`pw.cond`).
 
 jax's own callbacks, as equations of a program, become nodes. Their operands are sent to this process and their results back, over the connection that
-callbacks of compiled functions use (_host_calls.py). A choice becomes a node with a graph for each branch.
+callbacks of compiled functions use (_callbacks/host_calls.py). A choice becomes a node with a graph for each branch.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ import numpy as np
 from jax.extend.core import Jaxpr
 from jax.sharding import SingleDeviceSharding
 
-from pathways import _callbacks
+from pathways._callbacks import callbacks
 from pathways._program import choice, meshes, tokens
 from pathways._program import graph as graphs
 
@@ -72,10 +72,10 @@ def _host_call(graph, eqn, values, location):
         outputs.append(graphs.Value(tokens.AVAL, where))
         graph.tokens[effect] = outputs[-1]
     # Random keys are passed as integers, as in callbacks that jax compiles.
-    number = _callbacks.registry.add(_callbacks.checked(function, [value.aval for value in outputs]),
+    number = callbacks.registry.add(callbacks.checked(function, [value.aval for value in outputs]),
                                      [graphs.physical(value.aval, value.sharding)[0].dtype for value in operands], has_results)
     title = getattr(params.get("callback"), "callback_func", params.get("callback"))
-    what = HostCall(_callbacks.Registration(number), getattr(title, "__name__", name))
+    what = HostCall(callbacks.Registration(number), getattr(title, "__name__", name))
     graph.nodes.append(graphs.Node(location, operands, outputs, waits=what))
     return outputs[:len(avals)]
 

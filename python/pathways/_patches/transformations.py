@@ -31,11 +31,11 @@ def _without_ours(platforms):
     import jax
     from jax.extend.backend import backends
 
-    from pathways import _client
+    from pathways._client import connection
 
     if platforms is not None or jax.__version_info__ < (0, 12):
         return platforms
-    return [name for name, client in backends().items() if not _client.is_ours(client)]
+    return [name for name, client in backends().items() if not connection.is_ours(client)]
 
 
 def watch():

@@ -11,7 +11,9 @@ import socket
 import sys
 import threading
 
-from pathways import _bootstrap, _callbacks, _cluster, _connect, _host_calls, _host_memory, _launch, _processes, _share, _timer_slack
+from pathways._callbacks import callbacks, host_calls
+from pathways._client import connect, environment, host_memory, shares, timer_slack
+from pathways._cluster import command_lines, local, processes, run_folders
 from pathways._jax import seams
 
 logger = logging.getLogger("pathways")
@@ -53,7 +55,7 @@ class _Endpoint:
 
     def __init__(self):
         self.pid = os.getpid()
-        self.folder = _cluster.new_run_folder()
+        self.folder = run_folders.new_run_folder()
         self.cluster = None
         self.door = None
         self.controller = None
@@ -64,7 +66,7 @@ class _Endpoint:
     def start(self):
         try:
             address = os.environ.get("PATHWAYS_ADDRESS")
-            shape = None if address else _cluster.default_shape()
+            shape = None if address else local.default_shape()
             if shape is not None and shape.islands == shape.hosts == 1:
                 self._start_local(shape)
                 return self
@@ -80,11 +82,11 @@ class _Endpoint:
         [(island, host)] = shape.placement()
         port_file = self.folder / "local.port"
         self.controller = self._socket()
-        self._start_door("local", _launch.local(island, host, _launch.default_platform(), shape.devices, port_file, self.controller), port_file)
+        self._start_door("local", command_lines.local(island, host, command_lines.default_platform(), shape.devices, port_file, self.controller), port_file)
 
     def _start_cluster(self, shape):
         logger.info("starting a local cluster of %s islands x hosts x devices; logs in %s", shape, self.folder)
-        self.cluster = _cluster.Cluster(shape, self.folder, listen=self._socket()).start()
+        self.cluster = local.Cluster(shape, self.folder, listen=self._socket()).start()
         return self.cluster.address
 
     def _socket(self):
@@ -93,18 +95,18 @@ class _Endpoint:
 
     def _start_agent(self):
         port_file = self.folder / "agent.port"
-        self._start_door("agent", _launch.agent(self.controller, "127.0.0.1:0", port_file, _connect.timeout_seconds()), port_file)
+        self._start_door("agent", command_lines.agent(self.controller, "127.0.0.1:0", port_file, connect.timeout_seconds()), port_file)
 
     def _start_door(self, name, args, port_file):
-        directory = _host_memory.named_by_user()
-        self.files = None if directory else _host_memory.folder()
+        directory = host_memory.named_by_user()
+        self.files = None if directory else host_memory.folder()
         if directory or self.files:
             args += ["--shared-directory", directory or self.files]
         self.callback_socket = self.folder / "callbacks.sock"
         args += ["--callback-socket", self.callback_socket, "--exit-with-parent"]
-        self.door = _processes.Process(f"pathways-{name}", args, self.folder / f"{name}.log")
-        self.address = _processes.wait_for(
-            lambda: _processes.read_port_file(port_file), [self.door], _cluster.START_SECONDS, f"the {_NAMES.get(name, name)} did not start")
+        self.door = processes.Process(f"pathways-{name}", args, self.folder / f"{name}.log")
+        self.address = processes.wait_for(
+            lambda: processes.read_port_file(port_file), [self.door], local.START_SECONDS, f"the {_NAMES.get(name, name)} did not start")
 
     def failure(self):
         """Returns the reason why the endpoint is unusable, or None."""
@@ -120,7 +122,7 @@ class _Endpoint:
         if self.door is None:
             return True
         try:
-            _connect.connector(self.address)()
+            connect.connector(self.address)()
         except ConnectionRefusedError:
             return False
         except OSError:
@@ -128,7 +130,7 @@ class _Endpoint:
         return True
 
     def stop(self):
-        _processes.stop_all(self._processes())
+        processes.stop_all(self._processes())
 
     def forget(self):
         """Runs at the end of this process. The children watch this process and exit after it, so that the jax client, which the interpreter
@@ -193,10 +195,10 @@ def make_client():
         raise RuntimeError(f"this jax has no {seams.PROXY_CLIENT.full_name}, with which Pathways connects to a cluster: install a release of jax that "
                            "docs/compatibility.md names")
     with _lock:
-        _bootstrap.set_environment()
+        environment.set_environment()
         if address := os.environ.get("PATHWAYS_ADDRESS"):
             try:
-                _connect.check_listening(address)
+                connect.check_listening(address)
             except (OSError, ValueError) as error:
                 raise RuntimeError(_explain(address, error, None)) from None
         try:
@@ -204,7 +206,7 @@ def make_client():
         except _Died:  # a process that is about to end may still listen: the second endpoint is a new one
             client = _connect_through(_get_endpoint(), ifrt_proxy)
         _clients.append(client)
-        _host_memory.serve(client)
+        host_memory.serve(client)
         return client
 
 
@@ -216,16 +218,16 @@ def _connect_through(endpoint, ifrt_proxy):
     """Returns jax's client of this endpoint. Raises _Died, or RuntimeError with the reason and what to do."""
     token = secrets.token_hex(16)
     options = ifrt_proxy.ClientConnectionOptions()
-    options.connection_timeout_in_seconds = max(1, round(_connect.timeout_seconds()))
-    options.initialization_data = {"pathways_companion": token.encode(), **_share.initialization_data()}
+    options.connection_timeout_in_seconds = max(1, round(connect.timeout_seconds()))
+    options.initialization_data = {"pathways_companion": token.encode(), **shares.initialization_data()}
     try:
         if endpoint.callback_socket is not None:
-            _host_calls.CallServer(endpoint.callback_socket, token, _callbacks.registry)
-        uploads = _host_memory.uploads_into(endpoint.files)
+            host_calls.CallServer(endpoint.callback_socket, token, callbacks.registry)
+        uploads = host_memory.uploads_into(endpoint.files)
         if uploads is not None:
             options.initialization_data = {**options.initialization_data, **uploads.initialization_data()}
             atexit.register(uploads.remove)
-        with uploads.told() if uploads is not None else contextlib.nullcontext(), _timer_slack.unhurried():
+        with uploads.told() if uploads is not None else contextlib.nullcontext(), timer_slack.unhurried():
             return ifrt_proxy.get_client(f"grpc://{endpoint.address}", options)
     except Exception as error:
         failure = endpoint.failure()

@@ -15,7 +15,7 @@ import time
 
 import numpy as np
 
-from pathways import _client, _questions
+from pathways._client import connection, questions
 
 _POLL_SECONDS = 0.5
 _MOST = 1 << 53  # bytes: more than any device has, and the largest integer that JSON represents exactly
@@ -43,14 +43,14 @@ def _our_client():
     import jax
 
     client = jax.devices()[0].client
-    if not _client.is_ours(client):
+    if not connection.is_ours(client):
         raise SliceError("virtual slices are of a Pathways cluster, and this program does not run on one: set JAX_PLATFORMS=pathways")
     return client
 
 
 def _ask(client, what):
     """Sends a request to the resource manager; returns its answer."""
-    return _questions.ask(client, {"sliceRequest": what})
+    return questions.ask(client, {"sliceRequest": what})
 
 
 @contextlib.contextmanager

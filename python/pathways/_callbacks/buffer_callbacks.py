@@ -1,14 +1,14 @@
 """jax.experimental.buffer_callback: callbacks that write their results into buffers passed to them.
 
 jax passes the computation's own memory, which is in the same process. Our computations run on workers, so the buffers are numpy arrays in this
-process, and their contents are sent back as the results of a host callback (`_callbacks.py`).
+process, and their contents are sent back as the results of a host callback (`callbacks.py`).
 """
 
 import functools
 
 import numpy as np
 
-from pathways import _callbacks
+from pathways._callbacks import callbacks
 from pathways._jax import compilation, seams
 
 
@@ -62,7 +62,7 @@ def install(is_ours):
     from jax.interpreters import mlir
 
     found = seams.find_all(seams.BUFFER_CALLBACK, seams.BUFFER_CALLBACK_LOWERING)
-    if found is None or getattr(found[1], "_pathways", False) or not compilation.add(_callbacks.PASS, is_ours):
+    if found is None or getattr(found[1], "_pathways", False) or not compilation.add(callbacks.PASS, is_ours):
         return
     primitive, ordinary = found
 
@@ -72,7 +72,7 @@ def install(is_ours):
             return ordinary(ctx, *args, callback=callback, in_tree=in_tree, out_tree=out_tree, has_side_effect=has_side_effect,
                             input_output_aliases=input_output_aliases, **others)
         function = _with_buffers(callback, in_tree, out_tree, ctx.avals_out, input_output_aliases)
-        return _callbacks.emit(ctx, function, None, args, ctx.avals_in, ctx.avals_out, has_side_effect, None)[0]
+        return callbacks.emit(ctx, function, None, args, ctx.avals_in, ctx.avals_out, has_side_effect, None)[0]
 
     lowering._pathways = True
     seams.BUFFER_CALLBACK_LOWERING.replace(lowering)

@@ -9,8 +9,8 @@ import math
 import os
 import re
 
-from pathways import _binaries
-from pathways._shape import Shape
+from pathways._cluster import binaries
+from pathways._cluster.shape import Shape
 
 MOST_HOSTS, MOST_DEVICES = 4096, 16384
 
@@ -74,7 +74,7 @@ def environment():
 
 def workers(controller_address, shape, device):
     """Returns the command line of the process that runs all hosts."""
-    return [_binaries.find("pathways-worker"), "--controller", controller_address, "--plugin", _binaries.device_plugin("cpu"),
+    return [binaries.find("pathways-worker"), "--controller", controller_address, "--plugin", binaries.device_plugin("cpu"),
             "--simulated-hosts", shape.islands * shape.hosts, "--hosts-per-island", shape.hosts, "--devices", shape.devices,
             "--simulated-flops", device.flops_per_second, "--simulated-bandwidth", device.bytes_per_second, "--memory-limit", device.memory_bytes,
             "--simulated-latency", f"{device.latency_seconds * 1e6:.3f}us", "--simulated-uplink", device.uplink_bytes_per_second,

@@ -15,7 +15,7 @@ import weakref
 
 import numpy as np
 
-from pathways import _host_calls
+from pathways._callbacks import host_calls
 from pathways._jax import compilation, seams
 
 TARGET = "pathways_host_callback_call"
@@ -24,7 +24,7 @@ TARGET_ON_SHARDS = "pathways_host_callback_on_shards"  # each device calls with 
 # An entry in jax's list of a program's callbacks: a nonempty list makes jax wait for the program at a barrier. It is removed before compilation.
 MARK = "pathways host callback"
 
-registry = _host_calls.Registry()
+registry = host_calls.Registry()
 
 
 class Registration:
@@ -192,7 +192,7 @@ def _wait_for_prints():
     def handle_token_bufs(self, token_bufs, sharded_token):
         ordinary(self, token_bufs, sharded_token)
         at_once = not self.out_handler.handlers or getattr(_thread, "eager", False)
-        if not at_once or not _only_prints(self) or _host_calls.answers_a_call():
+        if not at_once or not _only_prints(self) or host_calls.answers_a_call():
             return
         try:
             sharded_token.block_until_ready()

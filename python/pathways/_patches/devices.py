@@ -1,6 +1,6 @@
 """Adds to jax's devices what the client library lacks: memory statistics, cost analysis, and meshes that span islands."""
 
-from pathways import _questions
+from pathways._client import questions
 from pathways._jax import seams
 
 
@@ -27,7 +27,7 @@ def _memory_of(device):
     import jax
 
     try:
-        return memory_stats_in(_questions.ask(device.client, {"statusRequest": {}}), device.id)
+        return memory_stats_in(questions.ask(device.client, {"statusRequest": {}}), device.id)
     except jax.errors.JaxRuntimeError:  # the cluster is lost, or is older than this request
         return None
 

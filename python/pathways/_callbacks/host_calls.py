@@ -38,9 +38,9 @@ TRANSLATE = 0  # the number of a callback that belongs to no program: pathways/c
 
 def _translate(program, version):
     """Rewrites a program of this process for the StableHLO version that the workers' runtime reads."""
-    from pathways import _portable_programs
+    from pathways._jax import portable_programs
 
-    return [np.frombuffer(_portable_programs.translate(program.tobytes(), version.tobytes().decode()), np.uint8)]
+    return [np.frombuffer(portable_programs.translate(program.tobytes(), version.tobytes().decode()), np.uint8)]
 
 _thread = threading.local()
 

@@ -8,12 +8,14 @@ import subprocess
 import sys
 import time
 
-from pathways import _check, _cluster, _share, _state, _status
-from pathways._shape import Shape
+from pathways._client import shares
+from pathways._cluster import admin, local, records, run_folders
+from pathways._cluster.shape import Shape
+from pathways._commands import check_trace, status_text
 
 
 def shape_of(args):
-    base = _cluster.default_shape()
+    base = local.default_shape()
     return Shape(args.islands or base.islands, args.hosts or base.hosts, args.devices or base.devices).checked()
 
 
@@ -34,11 +36,11 @@ def run(args):
         return _run_on(args, words, args.address)
     if not (args.islands or args.hosts or args.devices or args.platform):
         try:
-            return _run_on(args, words, _state.load(args.name).address)
-        except _state.NotRunning:
+            return _run_on(args, words, records.load(args.name).address)
+        except records.NotRunning:
             pass  # start a cluster for this program alone
-    folder = _cluster.new_run_folder()
-    cluster = _cluster.Cluster(shape_of(args), folder, args.platform).start()
+    folder = run_folders.new_run_folder()
+    cluster = local.Cluster(shape_of(args), folder, args.platform).start()
     try:
         code = _run_on(args, words, cluster.address)
         failure = cluster.failure()
@@ -75,25 +77,25 @@ def _run_on(args, words, address):
 
 
 def status(args):
-    address = args.address or os.environ.get("PATHWAYS_ADDRESS") or _state.load(args.name).address
-    report = _cluster.status(address)
-    print(json.dumps(report, indent=2) if args.json else _status.render(report, address))
+    address = args.address or os.environ.get("PATHWAYS_ADDRESS") or records.load(args.name).address
+    report = admin.status(address)
+    print(json.dumps(report, indent=2) if args.json else status_text.render(report, address))
     return 0
 
 
 def share(args):
-    address = args.address or os.environ.get("PATHWAYS_ADDRESS") or _state.load(args.name).address
-    change = _share.checked(args.weight, args.priority, "--{}")
+    address = args.address or os.environ.get("PATHWAYS_ADDRESS") or records.load(args.name).address
+    change = shares.checked(args.weight, args.priority, "--{}")
     if not change:
         raise ValueError("nothing to change: give --weight, --priority or both")
-    now = _cluster.share(address, args.client, **change)
+    now = admin.share(address, args.client, **change)
     say(args, now, f"client {now['client']}: weight {now['weight']:g}, priority {now['priority']}")
     return 0
 
 
 def drain(args):
-    address = args.address or os.environ.get("PATHWAYS_ADDRESS") or _state.load(args.name).address
-    report = _cluster.drain(address, args.host, args.undo, args.timeout)
+    address = args.address or os.environ.get("PATHWAYS_ADDRESS") or records.load(args.name).address
+    report = admin.drain(address, args.host, args.undo, args.timeout)
     if args.undo:
         lines = [f"host {args.host} takes slices again"]
     else:
@@ -104,9 +106,9 @@ def drain(args):
 
 
 def _step(args, resume):
-    address = args.address or os.environ.get("PATHWAYS_ADDRESS") or _state.load(args.name).address
-    report = _cluster.suspend(address, args.client, resume, args.timeout)
-    what = f"{report['arrays']} array(s), {_status.amount(report['bytes'])},"
+    address = args.address or os.environ.get("PATHWAYS_ADDRESS") or records.load(args.name).address
+    report = admin.suspend(address, args.client, resume, args.timeout)
+    what = f"{report['arrays']} array(s), {status_text.amount(report['bytes'])},"
     say(args, report, f"client {args.client} goes on: {what} on devices" if resume else f"client {args.client} waits: {what} in host memory")
     return 0
 
@@ -120,18 +122,18 @@ def resume(args):
 
 
 def trace(args):
-    address = args.address or os.environ.get("PATHWAYS_ADDRESS") or _state.load(args.name).address
+    address = args.address or os.environ.get("PATHWAYS_ADDRESS") or records.load(args.name).address
     if not 0 < args.seconds <= 600:
         raise ValueError(f"--seconds wants more than 0 and at most 600, not {args.seconds:g}")
     if not args.json:
         print(f"recording {address} for {args.seconds:g} s ...", file=sys.stderr)
-    summary = _cluster.trace(address, args.seconds, os.path.abspath(args.output))
+    summary = admin.trace(address, args.seconds, os.path.abspath(args.output))
     lines = [f"{summary['events']} events in {args.output}: open it at https://ui.perfetto.dev"]
     if summary["events_not_recorded"]:
         lines.append(f"{summary['events_not_recorded']} more came after the limit and are missing: record for less long")
     if summary["silent_hosts"]:
         lines.append(f"missing, because they did not answer: {', '.join(summary['silent_hosts'])}")
-    report = _check.check_file(args.output) if args.check else None
+    report = check_trace.check_file(args.output) if args.check else None
     if report is not None:
         summary["check"] = report.fields()
         lines.append(report.text())
@@ -140,17 +142,17 @@ def trace(args):
 
 
 def check(args):
-    report = _check.check_file(args.trace)
+    report = check_trace.check_file(args.trace)
     say(args, report.fields(), report.text())
     return 1 if report.findings else 0
 
 
 def logs(args):
-    folder = _state.folder(args.name)
-    _state.fetch_logs(args.name, args.lines)
+    folder = records.folder(args.name)
+    records.fetch_logs(args.name, args.lines)
     available = {path.stem: path for path in sorted(folder.glob("*.log"))}
     if not available:
-        raise _state.NotRunning(f"cluster '{args.name}' has no logs in {folder}: has it been started with 'pathways up'?")
+        raise records.NotRunning(f"cluster '{args.name}' has no logs in {folder}: has it been started with 'pathways up'?")
     unknown = [name for name in args.process if name not in available]
     if unknown:
         raise ValueError(f"no log of '{unknown[0]}': there are {', '.join(available)}")

@@ -67,9 +67,9 @@ def folder():
 
 
 def _start_time(pid):
-    from pathways import _state
+    from pathways._cluster import records
 
-    return _state.start_time(pid)
+    return records.start_time(pid)
 
 
 class Uploads:

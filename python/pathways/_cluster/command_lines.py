@@ -5,7 +5,7 @@ import pathlib
 import sys
 import tempfile
 
-from pathways import _binaries
+from pathways._cluster import binaries
 
 # The most hosts that one computation may span in a cluster that hosts can join (cpu plugin only; a bound, not a reservation).
 MOST_HOSTS = 8
@@ -41,7 +41,7 @@ def _front_door():
 def agent(cluster, listen, port_file=None, patience=None):
     """Returns the agent's command line. `cluster`: the controller's address for clients. `patience`: seconds to wait for the controller when a program
     connects. The first line of the port file is the address that programs connect to."""
-    args = [_binaries.find("pathways-agent"), "--cluster", cluster, "--listen", listen, *_front_door()]
+    args = [binaries.find("pathways-agent"), "--cluster", cluster, "--listen", listen, *_front_door()]
     if patience is not None:
         args.append(f"--patience={patience}s")
     return [*args, "--port-file", port_file] if port_file else args
@@ -50,7 +50,7 @@ def agent(cluster, listen, port_file=None, patience=None):
 def local(island, host, platform, devices, port_file, listen):
     """Returns the command line of a cluster of one host in one process. Its first line of the port file is the address that programs connect to;
     `listen`: the address of its controller."""
-    return [_binaries.find("pathways-local"), "--island", island, "--host-name", host, "--port-file", port_file, "--listen-clients", listen,
+    return [binaries.find("pathways-local"), "--island", island, "--host-name", host, "--port-file", port_file, "--listen-clients", listen,
             *_devices(platform, devices), *_staged_limit(), *_front_door()]
 
 
@@ -72,7 +72,7 @@ def _staged_limit():
 
 def controller(listen, listen_workers, hosts, port_file, policy=None, spill=False, dispatch=None):
     """Returns the controller's command line. Once it serves, the port file has two lines: the clients' and the workers' address."""
-    args = [_binaries.find("pathways-controller"), "--listen-clients", listen, "--listen-workers", listen_workers,
+    args = [binaries.find("pathways-controller"), "--listen-clients", listen, "--listen-workers", listen_workers,
             "--expect-hosts", hosts, "--port-file", port_file, *_staged_limit()]
     if spill:
         args.append("--spill")
@@ -82,7 +82,7 @@ def controller(listen, listen_workers, hosts, port_file, policy=None, spill=Fals
 
 
 def _devices(platform, devices):
-    args = ["--plugin", _binaries.device_plugin(platform), *compile_cache()]
+    args = ["--plugin", binaries.device_plugin(platform), *compile_cache()]
     return [*args, "--devices", devices] if platform == "cpu" else args
 
 
@@ -91,7 +91,7 @@ def worker(controller_address, host, island, platform, devices=None, most_hosts=
     """Returns the worker's command line. `devices`: the number of CPU devices to create; on other platforms the plugin finds them. `memory_limit`:
     bytes for arrays on each device; None: all that the device has. `listen_lanes`: where clients bring and fetch arrays; None: on sockets of the kind
     on which the other workers reach this one."""
-    args = [_binaries.find("pathways-worker"), "--controller", controller_address, "--island", island, "--host-name", host, *_devices(platform, devices)]
+    args = [binaries.find("pathways-worker"), "--controller", controller_address, "--island", island, "--host-name", host, *_devices(platform, devices)]
     if platform == "cpu":
         args += ["--most-hosts", most_hosts]
     if checksum:
@@ -101,54 +101,3 @@ def worker(controller_address, host, island, platform, devices=None, most_hosts=
     if listen_lanes is not None:
         args += ["--listen-lanes", listen_lanes]
     return [*args, "--advertise", advertise] if advertise else args
-
-
-# ---------------------------------------------------------------------------------------------------------------- addresses
-def split(address, what):
-    """Splits "HOST:PORT" into ("host", "port"); raises ValueError, which names `what`."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise ValueError(f"{what} wants HOST:PORT, not '{address}'")
-    return host, port
-
-
-def listens_here(address):
-    """Whether an address can be reached from this machine only."""
-    return address.startswith("unix:") or is_loopback(address.removeprefix("tcp:").rpartition(":")[0])
-
-
-def is_loopback(host):
-    return host in ("localhost", "[::1]") or host.startswith("127.")
-
-
-def listen_proxy(wanted, listen):
-    """Returns where the agent for programs without our package listens: the address wanted, or a free port where the controller's clients connect.
-    None: it is not wanted."""
-    if wanted == "none":
-        return None
-    if wanted is None:
-        return f"{split(listen, '--listen')[0]}:0"
-    split(wanted, "--listen-proxy")
-    return wanted
-
-
-def is_wildcard(host):
-    return host in ("0.0.0.0", "[::]")
-
-
-def reachable(address, name):
-    """Returns a listening address as other processes reach it: a wildcard host becomes `name`."""
-    if address.startswith("unix:"):
-        return address
-    scheme, host_port = ("tcp:", address[4:]) if address.startswith("tcp:") else ("", address)
-    host, _, port = host_port.rpartition(":")
-    return f"{scheme}{name if is_wildcard(host) else host}:{port}"
-
-
-def read_ports(port_file):
-    """Returns (the clients' address, the workers' address), or None while the controller does not serve yet."""
-    try:
-        lines = pathlib.Path(port_file).read_text().splitlines()
-    except OSError:
-        return None
-    return (lines[0], lines[1]) if len(lines) >= 2 else None

@@ -5,10 +5,8 @@ The policy "share" uses the weight (device time in proportion to weights), the p
 
 import os
 
-from pathways import _cluster
-
 _VARIABLES = {"weight": "PATHWAYS_WEIGHT", "priority": "PATHWAYS_PRIORITY"}
-_chosen = {}  # by set_share
+chosen = {}  # by set_share: {"weight": number, "priority": number}, of those that it was given
 
 
 def _number(name, value, where):
@@ -36,25 +34,9 @@ def wanted():
     for name, variable in _VARIABLES.items():
         if text := os.environ.get(variable):
             environment[name] = _number(name, text, variable)
-    return {**environment, **_chosen}
+    return {**environment, **chosen}
 
 
 def initialization_data():
     """Returns the requested share as initialization data of a session, where the controller reads it."""
     return {f"pathways_{name}": str(value).encode() for name, value in wanted().items()}
-
-
-def set_share(weight=None, priority=None):
-    """Changes this process's share of the cluster. Computations that have not started yet are reordered.
-
-    weight    device time is divided in proportion to the clients' weights (policy "share"); default 1
-    priority  the client with the highest priority goes first (policy "priority"); default 0
-    Omitted values stay unchanged. Before jax connects, the change applies from the connection on."""
-    from pathways import _client
-
-    change = checked(weight, priority)
-    if not change:
-        raise ValueError("set_share wants a weight, a priority or both")
-    for address, client in _client.connected():
-        _cluster.share(address, client, **change)
-    _chosen.update(change)

@@ -4,7 +4,7 @@ import importlib.util
 import os
 import pathlib
 
-PACKAGE = pathlib.Path(__file__).resolve().parent
+PACKAGE = pathlib.Path(__file__).resolve().parents[1]
 
 
 class MissingError(RuntimeError):

@@ -1,0 +1,50 @@
+"""Requests of an operator to a running controller: its status, clients' shares, draining of hosts, suspension of clients, recordings.
+
+The program pathways-controller sends them, as its own command line describes.
+"""
+
+import json
+import subprocess
+
+from pathways._cluster import binaries
+
+
+class StatusError(RuntimeError):
+    """The controller did not answer."""
+
+
+def status(address, seconds=10.0, at_workers=False):
+    """Returns the status report of the controller whose clients connect to `address`; `at_workers`: whose workers join there."""
+    return _ask(address, seconds, "--status-at-workers" if at_workers else "--status", address, f"--status-timeout={seconds}s")
+
+
+def share(address, client, weight=None, priority=None):
+    """Changes a client's share; returns the share now in force."""
+    change = [f"--share-{name}={value}" for name, value in (("weight", weight), ("priority", priority)) if value is not None]
+    return _ask(address, 10.0, "--share", address, f"--share-client={client}", *change)
+
+
+def drain(address, host, undo, seconds):
+    """Moves the virtual slices off a host, or with `undo` allows them again. Returns {"moved": [slice, ...], "stuck": [{"slice", "why"}, ...]}."""
+    return _ask(address, seconds + 10, "--drain", address, f"--drain-host={host}", f"--status-timeout={seconds}s",
+                *(["--drain-undo"] if undo else []))
+
+
+def suspend(address, client, resume, seconds):
+    """Suspends or resumes a client; returns {"client", "arrays", "bytes"}."""
+    return _ask(address, seconds + 10, "--resume" if resume else "--suspend", address, f"--suspend-client={client}", f"--status-timeout={seconds}s")
+
+
+def trace(address, seconds, path):
+    """Has the cluster record its events into a file; returns a summary."""
+    return _ask(address, seconds + 60, "--trace", address, f"--trace-duration={seconds}s", f"--trace-output={path}", "--status-timeout=50s")
+
+
+def _ask(address, seconds, *question):
+    try:
+        done = subprocess.run([str(binaries.find("pathways-controller")), *question], capture_output=True, text=True, timeout=seconds + 10, check=False)
+    except subprocess.TimeoutExpired:
+        raise StatusError(f"no answer from the controller at {address} within {seconds:.0f} s") from None
+    if done.returncode != 0:
+        raise StatusError(done.stderr.strip() or f"pathways-controller {question[0]} {address} ended with status {done.returncode}")
+    return json.loads(done.stdout)

@@ -1,0 +1,156 @@
+"""Runs a cluster on this machine: one controller and a worker for every host, as child processes."""
+
+import dataclasses
+import os
+import pathlib
+import socket
+
+from pathways._cluster import addresses, admin, command_lines, processes, records, simulated
+from pathways._cluster.shape import Shape
+
+START_SECONDS = float(os.environ.get("PATHWAYS_START_SECONDS", "60"))
+
+
+def default_shape():
+    text = os.environ.get("PATHWAYS_LOCAL", "")
+    try:
+        return Shape.parse(text) if text else Shape()
+    except ValueError as error:
+        raise ValueError(f"PATHWAYS_LOCAL: {error}") from None
+
+
+@dataclasses.dataclass(frozen=True)
+class Joinable:
+    """Options of a cluster that workers started separately may join."""
+
+    with_workers: bool = True            # start workers too; else only the controller, which waits for the shape's hosts to join
+    listen_workers: str | None = None    # the address for workers; default: derived from `listen`
+    advertise: str | None = None         # the name under which other machines reach this one; default: its network name
+
+
+class Cluster:
+    """A controller and its workers. start() starts them and returns when they are ready. `owned`: they end with this process. `listen`: where clients
+    connect. `listen_proxy`: where an agent of the cluster serves jax programs without our package; None: there is no such agent."""
+
+    def __init__(self, shape, folder, platform=None, listen="127.0.0.1:0", owned=True, policy=None, joinable=None, checksum=False, heartbeat=None,
+                 simulated=None, memory_limit=None, spill=False, dispatch=None, listen_proxy=None):
+        self.shape = shape
+        self.folder = pathlib.Path(folder)
+        self.platform = platform or command_lines.default_platform()
+        self.listen = listen
+        self.listen_proxy = listen_proxy
+        self.owned = owned
+        self.policy = policy
+        self.joinable = joinable
+        self.checksum = checksum
+        self.heartbeat = heartbeat
+        self.memory_limit = memory_limit  # bytes for arrays on each device; None: all that the device has
+        self.spill = spill
+        self.dispatch = dispatch
+        self.simulated = simulated  # a simulated.Device: all hosts are simulated and have such devices
+        self.address = None
+        self.workers_address = None
+        self.proxy_address = None
+        self.processes = []
+
+    def start(self):
+        try:
+            self._start_controller()
+            with_workers = self.joinable is None or self.joinable.with_workers
+            if with_workers:
+                self._start_workers()
+            agent = self._start_agent() if self.listen_proxy is not None else None
+            if with_workers:
+                processes.wait_for(self._formed, self.processes, START_SECONDS, "the hosts did not join the cluster")
+            if agent is not None:
+                self.proxy_address = self._reachable(processes.wait_for(agent, self.processes, START_SECONDS, "the agent did not start"))
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self):
+        processes.stop_all(list(reversed(self.processes)))
+
+    handle = {}
+
+    @property
+    def members(self):
+        return [records.Member(p.log.stem, p.pid, records.start_time(p.pid), str(p.log)) for p in self.processes]
+
+    def failure(self):
+        """Describes the first process that has ended; None if all run."""
+        return next((p.failure() for p in self.processes if not p.alive()), None)
+
+    def _log(self, name):
+        return self.folder / f"{name}.log"
+
+    def _listen_workers(self):
+        """Returns a Unix socket if clients are on this machine only, else a TCP address: workers may then be on other machines too."""
+        if self.joinable is not None and self.joinable.listen_workers:
+            return self.joinable.listen_workers
+        if addresses.listens_here(self.listen):
+            return f"unix:{self.folder / 'workers.sock'}"
+        return f"{addresses.split(self.listen, '--listen')[0]}:0"
+
+    def _listen_lanes(self):
+        """Returns the address of each worker for clients; None: the worker's own choice. Its choice depends on where it joins, so it does not serve
+        clients of other machines if workers are on this machine only."""
+        if addresses.listens_here(self.listen) or not addresses.listens_here(self.workers_address):
+            return None
+        return f"{addresses.split(self.listen, '--listen')[0]}:0"
+
+    def _start_controller(self):
+        port_file = self.folder / "controller.port"
+        args = command_lines.controller(self.listen, self._listen_workers(), len(self.shape.placement()), port_file, self.policy, self.spill,
+                                        self.dispatch)
+        if self.joinable is None:
+            args.append("--own-workers")  # workers started separately would wait for the next controller
+        if self.heartbeat:
+            args.append(f"--heartbeat-limit={self.heartbeat}")
+        if self.owned:
+            args.append("--exit-with-parent")
+        self.processes.append(processes.Process("pathways-controller", args, self._log("controller")))
+        clients, workers = processes.wait_for(
+            lambda: addresses.read_ports(port_file), self.processes, START_SECONDS, "the controller did not start")
+        self.address, self.workers_address = self._reachable(clients), self._reachable(workers)
+
+    def _start_agent(self):
+        """Starts the agent for programs without our package. Returns a function that returns the agent's address once it serves."""
+        port_file = self.folder / "agent.port"
+        args = command_lines.agent(self.address, self.listen_proxy, port_file)
+        if self.owned:
+            args.append("--exit-with-parent")
+        self.processes.append(processes.Process("pathways-agent", args, self._log("agent")))
+        return lambda: processes.read_port_file(port_file)
+
+    def _reachable(self, address):
+        return addresses.reachable(address, self._advertise() or socket.gethostname())
+
+    def _advertise(self):
+        return self.joinable.advertise if self.joinable is not None else None
+
+    def _start_workers(self):
+        if self.simulated is not None:
+            args = simulated.workers(self.workers_address, self.shape, self.simulated)
+            if self.owned:
+                args.append("--exit-with-parent")
+            self.processes.append(processes.Process("pathways-worker of the simulated hosts", args, self._log("hosts"), simulated.environment()))
+            return
+        hosts = len(self.shape.placement())
+        # Leave room for hosts that replace lost ones, or join later.
+        most_hosts = max(hosts + 2, command_lines.MOST_HOSTS) if self.joinable is not None else hosts + 2 if hosts > 1 else 1
+        for island, host in self.shape.placement():
+            args = command_lines.worker(self.workers_address, host, island, self.platform, self.shape.devices, most_hosts, self._advertise(),
+                                        self.checksum, self.memory_limit, self._listen_lanes())
+            args.append("--exit-with-controller")
+            if self.owned:
+                args.append("--exit-with-parent")
+            self.processes.append(processes.Process(f"pathways-worker {host}", args, self._log(host)))
+
+    def _formed(self):
+        try:
+            report = admin.status(self.address, seconds=5)
+        except admin.StatusError:
+            return None
+        return report if report.get("joined_hosts", 0) >= len(self.shape.placement()) else None
