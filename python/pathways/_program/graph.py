@@ -6,11 +6,9 @@ a value in another sharding, a Transfer node is inserted. Values that the caller
 placed at their first use.
 """
 
-import dataclasses
 import functools
 import os
 import re
-from typing import Any
 
 import jax
 import numpy as np
@@ -21,7 +19,8 @@ from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from pathways._callbacks import callbacks
 from pathways._jax import placement, public
-from pathways._program import cost, lowering, meshes, tokens, wire
+from pathways._program import cost, lowering, meshes, tokens, waiting, wire
+from pathways._program.nodes import Argument, HostCall, Node, Value, physical
 
 # The element types of pathways/buffers/dtype.h.
 _DTYPES = {name: number for number, names in {
@@ -29,45 +28,6 @@ _DTYPES = {name: number for number, names in {
     11: "float32", 12: "float64", 15: "complex64", 16: "bfloat16", 18: "complex128", 19: "float8_e5m2", 20: "float8_e4m3fn",
     21: "int4", 22: "uint4", 23: "float8_e4m3b11fnuz", 24: "float8_e5m2fnuz", 25: "float8_e4m3fnuz", 28: "float8_e4m3",
     29: "float8_e3m4", 32: "float4_e2m1fn", 33: "float8_e8m0fnu"}.items() for name in [names]}
-
-
-def physical(aval, sharding):
-    """Returns the type and sharding of the array stored on devices: for arrays of random keys, arrays of integers."""
-    if not public.is_of_keys(aval):
-        return aval, sharding
-    return public.physical_aval(aval), public.physical_sharding(aval, sharding)
-
-
-@dataclasses.dataclass(eq=False)
-class Value:
-    """An array in the program. `sharding` is None for an argument that is not placed yet."""
-    aval: Any
-    sharding: Any = None
-    number: int = -1
-    uses: int = 0
-    committed: bool = True  # in jax's sense: its devices follow from the user's choice
-
-
-@dataclasses.dataclass(eq=False)
-class Argument:
-    value: Value
-    constant: Any = None  # an array that the function closes over
-    donated: bool = False
-    effect: Any = None    # the ordered effect, if the argument is its token
-
-
-@dataclasses.dataclass(eq=False)
-class Node:
-    location: str
-    inputs: list
-    outputs: list
-    executable: int = -1  # -1: a transfer
-    donated: tuple = ()   # the inputs that it may overwrite
-    waits: Any = None     # a HostCall or Select (_program/waiting.py): the node then has no executable
-
-    @property
-    def is_transfer(self):
-        return self.executable < 0 and self.waits is None
 
 
 class Graph:
@@ -340,7 +300,7 @@ class Graph:
 
     def _waiting_bytes(self, node, inputs, branches):
         types = [wire.type_(*self._type(value, "a result")) for value in node.outputs]
-        if isinstance(node.waits, waiting.HostCall):
+        if isinstance(node.waits, HostCall):
             where = _at(node.location, f"{node.waits.name} called in the client's process")
             return wire.host_call(where, node.waits.number, inputs, types, node.waits.name)
         numbers = []
@@ -427,6 +387,3 @@ def location(source_info):
     if place is None:
         return ""
     return f"{os.path.basename(place['file'])}:{place['line']} in {place['function'].rsplit('.', 1)[-1]}"
-
-
-from pathways._program import waiting  # noqa: E402  (last: it imports this module)

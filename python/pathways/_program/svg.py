@@ -10,10 +10,10 @@ transfer") with data-from, data-to and data-bytes.
 """
 
 import dataclasses
-from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from pathways._program import meshes
+from pathways._program import meshes, sizes
+from pathways._program.nodes import HostCall
 
 BOX_WIDTH, BOX_HEIGHT, LANE_WIDTH, ROW_HEIGHT, MARGIN, HEADER, DOT = 190, 40, 290, 86, 30, 40, 4
 FILLS = ("#dbeafe", "#dcfce7", "#fef3c7", "#fce7f3", "#ede9fe", "#cffafe", "#ffedd5", "#e5e7eb")
@@ -69,9 +69,6 @@ def draw(graph, flops_of):
 
 
 def _boxes_and_edges(graph, flops_of):
-    from pathways._program import view
-    from pathways._program import waiting
-
     boxes, edges, source = [], {}, {}
     ids = lambda value: tuple(sorted(device.id for device in meshes.devices_of(value.sharding)))
 
@@ -80,8 +77,8 @@ def _boxes_and_edges(graph, flops_of):
         for value in values:
             found.setdefault(ids(value), []).append(value)
         for devices, members in found.items():
-            total = sum(view.shard_bytes(value) * len(devices) for value in members)
-            boxes.append(Box(kind, f"{len(members)} {kind if len(members) > 1 else kind[:-1]}", view.human(total), devices,
+            total = sum(sizes.shard_bytes(value) * len(devices) for value in members)
+            boxes.append(Box(kind, f"{len(members)} {kind if len(members) > 1 else kind[:-1]}", sizes.human(total), devices,
                              "\n".join(f"%{value.number} {value.aval.str_short()}" for value in members)))
             yield from ((value, boxes[-1]) for value in members)
 
@@ -89,24 +86,24 @@ def _boxes_and_edges(graph, flops_of):
         edge = edges.setdefault((source[value], target), Edge())
         if value not in edge.values:
             edge.values.append(value)
-            edge.size += view.shard_bytes(value) * len(ids(value)) if size is None else size
+            edge.size += sizes.shard_bytes(value) * len(ids(value)) if size is None else size
 
     source.update(group("arguments", [argument.value for argument in graph.arguments]))
     for node in graph.nodes:
         if node.is_transfer:
             box = Box("transfer", "", "", ids(node.outputs[0]), node.location)
         elif node.waits is not None:
-            host = isinstance(node.waits, waiting.HostCall)
+            host = isinstance(node.waits, HostCall)
             title = node.waits.name if host else " or ".join(branch.name for branch in node.waits.branches)
             at = (node.outputs or node.inputs)[:1]
             devices = ids(at[0]) if at else ()
             box = Box("host" if host else "select", title, "in the client" if host else "by a value", devices or (0,), node.location)
         else:
             devices = tuple(sorted(device.id for device in graph.executable_devices[node.executable]))
-            box = Box("compute", graph.executable_names[node.executable], view.operations(flops_of(node)), devices, node.location)
+            box = Box("compute", graph.executable_names[node.executable], sizes.operations(flops_of(node)), devices, node.location)
         boxes.append(box)
         for value in node.inputs:
-            connect(value, box, view.received(node) if node.is_transfer else None)
+            connect(value, box, sizes.received(node) if node.is_transfer else None)
         source.update((value, box) for value in node.outputs)
     for value, box in list(group("results", dict.fromkeys(graph.results))):
         connect(value, box)
@@ -169,8 +166,6 @@ def _box(box, at, fill):
 
 
 def _edge(source, target, edge, place):
-    from pathways._program import view
-
     (x1, y1), (x2, y2) = place[source], place[target]
     y1 += 2 * DOT if source.kind == "transfer" else BOX_HEIGHT
     bend = (y2 - y1) / 2
@@ -183,4 +178,4 @@ def _edge(source, target, edge, place):
     if source.kind == "transfer":  # the edge to the transfer shows the bytes
         return drawn
     return drawn + (f'<text class="bytes" x="{(x1 + x2) / 2 + 0.75 * aside}" y="{(y1 + y2) / 2 + 3}">'
-                    f'{escape(view.human(edge.size))}</text>')
+                    f'{escape(sizes.human(edge.size))}</text>')

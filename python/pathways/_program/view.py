@@ -1,11 +1,9 @@
 """Shows a traced program to people: as text, as a picture, and by each device's work and memory."""
 
 import dataclasses
-import math
 
-from pathways._program import cost
-from pathways._program import meshes, svg, waiting
-from pathways._program import graph as graphs
+from pathways._program import meshes, sizes, svg
+from pathways._program.nodes import HostCall
 
 
 @dataclasses.dataclass
@@ -32,8 +30,8 @@ class ProgramView:
                  + (f"{waits} that wait for values, " if waits else "") + f"{len(graph.results)} results"]
         lines += self._lines(graph, "  ")
         for device, use in self.per_device().items():
-            lines.append(f"device {device.id}: {use.computations} computations, {operations(use.flops)}, receives {human(use.received_bytes)}, "
-                         f"arguments {human(use.argument_bytes)}, at most {human(use.peak_bytes)}")
+            lines.append(f"device {device.id}: {use.computations} computations, {sizes.operations(use.flops)}, receives {sizes.human(use.received_bytes)}, "
+                         f"arguments {sizes.human(use.argument_bytes)}, at most {sizes.human(use.peak_bytes)}")
         return "\n".join(lines)
 
     def _lines(self, graph, indent):
@@ -44,10 +42,10 @@ class ProgramView:
             inputs = [f"%{value.number}" for value in node.inputs]
             branches = ()
             if node.is_transfer:
-                what = f"transfer {inputs[0]}  # {human(received(node))}, "
+                what = f"transfer {inputs[0]}  # {sizes.human(sizes.received(node))}, "
             elif node.waits is None:
-                what = f"compute {graph.executable_names[node.executable]}({', '.join(inputs)})  # {operations(self._flops(node))}, "
-            elif isinstance(node.waits, waiting.HostCall):
+                what = f"compute {graph.executable_names[node.executable]}({', '.join(inputs)})  # {sizes.operations(self._flops(node))}, "
+            elif isinstance(node.waits, HostCall):
                 what = f"host {node.waits.name}({', '.join(inputs)})  # "
             else:
                 branches = node.waits.branches
@@ -69,7 +67,7 @@ class ProgramView:
         graph = self._graph
 
         def change(value, sign):
-            size = shard_bytes(value) * sign
+            size = sizes.shard_bytes(value) * sign
             for device in meshes.devices_of(value.sharding):
                 use = uses.setdefault(device, DeviceUse())
                 now[device] = now.get(device, 0) + size
@@ -82,7 +80,7 @@ class ProgramView:
             change(argument.value, 1)
             owned |= {argument.value} if argument.donated else set()
             for device in meshes.devices_of(argument.value.sharding):
-                uses[device].argument_bytes += shard_bytes(argument.value)
+                uses[device].argument_bytes += sizes.shard_bytes(argument.value)
         for i, node in enumerate(graph.nodes):
             ending = [value for value in dict.fromkeys(node.inputs) if last[value] == i and value in owned]
             overwritten = [value for value in ending if value in node.donated]
@@ -99,7 +97,7 @@ class ProgramView:
 
     def _work(self, node, uses):
         if node.is_transfer:
-            for device, size in arrivals(node).items():
+            for device, size in sizes.arrivals(node).items():
                 uses[device].received_bytes += size
             return
         if node.waits is not None:
@@ -115,37 +113,3 @@ class ProgramView:
 
     def _typed(self, value):
         return f"%{value.number}:{value.aval.str_short()}@{meshes.ranges([d.id for d in meshes.devices_of(value.sharding)])}"
-
-
-def shard_bytes(value):
-    """Returns the value's bytes on each of its devices."""
-    aval, sharding = graphs.physical(value.aval, value.sharding)
-    return math.prod(sharding.shard_shape(aval.shape)) * cost.bytes_of(aval) // max(math.prod(aval.shape), 1)
-
-
-def arrivals(node):
-    """Returns {device: bytes that a transfer brings there}. Shards already there do not move."""
-    value, out = node.inputs[0], node.outputs[0]
-    aval, target = graphs.physical(out.aval, out.sharding)
-    _, source = graphs.physical(value.aval, value.sharding)
-    had = source.devices_indices_map(aval.shape)
-    size = shard_bytes(out)
-    return {device: 0 if had.get(device) == index else size for device, index in target.devices_indices_map(aval.shape).items()}
-
-
-def received(node):
-    return sum(arrivals(node).values())
-
-
-def human(count):
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024 or unit == "GiB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-
-
-def operations(count):
-    for unit in ("", "k", "M", "G", "T"):
-        if count < 1000 or unit == "T":
-            return f"{count:.0f} flop" if not unit else f"{count:.1f} {unit}flop"
-        count /= 1000

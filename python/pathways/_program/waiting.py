@@ -4,10 +4,8 @@ jax's own callbacks, as equations of a program, become nodes. Their operands are
 callbacks of compiled functions use (_callbacks/host_calls.py). A choice becomes a node with a graph for each branch.
 """
 
-import dataclasses
 import functools
 import logging
-from typing import Any
 
 import jax
 import numpy as np
@@ -16,27 +14,12 @@ from jax.sharding import SingleDeviceSharding
 
 from pathways._callbacks import callbacks
 from pathways._program import choice, meshes, tokens
-from pathways._program import graph as graphs
+from pathways._program.nodes import Argument, HostCall, Node, Select, Value, physical
 
 logger = logging.getLogger("pathways")
 
 CALLBACKS = ("pure_callback", "io_callback")  # with results
 HOST_CALLS = (*CALLBACKS, "debug_callback", "debug_print")
-
-
-@dataclasses.dataclass(eq=False)
-class HostCall:
-    registration: Any  # keeps the function callable
-    name: str
-
-    @property
-    def number(self):
-        return self.registration.number
-
-
-@dataclasses.dataclass(eq=False)
-class Select:
-    branches: list  # graphs
 
 
 def is_waiting(eqn):
@@ -64,19 +47,19 @@ def _host_call(graph, eqn, values, location):
     operands = [_single(graph, value, location) for value in values]
     where = operands[0].sharding if operands else SingleDeviceSharding(jax.devices()[0])
     committed = any(value.committed for value in values)
-    outputs = [graphs.Value(aval, where, committed=committed) for aval in avals]
+    outputs = [Value(aval, where, committed=committed) for aval in avals]
     has_results = bool(avals)
     for effect in tokens.ordered(eqn.effects):
         function = tokens.passing(function)
         operands.append(graph.place(graph.token(effect), where, location))
-        outputs.append(graphs.Value(tokens.AVAL, where))
+        outputs.append(Value(tokens.AVAL, where))
         graph.tokens[effect] = outputs[-1]
     # Random keys are passed as integers, as in callbacks that jax compiles.
     number = callbacks.registry.add(callbacks.checked(function, [value.aval for value in outputs]),
-                                     [graphs.physical(value.aval, value.sharding)[0].dtype for value in operands], has_results)
+                                    [physical(value.aval, value.sharding)[0].dtype for value in operands], has_results)
     title = getattr(params.get("callback"), "callback_func", params.get("callback"))
     what = HostCall(callbacks.Registration(number), getattr(title, "__name__", name))
-    graph.nodes.append(graphs.Node(location, operands, outputs, waits=what))
+    graph.nodes.append(Node(location, operands, outputs, waits=what))
     return outputs[:len(avals)]
 
 
@@ -123,9 +106,9 @@ def _select(graph, eqn, values, location):
     constants = [graph.argument(argument.value.aval, argument.value.sharding, constant=argument.constant)
                  for branch, _, _ in branches for argument in branch.arguments if argument.constant is not None]
     _give_all(branches, taken, constants)
-    node = graphs.Node(location, [index, *taken, *constants], [], waits=Select([branch for branch, _, _ in branches]))
+    node = Node(location, [index, *taken, *constants], [], waits=Select([branch for branch, _, _ in branches]))
     avals = [var.aval for var in eqn.outvars]
-    node.outputs = [graphs.Value(*what) for what in zip(avals + [tokens.AVAL] * len(ordered), results)]
+    node.outputs = [Value(*what) for what in zip(avals + [tokens.AVAL] * len(ordered), results)]
     for output, said in zip(node.outputs, committed):
         output.committed = said
     graph.tokens.update(zip(ordered, node.outputs[len(avals):]))
@@ -155,8 +138,8 @@ def _give_all(branches, taken, constants):
         own.update(inputs)
         arguments = []
         for value in [*taken, *constants]:
-            inside = own.get(value) or graphs.Value(value.aval, value.sharding)
+            inside = own.get(value) or Value(value.aval, value.sharding)
             inside.sharding = value.sharding = value.sharding or inside.sharding or SingleDeviceSharding(jax.devices()[0])
-            arguments.append(graphs.Argument(inside))
+            arguments.append(Argument(inside))
         branch.arguments = arguments
         branch.finish(results)
