@@ -10,6 +10,7 @@ import forbidden  # noqa: E402
 import layering  # noqa: E402
 import private_jax  # noqa: E402
 import prose  # noqa: E402
+import python_rooms  # noqa: E402
 import sizes  # noqa: E402
 import source  # noqa: E402
 
@@ -102,6 +103,33 @@ def test_a_private_name_of_jax(tree, line):
 def test_public_names_of_jax_and_the_door_to_private_ones(tree, path, line):
     tree({path: line + "\n"})
     assert private_jax.check() == []
+
+
+ROOMS = {"_jax/__init__.py": '"""May import no other room."""', "_cluster/__init__.py": '"""May import no other room."""',
+         "_client/__init__.py": '"""May import _jax and _cluster."""', "__init__.py": "", "cli.py": "from pathways._client import x"}
+
+
+@pytest.mark.parametrize("files, text", [
+    ({"_jax/x.py": "from pathways._client import y", "_client/y.py": ""}, "_jax/x:1: _jax must not import _client.y"),
+    ({"_jax/x.py": "def f():\n    import pathways._client.y", "_client/y.py": ""}, "_jax/x:2: _jax must not import _client.y"),
+    ({"_jax/x.py": "from pathways import cli"}, "_jax must not import cli"),
+    ({"_jax/x.py": "from .. import cli"}, "_jax must not import a relative name"),
+    ({"_jax/x.py": "from pathways._jax import y", "_jax/y.py": "def f():\n    from pathways._jax import x"}, "_jax.x -> _jax.y -> _jax.x"),
+    ({"_client/__init__.py": '"""The connection."""'}, "one sentence \"May import"),
+    ({"_cluster/__init__.py": '"""May import _client."""'}, "_client does not come before _cluster"),
+    ({"_closet/__init__.py": '"""May import no other room."""'}, "_closet: not a room"),
+    ({"closet.py": ""}, "closet.py: not one of the modules beside the rooms"),
+])
+def test_an_import_that_the_rules_of_the_rooms_forbid(tree, files, text):
+    tree({f"python/pathways/{path}": content for path, content in {**ROOMS, **files}.items()})
+    (problem,) = python_rooms.check()
+    assert text in problem
+
+
+def test_imports_that_the_rules_of_the_rooms_allow(tree):
+    tree({f"python/pathways/{path}": content for path, content in {
+        **ROOMS, "_client/x.py": "import jax\nfrom pathways._jax import y\nfrom pathways._client import z", "_jax/y.py": "", "_client/z.py": ""}.items()})
+    assert python_rooms.check() == []
 
 
 LONG = " ".join(["word"] * (prose.MOST_WORDS + 1)) + "."
