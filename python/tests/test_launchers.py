@@ -24,7 +24,7 @@ def test_the_shape_is_filled_in_from_the_allocation(monkeypatch, asked, nodes, s
 
 def test_more_hosts_than_nodes_are_refused(monkeypatch):
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
-    with pytest.raises(ValueError, match="want 4 nodes, and job 7 has 2"):
+    with pytest.raises(ValueError, match="need 4 nodes, but job 7 has 2"):
         slurm.shape_for(argparse.Namespace(islands=2, hosts=2, devices=1, gres=None), "7")
 
 

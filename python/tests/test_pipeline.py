@@ -141,7 +141,7 @@ def test_interleaved_a_device_has_several_stages():
     np.testing.assert_allclose(loss, expected, rtol=1e-6)
     close(gradients, theirs)
     assert pipeline.bubble() == pytest.approx(1 / (3 * 4 + 1))
-    with pytest.raises(ValueError, match="goes round its devices"):
+    with pytest.raises(ValueError, match="in the same order in every round"):
         pw.pipeline(model, loss=mean_square, stages=[devices[0], devices[0], devices[1]], microbatches=4, schedule="interleaved")
 
 
@@ -298,17 +298,17 @@ ERRORS = {
     "more stages than layers": (lambda: make(stages=jax.devices()[:4]), ValueError, "3 layers cannot fill 4 stages"),
     "no stages": (lambda: make(stages=[]), ValueError, "at least one stage"),
     "another schedule": (lambda: make(schedule="zigzag"), ValueError, "no schedule 'zigzag': there are gpipe, 1f1b"),
-    "a split of another sum": (lambda: make(split=[1, 1]), ValueError, "3 layers into 2 stages"),
+    "a split of another sum": (lambda: make(split=[1, 1]), ValueError, "split must have 2 numbers .* whose sum is 3"),
     "a split by a name that is not there": (lambda: make(split=["nowhere"]), ValueError, "no parameter .* in a module 'nowhere'"),
-    "a stage that is no device": (lambda: make(stages=["a", "b"]), TypeError, "stage 0 is no mesh, slice, device"),
+    "a stage that is no device": (lambda: make(stages=["a", "b"]), TypeError, "stage 0 must be a mesh, a slice, a device"),
     "a stage whose devices do not divide a microbatch": (lambda: make(stages=[jax.devices()[:3], jax.devices()[3:6]]), ValueError,
-                                                         "4 examples cannot be spread over the 3 devices of stage 0"),
+                                                         "4 examples cannot be divided among the 3 devices of stage 0"),
     "a state on other devices": (on_other_devices, ValueError, r"parameter \[0\]\['b'\] is on device 2, but belongs to stage 0 .* on device 0"),
     "x and y of different sizes": (batches_that_differ, ValueError, "x has 16, y has 8"),
-    "parameters instead of a state": (not_a_state, TypeError, "not a state of a pipeline but list"),
-    "a model of nothing": (lambda: make(model=3), TypeError, "not of int"),
-    "a layer that is none": (lambda: make(model=[dense, 3, dense]), TypeError, "layer 1 is no function"),
-    "parameters for other layers": (lambda: make(model=[dense] * 4), ValueError, "4 layers want a list of as many parameters"),
+    "parameters instead of a state": (not_a_state, TypeError, "must be a PipelineState, .* not a list"),
+    "a model of nothing": (lambda: make(model=3), TypeError, "not int"),
+    "a layer that is none": (lambda: make(model=[dense, 3, dense]), TypeError, "layer 1 must be a function"),
+    "parameters for other layers": (lambda: make(model=[dense] * 4), ValueError, "parameters of 4 layers must be a list of that length"),
     "a loss for each example": (lambda: make(loss=lambda outputs, y: outputs[:, 0]), TypeError, r"must be one real number, not float32\[4\]"),
     "a loss of nothing": (lambda: make(loss=lambda outputs, y: jnp.float32(1)), ValueError, "does not depend on the batch"),
     "prints": (printing, NotImplementedError, "effects"),

@@ -76,7 +76,7 @@ def test_a_value_of_one_call_kept_for_the_next(devices):
     step(X)
     error, text, lines = raised(lambda: step(np.ones(4, np.int32)))  # traced again, with what the first trace left
     assert isinstance(error, jax.errors.UnexpectedTracerError), text
-    assert "program step uses a value that is left over" in text and "test_program_errors.py:" in text and "pass it in" in text
+    assert "program step uses a traced value of an earlier call" in text and "test_program_errors.py:" in text and "pass it as an argument" in text
     assert any("step(" in line for line in lines)
     kept.clear()
 
@@ -220,7 +220,7 @@ def test_what_is_donated_is_one_array_that_is_there(devices):
     one, two = (jax.device_put(X, devices[0]) for _ in range(2))
     step(one, two)
     error, text, lines = raised(lambda: step(one, jax.device_put(X, devices[0])))
-    assert "deleted" in text and "argument 0 of program step: it was donated" in text and any("step(one" in line for line in lines)
+    assert "deleted" in text and "argument 0 of program step: an earlier call took it" in text and any("step(one" in line for line in lines)
 
     @pw.program(donate_argnums=0)
     def twice(a, b):
@@ -240,7 +240,7 @@ def test_what_it_closes_over_has_to_be_there(devices):
         return x + gone
 
     _, text, lines = raised(lambda: step(X))
-    assert "deleted" in text and "program step takes it from its surroundings" in text and any("step(X)" in line for line in lines)
+    assert "deleted" in text and "program step uses it from the surrounding code" in text and any("step(X)" in line for line in lines)
 
 
 def test_what_is_no_program_is_refused_where_it_is_decorated(devices):

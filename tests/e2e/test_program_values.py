@@ -234,7 +234,7 @@ def test_errors_name_the_node_and_the_line(steps):
 
 def test_what_makes_no_sense_is_refused(steps):
     add, _, total = steps
-    with pytest.raises(TypeError, match="must give the same: a gives"):
+    with pytest.raises(TypeError, match="must return the same structure and types: a returns"):
         def a(x):
             return x
 

@@ -111,10 +111,10 @@ def test_constraints(slices):
     (dict(devices=1, island="atlantis"), pw.InfeasibleSlice, "island0"),
     (dict(devices=1, kind="abacus"), pw.InfeasibleSlice, "of kind cpu.* in island 'island0'"),
     (dict(devices=0), ValueError, "at least 1"),
-    (dict(shape=(2, 2), devices=5), ValueError, "a shape of 4 devices"),
+    (dict(shape=(2, 2), devices=5), ValueError, "the shape .2, 2., which has 4 devices"),
     (dict(shape=(1, 1, 1, 1)), ValueError, "1 to 3"),
     (dict(devices=1, spread=True, pack=True), ValueError, "choose one"),
-    (dict(devices=1, tpu_devices=1), TypeError, "one kind"),
+    (dict(devices=1, tpu_devices=1), TypeError, "only one of"),
     (dict(), TypeError, "how many"),
     (dict(devices=1, memory_per_device=-1), ValueError, "memory_per_device"),
 ])

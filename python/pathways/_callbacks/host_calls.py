@@ -205,7 +205,7 @@ class CallServer:
             self._connection.send({"call": call, "ok": False, "code": INTERNAL, "message": text}, [])
             return
         if results is None:
-            text = f"the program calls back function {header['callback']}, which this process does not have"
+            text = f"the program calls Python function {header['callback']}, which this process does not have"
             self._connection.send({"call": call, "ok": False, "code": NOT_FOUND, "message": text}, [])
             return
         self._connection.send({"call": call, "ok": True, "results": [r.nbytes for r in results]},

@@ -239,5 +239,6 @@ def _explain(where, error, failure):
     if failure:
         lines.append(failure)
     elif os.environ.get("PATHWAYS_ADDRESS"):
-        lines.append(f"Is it running? 'pathways status --address {where}' asks it. PATHWAYS_ADDRESS names it; unset, a local cluster is started.")
+        lines.append(f"Is it running? 'pathways status --address {where}' asks it. PATHWAYS_ADDRESS names this address; without the variable, a "
+                     "local cluster is started.")
     return "\n".join(lines)

@@ -44,7 +44,7 @@ def _our_client():
 
     client = jax.devices()[0].client
     if not connection.is_ours(client):
-        raise SliceError("virtual slices are of a Pathways cluster, and this program does not run on one: set JAX_PLATFORMS=pathways")
+        raise SliceError("virtual slices need a Pathways cluster, and this program does not use one: set JAX_PLATFORMS=pathways")
     return client
 
 
@@ -69,14 +69,14 @@ def _count(tpu_devices, devices, gpu_devices, shape):
     """Returns (count or None, platform or None)."""
     given = {name: n for name, n in (("tpu_devices", tpu_devices), ("devices", devices), ("gpu_devices", gpu_devices)) if n is not None}
     if len(given) > 1:
-        raise TypeError(f"a slice has one kind of devices: give one of {', '.join(given)}")
+        raise TypeError(f"a slice has devices of one kind: give only one of {', '.join(given)}")
     if not given and shape is None:
         raise TypeError("how many devices? Give devices=n, tpu_devices=n or gpu_devices=n, or a shape")
     for name, n in given.items():
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
             raise ValueError(f"{name} must be a whole number of at least 1, not {n!r}")
         if shape is not None and math.prod(shape) != n:
-            raise ValueError(f"{name}={n} and a shape of {math.prod(shape)} devices")
+            raise ValueError(f"{name}={n} does not match the shape {tuple(shape)}, which has {math.prod(shape)} devices")
         return n, {"tpu_devices": "tpu", "gpu_devices": "gpu"}.get(name)
     return None, None
 
@@ -102,7 +102,7 @@ class VirtualDeviceSet:
             if not 1 <= len(shape) <= 3 or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in shape):
                 raise ValueError(f"a shape has 1 to 3 extents of at least 1, not {shape!r}")
         if spread and pack:
-            raise ValueError("spread over many hosts or packed on few: choose one")
+            raise ValueError("spread=True and pack=True exclude each other: choose one")
         if isinstance(memory_per_device, bool) or not isinstance(memory_per_device, int) or memory_per_device < 0:
             raise ValueError(f"memory_per_device is a number of bytes, not {memory_per_device!r}")
         count, platform = _count(tpu_devices, devices, gpu_devices, shape)
@@ -140,7 +140,7 @@ class VirtualSlice:
         self._released = False
         all_devices = placement.all_devices(client)
         if all_devices is None:
-            raise SliceError("this jax does not tell the devices of slices; the log says what it lacks")
+            raise SliceError("this jax cannot list the devices of slices: the log names the private function that it lacks")
         with _our_errors():
             state = self._wait(_ask(client, {"add": request}), timeout)
         self.number = state["slice"]
@@ -187,7 +187,7 @@ class VirtualSlice:
         self._alive()
         platform = self._devices[0].platform
         if platform != "cpu" and platform in others:
-            raise SliceError(f"slice {self.number} has {platform} devices, not {name}: `.devices` is whatever there is")
+            raise SliceError(f"slice {self.number} has {platform} devices, not {name}: use .devices, which returns devices of every kind")
         return list(self._devices)
 
     @property

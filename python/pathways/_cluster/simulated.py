@@ -58,10 +58,9 @@ def parse_device(text):
         if len(numbers) not in (3, 5, 7) or not all(0 <= number < math.inf for number in numbers):
             raise ValueError
     except ValueError:
-        raise ValueError(f"'{text}' is not a simulated device: {', '.join(DEVICES)}, or operations a second, bytes a second and bytes of memory, "
-                         "such as 275e12:1.2e12:32e9, and perhaps, of the network between islands, seconds of latency and bytes a second of each "
-                         "host, such as 275e12:1.2e12:32e9:50e-6:25e9, and perhaps, of collectives, bytes a second of each device to the next and seconds "
-                         "of each step, such as 275e12:1.2e12:32e9:50e-6:25e9:82e9:1e-6") from None
+        raise ValueError(f"'{text}' is not a simulated device. Give a name ({', '.join(DEVICES)}) or OPERATIONS/S:BYTES/S:MEMORY-BYTES, such as "
+                         "275e12:1.2e12:32e9. Two more numbers may describe the network between islands, :LATENCY-SECONDS:BYTES/S of each host, such as "
+                         ":50e-6:25e9; and two more the collectives, :BYTES/S from a device to the next:SECONDS of each step, such as :82e9:1e-6") from None
     flops, bandwidth, memory, *links = numbers
     return Device(flops, bandwidth, int(memory), *links)
 

@@ -12,8 +12,8 @@ def checkout(start):
     for folder in (start, *start.parents):
         if (folder / "bench" / "paper" / "run.py").is_file() and (folder / "python" / "pathways").is_dir():
             return folder
-    raise ValueError(f"the benchmarks come with the sources, and {start} is not in a checkout of them: clone the repository and run this there, or "
-                     "say where it is with --checkout DIR")
+    raise ValueError(f"the benchmarks are in the source repository, and {start} is not in a checkout of it: clone the repository and run this there, or "
+                     "name the checkout with --checkout DIR")
 
 
 def bench(args):

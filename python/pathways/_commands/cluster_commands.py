@@ -130,9 +130,9 @@ def trace(args):
     summary = admin.trace(address, args.seconds, os.path.abspath(args.output))
     lines = [f"{summary['events']} events in {args.output}: open it at https://ui.perfetto.dev"]
     if summary["events_not_recorded"]:
-        lines.append(f"{summary['events_not_recorded']} more came after the limit and are missing: record for less long")
+        lines.append(f"{summary['events_not_recorded']} events came after the limit and are missing: record a shorter time")
     if summary["silent_hosts"]:
-        lines.append(f"missing, because they did not answer: {', '.join(summary['silent_hosts'])}")
+        lines.append(f"these hosts did not answer, so their events are missing: {', '.join(summary['silent_hosts'])}")
     report = check_trace.check_file(args.output) if args.check else None
     if report is not None:
         summary["check"] = report.fields()

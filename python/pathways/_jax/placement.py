@@ -17,7 +17,7 @@ def devices_of(sharding):
     if isinstance(sharding, SingleDeviceSharding):
         return tuple(sharding.device_set)
     if seams.DEVICE_LIST.find() is None:
-        raise NotImplementedError(f"this jax does not tell the order of the devices of {sharding}; put the array into a NamedSharding")
+        raise NotImplementedError(f"this jax does not tell the order of the devices of {sharding}: use a NamedSharding")
     return tuple(sharding._internal_device_list)
 
 

@@ -69,7 +69,7 @@ def with_devices(sharding, devices):
 
     abstract = sharding.mesh
     if abstract.size != len(devices):
-        raise ValueError(f"{sharding} is for {abstract.size} devices, and the computation runs on {len(devices)}")
+        raise ValueError(f"{sharding} is for {abstract.size} devices, but the computation runs on {len(devices)}")
     mesh = Mesh(np.array(devices, dtype=object).reshape(abstract.axis_sizes), abstract.axis_names, axis_types=abstract.axis_types)
     return NamedSharding(mesh, sharding.spec, memory_kind=sharding.memory_kind)
 

@@ -57,7 +57,7 @@ def _bundle(args):
         except ValueError:
             equals = ""
         if not equals:
-            raise ValueError(f"--option wants RESOURCE=AMOUNT for --on ray, such as TPU=4, not '{option}'")
+            raise ValueError(f"with --on ray, --option wants RESOURCE=AMOUNT, such as TPU=4, not '{option}'")
     return bundle
 
 
@@ -161,7 +161,7 @@ class RayCluster:
         """Returns an error text if the controller's actor is gone, else None. Ray restarts actors that fail, so someone must have ended it."""
         if _report(self.address) is not None:
             return None
-        return None if _find_address(self.handle) else f"the actors of '{self.namespace}' are not there any more: were they ended by someone else?"
+        return None if _find_address(self.handle) else f"the actors of '{self.namespace}' have ended, but 'pathways down' was not called: 'ray list actors' may say why"
 
     def stop(self):
         _end(self.handle)

@@ -26,7 +26,7 @@ def _ask(*words):
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     except FileNotFoundError:
-        raise ValueError(f"'{words[0]}' is not here: --on slurm wants a machine from which jobs are submitted") from None
+        raise ValueError(f"'{words[0]}' was not found: run --on slurm on a machine from which Slurm jobs are submitted") from None
     except subprocess.TimeoutExpired:
         raise processes.StartError(f"'{shlex.join(words)}' did not answer within 60 s") from None
     if done.returncode != 0:
@@ -59,7 +59,7 @@ def shape_for(args, job):
         nodes = int(os.environ.get("SLURM_JOB_NUM_NODES") or os.environ.get("SLURM_NNODES") or 1)
         hosts = hosts or max(1, nodes // islands)
         if islands * hosts > nodes:
-            raise ValueError(f"{islands} island(s) x {hosts} host(s) want {islands * hosts} nodes, and job {job} has {nodes}")
+            raise ValueError(f"{islands} island(s) x {hosts} host(s) need {islands * hosts} nodes, but job {job} has {nodes}: change --islands or --hosts, or allocate other nodes")
         if devices is None:
             found = re.search(r"\bTresPerNode=(\S+)", _ask("scontrol", "show", "job", "-o", job))
             devices = _gres_count(found.group(1)) if found else None
@@ -114,7 +114,7 @@ class SlurmCluster:
 
     def _submit(self):
         if shutil.which("sbatch") is None:
-            raise ValueError("'sbatch' is not here: --on slurm wants a machine from which jobs are submitted")
+            raise ValueError("'sbatch' was not found: run --on slurm on a machine from which Slurm jobs are submitted")
         nodes = len(self.shape.placement())
         gres = [f"--gres={self._args.gres}"] if self._args.gres else []
         script = "#!/bin/sh\nexec " + shlex.join([*self._srun_command(), *self._node_command()]) + "\n"
@@ -216,5 +216,5 @@ def _until(condition, what):
     deadline = time.monotonic() + _STOP_SECONDS
     while not condition():
         if time.monotonic() > deadline:
-            raise processes.StartError(f"{what} was told to end and has not within {_STOP_SECONDS} s: 'squeue' shows what Slurm waits for")
+            raise processes.StartError(f"{what} was told to end, but still runs after {_STOP_SECONDS} s: 'squeue' shows why")
         time.sleep(0.1)

@@ -34,7 +34,7 @@ def _start_here(args):
     if args.simulated:
         return _start_simulated(args)
     if args.simulated_device:
-        raise ValueError("--simulated-device is for --simulated")
+        raise ValueError("--simulated-device needs --simulated, which says how many there are")
     shape = cluster_commands.shape_of(args)
     if args.no_workers and args.memory_limit:
         raise ValueError("--memory-limit is for the workers that 'up' starts: give it to each 'pathways worker --join'")
@@ -47,7 +47,7 @@ def _start_here(args):
 
 def _start_simulated(args):
     if args.islands or args.hosts or args.devices or args.platform:
-        raise ValueError("--simulated says the shape itself, and its devices are simulated: leave out --islands, --hosts, --devices and --platform")
+        raise ValueError("--simulated gives the shape and the platform itself: leave out --islands, --hosts, --devices and --platform")
     if args.no_workers or args.checksum or args.spill or args.memory_limit:
         raise ValueError("--no-workers, --checksum, --spill and --memory-limit are for real hosts, not --simulated")
     joinable = local.Joinable(True, args.listen_workers, args.advertise)
@@ -79,7 +79,7 @@ def _announce(args, cluster):
         lines.append("  run a program   pathways run -- python train.py")
         lines.append(f"  or by hand      JAX_PLATFORMS=pathways PATHWAYS_ADDRESS={address} python train.py")
     if cluster.proxy_address is not None:
-        lines.append(f"  without ours    JAX_PLATFORMS=proxy JAX_BACKEND_TARGET=grpc://{cluster.proxy_address} "
+        lines.append(f"  stock jax       JAX_PLATFORMS=proxy JAX_BACKEND_TARGET=grpc://{cluster.proxy_address} "
                      "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS=true python train.py")
     lines += [] if args.simulated else [f"  add a host      pathways worker --join {address}"]
     lines.append("  stop it         pathways down")

@@ -26,7 +26,7 @@ def install(is_ours):
         if not all(is_ours(device.client) for device in self.devices()):
             return ordinary(self, copy=copy, **named)
         if copy is False:
-            raise ValueError(f"copy=False, but the memory of {self.sharding} is not this process's: set copy=True or copy=None")
+            raise ValueError(f"copy=False, but the memory of an array in {self.sharding} belongs to another process: set copy=True or copy=None")
         if len(self.devices()) == 1:
             self = jax.device_put(self, jax.local_devices(backend="cpu")[0])
         return ordinary(self, copy=None, **named)  # raises jax's own error for several devices

@@ -21,7 +21,7 @@ def sendable(x):
         return np.array(host, order="C")
     except MemoryError as error:  # the error that an in-process backend raises
         import jax
-        raise jax.errors.JaxRuntimeError(f"RESOURCE_EXHAUSTED: {error}, to be sent as it would lie in memory") from None
+        raise jax.errors.JaxRuntimeError(f"RESOURCE_EXHAUSTED: {error}. A numpy array whose strides are zero or negative is copied before it is sent: pass a smaller array") from None
 
 
 def install():

@@ -69,7 +69,7 @@ class _Refuse(compilation.Pass):
             if where in (None, backend.platform):
                 raise NotImplementedError(
                     f"the compiler pass {name!r} of register_hlo_module_transformation cannot run: Pathways compiles programs where their devices "
-                    "are, not in this process. jax.extend.xla.clear_hlo_module_transformation takes it back")
+                    "are, not in this process. jax.extend.xla.clear_hlo_module_transformation removes the pass")
 
 
 _PASS = _Refuse()

@@ -85,11 +85,11 @@ def trace(function, params, x, y, kept=(), key=()):
     loss, *after = closed.out_avals
     for before, aval in zip(kept, after, strict=True):
         if (before.shape, before.dtype) != (aval.shape, aval.dtype):
-            raise TypeError(f"a variable of the model is {before.dtype}{list(before.shape)}, and after a call {aval.str_short()}")
+            raise TypeError(f"a call changes the type of a variable of the model from {before.dtype}{list(before.shape)} to {aval.str_short()}: it must stay the same")
     if loss.shape != () or not jax.numpy.issubdtype(loss.dtype, jax.numpy.floating):
         raise TypeError(f"the loss must be one real number, not {loss.str_short()}")
     if closed.effects:
-        raise NotImplementedError(f"a pipeline of functions with effects ({closed.effects}): remove prints and callbacks")
+        raise NotImplementedError(f"the model or the loss has side effects, which a pipeline cannot run ({closed.effects}): remove prints and callbacks")
     jaxpr, _ = partial_eval.dce_jaxpr(closed.jaxpr, [True] * len(closed.out_avals), instantiate=True)
     first = ends[2] - ends[0]  # the position of the first statistic in the batch
     return _arrange(jaxpr, dict(zip(jaxpr.constvars, closed.consts)), ends[0], first, ends[3] - ends[0] if key else None)
@@ -157,7 +157,7 @@ def _arrange(jaxpr, consts, num_params, first_kept, key):
             constants.append(eqn)
     loss, *after = jaxpr.outvars
     if isinstance(loss, core.Literal) or loss not in of_batch:
-        raise ValueError("the loss does not depend on the batch")
+        raise ValueError("the loss does not depend on the batch: compute it from the model's outputs")
     kept = [(first_kept + i, var) for i, var in enumerate(after)]
     return Flow(list(params), list(batch), loss, kept, key, units, constants, consts, jaxpr.debug_info.with_unknown_names())
 

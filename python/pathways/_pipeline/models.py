@@ -24,18 +24,18 @@ def model_of(model, rngs, arguments):
     if nnx and isinstance(model, nnx):
         return _nnx(model, arguments)
     if arguments:
-        raise TypeError("arguments are for the call of a Flax module")
+        raise TypeError("arguments=... is for Flax modules only: a function or a list of layers takes (params, x)")
     if isinstance(model, (list, tuple)):
         return _function(_layers(list(model)))
     if callable(model):
         return _function(model)
-    raise TypeError(f"a pipeline is made of a list of layer functions, a Flax module or a function (params, x), not of {type(model).__name__}")
+    raise TypeError(f"a model is a list of layer functions, a Flax module or a function (params, x), not {type(model).__name__}")
 
 
 def _function(function):
     def call(params, variables, key, x):
         if key is not None:
-            raise TypeError("rng is for Flax modules: functions take what they want with x")
+            raise TypeError("rng=... is for Flax modules only: pass random keys of a function or of layers as a part of x")
         return function(params, x), variables
 
     return Model(call)
@@ -49,7 +49,7 @@ def _imported(module, name):
 def _layers(layers):
     for i, layer in enumerate(layers):
         if not callable(layer):
-            raise TypeError(f"layer {i} is no function (params, x) but {type(layer).__name__}")
+            raise TypeError(f"layer {i} must be a function (params, x), not {type(layer).__name__}")
     named = []
     for i, layer in enumerate(layers):
         def call(params, x, layer=layer):
@@ -60,7 +60,7 @@ def _layers(layers):
 
     def forward(params, x):
         if not isinstance(params, (list, tuple)) or len(params) != len(named):
-            raise ValueError(f"{len(named)} layers want a list of as many parameters, one for each layer (None for those that have none)")
+            raise ValueError(f"parameters of {len(named)} layers must be a list of that length: one entry for each layer, None for a layer without parameters")
         for layer, own in zip(named, params):
             x = layer(own, x)
         return x
@@ -99,11 +99,11 @@ def _nnx(model, arguments):
         changed = [jax.tree_util.keystr(path) for (path, new), (_, old) in zip(after, before) if new is not old]
         drawn = {jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(nnx.state(whole, nnx.RngState))}
         if key is None and drawn & set(changed):
-            raise ValueError("the model draws random numbers when it is called: give step() a key, rng=..., or call model.eval()")
+            raise ValueError("the model draws random numbers when it is called: pass a key, rng=..., to step(), or call model.eval() first")
         changed = [name for name in changed if name not in drawn]
         if changed or len(after) != len(before):
-            raise ValueError(f"the model changes more than its parameters and batch statistics when it is called: {', '.join(changed[:5])}: "
-                             "a pipeline cannot keep that")
+            raise ValueError(f"the model changes more than its parameters and batch statistics when it is called: {', '.join(changed[:5])}. "
+                             "A pipeline cannot keep such changes")
         return outputs, nnx.state(whole, nnx.BatchStat) if variables != () else variables
 
     return Model(call, lambda params: (params, statistics))

@@ -38,8 +38,8 @@ class Plan:
         readers = {s for s, stage in enumerate(self.stages) if i in stage.batch}
         makers = {s for s, stage in enumerate(self.stages) if after in stage.outputs}
         if makers and readers - makers:
-            raise ValueError(f"stage {min(makers)} makes a new value of a variable (statistics of a batch) that stage {min(readers - makers)} reads: "
-                             "microbatches could not follow each other. Cut elsewhere: see split")
+            raise ValueError(f"stage {min(makers)} updates a variable (statistics of a batch) that stage {min(readers - makers)} reads, so microbatches could not "
+                             "overlap. Use `split` to put both uses into one stage")
         return min(makers or readers or {0})
 
     def run(self, schedule, params, batch, kept=(), key=None):

@@ -61,7 +61,7 @@ def make(name, places, microbatches):
     if name != INTERLEAVED:
         return SCHEDULES[name](len(places), microbatches)
     if [apart[i % len(apart)] for i in range(len(places))] != list(places) or len(places) % len(apart):
-        raise ValueError(f"an interleaved schedule goes round its devices: {len(apart)} places, in the same order in every round, not "
+        raise ValueError(f"the stages of an interleaved schedule must go through their {len(apart)} sets of devices in the same order in every round, not "
                          f"{[apart.index(place) for place in places]}")
     return interleaved(len(places), microbatches, len(apart))
 
@@ -95,7 +95,7 @@ def timeline(schedule, forward=1.0, backward=2.0):
                 remaining -= 1
         if remaining == before:
             stuck = [actions[i] for actions, i in zip(schedule, following) if i < len(actions)]
-            raise ValueError(f"a schedule in which nothing can go on: {stuck}")
+            raise ValueError(f"the schedule is stuck, each of these actions waits for one that comes later: {stuck}")
     return sorted(intervals, key=lambda one: (one.start, one.action.stage))
 
 

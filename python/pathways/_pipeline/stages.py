@@ -34,8 +34,8 @@ class Place:
         if ways == 1 or aval.shape[:1] != (rows,):
             return self.sharding()
         if rows % ways:
-            raise ValueError(f"{rows} examples cannot be spread over the {ways} devices of stage {self.number}: "
-                             f"make that number of examples, or of microbatches, another one")
+            raise ValueError(f"a microbatch of {rows} examples cannot be divided among the {ways} devices of stage {self.number}: "
+                             f"change the number of examples in a batch, or of microbatches")
         return self.sharding(PartitionSpec(DATA))
 
     def parameter(self, path, aval):

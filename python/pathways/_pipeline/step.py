@@ -177,7 +177,7 @@ class Pipeline:
                 outputs, variables = self._model.call(params, variables, None if rng is None else jax.random.wrap_key_data(rng), x)
                 after, tree = jax.tree.flatten(variables)
                 if tree != trees[3]:
-                    raise ValueError(f"the model keeps {trees[3]}, and after a call {tree}: give init() all the variables that it has")
+                    raise ValueError(f"a call changes the structure of the model's variables from {trees[3]} to {tree}: pass all its variables to init()")
                 return self._loss(outputs, y), after
 
             flow = flows.trace(whole, *avals)
@@ -190,7 +190,7 @@ class Pipeline:
         sizes = {}
         for path, leaf in jax.tree_util.tree_leaves_with_path((x, y)):
             if not getattr(leaf, "shape", ()):
-                raise ValueError(f"{'xy'[path[0].idx]}{jax.tree_util.keystr(path[1:])} is no array with a row for each example")
+                raise ValueError(f"{'xy'[path[0].idx]}{jax.tree_util.keystr(path[1:])} must be an array with a row for each example")
             sizes.setdefault(leaf.shape[0], f"{'xy'[path[0].idx]}{jax.tree_util.keystr(path[1:])}")
         if len(sizes) != 1:
             raise ValueError("the arrays of a batch differ in their number of examples: " +
@@ -213,14 +213,14 @@ class Pipeline:
             self._starts = (starts, len(flow.units))
         starts, units = self._starts
         if units != len(flow.units):
-            raise ValueError("with a batch of this shape the model is another one than that which was cut into stages: make a pipeline for it")
+            raise ValueError("with a batch of this shape the model has other equations than those that were cut into stages: make another pipeline for such batches")
         return starts
 
     def _check(self, state, x, y, rng, optimizer=False):
         if optimizer and self._optimizer is None:
             raise ValueError("this pipeline has no optimizer: give one to pw.pipeline, or use value_and_grad")
         if not isinstance(state, PipelineState):
-            raise TypeError(f"not a state of a pipeline but {type(state).__name__}: use what init() or step() returned")
+            raise TypeError(f"the state must be a PipelineState, as init() or step() returned it, not a {type(state).__name__}")
         plan = self._plan(state.params, state.variables, x, y, rng)
         for path, owner, sharding, leaf in zip(plan.paths, plan.owners, plan.shardings, jax.tree.leaves(state.params)):
             if isinstance(leaf, jax.Array) and leaf.sharding != sharding and leaf.sharding.device_set != sharding.device_set:
@@ -233,7 +233,7 @@ def _key_data(rng):
     """Returns the data of a random key; None for None. Raises TypeError or ValueError for other values."""
     if rng is None or not hasattr(rng, "dtype"):
         if rng is not None:
-            raise TypeError(f"rng is no random key but {rng!r}: use jax.random.key(number)")
+            raise TypeError(f"rng must be a random key, such as jax.random.key(0), not {rng!r}")
         return None
     if jax.dtypes.issubdtype(rng.dtype, jax.dtypes.prng_key):
         rng = jax.random.key_data(rng)
@@ -248,7 +248,7 @@ def _mesh(stage, number):
         return stage
     devices = list(stage) if isinstance(stage, (list, tuple)) else stage.devices if hasattr(stage, "mesh") else [stage]
     if not devices or not all(isinstance(device, jax.Device) for device in devices):
-        raise TypeError(f"stage {number} is no mesh, slice, device or list of devices but {stage!r}")
+        raise TypeError(f"stage {number} must be a mesh, a slice, a device or a list of devices, not {stage!r}")
     return Mesh(np.array(devices, dtype=object), (parts.DATA,))
 
 
@@ -258,11 +258,11 @@ def _checked(split, stages, layers):
     split = list(split)
     if split and all(isinstance(one, int) for one in split):
         if layers is None:
-            raise ValueError("a split into numbers of layers is for a list of layers: name the modules with which stages begin")
+            raise ValueError("split has numbers of layers, but the model is not a list of layers: name the modules with which the second and later stages begin")
         if len(split) != stages or sum(split) != layers or min(split) < 1:
-            raise ValueError(f"a split of {layers} layers into {stages} stages has {stages} numbers of at least 1 with that sum, not {split}")
+            raise ValueError(f"split must have {stages} numbers of at least 1, one for each stage, whose sum is {layers}, the number of layers, not {split}")
     elif len(split) != stages - 1 or not all(isinstance(one, str) for one in split):
-        raise ValueError(f"a split into {stages} stages names {stages - 1} modules, those with which the second and later stages begin, not {split}")
+        raise ValueError(f"split must name {stages - 1} modules, those with which the second and later of {stages} stages begin, not {split}")
     return split
 
 
@@ -274,7 +274,7 @@ def _first_units(names, first_uses, paths):
             raise ValueError(f"no parameter of the model is in a module {name!r}; parameters are {', '.join(paths[:8])}, ...")
         starts.append(min(uses))
     if sorted(set(starts)) != starts:
-        raise ValueError(f"the modules {names} are not used in this order, after the model's beginning")
+        raise ValueError(f"split names the modules {names}, but the model does not use them in this order after its first module")
     return starts
 
 

@@ -37,7 +37,7 @@ def choose(function, signature, option, positions=(), names=()):
 def check_apart(function, static, donated):
     """Raises ValueError if an argument is both static and donated: static arguments are not arrays."""
     if both := static.names & donated.names or static.positions & donated.positions:
-        raise ValueError(f"arguments {sorted(both)} of program {_name(function)} are static and donated: static arguments are no arrays")
+        raise ValueError(f"arguments {sorted(both)} of program {_name(function)} are both static and donated: only arrays can be donated, and static arguments are not arrays. Choose one")
 
 
 def _tuple(value):

@@ -51,7 +51,7 @@ def switch(index, branches, *operands):
     """Returns branches[index](*operands). An index below 0 counts as 0, an index beyond the end as the last."""
     branches = list(branches)
     if not branches:
-        raise ValueError("pw.switch has no functions to choose from")
+        raise ValueError("pw.switch needs at least one function to choose from")
     if not isinstance(index, Tracer):
         return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
     if public.trace_state() not in getattr(_programs, "trace", ())[-1:]:
@@ -91,5 +91,5 @@ def _check(branches, traced):
     types = lambda closed: [aval.strip_weak_type().str_short() for aval in closed.out_avals]
     for branch, (closed, other) in zip(branches, traced):
         if other != structure or types(closed) != types(first):
-            raise TypeError(f"what pw.switch or pw.cond chooses from must give the same: {_name(branches[0])} gives {structure} of "
-                            f"{', '.join(types(first))}, {_name(branch)} gives {other} of {', '.join(types(closed))}")
+            raise TypeError(f"the functions of pw.switch or pw.cond must return the same structure and types: {_name(branches[0])} returns {structure} of "
+                            f"{', '.join(types(first))}, {_name(branch)} returns {other} of {', '.join(types(closed))}")

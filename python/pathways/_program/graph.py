@@ -109,8 +109,8 @@ class Graph:
         for var, const in zip(jaxpr.constvars, consts):
             if isinstance(const, Tracer):
                 raise jax.errors.UnexpectedTracerError(
-                    f"program {self.name} uses a value that is left over from an earlier trace, {const.aval.str_short()}, at "
-                    f"{self._first_use(jaxpr, var)}: it was kept in a variable that outlives a call. Return it and pass it in again, "
+                    f"program {self.name} uses a traced value of an earlier call, {const.aval.str_short()}, at "
+                    f"{self._first_use(jaxpr, var)}: a variable that outlives the call kept it. Return the value and pass it as an argument, "
                     "or compute it within the call")
             committed = isinstance(const, jax.Array) and const.committed
             env[var] = self.argument(var.aval, const.sharding if committed else None, constant=const)
@@ -235,7 +235,8 @@ class Graph:
             lowered = lowering.traced_anew(function, name, inputs, wanted, outs, donated, devices)
         args = lowered.computation.compile_args
         if any(callback is not callbacks.MARK for callback in args["host_callbacks"]):
-            raise NotImplementedError(f"{name} calls back to Python in a way of its own: call it outside of the program")
+            raise NotImplementedError(f"{name} calls Python by a mechanism of jax that pw.program does not know: call it outside of the program, or use "
+                                      "jax.pure_callback or io_callback")
         self._keep.append(args["keepalive"])  # the host functions that it calls
         out_shardings = list(args["out_shardings"])
         if any(public.is_unspecified(s) for s in out_shardings):
@@ -315,7 +316,7 @@ class Graph:
     def _type(self, value, what):
         aval, _ = physical(value.aval, value.sharding)
         if str(aval.dtype) not in _DTYPES:
-            raise NotImplementedError(f"{what} of program {self.name} has elements of type {aval.dtype}")
+            raise NotImplementedError(f"{what} of program {self.name} has elements of type {aval.dtype}, which pw.program cannot pass: convert it first")
         return _DTYPES[str(aval.dtype)], aval.shape, self._key(value, value.sharding)
 
 

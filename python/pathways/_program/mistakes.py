@@ -9,15 +9,15 @@ def in_arguments(error, name, leaves, tree, static):
         try:
             hash(value)
         except TypeError:
-            error.add_note(f"static argument {where} of program {name}, {_short(value)}: what is traced is kept under its hash. Give a value that does not "
-                           "change, a tuple in place of a list, or let it be an array")
+            error.add_note(f"static argument {where} of program {name}, {_short(value)}: static arguments must be hashable, because traces are found by their hashes. Pass an "
+                           "immutable value, such as a tuple instead of a list, or make it an array argument")
             return
     for path, leaf in jax.tree_util.tree_flatten_with_path(jax.tree.unflatten(tree, leaves))[0]:
         try:
             jax.api_util.shaped_abstractify(leaf)
         except TypeError:
-            error.add_note(f"argument {_argument(path)} of program {name}, {_short(leaf)}: arguments are arrays or numbers, in any structure; others "
-                           "have to be static (static_argnums, static_argnames)")
+            error.add_note(f"argument {_argument(path)} of program {name}, {_short(leaf)}: arguments must be arrays or numbers, in any structure; name "
+                           "others in static_argnums or static_argnames")
             return
 
 
@@ -30,7 +30,7 @@ def in_call(error, graph, arrays):
                              "copy, or do not donate it") from error
     for i, array in enumerate(arrays):
         if array.is_deleted():  # jaxlib's error does not say so
-            raise _deleted(array, f"argument {i} of program {graph.name}: it was donated to a call before, or deleted. Pass an array that is there")
+            raise _deleted(array, f"argument {i} of program {graph.name}: an earlier call took it as a donated argument, or it was deleted. Pass another array")
 
 
 def in_constants(graph):
@@ -40,7 +40,7 @@ def in_constants(graph):
             continue
         if argument.constant.is_deleted():
             raise _deleted(argument.constant,
-                           f"program {graph.name} takes it from its surroundings: keep it, or pass an array that is there as an argument")
+                           f"program {graph.name} uses it from the surrounding code: do not delete or donate it, or pass another array as an argument")
 
 
 def _deleted(array, note):

@@ -71,7 +71,8 @@ class Program:
         leaves, tree, static = self._flatten(args, kwargs)
         traced = self._trace(leaves, tree, static)
         if traced is None:
-            raise NotImplementedError(f"program {self._name} runs call by call, because this jax does not tell enough of it (the log says what): there is nothing to be sent")
+            raise NotImplementedError(f"program {self._name} has no graph to show: it runs call by call, because this jax lacks a private name that tracing needs. The "
+                                      "log names it")
         return view.ProgramView(traced[0])
 
     def _flatten(self, args, kwargs):
