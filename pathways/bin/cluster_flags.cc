@@ -52,12 +52,13 @@ void DeclareCluster(ClusterFlags* options, Flags* flags) {
 
 absl::StatusOr<controller::ClusterOptions> ClusterOptionsFrom(const ClusterFlags& options) {
   controller::ClusterOptions cluster = options.cluster;
-  if (cluster.limits.staged_bytes < 0) return absl::InvalidArgumentError("--staged-limit is a number of bytes, 0 for half of the memory");
+  if (cluster.limits.staged_bytes < 0)
+    return absl::InvalidArgumentError("--staged-limit must be a number of bytes; 0 means half of the machine's memory");
   if (cluster.expect_hosts < 1) return absl::InvalidArgumentError("--expect-hosts must be at least 1");
   if (options.dispatch != "parallel" && options.dispatch != "sequential")
-    return absl::InvalidArgumentError("--dispatch is parallel or sequential");
+    return absl::InvalidArgumentError("--dispatch must be parallel or sequential");
   if (cluster.heartbeat_limit < absl::Milliseconds(10))
-    return absl::InvalidArgumentError("--heartbeat-limit is too short: 10ms at least");
+    return absl::InvalidArgumentError("--heartbeat-limit must be at least 10ms");
   if (cluster.limits.staged_bytes == 0) cluster.limits.staged_bytes = HalfOfMemory();
   cluster.gang.window_ns = absl::ToInt64Nanoseconds(options.gang_window);
   cluster.gang.aging_ns = absl::ToInt64Nanoseconds(options.gang_aging);

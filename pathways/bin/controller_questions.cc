@@ -65,7 +65,7 @@ class Question final : public net::Connection::Handler {
 
   void OnFrame(net::Frame frame) override {
     v1::AdminReply reply;
-    if (!reply.ParseFromString(frame.header)) return Answer(absl::InternalError("what answered is no controller"));
+    if (!reply.ParseFromString(frame.header)) return Answer(absl::InternalError("the process that answered is not a controller"));
     if (const absl::Status status = StatusFrom(reply.status().code(), reply.status().message()); !status.ok())
       return Answer(status);
     Answer(reply.json());

@@ -78,7 +78,7 @@ int SimulatedHosts::IslandOf(const std::string& host) const {
 
 absl::Status SimulatedHosts::Start(Finished finished) {
   if (options_.hosts < 1 || options_.hosts_per_island < 1 || options_.devices < 1)
-    return absl::InvalidArgumentError("simulated hosts, those of an island and the devices of each must be at least 1");
+    return absl::InvalidArgumentError("--simulated-hosts, --hosts-per-island and --devices must be at least 1");
   finished_ = std::move(finished);
   compiler_ = std::make_unique<device::Compiler>(options_.make_compiler, options_.speed);
   for (int i = 0; i < options_.hosts; ++i) PW_RETURN_IF_ERROR(StartHost(i));

@@ -7,7 +7,7 @@ namespace {
 
 absl::Status Unknown(session::Handle array) {
   return absl::NotFoundError(
-      absl::StrCat("array ", array, " is not known to this session: it never was, or has been destructed"));
+      absl::StrCat("array ", array, " is unknown to this session: it was never made, or it has been destructed"));
 }
 
 }  // namespace

@@ -50,12 +50,12 @@ absl::Status HostCalls::OnCall(const LaneCall& message, const Bytes& payload, co
   if (it->second.arrived) return absl::OkStatus();  // the lane broke before the host heard that it is here
   if (is_new) it->second.message = message;
   const std::optional<size_t> bytes = lanes::SumOfCall(SizesOf(message));
-  if (!bytes.has_value()) return absl::InvalidArgumentError("a host call announces more operands than may be");
+  if (!bytes.has_value()) return absl::InvalidArgumentError("a call of a Python function announces too many operands");
   if (*bytes <= lanes::CallBytes::kInMessage) {
     Run(number, payload, handler);
     return absl::OkStatus();
   }
-  if (!payload.empty()) return absl::InvalidArgumentError("a host call has a payload that is too large for it");
+  if (!payload.empty()) return absl::InvalidArgumentError("a call of a Python function has more bytes than its operands need");
   answers_.Drop(number);
   if (absl::Status taken = answers_.Expect(number, *bytes, blocks); !taken.ok()) {
     it->second.arrived = true;
@@ -93,7 +93,8 @@ void HostCalls::Answer(uint64_t number, const absl::StatusOr<std::vector<Bytes>>
   if (data.ok()) {
     for (const Bytes& result : *results) answer.add_result_bytes(result.size());
     if (message.ByteSizeLong() > lanes::kHeaderBytes)
-      data = absl::ResourceExhaustedError(absl::StrCat("a Python function returned ", results->size(), " arrays to a program"));
+      data = absl::ResourceExhaustedError(
+          absl::StrCat("a Python function returned ", results->size(), " arrays to a program: return fewer"));
   }
   if (!data.ok()) {
     answer.clear_result_bytes();

@@ -185,7 +185,8 @@ void Lanes::OnLaneMessage(LaneId lane, LaneMessage message, Bytes payload) {
 }
 
 absl::Status Lanes::Handle(Host& host, const LaneMessage& message, Bytes payload) {
-  if (!host.welcomed && !message.has_welcome()) return absl::InvalidArgumentError("a worker must say welcome first");
+  if (!host.welcomed && !message.has_welcome())
+    return absl::InvalidArgumentError("a worker's first message on a lane must be a welcome");
   switch (message.kind_case()) {
     case LaneMessage::kWelcome:
       return OnWelcome(host, message.welcome());
@@ -203,16 +204,16 @@ absl::Status Lanes::Handle(Host& host, const LaneMessage& message, Bytes payload
       return absl::OkStatus();
     case LaneMessage::kFailed: {
       const absl::Status status = session::StatusFrom(message.failed().status());
-      Complete(message.failed().fetch(), status.ok() ? absl::UnavailableError("the host does not have it any more") : status);
+      Complete(message.failed().fetch(), status.ok() ? absl::UnavailableError("the host no longer has the array") : status);
       return absl::OkStatus();
     }
     default:
-      return absl::InvalidArgumentError("a message of a lane is of a kind that workers do not send");
+      return absl::InvalidArgumentError("a worker sent a kind of message that only clients send on lanes");
   }
 }
 
 absl::Status Lanes::OnWelcome(Host& host, const ::pathways::v1::LaneWelcome& welcome) {
-  if (std::exchange(host.welcomed, true)) return absl::InvalidArgumentError("a worker says welcome once");
+  if (std::exchange(host.welcomed, true)) return absl::InvalidArgumentError("a worker must send only one welcome");
   ConnectMemory(host, welcome);
   host.calls->LaneOpened(host.end.get());
   return absl::OkStatus();
@@ -226,7 +227,8 @@ absl::Status Lanes::AddPart(Host& host, const ::pathways::v1::LaneBytes& bytes, 
     return absl::OkStatus();
   }
   Fetch& fetch = it->second;
-  if (fetch.from.value_or(host.id) != host.id) return absl::InvalidArgumentError("bytes came that another host is to send");
+  if (fetch.from.value_or(host.id) != host.id)
+    return absl::InvalidArgumentError("a worker sent bytes of an array that another host sends");
   fetch.from = host.id;
   if (!receiver_.expects(name)) PW_RETURN_IF_ERROR(Begin(fetch, name, static_cast<int64_t>(bytes.total_bytes())));
   if (fetch.complete) return absl::OkStatus();
@@ -239,7 +241,8 @@ absl::Status Lanes::AddPart(Host& host, const ::pathways::v1::LaneBytes& bytes, 
 
 absl::Status Lanes::Begin(Fetch& fetch, uint64_t name, int64_t bytes) {
   if (bytes <= 0 || fetch.bytes.value_or(bytes) != bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("a host sends ", bytes, " bytes of an array of ", fetch.bytes.value_or(0)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a worker sends an array of ", fetch.bytes.value_or(0), " bytes as one of ", bytes));
   }
   std::optional<AlignedBytes> memory = blocks_.Take(static_cast<size_t>(bytes));
   if (memory.has_value())
@@ -271,13 +274,14 @@ void Lanes::Drop(uint64_t fetch) {
 void Lanes::Finish(uint64_t name, HostId host, Done done) {
   if (!ended_.ok()) return std::move(done)(ended_);
   auto it = fetches_.find(name);
-  if (it == fetches_.end()) return std::move(done)(absl::InternalError("an array came by lane, and nobody had asked for that"));
+  if (it == fetches_.end()) return std::move(done)(absl::InternalError("an array came on a lane without a request"));
   Fetch& fetch = it->second;
   fetch.from = host;
   fetch.done = std::move(done);
   if (fetch.complete) return Complete(name, std::move(fetch.data));
   if (auto closed = closed_.find(host); closed != closed_.end()) return Complete(name, closed->second);
-  if (!hosts_.contains(host)) Complete(name, absl::InternalError("an array is to come on a lane that there is not"));
+  if (!hosts_.contains(host))
+    Complete(name, absl::InternalError("the controller announces an array on a lane that does not exist"));
 }
 
 void Lanes::Complete(uint64_t name, absl::StatusOr<Bytes> data) {

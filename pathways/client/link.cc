@@ -94,7 +94,7 @@ void Link::OnFrame(session::LinkId link, ControllerFrame frame, std::vector<Byte
 
 absl::Status Link::Take(ControllerFrame& frame, std::vector<Bytes> payloads, size_t bytes) {
   if (frame.has_welcome()) return TakeWelcome(frame.welcome());
-  if (!welcomed_) return absl::InvalidArgumentError("events come before a welcome");
+  if (!welcomed_) return absl::InvalidArgumentError("it sent events before its welcome");
   PW_RETURN_IF_ERROR(stream_.Acknowledge(frame.ack()));
   if (stream_.has_unsent()) PostFlush();  // the window may have been full
   if (frame.events().empty()) return absl::OkStatus();
@@ -108,8 +108,8 @@ absl::Status Link::Take(ControllerFrame& frame, std::vector<Bytes> payloads, siz
 }
 
 absl::Status Link::TakeWelcome(const SessionWelcome& welcome) {
-  if (welcomed_) return absl::InvalidArgumentError("a second welcome");
-  if (session_ != 0 && welcome.session() != session_) return absl::InvalidArgumentError("a welcome to another session");
+  if (welcomed_) return absl::InvalidArgumentError("it sent a second welcome");
+  if (session_ != 0 && welcome.session() != session_) return absl::InvalidArgumentError("its welcome names another session");
   PW_RETURN_IF_ERROR(stream_.Resume(welcome.received()));
   welcomed_ = true;
   if (std::exchange(session_, welcome.session()) == 0) {
@@ -130,7 +130,8 @@ void Link::OnLinkClosed(session::LinkId link, const absl::Status& reason) {
   if (owner_ == nullptr) return;
   if (session_ == 0) {
     const std::string why = reason.message().empty() ? "" : absl::StrCat(" (", reason.message(), ")");
-    return OnUnreachable(absl::UnavailableError(absl::StrCat("what listens there has closed the connection", why, "; is it a controller?")));
+    return OnUnreachable(absl::UnavailableError(
+        absl::StrCat("the process that listens there closed the connection", why, ": is it a controller?")));
   }
   if (options_.absence == absl::ZeroDuration()) return End(Lost(reason.message()));
   unreachable_since_ = environment_.clock->Now();

@@ -73,7 +73,7 @@ absl::StatusOr<RemoteSession::ExecutableRef> RemoteSession::Info(Handle executab
   auto found = executables_.find(executable);
   if (found != executables_.end()) return found->second;
   return absl::NotFoundError(
-      absl::StrCat("executable ", executable, " is not known to this session: it never was, or has been destructed"));
+      absl::StrCat("executable ", executable, " is unknown to this session: it was never made, or it has been destructed"));
 }
 
 absl::StatusOr<session::ExecuteReply> RemoteSession::Execute(const session::ExecuteRequest& execute) {

@@ -17,7 +17,7 @@ using session::StatusCallback;
 // NewHandle counts from here, below the handles that a controller would choose.
 constexpr session::Handle kFirstHandle = session::kFirstServerHandle / 2;
 absl::Status UnknownBuffer(session::Handle buffer) {
-  return absl::NotFoundError(absl::StrCat("host buffer ", buffer, " is not known, and no fetch will fill it"));
+  return absl::NotFoundError(absl::StrCat("host buffer ", buffer, " is unknown: no copy to a host buffer has named it"));
 }
 
 }  // namespace
@@ -150,7 +150,7 @@ std::optional<int64_t> RemoteSession::BytesToFetch(Handle array, const std::opti
 void RemoteSession::CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims> byte_strides,
                                      StatusCallback done) {
   if (host_buffer == 0 || !fetched_.try_emplace(host_buffer).second) {
-    const auto status = absl::AlreadyExistsError(absl::StrCat("host buffer ", host_buffer, " exists already, or names nothing"));
+    const auto status = absl::AlreadyExistsError(absl::StrCat("host buffer ", host_buffer, " exists already, or is 0"));
     return Post([done = std::move(done), status]() mutable { std::move(done)(status); });
   }
   const std::optional<int64_t> bytes = BytesToFetch(array, byte_strides);

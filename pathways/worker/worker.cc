@@ -42,7 +42,8 @@ absl::Status CheckPayloads(const v1::ToWorker& batch, size_t size) {
       return absl::InvalidArgumentError(absl::StrCat("a frame's messages announce more payload than its ", size, " bytes"));
     left -= bytes;
   }
-  if (left > 0) return absl::InvalidArgumentError(absl::StrCat(left, " bytes of a frame's payload belong to no message"));
+  if (left > 0)
+    return absl::InvalidArgumentError(absl::StrCat(left, " bytes of a frame's payload belong to none of its messages"));
   return absl::OkStatus();
 }
 

@@ -412,7 +412,7 @@ TEST_P(WaitingPrograms, TypesThatDoNotFitAreRefused) {
   EXPECT_THAT(std::string(world.Load(b.proto).status().message()), HasSubstr("result 0 of branch branch2 is f32[4]"));
   b = Choosing();
   b.proto.mutable_nodes(2)->mutable_select()->set_index(1);
-  EXPECT_THAT(std::string(world.Load(b.proto).status().message()), HasSubstr("an index is one s32, not f32[4]"));
+  EXPECT_THAT(std::string(world.Load(b.proto).status().message()), HasSubstr("the index of a choice must be one s32 on one device, not f32[4]"));
 }
 
 // The client's next requests wait for a run, and the run still has to send nodes. They must not block it.

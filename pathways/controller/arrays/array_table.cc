@@ -9,7 +9,7 @@ namespace pw::controller {
 
 absl::Status UnknownHandle(const char* what, Handle handle) {
   return absl::NotFoundError(
-      absl::StrCat(what, " ", handle, " is not known to this session: it never was, or has been destructed"));
+      absl::StrCat(what, " ", handle, " is unknown to this session: it was never made, or it has been destructed"));
 }
 
 absl::Status ArrayTable::CheckNew(absl::Span<const Handle> handles) const {
@@ -17,7 +17,8 @@ absl::Status ArrayTable::CheckNew(absl::Span<const Handle> handles) const {
   for (Handle handle : handles) {
     if (handle == 0) return absl::InvalidArgumentError("handle 0 cannot name an array");
     if (handle >= next_server_handle_)
-      return absl::InvalidArgumentError(absl::StrCat("handle ", handle, " is not the client's to choose"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "handle ", handle, " is one of those that the controller chooses: a client numbers its arrays below them"));
     if (entries_.contains(handle)) return absl::AlreadyExistsError(absl::StrCat("array handle ", handle, " is in use"));
     if (handles.size() > 1 && !seen.insert(handle).second) {
       return absl::InvalidArgumentError(absl::StrCat("array handle ", handle, " is given to two results"));

@@ -118,7 +118,7 @@ bool ClusterImpl::OnEvent(LinkId id, const Event& event, Bytes payload) {
   } else if (is_host) {
     status = fabric_->OnEvent(it->second.host, event, std::move(payload));
   } else {
-    status = absl::InvalidArgumentError("a worker must say hello first, and once");
+    status = absl::InvalidArgumentError("a worker's first message must be a hello, and it must send only one");
   }
   if (!status.ok()) LoseHost(id, status);
   return true;

@@ -22,7 +22,8 @@ absl::Status ClusterImpl::CanServe() const {
                                                options_.expect_hosts,
                                                " hosts have joined. Start the missing workers, or try again in a moment."));
   }
-  if (hosts_.empty()) return absl::UnavailableError("the cluster has lost all its hosts: start workers that join it");
+  if (hosts_.empty())
+    return absl::UnavailableError("the cluster has lost all its hosts: start workers that join it (pathways worker --join)");
   return absl::OkStatus();
 }
 

@@ -91,7 +91,8 @@ void ClusterImpl::OnAdminRequest(LinkId id, ::pathways::v1::AdminRequest request
     link->second.link->connection()->Close(absl::CancelledError("answered"));
   };
   if (request.has_status()) return GetStatus(std::move(answer));
-  answer(absl::UnimplementedError("this controller does not know that request"));
+  answer(absl::UnimplementedError(
+      "this controller does not know this request: install the same release of pathways where it came from"));
 }
 
 }  // namespace pw::controller

@@ -28,7 +28,7 @@ absl::StatusOr<uint64_t> PayloadBytes(const Event& event) {
       uint64_t total = 0;
       for (const auto& operand : event.host_call().operands()) {
         if (__builtin_add_overflow(total, operand.bytes(), &total))
-          return absl::InternalError("the operands of a host call overflow");
+          return absl::InternalError("the sizes of a Python call's operands overflow their sum");
       }
       return total;
     }
@@ -122,7 +122,8 @@ absl::Status Fabric::OnEvent(HostId host, const Event& event, Bytes payload) {
       descriptions_.Resolve(event.described().query(), host, event.described());
       break;
     default:
-      return absl::InternalError(absl::StrCat("event ", static_cast<int>(event.kind_case()), " makes no sense here"));
+      return absl::InternalError(
+          absl::StrCat("a worker sent event ", static_cast<int>(event.kind_case()), ", which a joined worker never sends"));
   }
   return absl::OkStatus();
 }

@@ -12,7 +12,8 @@ namespace pw::controller {
 namespace {
 
 absl::Status WrongSize(uint64_t expected, uint64_t got) {
-  return absl::InternalError(absl::StrCat("a host sent ", got, " bytes of an array where ", expected, " were asked for"));
+  return absl::InternalError(
+      absl::StrCat("a host sent ", got, " bytes of an array instead of the ", expected, " that were requested"));
 }
 
 }  // namespace

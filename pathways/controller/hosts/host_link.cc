@@ -41,7 +41,8 @@ void HostLink::OnFrame(net::Frame frame) {
     return post_(
         [id = id_, request = std::move(request)](Owner& owner) mutable { owner.OnAdminRequest(id, std::move(request)); });
   }
-  connection_->Close(absl::InvalidArgumentError("what arrived is neither a worker's message nor an operator's request"));
+  connection_->Close(absl::InvalidArgumentError(
+      "the frame is neither a worker's message nor an operator's request: is the other end a pathways process?"));
 }
 
 void HostLink::OnClosed(const absl::Status& reason) {

@@ -25,7 +25,7 @@ void OpsInFlight::OnDone(HostId host, const ::pathways::v1::Done& done) {
   }
   for (const auto& failed : done.failed()) {
     absl::Status status = session::StatusFrom(failed.status());
-    if (status.ok()) status = absl::InternalError("a host reported a failure without saying which");
+    if (status.ok()) status = absl::InternalError("a host reported a failure without an error code");
     Complete(host, failed.op(), status, std::nullopt, 0);
   }
 }
@@ -34,7 +34,7 @@ void OpsInFlight::Poisoned(HostId host, const ::pathways::v1::Done::Poisoned& po
   auto it = ops_.find(poisoned.op());
   if (it == ops_.end() || it->second.host != host) return;
   absl::Status status = session::StatusFrom(poisoned.status());
-  if (status.ok()) status = absl::InternalError("a host reported a failure without saying which");
+  if (status.ok()) status = absl::InternalError("a host reported a failure without an error code");
   it->second.partial.Update(status);
   for (uint32_t k : poisoned.results()) {
     if (it->second.results == nullptr || k >= it->second.results->size()) continue;

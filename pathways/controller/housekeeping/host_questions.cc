@@ -121,7 +121,7 @@ void HostQuestions::Cancel(const RoundRef& round, bool grouped_only, const absl:
 }
 
 void HostQuestions::Hurry(const RoundRef& round) {
-  Cancel(round, true, absl::DeadlineExceededError("some of the group have not answered in time"));
+  Cancel(round, true, absl::DeadlineExceededError("some hosts of this group have not answered in time"));
 }
 
 void HostQuestions::End(const RoundRef& round) {

@@ -46,7 +46,8 @@ dataflow::Operators Housekeeping::MakeOperators() {
   operators.Add("launch-failed",
                 [this](const dataflow::OperatorContext& context) -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> {
                   v1::LaunchFailed failed;
-                  if (!failed.ParseFromString(context.argument)) return absl::InvalidArgumentError("what failed does not parse");
+                  if (!failed.ParseFromString(context.argument))
+                    return absl::InvalidArgumentError("the report of a failed launch does not parse");
                   return std::make_unique<LaunchFailedOperator>(std::move(failed),
                                                                 [this](const v1::LaunchFailed& f) { AbortElsewhere(f); });
                 });

@@ -269,7 +269,7 @@ absl::Status ProgramSteps::CheckHosts(const ProgramEntry& entry) const {
   PW_RETURN_IF_ERROR(session_->CheckDevices(entry.devices));
   const auto check = [&](HostId host) {
     if (fabric().outbox().HasHost(host)) return absl::OkStatus();
-    return absl::UnavailableError("a host that the branch was to run on has gone while it waited for a value");
+    return absl::UnavailableError("a host of the chosen branch was lost before the choice was made");
   };
   for (HostId host : entry.steps->hosts) PW_RETURN_IF_ERROR(check(host));
   for (const EntryRef& part : entry.steps->parts) {

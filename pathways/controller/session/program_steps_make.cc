@@ -19,8 +19,8 @@ absl::Status CheckSame(const Fabric& fabric, const buffers::ArraySpec& is, const
     return fabric.MemoryKind(spec.sharding.devices()[0], spec.sharding.memory_kind()).value_or("");
   };
   if (Fits(is, wanted) && kind(is) == kind(wanted)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(what, " is ", buffers::ToString(is), " where ", buffers::ToString(wanted), " is expected, or lies elsewhere"));
+  return absl::InvalidArgumentError(absl::StrCat(what, " is ", buffers::ToString(is), " instead of ", buffers::ToString(wanted),
+                                                 ", or is on other devices or in another kind of memory"));
 }
 
 // Returns the specs of the program's results, which its parts make, and sets the hosts of each.
@@ -127,13 +127,13 @@ absl::Status ProgramSteps::CheckWaiting(const Node& node, const ProgramEntry::St
   for (size_t i = 0; node.kind == NodeKind::kHostCall && i < node.inputs.size(); ++i) {
     const int shards = steps.cut.specs[node.inputs[i]]->sharding.num_shards();
     if (shards != 1)
-      return absl::InvalidArgumentError(
-          absl::StrCat("operand ", i, " of a function of the host must have one shard, and has ", shards));
+      return absl::InvalidArgumentError(absl::StrCat("operand ", i, " of a Python function must have one shard, not ", shards));
   }
   if (node.kind != NodeKind::kSelect) return absl::OkStatus();
   const buffers::ArraySpec& index = *steps.cut.specs[node.inputs[0]];
   if (index.dtype != buffers::DType::kS32 || !index.dims.empty() || index.sharding.num_shards() != 1)
-    return absl::InvalidArgumentError(absl::StrCat("an index is one s32, not ", buffers::ToString(index)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the index of a choice must be one s32 on one device, not ", buffers::ToString(index)));
   for (int b : node.branches) PW_RETURN_IF_ERROR(CheckBranch(node, *steps.branches[b], steps));
   return absl::OkStatus();
 }
@@ -141,7 +141,7 @@ absl::Status ProgramSteps::CheckWaiting(const Node& node, const ProgramEntry::St
 absl::Status ProgramSteps::CheckBranch(const Node& node, const ProgramEntry& branch, const ProgramEntry::Steps& steps) const {
   const std::string& name = branch.program().name;
   if (branch.arguments.size() + 1 != node.inputs.size() || branch.typed->result_specs->size() != node.outputs.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("branch ", name, " takes ", branch.arguments.size(), " arrays and makes ",
+    return absl::InvalidArgumentError(absl::StrCat("branch ", name, " takes ", branch.arguments.size(), " arrays and returns ",
                                                    branch.typed->result_specs->size(), ", not ", node.inputs.size() - 1, " and ",
                                                    node.outputs.size()));
   }

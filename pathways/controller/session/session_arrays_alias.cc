@@ -60,14 +60,14 @@ absl::StatusOr<std::vector<buffers::RemapItem>> Resolve(const buffers::RemapPlan
 absl::Status CheckCounts(size_t results, size_t arrays, size_t specs) {
   if (results == arrays && arrays == specs) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(arrays, " arrays, ", specs, " descriptions and ", results, " results: there must be as many of each"));
+      absl::StrCat(arrays, " arrays, ", specs, " descriptions and ", results, " results: their numbers must be equal"));
 }
 
 // Each shard must keep its number of bytes and its device; all shards of the result must have one shape.
 absl::Status CheckBitcast(const buffers::ArraySpec& from, const buffers::ArraySpec& to) {
   if (buffers::HostBytes(from.dtype) == 0 || buffers::HostBytes(to.dtype) == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a bitcast of ", buffers::ToString(from), " to ", buffers::ToString(to), " has no meaning"));
+    return absl::InvalidArgumentError(absl::StrCat("a bitcast of ", buffers::ToString(from), " to ", buffers::ToString(to),
+                                                   " is impossible: one of the types has no bytes in host memory"));
   }
   if (from.sharding.devices() != to.sharding.devices())
     return absl::InvalidArgumentError("a bitcast cannot move an array to other devices");

@@ -27,18 +27,18 @@ absl::Status CheckCoverage(const buffers::ArraySpec& spec, const std::vector<Hos
   for (const HostShard& source : sources) {
     for (int32_t shard : source.shards) {
       PW_ASSIGN_OR_RETURN(const buffers::Dims dims, spec.sharding.ShardDims(spec.dims, shard));
-      if (fed[shard]) return absl::InvalidArgumentError(absl::StrCat("shard ", shard, " is fed by two host buffers"));
+      if (fed[shard]) return absl::InvalidArgumentError(absl::StrCat("shard ", shard, " has two host buffers as its source"));
       fed[shard] = true;
       if (dims == source.layout.dims) continue;
       return absl::InvalidArgumentError(absl::StrCat("shard ", shard, " of ", buffers::ToString(spec), " has shape [",
-                                                     absl::StrJoin(dims, ","), "], its host buffer [",
+                                                     absl::StrJoin(dims, ","), "], but its host buffer has shape [",
                                                      absl::StrJoin(source.layout.dims, ","), "]"));
     }
   }
   const auto hungry = std::find(fed.begin(), fed.end(), false);
   if (hungry == fed.end()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("no host buffer feeds shard ", hungry - fed.begin(), " of ", buffers::ToString(spec)));
+      absl::StrCat("no host buffer has the contents of shard ", hungry - fed.begin(), " of ", buffers::ToString(spec)));
 }
 
 }  // namespace
@@ -58,11 +58,11 @@ absl::Status SessionImpl::CheckSources(const ArraySpec& spec, const std::vector<
                                                      " for an array of ", std::string(buffers::Name(spec.dtype))));
     }
     if (source.host_buffer == 0 || !seen.insert(source.host_buffer).second || awaited_.contains(source.host_buffer)) {
-      return absl::InvalidArgumentError(absl::StrCat("host buffer ", source.host_buffer, " is named twice, or is none"));
+      return absl::InvalidArgumentError(absl::StrCat("host buffer ", source.host_buffer, " is 0, or is named by two sources"));
     }
     if (source.by_lane) PW_RETURN_IF_ERROR(lanes_.CheckSource(spec, source));
     if (filling_.contains(source.host_buffer)) {
-      return absl::InvalidArgumentError(absl::StrCat("host buffer ", source.host_buffer, " is the target of a copy under way"));
+      return absl::InvalidArgumentError(absl::StrCat("host buffer ", source.host_buffer, " is still being filled by a copy"));
     }
     bytes->push_back(0);
     auto staged = staged_.find(source.host_buffer);
@@ -71,7 +71,7 @@ absl::Status SessionImpl::CheckSources(const ArraySpec& spec, const std::vector<
     PW_ASSIGN_OR_RETURN(bytes->back(), BytesOf(source.layout));
     if (staged != staged_.end() && static_cast<int64_t>(staged->second.data.size()) != bytes->back()) {
       return absl::InvalidArgumentError(absl::StrCat("host buffer ", source.host_buffer, " has ", staged->second.data.size(),
-                                                     " bytes, its shape needs ", bytes->back()));
+                                                     " bytes, but its shape needs ", bytes->back()));
     }
   }
   return absl::OkStatus();

@@ -17,8 +17,8 @@ absl::StatusOr<SessionImpl::SpecPtr> SessionImpl::CopySpec(const ArrayEntry& sou
   auto spec = std::make_shared<ArraySpec>(*source.spec);
   if (devices.has_value()) {
     if (static_cast<int>(devices->size()) != spec->sharding.num_shards()) {
-      return absl::InvalidArgumentError(absl::StrCat("a copy of ", buffers::ToString(*spec), " to ", devices->size(),
-                                                     " devices: there must be one for each shard"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("a copy of ", buffers::ToString(*spec), " to ", devices->size(), " devices: it needs one for each shard"));
     }
     spec->sharding = spec->sharding.WithDevices(*devices);
   }

@@ -84,7 +84,7 @@ void SessionImpl::CopyToHostBuffer(Handle array, Handle host_buffer, std::option
   auto check = [&]() -> absl::Status {
     PW_ASSIGN_OR_RETURN(entry, CheckFetch(array, byte_strides, &bytes));
     if (host_buffer == 0 || staged_.contains(host_buffer) || filling_.contains(host_buffer) || awaited_.contains(host_buffer)) {
-      return absl::AlreadyExistsError(absl::StrCat("host buffer ", host_buffer, " exists already, or names nothing"));
+      return absl::AlreadyExistsError(absl::StrCat("host buffer ", host_buffer, " exists already, or is 0"));
     }
     if (bytes <= fabric_->limits().staged_bytes - fetched_bytes_) return absl::OkStatus();
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -168,7 +168,9 @@ absl::StatusOr<buffers::ArraySpec> SessionImpl::Spec(Handle array) {
   const ArrayEntry* entry = arrays_.Find(array);
   if (entry == nullptr) return UnknownHandle("array", array);
   if (entry->spec != nullptr) return *entry->spec;
-  return entry->record == nullptr ? absl::InvalidArgumentError("a deleted error has no shape") : entry->record->status();
+  return entry->record == nullptr
+             ? absl::InvalidArgumentError("the array has no shape: it stood for an error, and has been deleted")
+             : entry->record->status();
 }
 
 }  // namespace pw::controller

@@ -131,13 +131,13 @@ TEST(MakeArrayTest, RefusesWhatMakesNoSense) {
   };
   const auto kInvalid = absl::StatusCode::kInvalidArgument;
   expect(s.MakeArray(h, t.Single(9, {1}), {{h, {u8, {1}}, {0}}}), kInvalid, "device 9 does not exist");
-  expect(s.MakeArray(h, rows, {{h, {u8, {2}}, {0}}}), kInvalid, "no host buffer feeds shard 1");
+  expect(s.MakeArray(h, rows, {{h, {u8, {2}}, {0}}}), kInvalid, "no host buffer has the contents of shard 1");
   expect(s.MakeArray(h, rows, {{h, {u8, {2}}, {0, 1, 1}}}), kInvalid, "shard 1 is fed by two");
   expect(s.MakeArray(h, rows, {{h, {u8, {2}}, {0, 2}}}), kInvalid, "shard 2 does not exist");
   expect(s.MakeArray(h, rows, {{h, {u8, {2}}, {0, -1}}}), kInvalid, "does not exist");
-  expect(s.MakeArray(h, rows, {{h, {u8, {3}}, {0, 1}}}), kInvalid, "shape [2], its host buffer [3]");
+  expect(s.MakeArray(h, rows, {{h, {u8, {3}}, {0, 1}}}), kInvalid, "shape [2], but its host buffer has shape [3]");
   expect(s.MakeArray(h, rows, {{h, {buffers::DType::kF32, {2}}, {0, 1}}}), kInvalid, "type f32 for an array of u8");
-  expect(s.MakeArray(h, rows, {{h, {u8, {2}}, {0}}, {h, {u8, {2}}, {1}}}), kInvalid, "named twice");
+  expect(s.MakeArray(h, rows, {{h, {u8, {2}}, {0}}, {h, {u8, {2}}, {1}}}), kInvalid, "named by two sources");
   expect(s.MakeArray(h, t.Single(0, {-1}), {{h, {u8, {-1}}, {0}}}), kInvalid, "negative");
   expect(s.MakeArray(h, t.Single(0, {int64_t{1} << 40, int64_t{1} << 40}), {}), kInvalid, "overflow");
   expect(s.MakeArray(h, t.Single(0, {2}), {{h, {u8, {2}, buffers::Dims{1, 1}}, {0}}}), kInvalid, "");

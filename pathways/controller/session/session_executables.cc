@@ -76,18 +76,18 @@ absl::StatusOr<program::Executable> SessionImpl::CheckCompile(CompileRequest& re
   const resource::Topology& topology = fabric_->topology();
   const int64_t wanted = int64_t{request.num_replicas} * request.num_partitions;
   if (request.num_replicas < 1 || request.num_partitions < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a program of ", request.num_replicas, " replicas and ", request.num_partitions, " partitions"));
+    return absl::InvalidArgumentError(absl::StrCat("a program has at least 1 replica and 1 partition, not ", request.num_replicas,
+                                                   " and ", request.num_partitions));
   }
-  if (request.format.size() > 64) return absl::InvalidArgumentError("a program format of more than 64 characters");
+  if (request.format.size() > 64) return absl::InvalidArgumentError("the name of a program's format has more than 64 characters");
   if (request.devices.empty()) {
     request.devices = topology.devices();
     if (static_cast<int64_t>(request.devices.size()) > wanted) request.devices.resize(wanted);
   }
   if (static_cast<int64_t>(request.devices.size()) != wanted) {
     return absl::InvalidArgumentError(absl::StrCat("a program of ", request.num_replicas, " replicas and ",
-                                                   request.num_partitions, " partitions needs ", wanted, " devices, there are ",
-                                                   request.devices.size()));
+                                                   request.num_partitions, " partitions needs ", wanted,
+                                                   " devices, but there are ", request.devices.size()));
   }
   PW_RETURN_IF_ERROR(CheckDevices(request.devices));
   PW_RETURN_IF_ERROR(CheckApart(request.devices));
@@ -101,7 +101,8 @@ absl::StatusOr<program::Executable> SessionImpl::CheckCompile(CompileRequest& re
         "mesh for each host, and jax.device_put between their arrays, which goes directly from host to host."));
   }
   if (static_cast<int64_t>(executables_.size()) >= fabric_->limits().handles) {
-    return absl::ResourceExhaustedError(absl::StrCat("this client has ", executables_.size(), " programs"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("this client has ", executables_.size(), " programs, which is the limit: drop some (jax.clear_caches())"));
   }
   record.id = ExecutableId(fabric_->NextId());
   record.devices = std::move(request.devices);
@@ -217,7 +218,8 @@ void SessionImpl::Describe(Handle executable, ::pathways::v1::Describe::What wha
   absl::StatusOr<ExecutableEntry*> entry = FindExecutable(executable);
   absl::Status status = entry.status();
   if (programs_.contains(executable))
-    status = absl::UnimplementedError("a program of many nodes is described by its nodes' executables, not as a whole");
+    status = absl::UnimplementedError(
+        "a program of many nodes has no description of its own: ask for those of its nodes' executables");
   if (status.ok()) status = CheckDevices((*entry)->record->devices);
   if (!status.ok()) return Answer<::pathways::v1::Described>(std::move(done), status);
   const program::Executable& record = *(*entry)->record;

@@ -63,12 +63,12 @@ absl::StatusOr<SessionImpl::CheckedExecute> SessionImpl::CheckExecute(const Exec
         absl::StrCat("program ", record.name, " takes ", record.parameters.size(), " arguments, not ", request.args.size()));
   }
   if (request.non_donatable.size() > request.args.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(request.non_donatable.size(), " arguments not to be donated, of ", request.args.size()));
+    return absl::InvalidArgumentError(absl::StrCat(
+        request.non_donatable.size(), " arguments are listed as not to be donated, but there are ", request.args.size()));
   }
   for (int32_t index : request.non_donatable) {
     if (index >= 0 && index < static_cast<int>(request.args.size())) continue;
-    return absl::InvalidArgumentError(absl::StrCat("argument ", index, " that is not to be donated does not exist"));
+    return absl::InvalidArgumentError(absl::StrCat("argument ", index, " is listed as not to be donated, but does not exist"));
   }
   for (Handle arg : request.args) {
     PW_ASSIGN_OR_RETURN(ArrayEntry * entry, arrays_.Live(arg));

@@ -9,18 +9,20 @@
 namespace pw::controller {
 
 absl::Status SessionLanes::Check(HostId host) const {
-  if (listener_.expired()) return absl::FailedPreconditionError("this client has no lanes: its arrays come with its requests");
+  if (listener_.expired())
+    return absl::FailedPreconditionError("this client cannot open lanes: it must send its arrays with its requests");
   if (!fabric_->lane_address(host).empty()) return absl::OkStatus();
   const resource::Host* known = fabric_->topology().FindHost(host);
   return absl::FailedPreconditionError(absl::StrCat(known == nullptr ? ToString(host) : fabric_->topology().Describe(*known),
-                                                    " has no address where clients bring large arrays"));
+                                                    " has no address for clients' lanes: start its worker with --listen-lanes"));
 }
 
 absl::Status SessionLanes::CheckSource(const buffers::ArraySpec& spec, const session::HostShard& source) const {
-  if (spec.dtype == buffers::DType::kString) return absl::InvalidArgumentError("strings do not come by lane");
+  if (spec.dtype == buffers::DType::kString)
+    return absl::InvalidArgumentError("string arrays cannot be sent on a lane: send them with the request");
   if (HasBuffer(source.host_buffer)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("host buffer ", source.host_buffer, " is to be used twice, or has not gone yet where it is used"));
+        absl::StrCat("host buffer ", source.host_buffer, " was sent with a request, and is named as one that comes on a lane"));
   }
   for (int32_t shard : source.shards)
     PW_RETURN_IF_ERROR(Check(fabric_->topology().FindDevice(spec.sharding.devices()[shard])->host));

@@ -135,7 +135,7 @@ absl::Status SessionImpl::RelowerProgram(Handle handle, const std::shared_ptr<vo
   for (Handle executable : old->executables) {
     const auto entry = executables_.find(executable);
     if (entry == executables_.end())  // a client may guess and drop handles that it was never given
-      return absl::FailedPreconditionError(absl::StrCat("an executable of program ", old->program().name, " was dropped"));
+      return absl::FailedPreconditionError(absl::StrCat("a compiled function of program ", old->program().name, " was dropped"));
     records.push_back(entry->second.record);
   }
   if (old->steps != nullptr) {  // runs in flight keep the old entry

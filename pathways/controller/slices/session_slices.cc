@@ -16,7 +16,7 @@ absl::Status SessionImpl::CheckDevices(const std::vector<DeviceId>& devices) con
     // Scratch ids are bound only while a move is prepared.
     const bool ours = at >= 0 && at < 2 * kScratchIds && at % kScratchIds < virtual_count_;
     if (!resource::IsVirtual(id) || ours) continue;
-    return absl::InvalidArgumentError(absl::StrCat("virtual ", ToString(id), " is not this client's"));
+    return absl::InvalidArgumentError(absl::StrCat("virtual ", ToString(id), " does not belong to a slice of this client"));
   }
   return fabric_->CheckDevices(devices);
 }

@@ -85,7 +85,7 @@ void Slices::FinishMove(SessionId session, const std::vector<SliceId>& slices, c
   for (SliceId id : slices) {
     const Slice* slice = table_.Find(id);
     if (slice == nullptr || slice->broken || slice->next.empty())
-      status.Update(absl::AbortedError("it changed meanwhile: drain the host again"));
+      status.Update(absl::AbortedError("the slice changed while it was moved: drain the host again"));
   }
   if (!status.ok()) {
     of->AbandonMove();

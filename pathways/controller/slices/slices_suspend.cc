@@ -69,7 +69,7 @@ void Slices::Resume(SessionId session, ResultCallback<SuspendReport> done) {
 
 void Slices::FinishResume(SessionId session, const DeviceMapping& to, absl::Status status, ResultCallback<SuspendReport> done) {
   SessionImpl* const of = find_session_(session);
-  if (of == nullptr) return std::move(done)(absl::CancelledError("the client has gone meanwhile"));
+  if (of == nullptr) return std::move(done)(absl::CancelledError("the client has disconnected meanwhile"));
   std::vector<SliceId> slices;
   for (const Slice* slice : table_.OfOwner(session)) {
     if (slice->broken || !slice->devices.empty()) continue;

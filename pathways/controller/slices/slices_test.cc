@@ -101,7 +101,7 @@ TEST(SlicesTest, DevicesBelongToTheirClient) {
   auto other = *t.cluster->OpenSession("another");
   const SliceState theirs = Add(t, *other, Count(1));
   EXPECT_NE(First(mine), First(theirs));
-  EXPECT_THAT(t.Put(1, t.Single(First(theirs), {1}), "x").ToString(), HasSubstr("is not this client's"));
+  EXPECT_THAT(t.Put(1, t.Single(First(theirs), {1}), "x").ToString(), HasSubstr("does not belong to a slice of this client"));
   EXPECT_THAT(t.Put(2, t.Single(First(mine) + 1, {1}), "x").ToString(), HasSubstr("belongs to no slice"));
   EXPECT_EQ(t.cluster->ReleaseSlice(s.id(), theirs.slice).code(), absl::StatusCode::kNotFound);
   resource::SliceRequest beside = Count(1);

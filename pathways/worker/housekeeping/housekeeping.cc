@@ -128,7 +128,7 @@ void Housekeeping::TellFailed(const v1::LaunchFailed& failed) {
   options.argument = failed.SerializeAsString();
   options.on_done = [](const absl::Status& status) {
     if (!status.ok()) {
-      PW_LOG_WARNING << "the controller was not told of a failed launch: " << status;
+      PW_LOG_WARNING << "cannot report a failed launch to the controller: " << status;
     }
   };
   runtime_.Start(*failures_, std::move(options));

@@ -32,14 +32,15 @@ void ClientLanes::Accept(std::unique_ptr<net::Connection> connection) {
   end.lane = std::make_unique<LaneEnd>(id, std::move(connection), std::move(post));
   strangers_.push_back(id);
   if (strangers_.size() > kMostStrangers) {
-    ends_.at(strangers_.front()).lane->Close(absl::ResourceExhaustedError("too many connections wait to be greeted"));
+    ends_.at(strangers_.front())
+        .lane->Close(absl::ResourceExhaustedError("too many connections of clients wait for their hello"));
     strangers_.pop_front();
   }
   end.lane->Start();
   if (timers_ == nullptr) return;
   timers_->After(kGreetingTime, core_->strand, [this, id, alive = core_->alive()] {
     if (alive.expired() || std::erase(strangers_, id) == 0) return;
-    ends_.at(id).lane->Close(absl::DeadlineExceededError("a client must say hello soon"));
+    ends_.at(id).lane->Close(absl::DeadlineExceededError("the client has not sent a hello in time"));
   });
 }
 
@@ -55,7 +56,7 @@ void ClientLanes::OnLaneMessage(LaneId lane, v1::LaneMessage message, Bytes payl
   if (end == ends_.end()) return;
   if (end->second.session == SessionId()) {
     if (message.has_hello()) return Greet(lane, message.hello());
-    return end->second.lane->Close(absl::InvalidArgumentError("a lane must begin with a hello"));
+    return end->second.lane->Close(absl::InvalidArgumentError("a client's first message on a lane must be a hello"));
   }
   auto client = clients_.find(end->second.session);
   if (client == clients_.end() || client->second.lane != lane) return;  // another one has taken its place
@@ -70,7 +71,7 @@ absl::Status ClientLanes::CheckHello(const v1::LaneHello& hello) const {
   }
   auto client = clients_.find(SessionId(hello.session()));
   if (client == clients_.end() || client->second.key.empty() || !SameSecret(hello.key(), client->second.key))
-    return absl::PermissionDeniedError("no session here has this number and key");
+    return absl::PermissionDeniedError("this worker knows no session with this number and key");
   return absl::OkStatus();
 }
 
@@ -80,13 +81,13 @@ void ClientLanes::Greet(LaneId lane, const v1::LaneHello& hello) {
   if (absl::Status status = CheckHello(hello); !status.ok()) return end.lane->Close(status);
   end.session = SessionId(hello.session());
   Client& client = clients_.at(end.session);
-  if (client.next != 0) ends_.at(client.next).lane->Close(absl::UnavailableError("the client has connected anew"));
+  if (client.next != 0) ends_.at(client.next).lane->Close(absl::UnavailableError("the client has opened a newer lane"));
   client.next = lane;
   client.begun.clear();
   for (const auto& begun : hello.begun()) client.begun[begun.fetch()] = begun.received();
   client.shares_memory = hello.shares_memory();
   if (client.lane == 0) return OpenNext(client);
-  EndOf(client)->Close(absl::UnavailableError("the client has connected anew"));
+  EndOf(client)->Close(absl::UnavailableError("the client has opened a newer lane"));
 }
 
 void ClientLanes::OpenNext(Client& client) {
@@ -174,7 +175,7 @@ absl::Status ClientLanes::Handle(Client& client, const v1::LaneMessage& message,
       ResumeFetches(client);
       return absl::OkStatus();
     default:
-      return absl::InvalidArgumentError("a message of a lane is of a kind that clients do not send");
+      return absl::InvalidArgumentError("a client sent a kind of message that only workers send on lanes");
   }
 }
 
@@ -190,7 +191,8 @@ void ClientLanes::OnTaken(Client& client, const v1::LaneTaken& taken) {
 absl::Status ClientLanes::AddPart(Client& client, const v1::LaneBytes& bytes, Bytes payload) {
   auto buffer = client.buffers.find(bytes.buffer());
   if (buffer == client.buffers.end()) return absl::OkStatus();  // the rest of one that nobody waits for any more
-  if (!buffer->second.asked) return absl::InvalidArgumentError("bytes of a host buffer came that this worker has not asked for");
+  if (!buffer->second.asked)
+    return absl::InvalidArgumentError("a client sent bytes of a host buffer that this worker has not requested");
   PW_ASSIGN_OR_RETURN(const bool complete,
                       client.receiver.Add(bytes.buffer(), bytes.offset(), bytes.total_bytes(), std::move(payload)));
   if (complete) Finish(client, bytes.buffer(), client.receiver.Take(bytes.buffer()));

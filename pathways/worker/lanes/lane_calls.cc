@@ -42,7 +42,8 @@ void LaneCalls::Start(uint64_t number, const device::HostCallRequest& request, D
   }
   absl::StatusOr<Bytes> data = lanes::Join(parts);
   if (data.ok() && message.ByteSizeLong() > lanes::kHeaderBytes)
-    data = absl::ResourceExhaustedError(absl::StrCat("a call of a Python function with ", parts.size(), " operands: pass fewer"));
+    data = absl::ResourceExhaustedError(
+        absl::StrCat("a program calls a Python function with ", parts.size(), " operands: pass fewer"));
   const std::vector<uint64_t> result_bytes(request.result_bytes.begin(), request.result_bytes.end());
   if (data.ok() && !lanes::SumOfCall(result_bytes).has_value()) {
     data = absl::ResourceExhaustedError(
@@ -70,7 +71,8 @@ absl::Status LaneCalls::OnAnswer(const v1::LaneAnswer& answer, const Bytes& payl
   }
   const size_t bytes = *lanes::SumOfCall(call->second.result_bytes);
   if (bytes > lanes::CallBytes::kInMessage) {
-    if (!payload.empty()) return absl::InvalidArgumentError("the answer to a host call has a payload that is too large for it");
+    if (!payload.empty())
+      return absl::InvalidArgumentError("the answer to a call of a Python function has more bytes than its results");
     if (absl::Status taken = operands_.Expect(number, bytes, blocks); !taken.ok()) Finish(number, taken, lane);
     return absl::OkStatus();
   }

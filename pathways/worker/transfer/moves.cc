@@ -182,8 +182,7 @@ void Moves::Assemble(const OperationRef& operation, const v1::Move::Receive& rec
     }
     ExpectPiece(operation, assembly, index, piece.transfer(), from);
     if (!peers_->Knows(from))
-      staging_.FailSource(from,
-                          absl::UnavailableError(absl::StrCat(core_->NameOf(from), " is not in the cluster, or no longer")));
+      staging_.FailSource(from, absl::UnavailableError(absl::StrCat(core_->NameOf(from), " is not in the cluster")));
   }
   if (--assembly->left == 0) Finish(operation, assembly);
 }

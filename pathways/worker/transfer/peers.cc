@@ -62,7 +62,7 @@ struct Peers::Incoming : net::Connection::Handler {
   void OnFrame(net::Frame frame) override {
     auto message = std::make_shared<v1::PeerMessage>();
     if (!message->ParseFromString(frame.header))
-      return connection->Close(absl::InvalidArgumentError("a peer sent a message that does not parse"));
+      return connection->Close(absl::InvalidArgumentError("another worker sent a message that does not parse"));
     may_land = may_land || (message->has_hello() && message->hello().incarnation() == peers->incarnation_);
     strand->Post([peers = peers, id = id, alive = alive, message, payload = std::move(frame.payload)]() mutable {
       if (!alive.expired()) peers->OnFrame(id, *message, std::move(payload));
@@ -138,7 +138,7 @@ void Peers::SendFailed(HostId to, uint64_t transfer, const absl::Status& status)
 void Peers::Queue(HostId to, Item item) {
   auto it = outgoing_.find(to);
   if (it == outgoing_.end()) {
-    return std::move(item.sent)(absl::UnavailableError(absl::StrCat(core_->NameOf(to), " is not in the cluster, or no longer")));
+    return std::move(item.sent)(absl::UnavailableError(absl::StrCat(core_->NameOf(to), " is not in the cluster")));
   }
   it->second->queue.push_back(std::move(item));
   if (it->second->connection != nullptr) return Pump(to);
@@ -164,7 +164,7 @@ void Peers::SendReport(HostId to, v1::Report report) {
 void Peers::SendAhead(HostId to, const v1::PeerMessage& message, std::vector<Bytes> payload) {
   auto it = outgoing_.find(to);
   if (it == outgoing_.end()) {
-    return PathBroken(to, absl::UnavailableError(absl::StrCat(core_->NameOf(to), " is not in the cluster, or no longer")));
+    return PathBroken(to, absl::UnavailableError(absl::StrCat(core_->NameOf(to), " is not in the cluster")));
   }
   it->second->frames.emplace_back(message.SerializeAsString(), std::move(payload));
   if (it->second->connection != nullptr) return PumpFrames(it->second.get());
@@ -330,7 +330,7 @@ void Peers::OnFrame(uint64_t id, const v1::PeerMessage& message, Bytes payload) 
 
 absl::Status Peers::Handle(Incoming* in, const v1::PeerMessage& message, Bytes payload) {
   if (!in->greeted) {
-    if (!message.has_hello()) return absl::FailedPreconditionError("a peer must say hello first");
+    if (!message.has_hello()) return absl::FailedPreconditionError("a worker's first message to another worker must be a hello");
     if (message.hello().incarnation() != incarnation_)
       return absl::FailedPreconditionError("a worker of another controller's life called; it must join again");
     in->greeted = true;
@@ -339,14 +339,14 @@ absl::Status Peers::Handle(Incoming* in, const v1::PeerMessage& message, Bytes p
     for (const auto& [id, other] : incoming_) {
       if (other.get() != in && other->greeted && other->from == in->from) earlier.push_back(id);
     }
-    for (uint64_t id : earlier) IncomingLost(id, absl::UnavailableError("it has connected anew"));
+    for (uint64_t id : earlier) IncomingLost(id, absl::UnavailableError("that worker has opened a newer connection"));
     return absl::OkStatus();
   }
   switch (message.kind_case()) {
     case v1::PeerMessage::kChunk:
       if (message.chunk().has_shared()) return TakeShared(in, message.chunk());
       if (message.chunk().payload_bytes() != payload.size())
-        return absl::InvalidArgumentError("a chunk announces another size than its frame has");
+        return absl::InvalidArgumentError("a chunk's announced size differs from its frame's");
       if (!core_->ended.contains(SessionId(message.chunk().session()))) Deliver(in, message.chunk(), std::move(payload));
       return absl::OkStatus();
     case v1::PeerMessage::kFailed:
@@ -354,14 +354,14 @@ absl::Status Peers::Handle(Incoming* in, const v1::PeerMessage& message, Bytes p
       return absl::OkStatus();
     case v1::PeerMessage::kDataflow:
       if (message.dataflow().payload_bytes() != payload.size())
-        return absl::InvalidArgumentError("a dataflow frame announces another size than it has");
+        return absl::InvalidArgumentError("a dataflow frame's announced size differs from its own");
       if (frame_receiver_ != nullptr) frame_receiver_->OnPeerFrame(in->from, message.dataflow(), std::move(payload));
       return absl::OkStatus();
     case v1::PeerMessage::kReport:
       if (report_receiver_ != nullptr) report_receiver_->OnReport(in->from, message.report());
       return absl::OkStatus();
     default:
-      return absl::InvalidArgumentError("a peer sent a message of unknown kind");
+      return absl::InvalidArgumentError("another worker sent a message of unknown kind");
   }
 }
 

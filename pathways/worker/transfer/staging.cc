@@ -29,7 +29,7 @@ absl::Status Staging::SetTotal(Transfer* transfer, int64_t total) {
   if (transfer->total >= 0 && transfer->total != total) {
     return absl::InvalidArgumentError(absl::StrCat("a transfer of ", transfer->total, " bytes was announced as one of ", total));
   }
-  if (total < 0) return absl::InvalidArgumentError("a transfer of a negative number of bytes");
+  if (total < 0) return absl::InvalidArgumentError("a transfer has a negative number of bytes");
   transfer->total = total;
   return absl::OkStatus();
 }
