@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import select
+import signal
 import socket
 import statistics
 import subprocess
@@ -45,6 +46,9 @@ class Side:
         self.send(json.dumps({"do": do, **arguments}))
         return self.receive()
 
+    def processes(self):
+        return tree(self.process.pid)
+
     def close(self):
         with contextlib.suppress(OSError):
             self.process.stdin.close()
@@ -68,10 +72,21 @@ class Together:
         failed = [answer for answer in answers if "error" in answer]
         return failed[0] if failed else min(answers, key=speed)
 
+    def processes(self):
+        return [pid for side in self.sides for pid in side.processes()]
+
 
 def speed(answer):
     """Returns the speed in an answer; larger is faster."""
     return next((answer[key] for key in ("per_s", "tokens_per_s") if key in answer), -answer.get("p50_us", 0))
+
+
+def our_allocator():
+    """Returns the environment variables that give another program the allocator of our processes (cmake/PathwaysDeps.cmake, bin/malloc_conf.cc)."""
+    library = next(pathlib.Path("/usr/lib").glob("*/libjemalloc.so.2"), None)
+    if library is None:
+        raise RuntimeError("libjemalloc.so.2 is not installed: tools/setup.sh does that")
+    return {"LD_PRELOAD": str(library), "MALLOC_CONF": "background_thread:true"}
 
 
 def free_port():
@@ -92,11 +107,11 @@ def opened(*sides):
             side.close()
 
 
-def multicontroller(mode, script, hosts, devices, words=(), patience=ANSWER_SECONDS):
+def multicontroller(mode, script, hosts, devices, words=(), patience=ANSWER_SECONDS, env=None):
     """Opens jax processes, one for each host. mode: "multicontroller" or "multicontroller-plugin" (_client.py). words: further script arguments."""
     from pathways._cluster import binaries
 
-    port, env = free_port(), {"PATHWAYS_BENCH_PLUGIN": str(binaries.device_plugin("cpu"))}
+    port, env = free_port(), {"PATHWAYS_BENCH_PLUGIN": str(binaries.device_plugin("cpu")), **(env or {})}
     return opened(*(Side(f"process{i}", [sys.executable, script, mode, f"127.0.0.1:{port}/{i}/{hosts}/{devices}", *words], env, patience=patience)
                     for i in range(hosts)))
 
@@ -198,9 +213,49 @@ def stolen_seconds():
 
 
 def processor_seconds(pid):
-    """Returns the processor seconds that a process has used, over all its threads."""
-    user, system = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    """Returns the processor seconds that a process has used, over all its threads, those that ended too. Raises OSError if it is gone."""
+    return time.clock_gettime(~pid << 3 | 2)  # the process's own clock, in nanoseconds: see clock_getcpuclockid(3)
+
+
+def _parents():
+    """Returns {process: its parent} of all processes that have not ended."""
+    found = {}
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            state, parent = (folder / "stat").read_text().rsplit(")", 1)[1].split()[:2]
+            if state != "Z":
+                found[int(folder.name)] = int(parent)
+    return found
+
+
+def tree(root):
+    """Returns a process and all its descendants, parents before their children; [] if it has ended."""
+    parents = _parents()
+    children_of = {}
+    for pid, parent in parents.items():
+        children_of.setdefault(parent, []).append(pid)
+    found = [root] if root in parents else []
+    for pid in found:  # grows meanwhile
+        found += children_of.get(pid, ())
+    return found
+
+
+def signal_all(pids, number):
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def pause(root):
+    """Stops a process and all its descendants. One that is stopped starts no others, so this ends."""
+    stopped = set()
+    while running := set(tree(root)) - stopped:
+        signal_all(running, signal.SIGSTOP)
+        stopped |= running
+
+
+def resume(root):
+    signal_all(tree(root), signal.SIGCONT)
 
 
 def children(pid):

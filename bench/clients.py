@@ -130,13 +130,13 @@ def shown(cluster, numbers, programs):
 
 
 def on_cpu(args):
-    """Returns {loops: compare}, with jax in one process with our plugin as the rival."""
+    """Returns {loops: compare}, with jax in one process with our plugin and our allocator as the rival."""
     from pathways._cluster import binaries
 
     figures = {}
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(_sides.cluster("1x1x1"))
-        rival = stack.enter_context(_sides.client("jax", "plugin", str(binaries.device_plugin("cpu"))))
+        rival = stack.enter_context(_sides.client("jax", "plugin", str(binaries.device_plugin("cpu")), _sides.our_allocator()))
         sides = list(open_clients(stack, cluster.address, max(args.counts)).values())
         for loops in args.loops:
             figures[str(loops)] = compare(cluster, sides, lambda i: f"work {loops} {i}", args, rival=rival)

@@ -130,6 +130,14 @@ def ask(process, calls):
     return json.loads(process.stdout.readline() or "null")
 
 
+def calls_for(process, seconds):
+    """Returns how many calls take about so long."""
+    calls = 2 * _answers.DEPTH
+    for _ in range(2):  # with few calls, the first of all among them, filling and emptying the queue dominates
+        calls = max(calls, round(ask(process, calls)[0] * seconds))
+    return calls
+
+
 def pipeline_of(stages, args):
     """Measures both kinds of dispatch in turn, each on its own cluster."""
     with contextlib.ExitStack() as stack:
@@ -140,7 +148,8 @@ def pipeline_of(stages, args):
         for process in sides.values():
             if process.stdout.readline() != "ready\n":
                 raise RuntimeError("a client of the pipeline ended; what it said is above")
-        results = _sides.take_turns(args.rounds, {dispatch: lambda process=process: ask(process, args.calls) for dispatch, process in sides.items()})
+        calls = {dispatch: calls_for(process, args.seconds) for dispatch, process in sides.items()}
+        results = _sides.take_turns(args.rounds, {dispatch: lambda dispatch=dispatch, process=process: ask(process, calls[dispatch]) for dispatch, process in sides.items()})
     row = {dispatch: {"per_s": median([r for r, _ in found]), "call_ms": median([ms for _, ms in found])} for dispatch, found in results.items()}
     ratios = [a / b for (a, _), (b, _) in zip(results["parallel"], results["sequential"])]
     return {**row, "ratio": median(ratios), "ratio_rounds": ratios}
@@ -152,7 +161,8 @@ def pipeline(args):
 
 def main():
     def add(parser):
-        parser.add_argument("--calls", type=int, default=50)
+        parser.add_argument("--calls", type=int, default=50, help="of a chain in a turn")
+        parser.add_argument("--seconds", type=float, default=1, help="of a turn of the stages")
         parser.add_argument("--rounds", type=int, default=5)
         parser.add_argument("--stages", type=int, nargs="*", default=(1, 2, 4, 8, 16), help="none: only the chain")
         parser.add_argument("--no-chain", action="store_true", help="only the stages")

@@ -12,11 +12,13 @@ import threading
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
+import _meter  # noqa: E402
+import _setup  # noqa: E402
 import _sides  # noqa: E402
 
 TRACE_SECONDS = 0.5
 ONE_PROCESS = "agent, controller and worker in one"
-ENOUGH_SECONDS = 1.0  # of calls; processor time is counted in hundredths of a second
+RECORDED_SECONDS = 1.0  # about half of the calls of a recording with many under way
 
 
 def with_processors(cluster, client, work):
@@ -28,46 +30,36 @@ def with_processors(cluster, client, work):
     return result, {name: seconds - before[name] for name, seconds in used().items()}
 
 
-def _processes(side, cluster):
-    """Returns {part: [process ids]} of all processes in a call of ours. Devices of real hosts are threads of the workers."""
-    client = side.process.pid
+def parts(name, side, cluster):
+    """Returns {part: [process ids]} of a side that takes turns; ours has the cluster's processes too. Devices of real hosts are threads of the workers. {} while
+    it is not started."""
+    pids = side.processes() if side is not None else []
+    if not pids or name not in (_setup.OURS, _setup.OURS_ONE):
+        return {"client": pids} if pids else {}  # of other systems, all of them together
+    client, *door = pids
+    if name == _setup.OURS_ONE:
+        return {"client": [client], ONE_PROCESS: door}
     controller, *workers = (process.pid for process in cluster.processes)
-    return {"client": [client], "agent": list(_sides.door(client).values()), "controller": [controller], "workers": workers}
+    return {"client": [client], "agent": door, "controller": [controller], "workers": workers}
 
 
-def _processor_us(pids, ask, calls, nodes):
-    """Makes `calls` calls of `nodes` computations each. Returns, per call in us, the times at the caller, the processor time by part, and the idle rest."""
-    used = lambda: {name: sum(map(_sides.processor_seconds, many)) for name, many in pids.items()}
-    before, answer, after = used(), ask(calls), used()
-    spent = {name: (after[name] - before[name]) / calls * 1e6 for name in pids}
-    wall = 1e6 * nodes / answer["per_s"]
-    return {"wall_us": wall, "calling_us": answer["calling_us"], "waiting_us": answer["waiting_us"], "processors_us": spent,
+def of_turns(name, kind, rate, nodes, turns):
+    """Returns, for a call in us, the times at the caller, the processor time by part, and the idle rest, in the turns that gave the rate. rate: the answers
+    of these turns as one; nodes: computations in a call."""
+    spent, wall = _meter.per_call_us(turns, name, kind), 1e6 * nodes / rate["per_s"]
+    return {"who": name, "kind": kind, "wall_us": wall, "calling_us": rate["calling_us"], "waiting_us": rate["waiting_us"], "processors_us": spent,
             "idle_us": max(0.0, os.cpu_count() * wall - sum(spent.values()))}
 
 
-def _calls(rate, nodes):
-    """Returns the number of calls in about a second. rate: computations a second; nodes: computations in a call."""
-    return max(4, round(rate / nodes * ENOUGH_SECONDS))
-
-
-def ours(side, cluster, kind, nodes, rate, depth):
-    """Measures a call of ours: processor time and busy devices with `depth` calls under way, and the stages of a call that is alone, from recordings. rate: the
-    measured computations a second; nodes: computations in a call."""
+def recordings(side, cluster, kind, nodes, rate, depth):
+    """Records calls of ours: the busy share of the devices with `depth` calls under way, and the stages of a call that is alone. rate: the measured
+    computations a second; nodes: computations in a call."""
     ask = lambda depth: lambda calls: side.ask("rate", kind=kind, calls=calls, depth=depth)
-    calls = _calls(rate, nodes)
-    found = _processor_us(_processes(side, cluster), ask(depth), calls, nodes)
+    calls = max(4, round(rate / nodes * RECORDED_SECONDS))
     busy = devices_busy(recorded(cluster.address, TRACE_SECONDS, lambda: ask(depth)(2 * calls)))
     alone = []
     events = recorded(cluster.address, TRACE_SECONDS, lambda: alone.append(ask(1)(max(4, calls // 4))))
-    return {"who": "pathways", "kind": kind, **found, "devices_busy": busy, "alone_us": way(events, alone[0]["calling_us"] + alone[0]["waiting_us"])}
-
-
-def theirs(name, side, kind, nodes, rate, depth):
-    """Measures the processor time of another system's calls, or of ours in one process. All its processes are those that are asked, and that process."""
-    clients = [one.process.pid for one in getattr(side, "sides", [side])]
-    pids = {"client": clients, **({ONE_PROCESS: list(door.values())} if (door := _sides.door(clients[0])) else {})}
-    ask = lambda calls: side.ask("rate", kind=kind, calls=calls, depth=depth)
-    return {"who": name, "kind": kind, **_processor_us(pids, ask, _calls(rate, nodes), nodes)}
+    return {"devices_busy": busy, "alone_us": way(events, alone[0]["calling_us"] + alone[0]["waiting_us"])}
 
 
 def stock_client():

@@ -10,6 +10,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import _breakdown  # noqa: E402
+import _meter  # noqa: E402
 import _setup  # noqa: E402
 import _sides  # noqa: E402
 import _systems  # noqa: E402
@@ -28,34 +29,35 @@ def figure5(quick, rows):
 
 def _real5(hosts, devices, quick):
     with _systems.systems(hosts, devices, _setup.rivals(hosts)) as (found, cluster):
-        asks = {f"{name}, {kind}": _systems.asks(side, name, kind, quick) for name, side in found.items() for kind in _setup.KINDS if _setup.knows(name, kind)}
-        rates = _systems.rates(asks, 1 if quick else _setup.ROUNDS, 0.2)
-        return {"hosts": hosts, "devices": hosts * devices, "depth": _setup.DEPTH, "rates": rates, "where": list(_where5(found, cluster, rates, hosts * devices))}
-
-
-def _where5(found, cluster, rates, devices=None):
-    """Yields where the time of a call goes, for each side but Ray and each measured kind."""
-    for kind, (_, nodes) in _setup.KINDS.items():
-        for name, side in found.items():
-            rate = rates.get(f"{name}, {kind}", {}).get("per_s")
-            if rate is None or side.side is None or name == _setup.RAY:
-                continue
-            try:
-                if name == _setup.OURS:  # a recording is asked for at the cluster's address, which the other one has for its client alone
-                    yield _breakdown.ours(side.side, cluster, kind, nodes, rate, _setup.DEPTH)
-                else:
-                    yield _breakdown.theirs(name, side.side, kind, nodes, rate, _setup.DEPTH)
-            except (RuntimeError, OSError, KeyError) as error:  # the rates are still useful
-                _say(f"where {kind} of {name} goes: {error}")
+        asks = [_systems.of_kind(name, side, kind, quick) for name, side in found.items() for kind in _setup.KINDS if _setup.knows(name, kind)]
+        meter = _systems.meter(found, cluster)
+        rates = _systems.rates(asks, 1 if quick else _setup.ROUNDS, 0.2, meter)
+        where = list(_where(asks, rates, meter, cluster))
     if devices == 1 and (alone := _breakdown.stock_client()):
-        yield alone
+        where.append(alone)
+    return {"hosts": hosts, "devices": hosts * devices, "depth": _setup.DEPTH, "rates": rates, "where": where, "in_use": _meter.in_use(meter.turns)}
+
+
+def _where(asks, rates, meter, cluster):
+    """Yields where the time of a call goes, for each side and kind that has a rate, in the order of the kinds. Of ours, recordings say more."""
+    for kind, (_, nodes) in _setup.KINDS.items():
+        for each in (each for each in asks if each.what == kind and "error" not in rates[each.name]):
+            rate = rates[each.name]
+            entry = _breakdown.of_turns(each.side, kind, rate, nodes, meter.turns)
+            if each.side == _setup.OURS:  # a recording is asked for at the cluster's address, which the other one has for its client alone
+                try:
+                    entry |= _breakdown.recordings(each.one, cluster, kind, nodes, rate["per_s"], _setup.DEPTH)
+                except (RuntimeError, OSError, KeyError) as error:  # the rest is still useful
+                    _say(f"a recording of {each.name}: {error}")
+            yield entry
 
 
 def _simulated5(hosts, quick):
     """Measures ours on simulated hosts of four devices whose computations take no time: the rate of the control path."""
     with _sides.simulated(hosts, "instant") as address, _systems.side("simulated", "simulated", address, hosts * 4) as side:
-        asks = {f"{_setup.OURS}, {kind}": _systems.asks(side, _setup.OURS, kind, quick) for kind in _setup.KINDS}
-        return {"hosts": hosts, "devices": hosts * 4, "depth": _setup.DEPTH, "simulated": True, "rates": _systems.rates(asks, 1 if quick else 3, 0.2 if quick else 1)}
+        asks = [_systems.of_kind(_setup.OURS, side, kind, quick) for kind in _setup.KINDS]
+        rates = _systems.rates(asks, 1 if quick else 5, 0.2 if quick else 1, _meter.Meter({}))
+        return {"hosts": hosts, "devices": hosts * 4, "depth": _setup.DEPTH, "simulated": True, "rates": rates}
 
 
 # Figure 6. Real: hosts, devices of each. Simulated: the same, behind sockets, with the lengths of the computations in us, the paper's own among them. An
@@ -65,6 +67,7 @@ SIZES6, SIZES6_MANY = (10, 100, 300, 1000, 3000, 20000, 65000), (1, 10, 100, 100
 OPERATION_A_US = "1e6:0:0"
 MANY_HOSTS = 4
 ROUNDS6_MANY = 5  # where rounds take long
+ROUNDS6_WHERE = 3  # of the calls that say where the time goes
 
 
 def figure6(quick, rows):
@@ -104,21 +107,21 @@ def _against_jax(hosts, devices, quick):
     points = {mine: {rival: [] for rival in rivals} for mine in _setup.ours(hosts)}
     failed = {}
     with _systems.systems(hosts, devices, rivals) as (found, cluster):
+        meter = _systems.meter(found, cluster)
         for size in (30, 300, 3000) if quick else SIZES6_MANY if many else SIZES6:
-            asks = {name: (_setup.DEPTH, 1024, 1, lambda calls, side=side, size=size: side.ask("rate", kind="work", calls=calls, depth=_setup.DEPTH, size=size))
-                    for name, side in found.items()}
-            rates = _systems.rates(asks, rounds, 0.2)
-            if "error" in rates[_setup.OURS]:
-                raise RuntimeError(rates[_setup.OURS]["error"])
+            rates = _systems.rates([_systems.Asking(name, f"work {size}", side, {"kind": "work", "size": size}) for name, side in found.items()], rounds, 0.2, meter)
+            of = lambda name, size=size: rates[f"{name}, work {size}"]
+            if "error" in of(_setup.OURS):
+                raise RuntimeError(of(_setup.OURS)["error"])
             device_us = _device_us(cluster, found[_setup.OURS], kind="work", size=size)
             for mine, rival in itertools.product(points, rivals):
-                if error := next((rates[one]["error"] for one in (mine, rival) if "error" in rates[one]), None):
+                if error := next((of(one)["error"] for one in (mine, rival) if "error" in of(one)), None):
                     failed.setdefault((mine, rival), f"{error}, at {device_us / 1e3:.3g} ms")
                 else:
-                    points[mine][rival].append(_point(device_us, _setup.ratios(rates[mine], rates[rival])))
-        where = _where6(found, cluster, quick)
+                    points[mine][rival].append(_point(device_us, _setup.ratios(of(mine), of(rival))))
+        where = _where6(found, cluster, meter, quick)
     against = {mine: {rival: _parity(many, failed.get((mine, rival))) for rival, many in of_rival.items()} for mine, of_rival in points.items()}
-    return {"hosts": hosts, "devices": hosts * devices, "where": where, "against": against.pop(_setup.OURS), **({"against_one": one} if (one := against.get(_setup.OURS_ONE)) else {})}
+    return {"hosts": hosts, "devices": hosts * devices, "where": where, "in_use": _meter.in_use(meter.turns), "against": against.pop(_setup.OURS), **({"against_one": one} if (one := against.get(_setup.OURS_ONE)) else {})}
 
 
 def _parity(points, failed):
@@ -126,11 +129,10 @@ def _parity(points, failed):
     return {"error": failed, "points": points} if failed else {"points": points, "parity_ms": _setup.parity(points)}
 
 
-def _where6(found, cluster, quick):
-    """Returns where the time of an opbyop call goes, for the sides with our device runtime."""
-    sides = {name: side for name, side in found.items() if _setup.has_verdict(name) and side.side is not None}
-    rates = {f"{name}, opbyop": _systems.rates({name: _systems.asks(side, name, "opbyop", quick)}, 1, 0.2 if quick else 1)[name] for name, side in sides.items()}
-    return list(_where5(sides, cluster, rates))
+def _where6(found, cluster, meter, quick):
+    """Returns where the time of an opbyop call goes, for the sides with our device runtime, in further turns."""
+    asks = [_systems.of_kind(name, side, "opbyop", quick) for name, side in found.items() if _setup.has_verdict(name)]
+    return list(_where(asks, _systems.rates(asks, 1 if quick else ROUNDS6_WHERE, 0.2 if quick else 0.5, meter), meter, cluster))
 
 
 NEVER_IDLE = "devices that are never idle"
@@ -141,14 +143,15 @@ def _against_devices(hosts, devices, sizes, quick):
     are told how long a computation takes."""
     points, count = [], hosts * devices
     with _sides.simulated_cluster(hosts, OPERATION_A_US, devices=devices) as cluster, _systems.side("simulated", "simulated", cluster.address, count) as side:
+        meter = _meter.Meter({_setup.OURS: lambda: _breakdown.parts(_setup.OURS, side, cluster)})
         for us in sizes:
-            asks = {"busy": (_setup.DEPTH, 4096, 1, lambda calls, us=us: side.ask("rate", kind="busy", calls=calls, depth=_setup.DEPTH, size=us))}
-            rate = _systems.rates(asks, 1 if quick else ROUNDS6_MANY, 1)["busy"]
+            busy = _systems.Asking(_setup.OURS, f"busy {us}", side, {"kind": "busy", "size": us}, most=4096)
+            rate = _systems.rates([busy], 1 if quick else ROUNDS6_MANY, 1, meter)[busy.name]
             if "error" in rate:
                 raise RuntimeError(rate["error"])
             points.append(_point(us, [per_s * us / 1e6 for per_s in rate["rounds"]]))
-        least = _systems.rates({"least": (_setup.DEPTH, 4096, 1, lambda calls: side.ask("rate", kind="busy", calls=calls, depth=_setup.DEPTH, size=1))}, 1, 1)["least"]
-        where = [] if "error" in least else [_breakdown.ours(side, cluster, "opbyop", 1, least["per_s"], _setup.DEPTH)]
+        least = _systems.of_kind(_setup.OURS, side, "opbyop", quick)
+        where = list(_where([least], _systems.rates([least], 1, 1, meter), meter, cluster))
     return {"hosts": hosts, "devices": count, "simulated": True, "where": where,
             "against": {NEVER_IDLE: {"points": points, "parity_ms": _setup.parity(points)}}}
 
@@ -165,8 +168,8 @@ def _script(name, *words):
 
 def figure7(quick, rows):
     """Measures calls a second of a program with a stage on each of k hosts of an island, with parallel and with sequential dispatch."""
-    stages, calls, rounds = ((1, 2), 32, 1) if quick else ((1, 2, 4, 8, 16), 64, 5)
-    return {"stages": _script("program_chain", "--no-chain", "--calls", calls, "--rounds", rounds, "--stages", *stages)["pipeline"]}
+    stages, seconds, rounds = ((1, 2), 0.2, 1) if quick else ((1, 2, 4, 8, 16), 1, 5)
+    return {"stages": _script("program_chain", "--no-chain", "--seconds", seconds, "--rounds", rounds, "--stages", *stages)["pipeline"]}
 
 
 def figure8(quick, rows):

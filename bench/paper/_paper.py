@@ -27,39 +27,34 @@ FIGURES = {
             "Under way: at most 16 calls on every side. At 16, the caller waits until the oldest eight are done, then makes eight more. A turn has "
             "at least 16 calls; with jax's own runtime over several processes, fused, at least four. A Ray call ends when its method returns; behind "
             "it, an actor may have up to 16 unfinished computations.",
-            "Verdict: only against sides with our device plugin and thus our collectives; ours allocates with jemalloc, these with the C library. These are "
-            "jax in as many processes, and Ray, whose actors, one for each host, run the same jax functions. A verdict is of the whole system, not of dispatch "
-            "alone. jax's own runtime and TensorFlow are shown without a verdict: "
-            "that ratio is also one of collectives, and ours are made for small sums on few processors. TensorFlow has one process here, so it is "
-            "only in rows of one host. Both of our sides are compared with the same rivals.",
+            "Verdict: only against sides with our device plugin and thus our collectives and our allocator. These are jax in as many processes, and Ray, whose "
+            "actors, one for each host, run the same jax functions. A verdict is of the whole system, not of dispatch alone. jax's own runtime and TensorFlow "
+            "are shown without a verdict: that ratio is also one of collectives, and ours are made for small sums on few processors. TensorFlow has one process "
+            "here, so it is only in rows of one host. Both of our sides are compared with the same rivals.",
             "Cost of a call: with one host, the sum never leaves its process; on one device there is no sum. The rest of a call is a function call "
             "for jax, and messages between processes for ours, also if its cluster is one process. Where a ratio is below 1, ours is slower. The table of where the "
             "time goes says which process takes the time.",
-            "Several hosts: ours is slower there even if one call holds 128 sums. In the run of 2026-11-24 fused reached 0.454 of jax on 2 x 4, where a call of "
-            "jax takes 8.9 ms, and 0.658 on 4 x 4, where it takes 29 ms (36 ms in the tables of where the time goes). Ray with our plugin is ahead of ours in "
-            "all six comparisons over several hosts (0.45 to 0.77), and it dispatches more slowly on one host. In the tables of where the time goes, processors "
-            "are idle for 61 to 94 % of their time under five of our six kinds of call, and for 22 % under the sixth (chained on 4 x 4); under jax's with our plugin for 33 "
-            "to 50 %. Dispatch does not explain this.",
-            "A fault of this measurement: idle there means not used by the processes of the call. A look at all processes after the run found that Ray's actors "
-            "go on using one to two of the two processors while other sides have their turns. That slows all sides, ours most, because a call wakes the most processes. "
-            "With nothing else running, opbyop of ours on 2 x 4 made 2,800 calls a second on the same machine, ten times this row's rate. The rows should be measured again "
-            "with the other sides stopped.",
-            "Simulated rows: no rival. A stock client, sockets and the real controller drive devices whose computations take no time (three rounds "
+            "Several hosts: one call of fused or chained holds 128 sums, so a ratio below 1 there is not the price of making a call. In the tables of where the "
+            "time goes, compare how long processors are idle in our calls and in theirs. What the processes wait for while processors are idle was not measured.",
+            "Other sides: the processes of all sides are up all the time. Ray's work even when nothing is asked of them. So all of Ray's are stopped while others "
+            "have their turns. They go on 0.2 s before a turn of Ray's, which is not timed, so that they catch up first. No other side is ever stopped. The "
+            "last table of each row says how many processors each side uses in the turns of the others; whatever is not 0 there slows them. Up to the "
+            "page of commit 7082a67, Ray's were not stopped and used one to two processors in the turns of all others, so its rows do not compare with these.",
+            "Simulated rows: no rival. A stock client, sockets and the real controller drive devices whose computations take no time (five rounds "
             "of about 1 s in a full run). A fused call counts as 128 although the device does nothing; divide by 128 for calls. All simulated hosts are one process, so these rates are those of this machine's processors.",
             "Weak points: the limits, 1 for opbyop and 3 for chained, are our own aims; the paper itself says that JAX is far ahead in OpByOp, "
-            "and jax has no chained of its own. All sides' processes are up all the time, and the order of turns is the same in every round. A "
+            "and jax has no chained of its own. The order of turns is the same in every round. A "
             "multi-controller side counts as fast as its slowest process. A turn of a slow side mostly fills and empties its queue, and can take "
             "seconds, since it has at least 16 calls. Each Ray call takes the previous call's reference, as a Ray program would pass data; its "
-            "calls would be in order without it. Ray's processor time is not recorded.",
-            "Where the time goes: rates and processor times there come from one run of about a second, or of at least four calls, without a "
-            "recording, with processor times in ticks of 10 ms. So 1 / rate there is not that of the table of rates. In the run of 2026-11-24 it was between a third and twice of it: chained "
-            "on 4 x 4 has 269,000 us by the table of rates and 86,989 us there, fused on 2 x 4 21,760 us and 10,267 us, opbyop on 4 x 4 7,960 us and 15,722 us. Kinds "
-            "with few calls a second have as few as four calls there. The table of missed targets quotes the same run. Devices busy, and a "
-            "call that is alone, come from two further runs under a recording. Idle is two processors times the time of a call, less what our "
-            "processes use; so it can exceed the time of a call. Where much of it is idle, waiting between processes costs most, and this report does not "
-            "say for what. Our cluster in one process has no recordings. A device counts as busy while it waits for others in a sum. Of "
+            "calls would be in order without it. Whether a pause costs Ray more than its 0.2 s make good was not measured.",
+            "Where the time goes: rates and processor times there are of the very turns that the table of rates is of. 1 / rate is of the median rate; the "
+            "processor time is the mean over all turns, from the clocks of all processes of that side, so Ray's has its daemons in it. What others use "
+            "in these turns is not in it. Idle is all processors times the time of a call, less what these "
+            "processes use, at least 0; so it can exceed the time of a call. Where much of it is idle, waiting between processes costs most, and this report does not "
+            "say for what. Devices busy, and a call that is alone, come from two further runs under a recording. "
+            "Our cluster in one process has no recordings. A device counts as busy while it waits for others in a sum. Of "
             "a call that is alone, 'the rest' is what remains of the caller's mean time after the medians of the other parts, at least 0; it was "
-            "not observed. Devices is from the first device's begin to the last one's end. A kind is missing where no call was recorded as a "
+            "not observed. Devices is from the first device's begin to the last one's end. These parts are missing where no call was recorded as a "
             f"whole. {RECORDED}",
             "Beside the paper: the paper is ahead of TensorFlow everywhere. Here TensorFlow is without XLA, and the table says where it is ahead of ours.",
             "Not shown: rates on TPUs, or of hosts on separate machines with a network between them.")},
@@ -83,7 +78,8 @@ FIGURES = {
             "such devices, so the throughput is compared with devices that are never idle, which no system can beat. The whole control path shares "
             "this machine's processors. A cluster of machines has more processors, so it is not slower in that respect; but its network, which is "
             "missing here, makes it slower.",
-            "Where the time goes: that table is of figure 5's opbyop calls, not of the lengths above.",
+            "Where the time goes: that table is of figure 5's opbyop calls, in turns after those of the lengths above: three of about half a second on real devices, "
+            "one of a second on simulated ones. Processors in use are of all turns. As in figure 5, the rivals with our device plugin have our allocator too.",
             "Weak points: few lengths are tried, so parity is known only to lie between two of them. Lengths of real devices come from a "
             "recording of ours on processors that all devices share; for 128 devices most of the length is that sharing. 0.97 is our own reading "
             f"of equal. Collectives of simulated devices take no time in this figure. {RECORDED}",
@@ -99,11 +95,11 @@ FIGURES = {
             "are alone.",
             "Sides: sequential dispatch is made after the paper's section 4.5. The controller sends a stage when the hosts of the stage before have said that it is "
             "enqueued; calls do not wait for each other. Each kind of dispatch has a cluster and a client of its own. Both clusters are up and take "
-            "turns: five rounds of 64 calls in a full run. All processes share this machine's processors.",
+            "turns: five rounds in a full run, in which each makes as many calls as take it about a second. All processes share this machine's processors.",
             "Verdict: with four stages or more, parallel is to be at least as fast as sequential. By how much it leads in the paper is not compared.",
             "Weak points: two clusters with up to 16 workers each are up on this machine's few processors, so rows with many stages measure the "
-            "contention for these. No row shows a lead in throughput: the medians are 0.978 to 1.007 in the run of 2026-11-24. Turns of 64 calls took 17 to 240 ms there, which is too short to tell; the row of "
-            "one stage is noise.",
+            "contention for these. Where the middle half of the rounds is on both sides of 1, no lead is shown either way. With one stage there is nothing to "
+            "dispatch in parallel, so that row shows how far two equal clusters differ.",
             "Not shown: what parallel dispatch gains where messages between hosts cross a network.")},
     "8": {
         "title": "Several clients on the same devices",
@@ -118,9 +114,9 @@ FIGURES = {
             "1 s / the rate of jax's row, which is less. jax has our device plugin, one process, one program and 16 calls under way. Our device shares the processors with all clients, "
             "and what these take is missing for computing. So more clients may reach less.",
             "Weak points: with the shortest computations one client leaves the simulated devices mostly idle, so that more clients reach more whatever "
-            "switching costs; only the longer ones keep the devices busy and could show that cost. From 4 to 16 clients throughput falls with the shortest ones: by 22 % (simulated, "
-            "0.33 ms) and by 13 % (CPU, 45 loops) in the run of 2026-11-24. In the paper it does not. 16 clients have 256 calls under way, and jax has 16. jax beside the CPU device is one process with one "
-            "program, and pays for no sharing.",
+            "switching costs; only the longer ones keep the devices busy and could show that cost. Where 16 clients reach less than 4, throughput falls with the "
+            "number of clients; in the paper it does not. 16 clients have 256 calls under way, and jax has 16. jax beside the CPU device is one process with one "
+            "program, and pays for no sharing. It has our allocator.",
             "Verdict: 16 clients against one client, and against the devices or jax. The first is easy to meet where one client does not keep the "
             "devices busy. Where 16 clients do not reach the devices' rate, the last columns show which processes used the processors.")},
     "9": {
@@ -158,12 +154,11 @@ FIGURES = {
             "the caller makes all of these without waiting, after one step that is not timed.",
             "Sides: ours is a client, its agent, a controller and a worker process for each host; jax is one process for each host. All share this "
             "machine's processors. Losses are compared to the last bit, step by step, in one round.",
-            "Verdict: only against jax with our device plugin. With jax's own runtime, another version of XLA's compiler takes part.",
-            "Decoder-only: why ours is faster than jax with the same plugin was not measured. The allocators differ: ours is jemalloc, jax's is the C library's. "
-            "Against jax's own runtime on one host the median says equal: 1.003 (0.884 to 1.011) in the run of 2026-11-24.",
+            "Verdict: only against jax with our device plugin and our allocator. With jax's own runtime, another version of XLA's compiler takes part.",
+            "Where ours is faster than jax with the same plugin and allocator, the cause was not measured.",
             "Weak points: at this size a step takes a fraction of a second, and eight devices share a few processors. Losses are compared in one "
             "round only. Tokens are those of the decoder's text only. A process of jax "
-            "with our device plugin aborted once, in the run of 2026-11-23 (decoder-only on two hosts: 'malloc(): unaligned tcache chunk detected'), and not in the run of 2026-11-24. "
+            "with our device plugin aborted once, in the run of 2026-11-23 (decoder-only on two hosts: 'malloc(): unaligned tcache chunk detected', of the C library's allocator, which it then had). "
             "The cause is not known; it may be a fault of our plugin.",
             "Not shown: models of the paper's size, or TPUs.")},
     "large": {
@@ -183,9 +178,10 @@ FIGURES = {
         "here": _parts(
             "Measured: ours alone, tokens a second of a small model of 16 layers, one CPU device for each stage, all devices in one worker process. "
             "A step has 64 examples and four times as many microbatches as stages, so a microbatch has four examples, two or one. Rows take turns; a "
-            "full run has three rounds of two steps, after one that is not timed.",
-            "Not shown: a gain from more devices, since all share this machine's processors. Where more stages are faster than fewer, the cause was not measured. "
-            "Three rounds are too few for a verdict; the last column says which rows are below the paper's ratio.")},
+            "full run has five rounds of two steps, after one that is not timed.",
+            "No rival: jax has no pipelines, neither with its own runtime nor with our plugin, so nothing of jax runs this. Its SPMD form is compared in table 1.",
+            "Verdict: ours against ours, to the paper's ratio of the same rows. Not shown: a gain from more devices, since all share this machine's processors. Where "
+            "more stages are faster or slower than fewer, the cause was not measured; smaller microbatches are part of it.")},
     "pipelines": {
         "title": "Table 2's model as SPMD and as pipelines over 128 cores; figure 10: on one island and on four",
         "paper": "3B parameters on 128 cores, 2,048 examples a step. As SPMD 125.7k tokens a second. As pipelines in the manner of GPipe, with four "
@@ -210,8 +206,8 @@ FIGURES = {
             "Verdict: whether a step takes as long as its schedule does with these stages' recorded times. Any excess is the optimizer and the "
             "control path on this machine; the table of where the time goes says how much of each. Also whether four islands reach the throughput of "
             "one.",
-            f"Weak points: four rounds are few. The recorded step is one, and not one of the rounds; the recording changes it (in the run of 2026-11-24 the recorded step of 1f1b took 9.675 s, those of the "
-            f"rounds 11.747 s). {RECORDED} Waiting for transfers and "
+            f"Weak points: four rounds are few. The recorded step is one, and not one of the rounds; the recording changes it: the table of where the time goes is of the recorded "
+            f"step, whose length it adds up to, and the column step of the rounds. {RECORDED} Waiting for transfers and "
             "the control path is what remains of the idle time, and was not observed by itself. All hosts share this machine's processors: where the table "
             "of processor time shows nearly all of them in use, they are the limit, not the schedule.",
             "Beside the paper: there, pipelines are faster than SPMD, and the number of stages hardly matters. More stages are more messages here too, and the "
@@ -222,11 +218,13 @@ FIGURES = {
         "paper": "131.4k tokens a second either way: transfers over the data-centre network hide behind the computations.",
         "here": _parts(
             "Measured: ours alone, tokens a second of table 2's small model, one CPU device for each stage. One island is one worker process with "
-            "all devices; four islands are four worker processes with a quarter of them each. Both clusters are up and take turns, three rounds in a "
+            "all devices; four islands are four worker processes with a quarter of them each. Both clusters are up and take turns, five rounds in a "
             "full run.",
+            "No rival: jax has no pipelines and no islands, neither with its own runtime nor with our plugin. Its SPMD form is compared in table 1.",
+            "Verdict: ours against ours; equal, as the paper says, is 0.97 or more.",
             "Beside the paper: the cause of any difference was not measured.",
             "Not shown: that transfers over a network hide. The islands are processes of this machine and exchange data through its memory; there is "
-            "no network to hide. Three rounds are too few for a verdict; the last column says whether the ratio is below the paper's.")},
+            "no network to hide. Four islands are four processes where one island is one, so their difference is also one of processes that share few processors.")},
     "12": {
         "title": "Data parallelism over two islands, on CPU devices",
         "paper": "64B parameters over two islands of 512 cores: 97.2 % of SPMD over as many in one island. 136B over two islands of 1024: about 97 "
@@ -234,9 +232,10 @@ FIGURES = {
         "here": _parts(
             "Measured: ours alone, tokens a second of table 1's small decoder-only model as one SPMD jit over two hosts, worker processes with four "
             "CPU devices each. The hosts are one island, or an island each; then gradients are summed inside each island and exchanged once between "
-            "them. Both clusters are up and take turns, three rounds in a full run.",
-            "Not shown: what a network between the islands costs. All processes are on this machine. Three rounds are too few for a verdict; the last column says whether "
-            "the ratio is below the paper's.")},
+            "them. Both clusters are up and take turns, five rounds in a full run.",
+            "No rival: jax has no islands, neither with its own runtime nor with our plugin. The row of one island is what table 1 compares with jax on two hosts.",
+            "Verdict: ours against ours, to the paper's 0.972.",
+            "Not shown: what a network between the islands costs. All processes are on this machine.")},
     "islands": {
         "title": "Data parallelism over two islands, simulated",
         "paper": "64B parameters over two islands of 512 cores: 97.2 % of SPMD over as many in one island. 136B over two islands of 1024: about 97 "

@@ -1,28 +1,31 @@
 """Starts the systems that a figure compares, each in its processes, and measures their throughputs in turns."""
 
 import contextlib
-import functools
+import dataclasses
 import itertools
 import pathlib
-import statistics
 import sys
 import sysconfig
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
+import _breakdown  # noqa: E402
+import _meter  # noqa: E402
 import _setup  # noqa: E402
 import _sides  # noqa: E402
 from _rows import say as _say  # noqa: E402
 
 RIVAL_SECONDS = 120  # for an answer, compiling included; a side that is late is not asked for that kind again
 SIMULATED_SECONDS = 900
+CATCH_UP_SECONDS = 0.2  # after a pause: what Ray's daemons were to do meanwhile
 SCRIPT = HERE / "_side.py"
 
 
-def side(name, mode, address, devices):
+def side(name, mode, address, devices, env=None):
     """Opens a process of jax. mode: of _side.py."""
     patience = SIMULATED_SECONDS if mode == "simulated" else _sides.ANSWER_SECONDS
-    return _sides.opened(_sides.Side(name, [sys.executable, SCRIPT, mode, address, devices], patience=patience))
+    return _sides.opened(_sides.Side(name, [sys.executable, SCRIPT, mode, address, devices], env, patience=patience))
 
 
 def _installed(name):
@@ -31,7 +34,7 @@ def _installed(name):
 
     build, packages = HERE.parents[1] / "build", sysconfig.get_path("purelib")
     found = {_setup.TENSORFLOW: ("venv-paper", {"PYTHONPATH": packages}),  # has the tensorflow-cpu wheel
-             _setup.RAY: ("venv-ray", {"PATHWAYS_BENCH_PACKAGES": packages, "PATHWAYS_BENCH_PLUGIN": str(binaries.device_plugin("cpu"))})}
+             _setup.RAY: ("venv-ray", {"PATHWAYS_BENCH_PACKAGES": packages, "PATHWAYS_BENCH_PLUGIN": str(binaries.device_plugin("cpu")), **_sides.our_allocator()})}
     venv, environment = found[name]
     python = build / venv / "bin" / "python"
     if not python.exists():
@@ -50,9 +53,9 @@ def _opening(name, hosts, devices):
     from pathways._cluster import binaries
 
     count = hosts * devices
-    return {_setup.PLUGIN: lambda: side("plugin", "plugin", binaries.device_plugin("cpu"), count),
+    return {_setup.PLUGIN: lambda: side("plugin", "plugin", binaries.device_plugin("cpu"), count, _sides.our_allocator()),
             _setup.JAX: lambda: side("jax", "inprocess", "-", count),
-            _setup.MULTI_PLUGIN: lambda: _sides.multicontroller("multicontroller-plugin", SCRIPT, hosts, devices, [count]),
+            _setup.MULTI_PLUGIN: lambda: _sides.multicontroller("multicontroller-plugin", SCRIPT, hosts, devices, [count], env=_sides.our_allocator()),
             _setup.MULTI: lambda: _sides.multicontroller("multicontroller", SCRIPT, hosts, devices, [count])}.get(
                 name, lambda: _elsewhere(name, hosts, devices))
 
@@ -79,6 +82,10 @@ class Guarded:
         first, *more = [line for line in str(error).splitlines() if line.strip()]
         return f"{first} {more[-1]}" if more else first  # the last of the last words is the reason
 
+    def awake(self):
+        """Returns a context in which it answers without delay."""
+        return contextlib.nullcontext()
+
     def ask(self, do, **arguments):
         kind = arguments.get("kind") or arguments.get("model")
         if self.side is None and self.error is None and kind not in self.failed:
@@ -92,6 +99,41 @@ class Guarded:
             return {"error": self.failed[kind]}
 
 
+class Paused(Guarded):
+    """A system whose processes work even when nothing is asked of them, as Ray's daemons do. They are stopped while others have their turns. One Side."""
+
+    def __init__(self, stack, open_side):
+        self._is_awake = False
+        super().__init__(stack, open_side)
+
+    def _open(self):
+        super()._open()
+        if self.side is not None:
+            self._opened.callback(_sides.resume, self.side.process.pid)  # so that it can end, also after an error
+            if not self._is_awake:
+                _sides.pause(self.side.process.pid)
+
+    @contextlib.contextmanager
+    def awake(self):
+        if self._is_awake:
+            yield
+            return
+        self._is_awake = True
+        if self.side is not None:
+            _sides.resume(self.side.process.pid)
+            time.sleep(CATCH_UP_SECONDS)
+        try:
+            yield
+        finally:
+            self._is_awake = False
+            if self.side is not None:
+                _sides.pause(self.side.process.pid)
+
+    def ask(self, do, **arguments):
+        with self.awake():
+            return super().ask(do, **arguments)
+
+
 @contextlib.contextmanager
 def systems(hosts, devices, rivals):
     """Yields ({name: Guarded} of ours and of these rivals, our cluster). With one host, ours is there twice: once with a cluster in one process."""
@@ -101,32 +143,63 @@ def systems(hosts, devices, rivals):
         if _setup.OURS_ONE in _setup.ours(hosts):
             opens[_setup.OURS_ONE] = lambda: side("pathways, one process", "own", f"1x1x{devices}", devices)
         opens |= {name: _opening(name, hosts, devices) for name in rivals}
-        yield {name: Guarded(stack, open_side) for name, open_side in opens.items()}, cluster
+        yield {name: (Paused if name == _setup.RAY else Guarded)(stack, open_side) for name, open_side in opens.items()}, cluster
 
 
-def rates(asks, rounds, seconds):
-    """Measures in turns; returns {name: {"per_s": the median, "rounds": each} or {"error"}}. asks: {name: (fewest calls in a turn, most, computations in a
-    call, a function of the number of calls)}. The first calls tell how many calls make a turn of about `seconds`."""
-    timed = {}
-    for name, (fewest, most, nodes, ask) in asks.items():
-        calls, first = fewest, [ask(fewest), ask(fewest)][-1]  # the very first compiles
+def meter(found, cluster):
+    """Returns a Meter of these systems."""
+    return _meter.Meter({name: lambda name=name, one=one: _breakdown.parts(name, one.side, cluster) for name, one in found.items()},
+                        {name: one.awake for name, one in found.items()})
+
+
+@dataclasses.dataclass(frozen=True)
+class Asking:
+    """What is asked of a side in its turns. side: its name; what: the name of these calls; nodes: computations in a call; fewest, most: calls in a turn."""
+
+    side: str
+    what: str
+    one: object
+    request: dict
+    nodes: int = 1
+    fewest: int = _setup.DEPTH
+    most: int = 1024
+
+    @property
+    def name(self):
+        return f"{self.side}, {self.what}"
+
+    def ask(self, calls):
+        return self.one.ask("rate", calls=calls, depth=_setup.DEPTH, **self.request)
+
+    def calls(self, seconds):
+        """Returns how many calls make a turn of about `seconds`, from a few first calls."""
+        calls, first = self.fewest, [self.ask(self.fewest), self.ask(self.fewest)][-1]  # the very first compiles
         for _ in range(2):  # with few calls, filling and emptying the queue dominates
-            enough = calls if "error" in first else max(fewest, min(most, round(first["per_s"] / nodes * seconds)))
+            enough = calls if "error" in first else max(self.fewest, min(self.most, round(first["per_s"] / self.nodes * seconds)))
             if enough > 2 * calls:
-                calls, first = enough, ask(enough)
-        timed[name] = functools.partial(ask, calls)
-        _say(f"{name}: {first.get('error') or format(first['per_s'], ',.0f')}, then {calls} calls")
-    return {name: in_rounds(results, "per_s") for name, results in _sides.take_turns(rounds, timed, warm=False).items()}
+                calls, first = enough, self.ask(enough)
+        _say(f"{self.name}: {first.get('error') or format(first['per_s'], ',.0f')}, then {calls} calls")
+        return calls
 
 
-def in_rounds(results, key):
-    """Returns a side's answers to several rounds as one: {key: the median, "rounds": each, and what else the first one has}, or {"error", "rounds": those
-    before it}."""
-    each = [result[key] for result in itertools.takewhile(lambda result: "error" not in result, results)]
-    if len(each) < len(results):
-        return {"error": f"{results[len(each)]['error']} (after {len(each)} rounds)", "rounds": each}
-    return {**results[0], key: statistics.median(each), "rounds": each}
+def of_kind(name, one, kind, quick):
+    """Returns the Asking for one of _setup.KINDS."""
+    most, nodes = _setup.KINDS[kind]
+    return Asking(name, kind, one, {"kind": kind}, nodes, _setup.fewest(name, kind, quick), most)
 
 
-def asks(one, name, kind, quick):
-    return (_setup.fewest(name, kind, quick), *_setup.KINDS[kind], lambda calls: one.ask("rate", kind=kind, calls=calls, depth=_setup.DEPTH))
+def rates(asks, rounds, seconds, meter):
+    """Measures in turns of about `seconds`; returns {name: {"per_s": the median, "rounds": each} or {"error"}}. asks: Asking of each."""
+    calls = {each.name: each.calls(seconds) for each in asks}
+    timed = {each.name: lambda each=each: meter.turn(each.side, each.what, calls[each.name], each.ask) for each in asks}
+    return {name: in_rounds(results, "per_s", "calling_us", "waiting_us") for name, results in _sides.take_turns(rounds, timed, warm=False).items()}
+
+
+def in_rounds(results, key, *more):
+    """Returns a side's answers to several rounds as one: {key: the median, "rounds": each, the medians of `more`, and what else the first one has}, or
+    {"error", "rounds": those before it}."""
+    good = list(itertools.takewhile(lambda result: "error" not in result, results))
+    each = [result[key] for result in good]
+    if len(good) < len(results):
+        return {"error": f"{results[len(good)]['error']} (after {len(good)} rounds)", "rounds": each}
+    return {**good[0], **{name: _sides.median(good, name) for name in (key, *more)}, "rounds": each}

@@ -19,15 +19,15 @@ LARGE = (("T5-Base", 32, (8, 4), 64), ("T5-Large", 32, (8, 4), 64), ("T5-3B", 51
          ("LM-3B", 128, (16, 8), 128))
 
 
-ROUNDS, ROUNDS_ALONE = 5, 3  # in comparisons with verdicts; of ours alone
+ROUNDS = 5
 PATIENCE = 900  # seconds for an answer; the first includes compiling
 # The seconds that each row of `large` takes on two cores.
 LARGE_SECONDS = {"T5-Base": 40, "T5-Large": 60, "T5-3B": 150, "T5-11B": 200, "LM-3B": 120}
 
 
 @contextlib.contextmanager
-def side(mode, address, devices, patience=PATIENCE):
-    one = _sides.Side(mode, [sys.executable, HERE / "_train.py", mode, address, devices], patience=patience)
+def side(mode, address, devices, patience=PATIENCE, env=None):
+    one = _sides.Side(mode, [sys.executable, HERE / "_train.py", mode, address, devices], env, patience=patience)
     try:
         one.info = one.receive()
         yield one
@@ -68,11 +68,12 @@ SPMD = {"one host": (1, 8, (_setup.PLUGIN, _setup.JAX)), "two hosts": (2, 4, (_s
 def _rival(name, hosts, devices):
     from pathways._cluster import binaries
 
+    env = _sides.our_allocator() if _setup.has_verdict(name) else {}
     modes = {_setup.PLUGIN: ("plugin", binaries.device_plugin("cpu")), _setup.JAX: ("inprocess", "-")}
     if name in modes:
-        return side(*modes[name], hosts * devices)
+        return side(*modes[name], hosts * devices, env=env)
     mode = "multicontroller-plugin" if name == _setup.MULTI_PLUGIN else "multicontroller"
-    return _sides.multicontroller(mode, HERE / "_train.py", hosts, devices, [hosts * devices], PATIENCE)
+    return _sides.multicontroller(mode, HERE / "_train.py", hosts, devices, [hosts * devices], PATIENCE, env)
 
 
 def table1(quick, rows):
@@ -98,9 +99,10 @@ def _pipelined(one, stages, quick):
 
 
 def _in_turn(asks, quick, rows):
+    """Measures the rows of ours alone. asks: {name: (the side, what asks it)}."""
     if rows.together(asks):
         return rows.figure()
-    for name, row in _compare(asks, 1 if quick else ROUNDS_ALONE).items():
+    for name, row in _compare({name: lambda one=one, ask=ask: _watched(one, ask) for name, (one, ask) in asks.items()}, 1 if quick else ROUNDS).items():
         rows.put(name, row)
     return rows.figure()
 
@@ -109,7 +111,7 @@ def table2(quick, rows):
     """Measures a decoder-only Transformer of 16 layers in 4, 8 and 16 stages, one device for each, with four times as many microbatches as stages."""
     rows.begin()
     with ours("1x1x16", 16) as one:
-        return _in_turn({str(count): lambda count=count: _pipelined(one, count, quick) for count in ((4, 8) if quick else (4, 8, 16))}, quick, rows)
+        return _in_turn({str(count): (one, lambda count=count: _pipelined(one, count, quick)) for count in ((4, 8) if quick else (4, 8, 16))}, quick, rows)
 
 
 def figure10(quick, rows):
@@ -117,7 +119,7 @@ def figure10(quick, rows):
     stages = 8 if quick else 16
     rows.begin(stages=stages)
     with ours(f"1x1x{stages}", stages) as one, ours(f"4x1x{stages // 4}", stages) as four:
-        return _in_turn({"one island": lambda: _pipelined(one, stages, quick), "four islands": lambda: _pipelined(four, stages, quick)}, quick, rows)
+        return _in_turn({"one island": (one, lambda: _pipelined(one, stages, quick)), "four islands": (four, lambda: _pipelined(four, stages, quick))}, quick, rows)
 
 
 def figure12(quick, rows):
@@ -125,7 +127,7 @@ def figure12(quick, rows):
     rows.begin()
     ask = {"model": SMALL[1], "mesh": [2, 4], "batch": 16, "steps": 3 if quick else 8}
     with ours("1x2x4", 8) as one, ours("2x1x4", 8) as two:
-        return _in_turn({"one island": lambda: one.ask("spmd", **ask), "two islands": lambda: two.ask("spmd", **ask)}, quick, rows)
+        return _in_turn({"one island": (one, lambda: one.ask("spmd", **ask)), "two islands": (two, lambda: two.ask("spmd", **ask))}, quick, rows)
 
 
 def large(quick, rows):

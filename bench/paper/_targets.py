@@ -172,6 +172,16 @@ def _table1(result):
             yield Target(f"tokens/s, ours / {rival}", name, _setup.EQUAL, spread, failed, claim=claim, rows=(name,))
 
 
+def _against_first(number):
+    """Returns the function for a figure whose rows are compared with its first one, ours with ours."""
+    def found(result):
+        first = next(iter(result["rows"]))
+        for name, ratio in _paper.RATIOS[number].items():
+            if name in result["rows"]:
+                yield from _steps(result["rows"], name, first, _setup.EQUAL if ratio == 1 else round(ratio, 3), claim=READING, where="CPU devices")
+    return found
+
+
 def _pipelines(result):
     for name, row in result["rows"].items():
         if "planned_s" in row and "error" not in row:
@@ -183,12 +193,12 @@ def _pipelines(result):
     yield from _steps(rows, "16 stages, gpipe, on four islands", "16 stages, gpipe", _setup.EQUAL, none="the control path is the limit in both rows")
 
 
-def _steps(rows, name, base, limit, none="", claim=PAPER):
+def _steps(rows, name, base, limit, none="", claim=PAPER, where="simulated devices"):
     both = [rows.get(one, {}) for one in (name, base)]
     failed = "; ".join(f"{one}: {row['error']}" for one, row in zip((name, base), both) if "error" in row)
     if failed or all("rounds" in row for row in both):
         spread = None if failed else Spread.of(_setup.ratios(*both))
-        yield Target(f"tokens/s, {name} / {base}", "simulated devices", limit, spread, failed, none, claim=claim, rows=(name, base))
+        yield Target(f"tokens/s, {name} / {base}", where, limit, spread, failed, none, claim=claim, rows=(name, base))
 
 
 def _islands(result):
@@ -196,7 +206,8 @@ def _islands(result):
         yield from _steps(result["rows"], "two islands of 128 cores, in segments", base, _paper.ISLANDS_RATIO, claim=claim)
 
 
-FIGURES = {"5": _figure5, "6": _figure6, "7": _figure7, "8": _figure8, "9": _figure9, "table1": _table1, "pipelines": _pipelines, "islands": _islands}
+FIGURES = {"5": _figure5, "6": _figure6, "7": _figure7, "8": _figure8, "9": _figure9, "table1": _table1, "table2": _against_first("table2"),
+           "pipelines": _pipelines, "10": _against_first("10"), "12": _against_first("12"), "islands": _islands}
 
 
 def targets(report):

@@ -32,13 +32,12 @@ def _entries(row):
     return [entry for entry in row.get("where", ()) if "processors_us" in entry]
 
 
-def _calls(label, depth, entries):
-    """Yields two tables: the time of each process for a call when many are under way, and the way of a call that is alone."""
+def _calls(label, turns, entries):
+    """Yields two tables: the time of each process for a call when many are under way, and the way of a call that is alone. turns: which ones say the former."""
     parts = list(dict.fromkeys(part for entry in entries for part in entry["processors_us"]))
     head = ["call", "1 / rate", "the caller makes it", "the caller waits", *(f"processor time: {_shown(part)}" for part in parts),
             "processors idle, or busy with other programs", "devices busy"]
-    yield (f"calls on {label}, at most {depth} under way, us for each, in a run of their own, so 1 / rate differs from what other tables have; of other sides, the column client is the "
-           "sum of all their processes"), head, [
+    yield f"calls on {label}, at most {_setup.DEPTH} under way, us for each, in {turns}; of other sides, the column client is the sum of all their processes", head, [
         [f"{entry['kind']}, {_shown(entry['who'])}", _us(entry["wall_us"]), _us(entry["calling_us"]), _us(entry["waiting_us"]),
          *(_us(entry["processors_us"].get(part)) for part in parts), _us(entry.get("idle_us")), _percent(entry.get("devices_busy"))] for entry in entries]
     if ways := [entry for entry in entries if entry.get("alone_us")]:
@@ -47,10 +46,20 @@ def _calls(label, depth, entries):
             [f"{entry['kind']}, {entry['who']}", *(_us(us) for us in entry["alone_us"].values())] for entry in ways]
 
 
-def _rows_of_calls(result):
-    for row in result["rows"]:
-        if entries := _entries(row):
-            yield from _calls(row["name"], _setup.DEPTH, entries)
+def _in_use(label, sides):
+    """Yields how many processors each side used in turns that were not its own: what slowed down the others."""
+    yield f"processors in use on {label}, by all processes of a side, mean over all turns", ["side", "in its own turns", "in the turns of the others"], [
+        [name, *("-" if used[whose] is None else f"{used[whose]:.3f}" for whose in ("own", "others"))] for name, used in sides.items()]
+
+
+def _rows_of_calls(turns):
+    def tables(result):
+        for row in result["rows"]:
+            if entries := _entries(row):
+                yield from _calls(row["name"], turns, entries)
+            if sides := row.get("in_use"):
+                yield from _in_use(row["name"], sides)
+    return tables
 
 
 def _processors(rows):
@@ -80,7 +89,7 @@ def _islands(result):
         yield from _processors(rows)
 
 
-TABLES = {"5": _rows_of_calls, "6": _rows_of_calls, "pipelines": _pipelines, "islands": _islands}
+TABLES = {"5": _rows_of_calls("the turns of the table above"), "6": _rows_of_calls("turns of their own"), "pipelines": _pipelines, "islands": _islands}
 
 
 def tables(number, result):
@@ -158,11 +167,19 @@ def _missed_weights(target, result):
 
 
 def _missed_training(target, result):
-    used = result["rows"][target.where]["sides"][_setup.OURS].get("processors_s")
+    return _round(result["rows"][target.where]["sides"][_setup.OURS])
+
+
+def _round(row):
+    used = row.get("processors_s")
     return f"a round of ours, setup included, takes {sum(used.values()):.2f} s of processor time: {_shares(used, sum(used.values()))}" if used else UNKNOWN
 
 
-MISSED = {"7": _missed_stages, "8": _missed_clients, "9": _missed_weights, "table1": _missed_training}
+def _missed_rounds(target, result):
+    return " | ".join(f"{name}: {_round(result['rows'][name])}" for name in target.rows)
+
+
+MISSED = {"7": _missed_stages, "8": _missed_clients, "9": _missed_weights, "table1": _missed_training, "table2": _missed_rounds, "10": _missed_rounds, "12": _missed_rounds}
 
 
 def missed(report):

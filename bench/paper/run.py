@@ -14,6 +14,8 @@ not affect the others. report.json is written after each figure, and says which 
 """
 
 import argparse
+import contextlib
+import ctypes
 import importlib.metadata
 import json
 import os
@@ -37,7 +39,7 @@ NUMBERS = tuple(number for number in _paper.FIGURES if number not in _rows.DERIV
 LIMIT_SECONDS = 2400  # for one figure
 FAREWELL_SECONDS = 20  # for a figure to write its result once its time is over
 # About the seconds of each figure on two cores. The minutes of a run are divided in this proportion.
-SECONDS = {"5": 500, "6": 320, "7": 40, "8": 230, "9": 90, "table1": 300, "large": 40, "table2": 130, "pipelines": 960, "10": 80, "12": 30, "islands": 170}
+SECONDS = {"5": 540, "6": 320, "7": 110, "8": 230, "9": 90, "table1": 530, "large": 40, "table2": 130, "pipelines": 1040, "10": 120, "12": 50, "islands": 160}
 
 
 def measure_one(number, quick, rows):
@@ -51,6 +53,7 @@ def measure_one(number, quick, rows):
 def in_own_process(number, quick, path, limit, known=None):
     """Runs measure_one in a process and a session of its own, and ends all its processes. Returns (the figure or the rows so far, why it is incomplete or
     None). known: the figure from an earlier run."""
+    ours = set(_sides.tree(os.getpid()))
     partial = path.with_suffix(".partial")
     for old in (path, partial):
         old.unlink(missing_ok=True)
@@ -65,11 +68,10 @@ def in_own_process(number, quick, path, limit, known=None):
         why = f"not done within {limit:.0f} s"
     finally:
         # Its clients are in this session. Its clusters are in sessions of their own, and end with it.
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         process.wait()
+        end_all_but(ours)
     answer = json.loads(path.read_text()) if path.exists() else {}
     figure = answer.get("figure") or (json.loads(partial.read_text()) if partial.exists() else None)
     if "figure" not in answer:
@@ -77,6 +79,24 @@ def in_own_process(number, quick, path, limit, known=None):
     for old in (path, partial):
         old.unlink(missing_ok=True)
     return figure, why
+
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def adopt_orphans():
+    """Makes this process the parent of descendants whose own parents end, so that end_all_but finds them."""
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def end_all_but(ours):
+    """Kills all descendants of this process but `ours`. Those of Ray may be stopped (_systems.Paused), and would stay forever."""
+    while left := set(_sides.tree(os.getpid())) - ours:
+        _sides.signal_all(left, signal.SIGKILL)
+        for pid in left:
+            with contextlib.suppress(ChildProcessError):  # not a child of this process, or not yet
+                os.waitpid(pid, 0)
 
 
 def one(args):
@@ -244,6 +264,7 @@ def main():
     if not args.render and not pathlib.Path(args.plot_python).exists():
         parser.error(f"{args.plot_python}, which draws the plots, is not there: 'make build/venv-paper' installs it, --plot-python names another one")
     args.out.mkdir(parents=True, exist_ok=True)
+    adopt_orphans()
     if args.render:
         report = json.loads((args.out / "report.json").read_text())
         render(args.out, report)

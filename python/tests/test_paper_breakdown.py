@@ -3,6 +3,7 @@ spares the others. Nothing is measured."""
 
 import contextlib
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -15,12 +16,14 @@ sys.path.insert(0, str(ROOT / "bench" / "paper"))
 sys.path.insert(0, str(ROOT / "bench"))
 import _answers  # noqa: E402
 import _breakdown  # noqa: E402
+import _meter  # noqa: E402
 import _paper  # noqa: E402
 import _pipelines  # noqa: E402
 import _provenance  # noqa: E402
 import _render  # noqa: E402
 import _rows  # noqa: E402
 import _setup  # noqa: E402
+import _sides  # noqa: E402
 import _systems  # noqa: E402
 import _targets  # noqa: E402
 import _where  # noqa: E402
@@ -254,7 +257,9 @@ def test_every_target_that_is_missed_says_where_the_time_goes():
     step = {"planned_s": 1.0, "spent_s": {"forward": 0.5, "waiting": 1.5}, "processors_s": {"client": 0.1, "hosts": 0.3}}
     steps = lambda *names: {name: {**step, "step_s": place + 1.0, "step_rounds_s": [place + 1.0] * 4, "rounds": [1 / (place + 1.0)] * 4} for place, name in enumerate(names, 1)}
     islands = steps("one island of 256 cores, one SPMD jit", "one island of 256 cores, in segments", "two islands of 128 cores, in segments")
+    alone = lambda *names: {"rows": {name: {**same(100.0 / place), "processors_s": {"client": 1.0}} for place, name in enumerate(names, 1)}}
     report = {"figures": {"5": {"rows": five}, "6": {"rows": six}, "7": seven, "8": eight, "9": nine, "table1": {"rows": {"small": trained}},
+                          "table2": alone("4", "8", "16"), "10": alone("one island", "four islands"), "12": alone("one island", "two islands"),
                           "pipelines": {"rows": steps("SPMD", "4 stages, gpipe", "16 stages, gpipe", "16 stages, gpipe, on four islands")}, "islands": {"rows": islands}}}
     targets = [one for one in _targets.targets(report) if not one.none]
     assert set(_targets.FIGURES) == {one.number for one in targets} and all(one.verdict == _setup.MISSED for one in targets)
@@ -270,6 +275,90 @@ def test_every_target_that_is_missed_says_where_the_time_goes():
     assert words["tokens/s, 16 stages, gpipe / 4 stages, gpipe", "simulated devices"].count("waiting 75 %, forward 25 %") == 2
     del five[0]["where"]
     assert any(_where.UNKNOWN in row[-1] for row in _where.missed(report)), "what was not recorded is said, too"
+
+
+def turn(side, what, calls, seconds, **used):
+    return _meter.Turn(side, what, calls, seconds, {name.replace("_", " "): parts for name, parts in used.items()})
+
+
+def test_processor_time_of_a_call_is_of_the_turns_that_made_it():
+    turns = [turn("ours", "opbyop", 100, 0.2, ours={"client": 0.1, "workers": 0.2}, ray={"client": 0.0}),
+             turn("ray", "opbyop", 10, 0.5, ours={"client": 0.0, "workers": 0.01}, ray={"client": 0.4}),
+             turn("ours", "opbyop", 300, 0.6, ours={"client": 0.5, "workers": 0.2}, ray={"client": 0.0}),
+             turn("ours", "fused", 7, 0.2, ours={"client": 0.1, "workers": 0.1}, ray={}),
+             turn("ray", "fused", 7, 0.2, ours={"client": 0.0, "workers": 0.0}, ray={})]
+    assert _meter.per_call_us(turns, "ours", "opbyop") == pytest.approx({"client": 1500.0, "workers": 1000.0})
+    assert _meter.per_call_us(turns, "ray", "opbyop") == pytest.approx({"client": 40000.0})
+    assert _meter.per_call_us(turns, "ray", "fused") == {} == _meter.per_call_us(turns, "ours", "chained"), "it was started in this turn; it had none"
+    used = _meter.in_use(turns)
+    assert used["ours"] == {"own": pytest.approx(1.2 / 1.0), "others": pytest.approx(0.01 / 0.7)}
+    assert used["ray"] == {"own": pytest.approx(0.4 / 0.7), "others": 0.0}
+    assert _meter.in_use(turns[:1])["ours"]["others"] is None
+    entry = _breakdown.of_turns("ours", "opbyop", {"per_s": 500.0, "calling_us": 3.0, "waiting_us": 1997.0}, 1, turns)
+    assert entry["wall_us"] == 2000.0 and entry["idle_us"] == pytest.approx(max(0, os.cpu_count() * 2000 - 2500))
+
+
+def test_a_reading_counts_processes_that_were_there_all_the_time():
+    before = {"ours": {"client": {1: 5.0, 2: 1.0}, "agent": {3: None}}, "gone": {}}
+    after = {"ours": {"client": {1: 5.5, 2: None}, "agent": {3: None}}, "gone": {}}
+    assert _meter.difference(before, after) == {"ours": {"client": 0.5, "agent": 0}, "gone": {}}
+
+
+SPIN = "import time\nend = time.process_time() + 0.05\nwhile time.process_time() < end: pass\nprint('done', flush=True)\ninput()"
+
+
+def test_a_meter_sees_what_each_side_used_in_a_turn():
+    with subprocess.Popen([sys.executable, "-c", SPIN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        meter = _meter.Meter({"one": lambda: {"client": _sides.tree(process.pid)}, "none": lambda: {}})
+        answer = meter.turn("one", "spin", 5, lambda calls: {"per_s": calls, "said": process.stdout.readline()})
+        assert answer == {"per_s": 5, "said": "done\n"}
+        assert meter.turn("one", "spin", 5, lambda calls: {"error": "no"}) == {"error": "no"}
+        (only,) = meter.turns
+        assert 0 < only.used["one"]["client"] <= _sides.processor_seconds(process.pid) and only.used["none"] == {} and only.calls == 5
+        process.communicate("end\n")
+    with pytest.raises(OSError):
+        _sides.processor_seconds(process.pid)
+
+
+FAMILY = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+print(child.pid, flush=True)
+for line in sys.stdin:
+    print('{"said": 1}', flush=True)
+child.communicate(b"end\\n")
+"""
+
+
+def states(pids):
+    return [pathlib.Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[0] for pid in pids]
+
+
+def test_a_side_that_is_paused_is_stopped_with_all_its_descendants_but_while_it_is_asked():
+    seen = []
+
+    @contextlib.contextmanager
+    def start():
+        side = _sides.Side("family", [sys.executable, "-c", FAMILY])
+        with _sides.opened(side) as opened:
+            assert _sides.tree(side.process.pid) == [side.process.pid, side.info]
+            yield opened
+
+    class Watched(_systems.Paused):
+        def ask(self, do, **arguments):
+            with self.awake():
+                seen.append(states(_sides.tree(self.side.process.pid)))
+                return super().ask(do, **arguments)
+
+    with contextlib.ExitStack() as stack:
+        one = Watched(stack, start)
+        family = one.side.processes()
+        assert states(family) == ["T", "T"]
+        assert one.ask("anything") == {"said": 1} and "T" not in seen[0]
+        assert states(family) == ["T", "T"]
+        process = one.side.process
+    assert process.returncode == 0, "it went on, and ended by itself"
+    assert _sides.tree(process.pid) == [] and not any(map(alive, map(str, family)))
 
 
 def alive(pid):
@@ -363,6 +452,8 @@ def test_the_rounds_before_a_failure_are_kept():
     assert _systems.in_rounds(rounds, "per_s") == {"per_s": 2.0, "rounds": [3.0, 1.0, 2.0], "losses": [1]}
     failed = [*rounds[:2], {"error": "it aborted"}, {"error": "it aborted"}]
     assert _systems.in_rounds(failed, "per_s") == {"error": "it aborted (after 2 rounds)", "rounds": [3.0, 1.0]}
+    timed = [{"per_s": 1.0, "waiting_us": wait} for wait in (9.0, 1.0, 2.0)]
+    assert _systems.in_rounds(timed, "per_s", "waiting_us") == {"per_s": 1.0, "waiting_us": 2.0, "rounds": [1.0] * 3}
 
 
 class Turns(_pipelines.Row):
@@ -514,3 +605,21 @@ def test_what_a_figure_s_process_says_when_it_fails_or_is_not_done(tmp_path, mon
         while child and alive(child):  # it has been killed; on a busy machine it ends later
             assert time.monotonic() < deadline, "nothing of it is left"
             time.sleep(0.02)
+
+
+ORPHAN = """
+import os, signal, subprocess, sys
+import run, _sides
+run.adopt_orphans()
+ours = set(_sides.tree(os.getpid()))
+leave = "import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()'], start_new_session=True, stdout=subprocess.DEVNULL).pid)"
+orphan = int(subprocess.run([sys.executable, "-c", leave], stdout=subprocess.PIPE, check=True).stdout)
+os.kill(orphan, signal.SIGSTOP)
+assert orphan in _sides.tree(os.getpid())
+run.end_all_but(ours)
+assert set(_sides.tree(os.getpid())) == ours and not os.path.exists(f"/proc/{orphan}")
+"""
+
+
+def test_nothing_is_left_of_a_figure_not_even_what_is_stopped():
+    subprocess.run([sys.executable, "-c", ORPHAN], check=True, env={**os.environ, "PYTHONPATH": f"{ROOT / 'bench' / 'paper'}:{ROOT / 'bench'}"})
