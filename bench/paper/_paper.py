@@ -39,7 +39,7 @@ FIGURES = {
             "Other sides: the processes of all sides are up all the time. Ray's work even when nothing is asked of them. So all of Ray's are stopped while others "
             "have their turns. They go on 0.2 s before a turn of Ray's, which is not timed, so that they catch up first. No other side is ever stopped. The "
             "last table of each row says how many processors each side uses in the turns of the others; whatever is not 0 there slows them. Up to the "
-            "page of commit 7082a67, Ray's were not stopped and used one to two processors in the turns of all others, so its rows do not compare with these.",
+            "page of commit 7082a67, Ray's were not stopped and, by a look at them after that run, used one to two processors in the turns of all others. So the rows of that page do not compare with these.",
             "Simulated rows: no rival. A stock client, sockets and the real controller drive devices whose computations take no time (five rounds "
             "of about 1 s in a full run). A fused call counts as 128 although the device does nothing; divide by 128 for calls. All simulated hosts are one process, so these rates are those of this machine's processors.",
             "Weak points: the limits, 1 for opbyop and 3 for chained, are our own aims; the paper itself says that JAX is far ahead in OpByOp, "
@@ -47,7 +47,7 @@ FIGURES = {
             "multi-controller side counts as fast as its slowest process. A turn of a slow side mostly fills and empties its queue, and can take "
             "seconds, since it has at least 16 calls. Each Ray call takes the previous call's reference, as a Ray program would pass data; its "
             "calls would be in order without it. Whether a pause costs Ray more than its 0.2 s make good was not measured.",
-            "Where the time goes: rates and processor times there are of the very turns that the table of rates is of. 1 / rate is of the median rate; the "
+            "Where the time goes: rates and processor times there are of the very turns that the table of rates is of. 1 / rate is of the median rate, the caller's two times are medians, and the "
             "processor time is the mean over all turns, from the clocks of all processes of that side, so Ray's has its daemons in it. What others use "
             "in these turns is not in it. Idle is all processors times the time of a call, less what these "
             "processes use, at least 0; so it can exceed the time of a call. Where much of it is idle, waiting between processes costs most, and this report does not "
