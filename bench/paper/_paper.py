@@ -206,8 +206,8 @@ FIGURES = {
             "Verdict: whether a step takes as long as its schedule does with these stages' recorded times. Any excess is the optimizer and the "
             "control path on this machine; the table of where the time goes says how much of each. Also whether four islands reach the throughput of "
             "one.",
-            f"Weak points: four rounds are few. The recorded step is one, and not one of the rounds; the recording changes it: the table of where the time goes is of the recorded "
-            f"step, whose length it adds up to, and the column step of the rounds. {RECORDED} Waiting for transfers and "
+            f"Weak points: four rounds are few. The recorded step is one, and not one of the rounds; the recording changes how long it takes. Its length is the sum of "
+            f"its parts in the table of where the time goes; the column 'step' is of the rounds. {RECORDED} Waiting for transfers and "
             "the control path is what remains of the idle time, and was not observed by itself. All hosts share this machine's processors: where the table "
             "of processor time shows nearly all of them in use, they are the limit, not the schedule.",
             "Beside the paper: there, pipelines are faster than SPMD, and the number of stages hardly matters. More stages are more messages here too, and the "
