@@ -65,6 +65,17 @@ def test_only_the_section_of_the_version_is_replaced_and_the_newest_comes_first(
     assert document == (f"above\n{jax_matrix.BEGIN}\n\n### jax 0.12.0.1\n\ntwelve\n\n### jax 0.9.2\n\nnine again\n\n{jax_matrix.END}\nbelow\n")
 
 
+@pytest.mark.parametrize("files", [[], ["--files", "a_test"]])
+def test_only_a_run_of_all_files_replaces_a_section(files, tmp_path, monkeypatch):
+    document, before = tmp_path / "document.md", f"{jax_matrix.BEGIN}\n\n### jax 0.10.2\n\nwhole\n\n{jax_matrix.END}\n"
+    document.write_text(before)
+    monkeypatch.setattr(jax_matrix, "DOCUMENT", document)
+    monkeypatch.setattr(jax_matrix, "run_version", lambda version, args: (outcome([row(["a_test.py::A::test_x"])]), "said"))
+    monkeypatch.setattr(sys, "argv", ["jax_matrix.py", "--versions", "0.10.2", *files])
+    assert jax_matrix.main() == 0
+    assert (document.read_text() == before) == bool(files)
+
+
 def test_the_document_and_the_list_of_the_checkout_are_well_formed():
     document = jax_matrix.DOCUMENT.read_text()
     assert document.count(jax_matrix.BEGIN) == document.count(jax_matrix.END) == 1
