@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -90,6 +91,8 @@ inline Outcome Ready(PJRT_Buffer* buffer) {
   return Await(args.event);
 }
 
+constexpr char kLimit[] = "67108864";  // bytes of memory of the client: 64 MiB
+
 // One client with four devices for all tests of the process.
 struct Host {
   PJRT_Client* client = nullptr;
@@ -103,6 +106,7 @@ struct Host {
 
  private:
   Host() {
+    setenv("PJRT_CPU_MEMORY_LIMIT_BYTES", kLimit, /*overwrite=*/1);
     PJRT_NamedValue count{PJRT_NamedValue_STRUCT_SIZE};
     count.name = "cpu_device_count";
     count.name_size = 16;
@@ -205,6 +209,13 @@ inline const char* kDouble = R"(module {
     return %0 : tensor<4xf32>
   }
 })";
+
+// Returns the program for arrays of `size` elements in place of four.
+inline std::string OfSize(std::string program, int size) {
+  const std::string four = "tensor<4xf32>", wanted = "tensor<" + std::to_string(size) + "xf32>";
+  for (size_t at = 0; (at = program.find(four, at)) != std::string::npos; at += wanted.size()) program.replace(at, four.size(), wanted);
+  return program;
+}
 
 inline const char* kSumOverFour = R"(module attributes {mhlo.num_replicas = 4 : i32} {
   func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> {

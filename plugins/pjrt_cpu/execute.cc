@@ -141,6 +141,29 @@ PJRT_Error* ExecuteOnOne(PJRT_LoadedExecutable_Execute_Args* args, const xla::Pj
   return nullptr;
 }
 
+// Returns whether device number d has its arguments: those of device 0, on d, and not deleted. Whether they fit the program is for XLA to say, of
+// device 0 before anything runs. What it refused only later would leave the earlier devices in a collective, waiting.
+absl::Status CheckArguments(const PJRT_LoadedExecutable_Execute_Args& args, size_t d) {
+  const auto wrong = [&](size_t i, absl::string_view why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("argument ", i, " of executable '", args.executable->facts->name, "' for its device number ", d, " ", why));
+  };
+  const PJRT_Device* device = args.executable->addressable_devices[d];
+  for (size_t i = 0; i < args.num_args; ++i) {
+    const PJRT_Buffer& buffer = *args.argument_lists[d][i];
+    if (buffer.device != device) {
+      return wrong(i, absl::StrCat("is on ", buffer.device->device->DebugString(), ", not on ", device->device->DebugString()));
+    }
+    if (buffer.buffer->IsDeleted()) return wrong(i, "was deleted or donated");
+    const xla::Shape& shape = buffer.buffer->on_device_shape();
+    const xla::Shape& first = args.argument_lists[0][i]->buffer->on_device_shape();
+    if (shape.element_type() != first.element_type() || (shape.IsArray() && shape.dimensions() != first.dimensions())) {
+      return wrong(i, absl::StrCat("is ", shape.ToString(), ", and ", first.ToString(), " for its first device"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // Launches on every device, in order; returns the first error, if any.
 absl::Status Launch(const PJRT_LoadedExecutable_Execute_Args& args, const xla::PjRtLoadedExecutable& executable,
                     xla::ExecuteOptions& options, bool in_turns, bool want_done, std::vector<Results>& results,
@@ -155,7 +178,10 @@ absl::Status Launch(const PJRT_LoadedExecutable_Execute_Args& args, const xla::P
     return result.ok();
   };
   PJRT_Client* client = args.executable->client;
-  absl::MutexLock lock(&client->launch_mu);
+  absl::MutexLock lock(&client->launch_mu);  // so that no other launch takes the arguments once they have been checked
+  for (size_t d = 0; devices.size() > 1 && d < devices.size(); ++d) {
+    if (absl::Status right = CheckArguments(args, d); !right.ok()) return right;
+  }
   if (in_turns) {
     options.execution_mode = xla::ExecuteOptions::ExecutionMode::kSynchronous;
     client->fibers.Run(devices.size(), launch);
