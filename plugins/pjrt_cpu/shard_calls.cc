@@ -19,11 +19,19 @@ namespace {
 constexpr char kShardingReport[] = "pathways_sharding_report";
 constexpr char kOrderHint[] = "control_dep";
 
-// Replaces `call` by the same call without operands: nothing is computed or moved for it.
-xla::HloInstruction* KeepWithoutOperands(xla::spmd::SpmdPartitioningVisitor& partitioner, xla::HloInstruction* call) {
+// Returns what this device has of each operand.
+std::vector<xla::HloInstruction*> Parts(xla::spmd::SpmdPartitioningVisitor& partitioner, const xla::HloInstruction& call) {
+  std::vector<xla::HloInstruction*> parts;
+  for (const xla::HloInstruction* operand : call.operands()) parts.push_back(partitioner.GetPartitionedHlo(operand).hlo());
+  return parts;
+}
+
+// Replaces `call` by the same call of these operands, on each device.
+xla::HloInstruction* Keep(xla::spmd::SpmdPartitioningVisitor& partitioner, xla::HloInstruction* call,
+                          absl::Span<xla::HloInstruction* const> operands) {
   const auto& custom = static_cast<const xla::HloCustomCallInstruction&>(*call);
   std::unique_ptr<xla::HloInstruction> kept = xla::HloInstruction::CreateCustomCall(
-      xla::ShapeUtil::MakeNil(), {}, custom.custom_call_target(), custom.raw_backend_config_string(), custom.api_version());
+      xla::ShapeUtil::MakeNil(), operands, custom.custom_call_target(), custom.raw_backend_config_string(), custom.api_version());
   static_cast<xla::HloCustomCallInstruction&>(*kept).set_custom_call_has_side_effect(true);
   kept->set_sharding(xla::HloSharding::Replicate());
   xla::HloInstruction* added = partitioner.builder()->AddInstruction(std::move(kept));  // copies the call's attributes
@@ -35,11 +43,10 @@ class OnShards : public xla::CustomCallPartitioner {
  public:
   absl::Status Partition(xla::spmd::SpmdPartitioningVisitor* partitioner, xla::HloInstruction* call) const override {
     const auto& custom = static_cast<const xla::HloCustomCallInstruction&>(*call);
-    std::vector<xla::HloInstruction*> shards;
+    const std::vector<xla::HloInstruction*> shards = Parts(*partitioner, *call);
     std::vector<xla::Shape> layouts;  // layouts of the shards, as the call wants them for its operands
-    for (int64_t i = 0; i < call->operand_count(); ++i) {
-      shards.push_back(partitioner->GetPartitionedHlo(call->operand(i)).hlo());
-      layouts.push_back(shards.back()->shape());
+    for (size_t i = 0; i < shards.size(); ++i) {
+      layouts.push_back(shards[i]->shape());
       if (custom.layout_constrained()) *layouts.back().mutable_layout() = custom.operand_shapes_with_layout()[i].layout();
     }
     std::unique_ptr<xla::HloInstruction> local =
@@ -57,21 +64,22 @@ class OnShards : public xla::CustomCallPartitioner {
   bool CanSideEffectingHaveReplicatedSharding() const override { return true; }
 };
 
-// Keeps the call and adds its report.
+// Keeps the call without its operand, so nothing is computed or moved for it, and adds its report.
 class Report : public xla::CustomCallPartitioner {
  public:
   absl::Status Partition(xla::spmd::SpmdPartitioningVisitor* partitioner, xla::HloInstruction* call) const override {
     const std::string sharding = partitioner->GetPartitionedHlo(call->operand(0)).sharding().ToProto().SerializeAsString();
-    KeepWithoutOperands(*partitioner, call)->add_frontend_attribute("pathways_sharding", absl::Base64Escape(sharding));
+    Keep(*partitioner, call, {})->add_frontend_attribute("pathways_sharding", absl::Base64Escape(sharding));
     return absl::OkStatus();
   }
   bool CanSideEffectingHaveReplicatedSharding() const override { return true; }
 };
 
+// Keeps the call, of each device's own parts: newer XLA looks for both operands, orders them, and removes the call.
 class OrderHint : public xla::CustomCallPartitioner {
  public:
   absl::Status Partition(xla::spmd::SpmdPartitioningVisitor* partitioner, xla::HloInstruction* call) const override {
-    KeepWithoutOperands(*partitioner, call);
+    Keep(*partitioner, call, Parts(*partitioner, *call));
     return absl::OkStatus();
   }
   bool CanSideEffectingHaveReplicatedSharding() const override { return true; }

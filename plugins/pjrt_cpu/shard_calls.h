@@ -5,8 +5,9 @@
 //   - pathways_sharding_report: takes one value. It reports the value's sharding in the program's text, and does nothing at run
 //     time. In the optimized program the call has one more frontend attribute, `pathways_sharding`: a serialized xla.OpSharding
 //     in base 64.
-//   - control_dep: jax's hint to compute its first operand before its second. It does nothing: here an instruction runs as soon
-//     as its operands exist, and a collective that has started is waited for at once.
+//   - control_dep: jax's hint to compute its first operand before its second. Newer XLA makes an edge of it. In that of
+//     tensorflow-cpu 2.21 it does nothing: an instruction runs as soon as its operands exist, and a collective that has started
+//     is waited for at once.
 #pragma once
 
 #include "absl/status/status.h"
