@@ -3,10 +3,6 @@
 // The receiver of a transfer registers the destination (Expect). The transport asks for it (Take) when the header of a part has arrived and
 // its payload has not.
 //
-// A destination without pages (Place::file) is handled differently, because creating its pages and mapping them for writing takes twice as
-// long as the rest of the transfer. Its parts are received into the allocator's warm blocks and then written to the file (Put): that needs
-// neither cleared pages nor a mapping.
-//
 // Invariants:
 //   LD-1  a transfer's bytes are handed out in order, each once: nothing that a peer sends can overwrite received bytes
 //   LD-2  destination memory lives until the part being written to it is complete, even if the transfer is withdrawn meanwhile
@@ -27,13 +23,10 @@ class Landings {
  public:
   // Registers `place` as the destination of a transfer of `size` bytes. `taken`: the number of leading bytes that are there already.
   void Expect(uint64_t transfer, Place place, size_t size, size_t taken = 0);
-  // Removes the transfer. Returns the number of its bytes that were handed out or written.
+  // Removes the transfer. Returns the number of its bytes that were handed out.
   size_t Withdraw(uint64_t transfer);
-  // Returns the memory for `bytes` at `offset` of the transfer. Returns no place if they do not come next or the destination is a file (Put).
+  // Returns the memory for `bytes` at `offset` of the transfer. Returns no place if they do not come next.
   Place Take(uint64_t transfer, uint64_t offset, size_t bytes);
-  // Writes a payload to a transfer whose destination is a file. Returns false if the payload does not come next, the destination is not a file,
-  // or the write fails. A failed write withdraws the transfer.
-  bool Put(uint64_t transfer, uint64_t offset, const Bytes& payload);
 
  private:
   struct Landing {
@@ -41,8 +34,7 @@ class Landings {
     size_t size = 0;
     size_t taken = 0;
   };
-  enum class Way { kMemory, kFile };
-  Place Next(uint64_t transfer, uint64_t offset, size_t bytes, Way way);
+  Place Next(uint64_t transfer, uint64_t offset, size_t bytes);
 
   std::mutex mu_;
   absl::flat_hash_map<uint64_t, Landing> landings_;

@@ -52,8 +52,6 @@ class SharedMemory {
 
   size_t size() const { return size_; }
   uint8_t* data() { return data_; }
-  // Returns the destination for a receiver that fills it from a socket.
-  Place place() { return {owner_, data_, warm_ ? -1 : fd_}; }
   // Copies `pieces` to [offset, ...). REQUIRES: they fit. RESOURCE_EXHAUSTED if the machine has no memory.
   absl::Status Write(size_t offset, absl::Span<const iovec> pieces);
   Bytes Freeze() &&;

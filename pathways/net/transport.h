@@ -39,7 +39,6 @@ struct Frame {
 struct Place {
   std::shared_ptr<const void> owner;
   uint8_t* data = nullptr;
-  int file = -1;  // for Landings: the file that `data` maps from its beginning, if it has no pages yet
 };
 
 // Frames and bytes that a connection has carried, for tests and for `status`.
