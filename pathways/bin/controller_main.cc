@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "pathways/base/clock.h"
@@ -105,6 +106,7 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   PW_ASSIGN_OR_RETURN(const std::string workers, cluster->Listen(&transport, options.listen_workers));
   pw::session::SessionService::Options sessions;
   sessions.make_key = pw::RandomKey;
+  sessions.own_user = absl::StartsWith(options.listen_clients, "unix:");  // the socket's mode lets in nobody else
   const auto service = pw::session::SessionService::Create(std::move(sessions), {cluster.get(), &timers});
   PW_ASSIGN_OR_RETURN(const std::string listening, service->Listen(&to_clients, options.listen_clients));
   const std::string clients(absl::StripPrefix(listening, "tcp:"));  // as people write it

@@ -304,6 +304,7 @@ TEST(AsioUnixTest, AFileLeftBehindIsReplacedAndOursIsRemoved) {
   }  // leaves its file, as a killed process does
   struct stat info;
   ASSERT_EQ(::stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u) << "other users cannot connect";
   {
     AsioTransport transport;
     auto listener = transport.Listen("unix:" + path, [](auto) {});

@@ -5,6 +5,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -138,6 +139,8 @@ absl::StatusOr<Fd> ListenSocket(const Address& address, int type) {
   Fd fd = NewSocket(where.family(), type);
   if (!fd.valid()) return ListenError(errno, address);
   if (address.kind == Address::Kind::kTcp) SetOption(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  // A Unix socket's file has the mode that the socket had when it was bound.
+  if (address.kind == Address::Kind::kUnix && ::fchmod(fd.get(), 0600) != 0) return ListenError(errno, address);
   int bound = ::bind(fd.get(), where.get(), where.size);
   if (bound != 0 && errno == EADDRINUSE && address.kind == Address::Kind::kUnix && IsStaleSocketFile(where)) {
     ::unlink(address.path.c_str());

@@ -49,8 +49,8 @@ SocketAddress WithoutLookup(const Address& address);
 SocketAddress UnixSocketAddress(const std::string& path);
 Address FromSocketAddress(const SocketAddress& address);
 
-// Listens on `address`; looks its host up if necessary. Replaces a socket file whose owner is gone. `type` is
-// SOCK_SEQPACKET for packets.
+// Listens on `address`; looks its host up if necessary. Replaces a socket file whose owner is gone. Only this process's user can connect to the
+// new file. `type` is SOCK_SEQPACKET for packets.
 absl::StatusOr<Fd> ListenSocket(const Address& address, int type = SOCK_STREAM);
 // Returns the address to which a socket is bound, with the real port.
 SocketAddress LocalAddress(int fd);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace pw::program {
@@ -51,6 +52,37 @@ TEST(CompileOptionsTest, DevicesAreLeftOut) {
   const std::string without = CanonicalCompileOptions(options);
   options.mutable_executable_build_options()->mutable_device_assignment()->set_replica_count(2);
   EXPECT_EQ(CanonicalCompileOptions(options), without);
+}
+
+std::string WithDebugOption(int number, const std::string& text) { return Field(3, Field(3, Field(number, text))); }
+
+std::string WithOverride(const std::string& name, const std::string& text) { return Field(7, Entry(name, Field(1, text))); }
+
+TEST(CompileOptionsTest, AStrangerSetsNoOptionThatNamesAFile) {
+  for (const auto& [options, name] : std::vector<std::pair<std::string, std::string>>{
+           {WithDebugOption(109, "dump"), "xla_dump_to"},
+           {WithDebugOption(150, "code.ll"), "xla_gpu_llvm_ir_file"},
+           {WithDebugOption(61, "/home/ada/cuda"), "xla_gpu_cuda_data_dir"},
+           {WithDebugOption(599, "some/where"), "number 599"},
+           {WithDebugOption(500, Entry("info-output-file", "x")), "info-output-file"},
+           {WithOverride("xla_dump_to", "dump"), "xla_dump_to"},
+           {WithOverride("xla_of_tomorrow", "some/where"), "xla_of_tomorrow"},
+           {WithOverride("xla_backend_extra_options", "xla_cpu_optimize_for_size,info-output-file=x"), "info-output-file=x"}}) {
+    const absl::Status status = CheckOptionsOfStranger(options);
+    EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << name << ": " << status;
+    EXPECT_NE(status.message().find(name), std::string::npos) << status;
+  }
+  EXPECT_EQ(CheckOptionsOfStranger("\xff").code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(CompileOptionsTest, AStrangerSetsAllOthers) {
+  for (const std::string& options :
+       {std::string(), WithDebugOption(109, ""), WithDebugOption(61, "./cuda_sdk_lib"), WithDebugOption(451, "inf"),
+        WithDebugOption(258, "\x05\x02\x08"), WithDebugOption(357, Entry("rtt_us", "-1")),
+        WithDebugOption(500, Entry("xla_cpu_optimize_for_size", "")), WithOverride("xla_cpu_enable_fast_math", "true"),
+        WithOverride("xla_dump_to", ""), WithOverride("xla_backend_extra_options", "xla_cpu_optimize_for_size=true")}) {
+    EXPECT_TRUE(CheckOptionsOfStranger(options).ok()) << CheckOptionsOfStranger(options);
+  }
 }
 
 }  // namespace

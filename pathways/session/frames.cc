@@ -38,6 +38,16 @@ std::string Header(const net::ResumableStream::Batch& batch, uint64_t ack) {
 
 }  // namespace
 
+std::string SerializedFrame(const ::pathways::v1::ControllerFrame& frame) {
+  std::string bytes;
+  google::protobuf::io::StringOutputStream stream(&bytes);
+  google::protobuf::io::CodedOutputStream coded(&stream);
+  coded.SetSerializationDeterministic(true);
+  frame.SerializeToCodedStream(&coded);
+  coded.Trim();
+  return bytes;
+}
+
 void SendBatches(net::ResumableStream& stream, Sending sending, net::Connection& connection) {
   while (stream.has_unsent() && stream.in_flight_bytes() < sending.window) {
     const net::ResumableStream::Batch batch = stream.Take(kFrameBytes);

@@ -19,6 +19,8 @@ inline constexpr size_t kFrameBytes = size_t{1} << 20;
 // A client sends no further request while requests of more bytes have been sent and not acknowledged. The controller acknowledges a request once
 // it has carried it out. So a session that is suspended holds a bounded number of them.
 inline constexpr size_t kRequestWindowBytes = size_t{16} << 20;
+// The controller carries out no further request while events of more bytes wait for the client's acknowledgement.
+inline constexpr size_t kEventWindowBytes = size_t{64} << 20;
 
 inline const auto& MessagesOf(const ::pathways::v1::ClientFrame& frame) { return frame.requests(); }
 inline const auto& MessagesOf(const ::pathways::v1::ControllerFrame& frame) { return frame.events(); }
@@ -31,6 +33,9 @@ net::ResumableStream::Message Pack(Message message, std::vector<Bytes> payload) 
   message.set_payload_bytes(bytes);
   return {message.SerializeAsString(), std::move(payload)};
 }
+
+// Serializes a frame that begins a connection. Equal frames give equal bytes, although they have maps, so that a simulated run can be repeated.
+std::string SerializedFrame(const ::pathways::v1::ControllerFrame& frame);
 
 struct Sending {
   uint64_t acknowledged = 0;     // the number of the last message of the other end that is acknowledged

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "pathways/program/compile_options.h"
 #include "pathways/session/served_session.h"
 #include "pathways/session/wire.h"
 
@@ -66,6 +67,9 @@ void ServedSession::Compile(uint64_t number, const ::pathways::v1::CompileProgra
   const Handle handle = request.executable();
   if (handle == 0 || executables_.contains(handle))
     return Answer(number, absl::AlreadyExistsError(absl::StrCat("executable handle ", handle, " is in use, or names nothing")), nullptr);
+  if (!own_user_) {
+    if (absl::Status status = program::CheckOptionsOfStranger(request.options()); !status.ok()) return Answer(number, status, nullptr);
+  }
   if (!request.program_sha256().empty()) {
     program = programs_->Find(request.program_sha256());
     if (program.empty()) return Answer(number, absl::OkStatus(), [](auto& answer, Bytes&) { answer.set_program_wanted(true); });

@@ -15,8 +15,8 @@ using ::pathways::v1::SessionRequest;
 
 }  // namespace
 
-ServedSession::ServedSession(Cluster* cluster, ProgramStore* programs, std::shared_ptr<Session> session, Owner owner)
-    : cluster_(cluster), programs_(programs), owner_(std::move(owner)), session_(std::move(session)) {}
+ServedSession::ServedSession(Cluster* cluster, ProgramStore* programs, std::shared_ptr<Session> session, bool own_user, Owner owner)
+    : cluster_(cluster), programs_(programs), own_user_(own_user), owner_(std::move(owner)), session_(std::move(session)) {}
 
 ServedSession::~ServedSession() {
   for (auto& [call, done] : std::exchange(calls_, {}))
@@ -34,7 +34,7 @@ absl::Status ServedSession::Take(uint64_t first, google::protobuf::RepeatedPtrFi
 
 void ServedSession::Run(Request request) {
   if (broken_) return;
-  if (held_.empty() && !session_->suspended()) {
+  if (held_.empty() && !must_hold()) {
     const absl::Status status = CarryOut(request);
     if (status.ok()) return;
     return Break(request, status);
@@ -43,7 +43,7 @@ void ServedSession::Run(Request request) {
     return Break(request, absl::ResourceExhaustedError("the client has sent too much without an acknowledgement"));
   held_bytes_ += request.size();
   held_.push_back(std::move(request));
-  if (held_.size() > 1) return;
+  if (held_.size() > 1 || !session_->suspended()) return;
   session_->WhenResumed([weak = weak_from_this()] {
     if (auto self = weak.lock()) self->RunHeld();
   });
@@ -53,6 +53,13 @@ void ServedSession::RunHeld() {
   held_bytes_ = 0;
   for (Request& request : std::exchange(held_, {})) Run(std::move(request));
   owner_.on_resumed();
+}
+
+absl::Status ServedSession::Acknowledge(uint64_t number) {
+  PW_RETURN_IF_ERROR(stream_.Acknowledge(number));
+  const auto self = shared_from_this();  // a request may break the session, and its owner drop it
+  if (!held_.empty() && !must_hold()) RunHeld();
+  return absl::OkStatus();
 }
 
 void ServedSession::Break(const Request& request, const absl::Status& status) {

@@ -8,8 +8,8 @@
 //   SV-1  each request is carried out once, in order of its number
 //   SV-2  a request that expects an answer gets exactly one, unless the session ends
 //   SV-3  a malformed request has no effect; it calls `on_broken`, whose owner ends the session, and no later request is carried out
-//   SV-4  while the session is suspended, its requests wait. They are not acknowledged, so a client stops sending at kRequestWindowBytes; one
-//         that goes on sending violates the protocol
+//   SV-4  while the session is suspended, or has kEventWindowBytes of events that the client has not acknowledged, its requests wait. They are
+//         not acknowledged, so a client stops sending at kRequestWindowBytes; one that goes on sending violates the protocol
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,7 @@
 #include "absl/status/status.h"
 #include "pathways/base/bytes.h"
 #include "pathways/net/resumable_stream.h"
+#include "pathways/session/frames.h"
 #include "pathways/session/program_store.h"
 #include "pathways/session/session.h"
 #include "pathways/v1/session.pb.h"
@@ -41,8 +42,9 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
     absl::AnyInvocable<void(absl::Status)> on_broken;
   };
 
-  // `programs` must outlive it.
-  ServedSession(Cluster* cluster, ProgramStore* programs, std::shared_ptr<Session> session, Owner owner);
+  // `programs` must outlive it. `own_user`: the client has the rights of this process's user, also on the hosts; other clients must not name
+  // files of the hosts in compile options.
+  ServedSession(Cluster* cluster, ProgramStore* programs, std::shared_ptr<Session> session, bool own_user, Owner owner);
   ~ServedSession() override;
 
   SessionId id() const { return session_->id(); }
@@ -50,6 +52,8 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
   net::ResumableStream& stream() { return stream_; }
   // Returns the number of the last request that has been carried out, which is the number to acknowledge.
   uint64_t carried_out() const { return stream_.received() - held_.size(); }
+  // The client has received the events up to `number`. Carries out the requests that waited for this.
+  absl::Status Acknowledge(uint64_t number);
   // Takes a batch of requests whose first number is `first`, with their payloads. Drops requests that it has taken before. INVALID_ARGUMENT:
   // requests before the batch are missing.
   absl::Status Take(uint64_t first, google::protobuf::RepeatedPtrField<::pathways::v1::SessionRequest> requests,
@@ -71,9 +75,10 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
   };
   using Fill = absl::AnyInvocable<void(::pathways::v1::Answer&, Bytes& payload) &&>;
 
-  // Carries out a request, or holds it while the session is suspended.
+  // Carries out a request, or holds it (SV-4).
   void Run(Request request);
   void RunHeld();
+  bool must_hold() const { return session_->suspended() || stream_.kept_bytes() > kEventWindowBytes; }
   void Break(const Request& request, const absl::Status& status);
   // Returns an error if the request is malformed.
   absl::Status CarryOut(Request& request);
@@ -125,10 +130,11 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
 
   Cluster* const cluster_;
   ProgramStore* const programs_;
+  const bool own_user_;
   Owner owner_;
   net::ResumableStream stream_;
   bool broken_ = false;
-  std::deque<Request> held_;                         // requests that wait until the session resumes
+  std::deque<Request> held_;                         // requests that wait (SV-4)
   size_t held_bytes_ = 0;                            // the sizes of their payloads and messages
   absl::flat_hash_map<Handle, Handle> executables_;  // from the client's handle to the session's
   Handle next_fetch_ = kFirstServerHandle;           // for host buffers of fetches

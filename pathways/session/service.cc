@@ -84,7 +84,7 @@ void SessionService::OnFrame(LinkId link, ClientFrame frame, std::vector<Bytes> 
 
 absl::Status SessionService::OnBatch(Entry& entry, ClientFrame& frame, std::vector<Bytes> payloads) {
   const auto served = entry.served;
-  PW_RETURN_IF_ERROR(served->stream().Acknowledge(frame.ack()));
+  PW_RETURN_IF_ERROR(served->Acknowledge(frame.ack()));
   if (frame.requests().empty()) return absl::OkStatus();
   return served->Take(frame.first(), std::move(*frame.mutable_requests()), std::move(payloads));
 }
@@ -131,7 +131,7 @@ void SessionService::OnOpened(LinkId link, std::shared_ptr<Session> session, boo
   owner.on_broken = [weak, id](absl::Status status) {
     if (auto self = weak.lock()) self->End(id, status);
   };
-  entry.served = std::make_shared<ServedSession>(environment_.cluster, &programs_, std::move(session), std::move(owner));
+  entry.served = std::make_shared<ServedSession>(environment_.cluster, &programs_, std::move(session), options_.own_user, std::move(owner));
   if (LaneRoutes* lanes = entry.served->lane_routes()) lanes->SetListener(entry.served);
   ControllerFrame frame;
   auto& welcome = *frame.mutable_welcome();
@@ -141,7 +141,7 @@ void SessionService::OnOpened(LinkId link, std::shared_ptr<Session> session, boo
     ToProto(*environment_.cluster->info(), welcome.mutable_cluster());
     ToProto(*environment_.cluster->Spares(SessionId(id)), welcome.mutable_spares());
   }
-  links_.at(link)->connection().Send(frame.SerializeAsString());
+  links_.at(link)->connection().Send(SerializedFrame(frame));
 }
 
 absl::Status SessionService::Resume(LinkId link, const SessionHello& hello) {
@@ -162,7 +162,8 @@ absl::Status SessionService::Resume(LinkId link, const SessionHello& hello) {
   welcome.set_received(entry.served->carried_out());
   links_.at(link)->connection().Send(frame.SerializeAsString());
   PostFlush(it->first);
-  return absl::OkStatus();
+  const std::shared_ptr<ServedSession> served = entry.served;
+  return served->Acknowledge(hello.received());  // requests may have waited for this
 }
 
 void SessionService::Refuse(LinkId link, const absl::Status& status) {

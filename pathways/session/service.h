@@ -34,6 +34,7 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
   struct Options {
     absl::Duration grace = absl::ZeroDuration();  // how long a session waits for a client whose connection broke
     absl::AnyInvocable<std::string()> make_key;   // returns a new unguessable secret at each call
+    bool own_user = false;                        // only processes of this one's user can connect (ServedSession)
   };
   struct Environment {
     Cluster* cluster;

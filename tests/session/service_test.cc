@@ -6,6 +6,7 @@
 
 #include "pathways/session/wire.h"
 #include "tests/session/served_cluster.h"
+#include "xla/compile_options.pb.h"
 
 namespace pw::session {
 namespace {
@@ -40,11 +41,13 @@ class Stranger : private net::Connection::Handler {
   absl::Status ended() const { return heard.empty() ? absl::OkStatus() : StatusFrom(heard.back().ended()); }
 
   std::vector<ControllerFrame> heard;
+  uint64_t answers = 0;  // and no other events
   bool closed = false;
 
  private:
   void OnFrame(net::Frame frame) override {
     ASSERT_TRUE(heard.emplace_back().ParseFromString(frame.header));
+    for (const auto& event : heard.back().events()) answers += event.has_answer();
   }
   void OnClosed(const absl::Status&) override { closed = true; }
 
@@ -129,6 +132,61 @@ TEST(SessionServiceTest, WhoeverSendsBeyondTheWindowWhileItIsSuspendedIsSentAway
   EXPECT_GT(sent, kRequestWindowBytes);
   EXPECT_LT(sent, 3 * kRequestWindowBytes);
   EXPECT_EQ(t.service->num_sessions(), 0);
+}
+
+TEST(SessionServiceTest, AStrangerHasXlaWriteNoFileOnTheHosts) {
+  ServedCluster t;
+  Stranger stranger(&t);
+  stranger.Hello();
+  ClientFrame frame;
+  frame.set_first(1);
+  auto& compile = *frame.add_requests()->mutable_compile();
+  compile.set_executable(5);
+  compile.set_format("mlir");
+  xla::CompileOptionsProto options;
+  options.mutable_executable_build_options()->mutable_debug_options()->set_xla_dump_to("/home/ada");
+  compile.set_options(options.SerializeAsString());
+  stranger.Say(frame);
+  ASSERT_EQ(stranger.answers, 1);
+  const auto& answer = stranger.heard.back().events(0).answer();
+  EXPECT_EQ(StatusFrom(answer.status()).code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(answer.status().message(), HasSubstr("xla_dump_to"));
+  EXPECT_FALSE(stranger.closed);
+}
+
+TEST(SessionServiceTest, RequestsOfAClientThatAcknowledgesNothingWaitAndAreCarriedOutLater) {
+  ServedCluster t;
+  Stranger stranger(&t);
+  stranger.Hello();
+  ClientFrame put;
+  put.set_first(1);
+  const int32_t bytes = 60 << 10;
+  auto& make = *put.add_requests()->mutable_make_array();
+  make.set_result(1);
+  ToProto(ServedCluster::Single(0, {bytes}), make.mutable_spec());
+  ToProto(HostShard{2, {buffers::DType::kU8, {bytes}, std::nullopt}, {0}}, make.add_sources());
+  put.add_requests()->mutable_host_buffer()->set_buffer(2);
+  put.mutable_requests(1)->set_payload_bytes(bytes);
+  stranger.Say(put, std::string(bytes, 'x'));
+  ClientFrame fetch;
+  fetch.add_requests()->mutable_fetch()->set_array(1);
+  fetch.mutable_requests(0)->mutable_fetch()->set_by_lane_above(bytes);
+  const uint64_t fetches = 3 * kEventWindowBytes / bytes;
+  for (uint64_t number = 3; number < 3 + fetches; ++number) {
+    fetch.set_first(number);
+    stranger.Say(fetch);
+  }
+  EXPECT_FALSE(stranger.closed) << stranger.ended();
+  EXPECT_GE(stranger.answers, kEventWindowBytes / bytes);
+  EXPECT_LT(stranger.answers, kEventWindowBytes / bytes + 10);
+  while (stranger.answers < fetches) {
+    const uint64_t before = stranger.answers;
+    ClientFrame acknowledging;
+    acknowledging.set_ack(before);
+    stranger.Say(acknowledging);
+    ASSERT_GT(stranger.answers, before) << "acknowledging what came lets more come";
+  }
+  EXPECT_EQ(stranger.answers, fetches);
 }
 
 TEST(SessionServiceTest, RequestsWithoutANumberThatFollowsAreRefused) {

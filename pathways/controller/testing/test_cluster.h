@@ -162,7 +162,7 @@ class TestCluster {
     CompileRequest request;
     request.format = "mlir";
     request.program = Bytes::FromString(toy.SerializeAsString());
-    request.options = "options";
+    request.options = "\x10\x01";  // parameter_is_tupled_arguments
     request.num_partitions = static_cast<int>(devices.size());
     request.devices = std::move(devices);
     return Await<std::shared_ptr<const ExecutableInfo>>(
