@@ -195,13 +195,13 @@ void RemoteSession::Fill(Handle host_buffer, absl::StatusOr<Bytes> data, StatusC
 void RemoteSession::LookupHostBuffer(Handle handle, ResultCallback<Bytes> done) {
   auto it = fetched_.find(handle);
   if (it != fetched_.end() && !it->second.data.has_value()) return it->second.waiting.push_back(std::move(done));
-  absl::StatusOr<Bytes> data = it == fetched_.end() ? absl::StatusOr<Bytes>(UnknownBuffer(handle)) : *it->second.data;
+  absl::StatusOr<Bytes> data = it != fetched_.end() ? *it->second.data : ended_.ok() ? UnknownBuffer(handle) : ended_;
   Post([done = std::move(done), data = std::move(data)]() mutable { std::move(done)(std::move(data)); });
 }
 
 absl::Status RemoteSession::DeleteHostBuffer(Handle handle) {
   auto it = fetched_.find(handle);
-  if (it == fetched_.end()) return UnknownBuffer(handle);
+  if (it == fetched_.end()) return ended_.ok() ? UnknownBuffer(handle) : ended_;
   if (it->second.data.has_value())
     fetched_.erase(it);
   else

@@ -1,84 +1,67 @@
 #include "pathways/sim/client.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "pathways/base/status_code.h"
 #include "pathways/frontend/versions.h"
 
 namespace pw::sim {
+namespace {
 
 using frontend::IfrtRequest;
 using frontend::IfrtResponse;
 
-// Both ends of a stream. The controller's end owns the session; it outlives the client until the end of the stream has arrived there.
-class Client::Link final : public frontend::ResponseSink, public std::enable_shared_from_this<Link> {
- public:
-  Link(Client* client, Network* network, Process* near, FrontDoor* door)
-      : client(client), network_(network), near_(near), door_(door) {
-    frontend::SessionHello hello;
-    hello.protocol_version = frontend::protocol::kNewest;
-    hello.serdes_version = 3;
-    hello.peer = near->name();
-    session = std::make_shared<frontend::ClientSession>(door->cluster.get(), &door->table, &door->services, hello, this);
-  }
+// A broken connection ends the session at once: what is lost shows in the answers.
+client::RemoteCluster::Options OptionsFor(const std::string& controller) {
+  client::RemoteCluster::Options options;
+  options.controller = controller;
+  return options;
+}
 
-  // Posts a task that arrives at the controller after all earlier ones.
-  void Up(size_t bytes, Task task) {
-    World& world = near_->world();
-    last_up_ = std::max(last_up_, world.now() + network_->Travel(*near_, *door_->process, bytes));
-    world.At(last_up_, [self = shared_from_this(), task = std::move(task)]() mutable {
-      if (!self->lost) self->door_->cluster->Post(std::move(task));
-    });
-  }
-  void Down(size_t bytes, Task task) {
-    World& world = near_->world();
-    last_down_ = std::max(last_down_, world.now() + network_->Travel(*door_->process, *near_, bytes));
-    world.At(last_down_, [near = near_, task = std::move(task)]() mutable { near->Post(std::move(task)); });
-  }
-  void Write(IfrtResponse response) override {
-    const size_t bytes = response.ByteSizeLong();
-    Down(bytes, [self = shared_from_this(), response = std::move(response)] {
-      if (self->client != nullptr) self->client->OnResponse(response);
-    });
-  }
+frontend::SessionHello HelloOf(const Process& process) {
+  frontend::SessionHello hello;
+  hello.protocol_version = frontend::protocol::kNewest;
+  hello.serdes_version = 3;
+  hello.peer = process.name();
+  return hello;
+}
 
-  Client* client;     // null once it is gone
-  bool lost = false;  // the controller
-  std::shared_ptr<frontend::ClientSession> session;
+}  // namespace
 
- private:
-  Network* const network_;
-  Process* const near_;
-  FrontDoor* const door_;
-  absl::Time last_up_ = absl::InfinitePast();
-  absl::Time last_down_ = absl::InfinitePast();
-};
+Client::Client(Network* network, Process* process, const std::string& controller)
+    : process_(process),
+      transport_(network->TransportOf(process)),
+      strand_(process),
+      cluster_(OptionsFor(controller), {transport_.get(), &strand_, process, process}),
+      services_{frontend::Storage("", ""), process, process},
+      session_(std::make_shared<frontend::ClientSession>(&cluster_, &table_, &services_, HelloOf(*process),
+                                                         static_cast<frontend::ResponseSink*>(this))) {}
 
-Client::Client(Network* network, Process* process, FrontDoor* door)
-    : process_(process), door_(door), link_(std::make_shared<Link>(this, network, process, door)) {}
+Client::~Client() {
+  Disconnect();
+  strand_.DropQueued();  // its tasks may hold the last reference to a session
+}
 
-Client::~Client() { Disconnect(); }
-
-void Client::Up(size_t bytes, absl::AnyInvocable<void(frontend::ClientSession&) &&> task) {
-  link_->Up(bytes, [link = link_, task = std::move(task)]() mutable {
-    if (link->session->open()) std::move(task)(*link->session);
+void Client::AtFrontDoor(absl::AnyInvocable<void(frontend::ClientSession&) &&> task) {
+  strand_.Post([this, task = std::move(task)]() mutable {
+    if (session_ != nullptr) std::move(task)(*session_);
   });
 }
 
 void Client::Send(IfrtRequest request, Answer answer) {
   const uint64_t op = next_op_++;
-  if (link_ == nullptr) {
-    ++answers_;
-    return std::move(answer)(absl::UnavailableError("the controller is gone"));
-  }
   request.mutable_request_metadata()->set_op_id(op);
   waiting_.emplace(op, std::move(answer));
-  const std::string bytes = request.SerializeAsString();
-  Up(bytes.size(), [door = door_, bytes](frontend::ClientSession& session) {
+  AtFrontDoor([this, bytes = request.SerializeAsString()](frontend::ClientSession& session) {
     IfrtRequest read;
     read.ParseFromString(bytes);
-    session.Run(frontend::Decode(door->handlers, read));
+    session.Run(frontend::Decode(handlers_, read));
+  });
+}
+
+void Client::Write(IfrtResponse response) {
+  process_->Post([this, response = std::move(response)] {
+    if (session_ != nullptr) OnResponse(response);
   });
 }
 
@@ -98,60 +81,26 @@ void Client::OnResponse(const IfrtResponse& response) {
 }
 
 void Client::Store(uint64_t host_buffer, Bytes data) {
-  if (link_ == nullptr) return;
-  const size_t bytes = data.size();
-  Up(bytes, [host_buffer, data = std::move(data)](frontend::ClientSession& session) {
+  AtFrontDoor([host_buffer, data = std::move(data)](frontend::ClientSession& session) {
     // A failure shows in the array that uses the buffer.
     session.session().StoreHostBuffer(host_buffer, data).IgnoreError();
   });
 }
 
 void Client::TakeHostBuffer(uint64_t host_buffer, Contents contents) {
-  if (link_ == nullptr) return std::move(contents)(absl::UnavailableError("the controller is gone"));
-  contents_.emplace(host_buffer, std::move(contents));
-  Up(0, [link = link_, host_buffer](frontend::ClientSession& session) {
-    session.LookupHostBuffer(host_buffer, [link, host_buffer](absl::StatusOr<Bytes> bytes) {
-      if (link->session->open()) link->session->DeleteHostBuffer(host_buffer).IgnoreError();
-      const size_t size = bytes.ok() ? bytes->size() : 0;
-      link->Down(size, [link, host_buffer, bytes = std::move(bytes)] {
-        if (link->client != nullptr) link->client->OnContents(host_buffer, bytes);
+  AtFrontDoor([this, host_buffer, contents = std::move(contents)](frontend::ClientSession& session) mutable {
+    auto found = [this, contents = std::move(contents)](absl::StatusOr<Bytes> bytes) mutable {
+      process_->Post([this, contents = std::move(contents), bytes = std::move(bytes)]() mutable {
+        if (session_ != nullptr) std::move(contents)(bytes);
       });
-    });
+    };
+    session.LookupHostBuffer(host_buffer, std::move(found));
+    session.DeleteHostBuffer(host_buffer).IgnoreError();
   });
 }
 
-void Client::OnContents(uint64_t host_buffer, const absl::StatusOr<Bytes>& bytes) {
-  const auto it = contents_.find(host_buffer);
-  if (it == contents_.end()) {
-    ++strays_;
-    return;
-  }
-  Contents contents = std::move(it->second);
-  contents_.erase(it);
-  std::move(contents)(bytes);
-}
-
 void Client::Disconnect() {
-  if (link_ == nullptr) return;
-  const std::shared_ptr<Link> link = std::exchange(link_, nullptr);
-  link->client = nullptr;
-  link->Up(0, [link] { link->session->End(); });
-}
-
-void Client::ControllerLost() {
-  if (link_ == nullptr) return;
-  const std::shared_ptr<Link> link = std::exchange(link_, nullptr);
-  link->client = nullptr;
-  link->lost = true;
-  std::map<uint64_t, Answer> waiting;
-  waiting.swap(waiting_);
-  for (auto& [op, answer] : waiting) {
-    ++answers_;
-    std::move(answer)(absl::UnavailableError("the controller is gone"));
-  }
-  std::map<uint64_t, Contents> asked;
-  asked.swap(contents_);
-  for (auto& [buffer, contents] : asked) std::move(contents)(absl::UnavailableError("the controller is gone"));
+  if (const auto session = std::exchange(session_, nullptr)) session->End();
 }
 
 }  // namespace pw::sim

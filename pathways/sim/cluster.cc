@@ -9,6 +9,7 @@ namespace pw::sim {
 namespace {
 
 constexpr char kControllerAddress[] = "tcp:controller:1";
+constexpr char kAddressForClients[] = "tcp:controller:2";
 constexpr absl::Duration kFormWithin = absl::Minutes(1);
 
 }  // namespace
@@ -25,6 +26,7 @@ SimCluster::~SimCluster() {
     for (auto& life : lives) life->Die();
   }
   for (auto& process : controllers_) process->Kill();
+  for (auto& process : clients_) process->Kill();
   world_->Drop();
 }
 
@@ -42,8 +44,10 @@ void SimCluster::StartController() {
   clusters_.push_back(controller::ClusterImpl::Create(options, {process, process, process}));
   // The address is free: the previous controller is dead.
   clusters_.back()->Listen(controller_transports_.back().get(), kControllerAddress).value();
-  doors_.push_back(std::make_unique<FrontDoor>(process, clusters_.back()));
-  door_ = doors_.back().get();
+  session::SessionService::Options sessions;
+  sessions.make_key = [n = uint64_t{0}]() mutable { return absl::StrCat("key ", n++); };
+  services_.push_back(session::SessionService::Create(std::move(sessions), {clusters_.back().get(), process}));
+  services_.back()->Listen(controller_transports_.back().get(), kAddressForClients).value();
   referee_.Watch(clusters_.back().get());
 }
 
@@ -72,6 +76,18 @@ int SimCluster::AddHost() {
 
 void SimCluster::StartHost(int number) {
   if (!alive(number)) Born(number);
+}
+
+std::string SimCluster::address_for_clients() { return kAddressForClients; }
+
+Process* SimCluster::NewClient(const std::string& name, absl::Duration task_time) {
+  clients_.push_back(std::make_unique<Process>(world_, name, "", task_time));
+  return clients_.back().get();
+}
+
+void SimCluster::KillClient(Process* process) {
+  process->Kill();
+  network_.Cut(*process, false);
 }
 
 void SimCluster::ExpectLoss(const std::string& host, absl::Duration within) {
@@ -125,7 +141,6 @@ void SimCluster::CrashController(absl::Duration away) {
   referee_.ControllerDied();
   network_.Cut(*controllers_.back(), false);
   controllers_.back()->Kill();
-  for (Client* client : std::exchange(clients_, {})) client->ControllerLost();
   world_->After(Referee::kNoticeDeath * 5, [this] {
     if (arrays() != 0) referee_.Violation("hosts hold arrays of a controller that has been dead for 5 s");
   });

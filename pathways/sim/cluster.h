@@ -1,4 +1,4 @@
-// SimCluster: a whole cluster in one process: the real controller with its front door, and real workers with simulated devices.
+// SimCluster: a whole cluster in one process: the real controller, real workers with simulated devices, and processes for clients (client.h).
 //
 // It replaces only three interfaces: the network, the clock with its timers and threads, and the devices. All code above them is that of a
 // deployed cluster.
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "pathways/controller/cluster/cluster_impl.h"
-#include "pathways/sim/client.h"
+#include "pathways/session/service.h"
 #include "pathways/sim/host.h"
 #include "pathways/sim/network.h"
 #include "pathways/sim/process.h"
@@ -32,7 +32,6 @@ class SimCluster {
   // Runs until all hosts have joined. Returns false if that takes more than a minute.
   bool Form();
 
-  FrontDoor& door() { return *door_; }
   // Returns the current controller, for tests that inspect it between two events.
   controller::ClusterImpl& controller() { return *clusters_.back(); }
   Network& network() { return network_; }
@@ -56,9 +55,11 @@ class SimCluster {
   // Kills the controller; a new one takes its address after `away`.
   void CrashController(absl::Duration away);
 
-  // Registers clients to tell when the controller dies. They outlive the cluster or call Unfollow.
-  void Follow(Client* client) { clients_.push_back(client); }
-  void Unfollow(Client* client) { std::erase(clients_, client); }
+  // Returns a new process for a client; it lives as long as the cluster. KillClient: its connections close at their other ends.
+  Process* NewClient(const std::string& name, absl::Duration task_time);
+  void KillClient(Process* process);
+  // The controller's address for clients.
+  static std::string address_for_clients();
 
   // Number of arrays on all running hosts; a stopped host cannot free any.
   int64_t arrays() const;
@@ -74,13 +75,12 @@ class SimCluster {
   World* const world_;
   Network network_;
   Referee referee_;
+  std::vector<std::unique_ptr<Process>> clients_;
   std::vector<std::unique_ptr<Process>> controllers_;
   std::vector<std::unique_ptr<net::Transport>> controller_transports_;
-  std::vector<std::unique_ptr<FrontDoor>> doors_;
   std::vector<std::shared_ptr<controller::ClusterImpl>> clusters_;  // the last is the current one
-  FrontDoor* door_ = nullptr;
+  std::vector<std::shared_ptr<session::SessionService>> services_;
   std::vector<std::vector<std::unique_ptr<Host>>> hosts_;  // lives, by number
-  std::vector<Client*> clients_;
 };
 
 }  // namespace pw::sim

@@ -26,9 +26,9 @@ struct Cost {
 class Costs {
  public:
   explicit Costs(int hosts)
-      : world_(1), cluster_(Island(hosts), &world_), process_(&world_, "client", "", absl::ZeroDuration()) {
+      : world_(1), cluster_(Island(hosts), &world_) {
     EXPECT_TRUE(cluster_.Form());
-    tenant_ = std::make_unique<Tenant>(&cluster_.network(), &process_, &cluster_.door(), &cluster_.referee());
+    tenant_ = std::make_unique<Tenant>(&cluster_, cluster_.NewClient("client", absl::ZeroDuration()));
     tenant_->Open([this](std::vector<int32_t> devices) { devices_ = std::move(devices); });
     Settle();
     EXPECT_EQ(devices_.size(), static_cast<size_t>(hosts));
@@ -108,7 +108,6 @@ class Costs {
 
   World world_;
   SimCluster cluster_;
-  Process process_;
   std::unique_ptr<Tenant> tenant_;
   std::vector<int32_t> devices_;
 };

@@ -18,6 +18,7 @@ namespace {
 constexpr absl::Duration kRetry = absl::Milliseconds(20);
 
 bool IsController(const Process& process) { return absl::StartsWith(process.name(), "controller."); }
+bool IsHost(const Process& process) { return !process.island().empty(); }  // controllers and clients belong to no island
 
 }  // namespace
 
@@ -190,14 +191,17 @@ void Network::Partition(std::set<std::string> processes, absl::Time until) {
   apart_until_ = until;
 }
 
-// Controllers belong to no island.
 void Network::CountFrame(const Process& from, const Process& to, size_t bytes) {
   totals_.frames += 1;
   totals_.bytes += bytes;
   if (from.island() != to.island()) totals_.bytes_between_islands += bytes;
-  Count& way = from.island().empty() ? totals_.to_hosts : to.island().empty() ? totals_.from_hosts : totals_.between_hosts;
-  way.frames += 1;
-  way.bytes += bytes;
+  Count* way = nullptr;
+  if (IsController(from) && IsHost(to)) way = &totals_.to_hosts;
+  if (IsHost(from) && IsController(to)) way = &totals_.from_hosts;
+  if (IsHost(from) && IsHost(to)) way = &totals_.between_hosts;
+  if (way == nullptr) return;
+  way->frames += 1;
+  way->bytes += bytes;
 }
 
 bool Network::StrikesFrame() {
@@ -206,7 +210,7 @@ bool Network::StrikesFrame() {
 }
 
 void Network::Mistake(const Process& from, const Process& to, std::string* header) {
-  const bool to_worker = IsController(from), from_worker = IsController(to);
+  const bool to_worker = IsController(from) && IsHost(to), from_worker = IsHost(from) && IsController(to);
   if (!IsMistake(bug_) || to_worker == from_worker) return;
   std::optional<std::string> mistaken = Mistaken(bug_, to_worker, *header);
   if (mistaken.has_value() && world_->Below(one_in_) == 0) *header = *std::move(mistaken);

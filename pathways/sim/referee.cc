@@ -1,6 +1,7 @@
 #include "pathways/sim/referee.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,13 @@ namespace {
 // Every life of a host has its own name: "w3.2" is the second life of w3.
 constexpr size_t kMaxViolations = 50;
 
+// Returns the name in the controller's error for the devices of a lost host: "lost host 'w3.2' of ...". A client may learn of a device when its
+// host is lost already.
+std::optional<std::string> NameOfLost(const absl::Status& error) {
+  const std::vector<std::string> parts = absl::StrSplit(error.message(), '\'');
+  return parts.size() < 3 ? std::nullopt : std::optional(parts[1]);
+}
+
 }  // namespace
 
 void Referee::Violation(const std::string& what) {
@@ -24,7 +32,7 @@ std::string Referee::HostOf(int32_t device) {
   const auto known = host_of_device_.find(device);
   if (known != host_of_device_.end()) return known->second;
   auto host = cluster_->fabric().topology().GetHostOf(DeviceId(device));
-  if (!host.ok()) return absl::StrCat("device ", device);
+  if (!host.ok()) return NameOfLost(cluster_->fabric().CheckDevices({DeviceId(device)})).value_or(absl::StrCat("device ", device));
   ids_.emplace((*host)->name, (*host)->id.v);
   return host_of_device_[device] = (*host)->name;
 }

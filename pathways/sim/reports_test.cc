@@ -23,20 +23,14 @@ class WideCluster {
     EXPECT_TRUE(cluster_.Form());
     Pass(absl::Milliseconds(100));
   }
+  ~WideCluster() { world_.Drop(); }
   void Pass(absl::Duration duration) {
     world_.RunUntil(world_.now() + duration, [] { return false; });
   }
   // Starts a chain of computations over `hosts` hosts, from number `first` in the controller's order.
   Workload& StartChain(int first, int64_t hosts, int64_t length) {
-    WorkloadContext context{&world_,
-                            &cluster_.network(),
-                            &cluster_.door(),
-                            &cluster_.referee(),
-                            first,
-                            [this](Client* client) { cluster_.Follow(client); },
-                            [this](Client* client) { cluster_.Unfollow(client); }};
     const WorkloadSpec spec{"chain", 1, {{"length", length}, {"repeat", 1}, {"us", 200}, {"hosts", hosts}}};
-    workloads_.push_back(MakeWorkload(context, spec));
+    workloads_.push_back(MakeWorkload({&cluster_, first}, spec));
     workloads_.back()->Start([] {});
     return *workloads_.back();
   }

@@ -23,6 +23,8 @@ class Run {
     report_.seed = seed;
   }
 
+  ~Run() { world_.Drop(); }
+
   Report Go() {
     if (!cluster_.Form()) {
       cluster_.referee().Violation("the cluster did not form");
@@ -44,14 +46,7 @@ class Run {
   void StartWorkloads() {
     for (const WorkloadSpec& spec : scenario_.workloads) {
       for (int c = 0; c < spec.clients; ++c) {
-        WorkloadContext context{&world_,
-                                &cluster_.network(),
-                                &cluster_.door(),
-                                &cluster_.referee(),
-                                static_cast<int>(workloads_.size()),
-                                [this](Client* client) { cluster_.Follow(client); },
-                                [this](Client* client) { cluster_.Unfollow(client); }};
-        workloads_.push_back(MakeWorkload(context, spec));
+        workloads_.push_back(MakeWorkload({&cluster_, static_cast<int>(workloads_.size())}, spec));
       }
     }
     for (auto& workload : workloads_) workload->Start([this] { ++finished_; });

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "pathways/sim/client.h"
+#include "pathways/sim/cluster.h"
 #include "pathways/sim/referee.h"
 
 namespace pw::sim {
@@ -43,7 +44,8 @@ struct Executable {
 
 class Tenant {
  public:
-  Tenant(Network* network, Process* process, FrontDoor* door, Referee* referee);
+  // Cluster and process must outlive it.
+  Tenant(SimCluster* cluster, Process* process);
 
   // Opens the session, then passes the devices' ids to `ready`.
   void Open(std::function<void(std::vector<int32_t>)> ready);

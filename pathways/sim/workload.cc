@@ -11,11 +11,7 @@ namespace pw::sim {
 Workload::Workload(const WorkloadContext& context, const WorkloadSpec& spec)
     : context_(context),
       spec_(spec),
-      process_(context.world, absl::StrCat(spec.kind, ".", context.number), "", absl::Microseconds(1)) {}
-
-Workload::~Workload() {
-  for (auto& tenant : tenants_) context_.unfollow(&tenant->client());
-}
+      process_(context.cluster->NewClient(absl::StrCat(spec.kind, ".", context.number), absl::Microseconds(1))) {}
 
 int64_t Workload::Number(const std::string& name, int64_t otherwise) const {
   const auto it = spec_.numbers.find(name);
@@ -24,12 +20,11 @@ int64_t Workload::Number(const std::string& name, int64_t otherwise) const {
 
 void Workload::Start(Done done) {
   done_ = std::move(done);
-  process_.Post([this] { Open(); });
+  process_->Post([this] { Open(); });
 }
 
 void Workload::Open() {
-  tenants_.push_back(std::make_unique<Tenant>(context_.network, &process_, context_.door, context_.referee));
-  context_.follow(&tenant().client());
+  tenants_.push_back(std::make_unique<Tenant>(context_.cluster, process_));
   tenant().Open([this](const std::vector<int32_t>& devices) {
     std::map<std::string, size_t> place;
     hosts_.clear();
@@ -45,7 +40,6 @@ void Workload::Open() {
 }
 
 void Workload::Reopen() {
-  context_.unfollow(&tenant().client());
   tenant().Close();
   Open();
 }
@@ -53,7 +47,6 @@ void Workload::Reopen() {
 void Workload::Finish() {
   if (finished_) return;
   finished_ = true;
-  context_.unfollow(&tenant().client());
   tenant().Close();
   done_();
 }
@@ -61,11 +54,8 @@ void Workload::Finish() {
 void Workload::Kill() {
   if (finished_) return;
   finished_ = killed_ = true;
-  process_.Kill();
-  if (!tenants_.empty()) {
-    context_.unfollow(&tenant().client());
-    tenant().Close();
-  }
+  context_.cluster->KillClient(process_);
+  if (!tenants_.empty()) tenant().Close();
   done_();
 }
 

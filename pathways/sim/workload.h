@@ -23,13 +23,8 @@
 namespace pw::sim {
 
 struct WorkloadContext {
-  World* world;
-  Network* network;
-  FrontDoor* door;
-  Referee* referee;
+  SimCluster* cluster;
   int number;  // of the client
-  std::function<void(Client*)> follow;
-  std::function<void(Client*)> unfollow;
 };
 
 class Workload {
@@ -37,13 +32,13 @@ class Workload {
   // Called when the workload is finished.
   using Done = std::function<void()>;
 
-  virtual ~Workload();
+  virtual ~Workload() = default;
   void Start(Done done);
   // Kills the workload's process at once.
   void Kill();
 
   bool finished() const { return finished_; }
-  const std::string& name() const { return process_.name(); }
+  const std::string& name() const { return process_->name(); }
   // Sums over all its sessions.
   uint64_t requests() const;
   uint64_t answers() const;
@@ -62,20 +57,20 @@ class Workload {
   void Reopen();
 
   Tenant& tenant() { return *tenants_.back(); }
-  World& world() { return *context_.world; }
+  World& world() { return context_.cluster->world(); }
   int64_t Number(const std::string& name, int64_t otherwise) const;
   // Returns the devices of each host, in order.
   const std::vector<std::vector<int32_t>>& hosts() const { return hosts_; }
   size_t AnyHost() { return world().Below(hosts_.size()); }
   int number() const { return context_.number; }
-  Referee& referee() { return *context_.referee; }
+  Referee& referee() { return context_.cluster->referee(); }
 
  private:
   void Open();
 
   const WorkloadContext context_;
   const WorkloadSpec spec_;
-  Process process_;
+  Process* const process_;
   std::vector<std::unique_ptr<Tenant>> tenants_;
   std::vector<std::vector<int32_t>> hosts_;
   Done done_;
