@@ -23,7 +23,8 @@ void TryGraph(std::string_view bytes) {
     const Placement &from = (*graph)->source(EdgeId(e)), &to = (*graph)->destination(EdgeId(e));
     for (pw::HostId host : {from.hosts().At(0), to.hosts().At(to.hosts().size() - 1)}) {
       planned += from.NumShardsOf(host) + to.NumShardsOf(host);
-      if (planned < 100000) PW_CHECK(!EdgePlan((*graph)->edge(EdgeId(e)).kind, from, to, host, {}).idle());
+      const Edge& edge = (*graph)->edge(EdgeId(e));
+      if (planned < 100000) PW_CHECK(!EdgePlan({edge.kind, edge.single}, from, to, host, {}).idle());
     }
   }
 }
@@ -33,13 +34,14 @@ void TryFrame(std::string_view header, std::string_view payload) {
   auto contents = ParseFrame(frame);
   if (!contents.ok()) return;
   const Placement from = Placement::Uniform(pw::HostId(0), 4, 2), to = Placement::Uniform(pw::HostId(2), 4, 2);
-  for (EdgeKind kind : {EdgeKind::kOneToOne, EdgeKind::kSparse}) {
+  for (const EdgeRules& rules : {EdgeRules{EdgeKind::kOneToOne}, EdgeRules{EdgeKind::kSparse}, EdgeRules{EdgeKind::kSparse, false, true},
+                                 EdgeRules{EdgeKind::kOneToOne, true}, EdgeRules{EdgeKind::kAllToAll, true, true}}) {
     for (uint32_t direct_pairs : {0u, 64u}) {
-      const EdgePlan plan(kind, from, to, pw::HostId(2), {2, direct_pairs});
+      const EdgePlan plan(rules, from, to, pw::HostId(2), {2, direct_pairs});
       EdgeProgress progress(&plan);
       EdgeProgress::Effects effects;
       for (const TupleMessage& m : contents->tuples)
-        progress.Received(m.run.coordinator, m.sequence, m.shard, &effects).IgnoreError();
+        progress.Received(m.run.coordinator, m.sequence, m.shard, m.tuple.error, &effects).IgnoreError();
       for (const ReportMessage& m : contents->reports) progress.OnReport(m.run.coordinator, m.report, &effects).IgnoreError();
       PW_CHECK(!progress.finished());  // this host's own source shards are not done
       PW_CHECK(effects.closed.size() <= 2);

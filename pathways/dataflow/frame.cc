@@ -104,6 +104,9 @@ absl::StatusOr<FrameContents> ParseFrame(const net::Frame& frame) {
   }
   for (const auto& start : proto.starts())
     contents.starts.push_back({start.run(), start.graph(), start.oldest_live(), start.argument()});
+  for (const auto& broken : proto.broken()) contents.broken.push_back({HostId(broken.host()), ErrorFrom(broken.status())});
+  for (const auto& lost : proto.lost())
+    contents.lost.push_back({RunFrom(lost.run()), HostId(lost.host()), ErrorFrom(lost.status())});
   for (const auto& end : proto.ends()) contents.ends.push_back({RunFrom(end.run()), ErrorFrom(end.status())});
   contents.uninstalls.assign(proto.uninstalls().begin(), proto.uninstalls().end());
   contents.consumed_urgent = proto.consumed_urgent();
@@ -173,6 +176,23 @@ void FrameBuilder::Add(const StartMessage& message) {
   start->set_argument(message.argument);
   ++messages_;
   bytes_ += kMessageOverhead + message.argument.size();
+}
+
+void FrameBuilder::Add(const BrokenMessage& message) {
+  auto* broken = proto_.add_broken();
+  broken->set_host(message.host.v);
+  ToProto(message.status, broken->mutable_status());
+  ++messages_;
+  bytes_ += kMessageOverhead + message.status.message().size();
+}
+
+void FrameBuilder::Add(const LostMessage& message) {
+  auto* lost = proto_.add_lost();
+  ToProto(message.run, lost->mutable_run());
+  lost->set_host(message.host.v);
+  ToProto(message.status, lost->mutable_status());
+  ++messages_;
+  bytes_ += kMessageOverhead + message.status.message().size();
 }
 
 void FrameBuilder::Add(const EndMessage& message) {

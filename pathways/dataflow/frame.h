@@ -53,6 +53,17 @@ struct EndMessage {
   absl::Status status;
 };
 
+struct BrokenMessage {
+  HostId host;
+  absl::Status status;
+};
+
+struct LostMessage {
+  RunId run;
+  HostId host;
+  absl::Status status;
+};
+
 struct UninstallMessage {
   uint64_t graph = 0;
 };
@@ -62,6 +73,8 @@ struct FrameContents {
   std::vector<ReportMessage> reports;
   std::vector<InstallMessage> installs;
   std::vector<StartMessage> starts;
+  std::vector<BrokenMessage> broken;
+  std::vector<LostMessage> lost;
   std::vector<EndMessage> ends;
   std::vector<uint64_t> uninstalls;
   uint64_t consumed_urgent = 0, consumed_bulk = 0;
@@ -77,6 +90,8 @@ class FrameBuilder {
   void Add(const ReportMessage& message);
   void Add(const InstallMessage& message);
   void Add(const StartMessage& message);
+  void Add(const BrokenMessage& message);
+  void Add(const LostMessage& message);
   void Add(const EndMessage& message);
   void Add(const UninstallMessage& message);
   void SetConsumed(uint64_t urgent, uint64_t bulk);

@@ -34,9 +34,11 @@ TEST(Frame, CarriesWhatWasPutIn) {
   builder.Add(report);
   builder.Add(StartMessage{1, 2, 3, "arg"});
   builder.Add(EndMessage{run, absl::CancelledError("z")});
+  builder.Add(BrokenMessage{HostId(6), absl::UnavailableError("v")});
+  builder.Add(LostMessage{run, HostId(7), absl::UnavailableError("w")});
   builder.Add(UninstallMessage{4});
   builder.SetConsumed(100, 200);
-  EXPECT_EQ(builder.messages(), 7u);
+  EXPECT_EQ(builder.messages(), 9u);
 
   const auto contents = ParseFrame(ToFrame(std::move(builder)));
   ASSERT_TRUE(contents.ok()) << contents.status();
@@ -54,6 +56,11 @@ TEST(Frame, CarriesWhatWasPutIn) {
   EXPECT_EQ(contents->reports[0].report.poisons[0].status, absl::NotFoundError("y"));
   EXPECT_EQ(contents->starts[0].argument, "arg");
   EXPECT_EQ(contents->ends[0].status, absl::CancelledError("z"));
+  EXPECT_EQ(contents->broken[0].host, HostId(6));
+  EXPECT_EQ(contents->broken[0].status, absl::UnavailableError("v"));
+  EXPECT_EQ(contents->lost[0].run, run);
+  EXPECT_EQ(contents->lost[0].host, HostId(7));
+  EXPECT_EQ(contents->lost[0].status, absl::UnavailableError("w"));
   EXPECT_THAT(contents->uninstalls, ElementsAre(4));
   EXPECT_EQ(contents->consumed_bulk, 200u);
 }
@@ -83,6 +90,12 @@ TEST(Frame, MalformedOnesAreRefused) {
   frame.Clear();
   frame.add_installs()->set_graph(1);
   EXPECT_FALSE(parse(frame, "").ok());  // a graph without nodes
+  frame.Clear();
+  *frame.add_installs()->mutable_definition() =
+      ToProto(**Graph::Create({{"a", "", "", std::make_shared<const Placement>(Placement::OnHost(HostId(0)))}}, {}));
+  EXPECT_TRUE(parse(frame, "").ok());
+  frame.mutable_installs(0)->mutable_definition()->set_host_loss(static_cast<wire::Graph::HostLoss>(7));
+  EXPECT_FALSE(parse(frame, "").ok());
   EXPECT_FALSE(ParseFrame({"\xff\xff", Bytes()}).ok());
 }
 
@@ -95,6 +108,8 @@ TEST(GraphWire, GraphsComeBackAsTheyWere) {
     ASSERT_TRUE(again.ok()) << again.status();
     ASSERT_EQ(ToProto(**again).SerializeAsString(), bytes);
     ASSERT_EQ((*again)->hosts(), graph->hosts());
+    ASSERT_EQ((*again)->host_loss(), graph->host_loss());
+    for (size_t e = 0; e < graph->edges().size(); ++e) ASSERT_EQ((*again)->edges()[e].single, graph->edges()[e].single);
     ASSERT_EQ((*again)->nodes().size(), graph->nodes().size());
     for (size_t n = 0; n < graph->nodes().size(); ++n) ASSERT_EQ(*(*again)->nodes()[n].placement, *graph->nodes()[n].placement);
   }

@@ -19,6 +19,11 @@ absl::Status CheckEdge(const std::vector<Node>& nodes, const Edge& edge) {
   auto wrong = [&](absl::string_view rule) {
     return absl::InvalidArgumentError(absl::StrCat(Describe(nodes, edge), " connects ", from, " shards with ", to, "; ", rule));
   };
+  if (edge.single) {
+    if (edge.kind == EdgeKind::kSparse) return wrong("a sparse edge cannot be single");
+    if (edge.kind != EdgeKind::kOneToOne && uint64_t{from} * to > Graph::kMaxSinglePairs)
+      return wrong(absl::StrCat("a single edge has at most ", Graph::kMaxSinglePairs, " pairs"));
+  }
   switch (edge.kind) {
     case EdgeKind::kOneToOne:
       return from == to ? absl::OkStatus() : wrong("both sides must have equally many");
@@ -74,7 +79,7 @@ const char* ToString(EdgeKind kind) {
   return "unknown";
 }
 
-absl::StatusOr<std::shared_ptr<const Graph>> Graph::Create(std::vector<Node> nodes, std::vector<Edge> edges) {
+absl::StatusOr<std::shared_ptr<const Graph>> Graph::Create(std::vector<Node> nodes, std::vector<Edge> edges, HostLoss host_loss) {
   if (nodes.empty() || nodes.size() > kMaxNodes || edges.size() > kMaxEdges) {
     return absl::InvalidArgumentError(absl::StrCat("a graph has 1 to ", kMaxNodes, " nodes and at most ", kMaxEdges,
                                                    " edges, not ", nodes.size(), " and ", edges.size()));
@@ -86,11 +91,25 @@ absl::StatusOr<std::shared_ptr<const Graph>> Graph::Create(std::vector<Node> nod
     if (absl::Status status = CheckEdge(nodes, edge); !status.ok()) return status;
   }
   if (absl::Status status = CheckAcyclic(nodes, edges); !status.ok()) return status;
-  return std::shared_ptr<const Graph>(new Graph(std::move(nodes), std::move(edges)));
+  return std::shared_ptr<const Graph>(new Graph(std::move(nodes), std::move(edges), host_loss));
 }
 
-Graph::Graph(std::vector<Node> nodes, std::vector<Edge> edges)
-    : nodes_(std::move(nodes)), edges_(std::move(edges)), inputs_(nodes_.size()), outputs_(nodes_.size()) {
+HostSet Graph::ReadersOf(HostId host) const {
+  std::vector<HostSet::Interval> intervals;
+  for (uint32_t e = 0; e < edges_.size(); ++e) {
+    const Placement &from = source(EdgeId(e)), &to = destination(EdgeId(e));
+    if (!from.hosts().Contains(host)) continue;
+    if (edges_[e].kind == EdgeKind::kOneToOne) {
+      for (uint32_t shard : from.ShardsOf(host)) intervals.push_back({to.HostOf(shard), 1});
+    } else {
+      intervals.insert(intervals.end(), to.hosts().intervals().begin(), to.hosts().intervals().end());
+    }
+  }
+  return HostSet(std::move(intervals));
+}
+
+Graph::Graph(std::vector<Node> nodes, std::vector<Edge> edges, HostLoss host_loss)
+    : nodes_(std::move(nodes)), edges_(std::move(edges)), inputs_(nodes_.size()), outputs_(nodes_.size()), host_loss_(host_loss) {
   std::vector<HostSet::Interval> intervals;
   absl::flat_hash_set<const Placement*> seen;  // nodes share placements: each counts once
   for (const Node& node : nodes_) {

@@ -9,7 +9,10 @@
 //   - sparse:      every source shard sends to the destination shards that it picks at run time
 //
 // On every kind, a source shard may send any number of tuples, or none. When the edge closes for a destination shard, the shard
-// has received all its tuples (progress/edge_progress.h).
+// has received all its tuples (progress/edge_progress.h). For this, source hosts report what they have sent.
+//
+// Single edges need no reports: each source shard sends exactly one tuple to each destination shard to which its edge leads. So the last
+// tuple closes the edge for its shard. A source shard that fails before it has sent a tuple sends its error instead.
 //
 // Invariants:
 //   GR-1  the graph has no cycles, and shard counts fit the kinds of the edges
@@ -44,15 +47,24 @@ struct Edge {
   NodeId from, to;
   EdgeKind kind = EdgeKind::kOneToOne;
   bool critical = false;  // its tuples and reports leave at once; others are coalesced (batching.h)
+  bool single = false;    // exactly one tuple for each pair of shards, which closes the edge; not for sparse edges
+};
+
+// The effect of a lost host on a run in which it has shards.
+enum class HostLoss {
+  kEndsRuns,     // the run ends
+  kFailsShards,  // the host's shards fail, and the run goes on
 };
 
 class Graph {
  public:
   static constexpr size_t kMaxNodes = 1u << 16;
   static constexpr size_t kMaxEdges = 1u << 18;
+  static constexpr uint64_t kMaxSinglePairs = 1u << 24;  // pairs of shards of a single edge
 
   // INVALID_ARGUMENT names the invalid node or edge, and says why.
-  static absl::StatusOr<std::shared_ptr<const Graph>> Create(std::vector<Node> nodes, std::vector<Edge> edges);
+  static absl::StatusOr<std::shared_ptr<const Graph>> Create(std::vector<Node> nodes, std::vector<Edge> edges,
+                                                             HostLoss host_loss = HostLoss::kEndsRuns);
 
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<Edge>& edges() const { return edges_; }
@@ -65,14 +77,18 @@ class Graph {
   const std::vector<EdgeId>& outputs(NodeId id) const { return outputs_[id.v]; }
   // All hosts that hold a shard of any node.
   const HostSet& hosts() const { return hosts_; }
+  HostLoss host_loss() const { return host_loss_; }
+  // The hosts of the shards to which edges lead from the host's shards.
+  HostSet ReadersOf(HostId host) const;
 
  private:
-  Graph(std::vector<Node> nodes, std::vector<Edge> edges);
+  Graph(std::vector<Node> nodes, std::vector<Edge> edges, HostLoss host_loss);
 
   std::vector<Node> nodes_;
   std::vector<Edge> edges_;
   std::vector<std::vector<EdgeId>> inputs_, outputs_;
   HostSet hosts_;
+  HostLoss host_loss_;
 };
 
 }  // namespace pw::dataflow

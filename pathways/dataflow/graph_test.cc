@@ -36,6 +36,19 @@ TEST(Graph, ShardCountsMustFitTheEdge) {
   EXPECT_TRUE(Connect(EdgeKind::kSparse, Over(4, 2), Over(3, 1)).ok());
 }
 
+TEST(Graph, ASingleEdgeIsNotSparseAndHasABoundedNumberOfPairs) {
+  const auto single = [](EdgeKind kind, PlacementRef from, PlacementRef to) {
+    return Graph::Create({{"a", "", "", std::move(from)}, {"b", "", "", std::move(to)}},
+                         {{NodeId(0), NodeId(1), kind, false, true}})
+        .status();
+  };
+  EXPECT_TRUE(single(EdgeKind::kAllToAll, Over(64, 64), Over(64, 64)).ok());
+  EXPECT_FALSE(single(EdgeKind::kAllToAll, Over(64, 64), Over(64, 128)).ok());
+  EXPECT_TRUE(single(EdgeKind::kOneToOne, Over(64, 128), Over(64, 128)).ok());
+  EXPECT_EQ(single(EdgeKind::kSparse, Over(2, 1), Over(3, 1)).message(),
+            "the sparse edge from 'a' to 'b' connects 2 shards with 3; a sparse edge cannot be single");
+}
+
 TEST(Graph, SaysWhichEdgeIsWrongAndWhy) {
   EXPECT_EQ(Connect(EdgeKind::kGather, Over(4, 2), Over(1, 2)).message(),
             "the gather edge from 'a' to 'b' connects 8 shards with 2; its destination must have one");

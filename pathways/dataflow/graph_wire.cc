@@ -81,7 +81,9 @@ wire::Graph ToProto(const Graph& graph) {
     e->set_to(edge.to.v);
     e->set_kind(KindTo(edge.kind));
     e->set_critical(edge.critical);
+    e->set_single(edge.single);
   }
+  proto.set_host_loss(graph.host_loss() == HostLoss::kFailsShards ? wire::Graph::FAILS_SHARDS : wire::Graph::ENDS_RUNS);
   return proto;
 }
 
@@ -103,9 +105,12 @@ absl::StatusOr<std::shared_ptr<const Graph>> FromProto(const wire::Graph& proto)
   for (const auto& e : proto.edges()) {
     absl::StatusOr<EdgeKind> kind = KindFrom(e.kind());
     if (!kind.ok()) return kind.status();
-    edges.push_back({NodeId(e.from()), NodeId(e.to()), *kind, e.critical()});
+    edges.push_back({NodeId(e.from()), NodeId(e.to()), *kind, e.critical(), e.single()});
   }
-  return Graph::Create(std::move(nodes), std::move(edges));
+  if (proto.host_loss() != wire::Graph::ENDS_RUNS && proto.host_loss() != wire::Graph::FAILS_SHARDS)
+    return absl::InvalidArgumentError("the graph does not say what a lost host does to its runs");
+  return Graph::Create(std::move(nodes), std::move(edges),
+                       proto.host_loss() == wire::Graph::FAILS_SHARDS ? HostLoss::kFailsShards : HostLoss::kEndsRuns);
 }
 
 absl::StatusOr<std::shared_ptr<const Graph>> ParseGraph(std::string_view bytes) {

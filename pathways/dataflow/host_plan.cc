@@ -23,6 +23,7 @@ HostPlan::HostPlan(std::shared_ptr<const Graph> graph, HostId coordinator, HostI
     : graph_(std::move(graph)),
       coordinator_(coordinator),
       self_(self),
+      knobs_(knobs),
       node_slots_(graph_->nodes().size(), kNone),
       edge_slots_(graph_->edges().size(), kNone),
       all_hosts_(Placement::OnePerHost(graph_->hosts())),
@@ -37,14 +38,25 @@ HostPlan::HostPlan(std::shared_ptr<const Graph> graph, HostId coordinator, HostI
     const Edge& edge = graph_->edges()[e];
     if (SlotOf(edge.from) == kNone && SlotOf(edge.to) == kNone) continue;
     edge_slots_[e] = static_cast<uint32_t>(edges_.size());
-    edges_.push_back({EdgeId(e), EdgePlan(edge.kind, graph_->source(EdgeId(e)), graph_->destination(EdgeId(e)), self, knobs)});
+    edges_.push_back({EdgeId(e), EdgePlan({edge.kind, edge.single, outlives_hosts()}, graph_->source(EdgeId(e)),
+                                          graph_->destination(EdgeId(e)), self, knobs)});
   }
-  end_ = std::make_unique<EdgePlan>(EdgeKind::kGather, all_hosts_, at_coordinator_, self, knobs);
+  const EdgeRules end{EdgeKind::kGather, false, outlives_hosts()};
+  end_ = std::make_unique<EdgePlan>(end, all_hosts_, at_coordinator_, self, knobs);
+}
+
+bool HostPlan::EndsOn(HostId host) const {
+  for (uint32_t n = 0; n < graph_->nodes().size(); ++n) {
+    if (graph_->outputs(NodeId(n)).empty() && graph_->nodes()[n].placement->hosts().Contains(host)) return true;
+  }
+  return false;
 }
 
 bool HostPlan::TalksTo(HostId other) const {
   return end_->ReportsTo(other) ||
          std::any_of(edges_.begin(), edges_.end(), [other](const LocalEdge& edge) { return edge.plan.TalksTo(other); });
 }
+
+bool HostPlan::TalkToEachOther(HostId a, HostId b) const { return HostPlan(graph_, coordinator_, a, knobs_).TalksTo(b); }
 
 }  // namespace pw::dataflow

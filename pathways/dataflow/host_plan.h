@@ -36,8 +36,14 @@ class HostPlan {
                                                                 uint32_t max_local_shards);
 
   const Graph& graph() const { return *graph_; }
+  const std::shared_ptr<const Graph>& shared_graph() const { return graph_; }
+  const ProgressKnobs& knobs() const { return knobs_; }
   HostId self() const { return self_; }
   HostId coordinator() const { return coordinator_; }
+  // Returns whether runs go on when a host is lost. The coordinator's loss ends them all the same.
+  bool outlives_hosts() const { return graph_->host_loss() == HostLoss::kFailsShards; }
+  // Returns whether the host has a shard of a node without outputs: if it is lost, nobody handles that shard's failure.
+  bool EndsOn(HostId host) const;
   const std::vector<LocalNode>& nodes() const { return nodes_; }
   const std::vector<LocalEdge>& edges() const { return edges_; }
   // Return the position in nodes() or edges(); kNone if this host has no part in the node or edge.
@@ -45,6 +51,8 @@ class HostPlan {
   uint32_t SlotOf(EdgeId id) const { return id.v < edge_slots_.size() ? edge_slots_[id.v] : kNone; }
   // Returns whether tuples or reports of a run may travel between this host and `other`.
   bool TalksTo(HostId other) const;
+  // The same between two other hosts of the graph. Takes as long as making a plan.
+  bool TalkToEachOther(HostId a, HostId b) const;
   // Return the end edge. Every host that has this plan takes part in it.
   EdgeId end_edge() const { return EdgeId(static_cast<uint32_t>(graph_->edges().size())); }
   const EdgePlan& end() const { return *end_; }
@@ -55,6 +63,7 @@ class HostPlan {
   const std::shared_ptr<const Graph> graph_;
   const HostId coordinator_;
   const HostId self_;
+  const ProgressKnobs knobs_;
   std::vector<LocalNode> nodes_;
   std::vector<LocalEdge> edges_;
   std::vector<uint32_t> node_slots_, edge_slots_;

@@ -17,7 +17,7 @@
 //         OnInputsClosed or OnPoisoned, once. No callback comes after Finish
 //   OP-2  every tuple of an edge comes before the edge's OnInputClosed
 //   OP-3  no tuple is lost silently: a shard that could not send a tuple ends with that error, unless it finishes with another
-//         one
+//         one. So does a shard that finishes without a tuple that a single edge demands (graph.h)
 //
 // Everything runs on the runtime's strand; callbacks must not block.
 #pragma once
@@ -52,17 +52,19 @@ class Shard {
   uint32_t index() const { return index_; }
   ShardRef ref() const;
   const Graph& graph() const;
-  const std::string& argument() const;  // of the run
+  const std::string& argument() const;  // of the run, for this host
   const std::vector<EdgeId>& outputs() const;
   bool finished() const { return finished_; }
 
   // Sends a tuple to shard `destination` of the edge's destination node.
   // REQUIRES: `edge` is one of outputs(), and the shard has not finished.
+  // A tuple that the edge does not allow is not sent: the shard ends with an error (OP-3).
   void Send(EdgeId edge, uint32_t destination, Tuple tuple);
   // Returns false while too many bytes are queued on the way to `destination`. A well-behaved operator then stops sending until
   // OnWritable.
   bool CanSend(EdgeId edge, uint32_t destination);
-  // Ends the shard: it sends nothing more. An error poisons the shards that depend on it.
+  // Ends the shard: it sends nothing more. An error poisons the shards that depend on it, except those that have its tuple of a single
+  // edge already.
   void Finish(const absl::Status& status = absl::OkStatus());
 
  private:
@@ -84,7 +86,7 @@ class Operator {
   virtual ~Operator() = default;
   virtual void OnStart(Shard& shard) {}
   virtual void OnTuple(Shard& shard, EdgeId edge, Tuple tuple) {}
-  // All tuples of this edge for this shard have come. `status` is an error if a source shard failed.
+  // All tuples of this edge for this shard have come. `status` is an error if a source shard failed, or its host was lost.
   virtual void OnInputClosed(Shard& shard, EdgeId edge, const absl::Status& status) {}
   // Every input has closed, none with an error. Without inputs, comes directly after OnStart.
   virtual void OnInputsClosed(Shard& shard) { shard.Finish(); }
@@ -100,7 +102,7 @@ struct OperatorContext {
   const Graph& graph;
   NodeId node;
   const std::vector<uint32_t>& shards;  // of the node, on this host
-  const std::string& argument;          // of the run
+  const std::string& argument;          // of the run, for this host
 };
 
 // A registry of the operators that a host knows, by the name in Node::op. Filled where the host is wired.

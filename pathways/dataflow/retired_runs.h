@@ -5,7 +5,10 @@
 // Pure. Strand-confined.
 #pragma once
 
+#include <vector>
+
 #include "absl/container/flat_hash_map.h"
+#include "pathways/base/sorted_keys.h"
 #include "pathways/dataflow/ids.h"
 #include "pathways/dataflow/progress/sequence_set.h"
 
@@ -19,6 +22,8 @@ class RetiredRuns {
   }
   // Retires all runs of this coordinator, later ones included.
   void AddAll(HostId coordinator) { by_coordinator_[coordinator].InsertUpTo(UINT64_MAX); }
+  // Returns all coordinators that have had a run here, ascending.
+  std::vector<HostId> Coordinators() const { return SortedKeys(by_coordinator_); }
   bool Contains(RunId run) const {
     auto it = by_coordinator_.find(run.coordinator);
     return it != by_coordinator_.end() && it->second.Contains(run.sequence);

@@ -1,6 +1,5 @@
 #include "pathways/dataflow/run.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -81,25 +80,29 @@ void Run::SendFrom(Shard& shard, EdgeId edge_id, uint32_t destination, Tuple tup
   PW_CHECK(!shard.finished_);
   const uint32_t slot = plan_->SlotOf(edge_id);
   PW_CHECK(slot != HostPlan::kNone);
-  const EdgePlan& plan = plan_->edges()[slot].plan;
-  const Edge& edge = EdgeAt(slot);
-  absl::Status status;
-  HostId to;
-  if (!plan.Allows(shard.index_, destination)) {
-    status =
-        absl::InvalidArgumentError(absl::StrCat("shard ", shard.index_, " of '", plan_->graph().node(edge.from).name,
-                                                "' may not send to shard ", destination, " on a ", ToString(edge.kind), " edge"));
-  } else {
-    to = plan.to->HostOf(destination);
-    status = courier_->CheckRoom(to, edge.critical);
-  }
-  if (!status.ok()) {
+  if (absl::Status status = CheckSend(shard, slot, destination); !status.ok()) {
     if (shard.send_error_.ok()) shard.send_error_ = status;
     return;
   }
-  const uint64_t sequence = edges_[slot].Sent(destination);
-  if (to == plan_->self()) return Push({true, slot, destination, std::move(tuple), {}});
-  courier_->SendTuple(to, edge.critical, {id_, edge_id, sequence, destination, std::move(tuple)});
+  Put(slot, edges_[slot].Sent(shard.index_, destination), destination, std::move(tuple));
+}
+
+absl::Status Run::CheckSend(const Shard& shard, uint32_t slot, uint32_t destination) const {
+  const EdgePlan& plan = plan_->edges()[slot].plan;
+  const Edge& edge = EdgeAt(slot);
+  if (edges_[slot].MaySend(shard.index_, destination))
+    return courier_->CheckRoom(plan.to->HostOf(destination), edge.critical);
+  const bool again = plan.Allows(shard.index_, destination);
+  return absl::InvalidArgumentError(absl::StrCat("shard ", shard.index_, " of '", plan_->graph().node(edge.from).name,
+                                                 "' may not send ", again ? "again " : "", "to shard ", destination, " on a ",
+                                                 edge.single ? "single " : "", ToString(edge.kind), " edge"));
+}
+
+void Run::Put(uint32_t slot, uint64_t sequence, uint32_t destination, Tuple tuple) {
+  const HostPlan::LocalEdge& edge = plan_->edges()[slot];
+  const HostId to = edge.plan.to->HostOf(destination);
+  if (to == plan_->self()) return Push({true, slot, destination, sequence, std::move(tuple), {}});
+  courier_->SendTuple(to, EdgeAt(slot).critical, {id_, edge.id, sequence, destination, std::move(tuple)});
 }
 
 bool Run::CanSendFrom(Shard& shard, EdgeId edge_id, uint32_t destination) {
@@ -125,26 +128,41 @@ void Run::Writable() {
 void Run::FinishShard(Shard& shard, const absl::Status& status) {
   PW_CHECK(!shard.finished_);
   shard.finished_ = true;
-  const absl::Status& final = status.ok() ? shard.send_error_ : status;
-  const std::vector<EdgeId>& outputs = shard.outputs();
-  for (EdgeId edge : outputs) {
+  const absl::Status final = EndOf(shard, status);
+  bool carried = final.ok();
+  for (EdgeId edge : shard.outputs()) {
     const uint32_t slot = plan_->SlotOf(edge);
     EdgeProgress::Effects effects;
     edges_[slot].SourceDone(shard.index_, final, &effects);
+    carried = carried || !EdgeAt(slot).single || !effects.substitutes.empty();
     Apply(slot, effects);
   }
-  if (outputs.empty() && !final.ok() && error_.ok()) error_ = final;
+  if (!carried && error_.ok()) error_ = final;
   shard.send_error_ = absl::OkStatus();
   --unfinished_shards_;
   EndIfDone();
 }
 
+// Returns the status with which a shard ends that finishes with `status`.
+absl::Status Run::EndOf(const Shard& shard, const absl::Status& status) const {
+  if (!status.ok() || !shard.send_error_.ok()) return status.ok() ? shard.send_error_ : status;
+  for (EdgeId edge : shard.outputs()) {
+    if (edges_[plan_->SlotOf(edge)].HasSentAll(shard.index_)) continue;
+    const Edge& e = plan_->graph().edge(edge);
+    return absl::InternalError(absl::StrCat("shard ", shard.index_, " of '", plan_->graph().node(e.from).name,
+                                            "' ended without sending a tuple to each shard of '",
+                                            plan_->graph().node(e.to).name, "', as a single edge demands"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Run::OnTuple(HostId from, TupleMessage message) {
+  if (HasLost(from)) return absl::OkStatus();
   const uint32_t slot = plan_->SlotOf(message.edge);
   if (slot == HostPlan::kNone)
     return absl::InvalidArgumentError(absl::StrCat(ToString(from), " sent a tuple of an edge that is not here"));
   EdgeProgress::Effects effects;
-  PW_ASSIGN_OR_RETURN(const bool fresh, edges_[slot].Received(from, message.sequence, message.shard, &effects));
+  PW_ASSIGN_OR_RETURN(const bool fresh, edges_[slot].Received(from, message.sequence, message.shard, message.tuple.error, &effects));
   if (fresh) Deliver(slot, message.shard, std::move(message.tuple));
   Apply(slot, effects);
   EndIfDone();
@@ -152,6 +170,7 @@ absl::Status Run::OnTuple(HostId from, TupleMessage message) {
 }
 
 absl::Status Run::OnReport(HostId from, const ReportMessage& message) {
+  if (HasLost(from)) return absl::OkStatus();
   EdgeProgress::Effects effects;
   if (message.edge == plan_->end_edge()) {
     PW_RETURN_IF_ERROR(end_.OnReport(from, message.report, &effects));
@@ -165,6 +184,20 @@ absl::Status Run::OnReport(HostId from, const ReportMessage& message) {
   Apply(slot, effects);
   EndIfDone();
   return absl::OkStatus();
+}
+
+void Run::LoseHost(HostId host, const absl::Status& status) {
+  if (HasLost(host)) return;
+  lost_.push_back(host);
+  for (uint32_t slot = 0; slot < edges_.size(); ++slot) {
+    EdgeProgress::Effects effects;
+    edges_[slot].LoseHost(host, status, &effects);
+    Apply(slot, effects);
+  }
+  EdgeProgress::Effects effects;
+  end_.LoseHost(host, plan_->EndsOn(host) ? status : absl::OkStatus(), &effects);
+  ApplyEnd(effects);
+  EndIfDone();
 }
 
 void Run::Push(Event event) {
@@ -187,7 +220,8 @@ bool Run::Step() {
   queued_bytes_ -= bytes;
   courier_->Unqueued(bytes);
   EdgeProgress::Effects effects;
-  const absl::StatusOr<bool> fresh = edges_[event.edge_slot].Received(plan_->self(), 0, event.shard, &effects);
+  const absl::StatusOr<bool> fresh =
+      edges_[event.edge_slot].Received(plan_->self(), event.sequence, event.shard, event.tuple.error, &effects);
   PW_CHECK(fresh.ok());
   Deliver(event.edge_slot, event.shard, std::move(event.tuple));
   Apply(event.edge_slot, effects);
@@ -198,7 +232,11 @@ bool Run::Step() {
 void Run::Deliver(uint32_t edge_slot, uint32_t index, Tuple tuple) {
   const uint32_t slot = plan_->SlotOf(EdgeAt(edge_slot).to);
   Shard& shard = ShardAt(nodes_[slot], plan_->nodes()[slot].shards, index);
-  if (!tuple.error.ok()) return AddPoison(shard, plan_->edges()[edge_slot].id, tuple.error);
+  if (!tuple.error.ok()) {
+    // A single edge closes with the error.
+    if (!EdgeAt(edge_slot).single) AddPoison(shard, plan_->edges()[edge_slot].id, tuple.error);
+    return;
+  }
   if (!shard.finished_) nodes_[slot].op->OnTuple(shard, plan_->edges()[edge_slot].id, std::move(tuple));
 }
 
@@ -232,7 +270,8 @@ void Run::Apply(uint32_t edge_slot, const EdgeProgress::Effects& effects) {
   const HostPlan::LocalEdge& edge = plan_->edges()[edge_slot];
   for (const auto& outgoing : effects.reports)
     courier_->SendReport(outgoing.to, EdgeAt(edge_slot).critical, {id_, edge.id, outgoing.report});
-  for (const auto& closed : effects.closed) Push({false, edge_slot, closed.shard, {}, closed.status});
+  for (const auto& [destination, sequence, error] : effects.substitutes) Put(edge_slot, sequence, destination, {{}, error});
+  for (const auto& closed : effects.closed) Push({false, edge_slot, closed.shard, 0, {}, closed.status});
 }
 
 void Run::ApplyEnd(const EdgeProgress::Effects& effects) {

@@ -6,8 +6,12 @@
 // host, the host reports on the end edge (host_plan.h). When the end edge is finished too, the run is over here, and the Runtime
 // frees it.
 //
-// A run's status is an error that no shard handled: one with which a shard of a node without outputs ended. Each host reports its
-// first; of several hosts' errors, that of the lowest host counts.
+// A run's status is an error that no shard handled: one with which a shard ended whose outputs could not carry it, because it has none or
+// because all are single edges that have had their tuples. Each host reports its first; of several hosts' errors, that of the lowest
+// host counts.
+//
+// In a graph that outlives its hosts, a lost host's shards fail (LoseHost), and the run goes on without it. The host counts as through.
+// Its loss is an error that no shard handled only if it had a shard of a node without outputs, and had not reported its end.
 //
 // Invariants:
 //   RU-1  after `over()` this host has nothing of this run left to send or to wait for
@@ -16,6 +20,7 @@
 // Strand-confined.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -59,6 +64,9 @@ class Run {
   absl::Status Start(const Operators& operators);
   absl::Status OnTuple(HostId from, TupleMessage message);
   absl::Status OnReport(HostId from, const ReportMessage& message);
+  // Fails the shards on a lost host, and ignores its messages from now on. REQUIRES: plan().outlives_hosts(), and the host is not the
+  // coordinator.
+  void LoseHost(HostId host, const absl::Status& status);
   // Handles one event of the queue. Returns false if the queue was empty.
   bool Step();
   // Calls OnWritable for the shards that wait for room.
@@ -82,17 +90,22 @@ class Run {
     bool is_tuple;
     uint32_t edge_slot;
     uint32_t shard;
+    uint64_t sequence;    // if is_tuple
     Tuple tuple;          // if is_tuple
     absl::Status status;  // otherwise: the status with which the edge closes
   };
 
   void SendFrom(Shard& shard, EdgeId edge, uint32_t destination, Tuple tuple);
+  absl::Status CheckSend(const Shard& shard, uint32_t edge_slot, uint32_t destination) const;
+  void Put(uint32_t edge_slot, uint64_t sequence, uint32_t destination, Tuple tuple);
+  absl::Status EndOf(const Shard& shard, const absl::Status& status) const;
   bool CanSendFrom(Shard& shard, EdgeId edge, uint32_t destination);
   void FinishShard(Shard& shard, const absl::Status& status);
   void StartShard(NodeState& node, Shard& shard);
   void Deliver(uint32_t edge_slot, uint32_t shard, Tuple tuple);
   void Close(uint32_t edge_slot, uint32_t shard, const absl::Status& status);
   void InputsClosed(NodeState& node, Shard& shard);
+  bool HasLost(HostId host) const { return std::find(lost_.begin(), lost_.end(), host) != lost_.end(); }
   void Apply(uint32_t edge_slot, const EdgeProgress::Effects& effects);
   void ApplyEnd(const EdgeProgress::Effects& effects);
   void EndIfDone();
@@ -113,6 +126,7 @@ class Run {
   bool end_reported_ = false;
   absl::Status error_;  // the first unhandled error
   std::optional<absl::Status> outcome_;
+  std::vector<HostId> lost_;
   std::deque<Event> queue_;
   size_t queued_bytes_ = 0;
 };

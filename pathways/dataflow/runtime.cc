@@ -1,4 +1,4 @@
-// The beginnings and ends of graphs and runs. The event loop and the frames are in runtime_loop.cc.
+// The beginnings and ends of graphs and runs. The event loop and the frames are in runtime_loop.cc, lost hosts in runtime_losses.cc.
 #include "pathways/dataflow/runtime.h"
 
 #include <algorithm>
@@ -51,14 +51,6 @@ void Runtime::SendControl(const HostSet& to, const Message& message) {
   for (uint32_t i = 0; i < to.size(); ++i) SendControl(to.At(i), message);
 }
 
-// Returns the status of a lost host among `hosts`, or OK.
-absl::Status Runtime::LostAmong(const HostSet& hosts) const {
-  for (HostId host : SortedKeys(lost_)) {
-    if (hosts.Contains(host)) return lost_.at(host);
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<GraphId> Runtime::Install(std::shared_ptr<const Graph> graph, const ProgressKnobs& knobs) {
   PW_RETURN_IF_ERROR(LostAmong(graph->hosts()));
   // All hosts, this one included, use the values that the message carries.
@@ -85,12 +77,19 @@ RunId Runtime::Start(GraphId graph, RunOptions options) {
   auto it = graphs_.find(graph);
   PW_CHECK(graph.coordinator == environment_.self && it != graphs_.end());
   const RunId id{environment_.self, next_run_++};
-  own_runs_[id.sequence] = {std::make_shared<const RunOptions>(std::move(options)), it->second, graph};
-  const HostSet& hosts = it->second->graph().hosts();
-  if (LostAmong(hosts).ok()) {
-    SendControl(hosts,
-                StartMessage{id.sequence, graph.sequence, own_runs_.begin()->first, own_runs_[id.sequence].options->argument});
+  const auto argument_for = [&options](HostId host) { return options.argument_of ? options.argument_of(host) : options.argument; };
+  const std::shared_ptr<const HostPlan> plan = it->second;
+  const HostSet& hosts = plan->graph().hosts();
+  OwnRun& own = own_runs_[id.sequence];
+  own = {nullptr, plan, graph, hosts.Contains(environment_.self) ? argument_for(environment_.self) : ""};
+  if (CheckHosts(*plan).ok()) {
+    const uint64_t oldest_live = own_runs_.begin()->first;
+    for (uint32_t i = 0; i < hosts.size(); ++i) {
+      const HostId host = hosts.At(i);
+      if (host != environment_.self) SendControl(host, StartMessage{id.sequence, graph.sequence, oldest_live, argument_for(host)});
+    }
   }
+  own.options = std::make_shared<const RunOptions>(std::move(options));
   // Posted, so that the caller has the run's id before the first callback.
   Post([id](Runtime& runtime) { runtime.Begin(id); });
   Settle();
@@ -101,10 +100,10 @@ void Runtime::Begin(RunId id) {
   auto own = own_runs_.find(id.sequence);
   if (own == own_runs_.end()) return;  // cancelled
   const bool outer = std::exchange(busy_, true);
-  if (absl::Status lost = LostAmong(own->second.plan->graph().hosts()); !lost.ok()) {
+  if (absl::Status lost = CheckHosts(*own->second.plan); !lost.ok()) {
     EndEarly(id, lost);
   } else {
-    StartHere(id, own->second.plan, own->second.options->argument);
+    StartHere(id, own->second.plan, std::move(own->second.argument));
   }
   busy_ = outer;
   Settle();
@@ -129,6 +128,7 @@ void Runtime::StartHere(RunId id, std::shared_ptr<const HostPlan> plan, std::str
       TakeForRun(from, std::get<ReportMessage>(std::move(message)));
     }
   }
+  FailLostHosts(id);
   EndIfOver(id);
 }
 
@@ -190,41 +190,11 @@ void Runtime::Done(uint64_t own_run, const absl::Status& status) {
 }
 
 void Runtime::Violated(RunId id, HostId by, const absl::Status& status) {
-  EndEarly(id, absl::InternalError(absl::StrCat(ToString(id), " was ended: ", ToString(by),
-                                                " sent what does not belong to it: ", status.message())));
-}
-
-void Runtime::OnPeerLost(HostId host, const absl::Status& reason) {
-  const absl::Status status = absl::UnavailableError(absl::StrCat("lost ", ToString(host), ": ", reason.message()));
-  if (!lost_.emplace(host, status).second) return;
-  retired_.AddAll(host);
-  early_.DropBefore(host, UINT64_MAX);
-  absl::erase_if(graphs_, [&](const auto& entry) { return entry.first.coordinator == host; });
-  EndWith(host, status, [host](const Run& run) { return run.plan().graph().hosts().Contains(host); });
-}
-
-// Both sides drop their LinkFlow, so windows and credits start afresh.
-void Runtime::OnPeerBroken(HostId host, const absl::Status& reason) {
-  if (lost_.contains(host)) return;
-  EndWith(host,
-          absl::UnavailableError(absl::StrCat("the way between ", ToString(environment_.self), " and ", ToString(host),
-                                              " broke: ", reason.message())),
-          [host](const Run& run) { return run.plan().TalksTo(host); });
-  room_changed_ = true;
-  Settle();
-}
-
-void Runtime::EndWith(HostId host, const absl::Status& status, absl::FunctionRef<bool(const Run&)> ends) {
-  flows_.erase(host);
-  batcher_.Drop(host);
-  std::vector<RunId> ended;
-  for (RunId id : SortedKeys(runs_)) {
-    if (id.coordinator == host || ends(*runs_.at(id))) ended.push_back(id);
-  }
-  const bool outer = std::exchange(busy_, true);
-  for (RunId id : ended) EndEarly(id, status);
-  busy_ = outer;
-  Settle();
+  const absl::Status error = absl::InternalError(
+      absl::StrCat(ToString(id), " was ended: ", ToString(by), " sent what does not belong to it: ", status.message()));
+  const HostPlan* const plan = PlanOf(id);
+  if (IsOwn(id) && plan != nullptr && plan->outlives_hosts()) return LeaveRun(id, by, error);
+  EndEarly(id, error);
 }
 
 void Runtime::TakeInstall(HostId from, InstallMessage& message) {
@@ -251,7 +221,7 @@ void Runtime::TakeStart(HostId from, StartMessage& message) {
                                                        " of ", ToString(from), ", or has refused it")));
   }
   const std::shared_ptr<const HostPlan> plan = graph->second;
-  if (absl::Status lost = LostAmong(plan->graph().hosts()); !lost.ok()) return EndEarly(id, lost);
+  if (absl::Status lost = CheckHosts(*plan); !lost.ok()) return EndEarly(id, lost);
   StartHere(id, plan, std::move(message.argument));
 }
 
@@ -260,8 +230,10 @@ void Runtime::TakeEnd(HostId from, const EndMessage& message) {
     early_.Take(message.run);
     return Remove(message.run);
   }
-  auto own = IsOwn(message.run) ? own_runs_.find(message.run.sequence) : own_runs_.end();
-  if (own != own_runs_.end() && own->second.plan->graph().hosts().Contains(from)) EndEarly(message.run, message.status);
+  const HostPlan* const plan = IsOwn(message.run) ? PlanOf(message.run) : nullptr;
+  if (plan == nullptr || !plan->graph().hosts().Contains(from)) return;
+  if (plan->outlives_hosts()) return LeaveRun(message.run, from, message.status);
+  EndEarly(message.run, message.status);
 }
 
 size_t Runtime::waiting_bytes(HostId host) const {

@@ -12,18 +12,25 @@
 // memory when its own part is done. Errors of shards do not end a run: they travel along the edges as values. A run ends early,
 // on all hosts, in these cases:
 //   - Cancel
-//   - A host that it depends on is lost (UNAVAILABLE naming the host).
-//   - The link between two hosts that exchange messages in it breaks.
-//   - A host sends a message that does not fit the run.
+//   - A host that has a shard in it is lost (UNAVAILABLE naming the host).
+//   - The way between two hosts that exchange messages in it breaks.
+//   - A host cannot take part in it, or gets a message that does not fit it.
+//
+// Lost hosts (runtime_losses.cc). If the graph outlives its hosts (HostLoss::kFailsShards), the last three cost the run a host instead, and it
+// goes on: that host's shards fail. On each other host, the edges from the lost host close with its error for the shards that miss
+// something (progress/edge_progress.h). The coordinator tells the hosts that wait for the lost one, so it does not matter who notices first.
+// When a way between two hosts breaks, neither of which is the coordinator, each of them is lost to the other alone. A host to which
+// the coordinator's own way breaks is lost to the run. So is, from the start of a run, a host that was lost before.
 //
 // Invariants:
 //   RT-1  each run that was started gets on_done exactly once, as the last callback of that run, unless the runtime is destroyed
 //         before
-//   RT-2  losing a host ends exactly the runs that have a shard there, or that it coordinates
+//   RT-2  losing a host ends exactly the runs that it coordinates, and those that have a shard there and whose graph does not outlive its
+//         hosts. In the others exactly its own shards fail
 //   RT-3  memory is bounded by the live runs: queues between hosts by the flow knobs (link_flow.h), messages that come before their
 //         run by max_early_bytes. Runs that are over leave nothing
-//   RT-4  nothing that a peer sends can break a PW_CHECK. A malformed frame loses that peer, and a message that does not fit a
-//         run ends that run
+//   RT-4  nothing that a peer sends can break a PW_CHECK. A malformed frame loses that peer. A message that does not fit a run ends that
+//         run, or costs it a host
 // Lives on one strand; all callbacks come on it.
 #pragma once
 
@@ -72,7 +79,8 @@ struct RuntimeCounters {
 
 // The argument and callbacks of a run. The callbacks come on the strand; any may be empty.
 struct RunOptions {
-  std::string argument;
+  std::string argument;                                // for all hosts
+  std::function<std::string(HostId host)> argument_of;  // or: for each host of the graph its own; called inside Start
   // From nodes whose operator is kResultOp, which must be placed on the coordinator.
   std::function<void(NodeId node, uint32_t shard, Tuple tuple)> on_tuple;
   std::function<void(NodeId node, uint32_t shard, const absl::Status& status)> on_closed;
@@ -103,7 +111,7 @@ class Runtime : private Links::Handler, private Courier {
   Runtime(const Environment& environment, const RuntimeKnobs& knobs);
   ~Runtime() override;
 
-  // Installs the graph on all its hosts. UNAVAILABLE: one of its hosts is lost.
+  // Installs the graph on all its hosts. UNAVAILABLE: one of its hosts is lost already.
   absl::StatusOr<GraphId> Install(std::shared_ptr<const Graph> graph) { return Install(std::move(graph), knobs_.progress); }
   absl::StatusOr<GraphId> Install(std::shared_ptr<const Graph> graph, const ProgressKnobs& progress);
   // Removes the graph from all its hosts. Its live runs go on.
@@ -129,6 +137,8 @@ class Runtime : private Links::Handler, private Courier {
     std::shared_ptr<const RunOptions> options;
     std::shared_ptr<const HostPlan> plan;
     GraphId graph;
+    std::string argument;                   // for this host
+    std::map<HostId, absl::Status> left{};  // hosts that the run goes on without
   };
 
   // Links::Handler
@@ -150,9 +160,19 @@ class Runtime : private Links::Handler, private Courier {
   void SendControl(HostId to, const Message& message);
   bool IsOwn(RunId run) const { return run.coordinator == environment_.self; }
   void Post(absl::AnyInvocable<void(Runtime&) &&> task);
-  // Drops the messages queued for the host, and ends the runs that it coordinates or that `ends` selects.
-  void EndWith(HostId host, const absl::Status& status, absl::FunctionRef<bool(const Run&)> ends);
+
+  // Losses.
+  void DropQueues(HostId host);
+  // Ends the runs that the host coordinates. Those that `concerned` selects end, or go on without it.
+  void Leave(HostId host, const absl::Status& status, std::set<HostId> coordinators,
+             absl::FunctionRef<bool(const HostPlan&)> concerned);
+  void LeaveRun(RunId id, HostId host, const absl::Status& status);
+  void FailShardsOn(HostId host, RunId id, const absl::Status& status);
+  std::vector<RunId> LiveRuns() const;
+  const HostPlan* PlanOf(RunId id) const;
   absl::Status LostAmong(const HostSet& hosts) const;
+  absl::Status CheckHosts(const HostPlan& plan) const;
+  void FailLostHosts(RunId id);
 
   // Runs.
   void Begin(RunId id);
@@ -167,6 +187,8 @@ class Runtime : private Links::Handler, private Courier {
   void Take(HostId from, const net::Frame& frame);
   void TakeInstall(HostId from, InstallMessage& message);
   void TakeStart(HostId from, StartMessage& message);
+  void TakeBroken(HostId from, const BrokenMessage& message);
+  void TakeLost(HostId from, const LostMessage& message);
   void TakeEnd(HostId from, const EndMessage& message);
   template <class Message>
   void TakeForRun(HostId from, Message message);

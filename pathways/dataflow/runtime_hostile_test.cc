@@ -39,6 +39,7 @@ class Hostile : public testing::Test {
                      op->on_inputs_closed = [](Shard&) {};
                      return op;
                    }));
+    operators_.Add("pass", MakeOf([] { return std::make_unique<FunctionOperator>(); }));
     runtime_ = std::make_unique<Runtime>(Runtime::Environment{HostId(1), &strand_, &clock_, &timers_, &links_, &operators_},
                                          RuntimeKnobs{});
   }
@@ -98,6 +99,56 @@ TEST_F(Hostile, WhatDoesNotFitARunEndsThatRunAlone) {
   From(2, TupleMessage{{HostId(0), 2}, EdgeId(9), 1, 0, TupleOf("of an edge that does not exist")});
   EXPECT_EQ(runtime_->live_runs(), 0u);
   EXPECT_THAT(links_.disconnected, IsEmpty());
+}
+
+// On a single edge the number of a tuple names its shards, and nobody may report.
+TEST_F(Hostile, WhatDoesNotFitASingleEdgeEndsItsRun) {
+  auto graph = Graph::Create({{"a", "wait", "", std::make_shared<const Placement>(Placement::Uniform(HostId(1), 2, 1))},
+                              {"b", "wait", "", std::make_shared<const Placement>(Placement::OnHost(HostId(1)))}},
+                             {{NodeId(0), NodeId(1), EdgeKind::kGather, false, true}}, HostLoss::kFailsShards);
+  From(0, InstallMessage{1, *graph, {}});
+  size_t ends = 0;
+  const auto start = [&](uint64_t run) { From(0, StartMessage{run, 1, 1, ""}); };
+  const auto expect_end = [&](const std::string& why) {
+    EXPECT_EQ(runtime_->live_runs(), 0u);
+    ASSERT_THAT(EndsSent(), SizeIs(++ends));
+    EXPECT_THAT(std::string(EndsSent().back().message()), HasSubstr(why));
+  };
+  start(1);
+  From(2, TupleMessage{{HostId(0), 1}, EdgeId(0), 1, 0, TupleOf("in the name of host 1")});
+  expect_end("host 2 sent");
+  start(2);
+  From(2, ReportMessage{{HostId(0), 2}, EdgeId(0), {}});
+  expect_end("a report");
+  start(3);
+  From(2, TupleMessage{{HostId(0), 3}, EdgeId(0), 2, 0, TupleOf("its own")});
+  From(2, TupleMessage{{HostId(0), 3}, EdgeId(0), 2, 0, TupleOf("and again")});
+  EXPECT_EQ(runtime_->live_runs(), 1u);
+  EXPECT_THAT(EndsSent(), SizeIs(ends));
+}
+
+TEST_F(Hostile, OnlyTheCoordinatorTakesAHostOutOfARun) {
+  const auto lost_sent = [&] {
+    size_t count = 0;
+    for (const auto& [to, contents] : links_.sent) count += contents.lost.size();
+    return count;
+  };
+  StartRun(1);  // of a graph that does not outlive its hosts
+  From(0, LostMessage{{HostId(0), 1}, HostId(2), absl::UnavailableError("says host 0")});
+  EXPECT_EQ(runtime_->live_runs(), 1u);
+  auto graph = Graph::Create({{"a", "wait", "", std::make_shared<const Placement>(Placement::OnHost(HostId(2)))},
+                              {"b", "pass", "", std::make_shared<const Placement>(Placement::OnHost(HostId(1)))}},
+                             {{NodeId(0), NodeId(1)}}, HostLoss::kFailsShards);
+  From(0, InstallMessage{2, *graph, {}}, StartMessage{2, 2, 1, ""});
+  From(2, LostMessage{{HostId(0), 2}, HostId(2), absl::UnavailableError("says host 2")});
+  for (uint32_t host : {0, 1, 7}) From(0, LostMessage{{HostId(0), 2}, HostId(host), absl::UnavailableError("who?")});
+  From(2, BrokenMessage{HostId(0), absl::UnavailableError("not a coordinator of ours")});
+  EXPECT_EQ(runtime_->live_runs(), 2u);
+  From(0, LostMessage{{HostId(0), 2}, HostId(2), absl::UnavailableError("says host 0")});
+  EXPECT_EQ(runtime_->live_runs(), 1u) << "b has ended";
+  From(2, TupleMessage{{HostId(0), 2}, EdgeId(0), 1, 0, TupleOf("late")});
+  EXPECT_EQ(lost_sent(), 0u);
+  EXPECT_THAT(EndsSent(), IsEmpty());
 }
 
 TEST_F(Hostile, OnlyTheCoordinatorEndsARun) {

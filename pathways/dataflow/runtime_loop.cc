@@ -124,6 +124,7 @@ bool Runtime::HasRoom(HostId to, bool critical) {
     local_full_ = true;
     return false;
   }
+  if (lost_.contains(to)) return true;  // nothing is queued for it
   LinkFlow& flow = FlowTo(to);
   if (flow.waiting_bytes(critical) + batcher_.waiting_bytes(to, critical) < knobs_.flow.high_water_bytes) return true;
   flow.someone_waits[critical] = true;
@@ -131,6 +132,7 @@ bool Runtime::HasRoom(HostId to, bool critical) {
 }
 
 absl::Status Runtime::CheckRoom(HostId to, bool critical) {
+  if (lost_.contains(to)) return absl::OkStatus();
   const bool local = to == environment_.self;
   const size_t waiting = local ? local_bytes_ : FlowTo(to).waiting_bytes(critical) + batcher_.waiting_bytes(to, critical);
   const size_t limit = local ? knobs_.local_hard_limit_bytes : knobs_.flow.hard_limit_bytes;
@@ -200,6 +202,8 @@ void Runtime::Take(HostId from, const net::Frame& frame) {
   for (StartMessage& message : contents->starts) TakeStart(from, message);
   for (TupleMessage& message : contents->tuples) TakeForRun(from, std::move(message));
   for (ReportMessage& message : contents->reports) TakeForRun(from, std::move(message));
+  for (const BrokenMessage& message : contents->broken) TakeBroken(from, message);
+  for (const LostMessage& message : contents->lost) TakeLost(from, message);
   for (const EndMessage& message : contents->ends) TakeEnd(from, message);
   for (uint64_t graph : contents->uninstalls) graphs_.erase({from, graph});
   if (contents->tuples.empty()) return;

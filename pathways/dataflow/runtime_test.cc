@@ -4,9 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pathways/base/log.h"
-#include "pathways/dataflow/testing/placements.h"
-#include "pathways/dataflow/testing/runtime_world.h"
+#include "pathways/dataflow/testing/forwarding.h"
 
 namespace pw::dataflow {
 namespace {
@@ -15,73 +13,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
-
-// Sends one tuple, with its index and all it received, to each destination that its outputs allow.
-std::unique_ptr<FunctionOperator> Forwarder() {
-  auto op = std::make_unique<FunctionOperator>();
-  auto seen = std::make_shared<std::map<uint32_t, std::string>>();
-  op->on_tuple = [seen](Shard& shard, EdgeId, Tuple tuple) { (*seen)[shard.index()] += std::string(tuple.data.view()); };
-  op->on_inputs_closed = [seen](Shard& shard) {
-    for (EdgeId out : shard.outputs()) {
-      const Edge& edge = shard.graph().edge(out);
-      const uint32_t shards = shard.graph().destination(out).num_shards();
-      const std::string text = absl::StrCat((*seen)[shard.index()], shard.graph().node(edge.from).name, shard.index(), " ");
-      if (edge.kind == EdgeKind::kOneToOne) {
-        shard.Send(out, shard.index(), TupleOf(text));
-      } else {
-        for (uint32_t s = 0; s < shards; ++s) shard.Send(out, s, TupleOf(text));
-      }
-    }
-    shard.Finish();
-  };
-  return op;
-}
-
-Operators WithForward() {
-  Operators operators;
-  operators.Add("forward", MakeOf(Forwarder));
-  operators.Add("fail2", MakeOf([] {
-                  auto op = Forwarder();
-                  op->on_inputs_closed = [forward = op->on_inputs_closed](Shard& shard) {
-                    shard.index() == 2 ? shard.Finish(absl::AbortedError("two is broken")) : forward(shard);
-                  };
-                  return op;
-                }));
-  operators.Add("never", MakeOf([] {
-                  auto op = std::make_unique<FunctionOperator>();
-                  op->on_inputs_closed = [](Shard&) {};
-                  return op;
-                }));
-  return operators;
-}
-
-struct Outcome {
-  std::map<std::pair<uint32_t, uint32_t>, std::vector<std::string>> tuples;  // by result node and shard
-  std::map<std::pair<uint32_t, uint32_t>, absl::Status> closed;
-  std::vector<absl::Status> done;
-
-  RunOptions Options(std::string argument = "") {
-    RunOptions options;
-    options.argument = std::move(argument);
-    options.on_tuple = [this](NodeId n, uint32_t s, Tuple t) { tuples[{n.v, s}].emplace_back(t.data.view()); };
-    options.on_closed = [this](NodeId n, uint32_t s, const absl::Status& status) { closed[{n.v, s}] = status; };
-    options.on_done = [this](const absl::Status& status) { done.push_back(status); };
-    return options;
-  }
-};
-
-GraphId Chain(Runtime& runtime, PlacementRef where, const std::string& a = "forward", EdgeKind last = EdgeKind::kGather,
-              uint32_t result_shards = 1) {
-  auto graph = Graph::Create({{"arg", "forward", "", where},
-                              {"a", a, "", where},
-                              {"b", "forward", "", where},
-                              {"result", kResultOp, "", Over(1, result_shards)}},
-                             {{NodeId(0), NodeId(1)}, {NodeId(1), NodeId(2)}, {NodeId(2), NodeId(3), last}});
-  PW_CHECK(graph.ok());
-  auto id = runtime.Install(*graph);
-  PW_CHECK(id.ok());
-  return *id;
-}
 
 TEST(Runtime, AChainOverManyHostsIsFourNodesAndAFewMessagesForEachHost) {
   for (uint32_t hosts : {1u, 16u, 256u}) {
@@ -162,42 +93,84 @@ TEST(Runtime, CancelEndsARunEverywhere) {
   world.ExpectNothingLeft();
 }
 
-TEST(Runtime, LosingAHostEndsExactlyTheRunsThatDependOnIt) {
-  for (bool membership : {false, true}) {
+// A chain over hosts costs one tuple for each edge between hosts; without single edges each of these edges has a report as well.
+TEST(Runtime, SingleEdgesHaveNoReports) {
+  for (bool single : {false, true}) {
     RuntimeWorld world(4, 1, WithForward());
-    Outcome with, without;
-    world.at(0).Start(Chain(world.at(0), Over(3, 2), "never"), with.Options());
-    const RunId other = world.at(0).Start(Chain(world.at(0), Over(2, 2), "never"), without.Options());
+    std::vector<Node> nodes;
+    std::vector<Edge> edges;
+    for (uint32_t n = 0; n < 41; ++n) {
+      nodes.push_back({absl::StrCat("n", n), n < 40 ? "forward" : kResultOp, "", Over(1, 1, n % 4)});
+      if (n > 0) edges.push_back({NodeId(n - 1), NodeId(n), EdgeKind::kOneToOne, true, single});
+    }
+    Outcome outcome;
+    world.at(0).Start(*world.at(0).Install(*Graph::Create(std::move(nodes), std::move(edges))), outcome.Options());
     world.Settle();
-    world.Kill(2);
-    if (membership) world.TellLost(2);
-    world.Settle();
-    ASSERT_THAT(with.done, SizeIs(1));
-    EXPECT_EQ(with.done[0].code(), absl::StatusCode::kUnavailable);
-    EXPECT_THAT(with.done[0].message(), HasSubstr("host 2"));
-    EXPECT_THAT(without.done, IsEmpty());
-    EXPECT_EQ(world.at(1).live_runs(), 1u);
-    // Later runs that need the lost host fail at once; the others go on.
-    Outcome later, fine;
-    EXPECT_EQ(world.at(0).Install(*Graph::Create({{"a", "forward", "", Over(3, 1)}}, {})).status().code(),
-              absl::StatusCode::kUnavailable);
-    world.at(0).Start(Chain(world.at(0), Over(2, 2)), fine.Options());
-    world.at(0).Cancel(other, absl::CancelledError(""));
-    world.Settle();
-    EXPECT_THAT(fine.done, ElementsAre(absl::OkStatus()));
+    EXPECT_THAT(outcome.done, ElementsAre(absl::OkStatus()));
+    EXPECT_THAT((outcome.tuples[{40, 0}]), SizeIs(1));
+    uint64_t tuples = 0, reports = 0;
+    for (uint32_t h = 0; h < 4; ++h) {
+      tuples += world.at(h).counters().tuples_sent;
+      reports += world.at(h).counters().reports_sent;
+    }
+    EXPECT_EQ(tuples, 40u);
+    EXPECT_EQ(reports, (single ? 0u : 40u) + 3);  // and of the run's end
     world.ExpectNothingLeft();
   }
 }
 
-TEST(Runtime, LosingTheCoordinatorFreesItsRuns) {
-  RuntimeWorld world(3, 1, WithForward());
+// The operator of the source of a single edge over four shards: shard i does what the name says.
+std::unique_ptr<FunctionOperator> MisusesASingleEdge() {
+  auto op = std::make_unique<FunctionOperator>();
+  op->on_inputs_closed = [](Shard& shard) {
+    const EdgeId out = shard.outputs()[0];
+    if (shard.index() != 1) shard.Send(out, shard.index(), TupleOf("x"));
+    if (shard.index() == 2) shard.Send(out, shard.index(), TupleOf("again"));
+    shard.Finish(shard.index() == 3 ? absl::AbortedError("too late") : absl::OkStatus());
+  };
+  return op;
+}
+
+TEST(Runtime, ASingleEdgeCarriesOneTupleOrAnError) {
+  Operators operators = WithForward();
+  operators.Add("misuse", MakeOf(MisusesASingleEdge));
+  RuntimeWorld world(2, 1, operators);
+  auto graph = Graph::Create({{"a", "misuse", "", Over(1, 4, 1)}, {"result", kResultOp, "", Over(1, 4)}},
+                             {{NodeId(0), NodeId(1), EdgeKind::kOneToOne, true, true}});
   Outcome outcome;
-  world.at(0).Start(Chain(world.at(0), Over(3, 2), "never"), outcome.Options());
+  world.at(0).Start(*world.at(0).Install(*graph), outcome.Options());
   world.Settle();
-  EXPECT_EQ(world.at(2).live_runs(), 1u);
-  world.Kill(0);
-  world.TellLost(0);
+  ASSERT_THAT(outcome.closed, SizeIs(4));
+  EXPECT_THAT((outcome.closed[{1, 1}].message()), HasSubstr("without sending a tuple to each shard of 'result'"));
+  for (uint32_t s : {0, 2, 3}) {
+    EXPECT_TRUE((outcome.closed[{1, s}].ok()));
+    EXPECT_THAT((outcome.tuples[{1, s}]), ElementsAre("x"));
+  }
+  // An error that no tuple could carry any more is the run's.
+  ASSERT_THAT(outcome.done, SizeIs(1));
+  EXPECT_THAT(outcome.done[0].message(), HasSubstr("may not send again"));
+  world.ExpectNothingLeft();
+}
+
+TEST(Runtime, EachHostMayGetAnArgumentOfItsOwn) {
+  Operators operators;
+  operators.Add("say", MakeOf([] {
+                  auto op = std::make_unique<FunctionOperator>();
+                  op->on_inputs_closed = [](Shard& shard) {
+                    shard.Send(shard.outputs()[0], 0, TupleOf(shard.argument()));
+                    shard.Finish();
+                  };
+                  return op;
+                }));
+  RuntimeWorld world(3, 1, operators);
+  auto graph = Graph::Create({{"a", "say", "", Over(3, 1)}, {"result", kResultOp, "", Over(1, 1)}},
+                             {{NodeId(0), NodeId(1), EdgeKind::kGather, true, true}});
+  Outcome outcome;
+  RunOptions options = outcome.Options();
+  options.argument_of = [](HostId host) { return absl::StrCat("of ", host.v); };
+  world.at(0).Start(*world.at(0).Install(*graph), std::move(options));
   world.Settle();
+  EXPECT_THAT((outcome.tuples[{1, 0}]), testing::UnorderedElementsAre("of 0", "of 1", "of 2"));
   world.ExpectNothingLeft();
 }
 
@@ -365,65 +338,6 @@ TEST(Runtime, WhatComesTooEarlyIsKeptUpToALimit) {
     EXPECT_GT(early, 0);
     EXPECT_EQ(refused > 0, limit == 4 << 10);
   }
-}
-
-// Links without peers: the test calls the handler, and sees what is sent.
-struct LooseLinks : Links {
-  void Start(Handler* handler) override { this->handler = handler; }
-  void Send(HostId to, std::string, std::vector<Bytes>, net::Lane) override { ++sent[to]; }
-  void Disconnect(HostId, const absl::Status& why) override { ADD_FAILURE() << why; }
-  Handler* handler = nullptr;
-  std::map<HostId, int> sent;
-};
-
-TEST(Runtime, AWayThatBreaksEndsTheRunsThatUseItAndNothingElse) {
-  ManualExecutor executor(1);
-  Strand strand(&executor);
-  ManualClock clock;
-  LooseLinks links;
-  const Operators operators = WithForward();
-  Runtime runtime({HostId(0), &strand, &clock, nullptr, &links, &operators}, {});
-  auto asks = [&](uint32_t host) {
-    return *runtime.Install(*Graph::Create({{"a", "forward", "", Over(1, 1, host)}, {"r", kResultOp, "", Over(1, 1)}},
-                                           {{NodeId(0), NodeId(1), EdgeKind::kOneToOne, true}}));
-  };
-  const GraphId of_one = asks(1), of_two = asks(2);
-  Outcome one, two, again;
-  runtime.Start(of_one, one.Options());
-  runtime.Start(of_two, two.Options());
-  executor.RunUntilIdle();
-  links.handler->OnPeerBroken(HostId(1), absl::UnavailableError("cable"));
-  executor.RunUntilIdle();
-  ASSERT_THAT(one.done, SizeIs(1));
-  EXPECT_THAT(std::string(one.done[0].message()), HasSubstr("between host 0 and host 1 broke: cable"));
-  EXPECT_THAT(two.done, IsEmpty());
-  // The peer is not lost: the link may come back.
-  const int before = links.sent[HostId(1)];
-  runtime.Start(of_one, again.Options());
-  executor.RunUntilIdle();
-  EXPECT_THAT(again.done, IsEmpty());
-  EXPECT_GT(links.sent[HostId(1)], before);
-}
-
-// A broken link between hosts that exchange no messages in a run does not end the run.
-TEST(Runtime, WhoTalksWithWhomFollowsFromTheEdges) {
-  const auto there = Over(4, 1, 1);
-  auto star = *Graph::Create({{"a", "forward", "", there}, {"r", kResultOp, "", Over(1, 4)}},
-                             {{NodeId(0), NodeId(1), EdgeKind::kOneToOne, true}});
-  auto gathered =
-      *Graph::Create({{"a", "forward", "", there}, {"c", "forward", "", Over(1, 1, 1)}, {"r", kResultOp, "", Over(1, 1, 9)}},
-                     {{NodeId(0), NodeId(1), EdgeKind::kGather, true}, {NodeId(1), NodeId(2), EdgeKind::kOneToOne, true}});
-  auto talk = [](const std::shared_ptr<const Graph>& graph, uint32_t coordinator, uint32_t a, uint32_t b) {
-    const ProgressKnobs knobs{.fan_in = 5, .direct_pairs = 4};
-    const bool ab = (*HostPlan::Create(graph, HostId(coordinator), HostId(a), knobs, 100))->TalksTo(HostId(b));
-    EXPECT_EQ(ab, (*HostPlan::Create(graph, HostId(coordinator), HostId(b), knobs, 100))->TalksTo(HostId(a))) << a << " " << b;
-    return ab;
-  };
-  EXPECT_TRUE(talk(star, 0, 0, 3));
-  EXPECT_FALSE(talk(gathered, 9, 2, 3)) << "two that are added up";
-  EXPECT_FALSE(talk(gathered, 9, 2, 9)) << "one of them, and the coordinator";
-  EXPECT_TRUE(talk(gathered, 9, 2, 1));
-  EXPECT_TRUE(talk(gathered, 9, 1, 9));
 }
 
 }  // namespace

@@ -7,8 +7,9 @@
 namespace pw::dataflow {
 namespace {
 
-bool GoesDirect(EdgeKind kind, const Placement& from, const Placement& to, const ProgressKnobs& knobs) {
-  return kind == EdgeKind::kOneToOne || uint64_t{from.hosts().size()} * to.hosts().size() <= knobs.direct_pairs;
+bool GoesDirect(const EdgeRules& rules, const Placement& from, const Placement& to, const ProgressKnobs& knobs) {
+  return rules.outlives_hosts || rules.kind == EdgeKind::kOneToOne ||
+         uint64_t{from.hosts().size()} * to.hosts().size() <= knobs.direct_pairs;
 }
 
 std::vector<HostId> HostsOf(const Placement& placement, const std::vector<uint32_t>& shards) {
@@ -26,9 +27,17 @@ std::vector<HostId> All(const HostSet& set) {
 
 }  // namespace
 
-EdgePlan::EdgePlan(EdgeKind kind, const Placement& from, const Placement& to, HostId self, const ProgressKnobs& knobs)
-    : kind(kind), from(&from), to(&to), self(self), sources(from.ShardsOf(self)), destinations(to.ShardsOf(self)) {
-  direct = GoesDirect(kind, from, to, knobs);
+EdgePlan::EdgePlan(const EdgeRules& rules, const Placement& from, const Placement& to, HostId self, const ProgressKnobs& knobs)
+    : kind(rules.kind),
+      single(rules.single),
+      outlives_hosts(rules.outlives_hosts),
+      from(&from),
+      to(&to),
+      self(self),
+      sources(from.ShardsOf(self)),
+      destinations(to.ShardsOf(self)) {
+  if (single) return;
+  direct = GoesDirect(rules, from, to, knobs);
   if (direct) {
     PlanDirect();
   } else {
@@ -40,12 +49,21 @@ bool EdgePlan::Allows(uint32_t source, uint32_t destination) const {
   return kind == EdgeKind::kOneToOne ? source == destination : destination < to->num_shards();
 }
 
-bool EdgePlan::TalksTo(HostId other) const {
-  const bool data = (!sources.empty() && to->hosts().Contains(other)) || (!destinations.empty() && from->hosts().Contains(other));
-  return (data && !direct) || ReportsTo(other);
+// Where reports are direct, they go where the tuples go.
+bool EdgePlan::TalksTo(HostId other) const { return (!direct && ExchangesTuplesWith(other)) || ReportsTo(other); }
+
+bool EdgePlan::ExchangesTuplesWith(HostId other) const {
+  if (kind != EdgeKind::kOneToOne)
+    return (!sources.empty() && to->hosts().Contains(other)) || (!destinations.empty() && from->hosts().Contains(other));
+  const auto lies_there = [other](const Placement* placement) {
+    return [placement, other](uint32_t shard) { return placement->HostOf(shard) == other; };
+  };
+  return std::any_of(sources.begin(), sources.end(), lies_there(to)) ||
+         std::any_of(destinations.begin(), destinations.end(), lies_there(from));
 }
 
 bool EdgePlan::ReportsTo(HostId other) const {
+  if (single) return false;
   const auto among = [other](const std::vector<HostId>& hosts) {
     return std::find(hosts.begin(), hosts.end(), other) != hosts.end();
   };

@@ -8,9 +8,16 @@
 //     every destination host gets its part along a second tree. With S source and D destination hosts, at most S + D - 1 reports
 //     are sent. A host receives at most `fan_in` per level, and the hops grow with the logarithm of the hosts.
 //
+// Two kinds of edges differ:
+//   - A single edge (Edge::single) has no reports: its tuples close it.
+//   - In a graph that outlives its hosts (HostLoss::kFailsShards) all reports are direct. What a lost host has added to a sum could not be
+//     told apart, and what was on its way through it would be lost too.
+//
 // Invariants:
-//   EP-1  the reports of an edge are O(hosts), for any number of shards
-//   EP-2  memory is O(shards of the edge on this host + direct_pairs + fan_in x levels)
+//   EP-1  the reports of an edge are O(hosts), for any number of shards, except all-to-all and sparse edges of graphs that outlive
+//         their hosts: there they are at most one per pair of hosts
+//   EP-2  memory is O(shards of the edge on this host + direct_pairs + fan_in x levels), and O(hosts of the edge) in graphs that
+//         outlive their hosts
 // Immutable, pure; made once per graph and host, shared by all runs.
 #pragma once
 
@@ -31,14 +38,23 @@ struct ProgressKnobs {
 // Knobs for hosts that can reach only the coordinator: all reports are direct.
 inline ProgressKnobs StarKnobs() { return {.direct_pairs = UINT32_MAX}; }
 
+// How an edge carries tuples and closes.
+struct EdgeRules {
+  EdgeKind kind = EdgeKind::kOneToOne;
+  bool single = false;          // Edge::single
+  bool outlives_hosts = false;  // HostLoss::kFailsShards
+};
+
 struct EdgePlan {
   // `from` and `to` outlive the plan.
-  EdgePlan(EdgeKind kind, const Placement& from, const Placement& to, HostId self, const ProgressKnobs& knobs);
+  EdgePlan(const EdgeRules& rules, const Placement& from, const Placement& to, HostId self, const ProgressKnobs& knobs);
 
   // Returns whether this host has no part in the edge.
   bool idle() const { return sources.empty() && destinations.empty(); }
   // Returns whether a source shard may send to a destination shard.
   bool Allows(uint32_t source, uint32_t destination) const;
+  // Returns the number of source shards that may send to a destination shard.
+  uint32_t SourcesPerDestination() const { return kind == EdgeKind::kOneToOne ? 1 : from->num_shards(); }
   // Returns whether tuples or reports of the edge may travel between this host and `other`.
   bool TalksTo(HostId other) const;
   // The same for reports alone.
@@ -47,6 +63,8 @@ struct EdgePlan {
   bool poisons_all() const { return kind != EdgeKind::kOneToOne; }
 
   EdgeKind kind;
+  bool single;
+  bool outlives_hosts;
   const Placement* from;
   const Placement* to;
   HostId self;
@@ -54,11 +72,11 @@ struct EdgePlan {
   std::vector<uint32_t> destinations;  // and of the destination node
   bool direct = false;
 
-  // If direct: the hosts that this host reports to, and those that report to it. Ascending; both may contain this host.
+  // If direct: the hosts that this host reports to, and those that report to it. Ascending; both may contain this host. Empty if single.
   std::vector<HostId> report_to;
   std::vector<HostId> reporters;
 
-  // Otherwise: the tree of the source hosts.
+  // If neither direct nor single: the tree of the source hosts.
   std::optional<HostId> up_parent;  // none: this host is the root
   std::vector<HostId> up_children;  // ascending
   HostId down_root;                 // root of the destination hosts, to which the root of the source hosts sends the sum
@@ -68,6 +86,7 @@ struct EdgePlan {
   std::vector<uint32_t> down_children;  // positions in to->hosts(), ascending
 
  private:
+  bool ExchangesTuplesWith(HostId other) const;
   void PlanDirect();
   void PlanTrees(const ProgressKnobs& knobs);
 };

@@ -47,6 +47,10 @@ EdgeProgress::EdgeProgress(const EdgePlan* plan)
       sources_open_(static_cast<uint32_t>(plan->sources.size())),
       destinations_(plan->destinations.size()),
       open_(static_cast<uint32_t>(plan->destinations.size())) {
+  if (plan_->single) {
+    for (Destination& shard : destinations_) shard.expected = plan_->SourcesPerDestination();
+    return;
+  }
   if (plan_->direct) {
     unreported_ = static_cast<uint32_t>(plan_->reporters.size());
     reported_.resize(unreported_);
@@ -58,13 +62,49 @@ EdgeProgress::EdgeProgress(const EdgePlan* plan)
   down_waits_ = !plan_->destinations.empty();
 }
 
-uint64_t EdgeProgress::Sent(uint32_t destination) {
+uint64_t EdgeProgress::PairNumber(uint32_t source, uint32_t destination) const {
+  if (plan_->kind == EdgeKind::kOneToOne) return uint64_t{source} + 1;
+  return uint64_t{source} * plan_->to->num_shards() + destination + 1;
+}
+
+// Returns whether the number is that of a pair with this destination shard, and the source shard.
+bool EdgeProgress::IsPair(uint64_t sequence, uint32_t destination, uint32_t* source) const {
+  const uint64_t quotient = (sequence - 1) / (plan_->kind == EdgeKind::kOneToOne ? 1 : plan_->to->num_shards());
+  if (sequence == 0 || quotient >= plan_->from->num_shards()) return false;
+  *source = static_cast<uint32_t>(quotient);
+  return plan_->Allows(*source, destination) && PairNumber(*source, destination) == sequence;
+}
+
+bool EdgeProgress::MaySend(uint32_t source, uint32_t destination) const {
+  return plan_->Allows(source, destination) && !(plan_->single && sent_pairs_.contains(PairNumber(source, destination)));
+}
+
+uint64_t EdgeProgress::Sent(uint32_t source, uint32_t destination) {
+  if (plan_->single) {
+    const uint64_t pair = PairNumber(source, destination);
+    PW_CHECK(sent_pairs_.insert(pair).second);
+    return pair;
+  }
   ++sent_[destination];
   return ++last_sequence_[plan_->to->HostOf(destination)];
 }
 
+bool EdgeProgress::HasSentAll(uint32_t source) const {
+  if (!plan_->single) return true;
+  if (plan_->kind == EdgeKind::kOneToOne) return sent_pairs_.contains(PairNumber(source, source));
+  for (uint32_t to = 0; to < plan_->to->num_shards(); ++to) {
+    if (!sent_pairs_.contains(PairNumber(source, to))) return false;
+  }
+  return true;
+}
+
 void EdgeProgress::SourceDone(uint32_t source, const absl::Status& status, Effects* effects) {
   PW_CHECK(sources_open_ > 0);
+  if (plan_->single) {
+    SingleDone(source, status, effects);
+    --sources_open_;
+    return;
+  }
   if (!status.ok()) AddPoisons({{source, status}}, &own_poisons_);
   if (--sources_open_ > 0) return;
   if (plan_->direct) {
@@ -78,6 +118,17 @@ void EdgeProgress::SourceDone(uint32_t source, const absl::Status& status, Effec
   sent_ = {};
   last_sequence_ = {};
   own_poisons_ = {};
+}
+
+void EdgeProgress::SingleDone(uint32_t source, const absl::Status& status, Effects* effects) {
+  const bool one_to_one = plan_->kind == EdgeKind::kOneToOne;
+  const uint32_t first = one_to_one ? source : 0, end = one_to_one ? source + 1 : plan_->to->num_shards();
+  for (uint32_t to = first; to < end; ++to) {
+    const uint64_t pair = PairNumber(source, to);
+    if (sent_pairs_.erase(pair) > 0) continue;
+    PW_CHECK(!status.ok());
+    effects->substitutes.push_back({to, pair, status});
+  }
 }
 
 void EdgeProgress::ReportOwn(Effects* effects) {
@@ -98,28 +149,48 @@ void EdgeProgress::ReportOwn(Effects* effects) {
     }
     reported_[*IndexIn(plan_->reporters, plan_->self)] = true;
     --unreported_;
-    Expect(reports[i]);
+    Expect(plan_->self, reports[i]);
   }
   CloseComplete(effects);
 }
 
-absl::StatusOr<bool> EdgeProgress::Received(HostId from, uint64_t sequence, uint32_t destination, Effects* effects) {
+absl::StatusOr<bool> EdgeProgress::Received(HostId from, uint64_t sequence, uint32_t destination, const absl::Status& error,
+                                            Effects* effects) {
   auto it = std::lower_bound(plan_->destinations.begin(), plan_->destinations.end(), destination);
   if (it == plan_->destinations.end() || *it != destination) return Stranger(from, "a tuple for a shard that is not here,");
+  const size_t index = it - plan_->destinations.begin();
+  if (plan_->single) return ReceivedSingle(from, sequence, index, error, effects);
   const bool can_send =
       plan_->kind == EdgeKind::kOneToOne ? plan_->from->HostOf(destination) == from : plan_->from->hosts().Contains(from);
   if (!can_send) return Stranger(from, "a tuple");
-  const size_t index = it - plan_->destinations.begin();
   Destination& shard = destinations_[index];
   if (shard.closed) return false;  // it has received all its messages
   // Messages from this host itself are never duplicated.
   if (from != plan_->self && !seen_[from].Insert(sequence)) return false;
   ++shard.received;
+  Balance(from, index, -1);
   CloseIfComplete(index, effects);
   return true;
 }
 
+absl::StatusOr<bool> EdgeProgress::ReceivedSingle(HostId from, uint64_t sequence, size_t index, const absl::Status& error,
+                                                  Effects* effects) {
+  uint32_t source = 0;
+  if (!IsPair(sequence, plan_->destinations[index], &source) || plan_->from->HostOf(source) != from)
+    return Stranger(from, "a tuple");
+  if (destinations_[index].closed || !seen_pairs_.insert(sequence).second) return false;
+  TakeSingle(index, source, error, effects);
+  return true;
+}
+
+void EdgeProgress::TakeSingle(size_t index, uint32_t source, const absl::Status& error, Effects* effects) {
+  if (!error.ok()) PoisonShard(index, source, error);
+  ++destinations_[index].received;
+  CloseIfComplete(index, effects);
+}
+
 absl::Status EdgeProgress::OnReport(HostId from, const Report& report, Effects* effects) {
+  if (plan_->single) return Stranger(from, "a report");
   if (absl::Status status = CheckReport(from, report); !status.ok()) return status;
   if (plan_->direct != (report.way == Report::Way::kDirect)) return Stranger(from, "a report that takes another way");
   switch (report.way) {
@@ -151,7 +222,7 @@ absl::Status EdgeProgress::OnDirect(HostId from, const Report& report, Effects* 
   if (reported_[*reporter]) return absl::OkStatus();
   reported_[*reporter] = true;
   --unreported_;
-  Expect(report);
+  Expect(from, report);
   CloseComplete(effects);
   return absl::OkStatus();
 }
@@ -205,16 +276,70 @@ void EdgeProgress::PassDown(const Report& report, Effects* effects) {
     effects->reports.push_back({hosts.At(plan_->down_children[i - 1]), std::move(parts[i])});
   }
   parts[0].poisons = report.poisons;
-  Expect(parts[0]);
+  Expect(plan_->self, parts[0]);
   CloseComplete(effects);
 }
 
-void EdgeProgress::Expect(const Report& report) {
+void EdgeProgress::LoseHost(HostId host, const absl::Status& status, Effects* effects) {
+  PW_CHECK(plan_->outlives_hosts);
+  if (plan_->destinations.empty() || !plan_->from->hosts().Contains(host)) return;
+  if (plan_->single) return LoseSingles(host, status, effects);
+  LoseReported(host, status);
+  CloseComplete(effects);
+}
+
+void EdgeProgress::LoseSingles(HostId host, const absl::Status& status, Effects* effects) {
+  const std::vector<uint32_t> sources = plan_->from->ShardsOf(host);
+  for (size_t index = 0; index < destinations_.size(); ++index) {
+    for (uint32_t source : sources) {
+      const uint32_t destination = plan_->destinations[index];
+      if (destinations_[index].closed) break;
+      if (!plan_->Allows(source, destination) || !seen_pairs_.insert(PairNumber(source, destination)).second) continue;
+      TakeSingle(index, source, status, effects);
+    }
+  }
+}
+
+void EdgeProgress::LoseReported(HostId host, const absl::Status& status) {
+  const std::optional<size_t> reporter = IndexIn(plan_->reporters, host);
+  if (!reporter.has_value()) return;
+  const bool one_to_one = plan_->kind == EdgeKind::kOneToOne, unreported = !reported_[*reporter];
+  const uint32_t first_source = plan_->from->ShardsOf(host).front();
+  for (size_t index = 0; index < destinations_.size(); ++index) {
+    const uint32_t source = one_to_one ? plan_->destinations[index] : first_source;
+    if (one_to_one && plan_->from->HostOf(source) != host) continue;
+    auto it = balances_.find({host, index});
+    const int64_t missing = it == balances_.end() ? 0 : it->second;
+    if (it != balances_.end()) balances_.erase(it);
+    destinations_[index].expected -= static_cast<uint64_t>(missing);  // without a report it is negative: what has come is all
+    if (!status.ok() && (unreported || missing > 0)) PoisonShard(index, source, status);
+  }
+  if (!unreported) return;
+  reported_[*reporter] = true;
+  --unreported_;
+}
+
+// Adds to the messages that the host has announced to a destination shard and that have not come.
+void EdgeProgress::Balance(HostId from, size_t index, int64_t messages) {
+  if (!plan_->outlives_hosts || from == plan_->self) return;
+  auto it = balances_.try_emplace({from, index}, 0).first;
+  it->second += messages;
+  if (it->second == 0) balances_.erase(it);
+}
+
+void EdgeProgress::PoisonShard(size_t index, uint32_t source, const absl::Status& status) {
+  auto [it, fresh] = shard_poisons_.try_emplace(index, Poison{source, status});
+  if (!fresh && source < it->second.source_shard) it->second = {source, status};
+}
+
+void EdgeProgress::Expect(HostId from, const Report& report) {
   for (const Counts::Stretch& run : report.counts.stretches()) {
     const std::vector<uint32_t>& shards = plan_->destinations;
     for (auto it = std::lower_bound(shards.begin(), shards.end(), run.first); it != shards.end() && *it - run.first < run.length;
-         ++it)
+         ++it) {
       destinations_[it - shards.begin()].expected += run.messages;
+      Balance(from, it - shards.begin(), static_cast<int64_t>(run.messages));
+    }
   }
   AddPoisons(report.poisons, &poisons_);
 }
@@ -237,16 +362,23 @@ void EdgeProgress::CloseIfComplete(size_t index, Effects* effects) {
   Destination& shard = destinations_[index];
   if (!AllReported() || shard.closed || shard.received < shard.expected) return;
   shard.closed = true;
-  absl::Status status;
-  if (plan_->poisons_all()) {
-    if (!poisons_.empty()) status = poisons_.front().status;
-  } else {
-    for (const Poison& poison : poisons_) {
-      if (poison.source_shard == plan_->destinations[index]) status = poison.status;
-    }
+  effects->closed.push_back({plan_->destinations[index], StatusOf(index)});
+  if (--open_ > 0) return;
+  seen_ = {};
+  seen_pairs_ = {};
+  balances_ = {};
+  shard_poisons_ = {};
+}
+
+// Returns the error of the lowest source shard that has poisoned the destination shard, or OK.
+absl::Status EdgeProgress::StatusOf(size_t index) const {
+  const Poison* lowest = nullptr;
+  if (auto it = shard_poisons_.find(index); it != shard_poisons_.end()) lowest = &it->second;
+  for (const Poison& poison : poisons_) {
+    const bool hits = plan_->poisons_all() || poison.source_shard == plan_->destinations[index];
+    if (hits && (lowest == nullptr || poison.source_shard < lowest->source_shard)) lowest = &poison;
   }
-  effects->closed.push_back({plan_->destinations[index], std::move(status)});
-  if (--open_ == 0) seen_ = {};
+  return lowest == nullptr ? absl::OkStatus() : lowest->status;
 }
 
 }  // namespace pw::dataflow

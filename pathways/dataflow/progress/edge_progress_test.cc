@@ -17,22 +17,27 @@ using testing::SizeIs;
 // All hosts of one edge, and a network that delivers reports in order.
 class EdgeWorld {
  public:
-  EdgeWorld(EdgeKind kind, Placement from, Placement to, ProgressKnobs knobs = {}) : from_(std::move(from)), to_(std::move(to)) {
+  EdgeWorld(EdgeKind kind, Placement from, Placement to) : EdgeWorld(EdgeRules{kind}, std::move(from), std::move(to)) {}
+  EdgeWorld(const EdgeRules& rules, Placement from, Placement to) : from_(std::move(from)), to_(std::move(to)) {
     const HostSet hosts = from_.hosts().Union(to_.hosts());
     for (uint32_t i = 0; i < hosts.size(); ++i) {
       Part& part = parts_[hosts.At(i)];
-      part.plan = std::make_unique<EdgePlan>(kind, from_, to_, hosts.At(i), knobs);
+      part.plan = std::make_unique<EdgePlan>(rules, from_, to_, hosts.At(i), ProgressKnobs{});
       part.progress = std::make_unique<EdgeProgress>(part.plan.get());
     }
   }
 
   void Send(uint32_t source, uint32_t destination) {
-    const HostId from = from_.HostOf(source), to = to_.HostOf(destination);
-    const uint64_t sequence = parts_[from].progress->Sent(destination);
-    Effects effects;
-    auto fresh = parts_[to].progress->Received(from, sequence, destination, &effects);
-    ASSERT_TRUE(fresh.ok() && *fresh) << fresh.status();
-    Apply(to, effects);
+    const HostId from = from_.HostOf(source);
+    Deliver(from, parts_[from].progress->Sent(source, destination), destination);
+  }
+  void Lose(HostId host) {
+    for (auto& [other, part] : parts_) {
+      if (other == host) continue;
+      Effects effects;
+      part.progress->LoseHost(host, absl::UnavailableError("lost"), &effects);
+      Apply(other, effects);
+    }
   }
   void Done(uint32_t source, const absl::Status& status = absl::OkStatus()) {
     Effects effects;
@@ -55,7 +60,15 @@ class EdgeWorld {
     std::unique_ptr<EdgePlan> plan;
     std::unique_ptr<EdgeProgress> progress;
   };
+  void Deliver(HostId from, uint64_t sequence, uint32_t destination, const absl::Status& error = absl::OkStatus()) {
+    const HostId to = to_.HostOf(destination);
+    Effects effects;
+    auto fresh = parts_[to].progress->Received(from, sequence, destination, error, &effects);
+    ASSERT_TRUE(fresh.ok() && *fresh) << fresh.status();
+    Apply(to, effects);
+  }
   void Apply(HostId host, const Effects& effects) {
+    for (const auto& [destination, sequence, error] : effects.substitutes) Deliver(host, sequence, destination, error);
     for (const auto& c : effects.closed) closed[c.shard] = c.status;
     for (const auto& outgoing : effects.reports) {
       ++reports;
@@ -144,9 +157,9 @@ TEST(EdgeProgress, WhatDoesNotFitThePlanIsRefused) {
   EdgeWorld world(EdgeKind::kOneToOne, Across(2, 2), Across(2, 2));
   EdgeProgress& progress = world.at(HostId(0));
   Effects effects;
-  EXPECT_FALSE(progress.Received(HostId(1), 1, 0, &effects).ok());  // not the sender of that shard
-  EXPECT_FALSE(progress.Received(HostId(0), 1, 2, &effects).ok());  // not a shard of this host
-  EXPECT_FALSE(progress.Received(HostId(0), 1, 77, &effects).ok());
+  EXPECT_FALSE(progress.Received(HostId(1), 1, 0, {}, &effects).ok());  // not the sender of that shard
+  EXPECT_FALSE(progress.Received(HostId(0), 1, 2, {}, &effects).ok());  // not a shard of this host
+  EXPECT_FALSE(progress.Received(HostId(0), 1, 77, {}, &effects).ok());
   Report report;
   EXPECT_FALSE(progress.OnReport(HostId(1), report, &effects).ok());  // does not report here
   EXPECT_FALSE(progress.OnReport(HostId(0), report, &effects).ok());  // in the name of this host itself
@@ -163,6 +176,91 @@ TEST(EdgeProgress, WhatDoesNotFitThePlanIsRefused) {
   bad.poisons = {{1, absl::OkStatus()}};
   EXPECT_FALSE(gather.at(HostId(0)).OnReport(HostId(1), bad, &effects).ok());
   EXPECT_THAT(effects.closed, IsEmpty());
+}
+
+// Tuples alone close single edges of every kind, on the host that has them all.
+TEST(EdgeProgress, ASingleEdgeClosesWithItsLastTupleAndHasNoReports) {
+  EdgeWorld one_to_one(EdgeRules{EdgeKind::kOneToOne, true}, Across(4, 2), Placement::Uniform(HostId(2), 4, 2));
+  for (uint32_t s = 0; s < 8; ++s) {
+    one_to_one.Send(s, s);
+    EXPECT_EQ(one_to_one.closed.size(), s + 1);
+  }
+  EdgeWorld gather(EdgeRules{EdgeKind::kGather, true}, Across(2, 2), Across(1, 1));
+  for (uint32_t s = 0; s < 4; ++s) {
+    EXPECT_THAT(gather.closed, IsEmpty());
+    gather.Send(s, 0);
+  }
+  EXPECT_THAT(gather.closed, SizeIs(1));
+  EdgeWorld all(EdgeRules{EdgeKind::kAllToAll, true}, Across(2, 1), Across(3, 1));
+  for (uint32_t s = 0; s < 2; ++s) {
+    EXPECT_THAT(all.closed, IsEmpty());
+    for (uint32_t d = 0; d < 3; ++d) all.Send(s, d);
+  }
+  EXPECT_THAT(all.closed, SizeIs(3));
+  for (EdgeWorld* world : {&one_to_one, &gather, &all}) {
+    world->AllDone();
+    EXPECT_EQ(world->reports, 0u);
+  }
+  EXPECT_TRUE(all.at(HostId(2)).finished() && gather.at(HostId(1)).finished());
+}
+
+TEST(EdgeProgress, AShardThatFailsSendsItsErrorInPlaceOfWhatItHasNotSent) {
+  EdgeWorld world(EdgeRules{EdgeKind::kAllToAll, true}, Across(2, 1), Across(3, 1));
+  EXPECT_TRUE(world.at(HostId(0)).MaySend(0, 1));
+  world.Send(0, 1);
+  EXPECT_FALSE(world.at(HostId(0)).MaySend(0, 1));
+  EXPECT_FALSE(world.at(HostId(0)).HasSentAll(0));
+  world.Done(1, absl::AbortedError("one"));
+  world.Done(0, absl::AbortedError("zero"));
+  EXPECT_EQ(world.closed[0], absl::AbortedError("zero"));  // of the lowest shard, though it came later
+  EXPECT_EQ(world.closed[1], absl::AbortedError("one"));
+  EXPECT_EQ(world.closed[2], absl::AbortedError("zero"));
+}
+
+TEST(EdgeProgress, TheNumberOfATupleOfASingleEdgeNamesItsPair) {
+  EdgeWorld world(EdgeRules{EdgeKind::kAllToAll, true}, Across(2, 2), Across(2, 1));
+  EdgeProgress& progress = world.at(HostId(0));
+  Effects effects;
+  const auto from_one = [&](uint64_t sequence) { return progress.Received(HostId(1), sequence, 0, {}, &effects); };
+  for (uint64_t sequence : {uint64_t{0}, uint64_t{1}, uint64_t{3}, uint64_t{6}, uint64_t{9}, UINT64_MAX})
+    EXPECT_FALSE(from_one(sequence).ok()) << sequence;  // shards of host 0, another destination, no shard at all
+  EXPECT_TRUE(*from_one(5));
+  EXPECT_FALSE(*from_one(5));
+  EXPECT_TRUE(*from_one(7));
+  EXPECT_FALSE(progress.OnReport(HostId(1), Report(), &effects).ok());
+  EXPECT_THAT(effects.closed, IsEmpty());
+}
+
+TEST(EdgeProgress, ALostHostFailsTheShardsThatMissSomething) {
+  const absl::Status lost = absl::UnavailableError("lost");
+  for (bool single : {false, true}) {
+    const EdgeRules rules{EdgeKind::kAllToAll, single, true};
+    EdgeWorld world(rules, Placement::Uniform(HostId(0), 2, 1), Placement::Uniform(HostId(2), 2, 1));
+    world.Send(0, 0);
+    world.Send(1, 0);
+    world.Send(1, 1);
+    world.Lose(HostId(0));
+    world.Done(1);
+    // Without reports, the shard that has its only tuple misses nothing.
+    EXPECT_EQ(world.closed[0], single ? absl::OkStatus() : lost);
+    EXPECT_EQ(world.closed[1], lost);
+    EXPECT_TRUE(world.at(HostId(2)).finished() && world.at(HostId(3)).finished());
+    world.Lose(HostId(0));  // once more
+    EXPECT_EQ(world.closed.size(), 2u);
+  }
+  EdgeWorld one_to_one(EdgeRules{EdgeKind::kOneToOne, false, true}, Across(2, 2), Placement::Uniform(HostId(2), 2, 2));
+  one_to_one.Done(0);
+  one_to_one.Done(1);
+  one_to_one.Lose(HostId(0));  // it has reported
+  one_to_one.Lose(HostId(1));
+  for (uint32_t s = 0; s < 4; ++s) EXPECT_EQ(one_to_one.closed[s], s < 2 ? absl::OkStatus() : lost);
+}
+
+// All hosts report to each other: a sum that waits on a lost host would be lost with it.
+TEST(EdgeProgress, ReportsOfAGraphThatOutlivesItsHostsAreDirect) {
+  EdgeWorld world(EdgeRules{EdgeKind::kSparse, false, true}, Across(20, 1), Across(20, 1));
+  world.AllDone();
+  EXPECT_EQ(world.reports, 20u * 19);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Random graphs over a few hosts, with all kinds of edges and all forms of placements. Deterministic in the generator.
+// Random graphs over a few hosts, with all kinds of edges and all forms of placements. Some outlive their hosts. Deterministic in the
+// generator.
 #pragma once
 
 #include <string>
@@ -42,10 +43,13 @@ inline std::shared_ptr<const Graph> RandomGraph(Random& random, uint32_t hosts, 
       if (source_shards == shards) kinds.push_back(EdgeKind::kOneToOne);
       if (source_shards == 1) kinds.push_back(EdgeKind::kScatter);
       if (shards == 1) kinds.push_back(EdgeKind::kGather);
-      edges.push_back({NodeId(from), NodeId(n), kinds[random.Below(static_cast<uint32_t>(kinds.size()))], random.OneIn(2)});
+      const EdgeKind kind = kinds[random.Below(static_cast<uint32_t>(kinds.size()))];
+      const bool single = kind != EdgeKind::kSparse && random.OneIn(2);
+      edges.push_back({NodeId(from), NodeId(n), kind, random.OneIn(2), single});
     }
   }
-  auto graph = Graph::Create(std::move(nodes), std::move(edges));
+  const HostLoss host_loss = random.OneIn(2) ? HostLoss::kFailsShards : HostLoss::kEndsRuns;
+  auto graph = Graph::Create(std::move(nodes), std::move(edges), host_loss);
   PW_CHECK(graph.ok());
   return *std::move(graph);
 }

@@ -2,7 +2,9 @@
 // different hosts and of the two lanes of a connection.
 #pragma once
 
+#include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,6 +19,41 @@
 #include "pathways/net/memory_transport.h"
 
 namespace pw::dataflow {
+
+// Links over other links, whose ways can break. A frame carries the number of breaks that its sender knew of.
+class BreakableLinks : public Links, private Links::Handler {
+ public:
+  explicit BreakableLinks(Links* under) : under_(under) {}
+
+  void Start(Links::Handler* handler) override {
+    handler_ = handler;
+    under_->Start(this);
+  }
+  void Send(HostId to, std::string header, std::vector<Bytes> payload, net::Lane lane) override {
+    under_->Send(to, static_cast<char>(breaks_[to]) + header, std::move(payload), lane);
+  }
+  void Disconnect(HostId host, const absl::Status& why) override { under_->Disconnect(host, why); }
+  // The way has broken this often; frames sent before the last time do not arrive any more.
+  void Broke(HostId host, uint8_t times) {
+    if (breaks_[host] >= times) return;
+    breaks_[host] = times;
+    handler_->OnPeerBroken(host, absl::UnavailableError("cable"));
+  }
+
+ private:
+  void OnFrame(HostId from, net::Frame frame) override {
+    const auto known = static_cast<uint8_t>(frame.header[0]);
+    if (known < breaks_[from]) return;
+    Broke(from, known);
+    handler_->OnFrame(from, {frame.header.substr(1), std::move(frame.payload)});
+  }
+  void OnPeerLost(HostId host, const absl::Status& reason) override { handler_->OnPeerLost(host, reason); }
+  void OnPeerBroken(HostId host, const absl::Status& reason) override { handler_->OnPeerBroken(host, reason); }
+
+  Links* const under_;
+  Links::Handler* handler_ = nullptr;
+  std::map<HostId, uint8_t> breaks_;
+};
 
 class RuntimeWorld {
  public:
@@ -45,6 +82,16 @@ class RuntimeWorld {
   bool RunOne() { return executor_.RunOne(); }
   // Kills the host's process: its connections break.
   void Kill(uint32_t host) { hosts_[host] = nullptr; }
+  // Breaks the way between two hosts. Each learns it in its own time. At most 255 times.
+  void Break(uint32_t a, uint32_t b) {
+    const uint8_t times = ++breaks_[{std::min(a, b), std::max(a, b)}];
+    for (auto [host, other] : {std::pair(a, b), std::pair(b, a)}) {
+      if (hosts_[host] == nullptr) continue;
+      hosts_[host]->strand.Post([this, host = host, other = other, times] {
+        if (hosts_[host] != nullptr) hosts_[host]->breakable.Broke(HostId(other), times);
+      });
+    }
+  }
   // Tells all other hosts that this host has left the cluster.
   void TellLost(uint32_t host) {
     for (auto& other : hosts_) {
@@ -66,18 +113,20 @@ class RuntimeWorld {
         : id(id),
           strand(*world->strands_.emplace_back(std::make_unique<Strand>(&world->executor_))),
           transport(&world->network_, &world->executor_),
-          links(&transport, &strand, {.self = id, .incarnation = 7}) {
+          links(&transport, &strand, {.self = id, .incarnation = 7}),
+          breakable(&links) {
       auto listening =
           transport.Listen(Address(id.v), [this](std::unique_ptr<net::Connection> c) { links.Accept(std::move(c)); });
       EXPECT_TRUE(listening.ok()) << listening.status();
       listener = *std::move(listening);
       runtime = std::make_unique<Runtime>(
-          Runtime::Environment{id, &strand, &world->clock_, &world->timers_, &links, &world->operators_}, knobs);
+          Runtime::Environment{id, &strand, &world->clock_, &world->timers_, &breakable, &world->operators_}, knobs);
     }
     const HostId id;
     Strand& strand;
     net::MemoryTransport transport;
     TransportLinks links;
+    BreakableLinks breakable;
     std::unique_ptr<net::Listener> listener;
     std::unique_ptr<Runtime> runtime;
   };
@@ -88,6 +137,7 @@ class RuntimeWorld {
   ManualTimers timers_;
   const Operators operators_;
   net::MemoryNetwork network_;
+  std::map<std::pair<uint32_t, uint32_t>, uint8_t> breaks_;
   std::vector<std::unique_ptr<Strand>> strands_;  // outlive killed hosts: a Connect may still be pending
   std::vector<std::unique_ptr<Host>> hosts_;
 };
