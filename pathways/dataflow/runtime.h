@@ -31,6 +31,7 @@
 //         run by max_early_bytes. Runs that are over leave nothing
 //   RT-4  nothing that a peer sends can break a PW_CHECK. A malformed frame loses that peer. A message that does not fit a run ends that
 //         run, or costs it a host
+//   RT-5  a start takes effect inside OnFrame: whatever comes after it finds the run begun
 // Lives on one strand; all callbacks come on it.
 #pragma once
 
@@ -141,6 +142,13 @@ class Runtime : private Links::Handler, private Courier {
     std::map<HostId, absl::Status> left{};  // hosts that the run goes on without
   };
 
+  // A frame whose installs and starts have been taken.
+  struct Inbound {
+    HostId from;
+    FrameContents contents;
+    size_t bytes = 0;
+  };
+
   // Links::Handler
   void OnFrame(HostId from, net::Frame frame) override;
   void OnPeerLost(HostId host, const absl::Status& reason) override;
@@ -184,7 +192,7 @@ class Runtime : private Links::Handler, private Courier {
   void Violated(RunId id, HostId by, const absl::Status& status);
 
   // Frames.
-  void Take(HostId from, const net::Frame& frame);
+  void Take(Inbound frame);
   void TakeInstall(HostId from, InstallMessage& message);
   void TakeStart(HostId from, StartMessage& message);
   void TakeBroken(HostId from, const BrokenMessage& message);
@@ -224,7 +232,7 @@ class Runtime : private Links::Handler, private Courier {
 
   std::deque<RunId> ready_;  // runs with events in their queue, each once
   absl::flat_hash_set<RunId> is_ready_;
-  std::deque<std::pair<HostId, net::Frame>> inbound_;  // bounded by the senders' windows
+  std::deque<Inbound> inbound_;  // bounded by the senders' windows
   std::set<RunId> waiting_runs_;                       // with shards that wait for room
   bool room_changed_ = false;
   size_t local_bytes_ = 0;

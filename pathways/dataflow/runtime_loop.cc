@@ -32,16 +32,16 @@ void Runtime::Settle() {
   }
 }
 
-// Local queues come before inbound frames, so that they never grow by more than one frame brings.
+// Local queues come before inbound tuples, so that they never grow by more than one frame brings.
 bool Runtime::SettleOne() {
   if (!ready_.empty()) {
     StepRuns();
     return true;
   }
   if (!inbound_.empty()) {
-    auto [from, frame] = std::move(inbound_.front());
+    Inbound frame = std::move(inbound_.front());
     inbound_.pop_front();
-    Take(from, frame);
+    Take(std::move(frame));
     AfterEvent();
     return true;
   }
@@ -185,21 +185,27 @@ void Runtime::SendFrame(HostId to, bool critical, FrameBuilder frame) {
 
 // ---- in ----
 
+// Frames come among other messages to this host, and its runs keep their place among these. So starts do not wait for the local queues.
 void Runtime::OnFrame(HostId from, net::Frame frame) {
-  inbound_.emplace_back(from, std::move(frame));
-  Settle();
-}
-
-void Runtime::Take(HostId from, const net::Frame& frame) {
   if (lost_.contains(from)) return;
   absl::StatusOr<FrameContents> contents = ParseFrame(frame);
   if (!contents.ok()) return environment_.links->Disconnect(from, contents.status());
+  const bool outer = std::exchange(busy_, true);
+  for (InstallMessage& message : contents->installs) TakeInstall(from, message);
+  for (StartMessage& message : contents->starts) TakeStart(from, message);
+  busy_ = outer;
+  inbound_.push_back({from, *std::move(contents), frame.header.size() + frame.payload.size()});
+  Settle();
+}
+
+void Runtime::Take(Inbound frame) {
+  const HostId from = frame.from;
+  FrameContents* const contents = &frame.contents;
+  if (lost_.contains(from)) return;
   FlowTo(from).TakenIn(true, contents->consumed_urgent);
   FlowTo(from).TakenIn(false, contents->consumed_bulk);
   Pump(from, true);
   Pump(from, false);
-  for (InstallMessage& message : contents->installs) TakeInstall(from, message);
-  for (StartMessage& message : contents->starts) TakeStart(from, message);
   for (TupleMessage& message : contents->tuples) TakeForRun(from, std::move(message));
   for (ReportMessage& message : contents->reports) TakeForRun(from, std::move(message));
   for (const BrokenMessage& message : contents->broken) TakeBroken(from, message);
@@ -208,7 +214,7 @@ void Runtime::Take(HostId from, const net::Frame& frame) {
   for (uint64_t graph : contents->uninstalls) graphs_.erase({from, graph});
   if (contents->tuples.empty()) return;
   LinkFlow& flow = FlowTo(from);
-  flow.Consumed(contents->critical, frame.header.size() + frame.payload.size());
+  flow.Consumed(contents->critical, frame.bytes);
   if (flow.OwesMuch()) SendFrame(from, true, FrameBuilder());
 }
 

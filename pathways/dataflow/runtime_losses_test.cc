@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "pathways/dataflow/runtime.h"
 #include "pathways/dataflow/testing/forwarding.h"
+#include "pathways/dataflow/testing/loose_links.h"
 
 namespace pw::dataflow {
 namespace {
@@ -15,15 +16,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
-
-// Links without peers: the test calls the handler, and sees what is sent.
-struct LooseLinks : Links {
-  void Start(Handler* handler) override { this->handler = handler; }
-  void Send(HostId to, std::string, std::vector<Bytes>, net::Lane) override { ++sent[to]; }
-  void Disconnect(HostId, const absl::Status& why) override { ADD_FAILURE() << why; }
-  Handler* handler = nullptr;
-  std::map<HostId, int> sent;
-};
 
 TEST(RuntimeLosses, LosingAHostEndsExactlyTheRunsThatDependOnIt) {
   for (bool membership : {false, true}) {

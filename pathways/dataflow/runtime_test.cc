@@ -5,6 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pathways/dataflow/testing/forwarding.h"
+#include "pathways/dataflow/testing/loose_links.h"
 
 namespace pw::dataflow {
 namespace {
@@ -309,6 +310,50 @@ TEST(Runtime, CriticalEdgesDoNotWaitAndOthersAreCoalesced) {
     EXPECT_EQ(after.coalesced_messages, critical ? 0u : 101u);
     EXPECT_EQ(after.coalesced_frames, critical ? 0u : 1u);
   }
+}
+
+// A start that follows a flood of local tuples: the run has begun before anything that comes after it.
+TEST(Runtime, AStartDoesNotWaitForWhatIsQueued) {
+  constexpr int kTuples = 600'000;
+  int received = 0, begun = 0;
+  Operators operators;
+  operators.Add("flood", MakeOf([] {
+                  auto op = std::make_unique<FunctionOperator>();
+                  op->on_inputs_closed = [](Shard& shard) {
+                    for (int i = 0; i < kTuples; ++i) shard.Send(shard.outputs()[0], 0, {});
+                    shard.Finish();
+                  };
+                  return op;
+                }));
+  operators.Add("count", MakeOf([&received] {
+                  auto op = std::make_unique<FunctionOperator>();
+                  op->on_tuple = [&received](Shard&, EdgeId, const Tuple&) { ++received; };
+                  return op;
+                }));
+  operators.Add("begin", MakeOf([&begun] {
+                  auto op = std::make_unique<FunctionOperator>();
+                  op->on_start = [&begun](Shard&) { ++begun; };
+                  return op;
+                }));
+  ManualExecutor executor(1);
+  Strand strand(&executor);
+  ManualClock clock;
+  LooseLinks links;
+  Runtime runtime({HostId(1), &strand, &clock, nullptr, &links, &operators}, {});
+  const auto deliver = [&](const InstallMessage& install, const StartMessage& start) {
+    FrameBuilder frame;
+    frame.Add(install);
+    frame.Add(start);
+    links.handler->OnFrame(HostId(0), {frame.SerializeHeader(), Bytes()});
+  };
+  const auto here = Over(1, 1, 1);
+  deliver({1, *Graph::Create({{"a", "flood", "", here}, {"b", "count", "", here}}, {{NodeId(0), NodeId(1)}}), {}}, {1, 1, 1, ""});
+  deliver({2, *Graph::Create({{"c", "begin", "", here}}, {}), {}}, {2, 2, 1, ""});
+  EXPECT_EQ(begun, 1);
+  EXPECT_LT(received, kTuples);
+  executor.RunUntilIdle();
+  EXPECT_EQ(received, kTuples);
+  EXPECT_EQ(runtime.live_runs(), 0u);
 }
 
 TEST(Runtime, WhatComesTooEarlyIsKeptUpToALimit) {
