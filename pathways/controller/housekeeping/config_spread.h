@@ -4,7 +4,7 @@
 // The controller itself tells up to HostQuestions::kFanIn hosts, and hosts that join, by a message among their commands. A larger
 // set is told in groups. The first host of a group tells the others over its own connections, and sends one answer for all of
 // them (worker/housekeeping/pass_on.h). A round therefore costs the controller a start and two frames for each group, however
-// large the groups are. If a host of a group is lost, the group's run ends; if a host hangs, kPatience passes. Then the
+// large the groups are. A group without its first host ends at once; if a host hangs, kPatience passes. Then the
 // controller itself tells the hosts that have not confirmed.
 //
 // Invariants:

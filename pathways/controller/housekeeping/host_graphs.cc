@@ -21,13 +21,13 @@ absl::StatusOr<std::shared_ptr<const dataflow::Graph>> MakeGraph(Shape shape, co
   if (shape == Shape::kAnswers) {
     const auto here = std::make_shared<const Placement>(Placement::OnHost(dataflow::kControllerHost, hosts.size()));
     return dataflow::Graph::Create({{op, op, "", there}, {"result", dataflow::kResultOp, "", here}},
-                                   {{NodeId(0), NodeId(1), EdgeKind::kOneToOne, true}});
+                                   {{NodeId(0), NodeId(1), EdgeKind::kOneToOne, true, true}}, dataflow::HostLoss::kFailsShards);
   }
   const auto first = std::make_shared<const Placement>(Placement::OnHost(hosts.At(0)));
   const auto here = std::make_shared<const Placement>(Placement::OnHost(dataflow::kControllerHost));
   return dataflow::Graph::Create(
       {{op, op, "", there}, {"combine", "combine", "", first}, {"result", dataflow::kResultOp, "", here}},
-      {{NodeId(0), NodeId(1), EdgeKind::kGather, true}, {NodeId(1), NodeId(2), EdgeKind::kOneToOne, true}});
+      {{NodeId(0), NodeId(1), EdgeKind::kGather, true, true}, {NodeId(1), NodeId(2), EdgeKind::kOneToOne, true, true}});
 }
 
 // All hosts report to the first host, which reports to the controller.

@@ -5,11 +5,15 @@
 //   - answers:   `op` on each host ──one-to-one──► one result for each of them, at the controller
 //   - gathered:  `op` on each host ──gather──► `combine` on the first of them ──one-to-one──► one result, at the controller
 //
+// Each host gives one answer, or fails: the edges are single. A graph of answers outlives its hosts: a lost host's answer is missing, and the
+// others come. The other two end with their first lost host, for their reports go up trees (progress/edge_plan.h): an order has
+// reached the other hosts with the start of the run, and gathered answers are asked for again (host_questions.h).
+//
 // For gathered graphs the traffic to the controller does not grow with the hosts: neither the answers nor the reports of the run, which go
-// up the same tree. For orders over more than 64 hosts the reports go up a tree too (progress/edge_plan.h).
+// up the same tree. For orders over more than 64 hosts the reports go up a tree too.
 //
 // Installing a graph costs one message to each of its hosts; running it again costs one start to each. The least recently used graphs make
-// room for new ones. When a host is lost, its graphs are dropped; their runs end by themselves.
+// room for new ones. When a host is lost, its graphs are dropped; their runs end by themselves or go on.
 // Strand-confined.
 #pragma once
 
@@ -32,8 +36,8 @@ class HostGraphs {
   // `runtime` is the controller's, and must outlive this.
   explicit HostGraphs(dataflow::Runtime* runtime) : runtime_(runtime) {}
 
-  // Starts a run of `op` on these hosts: at least one, all present. Shard i is on the i-th host of `hosts`, ascending. The answers of a
-  // host that fails are missing, and nothing else happens: this sets `options.on_closed`. Returns no run if the graph cannot be built,
+  // Starts a run of `op` on these hosts: at least one, all present. Shard i is on the i-th host of `hosts`, ascending. The answer of a
+  // host that fails is missing, and nothing else happens: this sets `options.on_closed`. Returns no run if the graph cannot be built,
   // which is a bug and is logged; then no callback of `options` runs.
   std::optional<dataflow::RunId> Start(Shape shape, const std::string& op, const dataflow::HostSet& hosts,
                                        dataflow::RunOptions options);

@@ -91,8 +91,7 @@ void HostQuestions::Start(const RoundRef& round, std::vector<HostId> hosts, bool
 void HostQuestions::Ended(const RoundRef& round, int number, const absl::Status& status) {
   const Round::Run run = std::move(round->runs.at(number));
   round->runs.erase(number);
-  const bool lost = std::any_of(run.hosts.begin(), run.hosts.end(), [this](HostId host) { return !there_->contains(host); });
-  if (!status.ok() && !round->ended && (run.grouped || lost)) {
+  if (!status.ok() && !round->ended && run.grouped) {
     ++round->starting;  // not inside the runtime
     strand_->Post([this, alive = std::weak_ptr<bool>(alive_), round, hosts = run.hosts] {
       if (alive.expired()) return;

@@ -6,7 +6,8 @@
 //
 // Each group is a run of its own: a host of one group does not delay another group. A group's run fails if a host of it or a
 // connection between two of its hosts is lost. Then its hosts are asked again, one by one; Hurry does the same for groups that
-// have not answered. So only the answers of lost or hanging hosts are missing in a round.
+// have not answered. Hosts that answer directly do not depend on each other. So only the answers of lost or hanging hosts are missing in
+// a round.
 //
 // Invariants:
 //   HQ-1  each host is heard at most once in a round

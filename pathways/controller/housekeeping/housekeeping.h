@@ -16,10 +16,10 @@
 //     hosts
 //                     that wait for it (abort-launch)
 //
-// Faults. A run ends early when a host of its graph is lost, and tuples on their way are lost with it. So messages that must not
-// be lost travel in the start of a run (configure, clean-up, abort-launch, launch-failed). A start goes to all hosts at once and
-// reaches each present one, in its place among the commands. Collected answers are asked for again (metrics, health), or come
-// from each host by a run of its own (trace).
+// Faults. A run whose reports go up a tree ends early when a host of its graph is lost, and tuples on their way are lost with it
+// (host_graphs.h). So messages that must not be lost travel in the start of a run (configure, clean-up, abort-launch,
+// launch-failed). A start goes to all hosts at once and reaches each present one, in its place among the commands. Answers that a
+// group has collected are asked for again (metrics, health).
 //
 // Not graphs. Pings, which tell whether a connection or process is alive, are answered by the connection's own thread (Cluster's Tick). A
 // host whose strand is busy, or whose dataflow is stuck, is not dead; and a dead host would end the graph that should report it.

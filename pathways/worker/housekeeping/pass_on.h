@@ -1,8 +1,8 @@
 // PassOn: forwards an order of the controller to other hosts and gathers their answers (v1.PassOn). An order for a large cluster
 // then costs the controller one message per group of hosts. This host coordinates a run over the group.
 //
-// The loss of a host ends the run: only the answers received by then are reported, and the controller tells the other hosts itself. The
-// graph is kept for the next order to the same hosts.
+// The answer of a host that is lost, or to which the way breaks, is missing in the report; the others are in it. The controller tells such
+// hosts itself. The graph is kept for the next order to the same hosts.
 //
 // Invariant PN-1: every order is reported once, unless this object is destroyed first.
 // Lives on the worker's strand.
