@@ -9,12 +9,14 @@
 #include <cstdlib>
 #include <fstream>
 #include <future>
+#include <set>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "pathways/base/machine_memory.h"
 #include "pathways/base/status_macros.h"
@@ -103,9 +105,12 @@ worker::LinkOptions LinkOptionsFrom(const DeviceHostOptions& options) {
   return link;
 }
 
-// Names the properties that compiled code depends on: the kind of the devices and the instructions that the CPU has.
-std::string Machine(const device::DeviceRuntime& runtime) {
-  std::string text = runtime.devices().front().kind;
+// Names what compiled code depends on: the kinds of the devices, settings of the plugin and of XLA, and the instructions that the CPU has.
+std::string Machine(const device::DeviceRuntime& runtime, const std::vector<std::string>& plugin_options) {
+  std::set<std::string> kinds;
+  for (const auto& device : runtime.devices()) kinds.insert(device.kind);
+  const char* const flags = std::getenv("XLA_FLAGS");
+  std::string text = absl::StrCat(absl::StrJoin(kinds, ","), "\n", absl::StrJoin(plugin_options, ","), "\n", flags == nullptr ? "" : flags);
   std::ifstream cpuinfo("/proc/cpuinfo");
   for (std::string line; std::getline(cpuinfo, line);) {
     if (!absl::StartsWith(line, "model name") && !absl::StartsWith(line, "flags") && !absl::StartsWith(line, "Features"))
@@ -124,7 +129,7 @@ void DeclareDevices(DeviceHostOptions* options, Flags* flags) {
   flags->Add("plugin-option", &options->plugin_options, "NAME=VALUE", "a create option for the plugin");
   flags->Add("devices", &options->devices, "N", "number of devices (cpu plugin only); 0: the plugin's own choice");
   flags->Add("compile-cache", &options->compile_cache, "DIR",
-             "a folder that keeps compiled programs between runs; default: none");
+             "a folder that keeps compiled programs between runs; only the worker's user may be able to write there; default: none");
   flags->Add("compile-cache-bytes", &options->compile_cache_bytes, "BYTES",
              "size limit of that folder; the least recently used entries are deleted");
   flags->Add("compile-threads", &options->compile_threads, "N", "how many programs compile at once");
@@ -208,7 +213,7 @@ worker::Environment DeviceHost::ForWorker() {
   worker.timers = environment_.timers;
   worker.compile_pool = &compile_pool_;
   worker.copy_pool = &copy_pool_;
-  worker.compile_cache = std::make_shared<worker::CompileCache>(options_.compile_cache, options_.compile_cache_bytes, Machine(*runtime_));
+  worker.compile_cache = std::make_shared<worker::CompileCache>(options_.compile_cache, options_.compile_cache_bytes, Machine(*runtime_, options_.plugin_options));
   worker.transport = environment_.transport;
   worker.next_launch_id = &next_launch_id_;
   worker.limits.device_memory_bytes = options_.memory_limit;

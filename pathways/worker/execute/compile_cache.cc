@@ -1,10 +1,11 @@
 #include "pathways/worker/execute/compile_cache.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -12,41 +13,27 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "pathways/base/log.h"
+#include "pathways/base/sha256.h"
 
 namespace pw::worker {
 namespace {
 namespace fs = std::filesystem;
 
-constexpr char kMagic[] = "pathways-program-1\n";
-constexpr absl::string_view kSuffix = ".program";
+constexpr char kMagic[] = "pathways-program-2\n";
+constexpr size_t kChecksumBytes = 32;
+constexpr absl::string_view kSuffix = ".program", kTemporary = ".tmp";
+// A temporary file of this age was left by a process that was killed.
+constexpr auto kAbandoned = std::chrono::hours(1);
 
-// FNV-1a over 128 bits: the same on all builds and machines, and wide enough to avoid collisions.
-struct Hash128 {
-  unsigned __int128 state = (static_cast<unsigned __int128>(0x6c62272e07bb0142ULL) << 64) | 0x62b821756295c58dULL;
-  void Add(absl::string_view bytes) {
-    constexpr unsigned __int128 kPrime = (static_cast<unsigned __int128>(1) << 88) | 0x13b;
-    for (unsigned char c : bytes) state = (state ^ c) * kPrime;
-  }
-  // Includes the length, so that adjacent fields stay distinct.
-  void AddField(absl::string_view bytes) {
-    Add(absl::StrCat(bytes.size(), ":"));
-    Add(bytes);
-  }
-  std::string Hex() const {
-    return absl::StrCat(absl::Hex(static_cast<uint64_t>(state >> 64), absl::kZeroPad16),
-                        absl::Hex(static_cast<uint64_t>(state), absl::kZeroPad16));
-  }
-};
+// Adds a field with its length, so that adjacent fields stay distinct.
+void AddField(absl::string_view bytes, std::string* text) { absl::StrAppend(text, bytes.size(), ":", bytes); }
 
-std::string Checksum(absl::string_view bytes) {
-  Hash128 hash;
-  hash.Add(bytes);
-  return hash.Hex();
-}
+std::string Digest(absl::string_view bytes) { return Sha256({bytes.data(), bytes.size()}); }
 
 // The placement of a program over several processes. The processes' addresses change at every start, so each is replaced by the index of
 // its first use.
@@ -64,30 +51,31 @@ std::string PatternOf(const std::vector<device::Position>& positions) {
 }  // namespace
 
 std::string CompileCache::Key(const device::CompileRequest& request, const device::RuntimeInfo& runtime) const {
-  Hash128 hash;
-  hash.AddField(machine_);
-  hash.AddField(runtime.platform_name);
-  hash.AddField(runtime.platform_version);
-  hash.AddField(runtime.xla_version);
-  hash.AddField(request.format);
-  hash.AddField(request.program);
-  hash.AddField(request.options);
-  hash.AddField(absl::StrCat(request.num_replicas, "x", request.num_partitions, "/", absl::StrJoin(request.devices, ","), "/",
-                             request.host_callbacks));
-  hash.AddField(PatternOf(request.positions));
-  return hash.Hex();
+  std::string text;
+  AddField(machine_, &text);
+  AddField(runtime.platform_name, &text);
+  AddField(runtime.platform_version, &text);
+  AddField(runtime.xla_version, &text);
+  AddField(request.format, &text);
+  AddField(Digest(request.program), &text);
+  AddField(request.options, &text);
+  AddField(absl::StrCat(request.num_replicas, "x", request.num_partitions, "/", absl::StrJoin(request.devices, ","), "/",
+                        request.host_callbacks),
+           &text);
+  AddField(PatternOf(request.positions), &text);
+  return absl::BytesToHexString(Digest(text));
 }
 
 std::string CompileCache::PathOf(const std::string& key) const { return absl::StrCat(folder_, "/", key, kSuffix); }
 
 std::optional<std::string> CompileCache::Read(const std::string& key) const {
-  if (!enabled()) return std::nullopt;
+  if (!enabled() || !IsPrivate()) return std::nullopt;
   std::ifstream file(PathOf(key), std::ios::binary);
   if (!file) return std::nullopt;
   std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  constexpr size_t kHead = sizeof(kMagic) - 1 + 32;
+  constexpr size_t kHead = sizeof(kMagic) - 1 + kChecksumBytes;
   if (bytes.size() < kHead || bytes.compare(0, sizeof(kMagic) - 1, kMagic) != 0 ||
-      bytes.substr(sizeof(kMagic) - 1, 32) != Checksum(absl::string_view(bytes).substr(kHead))) {
+      bytes.substr(sizeof(kMagic) - 1, kChecksumBytes) != Digest(absl::string_view(bytes).substr(kHead))) {
     PW_LOG_WARNING << "the compile cache's entry " << PathOf(key) << " is damaged; it will be replaced";
     Remove(key);
     return std::nullopt;
@@ -101,11 +89,12 @@ void CompileCache::Write(const std::string& key, const std::string& value) const
   if (!enabled()) return;
   static std::atomic<uint64_t> serial{0};
   std::error_code error;
-  fs::create_directories(folder_, error);
-  const std::string temporary = absl::StrCat(PathOf(key), ".", getpid(), ".", serial.fetch_add(1), ".tmp");
+  MakeFolder();
+  if (!IsPrivate()) return;
+  const std::string temporary = absl::StrCat(PathOf(key), ".", getpid(), ".", serial.fetch_add(1), kTemporary);
   {
     std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-    file << kMagic << Checksum(value) << value;
+    file << kMagic << Digest(value) << value;
     file.close();
     if (!file) error = std::make_error_code(std::errc::io_error);
   }
@@ -117,6 +106,25 @@ void CompileCache::Write(const std::string& key, const std::string& value) const
     return;
   }
   Trim();
+}
+
+void CompileCache::MakeFolder() const {
+  std::error_code ignored;
+  fs::create_directories(fs::path(folder_).parent_path(), ignored);
+  ::mkdir(folder_.c_str(), 0700);
+}
+
+// A folder that is not there is private.
+bool CompileCache::IsPrivate() const {
+  struct stat info;
+  if (::stat(folder_.c_str(), &info) != 0) return true;
+  const bool is_private = info.st_uid == ::geteuid() && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+  static std::atomic<bool> said{false};
+  if (!is_private && !said.exchange(true)) {
+    PW_LOG_WARNING << "the compile cache " << folder_ << " is not used: others can write there what this worker would run. Give it to the user "
+                   << "of the worker, and take write permission from its group and others";
+  }
+  return is_private;
 }
 
 void CompileCache::Remove(const std::string& key) const {
@@ -135,6 +143,8 @@ void CompileCache::Trim() const {
   std::error_code error;
   for (fs::directory_iterator it(folder_, error), end; !error && it != end; it.increment(error)) {
     std::error_code gone;  // another process may trim at the same time
+    if (it->path().extension() == std::string(kTemporary) && fs::file_time_type::clock::now() - it->last_write_time(gone) > kAbandoned)
+      fs::remove(it->path(), gone);
     if (it->path().extension() != std::string(kSuffix)) continue;
     Entry entry{it->last_write_time(gone), static_cast<int64_t>(it->file_size(gone)), it->path()};
     if (gone) continue;

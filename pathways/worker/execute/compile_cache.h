@@ -1,12 +1,13 @@
 // CompileCache: compiled programs on disk, shared by all workers that use the same folder and by all their clients.
 //
-// An entry is one file: a serialized program (LoadedProgram::Serialize) with a checksum before it. Its name is a hash of all compilation
-// inputs. Entries are written to a temporary file and renamed, so a reader never sees a partial one. A damaged entry is deleted and counts
+// An entry is one file: a serialized program (LoadedProgram::Serialize) with its SHA-256 before it. Its name is the SHA-256 of all compilation
+// inputs: two programs cannot share it, also if a client tries. Entries are written to a temporary file and renamed, so a reader never sees a partial one. A damaged entry is deleted and counts
 // as absent. When the folder exceeds its limit, the least recently used entries are deleted.
 //
 // Invariants:
 //   CC-1  an entry is used only for the same program, options, placement, machine and runtime version
-//   CC-2  a disk failure never fails a compilation: at worst the program is compiled again
+//   CC-2  nothing is read from a folder in which other users may write: an entry is code that the worker runs
+//   CC-3  a disk failure never fails a compilation: at worst the program is compiled again
 // Safe for any thread and any number of processes.
 #pragma once
 
@@ -21,7 +22,7 @@ namespace pw::worker {
 class CompileCache {
  public:
   // An empty folder name disables the cache. The first write creates the folder. `machine` describes what compiled code depends on besides
-  // the runtime's version: the kind of device, the CPU's instruction set.
+  // the runtime's version: the kinds of the devices, the CPU's instruction set, settings of the plugin and of XLA.
   CompileCache(std::string folder, int64_t limit_bytes, std::string machine = "")
       : folder_(std::move(folder)), limit_bytes_(limit_bytes), machine_(std::move(machine)) {}
 
@@ -36,6 +37,8 @@ class CompileCache {
 
  private:
   std::string PathOf(const std::string& key) const;
+  void MakeFolder() const;
+  bool IsPrivate() const;
   void Trim() const;
 
   const std::string folder_;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -48,6 +49,28 @@ TEST_F(CompileCacheTest, DamagedEntriesAreDropped) {
   EXPECT_EQ(cache.Read("a"), std::nullopt);
 }
 
+TEST_F(CompileCacheTest, ReadsNothingThatOthersMayHaveWritten) {
+  CompileCache cache(folder_, 1 << 20);
+  cache.Write("a", "program");
+  EXPECT_EQ(fs::status(folder_).permissions(), fs::perms::owner_all);
+  fs::permissions(folder_, fs::perms::group_write, fs::perm_options::add);
+  EXPECT_EQ(cache.Read("a"), std::nullopt);
+  cache.Write("b", "program");
+  EXPECT_EQ(Files(), 1);
+  fs::permissions(folder_, fs::perms::group_write, fs::perm_options::remove);
+  EXPECT_EQ(cache.Read("a"), "program");
+}
+
+TEST_F(CompileCacheTest, WhatAKilledWriterLeftGoes) {
+  CompileCache cache(folder_, 1 << 20);
+  cache.Write("a", "program");
+  for (const char* name : {"old.program.1.2.tmp", "new.program.1.3.tmp"}) std::ofstream(folder_ / name) << "half a pro";
+  fs::last_write_time(folder_ / "old.program.1.2.tmp", fs::file_time_type::clock::now() - std::chrono::hours(2));
+  cache.Write("b", "program");
+  EXPECT_FALSE(fs::exists(folder_ / "old.program.1.2.tmp"));
+  EXPECT_TRUE(fs::exists(folder_ / "new.program.1.3.tmp"));
+}
+
 TEST_F(CompileCacheTest, ForgetsTheLeastRecentlyUsed) {
   CompileCache cache(folder_, 1000);
   const std::string value(400, 'v');
@@ -77,6 +100,7 @@ TEST_F(CompileCacheTest, TheKeyCoversEverythingThatMatters) {
   const device::RuntimeInfo runtime{"cpu", "1", "1.13.0", "2"};
   const CompileCache cache(folder_, 1000, "avx2");
   const std::string key = cache.Key(request, runtime);
+  EXPECT_EQ(key.size(), 64u) << "a SHA-256";
   EXPECT_EQ(CompileCache("elsewhere", 1, "avx2").Key(request, runtime), key);
   EXPECT_NE(CompileCache(folder_, 1000, "avx512").Key(request, runtime), key);
   auto differs = [&](auto change) {
