@@ -13,7 +13,7 @@ export CCACHE_NOHASHDIR ?= 1
 # So is the cache of programs that workers have compiled.
 export PATHWAYS_COMPILE_CACHE ?= $(CURDIR)/build/programs
 
-.PHONY: help setup setup-dev build wheel demo test test-fast lint format sim tsa asan tsan fuzz test-ray test-maxtext test-torchax jax-matrix newest nightly plugin-nightly bench paper clean
+.PHONY: help setup setup-dev build wheel demo test test-fast lint format sim tsa asan tsan fuzz test-ray test-maxtext test-torchax jax-matrix newest nightly plugin-nightly bench paper docs clean
 .DEFAULT_GOAL := help
 
 help:
@@ -133,6 +133,13 @@ paper: wheel build/venv-paper build/venv-ray
 build/venv-paper: tools/requirements-paper.txt
 	@tools/setup.sh paper
 
+#: make docs       the documentation as a site, in build/docs/site, its links checked
+docs: build/venv-docs
+	@build/venv-docs/bin/python tools/docs_site.py
+
+build/venv-docs: tools/requirements-docs.txt
+	@tools/setup.sh docs
+
 #: make clean      remove build trees and results; keeps the Python environments
 clean:
-	@rm -rf build/release build/asan build/tsan build/tsa build/debug build/fuzz build/results build/wheel build/pip build/bench build/paper build/programs build/plugin-nightly/tree
+	@rm -rf build/release build/asan build/tsan build/tsa build/debug build/fuzz build/results build/wheel build/pip build/bench build/paper build/docs build/programs build/plugin-nightly/tree

@@ -6,6 +6,7 @@
 #   tools/setup.sh ray    build/venv-ray alone: what the tests of `pathways up --on ray` need
 #   tools/setup.sh unpinned  build/venv-unpinned alone: whatever the registry has that is newest (make newest)
 #   tools/setup.sh paper  build/venv-paper alone: what draws the plots of `make paper`, and what it compares with
+#   tools/setup.sh docs   build/venv-docs alone: what builds the documentation's site
 #   tools/setup.sh torchax  build/venv-torchax alone: PyTorch with torchax (7.5 GB)
 #   tools/setup.sh maxtext  build/venv-maxtext alone: MaxText with the newest jax (2.3 GB)
 # Reaches for the network only where something is missing; the second run costs a fraction of a second.
@@ -97,7 +98,7 @@ demand_newest_python() {
 }
 
 case "${1:-}" in
-  ray | paper | torchax | maxtext)
+  ray | paper | torchax | maxtext | docs)
     python=${PYTHON:-python3}
     [ "$1" != maxtext ] || python=$(demand_newest_python)
     PYTHON=$python make_venv "build/venv-$1" "tools/requirements-$1.txt"

@@ -1,0 +1,92 @@
+"""Builds the documentation's site into build/docs/site, with MkDocs: README, ARCHITECTURE, CONTRIBUTING and the pages below docs/.
+
+The pages are copied, so that they link to each other as they do in the tree. Links to files that are no pages, such as sources, become their names:
+the site does not know where the tree is published.
+"""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+OUT = ROOT / "build" / "docs"
+TOP = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
+LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
+# Titles of the menu. A page that is not named here is an error: the menu has all of them.
+MENU = {
+    "Start": {"Pathways": "README.md", "All pages": "docs/README.md"},
+    "Using it": {"Programs": "docs/programs.md", "Slices": "docs/slices.md", "Pipelines": "docs/pipelines.md", "Memory": "docs/memory.md",
+                 "Compatibility": "docs/compatibility.md", "MaxText": "docs/maxtext.md"},
+    "Running it": {"Deploy": "docs/deploy.md", "Flags": "docs/flags.md", "Environment": "docs/environment.md", "Status": "docs/status.md",
+                   "Traces": "docs/trace.md", "Simulation": "docs/simulator.md"},
+    "How it works": {"Architecture": "ARCHITECTURE.md", "Measurements": "docs/paper.md", "The IR": "docs/ir.md", "Contributing": "CONTRIBUTING.md",
+                     "Programs on the engine": "docs/design/programs-on-the-engine.md"},
+}
+CONFIG = """site_name: Pathways
+docs_dir: {source}
+site_dir: {site}
+use_directory_urls: false
+theme:
+  name: material
+  font: false
+  palette:
+    - media: "(prefers-color-scheme: light)"
+      scheme: default
+    - media: "(prefers-color-scheme: dark)"
+      scheme: slate
+plugins: [search]
+markdown_extensions: [tables, fenced_code, {{toc: {{permalink: true}}}}]
+validation: {{links: {{anchors: warn, absolute_links: warn}}, nav: {{omitted_files: warn}}}}
+nav:
+{nav}
+"""
+
+
+def pages():
+    """Returns the paths of all pages, from the root of the tree."""
+    return [*TOP, *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md")))]
+
+
+def for_site(text, page, known):
+    """Returns a page's text, in which links to files that are no pages are their names. page: its path; known: the paths of all pages."""
+    def replace(match):
+        words, link = match.groups()
+        path = link.partition("#")[0]
+        if "://" in link or not path:
+            return match[0]
+        target = (ROOT / page).parent.joinpath(path).resolve()
+        return match[0] if str(target.relative_to(ROOT)) in known else words
+
+    return LINK.sub(replace, text)
+
+
+def nav():
+    lines = []
+    for section, entries in MENU.items():
+        lines += [f"  - {section}:", *(f"      - {title}: {path}" for title, path in entries.items())]
+    return "\n".join(lines)
+
+
+def main():
+    source, site = OUT / "source", OUT / "site"
+    shutil.rmtree(OUT, ignore_errors=True)
+    known = pages()
+    for page in known:
+        target = source / page
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(for_site((ROOT / page).read_text(), page, known))
+    for picture in (ROOT / "docs").rglob("*"):
+        if picture.suffix in (".svg", ".png"):
+            shutil.copy(picture, source / picture.relative_to(ROOT))
+    config = OUT / "mkdocs.yml"
+    config.write_text(CONFIG.format(source=source, site=site, nav=nav()))
+    result = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--config-file", str(config)])
+    if result.returncode == 0:
+        print(f"the documentation is in {site.relative_to(ROOT)}/index.html")
+    return result.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
