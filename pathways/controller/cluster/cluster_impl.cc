@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/log.h"
+#include "pathways/base/sorted_keys.h"
 #include "pathways/base/status_macros.h"
 
 namespace pw::controller {
@@ -22,13 +23,12 @@ std::shared_ptr<ClusterImpl> ClusterImpl::Create(ClusterOptions options, const E
       });
   cluster->fabric_->set_sequential_dispatch(cluster->options_.sequential_dispatch);
   cluster->fabric_->set_make_key(cluster->options_.make_key);
-  cluster->slices_ = std::make_unique<Slices>(cluster->fabric_.get(), cluster->options_.virtual_devices, environment.timers,
-                                              &cluster->strand_, [weak](SessionId session) -> SessionImpl* {
-                                                auto self = weak.lock();
-                                                if (self == nullptr) return nullptr;
-                                                auto it = self->sessions_.find(session);
-                                                return it == self->sessions_.end() ? nullptr : it->second.session;
-                                              });
+  cluster->sessions_ = std::make_unique<SessionRegistry>(cluster->fabric_.get(), environment.clock, [weak](SessionId session) {
+    if (auto self = weak.lock()) self->slices_->EndSession(session);
+  });
+  cluster->slices_ =
+      std::make_unique<Slices>(cluster->fabric_.get(), cluster->options_.virtual_devices, environment.timers, &cluster->strand_,
+                               [sessions = cluster->sessions_.get()](SessionId session) { return sessions->Find(session); });
   cluster->housekeeping_ = std::make_unique<Housekeeping>(&cluster->fabric_->outbox(), &cluster->strand_, environment.clock,
                                                           environment.timers, [weak](HostId host, const absl::Status& why) {
                                                             auto self = weak.lock();
@@ -37,6 +37,11 @@ std::shared_ptr<ClusterImpl> ClusterImpl::Create(ClusterOptions options, const E
                                                             if (it != self->hosts_.end()) self->LoseHost(it->second, why);
                                                           });
   cluster->housekeeping_->Configure(cluster->options_.host_config, nullptr);
+  cluster->reports_ = std::make_unique<GroupedReports>(cluster->fabric_.get(), &cluster->strand_, environment.timers);
+  cluster->trace_ =
+      std::make_unique<TraceRecording>(cluster->fabric_.get(), cluster->housekeeping_.get(),
+                                       TraceRecording::Environment{&cluster->strand_, environment.timers, environment.clock},
+                                       [cluster = cluster.get()] { return SortedKeys(cluster->hosts_); });
   cluster->fabric_->SetCleanUp([weak](const std::vector<HostId>& hosts, const ::pathways::v1::CleanUp& what) {
     if (auto self = weak.lock()) self->housekeeping_->CleanUp(hosts, what);
   });
@@ -95,6 +100,32 @@ void ClusterImpl::OnWorkerMessage(LinkId id, ::pathways::v1::FromWorker message,
   }
 }
 
+absl::Status ClusterImpl::CanServe() const {
+  if (!formed_) {
+    return absl::UnavailableError(absl::StrCat("the cluster has not formed yet: ", PendingLinks().size(), " of ",
+                                               options_.expect_hosts,
+                                               " hosts have joined. Start the missing workers, or try again in a moment."));
+  }
+  if (hosts_.empty())
+    return absl::UnavailableError("the cluster has lost all its hosts: start workers that join it (pathways worker --join)");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<Session>> ClusterImpl::OpenSession(std::string description, bool observer) {
+  if (stopped_) return absl::UnavailableError("the controller is stopping");
+  if (!observer) PW_RETURN_IF_ERROR(CanServe());  // operators ask at any time
+  return sessions_->Open(std::move(description), observer);
+}
+
+void ClusterImpl::OpenSession(session::NewSession session, ResultCallback<std::shared_ptr<Session>> done) {
+  using Opened = absl::StatusOr<std::shared_ptr<Session>>;
+  const absl::Status sound = gang::Changed({}, session.share).status();
+  Opened opened = sound.ok() ? OpenSession(std::move(session.description), session.observer) : Opened(sound);
+  if (opened.ok() && !session.share.empty())
+    sessions_->ChangeShare((*opened)->id(), session.share).status().IgnoreError();  // it was checked above
+  Answer(std::move(opened), std::move(done));
+}
+
 bool ClusterImpl::OnEvent(LinkId id, const Event& event, Bytes payload) {
   auto it = links_.find(id);
   if (it == links_.end() || it->second.state == LinkState::kLeaving) return false;
@@ -107,14 +138,14 @@ bool ClusterImpl::OnEvent(LinkId id, const Event& event, Bytes payload) {
   } else if (event.has_pong()) {
     // Only updates last_heard.
   } else if (is_host && event.has_host_call()) {
-    OnHostCall(it->second.host, event.host_call(), payload);
+    sessions_->OnHostCall(it->second.host, event.host_call(), payload);
   } else if (is_host && event.has_shared_verified()) {
     fabric_->SetTakesShared(it->second.host);
     MembershipChanged();
   } else if (is_host && event.has_dataflow()) {
     housekeeping_->OnFrame(it->second.host, event.dataflow(), std::move(payload));
   } else if (is_host && event.has_joined()) {
-    OnJoined(it->second.host, event.joined());
+    reports_->OnJoined(it->second.host, event.joined());
   } else if (is_host) {
     status = fabric_->OnEvent(it->second.host, event, std::move(payload));
   } else {
@@ -134,11 +165,18 @@ void ClusterImpl::OnLinkClosed(LinkId id, const absl::Status& reason) {
   links_.erase(id);
 }
 
+uint64_t ClusterImpl::frames_heard() const {
+  uint64_t frames = 0;
+  for (const auto& [host, link] : hosts_) frames += links_.at(link).link->connection()->counters().frames_received;
+  return frames;
+}
+
 void ClusterImpl::Stop(std::string reason, bool stop_workers, Task stopped) {
   strand_.Post([weak = weak_from_this(), reason = std::move(reason), stop_workers, stopped = std::move(stopped)]() mutable {
     auto self = weak.lock();
     if (self == nullptr || std::exchange(self->stopped_, true)) return std::move(stopped)();
     self->listener_ = nullptr;
+    self->reports_->Stop();
     self->fabric_->Flush();
     for (auto& [id, link] : self->links_) {
       if (stop_workers) {

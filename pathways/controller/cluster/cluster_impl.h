@@ -10,10 +10,9 @@
 // Files:
 //   - cluster_impl.cc: lifetime, links
 //   - cluster_membership.cc: joining, losing, heartbeats
-//   - cluster_sessions.cc: sessions, host calls
-//   - cluster_reports.cc: completions that one host reports for others
 //   - cluster_status.cc: status, requests of operators
-//   - cluster_trace.cc: recording a trace of the whole cluster
+// It hands the rest to parts, which know each other only by what they are given: SessionRegistry (sessions, calls to their clients),
+// GroupedReports (completions that hosts report for others), TraceRecording, Housekeeping and Slices.
 //
 // Invariants:
 //   CI-1  every method runs on the strand unless it says any thread
@@ -34,13 +33,14 @@
 #include "pathways/base/clock.h"
 #include "pathways/base/strand.h"
 #include "pathways/base/timer_queue.h"
+#include "pathways/controller/cluster/grouped_reports.h"
+#include "pathways/controller/cluster/session_registry.h"
+#include "pathways/controller/cluster/trace_recording.h"
 #include "pathways/controller/hosts/fabric.h"
 #include "pathways/controller/hosts/host_link.h"
-#include "pathways/controller/hosts/speakers.h"
 #include "pathways/controller/housekeeping/housekeeping.h"
 #include "pathways/controller/options.h"
 #include "pathways/controller/session.h"
-#include "pathways/controller/session/session_impl.h"
 #include "pathways/controller/slices/slices.h"
 #include "pathways/net/shared_memory.h"
 #include "pathways/net/transport.h"
@@ -66,9 +66,11 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   void Post(absl::AnyInvocable<void() &&> task) override { strand_.Post(std::move(task)); }  // any thread
   std::shared_ptr<const ClusterInfo> info() const override { return info_; }
   void OpenSession(session::NewSession session, ResultCallback<std::shared_ptr<Session>> done) override;
-  void SetHostCallHandler(SessionId session, std::shared_ptr<HostCallHandler> handler) override;
+  void SetHostCallHandler(SessionId session, std::shared_ptr<HostCallHandler> handler) override {
+    sessions_->SetHostCallHandler(session, std::move(handler));
+  }
   void ChangeShare(SessionId session, const gang::ShareChange& change, ResultCallback<gang::Share> done) override {
-    Answer(ChangeShare(session, change), std::move(done));
+    Answer(sessions_->ChangeShare(session, change), std::move(done));
   }
   std::shared_ptr<const SpareDevices> Spares(SessionId session) override { return slices_->Spares(session); }
   void AddSlice(SessionId session, const resource::SliceRequest& request, ResultCallback<SliceState> done) override {
@@ -88,11 +90,12 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
     slices_->Drain(host, undo, std::move(done));
   }
   void GetStatus(ResultCallback<std::string> done) override;
-  void RecordTrace(absl::Duration duration, size_t max_events, ResultCallback<ClusterTrace> done) override;
+  void RecordTrace(absl::Duration duration, size_t max_events, ResultCallback<ClusterTrace> done) override {
+    trace_->Start(duration, max_events, std::move(done));
+  }
 
   // The same operations, with the result returned at once, for callers on this strand. An observer's session opens even if no client's can.
   absl::StatusOr<std::shared_ptr<Session>> OpenSession(std::string description, bool observer = false);
-  absl::StatusOr<gang::Share> ChangeShare(SessionId session, const gang::ShareChange& change);
   absl::StatusOr<SliceState> AddSlice(SessionId session, const resource::SliceRequest& request) { return slices_->Add(session, request); }
   absl::Status ReleaseSlice(SessionId session, SliceId slice) { return slices_->Release(session, slice); }
 
@@ -101,7 +104,7 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   const Housekeeping& housekeeping() const { return *housekeeping_; }
   absl::Duration tick() const { return options_.heartbeat_limit / 10; }
   bool formed() const { return formed_; }
-  const Speakers& speakers() const { return speakers_; }
+  const Speakers& speakers() const { return reports_->speakers(); }
   uint64_t frames_heard() const;  // from the present hosts
 
  private:
@@ -113,12 +116,6 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
     ::pathways::v1::Hello hello;
     absl::Time last_heard;
   };
-  struct OpenedSession {
-    SessionImpl* session;
-    absl::Time since;
-    bool observer = false;
-  };
-  struct Tracing;
 
   ClusterImpl(ClusterOptions options, const Environment& environment);
   // Runs `done` in a task of its own, never inside the call.
@@ -133,6 +130,8 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   void OnAdminRequest(LinkId id, ::pathways::v1::AdminRequest request) override;
   void OnLinkWritable(LinkId id) override;
   void OnLinkClosed(LinkId id, const absl::Status& reason) override;
+  // Returns UNAVAILABLE while the cluster has no hosts to serve clients with.
+  absl::Status CanServe() const;
   // Returns false if the link is closed or closing: the caller then drops the rest of the message.
   bool OnEvent(LinkId id, const ::pathways::v1::Event& event, Bytes payload);
   HostLink::PostToOwner PostToThis();
@@ -150,22 +149,8 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   void ScheduleTick();
   void Tick();
 
-  // -- cluster_reports.cc
-  void OnJoined(HostId from, const ::pathways::v1::Joined& joined);
-  void TellReportsSeen();
-
-  // -- cluster_sessions.cc
-  // Returns UNAVAILABLE while the cluster has no hosts to serve clients with.
-  absl::Status CanServe() const;
-  void OnHostCall(HostId host, const ::pathways::v1::HostCall& call, const Bytes& payload);
-  void ReplyToHostCall(HostId host, uint64_t call, absl::StatusOr<std::vector<Bytes>> results);
-
   // -- cluster_status.cc
   std::string StatusJson(const Housekeeping::MetricsByHost& metrics);
-
-  // -- cluster_trace.cc
-  void GatherTrace();
-  void FinishTrace();
 
   const ClusterOptions options_;
   const Environment environment_;
@@ -173,24 +158,20 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   const net::Probe probe_;  // hosts find out with it whether they share a machine with the controller
   std::unique_ptr<Fabric> fabric_;
   std::unique_ptr<Housekeeping> housekeeping_;  // after the fabric, whose outbox it uses
+  std::unique_ptr<GroupedReports> reports_;
+  std::unique_ptr<TraceRecording> trace_;
+  std::unique_ptr<SessionRegistry> sessions_;
   std::unique_ptr<Slices> slices_;
   std::unique_ptr<net::Listener> listener_;
   LinkId next_link_ = 1;
   std::map<LinkId, Link> links_;
   std::map<HostId, LinkId> hosts_;
-  Speakers speakers_;
-  bool telling_ = false;  // a timer runs that tells hosts which of their reports have arrived
   std::shared_ptr<const ClusterInfo> info_ = std::make_shared<const ClusterInfo>();
   bool formed_ = false;
   bool stopped_ = false;
   absl::Time started_;
   absl::Time last_tick_;
   uint64_t next_ping_ = 1;
-  uint64_t next_session_ = 1;                    // clients are numbered as they come,
-  uint64_t next_observer_ = uint64_t{1} << 32;  // and not by how often operators ask
-  std::map<SessionId, OpenedSession> sessions_;
-  std::map<SessionId, std::shared_ptr<HostCallHandler>> handlers_;
-  std::shared_ptr<Tracing> tracing_;  // null unless a trace is being recorded
 };
 
 }  // namespace pw::controller

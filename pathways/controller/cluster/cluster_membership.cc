@@ -117,7 +117,7 @@ void ClusterImpl::MembershipChanged() {
   Command command;
   std::set<HostId> there;
   for (const auto& [host, link] : hosts_) there.insert(host);
-  speakers_.SetHosts(there);
+  reports_->SetHosts(there);
   for (const auto& [host, link] : hosts_) {
     hellos.push_back(&links_[link].hello);
     auto& peer = *command.mutable_peers()->add_peers();
@@ -125,7 +125,7 @@ void ClusterImpl::MembershipChanged() {
     peer.set_address(links_[link].hello.data_address());
     peer.set_takes_shared(fabric_->takes_shared(host));
     peer.set_name(fabric_->topology().Describe(*fabric_->topology().FindHost(host)));
-    if (const std::optional<HostId> speaker = speakers_.Of(host)) peer.set_reports_through(speaker->v);
+    if (const std::optional<HostId> speaker = speakers().Of(host)) peer.set_reports_through(speaker->v);
   }
   for (const auto& [host, link] : hosts_) fabric_->outbox().Add(host, command);
   housekeeping_->SetHosts(std::move(there));
@@ -162,8 +162,7 @@ void ClusterImpl::LoseHost(LinkId id, const absl::Status& reason) {
   fabric_->SetGone(virtual_devices, error);
   absl::flat_hash_set<DeviceId> devices(host.devices.begin(), host.devices.end());
   devices.insert(virtual_devices.begin(), virtual_devices.end());
-  std::vector<SessionImpl*> sessions;
-  for (auto& [session_id, opened] : sessions_) sessions.push_back(opened.session);
+  const std::vector<SessionImpl*> sessions = sessions_->All();
   for (SessionImpl* session : sessions) session->OnDevicesLost(devices, error);
   fabric_->RemoveHost(link.host, host.devices, error);
   for (SessionImpl* session : sessions) session->lane_routes()->OnHostLost(link.host, error);
@@ -198,7 +197,7 @@ void ClusterImpl::Tick() {
     }
   }
   housekeeping_->WatchHealth();
-  for (auto& [id, opened] : sessions_) opened.session->OnTick(now, slept);
+  for (SessionImpl* session : sessions_->All()) session->OnTick(now, slept);
   for (LinkId id : silent) {
     LoseHost(id, absl::DeadlineExceededError(
                      absl::StrCat("nothing heard from it for ", absl::FormatDuration(options_.heartbeat_limit))));

@@ -63,7 +63,7 @@ std::string ClusterImpl::StatusJson(const Housekeeping::MetricsByHost& metrics) 
       if (status.state == "up" && now - health->heard > options_.heartbeat_limit / 3) status.state = "busy";
     }
   }
-  for (const auto& [id, opened] : sessions_) {
+  for (const auto& [id, opened] : sessions_->opened()) {
     if (opened.observer) continue;
     const SessionImpl& s = *opened.session;
     report.clients.push_back(

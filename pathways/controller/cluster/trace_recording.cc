@@ -1,9 +1,10 @@
-// A recording of the whole cluster: all processes start and stop recording, and their events are converted to the controller's clock.
+#include "pathways/controller/cluster/trace_recording.h"
+
 #include <algorithm>
+#include <map>
+#include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "pathways/controller/cluster/cluster_impl.h"
 #include "pathways/trace/clock_offset.h"
 #include "pathways/trace/machine_clock.h"
 #include "pathways/trace/perfetto.h"
@@ -37,7 +38,7 @@ trace::Recording FromProto(const TraceReport& report, std::string process) {
 
 }  // namespace
 
-struct ClusterImpl::Tracing {
+struct TraceRecording::Underway {
   struct Host {
     std::string name;
     trace::ClockOffset offset;
@@ -56,71 +57,74 @@ struct ClusterImpl::Tracing {
   }
 };
 
-void ClusterImpl::RecordTrace(absl::Duration duration, size_t max_events, ResultCallback<ClusterTrace> done) {
-  if (tracing_ != nullptr) {
-    return strand_.Post([done = std::move(done)]() mutable {
+TraceRecording::TraceRecording(Fabric* fabric, Housekeeping* housekeeping, const Environment& environment,
+                               std::function<std::vector<HostId>()> present)
+    : fabric_(fabric), housekeeping_(housekeeping), environment_(environment), present_(std::move(present)) {}
+
+void TraceRecording::Start(absl::Duration duration, size_t max_events, ResultCallback<ClusterTrace> done) {
+  if (underway_ != nullptr) {
+    return environment_.strand->Post([done = std::move(done)]() mutable {
       std::move(done)(absl::FailedPreconditionError("another trace is being recorded: wait until it is done"));
     });
   }
   max_events = std::min(max_events, kMostEvents);
-  tracing_ = std::make_shared<Tracing>();
-  tracing_->done = std::move(done);
-  for (const auto& [host, link] : hosts_) tracing_->HostOf(host, fabric_->topology());
+  underway_ = std::make_shared<Underway>();
+  underway_->done = std::move(done);
+  for (HostId host : present_()) underway_->HostOf(host, fabric_->topology());
   ::pathways::v1::HostConfig config = housekeeping_->config();
   config.mutable_recording()->set_id(fabric_->NextId());
   config.mutable_recording()->set_max_events(static_cast<uint32_t>(max_events));
   // Each answer is also a reading of the host's clock.
-  auto begun = [this, tracing = tracing_](HostId host, absl::Time after, absl::Time before,
-                                          const ::pathways::v1::Configured& answer) {
-    if (tracing_ != tracing) return;  // too late
-    tracing->HostOf(host, fabric_->topology()).offset.AddAnswer(after, absl::FromUnixNanos(answer.now_nanoseconds()), before);
+  auto begun = [this, alive = std::weak_ptr<bool>(alive_), underway = underway_](HostId host, absl::Time after, absl::Time before,
+                                                                                 const ::pathways::v1::Configured& answer) {
+    if (alive.expired() || underway_ != underway) return;  // too late
+    underway->HostOf(host, fabric_->topology()).offset.AddAnswer(after, absl::FromUnixNanos(answer.now_nanoseconds()), before);
   };
   // The controller's own recording begins last: so the hosts record every command that the controller records.
-  housekeeping_->Configure(std::move(config), std::move(begun), [weak = weak_from_this(), duration, max_events] {
-    auto self = weak.lock();
-    if (self == nullptr) return;
-    self->fabric_->recorder().Start(max_events);
-    self->environment_.timers->After(duration, &self->strand_, [weak] {
-      if (auto still = weak.lock()) still->GatherTrace();
-    });
-  });
+  housekeeping_->Configure(std::move(config), std::move(begun),
+                           [this, alive = std::weak_ptr<bool>(alive_), duration, max_events] {
+                             if (alive.expired()) return;
+                             fabric_->recorder().Start(max_events);
+                             environment_.timers->After(duration, environment_.strand, [this, alive] {
+                               if (!alive.expired()) Gather();
+                             });
+                           });
 }
 
 // The controller's own recording ends first. The order to end travels among the commands, so a host's events before it belong to commands
 // that the controller has recorded.
-void ClusterImpl::GatherTrace() {
+void TraceRecording::Gather() {
   fabric_->gangs().RecordUnderway();
-  tracing_->own = fabric_->recorder().Stop();
-  std::vector<HostId> hosts;
-  for (const auto& [host, link] : hosts_) {
-    hosts.push_back(host);
-    tracing_->HostOf(host, fabric_->topology());
-  }
-  auto ended = [this, tracing = tracing_](HostId host, absl::Time asked, TraceReport report) {
-    if (tracing_ != tracing) return;  // too late
-    Tracing::Host& entry = tracing->HostOf(host, fabric_->topology());
+  underway_->own = fabric_->recorder().Stop();
+  const std::vector<HostId> hosts = present_();
+  for (HostId host : hosts) underway_->HostOf(host, fabric_->topology());
+  const auto still = [this, alive = std::weak_ptr<bool>(alive_), underway = underway_] {
+    return !alive.expired() && underway_ == underway;
+  };
+  auto ended = [this, still, underway = underway_](HostId host, absl::Time asked, TraceReport report) {
+    if (!still()) return;
+    Underway::Host& entry = underway->HostOf(host, fabric_->topology());
     entry.offset.AddAnswer(asked, absl::FromUnixNanos(report.now_nanoseconds()), environment_.clock->Now());
     entry.answered = true;
     entry.report = std::move(report);
   };
-  auto finish = [weak = weak_from_this(), tracing = tracing_] {
-    auto self = weak.lock();
-    if (self != nullptr && self->tracing_ == tracing) self->FinishTrace();
+  auto finish = [this, still] {
+    if (still()) Finish();
   };
-  environment_.timers->After(kGatherTimeout, &strand_, finish);
+  environment_.timers->After(kGatherTimeout, environment_.strand, finish);
   housekeeping_->GatherTraces(hosts, std::move(ended), finish);
 }
 
-void ClusterImpl::FinishTrace() {
-  const std::shared_ptr<Tracing> tracing = std::exchange(tracing_, nullptr);
+void TraceRecording::Finish() {
+  const std::shared_ptr<Underway> underway = std::exchange(underway_, nullptr);
   ::pathways::v1::HostConfig config = housekeeping_->config();
   config.clear_recording();  // this discards recordings that were not collected
   housekeeping_->Configure(std::move(config), nullptr);
   ClusterTrace result;
   std::vector<trace::Recording> recordings;
-  recordings.push_back(std::move(tracing->own));
+  recordings.push_back(std::move(underway->own));
   recordings.front().process = "controller";
-  for (auto& [host, entry] : tracing->hosts) {
+  for (auto& [host, entry] : underway->hosts) {
     if (!entry.answered) {
       result.silent_hosts.push_back(entry.name);
       continue;
@@ -136,7 +140,8 @@ void ClusterImpl::FinishTrace() {
     result.events_not_recorded += static_cast<int64_t>(recording.dropped);
   }
   result.perfetto_json = trace::ToPerfettoJson(recordings, result.silent_hosts);
-  strand_.Post([done = std::move(tracing->done), result = std::move(result)]() mutable { std::move(done)(std::move(result)); });
+  environment_.strand->Post(
+      [done = std::move(underway->done), result = std::move(result)]() mutable { std::move(done)(std::move(result)); });
 }
 
 }  // namespace pw::controller

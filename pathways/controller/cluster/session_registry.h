@@ -1,0 +1,58 @@
+// SessionRegistry: the sessions that are open, by number, and the clients that answer calls of Python functions from running programs.
+//
+// It does not own sessions: their clients do, and a session leaves the registry in its destructor. Strand-confined.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "pathways/base/clock.h"
+#include "pathways/controller/hosts/fabric.h"
+#include "pathways/controller/session.h"
+#include "pathways/controller/session/session_impl.h"
+
+namespace pw::controller {
+
+class SessionRegistry {
+ public:
+  struct Opened {
+    SessionImpl* session;
+    absl::Time since;
+    bool observer = false;  // an operator, not a client
+    std::shared_ptr<HostCallHandler> calls = nullptr;
+  };
+  // `on_end` is called in the destructor of each session. The pointers must outlive this.
+  SessionRegistry(Fabric* fabric, Clock* clock, std::function<void(SessionId)> on_end);
+
+  std::shared_ptr<Session> Open(std::string description, bool observer);
+  // Returns null if the session has ended.
+  SessionImpl* Find(SessionId session) const;
+  std::vector<SessionImpl*> All() const;
+  const std::map<SessionId, Opened>& opened() const { return opened_; }
+
+  // Changes the client's share of the devices' time; returns the complete share. NOT_FOUND lists the existing clients.
+  absl::StatusOr<gang::Share> ChangeShare(SessionId session, const gang::ShareChange& change);
+  // Sets the handler of calls from programs into the client's process; null: such calls fail.
+  void SetHostCallHandler(SessionId session, std::shared_ptr<HostCallHandler> handler);
+  // Passes a call from a program on the host to its client, and the answer back to the host.
+  void OnHostCall(HostId host, const ::pathways::v1::HostCall& call, const Bytes& payload);
+
+ private:
+  void Reply(HostId host, uint64_t call, absl::StatusOr<std::vector<Bytes>> results);
+
+  Fabric* const fabric_;
+  Clock* const clock_;
+  const std::function<void(SessionId)> on_end_;
+  uint64_t next_client_ = 1;                    // clients are numbered as they come,
+  uint64_t next_observer_ = uint64_t{1} << 32;  // and not by how often operators ask
+  std::map<SessionId, Opened> opened_;
+  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace pw::controller
