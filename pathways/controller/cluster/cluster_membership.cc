@@ -159,7 +159,7 @@ void ClusterImpl::LoseHost(LinkId id, const absl::Status& reason) {
   hosts_.erase(link.host);
   const std::vector<DeviceId> virtual_devices = fabric_->topology().VirtualDevicesOf(link.host);
   fabric_->topology().RemoveHost(link.host).IgnoreError();
-  fabric_->SetGone(virtual_devices, error);
+  fabric_->devices().SetGone(virtual_devices, error);
   absl::flat_hash_set<DeviceId> devices(host.devices.begin(), host.devices.end());
   devices.insert(virtual_devices.begin(), virtual_devices.end());
   const std::vector<SessionImpl*> sessions = sessions_->All();

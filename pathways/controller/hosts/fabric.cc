@@ -2,9 +2,7 @@
 
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "pathways/base/sorted_keys.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/net/shared_memory.h"
@@ -38,7 +36,7 @@ absl::StatusOr<uint64_t> PayloadBytes(const Event& event) {
 }
 
 Fabric::Fabric(const SessionLimits& limits, const gang::Options& gang, Clock* clock, std::function<void(Task)> post)
-    : limits_(limits), post_(std::move(post)), recorder_(clock), gangs_(gang, clock, &topology_, &outbox_, &recorder_) {
+    : limits_(limits), post_(std::move(post)), recorder_(clock), gangs_(gang, clock, &devices_.topology(), &outbox_, &recorder_) {
   ops_.SetGangs(&gangs_);
 }
 
@@ -79,7 +77,7 @@ std::string Fabric::lane_address(HostId host) const {
 }
 
 void Fabric::RemoveHost(HostId host, const std::vector<DeviceId>& devices, const absl::Status& error) {
-  SetGone(devices, error);
+  devices_.SetGone(devices, error);
   outbox_.RemoveHost(host);
   peers_.erase(host);
   outgoing_.RemoveHost(host);
@@ -156,46 +154,6 @@ void Fabric::Flush() {
     auto it = peers_.find(host);
     if (it != peers_.end()) it->second->connection->Send(std::move(header), std::move(payload), net::Lane::kUrgent);
   });
-}
-
-void Fabric::SetGone(const std::vector<DeviceId>& devices, const absl::Status& error) {
-  auto shared = std::make_shared<const absl::Status>(error);
-  for (DeviceId device : devices) lost_devices_[device] = shared;
-}
-
-void Fabric::ForgetGone(DeviceId first, int count) {
-  absl::erase_if(lost_devices_, [&](const auto& lost) { return lost.first >= first && lost.first.v - first.v < count; });
-}
-
-absl::Status Fabric::CheckDevices(const std::vector<DeviceId>& devices) const {
-  absl::flat_hash_set<DeviceId> seen;
-  if (devices.size() > 1) seen.reserve(devices.size());
-  for (DeviceId id : devices) {
-    if (topology_.FindDevice(id) == nullptr) {
-      auto lost = lost_devices_.find(id);
-      if (lost != lost_devices_.end()) return *lost->second;
-      return absl::InvalidArgumentError(
-          resource::IsVirtual(id)
-              ? absl::StrCat("virtual ", ToString(id), " belongs to no slice: add a slice and use its devices")
-              : absl::StrCat(ToString(id), " does not exist"));
-    }
-    if (devices.size() > 1 && !seen.insert(id).second)
-      return absl::InvalidArgumentError(absl::StrCat(ToString(id), " is listed twice"));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::string> Fabric::MemoryKind(DeviceId id, const std::string& kind) const {
-  const resource::Device& device = *topology_.FindDevice(id);
-  const auto& memories = device.description.memories;
-  if (kind.empty()) return memories.empty() ? std::string() : memories.front().kind;
-  std::vector<std::string> kinds;
-  for (const auto& memory : memories) {
-    if (memory.kind == kind) return kind;
-    kinds.push_back(memory.kind);
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat(ToString(id), " has no memory of kind \"", kind, "\"; it has ", absl::StrJoin(kinds, ", ")));
 }
 
 void Fabric::SendBytes(HostId host, SessionId session, uint64_t transfer, const Bytes& data, bool exclusive) {

@@ -21,6 +21,7 @@
 #include "pathways/base/ids.h"
 #include "pathways/controller/hosts/bulk_sender.h"
 #include "pathways/controller/hosts/clean_ups.h"
+#include "pathways/controller/hosts/device_directory.h"
 #include "pathways/controller/hosts/fetches.h"
 #include "pathways/controller/hosts/host_groups.h"
 #include "pathways/controller/hosts/ops_in_flight.h"
@@ -31,7 +32,6 @@
 #include "pathways/dispatch/outbox.h"
 #include "pathways/net/loans.h"
 #include "pathways/net/transport.h"
-#include "pathways/resource/topology.h"
 #include "pathways/trace/recorder.h"
 #include "pathways/v1/worker.pb.h"
 
@@ -79,7 +79,9 @@ class Fabric {
   void set_sequential_dispatch(bool on) { sequential_dispatch_ = on; }
   const SessionLimits& limits() const { return limits_; }
 
-  resource::Topology& topology() { return topology_; }
+  DeviceDirectory& devices() { return devices_; }
+  const DeviceDirectory& devices() const { return devices_; }
+  resource::Topology& topology() { return devices_.topology(); }
   dispatch::Outbox& outbox() { return outbox_; }
   OpsInFlight& ops() { return ops_; }
   Gangs& gangs() { return gangs_; }
@@ -89,17 +91,6 @@ class Fabric {
   PendingReplies<::pathways::v1::Described>& descriptions() { return descriptions_; }
 
   trace::Recorder& recorder() { return recorder_; }
-
-  // Sets the error that uses of these devices get, until ForgetGone.
-  void SetGone(const std::vector<DeviceId>& devices, const absl::Status& error);
-  void ForgetGone(DeviceId first, int count);
-
-  // Returns OK if all devices are present. Else the error of SetGone for a device that is gone; INVALID_ARGUMENT for one that never
-  // existed, or is listed twice.
-  absl::Status CheckDevices(const std::vector<DeviceId>& devices) const;
-  // Returns the memory kind of a device; "" means its default one. INVALID_ARGUMENT lists the kinds that it has. REQUIRES: the device is
-  // present.
-  absl::StatusOr<std::string> MemoryKind(DeviceId device, const std::string& kind) const;
 
   // Sends the bytes of a transfer that a Put has announced to the host. A few bytes go with the commands, many on the bulk lane.
   // Shared memory goes by its name if the host can open it. `exclusive`: the caller keeps no reference and sends the bytes to no
@@ -137,7 +128,7 @@ class Fabric {
   int64_t array_bytes_ = 0;
   std::function<std::string()> make_key_;
   uint64_t next_id_ = 1;  // for arrays, executables, transfers and queries
-  resource::Topology topology_;
+  DeviceDirectory devices_;
   dispatch::Outbox outbox_;
   CleanUps clean_ups_{&outbox_};
   SendCleanUp send_clean_up_;
@@ -150,7 +141,6 @@ class Fabric {
   PendingReplies<::pathways::v1::Described> descriptions_;
   Outgoing outgoing_;
   absl::flat_hash_map<HostId, std::unique_ptr<Peer>> peers_;
-  absl::flat_hash_map<DeviceId, std::shared_ptr<const absl::Status>> lost_devices_;
 };
 
 // Returns the number of payload bytes that an event announces. INTERNAL if the sum overflows.

@@ -16,7 +16,7 @@ using program::Step;
 absl::Status CheckSame(const Fabric& fabric, const buffers::ArraySpec& is, const buffers::ArraySpec& wanted,
                        const std::string& what) {
   const auto kind = [&](const buffers::ArraySpec& spec) {
-    return fabric.MemoryKind(spec.sharding.devices()[0], spec.sharding.memory_kind()).value_or("");
+    return fabric.devices().MemoryKind(spec.sharding.devices()[0], spec.sharding.memory_kind()).value_or("");
   };
   if (Fits(is, wanted) && kind(is) == kind(wanted)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(what, " is ", buffers::ToString(is), " instead of ", buffers::ToString(wanted),

@@ -70,7 +70,7 @@ bool SequentialRun::Executes(size_t h) const {
 // If a host or device of the node is lost, the node fails; then it needs no gang.
 Gangs::Ticket SequentialRun::Submit() {
   const program::Executable& executable = *entry_->typed->executables[entry_->program().nodes[node_].executable];
-  if (!fabric_->CheckDevices(executable.physical).ok()) return {};
+  if (!fabric_->devices().Check(executable.physical).ok()) return {};
   std::vector<HostId> hosts;
   for (size_t h = 0; h < next_.size(); ++h) {
     if (Executes(h)) hosts.push_back(entry_->lowered.hosts[h].host);
@@ -88,7 +88,7 @@ void SequentialRun::Send(size_t h) {
   const dispatch::LoweredHost& part = entry_->lowered.hosts[h];
   if (next_[h] >= part.commands.size() || part.node_of[next_[h]] != node_) return;
   const bool there = fabric_->outbox().HasHost(part.host);
-  if (!there) node_status_[node_].Update(entry_->program().At(node_, fabric_->CheckDevices(entry_->devices)));
+  if (!there) node_status_[node_].Update(entry_->program().At(node_, fabric_->devices().Check(entry_->devices)));
   const std::vector<uint64_t> args = IdsOf(args_, part.args), results = IdsOf(results_, part.results);
   const program::Binding binding{args, results, base_, session_.v};
   for (; next_[h] < part.commands.size() && part.node_of[next_[h]] == node_; ++next_[h]) {

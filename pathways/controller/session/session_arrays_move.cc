@@ -32,7 +32,8 @@ bool SessionImpl::SamePlacement(const buffers::Sharding& a, const buffers::Shard
   if (a.devices() != b.devices()) return false;
   if (a.memory_kind() == b.memory_kind()) return true;
   for (DeviceId device : a.devices()) {
-    const auto kind_a = fabric_->MemoryKind(device, a.memory_kind()), kind_b = fabric_->MemoryKind(device, b.memory_kind());
+    const auto kind_a = fabric_->devices().MemoryKind(device, a.memory_kind()),
+               kind_b = fabric_->devices().MemoryKind(device, b.memory_kind());
     if (!kind_a.ok() || !kind_b.ok() || *kind_a != *kind_b) return false;
   }
   return true;

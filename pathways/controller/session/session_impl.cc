@@ -87,7 +87,7 @@ absl::Status SessionImpl::CheckSpec(const ArraySpec& spec) const {
   PW_RETURN_IF_ERROR(CheckDevices(spec.sharding.devices()));
   if (spec.sharding.memory_kind().empty()) return absl::OkStatus();
   for (DeviceId device : spec.sharding.devices())
-    PW_RETURN_IF_ERROR(fabric_->MemoryKind(device, spec.sharding.memory_kind()).status());
+    PW_RETURN_IF_ERROR(fabric_->devices().MemoryKind(device, spec.sharding.memory_kind()).status());
   return absl::OkStatus();
 }
 

@@ -142,7 +142,7 @@ class SessionImpl final : public Session {
   // Returns a new array with one completion outstanding: the caller gives it by OnDone when all commands are planned.
   Record NewRecord(const SpecPtr& spec);
   absl::Status CheckSpec(const ArraySpec& spec) const;
-  // Fabric::CheckDevices; virtual devices must be this client's own.
+  // DeviceDirectory::Check; virtual devices must be this client's own.
   absl::Status CheckDevices(const std::vector<DeviceId>& devices) const;
   // Adds another handle for the same record, with `spec`.
   void Share(Handle result, const ArrayEntry& source, SpecPtr spec);

@@ -103,7 +103,8 @@ absl::Status SessionImpl::CheckProgram(const program::Program& program, std::vec
       std::vector<DeviceId> ids;
       for (int32_t number : numbers) ids.push_back(DeviceId(number));
       absl::Status status = CheckDevices(ids);
-      if (status.ok() && !sharding.memory_kind().empty()) status = fabric_->MemoryKind(ids[0], sharding.memory_kind()).status();
+      if (status.ok() && !sharding.memory_kind().empty())
+        status = fabric_->devices().MemoryKind(ids[0], sharding.memory_kind()).status();
       PW_RETURN_IF_ERROR(program.At(static_cast<int>(n), status));
       all.insert(ids.begin(), ids.end());
     }

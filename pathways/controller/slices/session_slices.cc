@@ -18,7 +18,7 @@ absl::Status SessionImpl::CheckDevices(const std::vector<DeviceId>& devices) con
     if (!resource::IsVirtual(id) || ours) continue;
     return absl::InvalidArgumentError(absl::StrCat("virtual ", ToString(id), " does not belong to a slice of this client"));
   }
-  return fabric_->CheckDevices(devices);
+  return fabric_->devices().Check(devices);
 }
 
 absl::Status SessionImpl::CheckApart(const std::vector<DeviceId>& devices) const {

@@ -131,7 +131,7 @@ absl::Status Slices::Bind(const Slice& slice) {
     spare->bound = spare->used = true;
     const DeviceId id(pool.first.v + static_cast<int>(spare - pool.spares.data()));
     fabric_->topology().Bind(id, physical);
-    fabric_->ForgetGone(id, 1);
+    fabric_->devices().ForgetGone(id, 1);
     devices.push_back(id);
   }
   return absl::OkStatus();
@@ -254,7 +254,7 @@ absl::Status Slices::Release(SessionId session, SliceId id) {
     const absl::Status released = Released(id, devices);
     if (SessionImpl* of = find_session_(session)) of->OnSliceReleased({devices.begin(), devices.end()}, released);
     Unbind(session, devices);
-    fabric_->SetGone(devices, released);
+    fabric_->devices().SetGone(devices, released);
   }
   const resource::Outcomes outcomes = table_.Release(id);
   AnswerWaiters(id);
@@ -276,7 +276,7 @@ void Slices::EndSession(SessionId session) {
   for (uint64_t key : keys) Answer(key);
   const resource::Outcomes outcomes = table_.ReleaseOwner(session);
   if (auto it = pools_.find(session); it != pools_.end()) {
-    fabric_->ForgetGone(it->second->first, kPoolIds);
+    fabric_->devices().ForgetGone(it->second->first, kPoolIds);
     pools_.erase(it);
   }
   Learn(outcomes);
