@@ -133,7 +133,7 @@ def test_another_key_is_another_step():
 def test_what_is_missing_is_said():
     x, y = batch()
     model, given, *_ = nnx_model()
-    with pytest.raises(ValueError, match=r"draws random numbers.*rng=\.\.\., or call model.eval"):
+    with pytest.raises(ValueError, match=r"draws random numbers.*rng=\.\.\., to step.., or call model.eval"):
         pw.pipeline(model, loss=mean_square, stages=jax.devices()[:2], microbatches=2).init(given, x, y)
     model, given, _, _, _, arguments = linen_model()
     linen = pw.pipeline(model, loss=mean_square, stages=jax.devices()[:2], microbatches=2, arguments=arguments)
