@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "pathways/session/wire.h"
 
 namespace pw::client {
@@ -16,9 +15,6 @@ using session::StatusCallback;
 
 // NewHandle counts from here, below the handles that a controller would choose.
 constexpr session::Handle kFirstHandle = session::kFirstServerHandle / 2;
-absl::Status UnknownBuffer(session::Handle buffer) {
-  return absl::NotFoundError(absl::StrCat("host buffer ", buffer, " is unknown: no copy to a host buffer has named it"));
-}
 
 }  // namespace
 
@@ -35,6 +31,8 @@ RemoteSession::RemoteSession(const Lanes::Options& lanes, const Link::Environmen
     : environment_(environment),
       opened_(std::move(opened)),
       next_handle_(kFirstHandle),
+      fetched_(environment.strand),
+      node_calls_(OwnerOfNodeCalls()),
       in_frame_bytes_(lanes.buffers.in_frame),
       lanes_(Lanes::Create(lanes, environment, OwnerOfLanes())) {}
 
@@ -61,6 +59,20 @@ Lanes::Owner RemoteSession::OwnerOfLanes() {
   return owner;
 }
 
+NodeCalls::Owner RemoteSession::OwnerOfNodeCalls() {
+  NodeCalls::Owner owner;
+  owner.fetch = [this](Handle array, std::optional<int64_t> bytes, ResultCallback<Bytes> done) {
+    FetchBytes(array, std::nullopt, 0, bytes, std::move(done));
+  };
+  owner.offer = [this](Bytes data) {
+    const Handle buffer = NewHandle();
+    lanes_->buffers().Offer(buffer, std::move(data));
+    return buffer;
+  };
+  owner.send = [this](SessionRequest request) { link_->Send(std::move(request)); };
+  return owner;
+}
+
 RemoteSession::~RemoteSession() {
   link_->Close();
   OnEnded(absl::CancelledError("the session has ended"));
@@ -76,7 +88,7 @@ void RemoteSession::OnWelcome(const ::pathways::v1::SessionWelcome& welcome) {
 }
 
 void RemoteSession::OnEvent(SessionEvent event, Bytes payload) {
-  if (event.has_host_call()) return OnNodeCall(event.host_call());
+  if (event.has_host_call()) return node_calls_.OnCall(event.host_call());
   if (event.has_lane()) return lanes_->OnLane(welcome_.id.v, event.lane());
   if (event.has_lane_closed()) return lanes_->OnLaneClosed(event.lane_closed());
   if (event.has_buffers_done()) {
@@ -101,9 +113,8 @@ void RemoteSession::OnEnded(const absl::Status& status) {
   ended_ = status.ok() ? absl::UnavailableError("the controller has ended this session") : status;
   for (auto& [number, done] : std::exchange(asked_, {}))
     Post([done = std::move(done), status = ended_]() mutable { std::move(done)(status, Bytes()); });
-  for (auto& [buffer, fetched] : std::exchange(fetched_, {})) {
-    for (auto& done : fetched.waiting) Post([done = std::move(done), status = ended_]() mutable { std::move(done)(status); });
-  }
+  fetched_.End(ended_);
+  node_calls_.End();
   Post([lanes = lanes_, status = ended_] { lanes->End(status); });
   if (opened_ != nullptr) Post([opened = std::exchange(opened_, nullptr), status = ended_]() mutable { std::move(opened)(status); });
 }
@@ -149,16 +160,15 @@ std::optional<int64_t> RemoteSession::BytesToFetch(Handle array, const std::opti
 
 void RemoteSession::CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims> byte_strides,
                                      StatusCallback done) {
-  if (host_buffer == 0 || !fetched_.try_emplace(host_buffer).second) {
-    const auto status = absl::AlreadyExistsError(absl::StrCat("host buffer ", host_buffer, " exists already, or is 0"));
+  if (const absl::Status status = fetched_.Begin(host_buffer); !status.ok())
     return Post([done = std::move(done), status]() mutable { std::move(done)(status); });
-  }
   const std::optional<int64_t> bytes = BytesToFetch(array, byte_strides);
-  FetchBytes(array, byte_strides, in_frame_bytes_, bytes,
-             [this, alive = std::weak_ptr<bool>(alive_), host_buffer, done = std::move(done)](absl::StatusOr<Bytes> data) mutable {
-               if (alive.expired()) return std::move(done)(data.status());
-               Fill(host_buffer, std::move(data), std::move(done));
-             });
+  FetchBytes(
+      array, byte_strides, in_frame_bytes_, bytes,
+      [this, alive = std::weak_ptr<bool>(alive_), host_buffer, done = std::move(done)](absl::StatusOr<Bytes> data) mutable {
+        if (!alive.expired()) fetched_.Fill(host_buffer, data);
+        std::move(done)(data.status());
+      });
 }
 
 void RemoteSession::FetchBytes(Handle array, const std::optional<buffers::Dims>& byte_strides, int64_t in_frame,
@@ -179,34 +189,8 @@ void RemoteSession::FetchBytes(Handle array, const std::optional<buffers::Dims>&
   if (*number != 0) lanes_->Expect(*number, bytes);
 }
 
-void RemoteSession::Fill(Handle host_buffer, absl::StatusOr<Bytes> data, StatusCallback done) {
-  const absl::Status status = data.status();
-  if (auto it = fetched_.find(host_buffer); it != fetched_.end()) {
-    auto waiting = std::exchange(it->second.waiting, {});
-    if (data.ok() && !it->second.dropped)
-      it->second.data = data;
-    else
-      fetched_.erase(it);
-    for (auto& lookup : waiting) std::move(lookup)(data);
-  }
-  std::move(done)(status);
-}
+void RemoteSession::LookupHostBuffer(Handle handle, ResultCallback<Bytes> done) { fetched_.Lookup(handle, std::move(done)); }
 
-void RemoteSession::LookupHostBuffer(Handle handle, ResultCallback<Bytes> done) {
-  auto it = fetched_.find(handle);
-  if (it != fetched_.end() && !it->second.data.has_value()) return it->second.waiting.push_back(std::move(done));
-  absl::StatusOr<Bytes> data = it != fetched_.end() ? *it->second.data : ended_.ok() ? UnknownBuffer(handle) : ended_;
-  Post([done = std::move(done), data = std::move(data)]() mutable { std::move(done)(std::move(data)); });
-}
-
-absl::Status RemoteSession::DeleteHostBuffer(Handle handle) {
-  auto it = fetched_.find(handle);
-  if (it == fetched_.end()) return ended_.ok() ? UnknownBuffer(handle) : ended_;
-  if (it->second.data.has_value())
-    fetched_.erase(it);
-  else
-    it->second.dropped = true;  // waiting lookups still get it
-  return absl::OkStatus();
-}
+absl::Status RemoteSession::DeleteHostBuffer(Handle handle) { return fetched_.Delete(handle); }
 
 }  // namespace pw::client

@@ -2,9 +2,9 @@
 //
 // Only callbacks wait for the controller. An operation on arrays is sent, and returns OK if this end finds no error; if the controller
 // refuses it, its results hold the error, as after any failure (session.h). Host buffers stay here until their hosts have them
-// (host_buffers.h); fetched bytes stay until they are deleted.
+// (host_buffers.h); fetched bytes stay until they are deleted (fetched_buffers.h).
 //
-// Files: remote_session.cc (lifetime, events, host buffers), remote_arrays.cc, remote_calls.cc, remote_programs.cc.
+// Files: remote_session.cc (lifetime, events, host buffers), remote_arrays.cc, remote_programs.cc.
 // Strand-confined, except where Session says otherwise.
 #pragma once
 
@@ -19,8 +19,10 @@
 #include "absl/functional/any_invocable.h"
 #include "pathways/client/answers.h"
 #include "pathways/client/array_table.h"
+#include "pathways/client/fetched_buffers.h"
 #include "pathways/client/lanes.h"
 #include "pathways/client/link.h"
+#include "pathways/client/node_calls.h"
 #include "pathways/session/session.h"
 
 namespace pw::client {
@@ -51,7 +53,7 @@ class RemoteSession final : public session::Session, private Link::Owner {
   // Sets the handler of calls from programs into this process; null: such calls fail.
   void SetHostCalls(std::shared_ptr<session::HostCallHandler> handler) {
     lanes_->SetHostCalls(handler);
-    host_calls_ = std::move(handler);
+    node_calls_.SetHandler(std::move(handler));
   }
   // Sends a request with its payload to the controller; `done` gets the answer. Returns the request's number; 0 if the session is over.
   uint64_t Ask(::pathways::v1::SessionRequest request, AnswerCallback done, std::vector<Bytes> payload = {});
@@ -97,13 +99,6 @@ class RemoteSession final : public session::Session, private Link::Owner {
   absl::Status DestructExecutable(Handle executable) override;
 
  private:
-  // A host buffer that a fetch fills.
-  struct Fetched {
-    std::optional<absl::StatusOr<Bytes>> data;
-    bool dropped = false;  // deleted before it arrived
-    std::vector<session::ResultCallback<Bytes>> waiting;
-  };
-
   RemoteSession(const Lanes::Options& lanes, const Link::Environment& environment, session::StatusCallback opened);
 
   // Link::Owner
@@ -112,11 +107,11 @@ class RemoteSession final : public session::Session, private Link::Owner {
   void OnEnded(const absl::Status& status) override;
 
   Lanes::Owner OwnerOfLanes();
+  NodeCalls::Owner OwnerOfNodeCalls();
   // Fetches an array, by lane if it has more than `in_frame` bytes. `bytes`: how many it has, if that is known.
   void FetchBytes(Handle array, const std::optional<buffers::Dims>& byte_strides, int64_t in_frame, std::optional<int64_t> bytes,
                   session::ResultCallback<Bytes> done);
   std::optional<int64_t> BytesToFetch(Handle array, const std::optional<buffers::Dims>& byte_strides) const;
-  void Fill(Handle host_buffer, absl::StatusOr<Bytes> data, session::StatusCallback done);
   void AskStatus(::pathways::v1::SessionRequest request, session::StatusCallback done);
   // Runs the callback in a task of its own, never inside the call.
   void Post(absl::AnyInvocable<void() &&> task);
@@ -126,11 +121,6 @@ class RemoteSession final : public session::Session, private Link::Owner {
   // The same for a request whose results have these specs.
   absl::Status RearrangeAs(::pathways::v1::SessionRequest request, ::pathways::v1::Rearrange* body, Handles results, Handles arrays, Specs specs,
                            CopySemantics semantics);
-  // -- remote_calls.cc
-  struct NodeCall;
-  void OnNodeCall(const ::pathways::v1::SessionHostCall& proto);
-  void RunNodeCall(NodeCall& call);
-  void ReplyToNodeCall(uint64_t number, absl::StatusOr<std::vector<Bytes>> results);
   // -- remote_programs.cc
   // Names the program by its hash, or sends it if it is small or the controller does not have it.
   void CompileByHash(::pathways::v1::SessionRequest request, Bytes program, session::ResultCallback<ExecutableRef> done);
@@ -144,9 +134,9 @@ class RemoteSession final : public session::Session, private Link::Owner {
   Handle next_handle_;
   ArrayTable arrays_;
   absl::flat_hash_map<Handle, ExecutableRef> executables_;
-  absl::flat_hash_map<Handle, Fetched> fetched_;
+  FetchedBuffers fetched_;
   std::map<uint64_t, AnswerCallback> asked_;  // by the request's number
-  std::shared_ptr<session::HostCallHandler> host_calls_;
+  NodeCalls node_calls_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // held weakly by posted tasks
   const int64_t in_frame_bytes_;
   std::shared_ptr<Lanes> lanes_;
