@@ -128,7 +128,7 @@ void ProgramSteps::CallByLane(session::LaneListener& client, const std::shared_p
     session_->arrays_.Insert(call->operands.back(), {operand, operand->shared_spec(), nullptr});
     message.operands.push_back({call->operands.back(), operand->spec().dtype, operand->spec().dims});
   }
-  session_->HoldUntilSettled(std::move(operands), [this, alive = alive(), call](const absl::Status& status) {
+  session_->reads_.Hold(std::move(operands), [this, alive = alive(), call](const absl::Status& status) {
     if (alive.expired() || !status.ok()) return;
     for (const Expected& expected : call->outputs) Announce(expected);
   });
@@ -266,7 +266,7 @@ void ProgramSteps::EndRun(const std::shared_ptr<ExecuteRun>& run, const absl::St
 
 // Returns OK if the branch's devices are present: those of its slices, and the hosts that had them when the entry was made.
 absl::Status ProgramSteps::CheckHosts(const ProgramEntry& entry) const {
-  PW_RETURN_IF_ERROR(session_->CheckDevices(entry.devices));
+  PW_RETURN_IF_ERROR(session_->devices_.Check(entry.devices));
   const auto check = [&](HostId host) {
     if (fabric().outbox().HasHost(host)) return absl::OkStatus();
     return absl::UnavailableError("a host of the chosen branch was lost before the choice was made");
@@ -283,7 +283,7 @@ absl::Status ProgramSteps::CheckHosts(const ProgramEntry& entry) const {
 // REQUIRES: a host of the array is lost. Returns the error.
 absl::Status ProgramSteps::WhyGone(const Record& array) const {
   absl::Status why = array->status();
-  why.Update(session_->CheckDevices(array->spec().sharding.devices()));
+  why.Update(session_->devices_.Check(array->spec().sharding.devices()));
   return why.ok() ? absl::UnavailableError("a host was lost") : why;
 }
 

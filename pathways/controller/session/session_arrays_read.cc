@@ -45,23 +45,8 @@ void SessionImpl::WhenReady(absl::Span<const Handle> arrays, StatusCallback done
     records.push_back((*entry)->effects);
   }
   if (settled) return Answer(std::move(done), error);
-  HoldUntilSettled(std::move(records), [this, done = std::move(done)](absl::Status status) mutable {
-    Answer(std::move(done), std::move(status));
-  });
-}
-
-void SessionImpl::HoldUntilSettled(std::vector<Record> arrays, StatusCallback done) {
-  const uint64_t key = fabric_->NextId();
-  reads_->insert({key, Read{arrays, std::move(done)}});
-  buffers::WhenAllSettled(arrays, [key, weak = std::weak_ptr<Reads>(reads_)](const absl::Status& status) {
-    auto reads = weak.lock();
-    if (reads == nullptr) return;
-    auto it = reads->find(key);
-    if (it == reads->end()) return;
-    Read read = std::move(it->second);
-    reads->erase(it);
-    std::move(read.done)(status);
-  });
+  reads_.Hold(std::move(records),
+              [this, done = std::move(done)](absl::Status status) mutable { Answer(std::move(done), std::move(status)); });
 }
 
 absl::StatusOr<const ArrayEntry*> SessionImpl::CheckFetch(Handle array, const std::optional<buffers::Dims>& byte_strides,
@@ -101,7 +86,7 @@ void SessionImpl::CopyToHostBuffer(Handle array, Handle host_buffer, std::option
                          [this, host_buffer, effects = entry->effects](absl::StatusOr<Bytes> result) {
                            if (!result.ok() || effects == nullptr || effects->settled())
                              return OnFetched(host_buffer, std::move(result));
-                           HoldUntilSettled({effects}, [this, host_buffer, result = std::move(result)](absl::Status status) mutable {
+                           reads_.Hold({effects}, [this, host_buffer, result = std::move(result)](absl::Status status) mutable {
                              if (!status.ok()) result = status;
                              OnFetched(host_buffer, std::move(result));
                            });
@@ -114,7 +99,7 @@ void SessionImpl::FetchByLane(Handle array, session::LaneFetch fetch, ResultCall
   const absl::StatusOr<const ArrayEntry*> entry = CheckFetch(array, fetch.byte_strides, &bytes);
   if (!entry.ok()) return Answer<session::FetchedArray>(std::move(done), entry.status());
   if ((*entry)->strings != nullptr) {
-    return HoldUntilSettled(
+    return reads_.Hold(
         {(*entry)->record}, [this, cell = (*(*entry)->strings)[0], done = std::move(done)](absl::Status status) mutable {
           using Result = absl::StatusOr<session::FetchedArray>;
           Answer(std::move(done), status.ok() ? Result(session::FetchedArray{*cell->data, std::nullopt}) : Result(status));
@@ -139,7 +124,7 @@ void SessionImpl::FetchByLane(Handle array, session::LaneFetch fetch, ResultCall
     else
       result.data = *std::move(data);
     if (effects == nullptr || effects->settled()) return Answer(std::move(done), Result(std::move(result)));
-    HoldUntilSettled({effects}, [this, result = std::move(result), done = std::move(done)](absl::Status status) mutable {
+    reads_.Hold({effects}, [this, result = std::move(result), done = std::move(done)](absl::Status status) mutable {
       Answer(std::move(done), status.ok() ? Result(std::move(result)) : Result(status));
     });
   };
@@ -148,7 +133,7 @@ void SessionImpl::FetchByLane(Handle array, session::LaneFetch fetch, ResultCall
 }
 
 void SessionImpl::FetchStrings(Handle host_buffer, const ArrayEntry& entry) {
-  HoldUntilSettled({entry.record}, [this, host_buffer, cell = (*entry.strings)[0]](absl::Status status) {
+  reads_.Hold({entry.record}, [this, host_buffer, cell = (*entry.strings)[0]](absl::Status status) {
     if (!status.ok()) return OnFetched(host_buffer, status);
     OnFetched(host_buffer, *cell->data);
   });

@@ -89,8 +89,8 @@ absl::StatusOr<program::Executable> SessionImpl::CheckCompile(CompileRequest& re
                                                    request.num_partitions, " partitions needs ", wanted,
                                                    " devices, but there are ", request.devices.size()));
   }
-  PW_RETURN_IF_ERROR(CheckDevices(request.devices));
-  PW_RETURN_IF_ERROR(CheckApart(request.devices));
+  PW_RETURN_IF_ERROR(devices_.Check(request.devices));
+  PW_RETURN_IF_ERROR(devices_.CheckApart(request.devices));
   PW_ASSIGN_OR_RETURN(record.hosts, dispatch::HostsOfComputation(topology, request.devices));
   for (HostId host : record.hosts) {
     if (record.hosts.size() == 1 || !fabric_->process_address(host).empty()) continue;
@@ -106,7 +106,7 @@ absl::StatusOr<program::Executable> SessionImpl::CheckCompile(CompileRequest& re
   }
   record.id = ExecutableId(fabric_->NextId());
   record.devices = std::move(request.devices);
-  record.physical = PhysicalOf(record.devices);
+  record.physical = devices_.PhysicalOf(record.devices);
   return record;
 }
 
@@ -126,7 +126,7 @@ void SessionImpl::Compile(CompileRequest request, ResultCallback<std::shared_ptr
   if (std::any_of(record->devices.begin(), record->devices.end(), resource::IsVirtual)) {
     auto source = std::make_shared<CompileRequest>(request);
     source->devices = record->devices;
-    sources_[record->id] = {std::move(source), PhysicalOf(record->devices)};
+    sources_[record->id] = {std::move(source), devices_.PhysicalOf(record->devices)};
   }
   const bool calls_back = request.program.view().find(kHostCallbackTarget) != std::string_view::npos;
   compile.set_host_callbacks(calls_back);
@@ -174,11 +174,11 @@ void SessionImpl::OnCompiled(program::Executable record, bool calls_back, absl::
   }
   auto complete = program::CompleteExecutable(record, *compiled);
   if (source.request != nullptr) {  // its slice may have been moved or released meanwhile
-    if (PhysicalOf(record.devices) != source.physical) {
+    if (devices_.PhysicalOf(record.devices) != source.physical) {
       DropRecord(record);
       return Compile(*source.request, std::move(done));
     }
-    if (absl::Status status = CheckDevices(record.devices); !status.ok()) complete = status;
+    if (absl::Status status = devices_.Check(record.devices); !status.ok()) complete = status;
   }
   if (!complete.ok()) {
     DropRecord(record);
@@ -220,7 +220,7 @@ void SessionImpl::Describe(Handle executable, ::pathways::v1::Describe::What wha
   if (programs_.contains(executable))
     status = absl::UnimplementedError(
         "a program of many nodes has no description of its own: ask for those of its nodes' executables");
-  if (status.ok()) status = CheckDevices((*entry)->record->devices);
+  if (status.ok()) status = devices_.Check((*entry)->record->devices);
   if (!status.ok()) return Answer<::pathways::v1::Described>(std::move(done), status);
   const program::Executable& record = *(*entry)->record;
   Command command;

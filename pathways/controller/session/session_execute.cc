@@ -76,7 +76,7 @@ absl::StatusOr<SessionImpl::CheckedExecute> SessionImpl::CheckExecute(const Exec
   }
   PW_RETURN_IF_ERROR(CheckArgs(*call.executable, call));
   for (HostId host : record.hosts) {
-    if (!fabric_->outbox().HasHost(host)) PW_RETURN_IF_ERROR(CheckDevices(record.devices));
+    if (!fabric_->outbox().HasHost(host)) PW_RETURN_IF_ERROR(devices_.Check(record.devices));
   }
   return call;
 }

@@ -20,6 +20,7 @@ SessionImpl::SessionImpl(SessionId id, std::string description, Fabric* fabric, 
       description_(std::move(description)),
       fabric_(fabric),
       on_end_(std::move(on_end)),
+      devices_(&fabric->devices()),
       arrays_(fabric->limits().handles),
       lanes_(id, fabric,
              [this](Handle array, session::LaneFetch fetch, ResultCallback<session::FetchedArray> done) {
@@ -37,7 +38,7 @@ SessionImpl::~SessionImpl() {
   fabric_->groups().set_ending_session(id_);
   fabric_->EndSession(id_);  // answers fetches, compilations and descriptions
   for (auto& admitted : room_.DropAll()) Answer(std::move(admitted), ended);
-  for (auto& [key, read] : std::exchange(*reads_, {})) std::move(read.done)(ended);
+  reads_.End(ended);
   for (const std::shared_ptr<Run>& run : std::exchange(effects_->runs, {})) {
     run->order = nullptr;  // runs and order hold each other
     if (run->waiter) Answer<RunResult>(std::exchange(run->waiter, nullptr), ended);
@@ -84,7 +85,7 @@ absl::Status SessionImpl::CheckSpec(const ArraySpec& spec) const {
   if (spec.dims.size() > kMaxRank)
     return absl::InvalidArgumentError(absl::StrCat("arrays have at most ", kMaxRank, " dimensions"));
   PW_RETURN_IF_ERROR(buffers::Validate(spec));
-  PW_RETURN_IF_ERROR(CheckDevices(spec.sharding.devices()));
+  PW_RETURN_IF_ERROR(devices_.Check(spec.sharding.devices()));
   if (spec.sharding.memory_kind().empty()) return absl::OkStatus();
   for (DeviceId device : spec.sharding.devices())
     PW_RETURN_IF_ERROR(fabric_->devices().MemoryKind(device, spec.sharding.memory_kind()).status());

@@ -5,7 +5,8 @@
 //   - session_arrays_move.cc: copy, reshard; session_arrays_read.cc: readiness, fetching, deleting
 //   - session_executables.cc: compile, describe; session_execute.cc: execute and results of runs
 //   - session_programs.cc: programs of many nodes; program_steps.h: those with waiting nodes
-//   - slices/session_slices.cc: devices of virtual slices; slices/session_remap.cc moves them
+//   - slices/session_slices.cc: the end of a virtual slice; slices/session_remap.cc moves slices
+// Parts of its own: SessionDevices (the devices that it may use), PendingReads (requests that wait for arrays), ArrayTable, SessionLanes.
 //
 // The client's callbacks always run in a task of their own (Session promises: never inside the call). Work in flight copies the state that
 // it needs and holds no pointer to the session, or is answered with CANCELLED in the destructor.
@@ -26,6 +27,8 @@
 #include "pathways/controller/programs/program_entry.h"
 #include "pathways/controller/session.h"
 #include "pathways/controller/session/executable_entry.h"
+#include "pathways/controller/session/pending_reads.h"
+#include "pathways/controller/session/session_devices.h"
 #include "pathways/controller/session/session_lanes.h"
 #include "pathways/dispatch/plan_arrays.h"
 #include "pathways/program/executable.h"
@@ -50,7 +53,7 @@ class SessionImpl final : public Session {
   const std::string& description() const { return description_; }
   void OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error);
   // -- session_slices.cc: the client's virtual devices are `count` ids from `first` on.
-  void SetVirtualDevices(DeviceId first, int count) { virtual_first_ = first, virtual_count_ = count; }
+  void SetVirtualDevices(DeviceId first, int count) { devices_.SetVirtual(first, count); }
   // After a slice was released: its arrays become errors and are freed; programs for its devices cannot run any more.
   void OnSliceReleased(const absl::flat_hash_set<DeviceId>& devices, const absl::Status& error);
   // -- session_remap.cc. Compiles the executables on these devices for their new places. `done` runs once, maybe inside the call. OK: the
@@ -120,11 +123,6 @@ class SessionImpl final : public Session {
   absl::Status DestructExecutable(Handle executable) override;
 
  private:
-  struct Read {
-    std::vector<Record> arrays;
-    StatusCallback done;
-  };
-  using Reads = std::map<uint64_t, Read>;
   using Run = ExecuteRun;
   friend class ProgramSteps;
   struct CheckedExecute;
@@ -142,8 +140,6 @@ class SessionImpl final : public Session {
   // Returns a new array with one completion outstanding: the caller gives it by OnDone when all commands are planned.
   Record NewRecord(const SpecPtr& spec);
   absl::Status CheckSpec(const ArraySpec& spec) const;
-  // DeviceDirectory::Check; virtual devices must be this client's own.
-  absl::Status CheckDevices(const std::vector<DeviceId>& devices) const;
   // Adds another handle for the same record, with `spec`.
   void Share(Handle result, const ArrayEntry& source, SpecPtr spec);
   // Adds a string array made of cells of others.
@@ -193,8 +189,6 @@ class SessionImpl final : public Session {
   absl::Status ReshardOne(Handle result, const ArrayEntry& source, const SpecPtr& spec, CopySemantics semantics);
 
   // -- session_arrays_read.cc
-  // Holds the arrays until they have settled. `done` runs once, maybe inside the call, or with CANCELLED in the destructor.
-  void HoldUntilSettled(std::vector<Record> arrays, StatusCallback done);
   void FetchStrings(Handle host_buffer, const ArrayEntry& entry);
   absl::StatusOr<const ArrayEntry*> CheckFetch(Handle array, const std::optional<buffers::Dims>& byte_strides, int64_t* bytes);
   void FetchByLane(Handle array, session::LaneFetch fetch, ResultCallback<session::FetchedArray> done);
@@ -216,8 +210,6 @@ class SessionImpl final : public Session {
 
   // -- session_remap.cc
   struct Preparation;
-  static DeviceId ScratchOf(DeviceId device) { return DeviceId(device.v + kScratchIds); }
-  std::vector<DeviceId> PhysicalOf(const std::vector<DeviceId>& devices) const;
   void CompileTwins();
   void EndPreparation(const absl::Status& error);  // runs `done`
   std::shared_ptr<void> SwapExecutables(const Preparation& preparation);
@@ -231,9 +223,6 @@ class SessionImpl final : public Session {
   std::vector<Leaving> ThoseOn(const DeviceMapping& devices) const;
   ArraySpec InHostMemory(const ArraySpec& spec) const;
   std::vector<Record> MoveAll(const std::vector<Leaving>& leaving);
-
-  // -- session_slices.cc
-  absl::Status CheckApart(const std::vector<DeviceId>& devices) const;  // the parts of a computation must be on different physical devices
 
   // -- session_programs.cc
   struct ProgramCompile;
@@ -267,14 +256,12 @@ class SessionImpl final : public Session {
   const std::string description_;
   Fabric* const fabric_;
   absl::AnyInvocable<void() &&> on_end_;
-  static constexpr int kScratchIds = 1 << 15;          // from a virtual device's id to its scratch id; pools are no larger
   absl::flat_hash_map<ExecutableId, Source> sources_;  // of executables that are being compiled
   std::shared_ptr<Preparation> preparation_;           // while a move is prepared
   bool suspended_ = false;
   std::vector<absl::AnyInvocable<void() &&>> when_resumed_;
   absl::flat_hash_map<const buffers::LogicalArray*, SpecPtr> saved_;  // while suspended: the specs that the arrays in host memory have on devices
-  DeviceId virtual_first_;
-  int virtual_count_ = 0;
+  SessionDevices devices_;
   const SpecPtr no_spec_ = std::make_shared<const ArraySpec>();
 
   ArrayTable arrays_;
@@ -285,7 +272,7 @@ class SessionImpl final : public Session {
   std::optional<absl::Time> stalled_since_;
   absl::flat_hash_map<Handle, AwaitedBuffer> awaited_;
   absl::flat_hash_map<Handle, FillingBuffer> filling_;
-  std::shared_ptr<Reads> reads_ = std::make_shared<Reads>();  // held weakly by the arrays' waiters, which outlive a session
+  PendingReads reads_;
   absl::flat_hash_map<Handle, ExecutableEntry> executables_;
   absl::flat_hash_map<Handle, std::shared_ptr<ProgramEntry>> programs_;
   absl::flat_hash_map<uint64_t, std::shared_ptr<ProgramRun>> program_runs_;  // by the base of their names

@@ -102,7 +102,7 @@ absl::Status SessionImpl::CheckProgram(const program::Program& program, std::vec
       const std::vector<int32_t> numbers(sharding.devices().begin(), sharding.devices().end());
       std::vector<DeviceId> ids;
       for (int32_t number : numbers) ids.push_back(DeviceId(number));
-      absl::Status status = CheckDevices(ids);
+      absl::Status status = devices_.Check(ids);
       if (status.ok() && !sharding.memory_kind().empty())
         status = fabric_->devices().MemoryKind(ids[0], sharding.memory_kind()).status();
       PW_RETURN_IF_ERROR(program.At(static_cast<int>(n), status));
@@ -199,7 +199,7 @@ absl::StatusOr<SessionImpl::EntryRef> SessionImpl::MakeEntry(program::Program pr
 absl::StatusOr<SessionImpl::EntryRef> SessionImpl::MakeStepless(program::Program program, Executables executables) {
   auto entry = std::make_shared<ProgramEntry>();
   PW_RETURN_IF_ERROR(CheckProgram(program, &entry->devices));  // again: hosts may have been lost meanwhile
-  PW_RETURN_IF_ERROR(CheckDevices(entry->devices));
+  PW_RETURN_IF_ERROR(devices_.Check(entry->devices));
   PW_ASSIGN_OR_RETURN(entry->portable, ir::ImportProgram(program, executables));
   PW_RETURN_IF_ERROR(LowerProgram(*entry, std::move(program), std::move(executables)));
   entry->id = fabric_->NextId();
@@ -322,9 +322,9 @@ absl::StatusOr<ExecuteReply> SessionImpl::RunProgram(const std::shared_ptr<Progr
     PW_RETURN_IF_ERROR(arrays_.CheckNew(results));
     PW_RETURN_IF_ERROR(entry->gone);
     PW_RETURN_IF_ERROR(CheckProgramArgs(*entry, request.args, &args));
-    if (entry->steps != nullptr) return CheckDevices(entry->devices);
+    if (entry->steps != nullptr) return devices_.Check(entry->devices);
     for (const dispatch::LoweredHost& part : entry->lowered.hosts) {
-      if (!fabric_->outbox().HasHost(part.host)) PW_RETURN_IF_ERROR(CheckDevices(entry->devices));
+      if (!fabric_->outbox().HasHost(part.host)) PW_RETURN_IF_ERROR(devices_.Check(entry->devices));
     }
     return absl::OkStatus();
   };

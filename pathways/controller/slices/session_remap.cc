@@ -45,15 +45,6 @@ std::shared_ptr<const program::Executable> Renamed(const program::Executable& tw
 
 }  // namespace
 
-std::vector<DeviceId> SessionImpl::PhysicalOf(const std::vector<DeviceId>& devices) const {
-  std::vector<DeviceId> physical;
-  for (DeviceId device : devices) {
-    const resource::Device* found = fabric_->topology().FindDevice(device);
-    physical.push_back(found == nullptr ? device : found->physical);
-  }
-  return physical;
-}
-
 struct SessionImpl::Preparation {
   DeviceMapping to;
   std::map<Handle, Handle> twins;  // by the executable that they replace
@@ -66,7 +57,7 @@ void SessionImpl::PrepareMove(const DeviceMapping& to, StatusCallback done) {
   preparation_ = std::make_shared<Preparation>();
   preparation_->to = to;
   preparation_->done = std::move(done);
-  for (const auto& [device, physical] : to) fabric_->topology().Bind(ScratchOf(device), physical);
+  for (const auto& [device, physical] : to) fabric_->topology().Bind(SessionDevices::ScratchOf(device), physical);
   CompileTwins();
 }
 
@@ -82,7 +73,7 @@ void SessionImpl::CompileTwins() {
   for (Handle handle : missing) {
     CompileRequest request = *executables_.at(handle).source;
     for (DeviceId& device : request.devices) {
-      if (p->to.contains(device)) device = ScratchOf(device);
+      if (p->to.contains(device)) device = SessionDevices::ScratchOf(device);
     }
     Compile(std::move(request),
             [this, alive = std::weak_ptr<bool>(alive_), p, handle](absl::StatusOr<std::shared_ptr<const ExecutableInfo>> info) {
@@ -97,7 +88,7 @@ void SessionImpl::CompileTwins() {
 void SessionImpl::EndPreparation(const absl::Status& error) {
   const std::shared_ptr<Preparation> p = std::exchange(preparation_, nullptr);
   if (p == nullptr) return;
-  for (const auto& [device, physical] : p->to) fabric_->topology().Unbind(ScratchOf(device));
+  for (const auto& [device, physical] : p->to) fabric_->topology().Unbind(SessionDevices::ScratchOf(device));
   if (p->done) Answer(std::exchange(p->done, nullptr), error);
 }
 
@@ -105,7 +96,7 @@ void SessionImpl::AbandonMove() {
   const std::shared_ptr<Preparation> p = std::exchange(preparation_, nullptr);
   if (p == nullptr) return;
   for (const auto& [handle, twin] : p->twins) DestructExecutable(twin).IgnoreError();
-  for (const auto& [device, physical] : p->to) fabric_->topology().Unbind(ScratchOf(device));
+  for (const auto& [device, physical] : p->to) fabric_->topology().Unbind(SessionDevices::ScratchOf(device));
 }
 
 // Replaces executables by their twins. Returns the owner of the old ones: they are dropped when the last program that uses them is gone.
@@ -212,7 +203,7 @@ std::vector<SessionImpl::Record> SessionImpl::Move(const DeviceMapping& to) {
   const std::shared_ptr<Preparation> preparation = std::exchange(preparation_, nullptr);
   for (const auto& [device, physical] : to) {
     fabric_->topology().Bind(device, physical);
-    fabric_->topology().Unbind(ScratchOf(device));
+    fabric_->topology().Unbind(SessionDevices::ScratchOf(device));
   }
   const std::shared_ptr<void> old_executables = SwapExecutables(*preparation);
   for (Handle handle : SortedKeys(programs_)) {

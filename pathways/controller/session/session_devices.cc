@@ -1,0 +1,43 @@
+#include "pathways/controller/session/session_devices.h"
+
+#include <map>
+
+#include "absl/strings/str_cat.h"
+
+namespace pw::controller {
+
+absl::Status SessionDevices::Check(const std::vector<DeviceId>& devices) const {
+  for (DeviceId id : devices) {
+    const int at = id.v - virtual_first_.v;
+    // Scratch ids are bound only while a move is prepared.
+    const bool ours = at >= 0 && at < 2 * kScratchIds && at % kScratchIds < virtual_count_;
+    if (!resource::IsVirtual(id) || ours) continue;
+    return absl::InvalidArgumentError(absl::StrCat("virtual ", ToString(id), " does not belong to a slice of this client"));
+  }
+  return directory_->Check(devices);
+}
+
+absl::Status SessionDevices::CheckApart(const std::vector<DeviceId>& devices) const {
+  std::map<DeviceId, DeviceId> by_physical;
+  for (DeviceId id : devices) {
+    const DeviceId physical = directory_->topology().FindDevice(id)->physical;
+    const auto [it, is_new] = by_physical.try_emplace(physical, id);
+    if (is_new) continue;
+    return absl::InvalidArgumentError(absl::StrCat("one computation over ", ToString(it->second), " and ", ToString(id),
+                                                   ", which are both on physical ", ToString(physical),
+                                                   ": a computation needs a physical device for each of its parts. Use the "
+                                                   "devices of one slice, or one computation for each slice"));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<DeviceId> SessionDevices::PhysicalOf(const std::vector<DeviceId>& devices) const {
+  std::vector<DeviceId> physical;
+  for (DeviceId device : devices) {
+    const resource::Device* found = directory_->topology().FindDevice(device);
+    physical.push_back(found == nullptr ? device : found->physical);
+  }
+  return physical;
+}
+
+}  // namespace pw::controller

@@ -1,0 +1,37 @@
+// SessionDevices: the devices that a session may use: those of the cluster, and the virtual ones of its own slices. Strand-confined.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "pathways/base/ids.h"
+#include "pathways/controller/hosts/device_directory.h"
+
+namespace pw::controller {
+
+class SessionDevices {
+ public:
+  // `directory` must outlive this.
+  explicit SessionDevices(DeviceDirectory* directory) : directory_(directory) {}
+
+  // Sets the client's virtual devices: `count` ids from `first` on.
+  void SetVirtual(DeviceId first, int count) { virtual_first_ = first, virtual_count_ = count; }
+
+  // DeviceDirectory::Check; virtual devices must be this client's own.
+  absl::Status Check(const std::vector<DeviceId>& devices) const;
+  // Checks that the devices of one computation are on different physical devices. REQUIRES: Check.
+  absl::Status CheckApart(const std::vector<DeviceId>& devices) const;
+  // Returns the physical devices that these are bound to; those that are not present stay as they are.
+  std::vector<DeviceId> PhysicalOf(const std::vector<DeviceId>& devices) const;
+  // Returns the id under which a virtual device is bound to its new place while a move is prepared.
+  static DeviceId ScratchOf(DeviceId device) { return DeviceId(device.v + kScratchIds); }
+
+ private:
+  static constexpr int kScratchIds = 1 << 15;  // from a virtual device's id to its scratch id; pools are no larger
+
+  DeviceDirectory* const directory_;
+  DeviceId virtual_first_;
+  int virtual_count_ = 0;
+};
+
+}  // namespace pw::controller
