@@ -148,15 +148,9 @@ void SessionImpl::ConsumeDonated(const ExecuteRequest& request, const program::E
 }
 
 absl::StatusOr<ExecuteReply> SessionImpl::Execute(const ExecuteRequest& request) {
-  std::shared_ptr<Run> run;
-  absl::Status status;
-  if (request.status != 0) {
-    if (runs_.contains(request.status)) {
-      return Fail(request.results, {}, absl::AlreadyExistsError(absl::StrCat("status handle ", request.status, " is in use")));
-    }
-    run = std::make_shared<Run>();
-    runs_.insert({request.status, run});
-  }
+  absl::StatusOr<std::shared_ptr<Run>> begun = run_results_.Begin(request.status);
+  if (!begun.ok()) return Fail(request.results, {}, begun.status());
+  const std::shared_ptr<Run> run = *std::move(begun);
   if (!programs_.empty()) {
     if (auto it = programs_.find(request.executable); it != programs_.end()) return RunProgram(it->second, request, run);
   }
@@ -180,45 +174,8 @@ absl::StatusOr<ExecuteReply> SessionImpl::Execute(const ExecuteRequest& request)
   return ExecuteReply{std::move(call->results), record->output_specs};
 }
 
-void RunOrder::Add(const std::shared_ptr<RunOrder>& order, const std::shared_ptr<ExecuteRun>& run, Fabric& fabric) {
-  run->order = order;
-  order->runs.push_back(run);
-  if (run->missing == 0) run->AnswerWaiter(fabric);
-}
-
-void ExecuteRun::AnswerInOrder(Fabric& fabric) {
-  const std::shared_ptr<RunOrder> keep = order;
-  while (!keep->runs.empty() && keep->runs.front()->missing == 0) {
-    const std::shared_ptr<ExecuteRun> first = std::move(keep->runs.front());
-    keep->runs.pop_front();
-    first->order = nullptr;
-    keep->untold.Update(first->status);
-    if (first->waiter) first->status = std::exchange(keep->untold, absl::OkStatus());
-    first->AnswerWaiter(fabric);
-  }
-}
-
-void ExecuteRun::AnswerWaiter(Fabric& fabric) {
-  if (effects != nullptr && !effects_are_nodes) std::exchange(effects, nullptr)->OnDone(absl::OkStatus());
-  if (order != nullptr) return AnswerInOrder(fabric);
-  if (!waiter) return;
-  absl::StatusOr<RunResult> answer = status.ok() ? absl::StatusOr<RunResult>(result) : status;
-  fabric.Post([waiter = std::move(waiter), answer = std::move(answer)]() mutable { std::move(waiter)(std::move(answer)); });
-}
-
 void SessionImpl::FetchExecuteResult(Handle handle, ResultCallback<RunResult> done) {
-  auto it = runs_.find(handle);
-  if (it == runs_.end()) return Answer<RunResult>(std::move(done), UnknownHandle("execution result", handle));
-  std::shared_ptr<Run> run = std::move(it->second);
-  runs_.erase(it);
-  run->waiter = std::move(done);
-  if (run->ended()) return run->AnswerWaiter(*fabric_);
-  // Removes answered runs now and then.
-  if (awaited_runs_.size() > 64 + 2 * live_runs_at_sweep_) {
-    std::erase_if(awaited_runs_, [](const std::weak_ptr<Run>& weak) { return weak.expired(); });
-    live_runs_at_sweep_ = awaited_runs_.size();
-  }
-  awaited_runs_.push_back(run);
+  run_results_.Fetch(handle, std::move(done));
 }
 
 }  // namespace pw::controller

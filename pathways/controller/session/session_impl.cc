@@ -27,7 +27,8 @@ SessionImpl::SessionImpl(SessionId id, std::string description, Fabric* fabric, 
                FetchByLane(array, std::move(fetch), std::move(done));
              }),
       room_(fabric->limits().staged_bytes),
-      steps_(std::make_unique<ProgramSteps>(this)) {
+      steps_(std::make_unique<ProgramSteps>(this)),
+      run_results_(fabric) {
   fabric_->outgoing().Watch(id_, [this] { AdmitStores(); });
 }
 
@@ -39,14 +40,7 @@ SessionImpl::~SessionImpl() {
   fabric_->EndSession(id_);  // answers fetches, compilations and descriptions
   for (auto& admitted : room_.DropAll()) Answer(std::move(admitted), ended);
   reads_.End(ended);
-  for (const std::shared_ptr<Run>& run : std::exchange(effects_->runs, {})) {
-    run->order = nullptr;  // runs and order hold each other
-    if (run->waiter) Answer<RunResult>(std::exchange(run->waiter, nullptr), ended);
-  }
-  for (auto& weak : awaited_runs_) {
-    auto run = weak.lock();
-    if (run != nullptr && run->waiter) Answer<RunResult>(std::exchange(run->waiter, nullptr), ended);
-  }
+  run_results_.End(ended);
   for (auto& [handle, filling] : std::exchange(filling_, {})) AnswerFilling(std::move(filling), ended);
   arrays_.Clear();
   fabric_->groups().set_ending_session(SessionId());

@@ -6,7 +6,8 @@
 //   - session_executables.cc: compile, describe; session_execute.cc: execute and results of runs
 //   - session_programs.cc: programs of many nodes; program_steps.h: those with waiting nodes
 //   - slices/session_slices.cc: the end of a virtual slice; slices/session_remap.cc moves slices
-// Parts of its own: SessionDevices (the devices that it may use), PendingReads (requests that wait for arrays), ArrayTable, SessionLanes.
+// Parts of its own: SessionDevices (the devices that it may use), PendingReads (requests that wait for arrays), RunResults,
+// ArrayTable, SessionLanes.
 //
 // The client's callbacks always run in a task of their own (Session promises: never inside the call). Work in flight copies the state that
 // it needs and holds no pointer to the session, or is answered with CANCELLED in the destructor.
@@ -28,6 +29,7 @@
 #include "pathways/controller/session.h"
 #include "pathways/controller/session/executable_entry.h"
 #include "pathways/controller/session/pending_reads.h"
+#include "pathways/controller/session/run_results.h"
 #include "pathways/controller/session/session_devices.h"
 #include "pathways/controller/session/session_lanes.h"
 #include "pathways/dispatch/plan_arrays.h"
@@ -278,10 +280,7 @@ class SessionImpl final : public Session {
   absl::flat_hash_map<uint64_t, std::shared_ptr<ProgramRun>> program_runs_;  // by the base of their names
   const std::unique_ptr<ProgramSteps> steps_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
-  absl::flat_hash_map<Handle, std::shared_ptr<Run>> runs_;
-  std::vector<std::weak_ptr<Run>> awaited_runs_;  // runs with a waiter; some may be over
-  size_t live_runs_at_sweep_ = 0;
-  const std::shared_ptr<RunOrder> effects_ = std::make_shared<RunOrder>();
+  RunResults run_results_;
 };
 
 }  // namespace pw::controller

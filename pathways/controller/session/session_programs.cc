@@ -344,7 +344,7 @@ absl::StatusOr<ExecuteReply> SessionImpl::RunProgram(const std::shared_ptr<Progr
   } else if (run != nullptr) {
     run->status = status;
   }
-  if (effects) RunOrder::Add(effects_, run, *fabric_);
+  if (effects) run_results_.AddEffects(run);
   for (size_t i = 0; i < request.args.size() && i < entry->arguments.size(); ++i) {
     if (!entry->arguments[i].donated) continue;
     ArrayEntry* arg = arrays_.Find(request.args[i]);
@@ -356,13 +356,7 @@ absl::StatusOr<ExecuteReply> SessionImpl::RunProgram(const std::shared_ptr<Progr
   return ExecuteReply{std::move(results), entry->typed->result_specs};
 }
 
-void SessionImpl::AwaitEffects(StatusCallback done) {
-  auto question = std::make_shared<Run>();
-  question->waiter = [done = std::move(done)](const absl::StatusOr<RunResult>& ended) mutable {
-    std::move(done)(ended.status());
-  };
-  RunOrder::Add(effects_, question, *fabric_);
-}
+void SessionImpl::AwaitEffects(StatusCallback done) { run_results_.AwaitEffects(std::move(done)); }
 
 void SessionImpl::StartProgram(const std::shared_ptr<ProgramEntry>& entry, const std::vector<ArrayEntry>& args,
                                absl::Span<const Handle> results, const std::shared_ptr<Run>& run) {
