@@ -1,5 +1,5 @@
 """The ways into a cluster of one host, side by side, for a stock client: its own cluster in one process; a cluster of several processes, entered by an
-agent.
+agent; both by the PJRT door, from the client's own process.
 Beside them the floor, a server that answers everything at once without a cluster, and jax in process, with its own runtime and with our device plugin.
 
 latency: call and block_until_ready. decode: call and read the result, then the next call. rate: calls a second with so many under way. up, down: a large
@@ -12,7 +12,8 @@ import _answers
 import _report
 import _sides
 
-OURS = ("one_process", "agent")
+OURS = ("one_process", "agent", "pjrt_one_process", "pjrt")
+BY_PJRT = {"PATHWAYS_DOOR": "pjrt"}
 
 
 def open_sides(stack, args):
@@ -22,10 +23,13 @@ def open_sides(stack, args):
     sides = {"floor": enter(_sides.client("floor", "direct", enter(_sides.floor_server(args.tree, "--answer-all")))),
              "inprocess": enter(_sides.client("inprocess", "inprocess")),
              "plugin": enter(_sides.client("plugin", "plugin", str(binaries.device_plugin("cpu")))),
-             "one_process": enter(_sides.client("one_process", "own", "1x1x8"))}
+             "one_process": enter(_sides.client("one_process", "own", "1x1x8")),
+             "pjrt_one_process": enter(_sides.client("pjrt_one_process", "own", "1x1x8", BY_PJRT))}
     cluster = enter(_sides.cluster("1x1x8"))
     sides["agent"] = enter(_sides.client("agent", "package", cluster.address))
-    return sides, {"agent": [process.pid for process in cluster.processes]}
+    sides["pjrt"] = enter(_sides.client("pjrt", "package", cluster.address, BY_PJRT))
+    members = [process.pid for process in cluster.processes]
+    return sides, {"agent": members, "pjrt": members}
 
 
 def processes(side, others):

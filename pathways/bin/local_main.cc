@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/clock.h"
 #include "pathways/base/flags.h"
@@ -38,7 +39,7 @@ struct Options {
 void Declare(Options* options, pw::Flags* flags) {
   pw::DeclareFrontDoor(&options->door, flags);
   flags->Add("listen-clients", &options->listen_clients, "ADDRESS",
-             "where operators (pathways status), and C++ programs, connect: HOST:PORT or unix:PATH; default: nowhere");
+             "where programs by the PJRT door, C++ programs and operators (pathways status) connect: HOST:PORT or unix:PATH; default: nowhere");
   pw::DeclareDevices(&options->host, flags);
   flags->Add("island", &options->host.island, "NAME", "a name for the island of this one host");
   flags->Add("host-name", &options->host.host_name, "NAME", "a name for this host; default: its network name");
@@ -46,19 +47,20 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
 }
 
-// Serves operators, such as `pathways status`. Members are destroyed in the reverse order: connections before the objects that they call.
-struct Operators {
-  std::shared_ptr<pw::session::SessionService> service;
-  pw::net::AsioTransport transport;
-};
-
-absl::StatusOr<std::unique_ptr<Operators>> ListenForOperators(const std::string& address, pw::controller::ClusterImpl* cluster, pw::Timers* timers) {
-  auto operators = std::make_unique<Operators>();
+// Serves clients that do not enter by this process's front door: the PJRT door, C++ programs, operators.
+absl::StatusOr<std::shared_ptr<pw::session::SessionService>> ListenForClients(const std::string& address, pw::net::Transport* transport,
+                                                                              pw::controller::ClusterImpl* cluster, pw::Timers* timers) {
   pw::session::SessionService::Options sessions;
   sessions.make_key = pw::RandomKey;
-  operators->service = pw::session::SessionService::Create(std::move(sessions), {cluster, timers});
-  PW_RETURN_IF_ERROR(operators->service->Listen(&operators->transport, address).status());
-  return operators;
+  auto service = pw::session::SessionService::Create(std::move(sessions), {cluster, timers});
+  PW_RETURN_IF_ERROR(service->Listen(transport, address).status());
+  return service;
+}
+
+// Returns where those clients bring and fetch large arrays: beside the address where they connect.
+std::string LanesBeside(const std::string& address) {
+  if (absl::StartsWith(address, "unix:")) return absl::StrCat(address, "-lanes");
+  return absl::StrCat(address.substr(0, address.rfind(':')), ":0");
 }
 
 absl::Status Serve(Options options, pw::StopSignal* stop) {
@@ -68,22 +70,25 @@ absl::Status Serve(Options options, pw::StopSignal* stop) {
   PW_ASSIGN_OR_RETURN(const pw::controller::ClusterOptions cluster_options, pw::ClusterOptionsFrom(options.cluster));
   options.host.controller = kWorkersAddress;
   options.host.listen = "unix:@host";  // of the network in memory: nobody else can connect
+  options.host.listen_lanes = LanesBeside(options.listen_clients);
 
   pw::SteadyClock clock;
   pw::net::MemoryNetwork network;
   std::shared_ptr<pw::controller::ClusterImpl> cluster;
+  std::shared_ptr<pw::session::SessionService> clients;
+  std::unique_ptr<pw::net::AsioTransport> to_clients;  // null: none but by the front door
   std::unique_ptr<pw::DeviceHost> host;
   pw::ThreadPool executor("pw-local", 1);
   pw::TimerQueue timers(&clock);
   pw::net::MemoryTransport at_controller(&network, &executor), at_host(&network, &executor);
   cluster = pw::controller::ClusterImpl::Create(cluster_options, {&executor, &timers, &clock});
   PW_RETURN_IF_ERROR(cluster->Listen(&at_controller, kWorkersAddress).status());
-  PW_ASSIGN_OR_RETURN(host, pw::DeviceHost::Create(options.host, {&executor, &clock, &timers, &at_host, nullptr}));
+  if (!options.listen_clients.empty()) to_clients = std::make_unique<pw::net::AsioTransport>();
+  PW_ASSIGN_OR_RETURN(host, pw::DeviceHost::Create(options.host, {&executor, &clock, &timers, &at_host, to_clients.get()}));
   absl::Status outcome;
   PW_RETURN_IF_ERROR(host->Join(pw::StopProcess(&outcome)));
-  std::unique_ptr<Operators> operators;
-  if (!options.listen_clients.empty()) {
-    PW_ASSIGN_OR_RETURN(operators, ListenForOperators(options.listen_clients, cluster.get(), &timers));
+  if (to_clients != nullptr) {
+    PW_ASSIGN_OR_RETURN(clients, ListenForClients(options.listen_clients, to_clients.get(), cluster.get(), &timers));
   }
   PW_ASSIGN_OR_RETURN(auto door, pw::FrontDoor::Open(options.door, cluster.get()));
   PW_LOG_INFO << "local cluster: jax programs connect to " << door->address();

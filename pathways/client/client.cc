@@ -29,6 +29,13 @@ session::StatusCallback FulfilUnit(Promise<Unit> promise) {
   };
 }
 
+std::vector<Handle> HandlesOf(absl::Span<const Array* const> arrays) {
+  std::vector<Handle> handles;
+  handles.reserve(arrays.size());
+  for (const Array* array : arrays) handles.push_back(array->handle());
+  return handles;
+}
+
 }  // namespace
 
 // Destroyed in reverse order: the network before the objects that its callbacks post to.
@@ -68,7 +75,9 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const Options& options) 
     Link::Options link;
     link.controller = options.controller;
     link.description = options.description;
-    link.patience = link.absence = options.timeout;
+    link.patience = options.timeout;
+    link.absence = options.absence;
+    link.remedy = options.remedy;
     state->session = RemoteSession::Open(std::move(link), {&state->transport, &state->strand, &state->timers, &state->clock},
                                          FulfilUnit(std::move(opened)));
   });
@@ -78,6 +87,8 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const Options& options) 
 }
 
 const session::ClusterInfo& Client::cluster() const { return *state_->cluster; }
+
+SessionId Client::session_id() const { return state_->session->welcome().id; }
 
 Handle Client::NewHandle() { return state_->next_handle.fetch_add(1, std::memory_order_relaxed); }
 
@@ -102,32 +113,97 @@ Array Client::Put(const buffers::ArraySpec& spec, Bytes data) {
   return Array(this, handle);
 }
 
+Array Client::PutError(const buffers::ArraySpec& spec, absl::Status error) {
+  Array result = NewArray();
+  state_->Post([handle = result.handle(), spec, error = std::move(error)](RemoteSession& session) mutable {
+    session.MakeErrorArray(handle, spec, std::move(error)).IgnoreError();
+  });
+  return result;
+}
+
 std::vector<Array> Client::Execute(const Executable& executable, absl::Span<const Array* const> args) {
+  return Execute(executable, args, RunOptions()).results;
+}
+
+Run Client::Execute(const Executable& executable, absl::Span<const Array* const> args, RunOptions options) {
+  Run run;
   session::ExecuteRequest request;
   request.executable = executable->handle;
-  for (const Array* arg : args) request.args.push_back(arg->handle());
-  std::vector<Array> results;
+  request.args = HandlesOf(args);
+  request.results.reserve(executable->output_specs.size());
+  run.results.reserve(executable->output_specs.size());
   for (size_t i = 0; i < executable->output_specs.size(); ++i) {
-    request.results.push_back(NewHandle());
-    results.push_back(Array(this, request.results.back()));
+    run.results.push_back(NewArray());
+    request.results.push_back(run.results.back().handle());
   }
-  state_->Post([request = std::move(request)](RemoteSession& session) { session.Execute(request).status().IgnoreError(); });
+  request.launch_id = options.launch_id;
+  request.non_donatable = std::move(options.non_donatable);
+  request.devices = std::move(options.devices);
+  if (!options.end) {
+    state_->Post([request = std::move(request)](RemoteSession& session) { session.Execute(request).status().IgnoreError(); });
+    return run;
+  }
+  request.status = NewHandle();
+  Promise<Unit> ended;
+  run.end = ended.future();
+  state_->Post([request = std::move(request), ended = std::move(ended)](RemoteSession& session) mutable {
+    session.Execute(request).status().IgnoreError();
+    session.FetchExecuteResult(request.status, [ended = std::move(ended)](absl::StatusOr<session::RunResult> result) mutable {
+      ended.Set(result.ok() ? absl::StatusOr<Unit>(Unit()) : result.status());
+    });
+  });
+  return run;
+}
+
+void Client::Drop(const Executable& executable) {
+  state_->Post([handle = executable->handle](RemoteSession& session) { session.DestructExecutable(handle).IgnoreError(); });
+}
+
+Future<session::CostAnalysis> Client::Costs(const Executable& executable) {
+  Promise<session::CostAnalysis> promise;
+  const Future<session::CostAnalysis> future = promise.future();
+  state_->Post([handle = executable->handle, done = Fulfil(std::move(promise))](RemoteSession& session) mutable {
+    session.GetCostAnalysis(handle, std::move(done));
+  });
+  return future;
+}
+
+Array Client::Copy(const Array& array, std::vector<DeviceId> devices, std::string memory_kind) {
+  Array result = NewArray();
+  state_->Post([handle = result.handle(), from = array.handle(), devices = std::move(devices),
+                kind = std::move(memory_kind)](RemoteSession& session) mutable {
+    session.Copy({handle}, {from}, std::move(devices), std::move(kind), session::CopySemantics::kAlwaysCopy).IgnoreError();
+  });
+  return result;
+}
+
+Array Client::Assemble(const buffers::ArraySpec& spec, absl::Span<const Array* const> singles) {
+  Array result = NewArray();
+  state_->Post([handle = result.handle(), spec, from = HandlesOf(singles)](RemoteSession& session) {
+    session.Assemble(handle, spec, from, session::CopySemantics::kReuseInput).IgnoreError();
+  });
+  return result;
+}
+
+std::vector<Array> Client::Disassemble(const Array& array, int num_shards) {
+  std::vector<Array> results;
+  std::vector<Handle> handles;
+  for (int i = 0; i < num_shards; ++i) {
+    results.push_back(NewArray());
+    handles.push_back(results.back().handle());
+  }
+  state_->Post([handles = std::move(handles), from = array.handle()](RemoteSession& session) {
+    session.Disassemble(handles, from, session::CopySemantics::kReuseInput).IgnoreError();
+  });
   return results;
 }
 
-Array Client::Copy(const Array& array, std::vector<DeviceId> devices) {
-  const Handle handle = NewHandle();
-  state_->Post([handle, from = array.handle(), devices = std::move(devices)](RemoteSession& session) mutable {
-    session.Copy({handle}, {from}, std::move(devices), std::nullopt, session::CopySemantics::kAlwaysCopy).IgnoreError();
-  });
-  return Array(this, handle);
-}
-
-Future<Bytes> Client::Fetch(const Array& array) {
+Future<Bytes> Client::Fetch(const Array& array, std::optional<buffers::Dims> byte_strides) {
   Promise<Bytes> promise;
   const Future<Bytes> future = promise.future();
-  state_->Post([array = array.handle(), buffer = NewHandle(), promise = std::move(promise)](RemoteSession& session) mutable {
-    session.CopyToHostBuffer(array, buffer, std::nullopt, [](absl::Status) {});
+  state_->Post([array = array.handle(), buffer = NewHandle(), strides = std::move(byte_strides),
+                promise = std::move(promise)](RemoteSession& session) mutable {
+    session.CopyToHostBuffer(array, buffer, std::move(strides), [](absl::Status) {});
     session.LookupHostBuffer(buffer, Fulfil(std::move(promise)));
     session.DeleteHostBuffer(buffer).IgnoreError();
   });

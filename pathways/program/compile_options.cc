@@ -5,6 +5,9 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/unknown_field_set.h>
 
+#include <algorithm>
+#include <cstdint>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -12,6 +15,8 @@
 
 namespace pw::program {
 namespace {
+
+constexpr int64_t kMaxDevices = 1 << 20;
 
 using google::protobuf::FieldDescriptor;
 
@@ -74,6 +79,36 @@ std::string CanonicalCompileOptions(xla::CompileOptionsProto options) {
   options.SerializeToCodedStream(&coded);
   coded.Trim();
   return bytes;
+}
+
+absl::StatusOr<DeviceGrid> DevicesOf(const xla::ExecutableBuildOptionsProto& options) {
+  DeviceGrid out;
+  int64_t replicas = std::max<int64_t>(options.num_replicas(), 1);
+  int64_t partitions = std::max<int64_t>(options.num_partitions(), 1);
+  const bool assigned = options.has_device_assignment();
+  const xla::DeviceAssignmentProto& assignment = options.device_assignment();
+  if (assigned) {
+    replicas = assignment.replica_count();
+    partitions = assignment.computation_count();
+  }
+  if (replicas < 1 || partitions < 1 || replicas > kMaxDevices || partitions > kMaxDevices / replicas) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("compile options ask for ", replicas, " replicas x ", partitions, " partitions"));
+  }
+  out.num_replicas = static_cast<int>(replicas);
+  out.num_partitions = static_cast<int>(partitions);
+  if (!assigned) return out;
+  if (assignment.computation_devices_size() != partitions) {
+    return absl::InvalidArgumentError("a device assignment does not list the devices of each partition");
+  }
+  out.devices.resize(replicas * partitions);
+  for (int p = 0; p < partitions; ++p) {
+    const auto& devices = assignment.computation_devices(p).replica_device_ids();
+    if (devices.size() != replicas)
+      return absl::InvalidArgumentError("a device assignment does not list a device for each replica");
+    for (int r = 0; r < replicas; ++r) out.devices[r * partitions + p] = DeviceId(static_cast<int32_t>(devices[r]));
+  }
+  return out;
 }
 
 absl::Status CheckOptionsOfStranger(absl::string_view options) {

@@ -1,18 +1,32 @@
-// Compile options: the canonical form in which they are sent to workers, and the options that a stranger must not set.
+// Compile options as clients write them: where the program is to run, the canonical form in which they are sent to workers, and the options
+// that a stranger must not set.
 //
 // The bytes of the options are part of the key of compile caches, whose entries are shared by all devices of a kind. So the bytes
 // name no devices, and equal options give equal bytes. (Clients write map entries in an order that differs from run to run.)
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "pathways/base/ids.h"
 #include "xla/compile_options.pb.h"
 
 namespace pw::program {
 
 std::string CanonicalCompileOptions(xla::CompileOptionsProto options);
+
+// Where a program is to run, as its options say.
+struct DeviceGrid {
+  int num_replicas = 1;
+  int num_partitions = 1;
+  std::vector<DeviceId> devices;  // replica-major; empty: not said
+};
+
+// INVALID_ARGUMENT if the numbers are absurd, or the device assignment is not of that shape.
+absl::StatusOr<DeviceGrid> DevicesOf(const xla::ExecutableBuildOptionsProto& options);
 
 // Checks serialized options of a client whose rights on the hosts are not the worker's. Returns PERMISSION_DENIED, naming the option, for one
 // with which XLA would read or write a file on the hosts, or pass arguments to LLVM or ptxas. INVALID_ARGUMENT: the options cannot be read.

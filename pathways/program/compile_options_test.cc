@@ -54,6 +54,25 @@ TEST(CompileOptionsTest, DevicesAreLeftOut) {
   EXPECT_EQ(CanonicalCompileOptions(options), without);
 }
 
+TEST(CompileOptionsTest, DevicesAreReplicaMajor) {
+  xla::ExecutableBuildOptionsProto options;
+  EXPECT_EQ(DevicesOf(options)->num_replicas, 1);
+  EXPECT_TRUE(DevicesOf(options)->devices.empty());
+  xla::DeviceAssignmentProto& assignment = *options.mutable_device_assignment();
+  assignment.set_replica_count(2);
+  assignment.set_computation_count(2);
+  for (int first : {4, 5}) {
+    auto& partition = *assignment.add_computation_devices();
+    partition.add_replica_device_ids(first);
+    partition.add_replica_device_ids(first + 2);
+  }
+  EXPECT_EQ(DevicesOf(options)->devices, (std::vector<DeviceId>{DeviceId(4), DeviceId(5), DeviceId(6), DeviceId(7)}));
+  assignment.mutable_computation_devices(1)->mutable_replica_device_ids()->RemoveLast();
+  EXPECT_EQ(DevicesOf(options).status().code(), absl::StatusCode::kInvalidArgument);
+  assignment.set_replica_count(1 << 30);
+  EXPECT_EQ(DevicesOf(options).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 std::string WithDebugOption(int number, const std::string& text) { return Field(3, Field(3, Field(number, text))); }
 
 std::string WithOverride(const std::string& name, const std::string& text) { return Field(7, Entry(name, Field(1, text))); }

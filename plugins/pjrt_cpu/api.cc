@@ -1,7 +1,11 @@
 // The table of entries, the one symbol that this library exports.
-#include <cstddef>
+#include <cstdint>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "plugins/c_table/defaults.h"
+#include "plugins/c_table/named_values.h"
 #include "plugins/pjrt_cpu/profiler.h"
 #include "plugins/pjrt_cpu/shard_calls.h"
 #include "plugins/pjrt_cpu/status.h"
@@ -9,54 +13,18 @@
 namespace pw::pjrt_cpu {
 namespace {
 
-// Makes every entry answer UNIMPLEMENTED, so that none is null; the Fill functions then set theirs.
-template <typename Args>
-void SetDefault(PJRT_Error* (*&entry)(Args*)) {
-  entry = Unimplemented<Args>;
-}
-
-void FillDefaults(PJRT_Api* api) {
-  SetDefault(api->PJRT_CopyToDeviceStream_Destroy);
-  SetDefault(api->PJRT_CopyToDeviceStream_AddChunk);
-  SetDefault(api->PJRT_CopyToDeviceStream_TotalBytes);
-  SetDefault(api->PJRT_CopyToDeviceStream_GranuleSize);
-  SetDefault(api->PJRT_CopyToDeviceStream_CurrentBytes);
-}
-
-// The StableHLO version that this XLA reads. jax writes its programs for the version it finds here; newer programs that use composites
+// With the StableHLO versions that this XLA reads. jax writes its programs for the version it finds here; newer programs that use composites
 // would not parse.
-const int64_t kStablehloCurrent[] = {1, 13, 0};
-const int64_t kStablehloMinimum[] = {0, 9, 0};
-
-PJRT_NamedValue Named(const char* name, size_t size) {
-  PJRT_NamedValue value{PJRT_NamedValue_STRUCT_SIZE};
-  value.name = name;
-  value.name_size = size;
-  value.value_size = 1;
-  return value;
-}
-
-template <size_t N, size_t M>
-PJRT_NamedValue NamedList(const char (&name)[N], const int64_t (&list)[M]) {
-  PJRT_NamedValue value = Named(name, N - 1);
-  value.type = PJRT_NamedValue_kInt64List;
-  value.int64_array_value = list;
-  value.value_size = M;
-  return value;
-}
-
 PJRT_Error* Attributes(PJRT_Plugin_Attributes_Args* args) {
-  static const PJRT_NamedValue* const attributes = [] {
-    static PJRT_NamedValue values[3];
-    values[0] = Named("xla_version", 11);
-    values[0].type = PJRT_NamedValue_kInt64;
-    values[0].int64_value = 2;
-    values[1] = NamedList("stablehlo_current_version", kStablehloCurrent);
-    values[2] = NamedList("stablehlo_minimum_version", kStablehloMinimum);
-    return values;
+  static const c_table::NamedValues& attributes = []() -> c_table::NamedValues& {
+    auto* values = new c_table::NamedValues;
+    values->Add("xla_version", int64_t{2});
+    values->Add("stablehlo_current_version", std::vector<int64_t>{1, 13, 0});
+    values->Add("stablehlo_minimum_version", std::vector<int64_t>{0, 9, 0});
+    return *values;
   }();
-  args->attributes = attributes;
-  args->num_attributes = 3;
+  args->attributes = attributes.data();
+  args->num_attributes = attributes.size();
   return nullptr;
 }
 
@@ -79,13 +47,13 @@ PJRT_Extension_Base* Extensions() {
 
 PJRT_Api MakeApi() {
   PJRT_Api api{};
-  api.struct_size = kApiSize;
+  api.struct_size = c_table::kApiSize;
   api.extension_start = Extensions();
-  api.pjrt_api_version = kApiVersion;
+  api.pjrt_api_version = c_table::kApiVersion;
+  c_table::FillDefaults(&api);
   api.PJRT_Plugin_Initialize = Initialize;
   api.PJRT_Plugin_Attributes = Attributes;
-  FillDefaults(&api);
-  FillErrorEntries(&api);
+  c_table::FillErrorEntries(&api);
   FillEventEntries(&api);
   FillClientEntries(&api);
   FillTopologyEntries(&api);
@@ -99,6 +67,10 @@ PJRT_Api MakeApi() {
 
 }  // namespace
 }  // namespace pw::pjrt_cpu
+
+absl::Status pw::c_table::Refusal(absl::string_view entry) {
+  return absl::UnimplementedError(absl::StrCat("libpjrt_cpu does not implement ", entry));
+}
 
 extern "C" __attribute__((visibility("default"))) const PJRT_Api* GetPjrtApi() {
   static const PJRT_Api api = pw::pjrt_cpu::MakeApi();

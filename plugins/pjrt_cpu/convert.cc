@@ -1,8 +1,7 @@
-// Converts types, layouts, shapes and named values between the C API and XLA.
+// Converts types, layouts and shapes between the C API and XLA.
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
-#include <variant>
 
 #include "absl/strings/str_join.h"
 #include "plugins/pjrt_cpu/handles.h"
@@ -142,34 +141,6 @@ LayoutData::LayoutData(const xla::Layout& layout)
   view.tiled.tile_dims = tile_dims.data();
   view.tiled.tile_dim_sizes = tile_dim_sizes.data();
   view.tiled.num_tiles = tile_dim_sizes.size();
-}
-
-void NamedValues::Add(std::string name, xla::PjRtValueType value) {
-  values_.emplace_back(std::move(name), std::move(value));
-  const auto& [stored_name, stored] = values_.back();
-  PJRT_NamedValue view{PJRT_NamedValue_STRUCT_SIZE};
-  view.name = stored_name.data();
-  view.name_size = stored_name.size();
-  view.value_size = 1;
-  if (const auto* text = std::get_if<std::string>(&stored)) {
-    view.type = PJRT_NamedValue_kString;
-    view.string_value = text->data();
-    view.value_size = text->size();
-  } else if (const auto* flag = std::get_if<bool>(&stored)) {
-    view.type = PJRT_NamedValue_kBool;
-    view.bool_value = *flag;
-  } else if (const auto* number = std::get_if<int64_t>(&stored)) {
-    view.type = PJRT_NamedValue_kInt64;
-    view.int64_value = *number;
-  } else if (const auto* list = std::get_if<std::vector<int64_t>>(&stored)) {
-    view.type = PJRT_NamedValue_kInt64List;
-    view.int64_array_value = list->data();
-    view.value_size = list->size();
-  } else {
-    view.type = PJRT_NamedValue_kFloat;
-    view.float_value = std::get<float>(stored);
-  }
-  views_.push_back(view);
 }
 
 }  // namespace pw::pjrt_cpu

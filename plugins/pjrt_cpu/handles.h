@@ -24,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "plugins/c_table/named_values.h"
 #include "plugins/pjrt_cpu/fibers.h"
 #include "plugins/pjrt_cpu/memory_ledger.h"
 #include "plugins/pjrt_cpu/net/network.h"
@@ -42,21 +43,7 @@
 
 namespace pw::pjrt_cpu {
 
-// A list of named values that owns its strings and lists. Filled once; its PJRT view is valid as long as the object lives.
-class NamedValues {
- public:
-  NamedValues() = default;
-  NamedValues(const NamedValues&) = delete;
-  NamedValues& operator=(const NamedValues&) = delete;
-
-  void Add(std::string name, xla::PjRtValueType value);
-  const PJRT_NamedValue* data() const { return views_.data(); }
-  size_t size() const { return views_.size(); }
-
- private:
-  std::deque<std::pair<std::string, xla::PjRtValueType>> values_;  // a deque: the views point into its elements
-  std::vector<PJRT_NamedValue> views_;
-};
+using c_table::NamedValues;  // its values are xla::PjRtValueType
 
 // A layout in the C API's form, with the arrays it points at.
 struct LayoutData {

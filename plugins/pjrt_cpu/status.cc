@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
 namespace pw::pjrt_cpu {
@@ -41,26 +42,13 @@ PJRT_Error* MakeError(absl::Status status) {
     }
     status = absl::Status(static_cast<absl::StatusCode>(code), text);
   }
-  return new Error(std::move(status));
+  return c_table::NewError(std::move(status));
 }
 
 absl::Status MakeStatus(PJRT_Error_Code code, const char* message, size_t message_size) {
   // Both enumerations have the same values by definition.
   return Lasting(absl::Status(static_cast<absl::StatusCode>(code),
                               message == nullptr ? absl::string_view() : absl::string_view(message, message_size)));
-}
-
-void FillErrorEntries(PJRT_Api* api) {
-  api->PJRT_Error_Destroy = [](PJRT_Error_Destroy_Args* args) { delete Own(args->error); };
-  api->PJRT_Error_Message = [](PJRT_Error_Message_Args* args) {
-    const absl::string_view message = Own(args->error)->status.message();
-    args->message = message.data();
-    args->message_size = message.size();
-  };
-  api->PJRT_Error_GetCode = [](PJRT_Error_GetCode_Args* args) -> PJRT_Error* {
-    args->code = static_cast<PJRT_Error_Code>(Own(args->error)->status.code());
-    return nullptr;
-  };
 }
 
 }  // namespace pw::pjrt_cpu

@@ -1,6 +1,4 @@
-// Converts errors at the C boundary: absl::Status inside, PJRT_Error outside.
-//
-// A null PJRT_Error* is success. The host owns every error made here and frees it with PJRT_Error_Destroy.
+// Errors of XLA at the C boundary (c_table/error.h), and what the files of this library register.
 #pragma once
 
 #include <cstddef>
@@ -9,19 +7,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
-#include "plugins/pjrt_cpu/versions/c_api.h"
+#include "plugins/c_table/error.h"
 
 namespace pw::pjrt_cpu {
 
-struct Error final : PJRT_Error {
-  explicit Error(absl::Status why) : PJRT_Error{}, status(std::move(why)) {}
-  absl::Status status;
-};
-
-// Returns the library's own object behind the pointer that the host holds.
-inline Error* Own(PJRT_Error* error) { return static_cast<Error*>(error); }
-inline const Error* Own(const PJRT_Error* error) { return static_cast<const Error*>(error); }
+using c_table::Error;
 
 // XLA gives everything that depends on a failed buffer the code INTERNAL and a text with a preamble. Lasting() stores an error's code in
 // its text, and MakeError() restores it from there: the host gets the code of the first cause.
@@ -31,13 +21,6 @@ PJRT_Error* MakeError(absl::Status status);
 // Makes a lasting status from the three fields that argument structs carry.
 absl::Status MakeStatus(PJRT_Error_Code code, const char* message, size_t message_size);
 
-// The table entry for unsupported functions.
-template <typename Args>
-PJRT_Error* Unimplemented(Args*) {
-  return MakeError(absl::UnimplementedError(absl::StrCat("libpjrt_cpu does not implement ", __PRETTY_FUNCTION__)));
-}
-
-void FillErrorEntries(PJRT_Api* api);
 void FillEventEntries(PJRT_Api* api);
 void FillClientEntries(PJRT_Api* api);
 void FillTopologyEntries(PJRT_Api* api);
@@ -54,12 +37,6 @@ PJRT_Extension_Base* FfiExtension();
 
 // Registers the library's own FFI handlers with XLA. Once per process.
 absl::Status RegisterHandlers();
-
-// Whether the caller's struct has the field: hosts built against an older header omit the end of a struct.
-#define PW_HAS_FIELD(args, field)                                                                             \
-  ((args)->struct_size >=                                                                                     \
-   static_cast<size_t>(reinterpret_cast<const char*>(&(args)->field) - reinterpret_cast<const char*>(args)) + \
-       sizeof((args)->field))
 
 #define PW_RETURN_IF_ERROR(expr)                              \
   do {                                                        \

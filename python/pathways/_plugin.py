@@ -2,7 +2,7 @@
 device is first needed. The factory runs, and processes start, only if the backend is selected."""
 
 from pathways._callbacks import buffer_callbacks, callbacks, effect_errors
-from pathways._client import connection, environment, host_memory
+from pathways._client import connection, doors, environment, host_memory
 from pathways._patches import async_collectives, devices, dlpack, host_arrays, inspect_sharding, reshard, transformations, unreduced
 
 PLATFORM = "pathways"
@@ -38,15 +38,26 @@ def initialize():
     if not _registered:
         _registered.append(PLATFORM)
         register_backend_factory(PLATFORM, connection.make_client, priority=_PRIORITY, fail_quietly=False)
+    _install_what_clusters_lack()
+    if doors.chosen() == "ifrt":
+        _install_what_the_proxy_lacks()
+
+
+def _install_what_clusters_lack():
+    """Patches jax where devices elsewhere, or their XLA, lack what devices of this process have."""
+    async_collectives.install(connection.is_ours)
+    transformations.install(connection.is_ours)
+    dlpack.install(connection.is_ours)
+    unreduced.install(connection.is_ours)
+
+
+def _install_what_the_proxy_lacks():
+    """Patches jax where the client of the IFRT proxy lacks what the clients of jax's other backends have."""
     callbacks.install(connection.is_ours)
     buffer_callbacks.install(connection.is_ours)
     effect_errors.install(callbacks.registry)
     inspect_sharding.install(connection.is_ours)
-    async_collectives.install(connection.is_ours)
-    transformations.install(connection.is_ours)
     host_arrays.install()
     reshard.install(connection.is_ours)
     devices.install(connection.is_ours)
-    dlpack.install(connection.is_ours)
     host_memory.install()
-    unreduced.install(connection.is_ours)

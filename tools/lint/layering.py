@@ -18,6 +18,8 @@ STRANGERS = {
     "client": {"worker", "controller", "device"},  # a client and the controller meet in session/
     "frontend": {"worker", "device"},
 }
+# What plugins/pathways_pjrt, the front door in the client's process, may include.
+OF_THE_DOOR = {"base", "buffers", "program", "session", "client"}
 # (header, the folders that may include it). Headers are matched as they are written in the #include.
 RESERVED = [
     (re.compile(r"(^|/)pjrt_c_api"), ("pathways/device/pjrt/", "plugins/")),
@@ -36,6 +38,8 @@ def check_layer(path, header):
         return None
     if header.endswith(".pb.h"):
         return None  # generated from proto/, which stands above every folder
+    if path.startswith("plugins/pathways_pjrt/"):
+        return None if header.split("/")[1] in OF_THE_DOOR else "the PJRT door sees the session, and nothing of a cluster or of another door"
     if path.startswith("plugins/"):
         return "a plugin is a separate library and includes nothing of pathways/"
     if not path.startswith("pathways/"):

@@ -39,6 +39,8 @@ def tree(tmp_path, monkeypatch):
     ("pathways/controller/x.h", "ifrt_proxy/ifrt_service.pb.h", "only pathways/frontend/"),
     ("pathways/device/x.h", "xla/literal.h", "only plugins/"),
     ("plugins/pjrt_cpu/x.h", "pathways/base/log.h", "separate library"),
+    ("plugins/c_table/x.h", "pathways/base/log.h", "separate library"),
+    ("plugins/pathways_pjrt/x.h", "pathways/frontend/server.h", "nothing of a cluster or of another door"),
     ("pathways/worker/store/x.h", "pathways/worker/execute/y.h", "store/ stands above execute/"),
     ("pathways/worker/lanes/x.h", "pathways/worker/worker.h", "lanes/ stands above worker/"),
     ("pathways/controller/x.h", "pathways/controller/hosts/y.h", "controller/ stands above hosts/"),
@@ -52,6 +54,7 @@ def test_an_include_in_the_wrong_direction(tree, path, include, text):
 def test_includes_in_the_right_direction(tree):
     tree({"pathways/frontend/x.h": '#include "pathways/base/y.h"\n#include "ifrt_proxy/z.pb.h"\n',
           "pathways/device/pjrt/x.h": '#include "xla/pjrt/c/pjrt_c_api.h"\n',
+          "plugins/pathways_pjrt/x.h": '#include "pathways/client/client.h"\n',
           "pathways/worker/worker.h": '#include "pathways/worker/store/y.h"\n',
           "pathways/worker/store/x_test.cc": '#include "pathways/worker/testing.h"\n'})
     assert layering.check() == []

@@ -17,37 +17,6 @@ namespace {
 
 using xla::ifrt::proxy::CompileResponse;
 
-constexpr int64_t kMaxDevices = 1 << 20;
-
-absl::Status TakeDevices(const xla::ExecutableBuildOptionsProto& options, controller::CompileRequest& out) {
-  int64_t replicas = std::max<int64_t>(options.num_replicas(), 1);
-  int64_t partitions = std::max<int64_t>(options.num_partitions(), 1);
-  const bool assigned = options.has_device_assignment();
-  const xla::DeviceAssignmentProto& assignment = options.device_assignment();
-  if (assigned) {
-    replicas = assignment.replica_count();
-    partitions = assignment.computation_count();
-  }
-  if (replicas < 1 || partitions < 1 || replicas > kMaxDevices || partitions > kMaxDevices / replicas) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("compile options ask for ", replicas, " replicas x ", partitions, " partitions"));
-  }
-  out.num_replicas = static_cast<int>(replicas);
-  out.num_partitions = static_cast<int>(partitions);
-  if (!assigned) return absl::OkStatus();
-  if (assignment.computation_devices_size() != partitions) {
-    return absl::InvalidArgumentError("a device assignment does not list the devices of each partition");
-  }
-  out.devices.resize(replicas * partitions);
-  for (int p = 0; p < partitions; ++p) {
-    const auto& devices = assignment.computation_devices(p).replica_device_ids();
-    if (devices.size() != replicas)
-      return absl::InvalidArgumentError("a device assignment does not list a device for each replica");
-    for (int r = 0; r < replicas; ++r) out.devices[r * partitions + p] = DeviceId(static_cast<int32_t>(devices[r]));
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<controller::CompileRequest> DecodeXlaProgram(const xla::ifrt::proxy::CompileRequest& request) {
   if (request.host_callbacks_size() > 0) {
     return absl::UnimplementedError(
@@ -69,7 +38,10 @@ absl::StatusOr<controller::CompileRequest> DecodeXlaProgram(const xla::ifrt::pro
   controller::CompileRequest out;
   out.format = "mlir";
   out.program = Bytes::FromString(request.program().data());
-  PW_RETURN_IF_ERROR(TakeDevices(options.compile_options().executable_build_options(), out));
+  PW_ASSIGN_OR_RETURN(program::DeviceGrid grid, program::DevicesOf(options.compile_options().executable_build_options()));
+  out.num_replicas = grid.num_replicas;
+  out.num_partitions = grid.num_partitions;
+  out.devices = std::move(grid.devices);
   out.options = program::CanonicalCompileOptions(std::move(*options.mutable_compile_options()));
   return out;
 }

@@ -6,32 +6,11 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "pathways/program/client_calls.h"
 #include "pathways/program/stablehlo_version.h"
 
 namespace pw::worker {
 namespace {
-
-constexpr absl::string_view kClientSide[] = {
-    "InspectSharding",
-    "CustomSPMDPartitioning",
-    "xla_ffi_partitioned_python_cpu_callback",
-    "xla_partitioned_python_cpu_callback",
-    "xla_ffi_python_cpu_callback",
-    "xla_python_cpu_callback",
-    "xla_buffer_python_cpu_callback",
-};
-
-bool IsWordCharacter(char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_'; }
-
-// Finds the name as a whole word: in bytecode, names are in a table, separated by zero bytes.
-bool ContainsWord(absl::string_view text, absl::string_view word) {
-  for (size_t at = text.find(word); at != absl::string_view::npos; at = text.find(word, at + 1)) {
-    const bool starts = at == 0 || !IsWordCharacter(text[at - 1]);
-    const size_t end = at + word.size();
-    if (starts && (end == text.size() || !IsWordCharacter(text[end]))) return true;
-  }
-  return false;
-}
 
 // Whether the runtime says that it could not read the program. Its other errors (a wrong shape, lack of memory) have nothing to do with
 // versions.
@@ -45,14 +24,12 @@ bool IsAboutTheFormat(absl::string_view message) {
 }  // namespace
 
 absl::Status CheckCustomCalls(absl::string_view program) {
-  for (absl::string_view target : kClientSide) {
-    if (!ContainsWord(program, target)) continue;
-    return absl::UnimplementedError(
-        absl::StrCat("the program calls '", target, "', which only works where the client and its devices are one process. ",
-                     absl::StrContains(target, "callback") ? "Host callbacks need the pathways package on the client's side"
-                                                           : "Remove that call"));
-  }
-  return absl::OkStatus();
+  const absl::string_view target = program::ClientCallIn(program);
+  if (target.empty()) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat("the program calls '", target, "', which only works where the client and its devices are one process. ",
+                   absl::StrContains(target, "callback") ? "Host callbacks need the pathways package on the client's side"
+                                                         : "Remove that call"));
 }
 
 bool IsNewerThanRuntime(const absl::Status& refusal, absl::string_view program, const std::string& runtime_version) {

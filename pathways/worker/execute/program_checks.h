@@ -8,8 +8,7 @@
 
 namespace pw::worker {
 
-// Returns UNIMPLEMENTED, naming the target, if the program calls a function in the client's process. Such calls carry pointers or keys that
-// are meaningless here; following one would crash.
+// Returns UNIMPLEMENTED, naming the target, if the program calls a function in the client's process (program/client_calls.h).
 absl::Status CheckCustomCalls(absl::string_view program);
 
 // Whether the runtime refused the program because it could not read it: its error says so, and the program uses a newer StableHLO than the

@@ -19,7 +19,7 @@ PJRT_Error* MakeCallbackError(PJRT_Error_Code code, const char* message, size_t 
 
 absl::Status Take(PJRT_Error* error) {
   if (error == nullptr) return absl::OkStatus();
-  std::unique_ptr<Error> owned(Own(error));
+  std::unique_ptr<Error> owned(c_table::Own(error));
   return owned->status;
 }
 

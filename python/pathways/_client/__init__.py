@@ -3,6 +3,7 @@
 May import _jax, _cluster and _callbacks.
 
     connection.py     makes jax's client, and starts the process that it connects to
+    doors.py          which of the two ways into a cluster this process takes, and the PJRT one
     connect.py        waits until a controller listens
     environment.py    sets environment variables that jax reads
     timer_slack.py    lets the client's idle threads sleep longer

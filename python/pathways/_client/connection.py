@@ -12,8 +12,8 @@ import sys
 import threading
 
 from pathways._callbacks import callbacks, host_calls
-from pathways._client import connect, environment, host_memory, shares, timer_slack
-from pathways._cluster import command_lines, local, processes, run_folders
+from pathways._client import connect, doors, environment, host_memory, shares, timer_slack
+from pathways._cluster import admin, command_lines, local, processes, run_folders
 from pathways._jax import seams
 
 logger = logging.getLogger("pathways")
@@ -50,8 +50,8 @@ _NAMES = {"local": "local cluster"}  # of doors, for people
 
 class _Endpoint:
     """The run's folder, the process that jax's client connects to (the door), and the local cluster if we started one. A local cluster of one host is one
-    process, and is the door itself. Otherwise the door is an agent. An endpoint lives until this process ends. A later connection (after jax's
-    clear_backends) reuses it unless it has failed."""
+    process, and is the door itself. Otherwise the door is an agent. The PJRT door is in this process, and connects to the controller. An endpoint lives
+    until this process ends. A later connection (after jax's clear_backends) reuses it unless it has failed."""
 
     def __init__(self):
         self.pid = os.getpid()
@@ -60,6 +60,7 @@ class _Endpoint:
         self.door = None
         self.controller = None
         self.address = None
+        self.peers = set()  # what this process is connected to, as its sockets name it
         self.files = None  # the folder from which the door takes large arrays
         self.callback_socket = None
 
@@ -69,9 +70,11 @@ class _Endpoint:
             shape = None if address else local.default_shape()
             if shape is not None and shape.islands == shape.hosts == 1:
                 self._start_local(shape)
-                return self
-            self.controller = address or self._start_cluster(shape)
-            self._start_agent()
+            else:
+                self.controller = address or self._start_cluster(shape)
+                if doors.chosen() == "ifrt":
+                    self._start_agent()
+            self.peers = _peers(self.controller if doors.chosen() == "pjrt" else self.address)
         except BaseException:
             self.stop()
             raise
@@ -143,22 +146,33 @@ class _Endpoint:
             process.leave()
 
 
+def _name(peer):
+    """Returns an address as sockets know it in one form: a path, or (host, port)."""
+    return (peer[0].removeprefix("::ffff:"), peer[1]) if isinstance(peer, tuple) else peer  # ::ffff:127.0.0.1 for an IPv6 socket
+
+
+def _peers(address):
+    """Returns the names of what listens at an address."""
+    if address.startswith("unix:"):
+        return {address.removeprefix("unix:")}
+    host, _, port = address.rpartition(":")
+    return {_name(found[4]) for found in socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)}
+
+
 def _cut_connections():
     """Runs in a forked child. Replaces the connections shared with the parent by sockets without a peer, so that nothing that jax's client does in
     the child, its clean-up included, reaches the server."""
-    if _endpoint is None or _endpoint.address is None:
+    if _endpoint is None:
         return
-    host, _, port = _endpoint.address.rpartition(":")
     keep, sink = socket.socketpair()
     _cut_connections.sink = (keep, sink)
     for fd in map(int, os.listdir("/proc/self/fd")):
         try:
             with socket.socket(fileno=os.dup(fd)) as connection:
-                peer = connection.getpeername()[:2]  # ::ffff:127.0.0.1 for an IPv6 socket
-                if isinstance(peer, tuple) and (peer[0].removeprefix("::ffff:"), peer[1]) == (host, int(port)):
+                if _name(connection.getpeername()) in _endpoint.peers:
                     os.dup2(sink.fileno(), fd)
-        except (OSError, TypeError):
-            continue  # not a socket, not connected, or already closed
+        except (OSError, TypeError, AttributeError):
+            continue  # not a socket, of another family, not connected, or already closed
 
 
 def _keep_what_is_the_parent_s():
@@ -190,10 +204,7 @@ def _get_endpoint():
 
 def make_client():
     """Connects to the cluster and returns jax's client. jax calls this when the backend is first needed."""
-    ifrt_proxy = seams.PROXY_CLIENT.find()
-    if ifrt_proxy is None:
-        raise RuntimeError(f"this jax has no {seams.PROXY_CLIENT.full_name}, with which Pathways connects to a cluster: install a release of jax that "
-                           "docs/compatibility.md names")
+    enter = _connect_in_process if doors.chosen() == "pjrt" else _connect_through_proxy
     with _lock:
         environment.set_environment()
         if address := os.environ.get("PATHWAYS_ADDRESS"):
@@ -202,11 +213,10 @@ def make_client():
             except (OSError, ValueError) as error:
                 raise RuntimeError(_explain(address, error, None)) from None
         try:
-            client = _connect_through(_get_endpoint(), ifrt_proxy)
+            client = enter(_get_endpoint())
         except _Died:  # a process that is about to end may still listen: the second endpoint is a new one
-            client = _connect_through(_get_endpoint(), ifrt_proxy)
+            client = enter(_get_endpoint())
         _clients.append(client)
-        host_memory.serve(client)
         return client
 
 
@@ -214,8 +224,23 @@ class _Died(RuntimeError):
     """The endpoint's process ended before the connection was made."""
 
 
-def _connect_through(endpoint, ifrt_proxy):
+def _connect_in_process(endpoint):
+    """Returns jax's client of this endpoint's controller. Raises _Died, or RuntimeError with the reason and what to do."""
+    try:
+        client = doors.connect(endpoint.controller, connect.timeout_seconds())
+        if share := shares.wanted():
+            admin.share(endpoint.controller, client.pathways_client, **share)
+        return client
+    except Exception as error:
+        raise _failed(endpoint, error) from None
+
+
+def _connect_through_proxy(endpoint):
     """Returns jax's client of this endpoint. Raises _Died, or RuntimeError with the reason and what to do."""
+    ifrt_proxy = seams.PROXY_CLIENT.find()
+    if ifrt_proxy is None:
+        raise RuntimeError(f"this jax has no {seams.PROXY_CLIENT.full_name}, with which Pathways connects to a cluster: install a release of jax that "
+                           "docs/compatibility.md names")
     token = secrets.token_hex(16)
     options = ifrt_proxy.ClientConnectionOptions()
     options.connection_timeout_in_seconds = max(1, round(connect.timeout_seconds()))
@@ -228,10 +253,16 @@ def _connect_through(endpoint, ifrt_proxy):
             options.initialization_data = {**options.initialization_data, **uploads.initialization_data()}
             atexit.register(uploads.remove)
         with uploads.told() if uploads is not None else contextlib.nullcontext(), timer_slack.unhurried():
-            return ifrt_proxy.get_client(f"grpc://{endpoint.address}", options)
+            client = ifrt_proxy.get_client(f"grpc://{endpoint.address}", options)
     except Exception as error:
-        failure = endpoint.failure()
-        raise (_Died if failure is not None else RuntimeError)(_explain(endpoint.controller, error, failure)) from None
+        raise _failed(endpoint, error) from None
+    host_memory.serve(client)
+    return client
+
+
+def _failed(endpoint, error):
+    failure = endpoint.failure()
+    return (_Died if failure is not None else RuntimeError)(_explain(endpoint.controller, error, failure))
 
 
 def _explain(where, error, failure):

@@ -16,8 +16,9 @@ def _folders(kind):
     if override:
         bin_dir = pathlib.Path(override)
         yield bin_dir
-        if kind == "lib":  # a build tree keeps the plugin beside its sources
+        if kind == "lib":  # a build tree keeps each plugin in its own folder
             yield bin_dir.parent / "plugins" / "pjrt_cpu"
+            yield bin_dir.parent / "plugins" / "pathways_pjrt"
             yield bin_dir.parent / "lib"
     yield PACKAGE / kind
 

@@ -100,6 +100,12 @@ PROXY_CLIENT = _seam(
     "jax makes clients of its own backends only, and the IFRT proxy's is not one of them",
     "A first use of a device raises an error that says so")
 
+PLUGIN_CLIENT = _seam(
+    "PLUGIN_CLIENT", "jaxlib.xla_client", "",
+    "connections by the PJRT door (PATHWAYS_DOOR=pjrt)",
+    "jax makes clients of plugins when it starts a backend, before the cluster's address is known",
+    "A first use of a device raises an error that says so; the other door works", since="0.10.2")  # older ones do not ask a plugin for shardings
+
 BACKENDS = _seam(
     "BACKENDS", "jax._src.xla_bridge", "_backends",
     "jax's own backends in forked children, and knowing which connections jax.clear_backends has dropped,",

@@ -20,7 +20,7 @@ from jax.core import Tracer
 from jax.extend import source_info_util
 from jax.extend.ifrt_programs import ifrt_programs
 
-from pathways._client import connection
+from pathways._client import connection, doors
 from pathways._jax import mlir_context
 from pathways._jax import public, seams
 from pathways._program import arguments, choice, lowering, meshes, mistakes, tokens, view, wire
@@ -62,6 +62,7 @@ class Program:
         client = meshes.client()
         if not connection.is_ours(client):
             return self._function(*args, **kwargs)
+        doors.need_ifrt("pathways.program")
         if client is not self._client:  # the first client, or a new one after jax's clear_backends
             self._compiled, self._client = {}, client
         return self._find(leaves, tree, static).run(leaves)

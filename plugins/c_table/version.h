@@ -1,4 +1,4 @@
-// The PJRT C API of the wheel, whichever version it has. This library implements version 0.90, that of tensorflow-cpu 2.21.
+// The PJRT C API of the wheel, whichever version it has. Our plugins implement version 0.90, that of tensorflow-cpu 2.21.
 //
 // Newer headers define the error and the memory, each of which begins with a table of functions for hosts of newer versions. Older headers
 // leave both to the library. So ours derive from them.
@@ -13,7 +13,7 @@ struct PJRT_Error {};
 struct PJRT_Memory {};
 #endif
 
-namespace pw::pjrt_cpu {
+namespace pw::c_table {
 
 static_assert(PJRT_API_MAJOR == 0 && PJRT_API_MINOR >= 90);
 inline constexpr PJRT_Api_Version kApiVersion = {PJRT_Api_Version_STRUCT_SIZE, nullptr, 0, 90};
@@ -21,4 +21,4 @@ inline constexpr PJRT_Api_Version kApiVersion = {PJRT_Api_Version_STRUCT_SIZE, n
 // The end of the last entry of this version. Entries of newer versions stay null behind it; no host reads them.
 inline constexpr size_t kApiSize = PJRT_STRUCT_SIZE(PJRT_Api, PJRT_Event_Set);
 
-}  // namespace pw::pjrt_cpu
+}  // namespace pw::c_table

@@ -1,0 +1,401 @@
+// Tests the C API as a host other than jax uses it: the table without a cluster, and the entries that jax does not call on a local cluster.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/child_process.h"
+#include "plugins/c_table/testing.h"
+#include "plugins/pathways_pjrt/shardings_extension.h"
+#include "xla/compile_options.pb.h"
+#include "xla/xla_data.pb.h"
+
+namespace pw::pathways_pjrt {
+namespace {
+
+using c_table::testing::Api;
+using c_table::testing::Await;
+using c_table::testing::Check;
+using c_table::testing::IsReady;
+using c_table::testing::Outcome;
+using c_table::testing::Ready;
+using c_table::testing::Take;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+PJRT_NamedValue Text(const char* name, const std::string& value) {
+  PJRT_NamedValue out{PJRT_NamedValue_STRUCT_SIZE};
+  out.name = name;
+  out.name_size = std::strlen(name);
+  out.type = PJRT_NamedValue_kString;
+  out.string_value = value.data();
+  out.value_size = value.size();
+  return out;
+}
+
+PJRT_NamedValue Number(const char* name, int64_t value) {
+  PJRT_NamedValue out{PJRT_NamedValue_STRUCT_SIZE};
+  out.name = name;
+  out.name_size = std::strlen(name);
+  out.type = PJRT_NamedValue_kInt64;
+  out.int64_value = value;
+  out.value_size = 1;
+  return out;
+}
+
+Outcome Create(std::vector<PJRT_NamedValue> options, PJRT_Client** client) {
+  PW_ARGS(PJRT_Client_Create_Args, args);
+  args.create_options = options.data();
+  args.num_options = options.size();
+  const Outcome outcome = Take(Api()->PJRT_Client_Create(&args));
+  *client = args.client;
+  return outcome;
+}
+
+using c_table::testing::Destroy;
+
+void Destroy(PJRT_LoadedExecutable* executable) {
+  PW_ARGS(PJRT_LoadedExecutable_Destroy_Args, args);
+  args.executable = executable;
+  Check(Api()->PJRT_LoadedExecutable_Destroy(&args));
+}
+
+// ----------------------------------------------------------------------------------------------------------- without a cluster
+
+TEST(Table, HasEveryEntryOfItsVersion) {
+  EXPECT_EQ(Api()->struct_size, PJRT_STRUCT_SIZE(PJRT_Api, PJRT_Event_Set));
+  EXPECT_EQ(Api()->pjrt_api_version.minor_version, 90);
+  const auto* entries = reinterpret_cast<void* const*>(&Api()->PJRT_Error_Destroy);
+  const auto* end = reinterpret_cast<void* const*>(reinterpret_cast<const char*>(Api()) + Api()->struct_size);
+  for (int i = 0; entries + i != end; ++i) EXPECT_NE(entries[i], nullptr) << "entry " << i;
+}
+
+TEST(Table, WhatIsMissingSaysSoAndNamesTheOtherDoor) {
+  PW_ARGS(PJRT_Client_DmaMap_Args, args);
+  const Outcome outcome = Take(Api()->PJRT_Client_DmaMap(&args));
+  EXPECT_EQ(outcome.code, PJRT_Error_Code_UNIMPLEMENTED);
+  EXPECT_THAT(outcome.message, StartsWith("PJRT_Client_DmaMap is not implemented by Pathways' PJRT door; set PATHWAYS_DOOR=ifrt"));
+}
+
+TEST(Clients, WantAnAddressAndKnowTheirOptions) {
+  PJRT_Client* client;
+  EXPECT_THAT(Create({}, &client).message, HasSubstr("`cluster`"));
+  const Outcome unknown = Create({Number("window", 1)}, &client);
+  EXPECT_EQ(unknown.code, PJRT_Error_Code_INVALID_ARGUMENT);
+  EXPECT_THAT(unknown.message, HasSubstr("'window'"));
+}
+
+TEST(Clients, SayWhichClusterCannotBeReached) {
+  PJRT_Client* client;
+  const Outcome outcome = Create({Text("cluster", "unix:/nobody/listens"), Number("patience", 1)}, &client);
+  EXPECT_EQ(outcome.code, PJRT_Error_Code_UNAVAILABLE);
+  EXPECT_THAT(outcome.message, HasSubstr("unix:/nobody/listens"));
+}
+
+TEST(Events, AreSetOnceByTheHost) {
+  PW_ARGS(PJRT_Event_Create_Args, create);
+  Check(Api()->PJRT_Event_Create(&create));
+  EXPECT_FALSE(IsReady(create.event));
+  PW_ARGS(PJRT_Event_Error_Args, error);
+  error.event = create.event;
+  EXPECT_EQ(Take(Api()->PJRT_Event_Error(&error)).code, PJRT_Error_Code_FAILED_PRECONDITION);
+  std::string heard;
+  PW_ARGS(PJRT_Event_OnReady_Args, on_ready);
+  on_ready.event = create.event;
+  on_ready.user_arg = &heard;
+  on_ready.callback = [](PJRT_Error* why, void* to) { *static_cast<std::string*>(to) = Take(why).message; };
+  Check(Api()->PJRT_Event_OnReady(&on_ready));
+  PW_ARGS(PJRT_Event_Set_Args, set);
+  set.event = create.event;
+  set.error_code = PJRT_Error_Code_ABORTED;
+  set.error_message = "stop";
+  set.error_message_size = 4;
+  Check(Api()->PJRT_Event_Set(&set));
+  EXPECT_EQ(heard, "stop");
+  EXPECT_TRUE(IsReady(create.event));
+  EXPECT_EQ(Take(Api()->PJRT_Event_Error(&error)).code, PJRT_Error_Code_ABORTED);
+  EXPECT_EQ(Take(Api()->PJRT_Event_Set(&set)).code, PJRT_Error_Code_FAILED_PRECONDITION);
+  EXPECT_EQ(Await(create.event).message, "stop");
+}
+
+// ---------------------------------------------------------------------------------------------------------- on a local cluster
+
+constexpr char kDoubled[] = R"(
+module @doubled {
+  func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+    %0 = stablehlo.add %x, %x : tensor<4xf32>
+    return %0 : tensor<4xf32>
+  }
+})";
+
+// One cluster of four devices, and one client, for all tests of the process.
+class Cluster : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    std::string folder = "/tmp/pathways_pjrt_test.XXXXXX";
+    ASSERT_NE(mkdtemp(folder.data()), nullptr);
+    const std::string address = absl::StrCat("unix:", folder, "/clients.sock");
+    process_ = new ChildProcess({{PW_LOCAL_BINARY, "--plugin", PW_DEVICE_PLUGIN, "--devices=4", "--island=island0", "--listen-clients",
+                                  address, "--port-file", absl::StrCat(folder, "/port"), "--exit-with-parent"},
+                                 0});
+    ASSERT_TRUE(process_->EnsureRunning().ok());
+    const Outcome outcome = Create({Text("cluster", address), Text("description", "a test"), Number("patience", 60)}, &client_);
+    ASSERT_TRUE(outcome.ok()) << outcome.message;
+    std::filesystem::remove_all(folder);
+    PW_ARGS(PJRT_Client_AddressableDevices_Args, list);
+    list.client = client_;
+    Check(Api()->PJRT_Client_AddressableDevices(&list));
+    devices_.assign(list.addressable_devices, list.addressable_devices + list.num_addressable_devices);
+  }
+  static void TearDownTestSuite() {
+    PW_ARGS(PJRT_Client_Destroy_Args, destroy);
+    destroy.client = client_;
+    Check(Api()->PJRT_Client_Destroy(&destroy));
+    delete process_;
+  }
+
+  static PJRT_Buffer* Put(const std::vector<float>& values, int device = 0) {
+    const int64_t dim = static_cast<int64_t>(values.size());
+    PW_ARGS(PJRT_Client_BufferFromHostBuffer_Args, args);
+    args.client = client_;
+    args.data = values.data();
+    args.type = PJRT_Buffer_Type_F32;
+    args.dims = &dim;
+    args.num_dims = 1;
+    args.host_buffer_semantics = PJRT_HostBufferSemantics_kImmutableOnlyDuringCall;
+    args.device = devices_[device];
+    Check(Api()->PJRT_Client_BufferFromHostBuffer(&args));
+    Await(args.done_with_host_buffer);
+    return args.buffer;
+  }
+
+  static Outcome Read(PJRT_Buffer* buffer, std::vector<float>* values) {
+    PW_ARGS(PJRT_Buffer_ToHostBuffer_Args, args);
+    args.src = buffer;
+    if (const Outcome outcome = Take(Api()->PJRT_Buffer_ToHostBuffer(&args)); !outcome.ok()) return outcome;
+    values->resize(args.dst_size / sizeof(float));
+    args.dst = values->data();
+    if (const Outcome outcome = Take(Api()->PJRT_Buffer_ToHostBuffer(&args)); !outcome.ok()) return outcome;
+    return Await(args.event);
+  }
+  static std::vector<float> Fetch(PJRT_Buffer* buffer) {
+    std::vector<float> values;
+    const Outcome outcome = Read(buffer, &values);
+    EXPECT_TRUE(outcome.ok()) << outcome.message;
+    return values;
+  }
+
+  static Outcome TryCompile(std::string text, int replicas, PJRT_LoadedExecutable** executable, const char* format = "mlir") {
+    xla::CompileOptionsProto options;
+    options.mutable_executable_build_options()->set_num_replicas(replicas);
+    options.mutable_executable_build_options()->set_num_partitions(1);
+    const std::string bytes = options.SerializeAsString();
+    PJRT_Program program{PJRT_Program_STRUCT_SIZE};
+    program.code = text.data();
+    program.code_size = text.size();
+    program.format = format;
+    program.format_size = std::strlen(format);
+    PW_ARGS(PJRT_Client_Compile_Args, args);
+    args.client = client_;
+    args.program = &program;
+    args.compile_options = bytes.data();
+    args.compile_options_size = bytes.size();
+    const Outcome outcome = Take(Api()->PJRT_Client_Compile(&args));
+    *executable = args.executable;
+    return outcome;
+  }
+  static PJRT_LoadedExecutable* Compile(const std::string& text, int replicas) {
+    PJRT_LoadedExecutable* executable = nullptr;
+    const Outcome outcome = TryCompile(text, replicas, &executable);
+    EXPECT_TRUE(outcome.ok()) << outcome.message;
+    return executable;
+  }
+
+  // Runs a program of one argument and one result. `arguments`: one for each device.
+  static Outcome TryRun(PJRT_LoadedExecutable* executable, std::vector<PJRT_Buffer*> arguments,
+                        std::vector<PJRT_Buffer*>* results) {
+    std::vector<PJRT_Buffer* const*> lists;
+    std::vector<PJRT_Buffer**> outputs;
+    results->assign(arguments.size(), nullptr);
+    for (size_t d = 0; d < arguments.size(); ++d) {
+      lists.push_back(&arguments[d]);
+      outputs.push_back(&(*results)[d]);
+    }
+    std::vector<PJRT_Event*> events(arguments.size());
+    PW_ARGS(PJRT_ExecuteOptions, options);
+    PW_ARGS(PJRT_LoadedExecutable_Execute_Args, args);
+    args.executable = executable;
+    args.options = &options;
+    args.argument_lists = lists.data();
+    args.num_devices = arguments.size();
+    args.num_args = 1;
+    args.output_lists = outputs.data();
+    args.device_complete_events = events.data();
+    if (const Outcome outcome = Take(Api()->PJRT_LoadedExecutable_Execute(&args)); !outcome.ok()) return outcome;
+    Outcome last;
+    for (PJRT_Event* event : events) last = Await(event);
+    return last;
+  }
+
+  static ChildProcess* process_;
+  static PJRT_Client* client_;
+  static std::vector<PJRT_Device*> devices_;
+};
+
+ChildProcess* Cluster::process_ = nullptr;
+PJRT_Client* Cluster::client_ = nullptr;
+std::vector<PJRT_Device*> Cluster::devices_;
+
+TEST_F(Cluster, TellsItsStablehloVersionAndItsSession) {
+  PW_ARGS(PJRT_Plugin_Attributes_Args, args);
+  Check(Api()->PJRT_Plugin_Attributes(&args));
+  std::vector<std::string> names;
+  for (size_t i = 0; i < args.num_attributes; ++i) names.emplace_back(args.attributes[i].name, args.attributes[i].name_size);
+  EXPECT_THAT(names, ::testing::IsSupersetOf({"pathways_client", "stablehlo_current_version"}));
+}
+
+TEST_F(Cluster, RunsAProgramOnEveryDeviceAndTakesItsResultsApart) {
+  PJRT_LoadedExecutable* doubled = Compile(kDoubled, 4);
+  std::vector<PJRT_Buffer*> arguments, results, again;
+  for (int d = 0; d < 4; ++d) arguments.push_back(Put({1, 2, 3, static_cast<float>(d)}, d));
+  ASSERT_TRUE(TryRun(doubled, arguments, &results).ok());
+  ASSERT_TRUE(TryRun(doubled, results, &again).ok());  // the results as they are, one array
+  for (int d = 0; d < 4; ++d) EXPECT_THAT(Fetch(again[d]), ElementsAre(4, 8, 12, 4 * d));
+  Destroy(results[0]);  // the others' array lives on
+  EXPECT_THAT(Fetch(results[3]), ElementsAre(2, 4, 6, 6));
+  EXPECT_THAT(Fetch(arguments[2]), ElementsAre(1, 2, 3, 2));
+  // Buffers of different arrays, in another order than theirs.
+  std::vector<PJRT_Buffer*> mixed = {again[0], arguments[1], again[2], results[3]}, last;
+  ASSERT_TRUE(TryRun(doubled, mixed, &last).ok());
+  EXPECT_THAT(Fetch(last[1]), ElementsAre(2, 4, 6, 2));
+  EXPECT_THAT(Fetch(last[2]), ElementsAre(8, 16, 24, 16));
+  EXPECT_THAT(Fetch(again[2]), ElementsAre(4, 8, 12, 8));
+  results.erase(results.begin());
+  for (const auto* list : {&arguments, &results, &again, &last}) {
+    for (PJRT_Buffer* buffer : *list) Destroy(buffer);
+  }
+  Destroy(doubled);
+}
+
+TEST_F(Cluster, RefusesCallsThatDoNotFitTheProgram) {
+  PJRT_LoadedExecutable* doubled = Compile(kDoubled, 2);
+  PJRT_Buffer* x = Put({1, 2, 3, 4});
+  std::vector<PJRT_Buffer*> results;
+  EXPECT_THAT(TryRun(doubled, {x}, &results).message, HasSubstr("runs on 2 devices"));
+  PW_ARGS(PJRT_Buffer_Delete_Args, remove);
+  remove.buffer = x;
+  Check(Api()->PJRT_Buffer_Delete(&remove));
+  EXPECT_THAT(TryRun(doubled, {x, x}, &results).message, HasSubstr("deleted or donated"));
+  std::vector<float> values;
+  EXPECT_EQ(Read(x, &values).code, PJRT_Error_Code_INVALID_ARGUMENT);
+  PW_ARGS(PJRT_LoadedExecutable_Delete_Args, forget);
+  forget.executable = doubled;
+  Check(Api()->PJRT_LoadedExecutable_Delete(&forget));
+  EXPECT_THAT(TryRun(doubled, {x, x}, &results).message, HasSubstr("deleted executable"));
+  Destroy(x);
+  Destroy(doubled);
+}
+
+TEST_F(Cluster, AnErrorIsTheValueOfWhatDependsOnIt) {
+  PW_ARGS(PJRT_Device_DefaultMemory_Args, memory);
+  memory.device = devices_[0];
+  Check(Api()->PJRT_Device_DefaultMemory(&memory));
+  const int64_t four = 4;
+  PW_ARGS(PJRT_Client_CreateErrorBuffer_Args, args);
+  args.client = client_;
+  args.error_code = PJRT_Error_Code_ABORTED;
+  args.error_message = "it was not to be";
+  args.error_message_size = std::strlen(args.error_message);
+  args.shape_dims = &four;
+  args.shape_num_dims = 1;
+  args.shape_element_type = PJRT_Buffer_Type_F32;
+  args.memory = memory.memory;
+  Check(Api()->PJRT_Client_CreateErrorBuffer(&args));
+  PJRT_LoadedExecutable* doubled = Compile(kDoubled, 1);
+  std::vector<PJRT_Buffer*> results;
+  const Outcome run = TryRun(doubled, {args.buffer}, &results);
+  EXPECT_EQ(run.code, PJRT_Error_Code_ABORTED);
+  EXPECT_THAT(run.message, HasSubstr("it was not to be"));
+  EXPECT_THAT(Ready(results[0]).message, HasSubstr("it was not to be"));
+  std::vector<float> values;
+  EXPECT_THAT(Read(results[0], &values).message, HasSubstr("it was not to be"));
+  Destroy(results[0]);
+  Destroy(args.buffer);
+  Destroy(doubled);
+}
+
+TEST_F(Cluster, CopiesToAnotherDevice) {
+  PJRT_Buffer* x = Put({5, 6, 7, 8}, 1);
+  PW_ARGS(PJRT_Buffer_CopyToDevice_Args, copy);
+  copy.buffer = x;
+  copy.dst_device = devices_[3];
+  Check(Api()->PJRT_Buffer_CopyToDevice(&copy));
+  Destroy(x);
+  PW_ARGS(PJRT_Buffer_Device_Args, where);
+  where.buffer = copy.dst_buffer;
+  Check(Api()->PJRT_Buffer_Device(&where));
+  EXPECT_EQ(where.device, devices_[3]);
+  EXPECT_THAT(Fetch(copy.dst_buffer), ElementsAre(5, 6, 7, 8));
+  Destroy(copy.dst_buffer);
+}
+
+TEST_F(Cluster, RefusesProgramsThatItCannotRun) {
+  PJRT_LoadedExecutable* executable = nullptr;
+  EXPECT_THAT(TryCompile(kDoubled, 1, &executable, "hlo").message, HasSubstr("PATHWAYS_DOOR=ifrt"));
+  const std::string calls = "custom_call @xla_ffi_python_cpu_callback(";
+  const Outcome outcome = TryCompile(calls, 1, &executable);
+  EXPECT_EQ(outcome.code, PJRT_Error_Code_UNIMPLEMENTED);
+  EXPECT_THAT(outcome.message, HasSubstr("PATHWAYS_DOOR=ifrt"));
+  EXPECT_FALSE(TryCompile("module {", 1, &executable).ok());
+  EXPECT_EQ(TryCompile(kDoubled, 5, &executable).code, PJRT_Error_Code_INVALID_ARGUMENT);
+}
+
+TEST_F(Cluster, TellsWhereAProgramRuns) {
+  PJRT_LoadedExecutable* doubled = Compile(kDoubled, 4);
+  PW_ARGS(PJRT_LoadedExecutable_GetDeviceAssignment_Args, args);
+  args.executable = doubled;
+  Check(Api()->PJRT_LoadedExecutable_GetDeviceAssignment(&args));
+  xla::DeviceAssignmentProto assignment;
+  ASSERT_TRUE(assignment.ParseFromArray(args.serialized_bytes, static_cast<int>(args.serialized_bytes_size)));
+  args.serialized_device_assignment_deleter(args.serialized_device_assignment);
+  EXPECT_THAT(assignment.computation_devices(0).replica_device_ids(), ElementsAre(0, 1, 2, 3));
+  int devices[4] = {};
+  PW_ARGS(PJRT_Client_DefaultDeviceAssignment_Args, by_default);
+  by_default.client = client_;
+  by_default.num_replicas = 2;
+  by_default.num_partitions = 2;
+  by_default.default_assignment = devices;
+  by_default.default_assignment_size = 4;
+  Check(Api()->PJRT_Client_DefaultDeviceAssignment(&by_default));
+  EXPECT_THAT(devices, ElementsAre(0, 1, 2, 3));
+  by_default.default_assignment_size = 3;
+  EXPECT_EQ(Take(Api()->PJRT_Client_DefaultDeviceAssignment(&by_default)).code, PJRT_Error_Code_INVALID_ARGUMENT);
+  Destroy(doubled);
+}
+
+TEST_F(Cluster, ShardingsAreReadByTheirOffsets) {
+  const PJRT_Extension_Base* extension = Api()->extension_start;
+  while (extension != nullptr && extension->type != kShardingsExtensionType) extension = extension->next;
+  ASSERT_NE(extension, nullptr);
+  PJRT_LoadedExecutable* doubled = Compile(kDoubled, 1);
+  PW_ARGS(PJRT_LoadedExecutable_GetExecutable_Args, get);
+  get.loaded_executable = doubled;
+  Check(Api()->PJRT_LoadedExecutable_GetExecutable(&get));
+  ShardingsArgs args{sizeof(ShardingsArgs), nullptr, get.executable, 0, nullptr, nullptr};
+  Check(reinterpret_cast<const ShardingsTable*>(extension)->output_shardings(&args));
+  EXPECT_EQ(args.num_values, 1u);
+  PW_ARGS(PJRT_Executable_Destroy_Args, destroy);
+  destroy.executable = get.executable;
+  Check(Api()->PJRT_Executable_Destroy(&destroy));
+  Destroy(doubled);
+}
+
+}  // namespace
+}  // namespace pw::pathways_pjrt

@@ -1,0 +1,171 @@
+// Clients: a session with a cluster, and what it says of itself.
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/status_macros.h"
+#include "plugins/pathways_pjrt/attributes.h"
+#include "plugins/pathways_pjrt/handles.h"
+
+namespace pw::pathways_pjrt {
+namespace {
+
+// Options of PJRT_Client_Create: `cluster`, the controller's address for clients; `description`, of this program, for people;
+// `patience`, the seconds that the controller may be out of reach while the client is made.
+absl::Status ReadOption(const PJRT_NamedValue& value, client::Client::Options& options) {
+  const absl::string_view name(value.name, value.name_size);
+  if (name == "cluster" && value.type == PJRT_NamedValue_kString) {
+    options.controller.assign(value.string_value, value.value_size);
+  } else if (name == "description" && value.type == PJRT_NamedValue_kString) {
+    options.description.assign(value.string_value, value.value_size);
+  } else if (name == "patience" && value.type == PJRT_NamedValue_kInt64) {
+    options.timeout = absl::Seconds(value.int64_value);
+  } else {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "there is no option '", name, "' of this type; the options are cluster and description (texts) and patience (seconds)"));
+  }
+  return absl::OkStatus();
+}
+
+// As through the other door (bin/agent_main.cc).
+constexpr char kRemedy[] =
+    "Arrays that lived there are lost. Start the program again, or in the same process: jax.clear_caches(); "
+    "jax.extend.backend.clear_backends(), which connects anew once a controller runs there.";
+
+absl::StatusOr<client::Client::Options> ReadOptions(const PJRT_NamedValue* values, size_t count) {
+  client::Client::Options options;
+  options.description = "a program";
+  options.absence = absl::ZeroDuration();
+  options.remedy = kRemedy;
+  for (size_t i = 0; i < count; ++i) PW_RETURN_IF_ERROR(ReadOption(values[i], options));
+  if (options.controller.empty())
+    return absl::InvalidArgumentError("the option `cluster` must name the controller's address for clients: HOST:PORT, unix:PATH");
+  return options;
+}
+
+void DescribeDevice(PJRT_Client* client, const session::DeviceInfo& info) {
+  PJRT_Device& device = client->owned_devices.emplace_back();
+  device.client = client;
+  device.description.info = &info;
+  for (const auto& [name, value] : info.int_attributes) device.description.attributes.Add(name, value);
+  for (const auto& [name, value] : info.string_attributes) device.description.attributes.Add(name, value);
+  for (const auto& [name, value] : info.list_attributes) device.description.attributes.Add(name, value);
+  client->devices.push_back(&device);
+  client->device_of[info.id] = &device;
+  client->topology.descriptions.push_back(&device.description);
+}
+
+void DescribeMemories(PJRT_Client* client) {
+  absl::flat_hash_map<MemoryId, Memory*> memory_of;
+  for (const session::MemoryInfo& info : client->cluster().memories) {
+    Memory& memory = client->owned_memories.emplace_back();
+    memory.info = &info;
+    client->memories.push_back(&memory);
+    memory_of[info.id] = &memory;
+  }
+  for (PJRT_Device& device : client->owned_devices) {
+    for (MemoryId id : device.description.info->memories) {
+      auto found = memory_of.find(id);
+      if (found == memory_of.end()) continue;
+      device.memories.push_back(found->second);
+      found->second->devices.push_back(&device);
+    }
+  }
+}
+
+PJRT_Error* CreateClient(PJRT_Client_Create_Args* args) {
+  PW_ENTRY_ASSIGN_OR_RETURN(const client::Client::Options options, ReadOptions(args->create_options, args->num_options));
+  PW_ENTRY_ASSIGN_OR_RETURN(std::unique_ptr<client::Client> session, client::Client::Connect(options));
+  auto client = std::make_unique<PJRT_Client>();
+  client->session = std::move(session);
+  client->topology.client = client.get();
+  for (const session::DeviceInfo& info : client->cluster().devices) DescribeDevice(client.get(), info);
+  DescribeMemories(client.get());
+  SetAttributes(client->cluster(), client->session->session_id());
+  args->client = client.release();
+  return nullptr;
+}
+
+PJRT_Error* LookupDevice(PJRT_Client_LookupDevice_Args* args) {
+  auto found = args->client->device_of.find(DeviceId(args->id));
+  if (found == args->client->device_of.end())
+    return NewError(absl::InvalidArgumentError(absl::StrCat("the cluster has no device ", args->id)));
+  args->device = found->second;
+  return nullptr;
+}
+
+PJRT_Error* LookupAddressableDevice(PJRT_Client_LookupAddressableDevice_Args* args) {
+  for (PJRT_Device* device : args->client->devices) {
+    if (device->description.info->local_hardware_id != args->local_hardware_id) continue;
+    args->addressable_device = device;
+    return nullptr;
+  }
+  return NewError(
+      absl::InvalidArgumentError(absl::StrCat("the cluster has no device of local hardware id ", args->local_hardware_id)));
+}
+
+// The first devices, replica-major.
+PJRT_Error* DefaultDeviceAssignment(PJRT_Client_DefaultDeviceAssignment_Args* args) {
+  const auto& devices = args->client->devices;
+  const int64_t wanted = int64_t{args->num_replicas} * args->num_partitions;
+  if (args->num_replicas < 1 || args->num_partitions < 1 || wanted > static_cast<int64_t>(devices.size()) ||
+      static_cast<int64_t>(args->default_assignment_size) < wanted) {
+    return NewError(absl::InvalidArgumentError(
+        absl::StrCat("no default device assignment of ", args->num_replicas, " replicas x ", args->num_partitions, " partitions on ",
+                     devices.size(), " devices, in room for ", args->default_assignment_size)));
+  }
+  for (int64_t i = 0; i < wanted; ++i) args->default_assignment[i] = devices[i]->id().v;
+  return nullptr;
+}
+
+void FillLists(PJRT_Api* api) {
+  api->PJRT_Client_Devices = [](PJRT_Client_Devices_Args* args) -> PJRT_Error* {
+    args->devices = args->client->devices.data();
+    args->num_devices = args->client->devices.size();
+    return nullptr;
+  };
+  // One process drives all devices.
+  api->PJRT_Client_AddressableDevices = [](PJRT_Client_AddressableDevices_Args* args) -> PJRT_Error* {
+    args->addressable_devices = args->client->devices.data();
+    args->num_addressable_devices = args->client->devices.size();
+    return nullptr;
+  };
+  api->PJRT_Client_AddressableMemories = [](PJRT_Client_AddressableMemories_Args* args) -> PJRT_Error* {
+    args->addressable_memories = args->client->memories.data();
+    args->num_addressable_memories = args->client->memories.size();
+    return nullptr;
+  };
+}
+
+}  // namespace
+
+void FillClientEntries(PJRT_Api* api) {
+  FillLists(api);
+  api->PJRT_Client_Create = CreateClient;
+  api->PJRT_Client_Destroy = [](PJRT_Client_Destroy_Args* args) -> PJRT_Error* {
+    delete args->client;
+    return nullptr;
+  };
+  api->PJRT_Client_PlatformName = [](PJRT_Client_PlatformName_Args* args) -> PJRT_Error* {
+    SetText(args->client->cluster().platform_name, &args->platform_name, &args->platform_name_size);
+    return nullptr;
+  };
+  api->PJRT_Client_ProcessIndex = [](PJRT_Client_ProcessIndex_Args* args) -> PJRT_Error* {
+    args->process_index = 0;
+    return nullptr;
+  };
+  api->PJRT_Client_PlatformVersion = [](PJRT_Client_PlatformVersion_Args* args) -> PJRT_Error* {
+    SetText(args->client->cluster().platform_version, &args->platform_version, &args->platform_version_size);
+    return nullptr;
+  };
+  api->PJRT_Client_TopologyDescription = [](PJRT_Client_TopologyDescription_Args* args) -> PJRT_Error* {
+    args->topology = &args->client->topology;
+    return nullptr;
+  };
+  api->PJRT_Client_LookupDevice = LookupDevice;
+  api->PJRT_Client_LookupAddressableDevice = LookupAddressableDevice;
+  api->PJRT_Client_DefaultDeviceAssignment = DefaultDeviceAssignment;
+}
+
+}  // namespace pw::pathways_pjrt

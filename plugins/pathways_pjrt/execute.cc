@@ -1,0 +1,146 @@
+// Executions: the host's lists of buffers become arrays of the session, and the results buffers again.
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/status_macros.h"
+#include "plugins/pathways_pjrt/handles.h"
+
+struct PJRT_ExecuteContext {};
+
+namespace pw::pathways_pjrt {
+namespace {
+
+class Execution {
+ public:
+  Execution(PJRT_LoadedExecutable_Execute_Args* args, const Program& program, std::vector<PJRT_Device*> devices)
+      : args_(args), program_(program), devices_(std::move(devices)) {}
+
+  absl::Status Run() {
+    PW_RETURN_IF_ERROR(Check());
+    std::vector<std::shared_ptr<SharedArray>> arrays;
+    std::vector<const client::Array*> handles;
+    for (size_t i = 0; i < args_->num_args; ++i) {
+      PW_ASSIGN_OR_RETURN(arrays.emplace_back(), Argument(i));
+      handles.push_back(&arrays.back()->array());
+    }
+    client::RunOptions options = Options();
+    Donate(options.non_donatable, arrays);
+    client::Run run = program_.session->Execute(program_.info, handles, std::move(options));
+    Return(std::move(run));
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Check() const {
+    const size_t parameters = program_.info->parameters.size();
+    if (args_->num_devices != devices_.size())
+      return absl::InvalidArgumentError(absl::StrCat("program ", program_.info->name, " runs on ", devices_.size(),
+                                                     " devices, but is called with arguments for ", args_->num_devices));
+    if (args_->num_args != parameters)
+      return absl::InvalidArgumentError(absl::StrCat("program ", program_.info->name, " takes ", parameters,
+                                                     " arguments, but is called with ", args_->num_args));
+    if (args_->options->num_send_ops + args_->options->num_recv_ops > 0)
+      return NotYet("sending to and receiving from the host in a program");
+    return absl::OkStatus();
+  }
+
+  // Returns the array of the buffers that the devices take as this argument.
+  absl::StatusOr<std::shared_ptr<SharedArray>> Argument(size_t index) {
+    std::vector<Place> places;
+    bool whole = true;  // the buffers are those of one array, in its order
+    for (size_t d = 0; d < devices_.size(); ++d) {
+      places.push_back(args_->argument_lists[d][index]->get());
+      if (places[d].array == nullptr)
+        return absl::InvalidArgumentError(
+            absl::StrCat("argument ", index, " of program ", program_.info->name, " is a deleted or donated buffer"));
+      whole = whole && places[d].array == places[0].array && places[d].shard == static_cast<int>(d);
+    }
+    if (whole && places[0].array->num_shards() == static_cast<int>(devices_.size())) return places[0].array;
+    if (devices_.size() == 1) return SharedArray::Single(places[0]);
+    return PutTogether(index, places);
+  }
+
+  // The buffers keep the new array, so that the next execution finds it.
+  std::shared_ptr<SharedArray> PutTogether(size_t index, const std::vector<Place>& places) {
+    std::vector<std::shared_ptr<SharedArray>> singles;
+    for (const Place& place : places) singles.push_back(SharedArray::Single(place));
+    auto array = SharedArray::Of(program_.session, program_.parameter_specs[index], std::move(singles));
+    for (size_t d = 0; d < places.size(); ++d) {
+      PJRT_Buffer* buffer = args_->argument_lists[d][index];
+      std::lock_guard<std::mutex> lock(buffer->mu);
+      if (buffer->place.array == places[d].array) buffer->place = {array, static_cast<int>(d)};
+    }
+    return array;
+  }
+
+  client::RunOptions Options() const {
+    client::RunOptions options;
+    const PJRT_ExecuteOptions& given = *args_->options;
+    for (size_t i = 0; i < given.num_non_donatable_input_indices; ++i)
+      options.non_donatable.push_back(static_cast<int32_t>(given.non_donatable_input_indices[i]));
+    options.launch_id = given.launch_id;
+    if (args_->execute_device != nullptr) options.devices = {args_->execute_device->id()};
+    options.end = args_->device_complete_events != nullptr && program_.output_shapes.empty();
+    return options;
+  }
+
+  // The buffers of donated arguments are deleted, whether or not the execution succeeds.
+  void Donate(const std::vector<int32_t>& kept, const std::vector<std::shared_ptr<SharedArray>>& arrays) {
+    for (int32_t index : program_.info->donated_inputs) {
+      if (std::find(kept.begin(), kept.end(), index) != kept.end()) continue;
+      arrays[index]->ForgetSingles();
+      for (size_t d = 0; d < devices_.size(); ++d) {
+        PJRT_Buffer* buffer = args_->argument_lists[d][index];
+        std::lock_guard<std::mutex> lock(buffer->mu);
+        buffer->place = {};
+      }
+    }
+  }
+
+  void Return(client::Run run) {
+    std::vector<std::shared_ptr<SharedArray>> results;
+    for (size_t o = 0; o < run.results.size(); ++o) {
+      auto array = std::make_shared<SharedArray>(program_.session, std::move(run.results[o]), static_cast<int>(devices_.size()));
+      for (size_t d = 0; d < devices_.size(); ++d) {
+        PJRT_Memory* memory = MemoryOf(devices_[d], program_.output_kind_texts[o]);
+        args_->output_lists[d][o] = NewBuffer(devices_[d], memory, program_.output_shapes[o], {array, static_cast<int>(d)});
+      }
+      results.push_back(std::move(array));
+    }
+    if (args_->device_complete_events == nullptr) return;
+    // All results become ready together, so the first tells the end, and is asked about anyway.
+    const Future<Unit> end = results.empty() ? run.end : results.front()->Ready();
+    for (size_t d = 0; d < devices_.size(); ++d) args_->device_complete_events[d] = NewEvent(end);
+  }
+
+  PJRT_LoadedExecutable_Execute_Args* const args_;
+  const Program& program_;
+  const std::vector<PJRT_Device*> devices_;
+};
+
+PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
+  const std::shared_ptr<const Program> program = args->executable->get();
+  if (program == nullptr) return NewError(absl::InvalidArgumentError("Execute() called on a deleted executable"));
+  std::vector<PJRT_Device*> devices = args->executable->devices;
+  if (args->execute_device != nullptr) devices = {args->execute_device};
+  return NewError(Execution(args, *program, std::move(devices)).Run());
+}
+
+}  // namespace
+
+void FillExecuteEntries(PJRT_Api* api) {
+  api->PJRT_LoadedExecutable_Execute = Execute;
+  api->PJRT_ExecuteContext_Create = [](PJRT_ExecuteContext_Create_Args* args) -> PJRT_Error* {
+    args->context = new PJRT_ExecuteContext;
+    return nullptr;
+  };
+  api->PJRT_ExecuteContext_Destroy = [](PJRT_ExecuteContext_Destroy_Args* args) -> PJRT_Error* {
+    delete args->context;
+    return nullptr;
+  };
+}
+
+}  // namespace pw::pathways_pjrt

@@ -1,0 +1,346 @@
+"""Enters a cluster by the PJRT door (PATHWAYS_DOOR=pjrt): the front door in the client's own process. Every program compares what the cluster
+computes with jax's own cpu results, in the same process; most run on one local cluster of one host with eight devices."""
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from cli import CommandLine
+from conftest import PATIENCE, clean_environment
+
+PRELUDE = """
+import functools, json, os, signal, sys
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import NamedSharding, PartitionSpec as P
+
+devices, cpu = jax.devices(), jax.devices("cpu")[0]
+# Axes of type Auto: the compiler chooses the shardings of results, and the executable tells them.
+mesh = jax.make_mesh((len(devices),), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
+rows, copies = NamedSharding(mesh, P("x")), NamedSharding(mesh, P())
+
+def reference(function, *args):
+    with jax.default_device(cpu):
+        return jax.tree.map(np.asarray, function(*args))
+
+def same(ours, theirs, rtol=1e-5):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(np.asarray(a), b, rtol=rtol), ours, theirs)
+
+def refused(use, *words):
+    try:
+        use()
+    except Exception as error:
+        assert all(word in str(error) for word in words), f"{type(error).__name__}: {error}"
+    else:
+        raise AssertionError(f"not refused: {words}")
+"""
+
+
+class Program:
+    """A Python process that runs one piece of a program after another, each in a function of its own, and says how it went."""
+
+    LOOP = PRELUDE + textwrap.dedent("""
+        import traceback
+        out = os.fdopen(os.dup(1), "w")
+        os.dup2(2, 1)
+        for line in sys.stdin:
+            try:
+                exec(compile(json.loads(line), "<piece>", "exec"), dict(globals()))
+                said = ""
+            except Exception:
+                said = traceback.format_exc()
+            print(json.dumps(said), file=out, flush=True)
+        """)
+
+    def __init__(self, log, **env):
+        self.log = log
+        with open(log, "w") as errors:
+            self.process = subprocess.Popen([sys.executable, "-c", self.LOOP], env=clean_environment(PATHWAYS_DOOR="pjrt", **env), text=True,
+                                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+
+    def __call__(self, piece):
+        print(json.dumps(textwrap.dedent(piece)), file=self.process.stdin, flush=True)
+        line = self.process.stdout.readline()
+        assert line, self.log.read_text()
+        said = json.loads(line)
+        assert not said, said
+
+    def end(self):
+        self.process.stdin.close()
+        assert self.process.wait(PATIENCE) == 0, self.log.read_text()
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    one = Program(tmp_path_factory.mktemp("program") / "log", PATHWAYS_LOCAL="1x1x8")
+    yield one
+    one.end()
+
+
+def test_devices_have_attributes_and_memories(program):
+    program("""
+        assert len(devices) == 8 and [d.id for d in devices] == list(range(8))
+        assert {d.platform for d in devices} == {"cpu"} and devices[0].island == "island0" and devices[0].slice_index == 0
+        assert {m.kind for m in devices[3].addressable_memories()} == {"device", "pinned_host", "unpinned_host"}
+        assert devices[3].default_memory().kind == "device"
+        assert devices[0].client.pathways_client > 0
+        from pathways._client import connection
+        assert not [p for p in connection._endpoint._processes() if "agent" in p.name]
+        """)
+
+
+def test_arrays_go_there_and_back(program):
+    program("""
+        import ml_dtypes
+        for dtype in (np.bool_, np.int8, np.uint16, np.int32, np.float16, np.float32, np.complex64, ml_dtypes.bfloat16, ml_dtypes.int4, ml_dtypes.float8_e4m3fn):
+            host = np.array([[0, 1, 1], [1, 0, 3]]).astype(dtype)
+            for view in (host, host.T, host[::-1], host[:, ::2], np.broadcast_to(host[0], (4, 3)), np.asfortranarray(host), host[:0]):
+                back = np.asarray(jax.device_put(view, devices[5]))
+                assert back.dtype == view.dtype and np.array_equal(back, view)
+        large = np.random.default_rng(0).random((1000, 800)).astype(np.float32)  # by the host's lane
+        for sharding in (devices[0], rows, copies, NamedSharding(mesh, P(None, "x"))):
+            assert np.array_equal(np.asarray(jax.device_put(large, sharding)), large)
+        """)
+
+
+def test_a_function_on_one_device(program):
+    program("""
+        def f(x, w):
+            return jnp.tanh(x @ w).sum(0), {"scan": jax.lax.scan(lambda c, v: (c + v.sum(), c * 2), 0.0, x)[1]}
+        x, w = np.random.default_rng(1).random((6, 5), np.float32), np.ones((5, 3), np.float32)
+        same(jax.jit(f)(x, w), reference(f, x, w))
+        key = lambda: jax.random.normal(jax.random.key(3), (100,))
+        same(key(), reference(key))
+        """)
+
+
+def test_eager_operations(program):
+    program("""
+        def f():
+            y = jnp.arange(12.0).reshape(3, 4)
+            z = ((y + 1) * 2 - y).T
+            return z.at[0].set(5), z.sum(), jnp.sort(z[::-1], axis=0), jnp.where(z > 3, z, 0), jnp.linalg.norm(z)
+        same(f(), reference(f))
+        assert float((jnp.arange(3) + 1).sum()) == 6
+        """)
+
+
+def test_sharded_arrays_and_the_compiler_s_shardings(program):
+    program("""
+        host = np.arange(64.0, dtype=np.float32).reshape(8, 8)
+        x = jax.device_put(host, rows)
+        y = jax.jit(lambda v: v * 2 + 1)(x)
+        assert y.sharding.is_equivalent_to(rows, 2)
+        for i, shard in enumerate(y.addressable_shards):
+            assert shard.device == devices[i] and np.array_equal(np.asarray(shard.data), host[i:i + 1] * 2 + 1)
+        same(jax.jit(lambda v: v.sum(0))(y), (host * 2 + 1).sum(0))
+        same(jax.jit(lambda v: v @ v.T, out_shardings=copies)(x), host @ host.T)
+        same(jax.device_put(x, NamedSharding(mesh, P(None, "x"))), host)
+        same(jax.device_put(y, devices[6]), host * 2 + 1)
+        few = jax.make_mesh((2,), ("y",), devices=devices[6:])
+        same(jax.device_put(x, NamedSharding(few, P("y"))), host)
+        """)
+
+
+def test_collectives(program):
+    program("""
+        host = np.arange(32.0, dtype=np.float32).reshape(8, 4)
+        def f(v):
+            right = jax.lax.ppermute(v, "x", [(i, (i + 1) % 8) for i in range(8)])
+            return jax.lax.psum(v, "x"), right, jax.lax.all_gather(v, "x", tiled=True), jax.lax.psum_scatter(jnp.tile(v, (8, 1)), "x", tiled=True)
+        spread = jax.jit(jax.shard_map(f, mesh=mesh, in_specs=P("x"), out_specs=(P(), P("x"), P(), P("x")), check_vma=False))
+        total, right, gathered, scattered = spread(jax.device_put(host, rows))
+        same(total, host.sum(0, keepdims=True))
+        same(right, np.roll(host, 1, axis=0))
+        same(gathered, host)
+        same(scattered, np.tile(host.sum(0), (8, 1)))
+        """)
+
+
+def test_copies_between_devices_and_memories(program):
+    program("""
+        x = jax.device_put(np.arange(5.0), devices[1])
+        y = jax.device_put(x, devices[6])
+        assert y.devices() == {devices[6]}
+        same(y + 1, np.arange(5.0) + 1)
+        there = jax.device_put(np.arange(8.0), rows.with_memory_kind("pinned_host"))
+        assert there.sharding.memory_kind == "pinned_host"
+        back = jax.device_put(there, rows)
+        assert back.sharding.memory_kind == "device"
+        same(back, np.arange(8.0))
+        assert jax.device_put(x, cpu).devices() == {cpu} and jax.device_put(jax.device_put(1.0, cpu), devices[2]).devices() == {devices[2]}
+        """)
+
+
+def test_donated_and_deleted_arrays_are_gone(program):
+    program("""
+        add = jax.jit(lambda v: v + 1, donate_argnums=0)
+        for sharding in (devices[0], rows, copies):
+            x = jax.device_put(np.zeros((8, 4), np.float32), sharding)
+            one = x.addressable_shards[-1].data
+            same(one, np.zeros(one.shape))  # the array has been taken apart
+            y = add(x)
+            assert x.is_deleted()
+            refused(lambda: np.asarray(x), "deleted")
+            for _ in range(3):
+                y = add(y)
+            same(y, np.full((8, 4), 4))
+        y.delete()
+        assert y.is_deleted()
+        refused(lambda: add(y), "deleted")
+        """)
+
+
+def test_executables_tell_about_themselves(program):
+    program("""
+        compiled = jax.jit(lambda v: v @ v).lower(jax.ShapeDtypeStruct((16, 16), np.float32, sharding=rows)).compile()
+        assert compiled.cost_analysis()["flops"] > 0
+        assert compiled.memory_analysis().argument_size_in_bytes == 16 * 16 * 4 // 8
+        assert compiled.input_shardings[0][0].is_equivalent_to(rows, 2)
+        assert len(compiled.output_shardings.device_set) == 8
+        same(compiled(jax.device_put(np.eye(16, dtype=np.float32), rows)), np.eye(16))
+        """)
+
+
+def test_a_training_step(program):
+    program("""
+        import optax
+        rng = np.random.default_rng(0)
+        start = {"w": rng.normal(size=(8, 16)).astype(np.float32) / 10, "b": np.zeros(16, np.float32)}
+        x, y = rng.normal(size=(64, 8)).astype(np.float32), np.ones(64, np.float32)
+        optimizer = optax.adam(1e-2)
+
+        def loss(weights, x, y):
+            return jnp.mean((jnp.tanh(x @ weights["w"] + weights["b"]).sum(-1) - y) ** 2)
+
+        @functools.partial(jax.jit, donate_argnums=(0, 1))
+        def step(weights, state, x, y):
+            value, gradient = jax.value_and_grad(loss)(weights, x, y)
+            updates, state = optimizer.update(gradient, state, weights)
+            return optax.apply_updates(weights, updates), state, value
+
+        def train(whole, batch):
+            weights, state = jax.device_put((start, optimizer.init(start)), whole)
+            losses, batch = [], jax.device_put((x, y), batch)
+            for _ in range(5):
+                weights, state, value = step(weights, state, *batch)
+                losses.append(float(value))
+            return losses, weights
+
+        theirs, ours = reference(train, cpu, cpu), train(copies, rows)
+        assert ours[0][-1] < ours[0][0] / 2
+        same(ours, theirs, rtol=1e-3)
+        """)
+
+
+def test_an_error_is_the_value_of_what_depends_on_it(program):
+    program("""
+        too_large = jax.jit(lambda v: jnp.broadcast_to(v, (1 << 44,)) + 1)(np.float32(1))
+        dependent = jax.jit(lambda v: v[0] * 2)(too_large)
+        refused(lambda: float(dependent), "RESOURCE_EXHAUSTED")
+        assert float(jnp.ones(3).sum()) == 3
+        refused(lambda: jax.jit(lambda v: jax.ffi.ffi_call("nobody_knows", jax.ShapeDtypeStruct((3,), np.float32))(v))(jnp.ones(3)), "nobody_knows")
+        """)
+
+
+@pytest.mark.parametrize("what, use", [
+    ("jax.pure_callback", "jax.jit(lambda v: jax.pure_callback(np.sin, jax.ShapeDtypeStruct((3,), np.float32), v))(jnp.ones(3))"),
+    ("jax.pure_callback", "jax.jit(lambda v: [jax.debug.print('{}', v), v])(jnp.ones(3))"),
+    ("PJRT_Buffer_UnsafePointer", "jnp.ones(3).unsafe_buffer_pointer()"),
+    ("a virtual slice", "__import__('pathways').make_virtual_device_set().add_slice(devices=2)"),
+    ("pathways.program", "__import__('pathways').program(lambda v: v + 1)(jnp.ones(3))"),
+])
+def test_what_is_missing_says_so_and_names_the_other_door(program, what, use):
+    program(f"refused(lambda: {use}, {what!r}, 'is not implemented by Pathways', 'set PATHWAYS_DOOR=ifrt')")
+
+
+def test_other_libraries_get_copies(program):
+    program("assert float(np.from_dlpack(jnp.ones(3))[1]) == 1")
+
+
+def test_a_program_connects_anew(program):
+    program("""
+        import jax.extend.backend
+        jax.clear_caches()
+        jax.extend.backend.clear_backends()
+        devices = jax.devices()
+        same(jax.jit(lambda v: v * 2)(jax.device_put(np.arange(3.0), devices[-1])), np.arange(3.0) * 2)
+        """)
+
+
+def test_two_islands(tmp_path):
+    """A cluster of several processes: the door connects to its controller, and to its hosts."""
+    two = Program(tmp_path / "log", PATHWAYS_LOCAL="2x1x2")
+    two("""
+        assert [d.slice_index for d in devices] == [0, 0, 1, 1]
+        host = np.random.default_rng(2).random((400, 400)).astype(np.float32)
+        x = jax.jit(lambda v: v + 1)(jax.device_put(host, devices[0]))
+        same(jax.jit(lambda v: v * 2)(jax.device_put(x, devices[3])), (host + 1) * 2)
+        same(jax.jit(lambda v: v.sum(0))(jax.device_put(host, rows)), host.sum(0), rtol=1e-4)
+        """)
+    two.end()
+
+
+def test_a_cluster_that_ends_is_an_error_and_not_the_program_s_end(tmp_path):
+    two = Program(tmp_path / "log", PATHWAYS_LOCAL="2x1x2", PATHWAYS_CONNECT_TIMEOUT="86400")
+    two("""
+        f = jax.jit(lambda v: v + 1)
+        x = f(np.arange(4.0, dtype=np.float32))
+        assert float(x.sum()) == 10
+        from pathways._client import connection
+        os.kill(next(p.pid for p in connection._endpoint.cluster.processes if "controller" in p.name), signal.SIGKILL)
+        lost = "UNAVAILABLE: the connection to the Pathways controller at ", "clear_backends"
+        refused(lambda: jax.block_until_ready(f(x)), *lost)
+        refused(lambda: np.asarray(f(x)), *lost)
+        refused(lambda: jax.jit(lambda v: v * 3)(x), *lost)
+        refused(lambda: jax.block_until_ready(jax.device_put(np.ones((600, 600)), devices[1])), *lost)
+        """)
+    two.end()
+
+
+def test_an_address_where_nobody_listens(run_script):
+    done = run_script("import jax; jax.devices()", PATHWAYS_DOOR="pjrt", PATHWAYS_ADDRESS="127.0.0.1:9")
+    assert done.returncode != 0
+    assert "cannot connect to the Pathways controller at 127.0.0.1:9" in done.stderr and "Is it running?" in done.stderr
+
+
+def test_a_door_that_there_is_not(run_script):
+    done = run_script("import jax; jax.devices()", PATHWAYS_DOOR="window")
+    assert done.returncode != 0 and "PATHWAYS_DOOR must be one of ifrt, pjrt, not 'window'" in done.stderr
+
+
+def test_a_child_leaves_the_parent_s_session_alone(run_script):
+    done = run_script(PRELUDE + textwrap.dedent("""
+        x = jax.jit(lambda v: v + 1)(jnp.ones(3))
+        same(x, [2, 2, 2])
+        child = os.fork()
+        if child == 0:
+            del x
+            sys.exit(5)
+        assert os.waitpid(child, 0)[1] == 5 << 8
+        same(x + 1, [3, 3, 3])
+        print("done")
+        """), PATHWAYS_DOOR="pjrt")
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+def test_both_doors_tell_the_same_of_devices(tmp_path):
+    """Of one cluster, through each door."""
+    pathways = CommandLine(tmp_path)
+    address = pathways("up", "--islands", "2", "--devices", "2")["address"]
+    try:
+        code = """
+            names = "id platform device_kind local_hardware_id process_index island host slice_index"
+            facts = [[str(getattr(d, name)) for name in names.split()] + [str(d), repr(d), [m.kind for m in d.addressable_memories()]] for d in jax.devices()]
+            print(json.dumps(facts))
+            """
+        said = {}
+        for door in ("ifrt", "pjrt"):
+            env = clean_environment(PATHWAYS_DOOR=door, PATHWAYS_ADDRESS=address)
+            done = subprocess.run([sys.executable, "-c", PRELUDE + textwrap.dedent(code)], env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
+            assert done.returncode == 0, done.stderr
+            said[door] = json.loads(done.stdout)
+        assert said["ifrt"] == said["pjrt"] and len(said["pjrt"]) == 4
+    finally:
+        pathways("down")
