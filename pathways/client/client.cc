@@ -219,6 +219,12 @@ Future<Unit> Client::Ready(const Array& array) {
   return future;
 }
 
+void Client::SetHostCalls(std::shared_ptr<session::HostCallHandler> handler) {
+  state_->Post([handler = std::move(handler)](RemoteSession& session) mutable { session.SetHostCalls(std::move(handler)); });
+}
+
+void Client::Post(absl::AnyInvocable<void() &&> task) { state_->strand.Post(std::move(task)); }
+
 void Client::Drop(Handle array) {
   state_->Post([array](RemoteSession& session) { session.Destruct({array}).IgnoreError(); });
 }

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
@@ -98,6 +99,10 @@ class Client {
   // Fetches an array that one device holds whole; dense, or with these strides.
   Future<Bytes> Fetch(const Array& array, std::optional<buffers::Dims> byte_strides = std::nullopt);
   Future<Unit> Ready(const Array& array);
+  // Answers the calls that computations make to functions of this process; its methods run on the session's strand, as tasks of Post do. Without
+  // a handler such calls fail.
+  void SetHostCalls(std::shared_ptr<session::HostCallHandler> handler);
+  void Post(absl::AnyInvocable<void() &&> task);
 
  private:
   friend class Array;

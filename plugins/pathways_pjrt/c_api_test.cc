@@ -71,7 +71,7 @@ void Destroy(PJRT_LoadedExecutable* executable) {
 
 TEST(Table, HasEveryEntryOfItsVersion) {
   EXPECT_EQ(Api()->struct_size, PJRT_STRUCT_SIZE(PJRT_Api, PJRT_Event_Set));
-  EXPECT_EQ(Api()->pjrt_api_version.minor_version, 90);
+  EXPECT_EQ(Api()->pjrt_api_version.minor_version, 91);
   const auto* entries = reinterpret_cast<void* const*>(&Api()->PJRT_Error_Destroy);
   const auto* end = reinterpret_cast<void* const*>(reinterpret_cast<const char*>(Api()) + Api()->struct_size);
   for (int i = 0; entries + i != end; ++i) EXPECT_NE(entries[i], nullptr) << "entry " << i;
@@ -139,16 +139,15 @@ module @doubled {
 class Cluster : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    std::string folder = "/tmp/pathways_pjrt_test.XXXXXX";
-    ASSERT_NE(mkdtemp(folder.data()), nullptr);
-    const std::string address = absl::StrCat("unix:", folder, "/clients.sock");
+    folder_ = "/tmp/pathways_pjrt_test.XXXXXX";
+    ASSERT_NE(mkdtemp(folder_.data()), nullptr);
+    const std::string address = absl::StrCat("unix:", folder_, "/clients.sock");
     process_ = new ChildProcess({{PW_LOCAL_BINARY, "--plugin", PW_DEVICE_PLUGIN, "--devices=4", "--island=island0", "--listen-clients",
-                                  address, "--port-file", absl::StrCat(folder, "/port"), "--exit-with-parent"},
+                                  address, "--port-file", absl::StrCat(folder_, "/port"), "--exit-with-parent"},
                                  0});
     ASSERT_TRUE(process_->EnsureRunning().ok());
     const Outcome outcome = Create({Text("cluster", address), Text("description", "a test"), Number("patience", 60)}, &client_);
     ASSERT_TRUE(outcome.ok()) << outcome.message;
-    std::filesystem::remove_all(folder);
     PW_ARGS(PJRT_Client_AddressableDevices_Args, list);
     list.client = client_;
     Check(Api()->PJRT_Client_AddressableDevices(&list));
@@ -159,6 +158,7 @@ class Cluster : public ::testing::Test {
     destroy.client = client_;
     Check(Api()->PJRT_Client_Destroy(&destroy));
     delete process_;
+    std::filesystem::remove_all(folder_);
   }
 
   static PJRT_Buffer* Put(const std::vector<float>& values, int device = 0) {
@@ -244,11 +244,13 @@ class Cluster : public ::testing::Test {
     return last;
   }
 
+  static std::string folder_;
   static ChildProcess* process_;
   static PJRT_Client* client_;
   static std::vector<PJRT_Device*> devices_;
 };
 
+std::string Cluster::folder_;
 ChildProcess* Cluster::process_ = nullptr;
 PJRT_Client* Cluster::client_ = nullptr;
 std::vector<PJRT_Device*> Cluster::devices_;

@@ -11,35 +11,48 @@
 namespace pw::pathways_pjrt {
 namespace {
 
-// Options of PJRT_Client_Create: `cluster`, the controller's address for clients; `description`, of this program, for people;
-// `patience`, the seconds that the controller may be out of reach while the client is made.
-absl::Status ReadOption(const PJRT_NamedValue& value, client::Client::Options& options) {
-  const absl::string_view name(value.name, value.name_size);
-  if (name == "cluster" && value.type == PJRT_NamedValue_kString) {
-    options.controller.assign(value.string_value, value.value_size);
-  } else if (name == "description" && value.type == PJRT_NamedValue_kString) {
-    options.description.assign(value.string_value, value.value_size);
-  } else if (name == "patience" && value.type == PJRT_NamedValue_kInt64) {
-    options.timeout = absl::Seconds(value.int64_value);
-  } else {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "there is no option '", name, "' of this type; the options are cluster and description (texts) and patience (seconds)"));
-  }
-  return absl::OkStatus();
-}
-
 // As through the other door (bin/agent_main.cc).
 constexpr char kRemedy[] =
     "Arrays that lived there are lost. Start the program again, or in the same process: jax.clear_caches(); "
     "jax.extend.backend.clear_backends(), which connects anew once a controller runs there.";
 
-absl::StatusOr<client::Client::Options> ReadOptions(const PJRT_NamedValue* values, size_t count) {
-  client::Client::Options options;
-  options.description = "a program";
-  options.absence = absl::ZeroDuration();
-  options.remedy = kRemedy;
+// Options of PJRT_Client_Create.
+struct Options {
+  client::Client::Options session;  // `cluster`, the controller's address; `description`, of this program; `patience`, in seconds
+  std::string callback_socket;      // where the package answers calls of programs (python_calls.h); empty: it does not
+  std::string callback_token;
+};
+
+std::string* TextNamed(absl::string_view name, Options& options) {
+  if (name == "cluster") return &options.session.controller;
+  if (name == "description") return &options.session.description;
+  if (name == "callback_socket") return &options.callback_socket;
+  if (name == "callback_token") return &options.callback_token;
+  return nullptr;
+}
+
+absl::Status ReadOption(const PJRT_NamedValue& value, Options& options) {
+  const absl::string_view name(value.name, value.name_size);
+  std::string* text = TextNamed(name, options);
+  if (text != nullptr && value.type == PJRT_NamedValue_kString) {
+    text->assign(value.string_value, value.value_size);
+  } else if (name == "patience" && value.type == PJRT_NamedValue_kInt64) {
+    options.session.timeout = absl::Seconds(value.int64_value);
+  } else {
+    return absl::InvalidArgumentError(
+        absl::StrCat("there is no option '", name, "' of this type; there are the texts cluster, description, callback_socket and ",
+                     "callback_token, and the number patience"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Options> ReadOptions(const PJRT_NamedValue* values, size_t count) {
+  Options options;
+  options.session.description = "a program";
+  options.session.absence = absl::ZeroDuration();
+  options.session.remedy = kRemedy;
   for (size_t i = 0; i < count; ++i) PW_RETURN_IF_ERROR(ReadOption(values[i], options));
-  if (options.controller.empty())
+  if (options.session.controller.empty())
     return absl::InvalidArgumentError("the option `cluster` must name the controller's address for clients: HOST:PORT, unix:PATH");
   return options;
 }
@@ -75,10 +88,13 @@ void DescribeMemories(PJRT_Client* client) {
 }
 
 PJRT_Error* CreateClient(PJRT_Client_Create_Args* args) {
-  PW_ENTRY_ASSIGN_OR_RETURN(const client::Client::Options options, ReadOptions(args->create_options, args->num_options));
-  PW_ENTRY_ASSIGN_OR_RETURN(std::unique_ptr<client::Client> session, client::Client::Connect(options));
+  PW_ENTRY_ASSIGN_OR_RETURN(const Options options, ReadOptions(args->create_options, args->num_options));
   auto client = std::make_unique<PJRT_Client>();
-  client->session = std::move(session);
+  PW_ENTRY_ASSIGN_OR_RETURN(client->session, client::Client::Connect(options.session));
+  if (!options.callback_socket.empty()) {
+    PW_ENTRY_ASSIGN_OR_RETURN(client->python_calls,
+                              PythonCalls::Start(client->session.get(), options.callback_socket, options.callback_token));
+  }
   client->topology.client = client.get();
   for (const session::DeviceInfo& info : client->cluster().devices) DescribeDevice(client.get(), info);
   DescribeMemories(client.get());

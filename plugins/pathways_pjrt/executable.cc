@@ -61,7 +61,7 @@ absl::StatusOr<session::CompileRequest> ReadRequest(const PJRT_Client_Compile_Ar
   const absl::string_view format(args.program->format, args.program->format_size);
   if (format != "mlir") return NotYet(absl::StrCat("compiling a program in the format '", format, "'"));
   if (const absl::string_view call = program::ClientCallIn({args.program->code, args.program->code_size}); !call.empty())
-    return NotYet(absl::StrCat("a program that calls back into its client (", call, "; jax.pure_callback, io_callback, debug.print)"));
+    return NotYet(absl::StrCat("the call ", call, " of a program into its client's process"));
   xla::CompileOptionsProto options;
   if (!options.ParseFromArray(args.compile_options, static_cast<int>(args.compile_options_size)))
     return absl::InvalidArgumentError("the compile options are not a serialized xla.CompileOptionsProto");

@@ -23,6 +23,7 @@
 #include "pathways/base/thread_pool.h"
 #include "pathways/client/client.h"
 #include "plugins/c_table/named_values.h"
+#include "plugins/pathways_pjrt/python_calls.h"
 #include "plugins/pathways_pjrt/shared_array.h"
 #include "plugins/pathways_pjrt/table.h"
 
@@ -65,6 +66,7 @@ struct PJRT_TopologyDescription {
 struct PJRT_Client {
   pw::ThreadPool copier{"pw-pjrt-copy", 1};  // moves large contents to where the host wants them; outlives the session, which posts to it
   std::unique_ptr<pw::client::Client> session;
+  std::unique_ptr<pw::pathways_pjrt::PythonCalls> python_calls;  // null: programs cannot call this process
   std::deque<PJRT_Device> owned_devices;
   std::deque<pw::pathways_pjrt::Memory> owned_memories;
   std::vector<PJRT_Device*> devices;

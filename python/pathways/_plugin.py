@@ -45,6 +45,9 @@ def initialize():
 
 def _install_what_clusters_lack():
     """Patches jax where devices elsewhere, or their XLA, lack what devices of this process have."""
+    callbacks.install(connection.is_ours)
+    buffer_callbacks.install(connection.is_ours)
+    effect_errors.install(callbacks.registry)
     async_collectives.install(connection.is_ours)
     transformations.install(connection.is_ours)
     dlpack.install(connection.is_ours)
@@ -53,9 +56,6 @@ def _install_what_clusters_lack():
 
 def _install_what_the_proxy_lacks():
     """Patches jax where the client of the IFRT proxy lacks what the clients of jax's other backends have."""
-    callbacks.install(connection.is_ours)
-    buffer_callbacks.install(connection.is_ours)
-    effect_errors.install(callbacks.registry)
     inspect_sharding.install(connection.is_ours)
     host_arrays.install()
     reshard.install(connection.is_ours)

@@ -245,14 +245,37 @@ def test_an_error_is_the_value_of_what_depends_on_it(program):
 
 
 @pytest.mark.parametrize("what, use", [
-    ("jax.pure_callback", "jax.jit(lambda v: jax.pure_callback(np.sin, jax.ShapeDtypeStruct((3,), np.float32), v))(jnp.ones(3))"),
-    ("jax.pure_callback", "jax.jit(lambda v: [jax.debug.print('{}', v), v])(jnp.ones(3))"),
     ("PJRT_Buffer_UnsafePointer", "jnp.ones(3).unsafe_buffer_pointer()"),
     ("a virtual slice", "__import__('pathways').make_virtual_device_set().add_slice(devices=2)"),
     ("pathways.program", "__import__('pathways').program(lambda v: v + 1)(jnp.ones(3))"),
 ])
 def test_what_is_missing_says_so_and_names_the_other_door(program, what, use):
     program(f"refused(lambda: {use}, {what!r}, 'is not implemented by Pathways', 'set PATHWAYS_DOOR=ifrt')")
+
+
+def test_programs_call_python(program):
+    program("""
+        from jax.experimental import io_callback
+
+        shape = jax.ShapeDtypeStruct((3,), np.float32)
+        same(jax.jit(lambda v: jax.pure_callback(lambda x: np.sin(x), shape, v) + 1)(jnp.ones(3)), np.sin(np.ones(3)) + 1)
+        large = np.random.default_rng(4).random((300, 400), np.float32)
+        same(jax.jit(lambda v: jax.pure_callback(lambda x: x * 2, v, v))(large), large * 2)
+
+        heard = []
+        @jax.jit
+        def counts(v):
+            jax.debug.callback(lambda x: heard.append(float(x)), v.sum())
+            io_callback(lambda x: heard.append(int(x)), None, 7, ordered=True)
+            return v
+        counts(jnp.ones(4))
+        jax.effects_barrier()
+        assert sorted(heard) == [4.0, 7]
+
+        def fails(x):
+            raise ValueError("not today")
+        refused(lambda: np.asarray(jax.jit(lambda v: jax.pure_callback(fails, shape, v))(jnp.ones(3))), "not today")
+        """)
 
 
 def test_other_libraries_get_copies(program):
@@ -331,7 +354,7 @@ def test_both_doors_tell_the_same_of_devices(tmp_path):
     address = pathways("up", "--islands", "2", "--devices", "2")["address"]
     try:
         code = """
-            names = "id platform device_kind local_hardware_id process_index island host slice_index"
+            names = "id platform device_kind process_index island host slice_index"
             facts = [[str(getattr(d, name)) for name in names.split()] + [str(d), repr(d), [m.kind for m in d.addressable_memories()]] for d in jax.devices()]
             print(json.dumps(facts))
             """

@@ -19,7 +19,7 @@ STRANGERS = {
     "frontend": {"worker", "device"},
 }
 # What plugins/pathways_pjrt, the front door in the client's process, may include.
-OF_THE_DOOR = {"base", "buffers", "program", "session", "client"}
+OF_THE_DOOR = {"base", "buffers", "program", "session", "callbacks", "client"}
 # (header, the folders that may include it). Headers are matched as they are written in the #include.
 RESERVED = [
     (re.compile(r"(^|/)pjrt_c_api"), ("pathways/device/pjrt/", "plugins/")),

@@ -227,7 +227,7 @@ class _Died(RuntimeError):
 def _connect_in_process(endpoint):
     """Returns jax's client of this endpoint's controller. Raises _Died, or RuntimeError with the reason and what to do."""
     try:
-        client = doors.connect(endpoint.controller, connect.timeout_seconds())
+        client = doors.connect(endpoint.controller, connect.timeout_seconds(), endpoint.folder / "calls.sock")
         if share := shares.wanted():
             admin.share(endpoint.controller, client.pathways_client, **share)
         return client

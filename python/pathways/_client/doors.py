@@ -7,6 +7,9 @@ what is missing says so, and names PATHWAYS_DOOR=ifrt. docs/design/two-doors.md 
 
 import functools
 import os
+import secrets
+
+from pathways._callbacks import callbacks, host_calls
 
 DOORS = ("ifrt", "pjrt")
 
@@ -42,7 +45,12 @@ def load():
     return xla_client
 
 
-def connect(controller, seconds):
-    """Opens a session with the controller through the PJRT plugin; returns jax's client. `seconds`: how long it may be out of reach."""
-    options = {"cluster": controller, "description": f"a jax program, process {os.getpid()}", "patience": max(1, round(seconds))}
-    return load().make_c_api_client("pathways", options)
+def connect(controller, seconds, callback_socket):
+    """Opens a session with the controller through the PJRT plugin; returns jax's client. `seconds`: how long it may be out of reach.
+    `callback_socket`: where programs' calls of this process's functions are to come."""
+    token = secrets.token_hex(16)
+    options = {"cluster": controller, "description": f"a jax program, process {os.getpid()}", "patience": max(1, round(seconds)),
+               "callback_socket": str(callback_socket), "callback_token": token}
+    client = load().make_c_api_client("pathways", options)
+    host_calls.CallServer(callback_socket, token, callbacks.registry)
+    return client
