@@ -17,7 +17,6 @@ namespace {
 
 using controller::Handle;
 using controller::StatusCallback;
-namespace fs = std::filesystem;
 
 constexpr char kMetadataFile[] = ".zarray";
 
@@ -62,7 +61,7 @@ class WriteJob : public std::enable_shared_from_this<WriteJob> {
  public:
   struct Piece {
     Handle single = 0;  // 0: an array without elements; only its metadata is written
-    fs::path directory;
+    StoredFolder directory;
     std::shared_ptr<const ZarrArray> array;
     buffers::Region region;
     bool last_of_array = false;
@@ -110,7 +109,7 @@ class WriteJob : public std::enable_shared_from_this<WriteJob> {
       if (piece.single != 0) status = WriteZarrChunk(piece.directory, *piece.array, piece.region, data);
       if (piece.last_of_array && status.ok()) {
         absl::StatusOr<std::string> metadata = ZarrMetadata(*piece.array);
-        status = metadata.ok() ? WriteWholeFile(piece.directory / kMetadataFile, Bytes::FromString(*std::move(metadata)))
+        status = metadata.ok() ? WriteWholeFile(piece.directory, kMetadataFile, Bytes::FromString(*std::move(metadata)))
                                : metadata.status();
       }
       self->cluster_.Post([self, status] { status.ok() ? self->Next() : self->Finish(status); });
@@ -162,7 +161,7 @@ class WriteProgram final : public PluginExecutable {
 };
 
 absl::Status WriteProgram::AddArray(ClientSession& session, const Item& item, Handle arg, WriteJob& job) {
-  PW_ASSIGN_OR_RETURN(const fs::path directory, session.services().storage.Resolve(item.location));
+  PW_ASSIGN_OR_RETURN(const StoredFolder directory, session.services().storage.Resolve(item.location));
   PW_ASSIGN_OR_RETURN(const buffers::ArraySpec spec, session.session().Spec(arg));
   auto array = std::make_shared<ZarrArray>(ZarrArray{spec.dtype, spec.dims, spec.dims});
   for (size_t d = 0; d < spec.dims.size(); ++d) {
@@ -207,7 +206,7 @@ class ReadProgram final : public PluginExecutable {
   absl::Status Open(const Storage& storage);
 
   std::vector<Item> items_;
-  std::vector<fs::path> directories_;  // constant after Prepare
+  std::vector<StoredFolder> directories_;  // constant after Prepare
 };
 
 absl::StatusOr<std::vector<buffers::ArraySpec>> ReadProgram::Outputs(ClientSession&, absl::Span<const Handle> args) {
@@ -224,8 +223,8 @@ absl::StatusOr<std::vector<buffers::ArraySpec>> ReadProgram::Outputs(ClientSessi
 // Finds the arrays and learns their chunks. On the files' thread.
 absl::Status ReadProgram::Open(const Storage& storage) {
   for (Item& item : items_) {
-    PW_ASSIGN_OR_RETURN(fs::path directory, storage.Resolve(item.location));
-    PW_ASSIGN_OR_RETURN(const Bytes metadata, ReadWholeFile(directory / kMetadataFile, 1 << 20));
+    PW_ASSIGN_OR_RETURN(StoredFolder directory, storage.Resolve(item.location));
+    PW_ASSIGN_OR_RETURN(const Bytes metadata, ReadWholeFile(directory, kMetadataFile, 1 << 20));
     const std::string_view text = metadata.view();
     PW_ASSIGN_OR_RETURN(const ZarrArray stored, ParseZarrMetadata({text.data(), text.size()}));
     if (stored.dtype != item.array.dtype || stored.dims != item.array.dims) {

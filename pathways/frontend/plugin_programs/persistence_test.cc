@@ -1,6 +1,7 @@
 // Storage, zarr, and the programs that write and read arrays.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -20,7 +21,9 @@ using ::testing::HasSubstr;
 
 class Folder {
  public:
-  Folder() : path_(fs::path(::testing::TempDir()) / absl::StrCat("pw_persistence_", getpid())) { fs::create_directories(path_); }
+  explicit Folder(const std::string& name = "folder") : path_(fs::path(::testing::TempDir()) / absl::StrCat("pw_persistence_", getpid(), "_", name)) {
+    fs::create_directories(path_);
+  }
   ~Folder() { fs::remove_all(path_); }
   const fs::path& path() const { return path_; }
 
@@ -31,18 +34,38 @@ class Folder {
 TEST(StorageTest, PathsStayBelowTheirFolder) {
   Folder folder;
   const Storage storage(folder.path(), "");
-  EXPECT_EQ(*storage.Resolve(folder.path() / "a/b"), folder.path() / "a/b");
+  EXPECT_EQ(storage.Resolve(folder.path() / "a/b")->path(), folder.path() / "a/b");
+  EXPECT_EQ(storage.Resolve(folder.path())->path(), folder.path());
   EXPECT_EQ(storage.Resolve("/etc/passwd").status().code(), absl::StatusCode::kPermissionDenied);
   EXPECT_EQ(storage.Resolve(folder.path() / "../x").status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(storage.Resolve("relative").status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(storage.Resolve("gs://bucket/x").status().code(), absl::StatusCode::kPermissionDenied);
-  fs::create_directory_symlink("/etc", folder.path() / "link");
-  EXPECT_EQ(storage.Resolve(folder.path() / "link/passwd").status().code(), absl::StatusCode::kPermissionDenied);
+}
+
+TEST(StorageTest, NoLinkAndNoPipeIsFollowed) {
+  Folder folder, elsewhere("elsewhere");
+  const StoredFolder root{folder.path(), ""};
+  const Bytes data = Bytes::Copy("mine");
+  ASSERT_TRUE(WriteWholeFile({elsewhere.path(), ""}, "secret", Bytes::Copy("theirs")).ok());
+  fs::create_directory_symlink(elsewhere.path(), folder.path() / "link");
+  fs::create_symlink(elsewhere.path() / "secret", folder.path() / "file");
+  fs::create_symlink(elsewhere.path() / "secret", folder.path() / "new.unfinished");
+  ASSERT_EQ(::mkfifo((folder.path() / "pipe").c_str(), 0600), 0);
+  for (const absl::Status& status : {ReadWholeFile(root / "link", "secret", 100).status(), WriteWholeFile(root / "link", "new", data),
+                                     ReadWholeFile(root, "file", 100).status(), WriteWholeFile(root, "new", data),
+                                     ReadWholeFile(root, "pipe", 100).status()}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
+  }
+  EXPECT_TRUE(WriteWholeFile(root, "file", data).ok()) << "the link is replaced, not the file that it names";
+  EXPECT_EQ(ReadWholeFile(root, "file", 100)->view(), "mine");
+  EXPECT_EQ(ReadWholeFile({elsewhere.path(), ""}, "secret", 100)->view(), "theirs");
+  EXPECT_EQ(ReadWholeFile(root, "file", 3).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(ReadWholeFile(root / "none", "file", 3).status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST(StorageTest, ObjectsAreKeptInTheirOwnFolder) {
   const Storage storage("", "/objects");
-  EXPECT_EQ(*storage.Resolve("gs://bucket/x"), "/objects/gs/bucket/x");
+  EXPECT_EQ(storage.Resolve("gs://bucket/x")->path(), "/objects/gs/bucket/x");
   EXPECT_FALSE(storage.Resolve("gs://../x").ok());
   EXPECT_FALSE(storage.Resolve("../gs://x").ok());
   EXPECT_FALSE(storage.Resolve("gs:///etc").ok());
@@ -64,16 +87,16 @@ TEST(ZarrTest, ChunksOfOneCutAreReadInAnother) {
   for (int64_t i = 0; i < 5; i += 2) {
     for (int64_t j = 0; j < 7; j += 3) {
       const buffers::Region region{{i, j}, {std::min<int64_t>(2, 5 - i), std::min<int64_t>(3, 7 - j)}};
-      ASSERT_TRUE(WriteZarrChunk(folder.path(), array, region, cut(region)).ok());
+      ASSERT_TRUE(WriteZarrChunk({folder.path(), ""}, array, region, cut(region)).ok());
     }
   }
   for (const buffers::Region& region : {buffers::Region{{0, 0}, {5, 7}}, {{1, 2}, {3, 4}}, {{4, 6}, {1, 1}}, {{0, 0}, {0, 7}}}) {
-    auto data = ReadZarrRegion(folder.path(), array, region);
+    auto data = ReadZarrRegion({folder.path(), ""}, array, region);
     ASSERT_TRUE(data.ok()) << data.status();
     EXPECT_EQ(data->view(), cut(region).view());
   }
   fs::remove(folder.path() / "1.1");
-  EXPECT_THAT(std::string(ReadZarrRegion(folder.path(), array, {{0, 0}, {5, 7}}).status().message()), HasSubstr("1.1"));
+  EXPECT_THAT(std::string(ReadZarrRegion({folder.path(), ""}, array, {{0, 0}, {5, 7}}).status().message()), HasSubstr("1.1"));
 }
 
 TEST(ZarrTest, MetadataComesBack) {
@@ -169,7 +192,7 @@ TEST_P(PersistenceTest, AProfileIsTakenBetweenTwoRuns) {
   MakeFilledArray(1);
   EXPECT_EQ(CodeOf(Execute(executable, {}, {5}, 31)), 0);
   EXPECT_EQ(CodeOf(CheckFuture(31)), 0);
-  auto trace = ReadWholeFile(folder_.path() / "plugins/profile/s1/pathways_controller.trace.json", 1 << 20);
+  auto trace = ReadWholeFile({folder_.path(), "plugins/profile/s1"}, "pathways_controller.trace.json", 1 << 20);
   ASSERT_TRUE(trace.ok()) << trace.status();
   EXPECT_THAT(std::string(trace->view()), HasSubstr("make_array_from_host_buffer"));
   EXPECT_EQ(CodeOf(CompilePlugin(R"({"profileRequest": {"traceLocation": "gs://bucket/x"}})")), 7);

@@ -61,12 +61,11 @@ class ProfileProgram final : public PluginExecutable {
   }
 
   absl::Status WriteTrace(ClientSession& session, StatusCallback done) {
-    PW_ASSIGN_OR_RETURN(const std::filesystem::path folder, session.services().storage.Resolve(location_));
-    const auto path = folder / "plugins" / "profile" / session_name_ / "pathways_controller.trace.json";
-    session.services().files->Post([path, recorder = session.StopRecording(),
+    PW_ASSIGN_OR_RETURN(const StoredFolder location, session.services().storage.Resolve(location_));
+    session.services().files->Post([folder = location / "plugins" / "profile" / session_name_, recorder = session.StopRecording(),
                                     process = absl::StrCat("requests of ", session.hello().peer), &cluster = session.cluster(),
                                     done = std::move(done)]() mutable {
-      absl::Status status = WriteWholeFile(path, Bytes::FromString(recorder->Json(process)));
+      absl::Status status = WriteWholeFile(folder, "pathways_controller.trace.json", Bytes::FromString(recorder->Json(process)));
       cluster.Post([status, done = std::move(done)]() mutable { std::move(done)(status); });
     });
     return absl::OkStatus();

@@ -1,36 +1,103 @@
 #include "pathways/frontend/plugin_programs/storage.h"
 
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
-#include <fstream>
+#include <cerrno>
+#include <optional>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/base/try_allocate.h"
+#include "pathways/net/socket.h"
 
 namespace pw::frontend {
 namespace {
 
 namespace fs = std::filesystem;
+using net::Fd;
 
 bool HasDots(const fs::path& path) {
   return std::any_of(path.begin(), path.end(), [](const fs::path& part) { return part == ".." || part == "."; });
 }
 
-// Follows links first, so that none leads out of `folder`.
-bool IsBelow(const fs::path& path, const fs::path& folder) {
-  std::error_code error;
-  const fs::path real = fs::weakly_canonical(path, error);
-  if (error) return false;
-  const fs::path real_folder = fs::weakly_canonical(folder, error);
-  if (error) return false;
-  const fs::path relative = real.lexically_relative(real_folder);
-  return !relative.empty() && *relative.begin() != "..";
+// Returns the way from `folder` to `path`, if the path is below it.
+std::optional<fs::path> Below(const fs::path& path, const fs::path& folder) {
+  const fs::path relative = path.lexically_relative(folder);
+  if (relative.empty() || *relative.begin() == "..") return std::nullopt;
+  return relative == "." ? fs::path() : relative;
+}
+
+absl::Status Failure(int error, absl::string_view action, const fs::path& path) {
+  const std::string text = absl::StrCat("cannot ", action, " ", path.string(), ": ");
+  if (error == ELOOP) return absl::PermissionDeniedError(absl::StrCat(text, "its path has a symbolic link, which clients may not use"));
+  if (error == ENOENT) return absl::NotFoundError(absl::StrCat(text, "it does not exist"));
+  return absl::UnavailableError(absl::StrCat(text, std::error_code(error, std::generic_category()).message()));
+}
+
+// Opens one part of a path. ELOOP: it is a link.
+Fd OpenPart(const Fd& folder, const fs::path& part, uint64_t flags, uint64_t mode = 0) {
+  open_how how = {};
+  how.flags = flags | O_CLOEXEC;
+  how.mode = mode;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
+  return Fd(static_cast<int>(::syscall(SYS_openat2, folder.get(), part.c_str(), &how, sizeof(how))));
+}
+
+absl::StatusOr<Fd> OpenFolder(const StoredFolder& folder, bool make, absl::string_view action) {
+  std::error_code ignored;
+  if (make) fs::create_directories(folder.root, ignored);
+  Fd at(::open(folder.root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!at.valid()) return Failure(errno, action, folder.root);
+  for (const fs::path& part : folder.below) {
+    if (part.empty()) continue;  // after a slash at the end
+    if (make) ::mkdirat(at.get(), part.c_str(), 0777);
+    Fd next = OpenPart(at, part, O_PATH | O_DIRECTORY);
+    if (!next.valid()) return Failure(errno, action, folder.path());
+    at = std::move(next);
+  }
+  return at;
+}
+
+// Opens a regular file. A pipe is not waited for.
+absl::StatusOr<Fd> OpenFile(const Fd& folder, const std::string& file, uint64_t flags, absl::string_view action, const fs::path& path) {
+  Fd fd = OpenPart(folder, file, flags | O_NONBLOCK, (flags & O_CREAT) != 0 ? 0666 : 0);
+  struct stat info;
+  if (!fd.valid() || ::fstat(fd.get(), &info) != 0) return Failure(errno, action, path);
+  if (S_ISREG(info.st_mode)) return fd;
+  return absl::PermissionDeniedError(absl::StrCat("cannot ", action, " ", path.string(), ": it is no regular file"));
+}
+
+// Returns 0, or the error.
+int WriteAll(const Fd& fd, const Bytes& data) {
+  for (size_t written = 0; written < data.size();) {
+    const ssize_t n = ::write(fd.get(), data.data() + written, data.size() - written);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return n < 0 ? errno : EIO;
+    written += static_cast<size_t>(n);
+  }
+  return 0;
+}
+
+// Returns 0, or the error; EIO if the file ends before.
+int ReadAll(const Fd& fd, uint8_t* data, size_t size) {
+  for (size_t done = 0; done < size;) {
+    const ssize_t n = ::read(fd.get(), data + done, size - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return n < 0 ? errno : EIO;
+    done += static_cast<size_t>(n);
+  }
+  return 0;
 }
 
 }  // namespace
 
-absl::StatusOr<fs::path> Storage::Resolve(const std::string& location) const {
+absl::StatusOr<StoredFolder> Storage::Resolve(const std::string& location) const {
   const size_t scheme = location.find("://");
   const bool object = scheme != std::string::npos;
   const fs::path path = object ? fs::path(location.substr(0, scheme)) / location.substr(scheme + 3) : fs::path(location);
@@ -39,41 +106,41 @@ absl::StatusOr<fs::path> Storage::Resolve(const std::string& location) const {
         absl::StrCat("the location '", location, "' is neither an absolute path nor SCHEME://BUCKET/OBJECT"));
   }
   if (object) {
-    if (!objects_in_.empty()) return fs::path(objects_in_) / path;
+    if (!objects_in_.empty()) return StoredFolder{objects_in_, path.lexically_normal()};
     return absl::PermissionDeniedError(
         absl::StrCat("this controller has nowhere to keep ", location, ": start it with --object-directory"));
   }
-  if (!paths_below_.empty() && IsBelow(path, paths_below_)) return path;
+  std::error_code ignored;
+  for (const fs::path& root : {fs::path(paths_below_), fs::weakly_canonical(paths_below_, ignored)}) {
+    if (paths_below_.empty()) break;
+    if (auto below = Below(path.lexically_normal(), root.lexically_normal()); below.has_value()) return StoredFolder{root, *below};
+  }
   return absl::PermissionDeniedError(absl::StrCat("this controller does not let clients use ", location,
                                                   ": start it with a --persistence-directory that contains it"));
 }
 
-absl::Status WriteWholeFile(const fs::path& path, const Bytes& data) {
-  std::error_code error;
-  fs::create_directories(path.parent_path(), error);
-  fs::path unfinished = path;
-  unfinished += ".unfinished";
-  if (!error) {
-    std::ofstream file(unfinished, std::ios::binary | std::ios::trunc);
-    file.write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
-    file.close();
-    if (!file) error = std::make_error_code(std::errc::io_error);
-  }
-  if (!error) fs::rename(unfinished, path, error);
-  if (!error) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("cannot write ", path.string(), ": ", error.message()));
+absl::Status WriteWholeFile(const StoredFolder& folder, const std::string& file, const Bytes& data) {
+  const fs::path path = folder.path() / file;
+  const std::string unfinished = file + ".unfinished";
+  PW_ASSIGN_OR_RETURN(const Fd at, OpenFolder(folder, true, "write"));
+  PW_ASSIGN_OR_RETURN(const Fd fd, OpenFile(at, unfinished, O_WRONLY | O_CREAT | O_TRUNC, "write", path));
+  int error = WriteAll(fd, data);
+  if (error == 0 && ::renameat(at.get(), unfinished.c_str(), at.get(), file.c_str()) != 0) error = errno;
+  if (error == 0) return absl::OkStatus();
+  ::unlinkat(at.get(), unfinished.c_str(), 0);
+  return Failure(error, "write", path);
 }
 
-absl::StatusOr<Bytes> ReadWholeFile(const fs::path& path, int64_t limit) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  const int64_t size = file ? static_cast<int64_t>(file.tellg()) : -1;
-  if (size < 0) return absl::NotFoundError(absl::StrCat("cannot read ", path.string()));
-  if (size > limit)
-    return absl::ResourceExhaustedError(absl::StrCat(path.string(), " has ", size, " bytes; at most ", limit, " were expected"));
-  PW_ASSIGN_OR_RETURN(AlignedBytes data, TryAllocateHostBuffer(size));
-  file.seekg(0);
-  file.read(reinterpret_cast<char*>(data.data()), size);
-  if (!file) return absl::UnavailableError(absl::StrCat("cannot read all of ", path.string()));
+absl::StatusOr<Bytes> ReadWholeFile(const StoredFolder& folder, const std::string& file, int64_t limit) {
+  const fs::path path = folder.path() / file;
+  PW_ASSIGN_OR_RETURN(const Fd at, OpenFolder(folder, false, "read"));
+  PW_ASSIGN_OR_RETURN(const Fd fd, OpenFile(at, file, O_RDONLY, "read", path));
+  struct stat info;
+  if (::fstat(fd.get(), &info) != 0) return Failure(errno, "read", path);
+  if (info.st_size > limit)
+    return absl::ResourceExhaustedError(absl::StrCat(path.string(), " has ", info.st_size, " bytes; at most ", limit, " were expected"));
+  PW_ASSIGN_OR_RETURN(AlignedBytes data, TryAllocateHostBuffer(info.st_size));
+  if (const int error = ReadAll(fd, data.data(), static_cast<size_t>(info.st_size)); error != 0) return Failure(error, "read", path);
   return std::move(data).Freeze();
 }
 

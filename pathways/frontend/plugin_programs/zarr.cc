@@ -96,7 +96,7 @@ absl::StatusOr<ZarrArray> ParseZarrMetadata(absl::string_view json) {
   return array;
 }
 
-absl::Status WriteZarrChunk(const std::filesystem::path& directory, const ZarrArray& array, const Region& region,
+absl::Status WriteZarrChunk(const StoredFolder& directory, const ZarrArray& array, const Region& region,
                             const Bytes& data) {
   Dims index = region.start;
   for (size_t d = 0; d < index.size(); ++d) index[d] /= array.chunks[d];
@@ -110,10 +110,10 @@ absl::Status WriteZarrChunk(const std::filesystem::path& directory, const ZarrAr
                                                 array.chunks, part));
     chunk = std::move(whole).Freeze();
   }
-  return WriteWholeFile(directory / ChunkName(index), chunk);
+  return WriteWholeFile(directory, ChunkName(index), chunk);
 }
 
-absl::StatusOr<Bytes> ReadZarrRegion(const std::filesystem::path& directory, const ZarrArray& array, const Region& region) {
+absl::StatusOr<Bytes> ReadZarrRegion(const StoredFolder& directory, const ZarrArray& array, const Region& region) {
   PW_ASSIGN_OR_RETURN(const int64_t bytes, buffers::DenseBytes(array.dtype, region.size));
   PW_ASSIGN_OR_RETURN(const int64_t chunk_bytes, buffers::DenseBytes(array.dtype, array.chunks));
   PW_ASSIGN_OR_RETURN(AlignedBytes out, TryAllocateHostBuffer(bytes));
@@ -124,9 +124,9 @@ absl::StatusOr<Bytes> ReadZarrRegion(const std::filesystem::path& directory, con
     last[d] = (last[d] + region.size[d] - 1) / array.chunks[d];
   }
   PW_RETURN_IF_ERROR(ForEachIndex(first, last, [&](const Dims& index) -> absl::Status {
-    PW_ASSIGN_OR_RETURN(const Bytes chunk, ReadWholeFile(directory / ChunkName(index), chunk_bytes));
+    PW_ASSIGN_OR_RETURN(const Bytes chunk, ReadWholeFile(directory, ChunkName(index), chunk_bytes));
     if (static_cast<int64_t>(chunk.size()) != chunk_bytes) {
-      return absl::InvalidArgumentError(absl::StrCat("chunk ", ChunkName(index), " of ", directory.string(), " has ",
+      return absl::InvalidArgumentError(absl::StrCat("chunk ", ChunkName(index), " of ", directory.path().string(), " has ",
                                                      chunk.size(), " bytes, not ", chunk_bytes));
     }
     const Region held = ChunkRegion(array, index);

@@ -2,7 +2,6 @@
 // and write them.
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "pathways/base/bytes.h"
 #include "pathways/buffers/dtype.h"
 #include "pathways/buffers/sharding.h"
+#include "pathways/frontend/plugin_programs/storage.h"
 
 namespace pw::frontend {
 
@@ -25,9 +25,9 @@ absl::StatusOr<std::string> ZarrMetadata(const ZarrArray& array);
 absl::StatusOr<ZarrArray> ParseZarrMetadata(absl::string_view json);
 
 // Both block. The bytes of `region` are dense row-major. For writing it must be a whole chunk (or the part of one that is in the array).
-absl::Status WriteZarrChunk(const std::filesystem::path& directory, const ZarrArray& array, const buffers::Region& region,
+absl::Status WriteZarrChunk(const StoredFolder& directory, const ZarrArray& array, const buffers::Region& region,
                             const Bytes& data);
-absl::StatusOr<Bytes> ReadZarrRegion(const std::filesystem::path& directory, const ZarrArray& array,
+absl::StatusOr<Bytes> ReadZarrRegion(const StoredFolder& directory, const ZarrArray& array,
                                      const buffers::Region& region);
 
 }  // namespace pw::frontend
