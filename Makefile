@@ -5,6 +5,7 @@ JOBS  ?= $(shell nproc)
 TREE  := build/release
 VENV  := build/venv
 PY    := $(VENV)/bin/python
+CONFIGURE = cmake --preset release >build/configure.log || { cat build/configure.log; exit 1; }
 
 # The compiler cache is under build/ too. All build trees below this folder share it.
 export CCACHE_DIR ?= $(CURDIR)/build/ccache
@@ -20,7 +21,11 @@ help:
 	@sed -n 's/^#: *//p' Makefile
 
 #: make demo       train a small Transformer on a local cluster of 2 islands x 1 host x 4 CPU devices
-demo: wheel
+demo:  # needs less than the tests: one Python environment, and no test is built
+	@tools/setup.sh demo
+	@$(CONFIGURE)
+	@ninja -C $(TREE) -j$(JOBS) wheel_contents
+	@tools/wheel.sh $(TREE) $(VENV)
 	@PATHWAYS_LOCAL=2x1x4 JAX_PLATFORMS=pathways $(PY) examples/train_transformer.py
 
 #: make test       build and run every test; the last line counts them
@@ -33,7 +38,7 @@ test-fast: wheel
 
 #: make build      the C++ tree, in build/release
 build: setup
-	@cmake --preset release >build/configure.log || { cat build/configure.log; exit 1; }
+	@$(CONFIGURE)
 	@ninja -C $(TREE) -j$(JOBS)
 
 #: make wheel      our wheel, built from build/release and installed into these environments

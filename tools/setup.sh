@@ -2,6 +2,7 @@
 # Prepares the machine: Debian packages that are missing, and Python environments with pinned packages.
 #   tools/setup.sh        all that building and testing need: build/venv (the build, and one jax), build/venv-newest (the newest jax that is
 #                         supported, on Python 3.12 or newer) and build/venv-jax-VERSION (older clients)
+#   tools/setup.sh demo   the packages and build/venv alone: what building and `make demo` need
 #   tools/setup.sh dev    the clang family too (lint, thread-safety analysis, fuzzing)
 #   tools/setup.sh ray    build/venv-ray alone: what the tests of `pathways up --on ray` need
 #   tools/setup.sh unpinned  build/venv-unpinned alone: whatever the registry has that is newest (make newest)
@@ -120,6 +121,7 @@ fi
 "${PYTHON:-python3}" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || die "Python 3.11 or newer is needed; name one with PYTHON=..."
 # Side by side: what takes time is unpacking.
 make_venv build/venv tools/requirements.txt tools/requirements-nodeps.txt & pending=($!)
+if [ "${1:-}" = demo ]; then wait "${pending[0]}"; exit; fi
 make_newest & pending+=($!)
 for file in tools/requirements-jax-[0-9]*.txt; do
   make_venv "build/venv-${file:19:-4}" "$file" & pending+=($!)
