@@ -32,7 +32,7 @@ std::string Referee::HostOf(int32_t device) {
   const auto known = host_of_device_.find(device);
   if (known != host_of_device_.end()) return known->second;
   auto host = cluster_->fabric().topology().GetHostOf(DeviceId(device));
-  if (!host.ok()) return NameOfLost(cluster_->fabric().CheckDevices({DeviceId(device)})).value_or(absl::StrCat("device ", device));
+  if (!host.ok()) return NameOfLost(cluster_->fabric().devices().Check({DeviceId(device)})).value_or(absl::StrCat("device ", device));
   ids_.emplace((*host)->name, (*host)->id.v);
   return host_of_device_[device] = (*host)->name;
 }
