@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
+#include "plugins/pjrt_cpu/versions/xla.h"
 #include "xla/hlo/ir/hlo_instruction.h"
 #include "xla/hlo/ir/hlo_instructions.h"
 #include "xla/service/custom_call_sharding_helper.h"
@@ -31,7 +32,7 @@ const xla::Shape& FirstResult(const xla::HloInstruction& call) {
 }
 
 HloSharding FirstSharding(const xla::HloInstruction& call) {
-  return call.shape().IsTuple() ? call.sharding().GetSubSharding(call.shape(), {0}) : call.sharding();
+  return versions::OverTiles(call.shape().IsTuple() ? call.sharding().GetSubSharding(call.shape(), {0}) : call.sharding());
 }
 
 // The sharding of the batch dimensions, for values of any rank.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "plugins/pjrt_cpu/versions/xla.h"
 #include "xla/hlo/ir/hlo_sharding.h"
 
 // Declared in headers of the wheel that need LLVM's.
@@ -23,12 +24,14 @@ bool IsOpen(absl::Span<const bool> open, size_t values, size_t index) {
 }
 
 std::optional<Tiling> TilingOf(const xla::OpSharding& proto) {
-  const absl::StatusOr<xla::HloSharding> sharding = xla::HloSharding::FromProto(proto);
-  if (!sharding.ok() || sharding->IsTuple() || !sharding->IsTiled() || !sharding->subgroup_types().empty()) return std::nullopt;
+  const absl::StatusOr<xla::HloSharding> read = xla::HloSharding::FromProto(proto);
+  if (!read.ok() || read->IsTuple()) return std::nullopt;
+  const xla::HloSharding sharding = versions::OverTiles(*read);
+  if (!sharding.IsTiled() || !sharding.subgroup_types().empty()) return std::nullopt;
   Tiling tiling;
-  tiling.rank = sharding->TiledDataRank();
-  for (int64_t parts : sharding->tile_assignment().dimensions()) tiling.parts.push_back(parts);
-  sharding->tile_assignment().Each([&](absl::Span<const int64_t>, int64_t device) { tiling.devices.push_back(device); });
+  tiling.rank = sharding.TiledDataRank();
+  for (int64_t parts : sharding.tile_assignment().dimensions()) tiling.parts.push_back(parts);
+  sharding.tile_assignment().Each([&](absl::Span<const int64_t>, int64_t device) { tiling.devices.push_back(device); });
   return tiling;
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/escaping.h"
 #include "plugins/pjrt_cpu/lapack/handler.h"
+#include "plugins/pjrt_cpu/versions/xla.h"
 #include "xla/hlo/ir/hlo_instruction.h"
 #include "xla/hlo/ir/hlo_instructions.h"
 #include "xla/service/custom_call_sharding_helper.h"
@@ -68,7 +69,8 @@ class OnShards : public xla::CustomCallPartitioner {
 class Report : public xla::CustomCallPartitioner {
  public:
   absl::Status Partition(xla::spmd::SpmdPartitioningVisitor* partitioner, xla::HloInstruction* call) const override {
-    const std::string sharding = partitioner->GetPartitionedHlo(call->operand(0)).sharding().ToProto().SerializeAsString();
+    const xla::HloSharding found = versions::OverTiles(partitioner->GetPartitionedHlo(call->operand(0)).sharding());
+    const std::string sharding = found.ToProto().SerializeAsString();
     Keep(*partitioner, call, {})->add_frontend_attribute("pathways_sharding", absl::Base64Escape(sharding));
     return absl::OkStatus();
   }

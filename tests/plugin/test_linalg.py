@@ -290,7 +290,7 @@ ROUTINES = {
 }
 
 
-@pytest.mark.parametrize("how", ["split", "split by both", "uneven", "whole", "shard_map"])
+@pytest.mark.parametrize("how", ["split", "split by both", "uneven", "whole", "shard_map", "given"])
 @pytest.mark.parametrize("name", ROUTINES)
 def test_every_device_works_on_its_part_of_a_batch(devices, name, how):
     mesh = jax.sharding.Mesh(np.array(devices[:4]).reshape(2, 2), ("x", "y"))
@@ -304,7 +304,8 @@ def test_every_device_works_on_its_part_of_a_batch(devices, name, how):
     elif how == "shard_map":
         program = jax.shard_map(routine, mesh=mesh, in_specs=spec, out_specs=spec)
     argument = a if how == "uneven" else jax.device_put(a, sharding)
-    compiled = jax.jit(program).lower(argument).compile()
+    given = {"in_shardings": sharding, "out_shardings": sharding} if how == "given" else {}  # nothing is left for the compiler to choose
+    compiled = jax.jit(program, **given).lower(argument).compile()
     if how != "uneven":
         assert "all-gather" not in compiled.as_text()
     np.testing.assert_allclose(compiled(argument), routine(a), rtol=1e-9, atol=1e-12)

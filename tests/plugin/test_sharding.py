@@ -1,5 +1,7 @@
 """Tests partitioned programs and collectives over eight devices, and loops that jax's own cpu backend does not survive."""
+import base64
 import concurrent.futures
+import re
 import subprocess
 import sys
 import textwrap
@@ -9,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax._src.lib import xla_client
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 X = np.random.default_rng(0).standard_normal((16, 24)).astype(np.float32)
@@ -243,6 +246,20 @@ def test_pmap(devices):
         pytest.skip("this jax has no pmap")
     got = jax.pmap(lambda v: lax.psum(v, "i"), axis_name="i", devices=devices)(X.reshape(8, 2, 24))
     close(got[0], X.reshape(8, 2, 24).sum(0))
+
+
+@pytest.mark.parametrize("spec, parts", [(P("a", "b"), [4, 2]), (P("b"), [2, 1, 4])])
+def test_a_sharding_is_reported_as_one_over_tiles(grid, spec, parts):
+    """Clients of any jaxlib read the report, also where XLA writes shardings over the axes of a mesh."""
+    def reported(x):
+        jax.ffi.ffi_call("pathways_sharding_report", (), has_side_effect=True)(x)
+        return x + 1
+
+    sharding = NamedSharding(grid, spec)
+    text = jax.jit(reported, in_shardings=sharding, out_shardings=sharding).lower(X).compile().as_text()
+    proto = xla_client.OpSharding()
+    proto.ParseFromString(base64.b64decode(re.search('pathways_sharding="?([^",}]+)', text).group(1)))
+    assert proto.tile_assignment_dimensions == parts
 
 
 def test_hints_of_order_cost_nothing(grid, mesh):

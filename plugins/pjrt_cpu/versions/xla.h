@@ -13,6 +13,7 @@
 #include "xla/backends/cpu/target_machine_options.h"
 #include "xla/debug_options_flags.h"
 #include "xla/hlo/builder/xla_computation.h"
+#include "xla/hlo/ir/hlo_sharding.h"
 #include "xla/pjrt/pjrt_compiler.h"
 #include "xla/pjrt/plugin/xla_cpu/cpu_topology.h"
 #include "xla/pjrt/plugin/xla_cpu/cpu_topology_description.h"
@@ -42,5 +43,17 @@ std::unique_ptr<Topology> MakeTopology(std::vector<xla::CpuTopology::CpuDevice> 
     return std::make_unique<Topology>(xla::CpuId(), xla::CpuName(), "cpu", std::move(devices), absl::Span<const std::string>());
   }
 }
+
+// Returns the sharding of an array as one over tiles. Newer XLA may write it over the named axes of a mesh, and ends the process when such a one is
+// asked for its tiles; where it compares and reshards, it takes either. A template, as older XLA lacks these names.
+template <typename Sharding>
+auto TilesOf(const Sharding& sharding, int) -> decltype(Sharding::V3ToV2Sharding(sharding)) {
+  return sharding.UseNamedShardingLeaf() ? Sharding::V3ToV2Sharding(sharding) : sharding;
+}
+template <typename Sharding>
+Sharding TilesOf(const Sharding& sharding, long) {
+  return sharding;
+}
+inline xla::HloSharding OverTiles(const xla::HloSharding& sharding) { return TilesOf(sharding, 0); }
 
 }  // namespace pw::pjrt_cpu::versions
