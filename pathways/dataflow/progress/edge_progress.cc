@@ -102,7 +102,7 @@ void EdgeProgress::SourceDone(uint32_t source, const absl::Status& status, Effec
   PW_CHECK(sources_open_ > 0);
   if (plan_->single) {
     SingleDone(source, status, effects);
-    --sources_open_;
+    if (--sources_open_ == 0) sent_pairs_ = {};
     return;
   }
   if (!status.ok()) AddPoisons({{source, status}}, &own_poisons_);
@@ -289,13 +289,17 @@ void EdgeProgress::LoseHost(HostId host, const absl::Status& status, Effects* ef
 }
 
 void EdgeProgress::LoseSingles(HostId host, const absl::Status& status, Effects* effects) {
+  const auto lose = [&](size_t index, uint32_t source) {
+    if (destinations_[index].closed || !seen_pairs_.insert(PairNumber(source, plan_->destinations[index])).second) return;
+    TakeSingle(index, source, status, effects);
+  };
   const std::vector<uint32_t> sources = plan_->from->ShardsOf(host);
   for (size_t index = 0; index < destinations_.size(); ++index) {
-    for (uint32_t source : sources) {
-      const uint32_t destination = plan_->destinations[index];
-      if (destinations_[index].closed) break;
-      if (!plan_->Allows(source, destination) || !seen_pairs_.insert(PairNumber(source, destination)).second) continue;
-      TakeSingle(index, source, status, effects);
+    const uint32_t own = plan_->destinations[index];
+    if (plan_->kind != EdgeKind::kOneToOne) {
+      for (uint32_t source : sources) lose(index, source);
+    } else if (plan_->from->HostOf(own) == host) {
+      lose(index, own);
     }
   }
 }

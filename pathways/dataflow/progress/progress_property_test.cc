@@ -252,7 +252,7 @@ class World {
 
   void Apply(EdgeId e, HostId host, EdgeProgress::Effects& effects) {
     for (const auto& [destination, sequence, error] : effects.substitutes) {
-      if (bug_ == Bug::kLosesSubstitutes && random_.OneIn(2)) continue;
+      if (bug_ == Bug::kLosesSubstitutes) continue;
       const uint32_t source = ending_;
       if (!pairs_.insert({e.v, source, destination}).second) return Wrong("a substitute for a message that was sent");
       Send({e, host, {}, false, {}, sequence, source, destination, 0, error});
