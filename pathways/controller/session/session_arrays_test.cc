@@ -132,7 +132,7 @@ TEST(MakeArrayTest, RefusesWhatMakesNoSense) {
   const auto kInvalid = absl::StatusCode::kInvalidArgument;
   expect(s.MakeArray(h, t.Single(9, {1}), {{h, {u8, {1}}, {0}}}), kInvalid, "device 9 does not exist");
   expect(s.MakeArray(h, rows, {{h, {u8, {2}}, {0}}}), kInvalid, "no host buffer has the contents of shard 1");
-  expect(s.MakeArray(h, rows, {{h, {u8, {2}}, {0, 1, 1}}}), kInvalid, "shard 1 is fed by two");
+  expect(s.MakeArray(h, rows, {{h, {u8, {2}}, {0, 1, 1}}}), kInvalid, "shard 1 has two host buffers");
   expect(s.MakeArray(h, rows, {{h, {u8, {2}}, {0, 2}}}), kInvalid, "shard 2 does not exist");
   expect(s.MakeArray(h, rows, {{h, {u8, {2}}, {0, -1}}}), kInvalid, "does not exist");
   expect(s.MakeArray(h, rows, {{h, {u8, {3}}, {0, 1}}}), kInvalid, "shape [2], but its host buffer has shape [3]");
