@@ -22,7 +22,7 @@ MENU = {
     "Running it": {"Deploy": "docs/deploy.md", "Flags": "docs/flags.md", "Environment": "docs/environment.md", "Status": "docs/status.md",
                    "Traces": "docs/trace.md", "Simulation": "docs/simulator.md"},
     "How it works": {"Architecture": "ARCHITECTURE.md", "Measurements": "docs/paper.md", "The IR": "docs/ir.md", "Contributing": "CONTRIBUTING.md",
-                     "Programs on the engine": "docs/design/programs-on-the-engine.md"},
+                     "Two doors": "docs/design/two-doors.md", "Programs on the engine": "docs/design/programs-on-the-engine.md"},
 }
 CONFIG = """site_name: Pathways
 docs_dir: {source}

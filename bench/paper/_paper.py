@@ -35,7 +35,7 @@ FIGURES = {
             "for jax, and messages between processes for ours, also if its cluster is one process. Where a ratio is below 1, ours is slower. The table of where the "
             "time goes says which process takes the time.",
             "Several hosts: one call of fused or chained holds 128 sums, so a ratio below 1 there is not the price of making a call. In the tables of where the "
-            "time goes, compare how long processors are idle in our calls and in theirs. What the processes wait for while processors are idle was not measured.",
+            "time goes, compare the processor time and the idle time of our calls with theirs. In the run of commit 62aebcd, fused on 2 x 4 idled no longer than jax's but took 25 % more processor time, nearly all in the workers; on 4 x 4 it took 23 % more and idled longer. Why was not measured.",
             "Other sides: the processes of all sides are up all the time. Ray's work even when nothing is asked of them. So all of Ray's are stopped while others "
             "have their turns. They go on 0.2 s before a turn of Ray's, which is not timed, so that they catch up first. No other side is ever stopped. The "
             "last table of each row says how many processors each side uses in the turns of the others; whatever is not 0 there slows them. Up to the "
@@ -47,12 +47,12 @@ FIGURES = {
             "multi-controller side counts as fast as its slowest process. A turn of a slow side mostly fills and empties its queue, and can take "
             "seconds, since it has at least 16 calls. Each Ray call takes the previous call's reference, as a Ray program would pass data; its "
             "calls would be in order without it. In a check of Ray alone on 1 x 4, on a machine that also did "
-            "other work, pauses of half a second moved its rates by less than these scatter (opbyop 1,232 against 1,332, fused 123,675 against 112,220); longer pauses were not checked.",
+            "other work, pauses of half a second moved its rates by less than these scatter (opbyop 1,232 against 1,332, fused 123,675 against 112,220); longer pauses were not checked, and in a full run pauses are seconds.",
             "Where the time goes: rates and processor times there are of the very turns that the table of rates is of. 1 / rate is of the median rate, the caller's two times are medians, and the "
             "processor time is the mean over all turns, from the clocks of all processes of that side, so Ray's has its daemons in it. What others use "
             "in these turns is not in it. Idle is all processors times the time of a call, less what these "
-            "processes use, at least 0; so it can exceed the time of a call. Where much of it is idle, waiting between processes costs most, and this report does not "
-            "say for what. Devices busy, and a call that is alone, come from two further runs under a recording. "
+            "processes use, at least 0; so it can exceed the time of a call. What processes wait for while processors are idle, this report does not "
+            "say. Devices busy, and a call that is alone, come from two further runs under a recording. "
             "Our cluster in one process has no recordings. A device counts as busy while it waits for others in a sum. Of "
             "a call that is alone, 'the rest' is what remains of the caller's mean time after the medians of the other parts, at least 0; it was "
             "not observed. Devices is from the first device's begin to the last one's end. These parts are missing where no call was recorded as a "
@@ -97,7 +97,8 @@ FIGURES = {
             "Sides: sequential dispatch is made after the paper's section 4.5. The controller sends a stage when the hosts of the stage before have said that it is "
             "enqueued; calls do not wait for each other. Each kind of dispatch has a cluster and a client of its own. Both clusters are up and take "
             "turns: five rounds in a full run, in which each makes as many calls as take it about a second. All processes share this machine's processors.",
-            "Verdict: with four stages or more, parallel is to be at least as fast as sequential. By how much it leads in the paper is not compared.",
+            "Verdict: with four stages or more, parallel is to be at least as fast as sequential. By how much it leads in the paper is not compared. With one stage there is nothing to "
+            "dispatch in parallel, so how far that row is from 1 shows how far noise goes. Parallel has the first turn in every round.",
             "Weak points: two clusters with up to 16 workers each are up on this machine's few processors, so rows with many stages measure the "
             "contention for these. Where the middle half of the rounds is on both sides of 1, no lead is shown either way. With one stage there is nothing to "
             "dispatch in parallel, so that row shows how far two equal clusters differ.",
@@ -114,9 +115,9 @@ FIGURES = {
             "CPU device: one device. A computation is so many loops of a sine. They were meant to take 0.33 and 1 ms, but take at most "
             "1 s / the rate of jax's row, which is less. jax has our device plugin, one process, one program and 16 calls under way. Our device shares the processors with all clients, "
             "and what these take is missing for computing. So more clients may reach less.",
-            "Weak points: with the shortest computations one client leaves the simulated devices mostly idle, so that more clients reach more whatever "
-            "switching costs; only the longer ones keep the devices busy and could show that cost. Where 16 clients reach less than 4, throughput falls with the "
-            "number of clients; in the paper it does not. 16 clients have 256 calls under way, and jax has 16. jax beside the CPU device is one process with one "
+            "Weak points: with the shortest computations one client leaves the simulated devices idle for about half of the time, so that more clients reach more whatever "
+            "switching costs; only the longer ones keep the devices busy and could show that cost. With the shortest of them, and on the CPU device, 16 clients reach less than 4: "
+            "throughput falls with the number of clients, and in the paper it does not. 16 clients have 256 calls under way, and jax has 16. jax beside the CPU device is one process with one "
             "program, and pays for no sharing. It has our allocator.",
             "Verdict: 16 clients against one client, and against the devices or jax. The first is easy to meet where one client does not keep the "
             "devices busy. Where 16 clients do not reach the devices' rate, the last columns show which processes used the processors.")},
@@ -140,7 +141,7 @@ FIGURES = {
         "here": _parts(
             "Measured: figure 8's shortest computations on simulated devices. The picture is what one device ran, from a recording: a line for each "
             "number of clients, a colour for each client. How busy the device was is computed from the results that the clients counted in 2 s.",
-            "Beside the paper: it comes to about 100 %; the column says how far it is here. The recording slows this run, so the devices are less busy than "
+            "Beside the paper: it comes to about 100 %; the column says how far it is here. The recording slows this run, and the devices are less busy than "
             f"in figure 8. Device time is of the last 0.4 s, and results are of 2 s. {RECORDED}",
             "Differs: each client has 16 calls under way; the paper does not say how many its clients have. How busy the device was is not observed on the device. "
             "No verdict.")},
@@ -156,11 +157,12 @@ FIGURES = {
             "Sides: ours is a client, its agent, a controller and a worker process for each host; jax is one process for each host. All share this "
             "machine's processors. Losses are compared to the last bit, step by step, in one round.",
             "Verdict: only against jax with our device plugin and our allocator. With jax's own runtime, another version of XLA's compiler takes part.",
-            "Where ours is faster than jax with the same plugin and allocator, the cause was not measured.",
+            "Where ours is faster or slower than jax with the same plugin and allocator, the cause was not measured.",
             "Weak points: at this size a step takes a fraction of a second, and eight devices share a few processors. Losses are compared in one "
-            "round only. Tokens are those of the decoder's text only. A process of jax "
-            "with our device plugin aborted once, in the run of 2026-11-23 (decoder-only on two hosts: 'malloc(): unaligned tcache chunk detected', of the C library's allocator, which it then had). "
-            "The cause is not known; it may be a fault of our plugin.",
+            "round only. Tokens are those of the decoder's text only. Processes of jax "
+            "with our device plugin ended twice: in the run of 2026-11-23 (decoder-only on two hosts, SIGABRT: 'malloc(): unaligned tcache chunk detected', with the C library's allocator), and in the run of commit 62aebcd "
+            "(decoder-only on one host, SIGSEGV after one round, with our allocator; by the kernel's log in a thread of XLA's, in the library of XLA that our plugin uses). That row has no verdict. Our workers load the same plugin. "
+            "The cause is not known; it is probably a fault of our plugin or of its XLA.",
             "Not shown: models of the paper's size, or TPUs.")},
     "large": {
         "title": "The paper's model sizes, compiled for their shapes",
@@ -180,7 +182,7 @@ FIGURES = {
             "Measured: ours alone, tokens a second of a small model of 16 layers, one CPU device for each stage, all devices in one worker process. "
             "A step has 64 examples and four times as many microbatches as stages, so a microbatch has four examples, two or one. Rows take turns; a "
             "full run has five rounds of two steps, after one that is not timed.",
-            "No rival: jax has no pipelines, neither with its own runtime nor with our plugin, so nothing of jax runs this. Its SPMD form is compared in table 1.",
+            "No rival was measured. jax has no function for this; a pipeline can be written in it (shard_map and ppermute), and this model as one SPMD jit was not run either. Table 1's model has four layers.",
             "Verdict: ours against ours, to the paper's ratio of the same rows. Not shown: a gain from more devices, since all share this machine's processors. Where "
             "more stages are faster or slower than fewer, the cause was not measured; smaller microbatches are part of it.")},
     "pipelines": {
@@ -204,15 +206,15 @@ FIGURES = {
             "Idle: in closed form it is (S - 1) / (M + S - 1) with S equal stages and M microbatches, for GPipe and 1F1B alike, and (P - 1) / (R M + "
             "P - 1) with P places of R stages each. Measured, it is the part of one recorded step, without the optimizer, in which a device computes "
             "nothing. So these shares are those of the recorded step, not of the rounds. Processor time is the mean of the three steps of a turn.",
-            "Verdict: whether a step takes as long as its schedule does with these stages' recorded times. Any excess is the optimizer and the "
+            "Verdict: whether a step takes as long as its schedule does with these stages' recorded times. Any excess over the schedule is the optimizer and the "
             "control path on this machine; the table of where the time goes says how much of each. Also whether four islands reach the throughput of "
             "one.",
             f"Weak points: four rounds are few. The recorded step is one, and not one of the rounds; the recording changes how long it takes. Its length is the sum of "
             f"its parts in the table of where the time goes; the column 'step' is of the rounds. {RECORDED} Waiting for transfers and "
             "the control path is what remains of the idle time, and was not observed by itself. All hosts share this machine's processors: where the table "
             "of processor time shows nearly all of them in use, they are the limit, not the schedule.",
-            "Beside the paper: there, pipelines are faster than SPMD, and the number of stages hardly matters. More stages are more messages here too, and the "
-            "control path of all hosts runs on the processors of one machine.",
+            "Beside the paper: there, pipelines are faster than SPMD, and the number of stages hardly matters. Here 4 stages are slower than SPMD because of the stages' times and the bubble, not the control path. From 8 to 16 stages the workers' "
+            "processor time grew 13 times in the run of commit 62aebcd, while stages times microbatches grow 4 times; why is not known. The control path of all hosts runs on the processors of one machine.",
             "Picture: figure 10's, one step on four islands, with lines between them.")},
     "10": {
         "title": "The pipeline on one island and on four, on CPU devices",
@@ -221,7 +223,7 @@ FIGURES = {
             "Measured: ours alone, tokens a second of table 2's small model, one CPU device for each stage. One island is one worker process with "
             "all devices; four islands are four worker processes with a quarter of them each. Both clusters are up and take turns, five rounds in a "
             "full run.",
-            "No rival: jax has no pipelines and no islands, neither with its own runtime nor with our plugin. Its SPMD form is compared in table 1.",
+            "No rival was measured. jax has no function for pipelines and no islands; a pipeline can be written in it (shard_map and ppermute).",
             "Verdict: ours against ours; equal, as the paper says, is 0.97 or more.",
             "Beside the paper: the cause of any difference was not measured.",
             "Not shown: that transfers over a network hide. The islands are processes of this machine and exchange data through its memory; there is "
@@ -234,7 +236,7 @@ FIGURES = {
             "Measured: ours alone, tokens a second of table 1's small decoder-only model as one SPMD jit over two hosts, worker processes with four "
             "CPU devices each. The hosts are one island, or an island each; then gradients are summed inside each island and exchanged once between "
             "them. Both clusters are up and take turns, five rounds in a full run.",
-            "No rival: jax has no islands, neither with its own runtime nor with our plugin. The row of one island is what table 1 compares with jax on two hosts.",
+            "No rival was measured. jax has no islands; its likeness would be sums in two steps. The row of one island is what table 1 compares with jax on two hosts.",
             "Verdict: ours against ours, to the paper's 0.972.",
             "Not shown: what a network between the islands costs. All processes are on this machine.")},
     "islands": {
@@ -245,9 +247,9 @@ FIGURES = {
             "Measured: tokens a second of a decoder-only Transformer of 1B parameters on 256 simulated cores of a TPU v3: 1/64 of the paper's model on a quarter "
             "of its cores. A step has 1,024 examples. Processes, device time, network, turns and rounds are as for table 2 above.",
             "Rows: the base is one SPMD jit over one island. Over two islands, the model is differentiated in four segments. Every device sends its "
-            "part of a segment's summed gradients to its like in the other island while the segment before is differentiated. The middle row has the "
-            "segments in one island, which shows what these alone change.",
-            "Verdict: against the jit, on segments and islands together; against the segments in one island, on the islands alone.",
+            "part of a segment's summed gradients to its like in the other island while the segment before is differentiated. The middle row is one "
+            "island with the segments, with an optimizer spread over all devices, and with recomputation by segment where the jit has it by layer. Which of these costs what was not measured.",
+            "Verdict: against the jit, on all of these and islands together; against the segments in one island, on the islands alone.",
             "Not shown: what segments gain or lose against the jit on TPUs. The simulator overlaps nothing within a computation, so the jit's "
             "gradient sums are never hidden. A ratio above the paper's 97.2 % against the jit therefore proves little.",
             "Beside the paper: it compares with SPMD, so only the first verdict is of its claim. By the bytes and the bandwidth, the exchange between the "

@@ -4,6 +4,8 @@ import contextlib
 import dataclasses
 import itertools
 import pathlib
+import re
+import signal
 import sys
 import sysconfig
 import time
@@ -80,6 +82,8 @@ class Guarded:
         self._opened.close()
         self.side = None
         first, *more = [line for line in str(error).splitlines() if line.strip()]
+        if killed := re.search(r"ended with status -(\d+)", first):  # its last words came before
+            return f"{first[:killed.start()]}ended by {signal.Signals(int(killed[1])).name}"
         return f"{first} {more[-1]}" if more else first  # the last of the last words is the reason
 
     def awake(self):
