@@ -4,6 +4,7 @@ The pages are copied, so that they link to each other as they do in the tree. Li
 the site does not know where the tree is published.
 """
 
+import os
 import pathlib
 import re
 import shutil
@@ -82,7 +83,7 @@ def main():
             shutil.copy(picture, source / picture.relative_to(ROOT))
     config = OUT / "mkdocs.yml"
     config.write_text(CONFIG.format(source=source, site=site, nav=nav()))
-    result = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--config-file", str(config)])
+    result = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--config-file", str(config)], env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
     if result.returncode == 0:
         print(f"the documentation is in {site.relative_to(ROOT)}/index.html")
     return result.returncode
