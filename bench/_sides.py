@@ -217,12 +217,25 @@ def processor_seconds(pid):
     return time.clock_gettime(~pid << 3 | 2)  # the process's own clock, in nanoseconds: see clock_getcpuclockid(3)
 
 
+def _stat(pid):
+    """Returns (state, parent) of a process, as texts. Raises OSError if it is gone."""
+    return pathlib.Path("/proc", str(pid), "stat").read_text().rsplit(")", 1)[1].split()[:2]
+
+
+def _state(pid):
+    """Returns the state of a process; "T" also of one that is gone."""
+    try:
+        return _stat(pid)[0]
+    except OSError:
+        return "T"
+
+
 def _parents():
     """Returns {process: its parent} of all processes that have not ended."""
     found = {}
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it ended meanwhile
-            state, parent = (folder / "stat").read_text().rsplit(")", 1)[1].split()[:2]
+            state, parent = _stat(folder.name)
             if state != "Z":
                 found[int(folder.name)] = int(parent)
     return found
@@ -247,11 +260,10 @@ def signal_all(pids, number):
 
 
 def pause(root):
-    """Stops a process and all its descendants. One that is stopped starts no others, so this ends."""
-    stopped = set()
-    while running := set(tree(root)) - stopped:
+    """Stops a process and all its descendants; returns when all have stopped. One that is stopped starts no others, so this ends."""
+    while running := [pid for pid in tree(root) if _state(pid) != "T"]:
         signal_all(running, signal.SIGSTOP)
-        stopped |= running
+        time.sleep(0.001)  # a running process stops a moment after the signal
 
 
 def resume(root):
