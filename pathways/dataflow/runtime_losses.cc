@@ -1,4 +1,4 @@
-// What the runtime does when hosts are lost, and when ways between hosts break.
+// The runtime's reactions to lost hosts, and to broken ways between hosts.
 #include <set>
 #include <utility>
 

@@ -18,7 +18,7 @@ namespace pw::program {
 
 std::string CanonicalCompileOptions(xla::CompileOptionsProto options);
 
-// Where a program is to run, as its options say.
+// The devices of a program, as its options name them.
 struct DeviceGrid {
   int num_replicas = 1;
   int num_partitions = 1;

@@ -1,7 +1,6 @@
 #include "pathways/program/stablehlo_version.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -21,6 +20,16 @@ std::optional<StablehloVersion> ParseStablehloVersion(absl::string_view text) {
     if (!absl::SimpleAtoi(parts[i], numbers[i]) || *numbers[i] < 0) return std::nullopt;
   }
   return version;
+}
+
+std::vector<int64_t> VersionNumbers(absl::string_view text) {
+  std::vector<int64_t> numbers;
+  for (absl::string_view part : absl::StrSplit(text, '.')) {
+    int64_t number;
+    if (!absl::SimpleAtoi(part, &number)) return {};
+    numbers.push_back(number);
+  }
+  return numbers;
 }
 
 std::optional<StablehloVersion> StablehloVersionOf(absl::string_view program) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "plugins/c_table/version.h"
 
 namespace pw::c_table {
@@ -21,6 +22,18 @@ inline Error* Own(PJRT_Error* error) { return static_cast<Error*>(error); }
 inline const Error* Own(const PJRT_Error* error) { return static_cast<const Error*>(error); }
 
 inline PJRT_Error* NewError(absl::Status status) { return status.ok() ? nullptr : new Error(std::move(status)); }
+
+// Returns the status of the three fields that argument structs carry. Both enumerations have the same values by definition.
+inline absl::Status StatusOf(PJRT_Error_Code code, const char* message, size_t size) {
+  const absl::string_view text = message == nullptr ? absl::string_view() : absl::string_view(message, size);
+  return absl::Status(static_cast<absl::StatusCode>(code), text);
+}
+
+// Sets the two fields by which an argument struct returns a text.
+inline void SetText(absl::string_view text, const char** data, size_t* size) {
+  *data = text.data();
+  *size = text.size();
+}
 
 void FillErrorEntries(PJRT_Api* api);
 

@@ -7,22 +7,11 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_split.h"
+#include "pathways/program/stablehlo_version.h"
 #include "plugins/c_table/named_values.h"
 
 namespace pw::pathways_pjrt {
 namespace {
-
-// "1.13.7" -> {1, 13, 7}. Empty for other text.
-std::vector<int64_t> VersionNumbers(absl::string_view text) {
-  std::vector<int64_t> numbers;
-  for (absl::string_view part : absl::StrSplit(text, '.')) {
-    int64_t number;
-    if (!absl::SimpleAtoi(part, &number)) return {};
-    numbers.push_back(number);
-  }
-  return numbers;
-}
 
 // Hosts may keep what they got, so nothing that was set here is freed.
 std::atomic<const c_table::NamedValues*>& Current() {
@@ -37,7 +26,7 @@ void SetAttributes(const session::ClusterInfo& cluster, SessionId session) {
   values->Add("pathways_client", static_cast<int64_t>(session.v));
   values->Add("supports_executable_serialization", false);
   values->Add("serialize_with_sdy", true);
-  if (std::vector<int64_t> version = VersionNumbers(cluster.stablehlo_version); !version.empty())
+  if (std::vector<int64_t> version = program::VersionNumbers(cluster.stablehlo_version); !version.empty())
     values->Add("stablehlo_current_version", std::move(version));
   if (int64_t version; absl::SimpleAtoi(cluster.xla_version, &version)) values->Add("xla_version", version);
   Current().store(values);

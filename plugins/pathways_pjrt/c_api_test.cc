@@ -139,7 +139,7 @@ module @doubled {
 class Cluster : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    folder_ = "/tmp/pathways_pjrt_test.XXXXXX";
+    folder_ = absl::StrCat(::testing::TempDir(), "pathways_pjrt_test.XXXXXX");
     ASSERT_NE(mkdtemp(folder_.data()), nullptr);
     const std::string address = absl::StrCat("unix:", folder_, "/clients.sock");
     process_ = new ChildProcess({{PW_LOCAL_BINARY, "--plugin", PW_DEVICE_PLUGIN, "--devices=4", "--island=island0", "--listen-clients",

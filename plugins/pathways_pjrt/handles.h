@@ -87,7 +87,7 @@ struct PJRT_Layouts_MemoryLayout {
   std::string text;  // in XLA's form, such as {1,0}
 };
 
-// What buffers of the same kind share. Immutable.
+// The type, dimensions and order in memory that buffers have in common. Immutable.
 struct Shape {
   pw::buffers::DType dtype = pw::buffers::DType::kInvalid;
   pw::buffers::Dims dims;

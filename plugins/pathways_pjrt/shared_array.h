@@ -1,7 +1,7 @@
 // SharedArray: an array of the session that the buffers of its devices share.
 //
-// What the host does with all buffers of an array together is one operation of the session. What it does with one of them takes the array
-// apart, once. Arrays that were made shard by shard are put together when an execution first takes them, and stay together.
+// An operation on all buffers of an array together is one operation of the session. An operation on one of them takes the array apart,
+// once. Arrays that were made shard by shard are put together when an execution first takes them, and stay together.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// What the files of this library share about the C table: its parts, and how entries return errors.
+// The parts of the C table, and how entries return errors, for all files of this library.
 #pragma once
 
 #include <utility>
@@ -12,6 +12,8 @@
 namespace pw::pathways_pjrt {
 
 using c_table::NewError;
+using c_table::SetText;
+using c_table::StatusOf;
 
 void FillEventEntries(PJRT_Api* api);
 void FillClientEntries(PJRT_Api* api);
@@ -28,17 +30,6 @@ PJRT_Extension_Base* ShardingsExtension();
 
 // UNIMPLEMENTED: what is missing through this door, as a subject ("a cost analysis"), and what to do.
 absl::Status NotYet(absl::string_view what);
-
-inline void SetText(absl::string_view text, const char** data, size_t* size) {
-  *data = text.data();
-  *size = text.size();
-}
-
-// Returns the status of the three fields that argument structs carry.
-inline absl::Status StatusOf(PJRT_Error_Code code, const char* message, size_t size) {
-  const absl::string_view text = message == nullptr ? absl::string_view() : absl::string_view(message, size);
-  return absl::Status(static_cast<absl::StatusCode>(code), text);
-}
 
 }  // namespace pw::pathways_pjrt
 

@@ -46,9 +46,7 @@ PJRT_Error* MakeError(absl::Status status) {
 }
 
 absl::Status MakeStatus(PJRT_Error_Code code, const char* message, size_t message_size) {
-  // Both enumerations have the same values by definition.
-  return Lasting(absl::Status(static_cast<absl::StatusCode>(code),
-                              message == nullptr ? absl::string_view() : absl::string_view(message, message_size)));
+  return Lasting(c_table::StatusOf(code, message, message_size));
 }
 
 }  // namespace pw::pjrt_cpu

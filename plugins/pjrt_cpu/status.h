@@ -12,6 +12,7 @@
 namespace pw::pjrt_cpu {
 
 using c_table::Error;
+using c_table::SetText;
 
 // XLA gives everything that depends on a failed buffer the code INTERNAL and a text with a preamble. Lasting() stores an error's code in
 // its text, and MakeError() restores it from there: the host gets the code of the first cause.

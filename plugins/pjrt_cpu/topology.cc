@@ -23,11 +23,6 @@ struct PJRT_SerializedTopology {
 namespace pw::pjrt_cpu {
 namespace {
 
-void SetText(absl::string_view text, const char** data, size_t* size) {
-  *data = text.data();
-  *size = text.size();
-}
-
 // Sets the memories of a CPU device, the default one first.
 void DescribeMemories(PJRT_DeviceDescription& description) {
   description.memories = {

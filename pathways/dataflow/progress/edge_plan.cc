@@ -49,7 +49,7 @@ bool EdgePlan::Allows(uint32_t source, uint32_t destination) const {
   return kind == EdgeKind::kOneToOne ? source == destination : destination < to->num_shards();
 }
 
-// Where reports are direct, they go where the tuples go.
+// Direct reports go to the hosts to which the tuples go.
 bool EdgePlan::TalksTo(HostId other) const { return (!direct && ExchangesTuplesWith(other)) || ReportsTo(other); }
 
 bool EdgePlan::ExchangesTuplesWith(HostId other) const {

@@ -3,26 +3,15 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_split.h"
 #include "pathways/frontend/client_session.h"
 #include "pathways/frontend/convert/attributes.h"
 #include "pathways/frontend/session_table.h"
+#include "pathways/program/stablehlo_version.h"
 
 namespace pw::frontend {
 namespace {
 
 using xla::ifrt::proxy::InitResponse;
-
-// "1.13.7" -> {1, 13, 7}, the form in which jax compares versions. Empty for other text.
-std::vector<int64_t> VersionNumbers(absl::string_view text) {
-  std::vector<int64_t> numbers;
-  for (absl::string_view part : absl::StrSplit(text, '.')) {
-    int64_t number;
-    if (!absl::SimpleAtoi(part, &number)) return {};
-    numbers.push_back(number);
-  }
-  return numbers;
-}
 
 // Attributes of the backend object in jax (all of jax.export depends on serialize_with_sdy).
 Attributes ClientAttributes(const controller::ClusterInfo& info) {
@@ -30,7 +19,7 @@ Attributes ClientAttributes(const controller::ClusterInfo& info) {
   attributes["serialize_with_sdy"] = true;
   attributes["supports_executable_serialization"] = false;
   attributes["supports_cross_host_transfers"] = false;
-  if (auto version = VersionNumbers(info.stablehlo_version); !version.empty())
+  if (auto version = program::VersionNumbers(info.stablehlo_version); !version.empty())
     attributes["stablehlo_current_version"] = std::move(version);
   if (int64_t version; absl::SimpleAtoi(info.xla_version, &version)) attributes["xla_version"] = version;
   return attributes;
