@@ -173,6 +173,7 @@ class World:
         for name, worker in list(self.workers.items()):
             if name != "safe" and worker.poll() is not None:  # the worker was lost, has noticed it, and has ended
                 del self.workers[name]
+                self.stopped.pop(name, None)  # it may have ended just before an event stopped it
                 self.add_worker()
         for client in list(self.clients):
             if client.kind == "traveller":
