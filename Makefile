@@ -101,7 +101,7 @@ plugin-nightly: setup
 
 #: make test-ray   `pathways up --on ray` on a Ray cluster of several nodes; installs Ray into build/venv-ray (300 MB)
 test-ray: wheel build/venv-ray
-	@$(PY) -m pytest -q tests/e2e/test_ray.py
+	@$(PY) -m pytest -q tests/e2e/cluster/test_ray.py
 
 build/venv-ray: tools/requirements-ray.txt
 	@tools/setup.sh ray

@@ -2,7 +2,7 @@
 a scheduled job: other tests use the versions that tools/requirements-newest.txt pins.
 
   newest.py --tree build/release                    all of tests/e2e
-  newest.py --tree build/release tests/e2e/test_arrays.py
+  newest.py --tree build/release tests/e2e/arrays/test_arrays.py
 """
 
 import argparse

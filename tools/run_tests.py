@@ -27,10 +27,10 @@ PYTHON_TESTS = ["tools/lint", "tools/tests", "tests/plugin", "tests/wire", "test
 LONG_TESTS = ["tests/plugin", "python/tests", "tests/e2e"]  # worth a process for each processor
 MOST_PROCESSES = 8  # each with its cluster takes up to 3 GiB
 # What every supported jax has to pass. tests/wire is not among it: it looks at the jaxlib of each environment by itself.
-CLIENT_TESTS = ["tests/e2e/test_arrays.py", "tests/e2e/test_programs.py", "tests/e2e/test_sharding.py", "tests/e2e/test_devices.py",
-                "tests/e2e/test_newer_programs.py",
-                "tests/e2e/test_callbacks.py", "tests/e2e/test_callback_order.py", "tests/e2e/test_program_tracer.py",
-                "tests/e2e/test_program_values.py", "tests/e2e/test_program_effects.py", "tests/e2e/test_program_errors.py"]
+CLIENT_TESTS = [f"tests/e2e/{test}.py" for test in (
+    "arrays/test_arrays", "arrays/test_sharding", "clients/test_devices", "programs/test_callback_order", "programs/test_callbacks",
+    "programs/test_newer_programs", "programs/test_program_effects", "programs/test_program_errors", "programs/test_program_tracer",
+    "programs/test_program_values", "programs/test_programs")]
 
 
 @dataclasses.dataclass(frozen=True)

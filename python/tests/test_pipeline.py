@@ -1,4 +1,4 @@
-"""Tests pw.pipeline on jax's own cpu devices, where its functions are called one by one. tests/e2e/test_pipeline.py uses a cluster."""
+"""Tests pw.pipeline on jax's own cpu devices, where its functions are called one by one. tests/e2e/programs/test_pipeline.py uses a cluster."""
 
 import jax
 import jax.numpy as jnp

@@ -21,7 +21,8 @@ import jax  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+E2E = pathlib.Path(__file__).resolve().parent
+ROOT = E2E.parents[1]
 PER_ISLAND = 4
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from pathways._cluster import addresses, command_lines, processes
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 TREE = ROOT / os.environ.get("PATHWAYS_TREE", "build/release")
 SECONDS = 60
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from conftest import E2E
 from jax.experimental import io_callback
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
@@ -514,5 +515,5 @@ f(np.float32(1)).block_until_ready()
 controller = connection._endpoint.controller
 done = subprocess.run([sys.executable, {str(killed)!r}], env=dict(os.environ, PATHWAYS_ADDRESS=controller))
 print(done.returncode == -signal.SIGKILL, eventually(lambda: len(admin.status(controller)["clients"]) == 1), float(f(np.float32(2))))
-""", PATHWAYS_LOCAL="2x1x1", PYTHONPATH=os.pathsep.join([os.path.dirname(__file__), os.environ.get("PYTHONPATH", "")]))
+""", PATHWAYS_LOCAL="2x1x1", PYTHONPATH=os.pathsep.join([str(E2E), os.environ.get("PYTHONPATH", "")]))
     assert done.stdout.split() == ["True", "True", "3.0"], done.stderr

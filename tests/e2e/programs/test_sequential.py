@@ -64,7 +64,7 @@ def test_programs_that_wait_for_values(cluster):
     """Runs their tests, except those that count messages or test that something does not wait, beside other clients."""
     command, address = cluster
     others = [command.program(address, AGAIN_AND_AGAIN) for _ in range(2)]
-    tests = [str(ROOT / "tests/e2e/test_program_values.py"), "-k", "not does_not_wait and not only_the_chosen_branch_is_sent"]
+    tests = [str(ROOT / "tests/e2e/programs/test_program_values.py"), "-k", "not does_not_wait and not only_the_chosen_branch_is_sent"]
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests], env={**command.env, "TEST_ON_CLUSTER": address},
                           capture_output=True, text=True, timeout=2 * PATIENCE, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,9 +1,10 @@
 """A program's own cluster of one host: front door, controller and host are one process."""
 
+import os
 import signal
 
 from cli import alive
-from conftest import eventually
+from conftest import E2E, eventually
 from test_lifecycle import processes_of
 
 _PID = "from pathways._client import connection\npid = connection._endpoint.door.pid\n"
@@ -16,12 +17,10 @@ import jax
 print(jax.device_count(), flush=True)
 {_PID}
 print(os.getpid(), pid, flush=True)
-import sys
-sys.path.insert(0, os.environ["TESTS"])
 from test_lifecycle import processes_of
 assert processes_of(os.getpid()) == [pid], processes_of(os.getpid())
 os.kill(os.getpid(), signal.SIGKILL)
-""", PATHWAYS_LOCAL="1x1x3", TESTS=__file__.rpartition("/")[0], PYTHONPATH=__file__.rpartition("/")[0])
+""", PATHWAYS_LOCAL="1x1x3", PYTHONPATH=os.pathsep.join([str(E2E), str(E2E / "cluster")]))
     assert done.returncode == -signal.SIGKILL, done.stderr
     devices, numbers = done.stdout.splitlines()
     root, pid = map(int, numbers.split())
