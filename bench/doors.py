@@ -22,7 +22,7 @@ def open_sides(stack, args):
     enter = stack.enter_context
     sides = {"floor": enter(_sides.client("floor", "direct", enter(_sides.floor_server(args.tree, "--answer-all")))),
              "inprocess": enter(_sides.client("inprocess", "inprocess")),
-             "plugin": enter(_sides.client("plugin", "plugin", str(binaries.device_plugin("cpu")))),
+             "plugin": enter(_sides.client("plugin", "plugin", str(binaries.device_plugin("cpu")), _sides.our_allocator())),
              "one_process": enter(_sides.client("one_process", "own", "1x1x8")),
              "pjrt_one_process": enter(_sides.client("pjrt_one_process", "own", "1x1x8", BY_PJRT))}
     cluster = enter(_sides.cluster("1x1x8"))

@@ -1,6 +1,6 @@
 """Measures the loop y = psum(y) / 8 + 1 over 8 devices, pipelined, and the latency of block_until_ready(f(x)), against jax in one process.
 
-The side "plugin" is jax in one process with our device plugin instead of its own XLA: our system without processes and protocols. The side "floor" is
+The side "plugin" is jax in one process with our device plugin, instead of its own XLA, and our allocator: our system without processes and protocols. The side "floor" is
 a server that computes nothing and answers at once: no server has a lower latency. All sides have the same number of steps in flight.
 """
 
@@ -61,7 +61,7 @@ def main():
         if not args.floor_only:
             from pathways._cluster import binaries
 
-            sides["plugin"] = stack.enter_context(_sides.client("plugin", "plugin", str(binaries.device_plugin("cpu"))))
+            sides["plugin"] = stack.enter_context(_sides.client("plugin", "plugin", str(binaries.device_plugin("cpu")), _sides.our_allocator()))
             cluster = stack.enter_context(_sides.cluster(listen_proxy="127.0.0.1:0"))
             sides["ours"] = stack.enter_context(_sides.client("ours", "package", cluster.address))
             sides["ours_direct"] = stack.enter_context(_sides.client("ours_direct", "direct", cluster.proxy_address))

@@ -1,7 +1,7 @@
 """Measures the loop y = psum(y) / 8 + 1, and large sums and gathers, over 8 devices of two hosts, against multi-controller jax.
 
 Our side is one island of two workers with a stock client. Multi-controller jax is two processes that run the same script: once with our device plugin,
-whose collectives we use too, and once with jax's own collectives over Gloo. Only the former shows what the single controller costs. All sides
+whose collectives we use too, and our allocator, and once with jax's own collectives over Gloo. Only the former shows what the single controller costs. All sides
 have the same number of calls in flight.
 """
 
@@ -31,8 +31,8 @@ def main():
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(_sides.cluster(f"1x{HOSTS}x{PER_HOST}"))
         sides = {"ours": stack.enter_context(_sides.client("ours", "package", cluster.address)),
-                 **{mode: stack.enter_context(_sides.multicontroller(mode, _sides.HERE / "_client.py", HOSTS, PER_HOST))
-                    for mode in ("multicontroller-plugin", "multicontroller")}}
+                 **{mode: stack.enter_context(_sides.multicontroller(mode, _sides.HERE / "_client.py", HOSTS, PER_HOST, env=env))
+                    for mode, env in (("multicontroller-plugin", _sides.our_allocator()), ("multicontroller", None))}}
         figures = {program: measure(sides, program, args.calls if program == "psum" else max(20, args.calls // 20), args.rounds) for program in PROGRAMS}
     targets = []
     for program, figure in figures.items():
