@@ -130,7 +130,7 @@ bench: wheel
 	@ninja -C $(TREE) -j$(JOBS) benches
 	@$(PY) tools/run_bench.py --tree $(TREE)
 
-#: make paper      measures section 5 of the paper as far as this machine allows, in about 55 minutes, and writes build/paper/report.html (QUICK=1: a few minutes, only to test the page; RESUME=1: continues the last run; FIGURES="5 table2": only these; MINUTES=30: time for all; PUBLISH=1: writes docs/paper.md, if all of it was measured of one commit)
+#: make paper      measures section 5 of the paper as far as this machine allows, in about 65 minutes, and writes build/paper/report.html (QUICK=1: a few minutes, only to test the page; RESUME=1: continues the last run; FIGURES="5 table2": only these; MINUTES=30: time for all; PUBLISH=1: writes docs/paper.md, if all of it was measured of one commit)
 paper: wheel build/venv-paper build/venv-ray
 	@ninja -C $(TREE) -j$(JOBS) floor_server
 	@$(PY) bench/paper/run.py --out build/paper $(if $(QUICK),--quick) $(if $(RESUME),--resume) $(if $(FIGURES),--figures $(FIGURES)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(PUBLISH),--publish)

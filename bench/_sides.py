@@ -185,12 +185,12 @@ def simulated_cluster(hosts, device, islands=1, devices=4, policy=None):
 
 
 def take_turns(rounds, asks, warm=True):
-    """Calls the functions in asks, {name: function}, in turn, `rounds` times; returns {name: [results]}. warm: add a first round that is not
-    counted."""
+    """Calls the functions in asks, {name: function}, in turn, `rounds` times; returns {name: [results]}. Every second round has them backwards, so that
+    none always comes after the same one. warm: add a first round that is not counted."""
     results = {name: [] for name in asks}
     for number in range(0 if warm else 1, rounds + 1):
-        for name, ask in asks.items():
-            result = ask()
+        for name in list(asks)[::1 if number % 2 else -1]:
+            result = asks[name]()
             if number:
                 results[name].append(result)
     return results

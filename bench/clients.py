@@ -22,7 +22,7 @@ from fairness import OPERATION_A_US, Flood, open_clients, recorded
 COUNTS = (1, 2, 4, 8, 16)
 SIMULATED_US = (330, 1040, 2400)
 DEVICES = 8
-CPU_LOOPS = (45, 140)  # about 0.33 and 1 ms of one core
+CPU_LOOPS = (150, 500)  # about 0.33 and 1 ms of one core: see the rate of jax
 WARM_SECONDS, SETTLE_SECONDS = 0.2, 0.7
 RECORDED_COUNTS = (1, 4, 8, 16)  # clients, with the shortest computations: the paper's figure 11
 SHOWN_SECONDS = 2
@@ -63,9 +63,9 @@ def in_turn(asks, rounds):
 
 
 def summary(rows):
-    """Returns medians over the rounds, and the single rounds' values of the ratios."""
+    """Returns medians over the rounds, and the single rounds' values of the rate and of the ratios."""
     found = {key: _sides.median(rows, key) for key in rows[0]}
-    return found | {f"{key}_rounds": [row[key] for row in rows] for key in ("of_one", "of_device", "of_jax") if key in rows[0]}
+    return found | {f"{key}_rounds": [row[key] for row in rows] for key in ("per_s", "of_one", "of_device", "of_jax") if key in rows[0]}
 
 
 def compare(cluster, sides, program, args, rival=None, us=None):

@@ -1,7 +1,7 @@
 """Programs of many nodes (@pw.program).
 
 chain: the time of one node in a chain of 128 trivial computations, each on one device or on eight, pipelined. The chain is one program; or calls
-one by one through our client; or calls one by one through jax in one process with our device plugin. Rounds of all three take turns.
+one by one through our client; or calls one by one through jax in one process with our device plugin and our allocator. Rounds of all three take turns.
 
 pipeline: a chain of k trivial computations, each with a sum over the devices of the next of k hosts of one island (paper, figure 7). Parallel dispatch
 is compared with sequential dispatch of the same programs, in calls per second, in turns. Like the paper's, our sequential dispatch sends a stage once the
@@ -109,7 +109,8 @@ def chain(args, devices):
     from pathways._cluster import binaries
 
     ours = {"JAX_PLATFORMS": "pathways", "PATHWAYS_LOCAL": f"1x1x{devices}"}
-    in_process = {"JAX_PLATFORMS": "plugin", "PJRT_NAMES_AND_LIBRARY_PATHS": f"plugin:{binaries.device_plugin('cpu')}", "PJRT_CPU_DEVICES": str(devices)}
+    in_process = {"JAX_PLATFORMS": "plugin", "PJRT_NAMES_AND_LIBRARY_PATHS": f"plugin:{binaries.device_plugin('cpu')}", "PJRT_CPU_DEVICES": str(devices),
+                  **_sides.our_allocator()}
     kinds = {"program": ours, "one_by_one": ours, "in_process": in_process}
     with contextlib.ExitStack() as stack:
         sides = {kind: stack.enter_context(side(["chain", kind, devices, args.calls], env)) for kind, env in kinds.items()}
@@ -150,7 +151,8 @@ def pipeline_of(stages, args):
                 raise RuntimeError("a client of the pipeline ended; what it said is above")
         calls = {dispatch: calls_for(process, args.seconds) for dispatch, process in sides.items()}
         results = _sides.take_turns(args.rounds, {dispatch: lambda dispatch=dispatch, process=process: ask(process, calls[dispatch]) for dispatch, process in sides.items()})
-    row = {dispatch: {"per_s": median([r for r, _ in found]), "call_ms": median([ms for _, ms in found])} for dispatch, found in results.items()}
+    rounds = {dispatch: {"per_s": [r for r, _ in found], "call_ms": [ms for _, ms in found]} for dispatch, found in results.items()}
+    row = {dispatch: {**{key: median(values) for key, values in of.items()}, **{f"{key}_rounds": values for key, values in of.items()}} for dispatch, of in rounds.items()}
     ratios = [a / b for (a, _), (b, _) in zip(results["parallel"], results["sequential"])]
     return {**row, "ratio": median(ratios), "ratio_rounds": ratios}
 

@@ -14,14 +14,6 @@ import _answers  # noqa: E402
 import _client  # noqa: E402
 
 
-def _spec(path, parameter):
-    """Returns the spec of a parameter on a stage's mesh: heads, hidden units and words are spread over "model"."""
-    from jax.sharding import PartitionSpec as P
-
-    return {"q": P(None, "model"), "k": P(None, "model"), "v": P(None, "model"), "o": P("model"), "up": P(None, "model"), "down": P("model"),
-            "embed": P("model"), "head": P(None, "model")}.get(path[-1].key, P())
-
-
 def _zeros(shapes):
     """Makes a tree of zeros on their devices, with one computation for each set of devices."""
     import jax
@@ -64,6 +56,7 @@ class Side:
 
     def prepare(self, model, places, rounds, microbatches, batch, schedule):
         """Traces and compiles a step of a pipeline, and runs it once."""
+        import _spmd
         import _transformer as t
         import optax
         from jax.sharding import NamedSharding, PartitionSpec as P
@@ -74,7 +67,7 @@ class Side:
         functions, shapes = t.layers(c)
         meshes = self._meshes(places)
         pipeline = pw.pipeline(functions, loss=t.cross_entropy, optimizer=optax.adam(1e-3), stages=meshes * rounds, microbatches=microbatches,
-                               schedule=schedule, remat=True, partition_spec=_spec)
+                               schedule=schedule, remat=True, partition_spec=_spmd.spec)
         params = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s, c.dtype), shapes, is_leaf=_is_shape)
         x, y = (jax.ShapeDtypeStruct((batch, c.length), "int32", sharding=NamedSharding(mesh, P("data"))) for mesh in (meshes[0], meshes[-1]))
         begin = time.perf_counter()
@@ -86,6 +79,7 @@ class Side:
 
     def prepare_spmd(self, model, batch):
         """Compiles a step of one jit over all devices, with the model spread as in a stage, and runs it once."""
+        import _spmd
         import _transformer as t
         import optax
         from jax.sharding import NamedSharding, PartitionSpec as P
@@ -94,28 +88,11 @@ class Side:
         functions, shapes = t.layers(c)
         (mesh,) = self._meshes(1)
         optimizer = optax.adam(1e-3)
-        placed = jax.tree_util.tree_map_with_path(
-            lambda path, shape: jax.ShapeDtypeStruct(shape, c.dtype, sharding=NamedSharding(mesh, _spec(path, shape))), shapes, is_leaf=_is_shape)
-        kept = optax.tree_utils.tree_map_params(optimizer, lambda leaf, like: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=like.sharding),
-                                                jax.eval_shape(optimizer.init, placed), placed,
-                                                transform_non_params=lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=NamedSharding(mesh, P())))
-
-        def loss(params, x, y):
-            for function, own in zip(functions, params):
-                x = jax.checkpoint(function)(own, x)
-            return t.cross_entropy(x, y)
-
-        def step(state, x, y):
-            params, kept = state
-            value, gradients = jax.value_and_grad(loss)(params, x, y)
-            updates, kept = optimizer.update(gradients, kept, params)
-            return (optax.apply_updates(params, updates), kept), value
-
-        where = jax.tree.map(lambda leaf: leaf.sharding, (placed, kept))
+        made = _spmd.state(jax.tree.map(lambda s: jax.ShapeDtypeStruct(s, c.dtype), shapes, is_leaf=_is_shape), optimizer, mesh)
         rows = jax.ShapeDtypeStruct((batch, c.length), "int32", sharding=NamedSharding(mesh, P("data")))
         begin = time.perf_counter()
-        state, x, y = _zeros(((placed, kept), rows, rows))
-        step = jax.jit(step, out_shardings=(where, NamedSharding(mesh, P())), donate_argnums=0)
+        state, x, y = _zeros((made, rows, rows))
+        step = _spmd.step(functions, t.cross_entropy, optimizer, made, mesh, recompute=True)
         state, value = step(state, x, y)
         jax.block_until_ready((state, value))
         self.made = {"spmd": step, "state": state, "batch": (x, y), "tokens": batch * c.length}
@@ -138,6 +115,7 @@ class Side:
     def prepare_islands(self, model, islands, segments, batch):
         """Compiles a step of data parallelism over islands (_replicas.py), and runs it once."""
         import _replicas
+        import _spmd
         import _transformer as t
         import optax
         from jax.sharding import NamedSharding, PartitionSpec as P
@@ -147,7 +125,7 @@ class Side:
         params = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s, c.dtype), shapes, is_leaf=_is_shape)
         begin = time.perf_counter()
         meshes = self._meshes(islands)
-        parts, step = _replicas.make(functions, params, _spec, t.cross_entropy, optax.adam(1e-3), meshes, segments)
+        parts, step = _replicas.make(functions, params, _spmd.spec, t.cross_entropy, optax.adam(1e-3), meshes, segments)
         rows = [jax.ShapeDtypeStruct((batch // islands, c.length), "int32", sharding=NamedSharding(mesh, P("data"))) for mesh in meshes]
         states, rows = _zeros(([[segment.state() for segment in part] for part in parts], rows))
         self.made = {"step": step, "states": states, "rows": rows, "tokens": batch * c.length}

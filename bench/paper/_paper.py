@@ -25,27 +25,30 @@ FIGURES = {
             "daemons. In rows of one host ours is there twice: in one process means a client and one process for the rest, as the package starts it for a "
             "program without a cluster. That is fewer processes than our other side has, and one more than jax has.",
             "Under way: at most 16 calls on every side. At 16, the caller waits until the oldest eight are done, then makes eight more. A turn has "
-            "at least 16 calls; with jax's own runtime over several processes, fused, at least four. A Ray call ends when its method returns; behind "
-            "it, an actor may have up to 16 unfinished computations.",
+            "at least 48 calls; with jax's own runtime over several processes, fused, at least four, and on simulated devices at least 16. In the run of commit "
+            "62aebcd it had at least 16 everywhere else too, so turns of slow sides mostly filled and emptied their queues there. A Ray call ends when its "
+            "method returns; behind it, an actor may have up to 16 unfinished computations. A turn ends when the last value is there. Ours and jax wait for it. Ray makes one "
+            "more call to each actor, which reads it, and TensorFlow reads the values also where the others wait.",
             "Verdict: only against sides with our device plugin and thus our collectives and our allocator. These are jax in as many processes, and Ray, whose "
             "actors, one for each host, run the same jax functions. A verdict is of the whole system, not of dispatch alone. jax's own runtime and TensorFlow "
             "are shown without a verdict: that ratio is also one of collectives, and ours are made for small sums on few processors. TensorFlow has one process "
-            "here, so it is only in rows of one host. Both of our sides are compared with the same rivals.",
+            "here, so it is only in rows of one host. Both of our sides are compared with the same turns of the rivals, so their verdicts depend on each other.",
             "Cost of a call: with one host, the sum never leaves its process; on one device there is no sum. The rest of a call is a function call "
             "for jax, and messages between processes for ours, also if its cluster is one process. Where a ratio is below 1, ours is slower. The table of where the "
             "time goes says which process takes the time.",
             "Several hosts: one call of fused or chained holds 128 sums, so a ratio below 1 there is not the price of making a call. In the tables of where the "
-            "time goes, compare the processor time and the idle time of our calls with theirs. In the run of commit 62aebcd, fused on 2 x 4 idled no longer than jax's but took 25 % more processor time, nearly all in the workers; on 4 x 4 it took 23 % more and idled longer. Why was not measured.",
+            "time goes, compare the processor time and the idle time of our calls with theirs. In the run of commit 62aebcd, fused on 2 x 4 "
+            "idled no longer than jax's but took 25 % more processor time: 19 % in the workers, 6 % in the client, its agent and the controller. On 4 x 4 it took 23 % more, 20 % "
+            "and 3 %, and idled longer. Why was not measured.",
             "Other sides: the processes of all sides are up all the time. Ray's work even when nothing is asked of them. So all of Ray's are stopped while others "
             "have their turns. They go on 0.2 s before a turn of Ray's, which is not timed, so that they catch up first. No other side is ever stopped. The "
             "last table of each row says how many processors each side uses in the turns of the others; whatever is not 0 there slows them. Up to the "
             "page of commit 7082a67, Ray's were not stopped and, by a look at them after that run, used one to two processors in the turns of all others. So the rows of that page do not compare with these.",
             "Simulated rows: no rival. A stock client, sockets and the real controller drive devices whose computations take no time (five rounds "
-            "of about 1 s in a full run). A fused call counts as 128 although the device does nothing; divide by 128 for calls. All simulated hosts are one process, so these rates are those of this machine's processors.",
+            "of about 1 s in a full run, and longer where 16 calls take longer). A fused call counts as 128 although the device does nothing; divide by 128 for calls. All simulated hosts are one process, so these rates are those of this machine's processors.",
             "Weak points: the limits, 1 for opbyop and 3 for chained, are our own aims; the paper itself says that JAX is far ahead in OpByOp, "
-            "and jax has no chained of its own. The order of turns is the same in every round. A "
-            "multi-controller side counts as fast as its slowest process. A turn of a slow side mostly fills and empties its queue, and can take "
-            "seconds, since it has at least 16 calls. Each Ray call takes the previous call's reference, as a Ray program would pass data; its "
+            "and jax has no chained of its own. In the run of commit 62aebcd the order of turns was the same in every round; later, every second round has it "
+            "backwards. A multi-controller side counts as fast as its slowest process. A turn of a slow side can take seconds. Each Ray call takes the previous call's reference, as a Ray program would pass data; its "
             "calls would be in order without it. In a check of Ray alone on 1 x 4, on a machine that also did "
             "other work, pauses of half a second moved its rates by less than these scatter (opbyop 1,232 against 1,332, fused 123,675 against 112,220); longer pauses were not checked, and in a full run pauses are seconds.",
             "Where the time goes: rates and processor times there are of the very turns that the table of rates is of. 1 / rate is of the median rate, the caller's two times are medians, and the "
@@ -80,10 +83,13 @@ FIGURES = {
             "this machine's processors. A cluster of machines has more processors, so it is not slower in that respect; but its network, which is "
             "missing here, makes it slower.",
             "Where the time goes: that table is of figure 5's opbyop calls, in turns after those of the lengths above: three of about half a second on real devices, "
-            "one of a second on simulated ones. Processors in use are of all turns. As in figure 5, the rivals with our device plugin have our allocator too.",
+            "one of a second on simulated ones. It does not say where the time of longer computations goes. Processors in use are of all turns. As in figure 5, the rivals with our device plugin have our allocator too.",
             "Weak points: few lengths are tried, so parity is known only to lie between two of them. Lengths of real devices come from a "
             "recording of ours on processors that all devices share; for 128 devices most of the length is that sharing. 0.97 is our own reading "
-            f"of equal. Collectives of simulated devices take no time in this figure. {RECORDED}",
+            "of equal. A length is recorded once, after the turns: on 16 x 8, in the run of commit 62aebcd, the shortest computation was recorded as longer than "
+            "the next one. A turn has at least 48 calls. In that run it had at least 16, or as many as take about 0.2 s, on simulated devices 1 s. So filling and emptying the queue is part of "
+            "what the longest computations lack there. On 512 x 4 a call that was alone took 21 ms besides the devices' time, which is 2 % of such a turn. "
+            f"Collectives of simulated devices take no time in this figure. {RECORDED}",
             "Not shown: parity with a running JAX on TPUs.")},
     "7": {
         "title": "Parallel against sequential dispatch, a stage on each host",
@@ -98,10 +104,10 @@ FIGURES = {
             "enqueued; calls do not wait for each other. Each kind of dispatch has a cluster and a client of its own. Both clusters are up and take "
             "turns: five rounds in a full run, in which each makes as many calls as take it about a second. All processes share this machine's processors.",
             "Verdict: with four stages or more, parallel is to be at least as fast as sequential. By how much it leads in the paper is not compared. With one stage there is nothing to "
-            "dispatch in parallel, so how far that row is from 1 shows how far noise goes. Parallel has the first turn in every round.",
+            "dispatch in parallel, so how far that row is from 1 shows how far two equal clusters differ. In the run of commit 62aebcd, no other row was farther from 1.",
             "Weak points: two clusters with up to 16 workers each are up on this machine's few processors, so rows with many stages measure the "
-            "contention for these. Where the middle half of the rounds is on both sides of 1, no lead is shown either way. With one stage there is nothing to "
-            "dispatch in parallel, so that row shows how far two equal clusters differ.",
+            "contention for these. Where the middle half of the rounds is on both sides of 1, no lead is shown either way. In the run of commit 62aebcd, parallel had the "
+            "first turn in every round, and only the rounds of the ratio were kept: the other columns are medians without a spread.",
             "Not shown: what parallel dispatch gains where messages between hosts cross a network.")},
     "8": {
         "title": "Several clients on the same devices",
@@ -112,13 +118,14 @@ FIGURES = {
             "client has an agent, 16 calls under way, and a program whose text is no other's. The rest is a controller and one worker process.",
             "Simulated: eight devices of one host. They are busy for as long as a computation takes and need no processor for that. There is no JAX "
             "for them; the limit is what the devices can do.",
-            "CPU device: one device. A computation is so many loops of a sine. They were meant to take 0.33 and 1 ms, but take at most "
-            "1 s / the rate of jax's row, which is less. jax has our device plugin, one process, one program and 16 calls under way. Our device shares the processors with all clients, "
+            "CPU device: one device. A computation is so many loops of a sine, and takes at most 1 s / the rate of jax's row. 150 and 500 loops are meant to take 0.33 and 1 ms. "
+            "The 45 and 140 of the run of commit 62aebcd were, too, and took a third of it. jax has our device plugin, one process, one program and 16 calls under way. Our device shares the processors with all clients, "
             "and what these take is missing for computing. So more clients may reach less.",
             "Weak points: with the shortest computations one client leaves the simulated devices idle for about half of the time, so that more clients reach more whatever "
             "switching costs; only the longer ones keep the devices busy and could show that cost. With the shortest of them, and on the CPU device, 16 clients reach less than 4: "
             "throughput falls with the number of clients, and in the paper it does not. 16 clients have 256 calls under way, and jax has 16. jax beside the CPU device is one process with one "
-            "program, and pays for no sharing. It has our allocator.",
+            "program, and pays for no sharing. It has our allocator. The run of commit 62aebcd kept only the rounds of the ratios; its rates and its "
+            "busy processors are medians without a spread.",
             "Verdict: 16 clients against one client, and against the devices or jax. The first is easy to meet where one client does not keep the "
             "devices busy. Where 16 clients do not reach the devices' rate, the last columns show which processes used the processors.")},
     "9": {
@@ -141,8 +148,8 @@ FIGURES = {
         "here": _parts(
             "Measured: figure 8's shortest computations on simulated devices. The picture is what one device ran, from a recording: a line for each "
             "number of clients, a colour for each client. How busy the device was is computed from the results that the clients counted in 2 s.",
-            "Beside the paper: it comes to about 100 %; the column says how far it is here. The recording slows this run, and the devices are less busy than "
-            f"in figure 8. Device time is of the last 0.4 s, and results are of 2 s. {RECORDED}",
+            "Beside the paper: it comes to about 100 %; the column says how far it is here. A recording runs for one of the 2 s, and the devices are less busy than "
+            f"in figure 8. By how much the recording slows them was not measured. Each number of clients was measured once, one after another, so there is no spread. Device time is of the last 0.4 s, and results are of 2 s. {RECORDED}",
             "Differs: each client has 16 calls under way; the paper does not say how many its clients have. How busy the device was is not observed on the device. "
             "No verdict.")},
     "table1": {
@@ -161,7 +168,7 @@ FIGURES = {
             "Weak points: at this size a step takes a fraction of a second, and eight devices share a few processors. Losses are compared in one "
             "round only. Tokens are those of the decoder's text only. Processes of jax "
             "with our device plugin ended twice: in the run of 2026-11-23 (decoder-only on two hosts, SIGABRT: 'malloc(): unaligned tcache chunk detected', with the C library's allocator), and in the run of commit 62aebcd "
-            "(decoder-only on one host, SIGSEGV after one round, with our allocator; by the kernel's log in a thread of XLA's, in the library of XLA that our plugin uses). That row has no verdict. Our workers load the same plugin. "
+            "(decoder-only on one host, SIGSEGV after one round, with our allocator; by the kernel's log in a thread of XLA's, in the library of XLA that our plugin uses). That row failed. Our workers load the same plugin. "
             "The cause is not known; it is probably a fault of our plugin or of its XLA.",
             "Not shown: models of the paper's size, or TPUs.")},
     "large": {
@@ -182,8 +189,9 @@ FIGURES = {
             "Measured: ours alone, tokens a second of a small model of 16 layers, one CPU device for each stage, all devices in one worker process. "
             "A step has 64 examples and four times as many microbatches as stages, so a microbatch has four examples, two or one. Rows take turns; a "
             "full run has five rounds of two steps, after one that is not timed.",
-            "No rival was measured. jax has no function for this; a pipeline can be written in it (shard_map and ppermute), and this model as one SPMD jit was not run either. Table 1's model has four layers.",
-            "Verdict: ours against ours, to the paper's ratio of the same rows. Not shown: a gain from more devices, since all share this machine's processors. Where "
+            "Sides: the same model with the same parameters as one SPMD jit over the devices, ours and of jax in one process with our device plugin and our allocator. The run of commit 62aebcd has "
+            "neither: no rival was measured there. A pipeline can be written in jax (shard_map and ppermute); that was not run.",
+            "Verdict: the pipelines ours against ours, to the paper's ratios of the same rows; the SPMD jit ours against jax's. Not shown: a gain from more devices, since all share this machine's processors. Where "
             "more stages are faster or slower than fewer, the cause was not measured; smaller microbatches are part of it.")},
     "pipelines": {
         "title": "Table 2's model as SPMD and as pipelines over 128 cores; figure 10: on one island and on four",
@@ -201,19 +209,20 @@ FIGURES = {
             "tokens a second compare with each other, not with the paper's.",
             "Rows: all have the same devices, the model spread over eight cores, and 128 examples a step; pipelines have four times as many "
             "microbatches as places. A place is the devices of one stage, or of several that are interleaved. A microbatch has two examples for "
-            "eight cores whatever the number of stages. The paper's batch is 16 times as large, so its control path had 16 times as much time for "
+            "eight cores, for any number of stages. SPMD recomputes by layer, pipelines by stage. SPMD sums gradients over 16 groups of eight cores, 4 stages over four, 16 stages over one. The paper's batch is 16 times as large, so its control path had 16 times as much time for "
             "each microbatch.",
             "Idle: in closed form it is (S - 1) / (M + S - 1) with S equal stages and M microbatches, for GPipe and 1F1B alike, and (P - 1) / (R M + "
             "P - 1) with P places of R stages each. Measured, it is the part of one recorded step, without the optimizer, in which a device computes "
             "nothing. So these shares are those of the recorded step, not of the rounds. Processor time is the mean of the three steps of a turn.",
             "Verdict: whether a step takes as long as its schedule does with these stages' recorded times. Any excess over the schedule is the optimizer and the "
             "control path on this machine; the table of where the time goes says how much of each. Also whether four islands reach the throughput of "
-            "one.",
+            "one, and whether pipelines reach the paper's own ratios: 1.064 for 4 stages against SPMD, and 0.983 for 16 stages against 4.",
             f"Weak points: four rounds are few. The recorded step is one, and not one of the rounds; the recording changes how long it takes. Its length is the sum of "
             f"its parts in the table of where the time goes; the column 'step' is of the rounds. {RECORDED} Waiting for transfers and "
             "the control path is what remains of the idle time, and was not observed by itself. All hosts share this machine's processors: where the table "
             "of processor time shows nearly all of them in use, they are the limit, not the schedule.",
-            "Beside the paper: there, pipelines are faster than SPMD, and the number of stages hardly matters. Here 4 stages are slower than SPMD because of the stages' times and the bubble, not the control path. From 8 to 16 stages the workers' "
+            "Beside the paper: there, pipelines are faster than SPMD, and the number of stages hardly matters. Here 4 stages are slower than SPMD because of the stages' times and the bubble, not the control path. "
+            "Why a device computes for longer in 4 stages than the whole step of SPMD takes was not measured. From 8 to 16 stages the workers' "
             "processor time grew 13 times in the run of commit 62aebcd, while stages times microbatches grow 4 times; why is not known. The control path of all hosts runs on the processors of one machine.",
             "Picture: figure 10's, one step on four islands, with lines between them.")},
     "10": {
@@ -259,7 +268,8 @@ FIGURES = {
 }
 NAMES = {"islands": "Figure 12, simulated", "pipelines": "Table 2 and figure 10, simulated", "table1": "Table 1", "table2": "Table 2",
          "large": "Tables 1 and 2, compiled"}
-RATIOS = {"table2": {"8": 132.7 / 133.7, "16": 131.4 / 133.7}, "10": {"four islands": 1.0}, "12": {"two islands": 0.972}}  # of the paper: a row / the first row
+STAGES_TO_SPMD, STAGES_16_TO_4 = 133.7 / 125.7, 131.4 / 133.7  # tokens a second in the paper's table 2
+RATIOS = {"table2": {"8": 132.7 / 133.7, "16": STAGES_16_TO_4}, "10": {"four islands": 1.0}, "12": {"two islands": 0.972}}  # of the paper: a row / the first row
 PARITY_MS = {"16 x 8": 2.3, "512 x 4": 35.0}  # hosts x TPUs of each: the paper's smallest computation with equal throughput
 ISLANDS_RATIO = 0.972  # throughput of two islands / one, in the paper
 

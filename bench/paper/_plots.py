@@ -5,6 +5,7 @@ import textwrap
 
 import _paper
 import _rows
+import _setup
 import _targets
 
 
@@ -79,8 +80,8 @@ def _plot11(axes, result):
 
 
 def _bars(axes, result):
-    rows = {name: row for name, row in result["rows"].items() if "error" not in row}
-    axes.bar(list(rows), [row["tokens_per_s"] for row in rows.values()], width=0.4)
+    rows = {name: row for name, row in _setup.cells(result["rows"]).items() if "error" not in row}
+    axes.bar([textwrap.fill(name, 16) for name in rows], [row["tokens_per_s"] for row in rows.values()], width=0.4)
     axes.set(ylabel="tokens/s")
 
 

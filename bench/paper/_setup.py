@@ -10,7 +10,7 @@ from _answers import DEPTH  # noqa: E402, F401  calls under way, of all sides
 
 NODES = 128  # computations of a chain
 KINDS = {"opbyop": (16384, 1), "chained": (2048, NODES), "fused": (16384, NODES)}  # the most calls in a turn, computations in a call
-FEW = 4  # calls in a turn, see fewest
+LEAST, FEW = 3 * DEPTH, 4  # calls in a turn: so that filling and emptying the queue is a small part of it; see fewest
 ROUNDS = 9  # in each, all sides take one turn
 EQUAL = 0.97  # throughputs with at least this ratio count as equal
 FEWEST_ROUNDS = 4  # for a verdict
@@ -29,10 +29,10 @@ def has_verdict(side):
 
 
 def fewest(name, kind, quick):
-    """Returns the fewest calls in a turn: DEPTH, so that so many can be under way; fewer for a slow side without a verdict."""
+    """Returns the fewest calls in a turn: LEAST; fewer for a slow side without a verdict."""
     if quick:
         return DEPTH if kind == "opbyop" else 1
-    return FEW if (name, kind) == (MULTI, "fused") else DEPTH
+    return FEW if (name, kind) == (MULTI, "fused") else LEAST
 
 
 def ours(hosts):
@@ -73,6 +73,14 @@ class Spread:
 def ratios(mine, theirs):
     """Returns the ratios of two sides' {"rounds": [...]}, round by round."""
     return [a / b for a, b in zip(mine["rounds"], theirs["rounds"])]
+
+
+ONE_JIT = "SPMD, one jit"  # the row of table 2 on CPU devices that has several sides
+
+
+def cells(rows):
+    """Returns {name: cell} of rows, of which some have several sides."""
+    return {f"{name}, {side}" if side else name: cell for name, row in rows.items() for side, cell in (row["sides"] if "sides" in row else {"": row}).items()}
 
 
 MET, MISSED, FAILED = "met", "MISSED", "FAILED"

@@ -165,7 +165,7 @@ class Asking:
     one: object
     request: dict
     nodes: int = 1
-    fewest: int = _setup.DEPTH
+    fewest: int = _setup.LEAST
     most: int = 1024
 
     @property

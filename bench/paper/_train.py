@@ -3,6 +3,7 @@ standard input; results are JSON lines on standard output.
 
     spmd       one jit over a mesh of all devices; examples are spread over "data"; heads, hidden units and words over "model"
     pipeline   pw.pipeline, a device for each stage
+    layers     the model of `pipeline`, with the same parameters and batches, as one jit over a mesh of all devices
     lower      compiles a large model for its shapes on simulated hosts and runs one step, whose results are zeros
 """
 
@@ -82,7 +83,7 @@ class Side:
 
         jax = self.jax
         c, start, step, where, rows = self._spmd(model, mesh)
-        with jax.default_device(jax.local_devices(backend="cpu")[0]):  # so that all sides have the same parameters
+        with self._on_host():
             import _transformer as t
 
             params = jax.tree.map(np.asarray, t.init(c, jax.random.key(0)))
@@ -95,27 +96,57 @@ class Side:
             self.made[model, str(mesh), batch] = True
         return _timed(step, state, batches, batch * c.length)
 
+    def _layers(self, model, batch, steps):
+        """Returns (configuration, layer functions, their parameters as numpy arrays, batches)."""
+        import _transformer as t
+        import numpy as np
+
+        jax, c = self.jax, t.CONFIGS[model]
+        functions, shapes = t.layers(c)
+        if ("layers", model) not in self.made:
+            with self._on_host():
+                keys = jax.random.split(jax.random.key(0), len(shapes))
+                self.made["layers", model] = [jax.tree.map(np.asarray, t.make(key, own)) for key, own in zip(keys, shapes)]
+        return c, functions, self.made["layers", model], [(b["text"][:, :-1], b["text"][:, 1:]) for b in self._batches(c, batch, steps)]
+
+    def _on_host(self):
+        """Returns a context in which arrays are made on this process's own CPU, so that all sides have the same parameters."""
+        return self.jax.default_device(self.jax.local_devices(backend="cpu")[0])
+
     def pipeline(self, model, stages, microbatches, batch, steps):
         """Trains the model as a pipeline over `stages` devices."""
         import _transformer as t
-        import numpy as np
         import optax
 
         import pathways as pw
 
-        jax, c = self.jax, t.CONFIGS[model]
-        functions, shapes = t.layers(c)
-        devices = [jax.devices()[i * self.count // stages] for i in range(stages)]
-        batches = [(b["text"][:, :-1], b["text"][:, 1:]) for b in self._batches(c, batch, steps)]
+        c, functions, params, batches = self._layers(model, batch, steps)
         if (model, stages, microbatches) not in self.made:
-            with jax.default_device(jax.local_devices(backend="cpu")[0]):
-                keys = jax.random.split(jax.random.key(0), len(shapes))
-                params = [jax.tree.map(np.asarray, t.make(key, own)) for key, own in zip(keys, shapes)]
-            self.made[model, stages, microbatches] = params, pw.pipeline(functions, loss=t.cross_entropy, optimizer=optax.adam(1e-3), stages=devices,
-                                                                         microbatches=microbatches)
-        params, pipeline = self.made[model, stages, microbatches]
+            devices = [self.jax.devices()[i * self.count // stages] for i in range(stages)]
+            self.made[model, stages, microbatches] = pw.pipeline(functions, loss=t.cross_entropy, optimizer=optax.adam(1e-3), stages=devices, microbatches=microbatches)
+        pipeline = self.made[model, stages, microbatches]
         found = _timed(pipeline.step, pipeline.init(params, *batches[0]), batches, batch * c.length)
         return {**found, "bubble": pipeline.bubble()}
+
+    def layers(self, model, mesh, batch, steps):
+        """Trains the layers of `pipeline` as one jit. Each step uploads its batch, as a pipeline's does."""
+        import _spmd
+        import _transformer as t
+        import numpy as np
+        import optax
+        from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+        jax = self.jax
+        c, functions, params, batches = self._layers(model, batch, steps)
+        mesh = Mesh(np.array(jax.devices()[: self.count]).reshape(mesh), ("data", "model"))
+        optimizer, rows = optax.adam(1e-3), NamedSharding(mesh, P("data"))
+        shapes = _spmd.state(params, optimizer, mesh)
+        if ("one jit", model) not in self.made:
+            self.made["one jit", model] = _spmd.step(functions, t.cross_entropy, optimizer, shapes, mesh, recompute=False)
+        step = self.made["one jit", model]
+        with self._on_host():
+            state = jax.tree.map(np.asarray, (params, optimizer.init(params)))
+        return _timed(lambda state, x, y: step(state, *jax.device_put((x, y), rows)), jax.device_put(state, _spmd.places(shapes)), batches, batch * c.length)
 
     def lower(self, model, mesh, batch):
         """Compiles a step for a mesh of this size; returns the compiler's memory counts for a device. Runs the step once; its results are zeros."""

@@ -176,7 +176,8 @@ def _round(row):
 
 
 def _missed_rounds(target, result):
-    return " | ".join(f"{name}: {_round(result['rows'][name])}" for name in target.rows)
+    cells = _setup.cells(result["rows"])
+    return " | ".join(f"{name}: {_round(cells[name])}" for name in target.rows if "processors_s" in cells[name]) or UNKNOWN
 
 
 MISSED = {"7": _missed_stages, "8": _missed_clients, "9": _missed_weights, "table1": _missed_training, "table2": _missed_rounds, "10": _missed_rounds, "12": _missed_rounds}

@@ -24,8 +24,10 @@ import _rows  # noqa: E402
 import _setup  # noqa: E402
 import _sides  # noqa: E402
 import _systems  # noqa: E402
+import _tables  # noqa: E402
 import _targets  # noqa: E402
 import _where  # noqa: E402
+import clients  # noqa: E402
 import run as paper_run  # noqa: E402
 
 
@@ -202,9 +204,9 @@ def test_a_parity_of_a_side_that_failed_is_a_failure_whatever_was_measured_befor
     assert "it aborted, at 30 ms; before: 1.00 (1.00 to 1.00) at 1.000 ms" in _render.tables(report)["6"][1][0]
 
 
-def test_a_turn_has_as_many_calls_as_are_to_be_under_way():
-    few = [(name, kind) for hosts in (1, 2) for name in (_setup.OURS, *_setup.rivals(hosts)) for kind in _setup.KINDS if _setup.fewest(name, kind, False) < _setup.DEPTH]
-    assert few and not any(_setup.has_verdict(name) for name, _ in few)
+def test_a_turn_has_several_times_as_many_calls_as_are_under_way():
+    few = [(name, kind) for hosts in (1, 2) for name in (_setup.OURS, *_setup.rivals(hosts)) for kind in _setup.KINDS if _setup.fewest(name, kind, False) < _setup.LEAST]
+    assert few and _setup.LEAST > 2 * _setup.DEPTH and not any(_setup.has_verdict(name) for name, _ in few)
 
 
 def test_verdicts_are_met_missed_or_none():
@@ -258,7 +260,8 @@ def test_every_target_that_is_missed_says_where_the_time_goes():
     islands = steps("one island of 256 cores, one SPMD jit", "one island of 256 cores, in segments", "two islands of 128 cores, in segments")
     alone = lambda *names: {"rows": {name: {**same(100.0 / place), "processors_s": {"client": 1.0}} for place, name in enumerate(names, 1)}}
     report = {"figures": {"5": {"rows": five}, "6": {"rows": six}, "7": seven, "8": eight, "9": nine, "table1": {"rows": {"small": trained}},
-                          "table2": alone("4", "8", "16"), "10": alone("one island", "four islands"), "12": alone("one island", "two islands"),
+                          "table2": {"rows": {**alone("4", "8", "16")["rows"], _setup.ONE_JIT: {"sides": {_setup.OURS: {**same(150.0), "processors_s": {"client": 1.0}},
+                                                                                                          _setup.PLUGIN: same(200.0)}}}}, "10": alone("one island", "four islands"), "12": alone("one island", "two islands"),
                           "pipelines": {"rows": steps("SPMD", "4 stages, gpipe", "16 stages, gpipe", "16 stages, gpipe, on four islands")}, "islands": {"rows": islands}}}
     targets = [one for one in _targets.targets(report) if not one.none]
     assert set(_targets.FIGURES) == {one.number for one in targets} and all(one.verdict == _setup.MISSED for one in targets)
@@ -393,11 +396,39 @@ def test_rows_of_simulated_training_take_turns_and_keep_the_rounds_before_a_fail
     assert found["absent"]["error"] == "KeyError: 'no such cluster' (after 0 rounds)"
 
 
+def test_every_second_round_has_the_turns_backwards():
+    said = []
+    results = _sides.take_turns(3, {name: lambda name=name: said.append(name) or len(said) for name in "abc"}, warm=False)
+    assert "".join(said) == "abccbaabc" and results == {"a": [1, 6, 7], "b": [2, 5, 8], "c": [3, 4, 9]}
+    said.clear()
+    assert _sides.take_turns(1, {"a": lambda: said.append("a")}) == {"a": [None]} and said == ["a", "a"], "the first round warms up"
+
+
+def test_several_clients_keep_the_rounds_of_their_rates():
+    found = clients.summary([{"per_s": rate, "of_one": 1.0, "clients_processors": 0.5} for rate in (3.0, 1.0, 2.0)])
+    assert found == {"per_s": 2.0, "of_one": 1.0, "clients_processors": 0.5, "per_s_rounds": [3.0, 1.0, 2.0], "of_one_rounds": [1.0] * 3}
+
+
+def test_a_rival_that_fails_is_a_side_of_its_row(monkeypatch):
+    answers = {"4": {"tokens_per_s": 9.0, "losses": []}, "one": {"tokens_per_s": 5.0, "losses": []}, "jax": {"error": "it aborted"}}
+    monkeypatch.setattr(_tables, "_watched", lambda one, ask: ask())
+    rows = _rows.Rows()
+    rows.begin()
+    of = lambda name: (None, lambda: answers[name])
+    figure = _tables._in_turn({"4": of("4")}, True, rows, {"jit": {"ours": of("one"), "jax": of("jax")}})
+    assert figure["rows"]["4"]["rounds"] == [9.0] and figure["rows"]["jit"]["sides"]["ours"]["rounds"] == [5.0]
+    assert figure["rows"]["jit"]["sides"]["jax"] == {"error": "it aborted (after 0 rounds)", "rounds": []} and not _rows.missing(figure)
+    again = _rows.Rows(known=figure)
+    again.begin()
+    assert _tables._in_turn({"4": of("4")}, True, again, {"jit": {"ours": of("jax")}}) == figure, "known from an earlier run"
+
+
 def test_rows_that_targets_compare_take_turns():
     assert sorted(sum(_pipelines.GROUPS, ())) == sorted([_pipelines.SPMD, *_pipelines.ROWS])
     rows = {name: {"rounds": [1.0] * 4} for name in sum(_pipelines.GROUPS, ())}
-    compared = [set(one.rows) for one in _targets.targets({"figures": {"pipelines": {"rows": rows}}})]
-    assert len(compared) == 3 and all(pair <= set(_pipelines.GROUPS[0]) for pair in compared)
+    found = _targets.targets({"figures": {"pipelines": {"rows": rows}}})
+    assert len(found) == 3 and all(set(one.rows) <= set(_pipelines.GROUPS[0]) for one in found)
+    assert [one.limit for one in found] == [1.064, 0.983, _setup.EQUAL], "the paper's own numbers, and equal"
 
 
 def test_rows_that_take_turns_are_measured_anew_together():

@@ -105,6 +105,39 @@ def test_a_side_that_fails_is_a_failed_row_and_a_failed_verdict(report):
     assert failed["ours, fused / jax, our plugin, fused", "1 x 4"] == "FAILED: pathways: XlaRuntimeError: for the test"
 
 
+def test_the_page_of_the_repository_has_the_words_of_its_renderer():
+    page = (ROOT / "docs" / "paper.md").read_text()
+    for words in (_render.ABOUT, _render.VERDICTS, *(about["here"] for about in _paper.FIGURES.values()), *(f"**The paper:** {about['paper']}" for about in _paper.FIGURES.values())):
+        assert words in page, f"docs/paper.md has other words than bench/paper/: {words[:80]} ..."
+
+
+def test_rates_have_the_middle_half_of_their_rounds_beside_them(report):
+    (one, _) = _render.tables(report)["7"][1]
+    assert one == ["1", "800 (760 to 840)", "400 (380 to 420)", "2.000 (1.950 to 2.050)", "2.00 (2.00 to 2.50)", "4.00 (4.00 to 5.00)"]
+    assert [row[2] for row in _render.tables(report)["8"][1] if row[0] == "CPU, 45 loops"] == ["1,000 (900 to 1,100)", "1,400 (1,260 to 1,540)", "2,000 (1,800 to 2,200)"]
+
+
+def test_the_model_of_table_2_is_one_jit_too_ours_and_jax_s(report):
+    rows = {row[0]: row for row in _render.tables(report)["table2"][1]}
+    assert rows["SPMD, one jit, jax, our plugin"][1:] == ["800 (800 to 800)", "1.600 (1.600 to 1.600)", "to the last bit"]
+    verdicts = lambda: {row[1]: row[4:] for row in _render.targets_table(report)[1] if row[0] == "Table 2"}
+    assert verdicts()["tokens/s, SPMD, ours / jax, our plugin"] == [">= 0.97", "our reading of the paper", "MISSED"]
+    assert verdicts()["tokens/s, 4 / SPMD, ours"] == [">= 1.064", "our reading of the paper", "met"]
+    (said,) = [row[-1] for row in _where.missed(report) if row[1] == "tokens/s, SPMD, ours / jax, our plugin"]
+    assert said == "SPMD, one jit, pathways: a round of ours, setup included, takes 2.00 s of processor time: workers 75 %, client 25 %"
+    report["figures"]["table2"]["rows"]["SPMD, one jit"]["sides"]["jax, our plugin"] = {"error": "it aborted (after 1 rounds)", "rounds": [800.0]}
+    assert verdicts()["tokens/s, SPMD, ours / jax, our plugin"][-1] == "FAILED: SPMD, one jit, jax, our plugin: it aborted (after 1 rounds)"
+    (row,) = [row for row in _render.tables(report)["table2"][1] if row[0].endswith("our plugin")]
+    assert row[1:] == ["FAILED: it aborted (after 1 rounds); before: 800", "-", "-"]
+    assert not any("it aborted" in why for _, why in _render.missing(report)), "a rival that fails is a row of the page, which may be published"
+
+
+def test_targets_are_counted_and_so_are_the_comparisons_behind_them(report):
+    found = _targets.targets(report)
+    same = [one for one in found if one.number == "5" and one.limit == 3.0]
+    assert same and f"{len(found)} targets of {len(found) - len(same)} comparisons" in _render.count(report)
+
+
 def test_sides_with_another_device_runtime_are_shown_and_have_no_verdict(report):
     rows = [row for row in _render.tables(report)["5"][1] if row[2] in _setup.OTHER_RUNTIME]
     assert {row[2] for row in rows} == set(_setup.OTHER_RUNTIME) and all(row[6] for row in rows)
@@ -161,7 +194,7 @@ def test_losses_are_compared_to_the_last_bit(report):
                                                      "broken": {"error": "RuntimeError: no"}}}
     head, rows = _render.tables(report)["10"]
     assert [row[2:4] for row in rows] == [["1.000", "to the last bit"], ["0.500", "to the last bit"], ["0.250", "to 9.5e-07"], ["-", "-"]]
-    assert rows[3][1] == "RuntimeError: no"
+    assert rows[3][1] == "FAILED: RuntimeError: no"
 
 
 def test_where_a_step_over_islands_goes(report):
@@ -173,7 +206,7 @@ def test_where_a_step_over_islands_goes(report):
     assert "1,500.0" in text and "29.8" in text and "processor time of this machine" in text and "250" in text
     assert min(Page(_render.page(report, {})).rows) > 1
     rows["two islands of 128 cores, in segments"] = {"error": "RuntimeError: no (after 2 rounds)", "rounds": [100.2, 99.8]}
-    assert "RuntimeError: no (after 2 rounds); before: 100 (100 to 100)" in _render.text(report)
+    assert "FAILED: RuntimeError: no (after 2 rounds); before: 100 (100 to 100)" in _render.text(report)
 
 
 def test_a_figure_that_was_not_measured_is_left_out(report):

@@ -7,9 +7,11 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench" / "paper"))
+import _spmd  # noqa: E402
 import _transformer as t  # noqa: E402
 
 TINY = t.Config(16, 32, 2, 8, 3, length=8, vocabulary=11)
@@ -29,6 +31,31 @@ def test_layers_one_by_one_are_the_scan():
         return t.cross_entropy(x, text[:, 1:])
 
     np.testing.assert_allclose(jax.jit(one_by_one)(each), jax.jit(lambda p: t.loss(TINY, p, {"text": text}))(params), rtol=1e-5)
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_a_step_of_one_jit_is_that_of_the_layers(recompute):
+    functions, shapes = t.layers(TINY)
+    params = [t.make(key, own) for key, own in zip(jax.random.split(jax.random.key(3), len(shapes)), shapes)]
+    x, y = (jnp.asarray(np.random.default_rng(seed).integers(0, 11, (2, 8))) for seed in (2, 3))
+    optimizer, mesh = optax.adam(1e-2), jax.sharding.Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("data", "model"))
+
+    def loss(params):
+        value = x
+        for function, own in zip(functions, params):
+            value = function(own, value)
+        return t.cross_entropy(value, y)
+
+    expected, gradients = jax.jit(jax.value_and_grad(loss))(params)
+    updates, _ = optimizer.update(gradients, optimizer.init(params), params)
+    wanted = optax.apply_updates(params, updates)
+    shapes = _spmd.state(params, optimizer, mesh)
+    state = jax.device_put((params, optimizer.init(params)), _spmd.places(shapes))
+    (found, _), value = _spmd.step(functions, t.cross_entropy, optimizer, shapes, mesh, recompute)(state, x, y)
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-4), found, wanted)
+    heads, hidden = shapes[0][1]["self"]["q"].sharding.spec, shapes[1][0].mu[1]["down"].sharding.spec
+    assert heads == jax.P(None, "model") and hidden == jax.P("model"), "the optimizer's state lies as its parameters do"
 
 
 def test_a_word_does_not_depend_on_later_ones_and_does_on_the_encoder_s_input():
