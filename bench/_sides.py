@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import resource
 import select
 import signal
 import socket
@@ -210,6 +211,18 @@ def stolen_seconds():
     """Returns the processor seconds, over all processors, that other guests of the hardware took since this machine started; 0 if unknown."""
     fields = pathlib.Path("/proc/stat").read_text().splitlines()[0].split()
     return int(fields[8]) / os.sysconf("SC_CLK_TCK") if len(fields) > 8 else 0
+
+
+def busy_seconds():
+    """Returns the processor seconds, over all processors, that processes of this machine have used since it started."""
+    user, nice, system = map(int, pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:4])
+    return (user + nice + system) / os.sysconf("SC_CLK_TCK")
+
+
+def ended_seconds():
+    """Returns the processor seconds of all descendants of this process that have ended, where every parent waited for its children."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def processor_seconds(pid):

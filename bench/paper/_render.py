@@ -15,14 +15,16 @@ STYLE = ("body{font:15px sans-serif;max-width:60em;margin:2em auto;padding:0 1em
          "td,th{border:1px solid #ccc;padding:.25em .7em;text-align:right}td:first-child,th:first-child{text-align:left}img{max-width:100%}.quiet{color:#666}")
 
 
-STOLEN = 0.02  # share of the processors; smaller shares are not reported
+# Shares of the processors; smaller ones are not reported. The clock ticks of "others" are coarse.
+STOLEN, OTHERS = 0.02, 0.05
 ABOUT = (
     "The paper is Pathways: Asynchronous Distributed Dataflow for ML (Barham et al., MLSys 2022). It had up to 2,048 TPUs, which are not here. All "
     "processes of all sides run on one machine and share its processors; what else differs is said below each table. Rows such as 2 x 4 are hosts x "
     "devices of each host. Our plugin is the device runtime of our workers: XLA on CPU with our collectives. A median has the middle half of the "
     "rounds beside it, in brackets. Brackets are of one run, and say nothing of another. Between the pages of commits 7082a67 and 62aebcd, "
     "ratios of figure 5 moved by up to 8.8 times (ours / Ray, opbyop on 2 x 4: 0.447, then 3.940), and Ray on several hosts went from 0 of 6 met to 5 of 6. The commit, the allocator of the rivals, Ray's stopping "
-    "and the load all differ; which of them made this is not known. The load was recorded at the start of a run, not during it. A ratio is the median of the ratios of the single rounds. So it is not the ratio of the two medians shown, and may be "
+    "and the load all differ; which of them made this is not known. In the run of commit 62aebcd, only the load at its start was recorded; later runs also count the processor time of "
+    "other processes. A ratio is the median of the ratios of the single rounds. So it is not the ratio of the two medians shown, and may be "
     "on the other side of 1. This table says which run measured which figures.")
 VERDICTS = (
     "In figures 5, 6 (real devices) and table 1, a verdict compares two systems, and only where both have the same device plugin, a process for each host "
@@ -282,10 +284,11 @@ def warnings(report):
             found.append(f"The machine was busy when a run began (load {machine['load']:.1f} on {machine['cores']} cores; {_names(figures)}): measure on a quiet one.")
     if why := _provenance.unfit(report):
         found.append(f"Not to be published: {why}.")
-    stolen = {_paper.name(number): max(part["stolen"] for part in parts) for number, parts in report["runs"].items() if any(part["stolen"] > STOLEN for part in parts)}
-    if stolen:
-        found.append("Other guests of the same hardware took time of this machine's processors, so times scatter: " +
-                     ", ".join(f"{share:.0%} ({name})" for name, share in stolen.items()) + ".")
+    for key, least, words in (("stolen", STOLEN, "Other guests of the same hardware took time of this machine's processors, so times scatter"),
+                              ("others", OTHERS, "Other processes used this machine's processors meanwhile, so times scatter")):
+        shares = {_paper.name(number): max(part[key] for part in parts) for number, parts in report["runs"].items()}
+        if many := [f"{share:.0%} ({name})" for name, share in shares.items() if share > least]:
+            found.append(f"{words}: {', '.join(many)}.")
     return found
 
 

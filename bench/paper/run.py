@@ -97,6 +97,9 @@ def end_all_but(ours):
         for pid in left:
             with contextlib.suppress(ChildProcessError):  # not a child of this process, or not yet
                 os.waitpid(pid, 0)
+    with contextlib.suppress(ChildProcessError):  # those that had ended by themselves: their processor time counts once they are waited for
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def one(args):
@@ -182,6 +185,24 @@ def say(text):
     print(f"paper: {text}", file=sys.stderr, flush=True)
 
 
+class Outsiders:
+    """Measures how much of the processors others use meanwhile: other guests of the hardware, and processes of this machine that are not ours. All that
+    this process starts must have ended by then."""
+
+    def __init__(self):
+        self._begin = self._now()
+
+    @staticmethod
+    def _now():
+        return {"wall": time.monotonic(), "stolen": _sides.stolen_seconds(), "busy": _sides.busy_seconds(), "ours": _sides.ended_seconds()}
+
+    def shares(self):
+        """Returns the shares of all processors' time."""
+        spent = {key: now - self._begin[key] for key, now in self._now().items()}
+        every = spent["wall"] * os.cpu_count()
+        return {"stolen": spent["stolen"] / every, "others": max(0.0, spent["busy"] - spent["ours"]) / every}
+
+
 def measure(args):
     report, run = begin(args)
     if mixed := {one["commit"] for one, _ in _provenance.runs(report)} - {report["began"][run]["commit"]}:
@@ -189,7 +210,7 @@ def measure(args):
     wanted = [number for number in args.figures or NUMBERS if not args.resume or unfinished(report, number)]
     start = time.monotonic()
     for place, number in enumerate(wanted):
-        begun, stolen = time.monotonic(), _sides.stolen_seconds()
+        begun, outsiders = time.monotonic(), Outsiders()
         limit = limit_of(number, wanted[place:], args, begun - start)
         say(progress(wanted, place, begun - start, limit, args.quick))
         known = report["figures"].get(number) if args.resume else None
@@ -197,7 +218,7 @@ def measure(args):
         took = time.monotonic() - begun
         if figure is not None and figure != known:
             report["figures"][number] = figure
-            part = {"of": run, "time": now(), "seconds": round(took, 1), "stolen": (_sides.stolen_seconds() - stolen) / took / os.cpu_count()}
+            part = {"of": run, "time": now(), "seconds": round(took, 1), **outsiders.shares()}
             _provenance.measured(report, number, part, kept=_rows.kept(known, figure))
         report["failed"].pop(number, None)
         if why is not None:  # the other figures are still useful

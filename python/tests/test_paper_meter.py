@@ -101,6 +101,27 @@ def test_a_side_that_is_paused_is_stopped_with_all_its_descendants_but_while_it_
     assert _sides.tree(process.pid) == [] and not any(map(_sides.tree, family))
 
 
+OUTSIDERS = """
+import subprocess, sys
+import run
+spin = "import time\\nend = time.process_time() + 0.5\\nwhile time.process_time() < end: pass"
+stranger = subprocess.Popen([sys.executable, "-c", spin + "\\nprint(flush=True); input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+outsiders = run.Outsiders()
+stranger.stdout.readline()  # it has not ended: as if it were not ours
+before = run._sides.ended_seconds()
+subprocess.run([sys.executable, "-c", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {spin!r}])"], check=True)
+assert 0.5 <= run._sides.ended_seconds() - before, "grandchildren count too"
+spent = outsiders._now()["wall"] - outsiders._begin["wall"]
+shares = outsiders.shares()
+assert shares["stolen"] >= 0 and shares["others"] * run.os.cpu_count() * spent >= 0.3, shares
+stranger.communicate(b"end")
+"""
+
+
+def test_what_others_use_of_the_processors_is_told_from_what_a_figure_uses():
+    subprocess.run([sys.executable, "-c", OUTSIDERS], check=True, env={**os.environ, "PYTHONPATH": f"{ROOT / 'bench' / 'paper'}:{ROOT / 'bench'}"})
+
+
 ORPHAN = """
 import os, signal, subprocess, sys
 import run, _sides
@@ -110,7 +131,11 @@ leave = "import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', '
 orphan = int(subprocess.run([sys.executable, "-c", leave], stdout=subprocess.PIPE, check=True).stdout)
 os.kill(orphan, signal.SIGSTOP)
 assert orphan in _sides.tree(os.getpid())
+short = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; [0 for _ in iter(lambda: time.process_time() < 0.3, False)]; print()'])"
+ended = subprocess.run([sys.executable, "-c", short], stdout=subprocess.PIPE, check=True)  # returns when nothing holds the pipe: the orphan has ended
+before = _sides.ended_seconds()
 run.end_all_but(ours)
+assert _sides.ended_seconds() - before >= 0.3, "what an orphan used counts"
 assert set(_sides.tree(os.getpid())) == ours and not os.path.exists(f"/proc/{orphan}")
 """
 

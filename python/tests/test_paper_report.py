@@ -154,12 +154,13 @@ def test_figures_that_are_not_to_be_relied_on_say_so(report, quick, load, count)
     assert len(found) == count and all(warning in _render.text(report) and warning in _render.page(report, {}) for warning in found)
 
 
-def test_processors_that_others_took_are_told(report):
+@pytest.mark.parametrize("whose, words", [("stolen", "Other guests"), ("others", "Other processes")])
+def test_processors_that_others_took_are_told(report, whose, words):
     report["quick"] = False
-    for number, stolen in (("5", 0.013), ("6", 0.17)):
-        report["runs"][number][0]["stolen"] = stolen
+    for number, share in (("5", 0.013), ("6", 0.17)):
+        report["runs"][number][0][whose] = share
     (told,) = _render.warnings(report)
-    assert "17% (Figure 6)" in told and "Figure 5" not in told and told in _render.text(report)
+    assert "17% (Figure 6)" in told and "Figure 5" not in told and told in _render.text(report) and told.startswith(words)
 
 
 def test_clients_that_reach_less_together_are_explained_by_the_processors(report):
