@@ -22,8 +22,8 @@ FIGURES = {
             "rounds, in which the sides take turns of about 0.2 s.",
             "Devices: CPU devices, which share this machine's processors. So a collective gets slower with more devices; those of TPUs do not.",
             "Processes: one for each host on every side. Ours has a client, its agent and a controller besides; Ray has a driver and its own "
-            "daemons. In rows of one host ours is there twice: in one process means a client and one process for the rest, as the package starts it for a "
-            "program without a cluster. That is fewer processes than our other side has, and one more than jax has.",
+            "daemons. In rows of one host ours is there twice. In one process means a client and one process for the rest; the package starts that for a "
+            "program without a cluster. It is fewer processes than our other side has, and one more than jax has.",
             "Under way: at most 16 calls on every side. At 16, the caller waits until the oldest eight are done, then makes eight more. A turn has "
             "at least 48 calls; with jax's own runtime over several processes, fused, at least four, and on simulated devices at least 16. In the run of commit "
             "62aebcd it had at least 16 everywhere else too, so turns of slow sides mostly filled and emptied their queues there. A Ray call ends when its "
@@ -38,21 +38,22 @@ FIGURES = {
             "time goes says which process takes the time.",
             "Several hosts: one call of fused or chained holds 128 sums, so a ratio below 1 there is not the price of making a call. In the tables of where the "
             "time goes, compare the processor time and the idle time of our calls with theirs. In the run of commit 62aebcd, fused on 2 x 4 "
-            "idled no longer than jax's but took 25 % more processor time: 19 % in the workers, 6 % in the client, its agent and the controller. On 4 x 4 it took 23 % more, 20 % "
+            "idled no longer than jax's but took 25 % more processor time. 19 % are of the workers, 6 % of the client, its agent and the controller. On 4 x 4 it took 23 % more, 20 % "
             "and 3 %, and idled longer. Why was not measured.",
             "Other sides: the processes of all sides are up all the time. Ray's work even when nothing is asked of them. So all of Ray's are stopped while others "
             "have their turns. They go on 0.2 s before a turn of Ray's, which is not timed, so that they catch up first. No other side is ever stopped. The "
             "last table of each row says how many processors each side uses in the turns of the others; whatever is not 0 there slows them. Up to the "
-            "page of commit 7082a67, Ray's were not stopped and, by a look at them after that run, used one to two processors in the turns of all others. So the rows of that page do not compare with these.",
-            "Simulated rows: no rival. A stock client, sockets and the real controller drive devices whose computations take no time (five rounds "
-            "of about 1 s in a full run, and longer where 16 calls take longer). A fused call counts as 128 although the device does nothing; divide by 128 for calls. All simulated hosts are one process, so these rates are those of this machine's processors.",
-            "Weak points: the limits, 1 for opbyop and 3 for chained, are our own aims; the paper itself says that JAX is far ahead in OpByOp, "
+            "page of commit 7082a67, Ray's were not stopped. By a look at them after that run, they used one to two processors in the turns of all others. So the rows of that page do not compare with these.",
+            "Simulated rows: no rival. A stock client, sockets and the real controller drive devices whose computations take no time. A full run has five rounds "
+            "of about 1 s, or longer where 16 calls take longer. A fused call counts as 128 although the device does nothing; divide by 128 for calls. All simulated hosts are one process, so these rates are those of this machine's processors.",
+            "Weak points: the limits, 1 for opbyop and 3 for chained, are our own aims. The paper itself says that JAX is far ahead in OpByOp, "
             "and jax has no chained of its own. In the run of commit 62aebcd the order of turns was the same in every round; later, every second round has it "
             "backwards. A multi-controller side counts as fast as its slowest process. A turn of a slow side can take seconds. Each Ray call takes the previous call's reference, as a Ray program would pass data; its "
-            "calls would be in order without it. In a check of Ray alone on 1 x 4, on a machine that also did "
-            "other work, pauses of half a second moved its rates by less than these scatter (opbyop 1,232 against 1,332, fused 123,675 against 112,220); longer pauses were not checked, and in a full run pauses are seconds.",
-            "Where the time goes: rates and processor times there are of the very turns that the table of rates is of. 1 / rate is of the median rate, the caller's two times are medians, and the "
-            "processor time is the mean over all turns, from the clocks of all processes of that side, so Ray's has its daemons in it. What others use "
+            "calls would be in order without it. Pauses of half a second moved Ray's rates on 1 x 4 "
+            "by less than these scatter (opbyop 1,232 against 1,332, fused 123,675 against 112,220). This is of a check of Ray alone, on a machine that also did other work. Longer "
+            "pauses were not checked; in a full run pauses are seconds.",
+            "Where the time goes: rates and processor times there are of the very turns that the table of rates is of. 1 / rate is of the median rate, and the caller's two times are medians. The "
+            "processor time is the mean over all turns, from the clocks of all processes of that side; Ray's has its daemons in it. What others use "
             "in these turns is not in it. Idle is all processors times the time of a call, less what these "
             "processes use, at least 0; so it can exceed the time of a call. What processes wait for while processors are idle, this report does not "
             "say. Devices busy, and a call that is alone, come from two further runs under a recording. "
@@ -72,8 +73,8 @@ FIGURES = {
             "simulated devices are told it. Equal means a ratio of at least 0.97 in three quarters of the rounds, at this length and at all longer "
             "ones that were measured. A full run has nine rounds; five with 16 real hosts or simulated devices.",
             "Real devices: ours (client, agent, controller, a worker process for each host) against jax in as many processes on as many CPU devices, "
-            "with our device plugin; with few hosts also with jax's own runtime, without a verdict. On one host, ours in one process is there too: a client "
-            "and one process for the rest, which is fewer processes than our other side has and one more than jax has. Its lengths are those that the other "
+            "with our device plugin. With few hosts also jax with its own runtime is shown, without a verdict. On one host, ours in one process is there too: a client "
+            "and one process for the rest. These are fewer processes than our other side has, and one more than jax has. Its lengths are those that the other "
             "side recorded. The paper has no 1 x 2, so that row has no "
             "verdict. All 16 hosts of a side are processes on this one machine; the paper's hosts were machines with TPUs. 128 devices that share a "
             "few processors take longer than the paper's 2.3 ms even for the smallest sum. So the row 16 x 8 cannot meet the paper's value. It can "
@@ -82,8 +83,8 @@ FIGURES = {
             "such devices, so the throughput is compared with devices that are never idle, which no system can beat. The whole control path shares "
             "this machine's processors. A cluster of machines has more processors, so it is not slower in that respect; but its network, which is "
             "missing here, makes it slower.",
-            "Where the time goes: that table is of figure 5's opbyop calls, in turns after those of the lengths above: three of about half a second on real devices, "
-            "one of a second on simulated ones. It does not say where the time of longer computations goes. Processors in use are of all turns. As in figure 5, the rivals with our device plugin have our allocator too.",
+            "Where the time goes: that table is of figure 5's opbyop calls, in turns after those of the lengths above. There are three of about half a second on real devices, "
+            "and one of a second on simulated ones. It does not say where the time of longer computations goes. Processors in use are of all turns. As in figure 5, the rivals with our device plugin have our allocator too.",
             "Weak points: few lengths are tried, so parity is known only to lie between two of them. Lengths of real devices come from a "
             "recording of ours on processors that all devices share; for 128 devices most of the length is that sharing. 0.97 is our own reading "
             "of equal. A length is recorded once, after the turns: on 16 x 8, in the run of commit 62aebcd, the shortest computation was recorded as longer than "
@@ -107,7 +108,7 @@ FIGURES = {
             "dispatch in parallel, so how far that row is from 1 shows how far two equal clusters differ. In the run of commit 62aebcd, no other row was farther from 1.",
             "Weak points: two clusters with up to 16 workers each are up on this machine's few processors, so rows with many stages measure the "
             "contention for these. Where the middle half of the rounds is on both sides of 1, no lead is shown either way. In the run of commit 62aebcd, parallel had the "
-            "first turn in every round, and only the rounds of the ratio were kept: the other columns are medians without a spread.",
+            "first turn in every round. Only the rounds of the ratio were kept there; the other columns are medians without a spread.",
             "Not shown: what parallel dispatch gains where messages between hosts cross a network.")},
     "8": {
         "title": "Several clients on the same devices",
@@ -121,8 +122,8 @@ FIGURES = {
             "CPU device: one device. A computation is so many loops of a sine, and takes at most 1 s / the rate of jax's row. 150 and 500 loops are meant to take 0.33 and 1 ms. "
             "The 45 and 140 of the run of commit 62aebcd were, too, and took a third of it. jax has our device plugin, one process, one program and 16 calls under way. Our device shares the processors with all clients, "
             "and what these take is missing for computing. So more clients may reach less.",
-            "Weak points: with the shortest computations one client leaves the simulated devices idle for about half of the time, so that more clients reach more whatever "
-            "switching costs; only the longer ones keep the devices busy and could show that cost. With the shortest of them, and on the CPU device, 16 clients reach less than 4: "
+            "Weak points: with the shortest computations one client leaves the simulated devices idle for about half of the time. So more clients reach more there, for any cost of "
+            "switching. Only the longer ones keep the devices busy and could show that cost. With the shortest of them, and on the CPU device, 16 clients reach less than 4: "
             "throughput falls with the number of clients, and in the paper it does not. 16 clients have 256 calls under way, and jax has 16. jax beside the CPU device is one process with one "
             "program, and pays for no sharing. It has our allocator. The run of commit 62aebcd kept only the rounds of the ratios; its rates and its "
             "busy processors are medians without a spread.",
@@ -167,8 +168,9 @@ FIGURES = {
             "Where ours is faster or slower than jax with the same plugin and allocator, the cause was not measured.",
             "Weak points: at this size a step takes a fraction of a second, and eight devices share a few processors. Losses are compared in one "
             "round only. Tokens are those of the decoder's text only. Processes of jax "
-            "with our device plugin ended twice: in the run of 2026-11-23 (decoder-only on two hosts, SIGABRT: 'malloc(): unaligned tcache chunk detected', with the C library's allocator), and in the run of commit 62aebcd "
-            "(decoder-only on one host, SIGSEGV after one round, with our allocator; by the kernel's log in a thread of XLA's, in the library of XLA that our plugin uses). That row failed. Our workers load the same plugin. "
+            "with our device plugin crashed twice. In the run of 2026-11-23 it was decoder-only on two hosts, with the C library's allocator (SIGABRT: 'malloc(): unaligned tcache chunk "
+            "detected'). In the run of commit 62aebcd it was decoder-only on one host after one round, with our allocator (SIGSEGV). By the kernel's log, that was in a thread of XLA's, in the library of "
+            "XLA that our plugin uses. That row failed. Our workers load the same plugin. "
             "The cause is not known; it is probably a fault of our plugin or of its XLA.",
             "Not shown: models of the paper's size, or TPUs.")},
     "large": {
@@ -196,7 +198,7 @@ FIGURES = {
     "pipelines": {
         "title": "Table 2's model as SPMD and as pipelines over 128 cores; figure 10: on one island and on four",
         "paper": "3B parameters on 128 cores, 2,048 examples a step. As SPMD 125.7k tokens a second. As pipelines in the manner of GPipe, with four "
-                 "times as many microbatches as stages, 133.7k in 4 stages, 132.7k in 8, 131.4k in 16; also 131.4k in 16 stages on four islands of "
+                 "times as many microbatches as stages, 133.7k in 4 stages, 132.7k in 8, 131.4k in 16. Also 131.4k in 16 stages on four islands of "
                  "32 cores. In 16 stages on 512 cores 507.8k; that row is not here.",
         "here": _parts(
             "Measured: tokens a second on simulated devices: the paper's 62 layers on 128 cores, 4 to a host. A stock client, its agent, the controller, each "
@@ -204,14 +206,14 @@ FIGURES = {
             "run: first SPMD, 4 stages and 16 stages on one island and on four, which the verdicts compare, then the other three. So 1f1b and gpipe in 16 stages are of different groups and did not take turns. A turn is three steps, all asked for without waiting; the middle one is timed, from the end of the first to its own end. Each row has a "
             "client of its own, and rows with as many islands share a cluster; those that take turns are up all the time.",
             "Device time: a stage takes XLA's count of its operations and bytes at the speed of a TPU v3's core (61.5 Tflop/s, 450 GB/s), then its "
-            "collectives, as rings that overlap with nothing (docs/simulator.md). This time passes in real time. Numbers have 32 bits, at a speed "
+            "collectives. These are rings that overlap with nothing (docs/simulator.md). This time passes in real time. Numbers have 32 bits, at a speed "
             "that a TPU has for 16. Hosts of different islands are 50 us apart, with 100 Gbit/s each. All of this is the same for all rows. So "
             "tokens a second compare with each other, not with the paper's.",
             "Rows: all have the same devices, the model spread over eight cores, and 128 examples a step; pipelines have four times as many "
             "microbatches as places. A place is the devices of one stage, or of several that are interleaved. A microbatch has two examples for "
             "eight cores, for any number of stages. SPMD recomputes by layer, pipelines by stage. SPMD sums gradients over 16 groups of eight cores, 4 stages over four, 16 stages over one. The paper's batch is 16 times as large, so its control path had 16 times as much time for "
             "each microbatch.",
-            "Idle: in closed form it is (S - 1) / (M + S - 1) with S equal stages and M microbatches, for GPipe and 1F1B alike, and (P - 1) / (R M + "
+            "Idle: in closed form it is (S - 1) / (M + S - 1) with S equal stages and M microbatches, for GPipe and 1F1B alike. Interleaved, it is (P - 1) / (R M + "
             "P - 1) with P places of R stages each. Measured, it is the part of one recorded step, without the optimizer, in which a device computes "
             "nothing. So these shares are those of the recorded step, not of the rounds. Processor time is the mean of the three steps of a turn.",
             "Verdict: whether a step takes as long as its schedule does with these stages' recorded times. Any excess over the schedule is the optimizer and the "

@@ -17,29 +17,35 @@ STYLE = ("body{font:15px sans-serif;max-width:60em;margin:2em auto;padding:0 1em
 
 # Shares of the processors; smaller ones are not reported. The clock ticks of "others" are coarse.
 STOLEN, OTHERS = 0.02, 0.05
-ABOUT = (
+ABOUT = "\n\n".join((
     "The paper is Pathways: Asynchronous Distributed Dataflow for ML (Barham et al., MLSys 2022). It had up to 2,048 TPUs, which are not here. All "
     "processes of all sides run on one machine and share its processors; what else differs is said below each table. Rows such as 2 x 4 are hosts x "
-    "devices of each host. Our plugin is the device runtime of our workers: XLA on CPU with our collectives. A median has the middle half of the "
-    "rounds beside it, in brackets. Brackets are of one run, and say nothing of another. Between the pages of commits 7082a67 and 62aebcd, "
-    "ratios of figure 5 moved by up to 8.8 times (ours / Ray, opbyop on 2 x 4: 0.447, then 3.940), and Ray on several hosts went from 0 of 6 met to 5 of 6. The commit, the allocator of the rivals, Ray's stopping "
-    "and the load all differ; which of them made this is not known. In the run of commit 62aebcd, only the load at its start was recorded; later runs also count the processor time of "
-    "other processes. A ratio is the median of the ratios of the single rounds. So it is not the ratio of the two medians shown, and may be "
-    "on the other side of 1. This table says which run measured which figures.")
-VERDICTS = (
-    "In figures 5, 6 (real devices) and table 1, a verdict compares two systems, and only where both have the same device plugin, a process for each host "
-    "(ours has a client, its agent and a controller besides; ours in one process has a client and one process more) and as many calls under way (a Ray actor may have up to 16 more). "
-    "The plugin is the same, and so is the allocator around it: our agent, controller and workers have jemalloc, the plugin in the workers too, and jax and Ray "
-    "with our plugin, also in figure 8, are started with the same library in place of the C library's allocator (LD_PRELOAD), with a thread that gives memory "
-    "back, as ours have. In a check of opbyop and fused before the run, on a machine that also did other work, that made jax with our plugin 1.33 to 1.35 times as fast on 1 x 4 and "
-    "1.08 to 1.11 times on 2 x 4; Ray was not checked. Our client is jax without a device plugin and has the C library's allocator, as have jax with its own runtime and TensorFlow. As many calls are not as many computations. A chained call has 128, so ours has up to "
-    "2,048 under way where jax's opbyop, to which it is compared, has 16. In figure 8, 16 clients have 256 calls under way and jax has 16. "
-    "Figure 8's verdicts on the CPU device are against jax too, with one process, one program and 16 calls where ours has 16 clients and 256 calls. "
-    "All other verdicts compare ours with itself, with simulated devices, or with weights. On one host, jax with our plugin computes mostly within its call, so it hardly has calls "
-    "under way and uses one processor. In the run of commit 62aebcd, ours took more processor time for a computation than "
-    "jax in every row of one host, also where it was faster. A verdict that is met against jax in figure 5 is our chained against its opbyop. Met: three quarters of the rounds reach the target. Missed: three quarters do not. Otherwise, and "
-    "with fewer than four rounds, there is no verdict. The paper's targets are 1 where it says ahead, 0.97 where it says equal, or its own number. Our reading of the paper is a "
-    "target for a row that the paper has in another form. An aim of our own is not the paper's claim.")
+    "devices of each host. Our plugin is the device runtime of our workers: XLA on CPU with our collectives.",
+    "Spread: a median has the middle half of the rounds beside it, in brackets. A ratio is the median of the ratios of the single rounds. So it is not "
+    "the ratio of the two medians shown, and may be on the other side of 1.",
+    "Other runs: brackets are of one run, and say nothing of another. Between the pages of commits 7082a67 and 62aebcd, ratios of figure 5 moved by up "
+    "to 8.8 times (ours / Ray, opbyop on 2 x 4: 0.447, then 3.940). Ray on several hosts went from 0 of 6 met to 5 of 6. The commit, the allocator of "
+    "the rivals, Ray's stopping and the load all differ; which of them made this is not known. In the run of commit 62aebcd, only the load at its start "
+    "was recorded; later runs also count the processor time of other processes.",
+    "This table says which run measured which figures."))
+VERDICTS = "\n\n".join((
+    "Met: three quarters of the rounds reach the target. Missed: three quarters do not. Failed: a side has no number. Otherwise, and with fewer than four "
+    "rounds, there is no verdict.",
+    "Targets: the paper's are 1 where it says ahead, 0.97 where it says equal, or its own number. Our reading of the paper is a target for a row that the "
+    "paper has in another form. An aim of our own is not the paper's claim.",
+    "Compared: in figures 5, 6 (real devices) and table 1, a verdict compares two systems. Both have the same device plugin, a process for each host, and "
+    "as many calls under way. Ours has a client, its agent and a controller besides; ours in one process has a client and one process more than jax. A Ray actor may have "
+    "up to 16 computations more under way. Figure 8's verdicts on the CPU device are against jax too, with one process, one program and 16 calls where ours "
+    "has 16 clients and 256 calls. Table 2's on CPU devices are against jax from the next run on. All other verdicts compare ours with itself, with "
+    "simulated devices, or with weights.",
+    "Allocator: our agent, controller and workers have jemalloc, and so has the plugin in the workers. jax and Ray with our plugin are started with the same "
+    "library in place of the C library's allocator (LD_PRELOAD), with a thread that gives memory back, as ours have. On 1 x 4, that made jax with our plugin "
+    "1.33 to 1.35 times as fast, and on 2 x 4 1.08 to 1.11 times. This is of a check of opbyop and fused before the run, on a machine that also did other "
+    "work; Ray was not checked. Our client is jax without a device plugin and has the C library's allocator, as have jax with its own runtime and TensorFlow.",
+    "Under way: as many calls are not as many computations. A chained call has 128, so ours has up to 2,048 under way where jax's opbyop, to which it is "
+    "compared, has 16. A verdict that is met against jax in figure 5 is our chained against its opbyop.",
+    "Processors: on one host, jax with our plugin computes mostly within its call, so it hardly has calls under way and uses one processor. In the run of "
+    "commit 62aebcd, ours took more processor time for a computation than jax in every row of one host, also where it was faster."))
 
 
 def preface(report):
@@ -330,12 +336,16 @@ def _html_table(head, rows):
     return "<table>" + _cells("th", head) + "".join(_cells("td", row) for row in rows) + "</table>"
 
 
+def _paragraphs(text):
+    return [f"<p>{html.escape(paragraph)}</p>" for paragraph in text.split("\n\n")]
+
+
 def page(report, images):
     parts = [f"<!doctype html><meta charset=utf-8><title>Section 5 of the paper, here</title><style>{STYLE}</style>",
-             "<h1>Section 5 of the paper, on this machine</h1>", f"<p>{html.escape(preface(report))}</p>", _html_table(*runs_table(report)),
+             "<h1>Section 5 of the paper, on this machine</h1>", *_paragraphs(preface(report)), _html_table(*runs_table(report)),
              *(f"<p><b>{html.escape(warning)}</b></p>" for warning in warnings(report))]
     if (goals := targets_table(report))[1]:
-        parts.append(f"<h2>Verdicts</h2><p>{count(report)}</p><p>{html.escape(VERDICTS)}</p>" + _html_table(*goals))
+        parts += [f"<h2>Verdicts</h2><p>{count(report)}</p>", *_paragraphs(VERDICTS), _html_table(*goals)]
     if (lacks := missed_table(report))[1]:
         parts.append("<h2>Missed targets, and where the time goes</h2>" + _html_table(*lacks))
     for number, (head, rows) in tables(report).items():
@@ -347,7 +357,7 @@ def page(report, images):
         parts += [f"<p>Where the time goes: {html.escape(title)}</p>" + _html_table(*more)
                   for title, *more in _where.tables(number, _rows.figures(report)[number])]
         parts.append(f"<p><b>The paper:</b> {html.escape(about['paper'])}</p><p><b>Here:</b></p>")
-        parts += [f"<p>{html.escape(paragraph)}</p>" for paragraph in about["here"].split("\n\n")]
+        parts += _paragraphs(about["here"])
         parts += [f"<p class=quiet>{html.escape(line)}</p>" for line in _when(report, number)]
     failed = "".join(f"<li>{name}: {html.escape(why)}</li>" for name, why in missing(report))
     if failed:
