@@ -13,8 +13,8 @@
 // pairs the two; either may come first. A second connection with the same token is refused with ALREADY_EXISTS. Each call is answered once, in any
 // order. When the connection ends, all pending calls fail with UNAVAILABLE.
 //
-// Callback 0 belongs to no program: with it the front door lets the client translate its own program if the devices cannot read it because its
-// StableHLO is newer than theirs. Operands: the program, a StableHLO portable artifact, and the version to write it for ("1.13.0"), both arrays of
+// Callback 0 belongs to no program. With it the front door lets the client translate its own program, if its StableHLO is newer than the devices can
+// read. Operands: the program, a StableHLO portable artifact, and the version to write it for ("1.13.0"), both arrays of
 // u8. One result: the program for that version. A client that does not know this callback answers NOT_FOUND.
 //
 // Pure functions, any thread.

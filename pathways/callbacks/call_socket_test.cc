@@ -86,7 +86,7 @@ class CallSocketTest : public ::testing::Test {
     strand_.Post([task] { (*task)(); });
     return task->get_future().get();
   }
-  // Waits until processes have been added and removed so many times in all.
+  // Waits until processes have been added and removed `changes` times in all.
   void AwaitChanges(int changes) {
     auto seen = std::make_shared<std::promise<void>>();
     On([&] {
@@ -116,7 +116,7 @@ class CallSocketTest : public ::testing::Test {
     });
     return done->get_future();
   }
-  // Returns when the door knows the process. `changes`: so many processes have been added and removed then.
+  // Returns when the door knows the process. `changes`: the number of processes that have been added and removed then.
   std::unique_ptr<FakePython> Named(const std::string& token, int changes = 1) {
     auto python = std::make_unique<FakePython>(path_);
     python->Send(absl::StrCat(R"({"companion":")", token, R"("})"));

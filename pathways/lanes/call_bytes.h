@@ -1,9 +1,9 @@
-// CallBytes: what the two ends of a host call send each other (proto/pathways/v1/lane.proto): the operands one way, the results the other.
+// CallBytes: the bytes that the two ends of a host call send each other (proto/pathways/v1/lane.proto). Operands go one way, results the other.
 // client::HostCalls has one at each lane, worker::LaneCalls one for each client.
 //
-// Send passes a message and the bytes that belong to it to the lane, and keeps both until Forget: the owner calls it when the other end has
-// said Taken. After a lane has broken, Resume sends everything that is kept on the next one. On the way in, Expect sets memory aside for the
-// bytes of a message that has none in its payload, and Add returns them when they are complete.
+// Send passes a message and the bytes that belong to it to the lane, and keeps both until Forget. The owner calls that when the other end has
+// said Taken. After a lane has broken, Resume sends all kept messages on the next one. On the way in, Expect sets memory aside for the bytes of a
+// message whose payload is empty, and Add returns them when they are complete.
 //
 // Strand-confined.
 //
@@ -29,7 +29,7 @@ namespace pw::lanes {
 
 class CallBytes {
  public:
-  static constexpr size_t kInMessage = 64 << 10;  // so many bytes go as the payload of the message
+  static constexpr size_t kInMessage = 64 << 10;  // up to this size, the bytes go as the payload of the message
 
   // `lane`: null while there is none. REQUIRES: nothing is kept for this call.
   void Send(uint64_t call, ::pathways::v1::LaneMessage message, Bytes data, LaneEnd* lane);

@@ -8,12 +8,12 @@
 //
 // Invariants:
 //   LN-1  OnLaneClosed is called once, after all messages of the connection, unless the LaneEnd is destroyed first
-//   LN-2  a frame that is too large closes the lane: before Open, one with a payload or with a header above kStrangerHeaderBytes; after it, one
-//         with a header above kHeaderBytes or a payload above kPartBytes
+//   LN-2  a frame that is too large closes the lane. Before Open, a frame is too large with any payload, or with a header above
+//         kStrangerHeaderBytes. After it, the limits are kHeaderBytes for headers and kPartBytes for payloads
 //   LN-3  a message that does not parse, or that is of a kind without payload and has one, closes the lane; the reason names the fault
 //   LN-4  if the file socket closes, the lane closes; if the lane closes, the owner destroys the LaneEnd and with it the file socket
-//   LN-5  calls that were posted before the lane closed or the LaneEnd was destroyed still arrive: the owner ignores those of a LaneId that it
-//         no longer has
+//   LN-5  calls that were posted before the lane closed or the LaneEnd was destroyed still arrive. The owner ignores those of a LaneId that
+//         it no longer has
 // All methods are called on the owner's strand. The transport calls the handler methods on its own threads.
 #pragma once
 

@@ -1,5 +1,5 @@
-// A lane as a hostile client may write it to a worker: each input is a list of frames, each with a length in two bytes before it; the payload
-// of a frame is what follows the first half. The first frame has opened the lane.
+// A lane as a hostile client may write it to a worker. Each input is a list of frames, each with a length in two bytes before it. The second half
+// of a frame is its payload. The first frame has opened the lane.
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -51,7 +51,7 @@ class Worker final : public pw::lanes::LaneEnd::Owner {
 
 class Client final : public pw::net::Connection::Handler {
  public:
-  void OnFrame(pw::net::Frame) override { __builtin_trap(); }  // nobody answers
+  void OnFrame(pw::net::Frame) override { __builtin_trap(); }  // the worker answers no frame
   void OnClosed(const absl::Status&) override {}
 };
 

@@ -1,7 +1,7 @@
 // Sender: the queue of bytes that one end of a lane sends, one name after another (receiver.h). It passes them as shared memory where both
-// ends can (LaneEnd::HandOver), and otherwise sends them in parts, as fast as the lane takes them. client::Lanes sends host buffers with it,
-// worker::ClientLanes fetched arrays, and both what is too large for the message of a host call or of its answer: that always goes in parts,
-// because it must not come before the message.
+// ends can (LaneEnd::HandOver). Otherwise it sends them in parts, as fast as the lane takes them. client::Lanes sends host buffers with it, and
+// worker::ClientLanes sends fetched arrays. Both also send bytes that are too large for the message of a host call or of its answer. Those always
+// go in parts, because they must not come before the message.
 //
 // It holds the bytes until it has passed them to the lane. If the lane breaks they may not have arrived: the owner keeps them until the other
 // end has them, and adds them again. Strand-confined.
