@@ -150,8 +150,8 @@ def floor_server(tree, *flags, pinned=None):
 
 @contextlib.contextmanager
 def cluster(shape="1x1x8", policy=None, dispatch=None, listen_proxy=None):
-    """Starts a local cluster of the installed package; yields it (address, processes: the controller comes first, then the workers). listen_proxy: where
-    its own agent listens for clients without the package."""
+    """Starts a local cluster of the installed package; yields it (address, processes: the controller comes first, then the workers). listen_proxy: the
+    address at which its own agent listens for clients without the package."""
     from pathways._cluster import local
     from pathways._cluster.shape import Shape
 

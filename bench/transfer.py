@@ -1,10 +1,10 @@
-"""1 GiB from client to device and back, against a bare gRPC stream in C++ with the same chunks, in turns: through the memory that a client and
-an agent on one machine share, as a user has it; over a socket, with our agent and with the cluster's own; and the same client with a server that
-discards, which is what any server could reach over a socket.
+"""Measures 1 GiB from client to device and back, against a bare gRPC stream in C++ with the same chunks, in turns.
 
-Where the time goes is told too: what each process took of the processors meanwhile, and how long the stock client takes for the file alone that it
-writes of each array where it does not send it (a bare stream has none). No server makes that shorter: the bound of an upload is the stream's time
-over the file's.
+Ways: through the memory that a client and an agent on one machine share, as a user has it; over a socket, with our agent and with the cluster's own; the
+same client with a server that discards, which no server can beat over a socket.
+
+It also prints the processor time of each process, and the time of the file alone that the stock client writes for each array. A bare stream has no such
+file, and no server makes writing it shorter.
 """
 
 import contextlib

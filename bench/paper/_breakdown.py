@@ -44,8 +44,8 @@ def parts(name, side, cluster):
 
 
 def of_turns(name, kind, rate, nodes, turns):
-    """Returns, for a call in us, the times at the caller, the processor time by part, and the idle rest, in the turns that gave the rate. rate: the answers
-    of these turns as one; nodes: computations in a call."""
+    """Returns the us of a call in the turns that gave the rate: the times at the caller, the processor time by part, and the idle rest. rate: the answers of
+    these turns as one; nodes: computations in a call."""
     spent, wall = _meter.per_call_us(turns, name, kind), 1e6 * nodes / rate["per_s"]
     return {"who": name, "kind": kind, "wall_us": wall, "calling_us": rate["calling_us"], "waiting_us": rate["waiting_us"], "processors_us": spent,
             "idle_us": max(0.0, os.cpu_count() * wall - sum(spent.values()))}

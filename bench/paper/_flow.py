@@ -31,7 +31,7 @@ def _zeros(shapes):
     return jax.tree.unflatten(tree, made)
 
 
-TENSOR_PARALLEL = 8  # the model is spread over so many cores
+TENSOR_PARALLEL = 8  # cores over which the model is spread
 
 
 def _is_shape(value):
@@ -143,8 +143,8 @@ class Side:
         return self._paced(count, self._islands_step, lambda: self.made["states"])
 
     def _paced(self, count, step, state):
-        """Calls `count` steps without waiting, and measures the seconds of a step between the first and the last of them, as in a long training run: the first
-        waits for nothing before it, and nothing is dispatched during the last."""
+        """Calls `count` steps without waiting, and measures the seconds of a step between the first and the last of them, as in a long training run. The first
+        waits for no step before it, and no step is dispatched during the last."""
         jax, begin, losses = self.jax, time.perf_counter(), []
         for _ in range(count):
             losses.append(step())

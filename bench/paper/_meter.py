@@ -1,5 +1,5 @@
-"""Counts the processor time of every side's processes while the sides take turns: of each call in the turns that give the rates, and of each side while
-others have theirs."""
+"""Counts the processor time of every side's processes while the sides take turns. One result is the time of each call in the turns that give the rates,
+another that of each side in the turns of the others."""
 
 import contextlib
 import dataclasses

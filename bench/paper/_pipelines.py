@@ -1,4 +1,4 @@
-"""Measures table 2 and figures 10 and 12 on simulated cores of TPU v3: Transformers of billions of parameters, as pipelines over 128 cores and as replicas on
+"""Measures table 2 and figures 10 and 12 on simulated cores of TPU v3. Transformers of billions of parameters are pipelines over 128 cores, or replicas on
 islands of 256 cores in all. The control path is real: a stock client, the controller, the worker of each host. A computation takes the compiler's count of its
 operations and bytes at the device's speed, in real time. A network with a latency and a bandwidth joins the islands."""
 

@@ -27,14 +27,14 @@ def runs(report):
 
 
 def nameless(commit):
-    """Returns why nobody can check out this commit, or None if one can."""
+    """Returns why readers cannot check out this commit, or None if they can."""
     if commit == UNKNOWN:
         return "its commit is unknown"
     return f"it measures changes that are in no commit: {commit.removesuffix(DIRTY)} has changes" if commit.endswith(DIRTY) else None
 
 
 def unfit(report):
-    """Returns why nobody could repeat the measurement of this report, or None if it is of one known commit and one machine."""
+    """Returns why readers could not repeat the measurement of this report, or None if it is of one known commit and one machine."""
     used = [run for run, _ in runs(report)]
     commits = sorted({run["commit"] for run in used})
     if len(commits) > 1:

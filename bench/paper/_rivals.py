@@ -1,4 +1,4 @@
-"""The computation of _side.py on another system: `_rivals.py SYSTEM HOSTS DEVICES`, with so many devices on each host. Requests are JSON lines on standard
+"""The computation of _side.py on another system: `_rivals.py SYSTEM HOSTS DEVICES`, with DEVICES on each host. Requests are JSON lines on standard
 input; results are JSON lines on standard output. Runs in an environment of its own that has the system (make paper).
 
     tensorflow   one process: a graph over its logical CPU devices, the sum on the first, an addition on each

@@ -19,7 +19,7 @@ OURS = "pathways"
 OURS_ONE = "pathways, one process"  # the agent, the controller and the only worker are one process, as in a local cluster of one host
 PLUGIN, MULTI_PLUGIN, RAY = "jax, our plugin", "jax multi-controller, our plugin", "ray, our plugin"
 JAX, MULTI, TENSORFLOW = "jax", "jax multi-controller", "tensorflow"
-# How a side differs beyond dispatch, so that a comparison with it has no verdict.
+# The differences of a side beyond dispatch. A comparison with it has no verdict.
 OTHER_RUNTIME = {JAX: "its own device runtime and collectives; the C library's allocator", MULTI: "its own device runtime, and Gloo; the C library's allocator",
                  TENSORFLOW: "its own device runtime; a sum on one device; the C library's allocator"}
 

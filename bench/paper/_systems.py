@@ -158,7 +158,7 @@ def meter(found, cluster):
 
 @dataclasses.dataclass(frozen=True)
 class Asking:
-    """What is asked of a side in its turns. side: its name; what: the name of these calls; nodes: computations in a call; fewest, most: calls in a turn."""
+    """The request to a side in its turns. side: its name; what: the name of these calls; nodes: computations in a call; fewest, most: calls in a turn."""
 
     side: str
     what: str

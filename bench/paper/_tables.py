@@ -91,7 +91,7 @@ def table1(quick, rows):
     return rows.figure()
 
 
-BATCH = 64  # examples, whatever the number of stages
+BATCH = 64  # examples, for any number of stages
 
 
 def _pipelined(one, stages, quick):

@@ -16,8 +16,8 @@ OWN_AIM = "our own aim"
 @dataclasses.dataclass(frozen=True)
 class Target:
     """One target of a figure: `spread` must be at least `limit`, or at most `limit` if `at_most`. failed: why a side has no number; that is never "met".
-    none: why the numbers allow no verdict. For a missed target, _where.py finds the cause through a `row` of the figure, our side `mine` with its `kind` of call and the
-    `rival`'s, or through `rows` of steps."""
+    none: why the numbers allow no verdict. For a missed target, _where.py finds where the time goes. It looks at a `row` of the figure for our side `mine` with its
+    `kind` of call and for the `rival`'s, or at `rows` of steps."""
 
     what: str
     where: str
@@ -110,7 +110,7 @@ def against(row):
 
 
 def all_longer(found, limit):
-    """Returns why a parity above the limit is not a miss, or "": if throughputs are equal from the shortest computation on, and it is longer than the
+    """Returns why a parity above the limit is not a miss, or "". Throughputs may be equal from the shortest computation on. If that is longer than the
     limit, shorter ones were not measured."""
     shortest = min((point["ms"] for point in found.get("points", ())), default=0)
     return f"the shortest computation that was measured takes {shortest:.3g} ms" if found.get("parity_ms") == shortest > limit else ""

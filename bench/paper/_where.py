@@ -33,7 +33,7 @@ def _entries(row):
 
 
 def _calls(label, turns, entries):
-    """Yields two tables: the time of each process for a call when many are under way, and the way of a call that is alone. turns: which ones say the former."""
+    """Yields two tables: the time of each process for a call when many are under way, and the way of a call that is alone. turns: those of the former table."""
     parts = list(dict.fromkeys(part for entry in entries for part in entry["processors_us"]))
     head = ["call", "1 / rate", "the caller makes it", "the caller waits", *(f"processor time: {_shown(part)}" for part in parts),
             "processors idle, or busy with other programs", "devices busy"]

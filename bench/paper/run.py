@@ -1,8 +1,8 @@
-"""Measures section 5 of the paper as far as one machine can, and renders the results beside the paper's claims: report.html is the page with the pictures,
+"""Measures section 5 of the paper as far as one machine can, and renders the results beside the paper's claims. report.html is the page with the pictures,
 paper.md the page for the repository. Also writes report.json, report.txt and figureN.png. `pathways bench paper` runs this program.
 
     run.py --out build/paper            everything
-    run.py --minutes 30                 everything, in so many minutes; leaves out what does not fit, and says so
+    run.py --minutes 30                 everything, in 30 minutes; leaves out what does not fit, and says so
     run.py --quick                      one round with few calls, some minutes; shows the form only
     run.py --figures 5 table1           only these; the results of the others stay in the report
     run.py --resume                     only what the last run left out or failed at; its rows stay
