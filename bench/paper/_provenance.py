@@ -33,6 +33,11 @@ def nameless(commit):
     return f"it measures changes that are in no commit: {commit.removesuffix(DIRTY)} has changes" if commit.endswith(DIRTY) else None
 
 
+def busy(machine):
+    """Returns how busy a machine was when a run began, or None if it was quiet."""
+    return f"load {machine['load']:.1f} on {machine['cores']} cores" if machine["load"] > machine["cores"] / 4 else None
+
+
 def unfit(report):
     """Returns why readers could not repeat the measurement of this report, or None if it is of one known commit and one machine."""
     used = [run for run, _ in runs(report)]

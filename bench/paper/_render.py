@@ -285,9 +285,8 @@ def warnings(report):
     if report["quick"]:
         found.append("A quick run: one round with few calls, and simulated clusters may be smaller than their rows say. It shows the form of the page only.")
     for run, figures in _provenance.runs(report):
-        machine = run["machine"]
-        if machine["load"] > machine["cores"] / 4:
-            found.append(f"The machine was busy when a run began (load {machine['load']:.1f} on {machine['cores']} cores; {_names(figures)}): measure on a quiet one.")
+        if load := _provenance.busy(run["machine"]):
+            found.append(f"The machine was busy when a run began ({load}; {_names(figures)}): measure on a quiet one.")
     if why := _provenance.unfit(report):
         found.append(f"Not to be published: {why}.")
     for key, least, words in (("stolen", STOLEN, "Other guests of the same hardware took time of this machine's processors, so times scatter"),
@@ -367,7 +366,8 @@ def page(report, images):
 
 def _machine(machine):
     versions = ", ".join(f"{name} {machine[name]}" for name in ("jax", "tensorflow-cpu", "ray"))
-    return f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB; {versions}"
+    cores = f"{machine['cores']} cores{' of a virtual machine' * machine['virtual']}"
+    return f"{machine['processor']}, {cores}, {machine['memory_gib']} GiB; {versions}"
 
 
 def _when(report, number):

@@ -117,9 +117,11 @@ def one(args):
 
 
 def machine():
-    processor = next((line.split(":", 1)[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "unknown processor")
+    about = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    processor = next((line.split(":", 1)[1].strip() for line in about if line.startswith("model name")), "unknown processor")
+    virtual = any(line.startswith("flags") and "hypervisor" in line.split() for line in about)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {"processor": processor, "cores": os.cpu_count(), "memory_gib": round(memory / 2**30), "load": os.getloadavg()[0], **versions()}
+    return {"processor": processor, "virtual": virtual, "cores": os.cpu_count(), "memory_gib": round(memory / 2**30), "load": os.getloadavg()[0], **versions()}
 
 
 def versions():
@@ -253,6 +255,12 @@ def publish(out, report):
     return 0
 
 
+def cannot_begin(machine):
+    """Returns why a run that is to be published must not begin now, or None."""
+    load = _provenance.busy(machine)
+    return load and f"the machine is busy ({load}): wait until it is quiet, or measure without --publish"
+
+
 def render(out, report):
     import _plots
     import _render
@@ -290,7 +298,7 @@ def main():
         report = json.loads((args.out / "report.json").read_text())
         render(args.out, report)
         return publish(args.out, report) if args.publish else 0
-    if args.publish and (why := "a quick run is good for its form only" if args.quick else _provenance.nameless(commit())):
+    if args.publish and (why := "a quick run is good for its form only" if args.quick else _provenance.nameless(commit()) or cannot_begin(machine())):
         parser.error(f"--publish: {why}")
     report = measure(args)
     subprocess.run([args.plot_python, __file__, "--render", "--out", args.out], check=True)

@@ -442,6 +442,11 @@ def test_rows_that_take_turns_are_measured_anew_together():
     assert not _rows.kept(known, rows.figure())
 
 
+@pytest.mark.parametrize("load, why", [(0.4, None), (0.6, "the machine is busy (load 0.6 on 2 cores): wait until it is quiet, or measure without --publish")])
+def test_a_run_that_is_to_be_published_begins_on_a_quiet_machine(load, why):
+    assert paper_run.cannot_begin({"load": load, "cores": 2}) == why
+
+
 def measured_by(*commits, machines=("a machine",)):
     """A report whose figures 5, 6, ... were measured by a run each, of these commits."""
     figures = {str(5 + place): {} for place, _ in enumerate(commits)}

@@ -82,7 +82,7 @@ def test_the_page_has_tables_plots_the_paper_s_words_and_what_failed(report):
 def test_the_page_of_the_repository_says_when_where_and_how_it_was_measured(report):
     page = _render.markdown(report)
     (table,) = [table for table in page.split("\n\n") if table.startswith("| started |")]
-    for what in ("2026-11-21 19:50 UTC", "a processor, 2 cores, 24 GiB; jax 0.10.2, tensorflow-cpu 2.20.0, ray 2.60.0", "0123456789ab", "bench/paper/run.py --quick", "0.20", "Figure 5; Figure 6; Figure 7; "):
+    for what in ("2026-11-21 19:50 UTC", "a processor, 2 cores of a virtual machine, 24 GiB; jax 0.10.2, tensorflow-cpu 2.20.0, ray 2.60.0", "0123456789ab", "bench/paper/run.py --quick", "0.20", "Figure 5; Figure 6; Figure 7; "):
         assert what in table
     assert page.count("Measured in 70 s, until 2026-11-21 19:52 UTC.") == len(_paper.FIGURES)
     assert "A quick run" in page and all(about["here"] in page for about in _paper.FIGURES.values())
