@@ -103,7 +103,7 @@ def reference(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory):
-    """cluster(islands): what `pathways up` says of a cluster with so many islands. It starts with the first use and ends after the last test."""
+    """cluster(islands): the output of `pathways up` for a cluster with that number of islands. It starts with the first use and ends after the last test."""
     # The CPU plugin stands on TensorFlow's libraries, which build/venv has. They are not linked into MaxText's environment, as they are into
     # others: MaxText would take a folder of that name for TensorFlow itself.
     libraries = next(ROOT.glob("build/venv/lib/python*/site-packages/tensorflow"))
@@ -124,7 +124,7 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture(params=PLATFORMS)
 def on_cluster(request, cluster):
-    """on_cluster(islands): the environment of a program on a cluster with so many islands."""
+    """on_cluster(islands): the environment of a program on a cluster with that number of islands."""
     return lambda islands: PLATFORMS[request.param](cluster(islands))
 
 

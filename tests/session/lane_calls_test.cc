@@ -162,7 +162,7 @@ TEST(LaneCallsTest, AClientWithoutFunctionsSaysSo) {
 }
 
 TEST(LaneCallsTest, ACallRunsOnceHoweverOftenTheLaneBreaks) {
-  // So many tasks run before the lane breaks, in each of the call's phases.
+  // The lane breaks after each number of tasks, so in each of the call's phases.
   for (const int64_t elements : {int64_t{4}, int64_t{1} << 19}) {
     for (int tasks = 0; tasks < 60; ++tasks) {
       CallCluster t(1, elements);
@@ -250,7 +250,7 @@ TEST(LaneCallsTest, ACallOfAHostThatIsLostEndsWithIt) {
   t.Run();
   EXPECT_FALSE(t.Ready({100}).ok());
   EXPECT_EQ(t.remote->lanes().num_calls(), 0);
-  t.functions->Answer();  // nobody waits for it
+  t.functions->Answer();  // no call waits for it
   t.Run();
 }
 

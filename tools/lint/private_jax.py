@@ -28,7 +28,7 @@ def check():
 
 
 def defined_names(text):
-    """What a module defines, imports, or sets on an object."""
+    """Returns the names that a module defines, imports, or sets on an object."""
     found = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):

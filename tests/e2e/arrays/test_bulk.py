@@ -1,5 +1,5 @@
-"""Large arrays between a client, its agent and the workers of one machine are passed in shared memory, and none of it stays behind
-when a process is killed during a transfer."""
+"""Large arrays between a client, its agent and the workers of one machine are passed in shared memory. None of that memory stays
+behind when a process is killed during a transfer."""
 
 import os
 import pathlib

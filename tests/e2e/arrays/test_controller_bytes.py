@@ -1,4 +1,4 @@
-"""The controller sees no array byte, whatever a program does with a gigabyte."""
+"""The controller sees no byte of the arrays of a program that makes, moves and reads a gigabyte."""
 
 import importlib.util
 import subprocess

@@ -499,7 +499,7 @@ jax.pure_callback(lambda v: os.kill(os.getpid(), signal.SIGKILL), jax.ShapeDtype
 
 
 def test_a_program_killed_during_a_call_leaves_the_cluster_usable(run_script, tmp_path):
-    """The killed program has a device wait for an answer that nobody will give."""
+    """The killed program has a device wait for an answer that will not come."""
     killed = tmp_path / "killed.py"
     killed.write_text(KILLED)
     done = run_script(f"""
