@@ -11,7 +11,7 @@
 #include "pathways/base/strand.h"
 #include "pathways/dataflow/runtime.h"
 #include "pathways/dataflow/testing/manual_world.h"
-#include "pathways/dataflow/transport_links.h"
+#include "pathways/dataflow/testing/transport_links.h"
 #include "pathways/net/memory_transport.h"
 
 namespace pw::dataflow {

@@ -94,19 +94,13 @@ void ForEachOffset(absl::Span<const Loop> loops, int64_t from, int64_t to, const
 }
 
 absl::Status CheckInside(absl::Span<const int64_t> dims, const Region& region) {
-  bool inside = region.start.size() == dims.size() && region.size.size() == dims.size();
-  for (size_t d = 0; inside && d < dims.size(); ++d) {
-    // Compared by subtraction: a sum could overflow.
-    inside =
-        region.start[d] >= 0 && region.size[d] >= 0 && region.start[d] <= dims[d] && region.size[d] <= dims[d] - region.start[d];
-  }
-  if (inside) return absl::OkStatus();
+  if (Contains(dims, region.start, region.size)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("the region at [", absl::StrJoin(region.start, ","), "] of size [",
                                                  absl::StrJoin(region.size, ","), "] is not inside an array of shape [",
                                                  absl::StrJoin(dims, ","), "]"));
 }
 
-int64_t Offset(const Dims& start, const Dims& strides) {
+int64_t Offset(absl::Span<const int64_t> start, const Dims& strides) {
   int64_t offset = 0;
   for (size_t d = 0; d < start.size(); ++d) offset += start[d] * strides[d];
   return offset;
@@ -144,6 +138,36 @@ Dims DenseStrides(int element_bytes, absl::Span<const int64_t> dims) {
   return strides;
 }
 
+bool Contains(absl::Span<const int64_t> dims, absl::Span<const int64_t> start, absl::Span<const int64_t> size) {
+  if (start.size() != dims.size() || size.size() != dims.size()) return false;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    // Compared by subtraction: a sum could overflow.
+    if (start[d] < 0 || size[d] < 0 || start[d] > dims[d] || size[d] > dims[d] - start[d]) return false;
+  }
+  return true;
+}
+
+std::optional<int64_t> ContiguousStart(absl::Span<const int64_t> dims, absl::Span<const int64_t> start,
+                                       absl::Span<const int64_t> size) {
+  int64_t first = 0, stride = 1;
+  bool ended = false;  // a dimension is not taken whole: all before it must have one element
+  for (size_t d = dims.size(); d-- > 0;) {
+    if (ended && size[d] != 1) return std::nullopt;
+    ended = ended || size[d] != dims[d];
+    first += start[d] * stride;
+    stride *= dims[d];
+  }
+  return first;
+}
+
+void CopyDenseBox(int element_bytes, absl::Span<const int64_t> size, const uint8_t* from, absl::Span<const int64_t> from_dims,
+                  absl::Span<const int64_t> from_start, uint8_t* to, absl::Span<const int64_t> to_dims,
+                  absl::Span<const int64_t> to_start) {
+  if (std::find(size.begin(), size.end(), 0) != size.end()) return;
+  const Dims from_strides = DenseStrides(element_bytes, from_dims), to_strides = DenseStrides(element_bytes, to_dims);
+  CopyBox(element_bytes, size, from + Offset(from_start, from_strides), from_strides, to + Offset(to_start, to_strides), to_strides);
+}
+
 absl::Status CopyDenseRegion(int element_bytes, const uint8_t* from, absl::Span<const int64_t> from_dims,
                              const Region& from_region, uint8_t* to, absl::Span<const int64_t> to_dims, const Region& to_region) {
   PW_RETURN_IF_ERROR(CheckInside(from_dims, from_region));
@@ -152,10 +176,7 @@ absl::Status CopyDenseRegion(int element_bytes, const uint8_t* from, absl::Span<
     return absl::InvalidArgumentError(absl::StrCat("cannot copy a region of size [", absl::StrJoin(from_region.size, ","),
                                                    "] to one of size [", absl::StrJoin(to_region.size, ","), "]"));
   }
-  if (from_region.empty()) return absl::OkStatus();
-  const Dims from_strides = DenseStrides(element_bytes, from_dims), to_strides = DenseStrides(element_bytes, to_dims);
-  CopyBox(element_bytes, from_region.size, from + Offset(from_region.start, from_strides), from_strides,
-          to + Offset(to_region.start, to_strides), to_strides);
+  CopyDenseBox(element_bytes, from_region.size, from, from_dims, from_region.start, to, to_dims, to_region.start);
   return absl::OkStatus();
 }
 

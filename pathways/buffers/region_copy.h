@@ -1,4 +1,5 @@
-// Copies boxes of elements between host buffers of any strides. Used for clients' strided host buffers and for the pieces of a reshard.
+// Copies boxes of elements between host buffers of any strides. Used for clients' strided host buffers, for the pieces of a reshard and
+// for what hosts send each other.
 //
 // A view is the address of element [0, ..., 0] and one byte stride for each dimension. Strides may be negative, zero (source only) or in
 // any order. Loops run in the order that suits the destination. Dimensions that are contiguous in both buffers are merged, so that
@@ -6,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -21,8 +23,20 @@ void CopyBox(int element_bytes, absl::Span<const int64_t> size, const uint8_t* f
 // Returns row-major strides. REQUIRES: their products fit int64 (checked by NumElements and DenseBytes).
 Dims DenseStrides(int element_bytes, absl::Span<const int64_t> dims);
 
-// Copies a region of a dense row-major array to a region of the same size of another. INVALID_ARGUMENT if a region is not inside its
-// array or the sizes differ.
+// Returns true if [start, start + size) lies inside an array of shape `dims`.
+bool Contains(absl::Span<const int64_t> dims, absl::Span<const int64_t> start, absl::Span<const int64_t> size);
+
+// If the box is contiguous in a dense row-major array, returns the index of its first element. REQUIRES: it lies inside.
+std::optional<int64_t> ContiguousStart(absl::Span<const int64_t> dims, absl::Span<const int64_t> start,
+                                       absl::Span<const int64_t> size);
+
+// Copies the box `size` from dense row-major `from` at `from_start` to dense row-major `to` at `to_start`. REQUIRES: both boxes lie
+// inside.
+void CopyDenseBox(int element_bytes, absl::Span<const int64_t> size, const uint8_t* from, absl::Span<const int64_t> from_dims,
+                  absl::Span<const int64_t> from_start, uint8_t* to, absl::Span<const int64_t> to_dims,
+                  absl::Span<const int64_t> to_start);
+
+// As CopyDenseBox. INVALID_ARGUMENT if a region is not inside its array or the sizes differ.
 absl::Status CopyDenseRegion(int element_bytes, const uint8_t* from, absl::Span<const int64_t> from_dims,
                              const Region& from_region, uint8_t* to, absl::Span<const int64_t> to_dims, const Region& to_region);
 

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -57,6 +58,27 @@ TEST(RegionCopyTest, RefusesRegionsOutsideTheirArrays) {
     EXPECT_EQ(copy({1}, good, bad), StatusCode::kInvalidArgument);
   }
   EXPECT_EQ(copy({1}, good, {{0}, {0}}), StatusCode::kInvalidArgument);
+}
+
+TEST(RegionCopyTest, FindsTheBoxesWhoseElementsAreContiguous) {
+  for (uint32_t seed = 0; seed < 2000; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    std::mt19937 rng(seed);
+    Dims dims, start, size;
+    for (int64_t d = Pick(rng, 0, 4); d > 0; --d) {
+      const bool whole = Pick(rng, 0, 1) == 0;
+      size.push_back(Pick(rng, 1, 3));
+      start.push_back(whole ? 0 : Pick(rng, 0, 2));
+      dims.push_back(start.back() + size.back() + (whole ? 0 : Pick(rng, 0, 2)));
+    }
+    const Dims strides = DenseStrides(1, dims);
+    int64_t expected = Dot(start, strides), next = expected;
+    bool contiguous = true;
+    ForEachIndex(size, [&](const Dims& at) { contiguous = contiguous && Dot(start, strides) + Dot(at, strides) == next++; });
+    const std::optional<int64_t> found = ContiguousStart(dims, start, size);
+    ASSERT_EQ(found.has_value(), contiguous);
+    if (contiguous) ASSERT_EQ(*found, expected);
+  }
 }
 
 }  // namespace

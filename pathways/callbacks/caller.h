@@ -1,8 +1,12 @@
-// Caller: what a front door knows of a process with Python functions: the handler of host calls of its sessions. Connection carries the calls.
+// Caller: sends the host calls of a session to one Python process, and completes them with its answers. Host calls are calls of Python
+// functions from compiled programs (jax.pure_callback and the like). A front door (the agent, or the PJRT plugin) has one Caller for each
+// process that is connected to its callback socket; Connection carries the messages.
 //
 // Invariants:
-//   CR-1  each call is completed exactly once: with its answer, or with UNAVAILABLE when the process has closed the connection
-// Strand-confined. Kept alive by the connection and by the front end.
+//   CR-1  each call is completed exactly once, inside OnAnswer or OnClosed: with its answer, or with UNAVAILABLE once the connection is
+//         closed, by either side. A call that comes later completes with UNAVAILABLE at once
+//   CR-2  answers may come in any order. No call has a time limit: a Python function may take as long as it likes
+// Lives on the strand of the front door. The connection and the front door share it; the connection calls OnClosed at its end.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +29,13 @@ class Caller final : public session::HostCallHandler {
   // session::HostCallHandler
   void OnHostCall(session::HostCall call, session::ResultCallback<std::vector<Bytes>> done) override;
 
-  // INVALID_ARGUMENT: there is no such call.
+  // Completes a call with its results, or with the error that the function raised. Returns INVALID_ARGUMENT if no such call is under
+  // way: then the process breaks the protocol, and the connection has to end.
   absl::Status OnAnswer(uint64_t number, absl::StatusOr<std::vector<Bytes>> results);
+  // Completes all calls with UNAVAILABLE.
   void OnClosed();
 
-  // The token under which the process is registered; empty: it is not.
+  // The token under which the front door knows the process. Connection sets it; empty until then.
   std::string token;
 
  private:

@@ -26,7 +26,7 @@ uint64_t SumOf(const std::vector<uint64_t>& sizes) {
 
 }  // namespace
 
-std::function<void(std::function<void(Connection&)>)> Connection::OnThread() {
+std::function<void(std::function<void(Connection&)>)> Connection::PosterToThread() {
   return [io = io_.lock(), weak = weak_from_this()](std::function<void(Connection&)> task) {
     asio::post(*io, [weak, task = std::move(task)] {
       if (auto self = weak.lock()) task(*self);
@@ -35,7 +35,7 @@ std::function<void(std::function<void(Connection&)>)> Connection::OnThread() {
 }
 
 void Connection::Start() {
-  caller_ = std::make_shared<Caller>([on_thread = OnThread()](uint64_t number, session::HostCall call) {
+  caller_ = std::make_shared<Caller>([on_thread = PosterToThread()](uint64_t number, session::HostCall call) {
     on_thread([number, call = std::move(call)](Connection& self) { self.Write(number, call); });
   });
   ReadLength();
@@ -51,7 +51,7 @@ void Connection::Close() {
   });
 }
 
-void Connection::Refuse(const absl::Status& why) {
+void Connection::CloseBecause(const absl::Status& why) {
   PW_LOG_ERROR << "callback socket: " << why.message() << "; closing the connection";
   Close();
 }
@@ -68,7 +68,7 @@ void Connection::ReadLength() {
 }
 
 void Connection::ReadHeader(uint32_t length) {
-  if (length > kMaxHeader) return Refuse(absl::InvalidArgumentError(absl::StrCat("a header of ", length, " bytes")));
+  if (length > kMaxHeader) return CloseBecause(absl::InvalidArgumentError(absl::StrCat("a header of ", length, " bytes")));
   header_.resize(length);
   asio::async_read(socket_, asio::buffer(header_), [self = shared_from_this()](asio::error_code error, size_t) {
     error ? self->Close() : self->OnHeader();
@@ -77,22 +77,22 @@ void Connection::ReadHeader(uint32_t length) {
 
 void Connection::OnHeader() {
   absl::StatusOr<PythonMessage> message = ParseHeader(header_);
-  if (!message.ok()) return Refuse(message.status());
-  if (message->companion.empty() != named_) return Refuse(absl::InvalidArgumentError("the token must come first, and once"));
+  if (!message.ok()) return CloseBecause(message.status());
+  if (message->companion.empty() != named_) return CloseBecause(absl::InvalidArgumentError("the token must come first, and once"));
   message_ = *std::move(message);
   if (!named_) return Register(message_.companion);
-  if (!message_.status.ok()) return Pass(message_.status);
+  if (!message_.status.ok()) return PassToCaller(message_.status);
   ReadResults();
 }
 
 void Connection::Register(const std::string& token) {
   named_ = true;
-  door_.post([on_thread = OnThread(), caller = caller_, token, door = door_] {
+  door_.post([on_thread = PosterToThread(), caller = caller_, token, door = door_] {
     const absl::Status added = door.add(token, caller);
     if (added.ok()) {
       caller->token = token;
     } else {
-      on_thread([added](Connection& self) { self.Refuse(added); });
+      on_thread([added](Connection& self) { self.CloseBecause(added); });
     }
   });
   ReadLength();
@@ -100,20 +100,20 @@ void Connection::Register(const std::string& token) {
 
 void Connection::ReadResults() {
   const uint64_t total = SumOf(message_.result_bytes);
-  if (total == 0) return Pass(std::vector<Bytes>(message_.result_bytes.size()));
+  if (total == 0) return PassToCaller(std::vector<Bytes>(message_.result_bytes.size()));
   std::optional<AlignedBytes> memory = total <= lanes::kCallBytes ? TryAllocate(total) : std::nullopt;
   if (!memory.has_value()) return DropResults(total);
   const asio::mutable_buffer place = asio::buffer(memory->data(), total);
   auto read = [self = shared_from_this(), memory = *std::move(memory)](asio::error_code error, size_t) mutable {
     if (error) return self->Close();
-    self->Pass(lanes::Cut(std::move(memory).Freeze(), self->message_.result_bytes));
+    self->PassToCaller(lanes::Cut(std::move(memory).Freeze(), self->message_.result_bytes));
   };
   asio::async_read(socket_, place, std::move(read));
 }
 
 void Connection::DropResults(uint64_t left) {
   if (left == 0) {
-    return Pass(absl::ResourceExhaustedError(
+    return PassToCaller(absl::ResourceExhaustedError(
         absl::StrCat("a host callback returned more than ", lanes::kCallBytes >> 30,
                      " GiB, or more than there is memory for; return the data in parts")));
   }
@@ -123,10 +123,10 @@ void Connection::DropResults(uint64_t left) {
   });
 }
 
-void Connection::Pass(absl::StatusOr<std::vector<Bytes>> results) {
-  door_.post([on_thread = OnThread(), caller = caller_, call = message_.call, results = std::move(results)]() mutable {
+void Connection::PassToCaller(absl::StatusOr<std::vector<Bytes>> results) {
+  door_.post([on_thread = PosterToThread(), caller = caller_, call = message_.call, results = std::move(results)]() mutable {
     const absl::Status taken = caller->OnAnswer(call, std::move(results));
-    if (!taken.ok()) on_thread([taken](Connection& self) { self.Refuse(taken); });
+    if (!taken.ok()) on_thread([taken](Connection& self) { self.CloseBecause(taken); });
   });
   ReadLength();
 }

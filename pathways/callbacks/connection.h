@@ -1,12 +1,13 @@
-// Connection: one connection of a Python process to the callback socket (call_message.h). Its first message names the process by a token; then
-// calls go down and answers come up.
+// Connection: one connection of a Python process to the callback socket of a front door (call_message.h). The process first sends its
+// token, which says whose calls it answers. Then this side sends calls to the process, and the process sends answers.
 //
 // Invariants:
-//   CX-1  the caller (caller.h) is registered when the process has named its token, and once only; it is removed when the connection ends
+//   CX-1  the first message is the token, and no other message is. It registers the connection's Caller (caller.h) with the front door; an
+//         unknown or used token ends the connection. The end of the connection removes the Caller and calls its OnClosed
 //   CX-2  calls are written whole, one after another, in the order of Write
-//   CX-3  an answer that is too large is read to its end and replaced by RESOURCE_EXHAUSTED: what comes behind it counts
-// Runs on the socket's thread (call_socket.h), where it keeps itself alive while something is under way. What concerns the caller is posted to
-// the strand.
+//   CX-3  an answer that is too large is read to its end and replaced by RESOURCE_EXHAUSTED, so that later answers are still understood
+// Every method runs on the thread of the callback socket (call_socket.h). Pending reads and writes keep the connection alive. The Caller
+// lives on the strand of the front door: all calls of it are posted there.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +30,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
  public:
   using Socket = asio::local::stream_protocol::socket;
 
-  // `io` runs the socket's thread.
+  // The thread of the socket runs `io`.
   Connection(const std::shared_ptr<asio::io_context>& io, Socket socket, CallSocket::Door door)
       : io_(io), socket_(std::move(socket)), door_(std::move(door)) {}
 
+  // Begins to read.
   void Start();
+  // Queues a call for the process. Does nothing once the connection is closed.
   void Write(uint64_t number, session::HostCall call);
+  // May be called more than once.
   void Close();
 
  private:
@@ -49,22 +53,24 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Register(const std::string& token);
   void ReadResults();
   void DropResults(uint64_t left);
-  void Pass(absl::StatusOr<std::vector<Bytes>> results);
+  // Hands an answer to the Caller, and reads the next one.
+  void PassToCaller(absl::StatusOr<std::vector<Bytes>> results);
   void WriteNext();
-  void Refuse(const absl::Status& why);
-  // Returns a function for the strand, which runs a task with this connection on the socket's thread, if both still exist.
-  std::function<void(std::function<void(Connection&)>)> OnThread();
+  // Logs a breach of the protocol, and closes the connection.
+  void CloseBecause(const absl::Status& why);
+  // Returns a function that the strand may call: it runs a task with this connection on the socket's thread, unless the connection is gone.
+  std::function<void(std::function<void(Connection&)>)> PosterToThread();
 
   const std::weak_ptr<asio::io_context> io_;
   Socket socket_;
   const CallSocket::Door door_;
   std::shared_ptr<Caller> caller_;
-  bool named_ = false;  // the token has come
+  bool named_ = false;  // the token has been read
   bool closed_ = false;
   uint8_t length_[4];
   std::string header_;
   PythonMessage message_;  // being read
-  std::string dropped_;    // a part of what is too large
+  std::string dropped_;    // the part of a too large answer that is being read
   std::deque<Outgoing> outgoing_;  // the first is being written
 };
 

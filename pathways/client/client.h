@@ -1,15 +1,17 @@
-// Client: a session of a C++ program, with its own threads and network. For programs that have no front door of their own.
+// Client: drives a cluster from a C++ program. It is one session with the controller, and brings the threads and the sockets that the
+// session needs. (jax programs enter by an agent or by the PJRT plugin, which use RemoteSession directly.)
 //
 //   auto client = client::Client::Connect({.controller = "unix:/run/pathways/clients.sock", .description = "an example"});
-//   auto program = (*client)->Compile(std::move(request));           // Future<Executable>
+//   absl::StatusOr<client::Executable> program = Await((*client)->Compile(std::move(request)));  // base/await.h
 //   client::Array x = (*client)->Put(spec, bytes);
-//   std::vector<client::Array> y = (*client)->Execute(*program.value(), {&x});
-//   Future<Bytes> data = (*client)->Fetch(y[0]);
+//   std::vector<client::Array> y = (*client)->Execute(*program, {&x});
+//   absl::StatusOr<Bytes> data = Await((*client)->Fetch(y[0]));
 //
-// Only Connect blocks. Arrays are names: a computation may use an array that does not exist yet. An array that failed passes its error to
-// the arrays computed from it; Fetch and Ready report the error.
+// Connect and the destructor block; all other methods return at once. An Array is a name: a computation may use the result of another that
+// has not run yet. The object may be destroyed as soon as it has been passed on. What fails makes its results error arrays: the error
+// passes to all arrays computed from them, and Fetch and Ready report it. So does the loss of the session, with UNAVAILABLE.
 //
-// Any thread. Operations take effect in the order of the calls of one thread. Arrays and executables must not outlive their client.
+// Any thread. Calls that happen one after the other take effect in that order. Arrays and executables must not outlive their client.
 #pragma once
 
 #include <cstdint>
@@ -54,14 +56,14 @@ using Executable = std::shared_ptr<const session::ExecutableInfo>;
 // A computation that was sent off.
 struct Run {
   std::vector<Array> results;
-  Future<Unit> end;  // of the computation on all its devices; no state unless RunOptions::end asks for it
+  Future<Unit> end;  // is set when the computation has ended on all its devices; not valid() unless RunOptions::end was set
 };
 
 struct RunOptions {
-  std::vector<int32_t> non_donatable = {};  // arguments that the computation must not take over
-  std::vector<DeviceId> devices = {};       // of a portable executable; empty: those for which it was compiled
-  int32_t launch_id = 0;
-  bool end = false;
+  std::vector<int32_t> non_donatable = {};  // the indices of arguments that are not donated, although the program says so
+  std::vector<DeviceId> devices = {};       // where a portable executable runs; if empty, on the devices for which it was compiled
+  int32_t launch_id = 0;                    // PJRT's launch_id
+  bool end = false;                         // asks for Run::end, which costs a message
 };
 
 class Client {
@@ -69,39 +71,42 @@ class Client {
   struct Options {
     std::string controller;                       // its address for clients
     std::string description;                      // for people: shown by `pathways status`
-    absl::Duration timeout = absl::Seconds(30);   // how long the controller may be out of reach at the start
-    absl::Duration absence = absl::Seconds(30);   // and later; zero: a broken connection ends the session
-    std::string remedy = {};                      // advice for people, at the end of the error of a lost session
+    absl::Duration timeout = absl::Seconds(30);   // how long Connect tries
+    absl::Duration absence = absl::Seconds(30);   // how long a broken connection may last; zero ends the session at once
+    std::string remedy = {};                      // a sentence for the user, added to the error of a lost session
   };
-  // Waits until the session is open.
+  // Opens a session. Waits until the controller has answered.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const Options& options);
-  // Ends the session, and frees all it owns.
+  // Ends the session, and frees all that it owns on the cluster. Futures that are not set yet become CANCELLED.
   ~Client();
 
   const session::ClusterInfo& cluster() const;
   SessionId session_id() const;
   // Compiles a StableHLO module (text or portable artifact) for the devices of the request.
   Future<Executable> Compile(session::CompileRequest request);
-  // The executable will not be used again.
+  // Frees the executable on the cluster once its runs have ended. Without this, it stays until the session ends.
   void Drop(const Executable& executable);
   Future<session::CostAnalysis> Costs(const Executable& executable);
-  // Makes an array; each shard holds these dense, row-major bytes. REQUIRES: a replicated spec, or one device.
+  // Makes an array on one device, or replicated over several, of these dense, row-major bytes. A sharded array is assembled from one
+  // array for each device.
   Array Put(const buffers::ArraySpec& spec, Bytes data);
   // Makes an array that holds this error.
   Array PutError(const buffers::ArraySpec& spec, absl::Status error);
   std::vector<Array> Execute(const Executable& executable, absl::Span<const Array* const> args);
   Run Execute(const Executable& executable, absl::Span<const Array* const> args, RunOptions options);
-  // Copies an array to other devices, one for each shard, and to a kind of memory; empty: the default.
+  // Copies each shard to the device at the same place of `devices`. An empty `memory_kind` is the device's default memory.
   Array Copy(const Array& array, std::vector<DeviceId> devices, std::string memory_kind = "");
-  // Makes one array of single-device arrays, in shard order, and the reverse. Both share the data with what they are made of.
+  // Makes a sharded array of arrays on single devices, one for each shard, in shard order. Shares their data.
   Array Assemble(const buffers::ArraySpec& spec, absl::Span<const Array* const> singles);
+  // Makes an array on a single device of each shard. Shares their data.
   std::vector<Array> Disassemble(const Array& array, int num_shards);
   // Fetches an array that one device holds whole; dense, or with these strides.
   Future<Bytes> Fetch(const Array& array, std::optional<buffers::Dims> byte_strides = std::nullopt);
   Future<Unit> Ready(const Array& array);
-  // Answers the calls that computations make to functions of this process; its methods run on the session's strand, as tasks of Post do. Without
-  // a handler such calls fail.
+  // Sets the handler of calls that computations make to functions of this process. Its methods run on the client's own thread, and must
+  // not block. Without a handler such calls fail.
   void SetHostCalls(std::shared_ptr<session::HostCallHandler> handler);
+  // Runs a task on the client's own thread, where handlers run too.
   void Post(absl::AnyInvocable<void() &&> task);
 
  private:

@@ -2,7 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pathways/dataflow/testing/manual_world.h"
+#include "pathways/base/testing/manual_world.h"
 
 namespace pw::dataflow {
 namespace {

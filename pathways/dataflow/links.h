@@ -1,5 +1,5 @@
-// Links: the interface over which a runtime exchanges frames with the runtimes of other hosts. TransportLinks (transport_links.h)
-// makes connections of its own; other implementations carry the frames inside an existing stream.
+// Links: the interface over which a runtime exchanges frames with the runtimes of other hosts. The controller and the workers carry
+// the frames inside their own streams; testing/transport_links.h makes connections for tests and benchmarks.
 //
 // Invariants:
 //   DL-1  frames of one lane to one host arrive in order, each once, unless the peer is lost or the link to it has broken

@@ -72,7 +72,7 @@ class Hostile : public testing::Test {
 
   ManualExecutor executor_;
   ManualClock clock_;
-  ManualTimers timers_{&clock_};
+  ManualTimers timers_{&clock_, &executor_};
   Strand strand_{&executor_};
   FakeLinks links_;
   Operators operators_;

@@ -1,14 +1,13 @@
 // For tests of lanes: a lane with both ends on a network in memory, and an owner that records its calls.
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "pathways/base/executor.h"
+#include "pathways/base/testing/manual_world.h"
 #include "pathways/lanes/lane_end.h"
 #include "pathways/net/memory_transport.h"
 
@@ -35,9 +34,9 @@ class RememberingOwner final : public LaneEnd::Owner {
 };
 
 // A connected lane; neither end is open yet (LaneEnd::Open). Messages are delivered when the test calls Run or RunOne.
-class LanePair : public Executor {
+class LanePair {
  public:
-  explicit LanePair(const net::Limits& limits = {}) : transport_(&network_, this, nullptr, limits) {
+  explicit LanePair(const net::Limits& limits = {}) : transport_(&network_, &executor_, nullptr, limits) {
     listener_ = *transport_.Listen("tcp:worker:0", [this](std::unique_ptr<net::Connection> connection) {
       worker = std::make_unique<LaneEnd>(2, std::move(connection), To(&at_worker));
       worker->Start();
@@ -48,24 +47,14 @@ class LanePair : public Executor {
     });
     Run();
   }
-  ~LanePair() override {
+  ~LanePair() {
     client = nullptr;
     worker = nullptr;
     Run();
   }
-  void Post(Task task) override { tasks_.push_back(std::move(task)); }
   // Runs one task. Returns false if there is none.
-  bool RunOne() {
-    if (tasks_.empty()) return false;
-    Task task = std::move(tasks_.front());
-    tasks_.pop_front();
-    std::move(task)();
-    return true;
-  }
-  void Run() {
-    while (RunOne()) {
-    }
-  }
+  bool RunOne() { return executor_.RunOne(); }
+  void Run() { executor_.RunUntilIdle(); }
 
   RememberingOwner at_client, at_worker;
   std::unique_ptr<LaneEnd> client, worker;
@@ -74,7 +63,7 @@ class LanePair : public Executor {
   static LaneEnd::PostToOwner To(RememberingOwner* owner) {
     return [owner](absl::AnyInvocable<void(LaneEnd::Owner&) &&> task) { std::move(task)(*owner); };
   }
-  std::deque<Task> tasks_;
+  ManualExecutor executor_;
   net::MemoryNetwork network_;
   net::MemoryTransport transport_;
   std::unique_ptr<net::Listener> listener_;

@@ -101,7 +101,7 @@ Answer SliceTable::StateOf(SliceId slice) const {
   return Placed{};
 }
 
-RetryLater SliceTable::Describe(size_t index) const {
+MustWait SliceTable::Describe(size_t index) const {
   const Waiting& waiting = queue_[index];
   std::vector<std::string> holders, islands;
   for (const auto& [id, slice] : slices_) {
@@ -227,7 +227,7 @@ Answer SliceTable::BeginMove(SliceId id) {
   if (!devices.has_value()) {
     if (FittingIslands(candidates_, request, std::nullopt).empty())
       return Infeasible{NearestFit(candidates_, request, std::nullopt)};
-    return RetryLater{0, "devices that other slices hold"};
+    return MustWait{0, "devices that other slices hold"};
   }
   slice.next = *std::move(devices);
   Occupy(slice.next, request, +1);

@@ -1,18 +1,22 @@
-// SliceTable: the live virtual slices with their physical devices, and the queue of requests that wait for devices (paper 4.1). Pure
-// state, owned by the controller's strand.
+// SliceTable: which physical devices each virtual slice has, and the queue of requests that wait for devices (paper 4.1). Pure state,
+// owned by the controller's strand.
 //
-// A request is answered Placed, RetryLater (then it is queued) or Infeasible. Every call that frees or adds devices places queued
-// requests in queue order and returns their outcomes.
+// Slices share devices: placement.h takes the least loaded ones, of one island. A request waits only for reserved memory, for devices of an
+// exclusive slice, or to be exclusive itself. A live slice is one that was placed and not released; while it is parked, it has no devices.
 //
-// Fairness: a queued request keeps later requests out of the islands where it would fit, so that a stream of small requests does not
-// starve it. Islands where it would not fit stay open.
+// Add answers Placed, MustWait (the request is queued) or Infeasible. Every call that frees or adds devices places queued requests in
+// queue order, and returns their outcomes, which the caller tells their sessions.
+//
+// Fairness: a queued request keeps later requests out of the islands where it would fit if there were no slices. Thus a stream of small
+// requests does not starve it. Other islands stay open.
 //
 // Invariants:
-//   ST-1  a device's load is the number of virtual devices that live slices have on it; its reserved memory is the sum of theirs
+//   ST-1  a device's load is the number of virtual devices on it, of live slices and of moves under way; its reserved memory is the sum of
+//         their reservations
 //   ST-2  a device of an exclusive slice carries no other slice
-//   ST-3  no request waits that could be placed without overtaking an older request that waits for the same island
-//   ST-4  a request is Infeasible exactly when this cluster could never satisfy it; it is answered as soon as that is known
-//   ST-5  after the last slice is released all loads are zero
+//   ST-3  a request does not wait if it can be placed in an island for which no older request waits
+//   ST-4  a request is Infeasible exactly when it would not fit if there were no slices; drained hosts do not count. It is answered as soon
+//         as that is known
 #pragma once
 
 #include <cstdint>
@@ -35,21 +39,21 @@ struct Slice {
   SessionId owner;
   SliceRequest request;
   IslandId island;
-  std::vector<DeviceId> devices;  // physical, by virtual device; empty: the slice is parked
-  uint64_t epoch = 1;             // incremented when the slice moves
+  std::vector<DeviceId> devices;  // the physical device of each virtual one; empty while the slice is parked
+  uint64_t epoch = 1;             // incremented at the end of each move
   std::vector<DeviceId> next;     // the new devices during a move
   bool broken = false;            // one of its hosts was lost; it keeps the other devices until released
 };
 
 struct Placed {};
-struct RetryLater {
+struct MustWait {
   int position = 0;  // position in the queue; 1: next
   std::string waits_for;
 };
 struct Infeasible {
   std::string why;
 };
-using Answer = std::variant<Placed, RetryLater, Infeasible>;
+using Answer = std::variant<Placed, MustWait, Infeasible>;
 
 // The outcome of a queued request.
 struct Outcome {
@@ -60,25 +64,26 @@ using Outcomes = std::vector<Outcome>;
 
 class SliceTable {
  public:
-  // Places or queues a request. Returns its id and the answer. REQUIRES: Malformed(request) is empty.
+  // Places or queues a request. Returns its id and the answer. REQUIRES: Malformed(request) (placement.h) finds nothing.
   std::pair<SliceId, Answer> Add(SessionId owner, SliceRequest request);
-  // Returns Placed for a live slice, RetryLater for a queued one. REQUIRES: `slice` is one of them.
+  // Returns Placed for a live slice, MustWait for a queued one. REQUIRES: `slice` is one of them.
   Answer StateOf(SliceId slice) const;
 
-  // Remove live slices and queued requests. Unknown ones are ignored.
+  // Removes a live slice or a queued request. Ignores an unknown one.
   Outcomes Release(SliceId slice);
+  // Removes all of a session.
   Outcomes ReleaseOwner(SessionId owner);
 
-  // Applies joined and lost hosts. Slices with a device on a lost host become broken.
+  // Applies joined and lost hosts: `topology` is the whole cluster. Slices with a device on a lost host become broken.
   Outcomes SetTopology(const Topology& topology);
   // Sets whether a host is drained: a drained host takes no new slices.
   Outcomes SetDrained(HostId host, bool drained);
   bool drained(HostId host) const { return drained_.contains(host); }
 
-  // Move a slice to other devices that satisfy its original request (without `beside`). BeginMove occupies the new devices, and
-  // EndMove frees the old ones. If no such devices exist, BeginMove returns Infeasible or RetryLater, queues nothing, and leaves
-  // the slice where it is. The slice's `next` becomes empty if a host of the new devices is lost meanwhile. EndMove REQUIRES:
-  // `next` is not empty and the slice is not broken.
+  // Move a slice to other devices that satisfy its original request, in any island (SliceRequest::beside applies to the first placement
+  // only). BeginMove occupies the new devices, and EndMove frees the old ones. If no such devices exist, BeginMove returns Infeasible or
+  // MustWait and leaves the slice where it is; it queues nothing, so the caller tries again. The slice's `next` becomes empty if a host of
+  // the new devices is lost meanwhile. EndMove REQUIRES: `next` is not empty and the slice is not broken.
   Answer BeginMove(SliceId slice);
   Outcomes EndMove(SliceId slice);
   Outcomes AbortMove(SliceId slice);
@@ -107,7 +112,7 @@ class SliceTable {
   bool BesideIsGone(const SliceRequest& request) const { return request.beside.has_value() && Find(*request.beside) == nullptr; }
   std::optional<std::vector<DeviceId>> TryPlace(const SliceRequest& request, const std::set<IslandId>& closed) const;
   std::string WhyInfeasible(const SliceRequest& request) const;
-  RetryLater Describe(size_t index) const;
+  MustWait Describe(size_t index) const;
   void Occupy(const std::vector<DeviceId>& devices, const SliceRequest& request, int sign);
   void Enter(SliceId id, SessionId owner, SliceRequest request, std::vector<DeviceId> devices);
   void Forget(SliceId slice);

@@ -39,7 +39,7 @@ struct World {
 };
 
 bool IsPlaced(const Answer& answer) { return std::holds_alternative<Placed>(answer); }
-bool IsWaiting(const Answer& answer) { return std::holds_alternative<RetryLater>(answer); }
+bool IsWaiting(const Answer& answer) { return std::holds_alternative<MustWait>(answer); }
 bool IsInfeasible(const Answer& answer) { return std::holds_alternative<Infeasible>(answer); }
 
 TEST(SliceTableTest, LoadIsSpreadOverAllClients) {
@@ -62,11 +62,11 @@ TEST(SliceTableTest, WhoWaitsIsToldForWhatAndIsPlacedWhenItIsFree) {
   ASSERT_TRUE(IsPlaced(placed));
   auto [second, waits] = world.table.Add(kBob, Count(2));
   ASSERT_TRUE(IsWaiting(waits));
-  EXPECT_EQ(std::get<RetryLater>(waits).position, 1);
-  EXPECT_EQ(std::get<RetryLater>(waits).waits_for, "2 devices in island i, held by slice 1 of client 1");
+  EXPECT_EQ(std::get<MustWait>(waits).position, 1);
+  EXPECT_EQ(std::get<MustWait>(waits).waits_for, "2 devices in island i, held by slice 1 of client 1");
   auto [third, waits_too] = world.table.Add(kBob, Count(1));
   ASSERT_TRUE(IsWaiting(waits_too)) << "not past the one who came before";
-  EXPECT_THAT(std::get<RetryLater>(waits_too).waits_for, HasSubstr("after a request that came earlier"));
+  EXPECT_THAT(std::get<MustWait>(waits_too).waits_for, HasSubstr("after a request that came earlier"));
   const Outcomes outcomes = world.table.ReleaseOwner(kAnn);
   ASSERT_EQ(outcomes.size(), 2u);
   EXPECT_EQ(outcomes[0].slice, second);

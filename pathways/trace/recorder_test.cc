@@ -2,17 +2,13 @@
 
 #include <gmock/gmock.h>
 
+#include "pathways/base/testing/manual_world.h"
+
 namespace pw::trace {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-
-class ManualClock : public Clock {
- public:
-  absl::Time Now() override { return now; }
-  absl::Time now = absl::FromUnixSeconds(100);
-};
 
 TEST(RecorderTest, KeepsNothingWhileItIsOff) {
   ManualClock clock;

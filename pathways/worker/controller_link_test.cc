@@ -103,7 +103,7 @@ class LinkTest : public ::testing::Test {
     listener_ =
         *transport_.Listen("controller:1", [this](std::unique_ptr<net::Connection> c) { controller_.Accept(std::move(c)); });
   }
-  void Run() { executor_.RunAll(); }
+  void Run() { executor_.RunUntilIdle(); }
   void Advance(absl::Duration by) {
     time_.Advance(by);
     Run();

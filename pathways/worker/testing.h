@@ -86,15 +86,15 @@ class WorkerHarness {
     v1::ToWorker batch;
     *batch.add_commands() = command;
     strand.Post([this, batch, payload] { EXPECT_TRUE(worker->Handle(batch, Bytes::Copy(payload)).ok()); });
-    if (!hold_commands) executor.RunAll();
+    if (!hold_commands) executor.RunUntilIdle();
   }
   // Runs all tasks.
   void Settle() {
     while (executor.size() + device_executor.size() + compile_executor.size() + copy_executor.size() > 0) {
-      executor.RunAll();
-      device_executor.RunAll();
-      compile_executor.RunAll();
-      if (!hold_copies) copy_executor.RunAll();
+      executor.RunUntilIdle();
+      device_executor.RunUntilIdle();
+      compile_executor.RunUntilIdle();
+      if (!hold_copies) copy_executor.RunUntilIdle();
       if (hold_copies && executor.size() + device_executor.size() + compile_executor.size() == 0) break;
     }
   }
@@ -179,7 +179,7 @@ class WorkerHarness {
     v1::CleanUp what;
     what.add_sessions(session);
     strand.Post([this, what] { worker->CleanUp(what); });
-    if (!hold_commands) executor.RunAll();
+    if (!hold_commands) executor.RunUntilIdle();
   }
   void Alias(uint64_t op, uint64_t array, int shard, uint64_t source, int source_shard) {
     v1::Command command;
@@ -195,7 +195,7 @@ class WorkerHarness {
   v1::MemoryReport Memory() {
     v1::MemoryReport report;
     strand.Post([&] { report = worker->Memory(); });
-    executor.RunAll();
+    executor.RunUntilIdle();
     return report;
   }
   // Returns the shard's elements once everything has settled. Expects that the fetch succeeds.

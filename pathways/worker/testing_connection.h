@@ -1,14 +1,13 @@
-// The environment of a worker under test: a manual executor, and a connection that records what the worker sends. Not for products.
+// For tests of the worker: a connection that records what the worker sends.
 #pragma once
 
-#include <deque>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "pathways/base/executor.h"
+#include "pathways/base/testing/manual_world.h"
 #include "pathways/net/shared_memory.h"
 #include "pathways/net/transport.h"
 #include "pathways/v1/dataflow.pb.h"
@@ -18,27 +17,6 @@
 namespace pw::worker {
 
 namespace v1 = pathways::v1;
-
-// Runs tasks when told to, in order of posting.
-class ManualExecutor : public Executor {
- public:
-  void Post(Task task) override { tasks_.push_back(std::move(task)); }
-  bool RunOne() {
-    if (tasks_.empty()) return false;
-    Task task = std::move(tasks_.front());
-    tasks_.pop_front();
-    std::move(task)();
-    return true;
-  }
-  void RunAll() {
-    while (RunOne()) {
-    }
-  }
-  size_t size() const { return tasks_.size(); }
-
- private:
-  std::deque<Task> tasks_;
-};
 
 // Records what a worker sends.
 class RecordingConnection : public net::Connection {

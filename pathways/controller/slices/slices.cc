@@ -160,7 +160,7 @@ absl::StatusOr<SliceState> Slices::Add(SessionId session, const resource::SliceR
     state.text = infeasible->why;
     return state;
   }
-  if (std::holds_alternative<resource::RetryLater>(answer)) {
+  if (std::holds_alternative<resource::MustWait>(answer)) {
     waiting_[id] = {session, request};
   } else if (absl::Status status = Bind(*table_.Find(id)); !status.ok()) {
     Learn(table_.Release(id));
@@ -211,7 +211,7 @@ absl::StatusOr<SliceState> Slices::StateOf(SessionId session, SliceId id) const 
   auto it = waiting_.find(id);
   if (it == waiting_.end() || it->second.first != session)
     return absl::NotFoundError(absl::StrCat("this client has no ", ToString(id), ": it was released"));
-  const auto later = std::get<resource::RetryLater>(table_.StateOf(id));
+  const auto later = std::get<resource::MustWait>(table_.StateOf(id));
   state.position = later.position;
   state.text = later.waits_for;
   return state;
@@ -295,7 +295,7 @@ std::vector<SliceStatus> Slices::Status() const {
                    bound_.at(id), slice.devices, slice.epoch, 0, ""});
   }
   for (const auto& [id, waiting] : waiting_) {
-    const auto later = std::get<resource::RetryLater>(table_.StateOf(id));
+    const auto later = std::get<resource::MustWait>(table_.StateOf(id));
     all.push_back({id,
                    waiting.first,
                    "waiting",

@@ -49,7 +49,7 @@ void Slices::Drain(const std::string& host_name, bool undo, ResultCallback<Drain
       drainage->report.stuck.push_back({slice->id, infeasible->why});
     } else {
       drainage->report.stuck.push_back(
-          {slice->id, absl::StrCat("it waits for ", std::get<resource::RetryLater>(answer).waits_for)});
+          {slice->id, absl::StrCat("it waits for ", std::get<resource::MustWait>(answer).waits_for)});
     }
   }
   for (auto& [session, slices] : moving) {

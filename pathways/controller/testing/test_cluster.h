@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "pathways/controller/cluster/cluster_impl.h"
 #include "pathways/controller/testing/fake_worker.h"
-#include "pathways/controller/testing/manual_world.h"
+#include "pathways/base/testing/manual_world.h"
 #include "pathways/net/memory_transport.h"
 #include "pathways/program/op_sharding.h"
 

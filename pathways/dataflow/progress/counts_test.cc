@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pathways/dataflow/progress/sequence_set.h"
-#include "pathways/dataflow/testing/random.h"
+#include "pathways/base/testing/random.h"
 
 namespace pw::dataflow {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/log.h"
 #include "pathways/dataflow/graph.h"
-#include "pathways/dataflow/testing/random.h"
+#include "pathways/base/testing/random.h"
 
 namespace pw::dataflow {
 

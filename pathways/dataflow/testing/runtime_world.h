@@ -14,8 +14,8 @@
 #include "gtest/gtest.h"
 #include "pathways/base/strand.h"
 #include "pathways/dataflow/runtime.h"
-#include "pathways/dataflow/testing/manual_world.h"
-#include "pathways/dataflow/transport_links.h"
+#include "pathways/base/testing/manual_world.h"
+#include "pathways/dataflow/testing/transport_links.h"
 #include "pathways/net/memory_transport.h"
 
 namespace pw::dataflow {
@@ -58,7 +58,7 @@ class BreakableLinks : public Links, private Links::Handler {
 class RuntimeWorld {
  public:
   RuntimeWorld(uint32_t hosts, uint64_t seed, const Operators& operators, const RuntimeKnobs& knobs = {})
-      : executor_(seed), timers_(&clock_), operators_(operators) {
+      : executor_(seed), timers_(&clock_, &executor_), operators_(operators) {
     for (uint32_t h = 0; h < hosts; ++h) hosts_.push_back(std::make_unique<Host>(this, HostId(h), knobs));
     for (auto& host : hosts_) {
       for (uint32_t h = 0; h < hosts; ++h) host->links.SetPeer(HostId(h), Address(h));

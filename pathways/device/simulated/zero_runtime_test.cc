@@ -9,33 +9,14 @@
 #include <utility>
 #include <vector>
 
+#include "pathways/base/testing/manual_world.h"
 #include "pathways/device/simulated/runtime.h"
 #include "pathways/device/simulated/testing.h"
 
 namespace pw::device {
 namespace {
 
-// Runs posted tasks when told to.
-class Steps final : public Executor {
- public:
-  void Post(Task task) override { tasks_.push_back(std::move(task)); }
-  void RunAll() {
-    while (!tasks_.empty()) {
-      Task task = std::move(tasks_.front());
-      tasks_.pop_front();
-      std::move(task)();
-    }
-  }
-
- private:
-  std::deque<Task> tasks_;
-};
-
-class HandClock final : public Clock {
- public:
-  absl::Time Now() override { return now; }
-  absl::Time now = absl::UnixEpoch();
-};
+const absl::Time kStart = ManualClock().now;
 
 // Keeps tasks until told to fire the first.
 class HandTimers final : public Timers {
@@ -100,8 +81,8 @@ class ZeroRuntimeTest : public ::testing::Test {
     return *std::move(launch);
   }
 
-  Steps steps;
-  HandClock clock;
+  ManualExecutor steps;
+  ManualClock clock;
   HandTimers timers;
   Compiler compiler;
   Meetings meetings;
@@ -122,11 +103,11 @@ class TimedZeroRuntimeTest : public ZeroRuntimeTest {
   absl::Duration TimeOverBoth(const std::string& text) {
     auto a = Compile(0, text, 4, true), b = Compile(1, text, 4, true);
     Launch at_a = Run(*a, {}, ++launches), at_b = Run(*b, {}, launches);
-    steps.RunAll();
+    steps.RunUntilIdle();
     const absl::Duration takes = timers.waiting.empty() ? absl::ZeroDuration() : timers.waiting[0].delay;
     clock.now += takes;
     while (!timers.waiting.empty()) timers.Fire();
-    steps.RunAll();
+    steps.RunUntilIdle();
     EXPECT_TRUE(at_a.done.ready() && at_b.done.ready());
     return takes;
   }
@@ -139,7 +120,7 @@ TEST_F(ZeroRuntimeTest, ResultsAreZerosOfTheCompiledShape) {
   Launch launch = Run(*program);
   ASSERT_EQ(launch.outputs.size(), 4u);  // two results on two devices
   EXPECT_FALSE(launch.outputs[0]->Ready().ready());
-  steps.RunAll();
+  steps.RunUntilIdle();
   for (const auto& output : launch.outputs) {
     EXPECT_EQ(output->dims(), (Dims{3, 5}));
     Future<Bytes> bytes = output->ToHost();
@@ -153,7 +134,7 @@ TEST_F(ZeroRuntimeTest, ResultsAreZerosOfTheCompiledShape) {
 TEST_F(ZeroRuntimeTest, HugeResultsTakeNoMemory) {
   auto program = Compile(0, "args=0 outputs=1 dims=1048576x65536", 1);  // 256 GiB
   Launch launch = Run(*program);
-  steps.RunAll();
+  steps.RunUntilIdle();
   absl::StatusOr<Bytes> view = launch.outputs[0]->HostView();
   ASSERT_TRUE(view.ok()) << view.status();
   EXPECT_EQ(view->size(), size_t{1} << 38);
@@ -200,10 +181,10 @@ TEST_F(ZeroRuntimeTest, HostsOfALaunchBeginTogether) {
   auto a = Compile(0, "args=0 outputs=1 dims=4", 4, true);
   auto b = Compile(1, "args=0 outputs=1 dims=4", 4, true);
   Launch at_a = Run(*a, {}, 7);
-  steps.RunAll();
+  steps.RunUntilIdle();
   EXPECT_FALSE(at_a.done.ready());
   Launch at_b = Run(*b, {}, 7);
-  steps.RunAll();
+  steps.RunUntilIdle();
   EXPECT_TRUE(at_a.done.ready() && at_a.done.value().ok());
   EXPECT_TRUE(at_b.done.ready() && at_b.done.value().ok());
 }
@@ -213,15 +194,15 @@ TEST_F(ZeroRuntimeTest, AnAbortedLaunchFailsWhereItIsAndWhereItComes) {
   auto b = Compile(1, "args=0 outputs=1 dims=4", 4, true);
   Launch at_a = Run(*a, {}, 9);
   hosts[1]->AbortLaunch(9, absl::UnavailableError("host b will not come"));
-  steps.RunAll();
+  steps.RunUntilIdle();
   ASSERT_TRUE(at_a.outputs[0]->Ready().ready());
   EXPECT_EQ(at_a.outputs[0]->Ready().value().status().message(), "host b will not come");
   Launch at_b = Run(*b, {}, 9);
-  steps.RunAll();
+  steps.RunUntilIdle();
   EXPECT_FALSE(at_b.done.value().ok());
   Launch again = Run(*a, {}, 10);  // the devices are free
   Run(*b, {}, 10);
-  steps.RunAll();
+  steps.RunUntilIdle();
   EXPECT_TRUE(again.done.value().ok());
 }
 
@@ -233,7 +214,7 @@ TEST_F(ZeroRuntimeTest, ErrorsOfArgumentsReachResultsAndNothingElse) {
   Launch poisoned = Run(*program, {lost.outputs[0].get()});
   auto other = Compile(0, "args=0 outputs=1 dims=4", 1);
   Launch fine = Run(*other);
-  steps.RunAll();
+  steps.RunUntilIdle();
   EXPECT_EQ(poisoned.outputs[0]->Ready().value().status().message(), "lost");
   EXPECT_TRUE(fine.done.value().ok());
 }
@@ -243,7 +224,7 @@ TEST_F(ZeroRuntimeTest, DonatedBuffersCannotBeUsedAgain) {
   auto take = Compile(0, kDonate, 1);
   Launch launch = Run(*make);
   Run(*take, {launch.outputs[0].get()});
-  steps.RunAll();
+  steps.RunUntilIdle();
   EXPECT_FALSE(take->Execute(std::vector<DeviceBuffer*>{launch.outputs[0].get()}, {}).ok());
   EXPECT_FALSE(launch.outputs[0]->ToHost().value().ok());
 }
@@ -255,18 +236,18 @@ TEST_F(TimedZeroRuntimeTest, DevicesAreBusyForAsLongAsTheirSpeedSaysOneAfterAnot
   auto two = *hosts[0]->FromHost(array, 1, "");
   Launch first = Run(*make, {one.get(), two.get()});
   Launch second = Run(*make, {one.get(), two.get()});
-  steps.RunAll();
+  steps.RunUntilIdle();
   ASSERT_EQ(timers.waiting.size(), 1u);
   EXPECT_EQ(timers.waiting[0].delay, absl::Milliseconds(50));
   clock.now += absl::Milliseconds(50);
   timers.Fire();
-  steps.RunAll();
+  steps.RunUntilIdle();
   EXPECT_TRUE(first.done.ready());
   EXPECT_FALSE(second.done.ready());
   ASSERT_EQ(timers.waiting.size(), 1u);
   EXPECT_EQ(timers.waiting[0].delay, absl::Milliseconds(50));
   timers.Fire();
-  steps.RunAll();
+  steps.RunUntilIdle();
   EXPECT_TRUE(second.done.ready());
 }
 
@@ -277,7 +258,7 @@ TEST_F(TimedZeroRuntimeTest, CollectivesTakeWhatTheirRingDoes) {
   EXPECT_EQ(TimeOverBoth(program + " us=0"), absl::Milliseconds(30 + 60));
   auto alone = Compile(0, program, 2);
   Run(*alone);
-  steps.RunAll();
+  steps.RunUntilIdle();
   ASSERT_EQ(timers.waiting.size(), 1u);
   EXPECT_EQ(timers.waiting[0].delay, absl::Milliseconds(3 + 6)) << "within a host";
 }
@@ -298,21 +279,21 @@ TEST_F(TimedZeroRuntimeTest, WhatWasEnqueuedAheadFollowsWithoutAGapHoweverLateWe
   Launch zero = Run(*make);
   Launch first = Run(*work, {zero.outputs[0].get()});
   Launch second = Run(*work, {first.outputs[0].get()});
-  steps.RunAll();
+  steps.RunUntilIdle();
   clock.now += absl::Milliseconds(70);  // the timer is 20 ms late
   timers.Fire();
-  steps.RunAll();
+  steps.RunUntilIdle();
   ASSERT_EQ(timers.waiting.size(), 1u);
   EXPECT_EQ(timers.waiting[0].delay, absl::Milliseconds(30));
   clock.now += absl::Milliseconds(35);
   timers.Fire();
-  steps.RunAll();
+  steps.RunUntilIdle();
   ASSERT_TRUE(second.done.ready());
-  EXPECT_EQ(first.busy->begin, absl::UnixEpoch());
-  EXPECT_EQ(first.busy->end, absl::UnixEpoch() + absl::Milliseconds(50)) << "whenever anybody noticed";
-  EXPECT_EQ(second.busy->begin, absl::UnixEpoch() + absl::Milliseconds(50));
+  EXPECT_EQ(first.busy->begin, kStart);
+  EXPECT_EQ(first.busy->end, kStart + absl::Milliseconds(50)) << "whenever anybody noticed";
+  EXPECT_EQ(second.busy->begin, kStart + absl::Milliseconds(50));
   Launch third = Run(*work, {second.outputs[0].get()});  // the device has been idle for 5 ms
-  steps.RunAll();
+  steps.RunUntilIdle();
   EXPECT_EQ(timers.waiting.back().delay, absl::Milliseconds(50));
 }
 
@@ -329,12 +310,12 @@ TEST_F(TimedZeroRuntimeTest, HostsBeginAsOfTheLastOfThem) {
   Launch at_a = Run(*a, args(0), 3);
   clock.now += absl::Milliseconds(20);
   Launch at_b = Run(*b, args(1), 3);
-  steps.RunAll();
+  steps.RunUntilIdle();
   ASSERT_EQ(timers.waiting.size(), 2u);
   while (!timers.waiting.empty()) timers.Fire();
-  steps.RunAll();
+  steps.RunUntilIdle();
   ASSERT_TRUE(at_a.done.ready() && at_b.done.ready());
-  EXPECT_EQ(at_a.busy->begin, absl::UnixEpoch() + absl::Milliseconds(20));
+  EXPECT_EQ(at_a.busy->begin, kStart + absl::Milliseconds(20));
   EXPECT_EQ(at_b.busy->begin, at_a.busy->begin);
 }
 

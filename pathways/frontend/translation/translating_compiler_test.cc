@@ -6,7 +6,7 @@
 
 #include <deque>
 
-#include "pathways/controller/testing/manual_world.h"
+#include "pathways/base/testing/manual_world.h"
 #include "pathways/frontend/testing/session_fixture.h"
 #include "pathways/frontend/translation/client_translator.h"
 
@@ -73,9 +73,9 @@ class TranslatingCompilerTest : public ClientSessionTest {
   static std::vector<Bytes> Result(const std::string& text) { return {Bytes::FromString(text)}; }
 
   FakeHelper helper_;
-  controller::ManualExecutor executor_;
-  controller::ManualClock manual_clock_;
-  controller::ManualTimers timers_{&manual_clock_, &executor_};
+  ManualExecutor executor_;
+  ManualClock manual_clock_;
+  ManualTimers timers_{&manual_clock_, &executor_};
   std::shared_ptr<TranslatingCompiler> compiler_;
 };
 

@@ -57,11 +57,11 @@ class LanesOfAWorker {
   }
   ~LanesOfAWorker() {
     host->worker = nullptr;
-    executor.RunAll();
+    executor.RunUntilIdle();
   }
   void Settle() {
     for (int i = 0; i < 3; ++i) {
-      executor.RunAll();
+      executor.RunUntilIdle();
       host->Settle();
     }
   }
@@ -470,8 +470,8 @@ TEST(ClientLanesTest, CallsEndWithTheirSessionAndWithTheWorker) {
   other.Admit(1);
   BeginCall(other, 1, 101);
   other.host->worker = nullptr;
-  other.executor.RunAll();
-  other.host->device_executor.RunAll();
+  other.executor.RunUntilIdle();
+  other.host->device_executor.RunUntilIdle();
   EXPECT_EQ(other.host->runtime.live_buffers(), 0) << "the program has ended";
 }
 

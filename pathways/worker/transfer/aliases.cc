@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "pathways/buffers/array_spec.h"
 #include "pathways/worker/transfer/placement.h"
-#include "pathways/worker/transfer/regions.h"
 
 namespace pw::worker {
 namespace v1 = pathways::v1;
@@ -54,7 +54,7 @@ void Aliases::Bitcast(const v1::Bitcast& command) {
   std::vector<std::pair<int, ShardRef>> sources;
   core_->store.ForEachShard(ArrayId(command.source()),
                             [&](int index, const ShardRef& shard) { sources.emplace_back(index, shard); });
-  absl::Status status = dtype.ok() ? HostSize(*dtype, dims).status() : dtype.status();
+  absl::Status status = dtype.ok() ? buffers::DenseBytes(*dtype, dims).status() : dtype.status();
   if (status.ok() && sources.empty()) status = core_->store.FindOrFailed(ArrayId(command.source()), 0)->error();
   if (!status.ok()) {
     core_->store.Poison(result_id, status, session);

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "pathways/buffers/array_spec.h"
+#include "pathways/buffers/byte_strides.h"
 #include "pathways/net/shared_copy.h"
 #include "pathways/net/shared_memory.h"
 #include "pathways/worker/transfer/host_copies.h"
 #include "pathways/worker/transfer/host_views.h"
-#include "pathways/worker/transfer/regions.h"
 
 namespace pw::worker {
 namespace {
@@ -37,12 +38,14 @@ Hazards::Outcome Fetches::Start(const RequestRef& request, const absl::Status& i
     return Hazards::Outcome::kDone;
   }
   device::DeviceBuffer* buffer = request->shard->buffer();
-  absl::StatusOr<int64_t> bytes = HostSize(buffer->dtype(), buffer->dims());
-  if (request->byte_strides.has_value() &&
-      IsRowMajor(buffers::HostBytes(buffer->dtype()), buffer->dims(), *request->byte_strides))
+  absl::StatusOr<int64_t> bytes = buffers::DenseBytes(buffer->dtype(), buffer->dims());
+  const int width = buffers::HostBytes(buffer->dtype());
+  if (request->byte_strides.has_value() && buffers::IsDense(width, buffer->dims(), *request->byte_strides)) {
     request->byte_strides.reset();
+  }
   if (bytes.ok() && request->byte_strides.has_value()) {
-    bytes = StridedSize(buffers::HostBytes(buffer->dtype()), buffer->dims(), *request->byte_strides);
+    const absl::StatusOr<buffers::StridedExtent> extent = buffers::SpannedRegion(width, buffer->dims(), *request->byte_strides);
+    bytes = extent.ok() ? absl::StatusOr<int64_t>(extent->bytes) : extent.status();
   }
   if (!bytes.ok()) {
     Answer(request, bytes.status());
@@ -108,6 +111,10 @@ void Fetches::Copied(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
 
 void Fetches::Answer(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
   request->task = nullptr;
+  if (bytes.ok() && request->byte_strides.has_value()) {
+    bytes = buffers::Stridify(*std::move(bytes), buffers::HostBytes(request->dtype), request->dims, *request->byte_strides,
+                              request->bytes);
+  }
   if (!bytes.ok()) {
     Freed(request->bytes);
     // If the shard is failing, its own error is the reason to give. It may be known only a little later.
@@ -117,9 +124,6 @@ void Fetches::Answer(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
     return;
   }
   if (core_->ended.contains(request->session)) return Freed(request->bytes);
-  if (request->byte_strides.has_value() && request->bytes > 0) {
-    bytes = ToStrides(buffers::HostBytes(request->dtype), request->dims, *bytes, *request->byte_strides);
-  }
   if (request->lane_fetch != 0 && bytes->size() > request->lane_above) return SendOnLane(request, *std::move(bytes));
   if (core_->shares_memory && net::NameOf(*bytes).has_value()) return Lend(request, *bytes);
   const bool is_inline = bytes->size() <= kFetchInlineBytes;

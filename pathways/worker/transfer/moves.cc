@@ -11,7 +11,6 @@
 #include "pathways/program/repeated_moves.h"
 #include "pathways/worker/transfer/moves_operation.h"
 #include "pathways/worker/transfer/placement.h"
-#include "pathways/worker/transfer/regions.h"
 
 namespace pw::worker {
 namespace {
@@ -67,15 +66,16 @@ absl::Status Moves::Check(const v1::Move::Receive& receive, Assembly* assembly) 
   PW_ASSIGN_OR_RETURN(assembly->dtype, buffers::DTypeFromNumber(receive.dtype()));
   assembly->dims = ToDims(receive.dims());
   assembly->memory_kind = receive.memory_kind();
-  PW_ASSIGN_OR_RETURN(assembly->total_bytes, HostSize(assembly->dtype, assembly->dims));
+  PW_ASSIGN_OR_RETURN(assembly->total_bytes, buffers::DenseBytes(assembly->dtype, assembly->dims));
   const int width = buffers::HostBytes(assembly->dtype);
   int64_t covered = 0;
   for (const v1::Move::Receive::Piece& piece : receive.pieces()) {
     Assembly::Piece p{ToDims(piece.to().start()), ToDims(piece.to().size()), ToDims(piece.from().start()), 0};
-    if (!Contains(assembly->dims, p.to_start, p.size))
+    if (!buffers::Contains(assembly->dims, p.to_start, p.size))
       return absl::InvalidArgumentError("a piece of a new shard lies outside it");
-    PW_ASSIGN_OR_RETURN(const int64_t elements, ElementCount(p.size));
+    PW_ASSIGN_OR_RETURN(const int64_t elements, buffers::NumElements(p.size));
     p.bytes = elements * width;
+    if (p.bytes > assembly->total_bytes - covered) return absl::InvalidArgumentError("the pieces of a new shard overlap");
     covered += p.bytes;
     assembly->pieces.push_back(std::move(p));
   }
@@ -225,7 +225,7 @@ uint8_t* Moves::Memory(Assembly* assembly) {
 uint8_t* Moves::FinalPlace(Assembly* assembly, size_t index, bool comes_shared) {
   const Assembly::Piece& piece = assembly->pieces[index];
   if (piece.bytes == 0 || (piece.bytes == assembly->total_bytes && comes_shared)) return nullptr;
-  const std::optional<int64_t> at = StretchStart(assembly->dims, piece.to_start, piece.size);
+  const std::optional<int64_t> at = buffers::ContiguousStart(assembly->dims, piece.to_start, piece.size);
   uint8_t* const memory = at.has_value() ? Memory(assembly) : nullptr;
   return memory == nullptr ? nullptr : memory + *at * buffers::HostBytes(assembly->dtype);
 }
@@ -233,7 +233,7 @@ uint8_t* Moves::FinalPlace(Assembly* assembly, size_t index, bool comes_shared) 
 void Moves::AddLocal(const OperationRef& operation, const AssemblyRef& assembly, size_t piece, const ShardRef& source) {
   const Dims dims = source->buffer()->dims();
   const Dims start = assembly->pieces[piece].from_start;
-  if (source->buffer()->dtype() != assembly->dtype || !Contains(dims, start, assembly->pieces[piece].size)) {
+  if (source->buffer()->dtype() != assembly->dtype || !buffers::Contains(dims, start, assembly->pieces[piece].size)) {
     return AddPiece(operation, assembly, piece,
                     absl::InvalidArgumentError("a piece of a new shard does not lie inside its source"), {}, {});
   }
@@ -256,7 +256,8 @@ void Moves::AddPiece(const OperationRef& operation, const AssemblyRef& assembly,
   } else if (piece.bytes == assembly->total_bytes && static_cast<int64_t>(bytes->size()) == piece.bytes) {
     assembly->whole = *bytes;
   } else if (uint8_t* const memory = Memory(assembly.get()); memory != nullptr) {
-    CopyBox(buffers::HostBytes(assembly->dtype), piece.size, bytes->data(), dims, start, memory, assembly->dims, piece.to_start);
+    buffers::CopyDenseBox(buffers::HostBytes(assembly->dtype), piece.size, bytes->data(), dims, start, memory, assembly->dims,
+                          piece.to_start);
   }
   if (--assembly->left == 0) Finish(operation, assembly);
 }

@@ -16,11 +16,14 @@
 #include <memory>
 
 #include "absl/container/flat_hash_map.h"
+#include "pathways/buffers/sharding.h"
 #include "pathways/worker/store/core.h"
 #include "pathways/worker/transfer/peers.h"
 #include "pathways/worker/transfer/staging.h"
 
 namespace pw::worker {
+
+using buffers::Dims;
 
 class Moves : public Peers::Receiver {
  public:

@@ -5,8 +5,9 @@
 #include <string>
 #include <utility>
 
+#include "pathways/buffers/array_spec.h"
+#include "pathways/buffers/region_copy.h"
 #include "pathways/worker/transfer/moves.h"
-#include "pathways/worker/transfer/regions.h"
 
 namespace pw::worker {
 

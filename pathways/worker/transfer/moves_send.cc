@@ -16,16 +16,16 @@ namespace v1 = pathways::v1;
 struct OutgoingRegion {
   int width;
   Dims dims, start, size;
-  size_t bytes() const { return static_cast<size_t>(*ElementCount(size) * width); }
+  size_t bytes() const { return static_cast<size_t>(*buffers::NumElements(size) * width); }
   bool whole() const { return size == dims; }
   // Returns the region in place, if it is contiguous.
   std::optional<Bytes> In(const Bytes& array) const {
-    const std::optional<int64_t> at = StretchStart(dims, start, size);
+    const std::optional<int64_t> at = buffers::ContiguousStart(dims, start, size);
     if (!at.has_value()) return std::nullopt;
     return array.Slice(static_cast<size_t>(*at * width), bytes());
   }
   void CopyTo(uint8_t* out, const Bytes& array) const {
-    CopyBox(width, size, array.data(), dims, start, out, size, Dims(size.size(), 0));
+    buffers::CopyDenseBox(width, size, array.data(), dims, start, out, size, Dims(size.size(), 0));
   }
 };
 
@@ -84,7 +84,7 @@ Hazards::Outcome Moves::StartSend(const OutgoingRef& out, const absl::Status& in
   OutgoingRegion& region = out->region;
   region.width = buffers::HostBytes(out->shard->buffer()->dtype());
   region.dims = out->shard->buffer()->dims();
-  if (!Contains(region.dims, region.start, region.size)) {
+  if (!buffers::Contains(region.dims, region.start, region.size)) {
     FailSend(out, absl::InvalidArgumentError("a region to send lies outside its shard"));
     return Hazards::Outcome::kDone;
   }

@@ -5,9 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/buffers/array_spec.h"
+#include "pathways/buffers/byte_strides.h"
 #include "pathways/net/shared_memory.h"
 #include "pathways/worker/transfer/placement.h"
-#include "pathways/worker/transfer/regions.h"
 
 namespace pw::worker {
 namespace v1 = pathways::v1;
@@ -34,10 +35,12 @@ absl::Status Puts::Check(const v1::Put& command, Request* request) const {
         absl::StrCat("arrays of type ", std::string(buffers::Name(array.dtype)), " have no elements to put on a device"));
   }
   array.dims.assign(command.dims().begin(), command.dims().end());
-  PW_ASSIGN_OR_RETURN(request->total_bytes, HostSize(array.dtype, array.dims));
+  PW_ASSIGN_OR_RETURN(request->total_bytes, buffers::DenseBytes(array.dtype, array.dims));
   if (command.has_byte_strides()) {
     array.byte_strides.emplace(command.byte_strides().begin(), command.byte_strides().end());
-    PW_ASSIGN_OR_RETURN(request->total_bytes, StridedSize(buffers::HostBytes(array.dtype), array.dims, *array.byte_strides));
+    PW_ASSIGN_OR_RETURN(const buffers::StridedExtent extent,
+                        buffers::SpannedRegion(buffers::HostBytes(array.dtype), array.dims, *array.byte_strides));
+    request->total_bytes = extent.bytes;
   }
   if (static_cast<int64_t>(command.total_bytes()) != request->total_bytes) {
     return absl::InvalidArgumentError(

@@ -1,4 +1,4 @@
-#include "pathways/dataflow/transport_links.h"
+#include "pathways/dataflow/testing/transport_links.h"
 
 #include "absl/strings/str_cat.h"
 #include "pathways/v1/dataflow.pb.h"

@@ -1,7 +1,9 @@
 // Test doubles of Executor, Clock and Timers: nothing runs, and no time passes, until the test says so. Everything runs on the
 // test's thread. Tasks run in the order of posting or, given a seed, in random order (a strand's tasks keep their order).
+// Not for products.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <optional>
@@ -10,9 +12,9 @@
 #include "pathways/base/clock.h"
 #include "pathways/base/executor.h"
 #include "pathways/base/timer_queue.h"
-#include "pathways/dataflow/testing/random.h"
+#include "pathways/base/testing/random.h"
 
-namespace pw::dataflow {
+namespace pw {
 
 class ManualExecutor : public Executor {
  public:
@@ -33,6 +35,7 @@ class ManualExecutor : public Executor {
     while (RunOne()) {
     }
   }
+  size_t size() const { return queue_.size(); }
 
  private:
   std::deque<Task> queue_;
@@ -47,7 +50,7 @@ class ManualClock : public Clock {
 
 class ManualTimers : public Timers {
  public:
-  explicit ManualTimers(ManualClock* clock) : clock_(clock) {}
+  ManualTimers(ManualClock* clock, ManualExecutor* world) : clock_(clock), world_(world) {}
   void After(absl::Duration delay, Executor* executor, Task task) override {
     entries_.emplace(clock_->now + delay, std::pair(executor, std::move(task)));
   }
@@ -56,17 +59,32 @@ class ManualTimers : public Timers {
   bool Step() {
     if (entries_.empty()) return false;
     clock_->now = std::max(clock_->now, entries_.begin()->first);
-    while (!entries_.empty() && entries_.begin()->first <= clock_->now) {
-      auto [executor, task] = std::move(entries_.begin()->second);
-      entries_.erase(entries_.begin());
-      executor->Post(std::move(task));
+    while (PostIfDue(clock_->now)) {
     }
     return true;
   }
+  // Lets time pass, and runs all tasks and timers that fall due, each timer by itself.
+  void Advance(absl::Duration duration) {
+    const absl::Time end = clock_->now + duration;
+    world_->RunUntilIdle();
+    while (PostIfDue(end)) world_->RunUntilIdle();
+    clock_->now = end;
+  }
 
  private:
+  // Moves the clock to the first deadline, if that is not after `end`, and posts its task. Returns whether it did.
+  bool PostIfDue(absl::Time end) {
+    if (entries_.empty() || entries_.begin()->first > end) return false;
+    clock_->now = std::max(clock_->now, entries_.begin()->first);
+    auto [executor, task] = std::move(entries_.begin()->second);
+    entries_.erase(entries_.begin());
+    executor->Post(std::move(task));
+    return true;
+  }
+
   ManualClock* const clock_;
+  ManualExecutor* const world_;
   std::multimap<absl::Time, std::pair<Executor*, Task>> entries_;
 };
 
-}  // namespace pw::dataflow
+}  // namespace pw

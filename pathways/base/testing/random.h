@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace pw::dataflow {
+namespace pw {
 
 class Random {
  public:
@@ -23,4 +23,4 @@ class Random {
   uint64_t state_;
 };
 
-}  // namespace pw::dataflow
+}  // namespace pw
