@@ -10,7 +10,7 @@
 #include "pathways/base/log.h"
 #include "pathways/base/strand.h"
 #include "pathways/dataflow/runtime.h"
-#include "pathways/dataflow/testing/manual_world.h"
+#include "pathways/base/testing/manual_world.h"
 #include "pathways/dataflow/testing/transport_links.h"
 #include "pathways/net/memory_transport.h"
 
@@ -114,7 +114,7 @@ class World {
 
   ManualExecutor executor_;
   ManualClock clock_;
-  ManualTimers timers_{&clock_};
+  ManualTimers timers_{&clock_, &executor_};
   Operators operators_;
   net::MemoryNetwork network_;
   std::vector<std::unique_ptr<Host>> hosts_;
