@@ -89,6 +89,17 @@ def clients_of(env):
     return status_of(env)["clients"]
 
 
+def test_files_that_a_client_s_environment_names_are_no_matter_of_the_hosts(cluster, tmp_path):
+    """jax writes them into the options of every program: the folder of CUDA where it finds one, and what XLA_FLAGS says, as MaxText sets it."""
+    env, address = cluster
+    assert not address.startswith("unix:")
+    program = "import jax\nprint(float(jax.jit(lambda x: x + 1)(1.0)))"
+    files = {"CUDA_ROOT": "/home/ada/cuda", "XLA_FLAGS": f"--xla_dump_to={tmp_path}/dump"}
+    done = subprocess.run([sys.executable, "-c", program], env={**env, "PATHWAYS_ADDRESS": address, **files}, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "2.0\n"), done.stderr
+    assert not (tmp_path / "dump").exists()
+
+
 def test_a_client_s_end_frees_what_it_owned(cluster, tmp_path):
     env, address = cluster
     program = "import jax, jax.numpy as jnp, time\nx = jnp.ones((1 << 20,)).block_until_ready()\nprint('ready', flush=True)\ntime.sleep(100)\n"
