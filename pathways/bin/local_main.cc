@@ -69,6 +69,8 @@ absl::Status Serve(Options options, pw::StopSignal* stop) {
   options.cluster.cluster.heartbeat_limit = absl::Hours(24);
   PW_ASSIGN_OR_RETURN(const pw::controller::ClusterOptions cluster_options, pw::ClusterOptionsFrom(options.cluster));
   options.host.controller = kWorkersAddress;
+  options.host.persistence_directory = options.door.server.server.persistence_directory;
+  options.host.object_directory = options.door.server.server.object_directory;
   options.host.listen = "unix:@host";  // of the network in memory: nobody else can connect
   options.host.listen_lanes = LanesBeside(options.listen_clients);
 

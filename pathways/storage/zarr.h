@@ -9,9 +9,9 @@
 #include "pathways/base/bytes.h"
 #include "pathways/buffers/dtype.h"
 #include "pathways/buffers/sharding.h"
-#include "pathways/frontend/plugin_programs/storage.h"
+#include "pathways/storage/files.h"
 
-namespace pw::frontend {
+namespace pw::storage {
 
 struct ZarrArray {
   buffers::DType dtype = buffers::DType::kInvalid;
@@ -19,15 +19,22 @@ struct ZarrArray {
   buffers::Dims chunks;  // the shape of every chunk; chunks at the end extend beyond the array
 };
 
+// The name of the file that describes an array.
+inline constexpr char kZarrMetadataFile[] = ".zarray";
+
 // UNIMPLEMENTED for element types without a zarr name.
 absl::StatusOr<std::string> ZarrMetadata(const ZarrArray& array);
 // UNIMPLEMENTED for compressed arrays and other features, INVALID_ARGUMENT for invalid metadata.
 absl::StatusOr<ZarrArray> ParseZarrMetadata(absl::string_view json);
 
-// Both block. The bytes of `region` are dense row-major. For writing it must be a whole chunk (or the part of one that is in the array).
-absl::Status WriteZarrChunk(const StoredFolder& directory, const ZarrArray& array, const buffers::Region& region,
+// Checks that a folder has all chunks of the array, each with all its bytes. NOT_FOUND or DATA_LOSS names the first that is missing or not whole.
+// Blocks.
+absl::Status CheckZarrChunks(const Folder& directory, const ZarrArray& array);
+
+// Both block. The bytes of `region` are dense and row-major. For writing it must be a whole chunk (or the part of one that is in the array).
+absl::Status WriteZarrChunk(const Folder& directory, const ZarrArray& array, const buffers::Region& region,
                             const Bytes& data);
-absl::StatusOr<Bytes> ReadZarrRegion(const StoredFolder& directory, const ZarrArray& array,
+absl::StatusOr<Bytes> ReadZarrRegion(const Folder& directory, const ZarrArray& array,
                                      const buffers::Region& region);
 
-}  // namespace pw::frontend
+}  // namespace pw::storage

@@ -1,4 +1,4 @@
-#include "pathways/frontend/plugin_programs/zarr.h"
+#include "pathways/storage/zarr.h"
 
 #include <algorithm>
 #include <cstring>
@@ -10,10 +10,9 @@
 #include "pathways/base/try_allocate.h"
 #include "pathways/buffers/array_spec.h"
 #include "pathways/buffers/region_copy.h"
-#include "pathways/frontend/plugin_programs/json.h"
-#include "pathways/frontend/plugin_programs/storage.h"
+#include "pathways/storage/json.h"
 
-namespace pw::frontend {
+namespace pw::storage {
 namespace {
 
 using buffers::Dims;
@@ -96,7 +95,18 @@ absl::StatusOr<ZarrArray> ParseZarrMetadata(absl::string_view json) {
   return array;
 }
 
-absl::Status WriteZarrChunk(const StoredFolder& directory, const ZarrArray& array, const Region& region,
+absl::Status CheckZarrChunks(const Folder& directory, const ZarrArray& array) {
+  PW_ASSIGN_OR_RETURN(const int64_t chunk_bytes, buffers::DenseBytes(array.dtype, array.chunks));
+  PW_ASSIGN_OR_RETURN(const int64_t bytes, buffers::DenseBytes(array.dtype, array.dims));
+  if (bytes == 0) return absl::OkStatus();
+  Dims last = array.dims;
+  for (size_t d = 0; d < last.size(); ++d) last[d] = (last[d] - 1) / array.chunks[d];
+  return ForEachIndex(Dims(last.size(), 0), last, [&](const Dims& index) -> absl::Status {
+    return ReadFilePart(directory, ChunkName(index), chunk_bytes, 0, 0).status();
+  });
+}
+
+absl::Status WriteZarrChunk(const Folder& directory, const ZarrArray& array, const Region& region,
                             const Bytes& data) {
   Dims index = region.start;
   for (size_t d = 0; d < index.size(); ++d) index[d] /= array.chunks[d];
@@ -113,7 +123,7 @@ absl::Status WriteZarrChunk(const StoredFolder& directory, const ZarrArray& arra
   return WriteWholeFile(directory, ChunkName(index), chunk);
 }
 
-absl::StatusOr<Bytes> ReadZarrRegion(const StoredFolder& directory, const ZarrArray& array, const Region& region) {
+absl::StatusOr<Bytes> ReadZarrRegion(const Folder& directory, const ZarrArray& array, const Region& region) {
   PW_ASSIGN_OR_RETURN(const int64_t bytes, buffers::DenseBytes(array.dtype, region.size));
   PW_ASSIGN_OR_RETURN(const int64_t chunk_bytes, buffers::DenseBytes(array.dtype, array.chunks));
   PW_ASSIGN_OR_RETURN(AlignedBytes out, TryAllocateHostBuffer(bytes));
@@ -124,17 +134,20 @@ absl::StatusOr<Bytes> ReadZarrRegion(const StoredFolder& directory, const ZarrAr
     last[d] = (last[d] + region.size[d] - 1) / array.chunks[d];
   }
   PW_RETURN_IF_ERROR(ForEachIndex(first, last, [&](const Dims& index) -> absl::Status {
-    PW_ASSIGN_OR_RETURN(const Bytes chunk, ReadWholeFile(directory, ChunkName(index), chunk_bytes));
-    if (static_cast<int64_t>(chunk.size()) != chunk_bytes) {
-      return absl::InvalidArgumentError(absl::StrCat("chunk ", ChunkName(index), " of ", directory.path().string(), " has ",
-                                                     chunk.size(), " bytes, not ", chunk_bytes));
-    }
     const Region held = ChunkRegion(array, index);
     const Region common = buffers::Intersect(held, region);
-    return buffers::CopyDenseRegion(buffers::HostBytes(array.dtype), chunk.data(), array.chunks, Relative(common, held.start),
-                                    out.data(), region.size, Relative(common, region.start));
+    // Only the rows of the chunk that are wanted: they are contiguous.
+    const bool rows = !index.empty();
+    const int64_t row_bytes = rows ? chunk_bytes / array.chunks[0] : chunk_bytes;
+    const int64_t first_row = rows ? common.start[0] - held.start[0] : 0, num_rows = rows ? common.size[0] : 1;
+    PW_ASSIGN_OR_RETURN(const Bytes part, ReadFilePart(directory, ChunkName(index), chunk_bytes, first_row * row_bytes, num_rows * row_bytes));
+    Dims part_dims = array.chunks;
+    Region from = Relative(common, held.start);
+    if (rows) part_dims[0] = num_rows, from.start[0] = 0;
+    return buffers::CopyDenseRegion(buffers::HostBytes(array.dtype), part.data(), part_dims, from, out.data(), region.size,
+                                    Relative(common, region.start));
   }));
   return std::move(out).Freeze();
 }
 
-}  // namespace pw::frontend
+}  // namespace pw::storage
