@@ -1,5 +1,5 @@
-// Client: drives a cluster from a C++ program. It is one session with the controller, and brings the threads and the sockets that the
-// session needs. (jax programs enter by an agent or by the PJRT plugin, which use RemoteSession directly.)
+// Client: drives a cluster from a C++ program, or from a front door in the user's process. It is one session: with a controller elsewhere, for
+// which it brings the threads and the sockets, or with a cluster in this process, by direct calls.
 //
 //   auto client = client::Client::Connect({.controller = "unix:/run/pathways/clients.sock", .description = "an example"});
 //   absl::StatusOr<client::Executable> program = Await((*client)->Compile(std::move(request)));  // base/await.h
@@ -7,8 +7,8 @@
 //   std::vector<client::Array> y = (*client)->Execute(*program, {&x});
 //   absl::StatusOr<Bytes> data = Await((*client)->Fetch(y[0]));
 //
-// Connect and the destructor block; all other methods return at once. An Array is a name: a computation may use the result of another that
-// has not run yet. The object may be destroyed as soon as it has been passed on. What fails makes its results error arrays: the error
+// Connect, Open and the destructor block; all other methods return at once. An Array is a name: a computation may use the result of another
+// that has not run yet. The object may be destroyed as soon as it has been passed on. What fails makes its results error arrays: the error
 // passes to all arrays computed from them, and Fetch and Ready report it. So does the loss of the session, with UNAVAILABLE.
 //
 // Any thread. Calls that happen one after the other take effect in that order. Arrays and executables must not outlive their client.
@@ -77,6 +77,8 @@ class Client {
   };
   // Opens a session. Waits until the controller has answered.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const Options& options);
+  // Opens a session with a cluster in this process, which outlives the client. UNAVAILABLE if the cluster has not formed.
+  static absl::StatusOr<std::unique_ptr<Client>> Open(session::Cluster* cluster, std::string description);
   // Ends the session, and frees all that it owns on the cluster. Futures that are not set yet become CANCELLED.
   ~Client();
 
@@ -111,7 +113,9 @@ class Client {
 
  private:
   friend class Array;
+  struct Way;
   struct State;
+  static absl::StatusOr<std::unique_ptr<Client>> Open(std::unique_ptr<State> state, std::string description);
   explicit Client(std::unique_ptr<State> state);
   session::Handle NewHandle();
   Array NewArray() { return Array(this, NewHandle()); }
