@@ -9,8 +9,9 @@
 #include "pathways/base/strand.h"
 #include "pathways/base/thread_pool.h"
 #include "pathways/base/timer_queue.h"
-#include "pathways/client/remote_session.h"
+#include "pathways/client/remote_cluster.h"
 #include "pathways/net/asio_transport.h"
+#include "pathways/session/questions.h"
 
 namespace pw::client {
 namespace {
@@ -46,11 +47,21 @@ struct Client::State {
   net::AsioTransport transport;
   TimerQueue timers{&clock};
   std::atomic<Handle> next_handle = 1;
-  std::shared_ptr<RemoteSession> session;  // used on the strand
-  std::shared_ptr<const session::ClusterInfo> cluster;
+  std::unique_ptr<RemoteCluster> cluster;     // used on the strand
+  std::shared_ptr<session::Session> session;  // used on the strand
+  SessionId id;
+  std::shared_ptr<const session::ClusterInfo> info;
+  std::shared_ptr<const session::SpareDevices> spares;
 
-  void Post(absl::AnyInvocable<void(RemoteSession&) &&> task) {
+  void Post(absl::AnyInvocable<void(session::Session&) &&> task) {
     strand.Post([session = session.get(), task = std::move(task)]() mutable { std::move(task)(*session); });
+  }
+  // Keeps the session. Called on the strand, when it is open.
+  void OnOpened(std::shared_ptr<session::Session> opened) {
+    session = std::move(opened);
+    id = session->id();
+    info = cluster->info();
+    spares = cluster->Spares(id);
   }
 };
 
@@ -72,38 +83,53 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const Options& options) 
   Promise<Unit> opened;
   const Future<Unit> done = opened.future();
   state->strand.Post([state, options, opened = std::move(opened)]() mutable {
-    Link::Options link;
-    link.controller = options.controller;
-    link.description = options.description;
-    link.patience = options.timeout;
-    link.absence = options.absence;
-    link.remedy = options.remedy;
-    state->session = RemoteSession::Open(std::move(link), {&state->transport, &state->strand, &state->timers, &state->clock},
-                                         FulfilUnit(std::move(opened)));
+    RemoteCluster::Options cluster;
+    cluster.controller = options.controller;
+    cluster.patience = options.timeout;
+    cluster.absence = options.absence;
+    cluster.remedy = options.remedy;
+    state->cluster = std::make_unique<RemoteCluster>(
+        std::move(cluster), Link::Environment{&state->transport, &state->strand, &state->timers, &state->clock});
+    auto done = [state, opened = std::move(opened)](absl::StatusOr<std::shared_ptr<session::Session>> session) mutable {
+      if (!session.ok()) return opened.Set(session.status());
+      state->OnOpened(*std::move(session));
+      opened.Set(Unit());
+    };
+    state->cluster->OpenSession({.description = options.description, .share = {}}, std::move(done));
   });
   if (absl::Status status = Await(done).status(); !status.ok()) return status;
-  state->cluster = state->session->welcome().cluster;  // written before the promise was set
   return client;
 }
 
-const session::ClusterInfo& Client::cluster() const { return *state_->cluster; }
+const session::ClusterInfo& Client::cluster() const { return *state_->info; }
 
-SessionId Client::session_id() const { return state_->session->welcome().id; }
+const session::SpareDevices& Client::spares() const { return *state_->spares; }
+
+SessionId Client::session_id() const { return state_->id; }
 
 Handle Client::NewHandle() { return state_->next_handle.fetch_add(1, std::memory_order_relaxed); }
 
 Future<Executable> Client::Compile(session::CompileRequest request) {
   Promise<Executable> promise;
   const Future<Executable> future = promise.future();
-  state_->Post([request = std::move(request), done = Fulfil(std::move(promise))](RemoteSession& session) mutable {
+  state_->Post([request = std::move(request), done = Fulfil(std::move(promise))](session::Session& session) mutable {
     session.Compile(std::move(request), std::move(done));
+  });
+  return future;
+}
+
+Future<Executable> Client::CompileProgram(Bytes program) {
+  Promise<Executable> promise;
+  const Future<Executable> future = promise.future();
+  state_->Post([program = std::move(program), done = Fulfil(std::move(promise))](session::Session& session) mutable {
+    session.CompileProgram(std::move(program), std::move(done));
   });
   return future;
 }
 
 Array Client::Put(const buffers::ArraySpec& spec, Bytes data) {
   const Handle handle = NewHandle();
-  state_->Post([handle, spec, data = std::move(data)](RemoteSession& session) mutable {
+  state_->Post([handle, spec, data = std::move(data)](session::Session& session) mutable {
     session::HostShard source{handle, {spec.dtype, spec.dims, std::nullopt}, {}};
     source.shards.resize(spec.sharding.num_shards());
     std::iota(source.shards.begin(), source.shards.end(), 0);
@@ -115,7 +141,7 @@ Array Client::Put(const buffers::ArraySpec& spec, Bytes data) {
 
 Array Client::PutError(const buffers::ArraySpec& spec, absl::Status error) {
   Array result = NewArray();
-  state_->Post([handle = result.handle(), spec, error = std::move(error)](RemoteSession& session) mutable {
+  state_->Post([handle = result.handle(), spec, error = std::move(error)](session::Session& session) mutable {
     session.MakeErrorArray(handle, spec, std::move(error)).IgnoreError();
   });
   return result;
@@ -130,23 +156,23 @@ Run Client::Execute(const Executable& executable, absl::Span<const Array* const>
   session::ExecuteRequest request;
   request.executable = executable->handle;
   request.args = HandlesOf(args);
-  request.results.reserve(executable->output_specs.size());
-  run.results.reserve(executable->output_specs.size());
-  for (size_t i = 0; i < executable->output_specs.size(); ++i) {
-    run.results.push_back(NewArray());
-    request.results.push_back(run.results.back().handle());
+  if (options.results.empty()) {
+    run.results = Name(executable);
+    for (const Array& result : run.results) request.results.push_back(result.handle());
+  } else {
+    request.results = std::move(options.results);
   }
   request.launch_id = options.launch_id;
   request.non_donatable = std::move(options.non_donatable);
   request.devices = std::move(options.devices);
   if (!options.end) {
-    state_->Post([request = std::move(request)](RemoteSession& session) { session.Execute(request).status().IgnoreError(); });
+    state_->Post([request = std::move(request)](session::Session& session) { session.Execute(request).status().IgnoreError(); });
     return run;
   }
   request.status = NewHandle();
   Promise<Unit> ended;
   run.end = ended.future();
-  state_->Post([request = std::move(request), ended = std::move(ended)](RemoteSession& session) mutable {
+  state_->Post([request = std::move(request), ended = std::move(ended)](session::Session& session) mutable {
     session.Execute(request).status().IgnoreError();
     session.FetchExecuteResult(request.status, [ended = std::move(ended)](absl::StatusOr<session::RunResult> result) mutable {
       ended.Set(result.ok() ? absl::StatusOr<Unit>(Unit()) : result.status());
@@ -155,15 +181,31 @@ Run Client::Execute(const Executable& executable, absl::Span<const Array* const>
   return run;
 }
 
+std::vector<Array> Client::Name(const Executable& executable) {
+  std::vector<Array> results;
+  results.reserve(executable->output_specs.size());
+  for (size_t i = 0; i < executable->output_specs.size(); ++i) results.push_back(NewArray());
+  return results;
+}
+
 void Client::Drop(const Executable& executable) {
-  state_->Post([handle = executable->handle](RemoteSession& session) { session.DestructExecutable(handle).IgnoreError(); });
+  state_->Post([handle = executable->handle](session::Session& session) { session.DestructExecutable(handle).IgnoreError(); });
 }
 
 Future<session::CostAnalysis> Client::Costs(const Executable& executable) {
   Promise<session::CostAnalysis> promise;
   const Future<session::CostAnalysis> future = promise.future();
-  state_->Post([handle = executable->handle, done = Fulfil(std::move(promise))](RemoteSession& session) mutable {
+  state_->Post([handle = executable->handle, done = Fulfil(std::move(promise))](session::Session& session) mutable {
     session.GetCostAnalysis(handle, std::move(done));
+  });
+  return future;
+}
+
+Future<std::string> Client::Module(const Executable& executable) {
+  Promise<std::string> promise;
+  const Future<std::string> future = promise.future();
+  state_->Post([handle = executable->handle, done = Fulfil(std::move(promise))](session::Session& session) mutable {
+    session.GetProgramModule(handle, std::move(done));
   });
   return future;
 }
@@ -171,7 +213,7 @@ Future<session::CostAnalysis> Client::Costs(const Executable& executable) {
 Array Client::Copy(const Array& array, std::vector<DeviceId> devices, std::string memory_kind) {
   Array result = NewArray();
   state_->Post([handle = result.handle(), from = array.handle(), devices = std::move(devices),
-                kind = std::move(memory_kind)](RemoteSession& session) mutable {
+                kind = std::move(memory_kind)](session::Session& session) mutable {
     session.Copy({handle}, {from}, std::move(devices), std::move(kind), session::CopySemantics::kAlwaysCopy).IgnoreError();
   });
   return result;
@@ -179,7 +221,7 @@ Array Client::Copy(const Array& array, std::vector<DeviceId> devices, std::strin
 
 Array Client::Assemble(const buffers::ArraySpec& spec, absl::Span<const Array* const> singles) {
   Array result = NewArray();
-  state_->Post([handle = result.handle(), spec, from = HandlesOf(singles)](RemoteSession& session) {
+  state_->Post([handle = result.handle(), spec, from = HandlesOf(singles)](session::Session& session) {
     session.Assemble(handle, spec, from, session::CopySemantics::kReuseInput).IgnoreError();
   });
   return result;
@@ -192,7 +234,7 @@ std::vector<Array> Client::Disassemble(const Array& array, int num_shards) {
     results.push_back(NewArray());
     handles.push_back(results.back().handle());
   }
-  state_->Post([handles = std::move(handles), from = array.handle()](RemoteSession& session) {
+  state_->Post([handles = std::move(handles), from = array.handle()](session::Session& session) {
     session.Disassemble(handles, from, session::CopySemantics::kReuseInput).IgnoreError();
   });
   return results;
@@ -202,7 +244,7 @@ Future<Bytes> Client::Fetch(const Array& array, std::optional<buffers::Dims> byt
   Promise<Bytes> promise;
   const Future<Bytes> future = promise.future();
   state_->Post([array = array.handle(), buffer = NewHandle(), strides = std::move(byte_strides),
-                promise = std::move(promise)](RemoteSession& session) mutable {
+                promise = std::move(promise)](session::Session& session) mutable {
     session.CopyToHostBuffer(array, buffer, std::move(strides), [](absl::Status) {});
     session.LookupHostBuffer(buffer, Fulfil(std::move(promise)));
     session.DeleteHostBuffer(buffer).IgnoreError();
@@ -213,20 +255,42 @@ Future<Bytes> Client::Fetch(const Array& array, std::optional<buffers::Dims> byt
 Future<Unit> Client::Ready(const Array& array) {
   Promise<Unit> promise;
   const Future<Unit> future = promise.future();
-  state_->Post([array = array.handle(), promise = std::move(promise)](RemoteSession& session) mutable {
+  state_->Post([array = array.handle(), promise = std::move(promise)](session::Session& session) mutable {
     session.WhenReady({array}, FulfilUnit(std::move(promise)));
   });
   return future;
 }
 
+Future<std::string> Client::Ask(std::string question) {
+  Promise<std::string> promise;
+  const Future<std::string> future = promise.future();
+  const absl::StatusOr<session::JsonObject> object = session::ParseJson(question);
+  if (!object.ok() || object->fields_size() != 1) {
+    promise.Set(object.ok() ? absl::InvalidArgumentError("Bad request: a question has one key, its kind") : object.status());
+    return future;
+  }
+  const std::string kind = object->fields().begin()->first;
+  absl::StatusOr<session::JsonObject> request = session::ObjectField(*object, kind);
+  if (!request.ok()) {
+    promise.Set(request.status());
+    return future;
+  }
+  state_->Post([state = state_.get(), kind, request = *std::move(request), done = Fulfil(std::move(promise))](session::Session& session) mutable {
+    session::Ask(*state->cluster, session, kind, request, std::move(done));
+  });
+  return future;
+}
+
 void Client::SetHostCalls(std::shared_ptr<session::HostCallHandler> handler) {
-  state_->Post([handler = std::move(handler)](RemoteSession& session) mutable { session.SetHostCalls(std::move(handler)); });
+  state_->Post([state = state_.get(), handler = std::move(handler)](session::Session&) mutable {
+    state->cluster->SetHostCallHandler(state->id, std::move(handler));
+  });
 }
 
 void Client::Post(absl::AnyInvocable<void() &&> task) { state_->strand.Post(std::move(task)); }
 
 void Client::Drop(Handle array) {
-  state_->Post([array](RemoteSession& session) { session.Destruct({array}).IgnoreError(); });
+  state_->Post([array](session::Session& session) { session.Destruct({array}).IgnoreError(); });
 }
 
 Array& Array::operator=(Array&& other) noexcept {

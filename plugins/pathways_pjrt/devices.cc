@@ -41,8 +41,9 @@ void FillDevices(PJRT_Api* api) {
     args->is_addressable = true;
     return nullptr;
   };
+  // The program's machine has none of this hardware. jax shows None, as by the other door.
   api->PJRT_Device_LocalHardwareId = [](PJRT_Device_LocalHardwareId_Args* args) -> PJRT_Error* {
-    args->local_hardware_id = args->device->description.info->local_hardware_id;
+    args->local_hardware_id = -1;
     return nullptr;
   };
   api->PJRT_Device_AddressableMemories = [](PJRT_Device_AddressableMemories_Args* args) -> PJRT_Error* {

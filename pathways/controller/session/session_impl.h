@@ -122,6 +122,7 @@ class SessionImpl final : public Session {
   void FetchExecuteResult(Handle status, ResultCallback<RunResult> done) override;
   void GetCostAnalysis(Handle executable, ResultCallback<CostAnalysis> done) override;
   void GetProgramText(Handle executable, ResultCallback<std::string> done) override;
+  void GetProgramModule(Handle executable, ResultCallback<std::string> done) override;
   absl::Status DestructExecutable(Handle executable) override;
 
  private:

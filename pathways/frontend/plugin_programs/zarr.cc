@@ -10,7 +10,7 @@
 #include "pathways/base/try_allocate.h"
 #include "pathways/buffers/array_spec.h"
 #include "pathways/buffers/region_copy.h"
-#include "pathways/frontend/plugin_programs/json.h"
+#include "pathways/frontend/plugin_programs/plugin_program.h"
 #include "pathways/frontend/plugin_programs/storage.h"
 
 namespace pw::frontend {

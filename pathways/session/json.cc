@@ -1,4 +1,4 @@
-#include "pathways/frontend/plugin_programs/json.h"
+#include "pathways/session/json.h"
 
 #include <cmath>
 #include <limits>
@@ -8,11 +8,11 @@
 #include "google/protobuf/util/json_util.h"
 #include "pathways/base/status_macros.h"
 
-namespace pw::frontend {
+namespace pw::session {
 namespace {
 
 absl::Status Missing(const std::string& name, absl::string_view kind) {
-  return absl::InvalidArgumentError(absl::StrCat("Bad PluginProgram: it needs a field \"", name, "\", ", kind));
+  return absl::InvalidArgumentError(absl::StrCat("Bad request: it needs a field \"", name, "\", ", kind));
 }
 
 const JsonValue* Find(const JsonObject& object, const std::string& name) {
@@ -25,7 +25,7 @@ const JsonValue* Find(const JsonObject& object, const std::string& name) {
 absl::StatusOr<JsonObject> ParseJson(absl::string_view text) {
   JsonObject object;
   if (google::protobuf::util::JsonStringToMessage({text.data(), text.size()}, &object).ok()) return object;
-  return absl::InvalidArgumentError("Bad PluginProgram: it is not a JSON object");
+  return absl::InvalidArgumentError("Bad request: it is not a JSON object");
 }
 
 absl::StatusOr<JsonObject> ObjectField(const JsonObject& object, const std::string& name) {
@@ -90,4 +90,4 @@ absl::StatusOr<std::vector<DeviceId>> DevicesField(const JsonObject& object, con
   return devices;
 }
 
-}  // namespace pw::frontend
+}  // namespace pw::session

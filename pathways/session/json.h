@@ -1,4 +1,4 @@
-// Readers of the JSON in plugin programs.
+// Readers of JSON in requests of clients.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 #include "pathways/base/ids.h"
 #include "pathways/buffers/sharding.h"
 
-namespace pw::frontend {
+namespace pw::session {
 
 using JsonObject = google::protobuf::Struct;
 using JsonValue = google::protobuf::Value;
@@ -29,4 +29,4 @@ bool BoolField(const JsonObject& object, const std::string& name);  // false if 
 // {"device_ids": [...]}
 absl::StatusOr<std::vector<DeviceId>> DevicesField(const JsonObject& object, const std::string& name);
 
-}  // namespace pw::frontend
+}  // namespace pw::session
