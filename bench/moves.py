@@ -29,12 +29,12 @@ def two_workers(shared):
             stack.callback(lambda: (process.terminate(), process.wait(30)))
 
         port = folder / "port"
-        start("pathways-controller", "--listen-workers", "127.0.0.1:0", "--expect-hosts", 2, "--port-file", port, "--own-workers")
+        start("pathways-controller", "--listen-clients", f"unix:{folder}/clients", "--listen-workers", "127.0.0.1:0", "--tls", "off", "--expect-hosts", 2, "--port-file", port, "--own-workers")
         while not port.exists():
             time.sleep(0.02)
         clients, workers = port.read_text().split()[:2]
         for host in range(2):
-            start("pathways-worker", "--controller", workers.removeprefix("tcp:"), "--plugin", binaries.device_plugin("cpu"), "--island", f"i{host}",
+            start("pathways-worker", "--controller", workers.removeprefix("tcp:"), "--tls", "off", "--plugin", binaries.device_plugin("cpu"), "--island", f"i{host}",
                   "--host-name", f"h{host}", "--exit-with-controller", "--devices", 1, "--listen", "127.0.0.1:0", "--advertise", "127.0.0.1",
                   *([] if shared else ["--no-shared-memory"]))
         while len(admin.status(clients)["hosts"]) < 2:

@@ -1,4 +1,4 @@
-// Compares the transport with bare sockets, in the same run, over TCP and Unix sockets on this machine.
+// Compares the transport with bare sockets, in the same run, over TCP, TCP with TLS, and Unix sockets on this machine.
 //
 // - round trip: 64 bytes there and back. "handlers": between two handlers, on the event loops' threads alone. "strand": from a
 //   thread that waits, to a strand that answers, as between controller and workers.
@@ -27,11 +27,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "pathways/base/flags.h"
 #include "pathways/base/log.h"
 #include "pathways/base/strand.h"
 #include "pathways/base/thread_pool.h"
 #include "pathways/net/asio_transport.h"
+#include "pathways/net/certificates.h"
 #include "pathways/net/socket.h"
 
 namespace {
@@ -67,8 +69,8 @@ class Handler : public Connection::Handler {
 // One connection between two transports, which stand for two processes.
 class Pair {
  public:
-  Pair(const std::string& address, bool inline_sends)
-      : server_transport_({.inline_sends = inline_sends}), client_transport_({.inline_sends = inline_sends}) {
+  Pair(const std::string& address, bool inline_sends, std::shared_ptr<pw::net::Tls> tls)
+      : server_transport_({.inline_sends = inline_sends, .tls = tls}), client_transport_({.inline_sends = inline_sends, .tls = tls}) {
     std::binary_semaphore ready{0}, accepted{0};
     auto listener = server_transport_.Listen(address, [&](std::unique_ptr<Connection> c) {
       server = std::move(c);
@@ -200,10 +202,10 @@ struct Work {
   int round_trips = 20'000, frames = 1'000'000, mib = 2048;
 };
 
-Figures Measure(const std::string& address, bool inline_sends, const Work& work) {
+Figures Measure(const std::string& address, bool inline_sends, const Work& work, const std::shared_ptr<pw::net::Tls>& tls) {
   const pw::Bytes large = pw::Bytes::Copy(std::string(kLarge, 'x'));
   auto with_pair = [&](auto measure) {
-    Pair pair(address, inline_sends);
+    Pair pair(address, inline_sends, tls);
     return measure(pair);
   };
   Figures figures;
@@ -214,6 +216,16 @@ Figures Measure(const std::string& address, bool inline_sends, const Work& work)
       work.mib * double{kLarge} / 1e9 / with_pair([&](Pair& pair) { return Stream(pair, work.mib, large, kSmall); });
   figures.urgent_meanwhile = with_pair([&](Pair& pair) { return UrgentMeanwhile(pair, work.mib, large); });
   return figures;
+}
+
+// Both ends show a certificate, as workers do to each other.
+std::shared_ptr<pw::net::Tls> MakeTls() {
+  const absl::Time now = absl::Now();
+  const pw::net::Authority authority = *pw::net::MakeAuthority("a benchmark", now);
+  const std::string key = *pw::net::NewKey();
+  std::shared_ptr<pw::net::Tls> tls = *pw::net::Tls::Create(*pw::net::AuthorityFingerprint(authority.certificate_pem));
+  PW_CHECK(tls->Show(*pw::net::Certify(authority, *pw::net::PublicKeyOf(key), pw::net::Part::kWorker, "a benchmark", now, now + absl::Hours(1)), key).ok());
+  return tls;
 }
 
 // ---- the floor: blocking sockets, two threads, nothing else ----
@@ -315,14 +327,15 @@ int main(int argc, char** argv) {
   if (const auto code = flags.ParseMain(argc, argv)) return *code;
 
   std::vector<std::string> parts;
-  for (const bool tcp : {true, false}) {
-    const std::string kind = tcp ? "tcp" : "unix";
+  for (const std::string kind : {"tcp", "tls", "unix"}) {
+    const bool tcp = kind != "unix";
+    const std::shared_ptr<pw::net::Tls> tls = kind == "tls" ? MakeTls() : nullptr;
     const std::string address = tcp ? "127.0.0.1:0" : absl::StrCat("unix:@pw_net_bench_", ::getpid());
     Figures bare, inline_sends, loop;
     for (int i = 0; i < repeats; ++i) {
       bare = Better(bare, MeasureFloor(tcp, work));
-      inline_sends = Better(inline_sends, Measure(address, true, work));
-      loop = Better(loop, Measure(address, false, work));
+      inline_sends = Better(inline_sends, Measure(address, true, work, tls));
+      loop = Better(loop, Measure(address, false, work, tls));
     }
     for (const auto& [name, figures] : {std::pair("_bare", bare), std::pair("_inline", inline_sends), std::pair("_loop", loop)}) {
       Print(kind + name, figures);

@@ -20,6 +20,7 @@
 #include "pathways/bin/device_host.h"
 #include "pathways/bin/front_door.h"
 #include "pathways/controller/cluster/cluster_impl.h"
+#include "pathways/identity/credentials.h"
 #include "pathways/net/asio_transport.h"
 #include "pathways/net/memory_transport.h"
 #include "pathways/session/service.h"
@@ -33,6 +34,7 @@ struct Options {
   pw::DeviceHostOptions host;
   pw::FrontDoorOptions door;
   std::string listen_clients;
+  std::string tls = "on";
   bool exit_with_parent = false;
 };
 
@@ -40,6 +42,7 @@ void Declare(Options* options, pw::Flags* flags) {
   pw::DeclareFrontDoor(&options->door, flags);
   flags->Add("listen-clients", &options->listen_clients, "ADDRESS",
              "where programs by the PJRT door, C++ programs and operators (pathways status) connect: HOST:PORT or unix:PATH; default: nowhere");
+  flags->Add("tls", &options->tls, "on|off", "off: --listen-clients may be HOST:PORT, where everybody is let in and nothing is encrypted");
   pw::DeclareDevices(&options->host, flags);
   flags->Add("island", &options->host.island, "NAME", "a name for the island of this one host");
   flags->Add("host-name", &options->host.host_name, "NAME", "a name for this host; default: its network name");
@@ -83,8 +86,15 @@ absl::Status Serve(Options options, pw::StopSignal* stop) {
   pw::net::MemoryTransport at_controller(&network, &executor), at_host(&network, &executor);
   cluster = pw::controller::ClusterImpl::Create(cluster_options, {&executor, &timers, &clock});
   PW_RETURN_IF_ERROR(cluster->Listen(&at_controller, kWorkersAddress).status());
+  if (!options.listen_clients.empty() && !absl::StartsWith(options.listen_clients, "unix:")) {
+    if (options.tls != "off") {
+      return absl::InvalidArgumentError(
+          "--listen-clients wants unix:PATH: this process has no certificates. --tls off lets in whoever reaches the address, without encryption");
+    }
+    PW_LOG_WARNING << pw::identity::TlsIsOff(options.listen_clients);
+  }
   if (!options.listen_clients.empty()) to_clients = std::make_unique<pw::net::AsioTransport>();
-  PW_ASSIGN_OR_RETURN(host, pw::DeviceHost::Create(options.host, {&executor, &clock, &timers, &at_host, to_clients.get()}));
+  PW_ASSIGN_OR_RETURN(host, pw::DeviceHost::Create(options.host, {&executor, &clock, &timers, &at_host, to_clients.get(), {}}));
   absl::Status outcome;
   PW_RETURN_IF_ERROR(host->Join(pw::StopProcess(&outcome)));
   if (to_clients != nullptr) {

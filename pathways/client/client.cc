@@ -6,6 +6,7 @@
 
 #include "pathways/base/await.h"
 #include "pathways/base/clock.h"
+#include "pathways/base/status_macros.h"
 #include "pathways/base/strand.h"
 #include "pathways/base/thread_pool.h"
 #include "pathways/base/timer_queue.h"
@@ -40,6 +41,7 @@ std::vector<Handle> HandlesOf(absl::Span<const Array* const> arrays) {
 
 // Destroyed in reverse order: the network before the objects that its callbacks post to.
 struct Client::State {
+  explicit State(std::shared_ptr<net::Tls> tls) : transport({.tls = std::move(tls)}) {}
   SteadyClock clock;
   ThreadPool executor{"pw-client", 1};
   Strand strand{&executor};
@@ -67,13 +69,15 @@ Client::~Client() {
 }
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const Options& options) {
-  std::unique_ptr<Client> client(new Client(std::make_unique<State>()));
+  PW_ASSIGN_OR_RETURN(const identity::Credentials credentials, identity::CredentialsFor(options.controller, options.credentials));
+  std::unique_ptr<Client> client(new Client(std::make_unique<State>(credentials.tls)));
   State* state = client->state_.get();
   Promise<Unit> opened;
   const Future<Unit> done = opened.future();
-  state->strand.Post([state, options, opened = std::move(opened)]() mutable {
+  state->strand.Post([state, options, token = credentials.token, opened = std::move(opened)]() mutable {
     Link::Options link;
     link.controller = options.controller;
+    link.token = token;
     link.description = options.description;
     link.patience = options.timeout;
     link.absence = options.absence;

@@ -26,6 +26,7 @@
 #include "pathways/base/bytes.h"
 #include "pathways/base/future.h"
 #include "pathways/buffers/array_spec.h"
+#include "pathways/identity/credentials.h"
 #include "pathways/session/session.h"
 
 namespace pw::client {
@@ -71,6 +72,7 @@ class Client {
     std::string description;                      // for people: shown by `pathways status`
     absl::Duration timeout = absl::Seconds(30);   // how long the controller may be out of reach at the start
     absl::Duration absence = absl::Seconds(30);   // and later; zero: a broken connection ends the session
+    identity::CredentialOptions credentials = {}; // a token file, unless the address is a Unix socket
     std::string remedy = {};                      // advice for people, at the end of the error of a lost session
   };
   // Waits until the session is open.

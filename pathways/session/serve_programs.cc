@@ -67,7 +67,7 @@ void ServedSession::Compile(uint64_t number, const ::pathways::v1::CompileProgra
   const Handle handle = request.executable();
   if (handle == 0 || executables_.contains(handle))
     return Answer(number, absl::AlreadyExistsError(absl::StrCat("executable handle ", handle, " is in use, or names nothing")), nullptr);
-  if (!own_user_) {
+  if (!client_.own_user) {
     if (absl::Status status = program::CheckOptionsOfStranger(request.options()); !status.ok()) return Answer(number, status, nullptr);
   }
   if (!request.program_sha256().empty()) {

@@ -26,6 +26,8 @@ struct Options {
 std::string* TextNamed(absl::string_view name, Options& options) {
   if (name == "cluster") return &options.session.controller;
   if (name == "description") return &options.session.description;
+  if (name == "token_file") return &options.session.credentials.token_file;
+  if (name == "tls") return &options.session.credentials.tls;
   if (name == "callback_socket") return &options.callback_socket;
   if (name == "callback_token") return &options.callback_token;
   return nullptr;
@@ -40,7 +42,7 @@ absl::Status ReadOption(const PJRT_NamedValue& value, Options& options) {
     options.session.timeout = absl::Seconds(value.int64_value);
   } else {
     return absl::InvalidArgumentError(
-        absl::StrCat("there is no option '", name, "' of this type; there are the texts cluster, description, callback_socket and ",
+        absl::StrCat("there is no option '", name, "' of this type; there are the texts cluster, description, token_file, tls, callback_socket and ",
                      "callback_token, and the number patience"));
   }
   return absl::OkStatus();

@@ -10,6 +10,7 @@ import os
 import secrets
 
 from pathways._callbacks import callbacks, host_calls
+from pathways._cluster import credentials
 
 DOORS = ("ifrt", "pjrt")
 
@@ -45,12 +46,18 @@ def load():
     return xla_client
 
 
+def _access(controller):
+    """Returns the plugin's options for what this user's flags to the controller say: {"token_file": ...} or {"tls": "off"}."""
+    words = [str(word) for word in credentials.flags(controller)]
+    return {flag.removeprefix("--").replace("-", "_"): value for flag, value in zip(words[::2], words[1::2])}
+
+
 def connect(controller, seconds, callback_socket):
     """Opens a session with the controller through the PJRT plugin; returns jax's client. `seconds`: how long it may be out of reach.
     `callback_socket`: where programs' calls of this process's functions are to come."""
     token = secrets.token_hex(16)
     options = {"cluster": controller, "description": f"a jax program, process {os.getpid()}", "patience": max(1, round(seconds)),
-               "callback_socket": str(callback_socket), "callback_token": token}
+               "callback_socket": str(callback_socket), "callback_token": token, **_access(controller)}
     client = load().make_c_api_client("pathways", options)
     host_calls.CallServer(callback_socket, token, callbacks.registry)
     return client
