@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -21,7 +22,7 @@ constexpr int64_t kMaxDevices = 1 << 20;
 using google::protobuf::FieldDescriptor;
 
 constexpr char kExtraOptions[] = "xla_backend_extra_options";
-// Every client sends this value of xla_gpu_cuda_data_dir. It is XLA's default.
+// XLA's default of xla_gpu_cuda_data_dir.
 constexpr char kCudaFolder[] = "./cuda_sdk_lib";
 
 absl::Status Denied(absl::string_view option, absl::string_view reason) {
@@ -37,6 +38,10 @@ absl::Status CheckExtraOption(absl::string_view name) {
   return absl::StartsWith(name, "xla_") ? absl::OkStatus() : Denied(absl::StrCat(kExtraOptions, " (", name, ")"), "is passed to LLVM");
 }
 
+bool NamesCudaFolder(const xla::DebugOptions& options) {
+  return !options.xla_gpu_cuda_data_dir().empty() && options.xla_gpu_cuda_data_dir() != kCudaFolder;
+}
+
 // The texts that xla.DebugOptions declares here are those that a stranger must not set.
 absl::Status CheckDebugOptions(const xla::DebugOptions& options) {
   const auto& reflection = *options.GetReflection();
@@ -45,7 +50,7 @@ absl::Status CheckDebugOptions(const xla::DebugOptions& options) {
   for (const FieldDescriptor* field : fields) {
     if (field->type() != FieldDescriptor::TYPE_STRING) continue;
     if (!field->is_repeated() && reflection.GetString(options, field).empty()) continue;
-    if (field->number() == xla::DebugOptions::kXlaGpuCudaDataDirFieldNumber && options.xla_gpu_cuda_data_dir() == kCudaFolder) continue;
+    if (field->number() == xla::DebugOptions::kXlaGpuCudaDataDirFieldNumber && !NamesCudaFolder(options)) continue;
     return DeniedFile(field->name());
   }
   for (const auto& [name, value] : options.xla_backend_extra_options()) PW_RETURN_IF_ERROR(CheckExtraOption(name));
@@ -111,13 +116,15 @@ absl::StatusOr<DeviceGrid> DevicesOf(const xla::ExecutableBuildOptionsProto& opt
   return out;
 }
 
-absl::Status CheckOptionsOfStranger(absl::string_view options) {
+absl::StatusOr<std::string> OptionsOfStranger(absl::string_view options) {
   xla::CompileOptionsProto parsed;
   if (!parsed.ParseFromArray(options.data(), static_cast<int>(options.size())))
     return absl::InvalidArgumentError("the program's compile options cannot be read");
+  const bool has_folder = NamesCudaFolder(parsed.executable_build_options().debug_options());
+  if (has_folder) parsed.mutable_executable_build_options()->mutable_debug_options()->set_xla_gpu_cuda_data_dir(kCudaFolder);
   PW_RETURN_IF_ERROR(CheckDebugOptions(parsed.executable_build_options().debug_options()));
   for (const auto& [name, value] : parsed.env_option_overrides()) PW_RETURN_IF_ERROR(CheckOverride(name, value.string_field()));
-  return absl::OkStatus();
+  return has_folder ? CanonicalCompileOptions(std::move(parsed)) : std::string(options);
 }
 
 }  // namespace pw::program

@@ -28,8 +28,9 @@ struct DeviceGrid {
 // INVALID_ARGUMENT if the numbers are absurd, or the device assignment is not of that shape.
 absl::StatusOr<DeviceGrid> DevicesOf(const xla::ExecutableBuildOptionsProto& options);
 
-// Checks serialized options of a client whose rights on the hosts are not the worker's. Returns PERMISSION_DENIED, naming the option, for one
-// with which XLA would read or write a file on the hosts, or pass arguments to LLVM or ptxas. INVALID_ARGUMENT: the options cannot be read.
-absl::Status CheckOptionsOfStranger(absl::string_view options);
+// Returns the serialized options of a client whose rights on the hosts are not the worker's, as hosts may have them. PERMISSION_DENIED, naming the
+// option, for one with which XLA would read or write a file on the hosts, or pass arguments to LLVM or ptxas. INVALID_ARGUMENT: the options cannot be read.
+// One folder is put back to XLA's default instead: jax writes the client's own folder of CUDA into xla_gpu_cuda_data_dir of every program, where it finds one.
+absl::StatusOr<std::string> OptionsOfStranger(absl::string_view options);
 
 }  // namespace pw::program

@@ -81,17 +81,17 @@ TEST(CompileOptionsTest, AStrangerSetsNoOptionThatNamesAFile) {
   for (const auto& [options, name] : std::vector<std::pair<std::string, std::string>>{
            {WithDebugOption(109, "dump"), "xla_dump_to"},
            {WithDebugOption(150, "code.ll"), "xla_gpu_llvm_ir_file"},
-           {WithDebugOption(61, "/home/ada/cuda"), "xla_gpu_cuda_data_dir"},
            {WithDebugOption(599, "some/where"), "number 599"},
            {WithDebugOption(500, Entry("info-output-file", "x")), "info-output-file"},
            {WithOverride("xla_dump_to", "dump"), "xla_dump_to"},
+           {WithOverride("xla_gpu_cuda_data_dir", "/home/ada/cuda"), "xla_gpu_cuda_data_dir"},
            {WithOverride("xla_of_tomorrow", "some/where"), "xla_of_tomorrow"},
            {WithOverride("xla_backend_extra_options", "xla_cpu_optimize_for_size,info-output-file=x"), "info-output-file=x"}}) {
-    const absl::Status status = CheckOptionsOfStranger(options);
+    const absl::Status status = OptionsOfStranger(options).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << name << ": " << status;
     EXPECT_NE(status.message().find(name), std::string::npos) << status;
   }
-  EXPECT_EQ(CheckOptionsOfStranger("\xff").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(OptionsOfStranger("\xff").status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(CompileOptionsTest, AStrangerSetsAllOthers) {
@@ -100,8 +100,20 @@ TEST(CompileOptionsTest, AStrangerSetsAllOthers) {
         WithDebugOption(258, "\x05\x02\x08"), WithDebugOption(357, Entry("rtt_us", "-1")),
         WithDebugOption(500, Entry("xla_cpu_optimize_for_size", "")), WithOverride("xla_cpu_enable_fast_math", "true"),
         WithOverride("xla_dump_to", ""), WithOverride("xla_backend_extra_options", "xla_cpu_optimize_for_size=true")}) {
-    EXPECT_TRUE(CheckOptionsOfStranger(options).ok()) << CheckOptionsOfStranger(options);
+    const absl::StatusOr<std::string> taken = OptionsOfStranger(options);
+    ASSERT_TRUE(taken.ok()) << taken.status();
+    EXPECT_EQ(*taken, options);
   }
+}
+
+TEST(CompileOptionsTest, AStrangersFolderOfCudaStaysOnItsMachine) {
+  const std::string other = Field(444, "as it came");
+  const auto with = [&](const std::string& folder) { return Field(3, Field(3, Field(61, folder) + other)); };
+  absl::StatusOr<std::string> taken = OptionsOfStranger(with("/home/ada/cuda"));
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  xla::CompileOptionsProto expected;
+  ASSERT_TRUE(expected.ParseFromString(with("./cuda_sdk_lib")));
+  EXPECT_EQ(*taken, CanonicalCompileOptions(expected));
 }
 
 }  // namespace

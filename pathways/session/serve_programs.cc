@@ -67,9 +67,8 @@ void ServedSession::Compile(uint64_t number, const ::pathways::v1::CompileProgra
   const Handle handle = request.executable();
   if (handle == 0 || executables_.contains(handle))
     return Answer(number, absl::AlreadyExistsError(absl::StrCat("executable handle ", handle, " is in use, or names nothing")), nullptr);
-  if (!own_user_) {
-    if (absl::Status status = program::CheckOptionsOfStranger(request.options()); !status.ok()) return Answer(number, status, nullptr);
-  }
+  absl::StatusOr<std::string> options = own_user_ ? request.options() : program::OptionsOfStranger(request.options());
+  if (!options.ok()) return Answer(number, options.status(), nullptr);
   if (!request.program_sha256().empty()) {
     program = programs_->Find(request.program_sha256());
     if (program.empty()) return Answer(number, absl::OkStatus(), [](auto& answer, Bytes&) { answer.set_program_wanted(true); });
@@ -97,7 +96,7 @@ void ServedSession::Compile(uint64_t number, const ::pathways::v1::CompileProgra
   CompileRequest compile;
   compile.format = request.format();
   compile.program = std::move(program);
-  compile.options = request.options();
+  compile.options = *std::move(options);
   compile.translated = request.translated();
   compile.num_replicas = request.num_replicas();
   compile.num_partitions = request.num_partitions();

@@ -42,7 +42,7 @@ void FillDevices(PJRT_Api* api) {
     return nullptr;
   };
   api->PJRT_Device_LocalHardwareId = [](PJRT_Device_LocalHardwareId_Args* args) -> PJRT_Error* {
-    args->local_hardware_id = args->device->description.info->local_hardware_id;
+    args->local_hardware_id = -1;  // none: devices of several hosts share their numbers; the other door has None too
     return nullptr;
   };
   api->PJRT_Device_AddressableMemories = [](PJRT_Device_AddressableMemories_Args* args) -> PJRT_Error* {

@@ -89,6 +89,16 @@ def clients_of(env):
     return status_of(env)["clients"]
 
 
+def test_a_client_s_own_folder_of_cuda_is_no_matter_of_the_hosts(cluster):
+    """jax writes this folder into the options of every program. Hosts take no names of files from programs that come over the network."""
+    env, address = cluster
+    assert not address.startswith("unix:")
+    program = "import jax\nprint(float(jax.jit(lambda x: x + 1)(1.0)))"
+    done = subprocess.run([sys.executable, "-c", program], env={**env, "PATHWAYS_ADDRESS": address, "CUDA_ROOT": "/home/ada/cuda"}, capture_output=True, text=True,
+                          timeout=120)
+    assert (done.returncode, done.stdout) == (0, "2.0\n"), done.stderr
+
+
 def test_a_client_s_end_frees_what_it_owned(cluster, tmp_path):
     env, address = cluster
     program = "import jax, jax.numpy as jnp, time\nx = jnp.ones((1 << 20,)).block_until_ready()\nprint('ready', flush=True)\ntime.sleep(100)\n"

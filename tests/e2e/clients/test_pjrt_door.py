@@ -354,7 +354,7 @@ def test_both_doors_tell_the_same_of_devices(tmp_path):
     address = pathways("up", "--islands", "2", "--devices", "2")["address"]
     try:
         code = """
-            names = "id platform device_kind process_index island host slice_index"
+            names = "id platform device_kind process_index local_hardware_id island host slice_index"
             facts = [[str(getattr(d, name)) for name in names.split()] + [str(d), repr(d), [m.kind for m in d.addressable_memories()]] for d in jax.devices()]
             print(json.dumps(facts))
             """
