@@ -54,3 +54,25 @@ def alive(pid):
     except ProcessLookupError:
         return False
     return True
+
+
+def check_that_it_outlives_its_door(run_script, number, **env):
+    """Ends the process by which a program has entered its cluster, with this signal: the program reads errors, and gets another one when it connects anew."""
+    done = run_script(f"""
+import os
+import jax, jax.extend, numpy as np
+f = jax.jit(lambda v: v + 1)
+x = jax.block_until_ready(f(np.arange(4.0, dtype=np.float32)))
+from pathways._client import connection
+os.kill(connection._endpoint.door.pid, {int(number)})
+for use in (lambda: jax.block_until_ready(f(x)), lambda: np.asarray(x), lambda: jax.jit(lambda v: v * 2)(x)):
+    try:
+        use()
+    except jax.errors.JaxRuntimeError as error:
+        print(str(error).split(":")[0])
+del x
+jax.clear_caches()
+jax.extend.backend.clear_backends()
+print(float(jax.jit(lambda v: v.sum())(np.arange(4.0, dtype=np.float32))))
+""", **env)
+    assert (done.returncode, done.stdout.splitlines()) == (0, ["UNAVAILABLE"] * 3 + ["6.0"]), done.stderr

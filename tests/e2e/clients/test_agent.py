@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from cli import CommandLine, alive, end
+from cli import CommandLine, alive, check_that_it_outlives_its_door, end
 from conftest import PATIENCE, clean_environment, eventually
 
 from pathways._cluster import binaries
@@ -134,25 +134,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_program_outlives_its_agent(run_script):
-    done = run_script("""
-import os, signal
-import jax, jax.extend, numpy as np
-f = jax.jit(lambda v: v + 1)
-x = f(np.arange(4.0, dtype=np.float32))
-jax.block_until_ready(x)
-from pathways._client import connection
-os.kill(connection._endpoint.door.pid, signal.SIGKILL)
-for use in (lambda: jax.block_until_ready(f(x)), lambda: np.asarray(x), lambda: jax.jit(lambda v: v * 2)(x)):
-    try:
-        use()
-    except jax.errors.JaxRuntimeError as error:
-        print(str(error).split(":")[0])
-del x
-jax.clear_caches()
-jax.extend.backend.clear_backends()
-print(float(jax.jit(lambda v: v.sum())(np.arange(4.0, dtype=np.float32))))
-""", PATHWAYS_LOCAL="2x1x1")
-    assert (done.returncode, done.stdout.splitlines()) == (0, ["UNAVAILABLE"] * 3 + ["6.0"]), done.stderr
+    check_that_it_outlives_its_door(run_script, signal.SIGKILL, PATHWAYS_LOCAL="2x1x1")
 
 
 def test_large_arrays_are_handed_from_process_to_process(run_script):

@@ -3,7 +3,7 @@
 import os
 import signal
 
-from cli import alive
+from cli import alive, check_that_it_outlives_its_door
 from conftest import E2E, eventually
 from test_lifecycle import processes_of
 
@@ -30,24 +30,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_a_program_outlives_it_and_gets_another(run_script):
     """Also where the device runtime takes it down, which is in the same process."""
-    done = run_script(f"""
-import os, signal
-import jax, jax.extend, numpy as np
-f = jax.jit(lambda v: v + 1)
-x = jax.block_until_ready(f(np.arange(4.0, dtype=np.float32)))
-{_PID}
-os.kill(pid, signal.SIGSEGV)
-for use in (lambda: jax.block_until_ready(f(x)), lambda: np.asarray(x), lambda: jax.jit(lambda v: v * 2)(x)):
-    try:
-        use()
-    except jax.errors.JaxRuntimeError as error:
-        print(str(error).split(":")[0])
-del x
-jax.clear_caches()
-jax.extend.backend.clear_backends()
-print(float(jax.jit(lambda v: v.sum())(np.arange(4.0, dtype=np.float32))))
-""")
-    assert (done.returncode, done.stdout.splitlines()) == (0, ["UNAVAILABLE"] * 3 + ["6.0"]), done.stderr
+    check_that_it_outlives_its_door(run_script, signal.SIGSEGV)
 
 
 def test_operators_see_it(run_script):
