@@ -207,16 +207,20 @@ def spread(results, key):
     return max(values) / max(min(values), 1e-12)
 
 
+def _processor_states():
+    """Returns the seconds of all processors in each state since the machine started, in the order of proc(5)."""
+    return [int(ticks) / os.sysconf("SC_CLK_TCK") for ticks in pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
+
+
 def stolen_seconds():
     """Returns the processor seconds, over all processors, that other guests of the hardware took since this machine started; 0 if unknown."""
-    fields = pathlib.Path("/proc/stat").read_text().splitlines()[0].split()
-    return int(fields[8]) / os.sysconf("SC_CLK_TCK") if len(fields) > 8 else 0
+    seconds = _processor_states()
+    return seconds[7] if len(seconds) > 7 else 0
 
 
 def busy_seconds():
     """Returns the processor seconds, over all processors, that processes of this machine have used since it started."""
-    user, nice, system = map(int, pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:4])
-    return (user + nice + system) / os.sysconf("SC_CLK_TCK")
+    return sum(_processor_states()[:3])  # user, nice, system
 
 
 def ended_seconds():
