@@ -1,5 +1,5 @@
 // Client: drives a cluster from a C++ program. It is one session with the controller, and brings the threads and the sockets that the
-// session needs. (jax programs enter by an agent or by the PJRT plugin, which use RemoteSession directly.)
+// session needs. The PJRT door stands on it. (An agent uses RemoteSession directly.)
 //
 //   auto client = client::Client::Connect({.controller = "unix:/run/pathways/clients.sock", .description = "an example"});
 //   absl::StatusOr<client::Executable> program = Await((*client)->Compile(std::move(request)));  // base/await.h

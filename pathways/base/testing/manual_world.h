@@ -11,8 +11,8 @@
 
 #include "pathways/base/clock.h"
 #include "pathways/base/executor.h"
-#include "pathways/base/timer_queue.h"
 #include "pathways/base/testing/random.h"
+#include "pathways/base/timer_queue.h"
 
 namespace pw {
 

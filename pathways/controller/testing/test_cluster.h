@@ -10,9 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "pathways/base/testing/manual_world.h"
 #include "pathways/controller/cluster/cluster_impl.h"
 #include "pathways/controller/testing/fake_worker.h"
-#include "pathways/base/testing/manual_world.h"
 #include "pathways/net/memory_transport.h"
 #include "pathways/program/op_sharding.h"
 

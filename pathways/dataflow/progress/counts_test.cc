@@ -4,8 +4,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pathways/dataflow/progress/sequence_set.h"
 #include "pathways/base/testing/random.h"
+#include "pathways/dataflow/progress/sequence_set.h"
 
 namespace pw::dataflow {
 namespace {

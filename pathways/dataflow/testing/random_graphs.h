@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/log.h"
-#include "pathways/dataflow/graph.h"
 #include "pathways/base/testing/random.h"
+#include "pathways/dataflow/graph.h"
 
 namespace pw::dataflow {
 

@@ -13,8 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "pathways/base/strand.h"
-#include "pathways/dataflow/runtime.h"
 #include "pathways/base/testing/manual_world.h"
+#include "pathways/dataflow/runtime.h"
 #include "pathways/dataflow/testing/transport_links.h"
 #include "pathways/net/memory_transport.h"
 

@@ -39,7 +39,7 @@ class Cell {
     std::lock_guard<std::mutex> lock(mu_);
     return handle_.has_value();
   }
-  // REQUIRES: is_set(), or the caller runs inside a callback.
+  // REQUIRES: it is set. The caller has seen is_set(), runs inside a callback, or runs in a launch that comes after the cell's own.
   const Handle& handle() const { return *handle_; }
   void WhenSet(Callback callback);
 
