@@ -144,7 +144,7 @@ TEST(SessionServiceTest, AStrangerHasXlaWriteNoFileOnTheHosts) {
   compile.set_executable(5);
   compile.set_format("mlir");
   xla::CompileOptionsProto options;
-  options.mutable_executable_build_options()->mutable_debug_options()->set_xla_dump_to("/home/ada");
+  (*options.mutable_env_option_overrides())["xla_dump_to"].set_string_field("/home/ada");
   compile.set_options(options.SerializeAsString());
   stranger.Say(frame);
   ASSERT_EQ(stranger.answers, 1);
