@@ -1,5 +1,6 @@
 """The ways into a cluster of one host, side by side, for a stock client: its own cluster in one process; a cluster of several processes, entered by an
-agent; both by the PJRT door, from the client's own process.
+agent; both by the PJRT door, from the client's own process. By that door the first is in the client's process too (pjrt_own), if it is not told to be
+separate (pjrt_one_process).
 Beside them the floor, a server that answers everything at once without a cluster, and jax in process, with its own runtime and with our device plugin.
 
 latency: call and block_until_ready. decode: call and read the result, then the next call. rate: calls a second with so many under way. up, down: a large
@@ -12,8 +13,9 @@ import _answers
 import _report
 import _sides
 
-OURS = ("one_process", "agent", "pjrt_one_process", "pjrt")
+OURS = ("one_process", "agent", "pjrt_own", "pjrt_one_process", "pjrt")
 BY_PJRT = {"PATHWAYS_DOOR": "pjrt"}
+SEPARATE = {"PATHWAYS_LOCAL_PROCESS": "separate"}
 
 
 def open_sides(stack, args):
@@ -24,7 +26,8 @@ def open_sides(stack, args):
              "inprocess": enter(_sides.client("inprocess", "inprocess")),
              "plugin": enter(_sides.client("plugin", "plugin", str(binaries.device_plugin("cpu")), _sides.our_allocator())),
              "one_process": enter(_sides.client("one_process", "own", "1x1x8")),
-             "pjrt_one_process": enter(_sides.client("pjrt_one_process", "own", "1x1x8", BY_PJRT))}
+             "pjrt_own": enter(_sides.client("pjrt_own", "own", "1x1x8", BY_PJRT)),
+             "pjrt_one_process": enter(_sides.client("pjrt_one_process", "own", "1x1x8", BY_PJRT | SEPARATE))}
     cluster = enter(_sides.cluster("1x1x8"))
     sides["agent"] = enter(_sides.client("agent", "package", cluster.address))
     sides["pjrt"] = enter(_sides.client("pjrt", "package", cluster.address, BY_PJRT))

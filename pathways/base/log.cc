@@ -1,5 +1,6 @@
 #include "pathways/base/log.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -10,6 +11,7 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "pathways/base/log_file.h"
 
 namespace pw {
 namespace {
@@ -28,6 +30,11 @@ std::atomic<LogLevel>& Lowest() {
   return lowest;
 }
 
+std::atomic<int>& Destination() {
+  static std::atomic<int> file(STDERR_FILENO);
+  return file;
+}
+
 // "/long/path/pathways/worker/x.cc" -> "worker/x.cc"
 std::string_view ShortName(std::string_view file) {
   const size_t at = file.rfind("/pathways/");
@@ -39,6 +46,13 @@ std::string_view ShortName(std::string_view file) {
 bool LogEnabled(LogLevel level) { return level >= Lowest().load(std::memory_order_relaxed); }
 void SetLogLevel(LogLevel level) { Lowest() = level; }
 
+// The former file stays open: another thread may be writing to it.
+bool LogTo(const std::string& path) {
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (file >= 0) Destination() = file;
+  return file >= 0;
+}
+
 LogLine::LogLine(LogLevel level, const char* file, int line) {
   text_ << "DIWE"[static_cast<int>(level)] << ' ' << absl::FormatTime("%H:%M:%E3S", absl::Now(), absl::LocalTimeZone()) << ' '
         << ShortName(file) << ':' << line << "] ";
@@ -48,10 +62,11 @@ LogLine::~LogLine() {
   text_ << '\n';
   const std::string line = text_.str();
   // One write, so that lines of several processes with a common log do not mix.
-  if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;
+  if (::write(Destination(), line.data(), line.size()) < 0) return;
 }
 
 void CheckFailed(const char* condition, const char* file, int line) {
+  Destination() = STDERR_FILENO;  // the process ends: its user must see why
   LogLine(LogLevel::kError, file, line).stream() << "internal error, please report: check failed: " << condition;
   std::abort();
 }

@@ -46,6 +46,7 @@ std::string DefaultPlugin() {
 absl::StatusOr<device::pjrt::RuntimeOptions> RuntimeOptionsFrom(const DeviceHostOptions& options) {
   device::pjrt::RuntimeOptions result;
   result.plugin = PluginPath(options);
+  result.launch_at_once = options.launch_at_once && absl::StrContains(result.plugin, "libpjrt_cpu.so");
   if (options.devices < 0) return absl::InvalidArgumentError("--devices must not be negative");
   if (options.devices > 0) result.options.push_back({"cpu_device_count", "", options.devices, true});
   for (const std::string& text : options.plugin_options) {
@@ -110,7 +111,8 @@ std::string Machine(const device::DeviceRuntime& runtime, const std::vector<std:
   std::set<std::string> kinds;
   for (const auto& device : runtime.devices()) kinds.insert(device.kind);
   const char* const flags = std::getenv("XLA_FLAGS");
-  std::string text = absl::StrCat(absl::StrJoin(kinds, ","), "\n", absl::StrJoin(plugin_options, ","), "\n", flags == nullptr ? "" : flags);
+  std::string text =
+      absl::StrCat(absl::StrJoin(kinds, ","), "\n", absl::StrJoin(plugin_options, ","), "\n", flags == nullptr ? "" : flags);
   std::ifstream cpuinfo("/proc/cpuinfo");
   for (std::string line; std::getline(cpuinfo, line);) {
     if (!absl::StartsWith(line, "model name") && !absl::StartsWith(line, "flags") && !absl::StartsWith(line, "Features"))
@@ -128,17 +130,18 @@ void DeclareDevices(DeviceHostOptions* options, Flags* flags) {
              "the device plugin, any PJRT .so; default: $PATHWAYS_PLUGIN, else libpjrt_cpu.so beside this program (../lib)");
   flags->Add("plugin-option", &options->plugin_options, "NAME=VALUE", "a create option for the plugin");
   flags->Add("devices", &options->devices, "N", "number of devices (cpu plugin only); 0: the plugin's own choice");
-  flags->Add("compile-cache", &options->compile_cache, "DIR",
-             "a folder that keeps compiled programs between runs; only the worker's user may be able to write there; default: none");
+  flags->Add(
+      "compile-cache", &options->compile_cache, "DIR",
+      "a folder that keeps compiled programs between runs; only the worker's user may be able to write there; default: none");
   flags->Add("compile-cache-bytes", &options->compile_cache_bytes, "BYTES",
              "size limit of that folder; the least recently used entries are deleted");
   flags->Add("compile-threads", &options->compile_threads, "N", "how many programs compile at once");
   flags->Add("memory-limit", &options->memory_limit, "BYTES", "memory for arrays on each device; 0: all of the device's");
   flags->Add("staging-limit", &options->staging_limit, "BYTES",
              "host memory for transfers under way; 0: half of the machine's memory");
-  flags->Add(
-      "shared-memory", &options->shared_memory,
-      "hand large arrays to other processes of this machine in shared memory; --no-shared-memory: send them as to another machine");
+  flags->Add("shared-memory", &options->shared_memory,
+             "hand large arrays to other processes of this machine in shared memory; --no-shared-memory: send them as to another "
+             "machine");
 }
 
 void DeclarePlace(DeviceHostOptions* options, Flags* flags) {
@@ -147,12 +150,14 @@ void DeclarePlace(DeviceHostOptions* options, Flags* flags) {
   flags->Add("host-name", &options->host_name, "NAME", "a name for this host; default: its network name");
   flags->Add("most-hosts", &options->most_hosts, "N",
              "the largest number of hosts of one computation (cpu plugin only); 1: no computation over several hosts");
-  flags->Add("most-devices", &options->most_devices, "N", "the largest number of devices of one such host; 0: as many as this host has");
+  flags->Add("most-devices", &options->most_devices, "N",
+             "the largest number of devices of one such host; 0: as many as this host has");
   flags->Add("listen", &options->listen, "ADDRESS",
              "where other workers connect: HOST:PORT (port 0 picks a free one) or unix:PATH; default: of the same kind as "
              "--controller");
   flags->Add("listen-lanes", &options->listen_lanes, "ADDRESS",
-             "where clients connect to send and fetch large arrays: HOST:PORT or unix:PATH; default: a free port of the host of --listen");
+             "where clients connect to send and fetch large arrays: HOST:PORT or unix:PATH; default: a free port of the host of "
+             "--listen");
   flags->Add("advertise", &options->advertise, "HOST",
              "the name under which others reach --listen and --listen-lanes; default: this host's network name");
   flags->Add("checksum", &options->checksum, "protect transfers to other workers by checksums (CRC-32C)");
@@ -194,12 +199,14 @@ absl::StatusOr<std::unique_ptr<DeviceHost>> DeviceHost::Create(DeviceHostOptions
   PW_ASSIGN_OR_RETURN(auto runtime_options, RuntimeOptionsFrom(options));
   AddPeers(options, ListenAddress(options), &runtime_options);
   std::unique_ptr<DeviceHost> host(new DeviceHost(std::move(options), environment));
+  runtime_options.launches = host->launches_;
   PW_ASSIGN_OR_RETURN(host->runtime_, device::pjrt::MakeRuntime(runtime_options));
   return host;
 }
 
 absl::StatusOr<std::unique_ptr<net::Listener>> DeviceHost::Accept(
-    net::Transport* transport, const std::string& address, void (worker::ControllerLink::*accept)(std::unique_ptr<net::Connection>)) {
+    net::Transport* transport, const std::string& address,
+    void (worker::ControllerLink::*accept)(std::unique_ptr<net::Connection>)) {
   return transport->Listen(address, [this, accept](std::unique_ptr<net::Connection> connection) {
     if (auto* link = link_for_peers_.load()) (link->*accept)(std::move(connection));
   });
@@ -213,7 +220,8 @@ worker::Environment DeviceHost::ForWorker() {
   worker.timers = environment_.timers;
   worker.compile_pool = &compile_pool_;
   worker.copy_pool = &copy_pool_;
-  worker.compile_cache = std::make_shared<worker::CompileCache>(options_.compile_cache, options_.compile_cache_bytes, Machine(*runtime_, options_.plugin_options));
+  worker.compile_cache = std::make_shared<worker::CompileCache>(options_.compile_cache, options_.compile_cache_bytes,
+                                                                Machine(*runtime_, options_.plugin_options));
   worker.transport = environment_.transport;
   worker.next_launch_id = &next_launch_id_;
   worker.limits.device_memory_bytes = options_.memory_limit;

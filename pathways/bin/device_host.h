@@ -20,6 +20,7 @@
 #include "pathways/base/thread_pool.h"
 #include "pathways/base/timer_queue.h"
 #include "pathways/device/device.h"
+#include "pathways/device/pjrt/launches.h"
 #include "pathways/net/transport.h"
 #include "pathways/worker/controller_link.h"
 
@@ -48,6 +49,8 @@ struct DeviceHostOptions {
   std::string advertise;
   bool checksum = false;
   bool exit_with_controller = false;
+  bool launch_at_once =
+      false;  // not a flag: the CPU plugin's programs are launched on the worker's own thread (device/pjrt/launcher.h)
 };
 
 // Add the command-line flags for the two parts of the options: devices, and place.
@@ -82,6 +85,9 @@ class DeviceHost {
   // Leaves the cluster. Returns when this is done, or after `patience`. The caller should then end the process without destroying the host,
   // because devices may still be at work. REQUIRES: Join has succeeded.
   void Stop(const std::string& reason, absl::Duration patience);
+  // Returns true when the devices have ended all that was launched on them; false if that takes longer than `patience`. After Stop, for a process
+  // that cannot end while they compute.
+  bool AwaitDevices(absl::Duration patience) { return launches_->AwaitNone(patience); }
 
  private:
   DeviceHost(DeviceHostOptions options, const Environment& environment);
@@ -91,6 +97,7 @@ class DeviceHost {
 
   const DeviceHostOptions options_;
   const Environment environment_;
+  const std::shared_ptr<device::pjrt::Launches> launches_ = std::make_shared<device::pjrt::Launches>();
   std::unique_ptr<device::DeviceRuntime> runtime_;
   ThreadPool copy_pool_;
   ThreadPool compile_pool_;

@@ -9,7 +9,7 @@
 #include "pathways/base/strand.h"
 #include "pathways/base/thread_pool.h"
 #include "pathways/base/timer_queue.h"
-#include "pathways/client/remote_session.h"
+#include "pathways/client/remote_cluster.h"
 #include "pathways/net/asio_transport.h"
 
 namespace pw::client {
@@ -38,19 +38,42 @@ std::vector<Handle> HandlesOf(absl::Span<const Array* const> arrays) {
 
 }  // namespace
 
-// Destroyed in reverse order: the network before the objects that its callbacks post to.
-struct Client::State {
+// The threads and the network of a session with a controller elsewhere. Destroyed in reverse order: the network before the objects that its
+// callbacks post to.
+struct Client::Way {
+  explicit Way(const Options& options)
+      : cluster({.controller = options.controller,
+                 .patience = options.timeout,
+                 .absence = options.absence,
+                 .remedy = options.remedy,
+                 .machine = ""},
+                Link::Environment{&transport, &strand, &timers, &clock}) {}
+
   SteadyClock clock;
   ThreadPool executor{"pw-client", 1};
   Strand strand{&executor};
   net::AsioTransport transport;
   TimerQueue timers{&clock};
-  std::atomic<Handle> next_handle = 1;
-  std::shared_ptr<RemoteSession> session;  // used on the strand
-  std::shared_ptr<const session::ClusterInfo> cluster;
+  RemoteCluster cluster;
+};
 
-  void Post(absl::AnyInvocable<void(RemoteSession&) &&> task) {
-    strand.Post([session = session.get(), task = std::move(task)]() mutable { std::move(task)(*session); });
+struct Client::State {
+  // null: the cluster is in this process. Destroyed last.
+  std::unique_ptr<Way> way;
+  session::Cluster* cluster = nullptr;
+  std::atomic<Handle> next_handle = 1;
+  std::shared_ptr<session::Session> session;  // used on the strand
+  SessionId id;
+  std::shared_ptr<const session::ClusterInfo> info;
+
+  void Post(absl::AnyInvocable<void(session::Session&) &&> task) {
+    cluster->Post([session = session.get(), task = std::move(task)]() mutable { std::move(task)(*session); });
+  }
+  // Keeps the session. Called on the strand, when it is open.
+  void OnOpened(std::shared_ptr<session::Session> opened) {
+    session = std::move(opened);
+    id = session->id();
+    info = cluster->info();
   }
 };
 
@@ -59,7 +82,7 @@ Client::Client(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Client::~Client() {
   Promise<Unit> closed;
   const Future<Unit> done = closed.future();
-  state_->strand.Post([state = state_.get(), closed = std::move(closed)]() mutable {
+  state_->cluster->Post([state = state_.get(), closed = std::move(closed)]() mutable {
     state->session = nullptr;
     closed.Set(Unit());
   });
@@ -67,35 +90,45 @@ Client::~Client() {
 }
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const Options& options) {
-  std::unique_ptr<Client> client(new Client(std::make_unique<State>()));
-  State* state = client->state_.get();
+  auto state = std::make_unique<State>();
+  state->way = std::make_unique<Way>(options);
+  state->cluster = &state->way->cluster;
+  return Open(std::move(state), options.description);
+}
+
+absl::StatusOr<std::unique_ptr<Client>> Client::Open(session::Cluster* cluster, std::string description) {
+  auto state = std::make_unique<State>();
+  state->cluster = cluster;
+  return Open(std::move(state), std::move(description));
+}
+
+absl::StatusOr<std::unique_ptr<Client>> Client::Open(std::unique_ptr<State> owned, std::string description) {
+  std::unique_ptr<Client> client(new Client(std::move(owned)));
+  State* const state = client->state_.get();
   Promise<Unit> opened;
   const Future<Unit> done = opened.future();
-  state->strand.Post([state, options, opened = std::move(opened)]() mutable {
-    Link::Options link;
-    link.controller = options.controller;
-    link.description = options.description;
-    link.patience = options.timeout;
-    link.absence = options.absence;
-    link.remedy = options.remedy;
-    state->session = RemoteSession::Open(std::move(link), {&state->transport, &state->strand, &state->timers, &state->clock},
-                                         FulfilUnit(std::move(opened)));
+  state->cluster->Post([state, description = std::move(description), opened = std::move(opened)]() mutable {
+    auto done = [state, opened = std::move(opened)](absl::StatusOr<std::shared_ptr<session::Session>> session) mutable {
+      if (!session.ok()) return opened.Set(session.status());
+      state->OnOpened(*std::move(session));
+      opened.Set(Unit());
+    };
+    state->cluster->OpenSession({.description = std::move(description), .share = {}}, std::move(done));
   });
   if (absl::Status status = Await(done).status(); !status.ok()) return status;
-  state->cluster = state->session->welcome().cluster;  // written before the promise was set
   return client;
 }
 
-const session::ClusterInfo& Client::cluster() const { return *state_->cluster; }
+const session::ClusterInfo& Client::cluster() const { return *state_->info; }
 
-SessionId Client::session_id() const { return state_->session->welcome().id; }
+SessionId Client::session_id() const { return state_->id; }
 
 Handle Client::NewHandle() { return state_->next_handle.fetch_add(1, std::memory_order_relaxed); }
 
 Future<Executable> Client::Compile(session::CompileRequest request) {
   Promise<Executable> promise;
   const Future<Executable> future = promise.future();
-  state_->Post([request = std::move(request), done = Fulfil(std::move(promise))](RemoteSession& session) mutable {
+  state_->Post([request = std::move(request), done = Fulfil(std::move(promise))](session::Session& session) mutable {
     session.Compile(std::move(request), std::move(done));
   });
   return future;
@@ -103,7 +136,7 @@ Future<Executable> Client::Compile(session::CompileRequest request) {
 
 Array Client::Put(const buffers::ArraySpec& spec, Bytes data) {
   const Handle handle = NewHandle();
-  state_->Post([handle, spec, data = std::move(data)](RemoteSession& session) mutable {
+  state_->Post([handle, spec, data = std::move(data)](session::Session& session) mutable {
     session::HostShard source{handle, {spec.dtype, spec.dims, std::nullopt}, {}};
     source.shards.resize(spec.sharding.num_shards());
     std::iota(source.shards.begin(), source.shards.end(), 0);
@@ -115,7 +148,7 @@ Array Client::Put(const buffers::ArraySpec& spec, Bytes data) {
 
 Array Client::PutError(const buffers::ArraySpec& spec, absl::Status error) {
   Array result = NewArray();
-  state_->Post([handle = result.handle(), spec, error = std::move(error)](RemoteSession& session) mutable {
+  state_->Post([handle = result.handle(), spec, error = std::move(error)](session::Session& session) mutable {
     session.MakeErrorArray(handle, spec, std::move(error)).IgnoreError();
   });
   return result;
@@ -140,13 +173,13 @@ Run Client::Execute(const Executable& executable, absl::Span<const Array* const>
   request.non_donatable = std::move(options.non_donatable);
   request.devices = std::move(options.devices);
   if (!options.end) {
-    state_->Post([request = std::move(request)](RemoteSession& session) { session.Execute(request).status().IgnoreError(); });
+    state_->Post([request = std::move(request)](session::Session& session) { session.Execute(request).status().IgnoreError(); });
     return run;
   }
   request.status = NewHandle();
   Promise<Unit> ended;
   run.end = ended.future();
-  state_->Post([request = std::move(request), ended = std::move(ended)](RemoteSession& session) mutable {
+  state_->Post([request = std::move(request), ended = std::move(ended)](session::Session& session) mutable {
     session.Execute(request).status().IgnoreError();
     session.FetchExecuteResult(request.status, [ended = std::move(ended)](absl::StatusOr<session::RunResult> result) mutable {
       ended.Set(result.ok() ? absl::StatusOr<Unit>(Unit()) : result.status());
@@ -156,13 +189,13 @@ Run Client::Execute(const Executable& executable, absl::Span<const Array* const>
 }
 
 void Client::Drop(const Executable& executable) {
-  state_->Post([handle = executable->handle](RemoteSession& session) { session.DestructExecutable(handle).IgnoreError(); });
+  state_->Post([handle = executable->handle](session::Session& session) { session.DestructExecutable(handle).IgnoreError(); });
 }
 
 Future<session::CostAnalysis> Client::Costs(const Executable& executable) {
   Promise<session::CostAnalysis> promise;
   const Future<session::CostAnalysis> future = promise.future();
-  state_->Post([handle = executable->handle, done = Fulfil(std::move(promise))](RemoteSession& session) mutable {
+  state_->Post([handle = executable->handle, done = Fulfil(std::move(promise))](session::Session& session) mutable {
     session.GetCostAnalysis(handle, std::move(done));
   });
   return future;
@@ -171,7 +204,7 @@ Future<session::CostAnalysis> Client::Costs(const Executable& executable) {
 Array Client::Copy(const Array& array, std::vector<DeviceId> devices, std::string memory_kind) {
   Array result = NewArray();
   state_->Post([handle = result.handle(), from = array.handle(), devices = std::move(devices),
-                kind = std::move(memory_kind)](RemoteSession& session) mutable {
+                kind = std::move(memory_kind)](session::Session& session) mutable {
     session.Copy({handle}, {from}, std::move(devices), std::move(kind), session::CopySemantics::kAlwaysCopy).IgnoreError();
   });
   return result;
@@ -179,7 +212,7 @@ Array Client::Copy(const Array& array, std::vector<DeviceId> devices, std::strin
 
 Array Client::Assemble(const buffers::ArraySpec& spec, absl::Span<const Array* const> singles) {
   Array result = NewArray();
-  state_->Post([handle = result.handle(), spec, from = HandlesOf(singles)](RemoteSession& session) {
+  state_->Post([handle = result.handle(), spec, from = HandlesOf(singles)](session::Session& session) {
     session.Assemble(handle, spec, from, session::CopySemantics::kReuseInput).IgnoreError();
   });
   return result;
@@ -192,7 +225,7 @@ std::vector<Array> Client::Disassemble(const Array& array, int num_shards) {
     results.push_back(NewArray());
     handles.push_back(results.back().handle());
   }
-  state_->Post([handles = std::move(handles), from = array.handle()](RemoteSession& session) {
+  state_->Post([handles = std::move(handles), from = array.handle()](session::Session& session) {
     session.Disassemble(handles, from, session::CopySemantics::kReuseInput).IgnoreError();
   });
   return results;
@@ -202,9 +235,15 @@ Future<Bytes> Client::Fetch(const Array& array, std::optional<buffers::Dims> byt
   Promise<Bytes> promise;
   const Future<Bytes> future = promise.future();
   state_->Post([array = array.handle(), buffer = NewHandle(), strides = std::move(byte_strides),
-                promise = std::move(promise)](RemoteSession& session) mutable {
-    session.CopyToHostBuffer(array, buffer, std::move(strides), [](absl::Status) {});
-    session.LookupHostBuffer(buffer, Fulfil(std::move(promise)));
+                promise = std::move(promise)](session::Session& session) mutable {
+    // A copy that is refused makes no buffer to look up. The reason comes first.
+    auto unset = std::make_shared<std::optional<Promise<Bytes>>>(std::move(promise));
+    session.CopyToHostBuffer(array, buffer, std::move(strides), [unset](absl::Status status) {
+      if (!status.ok() && unset->has_value()) std::exchange(*unset, std::nullopt)->Set(std::move(status));
+    });
+    session.LookupHostBuffer(buffer, [unset](absl::StatusOr<Bytes> bytes) {
+      if (unset->has_value()) std::exchange(*unset, std::nullopt)->Set(std::move(bytes));
+    });
     session.DeleteHostBuffer(buffer).IgnoreError();
   });
   return future;
@@ -213,20 +252,22 @@ Future<Bytes> Client::Fetch(const Array& array, std::optional<buffers::Dims> byt
 Future<Unit> Client::Ready(const Array& array) {
   Promise<Unit> promise;
   const Future<Unit> future = promise.future();
-  state_->Post([array = array.handle(), promise = std::move(promise)](RemoteSession& session) mutable {
+  state_->Post([array = array.handle(), promise = std::move(promise)](session::Session& session) mutable {
     session.WhenReady({array}, FulfilUnit(std::move(promise)));
   });
   return future;
 }
 
 void Client::SetHostCalls(std::shared_ptr<session::HostCallHandler> handler) {
-  state_->Post([handler = std::move(handler)](RemoteSession& session) mutable { session.SetHostCalls(std::move(handler)); });
+  state_->Post([state = state_.get(), handler = std::move(handler)](session::Session&) mutable {
+    state->cluster->SetHostCallHandler(state->id, std::move(handler));
+  });
 }
 
-void Client::Post(absl::AnyInvocable<void() &&> task) { state_->strand.Post(std::move(task)); }
+void Client::Post(absl::AnyInvocable<void() &&> task) { state_->cluster->Post(std::move(task)); }
 
 void Client::Drop(Handle array) {
-  state_->Post([array](RemoteSession& session) { session.Destruct({array}).IgnoreError(); });
+  state_->Post([array](session::Session& session) { session.Destruct({array}).IgnoreError(); });
 }
 
 Array& Array::operator=(Array&& other) noexcept {

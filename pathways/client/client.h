@@ -1,5 +1,5 @@
-// Client: drives a cluster from a C++ program. It is one session with the controller, and brings the threads and the sockets that the
-// session needs. The PJRT door stands on it. (An agent uses RemoteSession directly.)
+// Client: drives a cluster from a C++ program; the PJRT door stands on it. It is one session: with a controller elsewhere, for which it brings
+// the threads and the sockets, or with a cluster in this process, by direct calls. (An agent uses RemoteSession directly.)
 //
 //   auto client = client::Client::Connect({.controller = "unix:/run/pathways/clients.sock", .description = "an example"});
 //   absl::StatusOr<client::Executable> program = Await((*client)->Compile(std::move(request)));  // base/await.h
@@ -7,8 +7,8 @@
 //   std::vector<client::Array> y = (*client)->Execute(*program, {&x});
 //   absl::StatusOr<Bytes> data = Await((*client)->Fetch(y[0]));
 //
-// Connect and the destructor block; all other methods return at once. An Array is a name: a computation may use the result of another that
-// has not run yet. The object may be destroyed as soon as it has been passed on. What fails makes its results error arrays: the error
+// Connect, Open and the destructor block; all other methods return at once. An Array is a name: a computation may use the result of another
+// that has not run yet. The object may be destroyed as soon as it has been passed on. What fails makes its results error arrays: the error
 // passes to all arrays computed from them, and Fetch and Ready report it. So does the loss of the session, with UNAVAILABLE.
 //
 // Any thread. Calls that happen one after the other take effect in that order. Arrays and executables must not outlive their client.
@@ -61,22 +61,24 @@ struct Run {
 
 struct RunOptions {
   std::vector<int32_t> non_donatable = {};  // the indices of arguments that are not donated, although the program says so
-  std::vector<DeviceId> devices = {};       // where a portable executable runs; if empty, on the devices for which it was compiled
-  int32_t launch_id = 0;                    // PJRT's launch_id
-  bool end = false;                         // asks for Run::end, which costs a message
+  std::vector<DeviceId> devices = {};  // where a portable executable runs; if empty, on the devices for which it was compiled
+  int32_t launch_id = 0;               // PJRT's launch_id
+  bool end = false;                    // asks for Run::end, which costs a message
 };
 
 class Client {
  public:
   struct Options {
-    std::string controller;                       // its address for clients
-    std::string description;                      // for people: shown by `pathways status`
-    absl::Duration timeout = absl::Seconds(30);   // how long Connect tries
-    absl::Duration absence = absl::Seconds(30);   // how long a broken connection may last; zero ends the session at once
-    std::string remedy = {};                      // a sentence for the user, added to the error of a lost session
+    std::string controller;                      // its address for clients
+    std::string description;                     // for people: shown by `pathways status`
+    absl::Duration timeout = absl::Seconds(30);  // how long Connect tries
+    absl::Duration absence = absl::Seconds(30);  // how long a broken connection may last; zero ends the session at once
+    std::string remedy = {};                     // a sentence for the user, added to the error of a lost session
   };
   // Opens a session. Waits until the controller has answered.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const Options& options);
+  // Opens a session with a cluster in this process, which outlives the client. UNAVAILABLE if the cluster has not formed.
+  static absl::StatusOr<std::unique_ptr<Client>> Open(session::Cluster* cluster, std::string description);
   // Ends the session, and frees all that it owns on the cluster. Futures that are not set yet become CANCELLED.
   ~Client();
 
@@ -111,7 +113,9 @@ class Client {
 
  private:
   friend class Array;
+  struct Way;
   struct State;
+  static absl::StatusOr<std::unique_ptr<Client>> Open(std::unique_ptr<State> state, std::string description);
   explicit Client(std::unique_ptr<State> state);
   session::Handle NewHandle();
   Array NewArray() { return Array(this, NewHandle()); }

@@ -53,6 +53,7 @@ Future<Unit> CopyTo(void* dst, size_t room, const Future<Bytes>& contents, Execu
 }
 
 PJRT_Error* ToHost(PJRT_Buffer_ToHostBuffer_Args* args) {
+  const Helping help(args->src->client->helped);
   const Place place = args->src->get();
   if (place.array == nullptr) return NewError(Deleted("ToHostBuffer()"));
   const Shape& shape = *args->src->shape;
@@ -73,6 +74,7 @@ PJRT_Error* ToHost(PJRT_Buffer_ToHostBuffer_Args* args) {
 }
 
 PJRT_Error* Copy(PJRT_Buffer* buffer, PJRT_Device* device, PJRT_Memory* memory, PJRT_Buffer** copy) {
+  const Helping help(buffer->client->helped);
   const Place place = buffer->get();
   if (place.array == nullptr) return NewError(Deleted("CopyToMemory()"));
   if (memory == nullptr || device->client != buffer->client)
@@ -96,6 +98,7 @@ PJRT_Error* CopyToMemory(PJRT_Buffer_CopyToMemory_Args* args) {
 }
 
 PJRT_Error* ReadyEvent(PJRT_Buffer_ReadyEvent_Args* args) {
+  const Helping help(args->buffer->client->helped);
   const Place place = args->buffer->get();
   if (place.array == nullptr) return NewError(Deleted("GetReadyFuture()"));
   args->event = NewEvent(place.array->Ready());
@@ -121,6 +124,7 @@ PJRT_Error* SizeInBytes(PJRT_Buffer_OnDeviceSizeInBytes_Args* args) {
 
 // Drops the buffer's reference to its array outside the lock.
 void Drop(PJRT_Buffer* buffer) {
+  const Helping help(buffer->client->helped);
   Place dropped;
   std::lock_guard<std::mutex> lock(buffer->mu);
   std::swap(dropped, buffer->place);
@@ -176,6 +180,7 @@ void FillBufferEntries(PJRT_Api* api) {
   FillShapes(api);
   FillPlaces(api);
   api->PJRT_Buffer_Destroy = [](PJRT_Buffer_Destroy_Args* args) -> PJRT_Error* {
+    const Helping help(args->buffer->client->helped);
     delete args->buffer;
     return nullptr;
   };

@@ -7,6 +7,7 @@
 #include "pathways/base/status_macros.h"
 #include "plugins/pathways_pjrt/attributes.h"
 #include "plugins/pathways_pjrt/handles.h"
+#include "plugins/pathways_pjrt/own_cluster.h"
 
 namespace pw::pathways_pjrt {
 namespace {
@@ -19,12 +20,14 @@ constexpr char kRemedy[] =
 // Options of PJRT_Client_Create.
 struct Options {
   client::Client::Options session;  // `cluster`, the controller's address; `description`, of this program; `patience`, in seconds
+  std::string local;                // flags of a cluster in this process (own_cluster.h), instead of `cluster`
   std::string callback_socket;      // where the package answers calls of programs (python_calls.h); empty: it does not
   std::string callback_token;
 };
 
 std::string* TextNamed(absl::string_view name, Options& options) {
   if (name == "cluster") return &options.session.controller;
+  if (name == "local") return &options.local;
   if (name == "description") return &options.session.description;
   if (name == "callback_socket") return &options.callback_socket;
   if (name == "callback_token") return &options.callback_token;
@@ -39,9 +42,9 @@ absl::Status ReadOption(const PJRT_NamedValue& value, Options& options) {
   } else if (name == "patience" && value.type == PJRT_NamedValue_kInt64) {
     options.session.timeout = absl::Seconds(value.int64_value);
   } else {
-    return absl::InvalidArgumentError(
-        absl::StrCat("there is no option '", name, "' of this type; there are the texts cluster, description, callback_socket and ",
-                     "callback_token, and the number patience"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "there is no option '", name, "' of this type; there are the texts cluster, local, description, callback_socket ",
+        "and callback_token, and the number patience"));
   }
   return absl::OkStatus();
 }
@@ -52,8 +55,10 @@ absl::StatusOr<Options> ReadOptions(const PJRT_NamedValue* values, size_t count)
   options.session.absence = absl::ZeroDuration();
   options.session.remedy = kRemedy;
   for (size_t i = 0; i < count; ++i) PW_RETURN_IF_ERROR(ReadOption(values[i], options));
-  if (options.session.controller.empty())
-    return absl::InvalidArgumentError("the option `cluster` must name the controller's address for clients: HOST:PORT, unix:PATH");
+  if (options.session.controller.empty() == options.local.empty())
+    return absl::InvalidArgumentError(
+        "the option `cluster` must name the controller's address for clients (HOST:PORT, unix:PATH), or the option "
+        "`local` must have the flags of a cluster in this process");
   return options;
 }
 
@@ -87,10 +92,22 @@ void DescribeMemories(PJRT_Client* client) {
   }
 }
 
+absl::Status OpenSession(const Options& options, PJRT_Client* client) {
+  if (options.local.empty()) {
+    PW_ASSIGN_OR_RETURN(client->session, client::Client::Connect(options.session));
+    return absl::OkStatus();
+  }
+  PW_ASSIGN_OR_RETURN(OwnSession own, OpenOwnSession(options.local, options.session.description));
+  client->own_cluster = std::move(own.cluster);
+  client->helped = own.thread;
+  client->session = std::move(own.client);
+  return absl::OkStatus();
+}
+
 PJRT_Error* CreateClient(PJRT_Client_Create_Args* args) {
   PW_ENTRY_ASSIGN_OR_RETURN(const Options options, ReadOptions(args->create_options, args->num_options));
   auto client = std::make_unique<PJRT_Client>();
-  PW_ENTRY_ASSIGN_OR_RETURN(client->session, client::Client::Connect(options.session));
+  PW_ENTRY_RETURN_IF_ERROR(OpenSession(options, client.get()));
   if (!options.callback_socket.empty()) {
     PW_ENTRY_ASSIGN_OR_RETURN(client->python_calls,
                               PythonCalls::Start(client->session.get(), options.callback_socket, options.callback_token));
@@ -128,8 +145,8 @@ PJRT_Error* DefaultDeviceAssignment(PJRT_Client_DefaultDeviceAssignment_Args* ar
   if (args->num_replicas < 1 || args->num_partitions < 1 || wanted > static_cast<int64_t>(devices.size()) ||
       static_cast<int64_t>(args->default_assignment_size) < wanted) {
     return NewError(absl::InvalidArgumentError(
-        absl::StrCat("no default device assignment of ", args->num_replicas, " replicas x ", args->num_partitions, " partitions on ",
-                     devices.size(), " devices, in room for ", args->default_assignment_size)));
+        absl::StrCat("no default device assignment of ", args->num_replicas, " replicas x ", args->num_partitions,
+                     " partitions on ", devices.size(), " devices, in room for ", args->default_assignment_size)));
   }
   for (int64_t i = 0; i < wanted; ++i) args->default_assignment[i] = devices[i]->id().v;
   return nullptr;

@@ -122,6 +122,7 @@ class Execution {
 };
 
 PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
+  const Helping help(args->executable->client->helped);
   const std::shared_ptr<const Program> program = args->executable->get();
   if (program == nullptr) return NewError(absl::InvalidArgumentError("Execute() called on a deleted executable"));
   std::vector<PJRT_Device*> devices = args->executable->devices;

@@ -9,6 +9,8 @@
 //  3. Names, dimensions and layouts that an entry returns by pointer live in the handle, are filled once, and never move.
 //  4. No entry throws. Only Client_Create, Client_Compile, Client_Destroy, Event_Await and GetCostAnalysis wait for the cluster.
 //  5. An error of the cluster is the value of what depends on it: entries that start something report only what is wrong with the call.
+//  6. Where the cluster is in this process, entries that post to it run its work before they return, if no other thread does
+//     (HelpedThread). So a small computation has ended when its Execute returns, and no thread was woken.
 // Threads: all entries may be called from any thread. The mutable parts of a handle are guarded by its own mutex or are atomic.
 #pragma once
 
@@ -20,6 +22,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "pathways/base/helped_thread.h"
 #include "pathways/base/thread_pool.h"
 #include "pathways/client/client.h"
 #include "plugins/c_table/named_values.h"
@@ -64,7 +67,10 @@ struct PJRT_TopologyDescription {
 };
 
 struct PJRT_Client {
-  pw::ThreadPool copier{"pw-pjrt-copy", 1};  // moves large contents to where the host wants them; outlives the session, which posts to it
+  pw::ThreadPool copier{"pw-pjrt-copy",
+                        1};  // moves large contents to where the host wants them; outlives the session, which posts to it
+  std::shared_ptr<const void> own_cluster;  // of this process; null: the cluster is elsewhere
+  pw::HelpedThread* helped = nullptr;       // its thread, which entries help
   std::unique_ptr<pw::client::Client> session;
   std::unique_ptr<pw::pathways_pjrt::PythonCalls> python_calls;  // null: programs cannot call this process
   std::deque<PJRT_Device> owned_devices;
@@ -112,7 +118,7 @@ struct Program {
   const pw::client::Executable info;
   const int num_replicas;
   const int num_partitions;
-  std::vector<pw::buffers::ArraySpec> parameter_specs;  // whole arrays, as the program takes them
+  std::vector<pw::buffers::ArraySpec> parameter_specs;      // whole arrays, as the program takes them
   std::vector<std::shared_ptr<const Shape>> output_shapes;  // as one device sees them
   std::vector<PJRT_Buffer_Type> output_types;
   std::vector<int64_t> output_dims;  // of all outputs, one after another

@@ -80,6 +80,7 @@ absl::StatusOr<HostBytes> Read(const PJRT_Client_BufferFromHostBuffer_Args& args
 }
 
 PJRT_Error* FromHost(PJRT_Client_BufferFromHostBuffer_Args* args) {
+  const Helping help(args->client->helped);
   PW_ENTRY_ASSIGN_OR_RETURN(const Target target, TargetOf(args->device, args->memory));
   PW_ENTRY_ASSIGN_OR_RETURN(std::shared_ptr<Shape> shape, NewShape(args->type, args->dims, args->num_dims));
   PW_ENTRY_RETURN_IF_ERROR(CheckRowMajor(args->device_layout, shape->dtype, shape->dims));

@@ -63,6 +63,9 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   // Ends the cluster: tells the workers to stop if `stop_workers`, closes all connections, then runs `stopped` on the strand. Any thread.
   void Stop(std::string reason, bool stop_workers, Task stopped);
 
+  // Runs `task` on the strand once the cluster has formed. Any thread.
+  void WhenFormed(Task task);
+
   void Post(absl::AnyInvocable<void() &&> task) override { strand_.Post(std::move(task)); }  // any thread
   std::shared_ptr<const ClusterInfo> info() const override { return info_; }
   void OpenSession(session::NewSession session, ResultCallback<std::shared_ptr<Session>> done) override;
@@ -96,7 +99,9 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
 
   // The same operations, with the result returned at once, for callers on this strand. An observer's session opens even if no client's can.
   absl::StatusOr<std::shared_ptr<Session>> OpenSession(std::string description, bool observer = false);
-  absl::StatusOr<SliceState> AddSlice(SessionId session, const resource::SliceRequest& request) { return slices_->Add(session, request); }
+  absl::StatusOr<SliceState> AddSlice(SessionId session, const resource::SliceRequest& request) {
+    return slices_->Add(session, request);
+  }
   absl::Status ReleaseSlice(SessionId session, SliceId slice) { return slices_->Release(session, slice); }
 
   // For tests, on the strand.
@@ -168,6 +173,7 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   std::map<HostId, LinkId> hosts_;
   std::shared_ptr<const ClusterInfo> info_ = std::make_shared<const ClusterInfo>();
   bool formed_ = false;
+  std::vector<Task> when_formed_;
   bool stopped_ = false;
   absl::Time started_;
   absl::Time last_tick_;

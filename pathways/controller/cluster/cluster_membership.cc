@@ -72,6 +72,14 @@ void ClusterImpl::Refuse(LinkId id, const absl::Status& reason) {
   links_[id].link->connection()->Close(reason);
 }
 
+void ClusterImpl::WhenFormed(Task task) {
+  Post([this, weak = weak_from_this(), task = std::move(task)]() mutable {
+    if (weak.expired()) return;
+    if (formed_) return std::move(task)();
+    when_formed_.push_back(std::move(task));
+  });
+}
+
 void ClusterImpl::Form() {
   const std::vector<LinkId> pending = PendingLinks();
   std::vector<resource::HostDescription> descriptions;
@@ -85,6 +93,7 @@ void ClusterImpl::Form() {
   for (size_t i = 0; i < pending.size(); ++i) Admit(pending[i], (*hosts)[i]);
   MembershipChanged();
   PW_LOG_INFO << "the cluster has formed: " << fabric_->topology().Summary();
+  for (Task& task : std::exchange(when_formed_, {})) Post(std::move(task));
 }
 
 void ClusterImpl::Admit(LinkId id, HostId host_id) {

@@ -22,7 +22,7 @@ struct Program::Order {
   Promise<Unit> done;
 };
 
-absl::StatusOr<std::shared_ptr<LoadedProgram>> Program::Wrap(std::shared_ptr<const Client> client, Executor* launcher,
+absl::StatusOr<std::shared_ptr<LoadedProgram>> Program::Wrap(std::shared_ptr<const Client> client, Launcher* launcher,
                                                              PJRT_LoadedExecutable* loaded, const std::vector<int>& devices,
                                                              std::shared_ptr<HostCallbacks> callbacks) {
   std::shared_ptr<Program> program(new Program(std::move(client), launcher, loaded, std::move(callbacks)));
@@ -76,7 +76,11 @@ absl::StatusOr<Launch> Program::Execute(absl::Span<DeviceBuffer* const> argument
     launch.outputs.push_back(
         std::make_unique<Buffer>(order->results.back(), value.dtype, value.dims, info_.devices[i / results], value.memory_kind));
   }
-  launcher_->Post([self = shared_from_this(), order = std::move(order)] { self->Carry(*order); });
+  if (const std::shared_ptr<Launches>& launches = launcher_->launches()) {
+    launches->Begin();
+    launch.done.OnReady([launches](const absl::StatusOr<Unit>&) { launches->End(); });
+  }
+  launcher_->Launch(callbacks_ != nullptr, [self = shared_from_this(), order = std::move(order)] { self->Carry(*order); });
   return launch;
 }
 

@@ -3,11 +3,11 @@
 #include <utility>
 
 #include "pathways/base/status_macros.h"
-#include "pathways/base/thread_pool.h"
 #include "pathways/device/pjrt/buffer.h"
 #include "pathways/device/pjrt/client.h"
 #include "pathways/device/pjrt/compile_options.h"
 #include "pathways/device/pjrt/host_callback.h"
+#include "pathways/device/pjrt/launcher.h"
 #include "pathways/device/pjrt/program.h"
 
 namespace pw::device::pjrt {
@@ -15,8 +15,9 @@ namespace {
 
 class Runtime : public DeviceRuntime {
  public:
-  Runtime(std::shared_ptr<const Client> client, absl::StatusOr<std::shared_ptr<HostCallbacks>> callbacks)
-      : client_(std::move(client)), callbacks_(std::move(callbacks)) {
+  Runtime(std::shared_ptr<const Client> client, absl::StatusOr<std::shared_ptr<HostCallbacks>> callbacks,
+          const RuntimeOptions& options)
+      : client_(std::move(client)), callbacks_(std::move(callbacks)), launcher_(options.launch_at_once, options.launches) {
     for (const Device& device : client_->devices()) devices_.push_back(device.info);
   }
 
@@ -107,7 +108,7 @@ class Runtime : public DeviceRuntime {
   const std::shared_ptr<const Client> client_;
   const absl::StatusOr<std::shared_ptr<HostCallbacks>> callbacks_;  // or the reason why there are none
   std::vector<DeviceInfo> devices_;
-  mutable ThreadPool launcher_{"launcher", 1};  // last member: its tasks use the others
+  Launcher launcher_;  // last member: its tasks use the others
 };
 
 }  // namespace
@@ -117,7 +118,7 @@ absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeRuntime(const RuntimeOptions&
   PW_ASSIGN_OR_RETURN(std::shared_ptr<const Client> client,
                       Client::Create(std::move(api), options.options, options.other_processes));
   absl::StatusOr<std::shared_ptr<HostCallbacks>> callbacks = HostCallbacks::Register(client);
-  return std::make_unique<Runtime>(std::move(client), std::move(callbacks));
+  return std::make_unique<Runtime>(std::move(client), std::move(callbacks), options);
 }
 
 }  // namespace pw::device::pjrt

@@ -13,7 +13,7 @@ import threading
 
 from pathways._callbacks import callbacks, host_calls
 from pathways._client import connect, doors, environment, host_memory, shares, timer_slack
-from pathways._cluster import admin, command_lines, local, processes, run_folders
+from pathways._cluster import admin, binaries, command_lines, local, processes, run_folders
 from pathways._jax import seams
 
 logger = logging.getLogger("pathways")
@@ -50,14 +50,16 @@ _NAMES = {"local": "local cluster"}  # of doors, for people
 
 class _Endpoint:
     """The run's folder, the process that jax's client connects to (the door), and the local cluster if we started one. A local cluster of one host is one
-    process, and is the door itself. Otherwise the door is an agent. The PJRT door is in this process, and connects to the controller. An endpoint lives
-    until this process ends. A later connection (after jax's clear_backends) reuses it unless it has failed."""
+    process, and is the door itself. Otherwise the door is an agent. The PJRT door is in this process, and connects to the controller; a local cluster of
+    one host is then in this process too (`in_process`: its flags). An endpoint lives until this process ends. A later connection (after jax's
+    clear_backends) reuses it unless it has failed."""
 
     def __init__(self):
         self.pid = os.getpid()
         self.folder = run_folders.new_run_folder()
         self.cluster = None
         self.door = None
+        self.in_process = None
         self.controller = None
         self.address = None
         self.peers = set()  # what this process is connected to, as its sockets name it
@@ -81,11 +83,17 @@ class _Endpoint:
         return self
 
     def _start_local(self, shape):
-        logger.info("starting a local cluster of one host with %s devices in one process; its log is in %s", shape.devices, self.folder)
+        in_process = doors.cluster_in_this_process()
+        logger.info("starting a local cluster of one host with %s devices in %s process; its log is in %s", shape.devices,
+                    "this" if in_process else "one", self.folder)
         [(island, host)] = shape.placement()
-        port_file = self.folder / "local.port"
+        platform, port_file, log = command_lines.default_platform(), self.folder / "local.port", self.folder / "local.log"
         self.controller = self._socket()
-        self._start_door("local", command_lines.local(island, host, command_lines.default_platform(), shape.devices, port_file, self.controller), port_file)
+        if in_process:
+            self.in_process = command_lines.local_in_this_process(island, host, platform, shape.devices, self.controller, log)
+            doors.load_device_runtime(binaries.device_plugin(platform), log)
+        else:
+            self._start_door("local", command_lines.local(island, host, platform, shape.devices, port_file, self.controller), port_file)
 
     def _start_cluster(self, shape):
         logger.info("starting a local cluster of %s islands x hosts x devices; logs in %s", shape, self.folder)
@@ -227,7 +235,8 @@ class _Died(RuntimeError):
 def _connect_in_process(endpoint):
     """Returns jax's client of this endpoint's controller. Raises _Died, or RuntimeError with the reason and what to do."""
     try:
-        client = doors.connect(endpoint.controller, connect.timeout_seconds(), endpoint.folder / "calls.sock")
+        where = {"local": endpoint.in_process} if endpoint.in_process else {"cluster": endpoint.controller}
+        client = doors.connect(where, connect.timeout_seconds(), endpoint.folder / "calls.sock")
         if share := shares.wanted():
             admin.share(endpoint.controller, client.pathways_client, **share)
         return client

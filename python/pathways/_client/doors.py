@@ -12,6 +12,7 @@ import secrets
 from pathways._callbacks import callbacks, host_calls
 
 DOORS = ("ifrt", "pjrt")
+_FIRST_PROCESS = os.getpid()
 
 
 @functools.cache
@@ -45,11 +46,43 @@ def load():
     return xla_client
 
 
-def connect(controller, seconds, callback_socket):
-    """Opens a session with the controller through the PJRT plugin; returns jax's client. `seconds`: how long it may be out of reach.
-    `callback_socket`: where programs' calls of this process's functions are to come."""
+def cluster_in_this_process():
+    """Whether a local cluster of one host is to be in this process: by the PJRT door, unless PATHWAYS_LOCAL_PROCESS=separate. A forked child takes
+    a process for it, because the device runtime that its parent may have loaded does not survive a fork."""
+    where = os.environ.get("PATHWAYS_LOCAL_PROCESS") or "own"
+    if where not in ("own", "separate"):
+        raise ValueError(f"PATHWAYS_LOCAL_PROCESS must be own or separate, not '{where}'")
+    return chosen() == "pjrt" and where == "own" and os.getpid() == _FIRST_PROCESS
+
+
+def load_device_runtime(library, log):
+    """Loads a device plugin into this process, before the PJRT door does. XLA reads how much it is to log when it is loaded, and says some things
+    whatever it reads there. They go to the file `log`, as from a process of its own; what matters comes as an error."""
+    import ctypes
+
+    name, level, stderr = "TF_CPP_MIN_LOG_LEVEL", os.environ.get("TF_CPP_MIN_LOG_LEVEL"), os.dup(2)
+    os.environ[name] = "3"
+    try:
+        with open(log, "ab") as file:
+            os.dup2(file.fileno(), 2)
+        ctypes.CDLL(str(library), mode=os.RTLD_LOCAL | os.RTLD_NOW)
+    except OSError:
+        pass  # the door fails as well, and says why
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        if level is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = level
+
+
+def connect(where, seconds, callback_socket):
+    """Opens a session through the PJRT plugin; returns jax's client. `where`: {"cluster": the controller's address}, or {"local": flags of a cluster
+    in this process}. `seconds`: how long a controller may be out of reach. `callback_socket`: where programs' calls of this process's functions are to
+    come."""
     token = secrets.token_hex(16)
-    options = {"cluster": controller, "description": f"a jax program, process {os.getpid()}", "patience": max(1, round(seconds)),
+    options = {**where, "description": f"a jax program, process {os.getpid()}", "patience": max(1, round(seconds)),
                "callback_socket": str(callback_socket), "callback_token": token}
     client = load().make_c_api_client("pathways", options)
     host_calls.CallServer(callback_socket, token, callbacks.registry)

@@ -50,8 +50,19 @@ def agent(cluster, listen, port_file=None, patience=None):
 def local(island, host, platform, devices, port_file, listen):
     """Returns the command line of a cluster of one host in one process. Its first line of the port file is the address that programs connect to;
     `listen`: the address of its controller."""
-    return [binaries.find("pathways-local"), "--island", island, "--host-name", host, "--port-file", port_file, "--listen-clients", listen,
-            *_devices(platform, devices), *_staged_limit(), *_front_door()]
+    return [binaries.find("pathways-local"), "--port-file", port_file, *_local(island, host, platform, devices, listen), *_front_door()]
+
+
+def local_in_this_process(island, host, platform, devices, listen, log):
+    """Returns the flags of such a cluster in this process, as the PJRT door takes them: one a line. `log`: the file for its log lines."""
+    flags = [*_local(island, host, platform, devices, listen), "--log", log]
+    if any("\n" in str(flag) for flag in flags):
+        raise ValueError(f"a path with a line break cannot be used for a local cluster: {flags}")
+    return "\n".join(map(str, flags))
+
+
+def _local(island, host, platform, devices, listen):
+    return ["--island", island, "--host-name", host, "--listen-clients", listen, *_devices(platform, devices), *_staged_limit()]
 
 
 def take_token(path):

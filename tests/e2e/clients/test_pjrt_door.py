@@ -1,5 +1,6 @@
 """Enters a cluster by the PJRT door (PATHWAYS_DOOR=pjrt): the front door in the client's own process. Every program compares what the cluster
-computes with jax's own cpu results, in the same process; most run on one local cluster of one host with eight devices."""
+computes with jax's own cpu results, in the same process; most run on one local cluster of one host with eight devices, first in the program's process,
+then in a process of its own."""
 
 import json
 import subprocess
@@ -71,9 +72,9 @@ class Program:
         assert self.process.wait(PATIENCE) == 0, self.log.read_text()
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    one = Program(tmp_path_factory.mktemp("program") / "log", PATHWAYS_LOCAL="1x1x8")
+@pytest.fixture(scope="module", params=["own", "separate"])
+def program(request, tmp_path_factory):
+    one = Program(tmp_path_factory.mktemp("program") / "log", PATHWAYS_LOCAL="1x1x8", PATHWAYS_LOCAL_PROCESS=request.param)
     yield one
     one.end()
 
@@ -86,7 +87,8 @@ def test_devices_have_attributes_and_memories(program):
         assert devices[3].default_memory().kind == "device"
         assert devices[0].client.pathways_client > 0
         from pathways._client import connection
-        assert not [p for p in connection._endpoint._processes() if "agent" in p.name]
+        own = os.environ["PATHWAYS_LOCAL_PROCESS"] == "own"
+        assert [p.name for p in connection._endpoint._processes()] == ([] if own else ["pathways-local"])
         """)
 
 

@@ -1,0 +1,127 @@
+#include "pathways/bin/local_cluster.h"
+
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "pathways/base/clock.h"
+#include "pathways/base/secret.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/base/timer_queue.h"
+#include "pathways/controller/cluster/cluster_impl.h"
+#include "pathways/net/asio_transport.h"
+#include "pathways/net/memory_transport.h"
+#include "pathways/session/service.h"
+
+namespace pw {
+namespace {
+
+constexpr char kWorkersAddress[] = "tcp:controller:1";
+
+// Where clients of other processes bring and fetch large arrays: beside the address where they connect.
+std::string LanesBeside(const std::string& address) {
+  if (absl::StartsWith(address, "unix:")) return absl::StrCat(address, "-lanes");
+  return absl::StrCat(address.substr(0, address.rfind(':')), ":0");
+}
+
+// Set once: by the cluster that has formed, or by the host that has ended before.
+class Formed {
+ public:
+  Formed() : future_(promise_->future()) {}
+  const Future<Unit>& future() const { return future_; }
+  void Set(absl::StatusOr<Unit> value) {
+    std::optional<Promise<Unit>> promise;
+    {
+      std::lock_guard<std::mutex> lock(mu_);
+      promise.swap(promise_);
+    }
+    if (promise.has_value()) promise->Set(std::move(value));
+  }
+
+ private:
+  std::mutex mu_;
+  std::optional<Promise<Unit>> promise_ = std::optional<Promise<Unit>>(std::in_place);  // guarded by mu_
+  const Future<Unit> future_;
+};
+
+}  // namespace
+
+// Destroyed in reverse order: what posts before what runs, and that before what it touches.
+struct LocalCluster::Parts {
+  SteadyClock clock;
+  net::MemoryNetwork network;
+  const std::shared_ptr<Formed> formed = std::make_shared<Formed>();
+  std::shared_ptr<controller::ClusterImpl> cluster;
+  std::shared_ptr<session::SessionService> clients;
+  std::unique_ptr<net::AsioTransport> to_clients;  // null: none from elsewhere
+  std::unique_ptr<DeviceHost> host;
+  HelpedThread executor{"pw-local"};
+  TimerQueue timers{&clock};
+  net::MemoryTransport at_controller{&network, &executor}, at_host{&network, &executor};
+
+  absl::Status Start(LocalClusterOptions options, DeviceHost::Finished finished);
+  absl::Status ListenForClients(const std::string& address);
+};
+
+// Serves clients of other processes: by either door, C++ programs, operators.
+absl::Status LocalCluster::Parts::ListenForClients(const std::string& address) {
+  session::SessionService::Options sessions;
+  sessions.make_key = RandomKey;
+  clients = session::SessionService::Create(std::move(sessions), {cluster.get(), &timers});
+  return clients->Listen(to_clients.get(), address).status();
+}
+
+absl::Status LocalCluster::Parts::Start(LocalClusterOptions options, DeviceHost::Finished finished) {
+  options.cluster.cluster.expect_hosts = 1;
+  // The host cannot be lost without the controller. Silence means that the thread of both was busy.
+  options.cluster.cluster.heartbeat_limit = absl::Hours(24);
+  PW_ASSIGN_OR_RETURN(const controller::ClusterOptions cluster_options, ClusterOptionsFrom(options.cluster));
+  options.host.controller = kWorkersAddress;
+  options.host.listen = "unix:@host";  // of the network in memory: nobody else can connect
+  options.host.listen_lanes = LanesBeside(options.listen_clients);
+  cluster = controller::ClusterImpl::Create(cluster_options, {&executor, &timers, &clock});
+  PW_RETURN_IF_ERROR(cluster->Listen(&at_controller, kWorkersAddress).status());
+  if (!options.listen_clients.empty()) to_clients = std::make_unique<net::AsioTransport>();
+  PW_ASSIGN_OR_RETURN(host, DeviceHost::Create(options.host, {&executor, &clock, &timers, &at_host, to_clients.get()}));
+  cluster->WhenFormed([formed = formed] { formed->Set(Unit()); });
+  PW_RETURN_IF_ERROR(host->Join([formed = formed, finished = std::move(finished)](const absl::Status& status) {
+    formed->Set(status.ok() ? absl::UnavailableError("the host of the local cluster has left it") : status);
+    finished(status);
+  }));
+  return to_clients == nullptr ? absl::OkStatus() : ListenForClients(options.listen_clients);
+}
+
+void DeclareLocalCluster(LocalClusterOptions* options, Flags* flags) {
+  flags->Add("listen-clients", &options->listen_clients, "ADDRESS",
+             "where programs of other processes by the PJRT door, C++ programs and operators (pathways status) connect: "
+             "HOST:PORT or unix:PATH; "
+             "default: nowhere");
+  DeclareDevices(&options->host, flags);
+  flags->Add("island", &options->host.island, "NAME", "a name for the island of this one host");
+  flags->Add("host-name", &options->host.host_name, "NAME", "a name for this host; default: its network name");
+  DeclareCluster(&options->cluster, flags);
+}
+
+LocalCluster::LocalCluster(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+LocalCluster::~LocalCluster() = default;
+
+absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(LocalClusterOptions options, DeviceHost::Finished finished) {
+  auto parts = std::make_unique<Parts>();
+  PW_RETURN_IF_ERROR(parts->Start(std::move(options), std::move(finished)));
+  return std::unique_ptr<LocalCluster>(new LocalCluster(std::move(parts)));
+}
+
+session::Cluster* LocalCluster::cluster() { return parts_->cluster.get(); }
+
+HelpedThread* LocalCluster::thread() { return &parts_->executor; }
+
+const Future<Unit>& LocalCluster::formed() const { return parts_->formed->future(); }
+
+void LocalCluster::Stop(const std::string& reason, absl::Duration patience) { parts_->host->Stop(reason, patience); }
+
+bool LocalCluster::AwaitDevices(absl::Duration patience) { return parts_->host->AwaitDevices(patience); }
+
+}  // namespace pw

@@ -1,0 +1,168 @@
+"""A local cluster of one host in the program's own process (PATHWAYS_DOOR=pjrt): what other programs and the end of the process see of it.
+test_pjrt_door.py has what it computes."""
+
+import os
+import signal
+import textwrap
+
+import pytest
+
+SETUP = """
+import os, pathlib, signal, sys, threading
+import jax, jax.numpy as jnp, numpy as np
+"""
+
+
+@pytest.fixture
+def own(run_script):
+    def run(code, **env):
+        return run_script(SETUP + textwrap.dedent(code), PATHWAYS_DOOR="pjrt", PATHWAYS_LOCAL="1x1x4", **env)
+
+    return run
+
+
+def expect(done, stdout="", status=0):
+    assert (done.returncode, done.stdout, done.stderr) == (status, stdout, ""), done.stderr
+
+
+def test_no_process_is_started_and_nothing_is_said(own):
+    """Also the second time, when the device runtime loads compiled programs from the cache."""
+    for _ in range(2):
+        expect(own("""
+            print(float(jax.jit(lambda v: (v @ v.T).sum())(jnp.ones((3, 4)))))
+            assert not pathlib.Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text()
+            """), "36.0\n")
+
+
+def test_operators_reach_it(own):
+    expect(own("""
+        import json
+        from pathways._client import connection
+        from pathways._cluster import admin
+        x = jnp.ones(3) + 1
+        report = admin.status(connection._endpoint.controller)
+        assert report["joined_hosts"] == 1 and [c["id"] for c in report["clients"]] == [jax.devices()[0].client.pathways_client], report
+        print(float(x.sum()))
+        """), "6.0\n")
+
+
+def test_its_log_stays_if_it_is_wanted(own):
+    done = own("""
+        jax.devices()
+        from pathways._client import connection
+        print(connection._endpoint.folder)
+        """, PATHWAYS_KEEP_LOGS="1")
+    assert done.returncode == 0, done.stderr
+    with open(os.path.join(done.stdout.strip(), "local.log")) as log:
+        assert "the cluster has formed" in log.read()
+
+
+def test_a_small_call_wakes_no_thread(own):
+    """The calling thread does the work of all: neither the cluster's thread nor the launcher's gets to run between the call and its result. (To read a
+    result, the device runtime wakes a thread of its own.)"""
+    expect(own("""
+        def switches():
+            total = dict.fromkeys(["pw-local", "launcher"], 0)
+            for task in pathlib.Path("/proc/self/task").iterdir():
+                try:
+                    name, status = (task / "comm").read_text().strip(), (task / "status").read_text()
+                except OSError:
+                    continue  # a thread of jax that has ended
+                if name in total:
+                    total[name] += sum(int(line.split()[1]) for line in status.splitlines() if "ctxt_switches" in line)
+            return total
+        f = jax.jit(lambda v: v + 1)
+        x = f(jnp.zeros(4))
+        for _ in range(10):
+            x = f(x).block_until_ready()
+        before = switches()
+        for _ in range(200):
+            x = f(x).block_until_ready()
+        woken = {name: count - before[name] for name, count in switches().items()}
+        assert before["pw-local"] > 0 and woken["pw-local"] < 20 and woken["launcher"] == 0, (before, woken)
+        print(float(x[0]))
+        """), "211.0\n")
+
+
+def test_the_process_ends_while_devices_compute(own):
+    expect(own("""
+        f = jax.jit(lambda v: jax.lax.fori_loop(0, 3000, lambda _, m: jnp.tanh(m @ m), v))
+        x = f(jnp.ones((100, 100)))
+        y = f(x)
+        sys.exit(7)
+        """), status=7)
+
+
+def test_the_process_ends_at_once(own):
+    expect(own("""
+        x = jax.jit(lambda v: jax.lax.fori_loop(0, 3000, lambda _, m: jnp.tanh(m @ m), v))(jnp.ones((100, 100)))
+        os._exit(8)
+        """), status=8)
+
+
+def test_an_interrupt_ends_the_program(own):
+    done = own("""
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background commands inherit that it is ignored
+        x = jnp.ones(3).block_until_ready()
+        os.kill(os.getpid(), signal.SIGINT)
+        threading.Event().wait()
+        """)
+    assert done.returncode == -signal.SIGINT and "KeyboardInterrupt" in done.stderr, done.stderr
+
+
+def test_programs_call_python_while_others_run(own):
+    """No thread holds Python's lock while it waits for a function of the program."""
+    expect(own("""
+        def slow(v):
+            with jax.default_device(jax.devices("cpu")[0]):
+                return np.asarray(v) + 1
+        f = jax.jit(lambda v: jax.pure_callback(slow, jax.ShapeDtypeStruct(v.shape, v.dtype), v))
+        g = jax.jit(lambda v: v * 2)
+        x = jnp.ones(3)
+        for _ in range(20):
+            x = g(f(x)) - x
+        print(float(x[0]))
+        """), "41.0\n")
+
+
+def test_threads_share_it(own):
+    expect(own("""
+        f = jax.jit(lambda v, n: v * n + 1)
+        def work(n, out):
+            x = jnp.zeros(8)
+            for i in range(100):
+                x = f(x, 1)
+                if i % n == 0:
+                    float(x[0])
+            out.append(float(x[0]))
+        outs = [[] for _ in range(4)]
+        threads = [threading.Thread(target=work, args=(n + 1, out)) for n, out in enumerate(outs)]
+        for t in threads: t.start()
+        for t in threads: t.join()
+        print(outs)
+        """), "[[100.0], [100.0], [100.0], [100.0]]\n")
+
+
+def test_a_forked_child_gets_a_cluster_of_its_own(own):
+    done = own("""
+        import jax.extend.backend
+        x = jnp.ones(3) + 1
+        x.block_until_ready()
+        child = os.fork()
+        if child == 0:
+            jax.clear_caches()
+            jax.extend.backend.clear_backends()
+            from pathways._client import connection
+            y = jnp.ones(3) * 5
+            ok = float(y.sum()) == 15 and [p.name for p in connection._endpoint._processes()] == ["pathways-local"]
+            sys.stdout.flush()
+            os._exit(0 if ok else 9)
+        assert os.waitpid(child, 0)[1] == 0
+        print(float((x + 1).sum()))
+        """)
+    assert (done.returncode, done.stdout) == (0, "9.0\n"), done.stderr
+
+
+def test_a_place_that_there_is_not(own):
+    done = own("jax.devices()", PATHWAYS_LOCAL_PROCESS="nowhere")
+    assert done.returncode != 0 and "PATHWAYS_LOCAL_PROCESS must be own or separate, not 'nowhere'" in done.stderr
