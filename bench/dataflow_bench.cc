@@ -160,7 +160,7 @@ void OneHostsPartInARun(benchmark::State& state) {
                               {"B", "forward", "", where},
                               {"Result", "forward", "", Over(0, 1, 1)}},
                              {{NodeId(0), NodeId(1)}, {NodeId(1), NodeId(2)}, {NodeId(2), NodeId(3), EdgeKind::kGather}});
-  auto plan = HostPlan::Create(*graph, HostId(0), HostId(hosts), {}, 1 << 20);  // the last of them
+  auto plan = HostPlan::Create(PartOf(**graph, HostId(hosts)), HostId(0), HostId(hosts), {}, 1 << 20);  // the last of them
   Operators operators;
   operators.Add("forward", Make<Forward>());
   CountingCourier courier;
@@ -173,6 +173,33 @@ void OneHostsPartInARun(benchmark::State& state) {
   state.counters["messages"] = static_cast<double>(courier.messages) / state.iterations();
 }
 BENCHMARK(OneHostsPartInARun)->Arg(8)->Arg(128)->Arg(2048)->ArgName("shards");
+
+struct Finish : Operator {
+  void OnStart(Shard& shard) override { shard.Finish(); }
+};
+
+// One host's part in a run of `nodes` nodes, with one shard each on this host: without edges, or a chain.
+void NodesOnOneHost(benchmark::State& state) {
+  std::vector<Node> nodes;
+  std::vector<Edge> edges;
+  for (uint32_t n = 0; n < state.range(0); ++n) {
+    nodes.push_back({"", "finish", "", Over(1, 1, 1)});
+    if (n > 0 && state.range(1) == 1) edges.push_back({NodeId(n - 1), NodeId(n)});
+  }
+  auto graph = Graph::Create(std::move(nodes), std::move(edges), HostLoss::kFailsShards);
+  auto plan = HostPlan::Create(PartOf(**graph, HostId(1)), HostId(0), HostId(1), {}, 1 << 20);
+  Operators operators;
+  operators.Add("finish", Make<Finish>());
+  CountingCourier courier;
+  for (auto _ : state) {
+    Run run({HostId(0), 1}, *plan, "", &courier);
+    PW_CHECK(run.Start(operators).ok());
+    while (run.Step()) {
+    }
+  }
+  state.SetItemsProcessed(state.iterations() * state.range(0));
+}
+BENCHMARK(NodesOnOneHost)->ArgsProduct({{1, 31}, {0, 1}})->ArgNames({"nodes", "chain"});
 
 // Whole runs of Arg → A → Result on all hosts. Arg is on the hosts of A, or is scattered from one host. Every shard of A sends
 // one tuple to Result.

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_code.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/dataflow/graph_wire.h"
 
 namespace pw::dataflow {
 namespace {
@@ -96,11 +95,11 @@ absl::StatusOr<FrameContents> ParseFrame(const net::Frame& frame) {
     contents.reports.push_back(std::move(message));
   }
   for (const auto& install : proto.installs()) {
-    PW_ASSIGN_OR_RETURN(std::shared_ptr<const Graph> graph, FromProto(install.definition()));
+    PW_ASSIGN_OR_RETURN(std::shared_ptr<const GraphPart> part, FromProto(install.part()));
     ProgressKnobs knobs;
     if (install.fan_in() != 0) knobs.fan_in = install.fan_in();
     if (install.direct_pairs() != 0) knobs.direct_pairs = install.direct_pairs();
-    contents.installs.push_back({install.graph(), std::move(graph), knobs});
+    contents.installs.push_back({install.graph(), std::move(part), knobs});
   }
   for (const auto& start : proto.starts())
     contents.starts.push_back({start.run(), start.graph(), start.oldest_live(), start.argument()});
@@ -161,7 +160,7 @@ void FrameBuilder::Add(const ReportMessage& message) {
 void FrameBuilder::Add(const InstallMessage& message) {
   auto* install = proto_.add_installs();
   install->set_graph(message.graph);
-  *install->mutable_definition() = ToProto(*message.definition);
+  *install->mutable_part() = ToProto(*message.part);
   install->set_fan_in(message.progress.fan_in);
   install->set_direct_pairs(message.progress.direct_pairs);
   ++messages_;

@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "pathways/base/bytes.h"
-#include "pathways/dataflow/graph.h"
+#include "pathways/dataflow/graph_part.h"
 #include "pathways/dataflow/progress/edge_progress.h"
 #include "pathways/dataflow/tuple.h"
 #include "pathways/net/transport.h"
@@ -37,7 +37,7 @@ struct ReportMessage {
 // In the messages below, the sender is the coordinator of graphs and runs that are named by a plain number.
 struct InstallMessage {
   uint64_t graph = 0;
-  std::shared_ptr<const Graph> definition;
+  std::shared_ptr<const GraphPart> part;  // the receiver's
   ProgressKnobs progress;
 };
 

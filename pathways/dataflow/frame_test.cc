@@ -2,8 +2,6 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pathways/dataflow/graph_wire.h"
-#include "pathways/dataflow/testing/random_graphs.h"
 
 namespace pw::dataflow {
 namespace {
@@ -89,54 +87,14 @@ TEST(Frame, MalformedOnesAreRefused) {
   EXPECT_FALSE(parse(frame, "").ok());
   frame.Clear();
   frame.add_installs()->set_graph(1);
-  EXPECT_FALSE(parse(frame, "").ok());  // a graph without nodes
+  EXPECT_FALSE(parse(frame, "").ok());  // without nodes
   frame.Clear();
-  *frame.add_installs()->mutable_definition() =
-      ToProto(**Graph::Create({{"a", "", "", std::make_shared<const Placement>(Placement::OnHost(HostId(0)))}}, {}));
+  const auto here = std::make_shared<const Placement>(Placement::OnHost(HostId(0)));
+  *frame.add_installs()->mutable_part() = ToProto(*PartOf(**Graph::Create({{"a", "", "", here}}, {}), HostId(0)));
   EXPECT_TRUE(parse(frame, "").ok());
-  frame.mutable_installs(0)->mutable_definition()->set_host_loss(static_cast<wire::Graph::HostLoss>(7));
+  frame.mutable_installs(0)->mutable_part()->set_host_loss(static_cast<wire::GraphPart::HostLoss>(7));
   EXPECT_FALSE(parse(frame, "").ok());
   EXPECT_FALSE(ParseFrame({"\xff\xff", Bytes()}).ok());
-}
-
-TEST(GraphWire, GraphsComeBackAsTheyWere) {
-  for (uint64_t seed = 1; seed <= 200; ++seed) {
-    Random random(seed);
-    const auto graph = RandomGraph(random, 5, 8, 12, "op");
-    const std::string bytes = ToProto(*graph).SerializeAsString();
-    const auto again = ParseGraph(bytes);
-    ASSERT_TRUE(again.ok()) << again.status();
-    ASSERT_EQ(ToProto(**again).SerializeAsString(), bytes);
-    ASSERT_EQ((*again)->hosts(), graph->hosts());
-    ASSERT_EQ((*again)->host_loss(), graph->host_loss());
-    for (size_t e = 0; e < graph->edges().size(); ++e) ASSERT_EQ((*again)->edges()[e].single, graph->edges()[e].single);
-    ASSERT_EQ((*again)->nodes().size(), graph->nodes().size());
-    for (size_t n = 0; n < graph->nodes().size(); ++n) ASSERT_EQ(*(*again)->nodes()[n].placement, *graph->nodes()[n].placement);
-  }
-}
-
-TEST(GraphWire, AUniformGraphIsAsSmallFor2048ShardsAsFor8) {
-  auto bytes = [](uint32_t hosts) {
-    const auto placement = std::make_shared<const Placement>(Placement::Uniform(HostId(0), hosts, 8));
-    return ToProto(**Graph::Create({{"Arg", "", "", placement}, {"A", "", "", placement}}, {{NodeId(0), NodeId(1)}}))
-        .ByteSizeLong();
-  };
-  EXPECT_LE(bytes(256), bytes(1) + 1);
-}
-
-TEST(GraphWire, AnyBytesGiveAGraphOrAStatus) {
-  Random random(1);
-  const std::string good = ToProto(*RandomGraph(random, 5, 8, 12, "op")).SerializeAsString();
-  for (int i = 0; i < 5000; ++i) {
-    std::string bytes = good;
-    for (uint32_t n = 1 + random.Below(4); n > 0; --n)
-      bytes[random.Below(static_cast<uint32_t>(bytes.size()))] = static_cast<char>(random.Below(256));
-    if (auto graph = ParseGraph(bytes); graph.ok()) {
-      EXPECT_GE((*graph)->nodes().size(), 1u);
-    }
-  }
-  EXPECT_FALSE(ParseGraph("").ok());
-  EXPECT_FALSE(ParseGraph("nonsense").ok());
 }
 
 }  // namespace

@@ -4,39 +4,10 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "pathways/base/status_macros.h"
 
 namespace pw::dataflow {
 namespace {
-
-std::string Describe(const std::vector<Node>& nodes, const Edge& edge) {
-  return absl::StrCat("the ", ToString(edge.kind), " edge from '", nodes[edge.from.v].name, "' to '", nodes[edge.to.v].name, "'");
-}
-
-absl::Status CheckEdge(const std::vector<Node>& nodes, const Edge& edge) {
-  if (edge.from.v >= nodes.size() || edge.to.v >= nodes.size())
-    return absl::InvalidArgumentError(absl::StrCat("an edge names a node that is not among the graph's ", nodes.size()));
-  const uint32_t from = nodes[edge.from.v].placement->num_shards(), to = nodes[edge.to.v].placement->num_shards();
-  auto wrong = [&](absl::string_view rule) {
-    return absl::InvalidArgumentError(absl::StrCat(Describe(nodes, edge), " connects ", from, " shards with ", to, "; ", rule));
-  };
-  if (edge.single) {
-    if (edge.kind == EdgeKind::kSparse) return wrong("a sparse edge cannot be single");
-    if (edge.kind != EdgeKind::kOneToOne && uint64_t{from} * to > Graph::kMaxSinglePairs)
-      return wrong(absl::StrCat("a single edge has at most ", Graph::kMaxSinglePairs, " pairs"));
-  }
-  switch (edge.kind) {
-    case EdgeKind::kOneToOne:
-      return from == to ? absl::OkStatus() : wrong("both sides must have equally many");
-    case EdgeKind::kScatter:
-      return from == 1 ? absl::OkStatus() : wrong("its source must have one");
-    case EdgeKind::kGather:
-      return to == 1 ? absl::OkStatus() : wrong("its destination must have one");
-    case EdgeKind::kAllToAll:
-    case EdgeKind::kSparse:
-      return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError("an edge of unknown kind");
-}
 
 absl::Status CheckAcyclic(const std::vector<Node>& nodes, const std::vector<Edge>& edges) {
   std::vector<uint32_t> open(nodes.size(), 0);
@@ -79,6 +50,31 @@ const char* ToString(EdgeKind kind) {
   return "unknown";
 }
 
+absl::Status CheckEdge(const Edge& edge, const Node& source, const Node& destination) {
+  const uint32_t from = source.placement->num_shards(), to = destination.placement->num_shards();
+  auto wrong = [&](absl::string_view rule) {
+    return absl::InvalidArgumentError(absl::StrCat("the ", ToString(edge.kind), " edge from '", source.name, "' to '",
+                                                   destination.name, "' connects ", from, " shards with ", to, "; ", rule));
+  };
+  if (edge.single) {
+    if (edge.kind == EdgeKind::kSparse) return wrong("a sparse edge cannot be single");
+    if (edge.kind != EdgeKind::kOneToOne && uint64_t{from} * to > Graph::kMaxSinglePairs)
+      return wrong(absl::StrCat("a single edge has at most ", Graph::kMaxSinglePairs, " pairs"));
+  }
+  switch (edge.kind) {
+    case EdgeKind::kOneToOne:
+      return from == to ? absl::OkStatus() : wrong("both sides must have equally many");
+    case EdgeKind::kScatter:
+      return from == 1 ? absl::OkStatus() : wrong("its source must have one");
+    case EdgeKind::kGather:
+      return to == 1 ? absl::OkStatus() : wrong("its destination must have one");
+    case EdgeKind::kAllToAll:
+    case EdgeKind::kSparse:
+      return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("an edge of unknown kind");
+}
+
 absl::StatusOr<std::shared_ptr<const Graph>> Graph::Create(std::vector<Node> nodes, std::vector<Edge> edges, HostLoss host_loss) {
   if (nodes.empty() || nodes.size() > kMaxNodes || edges.size() > kMaxEdges) {
     return absl::InvalidArgumentError(absl::StrCat("a graph has 1 to ", kMaxNodes, " nodes and at most ", kMaxEdges,
@@ -88,7 +84,9 @@ absl::StatusOr<std::shared_ptr<const Graph>> Graph::Create(std::vector<Node> nod
     if (node.placement == nullptr) return absl::InvalidArgumentError(absl::StrCat("node '", node.name, "' is placed nowhere"));
   }
   for (const Edge& edge : edges) {
-    if (absl::Status status = CheckEdge(nodes, edge); !status.ok()) return status;
+    if (edge.from.v >= nodes.size() || edge.to.v >= nodes.size())
+      return absl::InvalidArgumentError(absl::StrCat("an edge names a node that is not among the graph's ", nodes.size()));
+    PW_RETURN_IF_ERROR(CheckEdge(edge, nodes[edge.from.v], nodes[edge.to.v]));
   }
   if (absl::Status status = CheckAcyclic(nodes, edges); !status.ok()) return status;
   return std::shared_ptr<const Graph>(new Graph(std::move(nodes), std::move(edges), host_loss));

@@ -1,5 +1,6 @@
-// Graph: a dataflow of sharded nodes, which runtimes install and run. It has one node per sharded computation and one edge per
-// sharded dependency, for any number of shards (§4.3): A→B over N shards is Arg → A → B → Result.
+// Graph: a dataflow of sharded nodes, which its coordinator installs and runs. It has one node per sharded computation and one edge per
+// sharded dependency, for any number of shards (§4.3): A→B over N shards is Arg → A → B → Result. Hosts get their parts of it
+// (graph_part.h).
 //
 // Immutable, shared by all its runs, and valid by construction. The kinds of edges, from S source shards to D destination shards:
 //   - one-to-one:  S = D; source shard i sends to destination shard i only
@@ -49,6 +50,9 @@ struct Edge {
   bool critical = false;  // its tuples and reports leave at once; others are coalesced (batching.h)
   bool single = false;    // exactly one tuple for each pair of shards, which closes the edge; not for sparse edges
 };
+
+// INVALID_ARGUMENT names the edge if its kind does not fit the shard counts of its ends.
+absl::Status CheckEdge(const Edge& edge, const Node& source, const Node& destination);
 
 // The effect of a lost host on a run in which it has shards.
 enum class HostLoss {

@@ -1,7 +1,6 @@
 // The memory that a graph and its runs take on a host does not depend on the size of the rest of the cluster.
 #include "gtest/gtest.h"
 #include "pathways/buffers/testing/allocation_counter.h"
-#include "pathways/dataflow/graph_wire.h"
 #include "pathways/dataflow/run.h"
 #include "pathways/dataflow/testing/runtime_world.h"
 
@@ -30,10 +29,11 @@ Cost Measure(uint32_t hosts) {
   const auto everywhere = std::make_shared<const Placement>(Placement::Uniform(HostId(1), hosts, 8));
   const auto one = std::make_shared<const Placement>(Placement::OnHost(HostId(0)));
   const std::string bytes =
-      ToProto(
-          **Graph::Create(
-              {{"Arg", "x", "", everywhere}, {"A", "x", "", everywhere}, {"B", "x", "", everywhere}, {"Result", "x", "", one}},
-              {{NodeId(0), NodeId(1)}, {NodeId(1), NodeId(2)}, {NodeId(2), NodeId(3), EdgeKind::kGather}}))
+      ToProto(*PartOf(
+                  **Graph::Create(
+                      {{"Arg", "x", "", everywhere}, {"A", "x", "", everywhere}, {"B", "x", "", everywhere}, {"Result", "x", "", one}},
+                      {{NodeId(0), NodeId(1)}, {NodeId(1), NodeId(2)}, {NodeId(2), NodeId(3), EdgeKind::kGather}}),
+                  HostId(1)))
           .SerializeAsString();
   Operators operators;
   operators.Add("x", MakeOf([] {
@@ -46,15 +46,15 @@ Cost Measure(uint32_t hosts) {
                   return op;
                 }));
   const size_t before = buffers::AllocationsSoFar().bytes;
-  auto graph = ParseGraph(bytes);
-  auto plan = HostPlan::Create(*graph, HostId(0), HostId(1), {}, 1 << 20);
+  auto part = ParseGraphPart(bytes);
+  auto plan = HostPlan::Create(*part, HostId(0), HostId(1), {}, 1 << 20);
   const size_t installed = buffers::AllocationsSoFar().bytes;
   SilentCourier courier;
   Run run({HostId(0), 1}, *plan, "", &courier);
   EXPECT_TRUE(run.Start(operators).ok());
   while (run.Step()) {
   }
-  return {(*graph)->nodes().size(), installed - before, buffers::AllocationsSoFar().bytes - installed};
+  return {(*part)->nodes().size(), installed - before, buffers::AllocationsSoFar().bytes - installed};
 }
 
 TEST(HostMemory, OfAGraphAndARunIsThatOfTheShardsHere) {

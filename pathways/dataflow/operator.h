@@ -18,6 +18,8 @@
 //   OP-2  every tuple of an edge comes before the edge's OnInputClosed
 //   OP-3  no tuple is lost silently: a shard that could not send a tuple ends with that error, unless it finishes with another
 //         one. So does a shard that finishes without a tuple that a single edge demands (graph.h)
+//   OP-4  a run begins on a host with OnStart of all its shards there, in the order of the nodes, and within a node of the shards. Only
+//         shards without inputs have another callback before the last OnStart
 //
 // Everything runs on the runtime's strand; callbacks must not block.
 #pragma once
@@ -31,7 +33,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pathways/dataflow/graph.h"
+#include "pathways/dataflow/graph_part.h"
 #include "pathways/dataflow/tuple.h"
 
 namespace pw::dataflow {
@@ -51,7 +53,7 @@ class Shard {
  public:
   uint32_t index() const { return index_; }
   ShardRef ref() const;
-  const Graph& graph() const;
+  const GraphPart& graph() const;  // as far as this host knows it
   const std::string& argument() const;  // of the run, for this host
   const std::vector<EdgeId>& outputs() const;
   bool finished() const { return finished_; }
@@ -99,7 +101,7 @@ class Operator {
 struct OperatorContext {
   HostId self;
   RunId run;
-  const Graph& graph;
+  const GraphPart& graph;
   NodeId node;
   const std::vector<uint32_t>& shards;  // of the node, on this host
   const std::string& argument;          // of the run, for this host

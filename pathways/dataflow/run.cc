@@ -15,7 +15,7 @@ constexpr size_t kTupleOverhead = 64;
 }  // namespace
 
 ShardRef Shard::ref() const { return {run_->id_, run_->plan_->nodes()[slot_].id, index_}; }
-const Graph& Shard::graph() const { return run_->plan_->graph(); }
+const GraphPart& Shard::graph() const { return run_->plan_->part(); }
 const std::string& Shard::argument() const { return run_->argument_; }
 const std::vector<EdgeId>& Shard::outputs() const { return graph().outputs(run_->plan_->nodes()[slot_].id); }
 void Shard::Send(EdgeId edge, uint32_t destination, Tuple tuple) { run_->SendFrom(*this, edge, destination, std::move(tuple)); }
@@ -35,7 +35,7 @@ Run::Run(RunId id, std::shared_ptr<const HostPlan> plan, std::string argument, C
       shard.run_ = this;
       shard.slot_ = n;
       shard.index_ = local.shards[i];
-      shard.open_inputs_ = static_cast<uint32_t>(plan_->graph().inputs(local.id).size());
+      shard.open_inputs_ = static_cast<uint32_t>(plan_->part().inputs(local.id).size());
     }
     unfinished_shards_ += static_cast<uint32_t>(local.shards.size());
   }
@@ -49,7 +49,7 @@ Run::~Run() {
 absl::Status Run::Start(const Operators& operators) {
   for (uint32_t n = 0; n < nodes_.size(); ++n) {
     const HostPlan::LocalNode& local = plan_->nodes()[n];
-    PW_ASSIGN_OR_RETURN(nodes_[n].op, operators.Make({plan_->self(), id_, plan_->graph(), local.id, local.shards, argument_}));
+    PW_ASSIGN_OR_RETURN(nodes_[n].op, operators.Make({plan_->self(), id_, plan_->part(), local.id, local.shards, argument_}));
   }
   for (NodeState& node : nodes_) {
     for (Shard& shard : node.shards) StartShard(node, shard);
@@ -93,7 +93,7 @@ absl::Status Run::CheckSend(const Shard& shard, uint32_t slot, uint32_t destinat
   if (edges_[slot].MaySend(shard.index_, destination))
     return courier_->CheckRoom(plan.to->HostOf(destination), edge.critical);
   const bool again = plan.Allows(shard.index_, destination);
-  return absl::InvalidArgumentError(absl::StrCat("shard ", shard.index_, " of '", plan_->graph().node(edge.from).name,
+  return absl::InvalidArgumentError(absl::StrCat("shard ", shard.index_, " of '", plan_->part().node(edge.from).name,
                                                  "' may not send ", again ? "again " : "", "to shard ", destination, " on a ",
                                                  edge.single ? "single " : "", ToString(edge.kind), " edge"));
 }
@@ -148,10 +148,10 @@ absl::Status Run::EndOf(const Shard& shard, const absl::Status& status) const {
   if (!status.ok() || !shard.send_error_.ok()) return status.ok() ? shard.send_error_ : status;
   for (EdgeId edge : shard.outputs()) {
     if (edges_[plan_->SlotOf(edge)].HasSentAll(shard.index_)) continue;
-    const Edge& e = plan_->graph().edge(edge);
-    return absl::InternalError(absl::StrCat("shard ", shard.index_, " of '", plan_->graph().node(e.from).name,
+    const Edge& e = plan_->part().edge(edge);
+    return absl::InternalError(absl::StrCat("shard ", shard.index_, " of '", plan_->part().node(e.from).name,
                                             "' ended without sending a tuple to each shard of '",
-                                            plan_->graph().node(e.to).name, "', as a single edge demands"));
+                                            plan_->part().node(e.to).name, "', as a single edge demands"));
   }
   return absl::OkStatus();
 }
@@ -195,7 +195,8 @@ void Run::LoseHost(HostId host, const absl::Status& status) {
     Apply(slot, effects);
   }
   EdgeProgress::Effects effects;
-  end_.LoseHost(host, plan_->EndsOn(host) ? status : absl::OkStatus(), &effects);
+  const bool unhandled = plan_->coordinator() == plan_->self() && plan_->EndsOn(host);  // others do not decide the run's status
+  end_.LoseHost(host, unhandled ? status : absl::OkStatus(), &effects);
   ApplyEnd(effects);
   EndIfDone();
 }

@@ -112,7 +112,7 @@ class Run {
   void Push(Event event);
   static void AddPoison(Shard& shard, EdgeId edge, const absl::Status& status);
   Shard& ShardAt(NodeState& node, const std::vector<uint32_t>& shards, uint32_t shard);
-  const Edge& EdgeAt(uint32_t edge_slot) const { return plan_->graph().edge(plan_->edges()[edge_slot].id); }
+  const Edge& EdgeAt(uint32_t edge_slot) const { return *plan_->edges()[edge_slot].edge; }
 
   const RunId id_;
   const std::shared_ptr<const HostPlan> plan_;

@@ -56,12 +56,17 @@ absl::StatusOr<GraphId> Runtime::Install(std::shared_ptr<const Graph> graph, con
   // All hosts, this one included, use the values that the message carries.
   const ProgressKnobs progress{std::max(knobs.fan_in, 2u), std::max(knobs.direct_pairs, 1u)};
   PW_ASSIGN_OR_RETURN(std::shared_ptr<const HostPlan> plan,
-                      HostPlan::Create(graph, environment_.self, environment_.self, progress, knobs_.max_local_shards));
+                      HostPlan::Create(graph, environment_.self, progress, knobs_.max_local_shards));
   const GraphId id{environment_.self, next_graph_++};
-  graphs_[id] = std::move(plan);
-  SendControl(graph->hosts(), InstallMessage{id.sequence, graph, progress});
+  graphs_[id] = plan;
+  for (uint32_t i = 0; i < graph->hosts().size(); ++i) SendInstall(graph->hosts().At(i), id, *plan);
   Settle();
   return id;
+}
+
+void Runtime::SendInstall(HostId to, GraphId id, const HostPlan& plan) {
+  if (to == environment_.self) return;
+  SendControl(to, InstallMessage{id.sequence, PartOf(plan.whole(), to), plan.knobs()});
 }
 
 void Runtime::Uninstall(GraphId id) {
@@ -69,7 +74,7 @@ void Runtime::Uninstall(GraphId id) {
   PW_CHECK(id.coordinator == environment_.self && it != graphs_.end());
   const std::shared_ptr<const HostPlan> plan = std::move(it->second);
   graphs_.erase(it);
-  SendControl(plan->graph().hosts(), UninstallMessage{id.sequence});
+  SendControl(plan->hosts(), UninstallMessage{id.sequence});
   Settle();
 }
 
@@ -79,7 +84,7 @@ RunId Runtime::Start(GraphId graph, RunOptions options) {
   const RunId id{environment_.self, next_run_++};
   const auto argument_for = [&options](HostId host) { return options.argument_of ? options.argument_of(host) : options.argument; };
   const std::shared_ptr<const HostPlan> plan = it->second;
-  const HostSet& hosts = plan->graph().hosts();
+  const HostSet& hosts = plan->hosts();
   OwnRun& own = own_runs_[id.sequence];
   own = {nullptr, plan, graph, hosts.Contains(environment_.self) ? argument_for(environment_.self) : ""};
   if (CheckHosts(*plan).ok()) {
@@ -89,6 +94,7 @@ RunId Runtime::Start(GraphId graph, RunOptions options) {
       if (host != environment_.self) SendControl(host, StartMessage{id.sequence, graph.sequence, oldest_live, argument_for(host)});
     }
   }
+  batcher_.FlushCritical();  // also inside a callback: the starts take their place among the host's other messages now
   own.options = std::make_shared<const RunOptions>(std::move(options));
   // Posted, so that the caller has the run's id before the first callback.
   Post([id](Runtime& runtime) { runtime.Begin(id); });
@@ -167,7 +173,7 @@ void Runtime::EndEarly(RunId id, const absl::Status& status) {
   }
   auto own = own_runs_.find(id.sequence);
   if (own == own_runs_.end()) return;
-  SendControl(own->second.plan->graph().hosts(), EndMessage{id, status});
+  SendControl(own->second.plan->hosts(), EndMessage{id, status});
   Remove(id);
   Done(id.sequence, status);
 }
@@ -200,7 +206,7 @@ void Runtime::Violated(RunId id, HostId by, const absl::Status& status) {
 void Runtime::TakeInstall(HostId from, InstallMessage& message) {
   const GraphId id{from, message.graph};
   if (graphs_.contains(id)) return;
-  auto plan = HostPlan::Create(std::move(message.definition), from, environment_.self, message.progress, knobs_.max_local_shards);
+  auto plan = HostPlan::Create(std::move(message.part), from, environment_.self, message.progress, knobs_.max_local_shards);
   // Without a plan, this host refuses each run of the graph.
   if (plan.ok()) {
     graphs_[id] = *std::move(plan);
@@ -231,7 +237,7 @@ void Runtime::TakeEnd(HostId from, const EndMessage& message) {
     return Remove(message.run);
   }
   const HostPlan* const plan = IsOwn(message.run) ? PlanOf(message.run) : nullptr;
-  if (plan == nullptr || !plan->graph().hosts().Contains(from)) return;
+  if (plan == nullptr || !plan->hosts().Contains(from)) return;
   if (plan->outlives_hosts()) return LeaveRun(message.run, from, message.status);
   EndEarly(message.run, message.status);
 }

@@ -31,7 +31,8 @@
 //         run by max_early_bytes. Runs that are over leave nothing
 //   RT-4  nothing that a peer sends can break a PW_CHECK. A malformed frame loses that peer. A message that does not fit a run ends that
 //         run, or costs it a host
-//   RT-5  a start takes effect inside OnFrame: whatever comes after it finds the run begun
+//   RT-5  a start keeps its place among other messages to the host. It has left when Start returns, unless tuples for that host wait
+//         for room, and takes effect inside OnFrame: whatever comes after it finds the run begun
 // Lives on one strand; all callbacks come on it.
 #pragma once
 
@@ -112,7 +113,7 @@ class Runtime : private Links::Handler, private Courier {
   Runtime(const Environment& environment, const RuntimeKnobs& knobs);
   ~Runtime() override;
 
-  // Installs the graph on all its hosts. UNAVAILABLE: one of its hosts is lost already.
+  // Installs the graph: each of its hosts gets its part. UNAVAILABLE: one of its hosts is lost already.
   absl::StatusOr<GraphId> Install(std::shared_ptr<const Graph> graph) { return Install(std::move(graph), knobs_.progress); }
   absl::StatusOr<GraphId> Install(std::shared_ptr<const Graph> graph, const ProgressKnobs& progress);
   // Removes the graph from all its hosts. Its live runs go on.
@@ -166,6 +167,7 @@ class Runtime : private Links::Handler, private Courier {
   void SendControl(const HostSet& to, const Message& message);
   template <class Message>
   void SendControl(HostId to, const Message& message);
+  void SendInstall(HostId to, GraphId id, const HostPlan& plan);
   bool IsOwn(RunId run) const { return run.coordinator == environment_.self; }
   void Post(absl::AnyInvocable<void(Runtime&) &&> task);
 

@@ -60,7 +60,7 @@ class Hostile : public testing::Test {
     auto graph = Graph::Create({{"a", "wait", "", std::make_shared<const Placement>(Placement::Uniform(HostId(1), 2, 1))},
                                 {"b", "wait", "", std::make_shared<const Placement>(Placement::OnHost(HostId(1)))}},
                                {{NodeId(0), NodeId(1), EdgeKind::kGather}});
-    From(0, InstallMessage{1, *graph}, StartMessage{run, 1, 1, ""});
+    From(0, InstallMessage{1, PartOf(**graph, HostId(1)), {}}, StartMessage{run, 1, 1, ""});
   }
   std::vector<absl::Status> EndsSent() const {
     std::vector<absl::Status> ends;
@@ -106,7 +106,7 @@ TEST_F(Hostile, WhatDoesNotFitASingleEdgeEndsItsRun) {
   auto graph = Graph::Create({{"a", "wait", "", std::make_shared<const Placement>(Placement::Uniform(HostId(1), 2, 1))},
                               {"b", "wait", "", std::make_shared<const Placement>(Placement::OnHost(HostId(1)))}},
                              {{NodeId(0), NodeId(1), EdgeKind::kGather, false, true}}, HostLoss::kFailsShards);
-  From(0, InstallMessage{1, *graph, {}});
+  From(0, InstallMessage{1, PartOf(**graph, HostId(1)), {}});
   size_t ends = 0;
   const auto start = [&](uint64_t run) { From(0, StartMessage{run, 1, 1, ""}); };
   const auto expect_end = [&](const std::string& why) {
@@ -139,7 +139,7 @@ TEST_F(Hostile, OnlyTheCoordinatorTakesAHostOutOfARun) {
   auto graph = Graph::Create({{"a", "wait", "", std::make_shared<const Placement>(Placement::OnHost(HostId(2)))},
                               {"b", "pass", "", std::make_shared<const Placement>(Placement::OnHost(HostId(1)))}},
                              {{NodeId(0), NodeId(1)}}, HostLoss::kFailsShards);
-  From(0, InstallMessage{2, *graph, {}}, StartMessage{2, 2, 1, ""});
+  From(0, InstallMessage{2, PartOf(**graph, HostId(1)), {}}, StartMessage{2, 2, 1, ""});
   From(2, LostMessage{{HostId(0), 2}, HostId(2), absl::UnavailableError("says host 2")});
   for (uint32_t host : {0, 1, 7}) From(0, LostMessage{{HostId(0), 2}, HostId(host), absl::UnavailableError("who?")});
   From(2, BrokenMessage{HostId(0), absl::UnavailableError("not a coordinator of ours")});
@@ -168,7 +168,7 @@ TEST_F(Hostile, AStartWithoutItsGraphIsRefused) {
 
 TEST_F(Hostile, AGraphThatIsTooLargeForTheHostIsRefused) {
   auto graph = Graph::Create({{"a", "wait", "", std::make_shared<const Placement>(Placement::OnHost(HostId(1), 1 << 21))}}, {});
-  From(0, InstallMessage{1, *graph}, StartMessage{1, 1, 1, ""});
+  From(0, InstallMessage{1, PartOf(**graph, HostId(1)), {}}, StartMessage{1, 1, 1, ""});
   EXPECT_EQ(runtime_->live_runs(), 0u);
   EXPECT_THAT(EndsSent(), SizeIs(1));
 }
@@ -176,7 +176,7 @@ TEST_F(Hostile, AGraphThatIsTooLargeForTheHostIsRefused) {
 // A host that installs a result node on another host gets at none of that host's callbacks.
 TEST_F(Hostile, AResultNodeElsewhereThanAtTheCoordinatorIsRefused) {
   auto graph = Graph::Create({{"r", kResultOp, "", std::make_shared<const Placement>(Placement::OnHost(HostId(1)))}}, {});
-  From(0, InstallMessage{1, *graph}, StartMessage{1, 1, 1, ""});
+  From(0, InstallMessage{1, PartOf(**graph, HostId(1)), {}}, StartMessage{1, 1, 1, ""});
   ASSERT_THAT(EndsSent(), SizeIs(1));
   EXPECT_EQ(EndsSent()[0].code(), absl::StatusCode::kInvalidArgument);
 }

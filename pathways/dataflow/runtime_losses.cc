@@ -18,7 +18,7 @@ absl::Status Runtime::LostAmong(const HostSet& hosts) const {
 
 // Returns the status of a lost host that the plan's runs cannot do without, or OK.
 absl::Status Runtime::CheckHosts(const HostPlan& plan) const {
-  return plan.outlives_hosts() ? absl::OkStatus() : LostAmong(plan.graph().hosts());
+  return plan.outlives_hosts() ? absl::OkStatus() : LostAmong(plan.hosts());
 }
 
 // Returns the runs here, and those of this coordinator that have not begun.
@@ -43,7 +43,7 @@ void Runtime::OnPeerLost(HostId host, const absl::Status& reason) {
   early_.DropBefore(host, UINT64_MAX);
   absl::erase_if(graphs_, [&](const auto& entry) { return entry.first.coordinator == host; });
   DropQueues(host);
-  Leave(host, status, {}, [host](const HostPlan& plan) { return plan.graph().hosts().Contains(host); });
+  Leave(host, status, {}, [host](const HostPlan& plan) { return plan.hosts().Contains(host); });
 }
 
 // Both sides drop their LinkFlow, so windows and credits start afresh. The other side may have missed graphs, so it gets them again. If
@@ -57,12 +57,11 @@ void Runtime::OnPeerBroken(HostId host, const absl::Status& reason) {
   DropQueues(host);
   for (GraphId id : SortedKeys(graphs_)) {
     const HostPlan& plan = *graphs_.at(id);
-    if (id.coordinator == environment_.self && plan.graph().hosts().Contains(host))
-      SendControl(host, InstallMessage{id.sequence, plan.shared_graph(), plan.knobs()});
+    if (id.coordinator == environment_.self && plan.hosts().Contains(host)) SendInstall(host, id, plan);
   }
   // A coordinator sends every host the start of a run, and an end if it ends early.
   Leave(host, status, {coordinators.begin(), coordinators.end()}, [host](const HostPlan& plan) {
-    return plan.coordinator() == plan.self() ? plan.graph().hosts().Contains(host) : plan.TalksTo(host);
+    return plan.coordinator() == plan.self() ? plan.hosts().Contains(host) : plan.TalksTo(host);
   });
 }
 
@@ -99,7 +98,7 @@ void Runtime::LeaveRun(RunId id, HostId host, const absl::Status& status) {
   auto own = own_runs_.find(id.sequence);
   if (own == own_runs_.end() || !own->second.left.emplace(host, status).second) return;
   SendControl(host, EndMessage{id, status});
-  SendControl(own->second.plan->graph().ReadersOf(host), LostMessage{id, host, status});
+  SendControl(own->second.plan->whole().ReadersOf(host), LostMessage{id, host, status});
   FailShardsOn(host, id, status);
 }
 
@@ -116,7 +115,7 @@ void Runtime::FailLostHosts(RunId id) {
   if (plan == nullptr || !plan->outlives_hosts()) return;
   std::map<HostId, absl::Status> left;
   for (const auto& [host, status] : lost_) {
-    if (plan->graph().hosts().Contains(host)) left.emplace(host, status);
+    if (plan->hosts().Contains(host)) left.emplace(host, status);
   }
   if (auto own = IsOwn(id) ? own_runs_.find(id.sequence) : own_runs_.end(); own != own_runs_.end())
     left.insert(own->second.left.begin(), own->second.left.end());
@@ -132,7 +131,7 @@ void Runtime::TakeBroken(HostId from, const BrokenMessage& message) {
   if (message.host == environment_.self || message.host == from) return;
   for (RunId id : LiveRuns()) {
     const HostPlan* const plan = IsOwn(id) ? PlanOf(id) : nullptr;
-    if (plan == nullptr || !plan->graph().hosts().Contains(from) || !plan->graph().hosts().Contains(message.host)) continue;
+    if (plan == nullptr || !plan->hosts().Contains(from) || !plan->hosts().Contains(message.host)) continue;
     if (!plan->TalkToEachOther(from, message.host)) continue;
     if (plan->outlives_hosts()) {
       SendControl(message.host, LostMessage{id, from, message.status});
@@ -144,7 +143,7 @@ void Runtime::TakeBroken(HostId from, const BrokenMessage& message) {
 
 void Runtime::TakeLost(HostId from, const LostMessage& message) {
   const HostPlan* const plan = from == message.run.coordinator ? PlanOf(message.run) : nullptr;
-  if (plan == nullptr || !plan->outlives_hosts() || !plan->graph().hosts().Contains(message.host)) return;
+  if (plan == nullptr || !plan->outlives_hosts() || !plan->hosts().Contains(message.host)) return;
   if (message.host != environment_.self && message.host != from) FailShardsOn(message.host, message.run, message.status);
 }
 

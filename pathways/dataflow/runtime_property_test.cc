@@ -24,6 +24,7 @@ struct Model {
   std::map<Key, std::multiset<std::string>> sent, received;
   std::set<Key> closed;
   std::map<RunId, std::set<std::pair<uint32_t, uint32_t>>> failed, ended;  // (node, shard)
+  std::map<std::pair<RunId, HostId>, std::vector<std::pair<uint32_t, uint32_t>>> begun;
   uint64_t next = 1;
   int operators = 0;  // number that are alive
   std::string problem;
@@ -35,10 +36,17 @@ struct Model {
 
 class RandomOperator : public Operator {
  public:
-  explicit RandomOperator(Model* model) : model_(model) { ++model_->operators; }
+  RandomOperator(Model* model, HostId self) : model_(model), self_(self) { ++model_->operators; }
   ~RandomOperator() override { --model_->operators; }
 
+  void OnStart(Shard& shard) override {
+    auto& begun = model_->begun[{shard.ref().run, self_}];
+    const std::pair next(shard.ref().node.v, shard.index());
+    if (!begun.empty() && next <= begun.back()) model_->Wrong("shards began in another order than that of the nodes");
+    begun.push_back(next);
+  }
   void OnTuple(Shard& shard, EdgeId edge, Tuple tuple) override {
+    if (model_->begun[{shard.ref().run, self_}].size() != ShardsHere(shard.graph())) model_->Wrong("a tuple before a shard began");
     const Model::Key key{shard.ref().run, edge, shard.index()};
     if (model_->closed.count(key) > 0) model_->Wrong("a tuple after its edge has closed");
     model_->received[key].insert(std::string(tuple.data.view()));
@@ -93,7 +101,14 @@ class RandomOperator : public Operator {
       }
     }
   }
+  size_t ShardsHere(const GraphPart& part) const {
+    size_t shards = 0;
+    for (const auto& [id, node] : part.nodes()) shards += node.placement->NumShardsOf(self_);
+    return shards;
+  }
+
   Model* const model_;
+  const HostId self_;
 };
 
 struct Scenario {
@@ -180,7 +195,7 @@ std::string Play(const Scenario& scenario) {
   operators.Add("random", [&](const OperatorContext& context) -> absl::StatusOr<std::unique_ptr<Operator>> {
     const bool own = with_arguments_of_hosts.count(context.run) > 0;
     if (context.argument != (own ? absl::StrCat("for ", context.self.v) : "for all")) model.Wrong("another argument");
-    return std::make_unique<RandomOperator>(&model);
+    return std::make_unique<RandomOperator>(&model, context.self);
   });
   RuntimeKnobs knobs;
   knobs.progress = {2 + model.random.Below(3), model.random.Below(8)};

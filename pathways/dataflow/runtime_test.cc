@@ -340,20 +340,45 @@ TEST(Runtime, AStartDoesNotWaitForWhatIsQueued) {
   ManualClock clock;
   LooseLinks links;
   Runtime runtime({HostId(1), &strand, &clock, nullptr, &links, &operators}, {});
-  const auto deliver = [&](const InstallMessage& install, const StartMessage& start) {
+  const auto deliver = [&](uint64_t number, const std::shared_ptr<const Graph>& graph, const StartMessage& start) {
     FrameBuilder frame;
-    frame.Add(install);
+    frame.Add(InstallMessage{number, PartOf(*graph, HostId(1)), {}});
     frame.Add(start);
     links.handler->OnFrame(HostId(0), {frame.SerializeHeader(), Bytes()});
   };
   const auto here = Over(1, 1, 1);
-  deliver({1, *Graph::Create({{"a", "flood", "", here}, {"b", "count", "", here}}, {{NodeId(0), NodeId(1)}}), {}}, {1, 1, 1, ""});
-  deliver({2, *Graph::Create({{"c", "begin", "", here}}, {}), {}}, {2, 2, 1, ""});
+  deliver(1, *Graph::Create({{"a", "flood", "", here}, {"b", "count", "", here}}, {{NodeId(0), NodeId(1)}}), {1, 1, 1, ""});
+  deliver(2, *Graph::Create({{"c", "begin", "", here}}, {}), {2, 2, 1, ""});
   EXPECT_EQ(begun, 1);
   EXPECT_LT(received, kTuples);
   executor.RunUntilIdle();
   EXPECT_EQ(received, kTuples);
   EXPECT_EQ(runtime.live_runs(), 0u);
+}
+
+// A coordinator that starts a run in a callback of the engine, and sends something else to the host afterwards.
+TEST(Runtime, AStartHasLeftWhenStartReturnsAlsoInsideACallback) {
+  const Operators operators = WithForward();
+  ManualExecutor executor(1);
+  Strand strand(&executor);
+  ManualClock clock;
+  LooseLinks links;
+  Runtime runtime({HostId(0), &strand, &clock, nullptr, &links, &operators}, {});
+  const GraphId here = *runtime.Install(*Graph::Create({{"a", "forward", "", Over(1, 1)}}, {}));
+  const auto there = *Graph::Create({{"a", "never", "", Over(1, 1, 1)}}, {});
+  const GraphId known = *runtime.Install(there);
+  EXPECT_EQ(links.sent[HostId(1)], 1);
+  std::vector<int> sent;
+  RunOptions options;
+  options.on_done = [&](const absl::Status&) {
+    runtime.Start(known, {});
+    sent.push_back(links.sent[HostId(1)]);
+    runtime.Start(*runtime.Install(there), {});
+    sent.push_back(links.sent[HostId(1)]);
+  };
+  runtime.Start(here, std::move(options));
+  executor.RunUntilIdle();
+  EXPECT_THAT(sent, ElementsAre(2, 3));
 }
 
 TEST(Runtime, WhatComesTooEarlyIsKeptUpToALimit) {

@@ -156,7 +156,7 @@ class Lowering {
       auto* item = command.mutable_alias()->add_items();
       item->set_array(step.made[0]);
       item->set_shard(s);
-      item->set_source_array(step.arrays[0] + (step.apart ? s : 0));
+      item->set_source_array(program::SlotAfter(step.arrays[0], step.apart ? s : 0));
       item->set_source_shard(step.apart ? 0 : s);
     }
     if (command.has_alias()) Add(host, std::move(command));
@@ -166,7 +166,7 @@ class Lowering {
     Command command;
     if (!step.apart) command.mutable_release()->mutable_arrays()->Add(step.arrays.begin(), step.arrays.end());
     if (step.apart) {
-      for (int s : ShardsOn(host, *step.spec)) command.mutable_release()->add_arrays(step.arrays[0] + s);
+      for (int s : ShardsOn(host, *step.spec)) command.mutable_release()->add_arrays(program::SlotAfter(step.arrays[0], s));
     }
     if (command.has_release()) Add(host, std::move(command));
   }

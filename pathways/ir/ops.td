@@ -241,7 +241,7 @@ def Pw_MoveOp : Pw_Step<"move"> {
 def Pw_AliasOp : Pw_Step<"alias"> {
   let summary = "another name for the host's shards of an array";
   let description = [{
-    `apart`: the caller passed one array for each shard. Shard `i` of `target` is the only shard of the array in slot `source + i`.
+    `apart`: the caller passed one array for each shard. Shard `i` of `target` is the only shard of the array in the `i`-th slot after `source`.
   }];
   let arguments = (ins I64Attr:$target, I64Attr:$source, UnitAttr:$apart, TypeAttrOf<Pw_Array>:$type);
   let assemblyFormat = "custom<Slot>($target) `of` (`apart` $apart^)? custom<Slot>($source) attr-dict `:` $type";

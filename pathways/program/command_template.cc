@@ -13,7 +13,7 @@ using ::pathways::v1::Move;
 
 uint64_t Fill(uint64_t name, const Binding& binding) {
   const uint64_t index = SlotIndex(name);
-  switch (static_cast<SlotKind>(name >> kSlotShift)) {
+  switch (static_cast<SlotKind>(name & kSlotKinds)) {
     case SlotKind::kArgument:
       return binding.args[index];
     case SlotKind::kResult:

@@ -1,10 +1,9 @@
-// Command templates: commands to a host with slots instead of the ids of arrays and transfers. The controller makes templates
-// when
-// it lowers a program; hosts bind them for each run.
+// Command templates: commands to a host with slots instead of the ids of arrays and transfers. The controller makes templates when it
+// lowers a program; hosts bind them for each run.
 //
-// A slot is a number with a kind in its top byte, so a template is an ordinary Command and needs no message type of its own. The
-// kinds: the k-th argument of the host's part, its k-th result, and the k-th name of the run. Numbers without a kind stand for
-// themselves (0: nothing).
+// A slot is a number whose last two bits are its kind, so a template is an ordinary Command and needs no message type of its own, and
+// a slot takes few bytes on the wire. The kinds: the k-th argument of the host's part, its k-th result, and the k-th name of the run. 0
+// is no slot: it stands for nothing.
 //
 // Pure.
 #pragma once
@@ -20,10 +19,13 @@ namespace pw::program {
 
 enum class SlotKind : uint64_t { kArgument = 1, kResult = 2, kName = 3 };
 
-constexpr int kSlotShift = 56;
-constexpr uint64_t Slot(SlotKind kind, uint64_t index) { return (static_cast<uint64_t>(kind) << kSlotShift) | index; }
-constexpr uint64_t SlotIndex(uint64_t slot) { return slot & ((uint64_t{1} << kSlotShift) - 1); }
-constexpr bool IsSlot(uint64_t name, SlotKind kind) { return name >> kSlotShift == static_cast<uint64_t>(kind); }
+constexpr int kSlotShift = 2;
+constexpr uint64_t kSlotKinds = (uint64_t{1} << kSlotShift) - 1;
+constexpr uint64_t Slot(SlotKind kind, uint64_t index) { return index << kSlotShift | static_cast<uint64_t>(kind); }
+constexpr uint64_t SlotIndex(uint64_t slot) { return slot >> kSlotShift; }
+constexpr bool IsSlot(uint64_t name, SlotKind kind) { return (name & kSlotKinds) == static_cast<uint64_t>(kind); }
+// Returns the slot of the same kind that is `count` after this one.
+constexpr uint64_t SlotAfter(uint64_t slot, uint64_t count) { return slot + (count << kSlotShift); }
 
 // The values of the slots in one run.
 struct Binding {
