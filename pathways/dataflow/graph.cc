@@ -75,6 +75,12 @@ absl::Status CheckEdge(const Edge& edge, const Node& source, const Node& destina
   return absl::InvalidArgumentError("an edge of unknown kind");
 }
 
+absl::Status CheckHostLoss(HostLoss host_loss, size_t edges) {
+  if (host_loss != HostLoss::kConcernsNobody || edges == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a graph with ", edges, " edges has shards that wait for others, so the loss of a host concerns these"));
+}
+
 absl::StatusOr<std::shared_ptr<const Graph>> Graph::Create(std::vector<Node> nodes, std::vector<Edge> edges, HostLoss host_loss) {
   if (nodes.empty() || nodes.size() > kMaxNodes || edges.size() > kMaxEdges) {
     return absl::InvalidArgumentError(absl::StrCat("a graph has 1 to ", kMaxNodes, " nodes and at most ", kMaxEdges,
@@ -88,6 +94,7 @@ absl::StatusOr<std::shared_ptr<const Graph>> Graph::Create(std::vector<Node> nod
       return absl::InvalidArgumentError(absl::StrCat("an edge names a node that is not among the graph's ", nodes.size()));
     PW_RETURN_IF_ERROR(CheckEdge(edge, nodes[edge.from.v], nodes[edge.to.v]));
   }
+  PW_RETURN_IF_ERROR(CheckHostLoss(host_loss, edges.size()));
   if (absl::Status status = CheckAcyclic(nodes, edges); !status.ok()) return status;
   return std::shared_ptr<const Graph>(new Graph(std::move(nodes), std::move(edges), host_loss));
 }

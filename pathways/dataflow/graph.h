@@ -56,9 +56,13 @@ absl::Status CheckEdge(const Edge& edge, const Node& source, const Node& destina
 
 // The effect of a lost host on a run in which it has shards.
 enum class HostLoss {
-  kEndsRuns,     // the run ends
-  kFailsShards,  // the host's shards fail, and the run goes on
+  kEndsRuns,        // the run ends
+  kFailsShards,     // the host's shards fail, and the run goes on
+  kConcernsNobody,  // nothing. For orders that nobody waits for: the graph has no edges, and no host reports the end of a run
 };
+
+// INVALID_ARGUMENT if a graph with this number of edges cannot be one whose lost hosts concern nobody.
+absl::Status CheckHostLoss(HostLoss host_loss, size_t edges);
 
 class Graph {
  public:

@@ -82,6 +82,33 @@ WireEdge::Kind KindTo(EdgeKind kind) {
   return WireEdge::SPARSE;
 }
 
+using WireLoss = ::pathways::v1::dataflow::GraphPart;
+
+absl::StatusOr<HostLoss> LossFrom(WireLoss::HostLoss loss) {
+  switch (loss) {
+    case WireLoss::ENDS_RUNS:
+      return HostLoss::kEndsRuns;
+    case WireLoss::FAILS_SHARDS:
+      return HostLoss::kFailsShards;
+    case WireLoss::CONCERNS_NOBODY:
+      return HostLoss::kConcernsNobody;
+    default:
+      return absl::InvalidArgumentError("the graph does not say what a lost host does to its runs");
+  }
+}
+
+WireLoss::HostLoss LossTo(HostLoss loss) {
+  switch (loss) {
+    case HostLoss::kEndsRuns:
+      return WireLoss::ENDS_RUNS;
+    case HostLoss::kFailsShards:
+      return WireLoss::FAILS_SHARDS;
+    case HostLoss::kConcernsNobody:
+      return WireLoss::CONCERNS_NOBODY;
+  }
+  return WireLoss::ENDS_RUNS;
+}
+
 // Writes the distinct placements and operators of nodes once each.
 class Writer {
  public:
@@ -111,8 +138,7 @@ class Writer {
       hosts->set_first(interval.first.v);
       hosts->set_count(interval.count);
     }
-    const bool outlives = part.host_loss() == HostLoss::kFailsShards;
-    proto_.set_host_loss(outlives ? ::pathways::v1::dataflow::GraphPart::FAILS_SHARDS : ::pathways::v1::dataflow::GraphPart::ENDS_RUNS);
+    proto_.set_host_loss(LossTo(part.host_loss()));
     return std::move(proto_);
   }
 
@@ -168,6 +194,7 @@ absl::StatusOr<HostSet> HostsFrom(const ::pathways::v1::dataflow::GraphPart& pro
 
 absl::StatusOr<std::shared_ptr<const GraphPart>> GraphPart::Create(Contents contents) {
   PW_RETURN_IF_ERROR(CheckNodes(contents));
+  PW_RETURN_IF_ERROR(CheckHostLoss(contents.host_loss, contents.all_edges));
   for (size_t e = 0; e < contents.edges.size(); ++e) {
     PW_RETURN_IF_ERROR(CheckNumber(contents, e));
     const Edge& edge = contents.edges[e].edge;
@@ -236,10 +263,7 @@ absl::StatusOr<std::shared_ptr<const GraphPart>> FromProto(const ::pathways::v1:
   }
   part.all_edges = proto.all_edges();
   PW_ASSIGN_OR_RETURN(part.hosts, HostsFrom(proto));
-  using Wire = ::pathways::v1::dataflow::GraphPart;
-  if (proto.host_loss() != Wire::ENDS_RUNS && proto.host_loss() != Wire::FAILS_SHARDS)
-    return absl::InvalidArgumentError("the graph does not say what a lost host does to its runs");
-  part.host_loss = proto.host_loss() == Wire::FAILS_SHARDS ? HostLoss::kFailsShards : HostLoss::kEndsRuns;
+  PW_ASSIGN_OR_RETURN(part.host_loss, LossFrom(proto.host_loss()));
   return GraphPart::Create(std::move(part));
 }
 

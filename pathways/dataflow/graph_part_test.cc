@@ -45,7 +45,7 @@ TEST(GraphPart, ThePlanOfAPartIsThatOfTheWholeGraph) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(seed);
     Random random(seed);
-    const auto graph = RandomGraph(random, kHosts, 8, 12, "op");
+    const auto graph = random.OneIn(8) ? RandomOrders(random, kHosts, 8, 12, "op") : RandomGraph(random, kHosts, 8, 12, "op");
     const auto whole = Whole(*graph);
     const ProgressKnobs knobs{.fan_in = 2 + random.Below(3), .direct_pairs = 1 + random.Below(20)};
     for (uint32_t i = 0; i < graph->hosts().size(); ++i) {
@@ -56,6 +56,7 @@ TEST(GraphPart, ThePlanOfAPartIsThatOfTheWholeGraph) {
       ASSERT_TRUE(is.ok() && wanted.ok());
       EXPECT_EQ((*is)->hosts(), graph->hosts());
       EXPECT_EQ((*is)->outlives_hosts(), (*wanted)->outlives_hosts());
+      EXPECT_EQ((*is)->reports_ends(), (*wanted)->reports_ends());
       EXPECT_EQ((*is)->end_edge(), (*wanted)->end_edge());
       ExpectSamePlan((*is)->end(), (*wanted)->end());
       ASSERT_EQ((*is)->nodes().size(), (*wanted)->nodes().size());
@@ -150,6 +151,7 @@ TEST(GraphPart, OnesThatDoNotFitTogetherAreRefused) {
   EXPECT_THAT(refused([](auto& part) { part.hosts = HostSet({{HostId(1), 3}}); }), HasSubstr("hosts that are not among the graph's"));
   EXPECT_THAT(refused([](auto& part) { part.all_edges = 5; }), HasSubstr("not below the graph's 5"));
   EXPECT_THAT(refused([](auto& part) { part.all_edges = UINT32_MAX; }), HasSubstr("at most"));
+  EXPECT_THAT(refused([](auto& part) { part.host_loss = HostLoss::kConcernsNobody; }), HasSubstr("a graph with 6 edges"));
   EXPECT_THAT(refused([](auto& part) { part.edges.push_back(part.edges[0]); }), HasSubstr("does not ascend"));
   EXPECT_THAT(refused([](auto& part) { part.edges[0].edge.to = NodeId(4); }), HasSubstr("a node that is not in it"));
   EXPECT_THAT(refused([](auto& part) { part.edges[0].edge.kind = EdgeKind::kOneToOne; }), HasSubstr("one-to-one edge from 'a' to 'b'"));

@@ -65,5 +65,12 @@ TEST(Graph, CyclesAndNodesThatDoNotExistAreRefused) {
   EXPECT_FALSE(Graph::Create({{"a", "", "", nullptr}}, {}).ok());
 }
 
+TEST(Graph, TheLossOfAHostConcernsSomebodyIfThereAreEdges) {
+  const std::vector<Node> nodes = {{"a", "", "", Over(1, 1)}, {"b", "", "", Over(1, 1)}};
+  EXPECT_TRUE(Graph::Create(nodes, {}, HostLoss::kConcernsNobody).ok());
+  EXPECT_EQ(Graph::Create(nodes, {{NodeId(0), NodeId(1)}}, HostLoss::kConcernsNobody).status().message(),
+            "a graph with 1 edges has shards that wait for others, so the loss of a host concerns these");
+}
+
 }  // namespace
 }  // namespace pw::dataflow

@@ -40,8 +40,8 @@ HostPlan::HostPlan(std::shared_ptr<const GraphPart> part, HostId coordinator, Ho
       knobs_(knobs),
       node_slots_(part_->nodes().size(), kNone),
       edge_slots_(part_->edges().size(), kNone),
-      all_hosts_(Placement::OnePerHost(part_->hosts())),
-      at_coordinator_(Placement::OnHost(coordinator)) {
+      end_from_(reports_ends() ? Placement::OnePerHost(part_->hosts()) : Placement::OnHost(self)),
+      end_to_(Placement::OnHost(reports_ends() ? coordinator : self)) {
   for (size_t n = 0; n < part_->nodes().size(); ++n) {
     std::vector<uint32_t> shards = part_->nodes()[n].node.placement->ShardsOf(self);
     if (shards.empty()) continue;
@@ -56,7 +56,7 @@ HostPlan::HostPlan(std::shared_ptr<const GraphPart> part, HostId coordinator, Ho
                                           self, knobs)});
   }
   const EdgeRules end{EdgeKind::kGather, false, outlives_hosts()};
-  end_ = std::make_unique<EdgePlan>(end, all_hosts_, at_coordinator_, self, knobs);
+  end_ = std::make_unique<EdgePlan>(end, end_from_, end_to_, self, knobs);
 }
 
 bool HostPlan::EndsOn(HostId host) const {

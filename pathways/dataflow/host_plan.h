@@ -2,7 +2,8 @@
 // runtime (runtime.h) makes it once from the host's part of the graph (graph_part.h), when the graph is installed; all runs share it.
 //
 // The plan also has the end edge, which is not in the graph. It leads from one shard on each host of the graph to one shard on the
-// coordinator, and closes when all these hosts have finished a run.
+// coordinator, and closes when all these hosts have finished a run. If the loss of a host concerns nobody, it leads from each host to this
+// host itself: a run is over here when it has finished here.
 //
 // Invariants:
 //   HP-1  memory is that of the part and O(shards on this host). Shards on other hosts take none
@@ -50,7 +51,9 @@ class HostPlan {
   HostId self() const { return self_; }
   HostId coordinator() const { return coordinator_; }
   // Returns whether runs go on when a host is lost. The coordinator's loss ends them all the same.
-  bool outlives_hosts() const { return part_->host_loss() == HostLoss::kFailsShards; }
+  bool outlives_hosts() const { return part_->host_loss() != HostLoss::kEndsRuns; }
+  // Returns whether hosts report the ends of runs to the coordinator.
+  bool reports_ends() const { return part_->host_loss() != HostLoss::kConcernsNobody; }
   // Returns whether the host has a shard of a node without outputs: if it is lost, nobody handles that shard's failure. REQUIRES: this is
   // the coordinator.
   bool EndsOn(HostId host) const;
@@ -83,8 +86,8 @@ class HostPlan {
   std::vector<LocalNode> nodes_;
   std::vector<LocalEdge> edges_;
   std::vector<uint32_t> node_slots_, edge_slots_;  // by position in the part
-  const Placement all_hosts_;
-  const Placement at_coordinator_;
+  const Placement end_from_;
+  const Placement end_to_;
   std::unique_ptr<EdgePlan> end_;
 };
 

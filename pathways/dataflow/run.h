@@ -77,7 +77,7 @@ class Run {
   // Returns nullptr if the shard is not on this host.
   Shard* Find(NodeId node, uint32_t shard);
   bool over() const { return end_.finished(); }
-  // The run's status; set at the coordinator when all hosts are through.
+  // The run's status; set at the coordinator when all hosts are through. Without reports of ends: the status here, when this host is.
   const std::optional<absl::Status>& outcome() const { return outcome_; }
 
  private:

@@ -162,6 +162,9 @@ void Runtime::EndIfOver(RunId id) {
   auto it = runs_.find(id);
   if (it == runs_.end() || !it->second->over()) return;
   const std::optional<absl::Status> outcome = it->second->outcome();
+  if (!IsOwn(id) && !it->second->plan().reports_ends() && !outcome->ok()) {
+    PW_LOG_WARNING << ToString(id) << " failed on " << ToString(environment_.self) << ": " << *outcome;
+  }
   Remove(id);
   if (IsOwn(id)) Done(id.sequence, *outcome);
 }

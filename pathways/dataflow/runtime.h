@@ -4,9 +4,9 @@
 //   GraphId graph = runtime.Install(MakeGraph());                    // once: to every host that has a shard of it
 //   RunId run = runtime.Start(graph, {.argument = ..., .on_tuple = ..., .on_done = ...});
 //
-// Messages. Starting a run costs one message per host, and ending it one report per host. Each edge costs a few reports per host
-// that has a part in it (progress/edge_plan.h). Tuples are coalesced unless their edge is critical (batching.h). Beside tuples,
-// nothing is sent per shard.
+// Messages. Starting a run costs one message per host, and ending it one report per host, unless nobody waits for its end
+// (HostLoss::kConcernsNobody). Each edge costs a few reports per host that has a part in it (progress/edge_plan.h). Tuples are coalesced
+// unless their edge is critical (batching.h). Beside tuples, nothing is sent per shard.
 //
 // Ends. A run is over when all its shards on all hosts have finished and everything sent has arrived. Each host frees the run's
 // memory when its own part is done. Errors of shards do not end a run: they travel along the edges as values. A run ends early,
@@ -21,6 +21,9 @@
 // something (progress/edge_progress.h). The coordinator tells the hosts that wait for the lost one, so it does not matter who notices first.
 // When a way between two hosts breaks, neither of which is the coordinator, each of them is lost to the other alone. A host to which
 // the coordinator's own way breaks is lost to the run. So is, from the start of a run, a host that was lost before.
+//
+// Orders. If the loss of a host concerns nobody, each host's part of a run is a matter of this host alone. For the coordinator such a run is
+// over when its own shards have finished, if it has any, else when the starts have left. A shard that fails is logged on its host.
 //
 // Invariants:
 //   RT-1  each run that was started gets on_done exactly once, as the last callback of that run, unless the runtime is destroyed

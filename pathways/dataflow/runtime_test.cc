@@ -356,6 +356,50 @@ TEST(Runtime, AStartDoesNotWaitForWhatIsQueued) {
   EXPECT_EQ(runtime.live_runs(), 0u);
 }
 
+TEST(Runtime, AnOrderCostsOneMessageForEachHostAndBringsNoneBack) {
+  constexpr uint32_t kHosts = 100;
+  for (bool fails : {false, true}) {
+    RuntimeWorld world(kHosts + 1, 1, WithForward());
+    Outcome outcome;
+    const auto order = Graph::Create({{"a", fails ? "fail2" : "forward", "", Over(kHosts, 2, 1)}}, {}, HostLoss::kConcernsNobody);
+    const GraphId graph = *world.at(0).Install(*order);
+    for (int i = 0; i < 3; ++i) world.at(0).Start(graph, outcome.Options());
+    EXPECT_THAT(outcome.done, IsEmpty()) << "not inside Start";
+    world.at(0).Uninstall(graph);
+    world.Settle();
+    EXPECT_THAT(outcome.done, ElementsAre(absl::OkStatus(), absl::OkStatus(), absl::OkStatus()));
+    EXPECT_EQ(world.at(0).counters().control_sent, 5 * kHosts) << "the graph, three runs, and the graph's end";
+    for (uint32_t h = 1; h <= kHosts; ++h) EXPECT_EQ(world.at(h).counters().frames_sent, 0u);
+    world.ExpectNothingLeft();
+  }
+}
+
+// Shards of the coordinator are its own matter, and those of a lost host nobody's.
+TEST(Runtime, AnOrderIsOverWhenTheCoordinatorsOwnShardsAre) {
+  Operators operators = WithForward();
+  std::map<uint32_t, int> begun;
+  operators.Add("begin", [&](const OperatorContext& context) -> absl::StatusOr<std::unique_ptr<Operator>> {
+    auto op = std::make_unique<FunctionOperator>();
+    op->on_start = [&, host = context.self.v](Shard&) { ++begun[host]; };
+    if (context.self == HostId(0)) op->on_inputs_closed = [](Shard& shard) { shard.Finish(absl::AbortedError("here")); };
+    if (context.self == HostId(1)) op->on_inputs_closed = [](Shard&) {};
+    return op;
+  });
+  RuntimeWorld world(4, 1, operators);
+  Outcome outcome;
+  const auto order = Graph::Create({{"a", "begin", "", Over(4, 1)}}, {}, HostLoss::kConcernsNobody);
+  const GraphId graph = *world.at(0).Install(*order);
+  world.Settle();
+  world.Kill(2);
+  world.TellLost(2);
+  world.Settle();
+  world.at(0).Start(graph, outcome.Options());
+  world.Settle();
+  EXPECT_THAT(outcome.done, ElementsAre(absl::AbortedError("here")));
+  EXPECT_EQ(begun, (std::map<uint32_t, int>{{0, 1}, {1, 1}, {3, 1}}));
+  EXPECT_EQ(world.at(1).live_runs(), 1u) << "its shard goes on";
+}
+
 // A coordinator that starts a run in a callback of the engine, and sends something else to the host afterwards.
 TEST(Runtime, AStartHasLeftWhenStartReturnsAlsoInsideACallback) {
   const Operators operators = WithForward();

@@ -17,7 +17,7 @@ using Shape = HostGraphs::Shape;
 absl::StatusOr<std::shared_ptr<const dataflow::Graph>> MakeGraph(Shape shape, const std::string& op,
                                                                  const dataflow::HostSet& hosts) {
   const auto there = std::make_shared<const Placement>(Placement::OnePerHost(hosts));
-  if (shape == Shape::kOrder) return dataflow::Graph::Create({{op, op, "", there}}, {});
+  if (shape == Shape::kOrder) return dataflow::Graph::Create({{op, op, "", there}}, {}, dataflow::HostLoss::kConcernsNobody);
   if (shape == Shape::kAnswers) {
     const auto here = std::make_shared<const Placement>(Placement::OnHost(dataflow::kControllerHost, hosts.size()));
     return dataflow::Graph::Create({{op, op, "", there}, {"result", dataflow::kResultOp, "", here}},
@@ -30,10 +30,9 @@ absl::StatusOr<std::shared_ptr<const dataflow::Graph>> MakeGraph(Shape shape, co
       {{NodeId(0), NodeId(1), EdgeKind::kGather, true, true}, {NodeId(1), NodeId(2), EdgeKind::kOneToOne, true, true}});
 }
 
-// All hosts report to the first host, which reports to the controller.
+// For gathered answers, all hosts report to the first host, which reports to the controller.
 dataflow::ProgressKnobs KnobsOf(Shape shape, const dataflow::HostSet& hosts) {
-  if (shape == Shape::kOrder) return {};
-  if (shape == Shape::kAnswers) return dataflow::StarKnobs();
+  if (shape != Shape::kGathered) return dataflow::StarKnobs();
   return {.fan_in = hosts.size() + 1, .direct_pairs = hosts.size()};
 }
 

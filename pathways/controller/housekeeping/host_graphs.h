@@ -1,16 +1,16 @@
 // HostGraphs: graphs of the coordination dataflow with one shard on each host of a set, created on first use. Housekeeping, HostQuestions
 // and ConfigSpread run their operators through it.
 //
-//   - order:     `op` on each host
+//   - order:     `op` on each host; nobody learns whether it has been carried out
 //   - answers:   `op` on each host ──one-to-one──► one result for each of them, at the controller
 //   - gathered:  `op` on each host ──gather──► `combine` on the first of them ──one-to-one──► one result, at the controller
 //
 // Each host gives one answer, or fails: the edges are single. A graph of answers outlives its hosts: a lost host's answer is missing, and the
-// others come. The other two end with their first lost host, for their reports go up trees (progress/edge_plan.h): an order has
-// reached the other hosts with the start of the run, and gathered answers are asked for again (host_questions.h).
+// others come. Gathered graphs end with their first lost host, for their reports go up trees (progress/edge_plan.h): the answers are asked
+// for again (host_questions.h).
 //
 // For gathered graphs the traffic to the controller does not grow with the hosts: neither the answers nor the reports of the run, which go
-// up the same tree. For orders over more than 64 hosts the reports go up a tree too.
+// up the same tree. Orders bring no message back.
 //
 // Installing a graph costs one message to each of its hosts; running it again costs one start to each. The least recently used graphs make
 // room for new ones. When a host is lost, its graphs are dropped; their runs end by themselves or go on.

@@ -26,9 +26,10 @@
 // Completions with their errors are no graph either: they are results of dispatched commands, and one message already carries a batch of
 // them. Those of many hosts are joined on their way (speakers.h), but need no run, and none that ends when one of its hosts is lost.
 //
-// Messages. A run costs a start to each host and an answer from each; hosts that do not know its graph yet get it with the start.
+// Messages. A question costs a start to each host and an answer from each, an order only the start; hosts that do not know its graph yet
+// get it with the start.
 // A cluster of more than 64 hosts saves messages. One host of each 64 sends the collected answers (host_questions.h) and passes
-// on the configuration (config_spread.h). The ends of orders (clean-up, abort-launch) come up a tree of hosts. Traces are asked
+// on the configuration (config_spread.h). Orders (clean-up, abort-launch) are not answered in a cluster of any size. Traces are asked
 // for and answered host by host: a report has up to 2^18 events, tens of megabytes, and all of them must reach the controller.
 // Collecting 64 of them on one host would save the controller nothing but headers. The order to end a recording travels among the
 // recorded commands.

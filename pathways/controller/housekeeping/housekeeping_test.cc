@@ -87,12 +87,14 @@ TEST(HousekeepingTest, CleanUpIsOneMessageForEachHostConcernedAndTurn) {
   ASSERT_TRUE(both.ok() && other.ok());
   auto dataflow = [&](int w) { return t.workers[w]->Count(Command::kDataflow); };
   const int before[] = {dataflow(0), dataflow(1)};
+  const uint64_t heard = t.cluster->housekeeping().frames_heard();
   EXPECT_TRUE(t.session->DestructExecutable((*both)->handle).ok());
   EXPECT_TRUE(t.session->DestructExecutable((*other)->handle).ok());
   t.Run();
   EXPECT_EQ(t.workers[0]->num_executables(), 0u);
   EXPECT_EQ(dataflow(0), before[0] + 2) << "the graph, and one run for both";
   EXPECT_EQ(dataflow(1), before[1]) << "does not concern it";
+  EXPECT_EQ(t.cluster->housekeeping().frames_heard(), heard) << "nobody answers an order";
 }
 
 // Returns how many runs the controller has started on a host.

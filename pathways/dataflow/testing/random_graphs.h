@@ -54,4 +54,15 @@ inline std::shared_ptr<const Graph> RandomGraph(Random& random, uint32_t hosts, 
   return *std::move(graph);
 }
 
+// A graph whose lost hosts concern nobody.
+inline std::shared_ptr<const Graph> RandomOrders(Random& random, uint32_t hosts, uint32_t max_nodes, uint32_t max_shards,
+                                                 const std::string& op = "") {
+  std::vector<Node> nodes;
+  for (uint32_t n = 1 + random.Below(max_nodes); n > 0; --n)
+    nodes.push_back({absl::StrCat("n", n), op, "", RandomPlacement(random, hosts, 1 + random.Below(max_shards))});
+  auto graph = Graph::Create(std::move(nodes), {}, HostLoss::kConcernsNobody);
+  PW_CHECK(graph.ok());
+  return *std::move(graph);
+}
+
 }  // namespace pw::dataflow
