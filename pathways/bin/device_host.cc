@@ -25,6 +25,8 @@
 namespace pw {
 namespace {
 
+constexpr int kDiskThreads = 4;
+
 std::string NetworkName() {
   char name[256] = "localhost";
   gethostname(name, sizeof(name) - 1);
@@ -190,6 +192,7 @@ DeviceHost::DeviceHost(DeviceHostOptions options, const Environment& environment
       environment_(environment),
       copy_pool_("pw-copy", std::clamp<int>(static_cast<int>(std::thread::hardware_concurrency()), 1, 4)),
       compile_pool_("pw-compile", options_.compile_threads),
+      disk_("pw-disk", kDiskThreads),
       strand_(environment.executor) {}
 
 DeviceHost::~DeviceHost() = default;
@@ -220,6 +223,8 @@ worker::Environment DeviceHost::ForWorker() {
   worker.timers = environment_.timers;
   worker.compile_pool = &compile_pool_;
   worker.copy_pool = &copy_pool_;
+  worker.disk = &disk_;
+  worker.client_files = storage::Roots(options_.persistence_directory, options_.object_directory);
   worker.compile_cache = std::make_shared<worker::CompileCache>(options_.compile_cache, options_.compile_cache_bytes,
                                                                 Machine(*runtime_, options_.plugin_options));
   worker.transport = environment_.transport;

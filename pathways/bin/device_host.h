@@ -38,6 +38,8 @@ struct DeviceHostOptions {
   int64_t memory_limit = 0;
   int64_t staging_limit = 0;
   bool shared_memory = true;
+  std::string persistence_directory;
+  std::string object_directory;
   // Place: the addresses and names of this host and of its controller.
   std::string controller;
   std::string island = "island0";
@@ -101,6 +103,7 @@ class DeviceHost {
   std::unique_ptr<device::DeviceRuntime> runtime_;
   ThreadPool copy_pool_;
   ThreadPool compile_pool_;
+  ThreadPool disk_;  // reads and writes files of clients
   Strand strand_;
   int next_launch_id_ = 0;
   std::atomic<worker::ControllerLink*> link_for_peers_ = nullptr;

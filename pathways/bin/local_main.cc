@@ -28,6 +28,9 @@ void Declare(Options* options, pw::Flags* flags) {
 }
 
 absl::Status Serve(Options options, pw::StopSignal* stop) {
+  // The host saves arrays where the front door writes profiles.
+  options.local.host.persistence_directory = options.door.server.server.persistence_directory;
+  options.local.host.object_directory = options.door.server.server.object_directory;
   absl::Status outcome;
   PW_ASSIGN_OR_RETURN(std::unique_ptr<pw::LocalCluster> local,
                       pw::LocalCluster::Start(std::move(options.local), pw::StopProcess(&outcome)));

@@ -8,7 +8,7 @@ void DeclareServer(ServerFlags* options, Flags* flags) {
   flags->Add("shared-directory", &options->server.shared_directory, "DIR",
              "a folder in memory in which clients of this machine hand over large arrays; default: none");
   flags->Add("persistence-directory", &options->server.persistence_directory, "DIR",
-             "clients may have arrays and profiles written below this folder and read from it; default: none");
+             "clients may have profiles written below this folder, and arrays where this process has the devices; default: none");
   flags->Add("object-directory", &options->server.object_directory, "DIR",
              "keeps what clients write to gs://BUCKET/OBJECT, as DIR/gs/BUCKET/OBJECT; default: such writes fail");
   flags->Add("translator-python", &options->translator_python, "PATH",

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/lanes/begun_fetches.h"
 #include "pathways/session/wire.h"
 
 namespace pw::client {
@@ -107,12 +108,11 @@ void Lanes::SayHello(Host& host) {
   hello.set_session(host.session);
   hello.set_key(host.offer.key());
   hello.set_shares_memory(!host.in_parts);
+  std::vector<lanes::BegunFetch> begun;
   for (const auto& [name, fetch] : fetches_) {
-    if (fetch.from != host.id || receiver_.received(name) == 0) continue;
-    auto& begun = *hello.add_begun();
-    begun.set_fetch(name);
-    begun.set_received(receiver_.received(name));
+    if (fetch.from == host.id && receiver_.received(name) > 0) begun.push_back({name, receiver_.received(name)});
   }
+  for (const lanes::BegunFetch& fetch : lanes::ListBegun(std::move(begun), &hello)) receiver_.Rewind(fetch.name);
   host.end->Send(message);
 }
 

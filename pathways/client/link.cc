@@ -97,6 +97,7 @@ absl::Status Link::Take(ControllerFrame& frame, std::vector<Bytes> payloads, siz
   if (!welcomed_) return absl::InvalidArgumentError("it sent events before its welcome");
   PW_RETURN_IF_ERROR(stream_.Acknowledge(frame.ack()));
   if (stream_.has_unsent()) PostFlush();  // the window may have been full
+  owner_->OnAcknowledged();
   if (frame.events().empty()) return absl::OkStatus();
   PW_ASSIGN_OR_RETURN(const size_t known, stream_.Receive(frame.first(), frame.events_size()));
   const auto self = shared_from_this();
@@ -116,6 +117,7 @@ absl::Status Link::TakeWelcome(const SessionWelcome& welcome) {
     key_ = welcome.key();
     owner_->OnWelcome(welcome);
   }
+  owner_->OnAcknowledged();
   if (stream_.has_unsent()) PostFlush();
   return absl::OkStatus();
 }

@@ -36,6 +36,8 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
     virtual void OnWelcome(const ::pathways::v1::SessionWelcome& welcome) = 0;
     virtual void OnEvent(::pathways::v1::SessionEvent event, Bytes payload) = 0;
     virtual void OnEnded(const absl::Status& status) = 0;
+    // The controller has acknowledged requests: kept_bytes() may have become less.
+    virtual void OnAcknowledged() {}
   };
   struct Options {
     std::string controller;                         // its address

@@ -126,6 +126,32 @@ void RemoteSession::WhenReady(Handles arrays, session::StatusCallback done) {
   AskStatus(std::move(request), std::move(done));
 }
 
+void RemoteSession::SaveArrays(session::SaveRequest save, session::StatusCallback done) {
+  SessionRequest request;
+  auto& body = *request.mutable_save();
+  body.set_location(std::move(save.location));
+  for (auto& array : save.arrays) {
+    auto& proto = *body.add_arrays();
+    proto.set_name(std::move(array.name));
+    proto.set_array(array.array);
+  }
+  AskStatus(std::move(request), std::move(done));
+}
+
+void RemoteSession::LoadArrays(session::LoadRequest load, session::StatusCallback done) {
+  SessionRequest request;
+  auto& body = *request.mutable_load();
+  body.set_location(std::move(load.location));
+  for (auto& array : load.arrays) {
+    auto& proto = *body.add_arrays();
+    proto.set_name(std::move(array.name));
+    proto.set_result(array.result);
+    session::ToProto(array.spec, proto.mutable_spec());
+    arrays_.Insert(array.result, Shared(std::move(array.spec)));
+  }
+  AskStatus(std::move(request), std::move(done));
+}
+
 absl::Status RemoteSession::Delete(Handles arrays) {
   SessionRequest request;
   request.mutable_delete_()->mutable_handles()->Add(arrays.begin(), arrays.end());

@@ -113,10 +113,21 @@ void RemoteSession::OnEnded(const absl::Status& status) {
   ended_ = status.ok() ? absl::UnavailableError("the controller has ended this session") : status;
   for (auto& [number, done] : std::exchange(asked_, {}))
     Post([done = std::move(done), status = ended_]() mutable { std::move(done)(status, Bytes()); });
+  OnAcknowledged();  // nothing is held back any more
   fetched_.End(ended_);
   node_calls_.End();
   Post([lanes = lanes_, status = ended_] { lanes->End(status); });
   if (opened_ != nullptr) Post([opened = std::exchange(opened_, nullptr), status = ended_]() mutable { std::move(opened)(status); });
+}
+
+void RemoteSession::WhenResumed(absl::AnyInvocable<void() &&> resumed) {
+  if (!suspended()) return Post(std::move(resumed));
+  when_resumed_.push_back(std::move(resumed));
+}
+
+void RemoteSession::OnAcknowledged() {
+  if (suspended()) return;
+  for (auto& resumed : std::exchange(when_resumed_, {})) Post(std::move(resumed));
 }
 
 uint64_t RemoteSession::Ask(SessionRequest request, AnswerCallback done, std::vector<Bytes> payload) {
@@ -145,6 +156,7 @@ void RemoteSession::ForgetHostBuffer(Handle handle) { lanes_->buffers().Forget(h
 void RemoteSession::FailHostBuffer(Handle handle, absl::Status error) { lanes_->buffers().Store(handle, std::move(error)); }
 
 absl::Status RemoteSession::StoreHostBuffer(Handle handle, Bytes data) {
+  array_bytes_ += static_cast<int64_t>(data.size());
   lanes_->buffers().Store(handle, std::move(data));
   return absl::OkStatus();
 }
@@ -166,7 +178,10 @@ void RemoteSession::CopyToHostBuffer(Handle array, Handle host_buffer, std::opti
   FetchBytes(
       array, byte_strides, in_frame_bytes_, bytes,
       [this, alive = std::weak_ptr<bool>(alive_), host_buffer, done = std::move(done)](absl::StatusOr<Bytes> data) mutable {
-        if (!alive.expired()) fetched_.Fill(host_buffer, data);
+        if (!alive.expired()) {
+          array_bytes_ += data.ok() ? static_cast<int64_t>(data->size()) : 0;
+          fetched_.Fill(host_buffer, data);
+        }
         std::move(done)(data.status());
       });
 }

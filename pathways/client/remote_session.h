@@ -4,6 +4,8 @@
 // refuses it, its results hold the error, as after any failure (session.h). Host buffers stay here until their hosts have them
 // (host_buffers.h); fetched bytes stay until they are deleted (fetched_buffers.h).
 //
+// A session that has kMostKeptBytes of requests which the controller has not acknowledged is suspended, so that its front end holds its client back.
+//
 // Files: remote_session.cc (lifetime, events, host buffers), remote_arrays.cc, remote_programs.cc.
 // Strand-confined, except where Session says otherwise.
 #pragma once
@@ -34,6 +36,7 @@ class RemoteSession final : public session::Session, private Link::Owner {
   using Specs = absl::Span<const buffers::ArraySpec>;
   using CopySemantics = session::CopySemantics;
   using ExecutableRef = std::shared_ptr<const session::ExecutableInfo>;
+  static constexpr size_t kMostKeptBytes = size_t{64} << 20;
   // The cluster as the controller describes it to a new session.
   struct Welcome {
     SessionId id;
@@ -61,6 +64,9 @@ class RemoteSession final : public session::Session, private Link::Owner {
   // --- Session ---
   SessionId id() const override { return welcome_.id; }
   Handle NewHandle() override { return next_handle_++; }
+  bool suspended() const override { return ended_.ok() && link_->kept_bytes() >= kMostKeptBytes; }
+  void WhenResumed(absl::AnyInvocable<void() &&> resumed) override;
+  int64_t array_bytes() const override { return array_bytes_; }
 
   void AnnounceHostBuffer(Handle handle, int64_t bytes, session::StatusCallback admitted) override;
   void ForgetHostBuffer(Handle handle) override;
@@ -83,6 +89,8 @@ class RemoteSession final : public session::Session, private Link::Owner {
   void WhenReady(Handles arrays, session::StatusCallback done) override;
   void CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims> byte_strides,
                         session::StatusCallback done) override;
+  void SaveArrays(session::SaveRequest request, session::StatusCallback done) override;
+  void LoadArrays(session::LoadRequest request, session::StatusCallback done) override;
   absl::Status Delete(Handles arrays) override;
   absl::Status Destruct(Handles arrays) override;
   absl::StatusOr<bool> IsDeleted(Handle array) override { return arrays_.IsDeleted(array); }
@@ -105,6 +113,7 @@ class RemoteSession final : public session::Session, private Link::Owner {
   void OnWelcome(const ::pathways::v1::SessionWelcome& welcome) override;
   void OnEvent(::pathways::v1::SessionEvent event, Bytes payload) override;
   void OnEnded(const absl::Status& status) override;
+  void OnAcknowledged() override;
 
   Lanes::Owner OwnerOfLanes();
   NodeCalls::Owner OwnerOfNodeCalls();
@@ -135,6 +144,8 @@ class RemoteSession final : public session::Session, private Link::Owner {
   ArrayTable arrays_;
   absl::flat_hash_map<Handle, ExecutableRef> executables_;
   FetchedBuffers fetched_;
+  int64_t array_bytes_ = 0;
+  std::vector<absl::AnyInvocable<void() &&>> when_resumed_;
   std::map<uint64_t, AnswerCallback> asked_;  // by the request's number
   NodeCalls node_calls_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // held weakly by posted tasks

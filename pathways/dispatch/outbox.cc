@@ -53,6 +53,12 @@ std::vector<ArrayId> ArraysOf(const Command& command) {
       arrays.push_back(ArrayId(command.bitcast().source()));
       arrays.push_back(ArrayId(command.bitcast().result()));
       break;
+    case Command::kSaveTiles:
+      arrays.push_back(ArrayId(command.save_tiles().array()));
+      break;
+    case Command::kLoadTiles:
+      arrays.push_back(ArrayId(command.load_tiles().array()));
+      break;
     case Command::kPoison:
       AddAll(command.poison().arrays(), &arrays);
       break;

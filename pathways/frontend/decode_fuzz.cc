@@ -35,7 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Sink sink;
   static Inline files;
   static pw::SteadyClock clock;
-  static const pw::frontend::PluginServices services{pw::frontend::Storage("", ""), &files, &clock};
+  static const pw::frontend::PluginServices services{pw::storage::Roots("", ""), &files, &clock};
   auto session = std::make_shared<pw::frontend::ClientSession>(&cluster, &table, &services, pw::frontend::SessionHello{}, &sink);
   pw::frontend::IfrtRequest init;
   init.mutable_init_request();

@@ -19,7 +19,7 @@ struct ServerState {
               std::shared_ptr<TranslatingCompiler> compiler)
       : options(server_options),
         cluster(of_cluster),
-        plugins{Storage(options.persistence_directory, options.object_directory), files, clock, std::move(compiler)} {}
+        plugins{storage::Roots(options.persistence_directory, options.object_directory), files, clock, std::move(compiler)} {}
 
   const ServerOptions options;
   controller::Cluster* const cluster;

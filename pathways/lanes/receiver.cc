@@ -54,4 +54,11 @@ void Receiver::Restart(uint64_t name) {
   landings_->Expect(name, {memory.owner(), memory.data()}, memory.size(), it->second.received);
 }
 
+void Receiver::Rewind(uint64_t name) {
+  auto it = coming_.find(name);
+  if (it == coming_.end()) return;
+  it->second.received = 0;
+  Restart(name);
+}
+
 }  // namespace pw::lanes

@@ -39,6 +39,8 @@ class Receiver {
   // Expects the bytes from received() on once more, because parts after it may have been lost with their lane. Does nothing for a name that is
   // not expected. REQUIRES: that lane has closed, so that the transport no longer writes to the memory.
   void Restart(uint64_t name);
+  // Like Restart, but expects all bytes anew.
+  void Rewind(uint64_t name);
 
   const std::shared_ptr<net::Landings>& landings() const { return landings_; }
   size_t size() const { return coming_.size(); }

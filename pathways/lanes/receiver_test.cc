@@ -77,6 +77,20 @@ TEST(ReceiverTest, ALaneThatBreaksGoesOnWhereItWas) {
   }
 }
 
+TEST(ReceiverTest, WhatIsRewoundIsExpectedFromItsFirstByte) {
+  Receiver receiver;
+  receiver.Expect(7, AlignedBytes(10));
+  ASSERT_TRUE(receiver.Add(7, 0, 10, Bytes::Copy("abcd")).ok());
+  receiver.Rewind(7);
+  EXPECT_EQ(receiver.received(7), 0);
+  EXPECT_NE(receiver.landings()->Take(7, 0, 5).data, nullptr);
+  EXPECT_FALSE(receiver.Add(7, 4, 10, Bytes::Copy("efghij")).ok());
+  EXPECT_FALSE(*receiver.Add(7, 0, 10, Bytes::Copy("ABCD")));
+  EXPECT_TRUE(*receiver.Add(7, 4, 10, Bytes::Copy("efghij")));
+  EXPECT_EQ(receiver.Take(7).view(), "ABCDefghij");
+  receiver.Rewind(8);  // not expected
+}
+
 TEST(ReceiverTest, WhatIsDroppedTakesNothingMore) {
   Receiver receiver;
   receiver.Expect(7, AlignedBytes(10));

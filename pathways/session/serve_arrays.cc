@@ -67,6 +67,11 @@ absl::Status ServedSession::CarryOutOnArrays(Request& request) {
       return absl::OkStatus();
     case SessionRequest::kLaneLost:
       return LoseLane(message.lane_lost());
+    case SessionRequest::kSave:
+      SaveArrays(request.number, message.save());
+      return absl::OkStatus();
+    case SessionRequest::kLoad:
+      return LoadArrays(request.number, message.load());
     default:
       return absl::InternalError("it is not about arrays");
   }
@@ -107,6 +112,22 @@ void ServedSession::StoreHostBuffer(const ::pathways::v1::HostBuffer& request, B
 absl::Status ServedSession::LoseLane(const ::pathways::v1::LaneLost& request) {
   if (session_->lane_routes() == nullptr) return absl::UnimplementedError("this controller knows no lanes");
   session_->lane_routes()->OnLaneLost(HostId(request.host()), StatusFrom(request.status()));
+  return absl::OkStatus();
+}
+
+void ServedSession::SaveArrays(uint64_t number, const ::pathways::v1::SaveArrays& request) {
+  SaveRequest save{request.location(), {}};
+  for (const auto& array : request.arrays()) save.arrays.push_back({array.name(), array.array()});
+  session_->SaveArrays(std::move(save), AnswerStatus(number));
+}
+
+absl::Status ServedSession::LoadArrays(uint64_t number, const ::pathways::v1::LoadArrays& request) {
+  LoadRequest load{request.location(), {}};
+  for (const auto& array : request.arrays()) {
+    PW_ASSIGN_OR_RETURN(buffers::ArraySpec spec, SpecFrom(array.spec()));
+    load.arrays.push_back({array.name(), array.result(), std::move(spec)});
+  }
+  session_->LoadArrays(std::move(load), AnswerStatus(number));
   return absl::OkStatus();
 }
 

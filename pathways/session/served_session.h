@@ -97,6 +97,8 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
   absl::Status MakeErrorArray(const ::pathways::v1::MakeErrorArray& request);
   void StoreHostBuffer(const ::pathways::v1::HostBuffer& request, Bytes payload);
   absl::Status LoseLane(const ::pathways::v1::LaneLost& request);
+  void SaveArrays(uint64_t number, const ::pathways::v1::SaveArrays& request);
+  absl::Status LoadArrays(uint64_t number, const ::pathways::v1::LoadArrays& request);
   absl::Status Assemble(const ::pathways::v1::Rearrange& request);
   absl::Status Disassemble(const ::pathways::v1::Rearrange& request);
   absl::Status ReplicatedShard(const ::pathways::v1::Rearrange& request);

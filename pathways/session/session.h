@@ -39,27 +39,13 @@
 #include "pathways/buffers/remap_plan.h"
 #include "pathways/gang/share.h"
 #include "pathways/resource/placement.h"
+#include "pathways/session/array_files.h"
+#include "pathways/session/basics.h"
+#include "pathways/session/host_calls.h"
 #include "pathways/session/lane_routes.h"
 #include "pathways/session/reports.h"
 
 namespace pw::session {
-
-using Handle = uint64_t;
-inline constexpr Handle kFirstServerHandle = uint64_t{1} << 62;
-
-using StatusCallback = absl::AnyInvocable<void(absl::Status) &&>;
-template <class T>
-using ResultCallback = absl::AnyInvocable<void(absl::StatusOr<T>) &&>;
-
-// How a copying operation treats its inputs.
-enum class CopySemantics { kAlwaysCopy, kReuseInput, kDonateInput };
-
-// Data type, shape and strides of an array in host memory. No strides: dense, row-major.
-struct HostLayout {
-  buffers::DType dtype = buffers::DType::kInvalid;
-  buffers::Dims dims;
-  std::optional<buffers::Dims> byte_strides;
-};
 
 // A host buffer that is the source of the given shards of an array.
 struct HostShard {
@@ -138,6 +124,8 @@ class Session {
   // `resumed` is dropped if the session ends.
   virtual bool suspended() const { return false; }
   virtual void WhenResumed(absl::AnyInvocable<void() &&> resumed) { std::move(resumed)(); }
+  // The bytes of arrays that have passed through this process, to its client and from it. 0: they are not counted.
+  virtual int64_t array_bytes() const { return 0; }
   // Null: all bytes of the session's arrays go through the session itself.
   virtual LaneRoutes* lane_routes() { return nullptr; }
 
@@ -177,6 +165,10 @@ class Session {
   // Fills `host_buffer` with a single-device or fully replicated array (shard 0).
   virtual void CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims> byte_strides,
                                 StatusCallback done) = 0;
+  // Writes the arrays to files of their hosts, all or none. Calls `done` when they are on the disk.
+  virtual void SaveArrays(SaveRequest request, StatusCallback done) = 0;
+  // Makes arrays from files of their hosts. Calls `done` when all are settled, with the first error.
+  virtual void LoadArrays(LoadRequest request, StatusCallback done) = 0;
   // Frees the data; the handles stay valid. Deletes all known arrays, then returns an error if a handle is unknown.
   virtual absl::Status Delete(absl::Span<const Handle> arrays) = 0;
   virtual absl::Status Destruct(absl::Span<const Handle> arrays) = 0;
@@ -197,25 +189,6 @@ class Session {
   virtual void GetProgramText(Handle executable, ResultCallback<std::string> done) = 0;
   virtual absl::Status DestructExecutable(Handle executable) = 0;
 };
-
-// A call from a running computation to a Python function of the client (jax.pure_callback and the like).
-struct HostCall {
-  uint64_t callback = 0;
-  std::vector<HostLayout> operands;
-  std::vector<Bytes> data;
-};
-
-// Answers host calls; implemented by callbacks/ for the Python functions of a process. Strand-confined.
-class HostCallHandler {
- public:
-  virtual ~HostCallHandler() = default;
-  virtual void OnHostCall(HostCall call, ResultCallback<std::vector<Bytes>> done) = 0;
-};
-// The error of a call for which there is no handler.
-inline absl::Status NoHostCallHandler() {
-  return absl::FailedPreconditionError("a program calls a Python function, but its client has no channel for that any more, or never had: "
-                                       "it needs the pathways package in the client's process");
-}
 
 // A device, as clients see it.
 struct DeviceInfo {

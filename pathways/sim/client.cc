@@ -33,7 +33,7 @@ Client::Client(Network* network, Process* process, const std::string& controller
       transport_(network->TransportOf(process)),
       strand_(process),
       cluster_(OptionsFor(controller), {transport_.get(), &strand_, process, process}),
-      services_{frontend::Storage("", ""), process, process},
+      services_{storage::Roots("", ""), process, process},
       session_(std::make_shared<frontend::ClientSession>(&cluster_, &table_, &services_, HelloOf(*process),
                                                          static_cast<frontend::ResponseSink*>(this))) {}
 

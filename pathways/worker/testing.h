@@ -49,6 +49,8 @@ class WorkerHarness {
     ManualExecutor* executor = nullptr;  // shared with other harnesses; null: its own
     Clock* clock = nullptr;              // null: the machine's
     Timers* timers = nullptr;
+    storage::Roots client_files;  // what clients may use
+    bool has_disk = true;
   };
   explicit WorkerHarness(Setup setup)
       : executor(setup.executor != nullptr ? *setup.executor : own_),
@@ -62,6 +64,8 @@ class WorkerHarness {
     environment.compile_pool = &compile_executor;
     environment.compile_cache = std::make_shared<CompileCache>(setup.compile_cache, int64_t{1} << 30);
     environment.copy_pool = &copy_executor;
+    if (setup.has_disk) environment.disk = &disk_executor;
+    environment.client_files = setup.client_files;
     environment.transport = setup.transport;
     environment.next_launch_id = &launch_id_;
     environment.limits = setup.limits;
@@ -90,12 +94,14 @@ class WorkerHarness {
   }
   // Runs all tasks.
   void Settle() {
-    while (executor.size() + device_executor.size() + compile_executor.size() + copy_executor.size() > 0) {
+    for (;;) {
       executor.RunUntilIdle();
       device_executor.RunUntilIdle();
       compile_executor.RunUntilIdle();
       if (!hold_copies) copy_executor.RunUntilIdle();
-      if (hold_copies && executor.size() + device_executor.size() + compile_executor.size() == 0) break;
+      if (!hold_disk) disk_executor.RunUntilIdle();
+      const size_t held = (hold_copies ? copy_executor.size() : 0) + (hold_disk ? disk_executor.size() : 0);
+      if (executor.size() + device_executor.size() + compile_executor.size() + copy_executor.size() + disk_executor.size() == held) break;
     }
   }
 
@@ -218,12 +224,14 @@ class WorkerHarness {
   ManualExecutor device_executor;
   ManualExecutor compile_executor;
   ManualExecutor copy_executor;
+  ManualExecutor disk_executor;
   device::SimulatedRuntime runtime;
   Strand strand;
   RecordingConnection connection;
   std::unique_ptr<Worker> worker;
   bool hold_commands = false;
   bool hold_copies = false;
+  bool hold_disk = false;
 };
 
 }  // namespace pw::worker

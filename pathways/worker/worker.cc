@@ -64,6 +64,7 @@ Worker::Worker(const Environment& environment, net::Connection* connection, cons
       peers_(&core_, environment.transport, HostId(welcome.host()), welcome.incarnation()),
       reports_(&core_, &peers_, environment.timers),
       moves_(&core_, &peers_, environment.limits.staging_bytes),
+      files_(&core_, environment.client_files, environment.disk, environment.limits.file_bytes),
       tracing_(&core_),
       housekeeping_(&core_, &peers_, HostId(welcome.host()), environment.timers, MakeDuties()) {
   core_.host = HostId(welcome.host());
@@ -101,9 +102,7 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
   if (core_.recorder.on()) tracing_.Prepared(command);
   switch (command.kind_case()) {
     case v1::Command::kPeers:
-      programs_.SetPeers(command.peers());
-      moves_.SetPeers(command.peers());
-      return reports_.SetPeers(command.peers());
+      return SetPeers(command.peers());
     case v1::Command::kCompile:
       return programs_.Compile(command.compile(), payload);
     case v1::Command::kDescribe:
@@ -135,6 +134,11 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
       return moves_.Move(command.move());
     case v1::Command::kBitcast:
       return aliases_.Bitcast(command.bitcast());
+    case v1::Command::kSaveTiles:
+    case v1::Command::kCommitSave:
+    case v1::Command::kDropSave:
+    case v1::Command::kLoadTiles:
+      return files_.Handle(command);
     case v1::Command::kPoison:
       return aliases_.Poison(command.poison());
     case v1::Command::kRelease:
@@ -163,6 +167,12 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
     case v1::Command::KIND_NOT_SET:
       return;  // for the link, from a newer controller, or from one older than housekeeping.proto
   }
+}
+
+void Worker::SetPeers(const v1::Peers& peers) {
+  programs_.SetPeers(peers);
+  moves_.SetPeers(peers);
+  reports_.SetPeers(peers);
 }
 
 Housekeeping::Duties Worker::MakeDuties() {

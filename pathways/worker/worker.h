@@ -19,6 +19,7 @@
 #include "pathways/worker/execute/program_runs.h"
 #include "pathways/worker/execute/programs.h"
 #include "pathways/worker/execute/tracing.h"
+#include "pathways/worker/files/array_files.h"
 #include "pathways/worker/housekeeping/housekeeping.h"
 #include "pathways/worker/housekeeping/report_path.h"
 #include "pathways/worker/lanes/client_lanes.h"
@@ -35,6 +36,7 @@ struct Limits {
   int64_t device_memory_bytes = 0;           // 0: the device's own memory size
   int64_t staging_bytes = int64_t{4} << 30;  // incomplete transfers to this host
   int64_t fetch_bytes = int64_t{1} << 30;    // copies in host memory that await sending to the controller or peers
+  int64_t file_bytes = int64_t{1} << 30;     // copies in host memory of tiles that are read from files or written to files
 };
 
 // Objects that outlive one controller. All must outlive every Worker.
@@ -46,6 +48,8 @@ struct Environment {
   Executor* compile_pool = nullptr;
   Executor* copy_pool =
       nullptr;  // where large copies between memories of this host are made; null: the device runtime makes them
+  Executor* disk = nullptr;      // waits for files of clients; null: there are none
+  storage::Roots client_files;   // the folders that clients may use
   std::shared_ptr<const CompileCache> compile_cache;
   net::Transport* transport = nullptr;
   int* next_launch_id = nullptr;
@@ -80,6 +84,7 @@ class Worker {
 
  private:
   void Dispatch(const pathways::v1::Command& command, const Bytes& payload);
+  void SetPeers(const pathways::v1::Peers& peers);
   void Release(const pathways::v1::Release& command);
   void ReleaseOwner(SessionId session);
   Housekeeping::Duties MakeDuties();
@@ -100,6 +105,7 @@ class Worker {
   Peers peers_;
   ReportPath reports_;
   Moves moves_;
+  ArrayFiles files_;
   Tracing tracing_;
   Housekeeping housekeeping_;
 };

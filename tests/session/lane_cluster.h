@@ -19,7 +19,7 @@ namespace pw::session {
 class LaneHost {
  public:
   LaneHost(controller::TestCluster* world, const std::string& name, const std::string& island, int devices,
-           const worker::Limits& limits)
+           const worker::Limits& limits, storage::Roots client_files)
       : runtime_({.devices = devices, .executor = &world->executor}), strand_(&world->executor) {
     // Names are unique: the addresses are free.
     peers_ = *world->transport.Listen(absl::StrCat("tcp:", name, ":0"), [this](std::unique_ptr<net::Connection> connection) {
@@ -38,6 +38,8 @@ class LaneHost {
     environment.transport = &world->transport;
     environment.next_launch_id = &launch_id_;
     environment.limits = limits;
+    environment.disk = &world->executor;
+    environment.client_files = std::move(client_files);
     worker::LinkOptions options;
     options.controller = world->address;
     options.host_name = name;
@@ -73,10 +75,12 @@ class LaneHost {
 
 class LaneCluster : public ServedCluster {
  public:
-  explicit LaneCluster(int num_hosts = 2, int devices = 2, const worker::Limits& limits = {})
+  // `client_files`: the folders of each host that clients may use; empty: none.
+  explicit LaneCluster(int num_hosts = 2, int devices = 2, const worker::Limits& limits = {}, const std::vector<storage::Roots>& client_files = {})
       : ServedCluster(0, 0, absl::Minutes(10), Options(num_hosts)) {
     for (int h = 0; h < num_hosts; ++h) {
-      hosts.push_back(std::make_unique<LaneHost>(this, absl::StrCat("h", h), absl::StrCat("i", h), devices, limits));
+      hosts.push_back(std::make_unique<LaneHost>(this, absl::StrCat("h", h), absl::StrCat("i", h), devices, limits,
+                                                 client_files.empty() ? storage::Roots() : client_files[h]));
       Run();
     }
   }

@@ -145,6 +145,30 @@ TEST(RemoteSessionTest, AClientGivesUpOnAControllerThatIsOutOfReachForLong) {
   EXPECT_TRUE(t.session->Destruct({2, 3}).ok());
 }
 
+TEST(RemoteSessionTest, AClientIsHeldBackWhileTheControllerHasManyOfItsRequestsToTake) {
+  for (const bool comes_back : {true, false}) {
+    ServedCluster t;
+    ASSERT_TRUE(t.Connect(absl::Seconds(30)).ok());
+    t.cut.out_of_reach = true;
+    ASSERT_TRUE(t.cut.Cut());
+    int sent = 0;
+    for (; !t.session->suspended(); ++sent) {
+      ASSERT_LT(sent, 100);
+      ASSERT_TRUE(t.session->MakeErrorArray(1000 + sent, TestCluster::Single(0, {4}), absl::InternalError(std::string(1 << 20, 'x'))).ok());
+    }
+    EXPECT_GE(sent, 60);
+    bool resumed = false;
+    t.session->WhenResumed([&] { resumed = true; });
+    t.Run();
+    EXPECT_FALSE(resumed);
+    t.cut.out_of_reach = !comes_back;
+    t.timers.Advance(absl::Seconds(40));
+    EXPECT_TRUE(resumed);
+    EXPECT_FALSE(t.session->suspended());
+    EXPECT_EQ(t.Ready({1000}).code(), comes_back ? absl::StatusCode::kInternal : absl::StatusCode::kUnavailable);
+  }
+}
+
 TEST(WireTest, ARemapPlanComesBackAsItWent) {
   buffers::RemapPlan plan;
   plan.mappings.push_back({0, 1, {{0, 2, 1}}, {{1, 5, 2}}});

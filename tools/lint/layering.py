@@ -4,17 +4,17 @@ import re
 
 import source
 
-ORDER = ["base", "trace", "net", "lanes", "resource", "buffers", "dataflow", "gang", "program", "ir", "dispatch", "session", "callbacks", "device",
+ORDER = ["base", "trace", "net", "lanes", "resource", "buffers", "storage", "dataflow", "gang", "program", "ir", "dispatch", "session", "callbacks", "device",
          "worker", "controller", "client", "frontend", "sim", "bin"]
 # The order of the rooms within a folder; "" is the folder itself. Tests, and doubles for tests, may include every room.
 ROOMS = {
-    "worker": ["store", "lanes", "transfer", "execute", "housekeeping", ""],
+    "worker": ["store", "lanes", "transfer", "files", "execute", "housekeeping", ""],
     "controller": ["", "scheduling", "hosts", "housekeeping", "arrays", "programs", "session", "slices", "cluster"],
 }
 FOR_TESTS = re.compile(r"_test\.cc$|/testing")
 # Folders that must not include each other, although one stands above the other.
 STRANGERS = {
-    "controller": {"worker", "device"},       # they meet in proto/ and net/
+    "controller": {"worker", "device", "storage"},  # they meet in proto/ and net/; the controller knows no files
     "client": {"worker", "controller", "device"},  # a client and the controller meet in session/
     "frontend": {"worker", "device"},
 }

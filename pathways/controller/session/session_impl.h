@@ -3,6 +3,7 @@
 //   - session_host_buffers.cc: bytes that the client sends before or after the requests that name them
 //   - session_arrays_make.cc: arrays from host memory, errors; session_arrays_alias.cc: new arrays from existing shards
 //   - session_arrays_move.cc: copy, reshard; session_arrays_read.cc: readiness, fetching, deleting
+//   - session_arrays_files.cc: arrays that hosts save to files and load from them
 //   - session_executables.cc: compile, describe; session_execute.cc: execute and results of runs
 //   - session_programs.cc: programs of many nodes; program_steps.h: those with waiting nodes
 //   - slices/session_slices.cc: the end of a virtual slice; slices/session_remap.cc moves slices
@@ -109,6 +110,8 @@ class SessionImpl final : public Session {
   void WhenReady(Arrays arrays, StatusCallback done) override;
   void CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims> byte_strides,
                         StatusCallback done) override;
+  void SaveArrays(session::SaveRequest request, StatusCallback done) override;
+  void LoadArrays(session::LoadRequest request, StatusCallback done) override;
   absl::Status Delete(Arrays arrays) override;
   absl::Status Destruct(Arrays arrays) override;
   absl::StatusOr<bool> IsDeleted(Handle array) override;
@@ -189,6 +192,10 @@ class SessionImpl final : public Session {
   void Move(Handle result, const ArrayEntry& source, const SpecPtr& spec, const buffers::ReshardPlan& plan);
   absl::StatusOr<StringCells> ReshardCells(const ArrayEntry& source, const ArraySpec& spec) const;
   absl::Status ReshardOne(Handle result, const ArrayEntry& source, const SpecPtr& spec, CopySemantics semantics);
+
+  // -- session_arrays_files.cc
+  absl::StatusOr<const ArrayEntry*> CheckSave(Handle array);
+  absl::StatusOr<Record> TryLoad(const std::string& location, const session::LoadRequest::Array& array, const SpecPtr& spec);
 
   // -- session_arrays_read.cc
   void FetchStrings(Handle host_buffer, const ArrayEntry& entry);

@@ -51,6 +51,8 @@ uint64_t SessionOf(const Command& c) {
       return c.bitcast().session();
     case Command::kExecute:
       return c.execute().session();
+    case Command::kLoadTiles:
+      return c.load_tiles().session();
     default:
       return 0;
   }
@@ -252,6 +254,10 @@ std::vector<FakeWorker::Key> FakeWorker::Outputs(const Command& c) const {
     for (const auto& item : c.alias().items()) keys.push_back({item.array(), item.shard()});
   } else if (c.has_move()) {
     for (const auto& r : c.move().receives()) keys.push_back({r.array(), r.shard()});
+  } else if (c.has_load_tiles()) {
+    for (const auto& tile : c.load_tiles().tiles()) {
+      for (const auto& p : tile.placements()) keys.push_back({c.load_tiles().array(), p.shard()});
+    }
   } else if (c.has_execute()) {
     for (uint64_t result : c.execute().results()) {
       for (int s : executable_shards_.at(c.execute().executable()).second) keys.push_back({result, s});
@@ -275,6 +281,7 @@ std::vector<FakeWorker::Key> FakeWorker::Inputs(const Command& c) const {
   if (c.has_alias()) {
     for (const auto& item : c.alias().items()) keys.push_back({item.source_array(), item.source_shard()});
   }
+  for (const auto& tile : c.save_tiles().tiles()) keys.push_back({c.save_tiles().array(), tile.shard()});
   if (c.has_bitcast()) all_of(c.bitcast().source());
   if (c.has_execute()) {
     for (uint64_t arg : c.execute().args()) all_of(arg);
@@ -346,6 +353,11 @@ void FakeWorker::Run(const Command& c) {
       return RunAlias(c.alias());
     case Command::kBitcast:
       return RunBitcast(c.bitcast());
+    case Command::kSaveTiles:
+    case Command::kCommitSave:
+    case Command::kDropSave:
+    case Command::kLoadTiles:
+      return RunFiles(c);
     case Command::kRelease:
       for (uint64_t array : c.release().arrays())
         std::erase_if(shards_, [array](const auto& entry) { return entry.first.first == array; });
@@ -537,19 +549,6 @@ void FakeWorker::RunAlias(const v1::Alias& alias) {
     shards_[{item.array(), item.shard()}] = shard;
   }
   Done(alias.op(), status);
-}
-
-void FakeWorker::RunBitcast(const v1::Bitcast& bitcast) {
-  absl::Status status;
-  for (const Key& key : Inputs([&] {
-         Command c;
-         *c.mutable_bitcast() = bitcast;
-         return c;
-       }())) {
-    shards_[{bitcast.result(), key.second}] = {bitcast.dtype(), ToDims(bitcast.dims()), shards_[key].value};
-    status.Update(shards_[key].value->status());
-  }
-  Done(bitcast.op(), status);
 }
 
 void FakeWorker::Done(uint64_t op, const absl::Status& status, std::optional<double> microseconds) {

@@ -10,6 +10,8 @@
 //   - "refuse": compilation fails with INVALID_ARGUMENT "toy refusal"
 // A toy with newer_than_runtime is refused for that reason, unless the worker reads_newer.
 //
+// There are no files: a load makes arrays whose bytes are all 7.
+//
 // Direct transfers between fake workers go through a Hub that the test shares between them.
 #pragma once
 
@@ -76,6 +78,7 @@ class FakeWorker : private net::Connection::Handler {
   bool hold_done = false;      // holds completions until
   bool hold_compiled = false;
   bool reads_newer = false;
+  std::map<::pathways::v1::Command::KindCase, absl::Status> file_errors;  // the outcomes of commands about files; none: OK
   size_t chunk_bytes = 1 << 20;  // larger fetched data
   void ReleaseDone();
   void ReleaseCompiled();
@@ -115,7 +118,10 @@ class FakeWorker : private net::Connection::Handler {
   void RunExecute(const ::pathways::v1::Execute& execute);
   void RunMove(const ::pathways::v1::Move& move);
   void RunAlias(const ::pathways::v1::Alias& alias);
+  // -- fake_worker_arrays.cc
   void RunBitcast(const ::pathways::v1::Bitcast& bitcast);
+  void RunFiles(const ::pathways::v1::Command& command);
+  void RunLoad(const ::pathways::v1::LoadTiles& load);
   void SendFetched(uint64_t fetch, const absl::StatusOr<std::string>& value);
   void Done(uint64_t op, const absl::Status& status, std::optional<double> microseconds = std::nullopt);
   absl::StatusOr<std::string> Read(const Key& key) const;

@@ -143,7 +143,7 @@ class HostMemoryProgram final : public PluginExecutable {
 absl::StatusOr<DeviceId> Device(const JsonObject& request) {
   PW_ASSIGN_OR_RETURN(const std::vector<int64_t> ids, NumbersField(request, "device_ids"));
   if (ids.size() != 1 || ids[0] != static_cast<int32_t>(ids[0]))
-    return absl::InvalidArgumentError("Bad PluginProgram: reading to host memory names one device");
+    return absl::InvalidArgumentError("reading to host memory names one device");
   return DeviceId(static_cast<int32_t>(ids[0]));
 }
 

@@ -1,55 +1,19 @@
 #include "pathways/frontend/plugin_programs/json.h"
 
-#include <cmath>
 #include <limits>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "google/protobuf/util/json_util.h"
 #include "pathways/base/status_macros.h"
 
 namespace pw::frontend {
 namespace {
 
 absl::Status Missing(const std::string& name, absl::string_view kind) {
-  return absl::InvalidArgumentError(absl::StrCat("Bad PluginProgram: it needs a field \"", name, "\", ", kind));
-}
-
-const JsonValue* Find(const JsonObject& object, const std::string& name) {
-  auto it = object.fields().find(name);
-  return it == object.fields().end() ? nullptr : &it->second;
+  return absl::InvalidArgumentError(absl::StrCat("it needs a field \"", name, "\", ", kind));
 }
 
 }  // namespace
-
-absl::StatusOr<JsonObject> ParseJson(absl::string_view text) {
-  JsonObject object;
-  if (google::protobuf::util::JsonStringToMessage({text.data(), text.size()}, &object).ok()) return object;
-  return absl::InvalidArgumentError("Bad PluginProgram: it is not a JSON object");
-}
-
-absl::StatusOr<JsonObject> ObjectField(const JsonObject& object, const std::string& name) {
-  const JsonValue* value = Find(object, name);
-  if (value == nullptr || !value->has_struct_value()) return Missing(name, "an object");
-  return value->struct_value();
-}
-
-absl::StatusOr<std::vector<JsonObject>> ObjectsField(const JsonObject& object, const std::string& name) {
-  const JsonValue* value = Find(object, name);
-  if (value == nullptr || !value->has_list_value()) return Missing(name, "a list of objects");
-  std::vector<JsonObject> objects;
-  for (const JsonValue& item : value->list_value().values()) {
-    if (!item.has_struct_value()) return Missing(name, "a list of objects");
-    objects.push_back(item.struct_value());
-  }
-  return objects;
-}
-
-absl::StatusOr<std::string> StringField(const JsonObject& object, const std::string& name) {
-  const JsonValue* value = Find(object, name);
-  if (value == nullptr || value->kind_case() != JsonValue::kStringValue) return Missing(name, "a string");
-  return value->string_value();
-}
 
 absl::StatusOr<std::string> Base64Field(const JsonObject& object, const std::string& name) {
   PW_ASSIGN_OR_RETURN(std::string text, StringField(object, name));
@@ -58,24 +22,9 @@ absl::StatusOr<std::string> Base64Field(const JsonObject& object, const std::str
   return decoded;
 }
 
-absl::StatusOr<std::vector<int64_t>> NumbersField(const JsonObject& object, const std::string& name) {
-  const JsonValue* value = Find(object, name);
-  if (value == nullptr || !value->has_list_value()) return Missing(name, "a list of numbers");
-  std::vector<int64_t> numbers;
-  for (const JsonValue& item : value->list_value().values()) {
-    const double number = item.number_value();
-    // Doubles hold whole numbers exactly up to 2^53.
-    if (item.kind_case() != JsonValue::kNumberValue || std::trunc(number) != number || std::abs(number) > 9007199254740992.0) {
-      return Missing(name, "a list of whole numbers");
-    }
-    numbers.push_back(static_cast<int64_t>(number));
-  }
-  return numbers;
-}
-
 bool BoolField(const JsonObject& object, const std::string& name) {
-  const JsonValue* value = Find(object, name);
-  return value != nullptr && value->bool_value();
+  auto it = object.fields().find(name);
+  return it != object.fields().end() && it->second.bool_value();
 }
 
 absl::StatusOr<std::vector<DeviceId>> DevicesField(const JsonObject& object, const std::string& name) {

@@ -5,25 +5,21 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "google/protobuf/struct.pb.h"
 #include "pathways/base/ids.h"
-#include "pathways/buffers/sharding.h"
+#include "pathways/storage/json.h"
 
 namespace pw::frontend {
 
-using JsonObject = google::protobuf::Struct;
-using JsonValue = google::protobuf::Value;
+using storage::JsonObject;
+using storage::JsonValue;
+using storage::NumbersField;
+using storage::ObjectField;
+using storage::ObjectsField;
+using storage::ParseJson;
+using storage::StringField;
 
-// Parses one object. INVALID_ARGUMENT if `text` is anything else.
-absl::StatusOr<JsonObject> ParseJson(absl::string_view text);
-
-// All of these return INVALID_ARGUMENT, naming the field, if it is missing or of another kind.
-absl::StatusOr<JsonObject> ObjectField(const JsonObject& object, const std::string& name);
-absl::StatusOr<std::vector<JsonObject>> ObjectsField(const JsonObject& object, const std::string& name);
-absl::StatusOr<std::string> StringField(const JsonObject& object, const std::string& name);
+// Like those of storage/json.h.
 absl::StatusOr<std::string> Base64Field(const JsonObject& object, const std::string& name);
-absl::StatusOr<std::vector<int64_t>> NumbersField(const JsonObject& object, const std::string& name);
 bool BoolField(const JsonObject& object, const std::string& name);  // false if missing
 
 // {"device_ids": [...]}

@@ -1,10 +1,12 @@
-// The plugin programs that store arrays in files and read them, in zarr format.
+// The plugin programs that store arrays in files and read them (pathwaysutils, Orbax). The hosts of the cluster do both: Session::SaveArrays and
+// LoadArrays.
 //
-// {"bulk_persistence_write_request": {"write_requests": [R...]}}: stores the arguments, one for each R, as zarr arrays.
+// {"bulk_persistence_write_request": {"write_requests": [R...]}}: stores the arguments, one for each R, as zarr arrays. The run ends when they
+// are on the disk.
 // {"bulk_persistence_read_request": {"read_requests": [R...]}}: the outputs are the stored arrays.
 // R = {"b64_location": base64 of a folder, "b64_name": base64, "b64_hlo_sharding_string": base64 of an xla.OpSharding, "devices":
 // {"device_ids": [...]}, "shape": dims (write) or {"xla_primitive_type_str": "F32", "dimensions": dims} (read)}. The array's own folder is
-// location/name. The front end reads and writes the files, one tile at a time: every tile of a sharding is one chunk.
+// location/name. All R of a program have one location.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,6 @@
 #include "pathways/frontend/plugin_programs/plugin_program.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/frontend/plugin_programs/effects.h"
@@ -19,6 +20,8 @@ struct ProgramKind {
   absl::StatusOr<std::shared_ptr<PluginExecutable>> (*make)(const JsonObject& request);
 };
 
+constexpr char kBad[] = "Bad PluginProgram: ";
+
 constexpr ProgramKind kKinds[] = {
     {"reshardRequest", MakeReshardProgram},
     {"bulk_persistence_write_request", MakeWriteProgram},
@@ -33,17 +36,21 @@ constexpr ProgramKind kKinds[] = {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<PluginExecutable>> MakePluginExecutable(absl::string_view json) {
-  PW_ASSIGN_OR_RETURN(JsonObject object, ParseJson(json));
+  const absl::StatusOr<JsonObject> parsed = ParseJson(json);
+  if (!parsed.ok()) return absl::InvalidArgumentError(absl::StrCat(kBad, parsed.status().message()));
+  const JsonObject& object = *parsed;
   if (object.fields_size() != 1)
-    return absl::InvalidArgumentError("Bad PluginProgram: it must have one key, the kind of request");
+    return absl::InvalidArgumentError(absl::StrCat(kBad, "it must have one key, the kind of request"));
   const std::string key = object.fields().begin()->first;
   for (const ProgramKind& kind : kKinds) {
     if (kind.key != key) continue;
     PW_ASSIGN_OR_RETURN(JsonObject request, ObjectField(object, key));
-    return kind.make(request);
+    absl::StatusOr<std::shared_ptr<PluginExecutable>> made = kind.make(request);
+    if (!absl::IsInvalidArgument(made.status()) || absl::StartsWith(made.status().message(), kBad)) return made;
+    return absl::InvalidArgumentError(absl::StrCat(kBad, made.status().message()));
   }
   return absl::UnimplementedError(
-      absl::StrCat("Bad PluginProgram: requests of kind \"", key, "\" are not supported by this server"));
+      absl::StrCat(kBad, "requests of kind \"", key, "\" are not supported by this server"));
 }
 
 }  // namespace pw::frontend

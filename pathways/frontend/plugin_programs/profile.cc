@@ -26,7 +26,7 @@ class ProfileProgram final : public PluginExecutable {
   }
   // Checks before the recording that the trace can be written.
   void Prepare(ClientSession& session, StatusCallback done) override {
-    std::move(done)(session.services().storage.Resolve(location_).status());
+    std::move(done)(session.services().files_of_clients.Resolve(location_).status());
   }
 
   absl::StatusOr<std::vector<buffers::ArraySpec>> Outputs(ClientSession& session, absl::Span<const Handle> args) override {
@@ -61,11 +61,11 @@ class ProfileProgram final : public PluginExecutable {
   }
 
   absl::Status WriteTrace(ClientSession& session, StatusCallback done) {
-    PW_ASSIGN_OR_RETURN(const StoredFolder location, session.services().storage.Resolve(location_));
+    PW_ASSIGN_OR_RETURN(const storage::Folder location, session.services().files_of_clients.Resolve(location_));
     session.services().files->Post([folder = location / "plugins" / "profile" / session_name_, recorder = session.StopRecording(),
                                     process = absl::StrCat("requests of ", session.hello().peer), &cluster = session.cluster(),
                                     done = std::move(done)]() mutable {
-      absl::Status status = WriteWholeFile(folder, "pathways_controller.trace.json", Bytes::FromString(recorder->Json(process)));
+      absl::Status status = storage::WriteWholeFile(folder, "pathways_controller.trace.json", Bytes::FromString(recorder->Json(process)));
       cluster.Post([status, done = std::move(done)]() mutable { std::move(done)(status); });
     });
     return absl::OkStatus();
@@ -93,7 +93,7 @@ absl::StatusOr<std::shared_ptr<PluginExecutable>> MakeProfileProgram(const JsonO
     }
   }
   if (!IsPlainName(session_name))
-    return absl::InvalidArgumentError("Bad PluginProgram: the name of a trace session must be a plain name");
+    return absl::InvalidArgumentError("the name of a trace session must be a plain name");
   return std::make_shared<ProfileProgram>(std::move(location), std::move(session_name), has_options);
 }
 

@@ -1,4 +1,4 @@
-// PluginServices: files, a thread for reading and writing them, the clock and the compiler, for plugin programs that need more than a
+// PluginServices: folders, a thread for reading and writing them, the clock and the compiler, for plugin programs that need more than a
 // session. Must outlive all sessions.
 #pragma once
 
@@ -6,14 +6,14 @@
 
 #include "pathways/base/clock.h"
 #include "pathways/base/executor.h"
-#include "pathways/frontend/plugin_programs/storage.h"
+#include "pathways/storage/files.h"
 
 namespace pw::frontend {
 
 class TranslatingCompiler;
 
 struct PluginServices {
-  Storage storage;
+  storage::Roots files_of_clients;  // where profiles go
   Executor* files;
   Clock* clock;
   std::shared_ptr<TranslatingCompiler> compiler = nullptr;  // null: programs newer than the devices' runtime are refused

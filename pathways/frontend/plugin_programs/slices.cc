@@ -18,7 +18,7 @@ using resource::SliceRequest;
 constexpr double kLongestWaitSeconds = 60;
 
 absl::Status Bad(absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("Bad PluginProgram: a slice request ", what));
+  return absl::InvalidArgumentError(absl::StrCat("a slice request ", what));
 }
 
 // Returns 0 if it is missing.

@@ -1,5 +1,6 @@
 // The plugin program with which the pathways package asks for the cluster's state on its own connection, for memory_stats()
-// (python/pathways/_patches/devices.py): {"statusRequest": {}}. Its result is the JSON text of `pathways status` (docs/status.md).
+// (python/pathways/_patches/devices.py): {"statusRequest": {}}. Its result is the JSON text of `pathways status` (docs/status.md),
+// with the field client_array_bytes: the bytes of arrays that have passed this front end to its client and from it.
 #pragma once
 
 #include <memory>

@@ -176,6 +176,27 @@ void FakeSession::WhenReady(HandleSpan inputs, controller::StatusCallback done) 
   AfterAll(inputs, [status, done = std::move(done)]() mutable { std::move(done)(status); });
 }
 
+void FakeSession::SaveArrays(session::SaveRequest request, controller::StatusCallback done) {
+  absl::Status status = save_error;
+  for (const auto& array : request.arrays) {
+    const absl::StatusOr<Array*> found = Find(array.array);
+    status.Update(found.ok() ? (*found)->error : found.status());
+    if (status.ok()) saved[absl::StrCat(request.location, "/", array.name)] = **found;
+  }
+  cluster_->Post([status, done = std::move(done)]() mutable { std::move(done)(status); });
+}
+
+void FakeSession::LoadArrays(session::LoadRequest request, controller::StatusCallback done) {
+  absl::Status status;
+  for (const auto& array : request.arrays) {
+    const auto found = saved.find(absl::StrCat(request.location, "/", array.name));
+    const absl::Status error = found == saved.end() ? absl::NotFoundError(absl::StrCat("there is no array ", array.name)) : absl::OkStatus();
+    status.Update(error);
+    status.Update(Add(array.result, error.ok() ? Array{array.spec, error, found->second.data} : Array{array.spec, error}));
+  }
+  cluster_->Post([status, done = std::move(done)]() mutable { std::move(done)(status); });
+}
+
 void FakeSession::CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims>,
                                    controller::StatusCallback done) {
   ++copies_to_host;

@@ -60,6 +60,8 @@ class FakeSession final : public controller::Session {
   void WhenReady(absl::Span<const Handle> arrays, controller::StatusCallback done) override;
   void CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims> byte_strides,
                         controller::StatusCallback done) override;
+  void SaveArrays(session::SaveRequest request, controller::StatusCallback done) override;
+  void LoadArrays(session::LoadRequest request, controller::StatusCallback done) override;
   absl::Status Delete(absl::Span<const Handle> arrays) override;
   absl::Status Destruct(absl::Span<const Handle> arrays) override;
   absl::StatusOr<bool> IsDeleted(Handle array) override;
@@ -90,6 +92,8 @@ class FakeSession final : public controller::Session {
     bool deleted = false;
   };
   std::map<Handle, Array> arrays;
+  std::map<std::string, Array> saved;  // by LOCATION/NAME
+  absl::Status save_error;             // of every save
   std::map<Handle, Bytes> host_buffers;
   std::map<Handle, int64_t> announced;  // and admitted
   int64_t staged_limit = 1000 << 20;    // for one buffer

@@ -137,7 +137,7 @@ class ClientSessionTest : public ::testing::TestWithParam<int> {
   };
   Inline files_{&cluster_};
   SteadyClock clock_;
-  PluginServices services_{Storage(::testing::TempDir(), ""), &files_, &clock_};
+  PluginServices services_{storage::Roots(::testing::TempDir(), ""), &files_, &clock_};
   Sink sink_;
   std::shared_ptr<ClientSession> session_;
   uint64_t op_id_ = 0;

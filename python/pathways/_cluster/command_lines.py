@@ -5,7 +5,7 @@ import pathlib
 import sys
 import tempfile
 
-from pathways._cluster import binaries
+from pathways._cluster import addresses, binaries
 
 # The most hosts that one computation may span in a cluster that hosts can join (cpu plugin only; a bound, not a reservation).
 MOST_HOSTS = 8
@@ -25,17 +25,20 @@ def compile_cache():
     return ["--compile-cache", folder]
 
 
-def _client_files():
-    """Returns the flags that name the directories in which programs may have their front door write and read files (pathwaysutils' persistence and
-    profiles). Other directories are refused, because any process of this machine can connect."""
-    below = os.environ.get("PATHWAYS_PERSISTENCE_DIRECTORY") or tempfile.gettempdir()
+def _client_files(here):
+    """Returns the flags that name the folders in which programs may have a process read and write files: hosts arrays (pathwaysutils' persistence,
+    Orbax), front doors profiles. Others are refused, because whoever connects can name files. `here`: only processes of this machine can connect;
+    where others can, the operator has to name a folder."""
+    below = os.environ.get("PATHWAYS_PERSISTENCE_DIRECTORY") or (tempfile.gettempdir() if here else None)
+    if below is None:
+        return []
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
     return ["--persistence-directory", below, "--object-directory", cache / "pathways" / "objects"]
 
 
 def _front_door():
     """Returns the flags of the process that jax's clients connect to: an agent, or a cluster of one process."""
-    return ["--translator-python", sys.executable, *_client_files()]
+    return ["--translator-python", sys.executable, *_client_files(here=True)]
 
 
 def agent(cluster, listen, port_file=None, patience=None):
@@ -102,7 +105,8 @@ def worker(controller_address, host, island, platform, devices=None, most_hosts=
     """Returns the worker's command line. `devices`: the number of CPU devices to create; on other platforms the plugin finds them. `memory_limit`:
     bytes for arrays on each device; None: all that the device has. `listen_lanes`: where clients bring and fetch arrays; None: on sockets of the kind
     on which the other workers reach this one."""
-    args = [binaries.find("pathways-worker"), "--controller", controller_address, "--island", island, "--host-name", host, *_devices(platform, devices)]
+    args = [binaries.find("pathways-worker"), "--controller", controller_address, "--island", island, "--host-name", host, *_devices(platform, devices),
+            *_client_files(here=addresses.listens_here(controller_address))]
     if platform == "cpu":
         args += ["--most-hosts", most_hosts]
     if checksum:

@@ -1,0 +1,51 @@
+// Commands that give bytes another type, and those about files.
+#include "pathways/buffers/dtype.h"
+#include "pathways/controller/testing/fake_worker.h"
+
+namespace pw::controller {
+
+using ::pathways::v1::Command;
+
+void FakeWorker::RunBitcast(const ::pathways::v1::Bitcast& bitcast) {
+  absl::Status status;
+  for (const Key& key : Inputs([&] {
+         Command c;
+         *c.mutable_bitcast() = bitcast;
+         return c;
+       }())) {
+    shards_[{bitcast.result(), key.second}] = {
+        bitcast.dtype(), {bitcast.dims().begin(), bitcast.dims().end()}, shards_[key].value};
+    status.Update(shards_[key].value->status());
+  }
+  Done(bitcast.op(), status);
+}
+
+void FakeWorker::RunFiles(const Command& c) {
+  absl::Status status = file_errors[c.kind_case()];
+  switch (c.kind_case()) {
+    case Command::kSaveTiles:
+      for (const auto& tile : c.save_tiles().tiles()) status.Update(Read({c.save_tiles().array(), tile.shard()}).status());
+      return Done(c.save_tiles().op(), status);
+    case Command::kCommitSave:
+      return Done(c.commit_save().op(), status);
+    case Command::kDropSave:
+      return Done(c.drop_save().op(), status);
+    default:
+      return RunLoad(c.load_tiles());
+  }
+}
+
+void FakeWorker::RunLoad(const ::pathways::v1::LoadTiles& load) {
+  const absl::Status error = file_errors[Command::kLoadTiles];
+  for (const auto& tile : load.tiles()) {
+    size_t bytes = static_cast<size_t>(buffers::HostBytes(static_cast<buffers::DType>(load.stored().dtype())));
+    for (int64_t size : tile.region().size()) bytes *= static_cast<size_t>(size);
+    absl::StatusOr<std::string> value = std::string(bytes, 7);
+    if (!error.ok()) value = error;
+    const std::vector<int64_t> dims(tile.region().size().begin(), tile.region().size().end());
+    for (const auto& p : tile.placements()) shards_[{load.array(), p.shard()}] = {load.stored().dtype(), dims, value};
+  }
+  Done(load.op(), error);
+}
+
+}  // namespace pw::controller

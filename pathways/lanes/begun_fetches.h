@@ -1,0 +1,20 @@
+// The fetches of a client that are under way when it connects a lane anew (LaneHello.begun).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "pathways/v1/lane.pb.h"
+
+namespace pw::lanes {
+
+struct BegunFetch {
+  uint64_t name = 0;
+  uint64_t received = 0;  // bytes
+};
+
+// Lists the fetches in the hello, as many as a stranger's header may hold (kStrangerHeaderBytes): those of which most has arrived. Returns the others.
+// They are not listed, so they begin anew.
+std::vector<BegunFetch> ListBegun(std::vector<BegunFetch> fetches, ::pathways::v1::LaneHello* hello);
+
+}  // namespace pw::lanes

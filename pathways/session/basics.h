@@ -1,0 +1,32 @@
+// The names and callbacks of the interface of a session (session.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "pathways/buffers/dtype.h"
+#include "pathways/buffers/sharding.h"
+
+namespace pw::session {
+
+using Handle = uint64_t;
+inline constexpr Handle kFirstServerHandle = uint64_t{1} << 62;
+
+using StatusCallback = absl::AnyInvocable<void(absl::Status) &&>;
+template <class T>
+using ResultCallback = absl::AnyInvocable<void(absl::StatusOr<T>) &&>;
+
+// How a copying operation treats its inputs.
+enum class CopySemantics { kAlwaysCopy, kReuseInput, kDonateInput };
+
+// Data type, shape and strides of an array in host memory. No strides: dense, row-major.
+struct HostLayout {
+  buffers::DType dtype = buffers::DType::kInvalid;
+  buffers::Dims dims;
+  std::optional<buffers::Dims> byte_strides;
+};
+
+}  // namespace pw::session

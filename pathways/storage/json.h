@@ -1,0 +1,26 @@
+// Readers of JSON, into protobuf's Struct.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "google/protobuf/struct.pb.h"
+
+namespace pw::storage {
+
+using JsonObject = google::protobuf::Struct;
+using JsonValue = google::protobuf::Value;
+
+// Parses one object. INVALID_ARGUMENT if `text` is anything else.
+absl::StatusOr<JsonObject> ParseJson(absl::string_view text);
+
+// All of these return INVALID_ARGUMENT, naming the field, if it is missing or of another kind.
+absl::StatusOr<JsonObject> ObjectField(const JsonObject& object, const std::string& name);
+absl::StatusOr<std::vector<JsonObject>> ObjectsField(const JsonObject& object, const std::string& name);
+absl::StatusOr<std::string> StringField(const JsonObject& object, const std::string& name);
+absl::StatusOr<std::vector<int64_t>> NumbersField(const JsonObject& object, const std::string& name);
+
+}  // namespace pw::storage

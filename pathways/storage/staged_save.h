@@ -1,0 +1,104 @@
+// StagedSave: a save of several arrays into one folder, by processes of several hosts that share it. Each writes its tiles to a staging folder
+// beside the arrays; when all have, one of them commits. Readers find each array as it was before the save, or as it is after it.
+//
+// On the disk, below the location:
+//   .pathways-save-ID/arrays/NAME/   the array NAME as it will be (zarr.h)
+//   .pathways-save-ID/hosts/HOST     the host has written tiles
+//   .pathways-save-ID/commit         a SaveCommit (storage.proto): the save is committed, and its arrays move to their places
+//   .pathways-save.lock              locked by the process that commits, completes or drops a save, and removed by it
+//
+// A process may end at any moment, also by kill -9. Before `commit` exists, the save has not happened. When it exists, Complete finishes what
+// is left to do: each commit and each reader of the location calls it. An array that replaces another one changes places with it in one step
+// (RENAME_EXCHANGE). A file system that cannot do this moves the old one aside first; in between the array is missing until Complete has run.
+//
+// Invariants:
+//   SS-1  at every moment, the folder of an array has all chunks and the metadata of one save, or does not exist
+//   SS-2  after Complete, either all arrays of a save are in their places or none is
+//   SS-3  a save that is committed stays so: Drop completes it
+//   SS-4  at most one save of a location is committed and not complete: of two saves of the same arrays, all arrays of the later one stay
+// Immutable; all methods block, and may be called in any process of any host at once.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "pathways/base/bytes.h"
+#include "pathways/base/ids.h"
+#include "pathways/buffers/sharding.h"
+#include "pathways/net/socket.h"
+#include "pathways/storage/files.h"
+#include "pathways/storage/zarr.h"
+
+namespace pw::storage {
+
+struct NamedArray {
+  std::string name;  // a folder below the location: parts separated by '/', none of them "." or ".."
+  ZarrArray array;
+};
+
+// INVALID_ARGUMENT if this cannot be the name of an array in a folder.
+absl::Status CheckArrayName(const std::string& name);
+
+// For tests of saves.
+struct SaveForTests {
+  std::function<void()> before_step;  // runs before each change on the disk
+  bool can_exchange = true;           // false: as on a file system that cannot exchange two folders
+};
+
+class StagedSave {
+ public:
+  using ForTests = SaveForTests;
+  // `id` names the save: letters and digits.
+  StagedSave(Folder location, std::string id, ForTests for_tests = {});
+
+  // Writes the chunk of this region (zarr.h, WriteZarrChunk).
+  absl::Status WriteTile(const NamedArray& array, const buffers::Region& region, const Bytes& data) const;
+  // Notes that the host has written tiles.
+  absl::Status AddHost(HostId host) const;
+  // A host that has written tiles, with its name for errors.
+  struct Writer {
+    HostId host;
+    std::string name;
+  };
+  // Makes the arrays replace those of the same names. FAILED_PRECONDITION names a writer whose files this process does not see, because they do
+  // not share the location.
+  absl::Status Commit(const std::vector<NamedArray>& arrays, const std::vector<Writer>& writers) const;
+  enum class Dropped {
+    kRemoved,    // what had been written
+    kCompleted,  // the save had been committed
+    kAbsent,     // nothing of it is there: it was never begun, was completed, or was removed
+    kRemains,    // no host had written all its tiles, or a process has ended that was about to remove the last of it
+  };
+  // Removes what has been written, or completes the save.
+  absl::StatusOr<Dropped> Drop() const;
+  // Finishes the committed saves of this location whose processes have ended.
+  static absl::Status Complete(const Folder& location, const ForTests& for_tests = {});
+
+ private:
+  struct Lock;
+
+  static absl::StatusOr<Lock> TakeLock(const Folder& location, bool make);
+  static absl::StatusOr<std::vector<StagedSave>> AllIn(const Folder& location, const ForTests& for_tests);
+  static absl::Status CompleteLocked(const Folder& location, const ForTests& for_tests);
+  void Step() const;
+  absl::Status CheckId() const;
+  Folder ArrayFolder(const std::string& name) const { return staging_ / "arrays" / name; }
+  absl::Status CheckWriters(const std::vector<Writer>& writers) const;
+  absl::Status WriteCommit(const std::vector<NamedArray>& arrays) const;
+  absl::Status MoveArrays() const;
+  absl::Status MoveArray(const std::string& name, uint64_t inode) const;
+  absl::Status Exchange(const Folder& staged, const Folder& old) const;
+  absl::Status RemoveAbandoned() const;
+  absl::Status Remove() const;
+  absl::StatusOr<bool> IsCommitted() const;
+
+  Folder location_;
+  std::string id_;
+  Folder staging_;
+  ForTests for_tests_;
+};
+
+}  // namespace pw::storage

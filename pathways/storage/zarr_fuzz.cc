@@ -1,0 +1,23 @@
+// Fuzzes the descriptions of arrays in files, which clients may have written. What is accepted has sizes that can be computed with, and comes
+// back when it is written anew.
+#include <cstdint>
+#include <string>
+
+#include "pathways/base/log.h"
+#include "pathways/buffers/array_spec.h"
+#include "pathways/storage/zarr.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace pw;  // NOLINT: one function
+  const auto array = storage::ParseZarrMetadata({reinterpret_cast<const char*>(data), size});
+  if (!array.ok()) return 0;
+  PW_CHECK(array->chunks.size() == array->dims.size());
+  PW_CHECK(buffers::DenseBytes(array->dtype, array->dims).ok());
+  PW_CHECK(buffers::DenseBytes(array->dtype, array->chunks).ok());
+  const auto written = storage::ZarrMetadata(*array);
+  PW_CHECK(written.ok());
+  const auto again = storage::ParseZarrMetadata(*written);
+  PW_CHECK(again.ok());
+  PW_CHECK(again->dtype == array->dtype && again->dims == array->dims && again->chunks == array->chunks);
+  return 0;
+}

@@ -1,0 +1,89 @@
+// ArrayFiles: this host's part of saving arrays to files and of loading them (worker.proto, StoredArray).
+//
+// Files are read and written on the threads of an executor of its own, because they may be slow. Copies of tiles in host memory are limited:
+// further tiles wait until others are written, or have reached their devices.
+//
+// Invariants:
+//   AF-1  each command is answered by one Done, when nothing more is read or written for it
+//   AF-2  copies of tiles in host memory exceed the limit by no more than one tile
+//   AF-3  a save reads its arrays as they are when its command arrives, whatever later commands do
+// Lives on the worker's strand.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "pathways/storage/files.h"
+#include "pathways/storage/staged_save.h"
+#include "pathways/worker/store/core.h"
+
+namespace pw::worker {
+
+class ArrayFiles {
+ public:
+  // `roots`: the folders that clients may use. `disk` runs what waits for files, and outlives this; null: all commands fail.
+  ArrayFiles(Core* core, storage::Roots roots, Executor* disk, int64_t limit_bytes)
+      : core_(core), roots_(std::move(roots)), disk_(disk), limit_bytes_(limit_bytes) {}
+
+  // REQUIRES: a SaveTiles, CommitSave, DropSave or LoadTiles.
+  void Handle(const pathways::v1::Command& command);
+
+ private:
+  struct Saving;
+  struct Loading;
+  using SavingRef = std::shared_ptr<Saving>;
+  using LoadingRef = std::shared_ptr<Loading>;
+  struct SavedTile {
+    ShardRef shard;
+    buffers::Region region;
+  };
+  struct LoadedTile {
+    buffers::Region region;
+    std::vector<std::pair<ShardRef, std::string>> shards;  // with their memory kinds
+  };
+  struct Waiter {
+    int64_t bytes;
+    absl::AnyInvocable<void() &&> later;
+  };
+
+  // Runs `work` on the disk's threads, then `then` with its result on the strand, unless this host's part in the cluster has ended.
+  template <class T>
+  void OnDisk(absl::AnyInvocable<T() &&> work, absl::AnyInvocable<void(T) &&> then);
+  absl::StatusOr<storage::Folder> Resolve(const std::string& location) const;
+  bool HasRoom(int64_t bytes) const { return in_memory_ == 0 || bytes <= limit_bytes_ - in_memory_; }
+  // Takes memory for a copy of a tile. False: `later` runs when there may be room.
+  bool TakeMemory(int64_t bytes, absl::AnyInvocable<void() &&> later);
+  void FreeMemory(int64_t bytes);
+
+  void Save(const pathways::v1::SaveTiles& command);
+  absl::StatusOr<SavingRef> ParseSave(const pathways::v1::SaveTiles& command) const;
+  void SubmitTile(const SavingRef& saving, SavedTile tile);
+  Hazards::Outcome StartTile(const SavingRef& saving, const SavedTile& tile, const Hazards::TaskRef& task,
+                             const absl::Status& input);
+  void WriteTile(const SavingRef& saving, const SavedTile& tile, int64_t bytes, Bytes data);
+  void OnTileWritten(const SavingRef& saving, const absl::Status& status);
+
+  void Commit(const pathways::v1::CommitSave& command);
+  void Drop(const pathways::v1::DropSave& command);
+
+  void Load(const pathways::v1::LoadTiles& command);
+  absl::StatusOr<LoadingRef> ParseLoad(const pathways::v1::LoadTiles& command) const;
+  void StartLoad(const LoadingRef& loading);
+  void ReadTile(const LoadingRef& loading, LoadedTile tile);
+  void PlaceTile(const LoadingRef& loading, LoadedTile tile, absl::StatusOr<Bytes> data);
+  void OnShardSettled(const LoadingRef& loading, const absl::Status& status);
+
+  Core* const core_;
+  const storage::Roots roots_;
+  Executor* const disk_;
+  const int64_t limit_bytes_;
+  int64_t in_memory_ = 0;
+  std::deque<Waiter> waiting_;  // for in_memory_ to shrink
+};
+
+}  // namespace pw::worker
