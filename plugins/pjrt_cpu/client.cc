@@ -16,7 +16,7 @@ namespace {
 
 // Revision of our changes to compiled programs. Increase it with every such change: hosts cache compiled programs by the platform's
 // version.
-constexpr char kRevision[] = "; programs of revision 3";
+constexpr char kRevision[] = "; programs of revision 4";
 
 PJRT_Error* CreateClient(PJRT_Client_Create_Args* args) {
   PW_ASSIGN_OR_RETURN(const Options options, ReadOptions(args->create_options, args->num_options));

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "plugins/pjrt_cpu/all_reduce.h"
+#include "plugins/pjrt_cpu/compile_options.h"
 #include "plugins/pjrt_cpu/contained.h"
 #include "plugins/pjrt_cpu/handles.h"
 #include "plugins/pjrt_cpu/open_shardings.h"
@@ -23,7 +24,6 @@
 #include "xla/pjrt/host_memory_spaces.h"
 #include "xla/pjrt/plugin/xla_cpu/cpu_topology_description.h"
 #include "xla/pjrt/plugin/xla_cpu/xla_cpu_pjrt_client.h"
-#include "xla/pjrt/proto/compile_options.pb.h"
 #include "xla/service/collective_ops_utils.h"
 #include "xla/service/hlo.pb.h"
 #include "xla/service/hlo_module_util.h"
@@ -43,16 +43,6 @@ namespace {
 // Programs with fewer bytes of arguments, results and scratch run on the caller's thread if XLA considers them cheap. Larger ones always go
 // to a pool thread, because XLA judges by the kinds of operations and not by their size.
 constexpr int64_t kInlineBytes = 64 << 10;
-
-absl::StatusOr<xla::CompileOptions> ParseOptions(const char* bytes, size_t size) {
-  xla::CompileOptionsProto proto;
-  if (!proto.ParseFromString(absl::string_view(bytes, size))) {
-    return absl::InvalidArgumentError("compile_options is not a serialized CompileOptionsProto");
-  }
-  absl::StatusOr<xla::CompileOptions> options = xla::CompileOptions::FromProto(proto);
-  if (options.ok()) options->allow_in_place_mlir_modification = true;  // the module is parsed for this compilation alone
-  return options;
-}
 
 absl::StatusOr<xla::XlaComputation> ParseHlo(const PJRT_Program& program, absl::string_view format) {
   const absl::string_view code(program.code, program.code_size);
@@ -114,7 +104,7 @@ auto WithProgram(const PJRT_Program& program, xla::CompileOptions options, Compi
 }
 
 PJRT_Error* CompileForClient(PJRT_Client_Compile_Args* args) {
-  PW_ASSIGN_OR_RETURN(xla::CompileOptions options, ParseOptions(args->compile_options, args->compile_options_size));
+  PW_ASSIGN_OR_RETURN(xla::CompileOptions options, ReadCompileOptions(args->compile_options, args->compile_options_size));
   xla::PjRtClient* client = args->client->client.get();
   PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtLoadedExecutable> executable, Contained([&] {
                         return WithProgram(*args->program, std::move(options),
@@ -175,7 +165,7 @@ absl::StatusOr<std::shared_ptr<const ProgramFacts>> Examine(const xla::PjRtExecu
 }
 
 PJRT_Error* CompileAheadOfTime(PJRT_Compile_Args* args) {
-  PW_ASSIGN_OR_RETURN(xla::CompileOptions options, ParseOptions(args->compile_options, args->compile_options_size));
+  PW_ASSIGN_OR_RETURN(xla::CompileOptions options, ReadCompileOptions(args->compile_options, args->compile_options_size));
   std::unique_ptr<xla::PjRtClient> owned;
   xla::PjRtClient* client = nullptr;
   if (args->client != nullptr) {
@@ -201,7 +191,7 @@ PJRT_Error* Deserialize(PJRT_Executable_DeserializeAndLoad_Args* args) {
   std::optional<xla::CompileOptions> options;
   if (PW_HAS_FIELD(args, overridden_serialized_compile_options_size) && args->overridden_serialized_compile_options != nullptr) {
     PW_ASSIGN_OR_RETURN(
-        options, ParseOptions(args->overridden_serialized_compile_options, args->overridden_serialized_compile_options_size));
+        options, ReadCompileOptions(args->overridden_serialized_compile_options, args->overridden_serialized_compile_options_size));
   }
   PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtLoadedExecutable> executable,
                       args->client->client->LoadSerializedExecutable(
@@ -292,6 +282,8 @@ bool StaysOnThread(const xla::HloInstruction& instruction) {
   switch (instruction.opcode()) {
     case xla::HloOpcode::kAllReduce:
       return IsOurAllReduce(instruction);
+    case xla::HloOpcode::kFusion:
+      return instruction.fusion_kind() != xla::HloInstruction::FusionKind::kCustom;  // a library's, which may have threads
     case xla::HloOpcode::kBitcast:
     case xla::HloOpcode::kBroadcast:
     case xla::HloOpcode::kCall:
@@ -300,7 +292,6 @@ bool StaysOnThread(const xla::HloInstruction& instruction) {
     case xla::HloOpcode::kConstant:
     case xla::HloOpcode::kDynamicSlice:
     case xla::HloOpcode::kDynamicUpdateSlice:
-    case xla::HloOpcode::kFusion:
     case xla::HloOpcode::kGather:
     case xla::HloOpcode::kGetTupleElement:
     case xla::HloOpcode::kIota:
