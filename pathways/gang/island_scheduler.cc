@@ -4,7 +4,6 @@
 #include <limits>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "pathways/base/sorted_keys.h"
 
 namespace pw::gang {
@@ -25,6 +24,7 @@ LaneId IslandScheduler::Lane(absl::Span<const DeviceId> devices) {
   if (lane.v == lanes_.size()) {
     LaneState& state = lanes_.emplace_back();
     state.heads = MakeOrdered<std::pair<Key, ClientId>>();
+    state.lost = HasLost(lane);
   }
   return lane;
 }
@@ -207,12 +207,24 @@ void IslandScheduler::Remove(GangId gang) {
   Erase(it);
 }
 
+bool IslandScheduler::HasLost(LaneId lane) const {
+  const std::vector<DeviceId>& devices = partition_.devices(lane);
+  return !lost_.empty() &&
+         std::any_of(devices.begin(), devices.end(), [this](DeviceId device) { return lost_.contains(device); });
+}
+
+void IslandScheduler::UpdateLost() {
+  for (uint32_t i = 0; i < lanes_.size(); ++i) lanes_[i].lost = HasLost(LaneId(i));
+}
+
+void IslandScheduler::RegainDevices(absl::Span<const DeviceId> devices) {
+  for (DeviceId device : devices) lost_.erase(device);
+  UpdateLost();
+}
+
 std::vector<GangId> IslandScheduler::LoseDevices(absl::Span<const DeviceId> devices) {
-  const absl::flat_hash_set<DeviceId> gone(devices.begin(), devices.end());
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    const std::vector<DeviceId>& of_lane = partition_.devices(LaneId(static_cast<uint32_t>(i)));
-    lanes_[i].lost |= std::any_of(of_lane.begin(), of_lane.end(), [&](DeviceId d) { return gone.contains(d); });
-  }
+  lost_.insert(devices.begin(), devices.end());
+  UpdateLost();
   std::vector<GangId> lost = SortedKeysWhere(items_, [this](const Item& item) { return lanes_[item.lane.v].lost; });
   for (GangId id : lost) Remove(id);
   return lost;

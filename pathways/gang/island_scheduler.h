@@ -38,6 +38,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "pathways/gang/cost_model.h"
@@ -68,7 +69,7 @@ class IslandScheduler {
 
   // Returns the lane of these devices; makes it if it is new. Call it once per executable, not per gang.
   LaneId Lane(absl::Span<const DeviceId> devices);
-  // Returns false if a device of the lane was lost.
+  // Returns false if a device of the lane is lost.
   bool usable(LaneId lane) const { return !lanes_[lane.v].lost; }
 
   // Returns whether the lanes share a device.
@@ -84,8 +85,9 @@ class IslandScheduler {
   void Finish(GangId gang, int64_t measured_ns);
   // Removes a gang in any state, and refunds its client's charge.
   void Remove(GangId gang);
-  // Removes all gangs on these devices; lanes with these devices are no longer usable. Returns the gangs removed, ascending.
+  // Removes all gangs on these devices; lanes with these devices are not usable until RegainDevices. Returns the gangs removed, ascending.
   std::vector<GangId> LoseDevices(absl::Span<const DeviceId> devices);
+  void RegainDevices(absl::Span<const DeviceId> devices);
 
   // Sets the client's weight and priority in the policy.
   void SetShare(ClientId client, const Share& share);
@@ -152,6 +154,8 @@ class IslandScheduler {
   Ordered<T> MakeOrdered() {
     return Ordered<T>(CountedLess{comparisons_.get()});
   }
+  bool HasLost(LaneId lane) const;
+  void UpdateLost();
   Key FullKey(ClientId client, Key key) const;
   int64_t DeviceTime(const Item& item, int64_t ns) const;
   void Queue(const Item& item);
@@ -176,6 +180,7 @@ class IslandScheduler {
   std::vector<AtomState> atoms_;
   absl::flat_hash_map<GangId, Item> items_;
   absl::flat_hash_map<ClientId, Client> clients_;
+  absl::flat_hash_set<DeviceId> lost_;
   std::deque<LaneId> dirty_;  // lanes whose first gang may have become grantable
 };
 

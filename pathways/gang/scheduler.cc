@@ -203,6 +203,10 @@ void Scheduler::OnDevicesLost(absl::Span<const DeviceId> devices) {
   Pump();
 }
 
+void Scheduler::OnDevicesBack(absl::Span<const DeviceId> devices) {
+  for (const auto& [id, island] : islands_) island->RegainDevices(devices);
+}
+
 // Returns the gangs that have a lost place in this island; they stay in the records.
 std::vector<GangId> Scheduler::LoseDevices(IslandId island, absl::Span<const DeviceId> devices) {
   std::vector<GangId> lost = islands_.at(island)->LoseDevices(devices);

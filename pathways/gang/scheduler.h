@@ -78,6 +78,8 @@ class Scheduler {
   void OnDone(GangId gang, std::optional<int64_t> measured_ns);
   // Removes all gangs on these devices, which may lie in several islands.
   void OnDevicesLost(absl::Span<const DeviceId> devices);
+  // Lets gangs use these devices again: a host has taken their seats.
+  void OnDevicesBack(absl::Span<const DeviceId> devices);
 
   // Sets the client's weight and priority on all islands.
   void SetShare(ClientId client, const Share& share);

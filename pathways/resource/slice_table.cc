@@ -198,7 +198,7 @@ Outcomes SliceTable::SetTopology(const Topology& topology) {
   auto gone = [&](DeviceId device) { return FindCandidate(device) == nullptr; };
   for (auto& [id, slice] : slices_) {
     if (std::any_of(slice.next.begin(), slice.next.end(), gone)) slice.next.clear();
-    slice.broken |= std::any_of(slice.devices.begin(), slice.devices.end(), gone);
+    slice.broken = std::any_of(slice.devices.begin(), slice.devices.end(), gone);
     Occupy(slice.devices, slice.request, +1);
     Occupy(slice.next, slice.request, +1);
   }

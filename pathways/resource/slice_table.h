@@ -42,7 +42,7 @@ struct Slice {
   std::vector<DeviceId> devices;  // the physical device of each virtual one; empty while the slice is parked
   uint64_t epoch = 1;             // incremented at the end of each move
   std::vector<DeviceId> next;     // the new devices during a move
-  bool broken = false;            // one of its hosts was lost; it keeps the other devices until released
+  bool broken = false;  // one of its hosts is lost; it keeps the other devices, and gets that one's again when its seat is taken
 };
 
 struct Placed {};
@@ -74,7 +74,7 @@ class SliceTable {
   // Removes all of a session.
   Outcomes ReleaseOwner(SessionId owner);
 
-  // Applies joined and lost hosts: `topology` is the whole cluster. Slices with a device on a lost host become broken.
+  // Applies joined and lost hosts: `topology` is the whole cluster. Slices with a device on a lost host are broken until a host takes its seat.
   Outcomes SetTopology(const Topology& topology);
   // Sets whether a host is drained: a drained host takes no new slices.
   Outcomes SetDrained(HostId host, bool drained);

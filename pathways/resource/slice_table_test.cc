@@ -105,6 +105,10 @@ TEST(SliceTableTest, HostsComeAndGo) {
   EXPECT_EQ(outcomes[0].slice, third);
   ASSERT_TRUE(IsInfeasible(outcomes[0].answer));
   EXPECT_THAT(std::get<Infeasible>(outcomes[0].answer).why, HasSubstr("nearest fit is 2 devices"));
+  ASSERT_TRUE(world.topology.AddHost(MakeHost("c", "i", 2)).ok());  // it takes the seat, with the devices of the second slice
+  world.Changed();
+  EXPECT_FALSE(world.table.Find(second)->broken);
+  EXPECT_TRUE(IsWaiting(world.table.Add(kAnn, Count(1, true)).second)) << "all devices are taken";
 }
 
 TEST(SliceTableTest, BesideAnotherSlice) {

@@ -68,33 +68,56 @@ Island& Topology::IslandNamed(const std::string& name) {
   return islands_[it->second.v];
 }
 
-void Topology::AddDevice(Host& host, DeviceDescription description) {
+// `former`: the device whose ids this one takes; null for new ids.
+void Topology::AddDevice(Host& host, DeviceDescription description, const Device* former) {
+  if (former == nullptr) devices_.emplace_back();
   Device device;
-  device.id = DeviceId(static_cast<int32_t>(devices_.size()));
+  device.id = former == nullptr ? DeviceId(static_cast<int32_t>(devices_.size()) - 1) : former->id;
   device.physical = device.id;
   device.host = host.id;
   device.island = host.island;
   device.local_ordinal = static_cast<int32_t>(host.devices.size());
-  for (const MemoryDescription& memory : description.memories) {
-    const MemoryId id(static_cast<int32_t>(memories_.size()));
-    memories_.push_back(std::make_shared<const Memory>(Memory{id, device.id, memory.kind, memory.kind_id}));
+  for (size_t i = 0; i < description.memories.size(); ++i) {
+    const MemoryDescription& memory = description.memories[i];
+    if (former == nullptr) memories_.emplace_back();
+    const MemoryId id = former == nullptr ? MemoryId(static_cast<int32_t>(memories_.size()) - 1) : former->memories[i];
+    memories_[id.v] = std::make_shared<const Memory>(Memory{id, device.id, memory.kind, memory.kind_id});
     device.memories.push_back(id);
   }
   device.description = std::move(description);
   host.devices.push_back(device.id);
-  devices_.push_back(std::make_shared<const Device>(std::move(device)));
+  devices_[device.id.v] = std::make_shared<const Device>(std::move(device));
+}
+
+// Returns the empty seat that the host takes, if there is one, and removes it from the list.
+std::optional<Topology::EmptySeat> Topology::TakeSeat(IslandId island, const HostDescription& host) {
+  auto fits = [&](const EmptySeat& seat) {
+    return seat.host.island == island &&
+           absl::c_equal(seat.devices, host.devices, [](const std::shared_ptr<const Device>& a, const DeviceDescription& b) {
+             return Replaces(a->description, b);
+           });
+  };
+  auto seat = absl::c_find_if(empty_seats_, [&](const EmptySeat& s) { return fits(s) && s.host.name == host.name; });
+  if (seat == empty_seats_.end()) seat = absl::c_find_if(empty_seats_, fits);
+  if (seat == empty_seats_.end()) return std::nullopt;
+  EmptySeat taken = std::move(*seat);
+  empty_seats_.erase(seat);
+  return taken;
 }
 
 absl::StatusOr<HostId> Topology::AddHost(HostDescription description) {
   PW_RETURN_IF_ERROR(Check(description));
   Island& island = IslandNamed(description.island);
+  const std::optional<EmptySeat> seat = TakeSeat(island.id, description);
   Host host;
   host.id = HostId(static_cast<uint32_t>(hosts_.size()));
   host.island = island.id;
+  host.seat = seat.has_value() ? seat->host.seat : island.seats++;
   host.name = std::move(description.name);
   host.platform_name = std::move(description.platform_name);
   host.platform_version = std::move(description.platform_version);
-  for (DeviceDescription& device : description.devices) AddDevice(host, std::move(device));
+  for (size_t i = 0; i < description.devices.size(); ++i)
+    AddDevice(host, std::move(description.devices[i]), seat.has_value() ? seat->devices[i].get() : nullptr);
   island.hosts.push_back(host.id);
   const HostId id = host.id;
   hosts_.push_back(std::make_shared<const Host>(std::move(host)));
@@ -123,10 +146,14 @@ absl::StatusOr<Host> Topology::RemoveHost(HostId id) {
   if (found == nullptr) return absl::NotFoundError(absl::StrCat(ToString(id), " is not part of the cluster"));
   Host host = *found;
   for (DeviceId device : VirtualDevicesOf(id)) Unbind(device);
+  EmptySeat seat{host, {}};
   for (DeviceId device : host.devices) {
     for (MemoryId memory : devices_[device.v]->memories) memories_[memory.v] = nullptr;
-    devices_[device.v] = nullptr;
+    seat.devices.push_back(std::exchange(devices_[device.v], nullptr));
   }
+  const auto order = [](const EmptySeat& s) { return std::pair(s.host.island, s.host.seat); };
+  empty_seats_.insert(absl::c_upper_bound(empty_seats_, seat, [&](const auto& a, const auto& b) { return order(a) < order(b); }),
+                      std::move(seat));
   hosts_[id.v] = nullptr;
   std::erase(islands_[host.island.v].hosts, id);
   ++epoch_;
@@ -157,6 +184,19 @@ const Device* Topology::FindDevice(DeviceId id) const {
 const Memory* Topology::FindMemory(MemoryId id) const { return At(memories_, id); }
 const Host* Topology::FindHost(HostId id) const { return At(hosts_, id); }
 
+const Device* Topology::FindFormerDevice(DeviceId id) const {
+  for (const EmptySeat& seat : empty_seats_) {
+    for (const auto& device : seat.devices) {
+      if (device->id == id) return device.get();
+    }
+  }
+  return nullptr;
+}
+
+bool Topology::Replaces(const DeviceDescription& a, const DeviceDescription& b) {
+  return a.kind == b.kind && a.attributes.lists == b.attributes.lists && absl::c_equal(a.memories, b.memories);
+}
+
 const Island* Topology::FindIsland(IslandId id) const { return id.v < islands_.size() ? &islands_[id.v] : nullptr; }
 
 const Island* Topology::FindIslandByName(const std::string& name) const {
@@ -168,8 +208,7 @@ absl::StatusOr<const Device*> Topology::GetDevice(DeviceId id) const {
   if (const Device* device = FindDevice(id)) return device;
   const bool left = id.v >= 0 && static_cast<size_t>(id.v) < devices_.size();
   return absl::NotFoundError(absl::StrCat(ToString(id), left ? " has left the cluster with its host" : " does not exist",
-                                          "; the cluster now has ", Count(devices().size(), "device"),
-                                          ". Ask for the devices again (a new jax session shows them)"));
+                                          "; the cluster now has ", Count(devices().size(), "device")));
 }
 
 absl::StatusOr<const Host*> Topology::GetHostOf(DeviceId device) const {
@@ -231,9 +270,10 @@ Attributes ClientAttributes(const Topology& topology, const Device& device) {
   }
   const Island& island = *topology.FindIsland(device.island);
   shown.strings["island"] = island.name;
-  shown.strings["host"] = topology.FindHost(device.host)->name;
+  const Host& host = *topology.FindHost(device.host);
+  shown.strings["host"] = host.name;
   shown.ints["slice_index"] = island.id.v;
-  shown.ints["virtual_task_index"] = absl::c_lower_bound(island.hosts, device.host) - island.hosts.begin();
+  shown.ints["virtual_task_index"] = host.seat;
   if (device.description.kind == kCpuDeviceKind) shown.ints["colocation_id"] = device.id.v;
   return shown;
 }

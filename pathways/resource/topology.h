@@ -5,17 +5,21 @@
 // read; the original belongs to the controller's strand. Copies share the descriptions.
 //
 // Invariants:
-//   TO-1  ids are dense, in the order of AddHost, and never reused: a host that comes back is a new host with new devices
+//   TO-1  ids are dense, in the order of AddHost. The id of a host is never used again
 //   TO-2  an island keeps its id for the life of the topology, even while it has no host
 //   TO-3  the ids of the first cluster depend only on the hosts' descriptions, not on the order in which they connected
 //   TO-4  a device belongs to one host, a memory to one device, a host to one island; lookups agree in both directions
 //   TO-5  a call that fails changes nothing
 //   TO-6  a virtual device is found like any other and is at the place of its physical device; lists of devices omit it
+//   TO-7  the id of a device is a seat: its island, its host's seat there, and its ordinal. A host that leaves empties its seat. A host that
+//         joins the island with the same devices (kinds, coords and memories, in order) takes an empty seat, and so the ids of devices and memories
+//         there: the seat whose last host had its name, else the lowest
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +41,8 @@ struct Attributes {
 struct MemoryDescription {
   std::string kind;  // "device", "pinned_host", ...; unique within a device
   int32_t kind_id = 0;
+
+  friend bool operator==(const MemoryDescription&, const MemoryDescription&) = default;
 };
 
 struct DeviceDescription {
@@ -85,6 +91,7 @@ struct Memory {
 struct Host {
   HostId id;
   IslandId island;
+  int32_t seat = 0;  // within the island
   std::string name;
   std::string platform_name;
   std::string platform_version;
@@ -95,6 +102,7 @@ struct Island {
   IslandId id;
   std::string name;
   std::vector<HostId> hosts;  // ascending
+  int32_t seats = 0;          // taken and empty ones
 };
 
 // The whole cluster for `status`: plain values, in ascending order of id.
@@ -108,7 +116,7 @@ struct Snapshot {
 
 class Topology {
  public:
-  // Adds a host. INVALID_ARGUMENT for a host without a name, island, platform or device, or a device that names no memory kind or one twice.
+  // Adds a host; it takes an empty seat, or a new one (TO-7). INVALID_ARGUMENT for a host without a name, island, platform or device, or a device that names no memory kind or one twice.
   absl::StatusOr<HostId> AddHost(HostDescription description);
 
   // Adds the hosts of the first cluster: numbers islands by name, then hosts by name ("host2" before "host10"), equal names in the order
@@ -121,7 +129,8 @@ class Topology {
   // Returns the virtual devices on `host`, ascending.
   std::vector<DeviceId> VirtualDevicesOf(HostId host) const;
 
-  // Removes a host with its devices and memories, and unbinds the virtual devices on them. Returns the host. NOT_FOUND if it is not there.
+  // Removes a host with its devices and memories, which leaves its seat empty, and unbinds the virtual devices on them. Returns the host.
+  // NOT_FOUND if it is not there.
   absl::StatusOr<Host> RemoveHost(HostId host);
 
   // Return null if there is no such object now. Pointers are valid until the next change.
@@ -134,6 +143,9 @@ class Topology {
   absl::StatusOr<const Device*> GetDevice(DeviceId id) const;
   absl::StatusOr<const Host*> GetHostOf(DeviceId device) const;
 
+  // Returns true if clients that have seen `a` can use `b` under its ids: same kind, coords and memories.
+  static bool Replaces(const DeviceDescription& a, const DeviceDescription& b);
+
   // Return true if all devices exist and are on one host, or in one island. True for an empty list.
   bool SameHost(absl::Span<const DeviceId> devices) const;
   bool SameIsland(absl::Span<const DeviceId> devices) const;
@@ -144,14 +156,24 @@ class Topology {
   // Returns the name of a host for errors, such as "host 'b0' of island 'b'".
   std::string Describe(const Host& host) const;
 
+  // Returns the device that was there before its seat became empty. Null if there was none, or if one is there.
+  const Device* FindFormerDevice(DeviceId id) const;
+
   uint64_t epoch() const { return epoch_; }  // grows whenever a host joins or leaves
   Snapshot TakeSnapshot() const;
   // Returns a line for the cluster and one for each host, for users.
   std::string Summary() const;
 
  private:
+  // An empty seat: the host that left it, and its devices.
+  struct EmptySeat {
+    Host host;
+    std::vector<std::shared_ptr<const Device>> devices;
+  };
+
   Island& IslandNamed(const std::string& name);
-  void AddDevice(Host& host, DeviceDescription description);
+  void AddDevice(Host& host, DeviceDescription description, const Device* former);
+  std::optional<EmptySeat> TakeSeat(IslandId island, const HostDescription& description);
 
   // Indexed by id; null where a host has left.
   std::vector<std::shared_ptr<const Host>> hosts_;
@@ -159,6 +181,7 @@ class Topology {
   std::vector<std::shared_ptr<const Memory>> memories_;
   std::vector<Island> islands_;
   std::map<std::string, IslandId> island_ids_;
+  std::vector<EmptySeat> empty_seats_;  // by island, then by seat
   std::map<DeviceId, std::shared_ptr<const Device>> virtual_;
   uint64_t epoch_ = 0;
 };
@@ -167,7 +190,7 @@ class Topology {
 // device's place in the cluster:
 //   - island, host: names
 //   - slice_index: the island's number, by which jax, pathwaysutils and Orbax distinguish slices
-//   - virtual_task_index: the host's number within its island; Orbax identifies a host by (slice_index, virtual_task_index)
+//   - virtual_task_index: the host's seat in its island; Orbax identifies a host by (slice_index, virtual_task_index)
 //   - colocation_id: for CPU devices, the device's id; each is its own CPU partner for jax's colocated Python
 //
 // REQUIRES: the device is in the topology.

@@ -69,7 +69,7 @@ TEST(TopologyTest, FormsOnlyOnce) {
   EXPECT_EQ(topology.FormCluster({HostWithMemories("b", "i", 1)}).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
-TEST(TopologyTest, AHostThatComesBackIsNewButItsIslandIsNot) {
+TEST(TopologyTest, AHostThatComesBackIsNewAndTakesItsSeat) {
   Topology topology;
   const HostId first = *topology.AddHost(HostWithMemories("a", "i", 2));
   const IslandId island = topology.FindHost(first)->island;
@@ -86,9 +86,46 @@ TEST(TopologyTest, AHostThatComesBackIsNewButItsIslandIsNot) {
 
   const HostId second = *topology.AddHost(HostWithMemories("a", "i", 2));
   EXPECT_NE(second, first);
-  EXPECT_THAT(topology.FindHost(second)->devices, ElementsAre(DeviceId(2), DeviceId(3)));
+  EXPECT_EQ(topology.FindHost(second)->devices, gone.devices);
   EXPECT_EQ(topology.FindHost(second)->island, island);
   EXPECT_EQ(topology.FindIslandByName("i")->hosts, std::vector<HostId>{second});
+  EXPECT_EQ(topology.FindDevice(DeviceId(1))->host, second);
+  EXPECT_EQ(topology.FindMemory(MemoryId(3))->device, DeviceId(1));
+}
+
+TEST(TopologyTest, AHostTakesItsOwnSeatElseTheLowestThatFits) {
+  Topology topology;
+  ASSERT_TRUE(topology
+                  .FormCluster({HostWithMemories("a", "i", 2), HostWithMemories("b", "i", 2), HostWithMemories("c", "i", 2),
+                                HostWithMemories("d", "j", 2)})
+                  .ok());
+  for (uint32_t host : {2u, 0u, 1u, 3u}) ASSERT_TRUE(topology.RemoveHost(HostId(host)).ok());
+  EXPECT_EQ(topology.FindFormerDevice(DeviceId(3))->host, HostId(1));
+  EXPECT_EQ(topology.FindFormerDevice(DeviceId(9)), nullptr);
+  const auto join = [&](const HostDescription& host) { return topology.FindHost(*topology.AddHost(host)); };
+  const Host* own = join(HostWithMemories("b", "i", 2));
+  EXPECT_EQ(own->seat, 1);
+  EXPECT_THAT(own->devices, ElementsAre(DeviceId(2), DeviceId(3)));
+  EXPECT_EQ(topology.FindFormerDevice(DeviceId(3)), nullptr);
+  EXPECT_THAT(join(HostWithMemories("new", "i", 2))->devices, ElementsAre(DeviceId(0), DeviceId(1)));
+  EXPECT_EQ(ClientAttributes(topology, *topology.FindDevice(DeviceId(3))).ints.at("virtual_task_index"), 1);
+}
+
+TEST(TopologyTest, AHostOfOtherDevicesTakesANewSeat) {
+  auto at = [](int64_t x) {
+    HostDescription host = HostWithMemories("a", "i", 2);
+    host.devices[1].attributes.lists["coords"] = {x};
+    return host;
+  };
+  auto faster = at(1);
+  faster.devices[0].kind = "faster";
+  for (const HostDescription& other :
+       {HostWithMemories("a", "i", 3), HostWithMemories("a", "i", 2, 1), HostWithMemories("a", "j", 2), faster, at(2)}) {
+    Topology topology;
+    ASSERT_TRUE(topology.RemoveHost(*topology.AddHost(at(1))).ok());
+    EXPECT_EQ(topology.FindHost(*topology.AddHost(other))->devices[0], DeviceId(2));
+    EXPECT_EQ(topology.FindHost(*topology.AddHost(at(1)))->devices[0], DeviceId(0));
+  }
 }
 
 TEST(TopologyTest, RefusesIncompleteHostsAndChangesNothing) {
@@ -143,9 +180,9 @@ TEST(TopologyTest, ShowsClientsThePlaceOfADevice) {
   EXPECT_EQ(third.ints.at("slice_index"), 1);
   EXPECT_EQ(third.ints.at("virtual_task_index"), 1);
   EXPECT_EQ(third.ints.at("colocation_id"), 2);
-  // When a host leaves, the next host of the island takes its number.
+  // When a host leaves, the others keep their numbers: it may come back.
   ASSERT_TRUE(topology.RemoveHost(HostId(1)).ok());
-  EXPECT_EQ(ClientAttributes(topology, *topology.FindDevice(DeviceId(2))).ints.at("virtual_task_index"), 0);
+  EXPECT_EQ(ClientAttributes(topology, *topology.FindDevice(DeviceId(2))).ints.at("virtual_task_index"), 1);
 }
 
 TEST(TopologyTest, SummaryAndDescriptionAreForPeople) {
@@ -158,9 +195,23 @@ TEST(TopologyTest, SummaryAndDescriptionAreForPeople) {
   EXPECT_EQ(topology.Describe(*topology.FindHost(HostId(1))), "host 'b0' of island 'b'");
 }
 
-// The model: the hosts that have joined and not left, with their devices.
+// The model: the hosts that have joined and not left, with their devices; the empty seats, in the order of their first devices.
 class Model {
  public:
+  // Returns the devices of the seat that the host takes; empty: a new seat.
+  std::vector<DeviceId> TakeSeat(const HostDescription& host) {
+    const auto size = [](const HostDescription& h) { return std::pair(h.devices.size(), h.devices[0].memories.size()); };
+    auto best = seats.end();
+    for (auto it = seats.begin(); it != seats.end(); ++it) {
+      if (it->second.island != host.island || size(it->second) != size(host)) continue;
+      if (best == seats.end() || (it->second.name == host.name && best->second.name != host.name)) best = it;
+    }
+    if (best == seats.end()) return {};
+    std::vector<DeviceId> devices = best->first;
+    seats.erase(best);
+    return devices;
+  }
+
   void Check(const Topology& topology) const {
     const Snapshot s = topology.TakeSnapshot();
     ASSERT_EQ(s.hosts.size(), hosts.size());
@@ -205,6 +256,7 @@ class Model {
 
   std::map<HostId, HostDescription> hosts;
   std::map<std::string, IslandId> island_ids;
+  std::map<std::vector<DeviceId>, HostDescription> seats;
 };
 
 TEST(TopologyTest, StaysConsistentWhileHostsComeAndGo) {
@@ -222,12 +274,19 @@ TEST(TopologyTest, StaysConsistentWhileHostsComeAndGo) {
         auto host = HostWithMemories(absl::StrCat("h", rng() % 5), absl::StrCat("i", rng() % 3), 1 + rng() % 4, 1 + rng() % 3);
         const HostId id = *topology.AddHost(host);
         ASSERT_TRUE(ever.insert(id).second);
-        for (DeviceId d : topology.FindHost(id)->devices) ASSERT_TRUE(ever_devices.insert(d).second);
+        const std::vector<DeviceId>& devices = topology.FindHost(id)->devices;
+        if (const std::vector<DeviceId> seat = model.TakeSeat(host); !seat.empty()) {
+          ASSERT_EQ(devices, seat);
+        } else {
+          for (DeviceId d : devices) ASSERT_TRUE(ever_devices.insert(d).second);
+        }
         model.island_ids.try_emplace(host.island, topology.FindHost(id)->island);
         model.hosts.emplace(id, std::move(host));
       } else {
         auto victim = std::next(model.hosts.begin(), rng() % model.hosts.size());
-        ASSERT_TRUE(topology.RemoveHost(victim->first).ok());
+        const absl::StatusOr<Host> gone = topology.RemoveHost(victim->first);
+        ASSERT_TRUE(gone.ok());
+        model.seats.emplace(gone->devices, victim->second);
         model.hosts.erase(victim);
       }
       ASSERT_NO_FATAL_FAILURE(model.Check(topology));

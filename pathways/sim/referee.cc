@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -24,17 +25,26 @@ std::optional<std::string> NameOfLost(const absl::Status& error) {
 }  // namespace
 
 void Referee::Violation(const std::string& what) {
-  if (violations_.size() < kMaxViolations)
+  if (violations_.size() < kMaxViolations && said_.insert(what).second)
     violations_.push_back(absl::StrCat("at ", absl::FormatDuration(world_->elapsed()), ": ", what));
 }
 
+// Notes all hosts that sit somewhere now.
+void Referee::Observe() {
+  const resource::Topology& topology = cluster_->fabric().topology();
+  if (std::exchange(epoch_, topology.epoch()) == topology.epoch()) return;
+  for (HostId id : topology.hosts()) {
+    const resource::Host& host = *topology.FindHost(id);
+    ids_[host.name] = id.v;
+    seat_[host.name].insert(host.devices.begin(), host.devices.end());
+  }
+}
+
 std::string Referee::HostOf(int32_t device) {
-  const auto known = host_of_device_.find(device);
-  if (known != host_of_device_.end()) return known->second;
+  Observe();
   auto host = cluster_->fabric().topology().GetHostOf(DeviceId(device));
-  if (!host.ok()) return NameOfLost(cluster_->fabric().devices().Check({DeviceId(device)})).value_or(absl::StrCat("device ", device));
-  ids_.emplace((*host)->name, (*host)->id.v);
-  return host_of_device_[device] = (*host)->name;
+  if (host.ok()) return (*host)->name;
+  return NameOfLost(cluster_->fabric().devices().Check({DeviceId(device)})).value_or(absl::StrCat("device ", device));
 }
 
 bool Referee::Lost(const std::string& host) {
@@ -44,7 +54,18 @@ bool Referee::Lost(const std::string& host) {
 
 bool Referee::Excused(const std::set<std::string>& places, const absl::Status& error) {
   if (controller_died_ && error.code() == absl::StatusCode::kUnavailable) return true;
-  return std::any_of(places.begin(), places.end(), [&](const std::string& host) {
+  Observe();
+  const auto shares_seat = [&](const std::string& host) {
+    const std::set<DeviceId>& seat = seat_[host];
+    return places.contains(host) || std::any_of(places.begin(), places.end(), [&](const std::string& place) {
+             return std::any_of(seat.begin(), seat.end(), [&](DeviceId device) { return seat_[place].contains(device); });
+           });
+  };
+  std::set<std::string> hosts = places;
+  for (const auto& [host, id] : ids_) {
+    if (shares_seat(host)) hosts.insert(host);
+  }
+  return std::any_of(hosts.begin(), hosts.end(), [&](const std::string& host) {
     return (Lost(host) || died_.contains(host)) && absl::StrContains(error.message(), absl::StrCat("'", host, "'"));
   });
 }

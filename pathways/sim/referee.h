@@ -31,19 +31,26 @@ class Referee {
   explicit Referee(World* world) : world_(world) {}
 
   // Sets the cluster to watch; called again after a new controller has started.
-  void Watch(controller::ClusterImpl* cluster) { cluster_ = cluster; }
+  void Watch(controller::ClusterImpl* cluster) {
+    cluster_ = cluster;
+    epoch_ = 0;
+  }
   void Violation(const std::string& what);
-  void Struck(const std::string& host) { struck_.insert(host); }
+  void Struck(const std::string& host) {
+    Observe();
+    struck_.insert(host);
+  }
   // The host's process is gone; this also counts as struck.
   void Died(const std::string& host) { died_.insert(host); }
   // The controller died: from now on anything may fail with UNAVAILABLE.
   void ControllerDied() { controller_died_ = true; }
   bool controller_died() const { return controller_died_; }
 
-  // Returns the device's host as the controller knows it now: "w3 of island i0", with the host's id, which is unique to its life.
+  // Returns the device's host as the controller knows it now: "w3.2", the second life of w3. Of a lost one, if the device has none.
   std::string HostOf(int32_t device);
   bool Lost(const std::string& host);
-  // Whether data that was on these hosts may fail with this error, and the error names the lost host.
+  // Whether data that was on these hosts may fail with this error: it names one that was lost, or that had the seat of one of them before
+  // or after it. The controller may carry out a request when another host sits there than at the time of the request.
   bool Excused(const std::set<std::string>& places, const absl::Status& error);
 
   // Checks RF-1 now; checks RF-5 on the launches of each host.
@@ -55,13 +62,17 @@ class Referee {
   const std::vector<std::string>& violations() const { return violations_; }
 
  private:
+  void Observe();
+
   World* const world_;
   controller::ClusterImpl* cluster_ = nullptr;
   bool controller_died_ = false;
   std::set<std::string> struck_;
   std::set<std::string> died_;
-  std::map<int32_t, std::string> host_of_device_;
-  std::map<std::string, uint32_t> ids_;  // of all hosts ever seen
+  uint64_t epoch_ = 0;                              // of the topology, when it was observed last
+  std::map<std::string, uint32_t> ids_;             // of all hosts ever seen
+  std::map<std::string, std::set<DeviceId>> seat_;  // the devices of each
+  std::set<std::string> said_;                      // each violation is told once, at its first time
   std::vector<std::string> violations_;
 };
 

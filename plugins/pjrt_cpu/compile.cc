@@ -190,8 +190,8 @@ PJRT_Error* CompileAheadOfTime(PJRT_Compile_Args* args) {
 PJRT_Error* Deserialize(PJRT_Executable_DeserializeAndLoad_Args* args) {
   std::optional<xla::CompileOptions> options;
   if (PW_HAS_FIELD(args, overridden_serialized_compile_options_size) && args->overridden_serialized_compile_options != nullptr) {
-    PW_ASSIGN_OR_RETURN(
-        options, ReadCompileOptions(args->overridden_serialized_compile_options, args->overridden_serialized_compile_options_size));
+    PW_ASSIGN_OR_RETURN(options, ReadCompileOptions(args->overridden_serialized_compile_options,
+                                                    args->overridden_serialized_compile_options_size));
   }
   PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtLoadedExecutable> executable,
                       args->client->client->LoadSerializedExecutable(

@@ -145,7 +145,7 @@ TEST_P(WaitingPrograms, WhoAwaitsEffectsHearsOfALostHostAndOfRunsThatNeverBegan)
   world.functions->Answer();
   world.Run();
   ASSERT_EQ(answers.size(), 1u);
-  EXPECT_EQ(answers[0].code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(answers[0].code(), absl::StatusCode::kDataLoss);
   EXPECT_FALSE(world.Execute(world.program, {1}, {4, 5}).ok() && world.Floats(4).ok());
   ask();
   EXPECT_EQ(answers.size(), 2u);
@@ -397,7 +397,7 @@ TEST_P(WaitingPrograms, AHostThatIsLostMeanwhileFailsWhatWasToBeThere) {
   world.real[1]->Stop();
   world.Run();
   world.functions->Answer();
-  EXPECT_EQ(world.Floats(2).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(world.Floats(2).status().code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(*world.Floats(3), ElementsAre(2, 3, 4, 5));
   world.Drop({1, 2, 3});
   EXPECT_EQ(world.Arrays(0), 0);

@@ -1,11 +1,12 @@
 // ClusterImpl: the controller. Admits workers and detects their loss, opens and ends sessions; all of its state lives on one strand.
 //
 // Forming. The cluster forms when expect_hosts workers have joined: all of them are numbered at once, in the order of their names (TO-3),
-// and welcomed. Workers that join later get the next numbers; sessions that open after that see their devices.
+// and welcomed. A worker that joins later takes the seat of one that was lost, if its devices fit (TO-7); the open
+// sessions use it under the ids that they know. Else it gets the next numbers, and sessions that open after that see its devices.
 //
 // Losing. A host is lost for good when its connection closes, when it says goodbye, when it sends an invalid message, or when it is silent
 // for longer than heartbeat_limit. Arrays with a shard on the host become errors that name it, operations that wait for the host fail, and
-// the other hosts are told. Sessions go on. A worker that returns is a new host.
+// the other hosts are told. Sessions go on. A worker that returns is a new host in the old seat; the arrays stay lost.
 //
 // Files:
 //   - cluster_impl.cc: lifetime, links
@@ -147,7 +148,8 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   std::vector<LinkId> PendingLinks() const;  // in the order of their connections
   void Form();
   void Admit(LinkId id, HostId host);
-  void MembershipChanged();  // tells the other hosts, and updates what clients see
+  void TakeSeat(HostId host);  // tells the sessions, if its devices are those of a host that was lost
+  void MembershipChanged();    // tells the other hosts, and updates what clients see
   void LoseHost(LinkId id, const absl::Status& reason);
   absl::Status LossError(const resource::Host& host, const absl::Status& reason) const;
   std::string platform() const;

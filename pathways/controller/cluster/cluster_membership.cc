@@ -26,6 +26,12 @@ uint64_t Incarnation(absl::Time started, const std::string& token) {
   return token.empty() ? life : absl::HashOf(life, token);
 }
 
+// "devices 4,5"
+std::string DevicesOf(const resource::Host& host) {
+  auto number = [](std::string* out, DeviceId device) { absl::StrAppend(out, device.v); };
+  return absl::StrCat(host.devices.size() == 1 ? "device " : "devices ", absl::StrJoin(host.devices, ",", number));
+}
+
 }  // namespace
 
 std::string ClusterImpl::platform() const {
@@ -53,7 +59,8 @@ void ClusterImpl::OnHello(LinkId id, const ::pathways::v1::Hello& hello) {
     absl::StatusOr<HostId> host = fabric_->topology().AddHost(DescribeHost(hello));
     if (!host.ok()) return Refuse(id, host.status());
     Admit(id, *host);
-    return MembershipChanged();
+    MembershipChanged();
+    return TakeSeat(*host);
   }
   const size_t joined = PendingLinks().size();
   PW_LOG_INFO << "host '" << hello.host_name() << "' of island '" << hello.island() << "' has joined with "
@@ -121,6 +128,17 @@ void ClusterImpl::Admit(LinkId id, HostId host_id) {
   fabric_->outbox().Add(host_id, std::move(command));
 }
 
+void ClusterImpl::TakeSeat(HostId id) {
+  const resource::Host host = *fabric_->topology().FindHost(id);
+  const absl::Status lost = fabric_->devices().SetBack(host.devices);
+  if (lost.ok()) return;
+  const std::string name = fabric_->topology().Describe(host);
+  PW_LOG_INFO << name << " has taken the seat of a host that was lost: " << DevicesOf(host);
+  const absl::Status until_loaded = absl::DataLossError(absl::StrCat(
+      name, " has joined with ", DevicesOf(host), ": your programs are being loaded there; before, ", lost.message()));
+  for (SessionImpl* session : sessions_->All()) session->OnSeatTaken(host.devices, until_loaded);
+}
+
 void ClusterImpl::MembershipChanged() {
   std::vector<const ::pathways::v1::Hello*> hellos;
   Command command;
@@ -143,11 +161,10 @@ void ClusterImpl::MembershipChanged() {
 }
 
 absl::Status ClusterImpl::LossError(const resource::Host& host, const absl::Status& reason) const {
-  auto number = [](std::string* out, DeviceId device) { absl::StrAppend(out, device.v); };
-  return absl::UnavailableError(absl::StrCat("lost ", fabric_->topology().Describe(host), " with device",
-                                             host.devices.size() == 1 ? " " : "s ", absl::StrJoin(host.devices, ",", number),
-                                             " (", reason.message(),
-                                             "): arrays with a part there are gone, everything else stays usable"));
+  return absl::DataLossError(absl::StrCat(
+      "lost ", fabric_->topology().Describe(host), " with ", DevicesOf(host), " at ",
+      absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", environment_.clock->Now(), absl::UTCTimeZone()), " (", reason.message(),
+      "): arrays with a part there are gone, everything else stays usable; waiting for a host to take its seat"));
 }
 
 void ClusterImpl::LoseHost(LinkId id, const absl::Status& reason) {

@@ -1,5 +1,6 @@
 #include "pathways/controller/hosts/device_directory.h"
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -13,6 +14,17 @@ void DeviceDirectory::SetGone(const std::vector<DeviceId>& devices, const absl::
 
 void DeviceDirectory::ForgetGone(DeviceId first, int count) {
   absl::erase_if(gone_, [&](const auto& gone) { return gone.first >= first && gone.first.v - first.v < count; });
+}
+
+absl::Status DeviceDirectory::SetBack(const std::vector<DeviceId>& devices) {
+  absl::Status error;
+  for (DeviceId device : devices) {
+    auto gone = gone_.find(device);
+    if (gone == gone_.end()) continue;
+    error.Update(*gone->second);
+    gone_.erase(gone);
+  }
+  return error;
 }
 
 absl::Status DeviceDirectory::Check(const std::vector<DeviceId>& devices) const {
@@ -31,6 +43,45 @@ absl::Status DeviceDirectory::Check(const std::vector<DeviceId>& devices) const 
       return absl::InvalidArgumentError(absl::StrCat(ToString(id), " is listed twice"));
   }
   return absl::OkStatus();
+}
+
+// Returns whether each of `devices` that was on the lost host has its like on this one, at the same place.
+bool DeviceDirectory::IsLike(const resource::Host& host, HostId lost, const std::vector<DeviceId>& devices) const {
+  return absl::c_all_of(devices, [&](DeviceId id) {
+    const resource::Device* former = topology_.FindFormerDevice(id);
+    if (former == nullptr || former->host != lost) return true;
+    if (former->local_ordinal >= static_cast<int>(host.devices.size())) return false;
+    const resource::Device& there = *topology_.FindDevice(host.devices[former->local_ordinal]);
+    return there.description.kind == former->description.kind && there.description.memories == former->description.memories;
+  });
+}
+
+absl::StatusOr<std::vector<DeviceId>> DeviceDirectory::StandInsFor(const std::vector<DeviceId>& devices) const {
+  absl::flat_hash_set<HostId> used;
+  for (DeviceId id : devices) {
+    if (const resource::Device* device = topology_.FindDevice(id)) used.insert(device->host);
+  }
+  absl::flat_hash_map<HostId, const resource::Host*> stand_in;
+  std::vector<DeviceId> chosen;
+  for (DeviceId id : devices) {
+    const resource::Device* former = topology_.FindFormerDevice(id);
+    if (former == nullptr) {
+      chosen.push_back(id);
+      continue;
+    }
+    const resource::Host*& host = stand_in[former->host];
+    for (HostId other : host == nullptr ? topology_.hosts() : std::vector<HostId>()) {
+      const resource::Host* candidate = topology_.FindHost(other);
+      if (used.contains(other) || !IsLike(*candidate, former->host, devices)) continue;
+      used.insert(other);
+      host = candidate;
+      break;
+    }
+    if (host == nullptr) break;
+    chosen.push_back(host->devices[former->local_ordinal]);
+  }
+  if (chosen.size() == devices.size() && Check(chosen).ok()) return chosen;
+  return Check(devices);
 }
 
 absl::StatusOr<std::string> DeviceDirectory::MemoryKind(DeviceId id, const std::string& kind) const {

@@ -20,15 +20,22 @@ class DeviceDirectory {
   // Sets the error that uses of these devices get, until ForgetGone.
   void SetGone(const std::vector<DeviceId>& devices, const absl::Status& error);
   void ForgetGone(DeviceId first, int count);
+  // The devices are there again. Returns the error of SetGone for them; OK if they never were away.
+  absl::Status SetBack(const std::vector<DeviceId>& devices);
 
   // Returns OK if all devices are present. Else the error of SetGone for a device that is gone; INVALID_ARGUMENT for one that never
   // existed, or is listed twice.
   absl::Status Check(const std::vector<DeviceId>& devices) const;
+  // Returns present devices for which a program can be compiled in place of these, of which some are lost: those of a host with the same
+  // devices for each host that is lost. The error of Check if there are not enough hosts.
+  absl::StatusOr<std::vector<DeviceId>> StandInsFor(const std::vector<DeviceId>& devices) const;
   // Returns the memory kind of a device; "" means its default one. INVALID_ARGUMENT lists the kinds that it has. REQUIRES: the device is
   // present.
   absl::StatusOr<std::string> MemoryKind(DeviceId device, const std::string& kind) const;
 
  private:
+  bool IsLike(const resource::Host& host, HostId lost, const std::vector<DeviceId>& devices) const;
+
   resource::Topology topology_;
   absl::flat_hash_map<DeviceId, std::shared_ptr<const absl::Status>> gone_;
 };

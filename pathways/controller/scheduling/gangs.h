@@ -96,6 +96,7 @@ class Gangs {
   void EndSession(SessionId session);
   void ForgetExecutable(ExecutableId executable);
   void OnHostLost(HostId host, absl::Span<const DeviceId> devices, const absl::Status& error);
+  void OnHostJoined(absl::Span<const DeviceId> devices) { scheduler_->OnDevicesBack(devices); }
   // Adds the grants since the last call to the outbox.
   void FlushGrants();
 
@@ -128,10 +129,9 @@ class Gangs {
   };
   using GangList = std::vector<gang::GangId>;
   struct Client {
-    std::map<const Placement*, GangList>
-        launched;                        // gangs that wait (some no longer), from the last donor of that placement on
-    std::set<gang::GangId> copied;       // gangs that its copies wait for
-    std::vector<gang::GangId> barriers;  // open ones, in order
+    std::map<const Placement*, GangList> launched;  // gangs that wait (some no longer), from the last donor of that placement on
+    std::set<gang::GangId> copied;                  // gangs that its copies wait for
+    std::vector<gang::GangId> barriers;             // open ones, in order
   };
 
   const Placement* PlacementOf(const Launch& launch);

@@ -10,19 +10,14 @@
 
 namespace pw::controller {
 
-// The source of an executable on virtual devices, and the physical devices that they were bound to at the time.
-struct CompileSource {
-  std::shared_ptr<const CompileRequest> request;
-  std::vector<DeviceId> physical;
-};
-
 struct ExecutableEntry {
   std::shared_ptr<const program::Executable> record;
   std::shared_ptr<const ExecutableInfo> info;
   std::vector<std::shared_ptr<const buffers::ArraySpec>> accepted;  // for each parameter the last spec that passed the check
   absl::Status gone;                                                // not OK after its slice was released: it cannot run any more
-  std::shared_ptr<const CompileRequest> source;                     // set if it is on virtual devices: to compile it again
+  std::shared_ptr<const CompileRequest> source;                     // to compile it again, for other hosts
   bool calls_back = false;                                          // it has host callbacks
+  absl::Status unloaded = absl::OkStatus();                         // not OK while it is not on its hosts: the reason
 };
 
 }  // namespace pw::controller

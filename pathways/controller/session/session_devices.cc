@@ -3,10 +3,20 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "pathways/base/status_macros.h"
 
 namespace pw::controller {
 
-absl::Status SessionDevices::Check(const std::vector<DeviceId>& devices) const {
+void SessionDevices::SetLoading(const std::vector<DeviceId>& devices, const absl::Status& error) {
+  const auto shared = std::make_shared<const absl::Status>(error);
+  for (DeviceId device : devices) loading_[device] = shared;
+}
+
+void SessionDevices::SetLoaded(const absl::flat_hash_set<DeviceId>& devices) {
+  for (DeviceId device : devices) loading_.erase(device);
+}
+
+absl::Status SessionDevices::CheckPresent(const std::vector<DeviceId>& devices) const {
   for (DeviceId id : devices) {
     const int at = id.v - virtual_first_.v;
     // Scratch ids are bound only while a move is prepared.
@@ -15,6 +25,16 @@ absl::Status SessionDevices::Check(const std::vector<DeviceId>& devices) const {
     return absl::InvalidArgumentError(absl::StrCat("virtual ", ToString(id), " does not belong to a slice of this client"));
   }
   return directory_->Check(devices);
+}
+
+absl::Status SessionDevices::Check(const std::vector<DeviceId>& devices) const {
+  PW_RETURN_IF_ERROR(CheckPresent(devices));
+  if (loading_.empty()) return absl::OkStatus();
+  for (DeviceId id : devices) {
+    const auto loading = loading_.find(directory_->topology().FindDevice(id)->physical);
+    if (loading != loading_.end()) return *loading->second;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SessionDevices::CheckApart(const std::vector<DeviceId>& devices) const {

@@ -1,8 +1,11 @@
 // SessionDevices: the devices that a session may use: those of the cluster, and the virtual ones of its own slices. Strand-confined.
 #pragma once
 
+#include <memory>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "pathways/base/ids.h"
 #include "pathways/controller/hosts/device_directory.h"
@@ -17,7 +20,13 @@ class SessionDevices {
   // Sets the client's virtual devices: `count` ids from `first` on.
   void SetVirtual(DeviceId first, int count) { virtual_first_ = first, virtual_count_ = count; }
 
+  // Uses of these devices get `error` while the session's programs are loaded on the host that has taken their seat.
+  void SetLoading(const std::vector<DeviceId>& devices, const absl::Status& error);
+  void SetLoaded(const absl::flat_hash_set<DeviceId>& devices);
+
   // DeviceDirectory::Check; virtual devices must be this client's own.
+  absl::Status CheckPresent(const std::vector<DeviceId>& devices) const;
+  // The same; the session's programs must have been loaded there (SetLoading).
   absl::Status Check(const std::vector<DeviceId>& devices) const;
   // Checks that the devices of one computation are on different physical devices. REQUIRES: Check.
   absl::Status CheckApart(const std::vector<DeviceId>& devices) const;
@@ -32,6 +41,7 @@ class SessionDevices {
   DeviceDirectory* const directory_;
   DeviceId virtual_first_;
   int virtual_count_ = 0;
+  absl::flat_hash_map<DeviceId, std::shared_ptr<const absl::Status>> loading_;
 };
 
 }  // namespace pw::controller

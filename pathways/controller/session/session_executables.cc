@@ -62,8 +62,10 @@ void SessionImpl::DropRecord(const program::Executable& record) {
 // A program that is being compiled by its hosts.
 struct SessionImpl::PendingCompile {
   program::Executable record;
+  absl::Status empty_seat;  // not OK if it is compiled on stand-ins for lost devices: the error of their loss
+  std::shared_ptr<const CompileRequest> source;
+  bool calls_back = false;
   size_t left = 0;
-  bool translated = false;
   absl::StatusOr<::pathways::v1::Compiled> answer = ::pathways::v1::Compiled();  // of any host, or the last error
   ResultCallback<std::shared_ptr<const ExecutableInfo>> done;
 };
@@ -89,9 +91,15 @@ absl::StatusOr<program::Executable> SessionImpl::CheckCompile(CompileRequest& re
                                                    request.num_partitions, " partitions needs ", wanted,
                                                    " devices, but there are ", request.devices.size()));
   }
-  PW_RETURN_IF_ERROR(devices_.Check(request.devices));
-  PW_RETURN_IF_ERROR(devices_.CheckApart(request.devices));
-  PW_ASSIGN_OR_RETURN(record.hosts, dispatch::HostsOfComputation(topology, request.devices));
+  const absl::Status present = devices_.CheckPresent(request.devices);
+  std::vector<DeviceId> on = request.devices;
+  if (absl::IsDataLoss(present)) {
+    PW_ASSIGN_OR_RETURN(on, fabric_->devices().StandInsFor(request.devices));
+  } else if (!present.ok()) {
+    return present;
+  }
+  PW_RETURN_IF_ERROR(devices_.CheckApart(on));
+  PW_ASSIGN_OR_RETURN(record.hosts, dispatch::HostsOfComputation(topology, on));
   for (HostId host : record.hosts) {
     if (record.hosts.size() == 1 || !fabric_->process_address(host).empty()) continue;
     return absl::UnimplementedError(absl::StrCat(
@@ -106,7 +114,7 @@ absl::StatusOr<program::Executable> SessionImpl::CheckCompile(CompileRequest& re
   }
   record.id = ExecutableId(fabric_->NextId());
   record.devices = std::move(request.devices);
-  record.physical = devices_.PhysicalOf(record.devices);
+  record.physical = devices_.PhysicalOf(on);
   return record;
 }
 
@@ -122,12 +130,9 @@ void SessionImpl::Compile(CompileRequest request, ResultCallback<std::shared_ptr
   compile.set_options_bytes(request.options.size());
   compile.set_num_replicas(request.num_replicas);
   compile.set_num_partitions(request.num_partitions);
-  for (DeviceId device : record->devices) compile.add_local_devices(fabric_->topology().FindDevice(device)->local_ordinal);
-  if (std::any_of(record->devices.begin(), record->devices.end(), resource::IsVirtual)) {
-    auto source = std::make_shared<CompileRequest>(request);
-    source->devices = record->devices;
-    sources_[record->id] = {std::move(source), devices_.PhysicalOf(record->devices)};
-  }
+  for (DeviceId device : record->physical) compile.add_local_devices(fabric_->topology().FindDevice(device)->local_ordinal);
+  auto source = std::make_shared<CompileRequest>(request);
+  source->devices = record->devices;
   const bool calls_back = request.program.view().find(kHostCallbackTarget) != std::string_view::npos;
   compile.set_host_callbacks(calls_back);
   if (calls_back) lanes_.OpenForCalls(record->hosts);
@@ -136,15 +141,15 @@ void SessionImpl::Compile(CompileRequest request, ResultCallback<std::shared_ptr
   auto pending = std::make_shared<PendingCompile>();
   pending->record = *std::move(record);
   pending->left = pending->record.hosts.size();
-  pending->translated = request.translated;
+  pending->empty_seat = devices_.CheckPresent(pending->record.devices);
+  pending->source = std::move(source);
+  pending->calls_back = calls_back;
   pending->done = std::move(done);
   const Bytes options = Bytes::FromString(std::move(request.options));
   for (HostId host : pending->record.hosts) {
-    fabric_->compiles().Add(id, host, id_, [this, pending, calls_back](absl::StatusOr<::pathways::v1::Compiled> compiled) {
+    fabric_->compiles().Add(id, host, id_, [this, pending](absl::StatusOr<::pathways::v1::Compiled> compiled) {
       Take(std::move(compiled), pending->answer);
-      if (--pending->left > 0) return;
-      if (pending->translated && pending->answer.ok()) fabric_->CountTranslated();
-      OnCompiled(std::move(pending->record), calls_back, std::move(pending->answer), std::move(pending->done));
+      if (--pending->left == 0) OnCompiled(*pending);
     });
     fabric_->outbox().Add(host, command, {request.program, options});
   }
@@ -152,7 +157,7 @@ void SessionImpl::Compile(CompileRequest request, ResultCallback<std::shared_ptr
 
 // Names the host of each device, and the addresses at which the hosts' runtimes meet, for a program over several hosts.
 void SessionImpl::NameHosts(const program::Executable& record, ::pathways::v1::Compile& compile) const {
-  for (DeviceId device : record.devices) compile.add_hosts(fabric_->topology().FindDevice(device)->host.v);
+  for (DeviceId device : record.physical) compile.add_hosts(fabric_->topology().FindDevice(device)->host.v);
   for (HostId host : record.hosts) {
     auto& process = *compile.add_processes();
     process.set_host(host.v);
@@ -160,37 +165,42 @@ void SessionImpl::NameHosts(const program::Executable& record, ::pathways::v1::C
   }
 }
 
-void SessionImpl::OnCompiled(program::Executable record, bool calls_back, absl::StatusOr<::pathways::v1::Compiled> compiled,
-                             ResultCallback<std::shared_ptr<const ExecutableInfo>> done) {
+void SessionImpl::OnCompiled(PendingCompile& compile) {
   using Info = std::shared_ptr<const ExecutableInfo>;
-  Source source;
-  if (auto it = sources_.find(record.id); it != sources_.end()) {
-    source = std::move(it->second);
-    sources_.erase(it);
-  }
-  if (!compiled.ok()) {
+  program::Executable& record = compile.record;
+  const bool stand_in = !compile.empty_seat.ok();
+  if (!compile.answer.ok()) {
     if (record.hosts.size() > 1) DropRecord(record);  // some hosts may have it
-    return Answer<Info>(std::move(done), compiled.status());
+    return Answer<Info>(std::move(compile.done), compile.answer.status());
   }
-  auto complete = program::CompleteExecutable(record, *compiled);
-  if (source.request != nullptr) {  // its slice may have been moved or released meanwhile
-    if (devices_.PhysicalOf(record.devices) != source.physical) {
-      DropRecord(record);
-      return Compile(*source.request, std::move(done));
-    }
+  if (compile.source->translated) fabric_->CountTranslated();
+  if (stand_in) DropRecord(record);  // the clients' devices are others
+  const bool elsewhere =
+      stand_in ? devices_.CheckPresent(record.devices).ok() : devices_.PhysicalOf(record.devices) != record.physical;
+  if (elsewhere) {  // the slice of the devices has moved meanwhile, or a host has taken their seat
+    if (!stand_in) DropRecord(record);
+    return Compile(*compile.source, std::move(compile.done));
+  }
+  if (stand_in) {
+    record.physical = record.devices;
+    record.hosts.clear();
+  }
+  absl::StatusOr<std::shared_ptr<const program::Executable>> complete = program::CompleteExecutable(record, *compile.answer);
+  if (std::any_of(record.devices.begin(), record.devices.end(), resource::IsVirtual)) {  // their slice may have been released
     if (absl::Status status = devices_.Check(record.devices); !status.ok()) complete = status;
   }
   if (!complete.ok()) {
     DropRecord(record);
-    return Answer<Info>(std::move(done), complete.status());
+    return Answer<Info>(std::move(compile.done), complete.status());
   }
   const Handle handle = NewHandle();
-  ExecutableEntry entry{*std::move(complete), nullptr, {}, absl::OkStatus(), std::move(source.request), calls_back};
+  ExecutableEntry entry{*std::move(complete), nullptr,           {}, absl::OkStatus(), std::move(compile.source),
+                        compile.calls_back,   compile.empty_seat};
   entry.info = MakeInfo(*entry.record, handle);
   entry.accepted.resize(entry.record->parameters.size());
   Info info = entry.info;
   executables_.insert({handle, std::move(entry)});
-  Answer<Info>(std::move(done), std::move(info));
+  Answer<Info>(std::move(compile.done), std::move(info));
 }
 
 absl::StatusOr<ExecutableEntry*> SessionImpl::FindExecutable(Handle handle) {
@@ -221,6 +231,7 @@ void SessionImpl::Describe(Handle executable, ::pathways::v1::Describe::What wha
     status = absl::UnimplementedError(
         "a program of many nodes has no description of its own: ask for those of its nodes' executables");
   if (status.ok()) status = devices_.Check((*entry)->record->devices);
+  if (status.ok() && !(*entry)->unloaded.ok()) status = (*entry)->unloaded;
   if (!status.ok()) return Answer<::pathways::v1::Described>(std::move(done), status);
   const program::Executable& record = *(*entry)->record;
   Command command;
@@ -230,7 +241,8 @@ void SessionImpl::Describe(Handle executable, ::pathways::v1::Describe::What wha
   describe.set_what(what);
   fabric_->descriptions().Add(describe.query(), record.hosts.front(), id_,
                               [this, done = std::move(done)](absl::StatusOr<::pathways::v1::Described> described) mutable {
-                                if (described.ok() && described->status().code() != 0) described = session::StatusFrom(described->status());
+                                if (described.ok() && described->status().code() != 0)
+                                  described = session::StatusFrom(described->status());
                                 Answer<::pathways::v1::Described>(std::move(done), std::move(described));
                               });
   fabric_->outbox().Add(record.hosts.front(), std::move(command));

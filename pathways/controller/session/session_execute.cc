@@ -75,8 +75,9 @@ absl::StatusOr<SessionImpl::CheckedExecute> SessionImpl::CheckExecute(const Exec
     call.args.push_back(entry);
   }
   PW_RETURN_IF_ERROR(CheckArgs(*call.executable, call));
+  if (!call.executable->unloaded.ok()) return NotLoaded(*call.executable);
   for (HostId host : record.hosts) {
-    if (!fabric_->outbox().HasHost(host)) PW_RETURN_IF_ERROR(devices_.Check(record.devices));
+    if (!fabric_->outbox().HasHost(host)) return NotLoaded(*call.executable);
   }
   return call;
 }

@@ -206,7 +206,7 @@ TEST(SeveralHostsTest, AHostThatIsLostTakesTheWholeWithIt) {
   t.Run();
   const auto reply = t.Execute(info->handle, {1}, {3});
   const absl::Status status = reply.ok() ? t.Ready({3}) : reply.status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr("'w1'"));
   ASSERT_TRUE(t.Execute((*small)->handle, {2}, {4}).ok());
   EXPECT_EQ(*t.FetchRows(4), "aaaabbbb") << "what is left goes on";
@@ -410,10 +410,10 @@ TEST(ExecuteTest, OnALostHostIsAnErrorThatNamesIt) {
   t.workers[1]->Die();
   t.Run();
   const absl::Status status = t.Execute(info->handle, {}, {1}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr("'w1'"));
   EXPECT_EQ(t.Await<std::string>([&](auto done) { t.session->GetProgramText(info->handle, std::move(done)); }).status().code(),
-            absl::StatusCode::kUnavailable);
+            absl::StatusCode::kDataLoss);
 }
 
 TEST(SessionEndTest, FreesEverythingAndAnswersEveryone) {

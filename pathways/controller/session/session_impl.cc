@@ -50,6 +50,7 @@ SessionImpl::~SessionImpl() {
 void SessionImpl::OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error) {
   PoisonProgramResults(lost, error);
   arrays_.OnDevicesLost(lost, error);
+  StopLoading(lost);
 }
 
 void SessionImpl::Answer(StatusCallback done, absl::Status status) {

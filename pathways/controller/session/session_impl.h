@@ -6,9 +6,8 @@
 //   - session_arrays_files.cc: arrays that hosts save to files and load from them
 //   - session_executables.cc: compile, describe; session_execute.cc: execute and results of runs
 //   - session_programs.cc: programs of many nodes; program_steps.h: those with waiting nodes
-//   - slices/session_slices.cc: the end of a virtual slice; slices/session_remap.cc moves slices
-// Parts of its own: SessionDevices (the devices that it may use), PendingReads (requests that wait for arrays), RunResults,
-// ArrayTable, SessionLanes.
+//   - session_seats.cc: hosts that take a lost one's seat; slices/session_slices.cc, session_remap.cc: virtual slices that end or move
+// Parts: SessionDevices (those that it may use), PendingReads (requests that wait for arrays), RunResults, ArrayTable, SessionLanes.
 //
 // The client's callbacks always run in a task of their own (Session promises: never inside the call). Work in flight copies the state that
 // it needs and holds no pointer to the session, or is answered with CANCELLED in the destructor.
@@ -55,6 +54,8 @@ class SessionImpl final : public Session {
   // --- for the cluster ---
   const std::string& description() const { return description_; }
   void OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error);
+  // -- session_seats.cc: a host has taken the seat of these devices. Their uses get `until_loaded` until programs are loaded there.
+  void OnSeatTaken(const std::vector<DeviceId>& devices, const absl::Status& until_loaded);
   // -- session_slices.cc: the client's virtual devices are `count` ids from `first` on.
   void SetVirtualDevices(DeviceId first, int count) { devices_.SetVirtual(first, count); }
   // After a slice was released: its arrays become errors and are freed; programs for its devices cannot run any more.
@@ -131,7 +132,6 @@ class SessionImpl final : public Session {
   using Run = ExecuteRun;
   friend class ProgramSteps;
   struct CheckedExecute;
-  using Source = CompileSource;
 
   // -- session_impl.cc
   template <class T>
@@ -206,10 +206,17 @@ class SessionImpl final : public Session {
   absl::StatusOr<program::Executable> CheckCompile(CompileRequest& request) const;
   struct PendingCompile;  // a compilation on several hosts
   void NameHosts(const program::Executable& record, ::pathways::v1::Compile& compile) const;
-  void OnCompiled(program::Executable record, bool calls_back, absl::StatusOr<::pathways::v1::Compiled> compiled,
-                  ResultCallback<std::shared_ptr<const ExecutableInfo>> done);
+  void OnCompiled(PendingCompile& compile);
   absl::StatusOr<ExecutableEntry*> FindExecutable(Handle handle);
   void Describe(Handle executable, ::pathways::v1::Describe::What what, ResultCallback<::pathways::v1::Described> done);
+
+  // -- session_seats.cc
+  struct Reloading;
+  absl::Status NotLoaded(const ExecutableEntry& entry) const;  // of a call whose hosts do not have the executable
+  std::vector<Handle> MissingOn(const absl::flat_hash_set<DeviceId>& seats) const;
+  void LoadOnSeats();
+  void StopLoading(const absl::flat_hash_set<DeviceId>& lost);
+  void OpenSeats();
 
   // -- session_execute.cc
   absl::StatusOr<CheckedExecute> CheckExecute(const ExecuteRequest& request);
@@ -220,8 +227,8 @@ class SessionImpl final : public Session {
   // -- session_remap.cc
   struct Preparation;
   void CompileTwins();
-  void EndPreparation(const absl::Status& error);  // runs `done`
-  std::shared_ptr<void> SwapExecutables(const Preparation& preparation);
+  void EndPreparation(const absl::Status& error);                                // runs `done`
+  std::shared_ptr<void> SwapExecutables(const std::map<Handle, Handle>& twins);  // `twins`: by the executable that they replace
   absl::Status RelowerProgram(Handle handle, const std::shared_ptr<void>& old_executables);
   Record MoveRecord(const Record& from, const ArraySpec& from_spec, const SpecPtr& spec);
   struct Leaving {
@@ -265,11 +272,11 @@ class SessionImpl final : public Session {
   const std::string description_;
   Fabric* const fabric_;
   absl::AnyInvocable<void() &&> on_end_;
-  absl::flat_hash_map<ExecutableId, Source> sources_;  // of executables that are being compiled
-  std::shared_ptr<Preparation> preparation_;           // while a move is prepared
+  std::shared_ptr<Preparation> preparation_;  // while a move is prepared
+  std::shared_ptr<Reloading> reloading_;      // while programs are loaded on hosts that took seats
   bool suspended_ = false;
   std::vector<absl::AnyInvocable<void() &&>> when_resumed_;
-  absl::flat_hash_map<const buffers::LogicalArray*, SpecPtr> saved_;  // while suspended: the specs that the arrays in host memory have on devices
+  absl::flat_hash_map<const buffers::LogicalArray*, SpecPtr> saved_;  // while suspended: the arrays' specs on devices
   SessionDevices devices_;
   const SpecPtr no_spec_ = std::make_shared<const ArraySpec>();
 

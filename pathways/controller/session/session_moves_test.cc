@@ -129,7 +129,7 @@ TEST(ReshardTest, ALostSenderFailsTheReceiver) {
   t.workers[0]->Die();
   t.Run();
   const absl::Status status = t.Ready({2});
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr("'w0'"));
 }
 

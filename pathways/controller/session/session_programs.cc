@@ -324,7 +324,10 @@ absl::StatusOr<ExecuteReply> SessionImpl::RunProgram(const std::shared_ptr<Progr
     PW_RETURN_IF_ERROR(CheckProgramArgs(*entry, request.args, &args));
     if (entry->steps != nullptr) return devices_.Check(entry->devices);
     for (const dispatch::LoweredHost& part : entry->lowered.hosts) {
-      if (!fabric_->outbox().HasHost(part.host)) PW_RETURN_IF_ERROR(devices_.Check(entry->devices));
+      if (fabric_->outbox().HasHost(part.host)) continue;
+      PW_RETURN_IF_ERROR(devices_.Check(entry->devices));
+      return absl::DataLossError(
+          absl::StrCat("program ", entry->program().name, " is not on the hosts that its devices have now: compile it again"));
     }
     return absl::OkStatus();
   };

@@ -100,9 +100,9 @@ void SessionImpl::AbandonMove() {
 }
 
 // Replaces executables by their twins. Returns the owner of the old ones: they are dropped when the last program that uses them is gone.
-std::shared_ptr<void> SessionImpl::SwapExecutables(const Preparation& preparation) {
+std::shared_ptr<void> SessionImpl::SwapExecutables(const std::map<Handle, Handle>& twins) {
   auto old = std::make_shared<std::vector<std::shared_ptr<const program::Executable>>>();
-  for (const auto& [handle, twin_handle] : preparation.twins) {
+  for (const auto& [handle, twin_handle] : twins) {
     auto twin = executables_.find(twin_handle);
     auto entry = executables_.find(handle);
     if (twin == executables_.end()) continue;
@@ -111,6 +111,7 @@ std::shared_ptr<void> SessionImpl::SwapExecutables(const Preparation& preparatio
       continue;
     }
     old->push_back(std::exchange(entry->second.record, Renamed(*twin->second.record, *entry->second.record)));
+    entry->second.unloaded = twin->second.unloaded;
     executables_.erase(twin);
   }
   return std::shared_ptr<void>(nullptr, [this, old, alive = std::weak_ptr<bool>(alive_)](void*) {
@@ -205,7 +206,7 @@ std::vector<SessionImpl::Record> SessionImpl::Move(const DeviceMapping& to) {
     fabric_->topology().Bind(device, physical);
     fabric_->topology().Unbind(SessionDevices::ScratchOf(device));
   }
-  const std::shared_ptr<void> old_executables = SwapExecutables(*preparation);
+  const std::shared_ptr<void> old_executables = SwapExecutables(preparation->twins);
   for (Handle handle : SortedKeys(programs_)) {
     const ProgramEntry& entry = *programs_.at(handle);
     if (!entry.gone.ok() || !AnyOf(entry.devices, to)) continue;

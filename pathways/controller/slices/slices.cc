@@ -282,7 +282,21 @@ void Slices::EndSession(SessionId session) {
   Learn(outcomes);
 }
 
-void Slices::TopologyChanged() { Learn(table_.SetTopology(fabric_->topology())); }
+void Slices::TopologyChanged() {
+  const resource::Outcomes outcomes = table_.SetTopology(fabric_->topology());
+  for (const auto& [id, devices] : bound_) BindAgain(*table_.Find(id), devices);
+  Learn(outcomes);
+}
+
+// Binds the slice's virtual devices whose host was lost and whose seat somebody has taken.
+void Slices::BindAgain(const Slice& slice, const std::vector<DeviceId>& devices) {
+  for (size_t i = 0; i < slice.devices.size(); ++i) {
+    const resource::Topology& topology = fabric_->topology();
+    if (topology.FindDevice(devices[i]) != nullptr || topology.FindDevice(slice.devices[i]) == nullptr) continue;
+    fabric_->topology().Bind(devices[i], slice.devices[i]);
+    fabric_->devices().ForgetGone(devices[i], 1);
+  }
+}
 
 std::vector<SliceStatus> Slices::Status() const {
   std::vector<SliceStatus> all;

@@ -98,6 +98,7 @@ class Slices {
   // Returns null if none is left.
   static Spare* Choose(Pool& pool, const std::string& kind, DeviceId physical);
   absl::Status Bind(const resource::Slice& slice);
+  void BindAgain(const resource::Slice& slice, const std::vector<DeviceId>& devices);
   void Unbind(SessionId session, const std::vector<DeviceId>& devices);
   void Learn(const resource::Outcomes& outcomes);
   // NOT_FOUND if the session has no such slice.

@@ -148,7 +148,7 @@ TEST(SlicesTest, AnAwaitEndsWithItsTime) {
   EXPECT_FALSE(t.cluster->ReleaseSlice(s.id(), waiting.slice).ok());
 }
 
-TEST(SlicesTest, HostsThatJoinPlaceWhoWaitsAndLostOnesBreakSlices) {
+TEST(SlicesTest, HostsThatJoinPlaceWhoWaitsAndMendTheSlicesThatLostOnesBroke) {
   TestCluster t(1, 1);
   Session& s = t.Open();
   Add(t, s, Count(1, true));
@@ -169,6 +169,10 @@ TEST(SlicesTest, HostsThatJoinPlaceWhoWaitsAndLostOnesBreakSlices) {
   EXPECT_THAT(t.Ready({1}).ToString(), HasSubstr("lost host 'w1' of island 'i1'"));
   EXPECT_THAT(t.Put(3, t.Single(First(*placed), {1}), "x").ToString(), HasSubstr("lost host 'w1'"));
   EXPECT_EQ(*t.Fetch(2), "y");
+  t.Add({"another", "i1", 2});  // it takes the seat, and the slice is whole again
+  ASSERT_TRUE(t.Put(4, t.Single(First(*placed), {1}), "z").ok());
+  EXPECT_EQ(*t.Fetch(4), "z");
+  EXPECT_FALSE(t.Ready({1}).ok());
   EXPECT_TRUE(t.cluster->ReleaseSlice(s.id(), placed->slice).ok());
   EXPECT_FALSE(t.cluster->ReleaseSlice(s.id(), placed->slice).ok());
 }

@@ -218,7 +218,7 @@ def check_travellers(world):
         losses = [json.loads(line[5:]) for line in client.lines if line.startswith("LOST")]
         assert client.kind == "traveller" or not losses, (losses, world.story)
         for text in losses:
-            assert text.startswith("UNAVAILABLE") and "victim" in text, (text, world.story)
+            assert text.startswith(("DATA_LOSS", "UNAVAILABLE")) and "victim" in text, (text, world.story)
         if client.ended() and not client.killed:
             assert losses and client.process.returncode == 0, (client.lines[-3:], client.process.returncode, world.story)
 

@@ -61,5 +61,5 @@ def test_what_lived_there_raises_and_the_rest_goes_on(run_script, cluster, case)
     assert done.returncode == 0, done.stdout + done.stderr
     said = dict(line.split(" ", 1) for line in done.stdout.splitlines())
     for text in (said["TEXT"], said["LATER"]):
-        assert text.startswith("UNAVAILABLE") and "island0" in text and "host0" in text and "nothing heard" not in text, done.stdout
+        assert text.startswith("DATA_LOSS") and "island0" in text and "host0" in text and "nothing heard" not in text, done.stdout
     assert "NOT" not in said
