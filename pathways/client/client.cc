@@ -11,6 +11,7 @@
 #include "pathways/base/timer_queue.h"
 #include "pathways/client/remote_cluster.h"
 #include "pathways/net/asio_transport.h"
+#include "pathways/session/questions.h"
 
 namespace pw::client {
 namespace {
@@ -65,6 +66,7 @@ struct Client::State {
   std::shared_ptr<session::Session> session;  // used on the strand
   SessionId id;
   std::shared_ptr<const session::ClusterInfo> info;
+  std::shared_ptr<const session::SpareDevices> spares;
 
   void Post(absl::AnyInvocable<void(session::Session&) &&> task) {
     cluster->Post([session = session.get(), task = std::move(task)]() mutable { std::move(task)(*session); });
@@ -74,6 +76,7 @@ struct Client::State {
     session = std::move(opened);
     id = session->id();
     info = cluster->info();
+    spares = cluster->Spares(id);
   }
 };
 
@@ -121,6 +124,8 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Open(std::unique_ptr<State> owne
 
 const session::ClusterInfo& Client::cluster() const { return *state_->info; }
 
+const session::SpareDevices& Client::spares() const { return *state_->spares; }
+
 SessionId Client::session_id() const { return state_->id; }
 
 Handle Client::NewHandle() { return state_->next_handle.fetch_add(1, std::memory_order_relaxed); }
@@ -130,6 +135,15 @@ Future<Executable> Client::Compile(session::CompileRequest request) {
   const Future<Executable> future = promise.future();
   state_->Post([request = std::move(request), done = Fulfil(std::move(promise))](session::Session& session) mutable {
     session.Compile(std::move(request), std::move(done));
+  });
+  return future;
+}
+
+Future<Executable> Client::CompileProgram(Bytes program) {
+  Promise<Executable> promise;
+  const Future<Executable> future = promise.future();
+  state_->Post([program = std::move(program), done = Fulfil(std::move(promise))](session::Session& session) mutable {
+    session.CompileProgram(std::move(program), std::move(done));
   });
   return future;
 }
@@ -163,11 +177,11 @@ Run Client::Execute(const Executable& executable, absl::Span<const Array* const>
   session::ExecuteRequest request;
   request.executable = executable->handle;
   request.args = HandlesOf(args);
-  request.results.reserve(executable->output_specs.size());
-  run.results.reserve(executable->output_specs.size());
-  for (size_t i = 0; i < executable->output_specs.size(); ++i) {
-    run.results.push_back(NewArray());
-    request.results.push_back(run.results.back().handle());
+  if (options.results.empty()) {
+    run.results = Name(executable);
+    for (const Array& result : run.results) request.results.push_back(result.handle());
+  } else {
+    request.results = std::move(options.results);
   }
   request.launch_id = options.launch_id;
   request.non_donatable = std::move(options.non_donatable);
@@ -188,6 +202,13 @@ Run Client::Execute(const Executable& executable, absl::Span<const Array* const>
   return run;
 }
 
+std::vector<Array> Client::Name(const Executable& executable) {
+  std::vector<Array> results;
+  results.reserve(executable->output_specs.size());
+  for (size_t i = 0; i < executable->output_specs.size(); ++i) results.push_back(NewArray());
+  return results;
+}
+
 void Client::Drop(const Executable& executable) {
   state_->Post([handle = executable->handle](session::Session& session) { session.DestructExecutable(handle).IgnoreError(); });
 }
@@ -197,6 +218,15 @@ Future<session::CostAnalysis> Client::Costs(const Executable& executable) {
   const Future<session::CostAnalysis> future = promise.future();
   state_->Post([handle = executable->handle, done = Fulfil(std::move(promise))](session::Session& session) mutable {
     session.GetCostAnalysis(handle, std::move(done));
+  });
+  return future;
+}
+
+Future<std::string> Client::Module(const Executable& executable) {
+  Promise<std::string> promise;
+  const Future<std::string> future = promise.future();
+  state_->Post([handle = executable->handle, done = Fulfil(std::move(promise))](session::Session& session) mutable {
+    session.GetProgramModule(handle, std::move(done));
   });
   return future;
 }
@@ -254,6 +284,27 @@ Future<Unit> Client::Ready(const Array& array) {
   const Future<Unit> future = promise.future();
   state_->Post([array = array.handle(), promise = std::move(promise)](session::Session& session) mutable {
     session.WhenReady({array}, FulfilUnit(std::move(promise)));
+  });
+  return future;
+}
+
+Future<std::string> Client::Ask(std::string question) {
+  Promise<std::string> promise;
+  const Future<std::string> future = promise.future();
+  const absl::StatusOr<session::JsonObject> object = session::ParseJson(question);
+  if (!object.ok() || object->fields_size() != 1) {
+    promise.Set(object.ok() ? absl::InvalidArgumentError("Bad request: a question has one key, its kind") : object.status());
+    return future;
+  }
+  const std::string kind = object->fields().begin()->first;
+  absl::StatusOr<session::JsonObject> request = session::ObjectField(*object, kind);
+  if (!request.ok()) {
+    promise.Set(request.status());
+    return future;
+  }
+  state_->Post([state = state_.get(), kind, request = *std::move(request),
+                done = Fulfil(std::move(promise))](session::Session& session) mutable {
+    session::Ask(*state->cluster, session, kind, request, std::move(done));
   });
   return future;
 }

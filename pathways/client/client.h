@@ -62,8 +62,9 @@ struct Run {
 struct RunOptions {
   std::vector<int32_t> non_donatable = {};  // the indices of arguments that are not donated, although the program says so
   std::vector<DeviceId> devices = {};  // where a portable executable runs; if empty, on the devices for which it was compiled
-  int32_t launch_id = 0;               // PJRT's launch_id
-  bool end = false;                    // asks for Run::end, which costs a message
+  std::vector<session::Handle> results = {};  // of arrays that Name made; if empty, Run::results gets new ones
+  int32_t launch_id = 0;                      // PJRT's launch_id
+  bool end = false;                           // asks for Run::end, which costs a message
 };
 
 class Client {
@@ -83,11 +84,16 @@ class Client {
   ~Client();
 
   const session::ClusterInfo& cluster() const;
+  const session::SpareDevices& spares() const;  // on which this session can have virtual slices
   SessionId session_id() const;
   // Compiles a StableHLO module (text or portable artifact) for the devices of the request.
   Future<Executable> Compile(session::CompileRequest request);
+  // Compiles a program of many nodes (proto/pathways/v1/program.proto).
+  Future<Executable> CompileProgram(Bytes program);
   // Frees the executable on the cluster once its runs have ended. Without this, it stays until the session ends.
   void Drop(const Executable& executable);
+  // Gets the optimized program as a serialized xla.HloModuleProtoWithConfig.
+  Future<std::string> Module(const Executable& executable);
   Future<session::CostAnalysis> Costs(const Executable& executable);
   // Makes an array on one device, or replicated over several, of these dense, row-major bytes. A sharded array is assembled from one
   // array for each device.
@@ -96,6 +102,8 @@ class Client {
   Array PutError(const buffers::ArraySpec& spec, absl::Status error);
   std::vector<Array> Execute(const Executable& executable, absl::Span<const Array* const> args);
   Run Execute(const Executable& executable, absl::Span<const Array* const> args, RunOptions options);
+  // Names results of this executable, for one Execute to come (RunOptions::results).
+  std::vector<Array> Name(const Executable& executable);
   // Copies each shard to the device at the same place of `devices`. An empty `memory_kind` is the device's default memory.
   Array Copy(const Array& array, std::vector<DeviceId> devices, std::string memory_kind = "");
   // Makes a sharded array of arrays on single devices, one for each shard, in shard order. Shares their data.
@@ -105,6 +113,8 @@ class Client {
   // Fetches an array that one device holds whole; dense, or with these strides.
   Future<Bytes> Fetch(const Array& array, std::optional<buffers::Dims> byte_strides = std::nullopt);
   Future<Unit> Ready(const Array& array);
+  // Asks the cluster a question in JSON (session/questions.h), after all earlier operations of this thread.
+  Future<std::string> Ask(std::string question);
   // Sets the handler of calls that computations make to functions of this process. Its methods run on the client's own thread, and must
   // not block. Without a handler such calls fail.
   void SetHostCalls(std::shared_ptr<session::HostCallHandler> handler);

@@ -15,6 +15,10 @@ using ::pathways::v1::Answer;
 using ::pathways::v1::SessionRequest;
 using session::ResultCallback;
 
+AnswerCallback ReadingBytes(ResultCallback<std::string> done) {
+  return Reading(std::move(done), [](const Answer&, const Bytes& payload) { return std::string(payload.view()); });
+}
+
 }  // namespace
 
 void RemoteSession::OnCompiled(Handle handle, const Answer& answer, ResultCallback<ExecutableRef> done) {
@@ -136,7 +140,13 @@ void RemoteSession::GetCostAnalysis(Handle executable, ResultCallback<session::C
 void RemoteSession::GetProgramText(Handle executable, ResultCallback<std::string> done) {
   SessionRequest request;
   request.set_program_text(executable);
-  Ask(std::move(request), Reading(std::move(done), [](const Answer&, const Bytes& payload) { return std::string(payload.view()); }));
+  Ask(std::move(request), ReadingBytes(std::move(done)));
+}
+
+void RemoteSession::GetProgramModule(Handle executable, ResultCallback<std::string> done) {
+  SessionRequest request;
+  request.set_program_module(executable);
+  Ask(std::move(request), ReadingBytes(std::move(done)));
 }
 
 absl::Status RemoteSession::DestructExecutable(Handle executable) {

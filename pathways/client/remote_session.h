@@ -104,6 +104,7 @@ class RemoteSession final : public session::Session, private Link::Owner {
   void AwaitEffects(session::StatusCallback done) override;
   void GetCostAnalysis(Handle executable, session::ResultCallback<session::CostAnalysis> done) override;
   void GetProgramText(Handle executable, session::ResultCallback<std::string> done) override;
+  void GetProgramModule(Handle executable, session::ResultCallback<std::string> done) override;
   absl::Status DestructExecutable(Handle executable) override;
 
  private:

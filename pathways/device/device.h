@@ -142,6 +142,8 @@ class LoadedProgram {
   virtual absl::StatusOr<Launch> Execute(absl::Span<DeviceBuffer* const> arguments, const LaunchOptions& options) = 0;
   // Returns the program as readable text. UNIMPLEMENTED if the runtime cannot.
   virtual absl::StatusOr<std::string> Text() = 0;
+  // Returns the optimized program as a serialized xla.HloModuleProtoWithConfig. UNIMPLEMENTED if the runtime cannot.
+  virtual absl::StatusOr<std::string> Module() = 0;
   virtual absl::StatusOr<std::map<std::string, double>> CostAnalysis() = 0;
   // Returns input for DeviceRuntime::Load of the same runtime version. UNIMPLEMENTED if the runtime cannot.
   virtual absl::StatusOr<std::string> Serialize() = 0;

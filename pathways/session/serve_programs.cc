@@ -46,7 +46,10 @@ absl::Status ServedSession::CarryOutOnPrograms(Request& request) {
       AnalyzeCost(number, message.cost_analysis());
       break;
     case SessionRequest::kProgramText:
-      GetProgramText(number, message.program_text());
+      session_->GetProgramText(ExecutableOf(message.program_text()), AnswerBytes(number));
+      break;
+    case SessionRequest::kProgramModule:
+      session_->GetProgramModule(ExecutableOf(message.program_module()), AnswerBytes(number));
       break;
     case SessionRequest::kDropExecutable:
       DropExecutable(message.drop_executable());
@@ -156,10 +159,8 @@ void ServedSession::AnalyzeCost(uint64_t number, Handle executable) {
                             }));
 }
 
-void ServedSession::GetProgramText(uint64_t number, Handle executable) {
-  session_->GetProgramText(ExecutableOf(executable), AnswerResult<std::string>(number, [](std::string text, auto&, Bytes& payload) {
-                             payload = Bytes::FromString(std::move(text));
-                           }));
+ResultCallback<std::string> ServedSession::AnswerBytes(uint64_t number) {
+  return AnswerResult<std::string>(number, [](std::string bytes, auto&, Bytes& payload) { payload = Bytes::FromString(std::move(bytes)); });
 }
 
 void ServedSession::DropExecutable(Handle executable) {

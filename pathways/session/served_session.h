@@ -115,7 +115,8 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
   void Execute(const ::pathways::v1::ExecuteProgram& request);
   void FetchRun(uint64_t number, Handle status);
   void AnalyzeCost(uint64_t number, Handle executable);
-  void GetProgramText(uint64_t number, Handle executable);
+  // Answers with bytes.
+  ResultCallback<std::string> AnswerBytes(uint64_t number);
   void DropExecutable(Handle executable);
   Handle ExecutableOf(Handle executable) const;
 

@@ -134,8 +134,7 @@ class Session {
   // the next three methods must follow. ALREADY_EXISTS if the handle is in use; RESOURCE_EXHAUSTED if this buffer alone exceeds the limit.
   virtual void AnnounceHostBuffer(Handle handle, int64_t bytes, StatusCallback admitted) = 0;
   virtual void ForgetHostBuffer(Handle handle) = 0;
-  // Replaces StoreHostBuffer: arrays that use the buffer become this error.
-  virtual void FailHostBuffer(Handle handle, absl::Status error) = 0;
+  virtual void FailHostBuffer(Handle handle, absl::Status error) = 0;  // replaces StoreHostBuffer: arrays that use the buffer become this error
   // ALREADY_EXISTS if the handle is in use; RESOURCE_EXHAUSTED if the buffer was not announced and exceeds the limit.
   virtual absl::Status StoreHostBuffer(Handle handle, Bytes data) = 0;
   // Waits if a running CopyToHostBuffer will fill the buffer; NOT_FOUND if none will.
@@ -187,6 +186,7 @@ class Session {
   virtual void AwaitEffects(StatusCallback done) = 0;
   virtual void GetCostAnalysis(Handle executable, ResultCallback<CostAnalysis> done) = 0;
   virtual void GetProgramText(Handle executable, ResultCallback<std::string> done) = 0;
+  virtual void GetProgramModule(Handle executable, ResultCallback<std::string> done) = 0;  // the optimized one, an xla.HloModuleProtoWithConfig
   virtual absl::Status DestructExecutable(Handle executable) = 0;
 };
 

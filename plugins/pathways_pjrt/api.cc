@@ -1,4 +1,4 @@
-// The table of entries, the one symbol that this library exports.
+// The table of entries.
 #include "absl/strings/str_cat.h"
 #include "plugins/c_table/defaults.h"
 #include "plugins/pathways_pjrt/attributes.h"

@@ -21,9 +21,10 @@ std::atomic<const c_table::NamedValues*>& Current() {
 
 }  // namespace
 
-void SetAttributes(const session::ClusterInfo& cluster, SessionId session) {
+void SetAttributes(const session::ClusterInfo& cluster, SessionId session, uint64_t number) {
   auto* values = new c_table::NamedValues;
   values->Add("pathways_client", static_cast<int64_t>(session.v));
+  values->Add("pathways_number", static_cast<int64_t>(number));
   values->Add("supports_executable_serialization", false);
   values->Add("serialize_with_sdy", true);
   if (std::vector<int64_t> version = program::VersionNumbers(cluster.stablehlo_version); !version.empty())

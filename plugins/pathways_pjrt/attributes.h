@@ -7,7 +7,7 @@
 
 namespace pw::pathways_pjrt {
 
-void SetAttributes(const session::ClusterInfo& cluster, SessionId session);
+void SetAttributes(const session::ClusterInfo& cluster, SessionId session, uint64_t number);
 
 PJRT_Error* Attributes(PJRT_Plugin_Attributes_Args* args);
 

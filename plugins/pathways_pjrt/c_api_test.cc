@@ -1,4 +1,5 @@
 // Tests the C API as a host other than jax uses it: the table without a cluster, and the entries that jax does not call on a local cluster.
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -6,14 +7,17 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/child_process.h"
 #include "plugins/c_table/testing.h"
+#include "plugins/pathways_pjrt/package_calls.h"
 #include "plugins/pathways_pjrt/shardings_extension.h"
 #include "xla/compile_options.pb.h"
+#include "xla/hlo.pb.h"
 #include "xla/xla_data.pb.h"
 
 namespace pw::pathways_pjrt {
@@ -81,7 +85,8 @@ TEST(Table, WhatIsMissingSaysSoAndNamesTheOtherDoor) {
   PW_ARGS(PJRT_Client_DmaMap_Args, args);
   const Outcome outcome = Take(Api()->PJRT_Client_DmaMap(&args));
   EXPECT_EQ(outcome.code, PJRT_Error_Code_UNIMPLEMENTED);
-  EXPECT_THAT(outcome.message, StartsWith("PJRT_Client_DmaMap is not implemented by Pathways' PJRT door; set PATHWAYS_DOOR=ifrt"));
+  EXPECT_THAT(outcome.message,
+              StartsWith("PJRT_Client_DmaMap is not implemented by Pathways' PJRT door; set PATHWAYS_DOOR=ifrt"));
 }
 
 TEST(Clients, WantAnAddressAndKnowTheirOptions) {
@@ -142,9 +147,10 @@ class Cluster : public ::testing::Test {
     folder_ = absl::StrCat(::testing::TempDir(), "pathways_pjrt_test.XXXXXX");
     ASSERT_NE(mkdtemp(folder_.data()), nullptr);
     const std::string address = absl::StrCat("unix:", folder_, "/clients.sock");
-    process_ = new ChildProcess({{PW_LOCAL_BINARY, "--plugin", PW_DEVICE_PLUGIN, "--devices=4", "--island=island0", "--listen-clients",
-                                  address, "--port-file", absl::StrCat(folder_, "/port"), "--exit-with-parent"},
-                                 0});
+    process_ =
+        new ChildProcess({{PW_LOCAL_BINARY, "--plugin", PW_DEVICE_PLUGIN, "--devices=4", "--island=island0", "--listen-clients",
+                           address, "--port-file", absl::StrCat(folder_, "/port"), "--exit-with-parent"},
+                          0});
     ASSERT_TRUE(process_->EnsureRunning().ok());
     const Outcome outcome = Create({Text("cluster", address), Text("description", "a test"), Number("patience", 60)}, &client_);
     ASSERT_TRUE(outcome.ok()) << outcome.message;
@@ -192,8 +198,10 @@ class Cluster : public ::testing::Test {
     return values;
   }
 
-  static Outcome TryCompile(std::string text, int replicas, PJRT_LoadedExecutable** executable, const char* format = "mlir") {
+  static Outcome TryCompile(std::string text, int replicas, PJRT_LoadedExecutable** executable, const char* format = "mlir",
+                            const std::map<std::string, std::string>& overrides = {}) {
     xla::CompileOptionsProto options;
+    for (const auto& [name, value] : overrides) (*options.mutable_env_option_overrides())[name].set_string_field(value);
     options.mutable_executable_build_options()->set_num_replicas(replicas);
     options.mutable_executable_build_options()->set_num_partitions(1);
     const std::string bytes = options.SerializeAsString();
@@ -357,6 +365,79 @@ TEST_F(Cluster, RefusesProgramsThatItCannotRun) {
   EXPECT_THAT(outcome.message, HasSubstr("PATHWAYS_DOOR=ifrt"));
   EXPECT_FALSE(TryCompile("module {", 1, &executable).ok());
   EXPECT_EQ(TryCompile(kDoubled, 5, &executable).code, PJRT_Error_Code_INVALID_ARGUMENT);
+}
+
+TEST_F(Cluster, RefusesPortsThatHaveNoPlaceInAProgram) {
+  PJRT_LoadedExecutable* executable = nullptr;
+  for (const char* port : {"", "k", "k:1:0:0", ":1:0:0:0",
+                           "k:0:0::", "k:1:1::", "k:1:-1::", "k:1:0:x:", "k:1:0:-1:", "k:1:0:0,:", "k:99999999:0::"}) {
+    const Outcome outcome = TryCompile(kDoubled, 1, &executable, "mlir", {{"pathways_port", port}});
+    EXPECT_EQ(outcome.code, PJRT_Error_Code_INVALID_ARGUMENT) << port;
+    EXPECT_THAT(outcome.message, HasSubstr("KEY:PORTS:NUMBER:PARAMETERS:RESULTS"));
+  }
+  EXPECT_EQ(TryCompile(kDoubled, 1, &executable, "mlir", {{"pathways_port", "k:1:0:0:0"}}).code, PJRT_Error_Code_NOT_FOUND);
+  const Outcome encoded =
+      TryCompile(kDoubled, 1, &executable, "mlir", {{"pathways_port", "k:1:0:0:0"}, {"pathways_program", "&"}});
+  EXPECT_THAT(encoded.message, HasSubstr("base64"));
+  const Outcome program =
+      TryCompile(kDoubled, 1, &executable, "mlir", {{"pathways_port", "k:1:0:0:0"}, {"pathways_program", "YQ=="}});
+  EXPECT_EQ(program.code, PJRT_Error_Code_INVALID_ARGUMENT) << program.message;
+}
+
+TEST_F(Cluster, AnswersThePackagesQuestions) {
+  void* library = dlopen(PW_PLUGIN_LIBRARY, RTLD_NOW);
+  auto* ask = reinterpret_cast<decltype(&PathwaysAsk)>(dlsym(library, "PathwaysAsk"));
+  auto* free_text = reinterpret_cast<decltype(&PathwaysFree)>(dlsym(library, "PathwaysFree"));
+  const auto answer = [&](uint64_t client, const std::string& question) {
+    char* text = nullptr;
+    size_t size = 0;
+    const int code = ask(client, question.data(), question.size(), &text, &size);
+    const std::string said(text, size);
+    free_text(text);
+    return std::make_pair(code, said);
+  };
+  PW_ARGS(PJRT_Plugin_Attributes_Args, args);
+  Check(Api()->PJRT_Plugin_Attributes(&args));
+  uint64_t me = 0;
+  for (size_t i = 0; i < args.num_attributes; ++i) {
+    if (std::string(args.attributes[i].name, args.attributes[i].name_size) == "pathways_number")
+      me = args.attributes[i].int64_value;
+  }
+  const auto [code, report] = answer(me, R"({"statusRequest": {}})");
+  EXPECT_EQ(code, 0);
+  EXPECT_THAT(report, HasSubstr("\"islands\""));
+  EXPECT_EQ(answer(me, R"({"effectsRequest": {}})"), std::make_pair(0, std::string("{}")));
+  EXPECT_EQ(answer(me + 1000, R"({"statusRequest": {}})").first, static_cast<int>(absl::StatusCode::kNotFound));
+  for (const char* bad : {"", "{", "[]", "{}", R"({"statusRequest": 1})", R"({"statusRequest": {}, "effectsRequest": {}})",
+                          R"({"sliceRequest": {}})"})
+    EXPECT_EQ(answer(me, bad).first, static_cast<int>(absl::StatusCode::kInvalidArgument)) << bad;
+  EXPECT_EQ(answer(me, R"({"otherRequest": {}})").first, static_cast<int>(absl::StatusCode::kUnimplemented));
+}
+
+TEST_F(Cluster, TellsTheOptimizedProgram) {
+  PJRT_LoadedExecutable* doubled = Compile(kDoubled, 1);
+  PW_ARGS(PJRT_LoadedExecutable_GetExecutable_Args, get);
+  get.loaded_executable = doubled;
+  Check(Api()->PJRT_LoadedExecutable_GetExecutable(&get));
+  PJRT_Program program{PJRT_Program_STRUCT_SIZE};
+  PW_ARGS(PJRT_Executable_OptimizedProgram_Args, args);
+  args.executable = get.executable;
+  args.program = &program;
+  Check(Api()->PJRT_Executable_OptimizedProgram(&args));
+  std::string bytes(program.code_size, '\0');
+  program.code = bytes.data();
+  program.code_size = bytes.size() - 1;
+  EXPECT_EQ(Take(Api()->PJRT_Executable_OptimizedProgram(&args)).code, PJRT_Error_Code_INVALID_ARGUMENT);
+  program.code_size = bytes.size();
+  Check(Api()->PJRT_Executable_OptimizedProgram(&args));
+  EXPECT_EQ(std::string(program.format, program.format_size), "hlo_with_config");
+  xla::HloModuleProtoWithConfig module;
+  ASSERT_TRUE(module.ParseFromString(bytes));
+  EXPECT_THAT(module.hlo_module().name(), HasSubstr("doubled"));
+  PW_ARGS(PJRT_Executable_Destroy_Args, destroy);
+  destroy.executable = get.executable;
+  Check(Api()->PJRT_Executable_Destroy(&destroy));
+  Destroy(doubled);
 }
 
 TEST_F(Cluster, TellsWhereAProgramRuns) {

@@ -8,6 +8,7 @@
 #include "plugins/pathways_pjrt/attributes.h"
 #include "plugins/pathways_pjrt/handles.h"
 #include "plugins/pathways_pjrt/own_cluster.h"
+#include "plugins/pathways_pjrt/package_calls.h"
 
 namespace pw::pathways_pjrt {
 namespace {
@@ -23,6 +24,7 @@ struct Options {
   std::string local;                // flags of a cluster in this process (own_cluster.h), instead of `cluster`
   std::string callback_socket;      // where the package answers calls of programs (python_calls.h); empty: it does not
   std::string callback_token;
+  bool virtual_devices = false;  // whether to show the devices of virtual slices: the package hides them from jax.devices()
 };
 
 std::string* TextNamed(absl::string_view name, Options& options) {
@@ -41,10 +43,12 @@ absl::Status ReadOption(const PJRT_NamedValue& value, Options& options) {
     text->assign(value.string_value, value.value_size);
   } else if (name == "patience" && value.type == PJRT_NamedValue_kInt64) {
     options.session.timeout = absl::Seconds(value.int64_value);
+  } else if (name == "virtual_devices" && value.type == PJRT_NamedValue_kInt64) {
+    options.virtual_devices = value.int64_value != 0;
   } else {
     return absl::InvalidArgumentError(absl::StrCat(
-        "there is no option '", name, "' of this type; there are the texts cluster, local, description, callback_socket ",
-        "and callback_token, and the number patience"));
+        "there is no option '", name, "' of this type; there are the texts cluster, local, description, callback_socket and ",
+        "callback_token, and the numbers patience and virtual_devices"));
   }
   return absl::OkStatus();
 }
@@ -74,13 +78,17 @@ void DescribeDevice(PJRT_Client* client, const session::DeviceInfo& info) {
   client->topology.descriptions.push_back(&device.description);
 }
 
-void DescribeMemories(PJRT_Client* client) {
+void DescribeMemories(PJRT_Client* client, const Options& options) {
   absl::flat_hash_map<MemoryId, Memory*> memory_of;
-  for (const session::MemoryInfo& info : client->cluster().memories) {
+  const auto describe = [&](const session::MemoryInfo& info) {
     Memory& memory = client->owned_memories.emplace_back();
     memory.info = &info;
     client->memories.push_back(&memory);
     memory_of[info.id] = &memory;
+  };
+  for (const session::MemoryInfo& info : client->cluster().memories) describe(info);
+  if (options.virtual_devices) {
+    for (const session::MemoryInfo& info : client->session->spares().memories) describe(info);
   }
   for (PJRT_Device& device : client->owned_devices) {
     for (MemoryId id : device.description.info->memories) {
@@ -114,8 +122,11 @@ PJRT_Error* CreateClient(PJRT_Client_Create_Args* args) {
   }
   client->topology.client = client.get();
   for (const session::DeviceInfo& info : client->cluster().devices) DescribeDevice(client.get(), info);
-  DescribeMemories(client.get());
-  SetAttributes(client->cluster(), client->session->session_id());
+  if (options.virtual_devices) {  // after the cluster's own, so that no default names them
+    for (const session::DeviceInfo& info : client->session->spares().devices) DescribeDevice(client.get(), info);
+  }
+  DescribeMemories(client.get(), options);
+  SetAttributes(client->cluster(), client->session->session_id(), AddClient(client.get()));
   args->client = client.release();
   return nullptr;
 }
@@ -129,24 +140,20 @@ PJRT_Error* LookupDevice(PJRT_Client_LookupDevice_Args* args) {
 }
 
 PJRT_Error* LookupAddressableDevice(PJRT_Client_LookupAddressableDevice_Args* args) {
-  for (PJRT_Device* device : args->client->devices) {
-    if (device->description.info->local_hardware_id != args->local_hardware_id) continue;
-    args->addressable_device = device;
-    return nullptr;
-  }
-  return NewError(
-      absl::InvalidArgumentError(absl::StrCat("the cluster has no device of local hardware id ", args->local_hardware_id)));
+  return NewError(absl::NotFoundError(absl::StrCat("no device has the local hardware id ", args->local_hardware_id,
+                                                   ": a cluster's devices have none; use their ids")));
 }
 
 // The first devices, replica-major.
 PJRT_Error* DefaultDeviceAssignment(PJRT_Client_DefaultDeviceAssignment_Args* args) {
   const auto& devices = args->client->devices;
+  const size_t own = args->client->cluster().devices.size();
   const int64_t wanted = int64_t{args->num_replicas} * args->num_partitions;
-  if (args->num_replicas < 1 || args->num_partitions < 1 || wanted > static_cast<int64_t>(devices.size()) ||
+  if (args->num_replicas < 1 || args->num_partitions < 1 || wanted > static_cast<int64_t>(own) ||
       static_cast<int64_t>(args->default_assignment_size) < wanted) {
-    return NewError(absl::InvalidArgumentError(
-        absl::StrCat("no default device assignment of ", args->num_replicas, " replicas x ", args->num_partitions,
-                     " partitions on ", devices.size(), " devices, in room for ", args->default_assignment_size)));
+    return NewError(absl::InvalidArgumentError(absl::StrCat("no default device assignment of ", args->num_replicas,
+                                                            " replicas x ", args->num_partitions, " partitions on ", own,
+                                                            " devices, in room for ", args->default_assignment_size)));
   }
   for (int64_t i = 0; i < wanted; ++i) args->default_assignment[i] = devices[i]->id().v;
   return nullptr;
@@ -177,6 +184,7 @@ void FillClientEntries(PJRT_Api* api) {
   FillLists(api);
   api->PJRT_Client_Create = CreateClient;
   api->PJRT_Client_Destroy = [](PJRT_Client_Destroy_Args* args) -> PJRT_Error* {
+    RemoveClient(args->client);
     delete args->client;
     return nullptr;
   };

@@ -30,11 +30,13 @@ ShardingLists::ShardingLists(const std::vector<pw::session::ValueInfo>& values) 
   }
 }
 
-Program::Program(pw::client::Client* session, pw::client::Executable executable, int replicas, int partitions)
+Program::Program(pw::client::Client* session, pw::client::Executable executable, int replicas, int partitions,
+                 std::optional<Port> port)
     : session(session),
       info(std::move(executable)),
       num_replicas(replicas),
       num_partitions(partitions),
+      port(std::move(port)),
       parameter_shardings(info->parameters),
       output_shardings(info->outputs) {
   for (const pw::session::ValueInfo& value : info->outputs) {
@@ -57,7 +59,12 @@ Program::Program(pw::client::Client* session, pw::client::Executable executable,
 namespace pw::pathways_pjrt {
 namespace {
 
-absl::StatusOr<session::CompileRequest> ReadRequest(const PJRT_Client_Compile_Args& args) {
+struct Request {
+  session::CompileRequest compile;
+  std::optional<PortOptions> port;
+};
+
+absl::StatusOr<Request> ReadRequest(const PJRT_Client_Compile_Args& args) {
   const absl::string_view format(args.program->format, args.program->format_size);
   if (format != "mlir") return NotYet(absl::StrCat("compiling a program in the format '", format, "'"));
   if (const absl::string_view call = program::ClientCallIn({args.program->code, args.program->code_size}); !call.empty())
@@ -66,13 +73,14 @@ absl::StatusOr<session::CompileRequest> ReadRequest(const PJRT_Client_Compile_Ar
   if (!options.ParseFromArray(args.compile_options, static_cast<int>(args.compile_options_size)))
     return absl::InvalidArgumentError("the compile options are not a serialized xla.CompileOptionsProto");
   PW_ASSIGN_OR_RETURN(program::DeviceGrid grid, program::DevicesOf(options.executable_build_options()));
-  session::CompileRequest request;
-  request.format = "mlir";
-  request.program = Bytes::Copy({args.program->code, args.program->code_size});
-  request.num_replicas = grid.num_replicas;
-  request.num_partitions = grid.num_partitions;
-  request.devices = std::move(grid.devices);
-  request.options = program::CanonicalCompileOptions(std::move(options));
+  Request request;
+  PW_ASSIGN_OR_RETURN(request.port, ReadPortOptions(options));
+  request.compile.format = "mlir";
+  if (!request.port.has_value()) request.compile.program = Bytes::Copy({args.program->code, args.program->code_size});
+  request.compile.num_replicas = grid.num_replicas;
+  request.compile.num_partitions = grid.num_partitions;
+  request.compile.devices = std::move(grid.devices);
+  request.compile.options = program::CanonicalCompileOptions(std::move(options));
   return request;
 }
 
@@ -98,13 +106,43 @@ absl::Status ReadParameters(Program& program) {
   return absl::OkStatus();
 }
 
+// Compiles the program that a port brings, or finds it.
+absl::StatusOr<std::shared_ptr<ManyNodes>> ProgramOf(PJRT_Client* client, PortOptions& port) {
+  if (!port.program.empty()) {
+    PW_ASSIGN_OR_RETURN(client::Executable info,
+                        Await(client->session->CompileProgram(Bytes::FromString(std::move(port.program)))));
+    auto program = std::make_shared<ManyNodes>(client->session.get(), std::move(info), port.ports);
+    std::lock_guard<std::mutex> lock(client->mu);
+    absl::erase_if(client->many_nodes, [](const auto& known) { return known.second.expired(); });
+    client->many_nodes[port.key] = program;
+    return program;
+  }
+  std::lock_guard<std::mutex> lock(client->mu);
+  auto found = client->many_nodes.find(port.key);
+  std::shared_ptr<ManyNodes> program = found == client->many_nodes.end() ? nullptr : found->second.lock();
+  if (program == nullptr) return absl::NotFoundError(absl::StrCat("no port has brought the program ", port.key));
+  return program;
+}
+
+absl::StatusOr<std::shared_ptr<Program>> CompilePort(PJRT_Client* client, Request request) {
+  Port port{*std::move(request.port), nullptr};
+  PW_ASSIGN_OR_RETURN(port.program, ProgramOf(client, port.options));
+  PW_ASSIGN_OR_RETURN(client::Executable part, port.program->AddPort(port.options, request.compile.devices));
+  return std::make_shared<Program>(client->session.get(), std::move(part), request.compile.num_replicas,
+                                   request.compile.num_partitions, std::move(port));
+}
+
+absl::StatusOr<std::shared_ptr<Program>> CompileProgram(PJRT_Client* client, Request request) {
+  if (request.port.has_value()) return CompilePort(client, std::move(request));
+  const int replicas = request.compile.num_replicas, partitions = request.compile.num_partitions;
+  PW_ASSIGN_OR_RETURN(client::Executable info, Await(client->session->Compile(std::move(request.compile))));
+  return std::make_shared<Program>(client->session.get(), std::move(info), replicas, partitions, std::nullopt);
+}
+
 PJRT_Error* Compile(PJRT_Client_Compile_Args* args) {
-  PW_ENTRY_ASSIGN_OR_RETURN(session::CompileRequest request, ReadRequest(*args));
-  const int replicas = request.num_replicas, partitions = request.num_partitions;
-  client::Client* session = args->client->session.get();
-  PW_ENTRY_ASSIGN_OR_RETURN(client::Executable info, Await(session->Compile(std::move(request))));
-  PW_ENTRY_RETURN_IF_ERROR(CheckInfo(*info, replicas, partitions));
-  auto program = std::make_shared<Program>(session, std::move(info), replicas, partitions);
+  PW_ENTRY_ASSIGN_OR_RETURN(Request request, ReadRequest(*args));
+  PW_ENTRY_ASSIGN_OR_RETURN(const std::shared_ptr<Program> program, CompileProgram(args->client, std::move(request)));
+  PW_ENTRY_RETURN_IF_ERROR(CheckInfo(*program->info, program->num_replicas, program->num_partitions));
   PW_ENTRY_RETURN_IF_ERROR(ReadParameters(*program));
   auto loaded = std::make_unique<PJRT_LoadedExecutable>();
   loaded->client = args->client;
@@ -115,7 +153,7 @@ PJRT_Error* Compile(PJRT_Client_Compile_Args* args) {
           absl::InternalError(absl::StrCat("the program runs on device ", id.v, ", which the cluster did not announce")));
     loaded->devices.push_back(device->second);
   }
-  loaded->program = std::move(program);
+  loaded->program = program;
   args->executable = loaded.release();
   return nullptr;
 }
@@ -158,6 +196,29 @@ PJRT_Error* CostAnalysis(PJRT_Executable_GetCostAnalysis_Args* args) {
   }
   args->properties = executable->costs->data();
   args->num_properties = executable->costs->size();
+  return nullptr;
+}
+
+// The host asks twice: for the size, then for the bytes.
+PJRT_Error* OptimizedProgram(PJRT_Executable_OptimizedProgram_Args* args) {
+  static constexpr absl::string_view kFormat = "hlo_with_config";
+  PJRT_Executable* executable = args->executable;
+  const Program& program = *executable->program;
+  if (program.port.has_value()) return NewError(NotYet("the optimized form of a program of many nodes"));
+  std::lock_guard<std::mutex> lock(executable->mu);
+  if (!executable->module.has_value()) {
+    PW_ENTRY_ASSIGN_OR_RETURN(executable->module, Await(program.session->Module(program.info)));
+  }
+  const std::string& bytes = *executable->module;
+  SetText(kFormat, &args->program->format, &args->program->format_size);
+  if (args->program->code == nullptr) {
+    args->program->code_size = bytes.size();
+    return nullptr;
+  }
+  if (args->program->code_size < bytes.size())
+    return NewError(absl::InvalidArgumentError(
+        absl::StrCat("the optimized program has ", bytes.size(), " bytes, the host's buffer ", args->program->code_size)));
+  std::copy(bytes.begin(), bytes.end(), args->program->code);
   return nullptr;
 }
 
@@ -230,6 +291,7 @@ void FillProperties(PJRT_Api* api) {
     return nullptr;
   };
   api->PJRT_Executable_GetCostAnalysis = CostAnalysis;
+  api->PJRT_Executable_OptimizedProgram = OptimizedProgram;
   api->PJRT_Executable_GetCompiledMemoryStats = MemoryStats;
 }
 

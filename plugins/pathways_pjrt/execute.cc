@@ -28,7 +28,13 @@ class Execution {
     }
     client::RunOptions options = Options();
     Donate(options.non_donatable, arrays);
-    client::Run run = program_.session->Execute(program_.info, handles, std::move(options));
+    client::Run run;
+    if (program_.port.has_value()) {
+      PW_ASSIGN_OR_RETURN(run.results, program_.port->program->Execute(program_.port->options, arrays, options.non_donatable));
+      run.end = Future<Unit>::Ready(Unit());  // of what the port does
+    } else {
+      run = program_.session->Execute(program_.info, handles, std::move(options));
+    }
     Return(std::move(run));
     return absl::OkStatus();
   }

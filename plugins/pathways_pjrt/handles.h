@@ -7,7 +7,7 @@
 //  1. A handle is created by exactly one entry of the table and freed by its Destroy entry.
 //  2. Devices, memories and their descriptions live as long as their client, and all other handles of a client are destroyed before it.
 //  3. Names, dimensions and layouts that an entry returns by pointer live in the handle, are filled once, and never move.
-//  4. No entry throws. Only Client_Create, Client_Compile, Client_Destroy, Event_Await and GetCostAnalysis wait for the cluster.
+//  4. No entry throws. Only Client_Create, Client_Compile, Client_Destroy, Event_Await, GetCostAnalysis and OptimizedProgram wait for the cluster.
 //  5. An error of the cluster is the value of what depends on it: entries that start something report only what is wrong with the call.
 //  6. Where the cluster is in this process, entries that post to it run its work before they return, if no other thread does
 //     (HelpedThread). So a small computation has ended when its Execute returns, and no thread was woken.
@@ -18,6 +18,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@
 #include "pathways/base/thread_pool.h"
 #include "pathways/client/client.h"
 #include "plugins/c_table/named_values.h"
+#include "plugins/pathways_pjrt/ports.h"
 #include "plugins/pathways_pjrt/python_calls.h"
 #include "plugins/pathways_pjrt/shared_array.h"
 #include "plugins/pathways_pjrt/table.h"
@@ -79,6 +81,8 @@ struct PJRT_Client {
   std::vector<PJRT_Memory*> memories;
   absl::flat_hash_map<pw::DeviceId, PJRT_Device*> device_of;
   PJRT_TopologyDescription topology;
+  std::mutex mu;
+  absl::flat_hash_map<std::string, std::weak_ptr<pw::pathways_pjrt::ManyNodes>> many_nodes;  // by their keys; guarded by mu
 
   const pw::session::ClusterInfo& cluster() const { return session->cluster(); }
 };
@@ -107,10 +111,18 @@ struct ShardingLists {
   std::vector<size_t> sizes;
 };
 
-// A compiled program. Immutable; shared by its executable handles.
+// A port and its program (ports.h).
+struct Port {
+  pw::pathways_pjrt::PortOptions options;
+  std::shared_ptr<pw::pathways_pjrt::ManyNodes> program;
+};
+
+// A compiled program, or a port of one. Immutable; shared by its executable handles.
 struct Program {
-  Program(pw::client::Client* session, pw::client::Executable executable, int replicas, int partitions);
-  ~Program() { session->Drop(info); }
+  Program(pw::client::Client* session, pw::client::Executable executable, int replicas, int partitions, std::optional<Port> port);
+  ~Program() {
+    if (!port.has_value()) session->Drop(info);
+  }
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
@@ -118,6 +130,7 @@ struct Program {
   const pw::client::Executable info;
   const int num_replicas;
   const int num_partitions;
+  const std::optional<Port> port;                           // nullopt: an ordinary program
   std::vector<pw::buffers::ArraySpec> parameter_specs;      // whole arrays, as the program takes them
   std::vector<std::shared_ptr<const Shape>> output_shapes;  // as one device sees them
   std::vector<PJRT_Buffer_Type> output_types;
@@ -136,6 +149,7 @@ struct PJRT_Executable {
   std::shared_ptr<const Program> program;
   std::mutex mu;
   std::unique_ptr<pw::c_table::NamedValues> costs;  // guarded by mu
+  std::optional<std::string> module;                // the optimized program, once asked for; guarded by mu
 };
 
 struct PJRT_LoadedExecutable {

@@ -52,12 +52,12 @@ def _install_what_clusters_lack():
     transformations.install(connection.is_ours)
     dlpack.install(connection.is_ours)
     unreduced.install(connection.is_ours)
+    inspect_sharding.install(connection.is_ours)
+    reshard.install(connection.is_ours)
+    devices.install(connection.is_ours)
 
 
 def _install_what_the_proxy_lacks():
     """Patches jax where the client of the IFRT proxy lacks what the clients of jax's other backends have."""
-    inspect_sharding.install(connection.is_ours)
     host_arrays.install()
-    reshard.install(connection.is_ours)
-    devices.install(connection.is_ours)
     host_memory.install()

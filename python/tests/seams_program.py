@@ -56,6 +56,12 @@ def loads_the_other_door():
     return doors.load().pjrt_plugin_initialized("pathways")
 
 
+def can_hide_devices():
+    from pathways._jax import virtual_devices
+
+    return virtual_devices.can_hide()
+
+
 def forgets_dropped_connections():
     from pathways._client import connection
 
@@ -173,7 +179,8 @@ def hands_out_memory():
 # Last what takes the connection away.
 FEATURES = [calls_back, calls_back_from_several, calls_back_with_buffers, tells_shardings, runs_programs, runs_programs_over_other_shardings,
             keeps_order_in_programs, has_virtual_slices, knows_own_table_of_tokens, moves_between_sets_of_devices, guards_transfers,
-            analyzes_costs, takes_odd_strides, hands_out_memory, loads_the_other_door, forgets_dropped_connections]
+            analyzes_costs, takes_odd_strides, hands_out_memory, loads_the_other_door, can_hide_devices,
+            forgets_dropped_connections]
 
 
 def is_hooked(seam):

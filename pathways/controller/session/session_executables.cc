@@ -266,4 +266,12 @@ void SessionImpl::GetProgramText(Handle executable, ResultCallback<std::string> 
            });
 }
 
+void SessionImpl::GetProgramModule(Handle executable, ResultCallback<std::string> done) {
+  Describe(executable, ::pathways::v1::Describe::PROGRAM_MODULE,
+           [done = std::move(done)](absl::StatusOr<::pathways::v1::Described> described) mutable {
+             if (!described.ok()) return std::move(done)(described.status());
+             std::move(done)(std::move(*described->mutable_module()));
+           });
+}
+
 }  // namespace pw::controller

@@ -117,7 +117,6 @@ class SessionImpl final : public Session {
   absl::Status Destruct(Arrays arrays) override;
   absl::StatusOr<bool> IsDeleted(Handle array) override;
   absl::StatusOr<ArraySpec> Spec(Handle array) override;
-
   void Compile(CompileRequest request, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) override;
   void AwaitEffects(StatusCallback done) override;
   void CompileProgram(Bytes program, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) override;
@@ -126,6 +125,7 @@ class SessionImpl final : public Session {
   void FetchExecuteResult(Handle status, ResultCallback<RunResult> done) override;
   void GetCostAnalysis(Handle executable, ResultCallback<CostAnalysis> done) override;
   void GetProgramText(Handle executable, ResultCallback<std::string> done) override;
+  void GetProgramModule(Handle executable, ResultCallback<std::string> done) override;
   absl::Status DestructExecutable(Handle executable) override;
 
  private:

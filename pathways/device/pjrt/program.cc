@@ -154,6 +154,8 @@ absl::StatusOr<std::string> Program::Text() {
   return result;
 }
 
+absl::StatusOr<std::string> Program::Module() { return OptimizedModuleWithConfig(client_->api(), executable_); }
+
 absl::StatusOr<std::map<std::string, double>> Program::CostAnalysis() {
   PW_PJRT_ARGS(args, PJRT_Executable_GetCostAnalysis_Args);
   args.executable = executable_;

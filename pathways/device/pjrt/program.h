@@ -29,6 +29,7 @@ class Program : public LoadedProgram, public std::enable_shared_from_this<Progra
   const ProgramInfo& info() const override { return info_; }
   absl::StatusOr<Launch> Execute(absl::Span<DeviceBuffer* const> arguments, const LaunchOptions& options) override;
   absl::StatusOr<std::string> Text() override;
+  absl::StatusOr<std::string> Module() override;
   absl::StatusOr<std::map<std::string, double>> CostAnalysis() override;
   absl::StatusOr<std::string> Serialize() override;
 

@@ -130,7 +130,7 @@ absl::Status ReadModule(const std::string& serialized, const std::string& defaul
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> OptimizedModule(const Api& api, PJRT_Executable* executable) {
+absl::StatusOr<std::string> OptimizedModuleWithConfig(const Api& api, PJRT_Executable* executable) {
   PW_PJRT_ARGS(program, PJRT_Program);
   PW_PJRT_ARGS(args, PJRT_Executable_OptimizedProgram_Args);
   args.executable = executable;
@@ -140,11 +140,18 @@ absl::StatusOr<std::string> OptimizedModule(const Api& api, PJRT_Executable* exe
   program.code = code.data();
   PW_RETURN_IF_ERROR(api.Call(&PJRT_Api::PJRT_Executable_OptimizedProgram, &args));
   const absl::string_view format(program.format, program.format_size);
-  if (format == "hlo") return code;
-  if (format != "hlo_with_config")
-    return absl::UnimplementedError(absl::StrCat("the optimized program has the format '", format, "'"));
+  if (format == "hlo_with_config") return code;
+  if (format != "hlo") return absl::UnimplementedError(absl::StrCat("the optimized program has the format '", format, "'"));
+  xla::HloModuleProtoWithConfig without;
+  if (!without.mutable_hlo_module()->ParseFromString(code))
+    return absl::InvalidArgumentError("the optimized program is not a serialized xla.HloModuleProto");
+  return without.SerializeAsString();
+}
+
+absl::StatusOr<std::string> OptimizedModule(const Api& api, PJRT_Executable* executable) {
+  PW_ASSIGN_OR_RETURN(const std::string bytes, OptimizedModuleWithConfig(api, executable));
   xla::HloModuleProtoWithConfig with_config;
-  if (!with_config.ParseFromString(code))
+  if (!with_config.ParseFromString(bytes))
     return absl::InvalidArgumentError("the optimized program is not a serialized xla.HloModuleProtoWithConfig");
   return with_config.hlo_module().SerializeAsString();
 }

@@ -351,6 +351,7 @@ class SimulatedProgram : public LoadedProgram {
   }
 
   absl::StatusOr<std::string> Text() override { return text_; }
+  absl::StatusOr<std::string> Module() override { return absl::UnimplementedError("simulated devices run no HLO modules"); }
   absl::StatusOr<std::map<std::string, double>> CostAnalysis() override {
     return std::map<std::string, double>{{"flops", static_cast<double>(Elements(recipe_.dims) * recipe_.args * recipe_.outputs)},
                                          {"collective bytes", static_cast<double>(recipe_.ring_bytes)},

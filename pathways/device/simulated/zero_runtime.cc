@@ -186,6 +186,7 @@ class ZeroProgram : public LoadedProgram {
   }
 
   absl::StatusOr<std::string> Text() override { return compiled_->program().Text(); }
+  absl::StatusOr<std::string> Module() override { return compiled_->program().Module(); }
   absl::StatusOr<std::map<std::string, double>> CostAnalysis() override { return compiled_->program().CostAnalysis(); }
   absl::StatusOr<std::string> Serialize() override {
     return absl::UnimplementedError("simulated hosts keep no compiled programs");

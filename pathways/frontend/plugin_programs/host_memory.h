@@ -14,7 +14,6 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "pathways/frontend/plugin_programs/json.h"
 #include "pathways/frontend/plugin_programs/plugin_program.h"
 
 namespace pw::frontend {

@@ -1,16 +1,16 @@
 #include "pathways/frontend/plugin_programs/plugin_program.h"
 
+#include <utility>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/frontend/plugin_programs/effects.h"
 #include "pathways/frontend/plugin_programs/host_memory.h"
-#include "pathways/frontend/plugin_programs/json.h"
 #include "pathways/frontend/plugin_programs/persistence.h"
 #include "pathways/frontend/plugin_programs/profile.h"
+#include "pathways/frontend/plugin_programs/question.h"
 #include "pathways/frontend/plugin_programs/reshard.h"
-#include "pathways/frontend/plugin_programs/slices.h"
-#include "pathways/frontend/plugin_programs/status.h"
+#include "pathways/session/questions.h"
 
 namespace pw::frontend {
 namespace {
@@ -28,9 +28,6 @@ constexpr ProgramKind kKinds[] = {
     {"bulk_persistence_read_request", MakeReadProgram},
     {"profileRequest", MakeProfileProgram},
     {"hostMemoryRequest", MakeHostMemoryProgram},
-    {"sliceRequest", MakeSliceProgram},
-    {"effectsRequest", MakeEffectsProgram},
-    {"statusRequest", MakeStatusProgram},
 };
 
 }  // namespace
@@ -42,6 +39,10 @@ absl::StatusOr<std::shared_ptr<PluginExecutable>> MakePluginExecutable(absl::str
   if (object.fields_size() != 1)
     return absl::InvalidArgumentError(absl::StrCat(kBad, "it must have one key, the kind of request"));
   const std::string key = object.fields().begin()->first;
+  if (session::IsQuestion(key)) {
+    PW_ASSIGN_OR_RETURN(JsonObject request, ObjectField(object, key));
+    return MakeQuestion(key, std::move(request));
+  }
   for (const ProgramKind& kind : kKinds) {
     if (kind.key != key) continue;
     PW_ASSIGN_OR_RETURN(JsonObject request, ObjectField(object, key));

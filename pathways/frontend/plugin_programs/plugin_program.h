@@ -16,10 +16,23 @@
 #include "pathways/base/ids.h"
 #include "pathways/buffers/array_spec.h"
 #include "pathways/controller/session.h"
+#include "pathways/session/json.h"
 
 namespace pw::frontend {
 
 class ClientSession;
+
+// Readers of requests.
+using session::Base64Field;
+using session::BoolField;
+using session::DevicesField;
+using session::JsonObject;
+using session::JsonValue;
+using session::NumbersField;
+using session::ObjectField;
+using session::ObjectsField;
+using session::ParseJson;
+using session::StringField;
 
 class PluginExecutable : public std::enable_shared_from_this<PluginExecutable> {
  public:

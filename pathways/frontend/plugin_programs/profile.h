@@ -10,7 +10,6 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "pathways/frontend/plugin_programs/json.h"
 #include "pathways/frontend/plugin_programs/plugin_program.h"
 
 namespace pw::frontend {

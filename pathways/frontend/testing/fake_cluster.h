@@ -76,6 +76,9 @@ class FakeSession final : public controller::Session {
   void FetchExecuteResult(Handle status, controller::ResultCallback<controller::RunResult> done) override;
   void GetCostAnalysis(Handle executable, controller::ResultCallback<controller::CostAnalysis> done) override;
   void GetProgramText(Handle executable, controller::ResultCallback<std::string> done) override;
+  void GetProgramModule(Handle, controller::ResultCallback<std::string> done) override {
+    std::move(done)(absl::UnimplementedError("no module"));
+  }
   absl::Status DestructExecutable(Handle executable) override;
 
   // The contents of an array, shared with the arrays made from it.

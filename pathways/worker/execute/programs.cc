@@ -211,6 +211,10 @@ void Programs::Describe(const v1::Describe& command) {
           absl::StatusOr<std::string> text = loaded->Text();
           result = text.status();
           if (text.ok()) described->set_text(*std::move(text));
+        } else if (result.ok() && what == v1::Describe::PROGRAM_MODULE) {
+          absl::StatusOr<std::string> module = loaded->Module();
+          result = module.status();
+          if (module.ok()) described->set_module(*std::move(module));
         } else if (result.ok() && what == v1::Describe::COST_ANALYSIS) {
           absl::StatusOr<std::map<std::string, double>> costs = loaded->CostAnalysis();
           result = costs.status();

@@ -5,14 +5,18 @@
 what is missing says so, and names PATHWAYS_DOOR=ifrt. docs/design/two-doors.md has the list.
 """
 
+import ctypes
 import functools
 import os
 import secrets
 
 from pathways._callbacks import callbacks, host_calls
+from pathways._jax import virtual_devices
 
 DOORS = ("ifrt", "pjrt")
 _FIRST_PROCESS = os.getpid()
+_CODES = ("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED",
+          "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED")
 
 
 @functools.cache
@@ -24,15 +28,14 @@ def chosen():
     return door
 
 
-def need_ifrt(what):
-    """Raises NotImplementedError if this process enters by the PJRT door, which lacks `what`."""
-    if chosen() == "pjrt":
-        raise NotImplementedError(f"{what} is not implemented by Pathways' PJRT door; set PATHWAYS_DOOR=ifrt to enter by the door that has it")
+def _path():
+    from pathways._cluster import binaries
+
+    return str(binaries.find("libpathways_pjrt.so", "lib"))
 
 
 def load():
     """Loads our PJRT plugin into jaxlib. Returns the module of jaxlib that makes its clients. Idempotent."""
-    from pathways._cluster import binaries
     from pathways._jax import seams
 
     xla_client = seams.PLUGIN_CLIENT.find()
@@ -40,7 +43,7 @@ def load():
         raise RuntimeError(f"this jax cannot load the PJRT door: it wants {seams.PLUGIN_CLIENT.full_name} of jaxlib {seams.PLUGIN_CLIENT.since} or newer. "
                            "Set PATHWAYS_DOOR=ifrt")
     if not xla_client.pjrt_plugin_loaded("pathways"):
-        xla_client.load_pjrt_plugin_dynamically("pathways", str(binaries.find("libpathways_pjrt.so", "lib")))
+        xla_client.load_pjrt_plugin_dynamically("pathways", _path())
     if not xla_client.pjrt_plugin_initialized("pathways"):
         xla_client.initialize_pjrt_plugin("pathways")
     return xla_client
@@ -58,8 +61,6 @@ def cluster_in_this_process():
 def load_device_runtime(library, log):
     """Loads a device plugin into this process, before the PJRT door does. XLA reads how much it is to log when it is loaded, and says some things
     whatever it reads there. They go to the file `log`, as from a process of its own; what matters comes as an error."""
-    import ctypes
-
     name, level, stderr = "TF_CPP_MIN_LOG_LEVEL", os.environ.get("TF_CPP_MIN_LOG_LEVEL"), os.dup(2)
     os.environ[name] = "3"
     try:
@@ -83,7 +84,32 @@ def connect(where, seconds, callback_socket):
     come."""
     token = secrets.token_hex(16)
     options = {**where, "description": f"a jax program, process {os.getpid()}", "patience": max(1, round(seconds)),
-               "callback_socket": str(callback_socket), "callback_token": token}
+               "callback_socket": str(callback_socket), "callback_token": token, "virtual_devices": int(virtual_devices.can_hide())}
     client = load().make_c_api_client("pathways", options)
+    virtual_devices.hide(client)
     host_calls.CallServer(callback_socket, token, callbacks.registry)
     return client
+
+
+@functools.cache
+def _functions():
+    """Returns the plugin's functions for this package (plugins/pathways_pjrt/package_calls.h)."""
+    library = ctypes.CDLL(_path())  # the one that jaxlib has loaded
+    library.PathwaysAsk.argtypes = [ctypes.c_uint64, ctypes.c_char_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t)]
+    library.PathwaysFree.argtypes = [ctypes.c_void_p]
+    return library
+
+
+def ask(client, question):
+    """Asks the cluster of a client of this door a question in JSON; returns the answer's text."""
+    import jax
+
+    text, size, asked = ctypes.c_void_p(), ctypes.c_size_t(), question.encode()
+    code = _functions().PathwaysAsk(client.pathways_number, asked, len(asked), ctypes.byref(text), ctypes.byref(size))
+    try:
+        said = ctypes.string_at(text, size.value).decode()
+    finally:
+        _functions().PathwaysFree(text)
+    if code != 0:
+        raise jax.errors.JaxRuntimeError(f"{_CODES[code]}: {said}")
+    return said

@@ -6,6 +6,7 @@ May import no other room.
     public.py             reimplements private functions of jax with its public ones
     compilation.py        hooks compilation, for the modules that rewrite programs or inspect executables
     placement.py          reads where arrays are
+    virtual_devices.py    hides the devices of virtual slices
     mlir_context.py       shares one MLIR context among the computations of a program
     portable_programs.py  writes programs for older versions of StableHLO
 """

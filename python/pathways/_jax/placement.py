@@ -1,6 +1,6 @@
 """Reads where data is from private attributes of jax's objects. Imports jax."""
 
-from jax.sharding import NamedSharding, SingleDeviceSharding
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from pathways._jax import seams
 
@@ -19,6 +19,14 @@ def devices_of(sharding):
     if seams.DEVICE_LIST.find() is None:
         raise NotImplementedError(f"this jax does not tell the order of the devices of {sharding}: use a NamedSharding")
     return tuple(sharding._internal_device_list)
+
+
+def device_list(devices):
+    """Returns jaxlib's list of these devices. REQUIRES: seams.DEVICE_LIST is found."""
+    import numpy as np
+
+    sharding = SingleDeviceSharding(devices[0]) if len(devices) == 1 else NamedSharding(Mesh(np.array(devices), ("all",)), PartitionSpec())
+    return sharding._internal_device_list
 
 
 def partition(sharding, rank):

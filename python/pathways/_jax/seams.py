@@ -265,7 +265,7 @@ TRANSFER_TO_SHARDINGS = _seam(
     "TRANSFER_TO_SHARDINGS", "jaxlib._pathways", "_transfer_to_shardings",
     "reshards in one request",
     "jax calls it for its own Pathways backend only",
-    "Arrays are resharded in several steps, by compiled copies",
+    "Arrays are resharded by a program of one transfer, for which the cluster is asked once for each pair of shardings",
     since="0.9.0")
 
 TRANSFER_GUARD = _seam(
@@ -303,6 +303,12 @@ ALL_DEVICES = _seam(
     "ALL_DEVICES", "jaxlib._jax", "Client._get_all_devices",
     "virtual slices",
     "jax.devices() lists the machines' own devices alone",
+    "A request for a slice raises an error that says so")
+
+CLIENT_CLASS = _seam(
+    "CLIENT_CLASS", "jaxlib._jax", "Client",
+    "virtual slices through the PJRT door",
+    "jax.devices() asks jaxlib's client, and PJRT has no devices that a client does not list",
     "A request for a slice raises an error that says so")
 
 RESULT_HANDLER = _seam(

@@ -12,6 +12,7 @@ import logging
 
 import numpy as np
 
+from pathways._client import doors, programs
 from pathways._jax import placement, seams
 
 logger = logging.getLogger("pathways")
@@ -131,34 +132,6 @@ def _same_parts(source, target, rank):
 
 def reshard(x, sharding, donate=False):
     """Returns x in another sharding, on any devices of the same backend."""
-    if (transfer := seams.TRANSFER_TO_SHARDINGS.find()) is not None:
+    if doors.chosen() == "ifrt" and (transfer := seams.TRANSFER_TO_SHARDINGS.find()) is not None:
         return transfer([x], [sharding], donate)[0]
-    result = _in_steps(x, sharding)
-    if donate:
-        x.delete()
-    return result
-
-
-def _in_steps(x, sharding):
-    """Reshards for older clients: compiled programs within one set of devices, and copies of whole shards between two sets."""
-    import jax
-
-    within = lambda value, target: jax.jit(lambda v: v, out_shardings=target)(value)
-    source, target = placement.devices_of(x.sharding), placement.devices_of(sharding)
-    if source == target:
-        return within(x, sharding)
-    if not x.sharding.is_fully_replicated:
-        x = within(x, _replicated(source))
-    shard = x.addressable_shards[0].data
-    copies = [jax.device_put(shard, device) for device in target]
-    replicated = jax.make_array_from_single_device_arrays(x.shape, _replicated(target), copies)
-    return replicated if sharding.is_fully_replicated and len(target) == 1 else within(replicated, sharding)
-
-
-def _replicated(devices):
-    import jax
-
-    if len(devices) == 1:
-        return jax.sharding.SingleDeviceSharding(devices[0])
-    mesh = jax.sharding.Mesh(np.array(devices), ("all",))
-    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    return programs.move(x, sharding, donate)

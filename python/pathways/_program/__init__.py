@@ -1,6 +1,6 @@
 """`@pw.program`: many compiled functions, on any devices, as one program, with one message to the cluster. See docs/programs.md.
 
-tracer.py has the decorator. It records calls into a graph (graph.py), which goes to the cluster in the form of wire.py.
+tracer.py has the decorator. It records calls into a graph (graph.py), which goes to the cluster in the form of _client/wire.py.
 
 May import _jax, _callbacks and _client.
 """

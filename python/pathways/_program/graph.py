@@ -19,15 +19,9 @@ from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from pathways._callbacks import callbacks
 from pathways._jax import placement, public
-from pathways._program import cost, lowering, meshes, tokens, waiting, wire
+from pathways._client import doors, wire
+from pathways._program import cost, lowering, meshes, tokens, waiting
 from pathways._program.nodes import Argument, HostCall, Node, Value, physical
-
-# The element types of pathways/buffers/dtype.h.
-_DTYPES = {name: number for number, names in {
-    1: "bool", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "uint8", 7: "uint16", 8: "uint32", 9: "uint64", 10: "float16",
-    11: "float32", 12: "float64", 15: "complex64", 16: "bfloat16", 18: "complex128", 19: "float8_e5m2", 20: "float8_e4m3fn",
-    21: "int4", 22: "uint4", 23: "float8_e4m3b11fnuz", 24: "float8_e5m2fnuz", 25: "float8_e4m3fnuz", 28: "float8_e4m3",
-    29: "float8_e3m4", 32: "float4_e2m1fn", 33: "float8_e8m0fnu"}.items() for name in [names]}
 
 
 class Graph:
@@ -262,8 +256,8 @@ class Graph:
                 value.sharding = default
         self.results = results
         counts = {len(meshes.devices_of(a.value.sharding)) for a in self.arguments}
-        # The client library requires all arrays of a call to have equally many shards.
-        self.apart = len(counts) > 1
+        # The proxy's client library requires all arrays of a call to have equally many shards.
+        self.apart = len(counts) > 1 and doors.chosen() == "ifrt"
         self._used = {id(v) for node in self.nodes for v in node.inputs} | {id(v) for v in results}
 
     def number_values(self):
@@ -315,9 +309,9 @@ class Graph:
 
     def _type(self, value, what):
         aval, _ = physical(value.aval, value.sharding)
-        if str(aval.dtype) not in _DTYPES:
+        if str(aval.dtype) not in wire.DTYPES:
             raise NotImplementedError(f"{what} of program {self.name} has elements of type {aval.dtype}, which pw.program cannot pass: convert it first")
-        return _DTYPES[str(aval.dtype)], aval.shape, self._key(value, value.sharding)
+        return wire.DTYPES[str(aval.dtype)], aval.shape, self._key(value, value.sharding)
 
 
 def _at(location, what):

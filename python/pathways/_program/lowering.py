@@ -15,7 +15,8 @@ from jax.interpreters import mlir
 
 from pathways._jax import portable_programs
 from pathways._jax import compilation, public, seams
-from pathways._program import meshes, tokens, wire
+from pathways._client import wire
+from pathways._program import meshes, tokens
 
 _LOGGED_OPERATIONS = 10  # jax's default of --jax_compiler_detailed_logging_min_ops
 

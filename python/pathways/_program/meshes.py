@@ -8,7 +8,7 @@ from jax.extend.backend import get_backend
 from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from pathways._jax import placement
-from pathways._program import wire
+from pathways._client import wire
 
 
 @functools.lru_cache(maxsize=1024)

@@ -9,7 +9,6 @@ jit calls and programs, an empty computation (`_pass_p`) converts one into the o
 """
 
 import functools
-import json
 import threading
 
 import jax
@@ -19,6 +18,7 @@ from jax.extend.core import Primitive, Token
 from jax.interpreters import mlir
 
 from pathways._callbacks import effect_errors
+from pathways._client import questions
 from pathways._jax import seams
 
 AVAL = ShapedArray((), np.dtype(bool))
@@ -119,12 +119,9 @@ class Ends:
 
     def block_until_ready(self):
         if not self.asked:
-            from jax.extend.ifrt_programs import ifrt_programs
-
             self.asked, client, self._client = True, self._client, None
             try:
-                client.compile_and_load_ifrt_program(ifrt_programs.make_plugin_program(json.dumps({"effectsRequest": {}})),
-                                                     ifrt_programs.make_plugin_compile_options())
+                questions.tell(client, {"effectsRequest": {}})
             except Exception as error:
                 self._error = error
         if self._error is not None:

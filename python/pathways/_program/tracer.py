@@ -18,13 +18,13 @@ import threading
 import jax
 from jax.core import Tracer
 from jax.extend import source_info_util
-from jax.extend.ifrt_programs import ifrt_programs
 
-from pathways._client import connection, doors
+from pathways._client import connection, programs
 from pathways._jax import mlir_context
 from pathways._jax import public, seams
-from pathways._program import arguments, choice, lowering, meshes, mistakes, tokens, view, wire
+from pathways._program import arguments, choice, lowering, meshes, mistakes, tokens, view
 from pathways._program import graph as graphs
+from pathways._program.nodes import physical
 
 source_info_util.register_exclusion(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # errors name lines of the user's code only
 
@@ -62,7 +62,6 @@ class Program:
         client = meshes.client()
         if not connection.is_ours(client):
             return self._function(*args, **kwargs)
-        doors.need_ifrt("pathways.program")
         if client is not self._client:  # the first client, or a new one after jax's clear_backends
             self._compiled, self._client = {}, client
         return self._find(leaves, tree, static).run(leaves)
@@ -172,19 +171,16 @@ def _placed(leaf):
     return leaf.sharding if meshes.of_the_program(meshes.devices_of(leaf.sharding)) else None
 
 
+def _type_of(value):
+    aval, sharding = physical(value.aval, value.sharding)
+    return programs.Type(aval.dtype, aval.shape, meshes.devices_of(sharding))
+
+
 class _CallByCall:
     """A program that runs as the plain function."""
 
     def __init__(self, function):
         self.run = function
-
-
-def _result_handler(aval, sharding, committed):
-    """Returns the function that makes an array from the shards that a call returns."""
-    make = seams.RESULT_HANDLER.find()
-    if make is not None:
-        return make(aval, sharding, committed)
-    return functools.partial(jax.make_array_from_single_device_arrays, aval.shape, sharding)
 
 
 class _Compiled:
@@ -207,10 +203,8 @@ class _Compiled:
         self._ordered = list(graph.tokens)  # ordered effects; their tokens are the program's last results
         client = meshes.client()
         self._effects_on = client if graph.has_effects else None
-        bytes_ = wire.MAGIC + graph.to_bytes()
-        self._executable = client.compile_and_load_ifrt_program(
-            ifrt_programs.make_plugin_program(bytes_), ifrt_programs.make_plugin_compile_options())
-        self._handlers = [_result_handler(aval, value.sharding, value.committed or len(value.sharding.device_set) > 1)
+        self._execute = programs.load(client, graph.to_bytes(), [_type_of(argument.value) for argument in graph.arguments], [_type_of(value) for value in graph.results])
+        self._handlers = [programs.handler(aval, value.sharding, value.committed or len(value.sharding.device_set) > 1)
                           for aval, value in zip([*out_avals, *[tokens.AVAL] * len(graph.tokens)], graph.results)]
 
     @staticmethod
@@ -234,8 +228,7 @@ class _Compiled:
         if self._apart:
             sent = [part for array in sent for part in _parts(array)]
         try:
-            run = self._executable.execute_sharded(sent)
-            results = run.consume_with_handlers(self._handlers) if self._handlers else []
+            results = self._execute(sent, self._handlers)
         except Exception as error:
             mistakes.in_call(error, self._graph, arrays)
             raise

@@ -248,11 +248,102 @@ def test_an_error_is_the_value_of_what_depends_on_it(program):
 
 @pytest.mark.parametrize("what, use", [
     ("PJRT_Buffer_UnsafePointer", "jnp.ones(3).unsafe_buffer_pointer()"),
-    ("a virtual slice", "__import__('pathways').make_virtual_device_set().add_slice(devices=2)"),
-    ("pathways.program", "__import__('pathways').program(lambda v: v + 1)(jnp.ones(3))"),
+    ("PJRT_Client_DmaMap", "devices[0].client.dma_map(4096, 4096)"),
 ])
 def test_what_is_missing_says_so_and_names_the_other_door(program, what, use):
     program(f"refused(lambda: {use}, {what!r}, 'is not implemented by Pathways', 'set PATHWAYS_DOOR=ifrt')")
+
+
+def test_a_program_over_several_lists_of_devices(program):
+    program("""
+        import pathways as pw
+        few = NamedSharding(jax.make_mesh((2,), ("y",), devices=devices[6:]), P("y"))
+        double = jax.jit(lambda v: v * 2, out_shardings=rows)
+        add = jax.jit(lambda v, w: v + w, out_shardings=few, donate_argnums=1)
+
+        @functools.partial(pw.program, donate_argnums=1)
+        def both(v, w, key):
+            doubled = double(v)
+            return doubled, add(jax.device_put(doubled, few), w), jax.random.uniform(key, (2,))
+
+        host = np.arange(8.0, dtype=np.float32)
+        for call in range(3):
+            w = jax.device_put(host + call, few)
+            doubled, sum, drawn = both(jax.device_put(host, rows), w, jax.random.key(call))
+            assert doubled.sharding == rows and sum.sharding == few and w.is_deleted()
+            same((doubled, sum), (host * 2, host * 3 + call))
+            same(drawn, reference(lambda: jax.random.uniform(jax.random.key(call), (2,))))
+        """)
+
+
+def test_a_program_whose_call_fails_is_called_again(program):
+    program("""
+        import pathways as pw
+        add = jax.jit(lambda v, w: v + w)
+
+        @pw.program
+        def sum(v, w):
+            return add(v, jax.device_put(w, devices[2]))
+
+        v, w = jax.device_put(np.ones(3), devices[2]), jax.device_put(np.ones(3), devices[5])
+        same(sum(v, w), [2, 2, 2])
+        w.delete()
+        refused(lambda: sum(v, w), "deleted")
+        same(sum(v, jax.device_put(np.ones(3) * 4, devices[5])), [5, 5, 5])
+        """)
+
+
+def test_moves_do_not_pass_through_this_process(program):
+    program("""
+        x = jax.device_put(np.arange(64.0, dtype=np.float32).reshape(8, 8), rows)
+        columns = NamedSharding(jax.make_mesh((4,), ("y",), devices=devices[4:]), P(None, "y"))
+        with jax.transfer_guard_device_to_host("disallow"), jax.transfer_guard_host_to_device("disallow"):
+            y = jax.device_put(x, columns)
+        assert y.sharding == columns
+        same(y, np.arange(64.0).reshape(8, 8))
+        """)
+
+
+def test_slices_have_devices_that_jax_does_not_list(program):
+    program("""
+        import pathways as pw
+        with pw.make_virtual_device_set() as slices:
+            mine = slices.add_slice(devices=4).mesh("x")
+            there = NamedSharding(mine, P("x"))
+            assert jax.devices() == devices == jax.local_devices() and jax.device_count() == jax.local_device_count() == 8
+            assert not set(mine.devices.flat) & set(devices)
+            x = jax.device_put(np.arange(8.0, dtype=np.float32), rows)
+            with jax.transfer_guard_device_to_host("disallow"), jax.transfer_guard_host_to_device("disallow"):
+                y = jax.jit(lambda v: v + 1)(jax.device_put(x, there))
+                back = jax.device_put(y, rows)
+            assert y.sharding == there
+            same(back, np.arange(8.0) + 1)
+
+            @pw.program
+            def across(v):
+                return jax.jit(lambda v: v * 2, out_shardings=there)(jax.device_put(v, there)), v.sum()
+            same(across(x), (np.arange(8.0) * 2, 28.0))
+        refused(lambda: np.asarray(y), "released")
+        """)
+
+
+def test_devices_and_executables_tell_what_they_are(program):
+    program("""
+        assert {d.local_hardware_id for d in devices} == {None}
+        kept = jax.block_until_ready(jax.device_put(np.ones(1 << 20, np.uint8), devices[7]))
+        assert devices[7].memory_stats()["bytes_in_use"] >= kept.nbytes
+        compiled = jax.jit(lambda v: v @ v.T).lower(jax.ShapeDtypeStruct((16, 16), np.float32, sharding=rows)).compile()
+        assert compiled.as_text().startswith("HloModule jit__lambda") and "all-gather" in compiled.as_text()
+
+        told = []
+        @jax.jit
+        def tells(v):
+            jax.debug.inspect_array_sharding(v, callback=told.append)
+            return v + 1
+        tells(jax.device_put(np.ones((8, 8)), rows))
+        [sharding] = told
+        assert sharding.is_equivalent_to(rows, 2)
+        """)
 
 
 def test_programs_call_python(program):

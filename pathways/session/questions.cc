@@ -1,19 +1,18 @@
-#include "pathways/frontend/plugin_programs/slices.h"
+#include "pathways/session/questions.h"
 
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/json_writer.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/frontend/client_session.h"
-#include "pathways/frontend/plugin_programs/text_answer.h"
 
-namespace pw::frontend {
+namespace pw::session {
 namespace {
 
-using controller::SliceState;
-using controller::StatusCallback;
 using resource::SliceRequest;
+using TextCallback = ResultCallback<std::string>;
 
 constexpr double kLongestWaitSeconds = 60;
 
@@ -92,73 +91,71 @@ std::string ToJson(const SliceState& state) {
   return json.EndObject().Take();
 }
 
-class SliceProgram : public TextAnswer {
- public:
-  SliceProgram() : TextAnswer("slice request") {}
+ResultCallback<SliceState> InJson(TextCallback done) {
+  return [done = std::move(done)](absl::StatusOr<SliceState> state) mutable {
+    if (!state.ok()) return std::move(done)(state.status());
+    std::move(done)(ToJson(*state));
+  };
+}
 
- protected:
-  // Keeps the cluster's answer about a slice for the client.
-  controller::ResultCallback<SliceState> AnswerTo(StatusCallback done) {
-    return [self = shared_from_this(), this, done = std::move(done)](absl::StatusOr<SliceState> state) mutable {
-      if (state.ok()) answer_ = ToJson(*state);
-      std::move(done)(state.status());
-    };
-  }
-};
+// Answers {} if all went well.
+StatusCallback WithoutText(TextCallback done) {
+  return [done = std::move(done)](absl::Status status) mutable {
+    if (!status.ok()) return std::move(done)(std::move(status));
+    std::move(done)(std::string("{}"));
+  };
+}
 
-class AddSlice final : public SliceProgram {
- public:
-  explicit AddSlice(SliceRequest request) : request_(std::move(request)) {}
-  void Prepare(ClientSession& session, StatusCallback done) override {
-    session.cluster().AddSlice(session.session().id(), request_, AnswerTo(std::move(done)));
-  }
+// Puts the bytes of the session's arrays before what the cluster says of itself.
+TextCallback WithArrayBytes(const Session& session, TextCallback done) {
+  return [bytes = session.array_bytes(), done = std::move(done)](absl::StatusOr<std::string> report) mutable {
+    if (report.ok() && absl::StartsWith(*report, "{"))
+      report = absl::StrCat("{\"client_array_bytes\": ", bytes, ", ", report->substr(1));
+    std::move(done)(std::move(report));
+  };
+}
 
- private:
-  const SliceRequest request_;
-};
-
-class AwaitSlice final : public SliceProgram {
- public:
-  AwaitSlice(SliceId slice, absl::Duration limit) : slice_(slice), limit_(limit) {}
-  void Prepare(ClientSession& session, StatusCallback done) override {
-    session.cluster().AwaitSlice(session.session().id(), slice_, limit_, AnswerTo(std::move(done)));
-  }
-
- private:
-  const SliceId slice_;
-  const absl::Duration limit_;
-};
-
-class ReleaseSlice final : public SliceProgram {
- public:
-  explicit ReleaseSlice(SliceId slice) : slice_(slice) {}
-  void Prepare(ClientSession& session, StatusCallback done) override {
-    session.cluster().ReleaseSlice(session.session().id(), slice_, std::move(done));
-  }
-
- private:
-  const SliceId slice_;
-};
-
-}  // namespace
-
-absl::StatusOr<std::shared_ptr<PluginExecutable>> MakeSliceProgram(const JsonObject& request) {
-  if (request.fields_size() != 1) return Bad("must have one key: add, await or release");
-  const std::string what = request.fields().begin()->first;
-  PW_ASSIGN_OR_RETURN(const JsonObject fields, ObjectField(request, what));
-  if (what == "add") {
-    PW_ASSIGN_OR_RETURN(SliceRequest wanted, ReadRequest(fields));
-    return std::make_shared<AddSlice>(std::move(wanted));
-  }
-  PW_ASSIGN_OR_RETURN(const int64_t number, WholeNumber(fields, "slice"));
-  const SliceId slice(static_cast<uint64_t>(number));
-  if (what == "release") return std::make_shared<ReleaseSlice>(slice);
-  if (what != "await") return Bad(absl::StrCat("is one of add, await or release, not ", what));
+absl::StatusOr<absl::Duration> SecondsField(const JsonObject& fields) {
   auto seconds = fields.fields().find("seconds");
   const double limit = seconds == fields.fields().end() ? 0 : seconds->second.number_value();
   if (!(limit >= 0 && limit <= kLongestWaitSeconds))
     return Bad(absl::StrCat("waits for 0 to ", kLongestWaitSeconds, " seconds at a time"));
-  return std::make_shared<AwaitSlice>(slice, absl::Seconds(limit));
+  return absl::Seconds(limit);
 }
 
-}  // namespace pw::frontend
+// Takes `done` only if it returns OK.
+absl::Status AskAboutSlices(Cluster& cluster, SessionId session, const JsonObject& request, TextCallback& done) {
+  if (request.fields_size() != 1) return Bad("must have one key: add, await or release");
+  const std::string what = request.fields().begin()->first;
+  PW_ASSIGN_OR_RETURN(const JsonObject fields, ObjectField(request, what));
+  if (what == "add") {
+    PW_ASSIGN_OR_RETURN(const SliceRequest wanted, ReadRequest(fields));
+    cluster.AddSlice(session, wanted, InJson(std::move(done)));
+    return absl::OkStatus();
+  }
+  PW_ASSIGN_OR_RETURN(const int64_t number, WholeNumber(fields, "slice"));
+  const SliceId slice(static_cast<uint64_t>(number));
+  if (what == "release") {
+    cluster.ReleaseSlice(session, slice, WithoutText(std::move(done)));
+    return absl::OkStatus();
+  }
+  if (what != "await") return Bad(absl::StrCat("is one of add, await or release, not ", what));
+  PW_ASSIGN_OR_RETURN(const absl::Duration limit, SecondsField(fields));
+  cluster.AwaitSlice(session, slice, limit, InJson(std::move(done)));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool IsQuestion(absl::string_view kind) { return kind == "sliceRequest" || kind == "statusRequest" || kind == "effectsRequest"; }
+
+void Ask(Cluster& cluster, Session& session, absl::string_view kind, const JsonObject& request, TextCallback done) {
+  if (kind == "statusRequest") return cluster.GetStatus(WithArrayBytes(session, std::move(done)));
+  if (kind == "effectsRequest") return session.AwaitEffects(WithoutText(std::move(done)));
+  absl::Status status = kind == "sliceRequest" ? AskAboutSlices(cluster, session.id(), request, done)
+                                               : absl::UnimplementedError(absl::StrCat("there is no question \"", kind, "\""));
+  if (absl::IsInvalidArgument(status)) status = absl::InvalidArgumentError(absl::StrCat("Bad request: ", status.message()));
+  if (!status.ok()) std::move(done)(std::move(status));
+}
+
+}  // namespace pw::session

@@ -1,4 +1,4 @@
-// Readers of the JSON in plugin programs.
+// Readers of JSON in requests of clients.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 #include "pathways/base/ids.h"
 #include "pathways/storage/json.h"
 
-namespace pw::frontend {
+namespace pw::session {
 
 using storage::JsonObject;
 using storage::JsonValue;
@@ -25,4 +25,4 @@ bool BoolField(const JsonObject& object, const std::string& name);  // false if 
 // {"device_ids": [...]}
 absl::StatusOr<std::vector<DeviceId>> DevicesField(const JsonObject& object, const std::string& name);
 
-}  // namespace pw::frontend
+}  // namespace pw::session

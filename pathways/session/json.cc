@@ -1,4 +1,4 @@
-#include "pathways/frontend/plugin_programs/json.h"
+#include "pathways/session/json.h"
 
 #include <limits>
 
@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 
-namespace pw::frontend {
+namespace pw::session {
 namespace {
 
 absl::Status Missing(const std::string& name, absl::string_view kind) {
@@ -39,4 +39,4 @@ absl::StatusOr<std::vector<DeviceId>> DevicesField(const JsonObject& object, con
   return devices;
 }
 
-}  // namespace pw::frontend
+}  // namespace pw::session

@@ -80,7 +80,8 @@ TEST_P(SliceProgramTest, WhoWaitsIsToldForWhat) {
 }
 
 TEST_P(SliceProgramTest, TheStatusIsTheClusterS) {
-  EXPECT_EQ(AnswerOf(Compile("xla::ifrt::PluginProgram", R"(__serialized_plugin_program {"statusRequest": {}})")), R"({"client_array_bytes": 0, "islands": []})");
+  EXPECT_EQ(AnswerOf(Compile("xla::ifrt::PluginProgram", R"(__serialized_plugin_program {"statusRequest": {}})")),
+            R"({"client_array_bytes": 0, "islands": []})");
 }
 
 TEST_P(SliceProgramTest, WhatMakesNoSenseIsRefused) {

@@ -1,0 +1,25 @@
+// Functions for the Python package, beside the C table: what PJRT has no entry for. The package calls them by ctypes.
+//
+// A client is named by its number in this process, its attribute pathways_number. The caller keeps the client alive during a call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "plugins/pathways_pjrt/table.h"
+
+namespace pw::pathways_pjrt {
+
+// Makes a client known to the functions; returns its number, which no other gets.
+uint64_t AddClient(PJRT_Client* client);
+void RemoveClient(PJRT_Client* client);
+
+}  // namespace pw::pathways_pjrt
+
+extern "C" {
+
+// Asks the client's cluster a question in JSON (pathways/session/questions.h) and waits for the answer. Returns 0, or the code of an absl::Status.
+// `text`: the answer or the error's message; to be freed by PathwaysFree.
+int PathwaysAsk(uint64_t client, const char* question, size_t question_size, char** text, size_t* text_size);
+void PathwaysFree(char* text);
+}

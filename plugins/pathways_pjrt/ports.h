@@ -1,0 +1,75 @@
+// Ports: programs of many nodes (@pw.program) behind the C API.
+//
+// An executable of the C API takes and gives arrays on one list of devices, and a program of many nodes has arguments and results on several. So the
+// package compiles a *port* of the program for each list: an executable whose arguments and results are the program's on these devices. A call of the
+// program executes each of its ports once, in any order, by one thread at a time. The last one sends the call.
+//
+// A port's compile options have two entries that XLA does not know:
+//   pathways_program  the program (proto/pathways/v1/program.proto) in base64. The first port of a program alone has it
+//   pathways_port     KEY:PORTS:NUMBER:PARAMETERS:RESULTS. KEY names the program; PARAMETERS and RESULTS are positions, such as 0,2,3
+//
+// Invariants:
+//  1. Results have their names before the call is sent, so that a port gives them before others have taken their arguments.
+//  2. A call of which some ports were executed is given up when one of these is executed again.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "pathways/client/client.h"
+#include "plugins/pathways_pjrt/shared_array.h"
+#include "xla/compile_options.pb.h"
+
+namespace pw::pathways_pjrt {
+
+// What compile options say of a port.
+struct PortOptions {
+  std::string key;
+  std::string program;  // empty: another port has brought it
+  int ports = 0;
+  int number = 0;
+  std::vector<int32_t> parameters;
+  std::vector<int32_t> results;
+};
+// Returns nullopt for the options of an ordinary program.
+absl::StatusOr<std::optional<PortOptions>> ReadPortOptions(const xla::CompileOptionsProto& options);
+
+// A compiled program of many nodes. Any thread.
+class ManyNodes {
+ public:
+  ManyNodes(client::Client* session, client::Executable executable, int ports)
+      : session_(session), info_(std::move(executable)), ports_(ports) {}
+  ~ManyNodes() { session_->Drop(info_); }
+  ManyNodes(const ManyNodes&) = delete;
+  ManyNodes& operator=(const ManyNodes&) = delete;
+
+  // Describes the part of the program that is the port's. INVALID_ARGUMENT if the program has no such part, or another port has it.
+  absl::StatusOr<client::Executable> AddPort(const PortOptions& port, std::vector<DeviceId> devices);
+  // Takes the port's arguments, and gives its results. `kept`: of the arguments, those that must not be donated.
+  absl::StatusOr<std::vector<client::Array>> Execute(const PortOptions& port,
+                                                     const std::vector<std::shared_ptr<SharedArray>>& arguments,
+                                                     const std::vector<int32_t>& kept);
+
+ private:
+  void Begin();
+  absl::Status Send();
+
+  client::Client* const session_;
+  const client::Executable info_;
+  const int ports_;
+  std::mutex mu_;
+  std::set<int32_t> parameters_, results_;  // of the ports so far; guarded by mu_, as is what follows
+  // The call under way.
+  std::set<int> executed_;  // ports
+  std::vector<std::shared_ptr<SharedArray>> arguments_;
+  std::vector<client::Array> arrays_;  // results that no port has given yet
+  client::RunOptions run_;
+};
+
+}  // namespace pw::pathways_pjrt

@@ -1,0 +1,45 @@
+"""Hides the devices of virtual slices from jax.devices(), through the PJRT door.
+
+PJRT knows no device that a client has and does not list. So our plugin lists the devices on which slices may come to be, and this module takes them out of
+what jaxlib's client lists: nobody sees them before a slice has them.
+"""
+
+import weakref
+
+from pathways._jax import seams
+
+_FIRST = 1 << 20  # the lowest id of such a device (pathways/resource/topology.h)
+
+_hiding = weakref.WeakSet()  # clients
+
+
+def can_hide():
+    """Whether this jax lets devices be hidden; if not, there are no virtual slices."""
+    return seams.find_all(seams.CLIENT_CLASS, seams.ALL_DEVICES) is not None
+
+
+def hide(client):
+    """Hides the virtual devices of a client, if it has any."""
+    kind = seams.CLIENT_CLASS.find()
+    if not can_hide():
+        return
+    _hiding.add(client)
+    if getattr(kind.devices, "_pathways", False):
+        return
+    for name in ("devices", "local_devices"):
+        setattr(kind, name, _shortened(getattr(kind, name)))
+    for name, listed in (("device_count", kind.devices), ("local_device_count", kind.local_devices)):
+        setattr(kind, name, _recounted(getattr(kind, name), listed))
+
+
+def _shortened(ordinary):
+    def devices(self):
+        found = ordinary(self)
+        return [device for device in found if device.id < _FIRST] if self in _hiding else found
+
+    devices._pathways = True
+    return devices
+
+
+def _recounted(ordinary, listed):
+    return lambda self: len(listed(self)) if self in _hiding else ordinary(self)
