@@ -21,6 +21,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,6 +43,7 @@ struct Node {
   std::string op;      // the name of the operator that runs its shards (operator.h)
   std::string config;  // for the operator; opaque here
   PlacementRef placement;
+  std::function<std::string(HostId host)> config_of = nullptr;  // or: for each host its own; called when the host's part is made
 };
 
 struct Edge {
@@ -66,7 +68,7 @@ absl::Status CheckHostLoss(HostLoss host_loss, size_t edges);
 
 class Graph {
  public:
-  static constexpr size_t kMaxNodes = 1u << 16;
+  static constexpr size_t kMaxNodes = 1u << 18;
   static constexpr size_t kMaxEdges = 1u << 18;
   static constexpr uint64_t kMaxSinglePairs = 1u << 24;  // pairs of shards of a single edge
 

@@ -227,7 +227,8 @@ std::shared_ptr<const GraphPart> PartOf(const Graph& graph, HostId host) {
   }
   for (uint32_t n = 0; n < count; ++n) {
     const Node& node = graph.nodes()[n];
-    if (here[n]) part.nodes.push_back({NodeId(n), node});
+    if (here[n])
+      part.nodes.push_back({NodeId(n), {node.name, node.op, node.config_of ? node.config_of(host) : node.config, node.placement}});
     if (!here[n] && there[n]) part.nodes.push_back({NodeId(n), {node.name, "", "", node.placement}});
   }
   auto created = GraphPart::Create(std::move(part));

@@ -8,7 +8,7 @@
 // The coordinator keeps the whole graph (graph.h) and sends each host its part, so an install is as large as the host's share.
 // Hosts know two things of the rest: the set of all hosts, and the number of all edges.
 //
-// Immutable, shared by all runs. Any part is safe to use on any host: nodes and edges without shards on the host are ignored
+// Immutable, shared by all runs; an operator may keep what it derives from a part as long as the part lives. Any part is safe to use on any host: nodes and edges without shards on the host are ignored
 // (host_plan.h).
 //
 // Invariants:
@@ -30,7 +30,7 @@
 
 namespace pw::dataflow {
 
-class GraphPart {
+class GraphPart : public std::enable_shared_from_this<GraphPart> {
  public:
   struct NumberedNode {
     NodeId id;

@@ -104,6 +104,18 @@ TEST(GraphPart, HasNothingOfNodesWithoutATieToTheHost) {
   EXPECT_TRUE(PartOf(*TurnsOn(4, 40), HostId(7))->nodes().empty());
 }
 
+TEST(GraphPart, HasTheConfigOfItsHost) {
+  const auto config_of = [](HostId host) { return "of " + std::to_string(host.v); };
+  const auto graph = *Graph::Create({{"a", "op", "of all", Over(3, 1), config_of}, {"b", "op", "of all", Over(3, 1)}},
+                                    {{NodeId(0), NodeId(1)}});
+  for (uint32_t host = 0; host < 3; ++host) {
+    const auto part = ParseGraphPart(ToProto(*PartOf(*graph, HostId(host))).SerializeAsString());
+    ASSERT_TRUE(part.ok()) << part.status();
+    EXPECT_EQ((*part)->node(NodeId(0)).config, config_of(HostId(host)));
+    EXPECT_EQ((*part)->node(NodeId(1)).config, "of all");
+  }
+}
+
 // So an install to all hosts costs as many bytes for few large parts as for many small ones, and not hosts times the graph.
 TEST(GraphPart, TheBytesOfAHostDependOnItsNodesAlone) {
   const auto bytes = [](uint32_t hosts) {

@@ -52,7 +52,7 @@ void Runtime::SendControl(const HostSet& to, const Message& message) {
 }
 
 absl::StatusOr<GraphId> Runtime::Install(std::shared_ptr<const Graph> graph, const ProgressKnobs& knobs) {
-  PW_RETURN_IF_ERROR(LostAmong(graph->hosts()));
+  if (graph->host_loss() != HostLoss::kConcernsNobody) PW_RETURN_IF_ERROR(LostAmong(graph->hosts()));
   // All hosts, this one included, use the values that the message carries.
   const ProgressKnobs progress{std::max(knobs.fan_in, 2u), std::max(knobs.direct_pairs, 1u)};
   PW_ASSIGN_OR_RETURN(std::shared_ptr<const HostPlan> plan,
@@ -243,6 +243,13 @@ void Runtime::TakeEnd(HostId from, const EndMessage& message) {
   if (plan == nullptr || !plan->hosts().Contains(from)) return;
   if (plan->outlives_hosts()) return LeaveRun(message.run, from, message.status);
   EndEarly(message.run, message.status);
+}
+
+size_t Runtime::GraphsWith(const std::string& op) const {
+  return std::count_if(graphs_.begin(), graphs_.end(), [&op](const auto& entry) {
+    const auto& nodes = entry.second->part().nodes();
+    return std::any_of(nodes.begin(), nodes.end(), [&op](const auto& node) { return node.node.op == op; });
+  });
 }
 
 size_t Runtime::waiting_bytes(HostId host) const {

@@ -116,7 +116,7 @@ class Runtime : private Links::Handler, private Courier {
   Runtime(const Environment& environment, const RuntimeKnobs& knobs);
   ~Runtime() override;
 
-  // Installs the graph: each of its hosts gets its part. UNAVAILABLE: one of its hosts is lost already.
+  // Installs the graph: each of its hosts gets its part. UNAVAILABLE: one of its hosts is lost already, and that concerns somebody.
   absl::StatusOr<GraphId> Install(std::shared_ptr<const Graph> graph) { return Install(std::move(graph), knobs_.progress); }
   absl::StatusOr<GraphId> Install(std::shared_ptr<const Graph> graph, const ProgressKnobs& progress);
   // Removes the graph from all its hosts. Its live runs go on.
@@ -133,6 +133,8 @@ class Runtime : private Links::Handler, private Courier {
   void SetBatching(const BatchingKnobs& knobs);
 
   size_t live_runs() const { return runs_.size(); }
+  // Returns the number of installed graphs, of any coordinator, that have a node with this operator here.
+  size_t GraphsWith(const std::string& op) const;
   const RuntimeCounters& counters() const { return counters_; }
   const BatchingCounters& batching_counters() const { return batcher_.counters(); }
   size_t waiting_bytes(HostId host) const;

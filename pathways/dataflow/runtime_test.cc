@@ -398,6 +398,7 @@ TEST(Runtime, AnOrderIsOverWhenTheCoordinatorsOwnShardsAre) {
   EXPECT_THAT(outcome.done, ElementsAre(absl::AbortedError("here")));
   EXPECT_EQ(begun, (std::map<uint32_t, int>{{0, 1}, {1, 1}, {3, 1}}));
   EXPECT_EQ(world.at(1).live_runs(), 1u) << "its shard goes on";
+  EXPECT_TRUE(world.at(0).Install(*order).ok()) << "also without the lost host";
 }
 
 // A coordinator that starts a run in a callback of the engine, and sends something else to the host afterwards.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/buffers/reshard_plan.h"
 #include "pathways/dispatch/outbox.h"
@@ -22,6 +23,9 @@ using program::Slot;
 using program::SlotKind;
 
 constexpr SessionId kNoSession{};
+// Most bytes of one host's commands. They are installed in one frame (net::Limits::max_header_bytes).
+constexpr size_t kMostBytes = 8 << 20;
+constexpr size_t kNodeBytes = 16;  // of a node beside its name and config, about
 
 // Numbers arguments and results for the whole program first; Finish renumbers them for each host.
 class Lowering {
@@ -172,15 +176,13 @@ class Lowering {
   }
 
   void Add(HostId host, Command command) {
-    const std::string location = program_.Describe(node_);
-    if (command.has_execute()) command.mutable_execute()->set_location(location);
-    if (command.has_move()) command.mutable_move()->set_location(location);
+    program::SetLocation(program_.Describe(node_), &command);
     LoweredHost& part = parts_[host];
     part.commands.push_back(std::move(command));
     part.node_of.push_back(node_);
   }
 
-  LoweredProgram Finish() {
+  absl::StatusOr<LoweredProgram> Finish() {
     LoweredProgram lowered;
     for (const auto& [host, needs] : needs_) parts_[host];
     for (auto& [host, part] : parts_) {
@@ -200,7 +202,52 @@ class Lowering {
     lowered.arrays = arrays_;
     lowered.result_hosts = std::move(result_hosts_);
     for (const auto& result : steps_.results) lowered.result_makers.push_back(result.maker);
+    PW_ASSIGN_OR_RETURN(lowered.graph, MakeGraph(lowered.hosts));
     return lowered;
+  }
+
+  using Configs = std::map<HostId, std::string>;
+
+  absl::StatusOr<std::shared_ptr<const dataflow::Graph>> MakeGraph(const std::vector<LoweredHost>& hosts) const {
+    std::map<int, Configs> configs;  // by node
+    for (const LoweredHost& part : hosts) PW_RETURN_IF_ERROR(AddConfigs(part, &configs));
+    if (configs.empty()) return nullptr;
+    std::map<std::vector<HostId>, dataflow::PlacementRef> placements;
+    std::vector<dataflow::Node> nodes;
+    for (auto& [node, of_hosts] : configs) {
+      std::vector<HostId> there;
+      for (const auto& [host, config] : of_hosts) there.push_back(host);
+      dataflow::PlacementRef& placement = placements[there];
+      if (placement == nullptr) placement = OneShardOnEach(there);
+      nodes.push_back({program_.Describe(node), program::kNodeOperator, "", placement,
+                       [all = std::make_shared<const Configs>(std::move(of_hosts))](HostId host) { return all->at(host); }});
+    }
+    return dataflow::Graph::Create(std::move(nodes), {}, dataflow::HostLoss::kConcernsNobody);
+  }
+
+  absl::Status AddConfigs(const LoweredHost& part, std::map<int, Configs>* configs) const {
+    size_t bytes = 0;
+    for (size_t i = 0; i < part.commands.size();) {
+      ::pathways::v1::NodeCommands commands;
+      const int node = part.node_of[i];
+      for (; i < part.commands.size() && part.node_of[i] == node; ++i) {
+        *commands.add_commands() = part.commands[i];
+        program::SetLocation("", commands.mutable_commands(commands.commands_size() - 1));  // the name of the graph's node
+      }
+      const std::string& config = (*configs)[node][part.host] = commands.SerializeAsString();
+      bytes += config.size() + program_.Describe(node).size() + kNodeBytes;
+    }
+    if (bytes <= kMostBytes) return absl::OkStatus();
+    return absl::ResourceExhaustedError(absl::StrCat("the commands of program ", program_.name, " for one host take ", bytes >> 20,
+                                                     " MB; the limit is ", kMostBytes >> 20,
+                                                     ". Divide it into several programs, or spread it over more hosts"));
+  }
+
+  static dataflow::PlacementRef OneShardOnEach(const std::vector<HostId>& hosts) {
+    std::vector<dataflow::HostSet::Interval> intervals;
+    for (HostId host : hosts) intervals.push_back({host, 1});
+    return std::make_shared<const dataflow::Placement>(
+        dataflow::Placement::OnePerHost(dataflow::HostSet(std::move(intervals))));
   }
 
   struct Needs {

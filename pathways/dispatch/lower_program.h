@@ -1,7 +1,11 @@
-// LowerProgram: lowers the hosts' steps of a program (program/host_programs.h, made by the IR) to each host's commands. The commands are
-// templates: slots stand for the ids of arrays and transfers, and each run fills them in (program/command_template.h). The controller
-// does this once per placement and sends the templates to the hosts. A run then costs one message per host, for any number of
-// nodes and shards.
+// LowerProgram: lowers the hosts' steps of a program (program/host_programs.h, made by the IR) to a dataflow graph. Each node of the program
+// that takes commands is a node of the graph, with one shard on each host concerned; its config there are the host's commands (v1.NodeCommands).
+// The commands are templates: slots stand for the ids of arrays and transfers, and each run fills them in (program/command_template.h).
+// The controller does this once per placement and installs the graph. A run then costs one message per host, for any number of nodes
+// and shards (worker/execute/program_nodes.h).
+//
+// The graph has no edges. A command waits for its inputs by the host's own order of readers and writers, and between hosts there is only the
+// data. The ends of runs are not reported by the graph: the commands have ops, whose completions the controller counts.
 //
 // A step names whole arrays; here its shards on each host are written out, by the same planners as for single calls (plan_execute,
 // plan_move).
@@ -18,10 +22,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "pathways/base/ids.h"
+#include "pathways/dataflow/graph.h"
 #include "pathways/program/host_programs.h"
 #include "pathways/program/program.h"
 #include "pathways/resource/topology.h"
@@ -43,6 +49,7 @@ struct LoweredProgram {
   uint32_t arrays = 0;                            // number of argument arrays of a run: one per Arg, or one per shard of it
   std::vector<std::vector<HostId>> result_hosts;  // of each result, ascending
   std::vector<int> result_makers;                 // the node that makes each result: a Compute, Transfer or Arg
+  std::shared_ptr<const dataflow::Graph> graph;   // null: no host has a command
 };
 
 // REQUIRES: the topology has all devices of the program. Errors name the node.

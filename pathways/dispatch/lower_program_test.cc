@@ -3,6 +3,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pathways/dataflow/graph_part.h"
 #include "pathways/dispatch/testing/test_topology.h"
 #include "pathways/ir/compile.h"
 #include "pathways/program/command_template.h"
@@ -15,8 +16,8 @@ using program::Slot;
 using program::SlotKind;
 using ::testing::ElementsAre;
 
-// Lowers arg -> f (on the devices of host 0) -> transfer to host 1 -> result. The argument is a result too.
-absl::StatusOr<LoweredProgram> LowerTwoHosts(int devices) {
+// Lowers arg -> f (on the devices of host 0; `times` one after another) -> transfer to host 1 -> result. The argument is a result too.
+absl::StatusOr<LoweredProgram> LowerTwoHosts(int devices, uint32_t times = 1, const std::string& location = "") {
   v1::Program p;
   p.set_name("step");
   auto* e = p.add_executables();
@@ -34,12 +35,16 @@ absl::StatusOr<LoweredProgram> LowerTwoHosts(int devices) {
   for (auto* value : {compiled.add_parameters(), compiled.add_outputs()}) value->set_dtype(11), value->add_shard_dims(4);
   p.add_nodes()->mutable_arg()->set_dtype(11);
   p.mutable_nodes(0)->mutable_arg()->add_dims(4);
-  auto* compute = p.add_nodes()->mutable_compute();
-  compute->add_inputs(0);
-  compute->set_num_outputs(1);
-  p.add_nodes()->mutable_transfer()->set_input(1);
-  p.mutable_nodes(2)->mutable_transfer()->set_sharding(1);
-  p.add_nodes()->mutable_result()->set_input(2);
+  for (uint32_t i = 0; i < times; ++i) {
+    auto* node = p.add_nodes();
+    node->set_location(location);
+    node->mutable_compute()->add_inputs(i);
+    node->mutable_compute()->set_num_outputs(1);
+  }
+  auto* transfer = p.add_nodes()->mutable_transfer();
+  transfer->set_input(times);
+  transfer->set_sharding(1);
+  p.add_nodes()->mutable_result()->set_input(times + 1);
   p.add_nodes()->mutable_result()->set_input(0);
   auto program = program::ParseProgram(p.SerializeAsString());
   EXPECT_TRUE(program.ok()) << program.status();
@@ -74,6 +79,41 @@ TEST(LowerProgram, EachHostGetsItsCommandsWithSlotsForNames) {
   EXPECT_THAT(h1.args, ElementsAre());
   EXPECT_THAT(h1.results, ElementsAre(0u));
   EXPECT_THAT(lowered->result_makers, ElementsAre(2, 0));
+}
+
+// The commands again, as a host gets them.
+TEST(LowerProgram, EachNodeThatTakesCommandsIsANodeOfTheGraph) {
+  auto lowered = LowerTwoHosts(1);
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  const dataflow::Graph& graph = *lowered->graph;
+  std::vector<std::string> names;
+  for (const dataflow::Node& node : graph.nodes()) names.push_back(node.name);
+  EXPECT_THAT(names, ElementsAre("node 1 of step", "node 2 of step", "node 4 of step"));
+  EXPECT_EQ(graph.node(dataflow::NodeId(0)).placement->num_shards(), 1u);
+  EXPECT_EQ(graph.node(dataflow::NodeId(1)).placement->num_shards(), 2u) << "a sender and a receiver";
+  EXPECT_EQ(graph.host_loss(), dataflow::HostLoss::kConcernsNobody);
+  for (const LoweredHost& host : lowered->hosts) {
+    size_t at = 0;
+    const auto part = dataflow::PartOf(graph, host.host);
+    for (const auto& [id, node] : part->nodes()) {
+      EXPECT_EQ(node.op, program::kNodeOperator);
+      v1::NodeCommands commands;
+      ASSERT_TRUE(commands.ParseFromString(node.config));
+      for (v1::Command& command : *commands.mutable_commands()) {
+        ASSERT_LT(at, host.commands.size());
+        program::SetLocation(command.has_execute() || command.has_move() ? node.name : "", &command);
+        EXPECT_EQ(command.SerializeAsString(), host.commands[at++].SerializeAsString());
+      }
+    }
+    EXPECT_EQ(at, host.commands.size());
+  }
+}
+
+TEST(LowerProgram, AHostsCommandsFitIntoOneFrame) {
+  const auto lowered = LowerTwoHosts(1, 10000, std::string(1000, 'x'));
+  EXPECT_EQ(lowered.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(lowered.status().message(), ::testing::HasSubstr("the commands of program step for one host take 10 MB; the limit is 8"));
+  EXPECT_TRUE(LowerTwoHosts(1, 5000, std::string(1000, 'x')).ok());
 }
 
 TEST(LowerProgram, ExecutesDoNotGrowWithTheNumberOfShards) {

@@ -173,6 +173,14 @@ bool Outbox::Flush(Send send) {
   return any;
 }
 
+void Outbox::CountProgram(HostId host) {
+  if (auto it = hosts_.find(host); it != hosts_.end()) ++it->second.counters.programs;
+}
+
+void Outbox::CountRun(HostId host) {
+  if (auto it = hosts_.find(host); it != hosts_.end()) ++it->second.counters.runs;
+}
+
 CommandCounters Outbox::counters(HostId host) const {
   auto it = hosts_.find(host);
   return it == hosts_.end() ? CommandCounters{} : it->second.counters;

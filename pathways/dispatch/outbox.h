@@ -33,10 +33,12 @@
 
 namespace pw::dispatch {
 
-// The number of commands sent to one host, by kind, and of frames: for tests and `status`.
+// The number of commands sent to one host, by kind, of frames, and of what dataflow frames carried for programs: for tests and `status`.
 struct CommandCounters {
   std::map<::pathways::v1::Command::KindCase, uint64_t> commands;
   uint64_t frames = 0;
+  uint64_t programs = 0;  // parts of programs' graphs
+  uint64_t runs = 0;      // starts of runs of programs
 
   uint64_t of(::pathways::v1::Command::KindCase kind) const;
 };
@@ -68,6 +70,9 @@ class Outbox {
   using Send = absl::FunctionRef<void(HostId host, std::string header, std::vector<Bytes> payload)>;
   bool Flush(Send send);
 
+  // Count a program's graph and a run of it that the host gets in a dataflow frame.
+  void CountProgram(HostId host);
+  void CountRun(HostId host);
   // Returns zeros for an unknown host.
   CommandCounters counters(HostId host) const;
 

@@ -80,6 +80,11 @@ void SetOwner(uint64_t op, uint64_t session, M* message) {
 
 }  // namespace
 
+void SetLocation(const std::string& location, Command* command) {
+  if (command->has_execute()) command->mutable_execute()->set_location(location);
+  if (command->has_move()) command->mutable_move()->set_location(location);
+}
+
 bool HasOp(const Command& command) { return !command.has_release(); }
 
 SlotCounts CountSlots(const Command& command) {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
@@ -26,6 +27,9 @@ constexpr uint64_t SlotIndex(uint64_t slot) { return slot >> kSlotShift; }
 constexpr bool IsSlot(uint64_t name, SlotKind kind) { return (name & kSlotKinds) == static_cast<uint64_t>(kind); }
 // Returns the slot of the same kind that is `count` after this one.
 constexpr uint64_t SlotAfter(uint64_t slot, uint64_t count) { return slot + (count << kSlotShift); }
+
+// The operator of the nodes of a program's dataflow graph, whose configs are templates (v1.NodeCommands).
+inline constexpr char kNodeOperator[] = "program-node";
 
 // The values of the slots in one run.
 struct Binding {
@@ -47,6 +51,9 @@ SlotCounts CountSlots(const ::pathways::v1::Command& command);
 
 // Replaces each slot that is a key of `renamed` by its value.
 void RenameSlots(const absl::flat_hash_map<uint64_t, uint64_t>& renamed, ::pathways::v1::Command* command);
+
+// Sets the location in the user's program, which errors name. Empty: none.
+void SetLocation(const std::string& location, ::pathways::v1::Command* command);
 
 // Returns whether the command has an op, that is, whether a Done answers it.
 bool HasOp(const ::pathways::v1::Command& command);

@@ -1,5 +1,5 @@
 // HostPrograms: the steps that each host carries out in one run of a program. The IR lowers programs to this form (ir/compile.h);
-// dispatch/lower_program.h makes each host's commands from it.
+// dispatch/lower_program.h makes a dataflow graph of them, with each host's commands.
 //
 // Steps name whole arrays, not shards: each host carries out a step for its own shards. Hosts with the same steps share one list.
 // Steps name arrays by slots (command_template.h), whose values each run fills in. A slot stands for the program's k-th argument

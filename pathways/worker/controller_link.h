@@ -63,6 +63,7 @@ class ControllerLink {
 
   // For tests, on the strand.
   int64_t arrays() const { return worker_ == nullptr ? 0 : worker_->arrays(); }
+  size_t programs() const { return worker_ == nullptr ? 0 : worker_->programs(); }
   uint64_t configuration() const { return worker_ == nullptr ? 0 : worker_->configuration(); }
 
  private:

@@ -39,6 +39,7 @@ class RecordingConnection : public net::Connection {
           EXPECT_TRUE(done.emplace(op, absl::OkStatus()).second) << "op " << op << " done twice";
         for (const auto& f : event.done().failed())
           EXPECT_TRUE(done.emplace(f.op(), FromProto(f.status())).second) << "op " << f.op() << " done twice";
+        for (const auto& p : event.done().poisoned()) poisoned[p.op()] = FromProto(p.status());
       } else if (event.has_joined()) {
         joined.push_back(event.joined());
       } else if (event.has_fetched()) {
@@ -78,6 +79,7 @@ class RecordingConnection : public net::Connection {
   const std::string& peer() const override { return peer_; }
 
   std::map<uint64_t, absl::Status> done;
+  std::map<uint64_t, absl::Status> poisoned;  // runs of programs, by op
   std::vector<v1::Joined> joined;
   std::map<uint64_t, v1::Fetched> fetched;
   std::map<uint64_t, std::string> fetched_bytes;

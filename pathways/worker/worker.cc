@@ -52,7 +52,7 @@ absl::Status CheckPayloads(const v1::ToWorker& batch, size_t size) {
 Worker::Worker(const Environment& environment, net::Connection* connection, const v1::Welcome& welcome)
     : core_(environment.runtime, environment.strand, environment.clock, connection, environment.limits.device_memory_bytes),
       checksum_(environment.checksum),
-      program_runs_(&core_, [this](const v1::Command& command) { Dispatch(command, Bytes()); }),
+      program_nodes_(&core_, [this](const v1::Command& command) { Dispatch(command, Bytes()); }),
       programs_(&core_, environment.compile_pool, environment.compile_cache),
       runner_(&core_, &programs_, environment.next_launch_id),
       lanes_(&core_, environment.timers, environment.limits.staging_bytes),
@@ -66,7 +66,7 @@ Worker::Worker(const Environment& environment, net::Connection* connection, cons
       moves_(&core_, &peers_, environment.limits.staging_bytes),
       files_(&core_, environment.client_files, environment.disk, environment.limits.file_bytes),
       tracing_(&core_),
-      housekeeping_(&core_, &peers_, HostId(welcome.host()), environment.timers, MakeDuties()) {
+      housekeeping_(&core_, &peers_, HostId(welcome.host()), environment.timers, MakeDuties(), program_nodes_.Operators()) {
   core_.host = HostId(welcome.host());
   core_.shares_memory = environment.shares_memory && welcome.takes_shared();
   core_.peers_in_process = environment.peers_in_process;
@@ -151,16 +151,11 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
       return host_calls_.Reply(command.host_reply(), payload);
     case v1::Command::kDataflow:
       return housekeeping_.OnFrame(command.dataflow(), payload);
-    case v1::Command::kLoadProgram:
-      return program_runs_.Load(command.load_program());
-    case v1::Command::kRunProgram:
-      return program_runs_.Run(command.run_program());
     case v1::Command::kWelcome:
     case v1::Command::kPing:
     case v1::Command::kShutdown:
     case v1::Command::kAbortLaunch:
     case v1::Command::kDropExecutable:
-    case v1::Command::kDropProgram:
     case v1::Command::kReleaseOwner:
     case v1::Command::kMemoryQuery:
     case v1::Command::kTrace:
@@ -215,7 +210,6 @@ void Worker::Configure(const v1::HostConfig& config) {
 
 void Worker::CleanUp(const v1::CleanUp& what) {
   for (uint64_t executable : what.executables()) programs_.Drop(ExecutableId(executable));
-  for (uint64_t program : what.programs()) program_runs_.Drop(program);
   for (uint64_t session : what.sessions()) ReleaseOwner(SessionId(session));
 }
 
@@ -227,7 +221,6 @@ void Worker::ReleaseOwner(SessionId session) {
   core_.ended.insert(session);
   core_.store.ReleaseOwner(session);
   programs_.ReleaseOwner(session);
-  program_runs_.ReleaseOwner(session);
   fetches_.ReleaseOwner(session);
   host_calls_.ReleaseOwner(session);
   // Fails the session's pending transfers and all that depends on them.

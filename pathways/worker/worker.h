@@ -13,10 +13,11 @@
 #include <string>
 
 #include "pathways/net/transport.h"
+#include "pathways/program/command_template.h"
 #include "pathways/worker/execute/executor.h"
 #include "pathways/worker/execute/expectations.h"
 #include "pathways/worker/execute/host_calls.h"
-#include "pathways/worker/execute/program_runs.h"
+#include "pathways/worker/execute/program_nodes.h"
 #include "pathways/worker/execute/programs.h"
 #include "pathways/worker/execute/tracing.h"
 #include "pathways/worker/files/array_files.h"
@@ -76,6 +77,8 @@ class Worker {
   // For the listener of lanes.
   ClientLanes& lanes() { return lanes_; }
   int64_t arrays() const { return core_.store.arrays(); }
+  // The programs of many nodes that this host has a part of.
+  size_t programs() const { return housekeeping_.runtime().GraphsWith(program::kNodeOperator); }
   uint64_t configuration() const { return configuration_; }  // its version
   Spill& spill() { return core_.spill; }
   pathways::v1::MemoryReport Memory() const;
@@ -93,7 +96,7 @@ class Worker {
   Core core_;
   const bool checksum_;  // set by this host's own flags
   uint64_t configuration_ = 0;
-  ProgramRuns program_runs_;
+  ProgramNodes program_nodes_;
   Programs programs_;
   Runner runner_;
   ClientLanes lanes_;

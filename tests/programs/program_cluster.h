@@ -56,6 +56,7 @@ class RealWorker {
   }
   device::SimulatedRuntime& runtime() { return runtime_; }
   int64_t arrays() const { return link_->arrays(); }
+  size_t programs() const { return link_->programs(); }
 
  private:
   net::MemoryTransport transport_;
@@ -116,6 +117,9 @@ class ProgramCluster : public controller::TestCluster {
   uint64_t Sent(int host, ::pathways::v1::Command::KindCase kind) {
     return cluster->fabric().outbox().counters(HostId(host)).of(kind);
   }
+
+  // Runs of programs that the host was told to begin.
+  uint64_t Runs(int host) { return cluster->fabric().outbox().counters(HostId(host)).runs; }
 
   std::vector<std::unique_ptr<RealWorker>> real;
 

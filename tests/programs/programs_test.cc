@@ -76,14 +76,33 @@ TEST(ParallelDispatch, ARunIsOneMessageToEachHostAndOneRecordForEachResult) {
   EXPECT_EQ(world.cluster->fabric().ops().size(), 3u) << "one completion for each host";
   world.Run();
   for (int h = 0; h < 3; ++h) {
-    EXPECT_EQ(world.Sent(h, Command::kRunProgram), 2u);
+    EXPECT_EQ(world.Runs(h), 2u);
     EXPECT_EQ(world.Sent(h, Command::kExecute), 0u);
     EXPECT_EQ(world.Sent(h, Command::kMove), 0u);
-    EXPECT_EQ(world.Sent(h, Command::kLoadProgram), 1u);
+    EXPECT_EQ(world.cluster->fabric().outbox().counters(HostId(h)).programs, 1u);
     EXPECT_EQ(world.cluster->fabric().outbox().counters(HostId(h)).frames, frames[h] + 1);
   }
   EXPECT_THAT(*world.Floats(2), ElementsAre(129, 130, 131, 132));
   EXPECT_EQ(world.impl().num_program_runs(), 0u);
+}
+
+TEST(ParallelDispatch, AProgramsGraphGoesWithItsHandleAndWithItsSession) {
+  ProgramCluster world(2, false);
+  const auto installed = [&] {
+    world.Run();
+    EXPECT_EQ(world.real[0]->programs(), world.real[1]->programs());
+    return world.real[0]->programs();
+  };
+  const auto first = world.Load(Chain(6, 2)), second = world.Load(Chain(8, 2));
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(installed(), 2u);
+  EXPECT_TRUE(world.session->DestructExecutable((*first)->handle).ok());
+  EXPECT_EQ(installed(), 1u);
+  ASSERT_TRUE(world.PutFloats(1, On({0, 1}), {1, 2, 3, 4}).ok());
+  ASSERT_TRUE(world.Execute((*second)->handle, {1}, {2}).ok());
+  EXPECT_THAT(*world.Floats(2), ElementsAre(9, 10, 11, 12));
+  world.session = nullptr;
+  EXPECT_EQ(installed(), 0u);
 }
 
 TEST(SequentialDispatch, EveryNodeIsSentByItselfAfterTheOneBefore) {
@@ -96,7 +115,7 @@ TEST(SequentialDispatch, EveryNodeIsSentByItselfAfterTheOneBefore) {
   EXPECT_THAT(*world.Floats(2), ElementsAre(7, 8, 9, 10));
   EXPECT_EQ(world.Sent(0, Command::kExecute), 3u);
   EXPECT_EQ(world.Sent(1, Command::kExecute), 3u);
-  EXPECT_EQ(world.Sent(0, Command::kRunProgram), 0u);
+  EXPECT_EQ(world.Runs(0), 0u);
 }
 
 TEST_P(Programs, AFailingNodeIsNamedAndFailsOnlyWhatDependsOnIt) {

@@ -386,7 +386,7 @@ void Check(uint32_t seed, int hosts, bool sequential) {
     if (client.Below(2) == 0) world.Run();
   }
   ASSERT_NO_FATAL_FAILURE(client.Check());
-  for (int h = 0; h < hosts && !sequential; ++h) EXPECT_LE(world.Sent(h, ::pathways::v1::Command::kRunProgram), 3u);
+  for (int h = 0; h < hosts && !sequential; ++h) EXPECT_LE(world.Runs(h), 3u);
   ExpectNothingLeft(world, hosts);
 }
 

@@ -194,7 +194,7 @@ Waiting Choosing(bool donated = false) {
 
 TEST_P(WaitingPrograms, OnlyTheBranchThatTheIndexNamesIsSent) {
   World world(2, sequential(), Choosing());
-  const auto sent = [&] { return world.Sent(1, sequential() ? Command::kExecute : Command::kRunProgram); };
+  const auto sent = [&] { return sequential() ? world.Sent(1, Command::kExecute) : world.Runs(1); };
   Handle next = 10;
   for (int32_t index : {0, 1, -3, 7}) {
     world.PutIndex(next, index, 0);

@@ -36,6 +36,7 @@ std::shared_ptr<ClusterImpl> ClusterImpl::Create(ClusterOptions options, const E
                                                             auto it = self->hosts_.find(host);
                                                             if (it != self->hosts_.end()) self->LoseHost(it->second, why);
                                                           });
+  cluster->fabric_->SetDataflow(cluster->housekeeping_->runtime());
   cluster->housekeeping_->Configure(cluster->options_.host_config, nullptr);
   cluster->reports_ = std::make_unique<GroupedReports>(cluster->fabric_.get(), &cluster->strand_, environment.timers);
   cluster->trace_ =

@@ -53,9 +53,9 @@ std::string ClusterImpl::StatusJson(const Housekeeping::MetricsByHost& metrics) 
     status.frames_sent = counters.frames_sent;
     status.frames_received = counters.frames_received;
     status.ops_in_flight = static_cast<int64_t>(fabric_->ops().CountFor(host));
-    for (const auto& [kind, count] : fabric_->outbox().counters(host).commands) {
-      status.commands[Command::descriptor()->FindFieldByNumber(kind)->name()] = count;
-    }
+    const dispatch::CommandCounters sent = fabric_->outbox().counters(host);
+    for (const auto& [kind, count] : sent.commands) status.commands[Command::descriptor()->FindFieldByNumber(kind)->name()] = count;
+    if (sent.runs > 0) status.commands["run_program"] = sent.runs;
     if (auto it = metrics.find(host); it != metrics.end()) status.metrics = it->second;
     if (const Housekeeping::Health* health = housekeeping_->HealthOf(host); health != nullptr) {
       status.health = health->report;

@@ -187,6 +187,27 @@ void Fabric::SendBytes(HostId host, SessionId session, uint64_t transfer, const 
   outbox_.Add(host, std::move(command), {data});
 }
 
+absl::StatusOr<dataflow::GraphId> Fabric::InstallProgram(SessionId session, const std::shared_ptr<const dataflow::Graph>& graph) {
+  PW_ASSIGN_OR_RETURN(const dataflow::GraphId id, dataflow_->Install(graph));
+  programs_[session].insert(id);
+  for (uint32_t i = 0; i < graph->hosts().size(); ++i) outbox_.CountProgram(graph->hosts().At(i));
+  return id;
+}
+
+void Fabric::UninstallProgram(SessionId session, dataflow::GraphId graph) {
+  auto it = programs_.find(session);
+  if (it == programs_.end() || it->second.erase(graph) == 0) return;
+  dataflow_->Uninstall(graph);
+}
+
+void Fabric::StartProgram(dataflow::GraphId graph, absl::flat_hash_map<HostId, std::string> arguments) {
+  for (const auto& [host, argument] : arguments) outbox_.CountRun(host);
+  const auto all = std::make_shared<absl::flat_hash_map<HostId, std::string>>(std::move(arguments));
+  dataflow::RunOptions options;
+  options.argument_of = [all](HostId host) { return std::move(all->at(host)); };
+  dataflow_->Start(graph, std::move(options));
+}
+
 void Fabric::EndSession(SessionId session) {
   const absl::Status ended = absl::CancelledError("the session has ended");
   fetches_.FailSession(session, ended);
@@ -201,6 +222,8 @@ void Fabric::EndSession(SessionId session) {
   // A run that is sent node by node sends nothing more, and may wait for a grant that never comes. It ends only when the hosts
   // free the session's objects.
   outbox_.order().EndSession(session);
+  for (dataflow::GraphId graph : std::exchange(programs_[session], {})) dataflow_->Uninstall(graph);
+  programs_.erase(session);
   ::pathways::v1::CleanUp what;
   what.add_sessions(session.v);
   clean_ups_.Add(session, SortedKeys(peers_), std::move(what));

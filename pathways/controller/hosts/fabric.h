@@ -10,7 +10,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +31,7 @@
 #include "pathways/controller/hosts/pending_replies.h"
 #include "pathways/controller/options.h"
 #include "pathways/controller/scheduling/gangs.h"
+#include "pathways/dataflow/runtime.h"
 #include "pathways/dispatch/outbox.h"
 #include "pathways/net/loans.h"
 #include "pathways/net/transport.h"
@@ -103,6 +106,13 @@ class Fabric {
   // Sends the clean-ups to hosts, at the end of a turn.
   using SendCleanUp = std::function<void(const std::vector<HostId>& hosts, const ::pathways::v1::CleanUp& what)>;
   void SetCleanUp(SendCleanUp send) { send_clean_up_ = std::move(send); }
+  // The controller's runtime of the coordination dataflow. Must outlive all sessions.
+  void SetDataflow(dataflow::Runtime* runtime) { dataflow_ = runtime; }
+  // Installs a program's graph on those of its hosts that are present, until UninstallProgram or the end of the session.
+  absl::StatusOr<dataflow::GraphId> InstallProgram(SessionId session, const std::shared_ptr<const dataflow::Graph>& graph);
+  void UninstallProgram(SessionId session, dataflow::GraphId graph);
+  // Starts a run, with an argument for each host of the graph.
+  void StartProgram(dataflow::GraphId graph, absl::flat_hash_map<HostId, std::string> arguments);
   // Ends the session: cancels its requests and transfers, and makes the hosts free its objects.
   void EndSession(SessionId session);
 
@@ -132,6 +142,8 @@ class Fabric {
   dispatch::Outbox outbox_;
   CleanUps clean_ups_{&outbox_};
   SendCleanUp send_clean_up_;
+  dataflow::Runtime* dataflow_ = nullptr;
+  std::map<SessionId, std::set<dataflow::GraphId>> programs_;
   OpsInFlight ops_;
   trace::Recorder recorder_;
   Gangs gangs_;

@@ -87,6 +87,8 @@ class Housekeeping {
   const ::pathways::v1::HostConfig& config() const { return config_; }
 
   uint64_t frames_heard() const { return frames_heard_; }
+  // The controller's runtime, for graphs that are no housekeeping.
+  dataflow::Runtime* runtime() { return &runtime_; }
 
   // Asks every host for its health. Hosts that have not answered since the last call are asked again, outside their groups.
   void WatchHealth();

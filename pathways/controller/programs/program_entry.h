@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,8 @@ struct ProgramEntry {
     if (on_gone) on_gone();
   }
 
-  uint64_t id = 0;  // the id that hosts use
+  uint64_t id = 0;
+  std::optional<dataflow::GraphId> graph;  // on its hosts: not of programs with steps, nor in sequential dispatch
   std::shared_ptr<const program::TypedProgram> typed;
   std::string portable;                   // its IR, which does not depend on the mapping (ir/compile.h)
   std::function<void()> on_gone;          // runs when the handle and all runs are gone: drops the executables

@@ -83,7 +83,6 @@ void ProgramStages::AddHosts(ProgramStage* stage, int first_node, int end_node) 
     const auto end = std::lower_bound(begin, part.node_of.end(), end_node);
     const auto at = part.commands.begin() + (begin - part.node_of.begin());
     const auto executes = std::count_if(at, at + (end - begin), [](const auto& command) { return command.has_execute(); });
-    stage->commands.push_back(static_cast<uint32_t>(end - begin));
     stage->executes.push_back(static_cast<uint32_t>(executes));
     if (executes > 0) stage->hosts.push_back(part.host);
   }

@@ -12,7 +12,7 @@
 //
 // Invariants:
 //   PS-1  every Compute node is in exactly one stage, and the stages' nodes are in the order of the program
-//   PS-2  on each host, the commands of stage i stand before those of stage i + 1
+//   PS-2  on each host, the Executes of stage i stand before those of stage i + 1
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,7 @@ struct ProgramStage {
   int64_t expected_ns = 0;         // the estimate when the stage was planned
   std::vector<DeviceId> devices;   // the physical devices of its nodes, ascending
   std::vector<HostId> hosts;       // the hosts of these devices, ascending
-  std::vector<uint32_t> commands;  // for each host of the lowered program: the number of its commands in this stage
-  std::vector<uint32_t> executes;  // for each of these hosts: the number of Executes among these commands
+  std::vector<uint32_t> executes;  // for each host of the lowered program: the number of its Executes in this stage
 };
 
 class ProgramStages {

@@ -250,7 +250,7 @@ class SessionImpl final : public Session {
   absl::StatusOr<EntryRef> MakeEntry(program::Program program, Executables executables);
   absl::StatusOr<EntryRef> MakeStepless(program::Program program, Executables executables);
   absl::Status LowerProgram(ProgramEntry& entry, program::Program program, std::vector<program::ExecutablePtr> executables);
-  void LoadProgram(const ProgramEntry& entry);
+  absl::Status LoadProgram(ProgramEntry& entry);
   absl::Status DestructProgram(Handle handle);
   void UnloadProgram(const ProgramEntry& entry);
   void DropExecutables(const std::vector<Handle>& executables);
@@ -265,7 +265,7 @@ class SessionImpl final : public Session {
                 const std::vector<Record>& results, const std::shared_ptr<Run>& run);
   using Tickets = std::vector<Gangs::Ticket>;  // one for each stage of a run
   Tickets SubmitStages(const ProgramEntry& entry, const std::vector<Record>& args, const std::vector<Record>& results);
-  void AddStages(const ProgramEntry& entry, size_t host, const Tickets& tickets, ::pathways::v1::RunProgram* message);
+  void AddStages(const ProgramEntry& entry, size_t host, const Tickets& tickets, ::pathways::v1::ProgramRun* message);
   void PoisonProgramResults(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error);
 
   const SessionId id_;

@@ -1,6 +1,6 @@
-// Programs of many nodes. Compiling: the executables are compiled in parallel, like any others; then the IR lowers the program to each
-// host's part, which is sent there once. Running: one message to each host, and one record for each result; the controller keeps no
-// intermediate values.
+// Programs of many nodes. Compiling: the executables are compiled in parallel, like any others; then the IR lowers the program to a
+// dataflow graph, which is installed once. Running: a run of this graph, one message to each host, and one record for each result; the
+// controller keeps no intermediate values.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -24,9 +24,6 @@ namespace {
 using ::pathways::v1::Command;
 using InfoPtr = std::shared_ptr<const ExecutableInfo>;
 using program::NodeKind;
-
-// A program is loaded by several commands of about this size, to keep frames small.
-constexpr size_t kLoadBytes = 512 << 10;
 
 ValueInfo ToInfo(const buffers::ArraySpec& spec) {
   ValueInfo info;
@@ -206,11 +203,11 @@ absl::StatusOr<SessionImpl::EntryRef> SessionImpl::MakeStepless(program::Program
   entry->arguments = MakeArguments(entry->program());
   entry->MakeStages(fabric_->gangs().scheduler().options());
   for (const auto& argument : entry->arguments) entry->any_donated = entry->any_donated || argument.donated;
-  if (!fabric_->sequential_dispatch()) LoadProgram(*entry);
+  PW_RETURN_IF_ERROR(LoadProgram(*entry));
   return entry;
 }
 
-// Lowers the IR to each host's commands, for the current mapping.
+// Lowers the IR to a dataflow graph, for the current mapping.
 absl::Status SessionImpl::LowerProgram(ProgramEntry& entry, program::Program program,
                                        std::vector<program::ExecutablePtr> executables) {
   PW_ASSIGN_OR_RETURN(const program::HostPrograms steps,
@@ -224,21 +221,11 @@ absl::Status SessionImpl::LowerProgram(ProgramEntry& entry, program::Program pro
   return absl::OkStatus();
 }
 
-void SessionImpl::LoadProgram(const ProgramEntry& entry) {
-  for (const dispatch::LoweredHost& part : entry.lowered.hosts) {
-    size_t i = 0;
-    do {
-      Command command;
-      auto& load = *command.mutable_load_program();
-      load.set_program(entry.id);
-      load.set_session(id_.v);
-      for (size_t bytes = 0; i < part.commands.size() && bytes < kLoadBytes; ++i) {
-        bytes += part.commands[i].ByteSizeLong();
-        *load.add_commands() = part.commands[i];
-      }
-      fabric_->outbox().Add(part.host, std::move(command));
-    } while (i < part.commands.size());
-  }
+// In sequential dispatch, the hosts get the commands of each run one by one.
+absl::Status SessionImpl::LoadProgram(ProgramEntry& entry) {
+  if (fabric_->sequential_dispatch() || entry.lowered.graph == nullptr) return absl::OkStatus();
+  PW_ASSIGN_OR_RETURN(entry.graph, fabric_->InstallProgram(id_, entry.lowered.graph));
+  return absl::OkStatus();
 }
 
 absl::Status SessionImpl::DestructProgram(Handle handle) {
@@ -249,10 +236,7 @@ absl::Status SessionImpl::DestructProgram(Handle handle) {
 
 void SessionImpl::UnloadProgram(const ProgramEntry& entry) {
   for (ExecutableId id : entry.stages->ids()) fabric_->gangs().ForgetExecutable(id);
-  if (fabric_->sequential_dispatch()) return;  // it was never loaded
-  ::pathways::v1::CleanUp what;
-  what.add_programs(entry.id);
-  fabric_->clean_ups().Add(id_, entry.hosts, std::move(what));
+  if (entry.graph.has_value()) fabric_->UninstallProgram(id_, *entry.graph);
 }
 
 void SessionImpl::DropExecutables(const std::vector<Handle>& executables) {
@@ -395,19 +379,21 @@ void SessionImpl::StartProgram(const std::shared_ptr<ProgramEntry>& entry, const
   sequence->Start();
 }
 
-// Parallel dispatch: every host gets one message, all at once.
+// Parallel dispatch: a run of the program's graph. Every host gets its start, all at once.
 void SessionImpl::SendRuns(const std::shared_ptr<const ProgramEntry>& entry, const std::vector<Record>& args,
                            const std::vector<Record>& results, const std::shared_ptr<Run>& run) {
   auto underway = std::make_shared<ProgramRun>();
   underway->entry = entry;
   underway->results.assign(results.begin(), results.end());
-  underway->left = static_cast<int>(entry->lowered.hosts.size());
+  underway->left = entry->graph.has_value() ? static_cast<int>(entry->lowered.graph->hosts().size()) : 0;
   const uint64_t base = fabric_->ReserveIds(entry->lowered.names + 1);
   if (underway->left > 0) program_runs_.insert({base, underway});  // a program without values has no host
-  const bool joint = Speakers::Join(entry->lowered.hosts.size());
+  const bool joint = Speakers::Join(static_cast<size_t>(underway->left));
+  absl::flat_hash_map<HostId, std::string> arguments;
   const std::vector<Gangs::Ticket> stages = SubmitStages(*entry, args, results);
   for (size_t h = 0; h < entry->lowered.hosts.size(); ++h) {
     const dispatch::LoweredHost& part = entry->lowered.hosts[h];
+    if (part.commands.empty()) continue;  // has an argument that nothing uses
     auto waiting = std::make_shared<WeakArrays>();
     for (uint32_t r : part.results) waiting->push_back(results[r]);
     if (run != nullptr) ++run->missing;
@@ -423,17 +409,16 @@ void SessionImpl::SendRuns(const std::shared_ptr<const ProgramEntry>& entry, con
           if (--run->missing == 0) run->AnswerWaiter(*fabric);
         },
         only, joint);
-    Command command;
-    auto& message = *command.mutable_run_program();
+    ::pathways::v1::ProgramRun message;
     message.set_op(op.v);
-    message.set_program(entry->id);
     message.set_session(id_.v);
     message.set_base(base);
     AddStages(*entry, h, stages, &message);
     for (uint32_t k : part.args) message.add_args(args[k]->id().v);
     for (uint32_t k : part.results) message.add_results(results[k]->id().v);
-    fabric_->outbox().Add(part.host, std::move(command));
+    arguments[part.host] = message.SerializeAsString();
   }
+  if (!arguments.empty()) fabric_->StartProgram(*entry->graph, std::move(arguments));
 }
 
 // Each stage is a gang that follows the previous one. The results are due from the last.
@@ -466,7 +451,7 @@ SessionImpl::Tickets SessionImpl::SubmitStages(const ProgramEntry& entry, const 
 }
 
 // Adds the stages to the message for host `h`. With several stages, each has an op of its own, which completes its gang.
-void SessionImpl::AddStages(const ProgramEntry& entry, size_t h, const Tickets& tickets, ::pathways::v1::RunProgram* message) {
+void SessionImpl::AddStages(const ProgramEntry& entry, size_t h, const Tickets& tickets, ::pathways::v1::ProgramRun* message) {
   const HostId host = entry.lowered.hosts[h].host;
   const bool traced = fabric_->recorder().on();
   const std::vector<ProgramStage>& stages = entry.stages->planned();
@@ -478,7 +463,7 @@ void SessionImpl::AddStages(const ProgramEntry& entry, size_t h, const Tickets& 
       op = executes ? fabric_->ops().Add(host, nullptr, nullptr, tickets[s].gang, Speakers::Join(stages[s].hosts.size())).v : 0;
       stage.set_op(op);
       stage.set_grant(tickets[s].grant());
-      stage.set_commands(stages[s].commands[h]);
+      stage.set_executes(stages[s].executes[h]);
       if (traced) stage.set_gang(tickets[s].gang.v);
     } else {
       message->set_grant(tickets[s].grant());

@@ -148,8 +148,8 @@ absl::Status SessionImpl::RelowerProgram(Handle handle, const std::shared_ptr<vo
   entry->arguments = old->arguments;
   entry->any_donated = old->any_donated;
   entry->info = old->info;
+  PW_RETURN_IF_ERROR(LoadProgram(*entry));
   entry->on_gone = std::exchange(old->on_gone, [old_executables] {});
-  if (!fabric_->sequential_dispatch()) LoadProgram(*entry);
   DestructProgram(handle).IgnoreError();
   programs_.insert({handle, std::move(entry)});
   return absl::OkStatus();

@@ -243,7 +243,7 @@ TEST_F(DrainTest, OnlyProgramsThatMoveAreLoweredAgain) {
         [&](auto done) { s.CompileProgram(Bytes::FromString(program.SerializeAsString()), std::move(done)); });
   };
   auto loads = [&](uint32_t host) {
-    return t.cluster->fabric().outbox().counters(HostId(host)).of(::pathways::v1::Command::kLoadProgram);
+    return t.cluster->fabric().outbox().counters(HostId(host)).programs;
   };
   const auto moving = load(slice.devices), staying = load({DeviceId(0), DeviceId(1)});
   ASSERT_TRUE(moving.ok()) << moving.status();

@@ -148,7 +148,6 @@ FakeDataflow::Told FakeWorker::Told() {
 void FakeWorker::CleanUp(const v1::CleanUp& what) {
   std::vector<Command> commands;
   for (uint64_t id : what.executables()) commands.emplace_back().mutable_drop_executable()->add_executables(id);
-  for (uint64_t id : what.programs()) commands.emplace_back().mutable_drop_program()->set_program(id);
   for (uint64_t id : what.sessions()) commands.emplace_back().mutable_release_owner()->set_session(id);
   for (const Command& command : commands) Handle(command, "");
 }

@@ -66,9 +66,6 @@ void Tracing::Prepared(const v1::Command& command) {
     case v1::Command::kBitcast:
       op = command.bitcast().op();
       break;
-    case v1::Command::kRunProgram:
-      op = command.run_program().op();
-      break;
     case v1::Command::kGrant:
       for (uint64_t gang : command.grant().gangs()) {
         core_->recorder.Instant(trace::Kind::kGrant, "grants", "grant", {.gang = gang});

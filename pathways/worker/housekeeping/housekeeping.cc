@@ -79,8 +79,7 @@ void AddOrder(dataflow::Operators* operators, std::string name, std::function<st
   });
 }
 
-dataflow::Operators MakeOperators(Core* core, const Housekeeping::Duties& duties, PassOn* pass_on) {
-  dataflow::Operators operators;
+dataflow::Operators MakeOperators(Core* core, const Housekeeping::Duties& duties, PassOn* pass_on, dataflow::Operators operators) {
   AddOrder<v1::HostConfig>(&operators, "configure", [core, configure = duties.configure](const v1::HostConfig& config) {
     configure(config);
     v1::Configured configured;
@@ -109,9 +108,9 @@ dataflow::Operators MakeOperators(Core* core, const Housekeeping::Duties& duties
 
 }  // namespace
 
-Housekeeping::Housekeeping(Core* core, Peers* peers, HostId self, Timers* timers, Duties duties)
+Housekeeping::Housekeeping(Core* core, Peers* peers, HostId self, Timers* timers, Duties duties, dataflow::Operators others)
     : links_(core, peers),
-      operators_(MakeOperators(core, duties, &pass_on_)),
+      operators_(MakeOperators(core, duties, &pass_on_, std::move(others))),
       runtime_({self, core->strand, core->clock, timers, &links_, &operators_}, {.progress = dataflow::StarKnobs()}),
       pass_on_(core, &runtime_) {}
 

@@ -33,8 +33,8 @@ class Housekeeping {
     std::function<pathways::v1::TraceReport()> end_trace;
   };
 
-  // All must outlive this. Without timers nothing is coalesced.
-  Housekeeping(Core* core, Peers* peers, HostId self, Timers* timers, Duties duties);
+  // All must outlive this. Without timers nothing is coalesced. `others`: operators of graphs that are no housekeeping.
+  Housekeeping(Core* core, Peers* peers, HostId self, Timers* timers, Duties duties, dataflow::Operators others = {});
 
   void OnFrame(const pathways::v1::DataflowFrame& frame, Bytes payload) { links_.Deliver(frame, std::move(payload)); }
   // Reports the failed launch to the controller, which tells the hosts that it names.
@@ -42,6 +42,7 @@ class Housekeeping {
 
   void SetCoalescing(const pathways::v1::HostConfig::Coalescing& coalescing);
   pathways::v1::MetricsReport::Dataflow Counters() const;
+  const dataflow::Runtime& runtime() const { return runtime_; }  // for tests
 
  private:
   DataflowLinks links_;

@@ -1,0 +1,215 @@
+#include "pathways/worker/execute/program_nodes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/status_macros.h"
+#include "pathways/program/command_template.h"
+
+namespace pw::worker {
+namespace {
+
+namespace v1 = pathways::v1;
+
+// A local op: the kLocalOp bit, the run, the command's number in the run.
+constexpr int kCommandBits = 22;
+constexpr uint64_t kMostCommands = uint64_t{1} << kCommandBits;
+constexpr uint32_t kNoStage = UINT32_MAX;
+
+// Returns a failed shard of the array, or null.
+ShardRef FindFailed(const ObjectStore& store, ArrayId array) {
+  ShardRef failed = store.Find(array, 0);
+  if (failed != nullptr && failed->failed()) return failed;
+  failed = nullptr;
+  store.ForEachShard(array, [&](int, const ShardRef& shard) {
+    if (failed == nullptr && shard->failed()) failed = shard;
+  });
+  return failed;
+}
+
+constexpr uint64_t LocalOp(uint64_t run, uint64_t command) { return Outbox::kLocalOp | (run << kCommandBits) | command; }
+
+}  // namespace
+
+class ProgramNodes::Node : public dataflow::Operator {
+ public:
+  Node(BeginningRef beginning, Templates* templates) : beginning_(std::move(beginning)), templates_(templates) {}
+  void OnStart(dataflow::Shard& shard) override {
+    beginning_->nodes->Begin(beginning_->number, templates_);
+    shard.Finish();
+  }
+
+ private:
+  const BeginningRef beginning_;
+  Templates* const templates_;
+};
+
+ProgramNodes::ProgramNodes(Core* core, Dispatch dispatch) : core_(core), dispatch_(std::move(dispatch)) {
+  core_->outbox.SetLocal(
+      [this](uint64_t op, const absl::Status& status, double microseconds) { Completed(op, status, microseconds); });
+}
+
+dataflow::Operators ProgramNodes::Operators() {
+  dataflow::Operators operators;
+  operators.Add(program::kNodeOperator, [this](const dataflow::OperatorContext& context) { return Make(context); });
+  return operators;
+}
+
+absl::StatusOr<std::unique_ptr<dataflow::Operator>> ProgramNodes::Make(const dataflow::OperatorContext& context) {
+  PW_ASSIGN_OR_RETURN(BeginningRef beginning, BeginningOf(context));
+  Templates* const templates = &beginning->program->nodes[context.graph.PositionOf(context.node)];
+  return std::make_unique<Node>(std::move(beginning), templates);
+}
+
+// The nodes of a run are made one after another, and all before the first begins.
+absl::StatusOr<ProgramNodes::BeginningRef> ProgramNodes::BeginningOf(const dataflow::OperatorContext& context) {
+  if (BeginningRef known = beginning_.lock(); known != nullptr && known->run == context.run) return known;
+  auto run = std::make_unique<Underway>();
+  if (!run->message.ParseFromString(context.argument))
+    return absl::InvalidArgumentError("the argument of a program's run does not parse");
+  for (const v1::ProgramRun::Stage& stage : run->message.stages()) {
+    run->stages.push_back({stage.op(), stage.executes(), stage.executes()});
+    if (stage.op() != 0 && stage.executes() == 0) core_->outbox.Done(stage.op(), absl::OkStatus());
+  }
+  if (core_->recorder.on())
+    core_->recorder.Instant(trace::Kind::kPrepare, "commands", "run_program", {.flow = run->message.op()});
+  const uint64_t number = next_run_++;
+  runs_[number] = std::move(run);
+  const BeginningRef beginning(new Beginning{this, number, context.run, ProgramOf(context.graph)});
+  beginning_ = beginning;
+  return beginning;
+}
+
+ProgramNodes::ProgramRef ProgramNodes::ProgramOf(const dataflow::GraphPart& part) {
+  if (auto it = programs_.find(&part); it != programs_.end() && !it->second->part.expired()) return it->second;
+  absl::erase_if(programs_, [](const auto& entry) { return entry.second->part.expired(); });
+  auto program = std::make_shared<Program>();
+  program->part = part.weak_from_this();
+  for (const auto& [id, node] : part.nodes()) program->nodes.push_back(Parse(node));
+  programs_[&part] = program;
+  return program;
+}
+
+ProgramNodes::Templates ProgramNodes::Parse(const dataflow::Node& node) {
+  Templates templates;
+  v1::NodeCommands proto;
+  if (!proto.ParseFromString(node.config)) {
+    templates.error = absl::InvalidArgumentError(absl::StrCat("the commands of ", node.name, " do not parse"));
+    return templates;
+  }
+  for (v1::Command& command : *proto.mutable_commands()) {
+    const program::SlotCounts counts = program::CountSlots(command);
+    templates.args = std::max(templates.args, counts.args);
+    templates.results = std::max(templates.results, counts.results);
+    templates.error.Update(program::CheckTemplate(command, counts.args, counts.results));
+    program::SetLocation(node.name, &command);
+    templates.commands.push_back(std::move(command));
+  }
+  templates.bound = templates.commands;
+  return templates;
+}
+
+void ProgramNodes::Begin(uint64_t number, Templates* node) {
+  Underway* const run = runs_.at(number).get();
+  const v1::ProgramRun& message = run->message;
+  const auto args = static_cast<size_t>(message.args_size()), results = static_cast<size_t>(message.results_size());
+  if (!node->error.ok()) return Refuse(run, *node, node->error);
+  if (node->args > args || node->results > results) {
+    return Refuse(run, *node,
+                  absl::InvalidArgumentError(absl::StrCat("a node of a program takes ", node->args, " arguments and makes ", node->results,
+                                                          " results on this host, not ", args, " and ", results)));
+  }
+  if (run->begun + node->commands.size() >= kMostCommands)
+    return Refuse(run, *node, absl::ResourceExhaustedError("a program has too many commands for one host"));
+  const program::Binding binding{{message.args().data(), args}, {message.results().data(), results}, message.base(), message.session()};
+  for (size_t i = 0; i < node->commands.size(); ++i) {
+    program::Bind(node->commands[i], binding, LocalOp(number, run->begun++), &node->bound[i]);
+    TakePlace(run, &node->bound[i]);
+    if (program::HasOp(node->commands[i])) ++run->left;
+  }
+  for (const v1::Command& command : node->bound) dispatch_(command);
+}
+
+// Gives an Execute the grant of its stage.
+void ProgramNodes::TakePlace(Underway* run, v1::Command* command) {
+  uint32_t stage = kNoStage;
+  if (command->has_execute()) {
+    while (run->stage < run->stages.size() && run->stages[run->stage].to_begin == 0) ++run->stage;
+    const bool staged = run->stage < run->stages.size();
+    if (staged) {
+      stage = static_cast<uint32_t>(run->stage);
+      --run->stages[stage].to_begin;
+    }
+    const v1::ProgramRun& message = run->message;
+    command->mutable_execute()->set_grant(staged ? message.stages(static_cast<int>(stage)).grant() : message.grant());
+    command->mutable_execute()->set_gang(staged ? message.stages(static_cast<int>(stage)).gang() : message.gang());
+  }
+  if (!run->stages.empty()) run->stage_of.push_back(stage);
+}
+
+// The node's commands are not carried out. Its Executes count as completed.
+void ProgramNodes::Refuse(Underway* run, const Templates& node, const absl::Status& error) {
+  for (uint64_t result : run->message.results()) core_->store.Poison(ArrayId(result), error, SessionId(run->message.session()));
+  if (run->error.ok()) {
+    run->error = error;
+    run->first_failed = run->begun;
+  }
+  for (const v1::Command& command : node.commands) {
+    v1::Command refused = command;
+    TakePlace(run, &refused);
+    ++run->begun;
+    if (!run->stage_of.empty()) Executed(run, run->stage_of.back(), 0);
+  }
+}
+
+void ProgramNodes::Completed(uint64_t local_op, const absl::Status& status, double device_microseconds) {
+  const uint64_t number = (local_op & ~Outbox::kLocalOp) >> kCommandBits;
+  auto it = runs_.find(number);
+  if (it == runs_.end()) return;
+  Underway* const run = it->second.get();
+  const auto command = static_cast<uint32_t>(local_op & (kMostCommands - 1));
+  if (run->stages.empty())
+    run->device_microseconds += device_microseconds;
+  else
+    Executed(run, run->stage_of[command], device_microseconds);
+  if (!status.ok() && (run->error.ok() || command < run->first_failed)) {
+    run->error = status;
+    run->first_failed = command;
+  }
+  CountDown(number);
+}
+
+// `stage`: kNoStage for commands that are no Executes, and for those after the last stage.
+void ProgramNodes::Executed(Underway* run, uint32_t stage, double device_microseconds) {
+  if (stage == kNoStage) return;
+  Stage& done = run->stages[stage];
+  done.device_microseconds += device_microseconds;
+  if (--done.left == 0 && done.op != 0) core_->outbox.Done(done.op, absl::OkStatus(), done.device_microseconds);
+}
+
+void ProgramNodes::CountDown(uint64_t number) {
+  auto it = runs_.find(number);
+  if (--it->second->left > 0) return;
+  const std::unique_ptr<Underway> done = std::move(it->second);
+  runs_.erase(it);
+  Finish(*done);
+}
+
+// Finds the poisoned results by looking at the results themselves. A result released meanwhile has no owner any more.
+void ProgramNodes::Finish(const Underway& run) {
+  const uint64_t op = run.message.op();
+  if (!run.error.ok()) {
+    bool first_told = false;
+    for (int r = 0; r < run.message.results_size(); ++r) {
+      const ShardRef failed = FindFailed(core_->store, ArrayId(run.message.results(r)));
+      if (failed == nullptr) continue;
+      core_->outbox.Poisoned(op, failed->error(), {static_cast<uint32_t>(r)});
+      first_told = first_told || failed->error() == run.error;
+    }
+    if (!first_told) core_->outbox.Poisoned(op, run.error, {});
+  }
+  core_->outbox.Done(op, absl::OkStatus(), run.device_microseconds);
+}
+
+}  // namespace pw::worker

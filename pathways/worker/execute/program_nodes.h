@@ -1,0 +1,103 @@
+// ProgramNodes: the operator of the nodes of programs' graphs (program::kNodeOperator), and this host's part of their runs.
+//
+// A node's config is a list of command templates (v1.NodeCommands). A run binds them to the arrays and names in its argument (v1.ProgramRun) and
+// dispatches each command like any other; there is no second way to execute or move anything. This happens in OnStart, which comes in the
+// order of the nodes, so a host launches all executions in the order of the program and nothing waits for a predecessor. For the dataflow
+// runtime the run is over then. Commands wait for their inputs as usual. Their completions come back here (Outbox::Done) instead of going
+// to the controller, which gets one answer for the run.
+//
+// Templates are parsed at the first run of a graph, and kept until its part has gone.
+//
+// Invariants:
+//   WR-1  every run is answered exactly once, after all its commands have completed
+//   WR-2  every stage's op is answered exactly once, before the run's op
+//   WR-3  the answer names the results of the run that are poisoned on this host, and no others
+// Lives on the worker's strand.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "pathways/dataflow/operator.h"
+#include "pathways/worker/store/core.h"
+
+namespace pw::worker {
+
+class ProgramNodes {
+ public:
+  using Dispatch = std::function<void(const pathways::v1::Command&)>;
+
+  // Registers for the outbox's local completions.
+  ProgramNodes(Core* core, Dispatch dispatch);
+
+  // Returns a registry with the operator. This must outlive the runtime that uses it.
+  dataflow::Operators Operators();
+
+  int64_t running() const { return static_cast<int64_t>(runs_.size()); }
+
+ private:
+  class Node;
+  struct Templates {
+    std::vector<pathways::v1::Command> commands;
+    std::vector<pathways::v1::Command> bound;  // by the latest run
+    size_t args = 0;
+    size_t results = 0;
+    absl::Status error;  // why it cannot run
+  };
+  // A part of a graph.
+  struct Program {
+    std::weak_ptr<const dataflow::GraphPart> part;
+    std::vector<Templates> nodes;  // by position in the part
+  };
+  using ProgramRef = std::shared_ptr<Program>;
+  struct Stage {
+    uint64_t op = 0;
+    size_t to_begin = 0;  // Executes that have not begun
+    size_t left = 0;      // Executes that have not completed
+    double device_microseconds = 0;
+  };
+  struct Underway {
+    pathways::v1::ProgramRun message;
+    std::vector<Stage> stages;
+    size_t stage = 0;                  // of the next Execute
+    std::vector<uint32_t> stage_of;    // of each command; empty if the run is one gang
+    uint32_t begun = 0;                // commands
+    size_t left = 1;                   // one for the nodes that have not begun
+    double device_microseconds = 0;
+    uint32_t first_failed = 0;         // command
+    absl::Status error;                // of that command
+  };
+  // Held by the nodes of a run until all have begun.
+  struct Beginning {
+    ~Beginning() { nodes->CountDown(number); }
+    ProgramNodes* nodes;
+    uint64_t number;
+    dataflow::RunId run;
+    ProgramRef program;
+  };
+  using BeginningRef = std::shared_ptr<Beginning>;
+
+  absl::StatusOr<std::unique_ptr<dataflow::Operator>> Make(const dataflow::OperatorContext& context);
+  absl::StatusOr<BeginningRef> BeginningOf(const dataflow::OperatorContext& context);
+  ProgramRef ProgramOf(const dataflow::GraphPart& part);
+  static Templates Parse(const dataflow::Node& node);
+  void Begin(uint64_t number, Templates* node);
+  void Refuse(Underway* run, const Templates& node, const absl::Status& error);
+  static void TakePlace(Underway* run, pathways::v1::Command* command);
+  void Completed(uint64_t local_op, const absl::Status& status, double device_microseconds);
+  void Executed(Underway* run, uint32_t stage, double device_microseconds);
+  void CountDown(uint64_t number);
+  void Finish(const Underway& run);
+
+  Core* const core_;
+  const Dispatch dispatch_;
+  absl::flat_hash_map<const dataflow::GraphPart*, ProgramRef> programs_;
+  absl::flat_hash_map<uint64_t, std::unique_ptr<Underway>> runs_;
+  std::weak_ptr<Beginning> beginning_;  // of the latest run
+  uint64_t next_run_ = 0;
+};
+
+}  // namespace pw::worker
