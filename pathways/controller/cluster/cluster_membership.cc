@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/hash/hash.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "pathways/base/log.h"
@@ -161,10 +162,12 @@ void ClusterImpl::MembershipChanged() {
 }
 
 absl::Status ClusterImpl::LossError(const resource::Host& host, const absl::Status& reason) const {
-  return absl::DataLossError(absl::StrCat(
+  absl::Status error = absl::DataLossError(absl::StrCat(
       "lost ", fabric_->topology().Describe(host), " with ", DevicesOf(host), " at ",
       absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", environment_.clock->Now(), absl::UTCTimeZone()), " (", reason.message(),
       "): arrays with a part there are gone, everything else stays usable; waiting for a host to take its seat"));
+  error.SetPayload(kHostLost, absl::Cord());
+  return error;
 }
 
 void ClusterImpl::LoseHost(LinkId id, const absl::Status& reason) {

@@ -13,6 +13,9 @@
 
 namespace pw::controller {
 
+// Names the payload of the error of a lost host, as long as it is in the controller.
+inline constexpr char kHostLost[] = "pathways.dev/host-lost";
+
 class DeviceDirectory {
  public:
   resource::Topology& topology() { return topology_; }

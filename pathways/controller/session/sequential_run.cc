@@ -130,7 +130,8 @@ void SequentialRun::Enqueued() {
 
 void SequentialRun::Completed(int node, const absl::Status& status) {
   // A host's own error names the node already; the error of a lost host does not.
-  node_status_[node].Update(absl::IsDataLoss(status) ? entry_->program().At(node, status) : status);
+  const bool host_lost = status.GetPayload(kHostLost).has_value();
+  node_status_[node].Update(host_lost ? entry_->program().At(node, status) : status);
   if (--left_ == 0 && all_sent_) Finish();
 }
 
