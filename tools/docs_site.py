@@ -20,7 +20,7 @@ MENU = {
     "Start": {"Pathways": "README.md", "All pages": "docs/README.md"},
     "Using it": {"Programs": "docs/programs.md", "Slices": "docs/slices.md", "Pipelines": "docs/pipelines.md", "Memory": "docs/memory.md",
                  "Compatibility": "docs/compatibility.md", "MaxText": "docs/maxtext.md"},
-    "Running it": {"Deploy": "docs/deploy.md", "Flags": "docs/flags.md", "Environment": "docs/environment.md", "Status": "docs/status.md",
+    "Running it": {"Deploy": "docs/deploy.md", "Security": "docs/security.md", "Flags": "docs/flags.md", "Environment": "docs/environment.md", "Status": "docs/status.md",
                    "Traces": "docs/trace.md", "Simulation": "docs/simulator.md"},
     "How it works": {"Architecture": "ARCHITECTURE.md", "Measurements": "docs/paper.md", "The IR": "docs/ir.md", "Contributing": "CONTRIBUTING.md",
                      "Two doors": "docs/design/two-doors.md", "Programs on the engine": "docs/design/programs-on-the-engine.md"},

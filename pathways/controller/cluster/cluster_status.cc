@@ -4,24 +4,29 @@
 #include <utility>
 
 #include "pathways/controller/cluster/cluster_impl.h"
-#include "pathways/controller/status_report.h"
 #include "pathways/session/wire.h"
 
 namespace pw::controller {
 
 using ::pathways::v1::Command;
 
-void ClusterImpl::GetStatus(ResultCallback<std::string> done) {
-  housekeeping_->GatherMetrics(options_.status_timeout, [weak = weak_from_this(), done = std::move(done)](auto metrics) mutable {
+absl::StatusOr<identity::Caller> ClusterImpl::AdmitAsker(const Link& link, const std::string& token) const {
+  const net::PeerProof proof = link.link->connection()->proof();
+  if (proof == net::PeerProof::kWorker) return identity::Caller{"", identity::Role::kWorker};
+  return options_.identity == nullptr ? identity::AdmitWithoutTokens(proof) : options_.identity->AdmitClient(proof, token);
+}
+
+void ClusterImpl::GatherStatus(std::optional<std::string> user, ResultCallback<std::string> done) {
+  housekeeping_->GatherMetrics(options_.status_timeout, [weak = weak_from_this(), user = std::move(user), done = std::move(done)](auto metrics) mutable {
     auto self = weak.lock();
     if (self == nullptr) return;
-    self->strand_.Post([weak, metrics = std::move(metrics), done = std::move(done)]() mutable {
-      if (auto cluster = weak.lock()) std::move(done)(cluster->StatusJson(metrics));
+    self->strand_.Post([weak, user = std::move(user), metrics = std::move(metrics), done = std::move(done)]() mutable {
+      if (auto cluster = weak.lock()) std::move(done)(cluster->StatusJson(user, metrics));
     });
   });
 }
 
-std::string ClusterImpl::StatusJson(const Housekeeping::MetricsByHost& metrics) {
+std::string ClusterImpl::StatusJson(const std::optional<std::string>& user, const Housekeeping::MetricsByHost& metrics) {
   const absl::Time now = environment_.clock->Now();
   StatusReport report;
   report.version = options_.version;
@@ -64,20 +69,43 @@ std::string ClusterImpl::StatusJson(const Housekeeping::MetricsByHost& metrics) 
     }
   }
   for (const auto& [id, opened] : sessions_->opened()) {
-    if (opened.observer) continue;
+    if (opened.observer || (user.has_value() && opened.user != *user)) continue;
     const SessionImpl& s = *opened.session;
     report.clients.push_back(
-        {id, s.description(), absl::ToDoubleSeconds(now - opened.since), static_cast<int64_t>(s.num_arrays()), s.array_bytes(),
+        {id, s.description(), opened.user, absl::ToDoubleSeconds(now - opened.since), static_cast<int64_t>(s.num_arrays()), s.array_bytes(),
          s.staged_bytes(), s.store_room().peak_bytes(), static_cast<int64_t>(s.store_room().waiting()),
          s.store_room().held_back(), static_cast<int64_t>(s.num_executables()), fabric_->gangs().ClientOf(id)});
   }
   report.slices = slices_->Status();
+  if (user.has_value()) HideOthers(*user, &report);
   return ToJson(report);
+}
+
+// Leaves out what tells one user about the others.
+void ClusterImpl::HideOthers(const std::string& user, StatusReport* report) const {
+  const auto is_others = [&](SessionId session) {
+    auto it = sessions_->opened().find(session);
+    return it == sessions_->opened().end() || it->second.user != user;
+  };
+  std::erase_if(report->slices, [&](const SliceStatus& slice) { return is_others(slice.client); });
+  for (auto& [host, status] : report->hosts) {
+    if (!status.metrics.has_value()) continue;
+    for (auto& device : *status.metrics->mutable_memory()->mutable_devices()) {
+      std::vector<uint64_t> hidden;
+      for (const auto& [session, bytes] : device.used_by_session()) {
+        if (is_others(SessionId(session))) hidden.push_back(session);
+      }
+      for (uint64_t session : hidden) device.mutable_used_by_session()->erase(session);
+    }
+  }
 }
 
 void ClusterImpl::OnAdminRequest(LinkId id, ::pathways::v1::AdminRequest request) {
   auto it = links_.find(id);
   if (it == links_.end()) return;
+  const absl::StatusOr<identity::Caller> caller = AdmitAsker(it->second, request.token());
+  if (!caller.ok()) return Refuse(id, caller.status());
+  Trust(id);
   it->second.state = LinkState::kLeaving;
   auto answer = [weak = weak_from_this(), id](absl::StatusOr<std::string> json) {
     auto self = weak.lock();
@@ -90,7 +118,10 @@ void ClusterImpl::OnAdminRequest(LinkId id, ::pathways::v1::AdminRequest request
     link->second.link->connection()->Send(reply.SerializeAsString());
     link->second.link->connection()->Close(absl::CancelledError("answered"));
   };
-  if (request.has_status()) return GetStatus(std::move(answer));
+  if (request.has_status()) {
+    const bool all = caller->is_operator();
+    return GatherStatus(all ? std::nullopt : std::make_optional(caller->user), std::move(answer));
+  }
   answer(absl::UnimplementedError(
       "this controller does not know this request: install the same release of pathways where it came from"));
 }
