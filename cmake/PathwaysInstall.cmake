@@ -18,7 +18,7 @@ function(pw_install_wheel)
     # The shared libraries that it needs (plugins/pathways_pjrt/CMakeLists.txt), each once, under the name by which it is looked up.
     install(CODE "
       file(GET_RUNTIME_DEPENDENCIES LIBRARIES \"$<TARGET_FILE:pathways_pjrt>\" RESOLVED_DEPENDENCIES_VAR libraries
-           PRE_INCLUDE_REGEXES ^libabsl_ ^libprotobuf PRE_EXCLUDE_REGEXES .*)
+           PRE_INCLUDE_REGEXES ^libabsl_ ^libatomic ^libprotobuf PRE_EXCLUDE_REGEXES .*)
       foreach(library IN LISTS libraries)
         get_filename_component(name \"\${library}\" NAME)
         file(REAL_PATH \"\${library}\" real)
