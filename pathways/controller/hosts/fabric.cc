@@ -41,6 +41,7 @@ Fabric::Fabric(const SessionLimits& limits, const gang::Options& gang, Clock* cl
 }
 
 void Fabric::AddHost(HostId host, net::Connection* connection) {
+  gangs_.OnHostJoined(topology().FindHost(host)->devices);
   outbox_.AddHost(host);
   peers_[host] = std::make_unique<Peer>(Peer{
       connection, BulkSender(connection, [this, host](uint64_t transfer) { outgoing_.Done(host, transfer); }), false, {}, {}});

@@ -45,7 +45,7 @@ class Fabric {
   // `post` posts a task to the controller's strand.
   Fabric(const SessionLimits& limits, const gang::Options& gang, Clock* clock, std::function<void(Task)> post);
 
-  // `connection` must stay valid until RemoveHost.
+  // `connection` must stay valid until RemoveHost. REQUIRES: the host is in the topology.
   void AddHost(HostId host, net::Connection* connection);
   // Notes that the host can open memory that this process shares.
   void SetTakesShared(HostId host);

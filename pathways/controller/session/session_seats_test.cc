@@ -49,7 +49,9 @@ TEST_F(SeatsTest, TheProgramsOfASessionRunOnTheHostThatTookTheSeat) {
   FakeWorker& again = Return("another");
   EXPECT_EQ(again.num_executables(), 1u);
   EXPECT_EQ(t.workers[0]->Count(Command::kCompile), 1) << "what has not moved is not compiled again";
+  const uint64_t grants = t.cluster->fabric().gangs().scheduler().grants();
   EXPECT_TRUE(Run(*there).ok());
+  EXPECT_EQ(t.cluster->fabric().gangs().scheduler().grants(), grants + 1) << "the island's scheduler orders it again";
   EXPECT_TRUE(Run(*elsewhere).ok());
   const absl::Status lost = t.Ready({100});
   EXPECT_EQ(lost.code(), absl::StatusCode::kDataLoss) << "arrays stay lost";
