@@ -1,12 +1,12 @@
 #include "pathways/base/growing_pool.h"
 
-#include <pthread.h>
-
 #include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <thread>
 #include <utility>
+
+#include "pathways/base/thread_name.h"
 
 namespace pw {
 
@@ -35,7 +35,7 @@ struct GrowingPool::State {
   }
 };
 
-GrowingPool::GrowingPool(std::string name) : state_(std::make_shared<State>()) { state_->name = name.substr(0, 15); }
+GrowingPool::GrowingPool(std::string name) : state_(std::make_shared<State>()) { state_->name = std::move(name); }
 
 GrowingPool::~GrowingPool() {
   {
@@ -51,7 +51,7 @@ void GrowingPool::Post(Task task) {
   if (state_->idle >= state_->queue.size()) return state_->wake.notify_one();
   ++state_->idle;
   std::thread([state = state_] {
-    pthread_setname_np(pthread_self(), state->name.c_str());
+    NameThisThread(state->name);
     state->Run();
   }).detach();
 }

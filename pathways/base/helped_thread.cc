@@ -1,14 +1,14 @@
 #include "pathways/base/helped_thread.h"
 
-#include <pthread.h>
-
 #include <utility>
+
+#include "pathways/base/thread_name.h"
 
 namespace pw {
 
 HelpedThread::HelpedThread(std::string name) {
   thread_ = std::thread([this, name] {
-    pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
+    NameThisThread(name);
     Run();
   });
 }

@@ -1,15 +1,15 @@
 #include "pathways/base/thread_pool.h"
 
-#include <pthread.h>
-
 #include <utility>
+
+#include "pathways/base/thread_name.h"
 
 namespace pw {
 
 ThreadPool::ThreadPool(std::string name, int threads) {
   for (int i = 0; i < threads; ++i) {
     threads_.emplace_back([this, name] {
-      pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
+      NameThisThread(name);
       Run();
     });
   }

@@ -1,12 +1,12 @@
 #include "pathways/base/timer_queue.h"
 
-#include <pthread.h>
+#include "pathways/base/thread_name.h"
 
 namespace pw {
 
 TimerQueue::TimerQueue(Clock* clock) : clock_(clock) {
   thread_ = std::thread([this] {
-    pthread_setname_np(pthread_self(), "timers");
+    NameThisThread("timers");
     Run();
   });
 }

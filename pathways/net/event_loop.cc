@@ -1,10 +1,9 @@
 #include "pathways/net/event_loop.h"
 
-#include <pthread.h>
-
 #include <future>
 
 #include "pathways/base/log.h"
+#include "pathways/base/thread_name.h"
 
 namespace pw::net {
 namespace {
@@ -18,7 +17,7 @@ EventLoop::EventLoop(std::string name) : io_(1), work_(io_.get_executor()) {
 EventLoop::~EventLoop() { PW_CHECK(!thread_.joinable()); }
 
 void EventLoop::Run(const std::string& name) {
-  pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
+  NameThisThread(name);
   current_loop = this;
   io_.run();
   current_loop = nullptr;
