@@ -48,7 +48,7 @@ std::string DefaultPlugin() {
 absl::StatusOr<device::pjrt::RuntimeOptions> RuntimeOptionsFrom(const DeviceHostOptions& options) {
   device::pjrt::RuntimeOptions result;
   result.plugin = PluginPath(options);
-  result.launch_at_once = options.launch_at_once && absl::StrContains(result.plugin, "libpjrt_cpu.so");
+  result.launch_at_once = options.in_user_process && absl::StrContains(result.plugin, "libpjrt_cpu.so");
   if (options.devices < 0) return absl::InvalidArgumentError("--devices must not be negative");
   if (options.devices > 0) result.options.push_back({"cpu_device_count", "", options.devices, true});
   for (const std::string& text : options.plugin_options) {
@@ -202,7 +202,7 @@ absl::StatusOr<std::unique_ptr<DeviceHost>> DeviceHost::Create(DeviceHostOptions
   PW_ASSIGN_OR_RETURN(auto runtime_options, RuntimeOptionsFrom(options));
   AddPeers(options, ListenAddress(options), &runtime_options);
   std::unique_ptr<DeviceHost> host(new DeviceHost(std::move(options), environment));
-  runtime_options.launches = host->launches_;
+  if (host->options_.in_user_process) runtime_options.launches = host->launches_ = std::make_shared<device::pjrt::Launches>();
   PW_ASSIGN_OR_RETURN(host->runtime_, device::pjrt::MakeRuntime(runtime_options));
   return host;
 }

@@ -51,8 +51,9 @@ struct DeviceHostOptions {
   std::string advertise;
   bool checksum = false;
   bool exit_with_controller = false;
-  bool launch_at_once =
-      false;  // not a flag: the CPU plugin's programs are launched on the worker's own thread (device/pjrt/launcher.h)
+  // Not a flag: the host is in the user's own process. The CPU plugin's programs are then launched on the worker's own thread
+  // (device/pjrt/launcher.h), and launches are counted, so that the end of the process can wait for them.
+  bool in_user_process = false;
 };
 
 // Add the command-line flags for the two parts of the options: devices, and place.
@@ -88,7 +89,7 @@ class DeviceHost {
   // because devices may still be at work. REQUIRES: Join has succeeded.
   void Stop(const std::string& reason, absl::Duration patience);
   // Returns true when the devices have ended all that was launched on them; false if that takes longer than `patience`. After Stop, for a process
-  // that cannot end while they compute.
+  // that cannot end while they compute. REQUIRES: in_user_process.
   bool AwaitDevices(absl::Duration patience) { return launches_->AwaitNone(patience); }
 
  private:
@@ -99,7 +100,7 @@ class DeviceHost {
 
   const DeviceHostOptions options_;
   const Environment environment_;
-  const std::shared_ptr<device::pjrt::Launches> launches_ = std::make_shared<device::pjrt::Launches>();
+  std::shared_ptr<device::pjrt::Launches> launches_;  // null: nobody waits for them
   std::unique_ptr<device::DeviceRuntime> runtime_;
   ThreadPool copy_pool_;
   ThreadPool compile_pool_;

@@ -41,7 +41,7 @@ class LocalCluster {
   // The host leaves. Returns when that is done, or after `patience`. The process should then end without destroying the cluster, because devices
   // may still be at work.
   void Stop(const std::string& reason, absl::Duration patience);
-  // Returns true when the devices have ended their work, as DeviceHost has it.
+  // Returns true when the devices have ended their work, as DeviceHost has it. REQUIRES: the host is in_user_process.
   bool AwaitDevices(absl::Duration patience);
 
  private:

@@ -38,7 +38,7 @@ absl::StatusOr<std::shared_ptr<Running>> Start(const std::string& flags_text) {
   flags.Add("log", &log, "FILE", "where log lines go; default: standard error");
   PW_RETURN_IF_ERROR(flags.Parse(absl::StrSplit(flags_text, '\n', absl::SkipEmpty())));
   if (!log.empty() && !LogTo(log)) return absl::InvalidArgumentError(absl::StrCat("--log: cannot write to ", log));
-  options.host.launch_at_once = true;
+  options.host.in_user_process = true;
   auto running = std::make_shared<Running>();
   running->flags = flags_text;
   PW_ASSIGN_OR_RETURN(running->cluster,
