@@ -71,6 +71,16 @@ struct Client::State {
   void Post(absl::AnyInvocable<void(session::Session&) &&> task) {
     cluster->Post([session = session.get(), task = std::move(task)]() mutable { std::move(task)(*session); });
   }
+  // Calls `ask`(session, done) on the strand; returns the future answer.
+  template <class T, class F>
+  Future<T> Ask(F ask) {
+    Promise<T> promise;
+    const Future<T> future = promise.future();
+    Post([ask = std::move(ask), done = Fulfil(std::move(promise))](session::Session& session) mutable {
+      ask(session, std::move(done));
+    });
+    return future;
+  }
   // Keeps the session. Called on the strand, when it is open.
   void OnOpened(std::shared_ptr<session::Session> opened) {
     session = std::move(opened);
@@ -131,21 +141,15 @@ SessionId Client::session_id() const { return state_->id; }
 Handle Client::NewHandle() { return state_->next_handle.fetch_add(1, std::memory_order_relaxed); }
 
 Future<Executable> Client::Compile(session::CompileRequest request) {
-  Promise<Executable> promise;
-  const Future<Executable> future = promise.future();
-  state_->Post([request = std::move(request), done = Fulfil(std::move(promise))](session::Session& session) mutable {
+  return state_->Ask<Executable>([request = std::move(request)](session::Session& session, auto done) mutable {
     session.Compile(std::move(request), std::move(done));
   });
-  return future;
 }
 
 Future<Executable> Client::CompileProgram(Bytes program) {
-  Promise<Executable> promise;
-  const Future<Executable> future = promise.future();
-  state_->Post([program = std::move(program), done = Fulfil(std::move(promise))](session::Session& session) mutable {
+  return state_->Ask<Executable>([program = std::move(program)](session::Session& session, auto done) mutable {
     session.CompileProgram(std::move(program), std::move(done));
   });
-  return future;
 }
 
 Array Client::Put(const buffers::ArraySpec& spec, Bytes data) {
@@ -214,21 +218,13 @@ void Client::Drop(const Executable& executable) {
 }
 
 Future<session::CostAnalysis> Client::Costs(const Executable& executable) {
-  Promise<session::CostAnalysis> promise;
-  const Future<session::CostAnalysis> future = promise.future();
-  state_->Post([handle = executable->handle, done = Fulfil(std::move(promise))](session::Session& session) mutable {
-    session.GetCostAnalysis(handle, std::move(done));
-  });
-  return future;
+  return state_->Ask<session::CostAnalysis>(
+      [handle = executable->handle](session::Session& session, auto done) { session.GetCostAnalysis(handle, std::move(done)); });
 }
 
 Future<std::string> Client::Module(const Executable& executable) {
-  Promise<std::string> promise;
-  const Future<std::string> future = promise.future();
-  state_->Post([handle = executable->handle, done = Fulfil(std::move(promise))](session::Session& session) mutable {
-    session.GetProgramModule(handle, std::move(done));
-  });
-  return future;
+  return state_->Ask<std::string>(
+      [handle = executable->handle](session::Session& session, auto done) { session.GetProgramModule(handle, std::move(done)); });
 }
 
 Array Client::Copy(const Array& array, std::vector<DeviceId> devices, std::string memory_kind) {
