@@ -3,22 +3,14 @@
 #include <limits>
 
 #include "absl/strings/escaping.h"
-#include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 
 namespace pw::session {
-namespace {
-
-absl::Status Missing(const std::string& name, absl::string_view kind) {
-  return absl::InvalidArgumentError(absl::StrCat("it needs a field \"", name, "\", ", kind));
-}
-
-}  // namespace
 
 absl::StatusOr<std::string> Base64Field(const JsonObject& object, const std::string& name) {
   PW_ASSIGN_OR_RETURN(std::string text, StringField(object, name));
   std::string decoded;
-  if (!absl::Base64Unescape(text, &decoded)) return Missing(name, "in base64");
+  if (!absl::Base64Unescape(text, &decoded)) return MissingField(name, "in base64");
   return decoded;
 }
 
@@ -32,10 +24,10 @@ absl::StatusOr<std::vector<DeviceId>> DevicesField(const JsonObject& object, con
   PW_ASSIGN_OR_RETURN(std::vector<int64_t> ids, NumbersField(list, "device_ids"));
   std::vector<DeviceId> devices;
   for (int64_t id : ids) {
-    if (id < 0 || id > std::numeric_limits<int32_t>::max()) return Missing(name, "device numbers");
+    if (id < 0 || id > std::numeric_limits<int32_t>::max()) return MissingField(name, "device numbers");
     devices.push_back(DeviceId(static_cast<int32_t>(id)));
   }
-  if (devices.empty()) return Missing(name, "with at least one device");
+  if (devices.empty()) return MissingField(name, "with at least one device");
   return devices;
 }
 

@@ -12,6 +12,7 @@ namespace pw::session {
 
 using storage::JsonObject;
 using storage::JsonValue;
+using storage::MissingField;
 using storage::NumbersField;
 using storage::ObjectField;
 using storage::ObjectsField;

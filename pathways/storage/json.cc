@@ -9,16 +9,16 @@
 namespace pw::storage {
 namespace {
 
-absl::Status Missing(const std::string& name, absl::string_view kind) {
-  return absl::InvalidArgumentError(absl::StrCat("it needs a field \"", name, "\", ", kind));
-}
-
 const JsonValue* Find(const JsonObject& object, const std::string& name) {
   auto it = object.fields().find(name);
   return it == object.fields().end() ? nullptr : &it->second;
 }
 
 }  // namespace
+
+absl::Status MissingField(const std::string& name, absl::string_view kind) {
+  return absl::InvalidArgumentError(absl::StrCat("it needs a field \"", name, "\", ", kind));
+}
 
 absl::StatusOr<JsonObject> ParseJson(absl::string_view text) {
   JsonObject object;
@@ -28,16 +28,16 @@ absl::StatusOr<JsonObject> ParseJson(absl::string_view text) {
 
 absl::StatusOr<JsonObject> ObjectField(const JsonObject& object, const std::string& name) {
   const JsonValue* value = Find(object, name);
-  if (value == nullptr || !value->has_struct_value()) return Missing(name, "an object");
+  if (value == nullptr || !value->has_struct_value()) return MissingField(name, "an object");
   return value->struct_value();
 }
 
 absl::StatusOr<std::vector<JsonObject>> ObjectsField(const JsonObject& object, const std::string& name) {
   const JsonValue* value = Find(object, name);
-  if (value == nullptr || !value->has_list_value()) return Missing(name, "a list of objects");
+  if (value == nullptr || !value->has_list_value()) return MissingField(name, "a list of objects");
   std::vector<JsonObject> objects;
   for (const JsonValue& item : value->list_value().values()) {
-    if (!item.has_struct_value()) return Missing(name, "a list of objects");
+    if (!item.has_struct_value()) return MissingField(name, "a list of objects");
     objects.push_back(item.struct_value());
   }
   return objects;
@@ -45,19 +45,19 @@ absl::StatusOr<std::vector<JsonObject>> ObjectsField(const JsonObject& object, c
 
 absl::StatusOr<std::string> StringField(const JsonObject& object, const std::string& name) {
   const JsonValue* value = Find(object, name);
-  if (value == nullptr || value->kind_case() != JsonValue::kStringValue) return Missing(name, "a string");
+  if (value == nullptr || value->kind_case() != JsonValue::kStringValue) return MissingField(name, "a string");
   return value->string_value();
 }
 
 absl::StatusOr<std::vector<int64_t>> NumbersField(const JsonObject& object, const std::string& name) {
   const JsonValue* value = Find(object, name);
-  if (value == nullptr || !value->has_list_value()) return Missing(name, "a list of numbers");
+  if (value == nullptr || !value->has_list_value()) return MissingField(name, "a list of numbers");
   std::vector<int64_t> numbers;
   for (const JsonValue& item : value->list_value().values()) {
     const double number = item.number_value();
     // Doubles hold whole numbers exactly up to 2^53.
     if (item.kind_case() != JsonValue::kNumberValue || std::trunc(number) != number || std::abs(number) > 9007199254740992.0) {
-      return Missing(name, "a list of whole numbers");
+      return MissingField(name, "a list of whole numbers");
     }
     numbers.push_back(static_cast<int64_t>(number));
   }

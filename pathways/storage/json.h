@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "google/protobuf/struct.pb.h"
@@ -17,6 +18,8 @@ using JsonValue = google::protobuf::Value;
 // Parses one object. INVALID_ARGUMENT if `text` is anything else.
 absl::StatusOr<JsonObject> ParseJson(absl::string_view text);
 
+// The error of a field that is not of this kind, such as "a string".
+absl::Status MissingField(const std::string& name, absl::string_view kind);
 // All of these return INVALID_ARGUMENT, naming the field, if it is missing or of another kind.
 absl::StatusOr<JsonObject> ObjectField(const JsonObject& object, const std::string& name);
 absl::StatusOr<std::vector<JsonObject>> ObjectsField(const JsonObject& object, const std::string& name);
