@@ -57,6 +57,11 @@ std::vector<T> Values(const std::vector<std::shared_ptr<const T>>& all) {
   return values;
 }
 
+// Returns whether clients that have seen `a` can use `b` under its ids: same kind, coords and memories.
+bool Replaces(const DeviceDescription& a, const DeviceDescription& b) {
+  return a.kind == b.kind && a.attributes.lists == b.attributes.lists && a.memories == b.memories;
+}
+
 // "3 hosts"
 std::string Count(size_t n, const char* what) { return absl::StrCat(n, " ", what, n == 1 ? "" : "s"); }
 
@@ -191,10 +196,6 @@ const Device* Topology::FindFormerDevice(DeviceId id) const {
     }
   }
   return nullptr;
-}
-
-bool Topology::Replaces(const DeviceDescription& a, const DeviceDescription& b) {
-  return a.kind == b.kind && a.attributes.lists == b.attributes.lists && absl::c_equal(a.memories, b.memories);
 }
 
 const Island* Topology::FindIsland(IslandId id) const { return id.v < islands_.size() ? &islands_[id.v] : nullptr; }

@@ -143,9 +143,6 @@ class Topology {
   absl::StatusOr<const Device*> GetDevice(DeviceId id) const;
   absl::StatusOr<const Host*> GetHostOf(DeviceId device) const;
 
-  // Returns true if clients that have seen `a` can use `b` under its ids: same kind, coords and memories.
-  static bool Replaces(const DeviceDescription& a, const DeviceDescription& b);
-
   // Return true if all devices exist and are on one host, or in one island. True for an empty list.
   bool SameHost(absl::Span<const DeviceId> devices) const;
   bool SameIsland(absl::Span<const DeviceId> devices) const;

@@ -45,15 +45,21 @@ absl::Status DeviceDirectory::Check(const std::vector<DeviceId>& devices) const 
   return absl::OkStatus();
 }
 
-// Returns whether each of `devices` that was on the lost host has its like on this one, at the same place.
-bool DeviceDirectory::IsLike(const resource::Host& host, HostId lost, const std::vector<DeviceId>& devices) const {
-  return absl::c_all_of(devices, [&](DeviceId id) {
-    const resource::Device* former = topology_.FindFormerDevice(id);
-    if (former == nullptr || former->host != lost) return true;
-    if (former->local_ordinal >= static_cast<int>(host.devices.size())) return false;
-    const resource::Device& there = *topology_.FindDevice(host.devices[former->local_ordinal]);
-    return there.description.kind == former->description.kind && there.description.memories == former->description.memories;
-  });
+// Returns a host that has, for each of `devices` that was on the lost host, the like at the same place. Null if there is none.
+const resource::Host* DeviceDirectory::FindLike(HostId lost, const std::vector<DeviceId>& devices,
+                                                const absl::flat_hash_set<HostId>& used) const {
+  for (HostId id : topology_.hosts()) {
+    const resource::Host& host = *topology_.FindHost(id);
+    const auto has_like = [&](DeviceId device) {
+      const resource::Device* former = topology_.FindFormerDevice(device);
+      if (former == nullptr || former->host != lost) return true;
+      if (former->local_ordinal >= static_cast<int>(host.devices.size())) return false;
+      const resource::DeviceDescription& there = topology_.FindDevice(host.devices[former->local_ordinal])->description;
+      return there.kind == former->description.kind && there.memories == former->description.memories;
+    };
+    if (!used.contains(id) && absl::c_all_of(devices, has_like)) return &host;
+  }
+  return nullptr;
 }
 
 absl::StatusOr<std::vector<DeviceId>> DeviceDirectory::StandInsFor(const std::vector<DeviceId>& devices) const {
@@ -61,7 +67,7 @@ absl::StatusOr<std::vector<DeviceId>> DeviceDirectory::StandInsFor(const std::ve
   for (DeviceId id : devices) {
     if (const resource::Device* device = topology_.FindDevice(id)) used.insert(device->host);
   }
-  absl::flat_hash_map<HostId, const resource::Host*> stand_in;
+  absl::flat_hash_map<HostId, const resource::Host*> stand_ins;
   std::vector<DeviceId> chosen;
   for (DeviceId id : devices) {
     const resource::Device* former = topology_.FindFormerDevice(id);
@@ -69,18 +75,13 @@ absl::StatusOr<std::vector<DeviceId>> DeviceDirectory::StandInsFor(const std::ve
       chosen.push_back(id);
       continue;
     }
-    const resource::Host*& host = stand_in[former->host];
-    for (HostId other : host == nullptr ? topology_.hosts() : std::vector<HostId>()) {
-      const resource::Host* candidate = topology_.FindHost(other);
-      if (used.contains(other) || !IsLike(*candidate, former->host, devices)) continue;
-      used.insert(other);
-      host = candidate;
-      break;
-    }
-    if (host == nullptr) break;
+    const resource::Host*& host = stand_ins[former->host];
+    if (host == nullptr) host = FindLike(former->host, devices, used);
+    if (host == nullptr) return Check(devices);
+    used.insert(host->id);
     chosen.push_back(host->devices[former->local_ordinal]);
   }
-  if (chosen.size() == devices.size() && Check(chosen).ok()) return chosen;
+  if (Check(chosen).ok()) return chosen;
   return Check(devices);
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "pathways/base/ids.h"
@@ -37,7 +38,8 @@ class DeviceDirectory {
   absl::StatusOr<std::string> MemoryKind(DeviceId device, const std::string& kind) const;
 
  private:
-  bool IsLike(const resource::Host& host, HostId lost, const std::vector<DeviceId>& devices) const;
+  const resource::Host* FindLike(HostId lost, const std::vector<DeviceId>& devices,
+                                 const absl::flat_hash_set<HostId>& used) const;
 
   resource::Topology topology_;
   absl::flat_hash_map<DeviceId, std::shared_ptr<const absl::Status>> gone_;

@@ -223,8 +223,9 @@ void Fabric::EndSession(SessionId session) {
   // A run that is sent node by node sends nothing more, and may wait for a grant that never comes. It ends only when the hosts
   // free the session's objects.
   outbox_.order().EndSession(session);
-  for (dataflow::GraphId graph : std::exchange(programs_[session], {})) dataflow_->Uninstall(graph);
-  programs_.erase(session);
+  if (auto programs = programs_.extract(session); !programs.empty()) {
+    for (dataflow::GraphId graph : programs.mapped()) dataflow_->Uninstall(graph);
+  }
   ::pathways::v1::CleanUp what;
   what.add_sessions(session.v);
   clean_ups_.Add(session, SortedKeys(peers_), std::move(what));

@@ -25,7 +25,7 @@ struct ProgramEntry {
     if (on_gone) on_gone();
   }
 
-  uint64_t id = 0;
+  uint64_t id = 0;                         // for its fingerprint
   std::optional<dataflow::GraphId> graph;  // on its hosts: not of programs with steps, nor in sequential dispatch
   std::shared_ptr<const program::TypedProgram> typed;
   std::string portable;                   // its IR, which does not depend on the mapping (ir/compile.h)
@@ -34,7 +34,6 @@ struct ProgramEntry {
   dispatch::LoweredProgram lowered;       // for the current mapping of virtual devices
   std::vector<DeviceId> devices;          // all that the program uses, ascending
   std::unique_ptr<ProgramStages> stages;  // the gangs of each run
-  std::vector<HostId> hosts;              // the hosts of `lowered`
   struct Argument {
     std::shared_ptr<const buffers::ArraySpec> spec;      // the required spec
     std::shared_ptr<const buffers::ArraySpec> accepted;  // the last spec that passed the check

@@ -273,7 +273,7 @@ absl::Status ProgramSteps::CheckHosts(const ProgramEntry& entry) const {
   };
   for (HostId host : entry.steps->hosts) PW_RETURN_IF_ERROR(check(host));
   for (const EntryRef& part : entry.steps->parts) {
-    for (HostId host : part->hosts) PW_RETURN_IF_ERROR(check(host));
+    for (const dispatch::LoweredHost& there : part->lowered.hosts) PW_RETURN_IF_ERROR(check(there.host));
   }
   return absl::OkStatus();
 }

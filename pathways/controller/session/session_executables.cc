@@ -62,7 +62,6 @@ void SessionImpl::DropRecord(const program::Executable& record) {
 // A program that is being compiled by its hosts.
 struct SessionImpl::PendingCompile {
   program::Executable record;
-  absl::Status empty_seat;  // not OK if it is compiled on stand-ins for lost devices: the error of their loss
   std::shared_ptr<const CompileRequest> source;
   bool calls_back = false;
   size_t left = 0;
@@ -141,7 +140,6 @@ void SessionImpl::Compile(CompileRequest request, ResultCallback<std::shared_ptr
   auto pending = std::make_shared<PendingCompile>();
   pending->record = *std::move(record);
   pending->left = pending->record.hosts.size();
-  pending->empty_seat = devices_.CheckPresent(pending->record.devices);
   pending->source = std::move(source);
   pending->calls_back = calls_back;
   pending->done = std::move(done);
@@ -168,21 +166,19 @@ void SessionImpl::NameHosts(const program::Executable& record, ::pathways::v1::C
 void SessionImpl::OnCompiled(PendingCompile& compile) {
   using Info = std::shared_ptr<const ExecutableInfo>;
   program::Executable& record = compile.record;
-  const bool stand_in = !compile.empty_seat.ok();
   if (!compile.answer.ok()) {
     if (record.hosts.size() > 1) DropRecord(record);  // some hosts may have it
     return Answer<Info>(std::move(compile.done), compile.answer.status());
   }
   if (compile.source->translated) fabric_->CountTranslated();
-  if (stand_in) DropRecord(record);  // the clients' devices are others
-  const bool elsewhere =
-      stand_in ? devices_.CheckPresent(record.devices).ok() : devices_.PhysicalOf(record.devices) != record.physical;
-  if (elsewhere) {  // the slice of the devices has moved meanwhile, or a host has taken their seat
-    if (!stand_in) DropRecord(record);
-    return Compile(*compile.source, std::move(compile.done));
-  }
-  if (stand_in) {
-    record.physical = record.devices;
+  const bool elsewhere = devices_.PhysicalOf(record.devices) != record.physical;
+  absl::Status unloaded;
+  if (elsewhere) {
+    DropRecord(record);
+    unloaded = devices_.CheckPresent(record.devices);
+    // The slice of the devices has moved meanwhile, or a host has taken their seat.
+    if (unloaded.ok()) return Compile(*compile.source, std::move(compile.done));
+    record.physical = record.devices;  // they are lost, and stand-ins have compiled it
     record.hosts.clear();
   }
   absl::StatusOr<std::shared_ptr<const program::Executable>> complete = program::CompleteExecutable(record, *compile.answer);
@@ -194,8 +190,8 @@ void SessionImpl::OnCompiled(PendingCompile& compile) {
     return Answer<Info>(std::move(compile.done), complete.status());
   }
   const Handle handle = NewHandle();
-  ExecutableEntry entry{*std::move(complete), nullptr,           {}, absl::OkStatus(), std::move(compile.source),
-                        compile.calls_back,   compile.empty_seat};
+  ExecutableEntry entry{*std::move(complete), nullptr, {}, absl::OkStatus(), std::move(compile.source), compile.calls_back,
+                        std::move(unloaded)};
   entry.info = MakeInfo(*entry.record, handle);
   entry.accepted.resize(entry.record->parameters.size());
   Info info = entry.info;

@@ -213,7 +213,6 @@ absl::Status SessionImpl::LowerProgram(ProgramEntry& entry, program::Program pro
   PW_ASSIGN_OR_RETURN(const program::HostPrograms steps,
                       ir::LowerProgram(entry.portable, program, executables, fabric_->topology()));
   PW_ASSIGN_OR_RETURN(entry.lowered, dispatch::LowerProgram(steps, program, executables, fabric_->topology()));
-  for (const dispatch::LoweredHost& part : entry.lowered.hosts) entry.hosts.push_back(part.host);
   auto specs = std::make_shared<std::vector<buffers::ArraySpec>>();
   for (const auto& result : steps.results) specs->push_back(*result.spec);
   entry.typed = std::make_shared<program::TypedProgram>(

@@ -141,7 +141,6 @@ absl::Status SessionImpl::RelowerProgram(Handle handle, const std::shared_ptr<vo
   auto entry = std::make_shared<ProgramEntry>();
   entry->portable = old->portable;
   PW_RETURN_IF_ERROR(LowerProgram(*entry, old->program(), std::move(records)));
-  entry->id = fabric_->NextId();
   entry->executables = old->executables;
   entry->devices = old->devices;
   entry->MakeStages(fabric_->gangs().scheduler().options());
