@@ -1,4 +1,4 @@
-// Where log lines (log.h) go.
+// The destination of log lines (log.h).
 #pragma once
 
 #include <string>

@@ -20,7 +20,7 @@ namespace {
 
 constexpr char kWorkersAddress[] = "tcp:controller:1";
 
-// Where clients of other processes bring and fetch large arrays: beside the address where they connect.
+// Returns the address at which clients of other processes bring and fetch large arrays. It lies beside the one where they connect.
 std::string LanesBeside(const std::string& address) {
   if (absl::StartsWith(address, "unix:")) return absl::StrCat(address, "-lanes");
   return absl::StrCat(address.substr(0, address.rfind(':')), ":0");

@@ -28,7 +28,7 @@ struct ServerOptions {
   int port = 0;  // 0: any free one
   // Where clients on this machine leave host buffers as files (shared_directory.h); empty: that way is closed.
   std::string shared_directory;
-  // Where plugin programs may write profiles on this machine (storage/files.h, Roots): to paths below the first, and gs://... into the second.
+  // Plugin programs may write profiles on this machine (storage/files.h, Roots): to paths below the first folder, and gs://... into the second.
   std::string persistence_directory;
   std::string object_directory;
   // What translates programs that are newer than the devices' runtime, for clients whose own process cannot

@@ -69,8 +69,8 @@ struct PJRT_TopologyDescription {
 };
 
 struct PJRT_Client {
-  pw::ThreadPool copier{"pw-pjrt-copy",
-                        1};  // moves large contents to where the host wants them; outlives the session, which posts to it
+  // Moves large contents to where the host wants them. Outlives the session, which posts to it.
+  pw::ThreadPool copier{"pw-pjrt-copy", 1};
   std::shared_ptr<const void> own_cluster;  // of this process; null: the cluster is elsewhere
   pw::HelpedThread* helped = nullptr;       // its thread, which entries help
   std::unique_ptr<pw::client::Client> session;

@@ -28,7 +28,7 @@
 
 namespace pw::pathways_pjrt {
 
-// What compile options say of a port.
+// The part of compile options that describes a port.
 struct PortOptions {
   std::string key;
   std::string program;  // empty: another port has brought it

@@ -62,7 +62,7 @@ class SaveRun : public std::enable_shared_from_this<SaveRun> {
   size_t missing_ = 0;               // outcomes that have not come
   std::optional<HostId> committer_;  // once it has its command
   bool lost_committer_ = false;
-  // What hosts have found when they dropped the save.
+  // The findings of hosts that dropped the save.
   bool removed_ = false;    // files that were not committed
   bool completed_ = false;  // a commit
   bool unclear_ = false;    // they could not tell

@@ -1,8 +1,8 @@
 // A host has taken the seat of one that was lost (resource/topology.h, TO-7).
 //
-// What this session had compiled for the devices there is compiled again, for the host that is there now. Until then the devices stay lost for
-// this session, so that a client never finds a device there and its own programs not. What it compiled for the empty seat, on stand-ins
-// (session_executables.cc), is compiled here, too.
+// This session's programs for the devices there are compiled again, for the host that is there now; those that were compiled on stand-ins, for the
+// empty seat (session_executables.cc), too. Until all are loaded the devices stay lost for this session, so that a client never finds a device
+// there and its own programs not.
 //
 // The arrays that were lost stay lost.
 #include <algorithm>

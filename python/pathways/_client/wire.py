@@ -1,11 +1,11 @@
 """Encodes a program of many nodes as pathways/v1/program.proto specifies, without a protobuf library."""
 
 # The element types of pathways/buffers/dtype.h.
-DTYPES = {name: number for number, names in {
+DTYPES = {name: number for number, name in {
     1: "bool", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "uint8", 7: "uint16", 8: "uint32", 9: "uint64", 10: "float16",
     11: "float32", 12: "float64", 15: "complex64", 16: "bfloat16", 18: "complex128", 19: "float8_e5m2", 20: "float8_e4m3fn",
     21: "int4", 22: "uint4", 23: "float8_e4m3b11fnuz", 24: "float8_e5m2fnuz", 25: "float8_e4m3fnuz", 28: "float8_e4m3",
-    29: "float8_e3m4", 32: "float4_e2m1fn", 33: "float8_e8m0fnu"}.items() for name in [names]}
+    29: "float8_e3m4", 32: "float4_e2m1fn", 33: "float8_e8m0fnu"}.items()}
 
 
 def _varint(number):
