@@ -5,9 +5,10 @@ import socket
 from pathways._client import connection
 
 
-def endpoint_at(address):
+def endpoint_at(address, controller=None):
     endpoint = object.__new__(connection._Endpoint)
     endpoint.door, endpoint.address = object(), address
+    endpoint.cluster, endpoint.controller = (None, None) if controller is None else (object(), controller)
     return endpoint
 
 
@@ -16,3 +17,16 @@ def test_a_door_that_was_killed_listens_no_more():
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         assert endpoint_at(address).listens()
     assert not endpoint_at(address).listens()
+
+
+def test_a_controller_of_our_own_that_was_killed_listens_no_more(tmp_path):
+    path = tmp_path / "clients.sock"
+    with socket.create_server(("127.0.0.1", 0)) as door, socket.socket(socket.AF_UNIX) as controller:
+        controller.bind(str(path))
+        controller.listen()
+        endpoint = endpoint_at(f"127.0.0.1:{door.getsockname()[1]}", f"unix:{path}")
+        assert endpoint.listens()
+        controller.close()
+        assert not endpoint.listens()
+        path.unlink()
+        assert not endpoint.listens()

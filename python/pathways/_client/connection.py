@@ -129,16 +129,10 @@ class _Endpoint:
         return ([self.door] if self.door else []) + (self.cluster.processes if self.cluster else [])
 
     def listens(self):
-        """Whether the door takes connections. One that was killed closes its sockets a moment before it can be waited for."""
-        if self.door is None:
-            return True
-        try:
-            connect.connector(self.address)()
-        except ConnectionRefusedError:
-            return False
-        except OSError:
-            pass  # slow, not gone
-        return True
+        """Whether the processes of this endpoint that clients connect to take connections: the door, and the controller of our own cluster. One that
+        was killed closes its sockets a moment before it can be waited for."""
+        ours = [(self.door, self.address), (self.cluster, self.controller)]
+        return all(_listens(address) for process, address in ours if process is not None)
 
     def stop(self):
         processes.stop_all(self._processes())
@@ -152,6 +146,16 @@ class _Endpoint:
             shutil.rmtree(self.folder, ignore_errors=True)
         for process in self._processes():
             process.leave()
+
+
+def _listens(address):
+    try:
+        connect.connector(address)()
+    except (ConnectionRefusedError, FileNotFoundError):
+        return False
+    except OSError:
+        pass  # slow, not gone
+    return True
 
 
 def _name(peer):
