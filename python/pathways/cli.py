@@ -1,4 +1,4 @@
-"""The command line: pathways up | worker | agent | run | status | share | drain | suspend | resume | trace | check | bench | down | logs. Also `python -m pathways`."""
+"""The command line: pathways up | worker | agent | run | status | top | doctor | share | drain | suspend | resume | trace | check | bench | down | logs. Also `python -m pathways`."""
 
 import argparse
 import json
@@ -8,7 +8,7 @@ import sys
 from pathways import __version__
 from pathways._cluster import binaries, command_lines, processes, records
 from pathways._cluster.admin import StatusError
-from pathways._commands import bench_paper, cluster_commands
+from pathways._commands import bench_paper, cluster_commands, doctor, top
 from pathways._launchers import join
 from pathways._launchers import up as launchers
 
@@ -120,6 +120,16 @@ def parser():
 
     status = add("status", cluster_commands.status, "show islands, hosts, devices, clients and memory")
     status.add_argument("--address", metavar="HOST:PORT", help="ask the controller that listens there")
+
+    watch = add("top", top.top, "show what the cluster does, again and again: hosts' load and memory, clients' shares, the queue, events; q ends it")
+    watch.add_argument("--address", metavar="HOST:PORT", help="the cluster whose controller listens there")
+    watch.add_argument("--interval", type=float, default=2.0, metavar="S", help="seconds between two looks (default 2)")
+    watch.add_argument("--once", action="store_true", help="print one look and end; this is what happens where the output is no terminal")
+
+    check_up = add("doctor", doctor.doctor,
+                   "look for what is wrong with the cluster and with this machine, and say what to do; status 0: nothing, 1: warnings, 2: errors")
+    check_up.set_defaults(release=__version__)
+    check_up.add_argument("--address", metavar="HOST:PORT", help="the cluster whose controller listens there (default: the one that is up on this machine)")
 
     share = add("share", cluster_commands.share, "change a running client's share of the devices' time")
     share.add_argument("client", type=int, metavar="CLIENT", help="its number, as 'pathways status' shows it")

@@ -9,20 +9,28 @@ from pathways._cluster import addresses, binaries
 
 # The most hosts that one computation may span in a cluster that hosts can join (cpu plugin only; a bound, not a reservation).
 MOST_HOSTS = 8
+# The limit of the compile cache's size: what workers have unless --compile-cache-bytes says otherwise.
+COMPILE_CACHE_BYTES = 4 << 30
 
 
 def default_platform():
     return os.environ.get("PATHWAYS_PLATFORM", "cpu")
 
 
-def compile_cache():
-    """Returns the flags for the compile cache on disk, which all clusters of this user share: the second run of a script compiles nothing."""
+def compile_cache_folder():
+    """Returns the folder of compiled programs, which all clusters of this user share; None: it is switched off."""
     folder = os.environ.get("PATHWAYS_COMPILE_CACHE")
     if folder == "off":
-        return []
-    if not folder:
-        folder = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "pathways" / "programs"
-    return ["--compile-cache", folder]
+        return None
+    if folder:
+        return pathlib.Path(folder)
+    return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "pathways" / "programs"
+
+
+def compile_cache():
+    """Returns the flags for the compile cache on disk: the second run of a script compiles nothing."""
+    folder = compile_cache_folder()
+    return [] if folder is None else ["--compile-cache", folder]
 
 
 def _client_files(here):

@@ -1,0 +1,112 @@
+"""The checks of `pathways doctor` on reports and numbers that a healthy machine cannot show; tests/e2e/cluster/test_doctor.py has real causes."""
+
+import collections
+import os
+import socket
+
+import pytest
+
+from pathways._commands import cluster_checks, findings, machine_checks
+from pathways._commands.findings import ERROR, OK, WARNING, Finding
+
+Usage = collections.namedtuple("Usage", "total used free")
+
+
+def host(name="h0", state="up", ops=0, **more):
+    return {"id": 1, "name": name, "state": state, "pid": 1, "seconds_since_heard": 5.0, "ops_in_flight": ops, "metrics": {},
+            "health": {"seconds_since": 7.0, "memory_waits": 0}, **more}
+
+
+def levels(found):
+    return [finding.level for finding in found]
+
+
+def test_every_finding_has_a_remedy_and_what_is_well_has_none():
+    with pytest.raises(AssertionError):
+        Finding(ERROR, "a", "b", "c")
+    with pytest.raises(AssertionError):
+        Finding(OK, "a", "b", "c", "needless")
+
+
+def test_the_exit_status_is_that_of_the_worst():
+    fine, bad, worse = Finding(OK, "a", "b", "c"), Finding(WARNING, "a", "b", "c", "d"), Finding(ERROR, "a", "b", "c", "d")
+    assert [findings.exit_status(found) for found in ([], [fine], [fine, bad], [bad, worse, fine])] == [0, 0, 1, 2]
+
+
+def test_the_table_shows_the_worst_first_with_its_remedy():
+    text = findings.table([Finding(OK, "disk", "/", "fine"), Finding(ERROR, "hosts", "host h0", "silent", "look")]).splitlines()
+    assert text[0].startswith("error ") and text[1].endswith("-> look") and text[2].startswith("ok ") and text[-1].startswith("1 error(s), 0 warning(s), 1 check")
+
+
+@pytest.mark.parametrize("one, level, said", [
+    (host(), OK, "answers"),
+    (host(state="silent"), ERROR, "nothing heard from it for 5.0 s"),
+    (host(state="busy"), ERROR, "has not for 7.0 s"),
+    ({key: value for key, value in host().items() if key != "metrics"}, WARNING, "within half a second"),
+    (host(health={"memory_waits": 3}), WARNING, "3 command(s) wait for device memory"),
+])
+def test_a_host_that_does_not_do_its_work_is_found(one, level, said):
+    (found,) = cluster_checks.hosts({"hosts": [one]})
+    assert found.level == level and said in found.text and "h0" in found.where
+
+
+def test_a_host_that_lags_behind_the_others_is_found():
+    others = [host(f"h{i}", ops=10) for i in range(1, 5)]
+    assert levels(cluster_checks.hosts({"hosts": [host(ops=500), *others]})) == [WARNING, OK, OK, OK, OK]
+    assert levels(cluster_checks.hosts({"hosts": [host(ops=60), *others]})) == [OK] * 5  # few commands are no lag
+    assert levels(cluster_checks.hosts({"hosts": [host(ops=500)] * 3})) == [OK] * 3  # all have much to do
+
+
+def test_a_cluster_without_hosts_is_found():
+    assert levels(cluster_checks.formed({"state": "formed", "joined_hosts": 1, "hosts": [host()]})) == [OK]
+    assert levels(cluster_checks.formed({"state": "formed", "joined_hosts": 0, "hosts": []})) == [ERROR]
+    (forming,) = cluster_checks.formed({"state": "forming", "joined_hosts": 1, "expected_hosts": 4})
+    assert forming.level == ERROR and "1 of 4" in forming.text
+
+
+def test_another_release_is_found():
+    assert levels(cluster_checks.versions({"version": "1"}, "1")) == [OK]
+    assert levels(cluster_checks.versions({"version": "1"}, "2")) == [WARNING]
+
+
+def test_memory_that_is_nearly_full_is_found():
+    device = {"id": 3, "host": 1, "memory": {"used_bytes": 96, "limit_bytes": 100}}
+    report = {"hosts": [host()], "devices": [device, {"id": 4, "host": 1}, {"id": 5, "host": 1, "memory": {"used_bytes": 9, "limit_bytes": 0}}]}
+    (found,) = cluster_checks.memory(report)
+    assert found.level == WARNING and found.where == "device 3 of host h0"
+    device["memory"]["used_bytes"] = 50
+    assert levels(cluster_checks.memory(report)) == [OK]
+
+
+def test_slices_that_wait_or_are_broken_are_found():
+    report = {"slices": [{"id": 1, "client": 2, "state": "broken"}, {"id": 2, "client": 2, "state": "placed"},
+                         {"id": 3, "client": 2, "state": "waiting", "position": 1, "waits_for": "4 devices"}]}
+    assert levels(cluster_checks.slices(report)) == [ERROR, WARNING]
+
+
+@pytest.mark.parametrize("free, total, level", [(900, 1000, OK), (90, 1000, WARNING), (150, 10000, WARNING), (9, 1000, ERROR)])
+def test_little_space_is_found(monkeypatch, tmp_path, free, total, level):
+    monkeypatch.setattr(machine_checks.shutil, "disk_usage", lambda path: Usage(total, total - free, free))
+    assert levels(machine_checks.space("disk", "logs", tmp_path / "not" / "there", 100, "free some")) == [level]
+
+
+def test_a_compile_cache_that_is_full_or_forbidden_is_found(tmp_path):
+    assert levels(machine_checks.compile_cache(tmp_path / "none", 1000)) == [OK]
+    assert levels(machine_checks.compile_cache(None, 1000)) == [OK]
+    (tmp_path / "program").write_bytes(b"x" * 940)
+    assert levels(machine_checks.compile_cache(tmp_path, 1000)) == [OK]
+    (tmp_path / "more").write_bytes(b"x" * 20)
+    assert levels(machine_checks.compile_cache(tmp_path, 1000)) == [WARNING]
+
+
+def test_a_port_that_takes_no_connection_is_found():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"tcp:127.0.0.1:{server.getsockname()[1]}"
+        assert levels(machine_checks.port("it", address, "open it")) == [OK]
+    assert levels(machine_checks.port("it", address, "open it")) == [ERROR]
+    assert machine_checks.port("it", "unix:/tmp/x", "open it") == []
+
+
+def test_a_process_is_not_taken_for_another_machines_worker():
+    assert not machine_checks.is_worker_here(os.getpid(), "h0")
+    assert not machine_checks.is_worker_here(1 << 30, "h0")
