@@ -1,0 +1,54 @@
+// Exchange: one connection of a Server: it reads a request, passes it on, writes the answer and closes. Lives on the server's event loop; Answer
+// alone may be called on any thread.
+//
+//   reading ──request──► answering ──Answer──► writing ──► closed
+//   Every state ends in closed after `patience`, or when the peer is gone.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "pathways/http/request.h"
+#include "pathways/http/server.h"
+#include "pathways/net/asio.h"
+#include "pathways/net/event_loop.h"
+#include "pathways/net/socket.h"
+
+namespace pw::http {
+
+class Exchange : public std::enable_shared_from_this<Exchange> {
+ public:
+  // `pass` gets a complete request; `closed` is called once, on the loop, and must not destroy the loop.
+  using Pass = std::function<void(const Request&, Server::Answer)>;
+  using Closed = std::function<void(Exchange*)>;
+
+  Exchange(std::shared_ptr<net::EventLoop> loop, net::Fd fd, Pass pass, Closed closed);
+  void Start(absl::Duration patience);
+  void Close();
+  bool reading() const { return state_ == State::kReading; }
+
+ private:
+  enum class State { kReading, kAnswering, kWriting, kDraining, kClosed };
+
+  void Await(asio::posix::stream_descriptor::wait_type what, void (Exchange::*then)());
+  void Read();
+  void Reply(const Response& response);
+  void Write();
+  void Drain();
+
+  const std::shared_ptr<net::EventLoop> loop_;
+  const Pass pass_;
+  Closed closed_;
+  net::Fd initial_fd_;  // until Start
+  const int fd_;
+  asio::posix::stream_descriptor descriptor_;
+  asio::steady_timer timer_;
+  State state_ = State::kReading;
+  RequestParser parser_;
+  std::string output_;
+  size_t written_ = 0;
+};
+
+}  // namespace pw::http
